@@ -111,7 +111,7 @@ end
 
 -- Passes ------------------------------------------------------------------------------------------
 
--- The sorted steps and the last pass of each graph. A graph uses the tables of its pass again.
+-- The sorted steps of each plan, and the last pass of each graph, whose tables are used again.
 local sorted_of, passes = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
 
 --- Forgets the last pass of a graph.
@@ -225,26 +225,26 @@ end
 
 --- Computes a graph's output, if the graph has only plain layers and modules that come first.
 ---@param self table
+---@param plan table
 ---@param input any
 ---@return boolean done
-function M.forward(self, input)
+function M.forward(self, plan, input)
    local pass = passes[self]
    if pass then pass.is_done = false end
    if self.train == false or records.is_running() then return false end
-   local plan = self.plan
    local n = #plan
-   local sorted = sorted_of[self] or sort_steps(plan)
-   sorted_of[self] = sorted
+   local sorted = sorted_of[plan] or sort_steps(plan)
+   sorted_of[plan] = sorted
    if not sorted then return false end
    if not are_plain(sorted, n) then
-      sorted_of[self] = nil
+      sorted_of[plan] = nil
       return false
    end
    pass = pass or new_pass(self)
    pass.count, pass.leaves, pass.parameters, pass.pairs = 0, {}, {}, {}
    pass.given = records.flatten(input, {})
    local inputs = leaves_of(pass, input)
-   local single, plain = self.nInputs == 1, sorted.plain
+   local single, plain = plan.n_inputs == 1, sorted.plain
    local values, outputs = pass.values, pass.outputs
    for i = 1, n do
       local step = plan[i]
@@ -266,24 +266,26 @@ function M.forward(self, input)
          outputs[i] = step.module:updateOutput(given)
          values[i] = leaves_of(pass, outputs[i])
       else
+         local key = step.select
+         if key then x, given = x[key], given[key] end
          values[i], outputs[i] = x, given
       end
    end
    clear(pass)
    pass.inputs, pass.is_done = inputs, true
-   self.output = gather(self.ends, outputs)
+   self.output = gather(plan.ends, outputs)
    return true
 end
 
 --- Returns the inputs of each step at the last call.
-function M.given(self, input)
+function M.given(self, plan, input)
    local pass, list = passes[self], {}
    if not pass or not pass.outputs[1] then
       tlua.raise "nn.gModule: backward needs a forward call"
    end
-   for i, step in ipairs(self.plan) do
+   for i, step in ipairs(plan) do
       if step.input then
-         list[i] = self.nInputs == 1 and input or input[step.input]
+         list[i] = plan.n_inputs == 1 and input or input[step.input]
       else
          list[i] = gather(step.sources, pass.outputs)
       end
@@ -292,7 +294,7 @@ function M.given(self, input)
 end
 
 -- Returns whether the inputs, parameters, options and outputs are those of the pass.
-local function is_current(self, pass, sorted, input)
+local function is_current(pass, sorted, input)
    local given = records.flatten(input, {})
    if #given ~= #pass.given then return false end
    for i = 1, #given do
@@ -307,7 +309,7 @@ local function is_current(self, pass, sorted, input)
       if not rawequal(wanted[i][wanted[i + 1]], wanted[i + 2]) then return false end
    end
    local outputs, plain = pass.outputs, sorted.plain
-   for i = 1, #self.plan do
+   for i = 1, #outputs do
       local module = plain[i]
       if module and not (rawequal(module.output, outputs[i]) and is_unchanged(module)) then
          return false
@@ -318,9 +320,13 @@ end
 
 local function add(a, b)
    if a == nil then return b end
+   if b == nil then return a end
    if is_tensor(a) then return tag(tlua.add(a, b)) end
    local made = {}
-   for key in pairs(b) do made[key] = add(a[key], b[key]) end
+   for key, value in pairs(a) do made[key] = add(value, b[key]) end
+   for key, value in pairs(b) do
+      if a[key] == nil then made[key] = value end
+   end
    return made
 end
 M.add = add
@@ -335,14 +341,14 @@ local function gradient_of(by_leaf, tree)
 end
 
 -- Calls `backward` of the modules that come first. Returns the gradients of the graph's inputs.
-local function backward_first(self, pass, sorted, by_leaf, scale)
+local function backward_first(plan, pass, sorted, by_leaf, scale)
    local into = {}
    for i, module in next, sorted.first do
-      local sources = self.plan[i].sources
+      local sources = plan[i].sources
       local given = gather(sources, pass.outputs)
       local g = module:backward(given, gradient_of(by_leaf, pass.values[i]), scale)
       for k, source in ipairs(sources) do
-         local at = self.plan[source].input
+         local at = plan[source].input
          into[at] = add(into[at], #sources == 1 and g or g[k])
       end
    end
@@ -366,34 +372,35 @@ end
 
 --- Computes all gradients of a graph, if its last call allows it.
 ---@param self table
+---@param plan table
 ---@param input any
 ---@param gradOutput any
 ---@param scale number
 ---@return boolean done
-function M.backward(self, input, gradOutput, scale)
-   local pass, sorted = passes[self], sorted_of[self]
-   if not (pass and sorted and pass.is_done and is_current(self, pass, sorted, input)) then
+function M.backward(self, plan, input, gradOutput, scale)
+   local pass, sorted = passes[self], sorted_of[plan]
+   if not (pass and sorted and pass.is_done and is_current(pass, sorted, input)) then
       return false
    end
    local leaves, by_leaf = pass.leaves, {}
    local n = #leaves
    table.move(pass.parameters, 1, #pass.parameters, n + 1, leaves)
-   local list = records.gradients(gather(self.ends, pass.values), leaves, gradOutput, false)
+   local list = records.gradients(gather(plan.ends, pass.values), leaves, gradOutput, false)
    pass.is_done = false
    for i = 1, n do by_leaf[leaves[i]] = list[i] end
    add_gradients(pass, list, n, scale)
    local plain = sorted.plain
-   for i = 1, #self.plan do
+   for i = 1, #plan do
       local module = plain[i]
       if module then module.gradInput = nil end
    end
-   local from_first = next(sorted.first) and backward_first(self, pass, sorted, by_leaf, scale)
+   local from_first = next(sorted.first) and backward_first(plan, pass, sorted, by_leaf, scale)
       or {}
-   if self.nInputs == 1 then
+   if plan.n_inputs == 1 then
       self.gradInput = input_gradient(by_leaf, pass.inputs, from_first[1])
    else
       self.gradInput = {}
-      for k = 1, self.nInputs do
+      for k = 1, plan.n_inputs do
          self.gradInput[k] = input_gradient(by_leaf, pass.inputs[k], from_first[k])
       end
    end

@@ -1,0 +1,154 @@
+-- Tests the nodes of Torch7's nngraph: splits, annotations, criterions, files, and debug mode.
+
+local shell = require "spec.support.shell"
+local torch = require "torch7"
+local nn = require "tlua.torch7.nn"
+local nngraph = require "tlua.torch7.nngraph"
+
+torch.manualSeed(9)
+
+local function close(a, b) assert.is_true((a - b):abs():max() < 1e-12) end
+
+local function lstm()
+   local x, c, h = nn.Identity()(), nn.Identity()(), nn.Identity()()
+   local sums = nn.CAddTable() {nn.Linear(3, 8)(x):annotate {name = "i2h_1"}, nn.Linear(2, 8)(h)}
+   local i, f, o, g = nn.SplitTable(2)(nn.Reshape(4, 2)(sums)):split(4)
+   local next_c = nn.CAddTable() {nn.CMulTable() {nn.Sigmoid()(f), c}, nn.CMulTable() {nn.Sigmoid()(i), nn.Tanh()(g)}}
+   return nn.gModule({x, c, h}, {next_c, nn.CMulTable() {nn.Sigmoid()(o), nn.Tanh()(next_c)}})
+end
+
+describe("Torch7's nngraph", function()
+   it("lists its nodes, whose modules programs change by name", function()
+      local model = lstm()
+      local count = 0
+      for _, node in ipairs(model.forwardnodes) do
+         if node.data.annotations.name == "i2h_1" then
+            node.data.module.bias:fill(7)
+            count = count + 1
+         end
+      end
+      assert.equal(1, count)
+      local found = model:findModules "nn.Linear"
+      assert.equal(56, found[1].bias:sum())
+      assert.equal(0, #model:findModules "nn.SelectTable")
+   end)
+
+   it("computes an LSTM's step and its gradients", function()
+      local model = lstm()
+      local x = {torch.randn(2, 3), torch.randn(2, 2), torch.randn(2, 2)}
+      local out = model:forward(x)
+      local first, second = model:findModules "nn.Linear"[1], model:findModules "nn.Linear"[2]
+      local sums = torch.mm(x[1], first.weight:t()) + torch.mm(x[3], second.weight:t())
+      for r = 1, 2 do sums[r]:add(first.bias):add(second.bias) end
+      local gates = sums:view(2, 4, 2)
+      local s = torch.sigmoid(gates)
+      local c = torch.cmul(s[{{}, 2}], x[2]) + torch.cmul(s[{{}, 1}], torch.tanh(gates[{{}, 4}]))
+      close(c, out[1])
+      close(torch.cmul(s[{{}, 3}], torch.tanh(c)), out[2])
+      local g = {torch.randn(2, 2), torch.randn(2, 2)}
+      model:zeroGradParameters()
+      local fast = model:backward(x, g)
+      local sum = first.gradWeight:clone()
+      model:zeroGradParameters()
+      local halves = model:updateGradInput(x, g)
+      model:accGradParameters(x, g)
+      for i = 1, 3 do close(fast[i], halves[i]) end
+      close(sum, first.gradWeight)
+   end)
+
+   it("gives gradients of zero to elements of a split that nothing uses", function()
+      local input = nn.Identity()()
+      local _, second = nn.SplitTable(2)(nn.Linear(2, 3)(input)):split(3)
+      local model = nn.gModule({input}, {nn.Tanh()(second)})
+      local x = torch.randn(4, 2)
+      model:forward(x)
+      local g = torch.randn(4)
+      local fast = model:backward(x, g):clone()
+      close(fast, model:updateGradInput(x, g))
+   end)
+
+   it("replaces modules in graphs, and saves and clones graphs", function()
+      local model = lstm()
+      local x = {torch.randn(2, 3), torch.randn(2, 2), torch.randn(2, 2)}
+      local before = model:forward(x)
+      local other = model:clone()
+      local loaded = torch.deserialize(torch.serialize(model))
+      close(before[2], other:forward(x)[2])
+      close(before[2], loaded:forward(x)[2])
+      loaded:double():float()
+      assert.equal("torch.FloatTensor", loaded:forward({x[1]:float(), x[2]:float(), x[3]:float()})[1]:type())
+      model:replace(function(module)
+         return torch.type(module) == "nn.Tanh" and nn.MulConstant(2) or module
+      end)
+      assert.equal(2, #model:findModules "nn.MulConstant")
+      assert.is_true((model:forward(x)[2] - before[2]):abs():max() > 1e-3)
+   end)
+
+   it("runs graphs of files of Torch7, which have nodes for the split and no plan", function()
+      local model = lstm()
+      local x = {torch.randn(2, 3), torch.randn(2, 2), torch.randn(2, 2)}
+      local expected = model:forward(x)
+      local split
+      for _, node in ipairs(model.forwardnodes) do
+         local data = node.data
+         if data.selectindex then -- Torch7 puts a node between the split one and its elements
+            local parent = data.mapindex[1]
+            split = split or {nSplitOutputs = 4, annotations = {}, mapindex = {parent, [parent] = 1}}
+            data.mapindex = {split, [split] = 1}
+         end
+         local map = data.mapindex
+         for i, parent in ipairs(model.innode.data.mapindex) do
+            if data == parent then data.mapindex = {model.innode.data, [model.innode.data] = i} end
+         end
+         assert.is_table(map)
+      end
+      model.fg, model.bg, model.nInputs = nil, nil, nil
+      local loaded = torch.deserialize(torch.serialize(model))
+      local out = loaded:forward(x)
+      for i = 1, 2 do close(expected[i], out[i]) end
+      assert.equal(3, #loaded:backward(x, out))
+   end)
+
+   it("takes criterions as nodes, and nests nodes", function()
+      local x, y = nn.Identity()(), nn.Identity()()
+      local model = nn.gModule({x, y}, {nn.MSECriterion()({nn.MulConstant(2)(x), y})})
+      local input = {torch.Tensor {1, 2}, torch.Tensor {0, 1}}
+      assert.same({(4 + 9) / 2}, model:forward(input):totable())
+      local g = model:backward(input, torch.Tensor {10})
+      assert.same({10 * 2 * 2, 10 * 3 * 2}, g[1]:totable())
+      assert.same({0, 0}, g[2]:totable())
+      local a, b = nn.Identity()(), nn.Identity()()
+      local nested = nn.gModule({a, b}, {nngraph.nest {a, {b}}}):forward {torch.ones(1), torch.zeros(1)}
+      assert.equal(1, nested[1][1])
+      assert.equal(0, nested[2][1][1])
+      local single = nn.Identity()()
+      assert.equal(3, nn.gModule({single}, {nn.JustElement()(nn.JustTable()(single))}):forward(torch.ones(3)):sum())
+   end)
+
+   it("writes annotations into graphs, and marks the node that fails", function()
+      local input = nn.Identity()()
+      local layer = nn.Linear(3, 2)(input):annotate {name = "L1", description = "Level 1",
+         graphAttributes = {color = "red", style = "filled"}}
+      nngraph.annotateNodes()
+      local model = nn.gModule({input}, {layer})
+      local text = nngraph.graph.dot(model.fg, "a graph")
+      assert.matches('label="3: L1\\nLevel 1" color="red" style="filled"', text, 1, true)
+      assert.matches('label="2: input"', text, 1, true)
+      assert.matches("L1 %(3%)", model.forwardnodes[3]:graphNodeName())
+      assert.matches("3: nn.Linear%(3 %-> 2%) %(2%)", nngraph.simple_print(model))
+      model.name = os.tmpname()
+      nngraph.setDebug(true)
+      assert.raises("linear", function() model:forward(torch.ones(4)) end)
+      nngraph.setDebug(false)
+      assert.matches('fillcolor="red"', (shell.read(model.name .. ".dot")))
+      for _, ending in ipairs {"", ".dot", ".svg"} do os.remove(model.name .. ending) end
+   end)
+
+   it("refuses inputs that do not fit", function()
+      local model = lstm()
+      assert.raises("expected a table of 3 inputs, got torch.DoubleTensor", function() model:forward(torch.ones(3)) end)
+      assert.raises("expected a table of 3 inputs, got 2", function() model:forward {torch.ones(3), torch.ones(2)} end)
+      assert.raises("input 2: expected a node, got number", function() nn.CAddTable() {nn.Identity()(), 3} end)
+      assert.raises("split: expected a count of at least 2", function() nn.Identity()():split(1) end)
+   end)
+end)
