@@ -33,6 +33,7 @@ lazy.load(torch, lazy.modules("tlua", {
    trainer = "trainer",
    rl = "rl",
    graphs = "graphs",
+   notebook = "notebook",
    data = "data",
    multiprocessing = "multiprocessing",
    distributions = "distributions",

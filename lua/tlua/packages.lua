@@ -15,6 +15,7 @@ M.names = {
    datapipes = "torch.utils.data.datapipes",
    graphs = "torch.graphs",
    mlflow = "torch.utils.mlflow",
+   notebook = "torch.notebook",
    onnx = "torch.onnx",
    plot = "torch.utils.plot",
    rl = "torch.rl",

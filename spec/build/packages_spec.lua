@@ -85,7 +85,7 @@ describe("make install", function()
       for used, name in pairs {
          ["torch.text"] = "text", ["torch.utils.tensorboard"] = "tensorboard", ["torch.utils.plot"] = "plot",
          ["torch.utils.mlflow"] = "mlflow", ["torch.data.datapipes"] = "datapipes",
-         ["torch.onnx"] = "onnx", ["torch.trainer"] = "trainer", ["torch.rl"] = "rl", ["torch.graphs"] = "graphs",
+         ["torch.onnx"] = "onnx", ["torch.trainer"] = "trainer", ["torch.rl"] = "rl", ["torch.graphs"] = "graphs", ["torch.notebook"] = "notebook",
          ["torch.data.IterDataPipe"] = "datapipes", ["torch.nn.View"] = "torch7",
       } do
          local expected = ("(command line):1: %s: the package %s is not installed: luarocks install tlua-%s\n")

@@ -16,12 +16,16 @@ local seed <const> = math.tointeger(arg[2])
 local operators = {}
 for path in io.lines(arg[1]) do operators[path] = true end
 
--- Functions that are not called here, because they wait for other processes, take a message as an argument, or are
--- called only by derived classes.
+-- Functions that are not called here, because they wait for other processes, take a message as an argument, print,
+-- write into the user's folders, or are called only by derived classes.
 local passed_over <const> = {
    ["torch.distributed.FileStore"] = true, ["torch.distributed.TCPStore"] = true,
    ["torch.distributed.device_mesh.group_of"] = true, ["torch.raise"] = true, ["torch.optim.Optimizer"] = true,
 }
+
+for name in ("display display_html display_image display_markdown display_svg install"):gmatch "%S+" do
+   passed_over["torch.notebook." .. name] = true
+end
 
 -- Only one builder of models is called; all builders read their arguments by the same function.
 for _, name in ipairs(torch.vision.models.list_models()) do

@@ -12,6 +12,7 @@ void tli_open_dist(lua_State *L) {
 }
 
 void tli_open_profile(lua_State *L) { (void)L; }
+void tli_open_notebook(lua_State *L) { (void)L; }
 void tli_open_programs(lua_State *L) { (void)L; }
 
 /* ---- programs of torch.export: there are none, since none can be loaded ---- */

@@ -291,6 +291,7 @@ static int open_module(lua_State *L) {
   tli_open_pacer();
   tli_open_scope(L);
   tli_open_socket(L);
+  tli_open_notebook(L);
   tli_open_profile(L);
   tli_open_optim(L);
   tli_open_programs(L);

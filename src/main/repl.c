@@ -1,9 +1,8 @@
 /*
 ** repl.c - implements the interactive mode, which reads chunks, runs them, and shows their values.
 **
-** The module `tlua.repl` displays values and completes words; this file has the loop. A chunk is
-** first compiled as an expression and, if that fails, as a statement. No error ends the session,
-** because all code that may fail is called by tli_script_call.
+** The module `tlua.repl` compiles chunks, displays values and completes words; this file has the
+** loop. No error ends the session, because all code that may fail is called in protected mode.
 */
 #define _POSIX_C_SOURCE 200809L /* strdup */
 
@@ -113,41 +112,23 @@ static const char *push_prompt(lua_State *L, bool first) {
   return lua_tostring(L, -1);
 }
 
-/* Returns whether a compilation has failed only because the text is incomplete. The error message
-** is on top of the stack. */
-static bool wants_more(lua_State *L, int status) {
-  static const char mark[] = "<eof>";
-  size_t length;
-  const char *message = status == LUA_ERRSYNTAX ? lua_tolstring(L, -1, &length) : NULL;
-  size_t n = sizeof mark - 1;
-  return message && length >= n && strcmp(message + length - n, mark) == 0;
-}
-
-/* Compiles the prefix followed by the text. Pushes the function, or the error message. A newline is
-** appended, so an unfinished string is an error in its own line and does not make the text
-** incomplete. */
-static int compile_as(lua_State *L, const char *prefix, const char *text) {
-  const char *chunk = lua_pushfstring(L, "%s%s\n", prefix, text);
-  int status = luaL_loadbuffer(L, chunk, strlen(chunk), "=stdin");
-  lua_remove(L, -2);
-  return status;
-}
-
 typedef enum Read { READ_EXPRESSION, READ_CHUNK, READ_ERROR, READ_NOTHING, READ_END } Read;
 
 /* Compiles the text at index 1 and pushes the function, or the error message. Sets *more to whether
-** the text is incomplete. An expression is compiled as "return nil, expression": a call in it is
-** then not a tail call, so an error still has the user's line. */
+** the text is incomplete. */
 static Read compile(lua_State *L, bool *more) {
-  const char *text = lua_tostring(L, 1);
-  /* a leading "=" is ignored: Lua 5.1 required it for expressions */
-  int status = compile_as(L, "return nil, ", text + (text[0] == '='));
-  *more = wants_more(L, status);
-  if (status == LUA_OK) return READ_EXPRESSION;
-  lua_pop(L, 1);
-  status = compile_as(L, "", text);
-  *more = status != LUA_OK && (*more || wants_more(L, status));
-  return status == LUA_OK ? READ_CHUNK : READ_ERROR;
+  *more = false;
+  if (!push_function(L, "compile")) {
+    lua_pushliteral(L, "the module tlua.repl is missing");
+    return READ_ERROR;
+  }
+  lua_pushvalue(L, 1);
+  if (lua_pcall(L, 1, 3, 0) != LUA_OK) return READ_ERROR;
+  *more = lua_toboolean(L, -1);
+  const char *kind = lua_tostring(L, -2);
+  Read what = kind == NULL ? READ_ERROR : *kind == 'e' ? READ_EXPRESSION : READ_CHUNK;
+  lua_pop(L, 2);
+  return what;
 }
 
 /* Adds a chunk to the history. The lines of a chunk are joined to one line, unless the chunk

@@ -173,6 +173,10 @@ bool tli_script_fit(lua_State *L, int argc, char **argv) {
   return run_command_of(L, "tlua.trainer.command", argc, argv);
 }
 
+bool tli_script_notebook(lua_State *L, int argc, char **argv) {
+  return run_command_of(L, "tlua.notebook.command", argc, argv);
+}
+
 bool tli_script_port(lua_State *L, int argc, char **argv) {
   return run_command_of(L, "tlua.port", argc, argv);
 }

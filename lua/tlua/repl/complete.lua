@@ -76,8 +76,11 @@ local function each_key(value, visit)
    end
 end
 
--- Returns the value that a path such as `model.layers[1]` leads to.
-local function follow(path, env)
+--- Returns the value that a path such as `model.layers[1]` leads to.
+---@param path string
+---@param env table  the table of globals
+---@return any value  nil if there is none
+function M.follow(path, env)
    local name, rest = path:match("^([%a_][%w_]*)(.*)$")
    if not name then return nil end
    local value = index(env, name)
@@ -121,8 +124,8 @@ local function called(before, env)
    local path = code:sub(1, brace - 1):match "([%a_][%w_%.:]*)%s*$" -- f {key
       or code:sub(outer, outer) == "(" and code:sub(1, outer - 1):match "([%a_][%w_%.:]*)%s*$"
    local object, method = (path or ""):match "^(.*):([%w_]*)$"
-   if not object then return path and follow(path, env) end
-   local value = follow(object, env)
+   if not object then return path and M.follow(path, env) end
+   local value = M.follow(object, env)
    return value ~= nil and index(value, method) or nil
 end
 
@@ -147,7 +150,7 @@ function M.words(text, env, before)
    if partial ~= "" and not partial:find("^[%a_][%w_]*$") then return {} end
 
    local value = env
-   if object then value = follow(object, env) end
+   if object then value = M.follow(object, env) end
    if value == nil then return {} end
 
    local prefix = text:sub(1, #text - #partial)
@@ -175,7 +178,7 @@ end
 ---@return string?
 function M.meant(path, name, env)
    local value = env
-   if path ~= "" then value = follow(path, env) end
+   if path ~= "" then value = M.follow(path, env) end
    if value == nil then return nil end
    local names = {}
    each_key(value, function(key)

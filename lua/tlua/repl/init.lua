@@ -1,6 +1,7 @@
 -- init.lua - tlua.repl: the parts of the interactive mode that display, complete and explain. The
 -- loop itself, line editing and signals are in the command (src/main/repl.c).
 local scopes = require "tlua.scope"
+local chunks = require "tlua.repl.chunk"
 local complete = require "tlua.repl.complete"
 local display = require "tlua.repl.display"
 
@@ -13,6 +14,15 @@ local M = {}
 function M.show(width, ...)
    rawset(_G, "_", (...))
    return display.values({width = width}, ...)
+end
+
+--- Compiles a text that was typed; see chunk.lua.
+---@param text string
+---@return function|string chunk
+---@return string? kind
+---@return boolean more
+function M.compile(text)
+   return chunks.compile(text)
 end
 
 --- Returns the completions of the word before the cursor.

@@ -697,7 +697,7 @@ local packaged <const> = {
    ["torch.audio."] = "audio",
    ["torch.utils.mlflow."] = "mlflow", ["torch.rl."] = "rl", ["torch.text."] = "text",
    ["torch.utils.tensorboard."] = "tensorboard", ["torch.trainer."] = "trainer",
-   ["torch.graphs."] = "graphs",
+   ["torch.graphs."] = "graphs", ["torch.notebook."] = "notebook",
 }
 
 local keys <const> = {}

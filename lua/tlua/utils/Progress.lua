@@ -39,8 +39,11 @@ local Progress = class.class("utils.Progress")
 function Progress:__init(...)
    local a = signature(...)
    for name, value in pairs(a) do self[name] = value end
-   self.stream = a.stream or io.stdout
-   self.live = torch.io.is_terminal(self.stream)
+   -- in a notebook, a bar without a stream is an output that is replaced
+   local shown = not a.stream and rawget(torch, "_notebook_stream")
+   local output = shown and shown()
+   self.stream = output or a.stream or io.stdout
+   self.live = output and true or torch.io.is_terminal(self.stream)
    self.done, self.begun, self.drawn, self.values = 0, torch.io.clock(), 0, {}
 end
 

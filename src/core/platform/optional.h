@@ -30,6 +30,7 @@
 #define TLI_FILES_PNG "libpng16-16.dll", "libpng16.dll"
 #define TLI_FILES_JPEG "turbojpeg.dll", "libturbojpeg.dll"
 #define TLI_FILES_SNDFILE "sndfile.dll", "libsndfile-1.dll"
+#define TLI_FILES_ZMQ "libzmq.dll"
 #else
 #define TLI_FILES_NVML "libnvidia-ml.so.1"
 #define TLI_FILES_NVTX "libnvtx3interop.so.1", "libnvToolsExt.so.1"
@@ -37,6 +38,7 @@
 #define TLI_FILES_PNG "libpng16.so.16", "libpng16.so", "libpng16.dylib"
 #define TLI_FILES_JPEG "libturbojpeg.so.0", "libturbojpeg.so", "libturbojpeg.dylib"
 #define TLI_FILES_SNDFILE "libsndfile.so.1", "libsndfile.so", "libsndfile.dylib"
+#define TLI_FILES_ZMQ "libzmq.so.5", "libzmq.so", "libzmq.dylib"
 #endif
 
 /* X(id, name, use, installation): the libraries, in the order in which `tlua doctor` shows them. */
@@ -60,7 +62,8 @@
   X(ZLIB, "zlib", "packed .npz files and .gz", "Debian: apt install zlib1g")                      \
   X(PNG, "libpng", "PNG images", "Debian: apt install libpng16-16")                               \
   X(JPEG, "libturbojpeg", "JPEG images", "Debian: apt install libturbojpeg0")                     \
-  X(SNDFILE, "libsndfile", "FLAC, Ogg and MP3 files", "Debian: apt install libsndfile1")
+  X(SNDFILE, "libsndfile", "FLAC, Ogg and MP3 files", "Debian: apt install libsndfile1")          \
+  X(ZMQ, "libzmq", "the kernel of Jupyter notebooks", "Debian: apt install libzmq5")
 
 typedef enum tli_OptionalId {
 #define X(id, name, use, get) TLI_OPTIONAL_##id,

@@ -92,6 +92,7 @@ void tli_open_dist(lua_State *L);     /* functions for torch.distributed */
 void tli_open_scope(lua_State *L);
 void tli_open_socket(lua_State *L);
 void tli_open_tokens(lua_State *L); /* functions of io/tokens.c for torch.io */
+void tli_open_notebook(lua_State *L);
 void tli_open_profile(lua_State *L);
 void tli_open_optim(lua_State *L);
 void tli_open_programs(lua_State *L); /* functions for traces and programs (src/lua/program.c) */

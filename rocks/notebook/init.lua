@@ -1,0 +1,142 @@
+-- init.lua - torch.notebook: rich output in Jupyter notebooks, notebooks that run without Jupyter,
+-- and the kernel that `tlua notebook install` tells Jupyter of.
+--
+--    display(torch.rand(3, 64, 64))            -- an image
+--    display_html "<b>done</b>"
+--
+-- In a notebook, `display` and `display_html` are globals.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+-- Returns the session whose cell runs, or nil.
+local function session()
+   local module = package.loaded["tlua.notebook.session"]
+   return module and module.current
+end
+
+--- An output of a notebook, which can be replaced.
+---
+---     local handle = torch.notebook.display "begun" -- a script prints it
+---     handle:update "ended"
+---     print(torch.type(handle))
+---     --> notebook.Handle
+---@class notebook.Handle
+local Handle = class.class("notebook.Handle")
+
+-- Shows a bundle; outside of a notebook prints its text.
+local function show(bundle, id, again)
+   local now = session()
+   if now then
+      now:display(bundle, id, again)
+   else
+      _G.print(bundle["text/plain"] or select(2, next(bundle)))
+   end
+end
+
+--- Replaces what the output shows.
+---@param value any  the value to show instead
+---@return notebook.Handle self
+function Handle:update(value)
+   show(require("tlua.notebook.mime").bundle(value), self.id, true)
+   return self
+end
+
+--- Shows a value: tensors of one or two dimensions as tables, those that are images as images,
+--- figures of torch.utils.plot as drawings, models as trees, other values as print does. A value
+--- whose metatable has the function __mime is shown as the texts by MIME type that __mime returns.
+--- Outside of a notebook, prints the value.
+---@param value any
+---@return notebook.Handle handle  its update(value) replaces the output
+function M.display(value)
+   local handle = Handle()
+   handle.id = require("tlua.notebook.messages").new_id()
+   show(require("tlua.notebook.mime").bundle(value), handle.id)
+   return handle
+end
+
+local function check_text(name, text)
+   if type(text) ~= "string" then args.refuse("notebook." .. name, "text", "a string", text) end
+   return require("tlua.notebook.messages").clean(text)
+end
+
+--- Shows a text as HTML. Outside of a notebook, prints the text.
+---@param text string
+function M.display_html(text)
+   text = check_text("display_html", text)
+   show {["text/html"] = text, ["text/plain"] = text}
+end
+
+--- Shows a text as Markdown. Outside of a notebook, prints the text.
+---@param text string
+function M.display_markdown(text)
+   text = check_text("display_markdown", text)
+   show {["text/markdown"] = text, ["text/plain"] = text}
+end
+
+--- Shows an SVG document. Outside of a notebook, prints its text.
+---@param text string
+function M.display_svg(text)
+   text = check_text("display_svg", text)
+   show {["image/svg+xml"] = text, ["text/plain"] = "<an SVG drawing>"}
+end
+
+--- Shows a tensor as an image: grey or coloured, or several images in a grid. Outside of a
+--- notebook, prints it in the terminal.
+---@param image Tensor  (H, W), (C, H, W), (N, H, W) or (N, C, H, W) with 1 or 3 channels
+function M.display_image(image)
+   if not torch.is_tensor(image) then
+      args.refuse("notebook.display_image", "image", "a tensor", image)
+   end
+   if session() then
+      local png = require "tlua.io.png"
+      show {["image/png"] = png.base64(require("tlua.notebook.mime").image(image)),
+         ["text/plain"] = "<an image>"}
+   else
+      _G.print(torch.utils.plot.image(image))
+   end
+end
+
+local take_run = args.signature [[notebook.run(path: string, output: string?,
+   allow_errors: boolean = false, quiet: boolean = true)]]
+
+--- Runs the cells of a notebook, an .ipynb file, in this interpreter and writes their outputs into
+--- the file. Stops at the first error unless `allow_errors` is set; the outputs up to there are
+--- written.
+---@param path string
+---@param options? {output: string, allow_errors: boolean, quiet: boolean}  output: the path to
+--- write to, `path` by default, "" for none; quiet: whether nothing is printed for each cell
+---@return table notebook  the document with the outputs
+---@return string? failure  the message of the first error
+function M.run(...)
+   local a = take_run(...)
+   return require("tlua.notebook.document").run(a.path, a)
+end
+
+local take_install = args.signature [[notebook.install(name: string = 'tlua', prefix: string?,
+   display_name: string = 'Lua (tlua)')]]
+
+--- Tells Jupyter of the kernel, by writing a folder kernels/NAME with a kernel.json. Without a
+--- prefix it is written for the user.
+---@param options? {name: string, prefix: string, display_name: string}  prefix: the folder that
+--- Jupyter is installed in, such as that of a virtual environment
+---@return string folder
+function M.install(...)
+   local a = take_install(...)
+   return require("tlua.notebook.kernelspec").install(a.name, a.prefix, a.display_name)
+end
+
+-- Defines the globals of a notebook. `ask` reads a line from the user; without it io.read has no
+-- input.
+function M._open(ask)
+   for _, name in ipairs {"display", "display_html", "display_markdown", "display_svg",
+      "display_image"} do
+      rawset(_G, name, M[name])
+   end
+   require("tlua.notebook.input").open(ask)
+end
+
+return M

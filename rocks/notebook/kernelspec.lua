@@ -1,0 +1,67 @@
+-- kernelspec.lua - writes the file by which Jupyter finds the kernel.
+
+local torch = require "tlua"
+local json = require "tlua.utils.json"
+local replace_file = require "tlua.io.replace"
+
+local M = {}
+
+local function program()
+   local own = torch._library_path()
+   if not own:find "%.%a+[%d.]*$" then return own end
+   local folder = own:match "^(.*)/" or "."
+   for _, place in ipairs {"/tlua", "/../bin/tlua", "/../../../bin/tlua"} do
+      local file <close> = io.open(folder .. place)
+      if file then return folder .. place end
+   end
+   return "tlua"
+end
+
+-- Returns the folder of the user's data for Jupyter, as `jupyter --data-dir` prints it.
+local function user_folder()
+   local own = os.getenv "JUPYTER_DATA_DIR"
+   if own and own ~= "" then return own end
+   local home = os.getenv "HOME"
+   if not home or home == "" then
+      torch.raise "notebook.install: HOME is not set; give a prefix"
+   end
+   local library <close> = io.open(home .. "/Library/Preferences")
+   if library then return home .. "/Library/Jupyter" end
+   local data = os.getenv "XDG_DATA_HOME"
+   return (data and data ~= "" and data or home .. "/.local/share") .. "/jupyter"
+end
+
+--- Returns the content of kernel.json.
+---@param display_name string
+---@return string
+function M.content(display_name)
+   local spec = {
+      argv = json.as_array {program(), "notebook", "kernel", "{connection_file}"},
+      display_name = display_name, language = "lua", interrupt_mode = "message",
+      metadata = {debugger = false},
+   }
+   return json.encode(spec) .. "\n"
+end
+
+--- Writes the file. Returns its folder.
+---@param name string
+---@param prefix? string
+---@param display_name string
+---@return string folder
+function M.install(name, prefix, display_name)
+   if not name:find "^[%w._-]+$" then
+      torch.raise(("notebook.install: name: expected letters, digits, points and hyphens, got %q")
+         :format(name))
+   end
+   local folder = (prefix and prefix .. "/share/jupyter" or user_folder()) .. "/kernels/" .. name
+   local made, why = torch.io.make_folder(folder)
+   if not made then torch.raise(("notebook.install: %s: %s"):format(folder, why)) end
+   local failure = replace_file(folder .. "/kernel.json", function(file)
+      local ok, problem = file:write(M.content(display_name))
+      if not ok then return problem end
+   end)
+   if failure then torch.raise(("notebook.install: %s: %s"):format(folder, failure)) end
+   return folder
+end
+
+return M

@@ -1,0 +1,118 @@
+-- messages.lua - Jupyter's messages as frames of libzmq: identities, the delimiter, the signature,
+-- and four dictionaries in JSON (header, parent header, metadata, content).
+
+local torch = require "tlua"
+local json = require "tlua.utils.json"
+
+local M = {}
+
+local delimiter <const> = "<IDS|MSG>"
+
+--- The version of Jupyter's messaging protocol.
+M.version = "5.3"
+
+--- Kinds of sockets, as zmq.h numbers them.
+M.sockets = {PUB = 1, SUB = 2, REQ = 3, REP = 4, DEALER = 5, ROUTER = 6, PULL = 7, PUSH = 8}
+--- Options of sockets, as zmq.h numbers them.
+M.options = {IDENTITY = 5, SUBSCRIBE = 6, LINGER = 17, SNDHWM = 23, RCVHWM = 24, LAST_ENDPOINT = 32,
+   ROUTER_HANDOVER = 56}
+
+--- Returns a text in which bytes that are not UTF-8 are replaced by U+FFFD.
+---@param text string
+---@return string
+function M.clean(text)
+   local _, bad = utf8.len(text)
+   if not bad then return text end
+   local parts, at = {}, 1
+   while bad do
+      parts[#parts + 1] = text:sub(at, bad - 1) .. "\u{FFFD}"
+      at = bad + 1
+      _, bad = utf8.len(text, at)
+   end
+   parts[#parts + 1] = text:sub(at)
+   return table.concat(parts)
+end
+
+local count = 0
+local random -- this session's random digits, which begin the ids of its messages
+
+--- Returns a new identifier. Lua's random numbers are the user's, so the digits are the system's.
+---@return string
+function M.new_id()
+   if not random then
+      local file <close> = io.open("/dev/urandom", "rb")
+      local bytes = file and file:read(16) or ("%016x"):format(torch.io.clock() * 1e9 // 1 | 0)
+      random = bytes:gsub(".", function(c) return ("%02x"):format(c:byte()) end)
+   end
+   count = count + 1
+   return ("%s-%d"):format(random, count)
+end
+
+--- Makes the frames of a message.
+---@param key string  of the signatures; "" for none
+---@param message table  with the fields type, content, and perhaps identities, parent, metadata
+---@param session string
+---@return string[] frames
+function M.pack(key, message, session)
+   local header = {
+      msg_id = M.new_id(), session = session, username = "kernel", version = M.version,
+      date = os.date "!%Y-%m-%dT%H:%M:%S.000000Z", msg_type = message.type,
+   }
+   local parts = {}
+   for i, part in ipairs {header, message.parent or {}, message.metadata or {}, message.content} do
+      parts[i] = json.encode(part)
+   end
+   local frames = {}
+   for _, identity in ipairs(message.identities or {}) do frames[#frames + 1] = identity end
+   frames[#frames + 1] = delimiter
+   frames[#frames + 1] = key == "" and "" or torch._kernel.hmac(key, table.concat(parts))
+   return table.move(parts, 1, 4, #frames + 1, frames)
+end
+
+-- Compares two texts in a time that does not depend on where they differ.
+local function same(a, b)
+   if #a ~= #b then return false end
+   local difference = 0
+   for i = 1, #a do difference = difference | (a:byte(i) ~ b:byte(i)) end
+   return difference == 0
+end
+
+--- Reads the frames of a message. Returns nil and the reason if they are malformed, or not signed
+--- with the key.
+---@param key string
+---@param frames string[]
+---@return {type: string, identities: string[], header: table, parent: table, metadata: table,
+--- content: table}? message
+---@return string? why
+function M.unpack(key, frames)
+   local at
+   for i = 1, #frames do
+      if frames[i] == delimiter then
+         at = i
+         break
+      end
+   end
+   if not at then return nil, "it has no delimiter" end
+   if #frames < at + 5 then return nil, "it has too few frames" end
+   if key ~= "" and not same(torch._kernel.hmac(key, table.concat(frames, "", at + 2, at + 5)),
+         frames[at + 1]:lower()) then
+      return nil, "its signature is wrong"
+   end
+   local parts = {}
+   for i = 1, 4 do
+      local part, why = json.decode(frames[at + 1 + i])
+      if why then return nil, "its JSON is damaged, " .. why end
+      if type(part) ~= "table" or json.is_array(part) or part == json.null then
+         return nil, "a part is no object of JSON"
+      end
+      parts[i] = part
+   end
+   local header = parts[1]
+   if type(header.msg_type) ~= "string" then return nil, "its header has no msg_type" end
+   return {
+      type = header.msg_type, identities = table.move(frames, 1, at - 1, 1, {}), header = header,
+      parent = parts[2], metadata = parts[3], content = parts[4],
+   }
+end
+
+return M

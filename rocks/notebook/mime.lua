@@ -1,0 +1,85 @@
+-- mime.lua - turns values into MIME bundles, the forms in which a notebook can show them.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local display = require "tlua.repl.display"
+local html = require "tlua.notebook.html"
+local messages = require "tlua.notebook.messages"
+local packages = require "tlua.packages"
+local png = require "tlua.io.png"
+
+local M = {}
+
+--- Returns whether a tensor is shown as an image: floating point numbers from 0 to 1, or bytes, of
+--- shape (1, H, W) or (3, H, W), at least eight pixels high and wide.
+---@param tensor Tensor
+---@return boolean
+function M.is_image(tensor)
+   if tensor:dim() ~= 3 or tensor.layout ~= "strided" then return false end
+   local channels, height, width = table.unpack(tensor.shape)
+   if channels ~= 1 and channels ~= 3 or height < 8 or width < 8 or height * width > 1 << 22 then
+      return false
+   end
+   if tensor.dtype == "uint8" then return true end
+   if not tensor:is_floating_point() then return false end
+   local values = tensor:detach()
+   return values:min():item() >= 0 and values:max():item() <= 1
+end
+
+--- Returns an image as the bytes of a PNG file; small images are enlarged.
+---@param tensor Tensor  (H, W), (C, H, W), (N, H, W) or (N, C, H, W)
+---@return string
+function M.image(tensor)
+   local height, width = tensor:size(-2), tensor:size(-1)
+   local scale = math.max(1, 160 // math.max(height, width, 1))
+   return torch.utils.plot.image(tensor, {scale = scale}):png()
+end
+
+-- Returns a figure's forms. An image is smaller as PNG.
+local function figure_bundle(figure)
+   if figure.pixels then return {["image/png"] = png.base64(figure:png())} end
+   return {["image/svg+xml"] = figure.kind.svg(figure)}
+end
+
+local function rich(value)
+   if torch.is_tensor(value) then
+      if packages.has "tlua.plot" and M.is_image(value) then
+         return {["image/png"] = png.base64(M.image(value))}
+      end
+      return {["text/html"] = html.tensor(value)}
+   end
+   if class.isinstance(value, torch.nn.Module) then return {["text/html"] = html.module(value)} end
+   if torch.type(value) == "utils.plot.Figure" then return figure_bundle(value) end
+   local meta = debug.getmetatable(value)
+   local own = type(meta) == "table" and rawget(meta, "__mime")
+   if own then
+      local bundle = own(value)
+      if type(bundle) ~= "table" then
+         torch.raise("display: __mime: expected a table of texts by MIME type, got a "
+            .. torch.type(bundle))
+      end
+      for kind, text in pairs(bundle) do
+         if type(kind) ~= "string" or type(text) ~= "string" then
+            torch.raise("display: __mime: expected a table of texts by MIME type")
+         end
+      end
+      return table.move({}, 1, 0, 1, bundle)
+   end
+   return {}
+end
+
+--- Returns the forms of a value by MIME type: always text/plain, and for tensors, modules, figures
+--- and values with the metamethod __mime also a richer one.
+---@param value any
+---@param text? string  the text, if it is known
+---@return table<string, string>
+function M.bundle(value, text)
+   local bundle = {}
+   for kind, content in pairs(rich(value)) do bundle[kind] = messages.clean(content) end
+   if not bundle["text/plain"] then
+      bundle["text/plain"] = messages.clean(text or display.value({width = 80}, value))
+   end
+   return bundle
+end
+
+return M
