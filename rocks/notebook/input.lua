@@ -2,7 +2,7 @@
 
 local M = {}
 
-local rest = "" -- what is left of the last line
+local rest = "" -- the unread part of the last line
 
 -- Returns what one format of io.read takes, or nil at the end.
 local function take(format, more)

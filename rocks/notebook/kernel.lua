@@ -162,7 +162,7 @@ function handlers.execute_request(self, request)
          reply.user_expressions[tostring(name)] = entry
       end
    end
-   -- what comes before the reply was sent without knowing of the failure
+   -- requests that come before the reply were sent without knowing of the failure
    local waiting = failure and content.stop_on_error ~= false and self:take_waiting() or {}
    self:reply(request, "execute_reply", reply)
    self:abort(waiting)
