@@ -23,22 +23,35 @@ local function is_float(x) return T.is_floating_point(x) end
 -- Elementwise -----------------------------------------------------------------------------------
 
 -- Torch7's functions of one tensor. After `=` follows tlua's name, if it differs.
-local unary = [[abs sign acos asin atan ceil cos cosh exp floor log log1p frac neg round rsqrt sin
-   sinh sigmoid sqrt tan tanh trunc cinv=reciprocal erf erfinv lgamma digamma]]
-for name in unary:gmatch "%S+" do
-   local ours, theirs = name:match "^(%w+)=(%w+)$"
-   local fn, changing = T[theirs or name], T[(theirs or name) .. "_"]
-   op(ours or name, {T = {fn, function(x)
+-- `!` marks functions that Torch7 has for tensors of floating-point numbers only.
+local unary = [[abs sign acos! asin! atan! ceil cos! cosh! exp! floor log! log1p! frac! neg round
+   rsqrt! sin! sinh! sigmoid! sqrt! tan! tanh! trunc cinv=reciprocal! erf! erfinv! lgamma!
+   digamma!]]
+for word in unary:gmatch "%S+" do
+   local name, theirs, of_floats = word:match "^(%w+)=?(%w*)(!?)$"
+   if theirs == "" then theirs = name end
+   local fn, changing = T[theirs], T[theirs .. "_"]
+   local function check(x)
+      if of_floats ~= "" and not is_float(x) then
+         torch.raise(("torch.%s: expected a tensor of floating-point numbers, got a %sTensor")
+            :format(name, types.kind_of(x).name))
+      end
+   end
+   op(name, {T = {function(x)
+      check(x)
+      return fn(x)
+   end, function(x)
+      check(x)
       if is_float(x) then return changing(x) end
       return methods.copy_(x, fn(x))
    end}}, in_place)
 end
 
 -- Reshapes tensor b to the shape of `like`; both must have the same number of elements.
-local function shaped(b, like)
+local function shaped(name, b, like)
    if not T.is_tensor(b) or T.is_same_size(like, b) then return b end
    if methods.numel(like) ~= methods.numel(b) then
-      torch.raise(("expected tensors of as many elements, got %d and %d"):format(
+      torch.raise(("torch.%s: expected tensors of as many elements, got %d and %d"):format(name,
          methods.numel(like), methods.numel(b)))
    end
    return T.reshape(b, shape(like))
@@ -46,22 +59,22 @@ end
 
 -- Wraps a function of two tensors. The second argument may then be a number, or a tensor of another
 -- shape with the same number of elements.
-local function by_elements(fn)
-   return function(a, b) return fn(a, shaped(b, a)) end
+local function by_elements(name, fn)
+   return function(a, b) return fn(a, shaped(name, b, a)) end
 end
 
-local function scaled(fn, sign)
-   return function(a, n, b) return fn(a, shaped(b, a), {alpha = sign * n}) end
+local function scaled(name, fn, sign)
+   return function(a, n, b) return fn(a, shaped(name, b, a), {alpha = sign * n}) end
 end
 
-local addition = {Tn = {T.add, T.add_}, TT = {by_elements(T.add), by_elements(T.add_)},
-   TnT = {scaled(T.add, 1), scaled(T.add_, 1)}}
-local subtraction = {Tn = {T.sub, T.sub_}, TT = {by_elements(T.sub), by_elements(T.sub_)},
-   TnT = {scaled(T.add, -1), scaled(T.add_, -1)}}
-op("add", addition, in_place)
-op("csub", subtraction, in_place)
+local function sums(name, fn, fn_, sign)
+   return {Tn = {fn, fn_}, TT = {by_elements(name, fn), by_elements(name, fn_)},
+      TnT = {scaled(name, T.add, sign), scaled(name, T.add_, sign)}}
+end
+op("add", sums("add", T.add, T.add_, 1), in_place)
+op("csub", sums("csub", T.sub, T.sub_, -1), in_place)
 -- no method is declared, since the tensor's method `sub` returns a part of the tensor
-op("sub", subtraction, {in_place = true, method = false})
+op("sub", sums("sub", T.sub, T.sub_, -1), {in_place = true, method = false})
 
 -- Divides as C does: the quotient of two integers is truncated.
 local function divide(a, b)
@@ -71,15 +84,15 @@ end
 
 op("mul", {Tn = {T.mul, T.mul_}}, in_place)
 op("div", {Tn = divide}, in_place)
-op("cmul", {TT = {by_elements(T.mul), by_elements(T.mul_)}}, in_place)
-op("cdiv", {TT = by_elements(divide)}, in_place)
+op("cmul", {TT = {by_elements("cmul", T.mul), by_elements("cmul", T.mul_)}}, in_place)
+op("cdiv", {TT = by_elements("cdiv", divide)}, in_place)
 op("pow", {Tn = T.pow, nT = T.pow}, in_place)
-op("cpow", {TT = by_elements(T.pow)}, in_place)
-op("atan2", {TT = by_elements(T.atan2)}, in_place)
+op("cpow", {TT = by_elements("cpow", T.pow)}, in_place)
+op("atan2", {TT = by_elements("atan2", T.atan2)}, in_place)
 op("fmod", {Tn = T.fmod}, in_place)
-op("cfmod", {TT = by_elements(T.fmod)}, in_place)
+op("cfmod", {TT = by_elements("cfmod", T.fmod)}, in_place)
 op("remainder mod", {Tn = T.remainder}, in_place)
-op("cremainder cmod", {TT = by_elements(T.remainder)}, in_place)
+op("cremainder cmod", {TT = by_elements("cremainder", T.remainder)}, in_place)
 op("lerp", {TTn = T.lerp}, in_place)
 op("bitand", {Tn = T.bitwise_and}, in_place)
 op("bitor", {Tn = T.bitwise_or}, in_place)
@@ -94,22 +107,25 @@ op("crshift", {TT = T.bitwise_right_shift}, in_place)
 
 op("clamp", {Tnn = {function(x, low, high) return T.clamp(x, low, high) end,
    function(x, low, high) return T.clamp_(x, low, high) end}}, in_place)
-op("cmax", {TT = by_elements(T.maximum), Tn = function(x, n) return T.clamp(x, n) end}, in_place)
-op("cmin", {TT = by_elements(T.minimum), Tn = function(x, n) return T.clamp(x, nil, n) end},
+op("cmax", {TT = by_elements("cmax", T.maximum), Tn = function(x, n) return T.clamp(x, n) end},
    in_place)
+op("cmin", {TT = by_elements("cmin", T.minimum),
+   Tn = function(x, n) return T.clamp(x, nil, n) end}, in_place)
 
-local function fused(fn)
+local function fused(name, fn)
    return {
-      TnTT = function(x, n, a, b) return fn(x, shaped(a, x), shaped(b, x), {value = n}) end,
-      TTT = function(x, a, b) return fn(x, shaped(a, x), shaped(b, x)) end,
+      TnTT = function(x, n, a, b)
+         return fn(x, shaped(name, a, x), shaped(name, b, x), {value = n})
+      end,
+      TTT = function(x, a, b) return fn(x, shaped(name, a, x), shaped(name, b, x)) end,
    }
 end
-op("addcmul", fused(T.addcmul), in_place)
-op("addcdiv", fused(T.addcdiv), in_place)
+op("addcmul", fused("addcmul", T.addcmul), in_place)
+op("addcdiv", fused("addcdiv", T.addcdiv), in_place)
 
 -- Comparisons return tensors of bytes.
 for _, name in ipairs {"lt", "le", "gt", "ge", "eq", "ne"} do
-   op(name, {Tn = T[name], TT = by_elements(T[name])})
+   op(name, {Tn = T[name], TT = by_elements(name, T[name])})
 end
 
 local function as_mask(fn)
@@ -158,7 +174,7 @@ local function adding(name, product)
 end
 
 op("dot", {TT = function(a, b)
-   return item(T.sum(T.mul(T.flatten(a), shaped(T.flatten(b), T.flatten(a)))))
+   return item(T.sum(T.mul(T.flatten(a), shaped("dist", T.flatten(b), T.flatten(a)))))
 end}, plain)
 op("mv", {TT = T.mv})
 op("mm", {TT = T.mm})

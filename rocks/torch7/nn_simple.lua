@@ -28,7 +28,18 @@ local function columns(self) return self.weight:size(2) end
 
 local function linear(_, x, weight, bias) return F.linear(x, weight, bias) end
 
+local function check_sizes(name, ...)
+   for i = 1, 2 do
+      local size = select(i, ...)
+      if not math.tointeger(size) or size < 0 then
+         tlua.raise(("nn.%s: expected the sizes of the input and the output, got %s for the %s")
+            :format(name, tostring(size), i == 1 and "input" or "output"))
+      end
+   end
+end
+
 local Linear = layer("Linear", function(self, inputSize, outputSize, bias)
+   check_sizes("Linear", inputSize, outputSize)
    parameters(self, {outputSize, inputSize}, bias ~= false and {outputSize} or nil)
 end, linear)
 Linear.reset = base.reset(columns)

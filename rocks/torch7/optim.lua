@@ -4,6 +4,7 @@
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
+local classes = require "tlua.torch7.classes"
 local searches = require "tlua.torch7.optim_search"
 
 local M = {}
@@ -148,6 +149,28 @@ end
 for name, fn in pairs(searches) do M[name] = fn end
 for name, fn in pairs(require "tlua.torch7.optim_population") do M[name] = fn end
 for name, class in pairs(require "tlua.torch7.optim_records") do M[name] = class end
+
+-- Checks the function that a program gives to an optimizer, and what it returns.
+for name, fn in pairs(M) do
+   if type(fn) == "function" and name ~= "polyinterp" and name ~= "lswolfe" then
+      local no_gradient = name == "de" or name == "cmaes" or name == "FistaLS"
+      M[name] = function(opfunc, x, ...)
+         if type(opfunc) ~= "function" then
+            tlua.raise(("optim.%s: opfunc: expected a function, got %s"):format(name,
+               classes.type(opfunc)))
+         end
+         if no_gradient then return fn(opfunc, x, ...) end
+         return fn(function(at)
+            local loss, gradient = opfunc(at)
+            if type(loss) ~= "number" or not tlua.is_tensor(gradient) then
+               tlua.raise(("optim.%s: opfunc: expected a loss and its gradient, got %s and %s")
+                  :format(name, classes.type(loss), classes.type(gradient)))
+            end
+            return loss, gradient
+         end, x, ...)
+      end
+   end
+end
 
 -- Compares a gradient with finite differences. Returns the relative distance of the two, the
 -- gradient and the differences.
