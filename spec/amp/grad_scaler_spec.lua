@@ -92,6 +92,25 @@ describe("GradScaler", function()
       assert.equal(0, waits(makers.SGD, "sim", {max_norm = 1.0}))
    end)
 
+   it("names the option that a captured step needs", function()
+      local kind <const> = "sim"
+      local x = torch.ones(3, {device = kind})
+      for name, hint in pairs {Adam = "make it with capturable = true",
+         Adafactor = "use an optimizer that takes `capturable`"} do
+         local p = torch.ones(3, {device = kind, requires_grad = true})
+         local optimizer, scaler = optim[name]({p}, {lr = 0.1}), torch.amp.GradScaler(kind)
+         local function step()
+            optimizer:zero_grad()
+            scaler:scale((p * x):sum()):backward()
+            scaler:step(optimizer)
+            scaler:update()
+         end
+         step()
+         local text = "amp.GradScaler.step: optim." .. name .. " decides on the host whether to skip the step; " .. hint
+         assert.is_truthy(select(2, pcall(torch.export_step, step, {})):find(text, 1, true))
+      end
+   end)
+
    it("leaves gradients unchanged if the optimizer divides them by the scale", function()
       local p = parameter "cpu"
       local sgd = optim.SGD({p}, {lr = 1})

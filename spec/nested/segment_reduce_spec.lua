@@ -34,10 +34,9 @@ describe("segment_reduce", function()
       end
    end)
 
-   -- PyTorch's gradient of a product by a NaN is that of the other elements, 1 here; ours is NaN as well
    it("passes NaN on", function()
       local grads <const> = {mean = {0.5, 0.5, 1 / 3, 1 / 3, 1 / 3, 1}, max = {0, 1, 1, 0, 0, 1},
-         prod = {nan, nan, 0, 0, 20, 1}}
+         prod = {nan, 1, 0, 0, 20, 1}}
       for name, values in pairs {mean = {nan, nan, 3, 6}, max = {nan, -inf, 5, 6}, prod = {nan, 1, 0, 6}} do
          local x = torch.tensor({1, nan, 5, 4, 0, 6}, {requires_grad = true})
          local y = reduce(x, name, {lengths = torch.tensor(lengths)})
@@ -45,6 +44,26 @@ describe("segment_reduce", function()
          y:sum():backward()
          assert.close(grads[name], x.grad, 1e-6, name)
       end
+   end)
+
+   it("gives a product's elements the product of the others as their gradient, NaN and zeros too", function()
+      for _, row in ipairs {
+         {{2, nan, 3, 4}, {nan, 4}, {nan, 6, nan, 1}}, {{2, 0, 3, 4}, {0, 4}, {0, 6, 0, 1}},
+         {{nan, nan, 3, 4}, {nan, 4}, {nan, nan, nan, 1}}, {{0, 0, 3, nan}, {0, nan}, {0, 0, 0, 1}},
+         {{0, nan, 2, 1}, {nan, 1}, {nan, 0, nan, 1}},
+      } do
+         for initial = 1, 2 do
+            local x = torch.tensor(row[1]):double():requires_grad_()
+            local y = reduce(x, "prod", {lengths = torch.tensor {3, 1}, initial = initial})
+            assert.close((torch.tensor(row[2]) * initial):tolist(), y, 1e-6)
+            y:sum():backward()
+            assert.close((torch.tensor(row[3]) * initial):tolist(), x.grad, 1e-6)
+         end
+      end
+      local x = torch.tensor({2, -1.5, 3, 4}, {dtype = "float64"}):requires_grad_()
+      local function product(v) return reduce(v, "prod", {lengths = torch.tensor {3, 1}}) end
+      assert.is_true(torch.autograd.gradcheck(product, {x}))
+      assert.is_true(torch.autograd.gradgradcheck(product, {x}))
    end)
 
    it("reduces along any axis, of strided tensors and of every floating dtype", function()

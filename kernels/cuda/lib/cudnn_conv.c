@@ -138,18 +138,10 @@ static uint32_t avoid(const Key *key) {
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-/* Makes the key of a call. Keys are compared as bytes, so every byte must be set. */
+/* Makes the key of a call. Keys are compared as bytes, so they have no padding. */
 static Key key_of(const Call *call) {
-  Key key;
+  Key key = {.conv = *call->conv};
   uintptr_t addresses = 16;
-  memset(&key, 0, sizeof key);
-  key.conv.windows = call->conv->windows;
-  key.conv.dtype = call->conv->dtype;
-  key.conv.channels_last = call->conv->channels_last;
-  key.conv.batch = call->conv->batch;
-  key.conv.groups = call->conv->groups;
-  key.conv.channels_in = call->conv->channels_in;
-  key.conv.channels_out = call->conv->channels_out;
   for (int i = 0; i < 3; i++) addresses |= (uintptr_t)call->arrays[i];
   key.alignment = (int64_t)1 << __builtin_ctzll(addresses);
   key.which = call->which;

@@ -206,6 +206,17 @@ local function does_it_itself(optimizer)
    return true
 end
 
+-- Returns whether all gradients are finite. That waits for the device, which a captured graph and a
+-- program cannot do.
+local function is_finite(optimizer, found)
+   local ok, number = pcall(found.item, found)
+   if ok then return number == 0 end
+   local why = tostring(number):match "item: (.*)$" or tostring(number)
+   torch.raise(("amp.GradScaler.step: %s decides on the host whether to skip the step; %s: %s")
+      :format(torch.type(optimizer), class.isinstance(optimizer, Fused)
+      and "make it with capturable = true" or "use an optimizer that takes `capturable`", why))
+end
+
 -- Returns the fields that a step needs if the optimizer itself divides by the scale, and the norm
 -- of the gradients if the step clips them. The gradients are only read, unless they must be clipped
 -- and clip_numbers cannot help; unscale_ then divides them.
@@ -269,7 +280,7 @@ function GradScaler:step(optimizer, options)
    local results
    if itself then
       results = table.pack(step_itself(self, optimizer, entry, options))
-   elseif entry.found:item() == 0 then
+   elseif is_finite(optimizer, entry.found) then
       results = table.pack(optimizer:step(options))
    else
       results = {n = 0}

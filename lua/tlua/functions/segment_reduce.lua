@@ -20,6 +20,18 @@ function Extreme.backward(ctx, grad)
    return (grad / count:clamp_min(1)):index_select(1, owners) * chosen
 end
 
+-- Returns products of segments whose gradients are PyTorch's. The gradient of a segment's only NaN
+-- is the product of the other elements, so NaNs are factors of their own here.
+local function product(rows, owners, full)
+   local nan = rows:isnan()
+   local rest = full:index_reduce(1, owners, rows:masked_fill(nan, 1), "prod")
+   local none = torch.zeros_like(full)
+   local count = none:index_add(1, owners, nan:to(rows.dtype))
+   local sum = none:index_add(1, owners, rows:masked_fill(nan:logical_not(), 0))
+   local factor = torch.ones_like(full):masked_fill(count:gt(1), 0 / 0)
+   return rest * torch.where(count:eq(0), factor, sum * factor)
+end
+
 --- Combines rows by the numbers of their segments.
 ---@param reduce string  "sum", "prod", "amax" or "amin"
 ---@param rows Tensor  (rows, ...)
@@ -33,6 +45,7 @@ function M.combine(reduce, rows, owners, n, initial, include_self)
    sizes[1] = n
    local full = torch.full(sizes, initial or 0, {dtype = rows.dtype, device = rows.device})
    if reduce == "sum" then return full:index_add(1, owners, rows) end
+   if reduce == "prod" and rows.requires_grad then return product(rows, owners, full) end
    if reduce == "prod" then return full:index_reduce(1, owners, rows, reduce) end
    return (Extreme:apply(rows, owners, full, reduce, include_self or false))
 end
