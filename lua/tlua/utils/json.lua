@@ -10,6 +10,8 @@ local args = require "tlua.args"
 
 local M = {}
 
+local byte, sub = string.byte, string.sub
+
 local max_depth <const> = 64
 
 --- The metatable of tables that are arrays.
@@ -43,6 +45,8 @@ local function fail(position, why)
 end
 
 local function skip_space(text, position)
+   local code = byte(text, position)
+   if code and code > 32 then return position end
    return text:find("[^ \t\r\n]", position) or #text + 1
 end
 
@@ -67,8 +71,14 @@ end
 
 local function read_string(text, position)
    local start = position
-   local pieces = {}
    position = position + 1
+   local first = text:find('["\\%c]', position)
+   if first and byte(text, first) == 34 then -- no escapes
+      local whole = sub(text, position, first - 1)
+      if not utf8.len(whole) then fail(start, "a string that is not UTF-8") end
+      return whole, first + 1
+   end
+   local pieces = {}
    while true do
       local stop = text:find('["\\%c]', position) or fail(start, "a string without end")
       pieces[#pieces + 1] = text:sub(position, stop - 1)
@@ -112,15 +122,16 @@ end
 local read_value
 
 local function read_array(text, position, depth)
-   local list = M.as_array({})
+   local list, n = M.as_array({}), 0
    position = skip_space(text, position + 1)
-   if text:sub(position, position) == "]" then return list, position + 1 end
+   if byte(text, position) == 93 then return list, position + 1 end
    while true do
-      list[#list + 1], position = read_value(text, position, depth)
+      n = n + 1
+      list[n], position = read_value(text, position, depth)
       position = skip_space(text, position)
-      local c = text:sub(position, position)
-      if c == "]" then return list, position + 1 end
-      if c ~= "," then fail(position, "expected , or ] in an array") end
+      local c = byte(text, position)
+      if c == 93 then return list, position + 1 end -- ]
+      if c ~= 44 then fail(position, "expected , or ] in an array") end
       position = position + 1
    end
 end
@@ -128,20 +139,20 @@ end
 local function read_object(text, position, depth)
    local object = {}
    position = skip_space(text, position + 1)
-   if text:sub(position, position) == "}" then return object, position + 1 end
+   if byte(text, position) == 125 then return object, position + 1 end
    while true do
       position = skip_space(text, position)
-      if text:sub(position, position) ~= '"' then fail(position, "expected a key") end
+      if byte(text, position) ~= 34 then fail(position, "expected a key") end
       local key, after = read_string(text, position)
       if object[key] ~= nil then fail(position, ("the key %q occurs twice"):format(key)) end
       position = after
       position = skip_space(text, position)
-      if text:sub(position, position) ~= ":" then fail(position, "expected : after a key") end
+      if byte(text, position) ~= 58 then fail(position, "expected : after a key") end
       object[key], position = read_value(text, position + 1, depth)
       position = skip_space(text, position)
-      local c = text:sub(position, position)
-      if c == "}" then return object, position + 1 end
-      if c ~= "," then fail(position, "expected , or } in an object") end
+      local c = byte(text, position)
+      if c == 125 then return object, position + 1 end -- }
+      if c ~= 44 then fail(position, "expected , or } in an object") end
       position = position + 1
    end
 end
@@ -150,7 +161,7 @@ local words = {["true"] = true, ["false"] = false, null = M.null}
 
 function read_value(text, position, depth)
    position = skip_space(text, position)
-   local c = text:sub(position, position)
+   local c = sub(text, position, position)
    if c == '"' then return read_string(text, position) end
    if c == "{" or c == "[" then
       if depth == 0 then fail(position, "nested too deeply") end

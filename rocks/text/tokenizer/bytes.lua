@@ -11,17 +11,21 @@ for byte = 0, 255 do
    M.character[byte], M.byte[character] = character, string.char(byte)
 end
 
+local missing
+local beyond_ascii = setmetatable({}, {__index = function(_, _) missing = true end})
+for character, of in pairs(M.byte) do
+   if #character > 1 then beyond_ascii[character] = of end
+end
+
 --- Returns the bytes that a text represents, or nil if one of its characters represents none.
 ---@param text string
 ---@return string?
 function M.decode(text)
-   local parts, n = {}, 0
-   for character in text:gmatch "[\0-\x7F\xC2-\xF4][\x80-\xBF]*" do
-      n = n + 1
-      parts[n] = M.byte[character]
-      if not parts[n] then return nil end
-   end
-   return table.concat(parts)
+   if text:find "[\0-\32\127]" then return nil end
+   if not text:find "[\x80-\xFF]" then return text end
+   missing = false
+   local decoded = text:gsub("[\xC2-\xF4][\x80-\xBF]*", beyond_ascii)
+   return not missing and decoded or nil
 end
 
 return M
