@@ -2,14 +2,14 @@
 -- of interpolated values (align), or by maxima or means of whole pixels (pool). The
 -- position-sensitive forms (ps_) take each cell of the result from channels of its own.
 --
--- The interpolation is that of grid_sample, which also computes the gradient for the feature map.
+-- An aligned region is the product of a sparse matrix, which has the parts of the pixels, with the
+-- feature map.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 
 local nn = torch.nn
-local F = nn.functional
 
 local M = {}
 
@@ -76,35 +76,43 @@ end
 
 -- Aligned regions ---------------------------------------------------------------------------------
 
--- Returns the coordinates of samples, (n, cells * samples), and the marks of those inside. `low`
--- and `cell` have each region's first coordinate and the size of a cell.
+-- Returns the pixels, from 0, between which samples lie, and their parts in the average of a cell:
+-- (n, cells, 2 * per_cell) each. `low` and `cell` have each region's first coordinate and the size
+-- of a cell. A sample more than a pixel outside of the map is 0.
 local function samples(low, cell, cells, per_cell, size)
    local steps = (torch.arange(cells * per_cell, {dtype = low.dtype, device = low.device}) + 0.5)
       / per_cell
    local at = low:unsqueeze(2) + cell:unsqueeze(2) * steps:unsqueeze(1)
-   return at, at:ge(-1):logical_and(at:le(size))
+   local inside = at:ge(-1):logical_and(at:le(size))
+   at = at:masked_fill(inside:logical_not(), 0):clamp(0, size - 1)
+   local first = at:floor()
+   local part, weight = at - first, inside:to(low.dtype) / per_cell
+   local pixels = torch.stack({first, (first + 1):clamp_max(size - 1)}, 3):long()
+   local weights = torch.stack({(1 - part) * weight, part * weight}, 3)
+   local shape = {low:size(1), cells, 2 * per_cell}
+   return pixels:view(shape), weights:view(shape)
 end
 
--- Returns the averages of n regions of one image: (n, C, height, width).
+-- Returns the averages of n regions of one image: (n, C, height, width). Each cell is the product
+-- of a row of a sparse matrix with the pixels.
 local function average(image, boxes, height, width, ny, nx, is_aligned)
    local n, channels = boxes:size(1), image:size(2)
    local rows, columns = image:size(3), image:size(4)
    local x1, y1, x2, y2 = table.unpack(boxes:unbind(2))
    local w, h = x2 - x1, y2 - y1
    if not is_aligned then w, h = w:clamp_min(1), h:clamp_min(1) end
-   local y, is_y_inside = samples(y1, h / height, height, ny, rows)
-   local x, is_x_inside = samples(x1, w / width, width, nx, columns)
-   -- grid_sample's coordinates from -1 to 1 are those of the image's edges
-   local gy = ((y * 2 + 1) / rows - 1):unsqueeze(3):expand(-1, -1, width * nx)
-   local gx = ((x * 2 + 1) / columns - 1):unsqueeze(2):expand(-1, height * ny, -1)
-   local grid = torch.stack({gx, gy}, 4):view(1, n * height * ny, width * nx, 2)
-   local values = F.grid_sample(image, grid:to(image.dtype),
-      {mode = "bilinear", padding_mode = "border", align_corners = false})
-   values = values:view(channels, n, height * ny, width * nx)
-   local inside = is_y_inside:unsqueeze(3):logical_and(is_x_inside:unsqueeze(2))
-   values = values * inside:to(image.dtype)
-   if ny > 1 or nx > 1 then values = F.avg_pool2d(values, {ny, nx}) end
-   return values:transpose(1, 2)
+   local y, y_weights = samples(y1, h / height, height, ny, rows)
+   local x, x_weights = samples(x1, w / width, width, nx, columns)
+   local function along_y(values) return values:view(n, height, 1, 2 * ny, 1) end
+   local function along_x(values) return values:view(n, 1, width, 1, 2 * nx) end
+   local pixels = along_y(y * columns + 1) + along_x(x)
+   local weights = along_y(y_weights) * along_x(x_weights)
+   local cells, count = n * height * width, 4 * ny * nx
+   local pointers = torch.arange(1, cells * count + 2, count,
+      {dtype = "int64", device = image.device})
+   local result = torch._csr_mm(pointers, pixels:flatten(), weights:flatten():to(image.dtype),
+      image[1]:flatten(2):t():contiguous(), cells)
+   return result:view(n, height, width, channels):permute {1, 4, 2, 3}
 end
 
 -- Returns lists of the boxes that need the same numbers of samples: {ny, nx, positions}. Without a
