@@ -35,6 +35,12 @@ static void OF_BITS(fill_row)(char *dst, int64_t cols, const char *src) {
   for (int64_t c = 0; c < cols; c++) out[c] = value;
 }
 
+static void OF_BITS(reverse_row)(char *dst, int64_t cols, const char *src) {
+  Word *out = (Word *)(void *)dst;
+  const Word *in = (const Word *)(const void *)src;
+  for (int64_t c = 0; c < cols; c++) out[c] = in[-c];
+}
+
 /* Transposes a piece whose elements are contiguous along columns in dst and along rows in src. */
 static void OF_BITS(transpose)(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols,
                                int64_t rows) {
@@ -67,6 +73,8 @@ static void OF_BITS(move)(char *dst, int64_t ds0, int64_t ds1, const char *src, 
       memcpy(dst, src, (size_t)(cols * size));
     } else if (ds0 == size && ss0 == 0) {
       OF_BITS(fill_row)(dst, cols, src);
+    } else if (ds0 == size && ss0 == -size) {
+      OF_BITS(reverse_row)(dst, cols, src);
     } else {
       char *d = dst;
       const char *s = src;
