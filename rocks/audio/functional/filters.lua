@@ -119,7 +119,8 @@ function M.preemphasis(...)
    local x = a.waveform
    local n = x:size(-1)
    if n == 1 then return x:clone() end
-   return x - F.pad(x:narrow(-1, 1, n - 1) * a.coeff, {1, 0})
+   local rest = torch.sub(x:narrow(-1, 2, n - 1), x:narrow(-1, 1, n - 1), {alpha = a.coeff})
+   return torch.cat({x:narrow(-1, 1, 1), rest}, -1)
 end
 
 local take_de = args.signature(prefix .. "deemphasis(waveform: tensor, coeff: number = 0.97)")

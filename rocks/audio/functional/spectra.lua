@@ -242,13 +242,14 @@ function M.phase_vocoder(...)
    local first = spectra:narrow(-1, 1, 1):angle()
    local steps = torch.arange(0, frames, a.rate, {dtype = first.dtype, device = spectra.device})
    local share = steps - steps:floor()
-   spectra = torch.cat({spectra, spectra:new_zeros(spectra:size(1), spectra:size(2), 2)}, -1)
-   local left = spectra:index_select(-1, steps:long() + 1)
-   local right = spectra:index_select(-1, (steps + 1):long() + 1)
-   local phase = right:angle() - left:angle() - a.phase_advance
+   local function padded(x) return torch.nn.functional.pad(x, {0, 2}) end
+   local angles, magnitudes = padded(spectra:angle()), padded(spectra:abs())
+   local before, after = steps:long() + 1, (steps + 1):long() + 1
+   local phase = angles:index_select(-1, after) - angles:index_select(-1, before) - a.phase_advance
    phase = phase - torch.round(phase / (2 * math.pi)) * (2 * math.pi) + a.phase_advance
    phase = torch.cat({first, phase:narrow(-1, 1, phase:size(-1) - 1)}, -1):cumsum(-1)
-   local magnitude = right:abs() * share + left:abs() * (1 - share)
+   local magnitude = magnitudes:index_select(-1, after) * share
+      + magnitudes:index_select(-1, before) * (1 - share)
    return restore(torch.polar(magnitude, phase))
 end
 
@@ -271,8 +272,9 @@ function M.spectral_centroid(...)
    local spectrum = M.spectrogram(a.waveform, a.pad, a.window, a.n_fft, a.hop_length,
       a.win_length, 1)
    local freqs = torch.linspace(0, a.sample_rate // 2, 1 + a.n_fft // 2,
-      {device = spectrum.device, dtype = spectrum.dtype}):unsqueeze(2)
-   return (freqs * spectrum):sum(-2) / spectrum:sum(-2)
+      {device = spectrum.device, dtype = spectrum.dtype})
+   local sums = torch.stack({freqs, torch.ones_like(freqs)}):matmul(spectrum)
+   return sums:select(-2, 1) / sums:select(-2, 2)
 end
 
 -- Pitch -------------------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ function M.add_noise(...)
    end
    local ratio = (log_energy(signal) - log_energy(disturbance)) * 10
    local scale = torch.pow(10.0, (ratio - a.snr) / 20)
-   return x + noise * scale:unsqueeze(-1)
+   return torch.addcmul(x, noise, scale:unsqueeze(-1))
 end
 
 local take_loudness = args.signature(prefix .. "loudness(waveform: tensor, sample_rate: integer)")
