@@ -160,14 +160,13 @@ function M.setmetatable(object, name)
    return setmetatable(object, metatables[name])
 end
 
---- Returns a function that makes empty objects of a class, without calling `__init`.
+--- Returns a function that makes empty objects of a class, without calling `__init`. Returns nil if
+--- there is no such class.
 ---@param name string
----@return fun(): any
+---@return (fun(): any)?
 function M.factory(name)
    local meta = metatables[name]
-   if not meta then
-      torch.raise(("torch.factory: the class %s does not exist"):format(tostring(name)))
-   end
+   if not meta then return nil end
    return rawget(meta, "__factory") or function() return setmetatable({}, meta) end
 end
 
@@ -232,6 +231,23 @@ function M.typename2id(name)
       ids[name] = count
    end
    return ids[name]
+end
+
+--- Returns a number that identifies an object's class; nil for values of no class.
+---@param object any
+---@return integer? id
+function M.id(object)
+   local meta = M.metatype(object)
+   return meta and M.typename2id(meta.__typename)
+end
+
+--- Returns whether two tables or objects are the same one.
+---@param a any
+---@param b any
+---@return boolean
+function M.isequal(a, b)
+   local kind = type(a)
+   return (kind == "table" or kind == "userdata") and rawequal(a, b)
 end
 
 return M

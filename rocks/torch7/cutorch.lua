@@ -14,7 +14,6 @@ function M.getDevice() return module().current_device() + 1 end
 function M.setDevice(i) module().set_device(i - 1) end
 function M.synchronize() module().synchronize() end
 M.synchronizeAll = M.synchronize
-function M.streamSynchronize() module().synchronize() end
 
 --- Calls fn with device i, counted from 1, as the current device.
 function M.withDevice(i, fn)
@@ -31,11 +30,70 @@ M.manualSeedAll = M.manualSeed
 function M.seed() return torch.seed() end
 M.seedAll = M.seed
 function M.initialSeed() return torch.initialSeed() end
+function M.getRNGState() return torch.getRNGState() end
+function M.setRNGState(state) return torch.setRNGState(state) end
+
+--- Returns the properties of device i, counted from 1, under CUDA's names.
+function M.getDeviceProperties(i)
+   local properties = module().get_device_properties(i - 1)
+   local free, total = module().mem_get_info(i - 1)
+   return {name = properties.name, totalGlobalMem = total, freeGlobalMem = free,
+      major = properties.major, minor = properties.minor,
+      multiProcessorCount = properties.multi_processor_count}
+end
+
+-- Streams: user streams 1 to n of each device; stream 0 is the default one.
+local streams, current = {}, 0
+
+--- Makes n user streams.
+function M.reserveStreams(n)
+   for i = #streams + 1, n do streams[i] = module().Stream() end
+end
+function M.getNumStreams() return #streams end
+local function stream(i) return i == 0 and module().default_stream() or streams[i] end
+function M.setStream(i)
+   if not stream(i) then
+      tlua.raise(("cutorch.setStream: expected a stream from 0 to %d, got %s"):format(#streams,
+         tostring(i)))
+   end
+   module().set_stream(stream(i))
+   current = i
+end
+function M.getStream() return current end
+function M.setDefaultStream() M.setStream(0) end
+function M.streamSynchronize(i) stream(i or 0):synchronize() end
+
+-- Waits on the host, which is stronger than the waits that programs ask for.
+local function wait() module().synchronize() end
+for name in ([[streamWaitFor streamWaitForMultiDevice streamBarrier streamBarrierMultiDevice]])
+   :gmatch "%S+" do
+   M[name] = wait
+end
+
+function M.getPeerToPeerAccess(device, other) return device == other end
+function M.setPeerToPeerAccess() end
+function M.getKernelPeerToPeerAccess() return false end
+function M.setKernelPeerToPeerAccess() end
+
+--- Returns the package's state, which has no fields here.
+function M.getState() return {} end
+function M.setHeapTracking() end
 
 -- Returns the free and the total memory of the device in bytes.
 function M.getMemoryUsage() return module().mem_get_info() end
 
 M.hasHalf, M.hasFastHalf = true, true
+function M.hasHalfInstructions() return true end
+function M.hasFastHalfInstructions() return true end
+
+-- The number of a tensor's device, from 1.
+for _, one in ipairs(types.list) do
+   if one.cuda then
+      rawset(one.tensor, "getDevice", function(self)
+         return (types.field(self, "device").index or 0) + 1
+      end)
+   end
+end
 M.isCachingAllocatorEnabled = function() return true end
 M.createCudaTensor = function(...) return torch.CudaTensor(...) end
 

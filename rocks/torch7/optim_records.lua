@@ -95,21 +95,21 @@ end
 
 function Matrix:__tostring__()
    self:updateValids()
-   local lines, width = {"ConfusionMatrix:"}, #tostring(math.tointeger(self.mat:max())) + 1
+   -- Torch7's columns: counts have at least 8 places
+   local most, rows = self.mat:max(), {}
+   local cell = ("%%%dd"):format(math.max(8, 1 + math.ceil(math.log(math.max(most, 1), 10))))
+   local named = self.classes and self.classes[1] ~= nil
    for t = 1, self.nclasses do
       local cells = {}
-      for p = 1, self.nclasses do
-         cells[p] = ("%" .. width .. "d"):format(math.tointeger(self.mat[t][p]))
-      end
-      lines[#lines + 1] = ("%s[%s]  %.3f%%  [class: %s]"):format(t == 1 and "[" or " ",
-         table.concat(cells, " "),
-         self.valids[t] * 100, self.classes[t] or t) .. (t == self.nclasses and "]" or "")
+      for p = 1, self.nclasses do cells[p] = cell:format(math.tointeger(self.mat[t][p])) end
+      rows[t] = ("%s%s%s  %.3f%% %s\n"):format(t == 1 and "[[" or " [", table.concat(cells),
+         t == self.nclasses and "]]" or "] ", self.valids[t] * 100,
+         named and ("\t[class: %s]"):format(self.classes[t] or "") or "")
    end
-   lines[#lines + 1] = (" + average row correct: %s%%"):format(self.averageValid * 100)
-   lines[#lines + 1] = (" + average rowUcol correct (VOC measure): %s%%"):format(
-      self.averageUnionValid * 100)
-   lines[#lines + 1] = (" + global correct: %s%%"):format(self.totalValid * 100)
-   return table.concat(lines, "\n")
+   return ("ConfusionMatrix:\n%s + average row correct: %.14g%% \n"
+      .. " + average rowUcol correct (VOC measure): %.14g%% \n + global correct: %.14g%%"):format(
+      table.concat(rows), self.averageValid * 100, self.averageUnionValid * 100,
+      self.totalValid * 100)
 end
 
 -- Logger ------------------------------------------------------------------------------------------

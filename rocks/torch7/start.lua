@@ -8,8 +8,16 @@ local modules = {torch = "torch", nn = "nn", optim = "optim", image = "image", p
    gnuplot = "gnuplot", trepl = "trepl", rnn = "rnn", dpnn = "rnn", threads = "threads",
    tds = "tds", dataset = "dataset", ["dataset.Dataset"] = "dataset"}
 
+-- packages that are a global after `require`
+local globals = {cutorch = true, cunn = true, cudnn = true, gnuplot = true, rnn = true, dpnn = true}
+
 for name, file in pairs(modules) do
-   package.preload[name] = function() return require("tlua.torch7." .. file) end
+   package.preload[name] = function()
+      local value = require("tlua.torch7." .. file)
+      if globals[name] and rawget(_G, name) == nil then rawset(_G, name, value) end
+      if (name == "cunn" or name == "cudnn") then require "cutorch" end
+      return value
+   end
 end
 package.preload["threads.queue"] = function() return require "tlua.torch7.thread_queue".Queue end
 package.preload["threads.serialize"] = function()

@@ -52,6 +52,24 @@ function M.uname() return paths.uname():lower() end
 M.OS = M.uname()
 M.dirname, M.basename, M.concat, M.dirp, M.filep = paths.dirname, paths.basename, paths.concat,
    paths.dirp, paths.filep
+--- Returns the parts of a string between matches of a pattern; an empty first part is left out.
+---@param text string
+---@param pattern string
+---@return string[]
+function M.split(text, pattern)
+   local parts, from = {}, 1
+   while true do
+      local first, last = text:find(pattern, from)
+      if not first or last < first then break end
+      if first > 1 then parts[#parts + 1] = text:sub(from, first - 1) end
+      from = last + 1
+   end
+   if from <= #text then parts[#parts + 1] = text:sub(from) end
+   return parts
+end
+
+function M.isNaN(x) return x ~= x end
+
 function M.usePrompt() end
 
 -- Escape sequences by name: red, Red (bold), _red (underlined) and onred (the background).

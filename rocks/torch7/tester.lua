@@ -60,7 +60,7 @@ function M.TestSuite()
       __index = function(self, key) return rawget(self, "__tests")[key] end,
       __newindex = function(self, key, value)
          if rawget(self, "__tests")[key] ~= nil then
-            torch.raise(("TestSuite: the test %s exists"):format(tostring(key)))
+            torch.raise(("TestSuite: Test %s is already defined."):format(tostring(key)))
          end
          if type(value) ~= "function" then
             torch.raise("TestSuite: expected a function, got " .. type(value))
@@ -83,12 +83,17 @@ end
 
 local function add_one(self, fn, name)
    if type(name) ~= "string" then torch.raise("Tester:add: expected a name for the test") end
+   if name == "_setUp" or name == "_tearDown" then
+      self[name == "_setUp" and "set_up" or "tear_down"] = fn
+      return
+   end
    if self.tests[name] then torch.raise(("Tester:add: the test %s exists"):format(name)) end
    self.tests[name] = fn
    self.names[#self.names + 1] = name
 end
 
---- Adds a test (function, name), or all tests of a table or a suite.
+--- Adds a test (function, name), or all tests of a table or a suite. The functions `_setUp` and
+--- `_tearDown` run before and after each test.
 function Tester:add(test, name)
    if type(test) == "function" then
       add_one(self, test, name)
@@ -98,7 +103,11 @@ function Tester:add(test, name)
    end
    local names = {}
    for key, value in pairs(test) do
-      if type(value) == "function" then names[#names + 1] = key end
+      if type(value) == "function" then
+         names[#names + 1] = key
+      elseif type(value) == "table" and key ~= "__tests" then
+         self:add(value)
+      end
    end
    table.sort(names)
    for _, key in ipairs(names) do add_one(self, test[key], key) end
@@ -173,16 +182,22 @@ end
 local function tensors(a, b) return types.is_tensor(a) and types.is_tensor(b) end
 local function tables(a, b) return type(a) == "table" and type(b) == "table" end
 
-for _, name in ipairs {"eq", "asserteq", "assertGeneralEq", "assertalmosteq", "assertAlmostEq"} do
-   Tester[name] = equality(true)
+for _, name in ipairs {"eq", "assertGeneralEq"} do Tester[name] = equality(true) end
+for _, name in ipairs {"ne", "assertGeneralNe"} do Tester[name] = equality(false) end
+-- These two compare as Lua's == does: a tensor equals itself only.
+function Tester:asserteq(a, b, message)
+   return note(self, a == b, message, ("%s and %s differ"):format(show(a), show(b)))
 end
-for _, name in ipairs {"ne", "assertne", "assertGeneralNe"} do Tester[name] = equality(false) end
+function Tester:assertne(a, b, message)
+   return note(self, a ~= b, message, ("both are %s"):format(show(a)))
+end
 Tester.assertTensorEq, Tester.assertTensorNe = equality(true, tensors), equality(false, tensors)
 Tester.assertTableEq, Tester.assertTableNe = equality(true, tables), equality(false, tables)
 function Tester:assertalmosteq(a, b, tolerance, message)
    tolerance, message = options(tolerance, message)
    return self:eq(a, b, tolerance == 0 and 1e-16 or tolerance, message)
 end
+Tester.assertAlmostEq = Tester.assertalmosteq
 function Tester:assertTensorSizesEq(a, b, message)
    return note(self, a:isSameSizeAs(b), message, "the sizes differ")
 end
@@ -191,27 +206,27 @@ local function text_of(problem)
    return type(problem) == "string" and problem or tostring(problem)
 end
 
-function Tester:assertError(fn, ...)
-   return note(self, not pcall(fn, ...), nil, "expected an error")
+function Tester:assertError(fn, message)
+   return note(self, not pcall(fn), message, "expected an error")
 end
-function Tester:assertNoError(fn, ...)
-   local good, problem = pcall(fn, ...)
-   return note(self, good, nil, "got an error: " .. text_of(problem))
+function Tester:assertNoError(fn, message)
+   local good, problem = pcall(fn)
+   return note(self, good, message, "got an error: " .. text_of(problem))
 end
-function Tester:assertErrorMsg(fn, message, ...)
-   local good, problem = pcall(fn, ...)
+function Tester:assertErrorMsg(fn, wanted, message)
+   local good, problem = pcall(fn)
    local text = not good and text_of(problem):gsub("^[^\n]-:%d+: ", "")
-   return note(self, not good and (text == message or problem == message), nil,
-      ("expected the error '%s', got %s"):format(message, good and "none" or text_of(problem)))
+   return note(self, not good and (text == wanted or problem == wanted), message,
+      ("expected the error '%s', got %s"):format(wanted, good and "none" or text_of(problem)))
 end
-function Tester:assertErrorPattern(fn, pattern, ...)
-   local good, problem = pcall(fn, ...)
-   return note(self, not good and text_of(problem):find(pattern) ~= nil, nil,
+function Tester:assertErrorPattern(fn, pattern, message)
+   local good, problem = pcall(fn)
+   return note(self, not good and text_of(problem):find(pattern) ~= nil, message,
       ("expected an error like '%s', got %s"):format(pattern, good and "none" or text_of(problem)))
 end
-function Tester:assertErrorObj(fn, check, ...)
-   local good, problem = pcall(fn, ...)
-   return note(self, not good and check(problem), nil, "expected another error")
+function Tester:assertErrorObj(fn, check, message)
+   local good, problem = pcall(fn)
+   return note(self, not good and check(problem), message, "expected another error")
 end
 
 -- Runs --------------------------------------------------------------------------------------------
@@ -219,7 +234,11 @@ end
 local function run_one(self, name)
    self.running = name
    local failed = #self.failures
-   local good, problem = xpcall(self.tests[name], function(problem)
+   local good, problem = xpcall(function()
+      if self.set_up then self.set_up(name) end
+      self.tests[name]()
+      if self.tear_down then self.tear_down(name) end
+   end, function(problem)
       return type(problem) == "table" and problem or debug.traceback(text_of(problem), 2)
    end)
    if not good and not (type(problem) == "table" and problem.early_abort) then
@@ -230,35 +249,52 @@ local function run_one(self, name)
    return #self.failures > failed and "FAIL" or "PASS"
 end
 
-local function report(self, count)
-   io.write(("Completed %d asserts in %d tests with %d failures and %d errors\n"):format(
-      self.asserts, count,
-      #self.failures, #self.errors))
+local line <const> = ("-"):rep(80) .. "\n"
+
+local function report(self, count, skipped)
+   io.write(("Completed %d asserts in %d test%s with %d failure%s and %d error%s%s\n"):format(
+      self.asserts, count, count == 1 and "" or "s", #self.failures,
+      #self.failures == 1 and "" or "s", #self.errors, #self.errors == 1 and "" or "s",
+      skipped > 0 and (" and %d disabled"):format(skipped) or ""))
    if self.summary_only then return end
+   io.write(line)
    for _, list in ipairs {self.failures, self.errors} do
-      for _, one in ipairs(list) do
-         io.write(("-"):rep(80), "\n", one.test, "\n", one.message, "\n")
-      end
+      for _, one in ipairs(list) do io.write(one.test, "\n", one.message, "\n", line) end
    end
 end
 
---- Runs all tests, or the named ones, and prints a report. Raises an error if any test failed.
----@param names? string|string[]
-function Tester:run(names)
-   local wanted = names and name_set(names)
-   self.failures, self.errors, self.asserts = {}, {}, 0
-   local count = 0
+-- Returns the names of the tests to run. A wanted name is a pattern, as in string.match.
+local function names_to_run(self, wanted)
+   if not wanted then return self.names end
+   local list = {}
    for _, name in ipairs(self.names) do
-      if (not wanted or wanted[name]) and not self.disabled[name] then
-         count = count + 1
-         local result = run_one(self, name)
-         if not self.summary_only then io.write(("%s %s\n"):format(result, name)) end
-         if self.early_abort and result ~= "PASS" then break end
+      for _, pattern in ipairs(type(wanted) == "table" and wanted or {wanted}) do
+         if name == pattern or name:match(pattern) then
+            list[#list + 1] = name
+            break
+         end
       end
    end
-   report(self, count)
+   return list
+end
+
+--- Runs all tests, or those whose names match, and prints a report. Raises an error if any test
+--- failed.
+---@param wanted? string|string[]
+function Tester:run(wanted)
+   self.failures, self.errors, self.asserts = {}, {}, 0
+   local names, skipped = names_to_run(self, wanted), 0
+   io.write(("Running %d test%s\n"):format(#names, #names == 1 and "" or "s"))
+   for i, name in ipairs(names) do
+      local result = "SKIP"
+      if self.disabled[name] then skipped = skipped + 1 else result = run_one(self, name) end
+      local title = ("%d/%d %s "):format(i, #names, name)
+      io.write(title, ("."):rep(73 - #title), (" [%s]\n"):format(result))
+      if self.early_abort and (result == "FAIL" or result == "ERROR") then break end
+   end
+   report(self, #names, skipped)
    if #self.failures + #self.errors > 0 then
-      torch.raise "Tester: an error was found while running tests"
+      torch.raise "An error was found while running tests!"
    end
 end
 

@@ -125,4 +125,6 @@ function M.require(name) return pcall(require, name) and require(name) or nil en
 
 for name, value in pairs(require "tlua.torch7.xlua_options") do M[name] = value end
 
+M.lua_print = print
+
 return M

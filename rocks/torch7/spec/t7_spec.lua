@@ -215,15 +215,44 @@ it("Torch7's tester counts assertions, and raises if a test fails", function()
       tester:assertError(error)
       tester:assertErrorPattern(function() error "some text" end, "text")
    end
-   assert.raises("the test good exists", function() function suite.good() end end)
+   assert.raises("Test good is already defined", function() function suite.good() end end)
    tester:add(suite)
    tester:setSummaryOnly(true)
+   local write = io.write
+   finally(function() io.write = write end)
+   io.write = function() end
    tester:run()
    assert.equal(7, tester.countasserts)
    tester:add(function() tester:eq(1, 2) end, "bad")
-   assert.raises("an error was found", function() tester:run() end)
+   assert.raises("An error was found while running tests!", function() tester:run() end)
    assert.equal(1, #tester.failures)
    tester:disable "bad"
    tester:run()
    assert.equal(0, #tester.failures)
+end)
+
+it("Torch7's tester reports as its document shows", function()
+   local shell = require "spec.support.shell"
+   local text, status = shell.run(("%s --torch7 -e %s"):format(shell.tlua, shell.quote [[
+      local tester, suite, order = torch.Tester(), torch.TestSuite(), {}
+      function suite.testA() tester:eq(torch.Tensor {1, 2, 3}, torch.Tensor {1, 2, 4}, "a and b") end
+      function suite.testB() tester:eq({2, torch.Tensor {1}}, {2, torch.Tensor {1.001}}, 0.01, "close") end
+      function suite.testC() tester:assertNoError(function() return "hello " .. world end, "no error") end
+      function suite.testD() tester:asserteq(torch.ones(1), torch.ones(1), "the same object") end
+      function suite.testE() error "it broke" end
+      function suite.testF() end
+      tester:add(suite):disable "testF"
+      tester:add(function(name) order[#order + 1] = "+" .. name end, "_setUp")
+      tester:add(function(name) order[#order + 1] = "-" .. name end, "_tearDown")
+      pcall(tester.run, tester)
+      print(#order, order[1], order[2])
+      torch.Tester():add(function() end, "one"):run "on"]]))
+   assert.equal(0, status)
+   for _, part in ipairs {"Running 6 tests\n1/6 testA ", ("."):rep(63) .. " [FAIL]\n2/6 testB ", "3/6 testC ",
+      " [ERROR]\n6/6 testF ", " [SKIP]\nCompleted 4 asserts in 6 tests with 3 failures and 1 error and 1 disabled\n",
+      "a and b\nthe largest difference is 1, the tolerance 0\n", "no error\ngot an error: ", "the same object\n",
+      "testE\n", "it broke", "9\t+testA\t-testA\n",
+      "Running 1 test\n1/1 one ", "Completed 0 asserts in 1 test with 0 failures and 0 errors\n"} do
+      assert.matches(part, text, 1, true)
+   end
 end)
