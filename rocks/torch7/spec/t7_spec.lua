@@ -228,7 +228,8 @@ it("Torch7's tester counts assertions, and raises if a test fails", function()
       tester:disable "bad"
       tester:run()
       print(#tester.failures)]]))
-   for _, part in ipairs {"TestSuite: Test good is already defined.", " [PASS]\nCompleted 7 asserts in 1 test ", "\n7\n",
+   for _, part in ipairs {"TestSuite: Test good is already defined.", " [PASS]\nCompleted 7 asserts in 1 test ",
+      "\n7\n",
       "An error was found while running tests!\n1\n", "0 failures and 0 errors and 1 disabled\n0\n"} do
       assert.matches(part, text, 1, true)
    end
