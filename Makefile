@@ -187,7 +187,7 @@ PROGRAM_FLAGS := $(if $(WINDOWS),,-Wl,-E)
 # the C library (glibc from 2.36 on) know packed ones.
 PACKED := $(if $(CROSS)$(WINDOWS)$(WASM)$(APPLE),,$(shell echo 'int main(void) { return 0; }' | \
   $(CC) -x c -o /dev/null -Wl,--fatal-warnings -Wl,-z,pack-relative-relocs - 2>/dev/null && echo -Wl,-z,pack-relative-relocs))
-SHARED_FLAGS += $(PACKED)
+SHARED_FLAGS += $(PACKED) $(if $(WINDOWS)$(WASM)$(APPLE),,-Wl,--version-script=src/tlua.map)
 PROGRAM_FLAGS += $(PACKED)
 ifdef APPLE
 SHARED_FLAGS := -dynamiclib -undefined dynamic_lookup
@@ -298,7 +298,7 @@ endif
 # ---- a person's day --------------------------------------------------------------
 
 .PHONY: all demo test sim emulated clang cross test-arm wasm asan emulated-asan tsan valgrind bench \
-  registers traffic instructions races host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs notes deb rockspecs deps config help \
+  registers traffic instructions races host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs notes deb abi rockspecs deps config help \
   install install-debug uninstall size infer runtime fuzz-programs fuzz-scripts race-programs clean
 
 all: $(if $(PROFILE),$(STATIC_LIB) $(if $(filter runtime,$(PROFILE)),,$(BUILD)/digits),$(TLUA) $(LIBRARIES) $(PLUGINS)) ## build ./tlua and the libraries (default)
@@ -343,6 +343,7 @@ fuzz-programs: ## damaged files of programs under the address sanitizer: ROUNDS=
 fuzz-scripts: ## hostile scripts in sandboxes under the sanitizers: SEEDS='1 2' ROUNDS=100000
 race-programs: ## programs in several threads under the thread sanitizer
 size: ## how large the library and an installation are
+abi: ## write down the binary interface of the public header, after a name was added
 clean: ## remove everything that was built
 help: ## this list
 
@@ -515,7 +516,7 @@ $(STATIC_LIB): $(LIB_OBJ) $(OBJ)/files.txt
 
 # Never linked with Lua where that can be: its symbols come from the host,
 # whichever Lua that has.
-$(SHARED_LIB): $(LIB_OBJ) $(OBJ)/files.txt
+$(SHARED_LIB): $(LIB_OBJ) $(OBJ)/files.txt src/tlua.map
 	$(call say,LD,$@)
 	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) $(SHARED_FLAGS) -o $@ $(LIB_OBJ) $(if $(WINDOWS),$(LUA_LIBS)) $(TL_LIBS)
 	@test $(@F) = $(SONAME) || ln -sf $(@F) $(@D)/$(SONAME)
@@ -1033,6 +1034,12 @@ size: all
 	  $(call within,an installation without the GPU plugin and the packages,$(MOST_INSTALLED))
 	@rm -rf '$(SIZED)'
 	@size $(SHARED_LIB) | sed -n 2p | $(call within,text of the library ($(ISAS)),$(MOST_TEXT))
+
+# Types and functions of src/tlua.h as the compiled library has them; spec/build/abi_spec.lua compares.
+ABIDW := abidw --exported-interfaces-only --header-file src/tlua.h --drop-private-types --no-corpus-path \
+  --no-comp-dir-path --no-show-locs
+abi: $(SHARED_LIB)
+	$(ABIDW) $(SHARED_LIB) >src/tlua.abi
 
 # A library that runs trained models alone, and the size of a program that does so with Lua and
 # all; in CI, since its spec needs it.

@@ -356,6 +356,46 @@ TL_API void tl_interrupt(void);
 TL_API void tl_interrupt_clear(void);
 
 /* ------------------------------------------------------------------------
+** Observation
+** --------------------------------------------------------------------- */
+
+/* A piece of work that begins or ends: the call of an operator, the derivative of one, a collection
+** of garbage, or a span that a script names by torch.profiler.record_function. */
+typedef struct tl_Work {
+  const char *kind; /* "operator", "backward", "collector" or "user"; while a script profiles also
+                    ** "module", "optimizer", "data" and "step" */
+  const char *name; /* such as "add"; at most 47 bytes, valid during the call */
+  int depth;        /* number of works of this thread in which this one takes place */
+  int64_t begin;    /* time at which the work began, in ns of a clock that never goes back */
+  int64_t duration; /* ns; -1 when the work begins */
+} tl_Work;
+
+/* Makes each thread call `observe` when it begins and when it ends a piece of work, of at most 32 in
+** one another. Works of one thread end in the reverse order of their beginnings. The function must
+** return, and must call nothing of tlua or of a Lua state; several threads may call it at once. NULL
+** ends the observation. No other thread may use tlua meanwhile. Without an observer an operator pays
+** nothing. */
+TL_API void tl_set_observer(void (*observe)(const tl_Work *work, void *user), void *user);
+
+/* Gives the library's warnings to `log` in place of Lua's `warn`: one line of text without a line
+** feed, such as "script.lua:3: to: casting complex values to real discards the imaginary part". The
+** same rules hold as for tl_set_observer. */
+TL_API void tl_set_logger(void (*log)(const char *text, void *user), void *user);
+
+/* Figures of the process since its beginning. */
+typedef struct tl_Counters {
+  int64_t bytes_used; /* tl_memory_used, tl_memory_cached */
+  int64_t bytes_cached;
+  int64_t bytes_peak;   /* the most bytes_used that there were */
+  int64_t device_waits; /* how often a thread waited for a device other than the CPU */
+} tl_Counters;
+TL_API void tl_counters(tl_Counters *out);
+
+/* Returns whether the library that runs has a feature: "lua", "training", "programs", "distributed"
+** (some builds lack them), or devices of a kind, such as "cuda". */
+TL_API bool tl_has(const char *feature);
+
+/* ------------------------------------------------------------------------
 ** Lua
 ** --------------------------------------------------------------------- */
 

@@ -622,7 +622,7 @@ bool tli_backward(const tli_Backward *call) {
   bool level = tli_set_dual_level(false);
   bool inference = tli_set_inference_mode(false);
   bool grad = tli_set_grad_mode(call->create_graph);
-  tli_Span span = {0, -1};
+  tli_Span span = {.event = -1};
   if (tli_profiling()) span = tli_span_open(TLI_SPAN_BACKWARD, "backward", NULL, 0);
   bool ok = run(&p);
   current = p.outer;

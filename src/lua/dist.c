@@ -449,7 +449,7 @@ static tl_Tensors read_list(lua_State *L, const char *name, int index,
 
 /* Opens a span of the profiler, which records the Lua call stack. tli_span_close ends the span. */
 static tli_Span open_span(lua_State *L, const char *what) {
-  if (!tli_profiling()) return (tli_Span){0, -1};
+  if (!tli_profiling()) return (tli_Span){.event = -1};
   lua_State *before = tli_calling;
   char name[64];
   snprintf(name, sizeof name, "distributed.%s", what);

@@ -273,7 +273,7 @@ end
 
 function Epoch:__call()
    if self.place.ended then return nil end
-   if torch._profiling() then
+   if torch._spans_seen() then
       return note(self.place, spans.call("data", "DataLoader.next", self.next))
    end
    return note(self.place, self.next())

@@ -326,7 +326,7 @@ function CustomOp:_run(given)
       -- vmap then calls the mapped function for each example
       torch.raise(("%s: vmap has no rule for it"):format(self.name))
    end
-   if torch._profiling() then
+   if torch._spans_seen() then
       return spans.call("operator", self.name, self.Function.apply, self.Function,
          table.unpack(given, 1, given.n))
    end

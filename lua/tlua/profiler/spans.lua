@@ -41,7 +41,7 @@ end
 ---@return function
 function M.watched(kind, name, fn)
    local function watched(...)
-      if not torch._profiling() then return fn(...) end
+      if not torch._spans_seen() then return fn(...) end
       return M.call(kind, name, fn, ...)
    end
    checked.wraps(watched, fn)

@@ -122,11 +122,10 @@ void (*_Atomic tli_warn)(const char *text);
 /* Returns whether the host may wait for a device. Warns or fails if TL_SYNC_DEBUG asks for it. */
 static bool allows_waits(tl_Device device) {
   int64_t mode = tli_setting(TL_SYNC_DEBUG);
-  void (*warn)(const char *) = atomic_load(&tli_warn);
-  if (mode == 1 && warn) {
+  if (mode == 1) {
     char text[64];
     snprintf(text, sizeof text, "the host waits for %s", tli_device_str(device));
-    warn(text);
+    tli_warning(text);
   }
   return mode < 2 || tli_fail(TL_EDEVICE,
                               "the host would have to wait for %s here, which "

@@ -102,3 +102,27 @@ bool tli_fault_fail(const tlk_Fault *f) {
   if (site) tli_error_set_late();
   return false;
 }
+
+/* A host sets its logger while no other thread uses the library, as tlua.h demands. */
+static void (*_Atomic logger)(const char *text, void *user);
+static void *logger_user;
+
+void tl_set_logger(void (*log)(const char *text, void *user), void *user) {
+  logger_user = user;
+  atomic_store(&logger, log);
+}
+
+void tli_warning(const char *text) {
+  void (*log)(const char *, void *) = atomic_load(&logger);
+  void (*warn)(const char *) = atomic_load(&tli_warn);
+  if (log == NULL) {
+    if (warn) warn(text);
+    return;
+  }
+  const char *(*site)(void) = atomic_load(&tli_call_site);
+  const char *line = site ? site() : NULL, *op = tli_operator();
+  char whole[256];
+  snprintf(whole, sizeof whole, "%s%s%s: %s", line ? line : "", line ? ": " : "",
+           op ? op : "an operator", text);
+  log(whole, logger_user);
+}

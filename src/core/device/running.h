@@ -24,9 +24,11 @@ bool tli_may_reshape(const char *op) TL_MUSTCHECK;
 /* A function that returns the line of the script that made the running call, as a static string
 ** such as "script.lua:12". The binding sets this pointer; NULL means that lines are unknown. */
 extern const char *(*_Atomic tli_call_site)(void);
-/* A function that shows a warning about the running call. The binding sets this pointer; if it is
-** NULL, warnings are not shown. */
+/* A function that shows a warning about the running call. The binding sets this pointer; it may be
+** NULL. */
 extern void (*_Atomic tli_warn)(const char *text);
+/* Shows a warning about the running call by the host's logger, else by tli_warn, else not at all. */
+void tli_warning(const char *text);
 /* Sets the name (a static string) of an argument. Until the name is set to NULL, messages about
 ** faults in the data say that the fault is in this argument. Operators that call other operators
 ** use this function. Returns the previous name. */

@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/observe/history.h"
 #include "core/observe/live_storages.h"
+#include "core/observe/observer.h"
 #include "core/observe/profile_record.h"
 #include "core/platform/platform.h"
 
@@ -187,14 +188,15 @@ static tli_ProfileEvent *event_at(const tli_Profile *p, int32_t i) {
   return tli_record_at(&p->events, i);
 }
 
-tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput *inputs, int n) {
+static tli_Span record_span(tli_SpanKind kind, const char *name, const tli_SpanInput *inputs,
+                            int n) {
   tli_Profile *p = mine;
-  if (p == NULL) return (tli_Span){0, -1};
+  if (p == NULL) return (tli_Span){.event = -1};
   int32_t id = name_of(p, name);
   tli_ProfileEvent *e = id >= 0 ? tli_record_push(p, &p->events) : NULL;
   if (e == NULL) {
     p->dropped++;
-    return (tli_Span){0, -1};
+    return (tli_Span){.event = -1};
   }
   *e = (tli_ProfileEvent){.parent = p->top,
                           .name = id,
@@ -209,7 +211,13 @@ tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput 
   tl_Device device = p->options.devices ? device_of(inputs, n) : (tl_Device){TL_CPU, 0};
   if (device.type != TL_CPU) begin_on_device(p, p->top, device);
   e->begin = tli_now_ns() - p->begin;
-  return (tli_Span){p->serial, p->top};
+  return (tli_Span){.session = p->serial, .event = p->top};
+}
+
+tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput *inputs, int n) {
+  tli_Span span = record_span(kind, name, inputs, n);
+  span.observed = tli_observer_open(kind, name);
+  return span;
 }
 
 /* Ends the innermost span. */
@@ -227,6 +235,7 @@ static void close_top(tli_Profile *p, int64_t now) {
 }
 
 void tli_span_close(tli_Span span, double flops) {
+  tli_observer_close(span.observed);
   tli_Profile *p = mine;
   if (p == NULL || span.session != p->serial || !event_at(p, span.event)->open) return;
   int64_t now = tli_now_ns() - p->begin;

@@ -3,7 +3,7 @@
 ** events are read one at a time: a Lua table for each of millions of events would take more memory
 ** than the profiled program.
 */
-#include "core/observe/profile.h"
+#include "core/observe/observer.h"
 
 #include <string.h>
 
@@ -179,8 +179,8 @@ static int profile_shapes(lua_State *L) {
   return 1;
 }
 
-/* _span_open(kind, name) opens a span and returns two numbers, session and event, for
-** _span_close. */
+/* _span_open(kind, name) opens a span and returns two numbers for _span_close: the session, and the
+** event with the observer's mark. */
 static int span_open(lua_State *L) {
   int kind = luaL_checkoption(L, 1, NULL, tli_span_kinds);
   const char *name = luaL_checkstring(L, 2);
@@ -190,12 +190,15 @@ static int span_open(lua_State *L) {
   tli_Span span = tli_span_open((tli_SpanKind)kind, name, NULL, 0);
   tli_calling = outer;
   lua_pushinteger(L, (lua_Integer)span.session);
-  lua_pushinteger(L, span.event);
+  lua_pushinteger(L, (lua_Integer)((uint64_t)span.observed << 32 | (uint32_t)span.event));
   return 2;
 }
 
 static int span_close(lua_State *L) {
-  tli_span_close((tli_Span){(uint64_t)luaL_checkinteger(L, 1), (int32_t)luaL_checkinteger(L, 2)},
+  lua_Integer marks = luaL_checkinteger(L, 2);
+  tli_span_close((tli_Span){.session = (uint64_t)luaL_checkinteger(L, 1),
+                            .event = (int32_t)marks,
+                            .observed = (int32_t)(marks >> 32)},
                  0);
   return 0;
 }
@@ -206,12 +209,16 @@ static int profiling(lua_State *L) {
   return 1;
 }
 
+/* _spans_seen() returns whether this thread has a session, or a host observes. */
+static int spans_seen(lua_State *L) {
+  lua_pushboolean(L, tli_profiling() && (tli_profile_here() || tli_observed()));
+  return 1;
+}
+
 void tli_open_profile(lua_State *L) {
-  static const luaL_Reg functions[] = {{"_profile_start", profile_start},
-                                       {"_span_open", span_open},
-                                       {"_span_close", span_close},
-                                       {"_profiling", profiling},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"_profile_start", profile_start}, {"_span_open", span_open},
+                                       {"_span_close", span_close},       {"_profiling", profiling},
+                                       {"_spans_seen", spans_seen},       {NULL, NULL}};
   static const luaL_Reg methods[] = {{"stop", profile_stop},       {"state", profile_state},
                                      {"event", profile_event},     {"memory", profile_memory},
                                      {"threads", profile_threads}, {"text", profile_text},

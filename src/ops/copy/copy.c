@@ -82,9 +82,8 @@ tl_Tensor *tli_op_move(tl_Tensor *self, tl_Device device, bool non_blocking) {
 void tli_warn_discarding(const tl_Tensor *self, tl_DType dtype) {
   static atomic_bool warned;
   if (!tli_is_complex((tl_DType)self->dtype) || tli_is_complex(dtype) || dtype == TL_BOOL) return;
-  void (*warn)(const char *) = atomic_load(&tli_warn);
-  if (warn && !atomic_exchange(&warned, true))
-    warn("casting complex values to real discards the imaginary part");
+  if (!atomic_exchange(&warned, true))
+    tli_warning("casting complex values to real discards the imaginary part");
 }
 
 /* Converts self to a dtype and a device. The dtype is converted on whichever device makes the

@@ -1,0 +1,72 @@
+/*
+** observer.c - hands the work of threads to the host's function, and counts for the host.
+*/
+#include "core/observe/observer.h"
+
+#include "core/device/backend.h"
+#include "core/memory/alloc.h"
+#include "core/platform/platform.h"
+
+#define MOST_OPEN 32 /* the largest number of nested spans of a thread that the host sees */
+
+/* A host sets the function while no other thread uses the library, as tlua.h demands. */
+typedef void (*Observer)(const tl_Work *work, void *user);
+static _Atomic(Observer) observer;
+static void *observer_user;
+
+typedef struct Open {
+  char name[48];
+  const char *kind;
+  int64_t begin;
+} Open;
+
+static _Thread_local struct {
+  int32_t n;
+  Open open[MOST_OPEN];
+} spans;
+
+static void tell(const Open *o, int depth, int64_t duration) {
+  Observer call = atomic_load(&observer);
+  if (call) call(&(tl_Work){o->kind, o->name, depth, o->begin, duration}, observer_user);
+}
+
+bool tli_observed(void) {
+  return atomic_load_explicit(&observer, memory_order_relaxed) != NULL;
+}
+
+int32_t tli_observer_open(tli_SpanKind kind, const char *name) {
+  if (!tli_observed() || spans.n == MOST_OPEN) return 0;
+  Open *o = &spans.open[spans.n];
+  snprintf(o->name, sizeof o->name, "%s", name);
+  o->kind = tli_span_kinds[kind];
+  o->begin = tli_now_ns();
+  tell(o, spans.n, -1);
+  return ++spans.n;
+}
+
+void tli_observer_close(int32_t mark) {
+  if (mark == 0 || spans.n < mark) return;
+  int64_t now = tli_now_ns();
+  while (spans.n >= mark) {
+    spans.n--;
+    tell(&spans.open[spans.n], spans.n, now - spans.open[spans.n].begin);
+  }
+}
+
+void tl_set_observer(void (*observe)(const tl_Work *work, void *user), void *user) {
+  observer_user = user;
+  Observer was = atomic_exchange(&observer, observe);
+  if ((was != NULL) != (observe != NULL)) atomic_fetch_add(&tli_profiles, observe ? 1 : -1);
+}
+
+void tl_counters(tl_Counters *out) {
+  *out = (tl_Counters){.bytes_used = tl_memory_used(),
+                       .bytes_cached = tl_memory_cached(),
+                       .bytes_peak = tli_memory_peak()};
+  for (int type = 0; type < TL_NDEVICETYPES; type++) {
+    const tl_Backend *b = tli_backend((tl_Device){(int8_t)type, 0});
+    if (b == NULL || b->device == NULL || b->device->waits == NULL) continue;
+    for (int i = 0; i < b->device->count(); i++)
+      out->device_waits += b->device->waits((tl_Device){(int8_t)type, (int8_t)i});
+  }
+}
