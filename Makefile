@@ -285,6 +285,8 @@ MPIS := $(if $(WINDOWS)$(CROSS)$(WASM)$(APPLE)$(SANITIZE),,$(if $(GLIBC),$(if $(
   echo yes),openmpi) $(if $(shell $(PKG_CONFIG) --exists mpich && echo yes),mpich)))
 MPI_PLUGINS := $(MPIS:%=$(BUILD)/tlua_mpi_%.so)
 PLUGINS := $(if $(WINDOWS),,$(SIM_PLUGIN)) $(CUDA_PLUGIN) $(MPI_PLUGINS)
+# The module in C of the package serve, which opens libmicrohttpd at run time.
+SERVE_MODULE := $(if $(WINDOWS)$(WASM),,$(BUILD)/tlua_serve.so)
 
 VERSION = $(shell sed -n 's/^.define TL_VERSION "\(.*\)"/\1/p' src/tlua.h)
 
@@ -301,7 +303,7 @@ endif
   registers traffic instructions races host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs notes deb abi rockspecs deps config help \
   install install-debug uninstall size infer runtime fuzz-programs fuzz-scripts race-programs clean
 
-all: $(if $(PROFILE),$(STATIC_LIB) $(if $(filter runtime,$(PROFILE)),,$(BUILD)/digits),$(TLUA) $(LIBRARIES) $(PLUGINS)) ## build ./tlua and the libraries (default)
+all: $(if $(PROFILE),$(STATIC_LIB) $(if $(filter runtime,$(PROFILE)),,$(BUILD)/digits),$(TLUA) $(LIBRARIES) $(PLUGINS) $(SERVE_MODULE)) ## build ./tlua and the libraries (default)
 demo: ## install what is missing, build, train on real digits
 test: ## install what is missing, build, run all specs
 cross: ## build for another machine: TARGET=aarch64-linux-gnu, x86_64-w64-mingw32 ...
@@ -413,7 +415,7 @@ $(PAGE)/tlua.js: examples/wasm/host.c $(STATIC_LIB) examples/digits.lua examples
 ifeq ($(BUILD),build)
 all: tlua
 	@$(if $(filter 0,$(CUDA)),touch,rm -f) $(BUILD)/without_cuda
-tlua: $(TLUA)
+tlua: $(TLUA) $(SERVE_MODULE)
 	@ln -sf $(TLUA) $@
 endif
 
@@ -525,6 +527,12 @@ $(SHARED_LIB): $(LIB_OBJ) $(OBJ)/files.txt src/tlua.map
 $(SIM_PLUGIN): $(SIM_OBJ) $(OBJ)/files.txt
 	$(call say,LD,$@)
 	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -shared -Wl,-z,nodelete -o $@ $(SIM_OBJ) $(TL_LIBS)
+
+# Knows nothing of us but Lua, whose functions it finds in the program that loads it.
+$(SERVE_MODULE): $(wildcard rocks/serve/*.[ch]) $(OBJ)/flags.txt
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LUA_CFLAGS) $(TL_CFLAGS) $(TL_LDFLAGS) $(if $(APPLE),-dynamiclib -undefined dynamic_lookup,-shared -Wl,-z$(comma)nodelete) \
+	  -o $@ $(filter %.c,$^) $(if $(APPLE),,-ldl -lpthread) -lm
 
 # Those for MPI know nothing of us. What MPI's own libraries need is their affair.
 MPI_PC_openmpi := ompi-c
@@ -991,6 +999,7 @@ install: all $(REFERENCE)
 	  echo "install rocks/$$name"; for folder in $$(cd "rocks/$$name" && $(package_files) | sed 's|/[^/]*$$||' | sort -u); do \
 	  mkdir -p "$$AT_LUA_DIR/tlua/$$name/$$folder" && \
 	  install -m 644 "rocks/$$name/$$folder"/*.lua "$$AT_LUA_DIR/tlua/$$name/$$folder/" || exit 1; done; done
+	$(if $(SERVE_MODULE),$(if $(filter serve,$(PACKAGES)),install -s $(strip_with) -m 755 $(SERVE_MODULE) "$$AT_LUA_DIR/tlua/serve/http.so"))
 	$(if $(REFERENCE),@for name in tlua $(PACKAGES); do ! test -f "$(BUILD)/reference/$$name.lua" || \
 	  install -m 644 "$(BUILD)/reference/$$name.lua" "$$AT_PREFIX/share/tlua/types/" || exit 1; done)
 	$(if $(REFERENCE),gzip -9nc $(BUILD)/reference/manual.md >"$$AT_PREFIX/share/doc/tlua/manual.md.gz" && \

@@ -32,6 +32,7 @@ lazy.load(torch, lazy.modules("tlua", {
    vision = "vision",
    trainer = "trainer",
    rl = "rl",
+   serve = "serve",
    graphs = "graphs",
    notebook = "notebook",
    data = "data",

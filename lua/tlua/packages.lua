@@ -19,6 +19,7 @@ M.names = {
    onnx = "torch.onnx",
    plot = "torch.utils.plot",
    rl = "torch.rl",
+   serve = "torch.serve",
    tensorboard = "torch.utils.tensorboard",
    text = "torch.text",
    trainer = "torch.trainer",

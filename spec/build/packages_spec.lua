@@ -33,6 +33,12 @@ describe("a rockspec", function()
             expected[module] = file
          end
          assert.equal("tlua-" .. name, spec.package)
+         for module, built in pairs(spec.build.modules) do
+            if type(built) == "table" then -- a module in C
+               for _, source in ipairs(built.sources) do shell.read(("rocks/%s/%s"):format(name, source)) end
+               expected[module] = built
+            end
+         end
          assert.same(expected, spec.build.modules)
       end)
    end
@@ -85,7 +91,8 @@ describe("make install", function()
       for used, name in pairs {
          ["torch.text"] = "text", ["torch.utils.tensorboard"] = "tensorboard", ["torch.utils.plot"] = "plot",
          ["torch.utils.mlflow"] = "mlflow", ["torch.data.datapipes"] = "datapipes",
-         ["torch.onnx"] = "onnx", ["torch.trainer"] = "trainer", ["torch.rl"] = "rl", ["torch.graphs"] = "graphs", ["torch.notebook"] = "notebook",
+         ["torch.onnx"] = "onnx", ["torch.trainer"] = "trainer", ["torch.rl"] = "rl", ["torch.graphs"] = "graphs",
+         ["torch.notebook"] = "notebook", ["torch.serve"] = "serve",
          ["torch.data.IterDataPipe"] = "datapipes", ["torch.nn.View"] = "torch7",
       } do
          local expected = ("(command line):1: %s: the package %s is not installed: luarocks install tlua-%s\n")

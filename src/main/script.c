@@ -177,6 +177,10 @@ bool tli_script_notebook(lua_State *L, int argc, char **argv) {
   return run_command_of(L, "tlua.notebook.command", argc, argv);
 }
 
+bool tli_script_serve(lua_State *L, int argc, char **argv) {
+  return run_command_of(L, "tlua.serve.command", argc, argv);
+}
+
 bool tli_script_port(lua_State *L, int argc, char **argv) {
   return run_command_of(L, "tlua.port", argc, argv);
 }

@@ -697,7 +697,7 @@ local packaged <const> = {
    ["torch.audio."] = "audio",
    ["torch.utils.mlflow."] = "mlflow", ["torch.rl."] = "rl", ["torch.text."] = "text",
    ["torch.utils.tensorboard."] = "tensorboard", ["torch.trainer."] = "trainer",
-   ["torch.graphs."] = "graphs", ["torch.notebook."] = "notebook",
+   ["torch.graphs."] = "graphs", ["torch.notebook."] = "notebook", ["torch.serve."] = "serve",
 }
 
 local keys <const> = {}

@@ -1,0 +1,128 @@
+-- engine.lua - a language model behind a small interface, so that the server does not depend on how
+-- the model is kept: `tokenizer`, `context` (the most tokens, or nil), `generate` and `embed`.
+
+local torch = require "tlua"
+
+local Engine = {}
+Engine.__index = Engine
+
+-- Returns a function of (ids, scores) for the penalties and biases of a request.
+local function adjust(options, prompt_length)
+   local presence, frequency = options.presence_penalty, options.frequency_penalty
+   local bias = options.logit_bias
+   if presence == 0 and frequency == 0 and not next(bias) then return nil end
+   return function(ids, scores)
+      local changes = {}
+      for token, value in pairs(bias) do changes[token] = value end
+      if presence ~= 0 or frequency ~= 0 then
+         local counts = {}
+         for i = prompt_length + 1, ids:size(2) do
+            local token = ids[1][i]:item()
+            counts[token] = (counts[token] or 0) + 1
+         end
+         for token, n in pairs(counts) do
+            changes[token] = (changes[token] or 0) - presence - frequency * n
+         end
+      end
+      local tokens, values = {}, {}
+      for token, value in pairs(changes) do
+         tokens[#tokens + 1], values[#values + 1] = token, value
+      end
+      if #tokens == 0 then return scores end
+      local index = torch.tensor({tokens}, {dtype = "int64", device = scores.device})
+      return scores:scatter_add(2, index, torch.tensor({values}, {dtype = scores.dtype,
+         device = scores.device}))
+   end
+end
+
+--- Continues a text. Token numbers count from 1.
+---@param ids integer[]  the tokens of the prompt
+---@param options table  max_new_tokens, temperature, top_p, top_k, seed, presence_penalty,
+--- frequency_penalty, logit_bias (from a token's number to what is added to its score)
+---@param on_token fun(token: integer): boolean?  called for each new token; true ends it
+---@return string reason  "stop" at an end token, "length" after the most tokens, or "ended" by
+--- on_token
+function Engine:generate(ids, options, on_token)
+   local reason = "length"
+   local eos = {}
+   for _, token in ipairs(self.eos) do eos[token] = true end
+   local function streamer(new)
+      local token = new[1]:item()
+      if eos[token] then
+         reason = "stop"
+         return true
+      end
+      if on_token(token) then
+         reason = "ended"
+         return true
+      end
+   end
+   local generator
+   if options.temperature > 0 then
+      generator = torch.Generator()
+      generator:manual_seed(options.seed or math.random(0, 1 << 31))
+   end
+   local processor = adjust(options, #ids)
+   local given = {
+      max_new_tokens = options.max_new_tokens, do_sample = options.temperature > 0,
+      streamer = streamer, eos_token_id = self.eos, logits_processor = processor and {processor},
+      generator = generator,
+   }
+   if options.temperature > 0 then
+      given.temperature, given.top_p, given.top_k = options.temperature, options.top_p,
+         options.top_k
+   end
+   self.model:generate(torch.tensor({ids}, {dtype = "int64", device = self.device}), given)
+   return reason
+end
+
+--- Returns a vector of length 1 for each list of tokens: the mean of the last layer's states.
+---@param batch integer[][]
+---@return number[][]
+function Engine:embed(batch)
+   local out = {}
+   for i, ids in ipairs(batch) do
+      local input = torch.tensor({ids}, {dtype = "int64", device = self.device})
+      local result = self.model(input, {output_hidden_states = true})
+      local states = result.last_hidden_state or result.hidden_states[#result.hidden_states]
+      local mean = states[1]:float():mean(1)
+      out[i] = (mean / mean:norm():clamp(1e-12)):cpu():tolist()
+   end
+   return out
+end
+
+local function list_of(value)
+   if value == nil then return {} end
+   return type(value) == "table" and value or {value}
+end
+
+local M = {}
+
+--- Loads a language model.
+---@param path string  a folder that Hugging Face's library has saved
+---@param options table
+---@return table engine
+function M.load(path, options)
+   if path:find "%.gguf$" then
+      torch.raise(("serve: %s: GGUF files are served through torch.llm, which is not installed")
+         :format(path))
+   end
+   local text = torch.text
+   local self = setmetatable({}, Engine)
+   self.model = text.from_pretrained(path):eval()
+   self.device = torch.device(options.device or "cpu")
+   if options.device then self.model:to(options.device) end
+   local message
+   self.tokenizer, message = text.Tokenizer.from_pretrained(path)
+   if not self.tokenizer then torch.raise("serve: " .. message) end
+   local config, own = self.model.config, self.model.generation_config or {}
+   self.context = config.max_position_embeddings or config.n_positions
+   self.can_generate = self.model.can_generate and self.model.inputs ~= "seq2seq" or false
+   self.eos = {}
+   for _, token in ipairs(list_of(own.eos_token_id or config.eos_token_id)) do
+      if math.type(token) == "integer" then self.eos[#self.eos + 1] = token + 1 end
+   end
+   return self
+end
+
+return M

@@ -1,0 +1,486 @@
+-- language.lua - serves a language model by OpenAI's protocol: chats, completions, embeddings. Each
+-- generation is a coroutine that yields after a token, so requests advance in turn.
+
+local json = require "tlua.utils.json"
+local counters = require "tlua.serve.counters"
+local engine_of = require "tlua.serve.engine"
+
+local M = {}
+
+local Language = {}
+Language.__index = Language
+
+local function refuse(param, message, ...)
+   error({status = 400, param = param, message = ("%s: %s"):format(param, message:format(...))}, 0)
+end
+
+local function reply_error(request, problem)
+   local body
+   if type(problem) == "table" and problem.message then
+      body = {message = problem.message, type = "invalid_request_error",
+         param = problem.param or json.null, code = json.null}
+   else
+      body = {message = tostring(problem):match "^[^\n]*", type = "server_error",
+         param = json.null, code = json.null}
+      problem = {status = 500}
+   end
+   return request:reply(problem.status, "application/json", json.encode {error = body})
+end
+
+-- Reading requests --------------------------------------------------------------------------------
+
+local function take_number(body, name, default, least, most)
+   local value = body[name]
+   if value == nil or value == json.null then return default end
+   if type(value) ~= "number" or value < least or value > most then
+      refuse(name, "expected a number from %g to %g, got %s", least, most, type(value) == "number"
+         and tostring(value) or type(value))
+   end
+   return value
+end
+
+local function take_integer(body, name, default, least, most)
+   local value = take_number(body, name, default, least, most)
+   if value ~= nil and math.type(value) ~= "integer" then
+      refuse(name, "expected an integer, got %s", tostring(value))
+   end
+   return value
+end
+
+local function take_flag(body, name)
+   local value = body[name]
+   if value == nil or value == json.null then return false end
+   if type(value) ~= "boolean" then refuse(name, "expected true or false") end
+   return value
+end
+
+local function take_stops(body)
+   local stop = body.stop
+   if stop == nil or stop == json.null then return {} end
+   if type(stop) == "string" then stop = {stop} end
+   if type(stop) ~= "table" or #stop > 16 then
+      refuse("stop", "expected a text or up to 16 texts")
+   end
+   for _, text in ipairs(stop) do
+      if type(text) ~= "string" or text == "" then refuse("stop", "expected texts") end
+   end
+   return stop
+end
+
+local function take_bias(self, body)
+   local bias = {}
+   if body.logit_bias == nil or body.logit_bias == json.null then return bias end
+   if type(body.logit_bias) ~= "table" then refuse("logit_bias", "expected an object") end
+   for name, value in pairs(body.logit_bias) do
+      local token = math.tointeger(tonumber(name))
+      if not token or token < 0 or token >= self.engine.tokenizer.vocab_size
+         or type(value) ~= "number" then
+         refuse("logit_bias", "expected numbers by tokens, got %s", tostring(name))
+      end
+      bias[token + 1] = value
+   end
+   return bias
+end
+
+local function check_unoffered(body)
+   for _, name in ipairs {"logprobs", "top_logprobs", "functions", "audio", "modalities",
+      "best_of", "suffix"} do
+      local value = body[name]
+      if value ~= nil and value ~= json.null and value ~= false and value ~= 0
+         and not (name == "best_of" and value == 1) then
+         refuse(name, "this server does not offer it")
+      end
+   end
+   local format = body.response_format
+   if type(format) == "table" and format ~= json.null and format.type ~= "text" then
+      refuse("response_format", "expected text; this server has no grammars")
+   end
+end
+
+-- Returns what generation needs of a request, without the prompt.
+local function read_options(self, body, default_most)
+   check_unoffered(body)
+   local most = take_integer(body, "max_completion_tokens", nil, 1, 1 << 20)
+      or take_integer(body, "max_tokens", default_most, 1, 1 << 20)
+   local stream = take_flag(body, "stream")
+   local more = body.stream_options
+   return {
+      max_new_tokens = most, temperature = take_number(body, "temperature", 1.0, 0, 10),
+      top_p = take_number(body, "top_p", 1.0, 1e-6, 1),
+      top_k = take_integer(body, "top_k", 0, 0, 1 << 20),
+      seed = take_integer(body, "seed", nil, math.mininteger, math.maxinteger),
+      presence_penalty = take_number(body, "presence_penalty", 0, -2, 2),
+      frequency_penalty = take_number(body, "frequency_penalty", 0, -2, 2),
+      logit_bias = take_bias(self, body), stops = take_stops(body), stream = stream,
+      n = take_integer(body, "n", 1, 1, 16),
+      usage = stream and type(more) == "table" and more.include_usage == true,
+   }
+end
+
+local function content_text(content, where)
+   if type(content) == "string" then return content end
+   if content == nil or content == json.null then return "" end
+   if type(content) ~= "table" then refuse(where, "expected a text") end
+   local pieces = {}
+   for _, part in ipairs(content) do
+      if type(part) ~= "table" or part.type ~= "text" or type(part.text) ~= "string" then
+         refuse(where, "expected parts of type text; this model reads no other")
+      end
+      pieces[#pieces + 1] = part.text
+   end
+   return table.concat(pieces)
+end
+
+local function chat_prompt(self, body)
+   if not json.is_array(body.messages) or #body.messages == 0 then
+      refuse("messages", "expected a list of messages")
+   end
+   local messages = {}
+   for i, message in ipairs(body.messages) do
+      local where = ("messages[%d]"):format(i - 1)
+      if type(message) ~= "table" or type(message.role) ~= "string" then
+         refuse(where, "expected an object with role and content")
+      end
+      local copy = {}
+      for key, value in pairs(message) do
+         if value ~= json.null then copy[key] = value end
+      end
+      copy.content = content_text(message.content, where .. ".content")
+      messages[i] = copy
+   end
+   local tokenizer = self.engine.tokenizer
+   if not tokenizer.chat_template then
+      refuse("messages", "model %s has no chat template: ask at /v1/completions", self.name)
+   end
+   local tools = json.is_array(body.tools) and #body.tools > 0 and body.tools or nil
+   local ok, result = pcall(tokenizer.apply_chat_template, tokenizer, messages,
+      {add_generation_prompt = true, tools = tools})
+   if not ok then refuse("messages", "the chat template fails: %s", result) end
+   return result.input_ids
+end
+
+-- Returns a list of token numbers for a text, or for a client's tokens, which count from 0.
+local function tokens_of(self, value, where)
+   local tokenizer = self.engine.tokenizer
+   if type(value) == "string" then
+      if not utf8.len(value) then refuse(where, "expected UTF-8") end
+      return tokenizer:encode(value).ids
+   end
+   local ids = {}
+   for i, token in ipairs(type(value) == "table" and value or {}) do
+      if math.type(token) ~= "integer" or token < 0 or token >= tokenizer.vocab_size then
+         refuse(where, "expected tokens from 0 to %d", tokenizer.vocab_size - 1)
+      end
+      ids[i] = token + 1
+   end
+   if type(value) ~= "table" then refuse(where, "expected texts or lists of tokens") end
+   return ids
+end
+
+-- Returns the lists of tokens of a text, several texts, tokens, or several lists of tokens.
+local function many(self, value, where)
+   if type(value) == "string" then return {tokens_of(self, value, where)} end
+   if type(value) ~= "table" or #value == 0 then refuse(where, "expected a text or a list") end
+   if type(value[1]) == "number" then return {tokens_of(self, value, where)} end
+   local list = {}
+   for i, item in ipairs(value) do list[i] = tokens_of(self, item, where) end
+   return list
+end
+
+-- Limits the number of new tokens to what the model can keep.
+local function fit(self, ids, options, where)
+   local context = self.engine.context
+   if #ids == 0 then refuse(where, "expected at least one token") end
+   local room = context and context - #ids or 4096
+   if room < 1 then
+      refuse(where, "the model's context has %d tokens, and the prompt %d", context, #ids)
+   end
+   return math.min(options.max_new_tokens or room, room)
+end
+
+-- Generating --------------------------------------------------------------------------------------
+
+-- Turns tokens into text as they come. A piece of text is given out once no later token changes it.
+local function new_text(tokenizer, prompt, stops)
+   local ids = {table.unpack(prompt, math.max(1, #prompt - 5))}
+   local first, read = 1, #ids + 1
+   local text, given, longest = "", 0, 0
+   for _, stop in ipairs(stops) do longest = math.max(longest, #stop) end
+   local self = {}
+
+   -- Adds a token. Returns the new text that can be given out, and whether a stop text has come.
+   function self.add(token)
+      ids[#ids + 1] = token
+      local before = tokenizer:decode {table.unpack(ids, first, read - 1)}
+      local after = tokenizer:decode {table.unpack(ids, first)}
+      if #after <= #before or after:sub(-3) == "\u{FFFD}" then return "", false end
+      local from = math.max(1, #text - longest + 1)
+      text = text .. after:sub(#before + 1)
+      first, read = read, #ids + 1
+      local stop_at
+      for _, stop in ipairs(stops) do
+         local at = text:find(stop, from, true)
+         if at and (not stop_at or at < stop_at) then stop_at = at end
+      end
+      if stop_at then text = text:sub(1, stop_at - 1) end
+      local ready = stop_at and #text or math.max(given, #text - math.max(0, longest - 1))
+      -- not within a character
+      while ready < #text and ready > given and (text:byte(ready + 1) & 0xC0) == 0x80 do
+         ready = ready - 1
+      end
+      local piece = text:sub(given + 1, ready)
+      given = math.max(given, ready)
+      return piece, stop_at ~= nil
+   end
+
+   -- Returns the text that is left after the last token, a broken character included.
+   function self.rest(stopped)
+      if not stopped and read <= #ids then
+         local before = tokenizer:decode {table.unpack(ids, first, read - 1)}
+         text = text .. tokenizer:decode({table.unpack(ids, first)}):sub(#before + 1)
+      end
+      local piece = text:sub(given + 1)
+      given = #text
+      return piece
+   end
+
+   return self
+end
+
+local last_id = 0
+local function new_id(prefix)
+   last_id = last_id + 1
+   return ("%s-%x%06x%04x"):format(prefix, os.time(), math.random(0, 0xFFFFFF), last_id & 0xFFFF)
+end
+
+local function event(request, value)
+   return request:write("data: " .. json.encode(value) .. "\n\n")
+end
+
+-- The parts of an answer that differ between chats and completions.
+local forms <const> = {
+   chat = {
+      id = "chatcmpl", object = "chat.completion", chunk = "chat.completion.chunk",
+      first = function() return {delta = {role = "assistant", content = ""}} end,
+      piece = function(text) return {delta = {content = text}} end,
+      last = function() return {delta = {}} end,
+      whole = function(text)
+         return {message = {role = "assistant", content = text, refusal = json.null}}
+      end,
+   },
+   completion = {
+      id = "cmpl", object = "text_completion", chunk = "text_completion",
+      piece = function(text) return {text = text} end,
+      last = function() return {text = ""} end,
+      whole = function(text) return {text = text} end,
+   },
+}
+
+local function choice(part, index, reason)
+   part.index, part.finish_reason, part.logprobs = index, reason or json.null, json.null
+   return part
+end
+
+-- Answers with generated texts; runs in a coroutine and yields after each token.
+local function generate(self, request, job)
+   local form, options = job.form, job.options
+   local head = {id = new_id(form.id), created = os.time(), model = self.name}
+   local function chunk(choices)
+      local value = {object = form.chunk, choices = json.as_array(choices)}
+      for key, v in pairs(head) do value[key] = v end
+      if options.usage then value.usage = json.null end
+      return value
+   end
+   if options.stream then
+      request:stream(200, "text/event-stream", {["Cache-Control"] = "no-cache"})
+   end
+   local choices, prompt_tokens, new_tokens = {}, 0, 0
+   for p, prompt in ipairs(job.prompts) do
+      prompt_tokens = prompt_tokens + #prompt
+      for k = 1, options.n do
+         local index = (p - 1) * options.n + k - 1
+         local text = new_text(self.engine.tokenizer, prompt, options.stops)
+         local pieces, stopped = {}, false
+         if options.stream and form.first then
+            event(request, chunk {choice(form.first(), index)})
+         end
+         local own = setmetatable({max_new_tokens = job.most[p],
+            seed = options.seed and options.seed + k - 1}, {__index = options})
+         local reason = self.engine:generate(prompt, own, function(token)
+            new_tokens = new_tokens + 1
+            local piece
+            piece, stopped = text.add(token)
+            if piece ~= "" then
+               if options.stream then
+                  event(request, chunk {choice(form.piece(piece), index)})
+               else
+                  pieces[#pieces + 1] = piece
+               end
+            end
+            if stopped then return true end
+            coroutine.yield()
+            return request:gone()
+         end)
+         if request:gone() then return "gone", prompt_tokens, new_tokens end
+         local rest = text.rest(stopped)
+         reason = reason == "ended" and "stop" or reason
+         if options.stream then
+            if rest ~= "" then event(request, chunk {choice(form.piece(rest), index)}) end
+            event(request, chunk {choice(form.last(), index, reason)})
+         else
+            pieces[#pieces + 1] = rest
+            local all = table.concat(pieces)
+            choices[#choices + 1] = choice(form.whole((job.echo and job.echo[p] or "") .. all),
+               index, reason)
+         end
+      end
+   end
+   local usage = {prompt_tokens = prompt_tokens, completion_tokens = new_tokens,
+      total_tokens = prompt_tokens + new_tokens}
+   if options.stream then
+      if options.usage then
+         local value = chunk {}
+         value.usage = usage
+         event(request, value)
+      end
+      request:write "data: [DONE]\n\n"
+      request:finish()
+   else
+      head.object, head.choices, head.usage = form.object, json.as_array(choices), usage
+      request:reply(200, "application/json", json.encode(head))
+   end
+   return "answered", prompt_tokens, new_tokens
+end
+
+local function need_generation(self)
+   if not self.engine.can_generate then
+      refuse("model", "%s does not generate text", self.name)
+   end
+end
+
+local tasks = {}
+
+tasks["/v1/chat/completions"] = function(self, request, body)
+   need_generation(self)
+   local options = read_options(self, body, nil)
+   local prompt = chat_prompt(self, body)
+   return generate(self, request, {form = forms.chat, options = options, prompts = {prompt},
+      most = {fit(self, prompt, options, "messages")}})
+end
+
+tasks["/v1/completions"] = function(self, request, body)
+   need_generation(self)
+   local options = read_options(self, body, 16)
+   local prompts, most = many(self, body.prompt, "prompt"), {}
+   for i, prompt in ipairs(prompts) do most[i] = fit(self, prompt, options, "prompt") end
+   local echo
+   if take_flag(body, "echo") then
+      if options.stream then refuse("echo", "not with stream") end
+      echo = {}
+      for i, prompt in ipairs(prompts) do echo[i] = self.engine.tokenizer:decode(prompt) end
+   end
+   return generate(self, request, {form = forms.completion, options = options, prompts = prompts,
+      most = most, echo = echo})
+end
+
+tasks["/v1/embeddings"] = function(self, request, body)
+   local batch = many(self, body.input, "input")
+   local format = body.encoding_format
+   if format ~= nil and format ~= json.null and format ~= "float" and format ~= "base64" then
+      refuse("encoding_format", 'expected "float" or "base64"')
+   end
+   local size = take_integer(body, "dimensions", nil, 1, 1 << 20)
+   local data, count = {}, 0
+   for i, ids in ipairs(batch) do
+      if #ids == 0 then refuse("input", "expected at least one token in each text") end
+      if self.engine.context and #ids > self.engine.context then
+         refuse("input", "the model's context has %d tokens, and text %d has %d",
+            self.engine.context, i, #ids)
+      end
+      count = count + #ids
+      local vector = self.engine:embed({ids})[1]
+      if size then
+         if size > #vector then
+            refuse("dimensions", "expected at most %d, got %d", #vector, size)
+         end
+         local sum, cut = 0, {}
+         for k = 1, size do sum = sum + vector[k] ^ 2 end
+         for k = 1, size do cut[k] = vector[k] / math.max(math.sqrt(sum), 1e-12) end
+         vector = cut
+      end
+      data[i] = {object = "embedding", index = i - 1, embedding = format == "base64"
+         and self.http.base64(("<" .. ("f"):rep(#vector)):pack(table.unpack(vector)))
+         or json.as_array(vector)}
+      coroutine.yield()
+      if request:gone() then return "gone", count, 0 end
+   end
+   request:reply(200, "application/json", json.encode {object = "list", model = self.name,
+      data = json.as_array(data), usage = {prompt_tokens = count, total_tokens = count}})
+   return "answered", count, 0
+end
+
+-- Serving -----------------------------------------------------------------------------------------
+
+--- Loads a language model.
+---@param spec table  with the fields name, version, path, options
+---@param http table
+---@return table
+function M.load(spec, http)
+   local self = setmetatable({name = spec.name, http = http, options = spec.options,
+      created = os.time()}, Language)
+   self.engine = engine_of.load(spec.path, spec.options)
+   return self
+end
+
+--- Returns what the server tells about the model.
+function Language:describe()
+   return {kind = "language", inputs = {}, outputs = {}, max_batch_size = 0,
+      created = self.created, can_generate = self.engine.can_generate,
+      chats = self.engine.tokenizer.chat_template ~= nil}
+end
+
+-- Returns a coroutine that answers the request.
+local function begin(self, request, count)
+   return coroutine.wrap(function()
+      local start = request:age()
+      local ok, result, prompt_tokens, new_tokens = pcall(function()
+         local task = tasks[request:path()]
+         local body = json.decode(request:body())
+         if not task then error({status = 404, message = "no such task"}, 0) end
+         return task(self, request, body)
+      end)
+      if not ok then
+         if not reply_error(request, result) then request:finish() end
+         count(counters.failed, 1)
+         return true
+      end
+      count(counters[result], 1)
+      count(counters.queue_ns, math.floor(start * 1e9))
+      count(counters.total_ns, math.floor(request:age() * 1e9))
+      count(counters.prompt_tokens, prompt_tokens)
+      count(counters.new_tokens, new_tokens)
+      count(counters.examples, 1)
+      return true
+   end)
+end
+
+--- Answers requests until the queue is closed and empty: up to max_batch_size of them in turn.
+function Language:serve(server, queue, stopped, count)
+   local open, closed = {}, false
+   while not stopped() and not (closed and #open == 0) do
+      local room = self.options.max_batch_size - #open
+      if room > 0 and not closed then
+         local requests = server:take(queue, room, #open > 0 and 0 or 0.25)
+         closed = requests == nil
+         for _, request in ipairs(requests or {}) do
+            open[#open + 1] = begin(self, request, count)
+         end
+      end
+      for i = #open, 1, -1 do
+         if open[i]() then table.remove(open, i) end
+      end
+      if #open > 0 then count(counters.runs, 1) end
+   end
+end
+
+return M

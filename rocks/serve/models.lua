@@ -1,0 +1,323 @@
+-- models.lua - the models of a server: loads and retires their versions while it runs. Each version
+-- has a queue and threads with an interpreter each (worker.lua). A new version takes requests once
+-- it is loaded; the older one then answers those that it has, and ends.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local repository = require "tlua.serve.repository"
+
+local Models = class.class("serve.Models")
+
+---@param http table
+---@param server table  the server in C
+---@param settings table  path, options (defaults of models), body, log (a function of text)
+function Models:__init(http, server, settings)
+   self.http, self.server, self.settings = http, server, settings
+   self.by_name = {} -- {name, options, versions = {[number] = version}, unloaded}
+   self.retiring = {}
+end
+
+local function log(self, format, ...) self.settings.log(format:format(...)) end
+
+-- Routes ------------------------------------------------------------------------------------------
+
+local function path_of(name, number)
+   return ("/v2/models/%s%s/infer"):format(name, number and "/versions/" .. number or "")
+end
+
+--- Returns the ready version of a model with the highest number, or with the given one.
+---@param name string
+---@param number? integer
+---@return table? version
+function Models:find(name, number)
+   local model, best = self.by_name[name], nil
+   for n, version in pairs(model and model.versions or {}) do
+      if version.state == "READY" and (number or n) == n and (not best or n > best.number) then
+         best = version
+      end
+   end
+   return best
+end
+
+-- Sends a model's requests to its ready versions.
+local function set_routes(self, name)
+   local best = self:find(name)
+   local function route(path, version)
+      local queue = version and version.kind == "program" and version.queue or nil
+      self.server:route("POST", path, queue)
+   end
+   route(path_of(name), best)
+   local model = self.by_name[name]
+   for number, version in pairs(model and model.versions or {}) do
+      route(path_of(name, number), version.state == "READY" and version or nil)
+   end
+end
+
+-- Loading -----------------------------------------------------------------------------------------
+
+local function start(self, model, found)
+   local options = model.options
+   local version = {
+      name = model.name, number = found.number, kind = found.kind, path = found.path,
+      size = found.size, state = "LOADING", options = options, waiting = {}, described = 0,
+      since = torch.io.clock(),
+   }
+   version.queue = self.server:queue(("%s/%d"):format(model.name, found.number), options.queue,
+      options.timeout)
+   local spec = {
+      server = self.server:id(), queue = version.queue, name = model.name,
+      version = found.number, path = found.path, kind = found.kind, body_most = self.settings.body,
+      options = {},
+   }
+   for name, value in pairs(options) do spec.options[name] = value or nil end
+   version.pool = torch.workers.start("serve", options.instances, "tlua.serve.worker", spec)
+   for i = 0, options.instances - 1 do version.pool:send(i, 1, "load") end
+   return version
+end
+
+local function answer_all(version, status, body)
+   for _, request in ipairs(version.waiting) do
+      request:reply(status, "application/json", body)
+   end
+   version.waiting = {}
+end
+
+local function end_version(self, version)
+   version.pool:stop()
+   version.pool = nil
+   self.server:free_queue(version.queue)
+end
+
+-- Lets a version end, after it has answered what it has.
+local function retire(self, version)
+   self.server:route("POST", path_of(version.name, version.number), nil)
+   self.server:close_queue(version.queue)
+   if version.state == "READY" then
+      version.state = "UNLOADING"
+      self.retiring[#self.retiring + 1] = version
+   elseif version.pool then
+      end_version(self, version)
+   end
+   answer_all(version, 400, '{"error":"the model was unloaded"}')
+end
+
+local function fail(self, version, message)
+   version.state, version.reason = "UNAVAILABLE", message:match "^[^\n]*"
+   log(self, "model %s version %d: %s", version.name, version.number, version.reason)
+   self.server:close_queue(version.queue)
+   end_version(self, version)
+   answer_all(version, 400, require "tlua.utils.json".encode {error = version.reason})
+end
+
+local function retire_others(self, model, wanted)
+   for number, version in pairs(model.versions) do
+      if not wanted[number] then
+         model.versions[number] = nil
+         retire(self, version)
+      end
+   end
+end
+
+-- Takes a version's requests, and lets the versions go that are no longer wanted.
+local function make_ready(self, version, about)
+   version.state, version.about = "READY", about
+   for i = 0, version.options.instances - 1 do version.pool:send(i, 2, "serve") end
+   local model = self.by_name[version.name]
+   local old = version.replaces
+   version.replaces = nil
+   model.versions[version.number] = version
+   set_routes(self, version.name)
+   if old then retire(self, old) end
+   -- the version that was replaced had the same route
+   set_routes(self, version.name)
+   retire_others(self, model, model.wanted)
+   log(self, "model %s version %d is ready after %.3f s", version.name, version.number,
+      torch.io.clock() - version.since)
+   answer_all(version, 200, "{}")
+end
+
+-- Takes what the threads of a version have to say.
+local function listen(self, version)
+   while version.pool do
+      local worker, job, ok, result = version.pool:take(1e-6)
+      if worker == nil then return end
+      if not ok then
+         if version.state == "LOADING" then
+            fail(self, version, result)
+         else -- a thread has ended with an error: the version serves with those that are left
+            log(self, "model %s version %d: a thread has failed: %s", version.name, version.number,
+               result)
+            version.pool:send(worker, 2, "serve")
+         end
+      elseif job == 1 and version.state == "LOADING" then
+         version.described = version.described + 1
+         if version.described == version.options.instances then
+            make_ready(self, version, result)
+         end
+      elseif job == 2 then
+         version.ended = (version.ended or 0) + 1
+         if version.ended == version.options.instances then
+            end_version(self, version)
+            log(self, "model %s version %d has ended", version.name, version.number)
+            return
+         end
+      end
+   end
+end
+
+-- Loads the versions of a model that are new, or whose file has changed after it failed.
+local function update(self, name, found)
+   local model = self.by_name[name]
+   if not model then
+      model = {name = name, versions = {}}
+      self.by_name[name] = model
+   end
+   if found.message ~= model.message and found.message then
+      log(self, "model %s: %s", name, found.message)
+   end
+   model.message = found.message
+   if found.message then return end
+   model.options, model.wanted = found.options, {}
+   local loading = false
+   for _, version in ipairs(found.versions) do
+      model.wanted[version.number] = true
+      local old = model.versions[version.number]
+      if not old or old.state == "UNAVAILABLE" and old.size ~= version.size then
+         model.versions[version.number] = start(self, model, version)
+         old = model.versions[version.number]
+      end
+      loading = loading or old.state ~= "READY"
+   end
+   -- older versions serve until the new one is ready
+   if not loading then
+      local before = next(model.versions)
+      retire_others(self, model, model.wanted)
+      if before then set_routes(self, name) end
+   end
+end
+
+--- Looks for models and versions that have come or gone.
+---@return boolean? fine
+---@return string? message
+function Models:scan()
+   local found, message = repository.scan(self.settings.path, self.settings.options)
+   if not found then return nil, message end
+   for name, model in pairs(self.by_name) do
+      if not found[name] and not model.unloaded then self:unload(name, true) end
+   end
+   for name, entry in pairs(found) do
+      local model = self.by_name[name]
+      if not (model and model.unloaded) then update(self, name, entry) end
+   end
+   return true
+end
+
+--- Loads a model, or loads it again; the request is answered when that has ended.
+---@param name string
+---@param request table
+---@return boolean? found
+function Models:load(name, request)
+   local found = repository.scan(self.settings.path, self.settings.options)
+   local entry = found and found[name]
+   if not entry then return nil end
+   local model = self.by_name[name] or {name = name, versions = {}}
+   self.by_name[name] = model
+   model.unloaded, model.message = nil, entry.message
+   if entry.message then
+      request:reply(400, "application/json",
+         require "tlua.utils.json".encode {error = entry.message})
+      return true
+   end
+   model.options, model.wanted = entry.options, {}
+   for i, version in ipairs(entry.versions) do
+      model.wanted[version.number] = true
+      local old = model.versions[version.number]
+      if not (old and old.state == "LOADING") then
+         local new = start(self, model, version)
+         if old and old.state == "READY" then
+            new.replaces = old -- the old version serves until the new one is ready
+            old.successor = new
+         else
+            model.versions[version.number] = new
+         end
+         old = new
+      end
+      if i == #entry.versions then table.insert(old.waiting, request) end
+   end
+   return true
+end
+
+--- Lets all versions of a model end.
+---@param name string
+---@param forget? boolean  whether the model's files have gone
+---@return boolean? found
+function Models:unload(name, forget)
+   local model = self.by_name[name]
+   if not model then return nil end
+   local versions = model.versions
+   model.versions, model.unloaded = {}, true
+   self.server:route("POST", path_of(name), nil)
+   for _, version in pairs(versions) do
+      if version.successor then retire(self, version.successor) end
+      retire(self, version)
+   end
+   if forget then self.by_name[name] = nil end
+   return true
+end
+
+--- Takes the answers of all threads. Called often.
+function Models:listen()
+   for _, model in pairs(self.by_name) do
+      local list = {}
+      for _, version in pairs(model.versions) do list[#list + 1] = version end
+      for _, version in ipairs(list) do
+         listen(self, version)
+         local new = version.successor
+         if new then
+            listen(self, new)
+            if new.state ~= "LOADING" then version.successor = nil end
+         end
+      end
+   end
+   for i = #self.retiring, 1, -1 do
+      listen(self, self.retiring[i])
+      if not self.retiring[i].pool then table.remove(self.retiring, i) end
+   end
+end
+
+--- Returns all versions, by name and number.
+---@return table[]
+function Models:list()
+   local list = {}
+   for _, model in pairs(self.by_name) do
+      for _, version in pairs(model.versions) do list[#list + 1] = version end
+   end
+   table.sort(list, function(a, b)
+      if a.name ~= b.name then return a.name < b.name end
+      return a.number < b.number
+   end)
+   return list
+end
+
+--- Returns whether each model has a version that is ready.
+---@return boolean
+function Models:ready()
+   for name, model in pairs(self.by_name) do
+      if not model.unloaded and not self:find(name) then return false end
+   end
+   return true
+end
+
+--- Ends all threads.
+function Models:stop()
+   for _, version in ipairs(self:list()) do
+      self.server:close_queue(version.queue)
+      if version.successor and version.successor.pool then version.successor.pool:stop() end
+      if version.pool then version.pool:stop() end
+   end
+   for _, version in ipairs(self.retiring) do
+      if version.pool then version.pool:stop() end
+   end
+end
+
+return Models

@@ -1,0 +1,178 @@
+-- repository.lua - finds models in a folder: NAME/VERSION/model.tlp, as Triton has them. A version
+-- folder has a program of torch.export (model.tlp), or a language model (config.json with
+-- safetensors and a tokenizer, or model.gguf). NAME/config.json may have options.
+
+local torch = require "tlua"
+local json = require "tlua.utils.json"
+local suggest = require "tlua.utils.suggest"
+
+local M = {}
+
+--- The options of a model, with their defaults.
+M.defaults = {
+   max_batch_size = 32, max_queue_delay = 0.0, queue = 1024, timeout = 60.0, instances = 1,
+   threads = false, versions = "latest", outputs = false, device = false,
+}
+
+local count <const> = {"an integer of at least 1", function(v)
+   return math.type(v) == "integer" and v >= 1
+end}
+
+local checks <const> = {
+   max_batch_size = {"an integer from 1 to 256", function(v)
+      return math.type(v) == "integer" and v >= 1 and v <= 256
+   end},
+   max_queue_delay = {"seconds, at most 10", function(v)
+      return type(v) == "number" and v >= 0 and v <= 10
+   end},
+   queue = count,
+   timeout = {"a positive number of seconds", function(v) return type(v) == "number" and v > 0 end},
+   instances = {"an integer from 1 to 64", function(v)
+      return math.type(v) == "integer" and v >= 1 and v <= 64
+   end},
+   threads = count,
+   versions = {'"latest", "all" or a list of numbers', function(v)
+      return v == "latest" or v == "all" or type(v) == "table" and #v > 0
+   end},
+   outputs = {"a list of names", function(v)
+      return type(v) == "table" and type(v[1]) == "string"
+   end},
+   device = {"a device", function(v) return type(v) == "string" and pcall(torch.device, v) end},
+}
+
+--- Returns the options with those of `given` in their place; nil and a message if one is unknown or
+--- has no valid value.
+---@param options table
+---@param given table
+---@return table? options
+---@return string? message
+function M.merge(options, given)
+   local all, names = {}, {}
+   for name, value in pairs(options) do all[name] = value end
+   for name in pairs(M.defaults) do names[#names + 1] = name end
+   for name, value in pairs(given) do
+      local check = checks[name]
+      if not check then
+         return nil, ("unknown option %s%s"):format(tostring(name), suggest.hint(tostring(name),
+            names))
+      end
+      if value ~= M.defaults[name] and not check[2](value) then
+         return nil, ("%s: expected %s, got %s"):format(name, check[1], torch.type(value) == "table"
+            and json.encode(value) or tostring(value))
+      end
+      all[name] = value
+   end
+   return all
+end
+
+local function size_of(path)
+   local file <close> = io.open(path, "rb")
+   return file and file:seek "end"
+end
+
+--- Returns the kind of the model at a path, the path that its loader takes, and its size.
+---@param path string  a file, or a folder
+---@return string? kind  "program" or "language"; nil if there is no model
+---@return string? path
+---@return integer? size
+function M.kind(path)
+   if path:find "%.tlp$" then return "program", path, size_of(path) end
+   if path:find "%.gguf$" then return "language", path, size_of(path) end
+   for name, kind in pairs {["model.tlp"] = "program", ["model.gguf"] = "language"} do
+      local inner = path .. "/" .. name
+      local size = size_of(inner)
+      if size then return kind, inner, size end
+   end
+   local config = size_of(path .. "/config.json")
+   local weights = size_of(path .. "/model.safetensors")
+      or size_of(path .. "/model.safetensors.index.json")
+   if config and weights then return "language", path, weights end
+end
+
+--- Returns the names of a folder's folders, sorted; nil if there is no such folder.
+---@param path string
+---@return string[]?
+---@return string? message
+function M.folders(path)
+   local bytes, message = torch.io.folder(path)
+   if not bytes then return nil, message end
+   local names = {}
+   local text = bytes:numel() > 0 and torch.io.text(bytes, 1, bytes:numel()) or ""
+   for kind, name in text:gmatch "(%a)([^%z]+)%z" do
+      if kind ~= "f" and name:sub(1, 1) ~= "." then names[#names + 1] = name end
+   end
+   table.sort(names)
+   return names
+end
+
+-- Returns the options in NAME/config.json.
+local function read_config(folder, defaults)
+   local file <close> = io.open(folder .. "/config.json", "rb")
+   if not file then return defaults end
+   local value, message = json.decode(file:read "a")
+   if value == nil then return nil, message end
+   if type(value) ~= "table" or json.is_array(value) then return nil, "expected an object" end
+   return M.merge(defaults, value)
+end
+
+-- Returns the versions in a model's folder: {{number =, kind =, path =, size =}, ...}, by number.
+local function versions_of(folder)
+   local list = {}
+   for _, name in ipairs(M.folders(folder) or {}) do
+      local number = name:match "^[1-9]%d*$" and math.tointeger(tonumber(name))
+      if number then
+         local kind, path, size = M.kind(folder .. "/" .. name)
+         if kind and size then
+            list[#list + 1] = {number = number, kind = kind, path = path, size = size}
+         end
+      end
+   end
+   table.sort(list, function(a, b) return a.number < b.number end)
+   return list
+end
+
+-- Returns those of the versions that are served.
+local function chosen(versions, policy)
+   if policy == "all" then return versions end
+   if policy == "latest" then return {versions[#versions]} end
+   local list = {}
+   for _, version in ipairs(versions) do
+      for _, number in ipairs(policy) do
+         if version.number == number then list[#list + 1] = version end
+      end
+   end
+   return list
+end
+
+--- Returns the models at a path: {[name] = {options =, versions =, message =}}. A version has the
+--- fields number, kind, path, size.
+---@param path string  a program, a language model's folder, or a folder of models
+---@param defaults table  options
+---@return table? models
+---@return string? message
+function M.scan(path, defaults)
+   path = path:gsub("(.)/+$", "%1")
+   local kind, inner, size = M.kind(path)
+   if kind then
+      if not size then return nil, path .. ": no such file" end
+      local name = path:match "([^/]+)$":gsub("%.%w+$", "")
+      return {[name] = {options = defaults,
+         versions = {{number = 1, kind = kind, path = inner, size = size}}}}
+   end
+   local names, message = M.folders(path)
+   if not names then return nil, ("%s: %s"):format(path, message) end
+   local models = {}
+   for _, name in ipairs(names) do
+      local folder = path .. "/" .. name
+      local versions = versions_of(folder)
+      local options, why = read_config(folder, defaults)
+      if #versions > 0 then
+         models[name] = options and {options = options, versions = chosen(versions,
+            options.versions)} or {options = defaults, versions = {},
+            message = "config.json: " .. why}
+      end
+   end
+   return models
+end
+
+return M

@@ -1,0 +1,326 @@
+-- request.lua - requests of inference in the Open Inference Protocol v2: JSON, or JSON followed by
+-- the bytes of tensors. What a request's JSON says without its data is a plan; plans of recent
+-- requests are kept, since clients send the same JSON again and again.
+
+local torch = require "tlua"
+local json = require "tlua.utils.json"
+local datatypes = require "tlua.serve.datatypes"
+
+local M = {}
+
+local kept_most <const> = 256 -- plans that a model keeps
+local text_most <const> = 4096 -- bytes of the JSON of a plan that is kept
+
+-- Raises an error that the client gets, with its status.
+local function refuse(message, ...)
+   error({status = 400, message = message:format(...)}, 0)
+end
+M.refuse = refuse
+
+-- Replaces the arrays behind the keys "data" by their numbers, from 1. Returns the text without
+-- them, and the positions of their beginnings and ends. In a text of JSON, these characters are a
+-- key: within a string, a quote has a backslash.
+local function take_data(http, body)
+   local pieces, places, position = {}, {}, 1
+   while true do
+      local first, last = body:find('"data"[ \t\r\n]*:[ \t\r\n]*%[', position)
+      if not first then break end
+      local after = http.skip(body, last)
+      if not after then refuse "the body is not JSON: an array does not end" end
+      places[#places + 1] = last
+      pieces[#pieces + 1] = body:sub(position, last - 1)
+      pieces[#pieces + 1] = ("%d"):format(#places)
+      places[-#places] = after
+      position = after
+   end
+   pieces[#pieces + 1] = body:sub(position)
+   return table.concat(pieces), places
+end
+
+local function shape_text(shape)
+   local list = {}
+   for i, size in ipairs(shape) do list[i] = tostring(size) end
+   return "[" .. table.concat(list, ",") .. "]"
+end
+M.shape_text = shape_text
+
+local function parameters_of(object, what)
+   local parameters = object.parameters
+   if parameters == nil then return {} end
+   if type(parameters) ~= "table" or json.is_array(parameters) then
+      refuse("%s: parameters: expected an object", what)
+   end
+   return parameters
+end
+
+-- Checks a shape and returns its number of elements. Sizes of the same symbol must be equal.
+local function check_shape(name, shape, declared, symbols)
+   if not json.is_array(shape) then
+      refuse("input %s: shape: expected a list of sizes", name)
+   end
+   local count = 1
+   for _, size in ipairs(shape) do
+      if math.type(size) ~= "integer" or size < 0 then
+         refuse("input %s: shape: expected sizes of at least 0, got %s", name, tostring(size))
+      end
+      if size ~= 0 and count > (1 << 40) // size then
+         refuse("input %s: the shape is too large", name)
+      end
+      count = count * size
+   end
+   local fits = #shape == #declared
+   for i, size in ipairs(fits and declared or {}) do
+      if type(size) == "string" then
+         if symbols[size] and symbols[size] ~= shape[i] then
+            refuse("input %s: dimension %d: expected %d, the size of %q in another input, got %d",
+               name, i, symbols[size], size, shape[i])
+         end
+         symbols[size] = shape[i]
+      else
+         fits = fits and size == shape[i]
+      end
+   end
+   if not fits then
+      local expected = {}
+      for i, size in ipairs(declared) do expected[i] = type(size) == "string" and -1 or size end
+      refuse("input %s: expected the shape %s, got %s", name, shape_text(expected),
+         shape_text(shape))
+   end
+   return count
+end
+
+-- Reads an entry of "inputs": where its data are.
+local function read_input(model, entry, plan, symbols)
+   if type(entry) ~= "table" or type(entry.name) ~= "string" then
+      refuse "inputs: expected objects with a name"
+   end
+   local name = entry.name
+   local index = model.input_index[name]
+   if not index then
+      refuse("unexpected input %q; the inputs of model %s are: %s", name, model.name,
+         model.input_list)
+   end
+   if plan.inputs[index] then refuse("input %s: given twice", name) end
+   local input = model.inputs[index]
+   if entry.datatype ~= input.datatype then
+      refuse("input %s: expected the datatype %s, got %s", name, input.datatype,
+         tostring(entry.datatype))
+   end
+   local count = check_shape(name, entry.shape, input.declared, symbols)
+   local size = parameters_of(entry, "input " .. name).binary_data_size
+   local part = {shape = entry.shape, count = count,
+      bytes = count * datatypes.sizes[input.datatype]}
+   if size ~= nil then
+      if entry.data ~= nil then refuse("input %s: both data and binary_data_size", name) end
+      if math.type(size) ~= "integer" or size ~= part.bytes then
+         refuse("input %s: binary_data_size: expected %d for the shape %s of %s, got %s", name,
+            part.bytes, shape_text(entry.shape), input.datatype, tostring(size))
+      end
+      part.first = plan.binary
+      plan.binary = plan.binary + size
+   elseif math.type(entry.data) == "integer" and plan.places and not plan.places[entry.data] then
+      part.place = entry.data
+      plan.places[entry.data] = true
+   else
+      refuse("input %s: expected data, or binary_data_size in parameters", name)
+   end
+   plan.inputs[index] = part
+end
+
+local function read_output(model, entry, plan, binary)
+   if type(entry) ~= "table" or type(entry.name) ~= "string" then
+      refuse "outputs: expected objects with a name"
+   end
+   local index = model.output_index[entry.name]
+   if not index then
+      refuse("unexpected output %q; the outputs of model %s are: %s", entry.name, model.name,
+         model.output_list)
+   end
+   local parameters = parameters_of(entry, "output " .. entry.name)
+   if parameters.classification ~= nil then
+      refuse("output %s: classification is not offered", entry.name)
+   end
+   if parameters.shared_memory_region ~= nil then
+      refuse("output %s: shared memory is not offered", entry.name)
+   end
+   local chosen = parameters.binary_data
+   if chosen == nil then chosen = binary end
+   if type(chosen) ~= "boolean" then
+      refuse("output %s: binary_data: expected true or false", entry.name)
+   end
+   plan.outputs[#plan.outputs + 1] = {index = index, binary = chosen}
+end
+
+-- Returns the plan of a request's JSON, whose data were replaced by numbers.
+local function make_plan(model, text, has_places)
+   local value, message = json.decode(text)
+   if value == nil then refuse("the body is not JSON: %s", message) end
+   if type(value) ~= "table" or json.is_array(value) then refuse "expected an object of JSON" end
+   if not json.is_array(value.inputs) then refuse "inputs: expected a list" end
+   local plan = {inputs = {}, outputs = {}, binary = 0, places = has_places and {} or nil}
+   local parameters = parameters_of(value, "the request")
+   if value.id ~= nil then
+      if type(value.id) ~= "string" then refuse "id: expected a string" end
+      plan.id = value.id ~= "" and value.id or nil
+   end
+   if parameters.sequence_id and parameters.sequence_id ~= 0 and parameters.sequence_id ~= "" then
+      refuse "parameters: sequences are not offered"
+   end
+   local timeout = parameters.timeout
+   if timeout ~= nil then
+      if math.type(timeout) ~= "integer" or timeout < 0 then
+         refuse "parameters: timeout: expected microseconds"
+      end
+      plan.timeout = timeout > 0 and timeout * 1e-6 or nil
+   end
+   local symbols = {}
+   for _, entry in ipairs(value.inputs) do read_input(model, entry, plan, symbols) end
+   for i, input in ipairs(model.inputs) do
+      if not plan.inputs[i] then
+         refuse("input %s is missing; the inputs of model %s are: %s", input.name, model.name,
+            model.input_list)
+      end
+   end
+   local binary = parameters.binary_data_output == true
+   if value.outputs ~= nil and not json.is_array(value.outputs) then
+      refuse "outputs: expected a list"
+   end
+   for _, entry in ipairs(value.outputs or {}) do read_output(model, entry, plan, binary) end
+   if #plan.outputs == 0 then
+      for i in ipairs(model.outputs) do plan.outputs[i] = {index = i, binary = binary} end
+   end
+   for _, output in ipairs(plan.outputs) do plan.any_binary = plan.any_binary or output.binary end
+   -- requests with the same key can be answered in one run
+   local key = {}
+   for i, part in ipairs(plan.inputs) do
+      key[i] = table.concat(part.shape, ",", model.batch and 2 or 1)
+   end
+   plan.key = table.concat(key, ";")
+   plan.rows = model.batch and plan.inputs[1].shape[1] or 1
+   if model.batch and plan.rows > model.max_batch_size then
+      refuse("expected at most %d examples in a request, got %d", model.max_batch_size, plan.rows)
+   end
+   return plan
+end
+
+local function unpack_body(body, encoding, most)
+   if encoding == nil or encoding == "identity" or encoding == "" then return body end
+   if encoding ~= "gzip" then
+      error({status = 415, message = "Content-Encoding: expected gzip, got " .. encoding}, 0)
+   end
+   if #body < 18 then refuse "the body is not gzip: it is too short" end
+   local size = ("<I4"):unpack(body, #body - 3)
+   if size > most then
+      error({status = 413, message = "the body is larger than this server allows"}, 0)
+   end
+   local bytes, message = torch.io.inflate(torch.io.bytes(body), "gzip", size)
+   if not bytes then refuse("the body is not gzip: %s", message) end
+   return torch.io.text(bytes, 1, size)
+end
+
+--- Reads a request. Returns its plan and the bytes of each input. Raises {status =, message =}.
+---@param http table  the module in C
+---@param model table  with the fields name, inputs, outputs, batch, max_batch_size, plans
+---@param request table
+---@return table plan
+---@return string[] inputs
+function M.read(http, model, request)
+   local body = unpack_body(request:body(), request:header "Content-Encoding", model.body_most)
+   local head = request:header "Inference-Header-Content-Length"
+   local text, places, start = body, nil, 0
+   if head then
+      start = math.tointeger(tonumber(head))
+      if not start or start < 1 or start > #body then
+         refuse("Inference-Header-Content-Length: expected 1 to %d, the body's length, got %s",
+            #body, head)
+      end
+      text = body:sub(1, start)
+   end
+   local plans = model.plans
+   local plan = head and plans[text]
+   if not plan then
+      if text:find('"data"', 1, true) then text, places = take_data(http, text) end
+      plan = plans[text]
+      if not plan then
+         plan = make_plan(model, text, places ~= nil)
+         if #text <= text_most and not plan.id then
+            if plans.n >= kept_most then
+               model.plans = {n = 0}
+               plans = model.plans
+            end
+            plans[text], plans.n = plan, plans.n + 1
+         end
+      end
+   end
+   if #body - start ~= plan.binary and (head or plan.binary > 0) then
+      refuse("expected %d bytes of tensors after the JSON, got %d", plan.binary,
+         head and #body - start or 0)
+   end
+   local data = {}
+   for i, part in ipairs(plan.inputs) do
+      if part.first then
+         data[i] = body:sub(start + part.first + 1, start + part.first + part.bytes)
+      else
+         local input = model.inputs[i]
+         local datatype = datatypes.in_json(input.datatype)
+         local first = places and places[part.place]
+         if not first then refuse("input %s: data: expected a list", input.name) end
+         local bytes, after, count = http.numbers(body, first, datatype)
+         if not bytes then
+            refuse("input %s: data: expected numbers of %s, got %q at byte %d", input.name,
+               input.datatype, body:sub(after, after + 15):match "^[^%c]*", after)
+         end
+         if after ~= places[-part.place] then refuse("input %s: data: broken", input.name) end
+         if count ~= part.count then
+            refuse("input %s: data: expected %d numbers for the shape %s, got %d", input.name,
+               part.count, shape_text(part.shape), count)
+         end
+         if datatype ~= input.datatype and count > 0 then -- 16-bit floats
+            local values = torch.frombuffer(bytes, {dtype = "float32"}):to(input.dtype)
+            bytes = http.bytes(values:data_ptr(), part.bytes)
+         end
+         data[i] = bytes
+      end
+   end
+   return plan, data
+end
+
+local function quote(text) return json.encode(text) end
+
+--- Answers a request with the bytes of the outputs.
+---@param http table
+---@param model table
+---@param request table
+---@param plan table
+---@param results {bytes: string, shape: integer[]}[]  by the order of the model's outputs
+function M.reply(http, model, request, plan, results)
+   local pieces, binary = {}, {}
+   for i, chosen in ipairs(plan.outputs) do
+      local output, result = model.outputs[chosen.index], results[chosen.index]
+      local head = ('{"name":%s,"datatype":"%s","shape":%s'):format(output.quoted,
+         output.datatype, shape_text(result.shape))
+      if chosen.binary then
+         binary[#binary + 1] = result.bytes
+         pieces[i] = ('%s,"parameters":{"binary_data_size":%d}}'):format(head, #result.bytes)
+      else
+         local bytes, datatype = result.bytes, datatypes.in_json(output.datatype)
+         if datatype ~= output.datatype and #bytes > 0 then
+            local values = torch.frombuffer(bytes, {dtype = output.dtype}):float()
+            bytes = http.bytes(values:data_ptr(), values:numel() * 4)
+         end
+         local list = http.list(bytes, datatype)
+         if not list then
+            error({status = 500, message = ("output %s has NaN or infinite values, which JSON "
+               .. "lacks: ask for binary data"):format(output.name)}, 0)
+         end
+         pieces[i] = head .. ',"data":' .. list .. "}"
+      end
+   end
+   local text = ("%s%s\"outputs\":[%s]}"):format(model.prefix,
+      plan.id and ('"id":%s,'):format(quote(plan.id)) or "", table.concat(pieces, ","))
+   if not plan.any_binary then return request:reply(200, "application/json", text) end
+   return request:reply(200, "application/octet-stream", text .. table.concat(binary),
+      {["Inference-Header-Content-Length"] = ("%d"):format(#text)})
+end
+
+return M

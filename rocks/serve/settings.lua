@@ -1,0 +1,95 @@
+-- settings.lua - the options of a server, for torch.serve and for the command.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local suggest = require "tlua.utils.suggest"
+local repository = require "tlua.serve.repository"
+
+local M = {}
+
+local function integer(least, most)
+   return {("an integer from %d to %d"):format(least, most), function(v)
+      return math.type(v) == "integer" and v >= least and v <= most
+   end}
+end
+
+local function number(least)
+   return {("a number of at least %g"):format(least), function(v)
+      return type(v) == "number" and v >= least
+   end}
+end
+
+local function kind(name)
+   return {"a " .. name, function(v) return type(v) == name end}
+end
+
+-- For each option of the server: its default (false: none), and what it must be.
+local known <const> = {
+   port = {8000, integer(0, 65535)},
+   address = {"127.0.0.1", kind "string"},
+   http_threads = {1, integer(1, 64)},
+   max_body = {64 << 20, integer(1, 1 << 40)},
+   max_connections = {10000, integer(1, 1 << 20)},
+   idle_timeout = {60, integer(1, 86400)},
+   receive_timeout = {60, integer(1, 86400)},
+   access_log = {false, kind "string"},
+   tokens = {false, {"a list of texts", function(v)
+      return type(v) == "table" and type(v[1]) == "string"
+   end}},
+   key = {false, kind "string"},
+   certificate = {false, kind "string"},
+   poll = {1.0, number(0.05)},
+   grace = {30.0, number(0)},
+   page = {true, kind "boolean"},
+   fixed = {false, kind "boolean"},
+   quiet = {false, kind "boolean"},
+}
+
+--- Returns the names of all options, sorted.
+---@return string[]
+function M.names()
+   local names = {}
+   for name in pairs(known) do names[#names + 1] = name end
+   for name in pairs(repository.defaults) do names[#names + 1] = name end
+   table.sort(names)
+   return names
+end
+
+--- Returns whether an option is on or off.
+---@param name string
+---@return boolean
+function M.is_switch(name)
+   local entry = known[name]
+   return entry and type(entry[1]) == "boolean" and entry[2][1] == "a boolean" or false
+end
+
+--- Returns the settings of a server: its options, and in `options` those of models.
+---@param title string  begins the errors
+---@param given table
+---@return table
+function M.read(title, given)
+   local settings, models = {}, {}
+   for name, entry in pairs(known) do settings[name] = entry[1] or nil end
+   for name, value in pairs(given) do
+      local entry = known[name]
+      if entry then
+         if not entry[2][2](value) then args.refuse(title, name, entry[2][1], value) end
+         settings[name] = value
+      elseif repository.defaults[name] ~= nil then
+         models[name] = value
+      else
+         torch.raise(("%s: unknown option %s%s"):format(title, tostring(name),
+            suggest.hint(tostring(name), M.names())))
+      end
+   end
+   if (settings.key == nil) ~= (settings.certificate == nil) then
+      torch.raise(("%s: expected both key and certificate, got only %s"):format(title,
+         settings.key and "key" or "certificate"))
+   end
+   local merged, message = repository.merge(repository.defaults, models)
+   if not merged then torch.raise(("%s: %s"):format(title, message)) end
+   settings.options = merged
+   return settings
+end
+
+return M

@@ -1,0 +1,90 @@
+# compare_openai.py - runs the real openai package against a server with the model `tiny`.
+#
+#   pip install openai
+#   build/tlua rocks/serve/spec/models.lua /tmp/models
+#   build/tlua serve /tmp/models --port 8000 &
+#   python rocks/serve/spec/compare_openai.py 8000 [rocks/serve/spec/fixtures/openai.jsonl]
+import sys
+import openai
+from recorder import Recorder
+
+recorder = Recorder(int(sys.argv[1]))
+client = openai.OpenAI(base_url=f"http://127.0.0.1:{recorder.port}/v1", api_key="any", max_retries=0)
+names, checks = [], 0
+
+
+def named(name):
+    names.append(name)
+
+
+def check(condition, what):
+    global checks
+    assert condition, what
+    checks += 1
+
+
+def refused(name, kind, text, call):
+    named(name)
+    try:
+        call()
+    except kind as e:
+        return check(text in e.message, (name, e.message))
+    raise AssertionError(name + ": expected an error")
+
+
+named("models"), check("tiny" in [m.id for m in client.models.list()], "models")
+named("model"), check(client.models.retrieve("tiny").id == "tiny", "model")
+messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi ü"}]
+named("chat")
+chat = client.chat.completions.create(model="tiny", messages=messages, max_tokens=12, temperature=0)
+check(chat.choices[0].finish_reason in ("length", "stop"), chat)
+check(chat.usage.completion_tokens == 12 or chat.choices[0].finish_reason == "stop", chat.usage)
+named("chat stream")
+stream = client.chat.completions.create(model="tiny", messages=messages, max_tokens=12, temperature=0, stream=True,
+                                        stream_options={"include_usage": True})
+chunks = list(stream)
+text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+check(text == chat.choices[0].message.content, (text, chat.choices[0].message.content))
+check(chunks[0].choices[0].delta.role == "assistant", chunks[0])
+check(chunks[-1].usage == chat.usage, chunks[-1].usage)
+check(chunks[-2].choices[0].finish_reason == chat.choices[0].finish_reason, chunks[-2])
+before = None
+for name in ("chat seed", "chat seed again"):
+    named(name)
+    seeded = client.chat.completions.create(model="tiny", messages=messages, max_tokens=8, seed=5, n=2)
+    check(len(seeded.choices) == 2, seeded)
+    check(name == "chat seed" or seeded.choices == before, (seeded.choices, before))
+    before = seeded.choices
+named("completions")
+two = client.completions.create(model="tiny", prompt=["low", "the"], max_tokens=5, temperature=0, echo=True)
+check([c.text[:3] for c in two.choices] == ["low", "the"], two)
+named("completion of tokens")
+tokens = client.completions.create(model="tiny", prompt=[5, 6, 7], max_tokens=5, temperature=0, logit_bias={"5": 100})
+check(tokens.choices[0].text == "%%%%%", tokens.choices[0].text)
+named("stop")
+stopped = client.completions.create(model="tiny", prompt="low", max_tokens=9, temperature=0, logit_bias={"5": 100},
+                                    stop=["%%%"])
+check(stopped.choices[0].text == "" and stopped.choices[0].finish_reason == "stop", stopped)
+named("embeddings")
+many = client.embeddings.create(model="tiny", input=["low", "lower"])
+named("embeddings as floats")
+floats = client.embeddings.create(model="tiny", input=["low", "lower"], encoding_format="float")
+for x, y in zip(many.data, floats.data):
+    check(max(abs(a - b) for a, b in zip(x.embedding, y.embedding)) < 1e-6, "base64")
+    check(abs(sum(a * a for a in x.embedding) - 1) < 1e-5, "length")
+named("embedding cut")
+check(len(client.embeddings.create(model="tiny", input="low", dimensions=4).data[0].embedding) == 4, "dimensions")
+refused("unknown model", openai.NotFoundError, "does not exist",
+        lambda: client.chat.completions.create(model="nothing", messages=messages))
+refused("no messages", openai.BadRequestError, "messages: expected",
+        lambda: client.chat.completions.create(model="tiny", messages=[]))
+refused("too hot", openai.BadRequestError, "temperature: expected a number from 0 to 10, got 99",
+        lambda: client.completions.create(model="tiny", prompt="a", temperature=99))
+refused("too long", openai.BadRequestError, "the model's context has 512 tokens",
+        lambda: client.completions.create(model="tiny", prompt="a" * 2000))
+refused("logprobs", openai.BadRequestError, "logprobs", lambda: client.completions.create(
+    model="tiny", prompt="a", logprobs=3))
+
+if len(sys.argv) > 2:
+    recorder.save(sys.argv[2], names)
+print(f"openai: {checks} checks passed")

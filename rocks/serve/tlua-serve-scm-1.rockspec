@@ -1,0 +1,34 @@
+-- cd rocks/serve && luarocks --lua-version 5.4 make
+rockspec_format = "3.0"
+package = "tlua-serve"
+version = "scm-1"
+source = {url = "git+file://."}
+description = {
+   summary = "Serves models over HTTP, by KServe's and OpenAI's protocols",
+   license = "MIT",
+}
+dependencies = {"lua ~> 5.4", "tlua", "tlua-text"}
+build = {
+   type = "builtin",
+   modules = {
+      ["tlua.serve.command"] = "command.lua",
+      ["tlua.serve.control"] = "control.lua",
+      ["tlua.serve.counters"] = "counters.lua",
+      ["tlua.serve.datatypes"] = "datatypes.lua",
+      ["tlua.serve.engine"] = "engine.lua",
+      ["tlua.serve.http"] = {sources = {"http.c"}},
+      ["tlua.serve"] = "init.lua",
+      ["tlua.serve.language"] = "language.lua",
+      ["tlua.serve.library"] = "library.lua",
+      ["tlua.serve.metrics"] = "metrics.lua",
+      ["tlua.serve.models"] = "models.lua",
+      ["tlua.serve.page"] = "page.lua",
+      ["tlua.serve.program"] = "program.lua",
+      ["tlua.serve.repository"] = "repository.lua",
+      ["tlua.serve.request"] = "request.lua",
+      ["tlua.serve.settings"] = "settings.lua",
+      ["tlua.serve.thread"] = "thread.lua",
+      ["tlua.serve.vocabulary"] = "vocabulary.lua",
+      ["tlua.serve.worker"] = "worker.lua",
+   },
+}

@@ -1,0 +1,46 @@
+-- worker.lua - the interpreter of a thread that serves one version of a model. The module is a
+-- function that C code calls once; C code then calls the function that it returns for each job:
+-- "load", which returns the model's description, and "serve", which ends when the
+-- model's queue is closed and empty.
+
+local torch = require "tlua"
+local library = require "tlua.serve.library"
+
+local kinds <const> = {
+   program = "tlua.serve.program", language = "tlua.serve.language",
+}
+
+return function(stopped, handle, _, spec)
+   local http = assert(library.open())
+   local server = assert(http.attach(spec.server), "the server has ended")
+   local queue, options = spec.queue, spec.options
+   local model
+
+   local jobs = {}
+
+   function jobs.load()
+      if options.threads then torch.set_num_threads(options.threads) end
+      model = require(kinds[spec.kind]).load(spec, http)
+      return model:describe()
+   end
+
+   local function count(counter, n) server:count(queue, counter, n) end
+
+   function jobs.serve()
+      -- a program that runs each request alone takes few of them, and leaves the others to the
+      -- model's other threads
+      local most = model.batch and model.max_batch_size or options.instances == 1 and 16 or 1
+      local linger = model.batch and options.max_queue_delay or 0
+      local _ <close> = torch.no_grad()
+      if model.serve then
+         return model:serve(server, queue, function() return stopped(handle) end, count)
+      end
+      while not stopped(handle) do
+         local requests = server:take(queue, most, 0.25, linger)
+         if not requests then break end
+         if #requests > 0 then model:answer(requests, count) end
+      end
+   end
+
+   return function(job) return jobs[job]() end
+end
