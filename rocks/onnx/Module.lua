@@ -5,6 +5,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local graphs = require "tlua.onnx.graph"
 local schema = require "tlua.onnx.schema"
+local support = require "tlua.onnx.support"
 local values = require "tlua.onnx.values"
 local wire = require "tlua.onnx.wire"
 
@@ -81,8 +82,9 @@ end
 --- Returns the module of a model that is read.
 ---@param proto table  ModelProto
 ---@param source table
+---@param max_loop_steps integer
 ---@return onnx.Module
-function Module._wrap(proto, source)
+function Module._wrap(proto, source, max_loop_steps)
    if not proto.graph then wire.fail "the file has no graph" end
    local context = {
       source = source, functions = graphs.functions(proto.functions),
@@ -91,6 +93,7 @@ function Module._wrap(proto, source)
    local graph = graphs.compile(proto.graph, context, {})
    local module = setmetatable({_hooks = false, _evaluating = false}, Module)
    rawset(module, "graph_", graph)
+   rawset(module, "max_loop_steps_", max_loop_steps)
    local required, known = {}, {}
    for i, name in ipairs(graph.inputs) do
       known[name] = i
@@ -204,7 +207,7 @@ function Module:forward(...)
             table.concat(graph.inputs, ", ")))
       end
    end
-   local scope = {}
+   local scope = {[support.BUDGET] = {steps = 0, most = self.max_loop_steps_}}
    for name, field in pairs(self.fields_) do scope[name] = self[field] end
    return wire.protect("onnx.Module", function()
       return table.unpack(graphs.run(graph, given, scope), 1, #graph.outputs)

@@ -48,8 +48,15 @@ function M.Loop(node, most, condition, ...)
    end
    local scans = {}
    for i = 1, #body.outputs - n - 1 do scans[i] = {} end
-   local step = 0
+   local step, budget = 0, node.scope[support.BUDGET]
    while go and step < limit do
+      if budget then
+         budget.steps = budget.steps + 1
+         if budget.steps > budget.most then
+            node:fail("more than %d steps of loops in one call; see max_loop_steps of onnx.load",
+               budget.most)
+         end
+      end
       local inputs = {support.scalar(step, "int64"), support.scalar(true, "bool")}
       for i = 1, n do inputs[i + 2] = state[i] end
       local outputs = node:run(body, inputs)

@@ -5,6 +5,7 @@
 local torch = require "tlua"
 local Node = require "tlua.onnx.Node"
 local schema = require "tlua.onnx.schema"
+local support = require "tlua.onnx.support"
 local values = require "tlua.onnx.values"
 local wire = require "tlua.onnx.wire"
 local operators = require "tlua.onnx.operators"
@@ -127,8 +128,9 @@ local function call_function(proto, node, context)
    for i, name in ipairs(proto.input or {}) do graph.input[i] = {name = name} end
    for i, name in ipairs(proto.output or {}) do graph.output[i] = {name = name} end
    local body = compile(graph, inner, {}, inner.path)
-   return function(_, ...)
-      return table.unpack(M.run(body, {...}, nil), 1, #body.outputs)
+   return function(own, ...)
+      local scope = {[support.BUDGET] = own.scope and own.scope[support.BUDGET]}
+      return table.unpack(M.run(body, {...}, scope), 1, #body.outputs)
    end
 end
 

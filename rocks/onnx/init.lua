@@ -12,16 +12,23 @@ local function folder_of(path) return path:match "^(.*[/\\])" or "" end
 --- of the model's folder are read too; large files are mapped. Models may use the operators of all
 --- versions up to 28 of the domain ai.onnx, up to 5 of ai.onnx.ml, and functions of their own.
 ---@param path string
+---@param options? {max_loop_steps: integer}  the steps of all loops in one call after which the
+--- call fails, 1000000 by default
 ---@return onnx.Module
-function M.load(path)
+function M.load(path, options)
    if type(path) ~= "string" or path:find "%z" then
       args.refuse("onnx.load", "path", "a path", path)
+   end
+   args.check_options("onnx.load", options, "max_loop_steps")
+   local most = options and options.max_loop_steps or 1000000
+   if math.type(most) ~= "integer" or most < 1 then
+      args.refuse("onnx.load", "max_loop_steps", "an integer of at least 1", most)
    end
    return wire.protect("onnx.load: " .. path, function()
       local reader = wire.open(path)
       local proto = wire.read(reader, "ModelProto")
       return require "tlua.onnx.Module"._wrap(proto,
-         {reader = reader, folder = folder_of(path), files = {}})
+         {reader = reader, folder = folder_of(path), files = {}}, most)
    end)
 end
 

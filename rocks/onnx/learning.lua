@@ -232,8 +232,14 @@ local function read_trees(node, prefix)
    return roots
 end
 
+-- A damaged file could ask for any number of targets.
+local MOST_TARGETS <const> = 1 << 20
+
 -- Returns the sums of the trees' leaves: {N, targets}.
 local function evaluate(node, x, roots, targets, base, how)
+   if targets < 1 or targets > MOST_TARGETS then
+      node:fail("expected 1 to %d targets, got %d", MOST_TARGETS, targets)
+   end
    local list = {}
    for r, row in ipairs(x:tolist()) do
       local sums, seen = support.fill(targets, how == "MIN" and math.huge or how == "MAX"

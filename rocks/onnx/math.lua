@@ -17,7 +17,7 @@ for name, fn in pairs {
    Asinh = torch.asinh, Atan = torch.atan, Atanh = torch.atanh, Ceil = torch.ceil,
    Cos = torch.cos, Cosh = torch.cosh, Erf = torch.erf, Exp = torch.exp, Floor = torch.floor,
    Log = torch.log, Neg = torch.neg, Reciprocal = torch.reciprocal, Round = torch.round,
-   Sigmoid = torch.sigmoid, Sign = torch.sign, Sin = torch.sin, Sinh = torch.sinh,
+   Sigmoid = torch.sigmoid, Sin = torch.sin, Sinh = torch.sinh,
    Sqrt = torch.sqrt, Tan = torch.tan, Tanh = torch.tanh, Relu = F.relu, Softsign = F.softsign,
    Mish = F.mish, IsNaN = torch.isnan, Softplus = F.softplus,
 } do
@@ -25,6 +25,11 @@ for name, fn in pairs {
 end
 
 function M.Identity(_, x) return x end
+
+-- The standard's sign of NaN is NaN.
+function M.Sign(_, x)
+   return x:is_floating_point() and torch.where(x:isnan(), x, x:sign()) or x:sign()
+end
 
 function M.HardSwish(_, x) return x * (x / 6 + 0.5):clamp(0, 1) end
 

@@ -15,6 +15,10 @@ local function counts_of(node, window)
    local counts, after = {}, {}
    for i = 1, window.n do
       local reach = (window.kernel[i] - 1) * window.dilations[i] + 1
+      if math.max(window.before[i], window.after[i]) >= math.max(reach, 2) then
+         node:fail("attribute pads: expected less than the window's %d, got %d", reach,
+            math.max(window.before[i], window.after[i]))
+      end
       local size = window.sizes[i] + window.before[i] + window.after[i]
       local rest, stride = size - reach, window.strides[i]
       local count = (ceil and -(-rest // stride) or rest // stride) + 1

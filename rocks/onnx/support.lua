@@ -4,6 +4,9 @@ local torch = require "tlua"
 
 local M = {}
 
+--- The key of a scope under which the steps of loops are counted.
+M.BUDGET = {}
+
 --- Returns a tensor with the shape {1, ..., sizes, ..., 1}, for operators of old versions, whose
 --- second input was put beside the first from an axis on.
 function M.beside(node, a, b)

@@ -18,14 +18,14 @@ for name, op in pairs {
    tan = "Tan", asin = "Asin", acos = "Acos", atan = "Atan", sinh = "Sinh", cosh = "Cosh",
    asinh = "Asinh", acosh = "Acosh", atanh = "Atanh", tanh = "Tanh", sigmoid = "Sigmoid",
    erf = "Erf", neg = "Neg", reciprocal = "Reciprocal", floor = "Floor", ceil = "Ceil",
-   sign = "Sign", isnan = "IsNaN", isinf = "IsInf", softsign = "Softsign",
+   isnan = "IsNaN", isinf = "IsInf", softsign = "Softsign",
    hardswish = "HardSwish", clone = "Identity", contiguous = "Identity", detach = "Identity",
    det = "Det", positive = "Identity", alias = "Identity",
 } do
    M[name] = function(b, a)
       local x = a.self or a.input or a.A
-      if not b:is_float(x) and op ~= "Identity" and op ~= "Abs" and op ~= "Neg" and op ~= "Relu"
-         and op ~= "Sign" then
+      local any = op == "Identity" or op == "Abs" or op == "Neg" or op == "Relu"
+      if not any and not b:is_float(x) then
          if op == "Floor" or op == "Ceil" then return x end
          x = b:cast(x, "float32")
       end
@@ -46,6 +46,12 @@ end
 
 local function op(b, name, ...) return b:node(name, {...}) end
 
+-- ONNX's sign of NaN is NaN; tlua's and PyTorch's is 0.
+M.sign = function(b, a)
+   local x = a.self
+   if not b:is_float(x) then return op(b, "Sign", x) end
+   return op(b, "Where", op(b, "IsNaN", x), b:number(0, b:dtype(x)), op(b, "Sign", x))
+end
 M.logical_not = function(b, a) return op(b, "Not", b:cast(a.self, "bool")) end
 M.bitwise_not = function(b, a)
    return op(b, b:dtype(a.self) == "bool" and "Not" or "BitwiseNot", a.self)

@@ -260,6 +260,47 @@ describe("onnx.load", function()
       end)
    end)
 
+   it("ends loops without an end, windows in the padding, and trees of too many targets", function()
+      local body = {name = "b", node = {{op_type = "Identity", input = {"c"}, output = {"d"}}},
+         input = {{name = "i"}, {name = "c"}}, output = {{name = "d"}}}
+      local loop = {op_type = "Loop", input = {"", "go"}, output = {},
+         attribute = {{name = "body", type = 5, g = body}}}
+      local go = {name = "go", dims = {}, data_type = 9, raw_data = torch.tensor(true)}
+      local message = model(loop, {initializer = {go}})
+      message.graph.node[2] = relu
+      shell.with_folder(function(folder)
+         local path = folder .. "/m.onnx"
+         save(path, message)
+         refused_call("node 0 (Loop): more than 5000 steps of loops in one call; see max_loop_steps of onnx.load",
+            torch.onnx.load(path, {max_loop_steps = 5000}), torch.ones(1, 2))
+         assert.raises("onnx.load: max_loop_steps: expected an integer of at least 1, got 0",
+            function() torch.onnx.load(path, {max_loop_steps = 0}) end)
+      end)
+      local pool = model {op_type = "MaxPool", input = {"x"}, output = {"y"}, attribute = {
+         {name = "kernel_shape", type = 7, ints = {3}}, {name = "pads", type = 7, ints = {1 << 40, 0}}}}
+      pool.graph.input[1].type = tensor_type(1, "n", 2, 4)
+      refused_call("attribute pads: expected less than the window's 3, got 1099511627776", load(pool),
+         torch.ones(1, 2, 4))
+   end)
+
+   it("gives the standard's NaN", function()
+      local nan = 0 / 0
+      local x = torch.tensor {{nan, -3}, {2, nan}, {-0.0, 1}}
+      local function same(expected, y)
+         assert.is_true(torch.equal(torch.tensor(expected):nan_to_num(7), y:nan_to_num(7)))
+      end
+      same({{nan, -1}, {1, nan}, {0, 1}}, load(model {op_type = "Sign", input = {"x"}, output = {"y"}})(x))
+      same({{nan}, {nan}, {1}}, load(model {op_type = "ReduceMax", input = {"x"}, output = {"y"},
+         attribute = {{name = "axes", type = 7, ints = {1}}}})(x))
+      same({{nan, nan}}, load(model {op_type = "ReduceMin", input = {"x"}, output = {"y"},
+         attribute = {{name = "axes", type = 7, ints = {0}}}})(x))
+      shell.with_folder(function(folder)
+         local path = folder .. "/m.onnx"
+         torch.onnx.export(function(v) return v:sign() end, {x}, path)
+         same(x:sign():tolist(), torch.onnx.load(path)(x))
+      end)
+   end)
+
    it("refuses sizes, scales and regions of Resize that are no sizes", function()
       local function resize(position, list, dtype, region)
          local inputs = {"x", "", "", ""}
