@@ -56,9 +56,9 @@ function M.decode(bytes, law)
    if not decoders[law] then
       local values = {}
       for byte = 0, 255 do values[byte + 1] = expand[law](byte) / 32768 end
-      decoders[law] = torch.tensor(values)
+      decoders[law] = torch.tensor(values, {device = "cpu"})
    end
-   return decoders[law]:index_select(1, bytes:long() + 1)
+   return decoders[law]:to(bytes.device):index_select(1, bytes:long() + 1)
 end
 
 --- Encodes 16-bit samples as bytes.
@@ -69,9 +69,10 @@ function M.encode(samples, law)
    if not encoders[law] then
       local values = {}
       for sample = -32768, 32767 do values[sample + 32769] = compress[law](sample) end
-      encoders[law] = torch.tensor(values, {dtype = "uint8"})
+      encoders[law] = torch.tensor(values, {dtype = "uint8", device = "cpu"})
    end
-   return encoders[law]:index_select(1, samples:reshape(-1) + 32769):view(samples.shape)
+   return encoders[law]:to(samples.device):index_select(1, samples:reshape(-1) + 32769)
+      :view(samples.shape)
 end
 
 return M

@@ -127,7 +127,7 @@ end
 local function read_24(file, samples)
    local bytes, message = torch.io.read(file, {samples, 3}, "uint8")
    if not bytes then fail("%s", message) end
-   local wide = torch.zeros(samples, 4, {dtype = "uint8"})
+   local wide = torch.zeros(samples, 4, {dtype = "uint8", device = "cpu"})
    wide:narrow(2, 2, 3):copy_(bytes)
    return (assert(torch.io.bytes_as(wide:view(-1), 1, {samples}, "int32")))
 end
@@ -235,7 +235,7 @@ function M.encode(samples, encoding, bits)
    if bits == 8 then return (rounded(samples, 8) + 128):to "uint8" end
    if bits ~= 24 then return rounded(samples, bits):to(dtype) end
    local value = rounded(samples, 24):long():unsqueeze(-1)
-   return (value >> torch.tensor {0, 8, 16} & 255):to "uint8"
+   return (value >> torch.tensor({0, 8, 16}, {device = samples.device}) & 255):to "uint8"
 end
 
 --- Returns the header of a WAV file.

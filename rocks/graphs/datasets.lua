@@ -115,8 +115,8 @@ local function numbers(title, path, dtype, optional)
          rows[#rows + 1] = width == 1 and row[1] or row
       end
    end
-   if #rows == 0 then return torch.zeros({0}, {dtype = dtype}) end
-   return torch.tensor(rows, {dtype = dtype})
+   if #rows == 0 then return torch.zeros({0}, {dtype = dtype, device = "cpu"}) end
+   return torch.tensor(rows, {dtype = dtype, device = "cpu"})
 end
 
 local function columns(value)
@@ -173,7 +173,7 @@ local function edges_of(title, path, graph, n)
          rows[#rows + 1], cols[#cols + 1] = node + 1, other + 1
       end
    end
-   local edge_index = torch.tensor({rows, cols}, {dtype = "int64"}):view(2, -1)
+   local edge_index = torch.tensor({rows, cols}, {dtype = "int64", device = "cpu"}):view(2, -1)
    edge_index = edges.remove_self_loops(edge_index)
    return (edges.coalesce(edge_index, {num_nodes = n, sort_by_row = false}))
 end
@@ -198,8 +198,8 @@ function Planetoid:__init(...)
    if span ~= tx:size(1) then
       -- CiteSeer's isolated test nodes have no features
       local places = sorted - first + 1
-      tx = torch.zeros(span, tx:size(2)):index_copy(1, places, tx)
-      ty = torch.zeros(span, ty:size(2)):index_copy(1, places, ty)
+      tx = torch.zeros(span, tx:size(2), {device = "cpu"}):index_copy(1, places, tx)
+      ty = torch.zeros(span, ty:size(2), {device = "cpu"}):index_copy(1, places, ty)
    end
    local x, labels = torch.cat {allx, tx}, torch.cat({ally, ty}):argmax(2)
    local n = x:size(1)
@@ -210,7 +210,7 @@ function Planetoid:__init(...)
    x = x:index_copy(1, test, x:index_select(1, sorted))
    labels = labels:index_copy(1, test, labels:index_select(1, sorted))
    local function mask(from, count)
-      local out = torch.zeros(n, {dtype = "bool"})
+      local out = torch.zeros(n, {dtype = "bool", device = "cpu"})
       if count > 0 then out:narrow(1, from, math.min(count, n - from + 1)):fill_(true) end
       return out
    end
@@ -367,7 +367,7 @@ function OGB:__init(...)
    if a.split then
       for key, name in pairs {train_mask = "train", val_mask = "valid", test_mask = "test"} do
          local list = file(("split/%s/%s"):format(a.split, name), "int64")
-         local mask = torch.zeros(n, {dtype = "bool"})
+         local mask = torch.zeros(n, {dtype = "bool", device = "cpu"})
          if list:numel() > 0 then mask:index_fill_(1, list + 1, true) end
          data[key] = mask
       end

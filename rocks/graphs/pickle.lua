@@ -54,7 +54,7 @@ local function tensor_of(state, fail)
    local count = 1
    for _, size in ipairs(shape) do count = count * size end
    if #shape == 0 then shape = {1} end
-   if count == 0 then return torch.zeros(shape, {dtype = name}) end
+   if count == 0 then return torch.zeros(shape, {dtype = name, device = "cpu"}) end
    local flat = torch.frombuffer(bytes, {dtype = name})
    if flat:numel() ~= count then fail "an array's bytes do not fit its shape" end
    if not fortran or #shape < 2 then return flat:clone():view(shape) end
@@ -251,8 +251,8 @@ local function dense(value, fail)
    local shape = state._shape or state.shape
    local pointers = state.indptr.tensor:long()
    local counts = pointers[{{2, -1}}] - pointers[{{1, -2}}]
-   local rows = torch.arange(1, counts:numel() + 1):repeat_interleave(counts)
-   local out = torch.zeros(shape[1], shape[2])
+   local rows = torch.arange(1, counts:numel() + 1, {device = "cpu"}):repeat_interleave(counts)
+   local out = torch.zeros(shape[1], shape[2], {device = "cpu"})
    local place = (rows - 1) * shape[2] + state.indices.tensor:long() + 1
    out:view(-1):index_add_(1, place, state.data.tensor:float())
    return out

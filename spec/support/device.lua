@@ -17,6 +17,18 @@ function M.fault()
    return line and line .. ": " .. text or message
 end
 
+--- Moves the tensors of recorded values to the device.
+---@param value any  a tensor, a table or plain data
+---@return any
+function M.moved(value)
+   if not M.name then return value end
+   if require("tlua").is_tensor(value) then return value:to(M.name) end
+   if type(value) ~= "table" then return value end
+   local copy = {}
+   for key, item in pairs(value) do copy[key] = M.moved(item) end
+   return copy
+end
+
 --- Waits for all work of the device, so that its memory, including cached pinned memory, is free again.
 function M.synchronize()
    if not M.name then return end

@@ -158,7 +158,8 @@ describe("audio.load", function()
 end)
 
 describe("audio.save", function()
-   local x = torch.arange(-1.2, 1.2, 0.013):float():view(1, -1):repeat_interleave(3, 1) -- (3, 185), some above 1
+   -- (3, 185), some above 1
+   local x = torch.arange(-1.2, 1.2, 0.013, {device = "cpu"}):float():view(1, -1):repeat_interleave(3, 1)
 
    it("writes samples that load reads back", function()
       for _, case in ipairs {{"PCM_U", 8, 2 ^ -7}, {"PCM_S", 16, 2 ^ -15}, {"PCM_S", 24, 2 ^ -23},
@@ -188,7 +189,8 @@ describe("audio.save", function()
 
    it("writes FLAC, Ogg and MP3 by libsndfile", function()
       if not has_library then pending "no libsndfile" end
-      local tone = torch.sin(torch.arange(16000) * (2 * math.pi * 440 / 16000)):unsqueeze(1):float() / 2
+      local tone = torch.arange(16000, {device = "cpu"}) * (2 * math.pi * 440 / 16000)
+      tone = tone:sin():unsqueeze(1):float() / 2
       for ending, most in pairs {flac = 2 ^ -23, ogg = 0.05, mp3 = 2, opus = 2, aiff = 0} do
          shell.with_folder(function(folder)
             local path = folder .. "/x." .. ending
@@ -199,7 +201,7 @@ describe("audio.save", function()
          end)
       end
       shell.with_folder(function(folder)
-         local whole = torch.arange(-300, 300):to "int16":view(1, -1) * 100
+         local whole = torch.arange(-300, 300, {device = "cpu"}):to "int16":view(1, -1) * 100
          audio.save(folder .. "/x.flac", whole, 8000)
          assert.is_true(torch.equal(whole, (audio.load(folder .. "/x.flac", {normalize = false}))))
       end)

@@ -1,6 +1,7 @@
 -- Tests graphs, batches of graphs and their loader.
 
 local torch = require "tlua"
+local device = require "spec.support.device"
 
 local graphs = torch.graphs
 local Data, Batch = graphs.data.Data, graphs.data.Batch
@@ -195,6 +196,7 @@ end)
 describe("torch.graphs.loader.DataLoader", function()
    for _, workers in ipairs {0, 2} do
       it(("makes batches with %d workers"):format(workers), function()
+         if device.name and workers > 0 then pending "only tensors of the CPU travel to workers" end
          local list = {}
          for i = 1, 5 do
             list[i] = i % 2 == 0 and pair() or triangle()

@@ -2,12 +2,13 @@
 -- from its state dicts (fixtures/layers.py has recorded all of these).
 
 local torch = require "tlua"
+local device = require "spec.support.device"
 local sorted = require "spec.support.sorted"
 
 local graphs = torch.graphs
 local N = graphs.nn
 local folder <const> = "rocks/graphs/spec/fixtures/"
-local recorded = torch.load(folder .. "layers.safetensors")
+local recorded = device.moved(torch.load(folder .. "layers.safetensors"))
 
 -- Returns the recorded tensors of a case whose names begin with folder_name.
 local function part(case, folder_name)

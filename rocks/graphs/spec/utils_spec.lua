@@ -1,9 +1,10 @@
 -- Compares functions of edges with PyTorch Geometric's (fixtures/layers.py has recorded them), and tests random ones.
 
 local torch = require "tlua"
+local device = require "spec.support.device"
 
 local U = torch.graphs.utils
-local recorded = torch.load "rocks/graphs/spec/fixtures/utils.safetensors"
+local recorded = device.moved(torch.load "rocks/graphs/spec/fixtures/utils.safetensors")
 local edges, weight, batch = recorded.edges + 1, recorded.weight, recorded.batch + 1
 local x, attr = recorded.x, recorded.attr
 

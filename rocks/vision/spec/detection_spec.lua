@@ -7,7 +7,8 @@ local nn = torch.nn
 local models, ops = torch.vision.models, torch.vision.ops
 local D = models.detection
 
-local saved = torch.load "rocks/vision/spec/fixtures/detection.pt"
+local device = require "spec.support.device"
+local saved = device.moved(torch.load "rocks/vision/spec/fixtures/detection.pt")
 
 local function wave(shape, phase, scale)
    local n = 1
