@@ -19,6 +19,7 @@
   X(linear, call->gemm.dtype)                             \
   X(activation_backward, call->grad_in.dtype)             \
   X(csr, call->out.dtype)                                 \
+  X(packed_linear, call->out.dtype)                       \
   X(reduce, call->in.dtype)                               \
   X(reduce_index, call->in.dtype)                         \
   X(moments, call->in.dtype)                              \

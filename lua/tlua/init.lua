@@ -35,6 +35,7 @@ lazy.load(torch, lazy.modules("tlua", {
    serve = "serve",
    graphs = "graphs",
    notebook = "notebook",
+   llm = "llm",
    data = "data",
    multiprocessing = "multiprocessing",
    distributions = "distributions",

@@ -14,6 +14,7 @@ M.names = {
    audio = "torch.audio",
    datapipes = "torch.utils.data.datapipes",
    graphs = "torch.graphs",
+   llm = "torch.llm",
    mlflow = "torch.utils.mlflow",
    notebook = "torch.notebook",
    onnx = "torch.onnx",

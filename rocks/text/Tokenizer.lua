@@ -90,6 +90,14 @@ local function from_path(name, path, read, ...)
    return loaded(name, text, path, read, ...)
 end
 
+-- Makes a tokenizer from what a reader of loading.lua returns for `data`. Returns nil and a message
+-- if the data are damaged.
+function Tokenizer._from_parts(read, data)
+   local parts, message = loading.protect(read, data)
+   if parts then return build(parts) end
+   return nil, message
+end
+
 --- Reads a tokenizer.json.
 ---@param path string
 ---@return text.Tokenizer?

@@ -92,7 +92,7 @@ function torch.io.deflate(text, tensor) end
 ---@param bytes torch.Tensor  (n) uint8, contiguous
 ---@param first integer  from 1
 ---@param shape integer[]
----@param kind "Q4_0"|"Q8_0"|"Q4_K"|"Q6_K"
+---@param kind string  the layout, such as "Q4_0", "Q6_K" or "IQ4_XS"
 ---@return torch.Tensor?, string?
 function torch.io.dequantize(bytes, first, shape, kind) end
 

@@ -9,6 +9,7 @@
 **   tlua fit config.lua              trains by a configuration
 **   tlua notebook install            lets Jupyter run Lua
 **   tlua serve folder                serves models over HTTP
+**   tlua chat model.gguf             talks with a language model
 **   tlua port script.py              translates a PyTorch script to Lua
 **   tlua build model.tlp -o model.c  writes a program of torch.export as C
 */
@@ -45,10 +46,11 @@ static void print_usage(FILE *out, const char *name) {
           "       %s fit config.lua    a training by a configuration; see fit --help\n"
           "       %s notebook install    a kernel for Jupyter; see notebook --help\n"
           "       %s serve folder    models over HTTP; see serve --help\n"
+          "       %s chat model.gguf    a conversation with a language model; see chat --help\n"
           "       %s port script.py    the Lua that a PyTorch script becomes; see port --help\n"
           "       %s build model.tlp -o model.c    its program as C; see build --help\n"
           "Options:\n%s",
-          name, name, name, name, name, name, name, name, name, name, tli_options_usage);
+          name, name, name, name, name, name, name, name, name, name, name, tli_options_usage);
   fflush(out);
 }
 
@@ -168,6 +170,12 @@ static bool run_serve(lua_State *L, int argc, char **argv) {
   return tli_script_serve(L, argc, argv);
 }
 
+static bool run_chat(lua_State *L, int argc, char **argv) {
+  luaL_openlibs(L);
+  tli_globals_open(L, false);
+  return tli_script_chat(L, argc, argv);
+}
+
 static bool run_build(lua_State *L, int argc, char **argv) {
   luaL_openlibs(L);
   tli_globals_open(L, false);
@@ -194,6 +202,8 @@ static int protected_main(lua_State *L) {
     good = run_notebook(L, argc, argv);
   else if (strcmp(word, "serve") == 0)
     good = run_serve(L, argc, argv);
+  else if (strcmp(word, "chat") == 0)
+    good = run_chat(L, argc, argv);
   else if (strcmp(word, "port") == 0)
     good = run_port(L, argc, argv);
   else if (strcmp(word, "build") == 0)

@@ -31,6 +31,8 @@ bool tli_script_help(lua_State *L, int argc, char **argv);
 
 /* Runs `tlua fit` with the arguments argv[2], argv[3], ... */
 bool tli_script_fit(lua_State *L, int argc, char **argv);
+/* Runs `tlua chat` with the arguments argv[2], argv[3], ... */
+bool tli_script_chat(lua_State *L, int argc, char **argv);
 
 /* Runs `tlua notebook` with the arguments argv[2], argv[3], ... */
 bool tli_script_notebook(lua_State *L, int argc, char **argv);

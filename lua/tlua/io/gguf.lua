@@ -11,9 +11,16 @@ local formats <const> = {[0] = "<B", "<b", "<I2", "<i2", "<I4", "<i4", "<f", "B"
    [11] = "<i8", [12] = "<d"}
 local dtypes <const> = {[0] = "float32", "float16", [24] = "int8", [25] = "int16", [26] = "int32",
    [27] = "int64", [28] = "float64", [30] = "bfloat16"}
-local blocks <const> = {[2] = "Q4_0", [8] = "Q8_0", [12] = "Q4_K", [14] = "Q6_K"}
-local names <const> = {[3] = "Q4_1", [6] = "Q5_0", [7] = "Q5_1", [9] = "Q8_1", [10] = "Q2_K",
-   [11] = "Q3_K", [13] = "Q5_K", [15] = "Q8_K"}
+-- The layouts of quantized blocks: name, bytes and elements of a block.
+local blocks <const> = {
+   [2] = {"Q4_0", 18, 32}, [3] = {"Q4_1", 20, 32}, [6] = {"Q5_0", 22, 32}, [7] = {"Q5_1", 24, 32},
+   [8] = {"Q8_0", 34, 32}, [10] = {"Q2_K", 84, 256}, [11] = {"Q3_K", 110, 256},
+   [12] = {"Q4_K", 144, 256}, [13] = {"Q5_K", 176, 256}, [14] = {"Q6_K", 210, 256},
+   [20] = {"IQ4_NL", 18, 32}, [23] = {"IQ4_XS", 136, 256},
+}
+local names <const> = {[9] = "Q8_1", [15] = "Q8_K", [16] = "IQ2_XXS", [17] = "IQ2_XS",
+   [18] = "IQ3_XXS", [19] = "IQ1_S", [21] = "IQ3_S", [22] = "IQ2_S", [29] = "IQ1_M",
+   [34] = "TQ1_0", [35] = "TQ2_0", [39] = "MXFP4"}
 
 -- Reads a count of items, each of which takes at least `least` bytes. Refuses a count of more items
 -- than the rest of the file can hold.
@@ -27,13 +34,53 @@ end
 
 local function read_string(s) return s:text(read_count(s, 1)) end
 
+local window <const> = 1 << 16 -- the number of bytes that are read at a time
+
+-- Reads `count` strings. Most are unpacked from windows of the file.
+local function read_strings(s, count)
+   local list, i = {}, 1
+   while i <= count do
+      local first = s.at
+      local text = s:text(math.min(window, s.size - s.at + 1))
+      local at = 1
+      while i <= count and at + 7 <= #text do
+         local n = string.unpack("<i8", text, at)
+         if n < 0 or n > #text - at - 7 then break end
+         list[i] = text:sub(at + 8, at + 7 + n)
+         at, i = at + 8 + n, i + 1
+      end
+      s.at = first + at - 1
+      if i <= count and at + window // 2 <= #text + 1 or at == 1 then
+         list[i] = read_string(s) -- longer than a window, or damaged
+         i = i + 1
+      end
+   end
+   return list
+end
+
+-- Reads `count` numbers.
+local function read_numbers(s, format, count)
+   local list, size, most <const> = {}, string.packsize(format), 128
+   for first = 1, count, most do
+      local n = math.min(most, count - first + 1)
+      local text = s:text(n * size)
+      local values = table.pack(string.unpack("<" .. format:sub(-#format + 1):rep(n), text))
+      table.move(values, 1, n, first, list)
+   end
+   return list
+end
+
 local function read_value(s, kind, depth)
    if kind == 8 then return read_string(s) end
    if kind == 9 then
       if depth > 4 then source.fail "metadata are nested too deeply" end
       local of = s:unpack "<I4"
+      local format = formats[of]
+      local count = read_count(s, of == 8 and 8 or format and string.packsize(format) or 1)
+      if of == 8 then return read_strings(s, count) end
+      if format and of ~= 7 then return read_numbers(s, format, count) end
       local list = {}
-      for i = 1, read_count(s, 1) do list[i] = read_value(s, of, depth + 1) end
+      for i = 1, count do list[i] = read_value(s, of, depth + 1) end
       return list
    end
    local format = formats[kind]
@@ -55,29 +102,47 @@ local function read_info(s)
    return info
 end
 
-local function read_tensor(s, info, data)
-   local first = data + info.offset
-   if info.offset < 0 or first > s.size + 1 or first < data then
+-- Adds to a quantized tensor's description its layout and the number of bytes of a row. Checks that
+-- the tensor lies within the file.
+local function complete(s, info, data)
+   info.first = data + info.offset
+   if info.offset < 0 or info.first > s.size + 1 or info.first < data then
       source.fail("tensor %q lies outside of the file", info.name)
    end
-   if dtypes[info.kind] then
-      local tensor, why = source.protect(s.elements, s, first, info.shape, dtypes[info.kind])
-      return tensor or source.fail("tensor %q: %s", info.name, why)
+   info.dtype = dtypes[info.kind]
+   if info.dtype then return end
+   local block = blocks[info.kind]
+   if not block then
+      info.unknown = names[info.kind] or tostring(info.kind)
+      return
    end
-   if not blocks[info.kind] then
-      source.fail("tensor %q: the quantization %s cannot be read", info.name,
-         names[info.kind] or info.kind)
+   local shape = info.shape
+   local columns, rows = shape[#shape] or 1, 1
+   if columns % block[3] ~= 0 then
+      source.fail("tensor %q: rows of %d elements are no blocks of %s, of %d elements", info.name,
+         columns, block[1], block[3])
    end
-   local tensor, why = torch.io.dequantize(s.bytes, first, info.shape, blocks[info.kind])
-   return tensor or source.fail("tensor %q: %s", info.name, why)
+   info.layout, info.row_bytes = block[1], columns // block[3] * block[2]
+   local most = s.size - info.first + 1
+   for i = 1, #shape - 1 do
+      local fits = shape[i] == 0 or rows <= most // shape[i]
+      rows = fits and rows * shape[i] or most + 1
+   end
+   if rows > 0 and info.row_bytes > most // rows then
+      source.fail("tensor %q: %d rows of %d bytes lie outside of the file", info.name, rows,
+         info.row_bytes)
+   end
+   info.rows = rows
 end
 
---- Returns a table from names to a file's tensors, and the file's metadata.
+--- Reads a file's metadata and the descriptions of its tensors: name, shape, first (the position of
+--- the first byte), dtype or layout; for a layout of quantized blocks also rows and row_bytes.
 ---@param bytes Tensor  (n) uint8
----@return table<string, Tensor> tensors
+---@return io.Source source
+---@return table[] infos
 ---@return table<string, any> metadata
-function M.read(bytes)
-   local s, metadata, infos, tensors = source.new(bytes), {}, {}, {}
+function M.open(bytes)
+   local s, metadata, infos, seen = source.new(bytes), {}, {}, {}
    if s:text(4) ~= "GGUF" then source.fail "no GGUF file: it does not begin with GGUF" end
    local version = s:unpack "<I4"
    if version ~= 2 and version ~= 3 then source.fail("version %d; expected 2 or 3", version) end
@@ -86,13 +151,45 @@ function M.read(bytes)
       local key = read_string(s)
       metadata[key] = read_value(s, s:unpack "<I4", 0)
    end
-   for i = 1, count do infos[i] = read_info(s) end
+   for i = 1, count do
+      infos[i] = read_info(s)
+      if seen[infos[i].name] then source.fail("tensor %q occurs twice", infos[i].name) end
+      seen[infos[i].name] = true
+   end
    local alignment = metadata["general.alignment"] or 32
-   if math.type(alignment) ~= "integer" or alignment < 1 then
+   if math.type(alignment) ~= "integer" or alignment < 1 or alignment > 1 << 32 then
       source.fail "general.alignment is not a size"
    end
    local data = (s.at - 1 + alignment - 1) // alignment * alignment + 1
-   for _, info in ipairs(infos) do tensors[info.name] = read_tensor(s, info, data) end
+   for _, info in ipairs(infos) do complete(s, info, data) end
+   return s, infos, metadata
+end
+
+--- Returns a tensor of a file; quantized tensors become float32.
+---@param s io.Source
+---@param info table
+---@return Tensor
+function M.tensor(s, info)
+   if info.unknown then
+      source.fail("tensor %q: the quantization %s cannot be read", info.name, info.unknown)
+   end
+   local tensor, why
+   if info.dtype then
+      tensor, why = source.protect(s.elements, s, info.first, info.shape, info.dtype)
+   else
+      tensor, why = torch.io.dequantize(s.bytes, info.first, info.shape, info.layout)
+   end
+   return tensor or source.fail("tensor %q: %s", info.name, why)
+end
+
+--- Returns a table from names to a file's tensors, and the file's metadata.
+---@param bytes Tensor  (n) uint8
+---@return table<string, Tensor> tensors
+---@return table<string, any> metadata
+function M.read(bytes)
+   local s, infos, metadata = M.open(bytes)
+   local tensors = {}
+   for _, info in ipairs(infos) do tensors[info.name] = M.tensor(s, info) end
    return tensors, metadata
 end
 

@@ -698,6 +698,7 @@ local packaged <const> = {
    ["torch.utils.mlflow."] = "mlflow", ["torch.rl."] = "rl", ["torch.text."] = "text",
    ["torch.utils.tensorboard."] = "tensorboard", ["torch.trainer."] = "trainer",
    ["torch.graphs."] = "graphs", ["torch.notebook."] = "notebook", ["torch.serve."] = "serve",
+   ["torch.llm."] = "llm",
 }
 
 local keys <const> = {}

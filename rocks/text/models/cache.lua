@@ -86,6 +86,22 @@ function Cache:update(index, key, value, window)
    return layer.keys:narrow(3, first, total), layer.values:narrow(3, first, total)
 end
 
+--- Keeps only the first `length` tokens. Returns false, and leaves the cache as it is, if a layer
+--- with a sliding window has dropped keys that are needed.
+---@param length integer
+---@return boolean
+function Cache:crop(length)
+   for _, layer in ipairs(self.layers) do
+      local first = layer.window and math.max(0, length - layer.window + 1) or 0
+      if layer.dropped > first then return false end
+   end
+   for _, layer in ipairs(self.layers) do
+      layer.used = math.min(layer.used, length - layer.dropped)
+   end
+   self.length = math.min(self.length, length)
+   return true
+end
+
 --- Records that all layers have received `count` further tokens.
 ---@param count integer
 function Cache:advance(count) self.length = self.length + count end

@@ -32,6 +32,7 @@ function Attention:__init(config, index, traits)
    local heads, groups, size = config.num_attention_heads, config.num_key_value_heads,
       config.head_dim
    self.index, self.heads, self.groups, self.traits = index, heads, groups, traits
+   self.interleaved = false
    self.options = {
       scale = traits.scale and traits.scale(config), softcap = config.attn_logit_softcapping,
       dropout = 0.0,
@@ -80,7 +81,8 @@ end
 ---@return Tensor
 function Attention:forward(x, state)
    local q, k, v = project(self, x)
-   q, k = Rotary.rotate(q, state.cos, state.sin), Rotary.rotate(k, state.cos, state.sin)
+   q = Rotary.rotate(q, state.cos, state.sin, self.interleaved)
+   k = Rotary.rotate(k, state.cos, state.sin, self.interleaved)
    if state.cache then k, v = state.cache:update(self.index, k, v, state.window) end
    self.options.dropout = self.training and self.dropout or 0.0
    return self.o_proj(layers.join_heads(layers.attend(q, k, v, state, self.options)))

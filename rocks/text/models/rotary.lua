@@ -203,7 +203,10 @@ end
 ---@param x Tensor
 ---@param cos Tensor
 ---@param sin Tensor
+---@param interleaved? boolean  whether pairs are neighbours, not features D / 2 apart
 ---@return Tensor
-function Rotary.rotate(x, cos, sin) return F.rotary_embedding(x, cos, sin, false) end
+function Rotary.rotate(x, cos, sin, interleaved)
+   return F.rotary_embedding(x, cos, sin, interleaved or false)
+end
 
 return Rotary

@@ -250,6 +250,14 @@ end
 function M.json(text)
    local config, why = json.decode(text)
    if type(config) ~= "table" then refuse(why or "expected an object") end
+   return M.decoded(config, text)
+end
+
+--- Makes the parts of a tokenizer from a decoded tokenizer.json.
+---@param config table
+---@param text? string  the file's text
+---@return table parts
+function M.decoded(config, text)
    local model = config.model
    if type(model) ~= "table" then refuse "expected a field model, an object" end
    local plain = {}

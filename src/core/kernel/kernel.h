@@ -733,6 +733,17 @@ struct tlk_rnn_backward {
   int64_t kept;
 };
 
+/* Multiplies rows by the transpose of a weight whose rows are blocks of `kind`, a tli_BlockKind or
+** one of these: out (rows, outputs). If `in` is NULL, unpacks the weight: out (outputs, features). */
+enum { TLK_PACKED_F16 = 64, TLK_PACKED_BF16 };
+struct tlk_packed_linear {
+  const tlk_Context *cx;
+  tlk_Array out;
+  const void *in, *weight;
+  int kind;
+  int64_t rows, outputs, features;
+};
+
 /* ---- the list of kernels ------------------------------------------------------------------ */
 
 /* X(name, operands): the list of all kernels. `operands` is ITER if the call begins with a
@@ -750,6 +761,7 @@ struct tlk_rnn_backward {
   X(gemm, FLAT)                \
   X(linear, FLAT)              \
   X(activation_backward, FLAT) \
+  X(packed_linear, FLAT)       \
   X(fft, FLAT)                 \
   X(csr, FLAT)                 \
   X(reduce, FLAT)              \

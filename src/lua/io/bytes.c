@@ -9,7 +9,7 @@
 
 #include "io/codecs.h"
 #include "io/csv.h"
-#include "io/dequantize.h"
+#include "core/kernel/blocks.h"
 #include "io/sound.h"
 #include "core/platform/folder.h"
 #include "core/platform/platform.h"
@@ -219,11 +219,12 @@ static int io_dequantize(lua_State *L) {
   tl_Tensor *bytes = check_bytes(L, "io.dequantize");
   int64_t first = check_first(L, 2, bytes, "io.dequantize");
   int ndim = read_shape(L, 3, sizes, "io.dequantize");
-  const tli_Quantization *q = tli_quantization(luaL_checkstring(L, 4));
+  tli_BlockKind kind = tli_block_kind(luaL_checkstring(L, 4));
+  const tli_BlockLayout *q = &tli_block_layouts[kind];
   tli_Box *box = tli_push_box(L);
   bytes = check_bytes(L, "io.dequantize");
   int64_t n = tli_numel(ndim, sizes, sizeof(float));
-  bool ok = q != NULL;
+  bool ok = kind != TLI_BLOCK_COUNT;
   if (!ok) {
     (void)tli_fail(TL_EIO, "the quantization %s is not known", lua_tostring(L, 4));
   } else if (n < 0 || n % q->elements != 0 || n / q->elements > (bytes->numel - first) / q->bytes) {
@@ -233,10 +234,7 @@ static int io_dequantize(lua_State *L) {
   if (!ok) return give_up(L);
   tl_Tensor *t = tli_empty(TL_F32, TLI_CPU, ndim, sizes);
   if (t == NULL) return tli_raise(L);
-  const unsigned char *block = (const unsigned char *)tli_data(bytes) + first;
-  float *out = (float *)tli_data(t);
-  for (int64_t i = 0; i < n; i += q->elements, block += q->bytes, out += q->elements)
-    q->read(block, out);
+  tli_dequantize(kind, (const uint8_t *)tli_data(bytes) + first, n, tli_data(t));
   tli_fill_box(tli_state(L), box, t);
   return 1;
 }

@@ -1,0 +1,313 @@
+/*
+** dot.c - the loops of dot.h. Each function is compiled for the instructions that it uses; the
+** choice is made at run time.
+*/
+#include "kernels/cpu/packed/dot.h"
+
+#include <string.h>
+
+#include "kernels/cpu/block_walk.h"
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+typedef void Unpack(tli_BlockKind kind, const uint8_t *p, int n, tli_Chunk *u);
+
+/* Unpacks chunk c of a row. Groups beyond the row's end count for nothing. */
+ALWAYS void unpack_chunk(Unpack *unpack, const tlk_PackedRows *p, const uint8_t *row, int64_t c,
+                         tli_Chunk *u) {
+  const tli_BlockLayout *layout = &tli_block_layouts[p->kind];
+  int64_t left = p->features - c * TLI_CHUNK;
+  if (left < TLI_CHUNK) memset(u, 0, sizeof *u);
+  unpack(p->kind, row + c * TLI_CHUNK / layout->elements * layout->bytes,
+         left < TLI_CHUNK ? (int)left : TLI_CHUNK, u);
+}
+
+ALWAYS const tlk_Rounded *rounded_at(const tlk_PackedRows *p, int64_t t, int64_t c) {
+  return p->x + (t / TLK_TOKENS * p->chunks + c) * TLK_TOKENS + t % TLK_TOKENS;
+}
+
+/* Returns the part of a dot product that the minimums contribute. */
+ALWAYS float dot_least(const tli_Chunk *u, const tlk_Rounded *x, float zero) {
+  float sum = 0;
+  for (int g = 0; g < TLK_GROUPS; g++) sum += (u->least[g] + zero * u->scale[g]) * x->sum[g];
+  return sum;
+}
+
+/* Clears the parts of a chunk that tli_unpack does not set for every kind. */
+ALWAYS void clear(tli_Chunk *u) {
+  memset(u->scale, 0, sizeof u->scale);
+  memset(u->least, 0, sizeof u->least);
+}
+
+/* ---- plain C --------------------------------------------------------------------- */
+
+ALWAYS float plain_dot(const tli_Chunk *u, const tlk_Rounded *x, int group) {
+  float sum = 0;
+  for (int g = 0; g < TLI_CHUNK / group; g++) {
+    int32_t dot = 0;
+    for (int i = 0; i < group; i++) dot += u->q[g * group + i] * x->q[g * group + i];
+    sum += (float)dot * (u->scale[g] * x->scale[g]);
+  }
+  return sum;
+}
+
+static void plain_rows(const tlk_PackedRows *p, int64_t rows) {
+  const tli_BlockLayout *layout = &tli_block_layouts[p->kind];
+  tli_Chunk u;
+  clear(&u);
+  for (int64_t r = 0; r < rows; r++) {
+    for (int64_t t = 0; t < p->count; t++) p->out[t * p->step + r] = 0;
+    for (int64_t c = 0; c < p->chunks; c++) {
+      unpack_chunk(tli_unpack_chunk, p, p->weight + r * p->bytes, c, &u);
+      for (int64_t t = 0; t < p->count; t++) {
+        const tlk_Rounded *x = rounded_at(p, t, c);
+        float sum = layout->group == 16 ? plain_dot(&u, x, 16) : plain_dot(&u, x, 32);
+        p->out[t * p->step + r] += sum - dot_least(&u, x, (float)layout->zero);
+      }
+    }
+  }
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+
+/* ---- AVX2 ------------------------------------------------------------------------ */
+
+#define AVX2 __attribute__((target("avx2,fma")))
+
+static AVX2 __attribute__((noinline)) void avx2_unpack(tli_BlockKind kind, const uint8_t *p, int n,
+                                                       tli_Chunk *u) {
+  tli_unpack(kind, p, n, u);
+}
+
+/* Multiplies 32 pairs of bytes and adds them up by fours. The products of vpmaddubsw do not
+** overflow, since it multiplies absolute values of at most 128 by at most 127. */
+ALWAYS AVX2 __m256i avx2_fours(__m256i q, __m256i x) {
+  __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(x, q));
+  return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+
+ALWAYS AVX2 __m256 avx2_dot(const tli_Chunk *u, const tlk_Rounded *x, int group, __m256i zero,
+                            __m256 sum) {
+  for (int g = 0; g < TLI_CHUNK / 32; g++) {
+    __m256i q = _mm256_sub_epi8(_mm256_loadu_si256((const __m256i *)(u->q + 32 * g)), zero);
+    __m256i w = _mm256_loadu_si256((const __m256i *)(x->q + 32 * g));
+    __m256 dot = _mm256_cvtepi32_ps(avx2_fours(q, w));
+    __m256 scale;
+    if (group == 32)
+      scale = _mm256_set1_ps(u->scale[g] * x->scale[g]);
+    else
+      scale = _mm256_set_m128(_mm_set1_ps(u->scale[2 * g + 1] * x->scale[2 * g + 1]),
+                              _mm_set1_ps(u->scale[2 * g] * x->scale[2 * g]));
+    sum = _mm256_fmadd_ps(scale, dot, sum);
+  }
+  return sum;
+}
+
+ALWAYS AVX2 float avx2_total(__m256 v) {
+  __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+  return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+}
+
+static AVX2 void avx2_rows(const tlk_PackedRows *p, int64_t rows) {
+  const tli_BlockLayout *layout = &tli_block_layouts[p->kind];
+  __m256i zero = _mm256_set1_epi8((char)layout->zero);
+  tli_Chunk u;
+  clear(&u);
+  for (int64_t r = 0; r < rows; r++) {
+    memset(p->sums, 0, (size_t)p->count * 8 * sizeof(float));
+    for (int64_t c = 0; c < p->chunks; c++) {
+      unpack_chunk(avx2_unpack, p, p->weight + r * p->bytes, c, &u);
+      for (int64_t t = 0; t < p->count; t++) {
+        const tlk_Rounded *x = rounded_at(p, t, c);
+        __m256 sum = _mm256_loadu_ps(p->sums + 8 * t);
+        sum = layout->group == 16 ? avx2_dot(&u, x, 16, zero, sum) : avx2_dot(&u, x, 32, zero, sum);
+        for (int g = 0; g < TLK_GROUPS; g += 8)
+          sum = _mm256_fnmadd_ps(_mm256_loadu_ps(u.least + g), _mm256_loadu_ps(x->sum + g), sum);
+        _mm256_storeu_ps(p->sums + 8 * t, sum);
+      }
+    }
+    for (int64_t t = 0; t < p->count; t++)
+      p->out[t * p->step + r] = avx2_total(_mm256_loadu_ps(p->sums + 8 * t));
+  }
+}
+
+/* ---- AVX-512 VNNI ---------------------------------------------------------------- */
+
+#define VNNI __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")))
+
+static VNNI __attribute__((noinline)) void vnni_unpack(tli_BlockKind kind, const uint8_t *p, int n,
+                                                       tli_Chunk *u) {
+  tli_unpack(kind, p, n, u);
+}
+
+/* The group of each lane's four elements, in 64 elements from i * 64 on. */
+ALWAYS VNNI __m512i lanes_of(int group, int i) {
+  __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  __m512i at = _mm512_add_epi32(lane, _mm512_set1_epi32(16 * i));
+  return group == 32 ? _mm512_srli_epi32(at, 3) : _mm512_srli_epi32(at, 2);
+}
+
+/* Computes one element of the result. */
+ALWAYS VNNI float vnni_row(const tlk_PackedRows *p, const uint8_t *row, int group) {
+  __m512i lanes[4];
+  for (int i = 0; i < 4; i++) lanes[i] = lanes_of(group, i);
+  __m512 zero = _mm512_set1_ps((float)tli_block_layouts[p->kind].zero);
+  __m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
+  tli_Chunk u;
+  clear(&u);
+  for (int64_t c = 0; c < p->chunks; c++) {
+    unpack_chunk(vnni_unpack, p, row, c, &u);
+    const tlk_Rounded *x = p->x + c * TLK_TOKENS;
+    __m512 scale = _mm512_loadu_ps(u.scale);
+    __m512 least = _mm512_fmadd_ps(zero, scale, _mm512_loadu_ps(u.least));
+    __m512 both = _mm512_mul_ps(scale, _mm512_loadu_ps(x->scale));
+    odd = _mm512_fnmadd_ps(least, _mm512_loadu_ps(x->sum), odd);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+      __m512i fours = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_loadu_si512(u.q + 64 * i),
+                                          _mm512_loadu_si512(x->q + 64 * i));
+      __m512 by = _mm512_permutexvar_ps(lanes[i], both), dot = _mm512_cvtepi32_ps(fours);
+      if (i % 2)
+        odd = _mm512_fmadd_ps(by, dot, odd);
+      else
+        even = _mm512_fmadd_ps(by, dot, even);
+    }
+  }
+  return _mm512_reduce_add_ps(_mm512_add_ps(even, odd));
+}
+
+/* Transposes 16 x 16 elements of 32 bits: first single elements, then pairs, then 128 bits. */
+ALWAYS VNNI void transpose(__m512i z[16]) {
+  __m512i t[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(z[i], z[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(z[i], z[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4)
+    for (int h = 0; h < 2; h++) {
+      z[i + 2 * h] = _mm512_unpacklo_epi64(t[i + h], t[i + 2 + h]);
+      z[i + 2 * h + 1] = _mm512_unpackhi_epi64(t[i + h], t[i + 2 + h]);
+    }
+  for (int i = 0; i < 4; i++) {
+    __m512i a = _mm512_shuffle_i32x4(z[i], z[i + 4], 0x88);
+    __m512i b = _mm512_shuffle_i32x4(z[i], z[i + 4], 0xdd);
+    __m512i c = _mm512_shuffle_i32x4(z[i + 8], z[i + 12], 0x88);
+    __m512i d = _mm512_shuffle_i32x4(z[i + 8], z[i + 12], 0xdd);
+    t[i] = _mm512_shuffle_i32x4(a, c, 0x88);
+    t[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
+    t[i + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
+    t[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
+  }
+  memcpy(z, t, sizeof t);
+}
+
+/* A chunk of 16 rows of the weight. q has the rows' elements 4 k to 4 k + 3 beside one another. */
+typedef struct Panel {
+  __m512i q[TLI_CHUNK / 4];
+  __m512 scale[TLK_GROUPS], least[TLK_GROUPS];
+} Panel;
+
+static VNNI void fill_panel(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t c,
+                            tli_Chunk *u, Panel *panel) {
+  for (int64_t r = 0; r < rows; r++)
+    unpack_chunk(vnni_unpack, p, p->weight + (first + r) * p->bytes, c, &u[r]);
+  __m512i z[16];
+  for (int part = 0; part < 4; part++) {
+    for (int r = 0; r < 16; r++) z[r] = _mm512_loadu_si512(u[r].q + 64 * part);
+    transpose(z);
+    memcpy(panel->q + 16 * part, z, sizeof z);
+  }
+  for (int r = 0; r < 16; r++) z[r] = _mm512_loadu_si512(u[r].scale);
+  transpose(z);
+  memcpy(panel->scale, z, sizeof z);
+  for (int r = 0; r < 16; r++) z[r] = _mm512_loadu_si512(u[r].least);
+  transpose(z);
+  memcpy(panel->least, z, sizeof z);
+}
+
+/* Adds the products of a panel and TLK_TOKENS rows of the input to sums (TLK_TOKENS, 16). */
+ALWAYS VNNI void multiply_panel(const Panel *panel, const tlk_Rounded *x, int group, bool has_least,
+                                int zero, float *sums) {
+  __m512 total[TLK_TOKENS];
+#pragma GCC unroll 8
+  for (int t = 0; t < TLK_TOKENS; t++) total[t] = _mm512_loadu_ps(sums + 16 * t);
+  __m512 offset = _mm512_set1_ps((float)zero);
+  for (int g = 0; g < TLI_CHUNK / group; g++) {
+    const __m512i *q = panel->q + g * group / 4;
+    __m512i dot[TLK_TOKENS];
+#pragma GCC unroll 8
+    for (int t = 0; t < TLK_TOKENS; t++) dot[t] = _mm512_setzero_si512();
+#pragma GCC unroll 8
+    for (int k = 0; k < group / 4; k++)
+#pragma GCC unroll 8
+      for (int t = 0; t < TLK_TOKENS; t++) {
+        int32_t four;
+        memcpy(&four, x[t].q + g * group + 4 * k, sizeof four);
+        dot[t] = _mm512_dpbusd_epi32(dot[t], q[k], _mm512_set1_epi32(four));
+      }
+    __m512 scale = panel->scale[g], least = _mm512_mul_ps(offset, scale);
+    if (has_least) least = panel->least[g];
+#pragma GCC unroll 8
+    for (int t = 0; t < TLK_TOKENS; t++) {
+      __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(x[t].scale[g]));
+      total[t] = _mm512_fmadd_ps(both, _mm512_cvtepi32_ps(dot[t]), total[t]);
+      total[t] = _mm512_fnmadd_ps(least, _mm512_set1_ps(x[t].sum[g]), total[t]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < TLK_TOKENS; t++) _mm512_storeu_ps(sums + 16 * t, total[t]);
+}
+
+/* Computes results of up to TLK_PANEL_ROWS rows of the weight, from row `first` on. */
+static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows) {
+  const tli_BlockLayout *layout = &tli_block_layouts[p->kind];
+  bool has_least = tli_block_has_least(p->kind);
+  int64_t blocks = tlk_ceil_div(p->count, TLK_TOKENS);
+  tli_Chunk u[16];
+  Panel panel;
+  memset(u, 0, sizeof u);
+  memset(p->sums, 0, (size_t)(blocks * TLK_TOKENS * 16) * sizeof(float));
+  for (int64_t c = 0; c < p->chunks; c++) {
+    fill_panel(p, first, rows, c, u, &panel);
+    for (int64_t b = 0; b < blocks; b++) {
+      const tlk_Rounded *x = p->x + (b * p->chunks + c) * TLK_TOKENS;
+      float *sums = p->sums + b * TLK_TOKENS * 16;
+      if (layout->group == 16)
+        multiply_panel(&panel, x, 16, has_least, layout->zero, sums);
+      else
+        multiply_panel(&panel, x, 32, has_least, layout->zero, sums);
+    }
+  }
+  for (int64_t t = 0; t < p->count; t++)
+    memcpy(p->out + t * p->step + first, p->sums + t * 16, (size_t)rows * sizeof(float));
+}
+
+static VNNI void vnni_rows(const tlk_PackedRows *p, int64_t rows) {
+  int group = tli_block_layouts[p->kind].group;
+  if (p->count > 1)
+    for (int64_t r = 0; r < rows; r += TLK_PANEL_ROWS)
+      vnni_panel(p, r, tlk_min(TLK_PANEL_ROWS, rows - r));
+  else if (group == 16)
+    for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row(p, p->weight + r * p->bytes, 16);
+  else
+    for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row(p, p->weight + r * p->bytes, 32);
+}
+
+static bool is_at_least(const char *name) {
+  const char *own = tlk_isa()->name;
+  return strcmp(own, name) == 0 || strcmp(own, "x86-64-v4") == 0 ||
+         strcmp(own, "x86-64-native") == 0;
+}
+
+tlk_PackedLoops *tlk_packed_loops(void) {
+  if (is_at_least("x86-64-v4") && __builtin_cpu_supports("avx512vnni") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+    return vnni_rows;
+  bool avx2 = is_at_least("x86-64-v3") && __builtin_cpu_supports("avx2");
+  return avx2 && __builtin_cpu_supports("fma") ? avx2_rows : plain_rows;
+}
+#else
+tlk_PackedLoops *tlk_packed_loops(void) { return plain_rows; }
+#endif

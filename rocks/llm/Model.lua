@@ -1,0 +1,364 @@
+-- Model.lua - a language model with its tokenizer: continues texts, answers in conversations, and
+-- returns embeddings, by the names of llama-cpp-python.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local gguf = require "tlua.io.gguf"
+local source = require "tlua.io.source"
+local architectures = require "tlua.llm.architectures"
+local Tokenizer = require "tlua.llm.tokenizer"
+local loading = require "tlua.llm.loading"
+local sampling = require "tlua.llm.sampling"
+local text_stream = require "tlua.llm.text_stream"
+
+local M = {}
+
+--- A language model of a GGUF file, with its tokenizer.
+---
+---     local ok, why = pcall(torch.llm.load, "nothing.gguf")
+---     print(ok, why:match "nothing.*")
+---     --> false	nothing.gguf: No such file or directory
+---@class llm.Model
+---@field model text.PreTrainedModel  a model whose layers have packed weights
+---@field tokenizer llm.Tokenizer  the file's tokenizer
+---@field metadata table<string, any>  the file's metadata
+---@field path string  the file's name
+---@field n_ctx integer  the largest number of tokens of a text
+---@field n_batch integer  the number of tokens of a prompt that are computed at a time
+local Model = class.class("llm.Model")
+M.Model = Model
+
+local take_load = args.signature [[llm.load(path: string, n_ctx: count?, n_batch: count = 512,
+   device: device?, dtype: string?)]]
+
+--- Loads a GGUF file. Its weights stay packed and are mapped, so that they are read when they are
+--- first used. On a GPU they are unpacked to `dtype`, float16 by default.
+---@param path string
+---@param options? {n_ctx: integer, n_batch: integer, device: string|torch.device, dtype: string}
+--- n_ctx: the largest number of tokens of a text, by default the model's; n_batch: the number of
+--- tokens of a prompt that are computed at a time
+---@return llm.Model
+function M.load(...)
+   local a = take_load(...)
+   local device = torch.device(a.device or "cpu")
+   local dtype = a.dtype
+   if not dtype and device.type ~= "cpu" and device.type ~= "sim" then dtype = "float16" end
+   if a.n_batch < 1 then args.refuse("llm.load", "n_batch", "at least 1", a.n_batch) end
+   local file <close>, message = io.open(a.path, "rb")
+   if not file then torch.raise("llm.load: " .. message) end
+   local self = Model()
+   local ok, why = source.protect(function()
+      local bytes = source.bytes(file, a.path)
+      if device.type == "sim" and not dtype then dtype = "float32" end
+      local s, infos, metadata = gguf.open(bytes)
+      architectures.of(metadata)
+      self.path, self.metadata = a.path, metadata
+      self.tokenizer = Tokenizer._read(metadata)
+      self.model = loading.model(s, infos, metadata, {device = device, dtype = dtype})
+      return true
+   end)
+   if not ok then torch.raise(("llm.load: %s: %s"):format(a.path, why)) end
+   local config = self.model.config
+   if config.vocab_size ~= #self.tokenizer.tokens then
+      torch.raise(("llm.load: %s: token_embd.weight: expected a row for each of the %d tokens, got "
+         .. "%d"):format(a.path, #self.tokenizer.tokens, config.vocab_size))
+   end
+   self.n_ctx = a.n_ctx and a.n_ctx > 0 and a.n_ctx or config.max_position_embeddings
+   self.n_batch, self.device = a.n_batch, device
+   self:reset()
+   return self
+end
+
+function Model:__tostring()
+   local config = self.model.config
+   return ("llm.Model(%s, %s, %d layers, %d tokens)"):format(
+      tostring(self.metadata["general.name"] or self.path), config.model_type,
+      config.num_hidden_layers, config.vocab_size)
+end
+
+--- Forgets the tokens that are cached.
+function Model:reset()
+   self.cache, self.cached = torch.text.Cache(), {}
+end
+
+--- Returns the tokens of a text.
+---@param text string
+---@param options? {add_bos: boolean, special: boolean}
+---@return integer[]
+function Model:tokenize(text, options) return self.tokenizer:encode(text, options) end
+
+--- Returns the text of tokens.
+---@param tokens integer[]
+---@param options? {special: boolean}
+---@return string
+function Model:detokenize(tokens, options) return self.tokenizer:decode(tokens, options) end
+
+-- Computing -------------------------------------------------------------------------------------
+
+local function check_tokens(self, title, tokens)
+   if type(tokens) ~= "table" or #tokens == 0 then
+      args.refuse(title, "tokens", "a list with at least one token", tokens)
+   end
+   local most = self.model.config.vocab_size
+   for i, token in ipairs(tokens) do
+      if math.type(token) ~= "integer" or token < 1 or token > most then
+         args.refuse(title, ("tokens[%d]"):format(i), ("a token from 1 to %d"):format(most), token)
+      end
+   end
+   if #tokens > self.n_ctx then
+      torch.raise(("%s: expected at most n_ctx = %d tokens, got %d"):format(title, self.n_ctx,
+         #tokens))
+   end
+end
+
+-- Keeps the cached tokens with which `tokens` begins. At least one token is left to compute.
+local function keep_common(self, tokens)
+   local cached, n = self.cached, 0
+   while n < #cached and n < #tokens - 1 and cached[n + 1] == tokens[n + 1] do n = n + 1 end
+   if n == #cached then return n end
+   if n == 0 or not self.cache:crop(n) then
+      self:reset()
+      return 0
+   end
+   for i = #cached, n + 1, -1 do cached[i] = nil end
+   return n
+end
+
+-- Computes the tokens that are not cached. Returns the logits of the last `keep` new positions,
+-- (keep, V), float32.
+local function advance(self, tokens, keep)
+   local first = keep_common(self, tokens) + 1
+   local logits = {}
+   while first <= #tokens do
+      local last = math.min(#tokens, first + self.n_batch - 1)
+      local ids = torch.tensor({table.move(tokens, first, last, 1, {})},
+         {dtype = "int64", device = self.device})
+      local wanted = math.max(1, last - math.max(first, #tokens - keep + 1) + 1)
+      local result = self.model(ids, {past_key_values = self.cache, logits_to_keep = wanted})
+      if last > #tokens - keep then logits[#logits + 1] = result.logits[1] end
+      table.move(tokens, first, last, first, self.cached)
+      first = last + 1
+   end
+   local all = #logits == 1 and logits[1] or torch.cat(logits, 1)
+   return all:to("cpu"):float()
+end
+
+--- Returns the logits of all positions.
+---@param tokens integer[]
+---@return Tensor  (S, V) float32
+function Model:logits(tokens)
+   check_tokens(self, "llm.Model.logits", tokens)
+   local _ <close> = torch.no_grad()
+   self:reset()
+   return advance(self, tokens, #tokens)
+end
+
+-- Generation ------------------------------------------------------------------------------------
+
+local defaults = {max_tokens = 16, echo = false}
+for name, value in pairs(sampling.defaults) do defaults[name] = value end
+local others = {stop = true, stream = true, suffix = true, logprobs = true, stop_tokens = true}
+for name in pairs(sampling.others) do others[name] = true end
+local kinds = {}
+
+local function stops_of(title, stop)
+   if stop == nil then return {} end
+   local list = type(stop) == "table" and stop or {stop}
+   for _, text in ipairs(list) do
+      if type(text) ~= "string" or text == "" then
+         args.refuse(title, "stop", "a text, or a list of texts", stop)
+      end
+   end
+   return list
+end
+
+local function options_of(self, title, given, own_defaults)
+   local all = {}
+   for name, value in pairs(defaults) do all[name] = value end
+   for name, value in pairs(own_defaults or {}) do all[name] = value end
+   local o = args.over_defaults(title, given or {}, all, kinds, others)
+   sampling.check(title, o, self.model.config.vocab_size)
+   local most = o.max_tokens
+   if math.type(most) ~= "integer" then args.refuse(title, "max_tokens", "an integer", most) end
+   if o.stream ~= nil and not args.is_callable(o.stream) then
+      args.refuse(title, "stream", "a function", o.stream)
+   end
+   if o.suffix ~= nil or o.logprobs ~= nil then
+      torch.raise(("%s: %s is not supported"):format(title, o.suffix and "suffix" or "logprobs"))
+   end
+   o.stops = stops_of(title, o.stop)
+   if o.grammar ~= nil then
+      o.grammar = require "tlua.llm.grammar"._matcher(title, o.grammar, self.tokenizer)
+   end
+   return o
+end
+
+-- Continues tokens. Returns the text, the new tokens and why it ended: "stop" or "length".
+local function continue(self, title, prompt, o)
+   check_tokens(self, title, prompt)
+   local _ <close> = torch.no_grad()
+   local tokens = table.move(prompt, 1, #prompt, 1, {})
+   local sample, stream = sampling.sampler(o), text_stream.new(o.stops, o.stream)
+   local most = self.n_ctx - #prompt
+   if o.max_tokens > 0 then most = math.min(most, o.max_tokens) end
+   local reason, count = "length", 0
+   for _ = 1, most do
+      local logits = advance(self, tokens, 1)[1]
+      local token = sample(logits, tokens)
+      if self.tokenizer.ends[token] then
+         reason = "stop"
+         break
+      end
+      count = count + 1
+      tokens[#tokens + 1] = token
+      if o.grammar then o.grammar:accept(token) end
+      if stream:add(self.tokenizer:piece(token)) then
+         reason = "stop"
+         break
+      end
+   end
+   return stream:finish(), table.move(tokens, #prompt + 1, #tokens, 1, {}), reason
+end
+
+local function prompt_of(self, title, prompt)
+   if type(prompt) == "table" then return prompt end
+   if type(prompt) ~= "string" then
+      args.refuse(title, "prompt", "a text, or a list of tokens", prompt)
+   end
+   local tokens = self.tokenizer:encode(prompt, {special = true})
+   if #tokens == 0 then
+      tokens[1] = self.tokenizer.bos or self.tokenizer.eos
+         or args.refuse(title, "prompt", "at least one token", prompt)
+   end
+   return tokens
+end
+
+local counter = 0
+
+local function answer(self, kind, choice, prompt, tokens)
+   counter = counter + 1
+   return {
+      id = ("%s-%d-%d"):format(kind == "text_completion" and "cmpl" or "chatcmpl", os.time(),
+         counter),
+      object = kind, created = os.time(), model = self.path, choices = {choice},
+      usage = {prompt_tokens = #prompt, completion_tokens = #tokens,
+         total_tokens = #prompt + #tokens},
+   }
+end
+
+--- Continues a text and returns the new text.
+---@param prompt string|integer[]
+---@param options? {max_tokens: integer, temperature: number, top_k: integer, top_p: number, min_p:
+--- number, typical_p: number, repeat_penalty: number, presence_penalty: number, frequency_penalty:
+--- number, repeat_last_n: integer, stop: string|string[], stream: function, seed: integer,
+--- logit_bias: table<integer, number>, logits_processor: function, grammar: any,
+--- echo: boolean}  max_tokens: 0 for as many as n_ctx allows; temperature: 0 takes the most likely
+--- token; stream(text) is called with each new piece of text, and ends the generation by returning
+--- false; grammar: GBNF that the text obeys
+---@return string text
+---@return string reason  "stop" or "length"
+function Model:generate(prompt, options)
+   local title = "llm.Model.generate"
+   local o, tokens = options_of(self, title, options), prompt_of(self, title, prompt)
+   local text, _, reason = continue(self, title, tokens, o)
+   if o.echo and type(prompt) == "string" then text = prompt .. text end
+   return text, reason
+end
+
+--- Continues a text and returns a completion: `choices[1].text`, `choices[1].finish_reason` and
+--- `usage`, as llama-cpp-python does.
+---@param prompt string|integer[]
+---@param options? table  those of `generate`
+---@return table
+function Model:create_completion(prompt, options)
+   local title = "llm.Model.create_completion"
+   local o, tokens = options_of(self, title, options), prompt_of(self, title, prompt)
+   local text, new, reason = continue(self, title, tokens, o)
+   if o.echo and type(prompt) == "string" then text = prompt .. text end
+   return answer(self, "text_completion", {text = text, index = 0, finish_reason = reason}, tokens,
+      new)
+end
+
+Model.__call = Model.create_completion
+
+local chat_options = {tools = true, template_variables = true, response_format = true}
+
+--- Answers the last message of a conversation by the file's chat template. Returns
+--- `choices[1].message`, with role and content, as llama-cpp-python does.
+---@param messages {role: string, content: string}[]
+---@param options? table  those of `generate`; max_tokens is 0 by default; tools;
+--- template_variables; response_format: {type = "json_object"}, or with a schema
+---@return table
+function Model:create_chat_completion(messages, options)
+   local title = "llm.Model.create_chat_completion"
+   local given, own = {}, {}
+   for name, value in pairs(options or {}) do
+      if chat_options[name] then own[name] = value else given[name] = value end
+   end
+   local format = own.response_format
+   if format ~= nil then
+      if type(format) ~= "table" or format.type ~= "json_object" and format.type ~= "text" then
+         args.refuse(title, "response_format", 'a table whose type is "json_object" or "text"',
+            format)
+      end
+      if format.type == "json_object" then
+         given.grammar = require "tlua.llm.grammar".Grammar.from_json_schema(format.schema or {})
+      end
+   end
+   local o = options_of(self, title, given, {max_tokens = 0})
+   if not self.tokenizer.chat_template then
+      torch.raise(("%s: %s has no chat template"):format(title, self.path))
+   end
+   local variables = {add_generation_prompt = true, tools = own.tools}
+   for name, value in pairs(own.template_variables or {}) do variables[name] = value end
+   local text = self.tokenizer:apply_chat_template(messages, variables)
+   local bos = self.tokenizer.special_tokens.bos_token
+   local adds = self.tokenizer.adds_bos and not (bos and text:sub(1, #bos) == bos)
+   local tokens = self.tokenizer:encode(text, {special = true, add_bos = adds})
+   local content, new, reason = continue(self, title, tokens, o)
+   return answer(self, "chat.completion", {index = 0, finish_reason = reason,
+      message = {role = "assistant", content = content}}, tokens, new)
+end
+
+-- Embeddings ------------------------------------------------------------------------------------
+
+local take_embed = args.signature [[llm.Model.embed(input: any, normalize: boolean = false)]]
+
+--- Returns the mean of the last layer's normalised states over a text's tokens; for a list of texts
+--- a row for each.
+---@param input string|string[]  a text, or a list of texts
+---@param options? {normalize: boolean}  normalize: whether rows get the length 1
+---@return Tensor  (features) or (texts, features)
+function Model:embed(input, options)
+   local title = "llm.Model.embed"
+   local a = take_embed(input, options)
+   local texts = type(input) == "table" and input or {input}
+   local rows = {}
+   local _ <close> = torch.no_grad()
+   for i, text in ipairs(texts) do
+      if type(text) ~= "string" then args.refuse(title, "input", "a text or texts", text) end
+      local tokens = prompt_of(self, title, text)
+      check_tokens(self, title, tokens)
+      local ids = torch.tensor({tokens}, {dtype = "int64", device = self.device})
+      local state = self.model.model(ids).last_hidden_state[1]:mean(1):to("cpu"):float()
+      rows[i] = a.normalize and state / state:norm() or state
+   end
+   if #rows == 0 then args.refuse(title, "input", "a text or texts", input) end
+   return type(input) == "table" and torch.stack(rows) or rows[1]
+end
+
+--- Returns embeddings as llama-cpp-python does: `data[i].embedding` is a list of numbers.
+---@param input string|string[]
+---@return table
+function Model:create_embedding(input)
+   local rows = self:embed(input)
+   if rows:dim() == 1 then rows = rows:unsqueeze(1) end
+   local data = {}
+   for i, row in ipairs(rows:tolist()) do
+      data[i] = {object = "embedding", index = i - 1, embedding = row}
+   end
+   return {object = "list", data = data, model = self.path}
+end
+
+return M

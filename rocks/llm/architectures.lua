@@ -1,0 +1,214 @@
+-- architectures.lua - the families of models in GGUF files: maps a file's metadata to the fields of
+-- config.json, and the names of its tensors to those of torch.text's models.
+
+local M = {}
+
+-- Reads a file's metadata by the names that follow the architecture's.
+local Fields = {}
+Fields.__index = Fields
+
+function Fields:refuse(name, expected, got)
+   error({file = ("%s.%s: expected %s, got %s"):format(self.architecture, name, expected,
+      tostring(got))}, 0)
+end
+
+-- Returns a number, or `default`; without a default the field must be there.
+function Fields:number(name, default)
+   local value = self.metadata[self.architecture .. "." .. name]
+   if value == nil then value = default end
+   if type(value) == "table" then
+      -- Some files have a number for each layer; here all must be equal.
+      for _, item in ipairs(value) do
+         if item ~= value[1] then self:refuse(name, "one number for all layers", "several") end
+      end
+      value = value[1]
+   end
+   if type(value) ~= "number" or value ~= value then self:refuse(name, "a number", value) end
+   return value
+end
+
+-- Returns a positive integer of at most a million.
+function Fields:size(name, default)
+   local value = math.tointeger(self:number(name, default))
+   if not value or value < 1 or value > 1 << 24 then
+      self:refuse(name, "a positive integer", value or self:number(name, default))
+   end
+   return value
+end
+
+local function text_of(self, name)
+   local value = self.metadata[self.architecture .. "." .. name]
+   return type(value) == "string" and value or nil
+end
+
+-- The rotation of positions, by the file's scaling or by factors that are a tensor of the file.
+local function rotation(self, config, factors)
+   local theta = self:number("rope.freq_base", 10000.0)
+   local rope = {rope_type = "default", rope_theta = theta}
+   local kind = text_of(self, "rope.scaling.type")
+   local factor = self:number("rope.scaling.factor", self:number("rope.scale_linear", 0))
+   local before = self:number("rope.scaling.original_context_length",
+      config.max_position_embeddings)
+   if factors.long then
+      rope.rope_type, rope.short_factor, rope.long_factor = "longrope", factors.short, factors.long
+      rope.original_max_position_embeddings = before
+      local own = self:number("rope.scaling.attn_factor", 0)
+      if own > 0 then rope.attention_factor = own end
+   elseif factors.all then
+      rope.rope_type, rope.short_factor, rope.long_factor = "longrope", factors.all, factors.all
+      rope.original_max_position_embeddings, rope.attention_factor = before, 1.0
+   elseif kind == "yarn" and factor > 0 then
+      rope.rope_type, rope.factor, rope.original_max_position_embeddings = "yarn", factor, before
+   elseif (kind == "linear" or kind == nil) and factor > 0 and factor ~= 1 then
+      rope.rope_type, rope.factor = "linear", factor
+   elseif kind ~= nil and kind ~= "none" and kind ~= "linear" and kind ~= "longrope" then
+      self:refuse("rope.scaling.type", "none, linear, yarn or longrope", kind)
+   end
+   return rope
+end
+
+local function sliding(self, config)
+   local window = math.tointeger(self:number("attention.sliding_window", 0))
+   if window and window > 0 then config.sliding_window = window end
+end
+
+-- The scores of large models are scaled by the width of a head that is not the file's.
+local function query_scalar(self, config, layers_of_largest)
+   local large = config.num_hidden_layers == layers_of_largest
+   config.query_pre_attn_scalar = large and config.hidden_size / config.num_attention_heads
+      or config.head_dim
+   local given = self:number("attention.scale", 0)
+   if given > 0 then config.query_pre_attn_scalar = given ^ -2 end
+end
+
+-- Each architecture: model_type, and the functions and flags in which it differs. `interleaved`:
+-- the file pairs neighbouring features for rotation. `plus_one`: norms multiply by 1 + weight, and
+-- the file has the sum.
+local known = {
+   llama = {model_type = "llama", interleaved = true},
+   qwen2 = {model_type = "qwen2"},
+   qwen3 = {model_type = "qwen3"},
+   phi3 = {model_type = "phi3", fused = true, configure = sliding},
+   gemma = {model_type = "gemma", plus_one = true},
+   gemma2 = {model_type = "gemma2", plus_one = true, four_norms = true,
+      configure = function(self, config)
+         sliding(self, config)
+         query_scalar(self, config, 46)
+         config.attn_logit_softcapping = self:number("attn_logit_softcapping", 50.0)
+         config.final_logit_softcapping = self:number("final_logit_softcapping", 30.0)
+      end},
+   gemma3 = {model_type = "gemma3_text", plus_one = true, four_norms = true,
+      configure = function(self, config)
+         sliding(self, config)
+         query_scalar(self, config, 62)
+         config.rope_local_base_freq = self:number("rope.freq_base_swa", 10000.0)
+      end},
+}
+
+--- Returns the names of the architectures, sorted.
+---@return string[]
+function M.names()
+   local list = {}
+   for name in pairs(known) do list[#list + 1] = name end
+   table.sort(list)
+   return list
+end
+
+--- Returns the architecture of a file.
+---@param metadata table<string, any>
+---@return table
+function M.of(metadata)
+   local name = metadata["general.architecture"]
+   if type(name) ~= "string" or not known[name] then
+      error({file = ("general.architecture: expected one of %s, got %s"):format(
+         table.concat(M.names(), ", "), type(name) == "string" and name or type(name))}, 0)
+   end
+   return known[name]
+end
+
+--- Returns the fields of config.json for a file.
+---@param metadata table<string, any>
+---@param vocab_size integer
+---@param factors {all: number[]?, long: number[]?, short: number[]?}  factors of the rotation
+---@return table<string, any>
+function M.config(metadata, vocab_size, factors)
+   local own = M.of(metadata)
+   local self = setmetatable({metadata = metadata,
+      architecture = metadata["general.architecture"]}, Fields)
+   if self:number("expert_count", 0) > 0 then
+      self:refuse("expert_count", "0, as mixtures of experts cannot be run",
+         self:number("expert_count"))
+   end
+   local heads = self:size "attention.head_count"
+   local config = {
+      model_type = own.model_type, vocab_size = vocab_size,
+      hidden_size = self:size "embedding_length",
+      num_hidden_layers = self:size "block_count", num_attention_heads = heads,
+      num_key_value_heads = self:size("attention.head_count_kv", heads),
+      intermediate_size = self:size "feed_forward_length",
+      max_position_embeddings = self:size "context_length",
+      rms_norm_eps = self:number "attention.layer_norm_rms_epsilon",
+      tie_word_embeddings = false, pad_token_id = -1, attention_bias = false,
+      attention_dropout = 0.0,
+   }
+   config.head_dim = self:size("attention.key_length",
+      math.max(1, config.hidden_size // config.num_attention_heads))
+   if self:size("attention.value_length", config.head_dim) ~= config.head_dim then
+      self:refuse("attention.value_length", tostring(config.head_dim),
+         self:number "attention.value_length")
+   end
+   local rotated = self:size("rope.dimension_count", config.head_dim)
+   if rotated > config.head_dim or rotated % 2 ~= 0 then
+      self:refuse("rope.dimension_count", "an even number, at most that of a head", rotated)
+   end
+   for _, name in ipairs {"num_attention_heads", "num_hidden_layers"} do
+      if config[name] > 4096 then self:refuse(name, "at most 4096", config[name]) end
+   end
+   if heads % config.num_key_value_heads ~= 0 then
+      self:refuse("attention.head_count_kv", "a divisor of " .. heads, config.num_key_value_heads)
+   end
+   config.rope_parameters = rotation(self, config, factors)
+   config.rope_parameters.partial_rotary_factor = rotated / config.head_dim
+   if own.configure then own.configure(self, config) end
+   if own.model_type == "gemma3_text" then
+      local partial = rotated / config.head_dim
+      config.rope_parameters = {full_attention = config.rope_parameters, sliding_attention = {
+         rope_type = "default", rope_theta = config.rope_local_base_freq,
+         partial_rotary_factor = partial}}
+      config.rope_parameters.full_attention.partial_rotary_factor = partial
+   end
+   return config
+end
+
+-- The modules of a layer, by the names of their tensors.
+local modules <const> = {
+   attn_q = "self_attn.q_proj", attn_k = "self_attn.k_proj", attn_v = "self_attn.v_proj",
+   attn_qkv = "self_attn.qkv_proj", attn_output = "self_attn.o_proj", ffn_gate = "mlp.gate_proj",
+   ffn_up = "mlp.up_proj", ffn_down = "mlp.down_proj", attn_norm = "input_layernorm",
+   attn_q_norm = "self_attn.q_norm", attn_k_norm = "self_attn.k_norm",
+   ffn_norm = "post_attention_layernorm",
+}
+local four_norms <const> = {
+   ffn_norm = "pre_feedforward_layernorm", post_attention_norm = "post_attention_layernorm",
+   post_ffw_norm = "post_feedforward_layernorm",
+}
+
+--- Returns the path of a tensor's module in a model, and whether the tensor is a weight or a bias;
+--- nil if the architecture has no such tensor.
+---@param own table  the architecture
+---@param name string  the tensor's name, such as "blk.0.attn_q.weight"
+---@return string? path
+---@return string? field
+function M.place(own, name)
+   if name == "token_embd.weight" then return "model.embed_tokens", "weight" end
+   if name == "output_norm.weight" then return "model.norm", "weight" end
+   if name == "output.weight" then return "lm_head", "weight" end
+   local layer, short, field = name:match "^blk%.(%d+)%.([%w_]+)%.(%a+)$"
+   if not layer or field ~= "weight" and field ~= "bias" then return nil end
+   local path = own.four_norms and four_norms[short] or modules[short]
+   if own.fused and short == "ffn_up" then path = "mlp.gate_up_proj" end
+   if not path then return nil end
+   return ("model.layers.%d.%s"):format(layer + 1, path), field
+end
+
+return M

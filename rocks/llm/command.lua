@@ -1,0 +1,258 @@
+-- command.lua - `tlua chat model.gguf`: a conversation with a language model in the terminal.
+
+local torch = require "tlua"
+local suggest = require "tlua.utils.suggest"
+
+local M = {}
+
+local USAGE <const> = [[
+usage: tlua chat model.gguf [options]
+Talks with a language model. Ctrl-C ends an answer, and the program between answers.
+  -p "text"            answers one text, and ends
+  --system "text"      the system's message
+  --max-tokens n       the most tokens of an answer; 0, the default: as many as there is room for
+  --temperature x, --top-k n, --top-p x, --min-p x, --repeat-penalty x, --seed n
+  --ctx n              the most tokens of the conversation
+  --threads n          the number of threads
+  --device cuda        where the model runs
+  --raw                continues the text itself, without the file's chat template
+  --stats              prints the number of tokens in a second
+]]
+
+local HELP <const> = [[
+/help            these lines
+/reset           begins a new conversation
+/undo            takes the last question and its answer back
+/system text     sets the system's message, and begins a new conversation
+/set name value  sets temperature, top_k, top_p, min_p, repeat_penalty, max_tokens or seed
+/save file       writes the conversation as text
+/stats           switches the number of tokens in a second on or off
+/quit            ends
+A line that ends in \ is continued on the next one.
+]]
+
+-- Options with a number, and their names in the functions of llm.Model.
+local numbers <const> = {
+   ["--max-tokens"] = "max_tokens", ["--temperature"] = "temperature", ["--top-k"] = "top_k",
+   ["--top-p"] = "top_p", ["--min-p"] = "min_p", ["--repeat-penalty"] = "repeat_penalty",
+   ["--seed"] = "seed", ["--ctx"] = "ctx", ["--threads"] = "threads",
+}
+local texts <const> = {["-p"] = "prompt", ["--prompt"] = "prompt", ["--system"] = "system",
+   ["--device"] = "device"}
+local flags <const> = {["--raw"] = "raw", ["--stats"] = "stats"}
+local sampled <const> = {"max_tokens", "temperature", "top_k", "top_p", "min_p", "repeat_penalty",
+   "seed"}
+
+local function fail(text) error({usage = text}, 0) end
+
+local function parse(words)
+   local o, i = {max_tokens = 0}, 1
+   while i <= #words do
+      local word = words[i]
+      if word == "--help" or word == "-h" then
+         o.help = true
+      elseif flags[word] then
+         o[flags[word]] = true
+      elseif numbers[word] or texts[word] then
+         i = i + 1
+         local value = words[i]
+         if value == nil then fail(word .. ": expected a value") end
+         if numbers[word] then
+            value = tonumber(value)
+            if not value then fail(("%s: expected a number, got %s"):format(word, words[i])) end
+            value = math.tointeger(value) or value
+         end
+         o[numbers[word] or texts[word]] = value
+      elseif word:sub(1, 1) == "-" then
+         local known = {"--help"}
+         for _, list in ipairs {numbers, texts, flags} do
+            for name in pairs(list) do known[#known + 1] = name end
+         end
+         fail(("unknown option %s%s"):format(word, suggest.hint(word, known)))
+      elseif o.path then
+         fail("unexpected argument " .. word)
+      else
+         o.path = word
+      end
+      i = i + 1
+   end
+   return o
+end
+
+local function is_interrupt(problem)
+   return tostring(problem):find("interrupted!", 1, true) ~= nil
+end
+
+-- Prints a part of an answer at once.
+local function show(text)
+   io.stdout:write(text)
+   io.stdout:flush()
+end
+
+-- Answers by the chat template, or continues the text. Returns the answer, or nil after Ctrl-C.
+local function answer(llm, o, messages)
+   local options, shown = {stream = nil}, {}
+   for _, name in ipairs(sampled) do options[name] = o[name] end
+   function options.stream(text)
+      shown[#shown + 1] = text
+      show(text)
+   end
+   local start = torch.io.clock()
+   local ok, result = pcall(function()
+      if o.raw then return llm:create_completion(messages[#messages].content, options) end
+      return llm:create_chat_completion(messages, options)
+   end)
+   show "\n"
+   if not ok then
+      if is_interrupt(result) then return table.concat(shown), true end
+      error(result, 0)
+   end
+   if o.stats then
+      local spent, usage = torch.io.clock() - start, result.usage
+      io.stderr:write(("[%d + %d tokens, %.1f a second]\n"):format(usage.prompt_tokens,
+         usage.completion_tokens, usage.completion_tokens / math.max(spent, 1e-9)))
+   end
+   return table.concat(shown), false
+end
+
+-- Conversations ---------------------------------------------------------------------------------
+
+local function begin(o)
+   local list = {}
+   if o.system and o.system ~= "" then list[1] = {role = "system", content = o.system} end
+   return list
+end
+
+local commands = {}
+
+function commands.help() show(HELP) end
+function commands.quit() return true end
+commands.exit, commands.bye = commands.quit, commands.quit
+
+function commands.reset(_, state) state.messages = begin(state.o) end
+
+function commands.undo(_, state)
+   local list = state.messages
+   while #list > 0 and list[#list].role ~= "user" do list[#list] = nil end
+   if #list > 0 and list[#list].role == "user" then list[#list] = nil end
+end
+
+function commands.system(text, state)
+   state.o.system = text
+   state.messages = begin(state.o)
+end
+
+function commands.stats(_, state) state.o.stats = not state.o.stats end
+
+function commands.set(text, state)
+   local name, value = text:match "^(%S+)%s+(%S+)$"
+   local number = tonumber(value)
+   for _, known in ipairs(sampled) do
+      if known == name and number then
+         state.o[name] = math.tointeger(number) or number
+         return
+      end
+   end
+   show(("expected one of %s, and a number\n"):format(table.concat(sampled, ", ")))
+end
+
+function commands.save(path, state)
+   local file, why = io.open(path, "w")
+   if not file then return show(tostring(why) .. "\n") end
+   for _, message in ipairs(state.messages) do
+      file:write(("%s: %s\n\n"):format(message.role, message.content))
+   end
+   file:close()
+end
+
+-- Reads a line, with those that continue it. Returns nil at the end of the input.
+local function read_line()
+   show "> "
+   local parts = {}
+   while true do
+      local line = io.read "l"
+      if not line then return #parts > 0 and table.concat(parts, "\n") or nil end
+      if line:sub(-1) ~= "\\" then
+         parts[#parts + 1] = line
+         return table.concat(parts, "\n")
+      end
+      parts[#parts + 1] = line:sub(1, -2)
+   end
+end
+
+-- Runs a command of the conversation. Returns whether it ends.
+local function run_command(line, state)
+   local name, rest = line:match "^/(%S*)%s*(.*)$"
+   local command = commands[name]
+   if not command then
+      show(("there is no /%s%s; /help lists what there is\n"):format(name,
+         suggest.hint(name, commands)))
+      return false
+   end
+   return command(rest, state)
+end
+
+local function converse(llm, o)
+   local state = {o = o, messages = begin(o)}
+   show(("%s\n/help lists the commands.\n"):format(tostring(llm)))
+   while true do
+      local ok, line = pcall(read_line)
+      if not ok and not is_interrupt(line) then error(line, 0) end
+      if not ok or not line then
+         show "\n"
+         return
+      end
+      if line:sub(1, 1) == "/" then
+         if run_command(line, state) then return end
+      elseif line:find "%S" then
+         table.insert(state.messages, {role = "user", content = line})
+         local done, text = pcall(answer, llm, o, state.messages)
+         if done then
+            table.insert(state.messages, {role = "assistant", content = text})
+         else
+            state.messages[#state.messages] = nil
+            io.stderr:write(tostring(text), "\n")
+         end
+      end
+   end
+end
+
+local function run(words)
+   local o = parse(words)
+   if o.help or not o.path then
+      (o.help and io.stdout or io.stderr):write(USAGE)
+      return o.help or false
+   end
+   if o.threads then torch.set_num_threads(o.threads) end
+   local ok, llm = pcall(torch.llm.load, o.path, {n_ctx = o.ctx, device = o.device})
+   if not ok then
+      io.stderr:write(("tlua chat: %s\n"):format((tostring(llm):gsub("^[^\n]-llm%.load: ", ""))))
+      return false
+   end
+   if not llm.tokenizer.chat_template then o.raw = true end
+   if o.prompt then
+      local messages = begin(o)
+      table.insert(messages, {role = "user", content = o.prompt})
+      local _, interrupted = answer(llm, o, messages)
+      return not interrupted
+   end
+   converse(llm, o)
+   return true
+end
+
+--- Runs `tlua chat` with the arguments that follow the command's name.
+---@param words string[]
+---@return boolean  whether the command succeeded
+function M._chat(words)
+   local ok, result = pcall(run, words)
+   if ok then return result end
+   if type(result) == "table" and result.usage then
+      io.stderr:write(("tlua chat: %s\n%s"):format(result.usage, USAGE))
+      return false
+   end
+   error(result, 0)
+end
+
+M.command = M._chat
+
+return M

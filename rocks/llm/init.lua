@@ -1,0 +1,16 @@
+-- init.lua - torch.llm: language models in GGUF files, by the names of llama-cpp-python:
+--
+--    local llm = torch.llm.load "model.gguf"
+--    print(llm("Once upon a time", {max_tokens = 32}).choices[1].text)
+--
+-- Token numbers count from 1.
+
+require "tlua" -- defines the core's modules for `require`
+local lazy = require "tlua.lazy"
+
+return lazy.load({}, lazy.modules("tlua.llm", {
+   Model = "Model load",
+   tokenizer = "Tokenizer",
+   layers = "Linear Embedding",
+   command = "_chat",
+}))

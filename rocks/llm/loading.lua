@@ -1,0 +1,145 @@
+-- loading.lua - makes a model of torch.text from a GGUF file. Packed weights are views of the
+-- mapped file, so loading reads no weight.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local gguf = require "tlua.io.gguf"
+local source = require "tlua.io.source"
+local architectures = require "tlua.llm.architectures"
+local layers = require "tlua.llm.layers"
+
+local nn = torch.nn
+
+local M = {}
+
+local function fail(...) return source.fail(...) end
+
+-- Returns the numbers of a small tensor, or nil if the file has none of this name.
+local function numbers(s, by_name, name)
+   local info = by_name[name]
+   if not info then return nil end
+   by_name[name] = nil
+   if #info.shape ~= 1 or info.shape[1] > 4096 then
+      fail("tensor %q: expected one dimension of at most 4096", name)
+   end
+   return gguf.tensor(s, info):double():tolist()
+end
+
+-- Makes the model without weights.
+local function make_meta(config)
+   local previous = torch.get_default_device()
+   torch.set_default_device "meta"
+   local ok, model = pcall(torch.text.from_config, config)
+   torch.set_default_device(previous)
+   if not ok then fail("%s", tostring(model):gsub("^[^:]+:%d+: ", "")) end
+   return model
+end
+
+-- Returns a weight's layout and its bytes; for "F32" its numbers. On other devices than the
+-- processor, weights become numbers of the given dtype.
+local function weight_of(s, info, a)
+   if #info.shape ~= 2 then
+      fail("tensor %q: expected two dimensions, got %d", info.name, #info.shape)
+   end
+   if a.dtype then return "F32", gguf.tensor(s, info):to(a.dtype):to(a.device) end
+   if info.layout then
+      return info.layout, s:elements(info.first, {info.rows, info.row_bytes}, "uint8")
+   end
+   if info.dtype == "float16" or info.dtype == "bfloat16" then
+      if info.first % 2 == 0 then fail("tensor %q begins at an odd byte", info.name) end
+      return info.dtype == "float16" and "F16" or "BF16",
+         s:elements(info.first, {info.shape[1], 2 * info.shape[2]}, "uint8")
+   end
+   return "F32", gguf.tensor(s, info):float()
+end
+
+local function check_shape(info, expected)
+   local same = #info.shape == #expected
+   for i, n in ipairs(expected) do same = same and info.shape[i] == n end
+   if not same then
+      fail("tensor %q: expected the shape {%s}, got {%s}", info.name, table.concat(expected, ", "),
+         table.concat(info.shape, ", "))
+   end
+end
+
+-- Replaces a module of the model by one with the file's tensors.
+local function place(s, model, path, entry, a, plus_one)
+   local parent, name = path:match "^(.*)%.([^.]+)$"
+   local ok, module = pcall(model.get_submodule, model, path)
+   if not ok then fail("tensor %q: the model has no such part", entry.weight.name) end
+   local weight = entry.weight
+   if not weight then fail("tensor %q: there is no weight beside it", entry.bias.name) end
+   local own = module.weight
+   check_shape(weight, own.shape)
+   local bias
+   if entry.bias then
+      check_shape(entry.bias, {own:size(1)})
+      bias = gguf.tensor(s, entry.bias):to(a.dtype or "float32"):to(a.device)
+   end
+   if class.isinstance(module, nn.Linear) or class.isinstance(module, nn.Embedding) then
+      local made = class.isinstance(module, nn.Linear) and layers.Linear or layers.Embedding
+      local holder = parent and model:get_submodule(parent) or model
+      local layout, values = weight_of(s, weight, a)
+      holder[name or path] = made(layout, values, bias)
+      return
+   end
+   local values = gguf.tensor(s, weight):to "float32"
+   if plus_one then values = values - 1 end
+   module.weight = nn.Parameter(values:to(a.dtype or "float32"):to(a.device), false)
+end
+
+-- Sorts the tensors by the modules to which they belong.
+local function sort_tensors(own, by_name)
+   local entries = {}
+   for name, info in pairs(by_name) do
+      local path, field = architectures.place(own, name)
+      if not path then fail("tensor %q: this architecture has no such tensor", name) end
+      entries[path] = entries[path] or {}
+      entries[path][field] = info
+   end
+   return entries
+end
+
+-- Raises an error if a part of the model has no weight.
+local function check_complete(model)
+   for name, parameter in model:named_parameters() do
+      if parameter.is_meta then fail("the file has no tensor for %s", name) end
+   end
+end
+
+--- Makes a model from a file's bytes.
+---@param s io.Source
+---@param infos table[]
+---@param metadata table<string, any>
+---@param a {device: any, dtype: string?}
+---@return text.PreTrainedModel
+function M.model(s, infos, metadata, a)
+   local own, by_name = architectures.of(metadata), {}
+   for _, info in ipairs(infos) do by_name[info.name] = info end
+   local embedding = by_name["token_embd.weight"]
+   if not embedding or #embedding.shape ~= 2 then
+      fail 'tensor "token_embd.weight": expected a matrix'
+   end
+   local factors = {all = numbers(s, by_name, "rope_freqs.weight"),
+      long = numbers(s, by_name, "rope_factors_long.weight"),
+      short = numbers(s, by_name, "rope_factors_short.weight")}
+   factors.long, factors.short = factors.long or factors.short, factors.short or factors.long
+   local config = architectures.config(metadata, embedding.shape[1], factors)
+   if config.num_hidden_layers > #infos then
+      fail("%s.block_count: expected at most %d, the number of tensors, got %d",
+         metadata["general.architecture"], #infos, config.num_hidden_layers)
+   end
+   local model = make_meta(config)
+   local entries = sort_tensors(own, by_name)
+   if not entries.lm_head then entries.lm_head = {weight = embedding} end
+   for path, entry in pairs(entries) do
+      place(s, model, path, entry, a, own.plus_one and path:find "norm" ~= nil)
+   end
+   check_complete(model)
+   if own.interleaved then
+      for _, layer in ipairs(model.model.layers) do layer.self_attn.interleaved = true end
+   end
+   return model:eval()
+end
+
+return M

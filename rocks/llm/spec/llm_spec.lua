@@ -1,0 +1,227 @@
+-- Tests torch.llm with small models that fixtures/make.py has written: loading, tokens, generation, chats, wrong
+-- options and damaged files.
+
+local torch = require "tlua"
+local gguf = require "tlua.io.gguf"
+local shell = require "spec.support.shell"
+
+local folder <const> = "rocks/llm/spec/fixtures/"
+local names <const> = {"llama", "mixed", "llama3", "linear", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3"}
+
+local loaded = {}
+local function load(name)
+   loaded[name] = loaded[name] or torch.llm.load(folder .. name .. ".gguf")
+   return loaded[name]
+end
+
+local prompt = {}
+for i = 1, 40 do prompt[i] = 7 * (i - 1) % 200 + 61 end
+
+describe("torch.llm.load", function()
+   for _, name in ipairs(names) do
+      it("computes with packed weights what unpacked ones give: " .. name, function()
+         local packed, plain = load(name), torch.llm.load(folder .. name .. ".gguf", {dtype = "float32"})
+         local expected = plain:logits(prompt)
+         -- rounding the layers' inputs to 8 bits changes logits by about a hundredth of their size
+         assert.close(expected, packed:logits(prompt), 0.06 * expected:abs():max():item())
+      end)
+   end
+
+   it("keeps weights as views of the file", function()
+      local model = load "llama"
+      assert.equal("Q8_0", model.model.model.layers[1].self_attn.q_proj.layout)
+      assert.equal("uint8", model.model.lm_head.weight.dtype)
+      assert.matches("llm.Model%(small, llama, 2 layers, 328 tokens%)", tostring(model))
+   end)
+
+   it("refuses files that are not there or no models, by their names", function()
+      assert.raises("llm.load: nothing.gguf: No such file", function() torch.llm.load "nothing.gguf" end)
+      assert.raises("llm.load: rocks/llm/init.lua: no GGUF file", function() torch.llm.load "rocks/llm/init.lua" end)
+      assert.raises("general.architecture: expected one of gemma, gemma2",
+         function() torch.llm.load "spec/fixtures/formats/blocks.gguf" end)
+   end)
+
+   it("refuses damaged files by path, and never crashes", function()
+      local text = shell.read(folder .. "qwen2.gguf")
+      local _, infos = gguf.open(torch.frombuffer(text, {dtype = "uint8"}))
+      local data = infos[1].first -- metadata and descriptions come before it
+      local path, generator = os.tmpname(), torch.Generator():manual_seed(3)
+      local function below(n) return torch.randint(0, n, {1}, {generator = generator}):item() end
+      local refused, read = 0, 0
+      for _ = 1, tonumber(os.getenv "SPEC_MUTATIONS") or 60 do
+         local at = below(data) + 1
+         local new = text:sub(1, at - 1) .. string.char(below(256)) .. text:sub(at + 1)
+         if below(4) == 0 then new = new:sub(1, below(#new)) end
+         shell.write(path, new)
+         local ok, message = pcall(function() torch.llm.load(path):logits {1, 2} end)
+         if ok then
+            read = read + 1
+         else
+            refused = refused + 1
+            local said = tostring(message)
+            assert.truthy(said:find(path, 1, true) or said:find("llm.Model", 1, true), said)
+         end
+      end
+      os.remove(path)
+      assert.is_true(refused > 0 and read > 0)
+   end)
+end)
+
+describe("llm.Model", function()
+   it("continues texts greedily, token by token as at once", function()
+      local model = load "llama"
+      local text, reason = model:generate("hello", {max_tokens = 8, temperature = 0})
+      local tokens = model:tokenize "hello"
+      for _ = 1, 8 do
+         table.insert(tokens, model:logits(tokens)[-1]:argmax():item())
+      end
+      local parts = {}
+      for i = #model:tokenize "hello" + 1, #tokens do parts[#parts + 1] = model.tokenizer:piece(tokens[i]) end
+      assert.equal(require "tlua.text.tokenizer.decoders".repair(table.concat(parts)), text)
+      assert.equal("length", reason)
+   end)
+
+   it("uses what is cached of a text that begins alike", function()
+      local model = load "gemma3"
+      local options = {max_tokens = 6, temperature = 0}
+      model:reset()
+      local fresh = model:generate({5, 6, 7, 8, 9}, options)
+      model:generate({5, 6, 7, 20, 21}, options)
+      assert.equal(fresh, model:generate({5, 6, 7, 8, 9}, options))
+   end)
+
+   it("computes long prompts in blocks", function()
+      local whole = load "mixed":logits(prompt)
+      local model = torch.llm.load(folder .. "mixed.gguf", {n_batch = 7})
+      assert.close(whole, model:logits(prompt), 1e-4)
+   end)
+
+   it("draws the same tokens from the same seed", function()
+      local model = load "llama"
+      local function draw(seed)
+         return model:generate("hello", {max_tokens = 16, temperature = 1.5, top_k = 0, top_p = 1.0, min_p = 0.0,
+            seed = seed})
+      end
+      assert.equal(draw(1), draw(1))
+      assert.not_equal(draw(1), draw(2))
+   end)
+
+   it("returns completions by llama-cpp-python's names, and streams their text", function()
+      local model, parts = load "qwen2", {}
+      local result = model("hello world", {max_tokens = 10, temperature = 0, stream = function(text)
+         parts[#parts + 1] = text
+      end})
+      assert.equal(table.concat(parts), result.choices[1].text)
+      assert.equal("text_completion", result.object)
+      assert.equal(#model:tokenize "hello world", result.usage.prompt_tokens)
+      assert.equal(result.usage.prompt_tokens + result.usage.completion_tokens, result.usage.total_tokens)
+   end)
+
+   it("ends before a stop text", function()
+      local model = load "llama"
+      local options = {max_tokens = 20, temperature = 0}
+      local whole = model:generate("hello", options)
+      local stop = whole:sub(6, 7)
+      options.stop = {"not in it", stop}
+      local text, reason = model:generate("hello", options)
+      assert.equal(whole:sub(1, whole:find(stop, 1, true) - 1), text)
+      assert.equal("stop", reason)
+   end)
+
+   it("applies the file's chat template", function()
+      local model = load "qwen2"
+      local messages = {{role = "user", content = "hello"}}
+      assert.equal("<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n",
+         model.tokenizer:apply_chat_template(messages, {add_generation_prompt = true}))
+      local result = model:create_chat_completion(messages, {max_tokens = 4, temperature = 0})
+      assert.equal("assistant", result.choices[1].message.role)
+      assert.equal("chat.completion", result.object)
+   end)
+
+   it("bans and prefers tokens by logit_bias and penalties", function()
+      local model = load "llama"
+      local text = model:generate("hello", {max_tokens = 3, temperature = 0, logit_bias = {[270] = 1e4}})
+      assert.equal(model.tokenizer:piece(270):rep(3), text)
+      text = model:generate("hello", {max_tokens = 2, temperature = 0, logit_bias = {[270] = 100.0},
+         presence_penalty = 1000.0})
+      assert.not_equal(model.tokenizer:piece(270):rep(2), text)
+   end)
+
+   it("returns embeddings", function()
+      local model = load "llama"
+      local rows = model:embed({"hello", "world"}, {normalize = true})
+      assert.same({2, 64}, rows.shape)
+      assert.close(torch.ones(2), rows:norm(2, 2), 1e-5)
+      assert.equal(64, #model:create_embedding("hello").data[1].embedding)
+   end)
+
+   it("refuses wrong options and tokens", function()
+      local model = load "llama"
+      assert.raises("llm.Model.generate: temperature: expected a number of at least 0, got -1",
+         function() model:generate("hello", {temperature = -1}) end)
+      assert.raises("did you mean max_tokens", function() model:generate("hello", {max_token = 1}) end)
+      assert.raises("llm.Model.logits: tokens[2]: expected a token from 1 to 328, got 329",
+         function() model:logits {1, 329} end)
+      assert.raises("llm.Model.generate: prompt: expected a text, or a list of tokens, got 3",
+         function() model:generate(3) end)
+      local small = torch.llm.load(folder .. "llama.gguf", {n_ctx = 4})
+      assert.raises("expected at most n_ctx = 4 tokens, got 40", function() small:logits(prompt) end)
+   end)
+end)
+
+describe("nn.functional.packed_linear", function()
+   it("has the gradient of the unpacked product", function()
+      local model = load "mixed"
+      local layer = model.model.model.layers[1].mlp.gate_proj
+      local x = torch.ones(2, 256, {requires_grad = true})
+      layer(x):sum():backward()
+      local values = torch.nn.functional.packed_values(layer.weight, layer.layout)
+      assert.close(values:sum(1):expand(2, 256), x.grad, 1e-4)
+   end)
+
+   it("gives the same result for one row as for several", function()
+      local layer = load "mixed".model.model.layers[1].self_attn.q_proj
+      local x = torch.randn(13, 256)
+      local all = layer(x)
+      for i = 1, 13 do assert.close(layer(x[i]), all[i], 1e-5) end
+   end)
+
+   it("passes on what is not finite, and refuses wrong shapes", function()
+      local F = torch.nn.functional
+      local weight = torch.ones(3, 34, {dtype = "uint8"})
+      local x = torch.zeros(1, 32)
+      x[{1, 4}] = math.huge
+      assert.is_true(F.packed_linear(x, weight, "Q8_0"):isnan():all():item())
+      assert.raises("packed_linear: input: expected (..., 32) for rows of 34 bytes of Q8_0, got [1, 31]",
+         function() F.packed_linear(torch.zeros(1, 31), weight, "Q8_0") end)
+      assert.raises('packed_linear: kind: expected a layout such as "Q8_0" or "F16", got "Q9"',
+         function() F.packed_linear(x, weight, "Q9") end)
+   end)
+end)
+
+describe("tlua chat", function()
+   local function chat(words, input)
+      return shell.run(("printf '%s' | %s chat %s 2>&1"):format(input or "", shell.quote(shell.tlua), words))
+   end
+
+   it("answers one text", function()
+      local said, status = chat(folder .. "qwen2.gguf -p hello --max-tokens 3 --temperature 0")
+      assert.equal(0, status)
+      local expected = load "qwen2":create_chat_completion({{role = "user", content = "hello"}},
+         {max_tokens = 3, temperature = 0})
+      assert.equal(expected.choices[1].message.content .. "\n", said)
+   end)
+
+   it("keeps a conversation and obeys commands", function()
+      local said = chat(folder .. "qwen2.gguf --max-tokens 3", "hello\\n/foo\\n/help\\n/set seed 3\\nworld\\n/quit\\n")
+      assert.matches("there is no /foo", said, 1, true)
+      assert.matches("/undo  ", said, 1, true)
+   end)
+
+   it("refuses wrong options", function()
+      local said, status = chat "--temprature 1"
+      assert.not_equal(0, status)
+      assert.matches("unknown option --temprature; did you mean --temperature?", said, 1, true)
+      assert.matches("nothing.gguf: No such file", (chat "nothing.gguf"), 1, true)
+   end)
+end)

@@ -1,0 +1,246 @@
+/*
+** blocks.h - the quantized blocks of GGUF files: their layouts, and their elements as small
+** integers with scales. All numbers are little-endian. Element i of a block has the value
+** scale * (q[i] - zero) - least, where `scale` and `least` belong to a group of 16 or 32 elements
+** and `zero` to the layout.
+*/
+#ifndef TLI_BLOCKS_H
+#define TLI_BLOCKS_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "core/kernel/half.h"
+
+/* X(name, bytes of a block, elements of a block, elements of a group, zero) */
+#define TLI_BLOCK_KINDS(X)   \
+  X(Q4_0, 18, 32, 32, 8)     \
+  X(Q4_1, 20, 32, 32, 0)     \
+  X(Q5_0, 22, 32, 32, 16)    \
+  X(Q5_1, 24, 32, 32, 0)     \
+  X(Q8_0, 34, 32, 32, 128)   \
+  X(Q2_K, 84, 256, 16, 0)    \
+  X(Q3_K, 110, 256, 16, 4)   \
+  X(Q4_K, 144, 256, 32, 0)   \
+  X(Q5_K, 176, 256, 32, 0)   \
+  X(Q6_K, 210, 256, 16, 32)  \
+  X(IQ4_NL, 18, 32, 32, 128) \
+  X(IQ4_XS, 136, 256, 32, 128)
+
+typedef enum tli_BlockKind {
+#define X(name, bytes, elements, group, zero) TLI_##name,
+  TLI_BLOCK_KINDS(X)
+#undef X
+      TLI_BLOCK_COUNT
+} tli_BlockKind;
+
+typedef struct tli_BlockLayout {
+  const char *name;
+  int bytes, elements, group, zero;
+} tli_BlockLayout;
+
+static const tli_BlockLayout tli_block_layouts[] = {
+#define X(name, bytes, elements, group, zero) {#name, bytes, elements, group, zero},
+    TLI_BLOCK_KINDS(X)
+#undef X
+};
+
+enum { TLI_CHUNK = 256 }; /* number of elements that are unpacked at a time */
+
+typedef struct tli_Chunk {
+  uint8_t q[TLI_CHUNK];
+  float scale[TLI_CHUNK / 16], least[TLI_CHUNK / 16];
+} tli_Chunk;
+
+#define TLI_UNPACK static inline __attribute__((always_inline))
+
+/* The values of IQ4_NL and IQ4_XS, plus 128. */
+static const uint8_t tli_iq4_values[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                           129, 141, 153, 166, 181, 197, 217, 241};
+
+TLI_UNPACK float tli_half_at(const uint8_t *p) {
+  return tli_f16_to_f32((uint16_t)(p[0] | p[1] << 8));
+}
+
+/* Splits n bytes into their low and their high nibbles. */
+TLI_UNPACK void tli_nibbles(const uint8_t *from, int n, uint8_t *low, uint8_t *high) {
+  for (int i = 0; i < n; i++) {
+    low[i] = from[i] & 15;
+    high[i] = from[i] >> 4;
+  }
+}
+
+/* Adds bit `bit` of each byte of `from`, times `worth`, to q. */
+TLI_UNPACK void tli_add_bit(const uint8_t *from, int bit, int worth, uint8_t *q) {
+  for (int i = 0; i < 32; i++) q[i] |= (uint8_t)((from[i] >> bit & 1) * worth);
+}
+
+/* Adds the fifth bits of Q5_0 and Q5_1, which are one number of 32 bits. */
+TLI_UNPACK void tli_add_fifth_bits(const uint8_t *from, uint8_t *q) {
+  uint32_t bits =
+      from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
+  for (int i = 0; i < 32; i++) q[i] |= (uint8_t)((bits >> i & 1) << 4);
+}
+
+TLI_UNPACK void tli_unpack_q4_0(const uint8_t *b, int g, tli_Chunk *u) {
+  u->scale[g] = tli_half_at(b);
+  tli_nibbles(b + 2, 16, u->q + 32 * g, u->q + 32 * g + 16);
+}
+
+TLI_UNPACK void tli_unpack_q4_1(const uint8_t *b, int g, tli_Chunk *u) {
+  u->scale[g] = tli_half_at(b);
+  u->least[g] = -tli_half_at(b + 2);
+  tli_nibbles(b + 4, 16, u->q + 32 * g, u->q + 32 * g + 16);
+}
+
+TLI_UNPACK void tli_unpack_q5_0(const uint8_t *b, int g, tli_Chunk *u) {
+  u->scale[g] = tli_half_at(b);
+  tli_nibbles(b + 6, 16, u->q + 32 * g, u->q + 32 * g + 16);
+  tli_add_fifth_bits(b + 2, u->q + 32 * g);
+}
+
+TLI_UNPACK void tli_unpack_q5_1(const uint8_t *b, int g, tli_Chunk *u) {
+  u->scale[g] = tli_half_at(b);
+  u->least[g] = -tli_half_at(b + 2);
+  tli_nibbles(b + 8, 16, u->q + 32 * g, u->q + 32 * g + 16);
+  tli_add_fifth_bits(b + 4, u->q + 32 * g);
+}
+
+TLI_UNPACK void tli_unpack_q8_0(const uint8_t *b, int g, tli_Chunk *u) {
+  u->scale[g] = tli_half_at(b);
+  for (int i = 0; i < 32; i++) u->q[32 * g + i] = b[2 + i] ^ 128;
+}
+
+TLI_UNPACK void tli_unpack_iq4_nl(const uint8_t *b, int g, tli_Chunk *u) {
+  u->scale[g] = tli_half_at(b);
+  for (int i = 0; i < 16; i++) {
+    u->q[32 * g + i] = tli_iq4_values[b[2 + i] & 15];
+    u->q[32 * g + 16 + i] = tli_iq4_values[b[2 + i] >> 4];
+  }
+}
+
+/* Two bits of each element: element l of part `part` (of 32) is in byte l of 32 bytes. */
+TLI_UNPACK void tli_two_bits(const uint8_t *from, uint8_t *q) {
+  for (int half = 0; half < 2; half++)
+    for (int part = 0; part < 4; part++)
+      for (int l = 0; l < 32; l++)
+        q[128 * half + 32 * part + l] = from[32 * half + l] >> 2 * part & 3;
+}
+
+TLI_UNPACK void tli_unpack_q2_k(const uint8_t *b, tli_Chunk *u) {
+  float d = tli_half_at(b + 80), least = tli_half_at(b + 82);
+  for (int i = 0; i < 16; i++) {
+    u->scale[i] = d * (float)(b[i] & 15);
+    u->least[i] = least * (float)(b[i] >> 4);
+  }
+  tli_two_bits(b + 16, u->q);
+}
+
+TLI_UNPACK void tli_unpack_q3_k(const uint8_t *b, tli_Chunk *u) {
+  const uint8_t *s = b + 96;
+  float d = tli_half_at(b + 108);
+  for (int i = 0; i < 16; i++) {
+    int low = i < 8 ? s[i] & 15 : s[i - 8] >> 4;
+    int high = s[8 + i % 4] >> 2 * (i / 4) & 3;
+    u->scale[i] = d * (float)((low | high << 4) - 32);
+  }
+  tli_two_bits(b + 32, u->q);
+  for (int part = 0; part < 8; part++) tli_add_bit(b, part, 4, u->q + 32 * part);
+}
+
+/* Unpacks the scales and minimums of Q4_K and Q5_K: d, dmin, then 12 bytes with six bits each. */
+TLI_UNPACK void tli_scales_k(const uint8_t *b, tli_Chunk *u) {
+  float d = tli_half_at(b), least = tli_half_at(b + 2);
+  const uint8_t *s = b + 4;
+  for (int i = 0; i < 4; i++) {
+    u->scale[i] = d * (float)(s[i] & 63);
+    u->least[i] = least * (float)(s[i + 4] & 63);
+    u->scale[i + 4] = d * (float)((s[i + 8] & 15) | s[i] >> 6 << 4);
+    u->least[i + 4] = least * (float)(s[i + 8] >> 4 | s[i + 4] >> 6 << 4);
+  }
+}
+
+TLI_UNPACK void tli_unpack_q4_k(const uint8_t *b, tli_Chunk *u) {
+  tli_scales_k(b, u);
+  for (int p = 0; p < 4; p++) tli_nibbles(b + 16 + 32 * p, 32, u->q + 64 * p, u->q + 64 * p + 32);
+}
+
+TLI_UNPACK void tli_unpack_q5_k(const uint8_t *b, tli_Chunk *u) {
+  tli_scales_k(b, u);
+  for (int p = 0; p < 4; p++) tli_nibbles(b + 48 + 32 * p, 32, u->q + 64 * p, u->q + 64 * p + 32);
+  for (int part = 0; part < 8; part++) tli_add_bit(b + 16, part, 16, u->q + 32 * part);
+}
+
+TLI_UNPACK void tli_unpack_q6_k(const uint8_t *b, tli_Chunk *u) {
+  float d = tli_half_at(b + 208);
+  for (int i = 0; i < 16; i++) u->scale[i] = d * (float)(int8_t)b[192 + i];
+  for (int half = 0; half < 2; half++)
+    for (int l = 0; l < 32; l++) {
+      const uint8_t *low = b + 64 * half + l;
+      uint8_t high = b[128 + 32 * half + l], *q = u->q + 128 * half + l;
+      q[0] = (uint8_t)((low[0] & 15) | (high & 3) << 4);
+      q[32] = (uint8_t)((low[32] & 15) | (high >> 2 & 3) << 4);
+      q[64] = (uint8_t)(low[0] >> 4 | (high >> 4 & 3) << 4);
+      q[96] = (uint8_t)(low[32] >> 4 | high >> 6 << 4);
+    }
+}
+
+TLI_UNPACK void tli_unpack_iq4_xs(const uint8_t *b, tli_Chunk *u) {
+  float d = tli_half_at(b);
+  int high = b[2] | b[3] << 8;
+  for (int g = 0; g < 8; g++) {
+    int low = b[4 + g / 2] >> 4 * (g % 2) & 15;
+    u->scale[g] = d * (float)((low | (high >> 2 * g & 3) << 4) - 32);
+    for (int i = 0; i < 16; i++) {
+      u->q[32 * g + i] = tli_iq4_values[b[8 + 16 * g + i] & 15];
+      u->q[32 * g + 16 + i] = tli_iq4_values[b[8 + 16 * g + i] >> 4];
+    }
+  }
+}
+
+/* Unpacks the next n elements, at most TLI_CHUNK, from blocks at p. Elements after the first n and
+** the scales of their groups are not set; nor is `least`, for kinds that have none. */
+TLI_UNPACK void tli_unpack(tli_BlockKind kind, const uint8_t *p, int n, tli_Chunk *u) {
+  int count = n / 32;
+  switch (kind) {
+#define EACH(name, fn, bytes)                                \
+  case TLI_##name:                                           \
+    for (int g = 0; g < count; g++) fn(p + bytes * g, g, u); \
+    break
+    EACH(Q4_0, tli_unpack_q4_0, 18);
+    EACH(Q4_1, tli_unpack_q4_1, 20);
+    EACH(Q5_0, tli_unpack_q5_0, 22);
+    EACH(Q5_1, tli_unpack_q5_1, 24);
+    EACH(Q8_0, tli_unpack_q8_0, 34);
+    EACH(IQ4_NL, tli_unpack_iq4_nl, 18);
+#undef EACH
+  case TLI_Q2_K: tli_unpack_q2_k(p, u); break;
+  case TLI_Q3_K: tli_unpack_q3_k(p, u); break;
+  case TLI_Q4_K: tli_unpack_q4_k(p, u); break;
+  case TLI_Q5_K: tli_unpack_q5_k(p, u); break;
+  case TLI_Q6_K: tli_unpack_q6_k(p, u); break;
+  case TLI_IQ4_XS: tli_unpack_iq4_xs(p, u); break;
+  case TLI_BLOCK_COUNT: break;
+  }
+}
+
+/* tli_unpack as a function of its own. */
+void tli_unpack_chunk(tli_BlockKind kind, const uint8_t *p, int n, tli_Chunk *u);
+
+/* Converts n elements, a multiple of the elements of a block, to float32. */
+void tli_dequantize(tli_BlockKind kind, const uint8_t *blocks, int64_t n, float *out);
+
+/* Returns the kind with the given name, or TLI_BLOCK_COUNT. */
+static inline tli_BlockKind tli_block_kind(const char *name) {
+  int kind = 0;
+  while (kind < TLI_BLOCK_COUNT && strcmp(tli_block_layouts[kind].name, name) != 0) kind++;
+  return (tli_BlockKind)kind;
+}
+
+/* Returns whether the layout's elements have minimums. */
+static inline int tli_block_has_least(tli_BlockKind kind) {
+  return kind == TLI_Q4_1 || kind == TLI_Q5_1 || kind == TLI_Q2_K || kind == TLI_Q4_K ||
+         kind == TLI_Q5_K;
+}
+
+#endif
