@@ -1,6 +1,7 @@
 -- layers.lua - linear layers and embeddings whose weights are blocks of a GGUF file.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 local class = require "tlua.class"
 
 local nn, F = torch.nn, torch.nn.functional
@@ -21,13 +22,16 @@ local M = {}
 local Linear = class.class("llm.Linear", nn.Module)
 M.Linear = Linear
 
+local take_linear = args.signature "llm.Linear(layout: string, weight: tensor, bias: tensor?)"
+
 ---@param layout string
 ---@param weight Tensor  (out, bytes of a row) uint8, or (out, in) numbers
 ---@param bias? Tensor
-function Linear:__init(layout, weight, bias)
-   self.layout = layout
-   self:register_buffer("weight", weight:detach(), false)
-   if bias then self:register_buffer("bias", bias, false) end
+function Linear:__init(...)
+   local a = take_linear(...)
+   self.layout = a.layout
+   self:register_buffer("weight", a.weight:detach(), false)
+   if a.bias then self:register_buffer("bias", a.bias, false) end
 end
 
 --- Multiplies by the transpose of the weight, and adds the bias and the adapters' products.
@@ -62,11 +66,14 @@ end
 local Embedding = class.class("llm.Embedding", nn.Module)
 M.Embedding = Embedding
 
+local take_embedding = args.signature "llm.Embedding(layout: string, weight: tensor)"
+
 ---@param layout string
 ---@param weight Tensor  (tokens, bytes of a row) uint8, or (tokens, features) numbers
-function Embedding:__init(layout, weight)
-   self.layout = layout
-   self:register_buffer("weight", weight:detach(), false)
+function Embedding:__init(...)
+   local a = take_embedding(...)
+   self.layout = a.layout
+   self:register_buffer("weight", a.weight:detach(), false)
 end
 
 --- Returns the tokens' rows.

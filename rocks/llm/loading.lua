@@ -77,10 +77,11 @@ local function place(s, model, path, entry, a, plus_one)
       bias = gguf.tensor(s, entry.bias):to(a.dtype or "float32"):to(a.device)
    end
    if class.isinstance(module, nn.Linear) or class.isinstance(module, nn.Embedding) then
-      local made = class.isinstance(module, nn.Linear) and layers.Linear or layers.Embedding
       local holder = parent and model:get_submodule(parent) or model
       local layout, values = weight_of(s, weight, a)
-      holder[name or path] = made(layout, values, bias)
+      local is_linear = class.isinstance(module, nn.Linear)
+      holder[name or path] = is_linear and layers.Linear(layout, values, bias)
+         or layers.Embedding(layout, values)
       return
    end
    local values = gguf.tensor(s, weight):to "float32"
