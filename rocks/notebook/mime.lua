@@ -38,7 +38,7 @@ end
 -- Returns a figure's forms. An image is smaller as PNG.
 local function figure_bundle(figure)
    if figure.pixels then return {["image/png"] = png.base64(figure:png())} end
-   return {["image/svg+xml"] = figure.kind.svg(figure)}
+   return {["image/svg+xml"] = figure:svg()}
 end
 
 local function rich(value)
@@ -49,7 +49,11 @@ local function rich(value)
       return {["text/html"] = html.tensor(value)}
    end
    if class.isinstance(value, torch.nn.Module) then return {["text/html"] = html.module(value)} end
-   if torch.type(value) == "utils.plot.Figure" then return figure_bundle(value) end
+   local class_name = torch.type(value)
+   if class_name == "utils.plot.Axes" then return figure_bundle(value.figure) end
+   if class_name == "utils.plot.Figure" or class_name == "utils.plot.Subplots" then
+      return figure_bundle(value)
+   end
    local meta = debug.getmetatable(value)
    local own = type(meta) == "table" and rawget(meta, "__mime")
    if own then

@@ -32,7 +32,7 @@ end
 
 -- Returns a stream for a progress bar, which shows what is written to it in one place.
 local function progress_stream(session)
-   local stream, id, shown = {}, nil, ""
+   local stream, id, shown = {keeps_bar = true}, nil, ""
    local function show(text)
       if text == shown then return end
       shown = text
@@ -42,7 +42,7 @@ local function progress_stream(session)
    end
    function stream:write(...)
       local text = table.concat({...}):gsub("\r\27%[K", ""):gsub("\n$", "")
-      if text ~= "" then stream.text = text end -- the end of a bar keeps its last state
+      if text ~= "" then stream.text = text end
       return self
    end
    function stream:flush()

@@ -40,6 +40,12 @@ function Figure:png()
    return self.kind.png(self)
 end
 
+--- Returns the figure as an SVG document.
+---@return string
+function Figure:svg()
+   return self.kind.svg(self)
+end
+
 --- Writes the figure to a file. If this fails, an existing file stays unchanged.
 ---@param path string  a path that ends with .svg or .png
 ---@return utils.plot.Figure self
@@ -208,6 +214,107 @@ function M.image(...)
    return figure("images", {
       pixels = pixels, grey = #planes == 1, title = a.title, scale = a.scale, save_as = a.save,
    })
+end
+
+-- Several drawings ----------------------------------------------------------------------------
+
+--- A figure of one or more drawings, made by utils.plot.subplots. Printing it tells only what it
+--- consists of; save and savefig write it, and notebooks show it.
+---
+---     local figure, axes = torch.utils.plot.subplots(1, 2)
+---     axes[1]:plot {1, 2, 3}
+---     axes[2]:bar({"a", "b"}, {3, 4})
+---     print(#figure:svg() > 1000)
+---     --> true
+---@class utils.plot.Subplots : utils.plot.Figure
+local Subplots = class.class("utils.plot.Subplots", Figure)
+
+--- Sets the title above all drawings.
+---@param text string  the title
+---@return utils.plot.Subplots self
+function Subplots:suptitle(text)
+   if type(text) ~= "string" then
+      args.refuse("utils.plot.Subplots.suptitle", "text", "a string", text)
+   end
+   self.heading = text
+   return self
+end
+
+--- Writes the figure to a file, as `save` does.
+---@param path string  a path that ends with .svg or .png
+---@return utils.plot.Subplots self
+function Subplots:savefig(path)
+   return self:save(path)
+end
+
+local take_colorbar = args.signature [[utils.plot.Subplots.colorbar(mappable: any,
+   label: string = '')]]
+
+--- Draws a bar with the colours of an image, of contours, or of points that have numbers as
+--- colours, beside the axes that show them.
+---@param mappable table  the result of imshow, contour, contourf, scatter or scatter3D
+---@param options? {label: string}  label: the text beside the bar
+---@return utils.plot.Subplots self
+function Subplots:colorbar(mappable, ...)
+   local a = take_colorbar({mappable}, ...)
+   local artist = a.mappable[1]
+   if type(artist) ~= "table" or not artist.map or not artist.axes
+      or artist.axes.figure ~= self then
+      args.refuse("utils.plot.Subplots.colorbar", "mappable",
+         "the result of imshow, contour, contourf or scatter (with numbers as c) in this figure",
+         artist)
+   end
+   self.colorbars[artist.axes] = {artist = artist, label = a.label}
+   return self
+end
+
+local take_subplots = args.signature [[utils.plot.subplots(nrows: count = 1, ncols: count = 1,
+   figsize: numbers?, projection: string?)]]
+
+--- Makes a figure with a grid of drawings.
+---@param nrows? integer  1 by default
+---@param ncols? integer  1 by default
+---@param options? {nrows: integer, ncols: integer, figsize: number[], projection: string}
+--- figsize: width and height in hundreds of pixels, {6.4, 4.8} by default; projection: "3d" for
+--- drawings in space
+---@return utils.plot.Subplots figure
+---@return utils.plot.Axes|utils.plot.Axes[] axes  for one drawing its axes, for one row or column a
+--- list, otherwise a list of rows
+function M.subplots(...)
+   local a = take_subplots(...)
+   for _, name in ipairs {"nrows", "ncols"} do
+      if a[name] < 1 or a[name] > 20 then
+         args.refuse("utils.plot.subplots", name, "an integer from 1 to 20", a[name])
+      end
+   end
+   if a.projection and a.projection ~= "3d" then
+      args.refuse("utils.plot.subplots", "projection", '"3d"', a.projection)
+   end
+   local size = a.figsize or {6.4, 4.8}
+   for i = 1, 2 do
+      if #size ~= 2 or not (size[i] >= 1 and size[i] <= 60) then
+         args.refuse("utils.plot.subplots", "figsize", "{width, height}, each from 1 to 60", size)
+      end
+   end
+   local Axes = require "tlua.plot.Axes"
+   local made = Subplots()
+   made.kind = require "tlua.plot.panels"
+   made.rows, made.columns, made.heading, made.colorbars = a.nrows, a.ncols, "", {}
+   made.width, made.height = math.floor(size[1] * 100), math.floor(size[2] * 100)
+   made.axes = {}
+   for i = 1, a.nrows * a.ncols do made.axes[i] = Axes(made, a.projection) end
+   if #made.axes == 1 then return made, made.axes[1] end
+   local list = {}
+   for i, ax in ipairs(made.axes) do
+      if a.nrows == 1 or a.ncols == 1 then
+         list[i] = ax
+      else
+         local row = (i - 1) // a.ncols + 1
+         list[row] = list[row] or {}
+         table.insert(list[row], ax)
+      end
+   end
+   return made, list
 end
 
 return M

@@ -12,9 +12,17 @@ build = {
    type = "builtin",
    modules = {
       ["tlua.plot"] = "init.lua",
+      ["tlua.plot.Axes"] = "Axes.lua",
       ["tlua.plot.axes"] = "axes.lua",
+      ["tlua.plot.canvas"] = "canvas.lua",
+      ["tlua.plot.colours"] = "colours.lua",
+      ["tlua.plot.contours"] = "contours.lua",
       ["tlua.plot.curves"] = "curves.lua",
       ["tlua.plot.font"] = "font.lua",
       ["tlua.plot.images"] = "images.lua",
+      ["tlua.plot.panels"] = "panels.lua",
+      ["tlua.plot.space"] = "space.lua",
+      ["tlua.plot.values"] = "values.lua",
+      ["tlua.plot.vocabulary"] = "vocabulary.lua",
    },
 }

@@ -1,5 +1,6 @@
 -- png.lua - writes PNG files (ISO/IEC 15948) without a library. Pixels are stored uncompressed, in
--- deflate's stored blocks (RFC 1951, 3.2.4), so a file is as large as its pixels.
+-- deflate's stored blocks (RFC 1951, 3.2.4), so a file is as large as its pixels, unless compression
+-- is asked for and zlib is installed.
 
 local torch = require "tlua"
 
@@ -30,6 +31,13 @@ local function stored(text)
    return table.concat(parts)
 end
 
+-- Compresses text in zlib's format, if zlib is installed.
+local function compressed(text)
+   local bytes = torch.io.deflate(text, torch.empty(0, {dtype = "uint8", device = "cpu"}))
+   if not bytes then return stored(text) end
+   return "\x78\x9C" .. torch.io.text(bytes, 1, bytes:numel()) .. (">I4"):pack(adler32(text))
+end
+
 local function chunk(kind, data)
    return (">I4"):pack(#data) .. kind .. data .. (">I4"):pack(torch.io.crc32(kind .. data))
 end
@@ -41,8 +49,9 @@ end
 --- with opacity), three (RGB) or four (RGBA)
 ---@param palette? string  three bytes R, G, B for each possible value of a pixel; without a palette
 --- one-byte pixels are greys
+---@param packs? boolean  whether the pixels are compressed if zlib is installed
 ---@return string
-function M.encode(width, height, rows, palette)
+function M.encode(width, height, rows, palette, packs)
    local channels = #(rows[1] or "") // math.max(width, 1)
    local colour = palette and 3 or ({[2] = 4, [3] = 2, [4] = 6})[channels] or 0
    local lines = {}
@@ -51,7 +60,7 @@ function M.encode(width, height, rows, palette)
       "\x89PNG\r\n\x1A\n",
       chunk("IHDR", (">I4I4BBBBB"):pack(width, height, 8, colour, 0, 0, 0)),
       palette and chunk("PLTE", palette) or "",
-      chunk("IDAT", stored(table.concat(lines))),
+      chunk("IDAT", (packs and compressed or stored)(table.concat(lines))),
       chunk("IEND", ""),
    }
 end

@@ -699,6 +699,7 @@ local packaged <const> = {
    ["torch.utils.tensorboard."] = "tensorboard", ["torch.trainer."] = "trainer",
    ["torch.graphs."] = "graphs", ["torch.notebook."] = "notebook", ["torch.serve."] = "serve",
    ["torch.llm."] = "llm",
+   ["torch.utils.plot."] = "plot",
 }
 
 local keys <const> = {}

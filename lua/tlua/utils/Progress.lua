@@ -175,10 +175,13 @@ function Progress:each(what)
    return function() return advance(step()) end
 end
 
---- Removes the bar and writes a last line, if `line` is given.
+--- Removes the bar and writes a last line, if `line` is given. In a notebook without a line, the
+--- bar stays.
 ---@param line? string
 function Progress:finish(line)
-   if self.live then self.stream:write("\r\27[K") end
+   if self.live then
+      self.stream:write("\r\27[K", not line and self.stream.keeps_bar and self:render() or "")
+   end
    if line then self.stream:write(line, "\n") end
    self.stream:flush()
 end

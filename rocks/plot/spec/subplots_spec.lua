@@ -1,0 +1,281 @@
+-- Tests figures with axes by matplotlib's names. Numbers of bins, quartiles and contours are compared with those of
+-- NumPy and with values worked out by hand; pictures are compared by their shapes.
+local torch = require "tlua"
+local contours = require "tlua.plot.contours"
+local colours = require "tlua.plot.colours"
+local shell = require "spec.support.shell"
+local plot = torch.utils.plot
+
+local nan, inf = 0 / 0, 1 / 0
+
+-- Returns the shapes of a kind that the axes' artists add to the canvas, without those of the frame.
+local function shapes(figure, kind)
+   local list = {}
+   for _, shape in ipairs(require("tlua.plot.panels").canvas(figure).shapes) do
+      if shape.kind == kind and shape.style.clip then list[#list + 1] = shape end
+   end
+   return list
+end
+
+local function texts(figure)
+   local set = {}
+   for _, shape in ipairs(require("tlua.plot.panels").canvas(figure).shapes) do
+      if shape.kind == "text" then set[shape.text] = shape end
+   end
+   return set
+end
+
+describe("plot.subplots", function()
+   it("returns axes as one, as a list, or as a list of rows", function()
+      local _, one = plot.subplots()
+      assert.equal("utils.plot.Axes", torch.type(one))
+      assert.equal(3, #select(2, plot.subplots(1, 3)))
+      assert.equal(3, #select(2, plot.subplots(3)))
+      local _, rows = plot.subplots {nrows = 2, ncols = 3}
+      assert.same({2, 3}, {#rows, #rows[1]})
+   end)
+
+   it("writes SVG and PNG of the size that was asked for", shell.in_folder(function(folder)
+      local figure, ax = plot.subplots {figsize = {3, 2}}
+      ax:plot {1, 3, 2}
+      figure:savefig(folder .. "/x.svg"):save(folder .. "/x.png")
+      assert.matches('^<svg [^>]*width="300" height="200"', shell.read(folder .. "/x.svg"))
+      local width, height = (">I4I4"):unpack(shell.read(folder .. "/x.png"), 17)
+      assert.same({300, 200}, {width, height})
+   end))
+
+   it("writes XML that a parser takes", function()
+      if select(2, shell.run "python3 -c 'import xml.dom.minidom'") ~= 0 then return pending "needs Python" end
+      local figure, ax = plot.subplots()
+      ax:plot({1, 2}, {label = "<a & b> \"c\"\1"}):legend():set_title "x < y & z"
+      shell.with_folder(function(folder)
+         figure:save(folder .. "/x.svg")
+         local script = "import xml.dom.minidom, sys; xml.dom.minidom.parse(sys.argv[1])"
+         shell.ok(("python3 -c '%s' %s/x.svg"):format(script, folder))
+      end)
+   end)
+
+   it("tells as text what a figure consists of", function()
+      local figure, ax = plot.subplots()
+      ax:plot({1, 2}, {label = "loss"}):set_title "training"
+      assert.matches("1: training, 1 shown: loss", tostring(figure), 1, true)
+   end)
+end)
+
+describe("plot.Axes", function()
+   local figure, ax
+   before_each(function() figure, ax = plot.subplots() end)
+
+   it("draws a line through its points, with gaps", function()
+      ax:plot({1, 2, 3, 4, 5, 6}, {1, 2, nan, 1, inf, 3})
+      local lines = shapes(figure, "line")
+      assert.equal(1, #lines) -- the parts of a single point have no line
+      assert.equal(4, #lines[1].points)
+      ax:set_xlim(0, 10):set_ylim(0, 4)
+      local points = shapes(figure, "line")[1].points
+      local clip = shapes(figure, "line")[1].style.clip
+      local function share(x) return (x - clip[1]) / (clip[3] - clip[1]) end
+      assert.is_true(math.abs(share(points[1]) - 0.1) < 1e-9 and math.abs(share(points[3]) - 0.2) < 1e-9)
+      assert.is_true(math.abs((clip[4] - points[2]) / (clip[4] - clip[2]) - 0.25) < 1e-9)
+   end)
+
+   it("draws nothing for no values, and a marker for one", function()
+      ax:plot {}
+      assert.equal(0, #shapes(figure, "line"))
+      ax:plot({5}, {marker = "o"})
+      assert.equal(0, #shapes(figure, "line"))
+      assert.equal(1, #shapes(figure, "area"))
+   end)
+
+   it("has powers of ten at equal distances on a logarithmic axis, and leaves out what is not above zero", function()
+      ax:loglog({1, 10, 100, 1000}, {0, 1e-2, -5, 1e2}, {marker = "s"})
+      assert.equal(2, #shapes(figure, "area"))
+      local marks = texts(figure)
+      local a, b, c = marks["1e0"], marks["1e1"], marks["1e2"]
+      assert.is_true(math.abs((b.x - a.x) - (c.x - b.x)) < 1e-6)
+   end)
+
+   it("counts the values of a histogram as NumPy does", function()
+      -- numpy.histogram([1, 2, 2, 3, 4, 4, 4, 5], bins=4): counts and edges
+      local counts, edges = ax:hist({1, 2, 2, 3, 4, 4, 4, 5}, {bins = 4})
+      assert.same({1, 2, 1, 4}, counts)
+      assert.same({1, 2, 3, 4, 5}, edges)
+      -- numpy.histogram(..., bins=[0, 2, 4], density=True)
+      assert.same({1 / 8, 3 / 8}, (ax:hist({1, 2, 2, 3, 9, -1}, {bins = {0, 2, 4}, density = true})))
+      assert.same({0, 2}, (ax:hist({nan, 3, inf, 4}, {bins = 2, range = {0, 4}})))
+      assert.same({0, 0}, (ax:hist({}, {bins = 2})))
+      assert.same({1}, (ax:hist({7}, {bins = 1})))
+      local random = ax:hist(torch.randn(100000), {bins = 1000})
+      local sum = 0
+      for _, count in ipairs(random) do sum = sum + count end
+      assert.equal(100000, sum)
+   end)
+
+   it("draws boxes at NumPy's quartiles, whiskers within 1.5 times their distance", function()
+      ax:boxplot {{1, 2, 3, 4, 5, 6, 7, 30}}
+      -- numpy.percentile(..., [25, 50, 75]): 2.75, 4.5, 6.25; the whisker ends at 7, and 30 is beyond
+      local box = ax.artists[1].boxes[1]
+      assert.same({2.75, 4.5, 6.25, 1, 7, {30}}, {box.q1, box.median, box.q3, box.low, box.high, box.fliers})
+      ax:boxplot(torch.randn(20, 3), {labels = {"a", "b", "c"}})
+      assert.equal(3, #ax.artists[2].boxes)
+      ax:boxplot {{}, {1}}
+   end)
+
+   it("draws bars from their bottoms, with names as marks", function()
+      ax:bar({"cat", "dog"}, {2, 4}, {yerr = {0.5, 1}})
+      local bars = shapes(figure, "area")
+      assert.equal(2, #bars)
+      local function high(bar) return bar.points[6] - bar.points[2] end
+      assert.is_true(math.abs(high(bars[2]) - 2 * high(bars[1])) < 1e-6)
+      assert.equal(6, #shapes(figure, "line")) -- two error bars with two ends each
+      assert.is_truthy(texts(figure).cat)
+   end)
+
+   it("shows a matrix with row 1 at the top, or at the bottom, and NaN as white", function()
+      local image = ax:imshow({{0, 1}, {nan, inf}}, {cmap = "gray"})
+      local cells = shapes(figure, "image")[1].cells
+      assert.same({{0, 0xFFFFFF}, {-1, 0xFFFFFF}}, cells)
+      figure:colorbar(image, {label = "weight"})
+      assert.is_truthy(texts(figure).weight)
+      figure, ax = plot.subplots()
+      ax:imshow({{0, 1}, {1, 1}}, {cmap = "gray_r", origin = "lower", aspect = "auto"})
+      assert.same({{0, 0}, {0xFFFFFF, 0}}, shapes(figure, "image")[1].cells)
+      figure, ax = plot.subplots()
+      ax:imshow({{1, 10, 100, 0}}, {cmap = "gray", norm = "log"})
+      assert.same({0, 0x808080, 0xFFFFFF, -1}, shapes(figure, "image")[1].cells[1])
+   end)
+
+   it("draws large images and long lines by what a picture can show", function()
+      ax:imshow(torch.rand(3000, 2000))
+      assert.is_true(#figure:svg() < 3e6)
+      figure, ax = plot.subplots()
+      ax:plot(torch.randn(300000))
+      local points = shapes(figure, "line")[1].points
+      assert.is_true(#points < 10 * 640)
+      local low, high = inf, -inf
+      for i = 2, #points, 2 do low, high = math.min(low, points[i]), math.max(high, points[i]) end
+      local clip = shapes(figure, "line")[1].style.clip
+      local height = clip[4] - clip[2]
+      -- the extremes remain: they are a margin of 5 % away from the frame
+      assert.is_true(math.abs((high - low) / height - 1 / 1.1) < 1e-6)
+   end)
+
+   it("finds contours where a plane has their heights", function()
+      local rows = {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}}
+      assert.same({{1.5, 1, 1.5, 2, 1.5, 3}}, contours.lines(rows, 1.5))
+      assert.same({}, contours.lines(rows, 5))
+      -- a circle of radius 1.5 around the middle: closed, and near the circle
+      local round = {}
+      for i = 1, 21 do
+         round[i] = {}
+         for j = 1, 21 do round[i][j] = ((i - 11) / 5) ^ 2 + ((j - 11) / 5) ^ 2 end
+      end
+      local lines = contours.lines(round, 1.5 ^ 2)
+      assert.equal(1, #lines)
+      local line = lines[1]
+      assert.same({line[1], line[2]}, {line[#line - 1], line[#line]})
+      for i = 1, #line, 2 do
+         local r = (((line[i] - 11) / 5) ^ 2 + ((line[i + 1] - 11) / 5) ^ 2) ^ 0.5
+         assert.is_true(math.abs(r - 1.5) < 0.01)
+      end
+      assert.equal(1, #contours.lines({{1, 1, nan}, {2, 2, 2}, {3, 3, 3}}, 1.5))
+      assert.equal(2, contours.height({{1, 3}, {1, 3}}, 1.5, 1.2))
+   end)
+
+   it("draws contours and filled contours in axes", function()
+      local x, y = torch.linspace(-1, 1, 11), torch.linspace(0, 2, 9)
+      local z = x:view(1, 11) + y:view(9, 1)
+      ax:contour(x, y, z, {levels = {0, 1}})
+      assert.equal(2, #shapes(figure, "line"))
+      figure:colorbar(ax:contourf(x, y, z, {levels = 4}))
+      local cells = shapes(figure, "image")[1].cells
+      local seen = {}
+      for _, row in ipairs(cells) do
+         for _, rgb in ipairs(row) do seen[rgb] = true end
+      end
+      local count = 0
+      for _ in pairs(seen) do count = count + 1 end
+      assert.equal(4, count)
+      ax:contour(torch.ones(3, 3)) -- a plane without a level in between
+   end)
+
+   it("draws points in space, the nearer ones last", function()
+      local space, axes = plot.subplots {projection = "3d"}
+      axes:view_init(0, 0) -- from the positive end of x
+      local points = axes:scatter3D({1, 2, nan}, {0, 0, 0}, {0, 0, 0}, {c = {0, 1, 2}, cmap = "gray"})
+      space:colorbar(points)
+      local areas = shapes(space, "area")
+      assert.equal(2, #areas)
+      assert.same({0, 0x808080}, {areas[1].style.colour, areas[2].style.colour})
+      axes:plot3D({0, 1}, {0, 1}, {0, 1}):set_zlabel "z"
+      assert.equal(1, #shapes(space, "line"))
+   end)
+
+   it("fills between curves, writes notes and a legend", function()
+      ax:fill_between({1, 2, nan, 4, 5}, {1, 1, 1, 1, 1}, 0, {alpha = 0.5, label = "band"})
+      assert.equal(2, #shapes(figure, "area"))
+      ax:annotate("here", {1, 1}, {xytext = {2, 0.5}}):text(4, 0.5, "there"):axhline(0.5):axvline(2):legend()
+      local written = texts(figure)
+      assert.is_truthy(written.here and written.there and written.band)
+      assert.equal(2, #shapes(figure, "line"))
+   end)
+
+   it("draws the same shapes into PNG", function()
+      local small, axes = plot.subplots {figsize = {2, 2}}
+      axes:fill_between({0, 1}, 1, 0, {color = "#ff0000"}):set_xlim(0, 1):set_ylim(0, 1)
+      shell.with_folder(function(folder)
+         small:save(folder .. "/x.png")
+         local image = torch.load(folder .. "/x.png")
+         assert.same({3, 200, 200}, {table.unpack(image.shape)})
+         assert.same({255, 0, 0}, image[{{}, 80, 120}]:tolist())
+         assert.same({255, 255, 255}, image[{{}, 3, 3}]:tolist())
+      end)
+   end)
+
+   it("knows colours by name, by number and by parts", function()
+      local function parse(value) return colours.parse("f", "color", value) end
+      assert.same({0xE00000, 0x1F77B4, 0xABCDEF, 0x808080, 0xFF0080}, {parse "red", parse "C0", parse "#abcdef",
+         parse "0.5", parse {1, 0, 0.5}})
+      local map = colours.map("f", "viridis")
+      assert.same({0x440154, 0xFDE725, 0xFDE725}, {map(0), map(1), map(2)})
+      assert.equal(0xFDE725, colours.map("f", "viridis_r")(0))
+   end)
+
+   it("refuses what it cannot draw", function()
+      local function refuses(message, fn)
+         local ok, text = pcall(fn, ax)
+         assert.is_false(ok)
+         assert.matches(message, text, 1, true)
+         assert.matches("^%S*subplots_spec.lua:%d+: ", text) -- the user's line
+      end
+      refuses("utils.plot.Axes.plot: expected as many x as y, got 2 and 1", function(a) a:plot({1, 2}, {1}) end)
+      refuses('plot: y, value 1: expected a number, got "a"', function(a) a:plot {"a"} end)
+      refuses('color: unknown colour "rde"; did you mean red?', function(a) a:plot({1}, {color = "rde"}) end)
+      refuses('linestyle: expected "-"', function(a) a:plot({1}, {linestyle = "~"}) end)
+      refuses("unknown option labl; did you mean label?", function(a) a:plot({1}, {labl = "x"}) end)
+      refuses("hist: x, value 2: expected a finite number, or range", function(a) a:hist {1, nan} end)
+      refuses("hist: bins: expected an integer from 1 to 100000", function(a) a:hist({1}, {bins = 0}) end)
+      refuses("hist: range: expected two numbers, the lower one first", function(a) a:hist({1}, {range = {2, 1}}) end)
+      refuses("boxplot: x, list 1, value 2: expected a finite number, got inf", function(a) a:boxplot {{1, inf}} end)
+      refuses("imshow: X: expected a real matrix of at least 1 x 1", function(a) a:imshow(torch.zeros(0, 3)) end)
+      refuses('cmap: unknown map "virdis"; did you mean viridis?', function(a) a:imshow({{1}}, {cmap = "virdis"}) end)
+      refuses("vmin: expected more than 0 with norm", function(a) a:imshow({{1}}, {norm = "log", vmin = -1}) end)
+      refuses("contour: Z: expected a real matrix of at least 2 x 2", function(a) a:contour {{1}} end)
+      refuses("contour: X, value 2: expected finite numbers in rising order",
+         function(a) a:contour({1, 1}, {1, 2}, {{1, 2}, {3, 4}}) end)
+      refuses("levels, value 2: expected more than the one before", function(a) a:contour({{1, 2}, {3, 4}},
+         {levels = {2, 1}}) end)
+      refuses("errorbar: yerr, value 1: expected a number of at least 0",
+         function(a) a:errorbar({1}, {1}, {yerr = {-1}}) end)
+      refuses("scatter: c: expected 2 values, got 4", function(a) a:scatter({1, 2}, {1, 2}, {c = {1, 2, 3, 4}}) end)
+      refuses('expected axes with projection = "3d"', function(a) a:scatter3D({1}, {1}, {1}) end)
+      refuses("set_xlim: expected two different finite numbers", function(a) a:set_xlim(1, 1) end)
+      refuses('set_xscale: scale: expected "linear" or "log"', function(a) a:set_xscale "lgo" end)
+      refuses("set_ylim: expected numbers above 0 on a logarithmic axis",
+         function(a) a:set_yscale("log"):set_ylim(-1, 2) end)
+      refuses("annotate: xy: expected {x, y}", function(a) a:annotate("x", {1}) end)
+      refuses("colorbar: mappable: expected the result of imshow", function() figure:colorbar(3) end)
+      refuses("subplots: nrows: expected an integer from 1 to 20, got 0", function() plot.subplots(0) end)
+      refuses("subplots: figsize: expected {width, height}", function() plot.subplots {figsize = {1}} end)
+   end)
+end)
