@@ -356,6 +356,16 @@ describe("the site", function()
       end)
       assert.equal("", table.concat(missing, "\n"))
    end)
+
+   it("tells of each function of the C header, with its comment", function()
+      need()
+      local text, missing = pages["c-api.html"], {}
+      for name in shell.read "src/tlua.h":gmatch "\nTL_API [^;]-([%w_]+)%(" do
+         if not text:find(('id="%s"'):format(name), 1, true) then missing[#missing + 1] = name end
+      end
+      assert.equal("", table.concat(missing, " "))
+      assert.matches('<p>Returns the number of bytes of one element.</p>', text, 1, true)
+   end)
 end)
 
 -- Examples ----------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 local torch = require "tlua"
 local comments = require "tlua.repl.comments"
 local families = require "families"
+local c_api = require "c_api"
 local guides = require "guides"
 local html = require "html"
 
@@ -264,6 +265,9 @@ end
 function M.write(out, root, all)
    local sections, list = families.sections(all), guides.list(root)
    local links, rows = index(sections)
+   local c_page, c_rows = c_api.html(root)
+   table.insert(list, 2, c_api.guide)
+   table.move(c_rows, 1, #c_rows, #rows + 1, rows)
    local function page(name, title, section_name, text, class)
       write(out .. "/" .. name, frame:format(escape(title), torch.__version__, section_name,
          class or "", text))
@@ -278,7 +282,8 @@ function M.write(out, root, all)
       end
    end
    for _, guide in ipairs(list) do
-      page(guide.page, guide.title, guide.page, guides.html(root, guide, list, links), "guide")
+      local text = guide == c_api.guide and c_page or guides.html(root, guide, list, links)
+      page(guide.page, guide.title, guide.page, text, "guide")
    end
    local menu = contents(sections, list)
    page("contents.html", "Contents - tlua", "contents.html", contents_page(menu))
