@@ -274,6 +274,46 @@ describe("torch.nested", function()
          function() F.mse_loss(x, N.nested_tensor {a}) end)
    end)
 
+   it("computes cross entropy and divergence of rows inside sequences only", function()
+      local a = torch.randn(7, 4, {dtype = "float64"}):requires_grad_()
+      local offsets, lengths = torch.tensor {1, 4, 4, 8}, torch.tensor {2, 0, 3}
+      local x = N.nested_tensor_from_jagged(a, offsets, lengths)
+      local labels = torch.tensor {1, 3, 2, 4, 1, 2, 2}
+      local t = N.nested_tensor_from_jagged(labels, offsets, lengths)
+      local rows = torch.tensor {1, 2, 4, 5, 6}
+      local p, goals = a:index_select(1, rows), labels:index_select(1, rows)
+      local weight = torch.rand(4, {dtype = "float64"})
+      for _, reduction in ipairs {"mean", "sum", "none"} do
+         local options = {weight = weight, reduction = reduction, ignore_index = 2, label_smoothing = 0.1}
+         local expected = F.cross_entropy(p, goals, options)
+         for _, input in ipairs {x, x:contiguous():transpose(2, 3)} do
+            local got = F.cross_entropy(input, t, options)
+            assert.close(expected, got.is_nested and got:values() or got, 1e-12)
+         end
+         local got = F.nll_loss(x:log_softmax(-1), t, {reduction = reduction})
+         assert.close(F.nll_loss(p:log_softmax(-1), goals, {reduction = reduction}),
+            got.is_nested and got:values() or got, 1e-12)
+      end
+      local soft = N.nested_tensor_from_jagged(torch.rand(7, 4, {dtype = "float64"}):softmax(-1), offsets, lengths)
+      local q = soft:values():index_select(1, rows)
+      assert.close(F.cross_entropy(p, q), F.cross_entropy(x, soft), 1e-12)
+      assert.close(F.cross_entropy(p, goals), nn.CrossEntropyLoss()(x, t), 1e-12)
+      for reduction, divisor in pairs {sum = 1, mean = 20, batchmean = 3} do -- 3 sequences
+         local got = F.kl_div(x:log_softmax(-1), soft, {reduction = reduction})
+         assert.close(F.kl_div(p:log_softmax(-1), q, {reduction = "sum"}) / divisor, got, 1e-12)
+      end
+      F.cross_entropy(x, t):backward()
+      local grad = torch.autograd.grad(F.cross_entropy(p, goals), {a})
+      assert.close(grad, a.grad, 1e-12)
+      assert.raises("cross_entropy: target: expected the lengths of input, (3, j", function()
+         F.cross_entropy(x, N.nested_tensor {torch.tensor {1}, torch.tensor {1}})
+      end)
+      assert.raises("cross_entropy: expected input and target both nested", function() F.cross_entropy(x, goals) end)
+      assert.raises("func.vmap: argument 1: expected a dense tensor, got a nested one", function()
+         torch.func.vmap(function(y) return y * 2 end)(x)
+      end)
+   end)
+
    it("may be parameters of modules and of optimizers", function()
       local x = sample {dtype = "float64"}
       local w = nn.Parameter(x)

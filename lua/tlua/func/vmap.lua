@@ -35,6 +35,11 @@ end
 local function plan(value, dims, path, found)
    tree.map(value, function(leaf, at, dim)
       if is_mapped(leaf, dim) then
+         if leaf.is_nested then
+            torch.raise(("func.vmap: %s: expected a dense tensor, got a nested one, whose "
+               .. "sequences differ in shape; use to_padded_tensor, or a loop over unbind()")
+               :format(at))
+         end
          local n = leaf:size(check_dim(at, dim, leaf))
          if found.size and found.size ~= n then
             torch.raise(("func.vmap: the mapped sizes differ: %d in %s, %d in %s"):format(

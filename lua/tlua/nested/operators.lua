@@ -377,6 +377,54 @@ for name in ([[mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy
    end, false)
 end
 
+-- The divergence is that of each element; "batchmean" divides by the number of sequences.
+do
+   local fn = torch.nn.functional.kl_div
+   local take = args.signature [[kl_div(input: tensor, target: tensor, reduction: string = 'mean',
+      log_target: boolean = false)]]
+   define("kl_div", function(...)
+      local a = take(...)
+      local p, q = parts(a.input), parts(a.target)
+      if not (p and q) then
+         fail("kl_div: expected input and target both nested, got %s and %s",
+            args.describe(a.input), args.describe(a.target))
+      elseif not kind.same(p, q) then
+         fail("kl_div: target: expected the shape %s of input, got %s", V.shown(p), V.shown(q))
+      end
+      p, q = V.packed(p), V.packed(q)
+      local batch = a.reduction == "batchmean"
+      local result = fn(p.values, q.values,
+         {reduction = batch and "sum" or a.reduction, log_target = a.log_target})
+      if batch then return result / #p.ragged.lengths end
+      return result:dim() == 0 and result or V.new(result, p.ragged, p.dim)
+   end, false)
+end
+
+-- Losses of one class for each row. Input is (B, j, C), as a Linear gives it, or (B, C, j).
+for _, name in ipairs {"cross_entropy", "nll_loss"} do
+   local fn = torch.nn.functional[name]
+   define(name, function(x, target, ...)
+      local p, q = parts(x), parts(target)
+      if not (p and q) then
+         fail("%s: expected input and target both nested, got %s and %s", name,
+            args.describe(x), args.describe(target))
+      end
+      p, q = V.packed(p), V.packed(q)
+      local labels = q.values:dim() == 1
+      if p.values:dim() ~= 2 or not labels and q.dim ~= p.dim or q.values:dim() > 2 then
+         fail("%s: expected an input (B, j, C) or (B, C, j) and labels (B, j), got %s and %s",
+            name, V.shown(p), V.shown(q))
+      end
+      local rows, goals = p.values, q.values
+      if p.dim == 3 then rows, goals = rows:t(), labels and goals or goals:t() end
+      if table.concat(p.ragged.lengths, " ") ~= table.concat(q.ragged.lengths, " ") then
+         fail("%s: target: expected the lengths of input, %s, got %s", name, V.shown(p), V.shown(q))
+      end
+      local result = fn(rows, goals, ...)
+      return result:dim() == 0 and result or V.new(result, p.ragged, 2)
+   end, false)
+end
+
 -- Softmax and normalisations ----------------------------------------------------------------------
 
 local function softmax(p, dtype, logarithm)

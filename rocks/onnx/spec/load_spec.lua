@@ -306,11 +306,13 @@ describe("onnx.load", function()
          local inputs = {"x", "", "", ""}
          inputs[position] = "list"
          local numbers = torch.tensor(list, {dtype = dtype, device = "cpu"})
-         local initializers = {{name = "list", dims = {2}, data_type = dtype == "int64" and 7 or 1, raw_data = numbers}}
+         local number = dtype == "int64" and 7 or 1
+         local initializers = {{name = "list", dims = {2}, data_type = number, raw_data = numbers}}
          local attributes = {{name = "mode", type = 3, s = "linear"}}
          if region then
             inputs[2] = "roi"
-            initializers[2] = {name = "roi", dims = {4}, data_type = 1, raw_data = torch.tensor(region, {device = "cpu"})}
+            local area = torch.tensor(region, {device = "cpu"})
+            initializers[2] = {name = "roi", dims = {4}, data_type = 1, raw_data = area}
             attributes[2] = {name = "coordinate_transformation_mode", type = 3, s = "tf_crop_and_resize"}
          end
          if position == 3 then inputs[4] = nil end
