@@ -28,6 +28,12 @@ end
 
 local function zeros(x) return x:clone():zero() end
 
+-- Stores the square root of a tensor, plus a number, in a buffer, which may not exist yet.
+local function root(buffer, x, plus)
+   buffer = buffer or x:clone()
+   return torch.sqrt(buffer, x):add(plus)
+end
+
 -- Returns the learning rate after the decay of all previous calls, and counts this call.
 local function rate_of(c, state, default)
    local n = state.evalCounter or 0
@@ -66,7 +72,7 @@ end)
 method("adagrad", {}, function(x, gradient, c, state)
    local rate = rate_of(c, state, 1e-3)
    state.paramVariance = (state.paramVariance or zeros(x)):addcmul(1, gradient, gradient)
-   state.paramStd = torch.sqrt(state.paramVariance):add(1e-10)
+   state.paramStd = root(state.paramStd, state.paramVariance, 1e-10)
    x:addcdiv(-rate, gradient, state.paramStd)
 end)
 
@@ -75,17 +81,18 @@ method("adadelta", {rho = 0.9, eps = 1e-6}, function(x, gradient, c, state)
       state.paramVariance, state.accDelta = zeros(x), zeros(x)
    end
    state.paramVariance:mul(c.rho):addcmul(1 - c.rho, gradient, gradient)
-   local delta = torch.add(state.accDelta, c.eps):cdiv(torch.add(state.paramVariance,
-      c.eps)):sqrt():cmul(gradient)
-   state.accDelta:mul(c.rho):addcmul(1 - c.rho, delta, delta)
-   x:add(-1, delta)
+   state.paramStd = torch.add(state.paramVariance, c.eps):sqrt()
+   state.delta = torch.add(state.accDelta, c.eps):sqrt():cdiv(state.paramStd):cmul(gradient)
+   state.accDelta:mul(c.rho):addcmul(1 - c.rho, state.delta, state.delta)
+   x:add(-1, state.delta)
    state.evalCounter = (state.evalCounter or 0) + 1
 end)
 
 method("rmsprop", {alpha = 0.99, epsilon = 1e-8, initialMean = 0}, function(x, gradient, c, state)
    state.m = state.m or zeros(x):fill(c.initialMean)
    state.m:mul(c.alpha):addcmul(1 - c.alpha, gradient, gradient)
-   x:addcdiv(-(c.learningRate or 1e-2), gradient, torch.sqrt(state.m):add(c.epsilon))
+   state.tmp = root(state.tmp, state.m, c.epsilon)
+   x:addcdiv(-(c.learningRate or 1e-2), gradient, state.tmp)
 end)
 
 method("adam", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, function(x, gradient, c, state)
@@ -95,7 +102,8 @@ method("adam", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8}, function(x, gradien
    state.m = (state.m or zeros(x)):mul(c.beta1):add(1 - c.beta1, gradient)
    state.v = (state.v or zeros(x)):mul(c.beta2):addcmul(1 - c.beta2, gradient, gradient)
    local size = rate * math.sqrt(1 - c.beta2 ^ t) / (1 - c.beta1 ^ t)
-   x:addcdiv(-size, state.m, torch.sqrt(state.v):add(c.epsilon))
+   state.denom = root(state.denom, state.v, c.epsilon)
+   x:addcdiv(-size, state.m, state.denom)
 end)
 
 method("adamax", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-38}, function(x, gradient, c, state)

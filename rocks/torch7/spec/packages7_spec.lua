@@ -86,6 +86,19 @@ describe("Torch7's optim", function()
       assert.is_true((optim.checkgrad(quadratic, torch.rand(2))) < 1e-6)
    end)
 
+   it("keeps the fields of states that Torch7's have", function()
+      for name, fields in pairs {sgd = "dfdx evalCounter", adam = "denom m t v", rmsprop = "m tmp",
+         adagrad = "evalCounter paramStd paramVariance", adamax = "m t u", nag = "dfdx evalCounter",
+         adadelta = "accDelta delta evalCounter paramStd paramVariance", asgd = "ax eta_t mu_t t"} do
+         local state, x = {}, torch.Tensor {3, -2}
+         for _ = 1, 2 do optim[name](quadratic, x, {momentum = name == "sgd" and 0.9 or nil}, state) end
+         local names = {}
+         for key in pairs(state) do names[#names + 1] = key end
+         table.sort(names)
+         assert.equal(fields, table.concat(names, " "))
+      end
+   end)
+
    it("counts confusions", function()
       local matrix = optim.ConfusionMatrix {"cat", "dog"}
       matrix:add(1, 1)
