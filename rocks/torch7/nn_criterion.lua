@@ -171,7 +171,40 @@ local function nll(self, x, y)
          ignore_index = self.ignoreIndex})
    end)
 end
-criterion("ClassNLLCriterion", "weights=nil sizeAverage=true ignoreIndex=-100", nll)
+local ClassNLL = criterion("ClassNLLCriterion",
+   "weights=nil sizeAverage=true ignoreIndex=-100", nll)
+
+-- Returns the labels of a batch without weights and ignored labels, whose gradient is one number at
+-- each label; nil for other inputs, which are computed by autograd.
+local function plain_labels(self, input, target)
+   if self.weights or not is_tensor(input) or not is_tensor(target) or dims(input) ~= 2
+      or dims(target) ~= 1 or methods.numel(target) == 0 then
+      return nil
+   end
+   local list = labels(input, target)
+   return methods.item(T.amin(list)) >= 1 and list or nil
+end
+
+function ClassNLL:updateOutput(input, target)
+   local list = plain_labels(self, input, target)
+   if not list then return Criterion.updateOutput(self, input, target) end
+   self.output = methods.item(F.nll_loss(T.detach(input), list, {reduction = reduction(self)}))
+   return self.output
+end
+
+function ClassNLL:updateGradInput(input, target)
+   local list = plain_labels(self, input, target)
+   if not list then return Criterion.updateGradInput(self, input, target) end
+   local size = field(input, "shape")
+   if field(list, "shape")[1] ~= size[1] or methods.item(T.amax(list)) > size[2] then
+      return Criterion.updateGradInput(self, input, target) -- raises an error
+   end
+   local g = T.zeros_like(T.detach(input))
+   methods.scatter_(g, 2, T.unsqueeze(list, 2), self.sizeAverage == false and -1 or -1 / size[1])
+   self.gradInput = types.tag(g)
+   return self.gradInput
+end
+
 criterion("SpatialClassNLLCriterion", "weights=nil sizeAverage=true", nll)
 criterion("CrossEntropyCriterion", "weights=nil sizeAverage=true", function(self, x, y)
    x = T.squeeze(x)
