@@ -15,28 +15,46 @@ local function show(figure)
    return figure
 end
 
--- Reads a curve: {name, y}, {name, x, y}, or tensors without a name.
+-- Reads a curve: {[name,] [x,] y [, style]}. A matrix of two columns has x and y.
 local function curve_of(entry, i)
-   if types.is_tensor(entry) then return tostring(i), list(entry) end
-   local name = type(entry[1]) == "string" and entry[1] or tostring(i)
-   local tensors = {}
-   for _, value in ipairs(entry) do
-      if types.is_tensor(value) then tensors[#tensors + 1] = value end
+   local name, tensors = tostring(i), {}
+   for k, value in ipairs(entry) do
+      if types.is_tensor(value) then
+         tensors[#tensors + 1] = value
+      elseif k == 1 and type(value) == "string" then
+         name = value
+      end
    end
-   return name, list(tensors[2] or tensors[1])
+   local x, y = tensors[1], tensors[2]
+   if x == nil then tlua.raise("gnuplot.plot: expected a tensor for the curve " .. name) end
+   if y == nil and x:dim() == 2 and x:size(2) == 2 then x, y = x:select(2, 1), x:select(2, 2) end
+   if y == nil then return name, list(x) end
+   return name, {x = list(x:contiguous()), y = list(y:contiguous())}
 end
 
---- Draws curves. Each argument is a tensor or {name, [x,] y [, style]}.
+--- Draws a curve, ([name,] [x,] y [, style]), or several, each in a table.
 function M.plot(...)
    local curves, entries = {}, {...}
-   if type(entries[1]) == "string" then entries = {entries} end
+   if type(entries[1]) ~= "table" then entries = {entries} end
    for i, entry in ipairs(entries) do
-      if types.is_tensor(entry) or type(entry) == "table" then
+      if type(entry) == "table" then
+         if type(entry[1]) == "table" then -- a table of curves
+            return M.plot(table.unpack(entry))
+         end
          local name, values = curve_of(entry, i)
          curves[name] = values
       end
    end
    return show(tlua.utils.plot.curves(curves, {title = title}))
+end
+
+M.bar = M.plot
+
+for _, name in ipairs {"splot", "scatter3"} do
+   M[name] = function()
+      tlua.raise(("gnuplot.%s: plots in three dimensions are not available; use imagesc"):format(
+         name))
+   end
 end
 
 function M.imagesc(x) return show(tlua.utils.plot.image(types.untag(x:float()))) end
@@ -47,6 +65,9 @@ function M.pngfigure(path) file = path end
 M.svgfigure, M.epsfigure, M.pdffigure = M.pngfigure, M.pngfigure, M.pngfigure
 function M.plotflush() end
 function M.close() file, title = nil, nil end
+M.closeall = M.close
+--- Sets the file of the next figure.
+M.figprint = M.pngfigure
 for _, name in ipairs {"xlabel", "ylabel", "zlabel", "axis", "grid", "movelegend", "raw",
    "setterm"} do M[name] = function() end end
 

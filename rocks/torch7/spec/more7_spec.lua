@@ -231,3 +231,19 @@ it("Torch7's utilities compare objects and classes, and cutorch has its names", 
    assert.equal("true\ttrue\n", shell.ok(("%s --torch7 -e %s"):format(shell.tlua,
       shell.quote 'require "cunn" print(cutorch ~= nil, cutorch.getNumStreams ~= nil)')))
 end)
+
+it("Torch7's gnuplot draws y over x, and several curves by name", function()
+   local gnuplot = require "tlua.torch7.gnuplot"
+   local path = os.tmpname() .. ".svg"
+   finally(function() os.remove(path) end)
+   gnuplot.svgfigure(path)
+   gnuplot.plot({"f(x)", torch.Tensor {10, 20, 40}, torch.Tensor {1, 2, 3}, "+-"}, {"g", torch.Tensor {2, 1}, "-"})
+   local text = shell.read(path)
+   assert.matches("f(x)", text, 1, true)
+   assert.matches(">40<", text, 1, true)
+   gnuplot.plot("name", torch.Tensor {{100, 1}, {200, 2}}, "|")
+   assert.matches(">200<", (shell.read(path)), 1, true)
+   gnuplot.closeall()
+   assert.raises("gnuplot.splot: plots in three dimensions", function() gnuplot.splot(torch.ones(2, 2)) end)
+   assert.raises("expected a tensor for the curve name", function() gnuplot.plot("name", "-") end)
+end)
