@@ -92,6 +92,35 @@ end
 ---@return table
 function M.WordLevelTrainer(options) return make("WordLevel", options) end
 
+--- Returns a trainer for a Unigram model.
+---@param options? {vocab_size: integer, special_tokens: (string|table)[], show_progress: boolean,
+--- initial_alphabet: string[], unk_token: string, shrinking_factor: number,
+--- max_piece_length: integer, n_sub_iterations: integer, seed_size: integer}  vocab_size is 8000
+--- by default; unk_token: the token for unknown characters, none by default; shrinking_factor: the
+--- share of pieces that each round keeps, 0.75; max_piece_length: 16 characters; n_sub_iterations:
+--- steps in each round, 2; seed_size: the largest number of pieces to begin with, 1000000
+---@return table
+function M.UnigramTrainer(options)
+   local name = "text.trainers.UnigramTrainer"
+   args.check_options(name, options, "vocab_size", "special_tokens", "show_progress",
+      "initial_alphabet", "unk_token", "shrinking_factor", "max_piece_length", "n_sub_iterations",
+      "seed_size")
+   options = options or {}
+   local trainer = make("Unigram", {vocab_size = options.vocab_size or 8000,
+      special_tokens = options.special_tokens, initial_alphabet = options.initial_alphabet},
+      "initial_alphabet")
+   local factor = options.shrinking_factor or 0.75
+   if type(factor) ~= "number" or not (factor > 0 and factor < 1) then
+      args.refuse(name, "shrinking_factor", "a number between 0 and 1", factor)
+   end
+   trainer.shrinking_factor = factor
+   trainer.unk_token = text_or_nil(name, options, "unk_token")
+   trainer.max_piece_length = count(name, options, "max_piece_length", 1) or 16
+   trainer.n_sub_iterations = count(name, options, "n_sub_iterations", 1) or 2
+   trainer.seed_size = count(name, options, "seed_size", 1) or 1000000
+   return trainer
+end
+
 local no_arguments = args.signature "text.trainers.byte_alphabet()"
 
 --- Returns the characters that represent bytes, which are the alphabet of byte-level models.

@@ -155,18 +155,23 @@ end
 
 --- Returns the text of this tokenizer's tokenizer.json with another vocabulary.
 ---@param self table
----@param model table  the model's new fields; `tokens`: the vocabulary
+---@param model table  the model's new fields; `tokens`: the vocabulary, or `scored`, with scores
 ---@return string
 function M.with_vocabulary(self, model)
    local config = assert(ordered.decode(self.source))
    local vocab, merges = values.dict(), values.list {}
-   for id, token in ipairs(model.tokens) do values.put(vocab, token, id - 1) end
+   for id, token in ipairs(model.tokens or {}) do values.put(vocab, token, id - 1) end
+   if model.scored then
+      vocab = values.list {}
+      for i, entry in ipairs(model.scored) do vocab[i] = values.list {entry[1], entry[2]} end
+   end
    for i, pair in ipairs(model.merges or {}) do merges[i] = values.list {pair[1], pair[2]} end
    local part = config.values.model
    for _, key in ipairs {"continuing_subword_prefix", "end_of_word_suffix"} do
       if model[key] then values.put(part, key, model[key]) end
    end
    values.put(part, "vocab", vocab)
+   if model.scored then values.put(part, "unk_id", model.unk_id or values.null) end
    if model.merges then values.put(part, "merges", merges) end
    values.put(config, "added_tokens", values.list {})
    return values.to_json(config, {ascii = false, comma = ",", colon = ":"})

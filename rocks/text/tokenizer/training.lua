@@ -2,6 +2,7 @@
 -- is {text =, count =}; a vocabulary is the list of tokens by their numbers, from 1.
 
 local torch = require "tlua"
+local unigram_training = require "tlua.text.tokenizer.unigram_training"
 local args = require "tlua.args"
 local loading = require "tlua.text.tokenizer.loading"
 local pieces = require "tlua.text.tokenizer.pieces"
@@ -277,6 +278,10 @@ function M.parts(self, name, next_text, trainer)
       end_of_word_suffix = trainer.end_of_word_suffix}
    if trainer.model == "WordLevel" then
       model.tokens = M.words(words, trainer)
+   elseif trainer.model == "Unigram" then
+      local ok, vocab, unknown = pcall(unigram_training.train, words, trainer)
+      if not ok then torch.raise(("%s: %s"):format(name, vocab)) end
+      model.scored, model.unk_id = vocab, unknown
    else
       model.tokens, model.merges = M.bpe(words, trainer)
       if trainer.model == "WordPiece" then model.merges = nil end

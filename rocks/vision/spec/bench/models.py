@@ -3,7 +3,7 @@
     python rocks/vision/spec/bench/models.py build/tlua [NAME...]
 
 Prints a line for each model: torchvision's milliseconds, and the quotients of torchvision's time and tlua's, for forward passes of
-batches of 1 and 8 images of 224 x 224 pixels and for a training step of 8. Without names, one model of each of 18 families.
+batches of 1 and 8 images of 224 x 224 pixels and for a training step of 8. Without names, one model of each of 17 families.
 """
 import os
 import subprocess
@@ -15,7 +15,7 @@ import torchvision
 
 here = os.path.dirname(os.path.abspath(__file__))
 command = sys.argv[1]
-names = sys.argv[2:] or ("alexnet vgg11 resnet18 resnet50 resnext50_32x4d densenet121 googlenet inception_v3 squeezenet1_1 "
+names = sys.argv[2:] or ("alexnet vgg11 resnet18 resnet50 resnext50_32x4d densenet121 googlenet squeezenet1_1 "
                          "shufflenet_v2_x1_0 mobilenet_v2 mobilenet_v3_small mnasnet1_0 efficientnet_b0 regnet_y_400mf "
                          "convnext_tiny vit_b_16 swin_t").split()
 torch.set_num_threads(1)
@@ -33,7 +33,7 @@ def measure(fn, n):
 
 
 def theirs(name):
-    options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+    options = {"init_weights": False} if name == "googlenet" else {}
     model = torchvision.models.get_model(name, num_classes=1000, **options)
     sgd = torch.optim.SGD(model.parameters(), lr=1e-3)
 
