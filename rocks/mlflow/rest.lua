@@ -2,7 +2,7 @@
 -- (https://mlflow.org/docs/latest/api_reference/rest-api.html).
 
 local torch = require "tlua"
-local http = require "tlua.mlflow.http"
+local http = require "tlua.utils.http"
 local json = require "tlua.utils.json"
 
 local Rest = {remote = true}
@@ -17,11 +17,16 @@ local function refuse(path, answer)
    error({refused = tostring(message), code = ok and type(told) == "table" and told.error_code}, 0)
 end
 
+-- Returns a request's headers; `kind` is the Content-Type of its body.
+function Rest:headers(kind)
+   return {["Content-Type"] = kind, Authorization = self.authorization}
+end
+
 -- Calls an endpoint of the API; returns the response as a table.
 function Rest:call(method, path, content)
    local body = content and json.encode(content)
-   local answer = http.request(self.host, self.port, method, self.prefix .. "/api/2.0/mlflow/"
-      .. path, body, body and "application/json", self.authorization)
+   local answer = http.request(method, self.address .. "/api/2.0/mlflow/" .. path, {body = body,
+      headers = self:headers(body and "application/json")})
    if answer.status >= 500 then
       error(("%s: the server answers %d"):format(self.uri, answer.status), 0)
    elseif answer.status ~= 200 then
@@ -92,9 +97,9 @@ function Rest:put(run, path, contents)
    local below = uri:match "^mlflow%-artifacts:/+(.*)$"
    if below then
       local full = below .. "/" .. path
-      local answer = http.request(self.host, self.port, "PUT", self.prefix
-         .. "/api/2.0/mlflow-artifacts/artifacts/" .. http.escape(full, true), contents,
-         "application/octet-stream", self.authorization)
+      local answer = http.request("PUT", self.address .. "/api/2.0/mlflow-artifacts/artifacts/"
+         .. http.escape(full, true), {body = contents,
+         headers = self:headers "application/octet-stream"})
       if answer.status ~= 200 then refuse("artifacts", answer) end
       return
    end
@@ -118,16 +123,9 @@ end
 
 ---@param uri string
 return function(uri)
-   if uri:find "^https:" then
-      torch.raise("mlflow: https is not supported; give an http:// address, or put a proxy "
-         .. "before the server")
-   end
-   local host, port, prefix = uri:match "^http://([^/:]+):?(%d*)(.-)/*$"
-   port = port == "" and 80 or math.tointeger(tonumber(port))
-   if not host or not port or port < 1 or port > 65535 then
-      torch.raise(("mlflow: expected http://host:port, got %q"):format(uri))
-   end
+   local place, message = http.parse(uri)
+   if not place then torch.raise(("mlflow: %s, got %q"):format(message, uri)) end
    local token = os.getenv "MLFLOW_TRACKING_TOKEN"
-   return setmetatable({uri = uri, host = host, port = port, prefix = prefix,
+   return setmetatable({uri = uri, address = place.server .. place.path:gsub("/*$", ""),
       authorization = token and "Bearer " .. token}, Rest)
 end

@@ -13,7 +13,6 @@ build = {
    modules = {
       ["tlua.mlflow.Run"] = "Run.lua",
       ["tlua.mlflow.files"] = "files.lua",
-      ["tlua.mlflow.http"] = "http.lua",
       ["tlua.mlflow"] = "init.lua",
       ["tlua.mlflow.rest"] = "rest.lua",
       ["tlua.mlflow.vocabulary"] = "vocabulary.lua",

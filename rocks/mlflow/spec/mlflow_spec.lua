@@ -3,7 +3,7 @@
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
-local http = require "tlua.mlflow.http"
+local http = require "tlua.utils.http"
 local json = torch.utils.json
 local mlflow = torch.utils.mlflow
 
@@ -157,8 +157,7 @@ describe("a run on a server", function()
          local path = output:match "file://(.-)/artifacts"
          assert.matches("^%d+ 1 1\n%d+ 2 2\n$", shell.read(path .. "/metrics/loss"))
          assert.matches("\nstatus: 3\n", shell.read(path .. "/meta.yaml"))
-         http.request("127.0.0.1", math.tointeger(tonumber(uri:match ":(%d+)$")), "POST",
-            "/api/2.0/mlflow/runs/update", "{}", "application/json") -- makes the server exit
+         http.request("POST", uri .. "/api/2.0/mlflow/runs/update", {body = "{}"}) -- ends the server
          shell.write(folder .. "/train.lua", shell.read(folder .. "/train.lua"):gsub("%d+\"", "1\""))
          output = shell.ok(("cd %s && %s train.lua"):format(folder, shell.quote(tlua)))
          assert.matches("no connection to 127.0.0.1:1: .*the run goes on in mlruns", output)
@@ -207,57 +206,10 @@ describe("a run in a folder", function()
    end))
 end)
 
-describe("an answer", function()
-   -- Returns the error raised when the server answers with `first`, and then always with `again`.
-   local function failure(first, again)
-      return shell.with_folder(function(folder)
-         shell.write(folder .. "/server.lua", ([[
-            local listener = assert(torch._listen "127.0.0.1")
-            print(listener:port())
-            io.stdout:flush()
-            local socket = listener:accept(600)
-            socket:take(60)
-            local more = socket:send(%q, 600)
-            while %q ~= "" and more do more = socket:send(%q, 600) end
-            socket:close()]]):format(first, again or "", (again or ""):rep(1000)))
-         local pipe <close> = assert(io.popen(("exec %s %s/server.lua"):format(shell.start(), folder)))
-         local port = math.tointeger(tonumber(pipe:read "l"))
-         local ok, answer = pcall(http.request, "127.0.0.1", port, "GET", "/")
-         return ok and answer.body or answer
-      end)
-   end
-   local head <const> = "HTTP/1.1 200 X\r\n"
-
-   it("may arrive in pieces, with or without its length", function()
-      assert.equal("abc", failure(head .. "Content-Length: 3\r\n\r\nabcd"))
-      assert.equal("abcd", failure(head .. "\r\nabcd"))
-      assert.equal("abcd", failure(head .. "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1\r\nd\r\n0\r\n"))
-   end)
-
-   it("is abandoned if it does not end", function()
-      assert.matches("the answer is too long$", failure(head, "X-Header: abcdefghijklmnop\r\n"))
-      assert.matches("a damaged answer$", failure(head, "abcdefghijklmnop"))
-      assert.matches("the answer is too long$", failure(head .. "\r\n", "abcdefghijklmnop"))
-      assert.matches("the answer is too long$", failure(head .. "Transfer-Encoding: chunked\r\n\r\n",
-         "10\r\nabcdefghijklmnop\r\n"))
-   end)
-
-   it("is damaged if its length is not a number", function()
-      for _, length in ipairs {"-5", "1.5", "1e2", "nan", "99999999999999999999", "x"} do
-         assert.matches("a damaged answer$", failure(head .. "Content-Length: " .. length .. "\r\n\r\nabc"))
-      end
-      assert.matches("the answer is too long$", failure(head .. "Content-Length: 999999999\r\n\r\nabc"))
-      assert.matches("the answer ends early$", failure(head .. "Content-Length: 9\r\n\r\nabc"))
-      assert.matches("a damaged answer$", failure(head .. "Transfer-Encoding: chunked\r\n\r\n-1\r\nabc\r\n"))
-      assert.matches("the answer is not HTTP$", failure "hello\r\n")
-   end)
-end)
-
 it("mistakes raise errors", function()
    local function uri(text) return function() mlflow.set_tracking_uri(text) end end
-   assert.raises("mlflow: https is not supported", uri "https://host:5000")
    assert.raises("mlflow: expected http://host:port, file:///folder or a folder, got", uri "sqlite:///a.db")
-   assert.raises("mlflow: expected http://host:port, got", uri "http://host:70000")
+   assert.raises("mlflow: expected a host, and a port from 1 to 65535, got", uri "http://host:70000")
    assert.raises("uri: expected a string, got 3", function() mlflow.set_tracking_uri(3) end)
    assert.raises("experiment_name: expected a name", function() mlflow.set_experiment "" end)
    assert.raises("unknown option name", function() mlflow.start_run {name = "x"} end)

@@ -31,6 +31,7 @@
 #define TLI_FILES_JPEG "turbojpeg.dll", "libturbojpeg.dll"
 #define TLI_FILES_SNDFILE "sndfile.dll", "libsndfile-1.dll"
 #define TLI_FILES_ZMQ "libzmq.dll"
+#define TLI_FILES_CURL "libcurl.dll", "libcurl-x64.dll", "libcurl-4.dll"
 #else
 #define TLI_FILES_NVML "libnvidia-ml.so.1"
 #define TLI_FILES_NVTX "libnvtx3interop.so.1", "libnvToolsExt.so.1"
@@ -39,6 +40,8 @@
 #define TLI_FILES_JPEG "libturbojpeg.so.0", "libturbojpeg.so", "libturbojpeg.dylib"
 #define TLI_FILES_SNDFILE "libsndfile.so.1", "libsndfile.so", "libsndfile.dylib"
 #define TLI_FILES_ZMQ "libzmq.so.5", "libzmq.so", "libzmq.dylib"
+#define TLI_FILES_CURL \
+  "libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so", "libcurl.4.dylib", "libcurl.dylib"
 #endif
 
 /* X(id, name, use, installation): the libraries, in the order in which `tlua doctor` shows them. */
@@ -63,7 +66,8 @@
   X(PNG, "libpng", "PNG images", "Debian: apt install libpng16-16")                               \
   X(JPEG, "libturbojpeg", "JPEG images", "Debian: apt install libturbojpeg0")                     \
   X(SNDFILE, "libsndfile", "FLAC, Ogg and MP3 files", "Debian: apt install libsndfile1")          \
-  X(ZMQ, "libzmq", "the kernel of Jupyter notebooks", "Debian: apt install libzmq5")
+  X(ZMQ, "libzmq", "the kernel of Jupyter notebooks", "Debian: apt install libzmq5")              \
+  X(CURL, "libcurl", "models and runs on https servers", "Debian: apt install libcurl4")
 
 typedef enum tli_OptionalId {
 #define X(id, name, use, get) TLI_OPTIONAL_##id,

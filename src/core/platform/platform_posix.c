@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -387,6 +388,15 @@ bool tli_file_sync(FILE *file) { return fflush(file) == 0 && fsync(fileno(file))
 void tli_file_keep(FILE *file) { fcntl(fileno(file), F_SETFD, FD_CLOEXEC); }
 
 bool tli_file_is_terminal(FILE *file) { return isatty(fileno(file)) != 0; }
+
+bool tli_file_hold(FILE *file, const char *path) {
+  struct stat held, named;
+  int fd = fileno(file);
+  /* a file system without locks grants every lock */
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR)) return false;
+  return fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_dev == named.st_dev &&
+         held.st_ino == named.st_ino;
+}
 
 void tli_environment_set(const char *name, const char *value) {
   if (value)

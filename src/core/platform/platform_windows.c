@@ -232,6 +232,13 @@ void tli_file_keep(FILE *file) { (void)file; }
 
 bool tli_file_is_terminal(FILE *file) { return _isatty(_fileno(file)) != 0; }
 
+bool tli_file_hold(FILE *file, const char *path) {
+  OVERLAPPED far_end = {.Offset = 0xFFFFFFF0, .OffsetHigh = 0x7FFFFFFF}; /* locks no data */
+  (void)path; /* an open file cannot be renamed */
+  return LockFileEx((HANDLE)_get_osfhandle(_fileno(file)),
+                    LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &far_end) != 0;
+}
+
 void tli_environment_set(const char *name, const char *value) {
   _putenv_s(name, value ? value : "");
 }

@@ -11,6 +11,7 @@
 #include "io/codecs.h"
 #include "core/platform/platform.h"
 #include "core/platform/replace.h"
+#include "dist/sha256.h"
 #include "lua/tensor/value.h"
 
 static FILE *check_file(lua_State *L, int index, const char *what) {
@@ -218,6 +219,40 @@ static int io_is_terminal(lua_State *L) {
   return 1;
 }
 
+/* _hold(file, path) locks the file until it is closed. Returns whether that succeeded and `path`
+** still names the file. */
+static int io_hold(lua_State *L) {
+  FILE *file = check_file(L, 1, "io._hold");
+  lua_pushboolean(L, tli_file_hold(file, luaL_checkstring(L, 2)));
+  return 1;
+}
+
+#ifndef TLI_INFER
+/* _sha256(text or bytes) returns the SHA-256 checksum as 64 hexadecimal digits. */
+static int io_sha256(lua_State *L) {
+  size_t n;
+  const char *data;
+  if (lua_type(L, 1) == LUA_TSTRING) {
+    data = lua_tolstring(L, 1, &n);
+  } else {
+    const tl_Tensor *t = tli_check_tensor(L, 1, "io._sha256");
+    if (tli_device(t).type != TL_CPU || !tli_contiguous(t))
+      return tli_error(L, "io._sha256: expected a contiguous tensor on the CPU");
+    data = (const char *)tli_data(t);
+    n = (size_t)t->numel * tl_dtype_size((tl_DType)t->dtype);
+  }
+  tli_Sha256 s;
+  unsigned char sum[TLI_SHA256_BYTES];
+  char text[2 * TLI_SHA256_BYTES + 1];
+  tli_sha256_begin(&s);
+  tli_sha256_add(&s, data, n);
+  tli_sha256_end(&s, sum);
+  for (int i = 0; i < TLI_SHA256_BYTES; i++) snprintf(text + 2 * i, 3, "%02x", sum[i]);
+  lua_pushstring(L, text);
+  return 1;
+}
+#endif
+
 /* clock() returns the seconds of a monotonic clock. */
 static int io_clock(lua_State *L) {
   tli_only(L, 0, "io.clock");
@@ -232,10 +267,19 @@ static int io_time(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg functions[] = {
-    {"read", io_read},       {"write", io_write},   {"crc32", io_crc32},
-    {"replace", io_replace}, {"commit", io_commit}, {"is_terminal", io_is_terminal},
-    {"clock", io_clock},     {"time", io_time},     {NULL, NULL}};
+static const luaL_Reg functions[] = {{"read", io_read},
+                                     {"write", io_write},
+                                     {"crc32", io_crc32},
+                                     {"replace", io_replace},
+                                     {"commit", io_commit},
+                                     {"is_terminal", io_is_terminal},
+                                     {"clock", io_clock},
+                                     {"time", io_time},
+                                     {"_hold", io_hold},
+#ifndef TLI_INFER
+                                     {"_sha256", io_sha256},
+#endif
+                                     {NULL, NULL}};
 
 void tli_open_io(lua_State *L) {
   lua_newtable(L);

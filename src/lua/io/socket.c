@@ -8,9 +8,17 @@
 
 #define SOCKET "torch.Socket"
 
+#ifdef TLI_INFER
+#define TLS(call) 0 /* that build has no such connections */
+#else
+#include "io/curl.h"
+#define TLS(call) tli_curl_##call
+#endif
+
 typedef struct Socket {
   int fd;
-  int port; /* the listener's port; not set for a connection */
+  int port;  /* the listener's port; not set for a connection */
+  void *tls; /* libcurl's connection; NULL for a plain one; owned, and the owner of fd */
 } Socket;
 
 static Socket *check_socket(lua_State *L) {
@@ -27,7 +35,7 @@ static int64_t deadline(lua_State *L, int index, double otherwise) {
 
 static Socket *push_socket(lua_State *L) {
   Socket *s = lua_newuserdatauv(L, sizeof *s, 0);
-  *s = (Socket){TLI_NOSOCKET, 0};
+  *s = (Socket){TLI_NOSOCKET, 0, NULL};
   luaL_setmetatable(L, SOCKET);
   return s;
 }
@@ -49,6 +57,19 @@ static int torch_connect(lua_State *L) {
   s->fd = tli_socket_connect(host, (int)port, until);
   return s->fd == TLI_NOSOCKET ? failed(L) : 1;
 }
+
+#ifndef TLI_INFER
+/* _connect_tls(address, seconds, certificates?) returns a socket, or nil and a message. `address` is
+** "https://host:port"; `certificates` is a file with those of trusted authorities. */
+static int torch_connect_tls(lua_State *L) {
+  const char *address = luaL_checkstring(L, 1);
+  int64_t until = deadline(L, 2, 10);
+  const char *authorities = luaL_optstring(L, 3, NULL);
+  Socket *s = push_socket(L);
+  s->tls = tli_curl_connect(address, authorities, until, &s->fd);
+  return s->tls ? 1 : failed(L);
+}
+#endif
 
 /* _listen(host, port?) returns a listener, or nil and a message. */
 static int torch_listen(lua_State *L) {
@@ -79,18 +100,25 @@ static int socket_send(lua_State *L) {
   const Socket *s = check_socket(L);
   size_t size;
   const char *text = luaL_checklstring(L, 2, &size);
-  if (!tli_socket_send(s->fd, text, size, deadline(L, 3, 10))) return failed(L);
+  int64_t until = deadline(L, 3, 10);
+  bool ok = s->tls ? TLS(send(s->tls, s->fd, text, size, until))
+                   : tli_socket_send(s->fd, text, size, until);
+  if (!ok) return failed(L);
   lua_pushboolean(L, 1);
   return 1;
 }
 
 /* take(seconds) waits until at least one byte is available, and returns the available bytes.
-** Returns "" if none came in time, and nil if the other side has closed the connection. */
+** Returns "" if none came in time, nil if the other side has closed the connection, and nil and a
+** message if the connection has failed. */
 static int socket_take(lua_State *L) {
   const Socket *s = check_socket(L);
   int64_t until = deadline(L, 2, 10);
-  char data[8192];
-  int64_t n = tli_socket_wait(s->fd, until) ? tli_socket_take(s->fd, data, sizeof data) : 0;
+  char data[1 << 14];
+  int64_t n = s->tls                          ? TLS(take(s->tls, s->fd, data, sizeof data, until))
+              : tli_socket_wait(s->fd, until) ? tli_socket_take(s->fd, data, sizeof data)
+                                              : 0;
+  if (n < -1) return failed(L);
   if (n < 0)
     lua_pushnil(L);
   else
@@ -105,14 +133,21 @@ static int socket_port(lua_State *L) {
 
 static int socket_close(lua_State *L) {
   Socket *s = luaL_checkudata(L, 1, SOCKET);
-  tli_socket_close(s->fd);
-  s->fd = TLI_NOSOCKET;
+  if (s->tls)
+    (void)TLS(close(s->tls));
+  else
+    tli_socket_close(s->fd);
+  *s = (Socket){TLI_NOSOCKET, 0, NULL};
   return 0;
 }
 
 void tli_open_socket(lua_State *L) {
-  static const luaL_Reg functions[] = {
-      {"_connect", torch_connect}, {"_listen", torch_listen}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"_connect", torch_connect},
+#ifndef TLI_INFER
+                                       {"_connect_tls", torch_connect_tls},
+#endif
+                                       {"_listen", torch_listen},
+                                       {NULL, NULL}};
   static const luaL_Reg methods[] = {{"accept", socket_accept}, {"send", socket_send},
                                      {"take", socket_take},     {"port", socket_port},
                                      {"close", socket_close},   {"__close", socket_close},

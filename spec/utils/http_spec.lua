@@ -1,0 +1,51 @@
+-- Tests tlua.utils.http, the client of HTTP, against servers that send damaged answers.
+
+local torch = require "tlua"
+local shell = require "spec.support.shell"
+local http = require "tlua.utils.http"
+
+describe("an answer", function()
+   -- Returns the error raised when the server answers with `first`, and then always with `again`.
+   local function failure(first, again)
+      return shell.with_folder(function(folder)
+         shell.write(folder .. "/server.lua", ([[
+            local listener = assert(torch._listen "127.0.0.1")
+            print(listener:port())
+            io.stdout:flush()
+            local socket = listener:accept(600)
+            socket:take(60)
+            local more = socket:send(%q, 600)
+            while %q ~= "" and more do more = socket:send(%q, 600) end
+            socket:close()]]):format(first, again or "", (again or ""):rep(1000)))
+         local pipe <close> = assert(io.popen(("exec %s %s/server.lua"):format(shell.start(), folder)))
+         local port = math.tointeger(tonumber(pipe:read "l"))
+         local ok, answer = pcall(http.request, "GET", "http://127.0.0.1:" .. port)
+         return ok and answer.body or answer
+      end)
+   end
+   local head <const> = "HTTP/1.1 200 X\r\n"
+
+   it("may arrive in pieces, with or without its length", function()
+      assert.equal("abc", failure(head .. "Content-Length: 3\r\n\r\nabcd"))
+      assert.equal("abcd", failure(head .. "\r\nabcd"))
+      assert.equal("abcd", failure(head .. "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1\r\nd\r\n0\r\n"))
+   end)
+
+   it("is abandoned if it does not end", function()
+      assert.matches("the answer is too long$", failure(head, "X-Header: abcdefghijklmnop\r\n"))
+      assert.matches("a damaged answer$", failure(head, "abcdefghijklmnop"))
+      assert.matches("the answer is too long$", failure(head .. "\r\n", "abcdefghijklmnop"))
+      assert.matches("the answer is too long$", failure(head .. "Transfer-Encoding: chunked\r\n\r\n",
+         "10\r\nabcdefghijklmnop\r\n"))
+   end)
+
+   it("is damaged if its length is not a number", function()
+      for _, length in ipairs {"-5", "1.5", "1e2", "nan", "99999999999999999999", "x"} do
+         assert.matches("a damaged answer$", failure(head .. "Content-Length: " .. length .. "\r\n\r\nabc"))
+      end
+      assert.matches("the answer is too long$", failure(head .. "Content-Length: 999999999\r\n\r\nabc"))
+      assert.matches("the answer ends early$", failure(head .. "Content-Length: 9\r\n\r\nabc"))
+      assert.matches("a damaged answer$", failure(head .. "Transfer-Encoding: chunked\r\n\r\n-1\r\nabc\r\n"))
+      assert.matches("the answer is not HTTP$", failure "hello\r\n")
+   end)
+end)
