@@ -36,6 +36,7 @@ lazy.load(torch, lazy.modules("tlua", {
    graphs = "graphs",
    notebook = "notebook",
    llm = "llm",
+   hub = "hub",
    data = "data",
    multiprocessing = "multiprocessing",
    distributions = "distributions",

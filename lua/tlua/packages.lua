@@ -15,6 +15,7 @@ M.names = {
    datapipes = "torch.utils.data.datapipes",
    graphs = "torch.graphs",
    llm = "torch.llm",
+   hub = "torch.hub",
    mlflow = "torch.utils.mlflow",
    notebook = "torch.notebook",
    onnx = "torch.onnx",

@@ -1,6 +1,5 @@
 -- Tests tlua.utils.http, the client of HTTP, against servers that send damaged answers.
 
-local torch = require "tlua"
 local shell = require "spec.support.shell"
 local http = require "tlua.utils.http"
 

@@ -31,22 +31,34 @@ static void expand(const unsigned char *block, uint32_t w[64]) {
   }
 }
 
+/* Computes one round. Instead of moving the eight variables on, the caller passes them in another
+** order. */
+#define ROUND(a, b, c, d, e, f, g, h, i)                                                 \
+  do {                                                                                   \
+    uint32_t S1 = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25), ch = (e & f) ^ (~e & g); \
+    uint32_t S0 = rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22);                          \
+    uint32_t t1 = h + S1 + ch + K[i] + w[i], maj = (a & b) ^ (a & c) ^ (b & c);          \
+    d += t1;                                                                             \
+    h = t1 + S0 + maj;                                                                   \
+  } while (0)
+
 static void compress(uint32_t state[8], const unsigned char *block) {
-  uint32_t w[64], v[8];
+  uint32_t w[64];
+  uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
+  uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
   expand(block, w);
-  memcpy(v, state, sizeof v);
-  for (int i = 0; i < 64; i++) {
-    uint32_t a = v[0], e = v[4];
-    uint32_t S1 = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25);
-    uint32_t ch = (e & v[5]) ^ (~e & v[6]);
-    uint32_t t1 = v[7] + S1 + ch + K[i] + w[i];
-    uint32_t S0 = rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22);
-    uint32_t maj = (a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]);
-    memmove(v + 1, v, 7 * sizeof *v);
-    v[4] += t1;
-    v[0] = t1 + S0 + maj;
+  for (int i = 0; i < 64; i += 8) {
+    ROUND(a, b, c, d, e, f, g, h, i);
+    ROUND(h, a, b, c, d, e, f, g, i + 1);
+    ROUND(g, h, a, b, c, d, e, f, i + 2);
+    ROUND(f, g, h, a, b, c, d, e, i + 3);
+    ROUND(e, f, g, h, a, b, c, d, i + 4);
+    ROUND(d, e, f, g, h, a, b, c, i + 5);
+    ROUND(c, d, e, f, g, h, a, b, i + 6);
+    ROUND(b, c, d, e, f, g, h, a, i + 7);
   }
-  for (int i = 0; i < 8; i++) state[i] += v[i];
+  const uint32_t sums[] = {a, b, c, d, e, f, g, h};
+  for (int i = 0; i < 8; i++) state[i] += sums[i];
 }
 
 void tli_sha256_begin(tli_Sha256 *s) {
@@ -60,6 +72,13 @@ void tli_sha256_add(tli_Sha256 *s, const void *data, size_t bytes) {
   const unsigned char *from = data;
   while (bytes > 0) {
     size_t at = (size_t)(s->bytes % TLI_SHA256_BLOCK), n = TLI_SHA256_BLOCK - at;
+    if (at == 0 && bytes >= n) { /* a whole block needs no copy */
+      compress(s->state, from);
+      s->bytes += n;
+      from += n;
+      bytes -= n;
+      continue;
+    }
     if (n > bytes) n = bytes;
     memcpy(s->block + at, from, n);
     s->bytes += n;

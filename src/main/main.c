@@ -10,6 +10,7 @@
 **   tlua notebook install            lets Jupyter run Lua
 **   tlua serve folder                serves models over HTTP
 **   tlua chat model.gguf             talks with a language model
+**   tlua hub action                  packs, lists and fetches models
 **   tlua port script.py              translates a PyTorch script to Lua
 **   tlua build model.tlp -o model.c  writes a program of torch.export as C
 */
@@ -47,10 +48,12 @@ static void print_usage(FILE *out, const char *name) {
           "       %s notebook install    a kernel for Jupyter; see notebook --help\n"
           "       %s serve folder    models over HTTP; see serve --help\n"
           "       %s chat model.gguf    a conversation with a language model; see chat --help\n"
+          "       %s hub list    models of others, and packing one's own; see hub --help\n"
           "       %s port script.py    the Lua that a PyTorch script becomes; see port --help\n"
           "       %s build model.tlp -o model.c    its program as C; see build --help\n"
           "Options:\n%s",
-          name, name, name, name, name, name, name, name, name, name, name, tli_options_usage);
+          name, name, name, name, name, name, name, name, name, name, name, name,
+          tli_options_usage);
   fflush(out);
 }
 
@@ -176,6 +179,12 @@ static bool run_chat(lua_State *L, int argc, char **argv) {
   return tli_script_chat(L, argc, argv);
 }
 
+static bool run_hub(lua_State *L, int argc, char **argv) {
+  luaL_openlibs(L);
+  tli_globals_open(L, false);
+  return tli_script_hub(L, argc, argv);
+}
+
 static bool run_build(lua_State *L, int argc, char **argv) {
   luaL_openlibs(L);
   tli_globals_open(L, false);
@@ -204,6 +213,8 @@ static int protected_main(lua_State *L) {
     good = run_serve(L, argc, argv);
   else if (strcmp(word, "chat") == 0)
     good = run_chat(L, argc, argv);
+  else if (strcmp(word, "hub") == 0)
+    good = run_hub(L, argc, argv);
   else if (strcmp(word, "port") == 0)
     good = run_port(L, argc, argv);
   else if (strcmp(word, "build") == 0)

@@ -185,6 +185,10 @@ bool tli_script_chat(lua_State *L, int argc, char **argv) {
   return run_command_of(L, "tlua.llm.command", argc, argv);
 }
 
+bool tli_script_hub(lua_State *L, int argc, char **argv) {
+  return run_command_of(L, "tlua.hub.command", argc, argv);
+}
+
 bool tli_script_port(lua_State *L, int argc, char **argv) {
   return run_command_of(L, "tlua.port", argc, argv);
 }

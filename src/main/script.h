@@ -40,6 +40,9 @@ bool tli_script_notebook(lua_State *L, int argc, char **argv);
 /* Runs `tlua serve` with the arguments argv[2], argv[3], ... */
 bool tli_script_serve(lua_State *L, int argc, char **argv);
 
+/* Runs `tlua hub` with the arguments argv[2], argv[3], ... */
+bool tli_script_hub(lua_State *L, int argc, char **argv);
+
 /* Runs `tlua port` with the arguments argv[2], argv[3], ... */
 bool tli_script_port(lua_State *L, int argc, char **argv);
 

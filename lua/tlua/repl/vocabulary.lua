@@ -700,6 +700,7 @@ local packaged <const> = {
    ["torch.graphs."] = "graphs", ["torch.notebook."] = "notebook", ["torch.serve."] = "serve",
    ["torch.llm."] = "llm",
    ["torch.utils.plot."] = "plot",
+   ["torch.hub."] = "hub",
 }
 
 local keys <const> = {}

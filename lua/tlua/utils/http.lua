@@ -235,8 +235,8 @@ local redirects <const> = {[301] = true, [302] = true, [303] = true, [307] = tru
 ---@param method string
 ---@param url string
 ---@param options? {body: string, headers: table<string, string>, timeout: number, most: integer,
----redirects: fun(answer: table)}  timeout: seconds without a byte; most: the largest number of
---- bytes; redirects: is called with each response that redirects
+---near: boolean}  timeout: seconds without a byte; most: the largest number of bytes; near: a
+--- redirect to another server is returned instead of followed
 ---@return {status: integer, headers: table<string, string>, parts: (fun(): string?), url: string,
 ---length: integer?}
 function M.open(method, url, options)
@@ -256,9 +256,14 @@ function M.open(method, url, options)
          answer.url = url
          return answer
       end
+      local next_url = target(place, location)
+      local next_place = M.parse(next_url) or {}
+      if options.near and next_place.server ~= place.server then
+         answer.url = url
+         return answer
+      end
       getmetatable(answer).__close()
-      if options.redirects then options.redirects(answer) end
-      url = target(place, location)
+      url = next_url
       if place.scheme == "https" and not url:find "^[hH][tT][tT][pP][sS]://" then
          error(("%s: leads to %s, which is not encrypted"):format(place.server, url), 0)
       end

@@ -1,0 +1,255 @@
+-- download.lua - fetches files over HTTP. A file that is being fetched is `<path>.part`, which is
+-- locked as long as a process writes it: a second process that wants the same file waits. What a
+-- killed process has left is fetched on from where it stopped, if the server still has the same
+-- file (its ETag or date is in `<path>.part.tag`) or the checksum is known.
+
+local torch = require "tlua"
+local http = require "tlua.utils.http"
+
+local M = {}
+
+local TRIES <const> = 5 -- attempts in a row without a new byte
+local MOST <const> = 1 << 44 -- largest number of bytes of a file
+local SECONDS <const> = 30 -- timeout: seconds without a byte
+
+-- Statuses after which another attempt may succeed.
+local passing <const> = {[408] = true, [425] = true, [429] = true, [500] = true, [502] = true,
+   [503] = true, [504] = true}
+
+local function exists(path)
+   local file = io.open(path, "rb")
+   if file then file:close() end
+   return file ~= nil
+end
+
+M.exists = exists
+
+local function read(path)
+   local file <close> = io.open(path, "rb")
+   return file and file:read "a"
+end
+
+--- Returns a file's size in bytes; nil if it cannot be read.
+---@param path string
+---@return integer?
+function M.size(path)
+   local file <close> = io.open(path, "rb")
+   return file and file:seek "end"
+end
+
+--- Returns a file's SHA-256 checksum as hexadecimal digits, or nil and a message.
+---@param path string
+---@return string? sum
+---@return string? message
+function M.sha256(path)
+   local bytes, message = torch.io.map(path)
+   if not bytes then return nil, message end
+   return torch.io._sha256(bytes)
+end
+
+-- Opens `path` for appending and locks it. Waits while another process has the lock and the file
+-- grows. Returns nil if `done` exists meanwhile.
+local function hold(a, path, done)
+   local before, since, told = nil, torch.io.clock(), false
+   while true do
+      local file, message = io.open(path, "ab")
+      if not file then a.fail(message) end
+      if torch.io._hold(file, path) then
+         if not (done and exists(done)) then return file end
+         os.remove(path)
+         file:close()
+         return nil
+      end
+      local size = file:seek "end"
+      file:close()
+      if done and exists(done) then return nil end
+      if size ~= before then before, since = size, torch.io.clock() end
+      if torch.io.clock() - since > 2 * a.timeout + 5 then
+         a.fail(path .. ": another process holds this file and does not get on, or it is a link")
+      end
+      if not told and a.progress and torch.io.is_terminal(io.stderr) then
+         io.stderr:write(("%s: another process fetches this file; waiting\n"):format(a.title))
+      end
+      told = true
+      torch.distributed._sleep(0.1)
+   end
+end
+
+-- Empties a file that this process holds.
+local function empty(a, path)
+   local file, message = io.open(path, "wb")
+   if not file then a.fail(message) end
+   file:close()
+   os.remove(path .. ".tag")
+end
+
+-- Returns what identifies the version of a file that a response has: a strong ETag, or the date.
+local function tag_of(headers)
+   local tag = headers.etag
+   if tag and tag:find '^"[^"]+"$' then return tag end
+   return headers["last-modified"]
+end
+
+-- Appends a response's body to the file. Returns whether it came whole, and a message if not.
+local function append(a, file, answer, from)
+   local total = answer.length and from + answer.length
+   local bar = a.progress and torch.io.is_terminal(io.stderr)
+      and torch.utils.Progress {total = total, unit = "bytes", stream = io.stderr, label = a.label}
+   while true do
+      local ok, part = pcall(answer.parts)
+      if not ok then
+         file:flush()
+         return false, part
+      end
+      if not part then break end
+      local written, message = file:write(part)
+      if not written then a.fail(("%s: %s"):format(a.part, message)) end
+      from = from + #part
+      if bar then bar:step(#part) end
+   end
+   local flushed, message = file:flush()
+   if not flushed then a.fail(("%s: %s"):format(a.part, message)) end
+   if bar then bar:finish(("%s: %d bytes"):format(a.label, from)) end
+   return true
+end
+
+-- Makes one request for what is missing. Returns whether the file is complete; if not, whether
+-- another attempt may succeed, and a message.
+local function attempt(a, file)
+   local size = file:seek "end"
+   local tag = size > 0 and read(a.part .. ".tag")
+   if size > 0 and not tag and not a.sum then
+      empty(a, a.part)
+      size = 0
+   end
+   local headers = {}
+   for name, value in pairs(a.headers or {}) do headers[name] = value end
+   if size > 0 then
+      headers.Range, headers["If-Range"] = ("bytes=%d-"):format(size), tag or nil
+   end
+   local ok, answer = pcall(http.open, "GET", a.url, {headers = headers, timeout = a.timeout,
+      most = MOST})
+   if not ok then return false, true, answer end
+   local _ <close> = answer
+   if answer.status == 416 and size > 0 then
+      -- the file has no further bytes, or is another one
+      local same = answer.headers["content-range"] == ("bytes */%d"):format(size)
+      if same and (a.sum or tag and tag_of(answer.headers) == tag) then return true end
+      empty(a, a.part)
+      return false, true, "the server has other bytes than before"
+   elseif answer.status == 206 and size > 0 then
+      local first = answer.headers["content-range"]
+      if not (first and first:find("^bytes " .. size .. "%-")) then
+         empty(a, a.part)
+         return false, true, ("expected bytes from %d on, got %s"):format(size,
+            first or "others")
+      end
+   elseif answer.status == 200 then
+      if size > 0 then empty(a, a.part) end
+      size, tag = 0, tag_of(answer.headers)
+      if tag then
+         local note <close> = io.open(a.part .. ".tag", "wb")
+         if note then note:write(tag) end
+      end
+   else
+      return false, passing[answer.status] or false, ("%s: the server answers %d%s"):format(a.url,
+         answer.status, answer.headers["x-error-message"] and ": "
+            .. answer.headers["x-error-message"] or "")
+   end
+   local encoding = answer.headers["content-encoding"]
+   if encoding and encoding ~= "identity" then
+      return false, false, ("%s: the server answers with the encoding %s"):format(a.url, encoding)
+   end
+   local whole, message = append(a, file, answer, size)
+   return whole, true, message
+end
+
+-- Fetches until the file is complete.
+local function fetch(a, file)
+   local left, most = TRIES, file:seek "end" -- the most bytes so far, even if the file began anew
+   while true do
+      local whole, again, message = attempt(a, file)
+      if whole then return end
+      local size = file:seek "end"
+      left = size > most and TRIES or left - 1
+      most = math.max(most, size)
+      if not again or left == 0 then
+         if size == 0 then
+            os.remove(a.part)
+            os.remove(a.part .. ".tag")
+         end
+         a.fail(message)
+      end
+      torch.distributed._sleep(a.pause * 2 ^ (TRIES - left))
+   end
+end
+
+-- Raises an error unless the complete file has the expected checksum.
+local function check(a, resumed)
+   local sum, message = M.sha256(a.part)
+   if not sum then a.fail(("%s: %s"):format(a.part, message)) end
+   if not a.sum or sum:sub(1, #a.sum) == a.sum then return sum end
+   if resumed then return nil end
+   os.remove(a.part)
+   os.remove(a.part .. ".tag")
+   a.fail(("%s: SHA-256: expected %s, got %s"):format(a.url, a.sum, sum:sub(1, #a.sum)))
+end
+
+--- Fetches a file. Raises an error if that fails; what has been fetched by then stays, and the next
+--- call goes on from there.
+---@param a {title: string, url: string, path: string, sum: string?, keep: boolean?, note: boolean?,
+---headers: table<string, string>?, timeout: number?, progress: boolean?, label: string?,
+---pause: number?}  sum: the beginning of its SHA-256 checksum; keep: a file at the path that
+--- another process has fetched meanwhile serves; note: also writes `<path>.sha256`
+---@return string? sum  its SHA-256 checksum; nil if another process has fetched the file
+function M.fetch(a)
+   a.timeout, a.pause, a.part = a.timeout or SECONDS, a.pause or 0.1, a.path .. ".part"
+   a.label = a.label or a.path:match "[^/]+$"
+   function a.fail(message) torch.raise(("%s: %s"):format(a.title, message)) end
+   local folder = a.path:match "^(.*)/"
+   if folder and folder ~= "" then
+      local made, message = torch.io.make_folder(folder)
+      if not made then a.fail(("%s: %s"):format(folder, message)) end
+   end
+   local file <close> = hold(a, a.part, a.keep and a.path)
+   if not file then return nil end
+   local resumed = file:seek "end" > 0
+   fetch(a, file)
+   local sum = check(a, resumed)
+   if not sum then -- what an earlier process had left was damaged or another version
+      empty(a, a.part)
+      fetch(a, file)
+      sum = check(a, false)
+   end
+   if a.note then
+      local failure = require "tlua.io.replace"(a.path .. ".sha256", function(note)
+         return select(2, note:write(("%s  %s\n"):format(sum, a.path:match "[^/]+$")))
+      end)
+      if failure then a.fail(("%s.sha256: %s"):format(a.path, failure)) end
+   end
+   local moved, message = os.rename(a.part, a.path)
+   if not moved then a.fail(message) end
+   os.remove(a.part .. ".tag")
+   return sum
+end
+
+--- Compares a file with `<path>.sha256`, if there is one. Returns nil if they fit, or a message.
+---@param path string
+---@return string? failure
+function M.check(path)
+   for try = 1, 2 do
+      local note = read(path .. ".sha256")
+      local expected = note and note:match "^(%x+)"
+      if not expected then
+         return note and path .. ".sha256: expected a SHA-256 checksum" or nil
+      end
+      local sum, message = M.sha256(path)
+      if sum == expected then return nil end
+      if try == 2 then
+         return ("%s: SHA-256: expected %s, got %s"):format(path, expected, sum or message)
+      end
+      torch.distributed._sleep(0.3) -- another process may be replacing both files
+   end
+end
+
+return M

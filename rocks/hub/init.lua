@@ -1,0 +1,315 @@
+-- init.lua - torch.hub: models of others, which are fetched once and kept:
+--
+--    local model = torch.hub.load("owner/name", "digits")
+--    local state = torch.hub.load_state_dict_from_url "https://host/weights.safetensors"
+--
+-- A repository has the layout of Hugging Face (config.json, model.safetensors), or hub.json, which
+-- describes its models as data. Nothing that is fetched is run: weights are safetensors, models are
+-- classes and builders of ours. Names are those of PyTorch's torch.hub.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local checked = require "tlua.checked"
+local suggest = require "tlua.utils.suggest"
+local cache = require "tlua.hub.cache"
+
+local M = {}
+
+-- Loaded when they are first used, so that the cache's folder needs no networks.
+local function models() return require "tlua.hub.models" end
+local function pack() return require "tlua.hub.pack" end
+local function Repository() return require "tlua.hub.Repository" end
+
+-- Folder ------------------------------------------------------------------------------------------
+
+--- Returns the folder that keeps what is fetched: the one of `set_dir`, or $TLUA_CACHE/hub,
+--- $XDG_CACHE_HOME/tlua/hub or ~/.cache/tlua/hub.
+---@return string
+function M.get_dir() return cache.get_dir() end
+
+checked.queries(M, "hub.", "get_dir")
+
+local take_dir = args.signature "hub.set_dir(d: string)"
+
+--- Sets the folder that keeps what is fetched. The folder is made when it is first needed.
+---
+---     torch.hub.set_dir "/tmp/models"
+---     print(torch.hub.get_dir())
+---     --> /tmp/models
+---@param d string
+function M.set_dir(...)
+   local d = take_dir(...).d
+   if d == "" then args.refuse("hub.set_dir", "d", "a folder's path", d) end
+   cache.set_dir(d)
+end
+
+-- Files -------------------------------------------------------------------------------------------
+
+-- Returns a checksum's beginning in lower case; nil if none is given.
+local function prefix_of(title, name, text)
+   if text == nil then return nil end
+   if #text < 6 or #text > 64 or text:find "%X" then
+      args.refuse(title, name, "6 to 64 hexadecimal digits", text)
+   end
+   return text:lower()
+end
+
+local function check_timeout(title, seconds)
+   if seconds and not (seconds > 0 and seconds < 1e6) then
+      args.refuse(title, "timeout", "a positive number of seconds", seconds)
+   end
+end
+
+local take_file = args.signature [[hub.download_url_to_file(url: string, dst: string,
+   hash_prefix: string?, progress: boolean = true, timeout: number?)]]
+
+--- Fetches a file. A connection that breaks is tried again, and a call after one that was
+--- interrupted goes on from what `dst` .. ".part" has. The file appears at `dst` once it is whole.
+---@param url string
+---@param dst string  the file's path
+---@param hash_prefix? string  the beginning of the SHA-256 checksum of the file
+---@param options? {progress: boolean, timeout: number}  progress: true, the default, draws a bar on
+--- a terminal; timeout: seconds without a byte after which the server counts as silent, 30 by
+--- default
+---@return string sha256  the file's checksum
+function M.download_url_to_file(...)
+   local title, a = "hub.download_url_to_file", take_file(...)
+   local sum = prefix_of(title, "hash_prefix", a.hash_prefix)
+   check_timeout(title, a.timeout)
+   local place, message = require "tlua.utils.http".parse(a.url)
+   if not place then torch.raise(("%s: url: %s, got %q"):format(title, message, a.url)) end
+   if a.dst == "" or a.dst:find "%z" or a.dst:find "/$" then
+      args.refuse(title, "dst", "a file's path", a.dst)
+   end
+   if cache.is_offline() then
+      torch.raise(title .. ": nothing is fetched offline (TLUA_OFFLINE or HF_HUB_OFFLINE is set)")
+   end
+   return require "tlua.hub.download".fetch {title = title, url = a.url, path = a.dst, sum = sum,
+      progress = a.progress, timeout = a.timeout}
+end
+
+local take_state = args.signature [[hub.load_state_dict_from_url(url: string, model_dir: string?,
+   map_location: any?, progress: boolean = true, check_hash: boolean = false, file_name: string?,
+   weights_only: boolean = true, hash_prefix: string?, offline: boolean?, timeout: number?,
+   force_reload: boolean = false)]]
+
+--- Returns the tensors of a safetensors file at a URL by their names. The file is kept in the
+--- folder of `get_dir`, and compared with its checksum each time. Pickles (.pt, .pth, .bin) are
+--- refused.
+---@param url string
+---@param model_dir? string  the folder that keeps the file; get_dir() .. "/checkpoints" by default
+---@param options? {map_location: any, progress: boolean, check_hash: boolean, file_name: string,
+---weights_only: boolean, hash_prefix: string, offline: boolean, timeout: number,
+---force_reload: boolean}  map_location: as in torch.load; check_hash: true takes the beginning of
+--- the SHA-256 checksum from the URL, whose file's name is name-<digits>.safetensors; file_name:
+--- the name of the kept file; weights_only: always true; hash_prefix: the beginning of the checksum;
+--- offline: true fetches nothing; timeout: seconds without a byte; force_reload: fetches anew
+---@return table<string, Tensor>
+function M.load_state_dict_from_url(...)
+   local title, a = "hub.load_state_dict_from_url", take_state(...)
+   if not a.weights_only then
+      args.refuse(title, "weights_only", "true: loading runs no code of a file", false)
+   end
+   check_timeout(title, a.timeout)
+   local names = require "tlua.hub.names"
+   if a.file_name and (not names.file(a.file_name) or a.file_name:find "/") then
+      args.refuse(title, "file_name", "a file's name without a folder", a.file_name)
+   end
+   local sum = prefix_of(title, "hash_prefix", a.hash_prefix)
+   if a.check_hash and not sum then
+      sum = (names.of_url(a.url) or ""):match "%-(%x%x%x%x%x%x+)%.[^.]*$"
+      if not sum then
+         torch.raise(("%s: check_hash: expected a URL whose file is named "
+            .. "name-<SHA-256 digits>.safetensors, got %q"):format(title, a.url))
+      end
+      sum = sum:lower()
+   end
+   local path = Repository()(title, {offline = a.offline, timeout = a.timeout,
+      progress = a.progress, force_reload = a.force_reload}):from_url(a.url, {sum = sum,
+      file_name = a.file_name, model_dir = a.model_dir and a.model_dir:gsub("(.)/+$", "%1")})
+   local state, message = require "tlua.hub.weights".read(path)
+   if not state then torch.raise(("%s: %s"):format(title, message)) end
+   if a.map_location == nil then return state end
+   local place = require "tlua.io.place".of(title, a.map_location)
+   for name, tensor in pairs(state) do state[name] = place(tensor, "cpu") end
+   return state
+end
+
+-- Models ------------------------------------------------------------------------------------------
+
+-- The options of `load` that are not the model's, and their types.
+local own <const> = {source = "string", revision = "string", trust = "boolean", offline = "boolean",
+   force_reload = "boolean", check_hash = "boolean", pretrained = "boolean", progress = "boolean",
+   device = "device", timeout = "number", endpoint = "string", token = "string", sha256 = "string"}
+
+-- Checks options of the hub's own.
+local function check_own(title, options)
+   for key, value in pairs(options) do
+      local fits, expected = args.fits_default(value, nil, own[key])
+      if not fits then args.refuse(title, key, expected, value) end
+   end
+   check_timeout(title, options.timeout)
+   if options.token and options.token:find "[%c]" then
+      args.refuse(title, "token", "a token without control characters", "another text")
+   end
+   options.sha256 = prefix_of(title, "sha256", options.sha256)
+   return options
+end
+
+-- Splits options into the hub's and the model's.
+local function split(title, options)
+   local hub, model = {}, {}
+   if options == nil then return hub, model end
+   if type(options) ~= "table" or getmetatable(options) then
+      args.refuse(title, "options", "a table", options)
+   end
+   for key, value in pairs(options) do
+      if type(key) ~= "string" then args.refuse(title, "options", "names of options", key) end
+      (own[key] and hub or model)[key] = value
+   end
+   return check_own(title, hub), model
+end
+
+-- Explains an error about an unknown option of the model that resembles one of the hub's.
+local function explain(title, given, ok, ...)
+   if ok then return ... end
+   local message = tostring(...)
+   for key in pairs(given) do
+      local hint = suggest.hint(key, own)
+      if hint ~= "" and message:find("unknown option " .. key, 1, true) then
+         message = ("%s; %s has the options %s"):format(message, title, "of the hub, too" .. hint)
+      end
+   end
+   error(message, 0)
+end
+
+--- Makes a model. `repo_or_dir` is
+---
+--- * "owner/name" or "owner/name:revision": a repository with config.json and model.safetensors, as
+---   Hugging Face's library saves them, or with hub.json; `model` is a class of the first, such as
+---   "BertModel", or a model of the second;
+--- * a folder with the same files;
+--- * a file that `hub.pack` has made, or its URL.
+---
+--- `model` may be left out if there is only one. Options that are not the hub's are the model's,
+--- such as `num_classes`. The model is in evaluation mode, unless `pretrained` is false. Files are
+--- kept in the folder of `get_dir`, and serve until `force_reload`. Code runs only with
+--- `trust = true`, from the file hubconf.lua of a folder that you name: it returns a table of
+--- functions.
+---
+---     local path = torch.hub.pack({name = "line", architecture = {"nn.Linear", 1, 1},
+---        weights = torch.nn.Linear(1, 1)}, "/tmp/line.safetensors")
+---     print(torch.type(torch.hub.load(path)), torch.hub.list(path)[1])
+---     --> nn.Linear	line
+---@param repo_or_dir string
+---@param model? string
+---@param options? table  those of the model, and: source ("huggingface", the default, "github" or
+--- "local"), revision (a branch, tag or commit), trust, offline (true fetches nothing; by default
+--- TLUA_OFFLINE or HF_HUB_OFFLINE), force_reload, check_hash (false skips checksums of kept files),
+--- pretrained (false: random weights), progress, device, timeout (seconds without a byte), endpoint
+--- (the server; by default HF_ENDPOINT), token (by default HF_TOKEN), sha256 (that of a URL's file)
+---@return any model
+function M.load(repo_or_dir, model, options, ...)
+   local title = "hub.load"
+   if type(repo_or_dir) ~= "string" then
+      args.refuse(title, "repo_or_dir", '"owner/name", a folder, a file or a URL', repo_or_dir)
+   end
+   if options == nil and type(model) == "table" then model, options = nil, model end
+   if model ~= nil and type(model) ~= "string" then
+      args.refuse(title, "model", "a model's name", model)
+   end
+   if select("#", ...) > 0 then
+      torch.raise(("%s: expected at most 3 arguments, got %d; a model's arguments are options")
+         :format(title, 3 + select("#", ...)))
+   end
+   local hub, given = split(title, options)
+   return explain(title, given, pcall(models().load, title, repo_or_dir, model, hub, given))
+end
+
+local shared <const> = [[source: string?, revision: string?, trust: boolean?, offline: boolean?,
+   force_reload: boolean?, check_hash: boolean?, progress: boolean?, timeout: number?,
+   endpoint: string?, token: string?]]
+
+-- Checks the shared options, and returns them.
+local function hub_options(title, a)
+   local options = {}
+   for key in pairs(own) do options[key] = a[key] end
+   return check_own(title, options)
+end
+
+local take_list = args.signature(("hub.list(repo_or_dir: string, %s)"):format(shared))
+
+--- Returns the names of the models of a repository, folder or file, in alphabetical order.
+---@param repo_or_dir string  as in `load`
+---@param options? {source: string, revision: string, trust: boolean, offline: boolean,
+---force_reload: boolean, check_hash: boolean, progress: boolean, timeout: number, endpoint: string,
+---token: string}  as in `load`
+---@return string[]
+function M.list(...)
+   local a = take_list(...)
+   return models().list("hub.list", a.repo_or_dir, hub_options("hub.list", a))
+end
+
+local take_help = args.signature(("hub.help(repo_or_dir: string, model: string?, %s)")
+   :format(shared))
+
+--- Returns a text about a model: its summary, architecture, licence and card.
+---@param repo_or_dir string  as in `load`
+---@param model? string  may be left out if there is only one
+---@param options? {source: string, revision: string, trust: boolean, offline: boolean,
+---force_reload: boolean, check_hash: boolean, progress: boolean, timeout: number, endpoint: string,
+---token: string}  as in `load`
+---@return string
+function M.help(...)
+   local a = take_help(...)
+   return models().help("hub.help", a.repo_or_dir, a.model, hub_options("hub.help", a))
+end
+
+local take_download = args.signature(("hub.download(repo_or_dir: string, files: table?, %s)")
+   :format(shared))
+
+--- Fetches the files of a repository without making a model, with the card and the tokenizer's
+--- files. Returns the folder that has them, for torch.text.Tokenizer and others.
+---@param repo_or_dir string  as in `load`
+---@param options? {files: string[], source: string, revision: string, trust: boolean,
+---offline: boolean, force_reload: boolean, check_hash: boolean, progress: boolean, timeout: number,
+---endpoint: string, token: string}  files: only these; the others as in `load`
+---@return string folder
+function M.download(...)
+   local title, a = "hub.download", take_download(...)
+   local options = hub_options(title, a)
+   for _, name in ipairs(a.files or {}) do
+      local fits, expected = require "tlua.hub.names".file(name)
+      if not fits then args.refuse(title, "files", expected, name) end
+   end
+   options.files = a.files
+   return models().download(title, a.repo_or_dir, options)
+end
+
+local take_pack = args.signature "hub.pack(model: table, path: string?)"
+
+--- Writes a model as one safetensors file that others load: weights, architecture, licence, card
+--- and checksums.
+---
+---     local nn, hub = torch.nn, torch.hub
+---     local net = nn.Sequential(nn.Linear(4, 2), nn.Tanh())
+---     local path = hub.pack({
+---        name = "small", weights = net, license = "MIT", summary = "an example",
+---        architecture = {"nn.Sequential", {"nn.Linear", 4, 2}, {"nn.Tanh"}},
+---     }, "/tmp/small.safetensors")
+---     local x = torch.ones(1, 4)
+---     print(hub.load(path, "small")(x):equal(net(x)))
+---     --> true
+---@param model {name: string, architecture: string|table, options: table, weights: any,
+---license: string, summary: string, card: string, config: table}  architecture: a name such as
+--- "vision.models.resnet18", for which `options` are, or a list of a name and its arguments;
+--- weights: a module, a state dict or the path of a safetensors file; card: a text in Markdown; config:
+--- further data
+---@param path? string  ends with .safetensors; the model's name by default
+---@return string path
+function M.pack(...)
+   local a = take_pack(...)
+   return pack()("hub.pack", a.model, a.path)
+end
+
+return M

@@ -1,0 +1,149 @@
+-- manifest.lua - reads and checks what a repository or a packed file tells of its models. hub.json,
+-- and the entry "tlua.hub" in the metadata of a packed safetensors file, are objects
+--
+--    {"format": "tlua-hub", "version": 1, "models": {"digits": {
+--       "architecture": ["nn.Sequential", ["nn.Linear", 784, 10]], "options": {},
+--       "weights": "digits.safetensors", "sha256": "...",
+--       "summary": "...", "license": "MIT", "card": "...", "config": {}}}}
+--
+-- `architecture` is described in architecture.lua. `weights` is a file of the repository, or an
+-- https URL with `sha256`; a packed file has its weights itself, and `checksums` of its tensors.
+
+local args = require "tlua.args"
+local json = require "tlua.utils.json"
+local suggest = require "tlua.utils.suggest"
+local architecture = require "tlua.hub.architecture"
+local names = require "tlua.hub.names"
+
+local M = {}
+
+M.KEY = "tlua.hub" -- the metadata's entry in a packed file
+M.VERSION = 1
+
+local MOST <const> = 1 << 24 -- largest number of bytes of a manifest
+
+local function is_object(value)
+   return type(value) == "table" and value ~= json.null and not json.is_array(value)
+end
+
+local function of_type(kind, expected)
+   return function(value) return type(value) ~= kind and expected or nil end
+end
+
+local function is_sum(value)
+   return type(value) == "string" and #value == 64 and not value:find "[^%da-f]"
+end
+
+local function wrong_sum(value)
+   return not is_sum(value) and "64 hexadecimal digits in lower case" or nil
+end
+
+-- Maps the fields of a model's entry to functions that return what was expected, or nil.
+local fields <const> = {
+   architecture = architecture.wrong,
+   options = function(value) return not is_object(value) and "an object" or nil end,
+   config = function(value) return not is_object(value) and "an object" or nil end,
+   weights = function(value)
+      if type(value) == "string" and value:find "^https://" then return nil end
+      local name, expected = names.file(value)
+      if name and name:lower():find "%.safetensors$" then return nil end
+      return name and "a safetensors file" or expected .. ", or an https URL"
+   end,
+   sha256 = wrong_sum,
+   checksums = function(value)
+      if not is_object(value) then return "an object" end
+      for _, sum in pairs(value) do
+         if not is_sum(sum) then return "SHA-256 checksums by the tensors' names" end
+      end
+      return nil
+   end,
+   summary = of_type("string", "a text"),
+   license = of_type("string", "a text"),
+   card = of_type("string", "a text"),
+}
+
+-- Copies decoded JSON, with nil in place of null.
+local function plain(value)
+   if value == json.null then return nil end
+   if type(value) ~= "table" then return value end
+   local copy = {}
+   for key, item in pairs(value) do copy[key] = plain(item) end
+   return json.is_array(value) and json.as_array(copy) or copy
+end
+
+--- Checks a model's entry. Returns nil, or a message that names the field.
+---@param place string  the entry's place in the file
+---@param entry any
+---@param packed boolean  whether the file has the weights itself
+---@return string? failure
+function M.check_entry(place, entry, packed)
+   if not is_object(entry) then
+      return ("%s: expected an object, got %s"):format(place, args.describe(entry))
+   end
+   for key, value in pairs(entry) do
+      local wrong = fields[key]
+      if not wrong or packed and (key == "weights" or key == "sha256") then
+         return ("%s: unknown field %s%s"):format(place, args.describe(key),
+            wrong and "; a packed file has its weights itself"
+            or suggest.hint(tostring(key), fields))
+      end
+      local expected = wrong(value)
+      if expected then
+         return ("%s.%s: expected %s, got %s"):format(place, key, expected, args.describe(value))
+      end
+   end
+   if entry.architecture == nil then
+      return place .. ".architecture is missing; expected " .. architecture.wrong(nil)
+   elseif entry.weights and entry.weights:find "^https://" and not entry.sha256 then
+      return place .. ".sha256 is missing; weights from a URL need it"
+   elseif entry.options and type(entry.architecture) ~= "string" then
+      return place .. ".options: expected them in the list of the architecture"
+   end
+   return nil
+end
+
+--- Reads a manifest's text. Returns the models by name, or nil and a message that names the field.
+---@param text string
+---@param packed boolean  whether the file has the weights itself
+---@return table<string, table>? models
+---@return string? message
+function M.parse(text, packed)
+   if #text > MOST then return nil, "the manifest is too long" end
+   local value, message = json.decode(text)
+   if value == nil then return nil, message end
+   if not is_object(value) then return nil, "expected a JSON object" end
+   if value.format ~= "tlua-hub" then
+      return nil, ('format: expected "tlua-hub", got %s'):format(args.describe(value.format))
+   elseif value.version ~= M.VERSION then
+      return nil, ("version: expected %d, got %s"):format(M.VERSION, args.describe(value.version))
+   elseif not is_object(value.models) then
+      return nil, ("models: expected an object, got %s"):format(args.describe(value.models))
+   end
+   for key in pairs(value) do
+      if key ~= "format" and key ~= "version" and key ~= "models" then
+         return nil, ("unknown field %q"):format(key)
+      end
+   end
+   local models = {}
+   for name, entry in pairs(value.models) do
+      local place = "models." .. name
+      if not name:find "^[%w_][%w_.-]*$" or #name > 100 then
+         return nil, ("models: %q: expected a name of letters, digits, _, . and -"):format(name)
+      end
+      entry = plain(entry)
+      local failure = M.check_entry(place, entry, packed)
+      if failure then return nil, failure end
+      models[name] = entry
+   end
+   if next(models) == nil then return nil, "models: expected at least one" end
+   return models
+end
+
+--- Returns a manifest's text.
+---@param models table<string, table>
+---@return string
+function M.compose(models)
+   return json.encode {format = "tlua-hub", version = M.VERSION, models = models}
+end
+
+return M

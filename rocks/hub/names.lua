@@ -1,0 +1,66 @@
+-- names.lua - checks names that come from others: those of repositories, revisions and files, which
+-- become parts of paths and of URLs. A wrong name gives nil and what was expected.
+
+local M = {}
+
+-- Names of files that Windows reserves, with any extension.
+local reserved <const> = {con = true, prn = true, aux = true, nul = true}
+
+local function is_part(part)
+   return #part > 0 and #part <= 200 and part ~= "." and part ~= ".."
+      and not part:find '[%c\\:*?"<>|]' and not part:find "[. ]$" and not reserved[part:lower():match "^[^.]*"]
+end
+
+-- Returns whether a text is a relative path whose parts stay inside of a folder.
+local function is_inside(text)
+   if type(text) ~= "string" or #text == 0 or #text > 500 then return false end
+   for part in (text .. "/"):gmatch "([^/]*)/" do
+      if not is_part(part) then return false end
+   end
+   return true
+end
+
+--- Returns the path of a file inside of a repository.
+---@param name any
+---@return string? name  nil if it is none
+---@return string expected
+function M.file(name)
+   local expected = "a file's name inside of the repository"
+   return is_inside(name) and name or nil, expected
+end
+
+--- Returns the parts of "owner/name" or "owner/name:revision".
+---@param text string
+---@return string? owner  nil on failure
+---@return string? name
+---@return string? revision
+function M.repository(text)
+   local owner, name, revision = text:match "^([%w._-]+)/([%w._-]+)$"
+   if not owner then owner, name, revision = text:match "^([%w._-]+)/([%w._-]+):(.+)$" end
+   if not owner or not is_part(owner) or not is_part(name) or #owner > 96 or #name > 96
+         or owner:find "^[.-]" or name:find "^[.-]" or (owner .. name):find("--", 1, true) then
+      return nil
+   end
+   if revision and not M.revision(revision) then return nil end
+   return owner, name, revision
+end
+
+--- Returns a branch, tag or commit.
+---@param text any
+---@return string? revision  nil if it is none
+---@return string expected
+function M.revision(text)
+   local fits = is_inside(text) and text:find "^[%w._/-]+$" and not text:find "^%-"
+   return fits and text or nil, "a branch, a tag or a commit"
+end
+
+--- Returns the name of the file in a URL; nil if it has none that can be a file's name.
+---@param url string
+---@return string?
+function M.of_url(url)
+   local name = url:gsub("[?#].*", ""):match "^%a+://[^/]+/.-([^/]+)$"
+   name = name and name:gsub("%%(%x%x)", function(code) return string.char(tonumber(code, 16)) end)
+   return name and is_part(name) and not name:find "/" and name or nil
+end
+
+return M

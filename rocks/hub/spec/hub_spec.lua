@@ -1,0 +1,696 @@
+-- Tests torch.hub with a server of this machine (server.lua), which breaks connections, lies and
+-- stalls, and with files that are damaged on purpose.
+
+local torch = require "tlua"
+local shell = require "spec.support.shell"
+local json = torch.utils.json
+local safetensors = require "tlua.io.safetensors"
+local hub, nn = torch.hub, torch.nn
+
+local COMMIT <const> = ("0123456789"):rep(4)
+local base -- the server's URL
+local folder, log -- the server's folder, and the requests that it got
+
+-- Calls fn(folder) with a server and an empty cache.
+local function served(fn)
+   return function()
+      shell.with_folder(function(place)
+         folder = place .. "/files"
+         shell.ok("mkdir -p " .. folder)
+         local pipe <close> = assert(io.popen(("exec %s rocks/hub/spec/server.lua %s %s/log"):format(
+            shell.start(), folder, place)))
+         base = "http://127.0.0.1:" .. pipe:read "l"
+         function log()
+            local list = {}
+            for line in io.lines(place .. "/log") do list[#list + 1] = line end
+            return list
+         end
+         hub.set_dir(place .. "/cache")
+         local ok, message = pcall(fn, place)
+         pcall(require "tlua.utils.http".request, "GET", base .. "/stop")
+         if not ok then error(message, 0) end
+      end)
+   end
+end
+
+local sum = torch.io._sha256
+
+-- Returns n bytes that differ from place to place.
+local function noise(n)
+   local parts = {}
+   for i = 1, n // 64 + 1 do parts[i] = sum(tostring(i)) end
+   return table.concat(parts):sub(1, n)
+end
+
+local function write_tensors(path, tensors, metadata)
+   local list = {}
+   for name, tensor in pairs(tensors) do list[#list + 1] = {name = name, tensor = tensor} end
+   local file <close> = assert(io.open(path, "wb"))
+   assert.is_nil(safetensors.write(file, list, metadata or {}))
+end
+
+-- Returns the error of a call, without the place in this file.
+local function failure(fn, ...)
+   local ok, message = pcall(fn, ...)
+   assert.is_false(ok)
+   return (tostring(message):gsub("^[^\n]-:%d+: ", ""))
+end
+
+local function fetch(path, target, options) return hub.download_url_to_file(base .. path, target, options) end
+
+local function exists(path)
+   local file <close> = io.open(path, "rb")
+   return file ~= nil
+end
+
+describe("hub.download_url_to_file", function()
+   local text <const> = noise(300000)
+   local function has_data() shell.write(folder .. "/data", text) end
+
+   -- Fetches /PREFIX/data, and checks the file.
+   local function whole(place, prefix, options)
+      has_data()
+      assert.equal(sum(text), fetch(prefix .. "/data", place .. "/x", options))
+      assert.is_true(shell.read(place .. "/x") == text)
+      assert.is_false(exists(place .. "/x.part"))
+      assert.is_false(exists(place .. "/x.part.tag"))
+   end
+
+   it("writes the file and returns its checksum", served(function(place)
+      whole(place, "", {hash_prefix = sum(text):sub(1, 8):upper()})
+      shell.write(folder .. "/empty", "")
+      assert.equal(sum "", fetch("/empty", place .. "/y"))
+   end))
+
+   it("goes on after connections that break, where they broke", served(function(place)
+      whole(place, "/cut/70000")
+      local ranges = {}
+      for i, line in ipairs(log()) do ranges[i] = line:match "^GET %S+ (%S+)" end
+      assert.same({"-", "bytes=70000-", "bytes=140000-", "bytes=210000-", "bytes=280000-"}, ranges)
+   end))
+
+   it("begins anew if the server cannot send a part, or has another file", served(function(place)
+      has_data()
+      for _, prefix in ipairs {"/plain", "/swap", "/notag", "/wrong"} do
+         shell.write(place .. "/x.part", ("?"):rep(1000))
+         shell.write(place .. "/x.part.tag", '"old"')
+         whole(place, prefix)
+      end
+      shell.write(place .. "/x.part", ("?"):rep(1000)) -- no tag: nothing tells which file that was
+      whole(place, "")
+      shell.write(place .. "/x.part", ("?"):rep(400000)) -- longer than the file
+      shell.write(place .. "/x.part.tag", '"' .. sum(text):sub(1, 16) .. '"')
+      whole(place, "")
+   end))
+
+   it("does not trust a beginning that does not fit the checksum", served(function(place)
+      has_data()
+      shell.write(place .. "/x.part", ("?"):rep(1000))
+      whole(place, "", {hash_prefix = sum(text)})
+      shell.write(place .. "/x.part", text:sub(1, 1000))
+      whole(place, "", {hash_prefix = sum(text)})
+      assert.matches("bytes=1000%-", table.concat(log(), "\n"))
+      shell.write(place .. "/x.part", text) -- complete already
+      whole(place, "", {hash_prefix = sum(text)})
+   end))
+
+   it("tries again after passing failures, and follows redirects", served(function(place)
+      whole(place, "/flaky/2")
+      whole(place, "/hop/9")
+   end))
+
+   it("refuses a file with another checksum, and leaves nothing", served(function(place)
+      has_data()
+      local expected = ("hub.download_url_to_file: %s/data: SHA-256: expected 00000000, got %s"):format(base,
+         sum(text):sub(1, 8))
+      assert.equal(expected, failure(fetch, "/data", place .. "/x", {hash_prefix = "00000000"}))
+      assert.is_false(exists(place .. "/x"))
+      assert.is_false(exists(place .. "/x.part"))
+      shell.write(place .. "/x", "old")
+      failure(fetch, "/data", place .. "/x", {hash_prefix = "00000000"})
+      assert.equal("old", shell.read(place .. "/x"))
+   end))
+
+   it("tells of servers without the file, that lie, that stall, that lead in circles", served(function(place)
+      has_data()
+      local x = place .. "/x"
+      assert.matches("/none: the server answers 404$", failure(fetch, "/none", x))
+      assert.matches("/status/403/data: the server answers 403$", failure(fetch, "/status/403/data", x))
+      assert.matches("/loop/data: .*more than 10 redirects$", "/loop/data: " .. failure(fetch, "/loop/data", x))
+      assert.matches("/packed/data: the server answers with the encoding gzip$", failure(fetch, "/packed/data", x))
+      assert.is_false(exists(x .. ".part"))
+      assert.matches("no answer in time$", failure(fetch, "/silent/1/data", x, {timeout = 0.1}))
+      assert.matches("the answer ends early$", failure(fetch, "/liar/notag/data", x))
+      assert.is_false(exists(x))
+      assert.matches("no connection to 127.0.0.1:1: ",
+         failure(hub.download_url_to_file, "http://127.0.0.1:1/data", x))
+   end))
+
+   it("tells of a full disk, and goes on once there is room", served(function(place)
+      has_data()
+      shell.write(place .. "/fetch.lua", ("torch.hub.download_url_to_file(%q, %q)"):format(base .. "/data",
+         place .. "/x"))
+      local output, status = shell.run(("(ulimit -f 100; exec %s %s/fetch.lua)"):format(shell.start(), place))
+      assert.equal(1, status, output)
+      assert.matches("hub.download_url_to_file: " .. place:gsub("%p", "%%%0") .. "/x.part: File too large", output)
+      assert.is_false(exists(place .. "/x"))
+      assert.is_true(#shell.read(place .. "/x.part") > 10000)
+      whole(place, "")
+      assert.matches("bytes=%d+%-", log()[2])
+   end))
+
+   it("goes on after a process that was killed", served(function(place)
+      has_data()
+      shell.write(place .. "/fetch.lua", ("torch.hub.download_url_to_file(%q, %q)"):format(base .. "/drip/9000/data",
+         place .. "/x"))
+      shell.run(("timeout -s KILL 1 %s %s/fetch.lua"):format(shell.start(), place))
+      local had = #shell.read(place .. "/x.part")
+      assert.is_true(had > 0 and had < #text)
+      whole(place, "")
+      local last = log()
+      assert.equal(had, tonumber(last[#last]:match "bytes=(%d+)%-"))
+   end))
+
+   it("serves two processes that fetch the same file", served(function(place)
+      has_data()
+      shell.write(place .. "/fetch.lua", [[
+         torch.hub.set_dir(arg[2])
+         torch.hub.load_state_dict_from_url(arg[1], {progress = false})
+         print "fetched"]])
+      write_tensors(folder .. "/w.safetensors", {w = torch.ones(30000)})
+      local command = ("%s %s/fetch.lua %s/drip/20000/w.safetensors %s/cache"):format(shell.start(), place, base, place)
+      assert.equal("fetched\nfetched\nfetched\n", shell.ok(("%s & %s & %s & wait"):format(command, command, command)))
+      local n = 0
+      for _, line in ipairs(log()) do if line:find "^GET" then n = n + 1 end end
+      assert.equal(1, n)
+   end))
+
+   it("does not write through a link that takes the place of the beginning", served(function(place)
+      has_data()
+      shell.write(place .. "/victim", "mine")
+      shell.ok(("ln -s victim %s/x.part"):format(place))
+      assert.matches("x.part: another process holds this file and does not get on, or it is a link",
+         failure(fetch, "/data", place .. "/x", {timeout = 0.01}))
+      assert.equal("mine", shell.read(place .. "/victim"))
+   end))
+
+   it("refuses wrong arguments", served(function(place)
+      local function wrong(expected, ...)
+         assert.equal("hub.download_url_to_file: " .. expected, failure(hub.download_url_to_file, ...))
+      end
+      wrong('url: expected http:// or https://, got "ftp://host/x"', "ftp://host/x", place .. "/x")
+      wrong('url: expected http:// or https://, got "file:///etc/passwd"', "file:///etc/passwd", place .. "/x")
+      wrong("url: expected a URL without a user's name, got \"http://a:b@host/x\"", "http://a:b@host/x", "x")
+      wrong('dst: expected a file\'s path, got "x/"', base .. "/data", "x/")
+      wrong('hash_prefix: expected 6 to 64 hexadecimal digits, got "xyzxyz"', base, "x", "xyzxyz")
+      wrong("timeout: expected a positive number of seconds, got -1", base, "x", {timeout = -1})
+   end))
+end)
+
+describe("an https server", function()
+   it("is reached by libcurl, and only with a certificate that is trusted", function()
+      local python = shell.python "import ssl, http.server"
+      if not python then return pending "needs Python" end
+      if select(2, torch._connect_tls("https://127.0.0.1:1", 1)):find "libcurl, which was not found" then
+         return pending "needs libcurl"
+      end
+      shell.with_folder(function(place)
+         local fixtures = "rocks/hub/spec/fixtures"
+         local pipe <close> = assert(io.popen(("exec %s %s/https.py %s %s/localhost.pem 2>/dev/null"):format(python,
+            fixtures, place, fixtures)))
+         local port = pipe:read "l"
+         local text = noise(200000)
+         shell.write(place .. "/data", text)
+         shell.write(place .. "/fetch.lua", ([[
+            print(pcall(torch.hub.download_url_to_file, "https://" .. arg[1] .. ":%s/data", %q))]]):format(port,
+            place .. "/x"))
+         local command = ("%s %s/fetch.lua "):format(shell.start(), place)
+         local trusting = ("SSL_CERT_FILE=%s/localhost.pem "):format(fixtures) .. command
+         assert.matches("true\t" .. sum(text), shell.ok(trusting .. "localhost"))
+         assert.is_true(shell.read(place .. "/x") == text)
+         assert.matches("true\t" .. sum(text), shell.ok(trusting .. "127.0.0.1"))
+         assert.matches("false\t.*hub.download_url_to_file: https://localhost:%d+: .*certificate",
+            shell.ok(command .. "localhost"))
+         assert.matches("false\t.*: ", shell.ok(trusting .. "[::1]"))
+      end)
+   end)
+end)
+
+describe("hub.load_state_dict_from_url", function()
+   it("returns tensors, keeps the file, and needs no server afterwards", served(function(place)
+      local weights = {["a.weight"] = torch.rand(3, 2), n = torch.tensor({1, 2}, {dtype = "int64"})}
+      write_tensors(folder .. "/w.safetensors", weights)
+      local url = base .. "/w.safetensors"
+      local state = hub.load_state_dict_from_url(url)
+      assert.is_true(state["a.weight"]:equal(weights["a.weight"]))
+      assert.equal("int64", state.n.dtype)
+      local requests = #log()
+      hub.load_state_dict_from_url(url, {offline = true})
+      assert.equal(requests, #log())
+      local path = hub.get_dir() .. "/checkpoints/w.safetensors"
+      assert.equal(sum(shell.read(path)) .. "  w.safetensors\n", shell.read(path .. ".sha256"))
+      assert.equal("meta", hub.load_state_dict_from_url(url, {map_location = "meta"}).n.device.type)
+      hub.load_state_dict_from_url(url, place .. "/mine", {file_name = "v.safetensors"})
+      assert.is_true(exists(place .. "/mine/v.safetensors"))
+   end))
+
+   it("finds a kept file that has changed", served(function()
+      write_tensors(folder .. "/w.safetensors", {w = torch.ones(3)})
+      local url = base .. "/w.safetensors"
+      hub.load_state_dict_from_url(url)
+      local path = hub.get_dir() .. "/checkpoints/w.safetensors"
+      local text = shell.read(path)
+      shell.write(path, text:sub(1, -2) .. "\1")
+      assert.matches("^hub.load_state_dict_from_url: " .. path:gsub("%p", "%%%0")
+         .. ": SHA%-256: expected %x+, got %x+; it is damaged: with force_reload = true it is fetched anew$", failure(hub.load_state_dict_from_url, url))
+      assert.same({1, 1, 1}, hub.load_state_dict_from_url(url, {force_reload = true}).w:tolist())
+   end))
+
+   it("takes the checksum from the URL or from the caller", served(function()
+      write_tensors(folder .. "/w", {w = torch.ones(3)})
+      local digits = sum(shell.read(folder .. "/w")):sub(1, 8)
+      os.rename(folder .. "/w", ("%s/w-%s.safetensors"):format(folder, digits))
+      hub.load_state_dict_from_url(("%s/w-%s.safetensors"):format(base, digits), {check_hash = true})
+      write_tensors(folder .. "/w-00000000.safetensors", {w = torch.ones(3)})
+      assert.matches("SHA%-256: expected 00000000, got ", failure(hub.load_state_dict_from_url,
+         base .. "/w-00000000.safetensors", {check_hash = true}))
+      assert.matches("check_hash: expected a URL whose file is named", failure(hub.load_state_dict_from_url,
+         base .. "/w.safetensors", {check_hash = true}))
+   end))
+
+   it("loads no pickles, pages or pointers", served(function()
+      local function message(name, text)
+         shell.write(folder .. "/" .. name, text)
+         return failure(hub.load_state_dict_from_url, base .. "/" .. name)
+      end
+      assert.matches("checkpoints/a.pth: expected a safetensors file, got a pickle of PyTorch's",
+         message("a.pth", "PK\3\4" .. ("x"):rep(40)))
+      assert.matches("got a pickle of PyTorch's", message("b.pt", "\x80\2\x8a\x0a" .. ("x"):rep(40)))
+      assert.matches("got a page of HTML or XML", message("c.safetensors", "<!doctype html><html>"))
+      assert.matches("got a pointer of Git LFS", message("d.safetensors",
+         "version https://git-lfs.github.com/spec/v1\n"))
+      assert.matches("not a safetensors file", message("e.safetensors", "hello"))
+      local path = hub.get_dir() .. "/checkpoints/e.safetensors"
+      assert.is_true(exists(path))
+   end))
+
+   it("refuses names that leave the folder, and fetches nothing offline", served(function()
+      for _, name in ipairs {"..", "%2e%2e", "a%2fb", "", "%00", "con", "a:b"} do
+         assert.matches("url: expected a URL that ends with a file's name, or file_name; got",
+            failure(hub.load_state_dict_from_url, base .. "/" .. name))
+      end
+      assert.matches('file_name: expected a file\'s name without a folder, got "../x"',
+         failure(hub.load_state_dict_from_url, base .. "/w", {file_name = "../x"}))
+      assert.matches("w.safetensors is not in .*/cache/checkpoints, and nothing is fetched offline",
+         failure(hub.load_state_dict_from_url, base .. "/w.safetensors", {offline = true}))
+      assert.matches("weights_only: expected true: loading runs no code of a file, got false",
+         failure(hub.load_state_dict_from_url, base .. "/w", {weights_only = false}))
+      assert.equal(0, #log())
+   end))
+end)
+
+-- Packed files --------------------------------------------------------------------------------------
+
+local function small(fields)
+   local model = {name = "small", weights = nn.Sequential(nn.Linear(4, 2), nn.Tanh()), license = "MIT",
+      summary = "an example", card = "# small\nNo more.", config = {classes = {"a", "b"}},
+      architecture = {"nn.Sequential", {"nn.Linear", 4, 2}, {"nn.Tanh"}}}
+   for key, value in pairs(fields or {}) do model[key] = value end
+   return model
+end
+
+-- Writes a packed file whose manifest is `text`.
+local function forge(path, text, tensors)
+   write_tensors(path, tensors or {weight = torch.ones(1, 1), bias = torch.ones(1)}, {["tlua.hub"] = text})
+end
+
+-- Returns a manifest with one model.
+local function described(entry) return json.encode {format = "tlua-hub", version = 1, models = {m = entry}} end
+
+describe("hub.pack", function()
+   it("writes one file from which others get the model", shell.in_folder(function(place)
+      local model = small()
+      local path = hub.pack(model, place .. "/s.safetensors")
+      local x = torch.rand(5, 4)
+      local net = hub.load(path)
+      assert.is_true(net(x):equal(model.weights(x)))
+      assert.is_false(net.training)
+      assert.same({"small"}, hub.list(path))
+      assert.equal('small: an example\narchitecture: ["nn.Sequential",["nn.Linear",4,2],["nn.Tanh"]]\n'
+         .. 'config: {"classes":["a","b"]}\nlicense: MIT\n\n# small\nNo more.', hub.help(path))
+      -- any reader of safetensors has the weights by PyTorch's names
+      assert.is_true(torch.load(path)["0.weight"]:equal(model.weights[1].weight))
+      assert.is_true(hub.load(path, {pretrained = false}).training)
+   end))
+
+   it("takes weights as a module, by our names, by PyTorch's, and from a file", shell.in_folder(function(place)
+      local net = small().weights
+      local x = torch.rand(5, 4)
+      local path = place .. "/s.safetensors"
+      torch.save(net:state_dict {names = "pytorch"}, place .. "/w.safetensors")
+      for _, weights in ipairs {net, net:state_dict(), net:state_dict {names = "pytorch"}, place .. "/w.safetensors"} do
+         hub.pack(small {weights = weights}, path)
+         assert.is_true(hub.load(path)(x):equal(net(x)))
+      end
+   end))
+
+   it("packs builders with options, which a caller may replace", shell.in_folder(function(place)
+      if not torch.has "vision" then return pending "needs the package vision" end
+      local net = torch.vision.models.squeezenet1_1 {num_classes = 3}
+      local path = hub.pack({name = "s", architecture = "vision.models.squeezenet1_1", options = {num_classes = 3},
+         weights = net}, place .. "/s.safetensors")
+      assert.equal(3, hub.load(path)(torch.zeros(1, 3, 32, 32)):size(2))
+      assert.equal(5, hub.load(path, "s", {num_classes = 5, pretrained = false})(torch.zeros(1, 3, 32, 32)):size(2))
+      assert.matches(': tensor "classifier.1.%w+": expected float32 of shape %(5', failure(hub.load, path,
+         {num_classes = 5}))
+      assert.matches("models.s.architecture: vision.models.squeezenet1_1: unknown option num_klasses; did you mean "
+         .. "num_classes", failure(hub.load, path, {num_klasses = 5}))
+      assert.matches("unknown option forse_reload.*of the hub, too; did you mean force_reload",
+         failure(hub.load, path, {forse_reload = true}))
+   end))
+
+   it("refuses models that could not be loaded", shell.in_folder(function(place)
+      local function wrong(expected, fields)
+         assert.equal("hub.pack: " .. expected, failure(hub.pack, small(fields), place .. "/x.safetensors"))
+         assert.is_false(exists(place .. "/x.safetensors"))
+      end
+      wrong('name: expected a name of letters, digits, _, . and -, got "../a"', {name = "../a"})
+      wrong('unknown field "licens"; did you mean license?', {licens = "MIT"})
+      wrong("model.summary: expected a text, got 3", {summary = 3})
+      wrong('architecture[2]: there is no nn.Linaer', {architecture = {"nn.Sequential", {"nn.Linaer", 4, 2}}})
+      wrong('weights: tensor "0.bias": expected float32 of shape (3), got float32 of shape (2)',
+         {architecture = {"nn.Sequential", {"nn.Linear", 4, 3}}})
+      wrong("architecture: expected data that JSON can represent: json.encode: a function",
+         {architecture = {"nn.Sequential", print}})
+      wrong('weights: expected a module, a table of tensors or the path of a safetensors file, got 3', {weights = 3})
+      wrong('model.options: expected them in the list of the architecture', {options = {a = 1}})
+      assert.matches("path: expected a name that ends with .safetensors", failure(hub.pack, small(), place .. "/x.bin"))
+   end))
+end)
+
+describe("a packed file of others", function()
+   it("is refused if a bit of its weights has changed", shell.in_folder(function(place)
+      local path = hub.pack(small(), place .. "/s.safetensors")
+      local text = shell.read(path)
+      shell.write(path, text:sub(1, -3) .. string.char(text:byte(-2) ~ 1) .. text:sub(-1))
+      assert.matches('s.safetensors: tensor "0.%w+": SHA%-256: expected %x+, got %x+', failure(hub.load, path))
+      hub.load(path, {check_hash = false})
+   end))
+
+   it("is refused, with its name and the field, if the manifest is wrong", shell.in_folder(function(place)
+      local path = place .. "/f.safetensors"
+      local function wrong(expected, text)
+         forge(path, text)
+         assert.equal(("hub.load: %s: metadata tlua.hub: %s"):format(path, expected), failure(hub.load, path))
+      end
+      local linear = {"nn.Linear", 1, 1}
+      wrong("expected a JSON object", "[]")
+      wrong('format: expected "tlua-hub", got nil', "{}")
+      wrong("version: expected 1, got 2", '{"format": "tlua-hub", "version": 2}')
+      wrong("models: expected an object, got nil", '{"format": "tlua-hub", "version": 1}')
+      wrong("models: expected at least one", '{"format": "tlua-hub", "version": 1, "models": {}}')
+      wrong('models: "../m": expected a name of letters, digits, _, . and -',
+         '{"format": "tlua-hub", "version": 1, "models": {"../m": {}}}')
+      wrong("models.m: expected an object, got 3", described(3))
+      wrong('models.m.architecture is missing; expected a name such as "nn.Sequential" or "vision.models.resnet18", or '
+         .. "a list of a name and its arguments", described {license = "MIT"})
+      wrong('models.m: unknown field "weights"; a packed file has its weights itself',
+         described {architecture = linear, weights = "x.safetensors"})
+      wrong("models.m.license: expected a text, got 3", described {architecture = linear, license = 3})
+      wrong('models.m.checksums: expected SHA-256 checksums by the tensors\' names, got a table',
+         described {architecture = linear, checksums = {weight = "0"}})
+      shell.write(path, "")
+      assert.matches("f.safetensors: not a safetensors file", failure(hub.load, path))
+      write_tensors(path, {w = torch.ones(1)})
+      assert.matches("expected a file that `tlua hub pack` has made; this one has weights only",
+         failure(hub.load, path))
+   end))
+
+   it("makes only modules of ours, from data", shell.in_folder(function(place)
+      local path = place .. "/f.safetensors"
+      local function wrong(expected, architecture, options)
+         forge(path, described {architecture = architecture, options = options})
+         assert.equal(("hub.load: %s: models.m.architecture%s"):format(path, expected), failure(hub.load, path))
+      end
+      local groups = "audio.models., graphs.nn., nn., text., vision.models."
+      local function stranger(name)
+         wrong((": expected a name that begins with one of %s; got %q"):format(groups, name), name)
+      end
+      stranger "os.execute"
+      stranger "io.popen"
+      stranger "torch.load"
+      stranger "print"
+      stranger "hub.load"
+      wrong(": there is no nn.load_state_dict", "nn.load_state_dict")
+      wrong(": there is no nn.__index", "nn.__index")
+      wrong(": there is no nn.init", "nn.init")
+      wrong(": there is no text.from_pretrained", "text.from_pretrained")
+      wrong(": there is no vision.models.get_model", "vision.models.get_model")
+      wrong(": there is no audio.models.whisper_features", "audio.models.whisper_features")
+      wrong(": option weights: a model from data reads no other file", "vision.models.resnet18",
+         {weights = "/etc/passwd"})
+      wrong("[2][2]: there is no nn.Nothing", {"nn.Sequential", {"nn.Sequential", {"nn.Nothing"}}})
+      wrong(": nn.Linear: out_features is missing; expected an integer of at least 0", {"nn.Linear", 1})
+   end))
+
+   it("takes no memory before the shapes fit", shell.in_folder(function(place)
+      local path = place .. "/f.safetensors"
+      forge(path, described {architecture = {"nn.Linear", 1000000, 1000000}})
+      assert.equal(("hub.load: %s: tensor \"bias\": expected float32 of shape (1000000), got float32 of shape (1)")
+         :format(path), failure(hub.load, path))
+      forge(path, described {architecture = {"nn.Linear", 1, 1}}, {weight = torch.ones(1, 1), other = torch.ones(1)})
+      assert.matches(': tensor "bias" is missing$', failure(hub.load, path))
+      forge(path, described {architecture = {"nn.Linear", 1, 1, {bias = false}}})
+      assert.matches(': tensor "bias" is not part of the model$', failure(hub.load, path))
+      local deep = {"nn.Linear", 1, 1}
+      for _ = 1, 55 do deep = {"nn.Sequential", deep} end
+      forge(path, described {architecture = deep})
+      assert.matches("nested too deeply$", failure(hub.load, path))
+   end))
+end)
+
+-- Repositories --------------------------------------------------------------------------------------
+
+-- Writes a repository with hub.json into a folder.
+local function write_hub(path, more)
+   shell.ok("mkdir -p " .. path)
+   local net = nn.Linear(2, 1)
+   write_tensors(path .. "/line.safetensors", {weight = net.weight, bias = net.bias})
+   shell.write(path .. "/README.md", "# line")
+   local models = {line = {architecture = {"nn.Linear", 2, 1}, weights = "line.safetensors", license = "MIT",
+      sha256 = sum(shell.read(path .. "/line.safetensors"))}}
+   for name, entry in pairs(more or {}) do models[name] = entry end
+   shell.write(path .. "/hub.json", json.encode {format = "tlua-hub", version = 1, models = models})
+   return net
+end
+
+local function write_gpt(path, options)
+   local net = torch.text.from_config {model_type = "gpt2", n_embd = 8, n_head = 2, n_layer = 1, vocab_size = 20}
+   net:save_pretrained(path, options)
+   return net:eval()
+end
+
+describe("hub.load", function()
+   local x = torch.rand(3, 2)
+
+   it("reads a folder with hub.json", shell.in_folder(function(place)
+      local net = write_hub(place .. "/repo")
+      assert.is_true(hub.load(place .. "/repo/", "line")(x):equal(net(x)))
+      assert.is_true(hub.load(place .. "/repo", {source = "local"})(x):equal(net(x)))
+      assert.equal('line: \narchitecture: ["nn.Linear",2,1]\nlicense: MIT\n\n# line', hub.help(place .. "/repo"))
+      shell.ok(("printf x >> %s/repo/line.safetensors"):format(place))
+      assert.matches("repo/line.safetensors: SHA%-256: expected %x+, got %x+", failure(hub.load, place .. "/repo"))
+   end))
+
+   it("reads no file outside of the folder", shell.in_folder(function(place)
+      for _, name in ipairs {"../x.safetensors", "/etc/x.safetensors", "a/../../x.safetensors", "a\\x.safetensors",
+         "./x.safetensors", "a//x.safetensors", "C:x.safetensors", "con.safetensors"} do
+         write_hub(place .. "/repo", {line = {architecture = {"nn.Linear", 2, 1}, weights = name}})
+         assert.equal(("hub.load: %s/repo/hub.json: models.line.weights: expected a file's name inside of the "
+            .. "repository, or an https URL, got %q"):format(place, name), failure(hub.load, place .. "/repo"))
+      end
+      write_hub(place .. "/repo", {line = {architecture = {"nn.Linear", 2, 1}, weights = "x.bin"}})
+      assert.matches('models.line.weights: expected a safetensors file, got "x.bin"',
+         failure(hub.load, place .. "/repo"))
+      write_hub(place .. "/repo", {line = {architecture = {"nn.Linear", 2, 1}, weights = "https://host/x"}})
+      assert.matches("models.line.sha256 is missing; weights from a URL need it", failure(hub.load, place .. "/repo"))
+   end))
+
+   it("runs code only with trust, and only of a folder that was named", served(function(place)
+      local repo = place .. "/repo"
+      shell.ok("mkdir -p " .. repo)
+      shell.write(repo .. "/hubconf.lua", ([[
+         io.open(%q, "w"):close()
+         return {help = {double = "twice"}, double = function(options) return 2 * options.n end,
+            _hidden = function() end}]]):format(place .. "/ran"))
+      assert.equal(("hub.load: %s/hubconf.lua is code, which runs only with trust = true, after you have read it")
+         :format(repo), failure(hub.load, repo, "double", {n = 4}))
+      assert.is_false(exists(place .. "/ran"))
+      assert.equal(8, hub.load(repo, "double", {n = 4, trust = true}))
+      assert.same({"double"}, hub.list(repo, {trust = true}))
+      assert.equal("double: twice", hub.help(repo, "double", {trust = true}))
+      os.remove(place .. "/ran")
+      shell.ok(("mkdir -p %s/o && cp -r %s %s/o/repo"):format(folder, repo, folder))
+      assert.equal("hub.load: o/repo: there is neither hub.json nor config.json; code of repositories, such as "
+         .. "hubconf.py, is not run", failure(hub.load, "o/repo", "double", {trust = true, endpoint = base}))
+      assert.is_false(exists(place .. "/ran"))
+   end))
+
+   it("fetches a repository once, by commit, and serves it offline", served(function()
+      local net = write_hub(folder .. "/owner/line")
+      local given = {endpoint = base}
+      assert.is_true(hub.load("owner/line", "line", given)(x):equal(net(x)))
+      local snapshot = ("%s/models--owner--line/snapshots/%s"):format(hub.get_dir(), COMMIT)
+      assert.is_true(exists(snapshot .. "/line.safetensors.sha256"))
+      assert.equal(COMMIT, shell.read(hub.get_dir() .. "/models--owner--line/refs/main"))
+      local n = #log()
+      assert.is_true(hub.load("owner/line", "line", {offline = true})(x):equal(net(x)))
+      assert.is_true(hub.load("owner/line:" .. COMMIT, given)(x):equal(net(x)))
+      assert.equal(n, #log())
+      net = write_hub(folder .. "/owner/line")
+      assert.is_false(hub.load("owner/line", given)(x):equal(net(x)))
+      assert.is_true(hub.load("owner/line", {endpoint = base, force_reload = true})(x):equal(net(x)))
+      shell.write(snapshot .. "/line.safetensors", "damaged")
+      assert.matches("line.safetensors: SHA%-256: .*it is damaged", failure(hub.load, "owner/line", given))
+      assert.matches("owner/other: hub.json is not in .*, and nothing is fetched offline",
+         failure(hub.load, "owner/other", {offline = true}))
+   end))
+
+   it("tells of repositories and revisions that are not there, and sends a token to one server only", served(function()
+      local given = {endpoint = base}
+      assert.matches("hub.load: none/none: there is neither hub.json nor config.json",
+         failure(hub.load, "none/none", given))
+      assert.matches("the server answers 404 %(RevisionNotFound%)", failure(hub.load, "none/none:old", given))
+      write_hub(folder .. "/private/line")
+      os.rename(folder .. "/private/line/line.safetensors", folder .. "/private/line/lfs.safetensors")
+      shell.write(folder .. "/private/line/hub.json", (shell.read(folder .. "/private/line/hub.json")
+         :gsub("line%.safetensors", "lfs.safetensors")))
+      assert.matches("answers 401 %(GatedRepo%); a private or gated repository needs a token: the option token, or "
+         .. "HF_TOKEN", failure(hub.load, "private/line", given))
+      hub.load("private/line", {endpoint = base, token = "secret"})
+      local first, second
+      for _, line in ipairs(log()) do
+         if line:find "^GET /private/line/resolve/%d+/lfs" then first = line end
+         if line:find "^GET /private/line/lfs" then second = line end
+      end
+      assert.matches("Bearer secret$", first)
+      assert.matches("%- %-$", second) -- the other server, to which the first redirects
+   end))
+
+   it("checks a file of Git LFS against the checksum in its header", served(function()
+      shell.ok("mkdir -p " .. folder .. "/o/r")
+      write_tensors(folder .. "/o/r/lfs_bad.safetensors", {weight = torch.ones(1, 2), bias = torch.ones(1)})
+      shell.write(folder .. "/o/r/hub.json", json.encode {format = "tlua-hub", version = 1, models = {line = {
+         architecture = {"nn.Linear", 2, 1}, weights = "lfs_bad.safetensors"}}})
+      assert.matches("lfs_bad.safetensors: SHA%-256: expected " .. sum "" .. ", got ",
+         failure(hub.load, "o/r", {endpoint = base}))
+   end))
+
+   it("reads GitHub's layout", served(function()
+      local net = write_hub(folder .. "/owner/line/HEAD")
+      assert.is_true(hub.load("owner/line", {source = "github", endpoint = base})(x):equal(net(x)))
+      assert.is_true(exists(hub.get_dir() .. "/github--owner--line/snapshots/HEAD/hub.json"))
+   end))
+
+   it("reads Hugging Face's layout: a file, shards, its cache", served(function(place)
+      if not torch.has "text" then return pending "needs the package text" end
+      local ids = torch.tensor {{1, 5, 3}}
+      local one, many = write_gpt(folder .. "/o/one"), write_gpt(folder .. "/o/many", {max_shard_size = 1500})
+      local given = {endpoint = base}
+      assert.is_true(hub.load("o/one", given)(ids).logits:equal(one(ids).logits))
+      assert.same({"GPT2LMHeadModel"}, hub.list("o/one", given))
+      assert.equal("text.GPT2Model", torch.type(hub.load("o/one", "GPT2Model", given)))
+      assert.is_true(hub.load("o/many", given)(ids).logits:equal(many(ids).logits))
+      assert.matches("hub.load: .*unknown option colour", failure(hub.load, "o/one", {endpoint = base, colour = 1}))
+      assert.matches("/o%-%-many/snapshots/", hub.download("o/many", given):gsub("models%-%-", ""))
+      -- the cache that Hugging Face's library has made: files are links to blobs
+      local cache = place .. "/hf/models--o--cached"
+      shell.ok(("mkdir -p %s/refs %s/blobs %s/snapshots/%s"):format(cache, cache, cache, COMMIT))
+      shell.write(cache .. "/refs/main", COMMIT)
+      for _, name in ipairs {"config.json", "model.safetensors"} do
+         shell.ok(("cp %s/o/one/%s %s/blobs/%s && ln -s ../../blobs/%s %s/snapshots/%s/%s"):format(folder, name,
+            cache, name, name, cache, COMMIT, name))
+      end
+      shell.write(place .. "/cached.lua", [[print(torch.type(torch.hub.load("o/cached", {offline = true})))]])
+      assert.equal("text.GPT2LMHeadModel\n", shell.ok(("HF_HUB_CACHE=%s/hf %s %s/cached.lua"):format(place,
+         shell.start(), place)))
+   end))
+
+   it("refuses indices that lead out of the repository, and pickles", served(function()
+      if not torch.has "text" then return pending "needs the package text" end
+      write_gpt(folder .. "/o/bad")
+      os.rename(folder .. "/o/bad/model.safetensors", folder .. "/o/bad/pytorch_model.bin")
+      assert.matches("o/bad: there is neither model.safetensors nor model.safetensors.index.json; pytorch_model.bin is "
+         .. "a pickle and is not loaded", failure(hub.load, "o/bad", {endpoint = base}))
+      shell.write(folder .. "/o/bad/model.safetensors.index.json", '{"weight_map": {"a": "../../x.safetensors"}}')
+      assert.matches('model.safetensors.index.json: weight_map: expected names of files inside of the repository, got '
+         .. '"../../x.safetensors"', failure(hub.load, "o/bad", {endpoint = base, force_reload = true}))
+      for _, line in ipairs(log()) do assert.is_nil(line:find("x.safetensors", 1, true)) end
+   end))
+
+   it("loads a packed file by its URL", served(function()
+      hub.pack(small(), folder .. "/s.safetensors")
+      assert.equal("nn.Sequential", torch.type(hub.load(base .. "/s.safetensors")))
+      assert.matches("SHA%-256: expected 000000, got", failure(hub.load, base .. "/s.safetensors", {sha256 = "000000"}))
+   end))
+
+   it("refuses wrong arguments", function()
+      local function wrong(expected, ...) assert.equal("hub.load: " .. expected, failure(hub.load, ...)) end
+      local repo = 'repo_or_dir: expected "owner/name", "owner/name:revision", a folder, a file or a URL, got '
+      for _, name in ipairs {"a/..", "../a", "a/b/c", "a", "", "a b/c", "a/b:../c", "a/b:", "-a/b", "a/.b", "a--b/c",
+         ("a"):rep(97) .. "/b"} do
+         local message = failure(hub.load, name)
+         assert.is_true(message == "hub.load: " .. repo .. ("%q"):format(name)
+            or message == ("hub.load: %s: there is no such folder or file"):format(name) or name == "", message)
+      end
+      wrong('repo_or_dir: expected "owner/name", a folder, a file or a URL, got 3', 3)
+      wrong("model: expected a model's name, got 3", "a/b", 3)
+      wrong('source: expected "huggingface", "github" or "local", got "gitlab"', "a/b", {source = "gitlab"})
+      wrong('revision: expected a branch, a tag or a commit, got "../x"', "a/b", {revision = "../x"})
+      wrong("trust: expected a boolean, got \"yes\"", "a/b", {trust = "yes"})
+      wrong('endpoint: expected http:// or https://, got "x"', "a/b", {endpoint = "x"})
+      wrong("expected at most 3 arguments, got 4; a model's arguments are options", "a/b", "m", {}, 1)
+      wrong("/nowhere: there is no such folder or file", "/nowhere")
+   end)
+end)
+
+describe("tlua hub", function()
+   local function run(command) return shell.run(("%s hub %s"):format(shell.start(), command)) end
+
+   it("packs, lists, explains, fetches and verifies", served(function(place)
+      shell.write(place .. "/model.lua", [[
+         local net = torch.nn.Linear(2, 1)
+         return {name = "line", architecture = {"nn.Linear", 2, 1}, weights = net, licence = "MIT"}]])
+      local path = folder .. "/line.safetensors"
+      local output, status = run(("pack %s/model.lua %s"):format(place, path))
+      assert.equal(("%s  %s\n"):format(sum(shell.read(path)), path), output)
+      assert.equal(0, status)
+      assert.equal("line\n", (run("list " .. path)))
+      assert.equal('line: \narchitecture: ["nn.Linear",2,1]\nlicense: MIT\n', (run("help " .. path)))
+      local cache = "TLUA_CACHE=" .. place .. "/c "
+      local function kept(command) return shell.run(("%s %s hub %s"):format(cache, shell.start(), command)) end
+      local file = place .. "/c/hub/checkpoints/line.safetensors"
+      assert.equal(file .. "\n", (kept("download " .. base .. "/line.safetensors")))
+      assert.equal("1 files, 0 damaged\n", (kept "verify"))
+      assert.matches("^ +%d+  line.safetensors\n" .. place:gsub("%p", "%%%0") .. "/c/hub\n$", (kept "list"))
+      shell.write(file, "?")
+      output, status = kept "verify"
+      assert.matches("line.safetensors: SHA%-256: expected %x+, got %x+\n1 files, 1 damaged\n", output)
+      assert.equal(1, status)
+   end))
+
+   it("refuses what it does not know", function()
+      local function wrong(expected, command)
+         local output, status = run(command)
+         assert.equal(expected, output:match "^[^\n]*")
+         assert.equal(1, status)
+      end
+      wrong("tlua hub: expected pack, list, help, download or verify", "")
+      wrong("tlua hub: there is no action lst; did you mean list?", "lst")
+      wrong("tlua hub: unknown option --ofline; did you mean --offline?", "list --ofline")
+      wrong("tlua hub: /nowhere.lua: No such file or directory", "pack /nowhere.lua")
+      wrong("tlua hub: unexpected argument 'x'", "verify x")
+      wrong("tlua hub: hub.list: /nowhere: there is no such folder or file", "list /nowhere")
+      assert.matches("^usage: tlua hub pack", (run "--help"))
+   end)
+end)

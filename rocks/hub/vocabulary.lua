@@ -1,0 +1,27 @@
+-- vocabulary.lua - the meaning of parameters in torch.hub, for help and the manual; see
+-- lua/tlua/repl/vocabulary.lua.
+return [[
+check_hash: whether files are compared with their checksums
+d: the folder
+dst: the file's path
+endpoint: the server's URL
+file_name: the name of the kept file
+files: the names of the files
+force_reload: whether files that are kept are fetched anew
+hash_prefix: the beginning of the file's SHA-256 checksum
+map_location: where the tensors go
+model: the model's name, or what hub.pack writes
+model_dir: the folder that keeps the file
+offline: whether nothing is fetched
+options: the options of the hub and of the model
+path: the file's path
+progress: whether a terminal shows the progress
+repo_or_dir: the repository, a folder, a file or a URL
+revision: a branch, a tag or a commit
+source: where the repository is: "huggingface", "github" or "local"
+timeout: the seconds without a byte after which a server counts as silent
+token: the token for private repositories
+trust: whether hubconf.lua of a folder may run
+url: the file's URL
+weights_only: always true
+]]
