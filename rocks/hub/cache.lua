@@ -77,7 +77,8 @@ local function size_of(path)
    return bytes
 end
 
---- Returns what the folder has: a list of {name, path, bytes}. Repositories have names such as "owner/name@commit".
+--- Returns what the folder has: a list of {name, path, bytes}. Repositories have names such as
+--- "owner/name@commit".
 ---@return {name: string, path: string, bytes: integer}[]
 function M.contents()
    local found, base = {}, M.get_dir()

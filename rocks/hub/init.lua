@@ -102,7 +102,7 @@ local take_state = args.signature [[hub.load_state_dict_from_url(url: string, mo
 ---weights_only: boolean, hash_prefix: string, offline: boolean, timeout: number,
 ---force_reload: boolean}  map_location: as in torch.load; check_hash: true takes the beginning of
 --- the SHA-256 checksum from the URL, whose file's name is name-<digits>.safetensors; file_name:
---- the name of the kept file; weights_only: always true; hash_prefix: the beginning of the checksum;
+--- the name of the kept file; weights_only: always true; hash_prefix: the checksum's beginning;
 --- offline: true fetches nothing; timeout: seconds without a byte; force_reload: fetches anew
 ---@return table<string, Tensor>
 function M.load_state_dict_from_url(...)
@@ -303,8 +303,8 @@ local take_pack = args.signature "hub.pack(model: table, path: string?)"
 ---@param model {name: string, architecture: string|table, options: table, weights: any,
 ---license: string, summary: string, card: string, config: table}  architecture: a name such as
 --- "vision.models.resnet18", for which `options` are, or a list of a name and its arguments;
---- weights: a module, a state dict or the path of a safetensors file; card: a text in Markdown; config:
---- further data
+--- weights: a module, a state dict or the path of a safetensors file; card: a text in Markdown;
+--- config: further data
 ---@param path? string  ends with .safetensors; the model's name by default
 ---@return string path
 function M.pack(...)

@@ -7,8 +7,9 @@ local M = {}
 local reserved <const> = {con = true, prn = true, aux = true, nul = true}
 
 local function is_part(part)
-   return #part > 0 and #part <= 200 and part ~= "." and part ~= ".."
-      and not part:find '[%c\\:*?"<>|]' and not part:find "[. ]$" and not reserved[part:lower():match "^[^.]*"]
+   return #part > 0 and #part <= 200 and not part:find '[%c\\:*?"<>|]'
+      and not part:find "[. ]$" -- as in . and ..
+      and not reserved[part:lower():match "^[^.]*"]
 end
 
 -- Returns whether a text is a relative path whose parts stay inside of a folder.

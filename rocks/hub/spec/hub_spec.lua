@@ -262,7 +262,8 @@ describe("hub.load_state_dict_from_url", function()
       local text = shell.read(path)
       shell.write(path, text:sub(1, -2) .. "\1")
       assert.matches("^hub.load_state_dict_from_url: " .. path:gsub("%p", "%%%0")
-         .. ": SHA%-256: expected %x+, got %x+; it is damaged: with force_reload = true it is fetched anew$", failure(hub.load_state_dict_from_url, url))
+         .. ": SHA%-256: expected %x+, got %x+; it is damaged: with force_reload = true it is fetched anew$",
+         failure(hub.load_state_dict_from_url, url))
       assert.same({1, 1, 1}, hub.load_state_dict_from_url(url, {force_reload = true}).w:tolist())
    end))
 
