@@ -216,7 +216,7 @@ function M.fetch(a)
    local resumed = file:seek "end" > 0
    fetch(a, file)
    local sum = check(a, resumed)
-   if not sum then -- what an earlier process had left was damaged or another version
+   if not sum then -- an earlier process had left a damaged or another version
       empty(a, a.part)
       fetch(a, file)
       sum = check(a, false)

@@ -197,9 +197,12 @@ end
 --- `trust = true`, from the file hubconf.lua of a folder that you name: it returns a table of
 --- functions.
 ---
----     local path = torch.hub.pack({name = "line", architecture = {"nn.Linear", 1, 1},
----        weights = torch.nn.Linear(1, 1)}, "/tmp/line.safetensors")
----     print(torch.type(torch.hub.load(path)), torch.hub.list(path)[1])
+---     local hub, weights = torch.hub, torch.nn.Linear(1, 1)
+---     local line = {
+---        name = "line", weights = weights, architecture = {"nn.Linear", 1, 1},
+---     }
+---     local path = hub.pack(line, "/tmp/line.safetensors")
+---     print(torch.type(hub.load(path)), hub.list(path)[1])
 ---     --> nn.Linear	line
 ---@param repo_or_dir string
 ---@param model? string

@@ -50,7 +50,7 @@ local function entry_of(title, model)
    if model.license and model.licence then torch.raise(title .. ": license: given twice") end
    local entry = {architecture = model.architecture, options = model.options, card = model.card,
       license = model.license or model.licence, summary = model.summary, config = model.config}
-   -- what a reader will see: the data as JSON
+   -- the data as a reader will see them, as JSON
    for key, value in pairs(entry) do
       local ok, text = pcall(json.encode, value)
       if not ok then

@@ -177,7 +177,7 @@ end)
 
 it("a name that torch lacks is an error that says what serves instead", function()
    for name, reason in pairs {
-      hub = "loads no models from the network", quantization = "torch.ao.quantization has",
+      quantization = "torch.ao.quantization has",
       dtype = "a dtype is a string here", layout = "strided", memory_format = "torch.channels_last",
    } do
       assert.raises("torch." .. name .. ": ", reason, function() assert(torch[name]) end)

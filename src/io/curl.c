@@ -8,7 +8,6 @@
 #include <limits.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/platform/optional.h"
 #include "core/platform/platform.h"
 #include "core/platform/socket.h"

@@ -5,9 +5,7 @@
 #ifndef TLI_CURL_H
 #define TLI_CURL_H
 
-#include <stddef.h>
-
-#include "tlua.h"
+#include "core/error.h"
 
 /* Connects to an address such as "https://host:443" until the deadline, a time of tli_now_ns.
 ** `authorities` is a file with the certificates of trusted authorities; NULL means the system's.

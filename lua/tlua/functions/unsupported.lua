@@ -21,7 +21,6 @@ for name in ("set_warn_always is_warn_always_enabled"):gmatch "%S+" do
 end
 M.lobpcg = "torch.linalg.eigh and torch.svd_lowrank find eigenvalues and singular values"
 M.from_file = "torch.load(path, {mmap = true}) maps a file"
-M.hub = "tlua loads no models from the network; torch.load reads a file of weights"
 M.quantization = "torch.ao.quantization has observers, FakeQuantize and quantize_dynamic"
 M.dtype = 'a dtype is a string here: torch.isinstance(x, torch.FloatTensor), x.dtype == "float32"'
 M.layout = 'a layout is a string here: x.layout == "strided"'

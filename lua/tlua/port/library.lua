@@ -33,6 +33,7 @@ local hints = {
    ["scipy"] = "SciPy has no counterpart",
    ["sklearn"] = "scikit-learn has no counterpart; torch.utils.metrics has measures",
    ["wandb"] = "torch.utils.tensorboard and torch.utils.mlflow keep curves",
+   ["huggingface_hub"] = "torch.hub, of the package tlua-hub, has download and load",
    ["transformers"] = "torch.text, of the package tlua-text, has models (from_pretrained), "
       .. "generation and Tokenizer, which reads tokenizer.json",
    ["tokenizers"] = "torch.text.Tokenizer, of the package tlua-text, reads tokenizer.json",

@@ -9,7 +9,7 @@
 #define SOCKET "torch.Socket"
 
 #ifdef TLI_INFER
-#define TLS(call) 0 /* that build has no such connections */
+#define TLS(call) 0 /* the infer profile has no such connections */
 #else
 #include "io/curl.h"
 #define TLS(call) tli_curl_##call
