@@ -12,5 +12,6 @@ return lazy.load({}, lazy.modules("tlua.llm", {
    Model = "Model load",
    tokenizer = "Tokenizer",
    layers = "Linear Embedding",
+   grammar = "Grammar",
    command = "_chat",
 }))

@@ -61,14 +61,14 @@ local function penalise(o, logits, history)
       counts[token] = (counts[token] or 0) + 1
    end
    if #list == 0 then return end
-   local index = torch.tensor(list, {dtype = "int64"})
+   local index = torch.tensor(list, {dtype = "int64", device = "cpu"})
    local values = logits:index_select(1, index):tolist()
    for i, token in ipairs(list) do
       local v = values[i]
       v = v > 0 and v / o.repeat_penalty or v * o.repeat_penalty
       values[i] = v - counts[token] * o.frequency_penalty - o.presence_penalty
    end
-   logits:index_copy_(1, index, torch.tensor(values))
+   logits:index_copy_(1, index, torch.tensor(values, {device = "cpu"}))
 end
 
 local function softmax(logits, n)
@@ -134,7 +134,7 @@ local nan_message <const> = "llm: the logits are NaN: the file's weights are dam
 function M.sampler(o)
    local generator
    if o.seed then
-      generator = torch.Generator()
+      generator = torch.Generator "cpu"
       generator:manual_seed(o.seed)
    end
    local bias_ids, bias = {}, {}
@@ -143,7 +143,8 @@ function M.sampler(o)
    end
    return function(logits, history)
       if #bias > 0 then
-         logits:index_add_(1, torch.tensor(bias_ids, {dtype = "int64"}), torch.tensor(bias))
+         logits:index_add_(1, torch.tensor(bias_ids, {dtype = "int64", device = "cpu"}),
+            torch.tensor(bias, {dtype = "float32", device = "cpu"}))
       end
       penalise(o, logits, history)
       if o.logits_processor then
@@ -164,7 +165,7 @@ function M.sampler(o)
       if o.typical_p < 1 then list, ids, n = typical(o, list, ids, n) end
       n = cut(o, list, n)
       for i = 1, n do list[i] = list[i] / o.temperature end
-      local p, r = softmax(list, n), torch.rand(1, {generator = generator}):item()
+      local p, r = softmax(list, n), torch.rand(1, {generator = generator, device = "cpu"}):item()
       for i = 1, n do
          r = r - p[i]
          if r < 0 then return ids[i] end

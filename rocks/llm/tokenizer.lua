@@ -223,7 +223,8 @@ function Tokenizer.from_metadata(metadata)
    return self or torch.raise(("%s: %s"):format(name, why))
 end
 
--- Texts that end an answer in the templates of known models, if a file has them as control tokens.
+-- Texts that end an answer in the templates of known models. As in llama.cpp, they are control
+-- tokens even if a file says that the user has defined them.
 local end_texts <const> = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>",
    "<|end_of_text|>", "<EOT>"}
 
@@ -231,18 +232,20 @@ local end_texts <const> = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>
 function Tokenizer:_find_special()
    local control, user = {}, {}
    self.numbers = {}
+   for i, token in ipairs(self.tokens) do self.numbers[token] = self.numbers[token] or i end
+   for _, text in ipairs(end_texts) do
+      local id = self.numbers[text]
+      if id and (self.kinds[id] == CONTROL or self.kinds[id] == USER) then
+         self.ends[id], self.kinds[id] = true, CONTROL
+      end
+   end
    for i, token in ipairs(self.tokens) do
       local kind = self.kinds[i]
-      self.numbers[token] = self.numbers[token] or i
       if token ~= "" and (kind == CONTROL or kind == USER or kind == UNKNOWN) then
          local entry = {pattern = token, id = i}
          control[#control + 1] = entry
          if kind == USER then user[#user + 1] = entry end
       end
-   end
-   for _, text in ipairs(end_texts) do
-      local id = self.numbers[text]
-      if id and (self.kinds[id] == CONTROL or self.kinds[id] == USER) then self.ends[id] = true end
    end
    self.all_special, self.user_special = added.new(control), added.new(user)
 end

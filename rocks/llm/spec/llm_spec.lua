@@ -67,6 +67,47 @@ describe("torch.llm.load", function()
    end)
 end)
 
+-- Values of llama.cpp with the same files; see fixtures/make.py.
+describe("beside llama.cpp", function()
+   local file <close> = assert(io.open(folder .. "expected.json"))
+   local expected = require "tlua.utils.json".decode(file:read "a")
+   local texts <const> = {"hello world", " the hello, and\nthe 2 worlds!", "café  \u{1f600} x's 12345", "",
+      "<|im_start|>user\nhell", "<|user|>hello<|end|> in </s>", "In THE ending\n\n\nthe  \t end"}
+
+   for _, name in ipairs(names) do
+      it("logits and greedy tokens are equal: " .. name, function()
+         local model, row = load(name), expected[name]
+         local tokens = {}
+         for i, token in ipairs(row.prompt) do tokens[i] = token + 1 end
+         for i, token in ipairs(row.greedy) do tokens[#row.prompt + i] = token + 1 end
+         local logits = model:logits(tokens)
+         -- the order of sums differs; there the inputs of bfloat16 weights are rounded, as in `mixed`, and GELU is a
+         -- table of float16, so that other inputs of Gemma's layers are rounded up
+         local tolerance = (name == "mixed" or name:find "gemma") and 2e-2 or 1e-3
+         for i, position in ipairs {1, 18, 40} do
+            local wanted = torch.tensor(row.logits[i], {device = "cpu"})
+            assert.close(wanted, logits[position], tolerance * wanted:abs():max():item())
+         end
+         for i, token in ipairs(row.greedy) do
+            if row.gaps[i] > 0.05 then
+               assert.equal(token + 1, logits[#row.prompt + i - 1]:argmax():item())
+            end
+         end
+      end)
+
+      it("tokens of texts are equal: " .. name, function()
+         local model, list = load(name), expected[name].tokens
+         for i, text in ipairs(texts) do
+            for k, special in ipairs {false, true} do
+               local ids = model:tokenize(text, {add_bos = false, special = special})
+               for j, id in ipairs(ids) do ids[j] = id - 1 end
+               assert.same(list[2 * i - 2 + k], ids)
+            end
+         end
+      end)
+   end
+end)
+
 describe("llm.Model", function()
    it("continues texts greedily, token by token as at once", function()
       local model = load "llama"
@@ -173,7 +214,7 @@ describe("nn.functional.packed_linear", function()
    it("has the gradient of the unpacked product", function()
       local model = load "mixed"
       local layer = model.model.model.layers[1].mlp.gate_proj
-      local x = torch.ones(2, 256, {requires_grad = true})
+      local x = torch.ones(2, 256, {requires_grad = true, device = "cpu"})
       layer(x):sum():backward()
       local values = torch.nn.functional.packed_values(layer.weight, layer.layout)
       assert.close(values:sum(1):expand(2, 256), x.grad, 1e-4)
@@ -181,7 +222,7 @@ describe("nn.functional.packed_linear", function()
 
    it("gives the same result for one row as for several", function()
       local layer = load "mixed".model.model.layers[1].self_attn.q_proj
-      local x = torch.randn(13, 256)
+      local x = torch.randn(13, 256, {device = "cpu"})
       local all = layer(x)
       for i = 1, 13 do assert.close(layer(x[i]), all[i], 1e-5) end
    end)
@@ -223,5 +264,83 @@ describe("tlua chat", function()
       assert.not_equal(0, status)
       assert.matches("unknown option --temprature; did you mean --temperature?", said, 1, true)
       assert.matches("nothing.gguf: No such file", (chat "nothing.gguf"), 1, true)
+   end)
+end)
+
+describe("llm.Grammar", function()
+   local Grammar = torch.llm.Grammar
+
+   it("reads GBNF: literals, classes, groups, repetition and rules", function()
+      local grammar = Grammar.from_string [[
+         # a list of words and numbers
+         root ::= item (", " item){1,3} "."?
+         item ::= word |
+            number
+         word ::= [a-zé] [^0-9,.é]*
+         number ::= "-"? [0-9]+]]
+      for text, fits in pairs {["ab, 12"] = true, ["é, -1, x\u{4e2d}."] = true, ["ab"] = false, ["ab, "] = false,
+            ["1, 2, 3, 4"] = true, ["1, 2, 3, 4, 5"] = false, ["1, aé"] = false, ["1, 2.."] = false} do
+         assert.equal(fits, grammar:matches(text), text)
+      end
+   end)
+
+   it("reads all ranges of characters as bytes", function()
+      for _, range in ipairs {{0x20, 0x10ffff}, {0x7f, 0x801}, {0x3fe, 0xfff1}, {0xfffe, 0x10042}, {0x91, 0x92}} do
+         local grammar = Grammar.from_string(("root ::= [\\U%08x-\\U%08x]"):format(range[1], range[2]))
+         for code = math.max(0, range[1] - 70), range[1] + 70 do
+            assert.equal(code >= range[1] and code <= range[2], grammar:matches(utf8.char(code)), code)
+         end
+         for code = range[2] - 70, math.min(range[2] + 70, 0x10ffff) do
+            assert.equal(code >= range[1] and code <= range[2], grammar:matches(utf8.char(code)), code)
+         end
+      end
+   end)
+
+   it("names the line of what is wrong", function()
+      for text, why in pairs {
+         ['root ::= "a'] = "line 1: a literal without a closing quote", ["x ::= [a]"] = "expected a rule named root",
+         ["root ::= x"] = "rule root: there is no rule x", ['root ::= ("a"'] = "expected )",
+         ['root ::= "a"\nroot ::= "b"'] = "line 2: rule root occurs twice", ['root ::= "a"{2,1}'] = "repetitions",
+         ["root ::= [b-a]"] = "ends before it begins",
+         ['root ::= root "a"'] = "a rule begins with itself", ["root = x"] = "expected ::=",
+      } do
+         assert.raises(why, function() Grammar.from_string(text) end)
+      end
+   end)
+
+   it("writes the grammars of JSON schemas", function()
+      local grammar = Grammar.from_json_schema [[{"type": "object", "properties": {"age": {"type": "integer"},
+         "name": {"type": "string", "maxLength": 4},
+         "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2},
+         "next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["name", "age"]}]]
+      for text, fits in pairs {
+         ['{"age": 3, "name": "Bob"}'] = true, ['{"age": 3, "name": "Robert"}'] = false, ['{"age": 3}'] = false,
+         ['{"age": 3, "name": "x", "tags": ["a", "b"]}'] = true, ['{"age": 3, "name": "x", "tags": ["c"]}'] = false,
+         ['{"age": -10, "name": "\\u00e9", "next": {"age": 1, "name": ""}, "tags": []}'] = true,
+         ['{"age": 3, "name": "x", "more": 1}'] = false, ['{"age": 03, "name": "x"}'] = false,
+      } do
+         assert.equal(fits, grammar:matches(text), text)
+      end
+      assert.is_true(Grammar.from_json_schema {}:matches '{"a": [1, 2.5e3, "x", null, true]}')
+      assert.raises("schema.x: the keyword pattern is not supported", function()
+         Grammar.from_json_schema {type = "object", properties = {x = {type = "string", pattern = "a"}}}
+      end)
+   end)
+
+   it("makes the model's text obey", function()
+      local model = load "qwen2"
+      for seed = 1, 5 do
+         local options = {max_tokens = 60, temperature = 2.0, top_k = 0, top_p = 1.0, min_p = 0.0, seed = seed}
+         options.grammar = 'root ::= ("hello" | "the world")+ "!"'
+         local text, reason = model:generate("hello", options)
+         if reason == "stop" then assert.is_true(Grammar.from_string(options.grammar):matches(text), text) end
+         assert.matches("^[helo thwrd!]*$", text)
+      end
+      local result = model:create_chat_completion({{role = "user", content = "hello"}}, {max_tokens = 200, seed = 3,
+         response_format = {type = "json_object", schema = {type = "object", properties = {on = {type = "boolean"}},
+            required = {"on"}}}})
+      assert.is_boolean(require "tlua.utils.json".decode(result.choices[1].message.content).on)
+      assert.raises("llm.Model.generate: grammar: expected a llm.Grammar, or GBNF, got 3",
+         function() model:generate("hello", {grammar = 3}) end)
    end)
 end)

@@ -1,0 +1,481 @@
+-- grammar.lua - grammars that a generated text obeys: GBNF, llama.cpp's notation, and JSON schemas,
+-- which json_schema.lua translates to it.
+--
+-- A grammar is compiled to an automaton of bytes whose states are sets of stacks. Stacks and states
+-- are interned, so that each set of allowed tokens is computed once.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+-- Reading GBNF ----------------------------------------------------------------------------------
+
+local Parser = {}
+Parser.__index = Parser
+
+function Parser:fail(why)
+   local line = 1
+   for _ in self.text:sub(1, self.at - 1):gmatch "\n" do line = line + 1 end
+   error({grammar = ("line %d: %s"):format(line, why)}, 0)
+end
+
+-- Skips spaces and comments; newlines only with `lines`.
+function Parser:space(lines)
+   while true do
+      local _, last = self.text:find(lines and "^%s+" or "^[ \t]+", self.at)
+      if not last then _, last = self.text:find("^#[^\n]*", self.at) end
+      if not last then return end
+      self.at = last + 1
+   end
+end
+
+function Parser:accept(pattern)
+   local first, last, capture = self.text:find("^" .. pattern, self.at)
+   if not first then return nil end
+   self.at = last + 1
+   return capture or self.text:sub(first, last)
+end
+
+local escapes <const> = {n = 10, r = 13, t = 9}
+
+-- Reads a character of a literal or a class. Returns its code.
+function Parser:character()
+   if self:accept "\\" then
+      for letter, digits in pairs {x = 2, u = 4, U = 8} do
+         if self:accept(letter) then
+            local hex = self:accept(("(%s)"):format(("%x"):rep(digits)))
+            if not hex then self:fail(("\\%s: expected %d digits"):format(letter, digits)) end
+            return tonumber(hex, 16)
+         end
+      end
+      local c = self:accept "."
+      return c and (escapes[c] or c:byte()) or self:fail "the text ends after a backslash"
+   end
+   local c = self:accept(utf8.charpattern)
+   if not c or c == "" or not utf8.len(c) then self:fail "expected a character of UTF-8" end
+   return utf8.codepoint(c)
+end
+
+function Parser:class()
+   local ranges, negated = {}, self:accept "%^" ~= nil
+   while not self:accept "%]" do
+      if self.at > #self.text then self:fail "a class without ]" end
+      local low = self:character()
+      local high = low
+      if self.text:find("^%-[^%]]", self.at) then
+         self.at = self.at + 1
+         high = self:character()
+      end
+      if high < low then self:fail "a range of characters that ends before it begins" end
+      ranges[#ranges + 1] = {low, high}
+   end
+   table.sort(ranges, function(a, b) return a[1] < b[1] end)
+   if negated then
+      local others, from = {}, 0
+      for _, range in ipairs(ranges) do
+         if range[1] > from then others[#others + 1] = {from, range[1] - 1} end
+         from = math.max(from, range[2] + 1)
+      end
+      if from <= 0x10ffff then others[#others + 1] = {from, 0x10ffff} end
+      ranges = others
+   end
+   return {kind = "class", ranges = ranges}
+end
+
+-- Reads the numbers of {m,n}, {m,} or {m}.
+function Parser:bounds()
+   local low = self:accept "%s*(%d*)%s*"
+   local high = low
+   if self:accept "," then high = self:accept "%s*(%d*)%s*" end
+   if not self:accept "}" or low == "" and high == "" then
+      self:fail "expected {m}, {m,} or {m,n}"
+   end
+   local least, most = tonumber(low) or 0, tonumber(high)
+   if least > 1000 or most and (most > 1000 or most < least) then
+      self:fail "expected at most 1000 repetitions, the least first"
+   end
+   return least, most
+end
+
+function Parser:item(nested)
+   local node
+   if self:accept '"' then
+      local list = {kind = "sequence"}
+      while not self:accept '"' do
+         if self.at > #self.text then self:fail "a literal without a closing quote" end
+         local code = self:character()
+         list[#list + 1] = {kind = "class", ranges = {{code, code}}}
+      end
+      node = list
+   elseif self:accept "%[" then
+      node = self:class()
+   elseif self:accept "%(" then
+      self:space(true)
+      node = self:alternatives(true)
+      self:space(true)
+      if not self:accept "%)" then self:fail "expected )" end
+   elseif self:accept "%." then
+      node = {kind = "class", ranges = {{0, 0x10ffff}}}
+   else
+      local name = self:accept "[%a][%w_%-]*"
+      if not name then return nil end
+      node = {kind = "rule", name = name, at = self.at}
+   end
+   self:space(nested)
+   while true do
+      local least, most
+      if self:accept "%*" then least = 0
+      elseif self:accept "%+" then least = 1
+      elseif self:accept "%?" then least, most = 0, 1
+      elseif self:accept "{" then least, most = self:bounds()
+      else return node end
+      node = {kind = "repeat", node, least = least, most = most}
+      self:space(nested)
+   end
+end
+
+function Parser:alternatives(nested)
+   local list = {kind = "choice"}
+   repeat
+      self:space(true)
+      local sequence = {kind = "sequence"}
+      while true do
+         local item = self:item(nested)
+         if not item then break end
+         sequence[#sequence + 1] = item
+      end
+      list[#list + 1] = sequence
+      -- A rule goes on in a line that begins with |.
+      local _, last = self.text:find("^%s*|", self.at)
+      if last then self.at = last + 1 end
+   until not last
+   return #list == 1 and list[1] or list
+end
+
+local function parse(text)
+   local self, rules = setmetatable({text = text, at = 1}, Parser), {}
+   self:space(true)
+   while self.at <= #text do
+      local name = self:accept "[%a][%w_%-]*"
+      if not name then self:fail "expected the name of a rule" end
+      self:space()
+      if not self:accept "::=" then self:fail(("rule %s: expected ::="):format(name)) end
+      if rules[name] then self:fail(("rule %s occurs twice"):format(name)) end
+      self:space(true)
+      rules[name] = self:alternatives(false)
+      self:space()
+      if self.at <= #text and not self.text:find("^[\r\n]", self.at) then
+         self:fail(("rule %s: unexpected %s"):format(name, self.text:sub(self.at, self.at)))
+      end
+      self:space(true)
+   end
+   return rules
+end
+
+-- The automaton ---------------------------------------------------------------------------------
+
+-- Calls add(list) with the ranges of bytes, {low, high}, of the characters from `low` to `high`.
+local function byte_ranges(low, high, add)
+   for _, limit in ipairs {0x7f, 0x7ff, 0xffff} do
+      if low <= limit and high > limit then
+         byte_ranges(low, limit, add)
+         byte_ranges(limit + 1, high, add)
+         return
+      end
+   end
+   if high < 0x80 then return add {{low, high}} end
+   -- Ranges are cut so that the last bytes take all values.
+   for i = 1, 3 do
+      local mask = (1 << 6 * i) - 1
+      if low & ~mask ~= high & ~mask then
+         if low & mask ~= 0 then
+            byte_ranges(low, low | mask, add)
+            byte_ranges((low | mask) + 1, high, add)
+            return
+         end
+         if high & mask ~= mask then
+            byte_ranges(low, (high & ~mask) - 1, add)
+            byte_ranges(high & ~mask, high, add)
+            return
+         end
+      end
+   end
+   local a, b, list = utf8.char(low), utf8.char(high), {}
+   for i = 1, #a do list[i] = {a:byte(i), b:byte(i)} end
+   add(list)
+end
+
+-- Nodes: {low, high, after} reads a byte, {choices}, {rule, after} calls a rule, {ends = true}.
+local compile
+
+local function compile_class(ranges, after)
+   local choices = {}
+   for _, range in ipairs(ranges) do
+      byte_ranges(range[1], math.min(range[2], 0x10ffff), function(list)
+         local node = after
+         for i = #list, 1, -1 do node = {low = list[i][1], high = list[i][2], after = node} end
+         choices[#choices + 1] = node
+      end)
+   end
+   return #choices == 1 and choices[1] or {choices = choices}
+end
+
+function compile(self, tree, after)
+   local kind = tree.kind
+   if kind == "class" then return compile_class(tree.ranges, after) end
+   if kind == "rule" then return {rule = tree.name, after = after} end
+   if kind == "sequence" then
+      for i = #tree, 1, -1 do after = compile(self, tree[i], after) end
+      return after
+   end
+   if kind == "choice" then
+      local choices = {}
+      for i, part in ipairs(tree) do choices[i] = compile(self, part, after) end
+      return {choices = choices}
+   end
+   local node = after
+   if not tree.most then
+      local loop = {choices = {}}
+      loop.choices[1], loop.choices[2] = compile(self, tree[1], loop), after
+      node = loop
+   else
+      for _ = tree.least + 1, tree.most do
+         node = {choices = {compile(self, tree[1], node), after}}
+      end
+   end
+   for _ = 1, tree.least do node = compile(self, tree[1], node) end
+   return node
+end
+
+--- A grammar.
+---
+---     local Grammar = torch.llm.Grammar
+---     local grammar = Grammar.from_string 'root ::= ("yes" | "no") "!"?'
+---     print(grammar:matches "yes!", grammar:matches "maybe")
+---     --> true	false
+---@class llm.Grammar
+---@field text string  the grammar in GBNF
+local Grammar = class.class("llm.Grammar")
+M.Grammar = Grammar
+
+local function check_rules(rules)
+   if not rules.root then error({grammar = "expected a rule named root"}, 0) end
+   local function walk(tree, name)
+      if tree.kind == "rule" and not rules[tree.name] then
+         error({grammar = ("rule %s: there is no rule %s"):format(name, tree.name)}, 0)
+      end
+      for _, part in ipairs(tree) do walk(part, name) end
+   end
+   for name, tree in pairs(rules) do walk(tree, name) end
+end
+
+--- Reads a grammar in GBNF, llama.cpp's notation; the text obeys the rule `root`.
+---@param text string
+---@return llm.Grammar
+function Grammar.from_string(text)
+   local name = "llm.Grammar.from_string"
+   if type(text) ~= "string" then args.refuse(name, "text", "a string", text) end
+   local self = Grammar()
+   self.text = text
+   local ok, why = pcall(function()
+      local rules = parse(text)
+      check_rules(rules)
+      self.rules = {}
+      for rule, tree in pairs(rules) do self.rules[rule] = compile(self, tree, {ends = true}) end
+      self.stacks, self.states = setmetatable({}, {__mode = "k"}), {}
+      self.first = self:_state {{node = {rule = "root", after = {ends = true}}}}
+   end)
+   if ok then return self end
+   if type(why) ~= "table" or not why.grammar then error(why, 0) end
+   return torch.raise(("%s: %s"):format(name, why.grammar))
+end
+
+--- Makes the grammar of a JSON schema, or of any JSON value for an empty schema.
+---@param schema table|string  a table, or JSON
+---@return llm.Grammar
+function Grammar.from_json_schema(schema)
+   return Grammar.from_string(require "tlua.llm.json_schema".to_gbnf(schema))
+end
+
+local count = 0
+
+-- Returns the stack with a node on top of another stack (nil: none).
+local function stack_of(self, node, parent)
+   local by_parent = self.stacks[node]
+   if not by_parent then
+      by_parent = {}
+      self.stacks[node] = by_parent
+   end
+   local key = parent or 0
+   if not by_parent[key] then
+      count = count + 1
+      by_parent[key] = {node = node, parent = parent, id = count}
+   end
+   return by_parent[key]
+end
+
+-- Follows all nodes that read no byte.
+local function follow(self, node, parent, out, seen, depth)
+   if depth > 2000 then
+      error({grammar = "a rule begins with itself, so that reading it would never end"}, 0)
+   end
+   if node.choices then
+      local stack = stack_of(self, node, parent)
+      if seen[stack] then return end
+      seen[stack] = true
+      for _, choice in ipairs(node.choices) do
+         follow(self, choice, parent, out, seen, depth + 1)
+      end
+   elseif node.rule then
+      local after = node.after
+      -- A call at the end of a rule needs no stack.
+      local next_parent = after.ends and parent or stack_of(self, after, parent)
+      follow(self, self.rules[node.rule], next_parent, out, seen, depth + 1)
+   elseif node.ends then
+      if parent then
+         follow(self, parent.node, parent.parent, out, seen, depth + 1)
+      else
+         out.accepts = true
+      end
+   else
+      out[stack_of(self, node, parent)] = true
+   end
+end
+
+-- Returns the state after the given nodes and their stacks.
+function Grammar:_state(list)
+   local out, seen = {}, {}
+   for _, item in ipairs(list) do follow(self, item.node, item.parent, out, seen, 0) end
+   local accepts, stacks, ids = out.accepts or false, {}, {}
+   out.accepts = nil
+   for stack in pairs(out) do stacks[#stacks + 1] = stack end
+   table.sort(stacks, function(a, b) return a.id < b.id end)
+   for i, stack in ipairs(stacks) do ids[i] = stack.id end
+   local key = table.concat(ids, " ") .. (accepts and "!" or "")
+   local state = self.states[key]
+   if not state then
+      state = {stacks = stacks, accepts = accepts, after = {}}
+      self.states[key] = state
+   end
+   return state
+end
+
+-- Returns the state after a byte, or false if the byte is not allowed.
+function Grammar:_step(state, byte)
+   local found = state.after[byte]
+   if found ~= nil then return found end
+   local list = {}
+   for _, stack in ipairs(state.stacks) do
+      local node = stack.node
+      if byte >= node.low and byte <= node.high then
+         list[#list + 1] = {node = node.after, parent = stack.parent}
+      end
+   end
+   found = #list > 0 and self:_state(list)
+   state.after[byte] = found
+   return found
+end
+
+--- Returns whether a whole text obeys the grammar.
+---@param text string
+---@return boolean
+function Grammar:matches(text)
+   if type(text) ~= "string" then args.refuse("llm.Grammar.matches", "text", "a string", text) end
+   local state = self.first
+   for i = 1, #text do
+      state = self:_step(state, text:byte(i))
+      if not state then return false end
+   end
+   return state.accepts
+end
+
+function Grammar:__tostring() return ("llm.Grammar(%d bytes)"):format(#self.text) end
+
+-- Choosing tokens -------------------------------------------------------------------------------
+
+local tries = setmetatable({}, {__mode = "k"})
+
+-- Returns a tree of the bytes of all tokens: children by byte, and `tokens`, those that end there.
+local function trie_of(tokenizer)
+   if tries[tokenizer] then return tries[tokenizer] end
+   local root = {}
+   for id = 1, #tokenizer.tokens do
+      local piece = tokenizer.ends[id] and "" or tokenizer:piece(id)
+      if piece ~= "" then
+         local node = root
+         for i = 1, #piece do
+            local byte = piece:byte(i)
+            node[byte] = node[byte] or {}
+            node = node[byte]
+         end
+         node.tokens = node.tokens or {}
+         table.insert(node.tokens, id)
+      end
+   end
+   tries[tokenizer] = root
+   return root
+end
+
+local Matcher = {}
+Matcher.__index = Matcher
+
+local function collect(grammar, state, node, list)
+   for byte, child in pairs(node) do
+      if byte ~= "tokens" then
+         local after = grammar:_step(state, byte)
+         if after then
+            for _, id in ipairs(child.tokens or {}) do list[#list + 1] = id end
+            collect(grammar, after, child, list)
+         end
+      end
+   end
+end
+
+-- Returns a tensor (V) with 0 for allowed tokens and minus infinity for others.
+local function mask_of(self, size)
+   local masks = self.masks
+   local state = self.state
+   if not masks[state] then
+      local list = {}
+      collect(self.grammar, state, trie_of(self.tokenizer), list)
+      if state.accepts then
+         for id in pairs(self.tokenizer.ends) do list[#list + 1] = id end
+      end
+      if #list == 0 then
+         torch.raise "llm: grammar: no token of the vocabulary can continue the text"
+      end
+      local mask = torch.full({size}, -math.huge, {device = "cpu"})
+      mask:index_fill_(1, torch.tensor(list, {dtype = "int64", device = "cpu"}), 0)
+      masks[state] = mask
+   end
+   return masks[state]
+end
+
+--- Returns logits in which tokens that the grammar forbids have minus infinity.
+---@param logits Tensor  (V)
+---@return Tensor
+function Matcher:allow(logits) return logits + mask_of(self, logits:numel()) end
+
+--- Moves on by a token.
+---@param token integer
+function Matcher:accept(token)
+   local piece = self.tokenizer:piece(token)
+   for i = 1, #piece do self.state = self.grammar:_step(self.state, piece:byte(i)) end
+end
+
+-- Returns an object for sampling from a grammar or its text.
+function M._matcher(title, grammar, tokenizer)
+   if type(grammar) == "string" then
+      grammar = Grammar.from_string(grammar)
+   elseif not class.isinstance(grammar, Grammar) then
+      args.refuse(title, "grammar", "a llm.Grammar, or GBNF", grammar)
+   end
+   grammar.masks = grammar.masks or setmetatable({}, {__mode = "k"})
+   grammar.masks[tokenizer] = grammar.masks[tokenizer] or {}
+   return setmetatable({grammar = grammar, tokenizer = tokenizer, state = grammar.first,
+      masks = grammar.masks[tokenizer]}, Matcher)
+end
+
+return M
