@@ -32,12 +32,13 @@ end
 function M.image(tensor)
    local height, width = tensor:size(-2), tensor:size(-1)
    local scale = math.max(1, 160 // math.max(height, width, 1))
-   return torch.utils.plot.image(tensor, {scale = scale}):png()
+   local figure = torch.utils.plot.image(tensor, {scale = scale})
+   return figure.kind.png(figure, true)
 end
 
 -- Returns a figure's forms. An image is smaller as PNG.
 local function figure_bundle(figure)
-   if figure.pixels then return {["image/png"] = png.base64(figure:png())} end
+   if figure.pixels then return {["image/png"] = png.base64(figure.kind.png(figure, true))} end
    return {["image/svg+xml"] = figure:svg()}
 end
 

@@ -40,8 +40,9 @@ end
 
 --- Encodes the image as PNG, with each pixel enlarged by `scale`; returns the bytes of the file.
 ---@param figure utils.plot.Figure
+---@param packs? boolean  whether the pixels are compressed if zlib is installed
 ---@return string
-function M.png(figure)
+function M.png(figure, packs)
    local pixels, scale, rows = figure.pixels, figure.scale, {}
    for _, line in ipairs(pixels) do
       local bytes = {}
@@ -52,7 +53,7 @@ function M.png(figure)
       local row = table.concat(bytes)
       for _ = 1, scale do rows[#rows + 1] = row end
    end
-   return png.encode(#pixels[1] * scale, #pixels * scale, rows)
+   return png.encode(#pixels[1] * scale, #pixels * scale, rows, nil, packs)
 end
 
 --- Returns the image as an SVG document.
