@@ -51,6 +51,8 @@ for name, value in pairs(older) do
    end
 end
 
+require "tlua.torch7.environments"
+
 for _, name in ipairs {"torch", "nn", "optim", "image", "paths", "xlua", "sys"} do
    local value = require("tlua.torch7." .. modules[name])
    rawset(_G, name, value)

@@ -22,6 +22,7 @@ build = {
       ["tlua.torch7.dataset"] = "dataset.lua",
       ["tlua.torch7.dispatch"] = "dispatch.lua",
       ["tlua.torch7.dpnn"] = "dpnn.lua",
+      ["tlua.torch7.environments"] = "environments.lua",
       ["tlua.torch7.files"] = "files.lua",
       ["tlua.torch7.gnuplot"] = "gnuplot.lua",
       ["tlua.torch7.graph_passes"] = "graph_passes.lua",

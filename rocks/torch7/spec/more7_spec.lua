@@ -247,3 +247,30 @@ it("Torch7's gnuplot draws y over x, and several curves by name", function()
    assert.raises("gnuplot.splot: plots in three dimensions", function() gnuplot.splot(torch.ones(2, 2)) end)
    assert.raises("expected a tensor for the curve name", function() gnuplot.plot("name", "-") end)
 end)
+
+it("programs of Torch7 set environments and make modules as in Lua 5.1", function()
+   local path = os.tmpname()
+   local file = assert(io.open(path .. ".lua", "w"))
+   finally(function()
+      os.remove(path)
+      os.remove(path .. ".lua")
+   end)
+   file:write [[
+      module("spec7.inner", package.seeall)
+      local k = 2
+      function double(x) return k * x, type(x) end
+      limit = 5]]
+   file:close()
+   assert.equal("6\tnumber\t5\tspec7.inner\tspec7.\nnil\n7\t8\ttrue\nfalse\n", (shell.run(
+      ("%s --torch7 -e %s"):format(shell.tlua, shell.quote(([[
+         dofile "%s.lua"
+         local inner = require "spec7.inner"
+         local twice, kind = spec7.inner.double(3)
+         print(twice, kind, inner.limit, inner._NAME, inner._PACKAGE)
+         print(rawget(_G, "limit"))
+         local function f() return x end
+         setfenv(f, {x = 7})
+         local function g() setfenv(1, {y = 8}) return y end
+         print(f(), g(), getfenv(f).x == 7 and getfenv() == _G)
+         print((pcall(setfenv, f, 3)))]]):format(path))))))
+end)
