@@ -189,6 +189,70 @@ describe("torch.ao.quantization", function()
       assert.close(0.011995386332273, small[1]:weight():q_scale(), 1e-9)
    end)
 
+   it("converts layers to PyTorch's integers (fixtures/static_quantization.py)", function()
+      local recorded = torch.load "spec/fixtures/static_quantization.pt"
+      local layers = {
+         linear = function() return torch.nn.Linear(24, 7) end,
+         linear_plain = function() return torch.nn.Linear(130, 3, false) end,
+         conv1d = function() return torch.nn.Conv1d(4, 6, 3, {stride = 2, padding = 1}) end,
+         conv2d = function() return torch.nn.Conv2d(4, 6, 3, {padding = 1}) end,
+         conv2d_groups = function()
+            return torch.nn.Conv2d(8, 8, {3, 2}, {stride = {2, 1}, padding = {2, 0}, dilation = {2, 1}, groups = 4})
+         end,
+         conv2d_plain = function() return torch.nn.Conv2d(3, 5, 1, {bias = false}) end,
+         conv3d = function() return torch.nn.Conv3d(2, 3, 2, {padding = 1}) end,
+      }
+      for name, make in pairs(layers) do
+         for kind, qconfig in pairs {tensor = Q.default_qconfig, channel = Q.default_per_channel_qconfig} do
+            local function value(key)
+               local x = recorded[("%s/%s/%s"):format(name, kind, key)]
+               return x and x:to(torch.get_default_device())
+            end
+            local layer = make()
+            layer:load_state_dict {weight = value "weight", bias = value "bias"}
+            local model = torch.nn.Sequential(Q.QuantStub(), layer, Q.DeQuantStub()):eval()
+            model.qconfig = qconfig
+            local prepared = Q.prepare(model)
+            for i = 0, 1 do prepared(value("seen" .. i)) end
+            local converted = Q.convert(prepared)
+            -- the ranges of floating results depend on the order of sums; the integers do not
+            assert.is_true(torch.allclose(converted[2].scale, value "scale", {rtol = 1e-6}))
+            converted[2].scale:fill_(value "scale":item())
+            local y = converted[2](converted[1](value "x"))
+            assert.equal(value "zero":item(), y:q_zero_point(), name)
+            assert.is_true(torch.equal(value "y", y:int_repr()), name .. " " .. kind)
+            assert.is_true(torch.equal(y:dequantize(), converted(value "x")))
+            assert.equal(layer, model[2])
+            local again = Q.convert(prepared)
+            again:load_state_dict(converted:state_dict())
+            assert.is_true(torch.equal(y:int_repr(), again[2](again[1](value "x")):int_repr()))
+         end
+      end
+   end)
+
+   it("prepares and converts parts of a model, and refuses what it cannot", function()
+      local nn = torch.nn
+      local part = nn.Sequential(Q.QuantStub(), nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3),
+         Q.DeQuantStub())
+      part.qconfig = Q.QConfig(Q.MovingAverageMinMaxObserver, Q.default_qconfig.weight)
+      local model = nn.Sequential(part, nn.Linear(3, 2)):eval()
+      local prepared = Q.prepare(model)
+      prepared(torch.randn(4, 1, 4, 4))
+      local small = Q.convert(prepared)
+      assert.equal("nn.Linear", torch.type(small[2]))
+      assert.equal("qint8", small[1][5]:weight().dtype)
+      local x = torch.randn(2, 1, 4, 4)
+      assert.is_true((small(x) - model(x)):abs():max():item() < 0.2)
+      assert.raises("prepare: model: expected a field qconfig in the model", function() Q.prepare(nn.Linear(2, 2)) end)
+      local bare = nn.Sequential(nn.Linear(2, 2))
+      bare.qconfig = Q.default_qconfig
+      assert.raises("convert: model: 1 has no observer; call prepare first", function() Q.convert(bare) end)
+      assert.raises("QuantizedLinear: x: expected a quint8 tensor quantized per tensor, with a size of 8 in dimension "
+         .. "-1, got a float32", function() small[1][5](torch.ones(1, 8)) end)
+      bare.qconfig = 3
+      assert.raises("prepare: qconfig: expected a QConfig, got 3", function() Q.prepare(bare) end)
+   end)
+
    it("keeps the scale of a layer in its state", function()
       local a, b = torch.nn.Linear(8, 3), torch.nn.Linear(8, 3)
       local small, other = Q.DynamicQuantizedLinear(a), Q.DynamicQuantizedLinear(b)

@@ -6,4 +6,6 @@ return lazy.load({}, lazy.modules("tlua.ao", {
    observers = [[MinMaxObserver MovingAverageMinMaxObserver PerChannelMinMaxObserver
       MovingAveragePerChannelMinMaxObserver]],
    modules = "FakeQuantize DynamicQuantizedLinear quantize_dynamic",
+   static = [[QConfig QuantStub DeQuantStub default_qconfig default_per_channel_qconfig prepare
+      convert]],
 }))

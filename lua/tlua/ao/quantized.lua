@@ -84,6 +84,12 @@ local function check_zero(who, value, dtype)
    end
 end
 
+--- Returns the quantized tensor with the given integers.
+function M._of_integers(integers, dtype, scale, zero_point, axis)
+   local like = {dtype = dtype, scale = scale, zero_point = zero_point, axis = axis}
+   return with_integers(like, integers)
+end
+
 local take_tensor = args.signature [[quantize_per_tensor(input: tensor, scale: any,
    zero_point: any, dtype: string)]]
 
@@ -262,6 +268,15 @@ function Quantized:contiguous() return with_integers(self, self.integers:contigu
 function Quantized:reshape(...)
    expect("reshape", self, false)
    return with_integers(self, self.integers:reshape(...))
+end
+
+--- Returns the tensor with the dimensions from one to another joined.
+---@param start_dim? integer  1 by default
+---@param end_dim? integer  the last dimension by default
+---@return ao.QuantizedTensor
+function Quantized:flatten(start_dim, end_dim)
+   expect("flatten", self, false)
+   return with_integers(self, self.integers:flatten(start_dim or 1, end_dim or -1))
 end
 
 --- Returns the tensor with two dimensions exchanged.

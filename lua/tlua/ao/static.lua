@@ -1,0 +1,328 @@
+-- static.lua - static quantization: prepare puts observers into a model, and after the model has
+-- seen data, convert replaces its layers by layers of 8-bit integers. Results are those of
+-- PyTorch's engine fbgemm: sums of products are exact, a layer's float32 factor rounds them.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local nn = require "tlua.nn"
+local observers = require "tlua.ao.observers"
+local quantized = require "tlua.ao.quantized"
+local Module = require "tlua.nn.modules.Module"
+
+local F = torch.nn.functional
+
+local M = {}
+
+local prefix <const> = "ao.quantization."
+
+--- The observers of a layer: functions or classes that make the observer of the layer's result and
+--- that of its weight.
+---
+---     local Q = torch.ao.quantization
+---     local weight = Q.default_qconfig.weight
+---     local qconfig = Q.QConfig(Q.MinMaxObserver, weight)
+---     print(qconfig.weight().dtype)
+---     --> qint8
+---@class ao.quantization.QConfig
+---@field activation function  makes the observer of a layer's result
+---@field weight function  makes the observer of a layer's weight
+---@overload fun(activation: function, weight: function): ao.quantization.QConfig
+local QConfig = class.class(prefix .. "QConfig")
+M.QConfig = QConfig
+
+local take_config = args.signature(prefix .. "QConfig(activation: callable, weight: callable)")
+
+---@param activation function  makes the observer of a layer's result
+---@param weight function  makes the observer of a layer's weight
+function QConfig:__init(...)
+   local a = take_config(...)
+   self.activation, self.weight = a.activation, a.weight
+end
+
+local function seven_bits()
+   return observers.MinMaxObserver {quant_min = 0, quant_max = 127}
+end
+
+--- Results of 7 bits, and weights with one scale.
+---@names torch.ao.quantization.default_qconfig
+M.default_qconfig = QConfig(seven_bits, function()
+   return observers.MinMaxObserver {dtype = "qint8", qscheme = "per_tensor_symmetric"}
+end)
+
+--- Results of 7 bits, and weights with one scale for each output channel.
+---@names torch.ao.quantization.default_per_channel_qconfig
+M.default_per_channel_qconfig = QConfig(seven_bits, function()
+   return observers.PerChannelMinMaxObserver {dtype = "qint8", qscheme = "per_channel_symmetric"}
+end)
+
+-- Stubs and their replacements --------------------------------------------------------------------
+
+-- Returns a class of modules that return their input.
+local function stub(name)
+   local cls = class.class(prefix .. name, Module)
+   function cls:__init(qconfig)
+      Module.__init(self)
+      if qconfig ~= nil and not class.isinstance(qconfig, QConfig) then
+         args.refuse(prefix .. name, "qconfig", "a QConfig", qconfig)
+      end
+      self.qconfig = qconfig
+   end
+   function cls:forward(x) return x end -- luacheck: no unused args
+   M[name] = cls
+   return cls
+end
+
+--- The place in a model from which tensors are quantized: returns its input until convert replaces
+--- it by Quantize.
+---
+---     print(torch.ao.quantization.QuantStub()(torch.ones(1)))
+---     --> tensor([1.])
+---@class ao.quantization.QuantStub: nn.Module
+---@overload fun(qconfig?: ao.quantization.QConfig): ao.quantization.QuantStub
+local QuantStub = stub "QuantStub"
+
+--- The place in a model from which tensors are floating again; convert replaces it by DeQuantize.
+---
+---     print(torch.ao.quantization.DeQuantStub()(torch.ones(1)))
+---     --> tensor([1.])
+---@class ao.quantization.DeQuantStub: nn.Module
+---@overload fun(qconfig?: ao.quantization.QConfig): ao.quantization.DeQuantStub
+local DeQuantStub = stub "DeQuantStub"
+
+local Quantize = class.class(prefix .. "Quantize", Module)
+
+function Quantize:__init(observer)
+   Module.__init(self)
+   local scale, zero = observer:calculate_qparams()
+   self.dtype = observer.dtype
+   self:register_buffer("scale", scale:clone())
+   self:register_buffer("zero_point", zero:long())
+end
+
+function Quantize:forward(x)
+   return torch.quantize_per_tensor(x, self.scale, self.zero_point, self.dtype)
+end
+
+local DeQuantize = class.class(prefix .. "DeQuantize", Module)
+
+function DeQuantize:forward(x) return torch.dequantize(x) end -- luacheck: no unused args
+
+-- Layers ------------------------------------------------------------------------------------------
+
+-- A layer with integers of 8 bits. `kind` says how the sums of products are computed.
+local Layer = class.class(prefix .. "QuantizedLayer", Module)
+
+function Layer:__init(layer, qconfig)
+   Module.__init(self)
+   local weight = layer.weight:detach():float()
+   local observer = qconfig.weight()
+   observer(weight)
+   local scale, zero = observer:calculate_qparams()
+   if observer.dtype ~= "qint8" or zero:ne(0):any():item() or (observer.ch_axis or 1) ~= 1 then
+      torch.raise(prefix .. "convert: qconfig: expected symmetric weights of qint8, with channels "
+         .. "in dimension 1 if there are several scales")
+   end
+   local q = observer.ch_axis
+      and torch.quantize_per_channel(weight, scale, zero, observer.ch_axis, "qint8")
+      or torch.quantize_per_tensor(weight, scale, zero, "qint8")
+   self.is_per_channel = observer.ch_axis ~= nil
+   local own = layer.activation_post_process
+   local out_scale, out_zero = own:calculate_qparams()
+   if own.dtype ~= "quint8" then
+      args.refuse(prefix .. "convert", "qconfig.activation", "an observer for quint8", own.dtype)
+   end
+   self:register_buffer("integers", q:int_repr())
+   self:register_buffer("weight_scale", scale:float():clone())
+   self:register_buffer("scale", out_scale:float():clone())
+   self:register_buffer("zero_point", out_zero:long())
+   if layer.bias then self:register_buffer("bias", layer.bias:detach():float():clone()) end
+end
+
+-- half() and the like leave the scales and the bias as they are.
+Layer._keeps_dtypes = true
+
+--- Returns the weight as a quantized tensor.
+---@return ao.QuantizedTensor
+function Layer:weight()
+   return quantized._of_integers(self.integers, "qint8",
+      self.is_per_channel and self.weight_scale:double() or self.weight_scale:item(),
+      self.is_per_channel and torch.zeros_like(self.weight_scale, {dtype = "int64"}) or 0,
+      self.is_per_channel and 1 or nil)
+end
+
+-- Rounds exact sums of products to the result's integers. Channels are the dimension `axis`.
+function Layer:_finish(sum, x, axis)
+   local function along(v)
+      local shape = {}
+      for d = 1, sum:dim() do shape[d] = d == axis and v:numel() or 1 end
+      return v:reshape(shape)
+   end
+   local factor = along(self.weight_scale) * torch.tensor(x:q_scale(), {dtype = "float32",
+      device = sum.device})
+   local value = sum:float()
+   if self.bias then value = value + along(self.bias) / factor end
+   value = value * (factor / self.scale)
+   local integers = value:round():double() + self.zero_point
+   return quantized._of_integers(integers:clamp(0, 255):to "uint8", "quint8", self.scale:item(),
+      math.tointeger(self.zero_point:item()))
+end
+
+local function check(self, x, rank, size, at)
+   local is_q = torch.is_tensor(x) and x.is_quantized
+   if not is_q or x.dtype ~= "quint8" or x:qscheme() ~= "per_tensor_affine"
+      or rank and x:dim() ~= rank or x:dim() == 0 or x:size(at) ~= size then
+      args.refuse(torch.type(self):match "[^.]+$", "x", ("a quint8 tensor quantized per tensor, "
+         .. "with a size of %d in dimension %d"):format(size, at), x)
+   end
+end
+
+local QuantizedLinear = class.class(prefix .. "QuantizedLinear", Layer)
+
+function QuantizedLinear:__init(layer, qconfig)
+   Layer.__init(self, layer, qconfig)
+   self.in_features, self.out_features = layer.in_features, layer.out_features
+end
+
+function QuantizedLinear:forward(x)
+   check(self, x, nil, self.in_features, -1)
+   local q = x:int_repr()
+   local shape = {table.unpack(q.shape)}
+   shape[#shape] = self.out_features
+   local sum = torch._int_mm(q:reshape(-1, self.in_features), self.integers:t())
+   sum = sum - self.integers:sum(2, {dtype = "int32"}) * x:q_zero_point()
+   return self:_finish(sum:reshape(shape), x, #shape)
+end
+
+function QuantizedLinear:extra_repr()
+   return ("in_features=%d, out_features=%d, scale=%s, zero_point=%d"):format(self.in_features,
+      self.out_features, self.scale:item(), self.zero_point:item())
+end
+
+local convolutions <const> = {
+   ["nn.Conv1d"] = F.conv1d, ["nn.Conv2d"] = F.conv2d, ["nn.Conv3d"] = F.conv3d,
+}
+local QuantizedConv = class.class(prefix .. "QuantizedConv", Layer)
+
+function QuantizedConv:__init(layer, qconfig)
+   Layer.__init(self, layer, qconfig)
+   if layer.padding_mode ~= "zeros" then
+      args.refuse(prefix .. "convert", "padding_mode", '"zeros"', layer.padding_mode)
+   end
+   self.kind, self.in_channels = torch.type(layer), layer.in_channels
+   for _, name in ipairs {"stride", "padding", "dilation", "groups"} do self[name] = layer[name] end
+end
+
+-- In float64 the sums of integers are exact, and padding is the integer of 0.
+function QuantizedConv:forward(x)
+   check(self, x, self.integers:dim(), self.in_channels, 2)
+   local q = x:int_repr():double() - x:q_zero_point()
+   local sum = convolutions[self.kind](q, self.integers:double(), nil, self.stride, self.padding,
+      self.dilation, self.groups)
+   return self:_finish(sum, x, 2)
+end
+
+function QuantizedConv:extra_repr()
+   return ("%s, scale=%s, zero_point=%d"):format(self.kind, self.scale:item(),
+      self.zero_point:item())
+end
+
+-- Models ------------------------------------------------------------------------------------------
+
+local function replacement(module, qconfig)
+   local kind = getmetatable(module)
+   if kind == QuantStub then return Quantize(module.activation_post_process) end
+   if kind == DeQuantStub then return DeQuantize() end
+   if kind == nn.Linear then return QuantizedLinear(module, qconfig) end
+   return QuantizedConv(module, qconfig)
+end
+
+-- Returns the modules to quantize as {path, module, qconfig}. A module's qconfig is its own, or
+-- that of the nearest module around it.
+local function targets_of(model)
+   local configs, found = {}, {}
+   for path, module in model:named_modules {remove_duplicate = false} do
+      local above = path:match "^(.*)%.[^.]*$" or path ~= "" and "" or nil
+      local own = rawget(module, "qconfig")
+      if own == nil and above then own = configs[above] end
+      configs[path] = own
+      local kind = getmetatable(module)
+      local fits = kind == nn.Linear or convolutions[torch.type(module)] or kind == QuantStub
+         or kind == DeQuantStub
+      if own and fits then found[#found + 1] = {path, module, own} end
+   end
+   return found
+end
+
+local function check_model(who, model)
+   if not class.isinstance(model, Module) then args.refuse(who, "model", "an nn.Module", model) end
+end
+
+local take_prepare = args.signature [[prepare(model: object, inplace: boolean = false)]]
+
+--- Returns a copy of a model in which observers note the results of QuantStubs, Linear layers and
+--- convolutions. The field `qconfig` of the model, or of modules in it, chooses the observers.
+--- Call the model with typical inputs, and then convert it.
+---
+---     local Q = torch.ao.quantization
+---     local layer = nn.Linear(4, 3)
+---     local model = nn.Sequential(Q.QuantStub(), layer, Q.DeQuantStub())
+---     model.qconfig = Q.default_qconfig
+---     local prepared = Q.prepare(model:eval())
+---     prepared(torch.randn(8, 4))
+---     print(Q.convert(prepared)(torch.randn(2, 4)).shape)
+---     --> torch.Size([2, 3])
+---@param model nn.Module
+---@param options? {inplace: boolean}  whether to change the model itself
+---@return nn.Module
+function M.prepare(...)
+   local a = take_prepare(...)
+   local model = a.model
+   check_model("prepare", model)
+   if not a.inplace then model = model:clone() end
+   local targets = targets_of(model)
+   if #targets == 0 then
+      torch.raise("prepare: model: expected a field qconfig in the model, or in modules of it that "
+         .. "can be quantized: QuantStub, Linear, Conv1d, Conv2d, Conv3d")
+   end
+   for _, target in ipairs(targets) do
+      local _, module, qconfig = table.unpack(target)
+      if not class.isinstance(qconfig, QConfig) then
+         args.refuse("prepare", "qconfig", "a QConfig", qconfig)
+      end
+      if getmetatable(module) ~= DeQuantStub and not rawget(module, "activation_post_process") then
+         module.activation_post_process = qconfig.activation()
+         module:register_forward_hook(function(own, _, output)
+            own.activation_post_process(output)
+         end)
+      end
+   end
+   return model
+end
+
+local take_convert = args.signature [[convert(model: object, inplace: boolean = false)]]
+
+--- Returns a copy of a prepared model in which layers compute with integers of 8 bits, for
+--- inference. Between QuantStub and DeQuantStub tensors are quantized.
+---@param model nn.Module
+---@param options? {inplace: boolean}  whether to change the model itself
+---@return nn.Module
+function M.convert(...)
+   local a = take_convert(...)
+   local model = a.model
+   check_model("convert", model)
+   if not a.inplace then model = model:clone() end
+   for _, target in ipairs(targets_of(model)) do
+      local path, module, qconfig = table.unpack(target)
+      local observer = module.activation_post_process
+      if getmetatable(module) ~= DeQuantStub and observer == nil then
+         torch.raise(("convert: model: %s has no observer; call prepare first"):format(path))
+      end
+      local new = replacement(module, qconfig)
+      if path == "" then return new:eval() end
+      model:set_submodule(path, new)
+   end
+   return model:eval()
+end
+
+return M
