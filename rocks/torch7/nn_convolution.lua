@@ -384,7 +384,7 @@ local function fractional(name, n, pool)
       local single = dims(x) == n + 1
       local pictures_of = single and T.unsqueeze(x, 1) or x
       local options = {_random_samples = methods.to(T.detach(self.randomSamples),
-         field(x, "dtype"))}
+         {dtype = field(x, "dtype"), device = field(x, "device")})}
       options[self.ratio and "output_ratio" or "output_size"] = reversed(self.out)
       local y = pool(pictures_of, reversed(self.pool), options)
       return single and T.squeeze(y, 1) or y

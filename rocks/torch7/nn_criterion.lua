@@ -257,7 +257,8 @@ criterion("CosineEmbeddingCriterion", "margin=0 sizeAverage=true", function(self
    local a, b = x[1], x[2]
    if dims(a) == 1 then a, b = T.unsqueeze(a, 1), T.unsqueeze(b, 1) end
    if type(y) == "number" then y = T.tensor({y}) end
-   return F.cosine_embedding_loss(a, b, methods.to(T.flatten(y), field(a, "dtype")),
+   y = methods.to(T.flatten(y), {dtype = field(a, "dtype"), device = field(a, "device")})
+   return F.cosine_embedding_loss(a, b, y,
       {margin = self.margin, reduction = reduction(self)})
 end)
 criterion("MarginRankingCriterion", "margin=1 sizeAverage=true", function(self, x, y)

@@ -310,6 +310,38 @@ nn.Sequential {
       near(values(y), z:float(), 1e-5)
       model:backward(x:cuda(), z)
    end)
+
+   it("computes the CPU's values and gradients by each layer on the simulated device", function()
+      if not require "tlua".sim.is_available() then return pending "there is no simulated device" end
+      local function all(fn, tree)
+         if torch.isTensor(tree) then return fn(tree) end
+         local made = {}
+         for i, inner in ipairs(tree) do made[i] = all(fn, inner) end
+         return made
+      end
+      local function float(x) return x:float() end
+      local function cuda(x) return x:cuda() end
+      local function ones(x) return x:clone():fill(1) end
+      local function close(name, a, b)
+         local ours, theirs = flat(a, {}), flat(b, {})
+         for i, x in ipairs(ours) do
+            local far = (x:float() - theirs[i]:float()):abs():max()
+            assert.is_true(far < 1e-3, ("%s: %d: %g"):format(name, i, far))
+         end
+      end
+      for _, row in ipairs(rows) do
+         local host, x = row[1]:clone():float(), all(float, fill(row[2], row))
+         local device, moved = host:clone():cuda(), all(cuda, x)
+         local name, y, z = torch.type(host), host:forward(x), device:forward(moved)
+         close(name, y, z)
+         host:zeroGradParameters()
+         device:zeroGradParameters()
+         close(name, host:backward(x, all(ones, y)), device:backward(moved, all(ones, z)))
+         local _, sums = host:parameters()
+         local _, others = device:parameters()
+         close(name, sums or {}, others or {})
+      end
+   end)
 end)
 
 describe("Torch7's criterions", function()
@@ -358,6 +390,37 @@ describe("Torch7's criterions", function()
          end
       end)
    end
+
+   it("compute the CPU's losses and gradients on the simulated device", function()
+      if not require "tlua".sim.is_available() then return pending "there is no simulated device" end
+      local function moved(tree)
+         if torch.isTensor(tree) then return tree:cuda() end
+         if type(tree) ~= "table" then return tree end
+         local made = {}
+         for i, inner in ipairs(tree) do made[i] = moved(inner) end
+         return made
+      end
+      local function floats(tree)
+         if torch.isTensor(tree) then return tree:float() end
+         if type(tree) ~= "table" then return tree end
+         local made = {}
+         for i, inner in ipairs(tree) do made[i] = floats(inner) end
+         return made
+      end
+      table.insert(list, {nn.CosineEmbeddingCriterion(0.1), {{3}, {3}}, 1})
+      for i, row in ipairs(list) do
+         local host = row[1]:clone():float()
+         local device, x, y = host:clone():cuda(), floats(fill(row[2], row)), floats(row[3])
+         if row.positive then x:mul(0.4) end
+         local a, b = host:forward(x, y), device:forward(moved(x), moved(y))
+         assert.is_true(math.abs(a - b) < 1e-4 * (1 + math.abs(a)), ("%d: %s and %s"):format(i, a, b))
+         local g, h = flat(host:backward(x, y), {}), flat(device:backward(moved(x), moved(y)), {})
+         for k, one in ipairs(g) do
+            assert.equal("torch.CudaTensor", h[k]:type())
+            assert.is_true((one - h[k]:float()):abs():max() < 1e-4, ("%d: gradient %d"):format(i, k))
+         end
+      end
+   end)
 
    it("compute values by hand", function()
       assert.equal(2.5, nn.MSECriterion():forward(torch.Tensor {1, 2}, torch.Tensor {2, 4}))
