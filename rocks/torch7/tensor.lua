@@ -306,36 +306,42 @@ Tensor.chunk = parts(function(x, n, d) return tag_list(x, T.chunk(x, n, d or 1))
 
 -- Elements by position ----------------------------------------------------------------------------
 
-local function index_of(x)
-   if is_tensor(x) then return methods.to(x, "int64") end
-   return T.tensor(x, {dtype = "int64"})
+-- Returns positions for a tensor, on its device; cutorch took positions from the CPU, too.
+local function index_of(positions, like)
+   local place = {dtype = "int64", device = field(like, "device")}
+   if is_tensor(positions) then return methods.to(positions, place) end
+   return T.tensor(positions, place)
 end
 
-op("index", {TnT = function(x, d, positions) return T.index_select(x, d, index_of(positions)) end})
-op("gather", {TnT = function(x, d, positions) return T.gather(x, d, index_of(positions)) end})
+op("index", {TnT = function(x, d, positions)
+   return T.index_select(x, d, index_of(positions, x))
+end})
+op("gather", {TnT = function(x, d, positions)
+   return T.gather(x, d, index_of(positions, x))
+end})
 
 function Tensor:indexCopy(d, positions, source)
-   methods.index_copy_(self, d, index_of(positions), source)
+   methods.index_copy_(self, d, index_of(positions, self), source)
    return self
 end
 
 function Tensor:indexAdd(d, positions, source)
-   methods.index_add_(self, d, index_of(positions), source)
+   methods.index_add_(self, d, index_of(positions, self), source)
    return self
 end
 
 function Tensor:indexFill(d, positions, value)
-   methods.index_fill_(self, d, index_of(positions), value)
+   methods.index_fill_(self, d, index_of(positions, self), value)
    return self
 end
 
 function Tensor:scatter(d, positions, source)
-   methods.scatter_(self, d, index_of(positions), source)
+   methods.scatter_(self, d, index_of(positions, self), source)
    return self
 end
 
 function Tensor:scatterAdd(d, positions, source)
-   methods.scatter_add_(self, d, index_of(positions), source)
+   methods.scatter_add_(self, d, index_of(positions, self), source)
    return self
 end
 
@@ -344,7 +350,7 @@ local function mask_of(x, mask)
       torch.raise("mask: expected a ByteTensor, got " .. type(mask))
    end
    if numel(mask) == numel(x) then mask = T.reshape(mask, field(x, "shape")) end
-   return methods.to(mask, "bool")
+   return methods.to(mask, {dtype = "bool", device = field(x, "device")})
 end
 
 op("maskedSelect", {TT = function(x, mask) return T.masked_select(x, mask_of(x, mask)) end})

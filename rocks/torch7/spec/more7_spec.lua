@@ -274,3 +274,15 @@ it("programs of Torch7 set environments and make modules as in Lua 5.1", functio
          print(f(), g(), getfenv(f).x == 7 and getfenv() == _G)
          print((pcall(setfenv, f, 3)))]]):format(path))))))
 end)
+
+it("Torch7's Cuda tensors take positions and masks from the CPU", function()
+   if not require "tlua".sim.is_available() then return pending "there is no simulated device" end
+   local x, at = torch.CudaTensor {1, 2, 3}, torch.LongTensor {3, 1}
+   assert.same({3, 1}, x:index(1, at):totable())
+   assert.same({3, 1}, x:gather(1, at):totable())
+   assert.same({1, 3}, x:maskedSelect(torch.ByteTensor {1, 0, 1}):totable())
+   assert.same({7, 2, 7}, x:clone():indexFill(1, at, 7):totable())
+   assert.same({5, 2, 4}, x:clone():indexCopy(1, at, torch.CudaTensor {4, 5}):totable())
+   assert.same({9, 2, 9}, x:clone():scatter(1, at, 9):totable())
+   assert.same({0, 2, 0}, x:clone():maskedFill(torch.ByteTensor {1, 0, 1}, 0):totable())
+end)
