@@ -181,6 +181,8 @@ end
 ---@return string? message
 function M.decode(text)
    if type(text) ~= "string" then args.refuse("json.decode", "text", "a string", text) end
+   local read = torch.io._json(text, M.array, M.null)
+   if read ~= nil then return read end
    local ok, value, position = pcall(read_value, text, 1, max_depth)
    if ok then
       position = skip_space(text, position)

@@ -276,6 +276,7 @@ static const luaL_Reg functions[] = {{"read", io_read},
                                      {"clock", io_clock},
                                      {"time", io_time},
                                      {"_hold", io_hold},
+                                     {"_json", tli_io_json},
 #ifndef TLI_INFER
                                      {"_sha256", io_sha256},
 #endif

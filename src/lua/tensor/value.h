@@ -91,6 +91,7 @@ void tli_open_settings(lua_State *L); /* functions for settings of kernels */
 void tli_open_dist(lua_State *L);     /* functions for torch.distributed */
 void tli_open_scope(lua_State *L);
 void tli_open_socket(lua_State *L);
+int tli_io_json(lua_State *L);      /* torch.io._json, in io/json.c */
 void tli_open_tokens(lua_State *L); /* functions of io/tokens.c for torch.io */
 void tli_open_notebook(lua_State *L);
 void tli_open_profile(lua_State *L);
