@@ -286,6 +286,8 @@ void tli_open_io(lua_State *L) {
   lua_newtable(L);
   tli_set_functions(L, functions);
   tli_set_functions(L, tli_bytes_functions);
+#ifndef TLI_INFER
   tli_open_tokens(L);
+#endif
   lua_setfield(L, -2, "io");
 }
