@@ -359,11 +359,27 @@ function MemoryFile:__init(first, second)
    if storage and text:sub(-1) == "\0" then text = text:sub(1, -2) end
    if mode == "w" then text = "" end
    begin(self, streams.memory(text), "MemoryFile", readable, writable)
+   self.given = storage
 end
 
---- Returns all data as a CharStorage, with a zero appended.
+-- Writes the data into the storage that was given.
+local function write_back(self)
+   if self.given and self.writable and self.stream then
+      self.given:string(self.stream:all() .. "\0")
+   end
+end
+for _, name in ipairs {"close", "synchronize"} do
+   local parent = File[name]
+   MemoryFile[name] = function(self)
+      write_back(self)
+      return parent(self)
+   end
+end
+
+--- Returns all data as a CharStorage, with a zero appended: the storage that was given, if any.
 function MemoryFile:storage()
-   return types.new(types.kinds.Char):storage():string(self.stream:all() .. "\0")
+   write_back(self)
+   return self.given or types.new(types.kinds.Char):storage():string(self.stream:all() .. "\0")
 end
 
 function MemoryFile:text() return self.stream:all() end

@@ -260,3 +260,16 @@ it("Torch7's tester reports as its document shows", function()
       assert.matches(part, text, 1, true)
    end
 end)
+
+it("a MemoryFile writes into the storage that it was given", function()
+   local storage = torch.CharStorage():string "old"
+   local file = torch.MemoryFile(storage, "w"):noAutoSpacing()
+   file:writeString "hello"
+   assert.equal("hello\0", file:storage():string())
+   file:writeString " you"
+   file:close()
+   assert.equal("hello you\0", storage:string())
+   assert.equal("hello you", torch.MemoryFile(storage, "r"):readString "*a")
+   local both = torch.MemoryFile(torch.CharStorage():string "1 2", "rw")
+   assert.equal(1, both:readInt())
+end)
