@@ -233,6 +233,7 @@ it("Torch7's utilities compare objects and classes, and cutorch has its names", 
 end)
 
 it("Torch7's gnuplot draws y over x, and several curves by name", function()
+   if not require "tlua".has "utils.plot" then return pending "the package plot is not installed" end
    local gnuplot = require "tlua.torch7.gnuplot"
    local path = os.tmpname() .. ".svg"
    finally(function() os.remove(path) end)
