@@ -173,6 +173,45 @@ describe("torch.ao.quantization", function()
       assert.raises("unknown option foo", function() Q.MinMaxObserver {foo = 1} end)
    end)
 
+   -- {scale, zero point, min_val, max_val, sum of positions in the histogram} of PyTorch 2.15
+   it("chooses ranges by histograms as PyTorch does", function()
+      local expected <const> = {{0.0565626174, 127, -7.19585514, 7.25583839, 9173249},
+         {0.185618386, 40, -7.35581398, 40, 2863769.75}, {0.0289574675, 0, 0, 7.38776159, 2776297.25},
+         {0.0578059368, 127, -7.36243677, 7.38527822, 9194852}, {0.0577125438, 0, -7.35834932, 7.36026573, 1147286.88},
+         {0.115314506, 64, -7.38836145, 7.31401157, 1153342.5}}
+      for i, row in ipairs(expected) do
+         local n, options = torch.arange(3000, {dtype = "float64"}), {bins = i < 5 and 2048 or 256}
+         if i == 5 then options.dtype, options.qscheme = "qint8", "per_tensor_symmetric" end
+         if i == 6 then options.reduce_range = true end
+         local observer = Q.HistogramObserver(options)
+         for k = 0, 2 do
+            local x = (n * (0.7 + i) + k):sin() * ((n * (0.37 * i) + k):cos() * (1 + k * 0.5)):exp()
+            if i == 2 then x[6] = 40 end
+            if i == 3 then x = x:abs() end
+            if i == 4 then x[8] = math.huge end
+            observer(x:float())
+         end
+         local scale, zero = observer:calculate_qparams()
+         assert.close({row[1]}, scale, 1e-8)
+         assert.same({row[2]}, zero:tolist())
+         assert.close({row[3], row[4]}, torch.stack {observer.min_val, observer.max_val}, 1e-6)
+         local places = torch.arange(0, options.bins)
+         assert.is_true(math.abs((observer.histogram * places):sum():item() / row[5] - 1) < 1e-6)
+      end
+      assert.equal(0, Q.HistogramObserver():calculate_qparams():item() - 1)
+      local one = Q.HistogramObserver {bins = 4}
+      one(torch.tensor {2.0})
+      one(torch.tensor {4.0, 0})
+      assert.same({1, 0, 1, 1}, one.histogram:tolist())
+      assert.raises("HistogramObserver: bins: expected an integer of at least 1, got 0",
+         function() Q.HistogramObserver {bins = 0} end)
+      for backend, dtypes in pairs {x86 = 127, qnnpack = 255} do
+         assert.equal(dtypes, Q.get_default_qconfig(backend).activation().quant_max)
+      end
+      assert.raises('get_default_qconfig: backend: expected "x86", "fbgemm" or "qnnpack", got "mkl"',
+         function() Q.get_default_qconfig "mkl" end)
+   end)
+
    it("rounds and quantizes models", function()
       local fake = Q.FakeQuantize()
       same({-1.0039216, 1.9921569, 2.9960785}, fake(torch.tensor {-1.0, 2, 3}), 1e-5)

@@ -15,6 +15,7 @@ local ranges <const> = {
 }
 
 local Observer, parent = class.class("ao.quantization.Observer", Module)
+M._Observer = Observer
 
 function Observer:__init(who, options, defaults)
    parent.__init(self)
@@ -23,6 +24,7 @@ function Observer:__init(who, options, defaults)
    local known = {"dtype", "qscheme", "reduce_range", "quant_min", "quant_max", "eps"}
    if defaults.averaging_constant then known[#known + 1] = "averaging_constant" end
    if defaults.ch_axis then known[#known + 1] = "ch_axis" end
+   if defaults.bins then known[#known + 1] = "bins" end
    args.check_options(who, options, table.unpack(known))
    for key, value in pairs(options or {}) do given[key] = value end
    local range = ranges[given.dtype]
@@ -35,6 +37,10 @@ function Observer:__init(who, options, defaults)
    end
    self.dtype, self.qscheme, self.eps = given.dtype, given.qscheme, given.eps
    self.ch_axis, self.averaging_constant = given.ch_axis, given.averaging_constant
+   self.bins = given.bins
+   if given.bins and (math.type(given.bins) ~= "integer" or given.bins < 1) then
+      args.refuse(who, "bins", "an integer of at least 1", given.bins)
+   end
    self.has_customized_qrange = given.quant_min ~= nil or given.quant_max ~= nil
    if self.has_customized_qrange then
       if math.type(given.quant_min) ~= "integer" or math.type(given.quant_max) ~= "integer" or
@@ -70,11 +76,18 @@ function Observer:range_of(x)
    return x:amin(over), x:amax(over)
 end
 
---- Notes the range of a tensor, and returns the tensor.
-function Observer:forward(x)
+function Observer:check_input(x) -- luacheck: no unused args
    if not torch.is_tensor(x) or not x:is_floating_point() then
       args.refuse("forward", "x", "a floating tensor", x)
    end
+end
+
+-- Returns the limits of the range to quantize.
+function Observer:limits() return self.min_val, self.max_val end
+
+--- Notes the range of a tensor, and returns the tensor.
+function Observer:forward(x)
+   self:check_input(x)
    if x:numel() == 0 then return x end
    local low, high = self:range_of(x:detach():float())
    local old_low, old_high = self.min_val, self.max_val
@@ -92,11 +105,11 @@ function Observer:forward(x)
 end
 
 function Observer:calculate_qparams()
-   local low, high = self.min_val, self.max_val
    local qmin, qmax = self.quant_min, self.quant_max
-   if low:numel() == 0 or low:eq(math.huge):all():item() then
+   if self.min_val:numel() == 0 or self.min_val:eq(math.huge):all():item() then
       return torch.tensor {1.0}, torch.tensor {0}
    end
+   local low, high = self:limits()
    low, high = low:clamp_max(0), high:clamp_min(0)
    local scale, zero
    if self.qscheme:find "_symmetric" then

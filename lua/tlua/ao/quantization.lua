@@ -5,7 +5,8 @@ local lazy = require "tlua.lazy"
 return lazy.load({}, lazy.modules("tlua.ao", {
    observers = [[MinMaxObserver MovingAverageMinMaxObserver PerChannelMinMaxObserver
       MovingAveragePerChannelMinMaxObserver]],
+   histogram = "HistogramObserver",
    modules = "FakeQuantize DynamicQuantizedLinear quantize_dynamic",
-   static = [[QConfig QuantStub DeQuantStub default_qconfig default_per_channel_qconfig prepare
-      convert]],
+   static = [[QConfig QuantStub DeQuantStub default_qconfig default_per_channel_qconfig
+      get_default_qconfig prepare convert]],
 }))

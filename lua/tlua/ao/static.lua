@@ -40,6 +40,8 @@ function QConfig:__init(...)
    self.activation, self.weight = a.activation, a.weight
 end
 
+local take_default = args.signature "get_default_qconfig(backend: string = 'x86')"
+
 local function seven_bits()
    return observers.MinMaxObserver {quant_min = 0, quant_max = 127}
 end
@@ -55,6 +57,25 @@ end)
 M.default_per_channel_qconfig = QConfig(seven_bits, function()
    return observers.PerChannelMinMaxObserver {dtype = "qint8", qscheme = "per_channel_symmetric"}
 end)
+
+--- Returns the configuration for an engine: "x86" or "fbgemm" have histograms of results in 7 bits
+--- and weights with one scale for each channel, "qnnpack" has 8 bits and weights with one scale.
+---
+---     local Q = torch.ao.quantization
+---     print(torch.type(Q.get_default_qconfig("x86").activation()))
+---     --> ao.quantization.HistogramObserver
+---@param backend? string  "x86" by default
+---@return ao.quantization.QConfig
+function M.get_default_qconfig(...)
+   local backend = take_default(...).backend
+   if backend ~= "x86" and backend ~= "fbgemm" and backend ~= "qnnpack" then
+      args.refuse("get_default_qconfig", "backend", '"x86", "fbgemm" or "qnnpack"', backend)
+   end
+   local is_whole = backend == "qnnpack"
+   return QConfig(function()
+      return require "tlua.ao.histogram".HistogramObserver {reduce_range = not is_whole}
+   end, is_whole and M.default_qconfig.weight or M.default_per_channel_qconfig.weight)
+end
 
 -- Stubs and their replacements --------------------------------------------------------------------
 
