@@ -5,6 +5,7 @@ local torch = require "tlua"
 local json = require "tlua.utils.json"
 local Models = require "tlua.serve.models"
 local counters = require "tlua.serve.counters"
+local errors = require "tlua.serve.errors"
 local library = require "tlua.serve.library"
 local metrics = require "tlua.serve.metrics"
 local page = require "tlua.serve.page"
@@ -20,7 +21,7 @@ local function reply(request, value, status)
 end
 
 local function refuse(request, status, format, ...)
-   return reply(request, {error = format:format(...)}, status)
+   return reply(request, {error = errors.text(format:format(...))}, status)
 end
 
 local function array(list) return json.as_array(list) end
@@ -221,7 +222,7 @@ end
 -- OpenAI's protocol -------------------------------------------------------------------------------
 
 local function openai_error(request, status, message, code)
-   return reply(request, {error = {message = message, type = "invalid_request_error",
+   return reply(request, {error = {message = errors.text(message), type = "invalid_request_error",
       param = json.null, code = code or json.null}}, status)
 end
 
@@ -323,6 +324,10 @@ function M.start(settings)
    if not http then torch.raise(("%s: %s"):format(title, message)) end
    local found, problem = repository.scan(settings.path, settings.options)
    if not found then torch.raise(("%s: %s"):format(title, problem)) end
+   if next(found) == nil then
+      torch.raise(("%s: %s: expected models there, as NAME/VERSION/model.tlp"):format(title,
+         settings.path))
+   end
    local server, why = http.start {
       port = settings.port, address = settings.address, threads = settings.http_threads,
       body = settings.max_body, connections = settings.max_connections, log = settings.access_log,

@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <lauxlib.h>
 #include <lua.h>
-#include <math.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -34,6 +33,7 @@
 #include <unistd.h>
 
 #include "microhttpd.h"
+#include "numbers.h"
 
 #define SERVER "tlua.serve.Server"
 #define REQUEST "tlua.serve.Request"
@@ -503,6 +503,9 @@ static void on_completed(void *cls, Connection *c, void **request, int why) {
   if (client) atomic_store(&client->since, now());
   pthread_mutex_lock(&s->lock);
   r->connection = NULL;
+  Response *unsent =
+      r->response; /* of a stream it refers to the request, which would never be freed */
+  r->response = NULL;
   bool was_gone = r->gone;
   if (why != 0) r->gone = true;
   bool counts = r->gone && !was_gone;
@@ -516,6 +519,7 @@ static void on_completed(void *cls, Connection *c, void **request, int why) {
     r->listed = false;
   }
   pthread_mutex_unlock(&s->lock);
+  if (unsent) mhd.destroy_response(unsent);
   if (counts) atomic_fetch_add(&s->left, 1);
   if (r->status > 0 && r->status < STATUSES) atomic_fetch_add(&s->statuses[r->status], 1);
   atomic_fetch_add(&s->bytes_out, atomic_load(&r->sent));
@@ -1199,6 +1203,8 @@ static Request *check_request(lua_State *L) {
   return r;
 }
 
+static bool feed(Request *r, const char *text, size_t size, bool ends);
+
 static int request_gc(lua_State *L) {
   Request **box = luaL_checkudata(L, 1, REQUEST);
   Request *r = *box;
@@ -1206,6 +1212,7 @@ static int request_gc(lua_State *L) {
   static const char text[] = "{\"error\":\"the request was dropped\"}";
   if (!r->answered && !r->waiting) /* an error in Lua: the client must not wait for ever */
     answer(r, 500, text_response("application/json", text, sizeof text - 1), sizeof text - 1);
+  if (r->streams) (void)feed(r, "", 0, true);
   *box = NULL;
   request_release(r);
   return 0;
@@ -1354,270 +1361,6 @@ static int request_forward(lua_State *L) {
   return 2;
 }
 
-/* ---- Lua: numbers in JSON ---- */
-
-typedef enum Kind {
-  K_BOOL,
-  K_I8,
-  K_I16,
-  K_I32,
-  K_I64,
-  K_U8,
-  K_U16,
-  K_U32,
-  K_U64,
-  K_F32,
-  K_F64
-} Kind;
-static const char *const kind_names[] = {"BOOL",   "INT8",   "INT16",  "INT32", "INT64", "UINT8",
-                                         "UINT16", "UINT32", "UINT64", "FP32",  "FP64",  NULL};
-static const int kind_sizes[] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8};
-static const int64_t least[] = {0, INT8_MIN, INT16_MIN, INT32_MIN, INT64_MIN, 0, 0, 0, 0, 0, 0};
-static const uint64_t largest[] = {1,          INT8_MAX,  INT16_MAX,  INT32_MAX,
-                                   INT64_MAX,  UINT8_MAX, UINT16_MAX, UINT32_MAX,
-                                   UINT64_MAX, 0,         0};
-
-static const char *skip(const char *p) {
-  while (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t') p++;
-  return p;
-}
-
-/* Reads a number of JSON. Returns the position after it, or NULL. */
-static const char *read_real(const char *p, double *out) {
-  static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                  1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                  1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-  const char *start = p;
-  bool negative = *p == '-';
-  if (negative) p++;
-  if (*p < '0' || *p > '9' || (*p == '0' && p[1] >= '0' && p[1] <= '9')) return NULL;
-  uint64_t digits = 0;
-  int count = 0, exponent = 0;
-  for (; *p >= '0' && *p <= '9'; p++, count++)
-    digits = count < 18 ? digits * 10 + (*p - '0') : digits;
-  if (*p == '.') {
-    p++;
-    if (*p < '0' || *p > '9') return NULL;
-    for (; *p >= '0' && *p <= '9'; p++, count++, exponent--)
-      digits = count < 18 ? digits * 10 + (*p - '0') : digits;
-  }
-  if (*p == 'e' || *p == 'E') {
-    p++;
-    bool minus = *p == '-';
-    if (*p == '+' || *p == '-') p++;
-    if (*p < '0' || *p > '9') return NULL;
-    int e = 0;
-    for (; *p >= '0' && *p <= '9'; p++) e = e < 100000 ? e * 10 + (*p - '0') : e;
-    exponent += minus ? -e : e;
-  }
-  if (count <= 18 && digits <= (UINT64_C(1) << 53) && exponent >= -22 && exponent <= 22) {
-    /* exact: one rounding of two numbers without error */
-    double value =
-        exponent < 0 ? (double)digits / powers[-exponent] : (double)digits * powers[exponent];
-    *out = negative ? -value : value;
-  } else {
-    *out = strtod(start, NULL);
-  }
-  return p;
-}
-
-/* Reads an integer; a fraction of 0 is one. Sets *out to its bits. */
-static const char *read_integer(const char *p, Kind kind, uint64_t *out) {
-  if (kind == K_BOOL && strncmp(p, "true", 4) == 0) return *out = 1, p + 4;
-  if (kind == K_BOOL && strncmp(p, "false", 5) == 0) return *out = 0, p + 5;
-  bool negative = *p == '-';
-  const char *start = p;
-  if (negative) p++;
-  if (*p < '0' || *p > '9' || (*p == '0' && p[1] >= '0' && p[1] <= '9')) return NULL;
-  uint64_t value = 0;
-  for (; *p >= '0' && *p <= '9'; p++) {
-    if (__builtin_mul_overflow(value, 10, &value) ||
-        __builtin_add_overflow(value, (uint64_t)(*p - '0'), &value))
-      return NULL;
-  }
-  if (*p == '.' || *p == 'e' || *p == 'E') {
-    double real;
-    p = read_real(start, &real);
-    if (p == NULL || real != trunc(real) || fabs(real) >= 9007199254740992.0) return NULL;
-    value = (uint64_t)fabs(real);
-  }
-  if (negative ? value > (uint64_t) - (least[kind] + 1) + 1 || least[kind] == 0
-               : value > largest[kind])
-    if (!(negative && value == 0)) return NULL;
-  *out = negative ? (uint64_t)0 - value : value;
-  return p;
-}
-
-/* numbers(text, position, datatype) reads an array of JSON, nested or not, that begins at
-** `position`, as numbers of the datatype. Returns their bytes, the position after the array and
-** their number; nil and the position of what does not fit. */
-static int http_numbers(lua_State *L) {
-  size_t size;
-  const char *text = luaL_checklstring(L, 1, &size);
-  lua_Integer first = luaL_checkinteger(L, 2);
-  Kind kind = (Kind)luaL_checkoption(L, 3, NULL, kind_names);
-  luaL_argcheck(L, first >= 1 && (size_t)first <= size, 2, "out of range");
-  luaL_Buffer b;
-  luaL_buffinit(L, &b);
-  const char *p = text + first - 1;
-  int depth = 0;
-  lua_Integer count = 0;
-  bool value_next = true, just_open = false;
-  do {
-    p = skip(p);
-    if (*p == '[' && value_next && depth < 64) {
-      depth++, p++;
-      just_open = true;
-    } else if (*p == ']' && depth > 0 && (!value_next || just_open)) {
-      depth--, p++;
-      value_next = just_open = false;
-    } else if (*p == ',' && depth > 0 && !value_next) {
-      p++;
-      value_next = true;
-      just_open = false;
-    } else if (value_next && depth > 0) {
-      const char *after;
-      char *out = luaL_prepbuffsize(&b, 8);
-      if (kind == K_F32 || kind == K_F64) {
-        double real = 0;
-        after = read_real(p, &real);
-        float narrow = (float)real;
-        if (after && isinf(real)) after = NULL;
-        if (after && kind == K_F32 && isinf(narrow)) after = NULL;
-        memcpy(out, kind == K_F32 ? (void *)&narrow : (void *)&real, (size_t)kind_sizes[kind]);
-      } else {
-        uint64_t bits = 0;
-        after = read_integer(p, kind, &bits);
-        memcpy(out, &bits, (size_t)kind_sizes[kind]); /* little-endian, as the protocol is */
-      }
-      if (after == NULL) goto wrong;
-      luaL_addsize(&b, (size_t)kind_sizes[kind]);
-      p = after;
-      count++;
-      value_next = just_open = false;
-    } else {
-      goto wrong;
-    }
-  } while (depth > 0);
-  luaL_pushresult(&b);
-  lua_pushinteger(L, (lua_Integer)(p - text) + 1);
-  lua_pushinteger(L, count);
-  return 3;
-wrong:
-  luaL_pushfail(L);
-  lua_pushinteger(L, (lua_Integer)(p - text) + 1);
-  return 2;
-}
-
-/* skip(text, position) returns the position after the array of JSON that begins at `position`; nil if
-** it does not end. What is in the array is not checked. */
-static int http_skip(lua_State *L) {
-  size_t size;
-  const char *text = luaL_checklstring(L, 1, &size);
-  lua_Integer first = luaL_checkinteger(L, 2);
-  luaL_argcheck(L, first >= 1 && (size_t)first <= size, 2, "out of range");
-  int64_t depth = 0;
-  bool quoted = false;
-  for (size_t i = (size_t)first - 1; i < size; i++) {
-    char c = text[i];
-    if (quoted) {
-      if (c == '\\') i++;
-      if (c == '"') quoted = false;
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '[') {
-      depth++;
-    } else if (c == ']' && --depth == 0) {
-      lua_pushinteger(L, (lua_Integer)i + 2);
-      return 1;
-    }
-  }
-  luaL_pushfail(L);
-  return 1;
-}
-
-/* Writes a real number so that it reads back as the same one. Returns 0 if JSON has no such one. */
-static int write_real(char *out, double value, bool narrow) {
-  if (!isfinite(value)) return 0;
-  int n = snprintf(out, 32, narrow ? "%.6g" : "%.15g", value);
-  if (narrow ? (float)strtod(out, NULL) != (float)value : strtod(out, NULL) != value)
-    n = snprintf(out, 32, narrow ? "%.9g" : "%.17g", value);
-  if (strpbrk(out, ".e") == NULL) n += snprintf(out + n, 3, ".0");
-  return n;
-}
-
-/* list(bytes, datatype) returns an array of JSON; nil if JSON lacks one of the numbers. */
-static int http_list(lua_State *L) {
-  size_t size;
-  const char *bytes = luaL_checklstring(L, 1, &size);
-  Kind kind = (Kind)luaL_checkoption(L, 2, NULL, kind_names);
-  size_t width = (size_t)kind_sizes[kind];
-  luaL_Buffer b;
-  luaL_buffinit(L, &b);
-  luaL_addchar(&b, '[');
-  for (size_t i = 0; i + width <= size; i += width) {
-    char *out = luaL_prepbuffsize(&b, 40);
-    int n = 0;
-    if (i > 0) out[n++] = ',';
-    int written = 0;
-    if (kind == K_F32) {
-      float f;
-      memcpy(&f, bytes + i, 4);
-      written = write_real(out + n, (double)f, true);
-    } else if (kind == K_F64) {
-      double f;
-      memcpy(&f, bytes + i, 8);
-      written = write_real(out + n, f, false);
-    } else if (kind == K_BOOL) {
-      written = snprintf(out + n, 8, bytes[i] ? "true" : "false");
-    } else {
-      uint64_t bits = 0;
-      memcpy(&bits, bytes + i, width);
-      if (least[kind] < 0) {
-        unsigned unused = 64 - 8 * (unsigned)width;
-        written = snprintf(out + n, 32, "%lld", (long long)((int64_t)(bits << unused) >> unused));
-      } else {
-        written = snprintf(out + n, 32, "%llu", (unsigned long long)bits);
-      }
-    }
-    if (written == 0) {
-      luaL_pushfail(L);
-      return 1;
-    }
-    luaL_addsize(&b, (size_t)(n + written));
-  }
-  luaL_addchar(&b, ']');
-  luaL_pushresult(&b);
-  return 1;
-}
-
-/* base64(bytes) returns the bytes as text. */
-static int http_base64(lua_State *L) {
-  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  size_t size;
-  const unsigned char *in = (const unsigned char *)luaL_checklstring(L, 1, &size);
-  luaL_Buffer b;
-  luaL_buffinit(L, &b);
-  for (size_t i = 0; i < size; i += 3) {
-    size_t n = size - i < 3 ? size - i : 3;
-    unsigned bits =
-        (unsigned)in[i] << 16 | (n > 1 ? (unsigned)in[i + 1] << 8 : 0) | (n > 2 ? in[i + 2] : 0u);
-    for (size_t k = 0; k < 4; k++)
-      luaL_addchar(&b, k <= n ? digits[bits >> (18 - 6 * k) & 63] : '=');
-  }
-  luaL_pushresult(&b);
-  return 1;
-}
-
-/* bytes(address, n) returns n bytes of a tensor's memory, which the caller keeps alive. */
-static int http_bytes(lua_State *L) {
-  const char *address = (const char *)(intptr_t)luaL_checkinteger(L, 1);
-  lua_Integer n = luaL_checkinteger(L, 2);
-  luaL_argcheck(L, n >= 0, 2, "expected at least 0");
-  lua_pushlstring(L, n > 0 ? address : "", (size_t)n);
-  return 1;
-}
-
 /* ---- Lua: signals, the library ---- */
 
 static volatile sig_atomic_t arrived_signal;
@@ -1667,17 +1410,9 @@ static void new_class(lua_State *L, const char *name, const luaL_Reg *methods) {
 
 __attribute__((visibility("default"))) int luaopen_tlua_serve_http(lua_State *L);
 int luaopen_tlua_serve_http(lua_State *L) {
-  static const luaL_Reg functions[] = {{"start", http_start},
-                                       {"attach", http_attach},
-                                       {"numbers", http_numbers},
-                                       {"list", http_list},
-                                       {"skip", http_skip},
-                                       {"base64", http_base64},
-                                       {"bytes", http_bytes},
-                                       {"catch", http_catch},
-                                       {"signalled", http_signalled},
-                                       {"library", http_library},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"start", http_start},     {"attach", http_attach},
+                                       {"catch", http_catch},     {"signalled", http_signalled},
+                                       {"library", http_library}, {NULL, NULL}};
   static const luaL_Reg server[] = {{"id", server_id},
                                     {"port", server_port},
                                     {"queue", server_queue},
@@ -1704,5 +1439,6 @@ int luaopen_tlua_serve_http(lua_State *L) {
   new_class(L, SERVER, server);
   new_class(L, REQUEST, request);
   luaL_newlib(L, functions);
+  luaL_setfuncs(L, tlua_serve_numbers, 0);
   return 1;
 }

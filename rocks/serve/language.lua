@@ -3,6 +3,7 @@
 
 local json = require "tlua.utils.json"
 local counters = require "tlua.serve.counters"
+local errors = require "tlua.serve.errors"
 local engine_of = require "tlua.serve.engine"
 
 local M = {}
@@ -17,10 +18,10 @@ end
 local function reply_error(request, problem)
    local body
    if type(problem) == "table" and problem.message then
-      body = {message = problem.message, type = "invalid_request_error",
+      body = {message = errors.text(problem.message), type = "invalid_request_error",
          param = problem.param or json.null, code = json.null}
    else
-      body = {message = tostring(problem):match "^[^\n]*", type = "server_error",
+      body = {message = errors.text(problem):match "^[^\n]*", type = "server_error",
          param = json.null, code = json.null}
       problem = {status = 500}
    end

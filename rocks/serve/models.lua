@@ -4,6 +4,8 @@
 
 local torch = require "tlua"
 local class = require "tlua.class"
+local errors = require "tlua.serve.errors"
+local json = require "tlua.utils.json"
 local repository = require "tlua.serve.repository"
 
 local Models = class.class("serve.Models")
@@ -102,11 +104,11 @@ local function retire(self, version)
 end
 
 local function fail(self, version, message)
-   version.state, version.reason = "UNAVAILABLE", message:match "^[^\n]*"
+   version.state, version.reason = "UNAVAILABLE", errors.text(message):match "^[^\n]*"
    log(self, "model %s version %d: %s", version.name, version.number, version.reason)
    self.server:close_queue(version.queue)
    end_version(self, version)
-   answer_all(version, 400, require "tlua.utils.json".encode {error = version.reason})
+   answer_all(version, 400, json.encode {error = version.reason})
 end
 
 local function retire_others(self, model, wanted)
@@ -225,7 +227,7 @@ function Models:load(name, request)
    model.unloaded, model.message = nil, entry.message
    if entry.message then
       request:reply(400, "application/json",
-         require "tlua.utils.json".encode {error = entry.message})
+         json.encode {error = entry.message})
       return true
    end
    model.options, model.wanted = entry.options, {}

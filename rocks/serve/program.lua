@@ -4,6 +4,7 @@
 local torch = require "tlua"
 local json = require "tlua.utils.json"
 local counters = require "tlua.serve.counters"
+local errors = require "tlua.serve.errors"
 local datatypes = require "tlua.serve.datatypes"
 local request_of = require "tlua.serve.request"
 
@@ -295,7 +296,7 @@ local function fail(request, problem)
    elseif not message:find "memory" then
       status = 400 -- an input that the program refuses, such as an index out of range
    end
-   return request:reply(status, "application/json", json.encode {error = message})
+   return request:reply(status, "application/json", json.encode {error = errors.text(message)})
 end
 
 -- Counts of one call of `answer`, which are added to the shared ones at its end.
