@@ -66,7 +66,7 @@ function Engine:generate(ids, options, on_token)
    local given = {
       max_new_tokens = options.max_new_tokens, do_sample = options.temperature > 0,
       streamer = streamer, eos_token_id = self.eos, logits_processor = processor and {processor},
-      generator = generator,
+      generator = generator, pad_token_id = self.eos[1],
    }
    if options.temperature > 0 then
       given.temperature, given.top_p, given.top_k = options.temperature, options.top_p,
@@ -96,17 +96,54 @@ local function list_of(value)
    return type(value) == "table" and value or {value}
 end
 
+-- GGUF ------------------------------------------------------------------------------------------
+
+-- Replaces bytes that are no UTF-8, such as the beginning of a character.
+local function clean(text)
+   local length, wrong = utf8.len(text)
+   while not length do
+      text = text:sub(1, wrong - 1) .. "\u{FFFD}" .. text:sub(wrong + 1)
+      length, wrong = utf8.len(text)
+   end
+   return text
+end
+
+-- The tokenizer of a GGUF file, with the methods of text.Tokenizer that the server calls.
+local Packed = {}
+Packed.__index = Packed
+
+function Packed:encode(text) return {ids = self.inner:encode(text)} end
+
+function Packed:decode(ids) return clean(self.inner:decode(ids)) end
+
+function Packed:apply_chat_template(messages, options)
+   local inner = self.inner
+   local text = inner:apply_chat_template(messages, options)
+   local bos = inner.special_tokens.bos_token
+   local adds = inner.adds_bos and not (bos and text:sub(1, #bos) == bos)
+   return {input_ids = inner:encode(text, {special = true, add_bos = adds})}
+end
+
+local function load_gguf(path, options)
+   local llm = torch.llm.load(path, {device = options.device})
+   local self = setmetatable({}, Engine)
+   self.model, self.device, self.context = llm.model, llm.device, llm.n_ctx
+   self.can_generate = true
+   self.tokenizer = setmetatable({inner = llm.tokenizer, vocab_size = #llm.tokenizer.tokens,
+      chat_template = llm.tokenizer.chat_template}, Packed)
+   self.eos = {}
+   for token in pairs(llm.tokenizer.ends) do self.eos[#self.eos + 1] = token end
+   return self
+end
+
 local M = {}
 
 --- Loads a language model.
----@param path string  a folder that Hugging Face's library has saved
+---@param path string  a folder that Hugging Face's library has saved, or a GGUF file
 ---@param options table
 ---@return table engine
 function M.load(path, options)
-   if path:find "%.gguf$" then
-      torch.raise(("serve: %s: GGUF files are served through torch.llm, which is not installed")
-         :format(path))
-   end
+   if path:find "%.gguf$" then return load_gguf(path, options) end
    local text = torch.text
    local self = setmetatable({}, Engine)
    self.model = text.from_pretrained(path):eval()

@@ -12,13 +12,16 @@ local function readable(path)
 end
 
 -- Returns the path of the module in C, or nil: in a checkout it is beside the library; an
--- installation has it in the package's folder, and LuaRocks along package.cpath.
+-- installation has it in the package's folder; LuaRocks puts it below lib in place of share, which
+-- may be missing in package.cpath.
 local function find()
    local beside = (torch._library_path():match "^(.*)/" or ".") .. "/tlua_serve.so"
-   if readable(beside) then return beside end
-   local own = packages.find "tlua.serve.library"
-   local inside = own and own:gsub("library%.lua$", "http.so")
-   if inside and readable(inside) then return inside end
+   local own = packages.find "tlua.serve.library" or ""
+   local inside = own:gsub("library%.lua$", "http.so")
+   local rock = inside:gsub("/share/lua/", "/lib/lua/")
+   for _, path in ipairs {beside, inside, rock} do
+      if path:find "%.so$" and readable(path) then return path end
+   end
    return package.searchpath("tlua.serve.http", package.cpath)
 end
 

@@ -7,7 +7,7 @@ description = {
    summary = "Serves models over HTTP, by KServe's and OpenAI's protocols",
    license = "MIT",
 }
-dependencies = {"lua ~> 5.4", "tlua", "tlua-text"}
+dependencies = {"lua ~> 5.4", "tlua", "tlua-llm", "tlua-text"}
 build = {
    type = "builtin",
    modules = {

@@ -170,6 +170,29 @@ describe("torch.serve", function()
       assert.equal(content, table.concat(streamed))
    end)
 
+   it("generates with GGUF files as torch.llm does", function()
+      with_folder(function(place)
+         assert(torch.io.make_folder(place .. "/llama/1"))
+         shell.ok(("cp rocks/llm/spec/fixtures/llama.gguf %s/llama/1/model.gguf"):format(place))
+         local other = ready(serve(place))
+         local llm = torch.llm.load "rocks/llm/spec/fixtures/llama.gguf"
+         local expected = llm("the low", {max_tokens = 8, temperature = 0, repeat_penalty = 1})
+         local status, text = Client.once(other.port, "POST", "/v1/completions",
+            '{"model":"llama","prompt":"the low","max_tokens":8,"temperature":0}')
+         assert.equal(200, status, text)
+         local choice = json.decode(text).choices[1]
+         assert.equal(expected.choices[1].text, choice.text)
+         assert.equal(expected.choices[1].finish_reason, choice.finish_reason)
+         status, text = Client.once(other.port, "POST", "/v1/embeddings", '{"model":"llama","input":"the low"}')
+         assert.equal(200, status, text)
+         local vector = torch.tensor({table.unpack(json.decode(text).data[1].embedding)})
+         local mean = llm:embed("the low", {normalize = true})
+         mean = torch.is_tensor(mean) and mean or torch.tensor(mean)
+         assert.is_true((vector - mean:view(-1)):abs():max():item() < 1e-4)
+         other:stop()
+      end)
+   end)
+
    it("embeds texts as the mean of the last states", function()
       local path = folder .. "/tiny/1"
       local model, tokenizer = torch.text.from_pretrained(path):eval(), torch.text.Tokenizer.from_pretrained(path)
@@ -677,5 +700,37 @@ describe("tlua serve", function()
          assert.equal(1, status)
          assert.matches(expected, text, 1, true)
       end
+   end)
+end)
+
+describe("examples/deploy/serve.lua", function()
+   it("reads over HTTP the digits that the program reads", function()
+      with_folder(function(folder)
+         local path = shell.quote(folder .. "/digits.tlp")
+         local right = shell.ok(("%s examples/deploy/export.lua --epochs 1 --save %s"):format(shell.start(), path))
+            :match "(%d+ of 1797 digits read right)\n$"
+         local output = shell.ok(("%s examples/deploy/serve.lua %s"):format(shell.start(), path))
+         assert.matches(right .. " over HTTP; scores differ from the program's by at most", output, 1, true)
+         assert.is_true(tonumber(output:match "at most (%S+)\n$") < 1e-5)
+      end)
+   end)
+end)
+
+describe("torch.serve with TLS", function()
+   it("answers clients that trust its certificate", function()
+      if not (shell.has "openssl" and shell.has "curl") then return pending "no openssl or curl" end
+      with_folder(function(folder)
+         shell.ok(("cd %s && openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 "
+            .. "-subj /CN=localhost -addext subjectAltName=DNS:localhost"):format(folder))
+         local program = torch.export(nn.ReLU(), {torch.ones(1, 2)})
+         local options = {port = 0, quiet = true, key = folder .. "/key.pem", certificate = folder .. "/cert.pem"}
+         local server <close> = torch.serve.start(program, options)
+         local command = ("curl -sS --retry 20 --retry-connrefused --retry-delay 1 --cacert %s/cert.pem "
+            .. "https://localhost:%d/v2"):format(folder, server.port)
+         assert.equal("tlua", json.decode(shell.ok(command)).name)
+         assert.not_equal(0, (select(2, shell.run(command:gsub("%-%-cacert %S+", "")))))
+         options.certificate = folder .. "/key.pem"
+         assert.raises("do key and certificate fit?", function() torch.serve.start(program, options) end)
+      end)
    end)
 end)
