@@ -27,6 +27,7 @@ M.names = {
    trainer = "torch.trainer",
    torch7 = "torch.nn, for Torch7's layers and methods",
    vision = "torch.vision",
+   wandb = "torch.utils.wandb",
 }
 
 --- Returns the package of a module.

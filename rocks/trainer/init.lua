@@ -21,7 +21,7 @@ return lazy.load({}, lazy.modules("tlua.trainer", {
    StochasticWeightAveraging = "StochasticWeightAveraging",
    callbacks = [[LearningRateMonitor GradientAccumulationScheduler Timer ProgressBar
       ModelSummary]],
-   loggers = "CSVLogger TensorBoardLogger MLFlowLogger",
+   loggers = "CSVLogger TensorBoardLogger MLFlowLogger WandbLogger",
    tuner = "lr_find scale_batch_size",
    command = "_fit",
 }))

@@ -1,4 +1,4 @@
--- loggers.lua - keeps what a module logs: as a CSV file, for TensorBoard, or for MLflow. A logger
+-- loggers.lua - keeps what a module logs: as a CSV file, for TensorBoard, MLflow or W&B. A logger
 -- of a user's is an object with log_metrics(values, step), and perhaps log_hyperparams(values),
 -- flush() and the field log_dir.
 
@@ -233,6 +233,69 @@ end
 ---@param status? "FINISHED"|"FAILED"|"KILLED"  FINISHED by default
 function MLFlowLogger:finish(status)
    if self.run then self.run:finish(status or "FINISHED") end
+end
+
+-- W&B ---------------------------------------------------------------------------------------------
+
+local take_wandb = args.signature [[trainer.WandbLogger(name: string?, save_dir: string = '.',
+   version: string?, project: string = 'tlua_logs', group: string?, tags: table?)]]
+
+--- Keeps logged values as a run of Weights & Biases, which `wandb sync` sends.
+---
+---     local options = {save_dir = "/tmp", project = "digits"}
+---     local logger = torch.trainer.WandbLogger(options)
+---     logger:log_metrics({loss = 0.5}, 1)
+---     print(logger.run.project, logger.run.step)
+---     logger:finish()
+---     --> digits	1
+---@class trainer.WandbLogger
+---@field run utils.wandb.Run?  the run, from the first value on
+---@overload fun(options?: table): trainer.WandbLogger
+local WandbLogger = class.class("trainer.WandbLogger")
+M.WandbLogger = WandbLogger
+
+---@param name? string  the run's name
+---@param options? {save_dir: string, version: string, project: string, group: string,
+---tags: string[]}  save_dir: the folder that gets the folder wandb; version: the run's id; a run of
+--- this id is continued
+function WandbLogger:__init(...)
+   self.options = take_wandb(...)
+end
+
+local function wandb_run(self)
+   if not self.run then
+      local a = self.options
+      self.run = torch.utils.wandb.init {name = a.name, dir = a.save_dir, id = a.version,
+         resume = a.version ~= nil, project = a.project, group = a.group, tags = a.tags}
+   end
+   return self.run
+end
+
+--- Logs values as a row, which has the number of steps as "trainer/global_step".
+---@param values table<string, number>
+---@param step integer  the number of steps
+function WandbLogger:log_metrics(values, step)
+   local row = {["trainer/global_step"] = step}
+   for name, value in pairs(values) do row[name] = value end
+   wandb_run(self):log(row)
+end
+
+--- Keeps hyperparameters as the run's config.
+---@param values table<string, any>
+function WandbLogger:log_hyperparams(values)
+   local run = wandb_run(self)
+   for _, name in ipairs(sorted(values)) do
+      local value = values[name]
+      local kind = type(value)
+      local fits = kind == "number" or kind == "string" or kind == "boolean"
+      run.config[name] = fits and value or tostring(value)
+   end
+end
+
+--- Ends the run.
+---@param exit_code? integer  0 by default
+function WandbLogger:finish(exit_code)
+   if self.run then self.run:finish(exit_code or 0) end
 end
 
 return M

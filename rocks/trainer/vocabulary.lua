@@ -22,6 +22,7 @@ fast_dev_run: true or a number of batches: a short trial without logs and checkp
 filename: the name, with values in braces
 flush_logs_every_n_steps: the number of new rows after which the file is written
 gradient_clip_algorithm: what is clipped: "norm" or "value"
+group: the group of runs
 gradient_clip_val: the highest norm, or value, of gradients
 init_val: the first size
 interval: when the schedule moves on: "step" or "epoch"
@@ -45,6 +46,7 @@ num_sanity_val_steps: the number of batches that are validated before the traini
 optimizer: the optimizer
 overfit_batches: the batches that are trained and validated again and again
 prog_bar: whether the progress bar shows the value
+project: the project's name
 run_name: the run's name
 save_last: whether the newest checkpoint is also kept as last.ckpt
 save_on_train_epoch_end: whether it saves at the end of an epoch's training

@@ -93,7 +93,7 @@ describe("make install", function()
          ["torch.utils.mlflow"] = "mlflow", ["torch.data.datapipes"] = "datapipes",
          ["torch.onnx"] = "onnx", ["torch.trainer"] = "trainer", ["torch.rl"] = "rl", ["torch.graphs"] = "graphs",
          ["torch.notebook"] = "notebook", ["torch.serve"] = "serve",
-         ["torch.hub"] = "hub",
+         ["torch.hub"] = "hub", ["torch.utils.wandb"] = "wandb",
          ["torch.data.IterDataPipe"] = "datapipes", ["torch.nn.View"] = "torch7",
       } do
          local expected = ("(command line):1: %s: the package %s is not installed: luarocks install tlua-%s\n")

@@ -32,7 +32,7 @@ local hints = {
    ["pandas"] = "torch.data.CSV reads columns of numbers and text",
    ["scipy"] = "SciPy has no counterpart",
    ["sklearn"] = "scikit-learn has no counterpart; torch.utils.metrics has measures",
-   ["wandb"] = "torch.utils.tensorboard and torch.utils.mlflow keep curves",
+   ["wandb"] = "torch.utils.wandb, of the package tlua-wandb, writes its offline runs",
    ["huggingface_hub"] = "torch.hub, of the package tlua-hub, has download and load",
    ["transformers"] = "torch.text, of the package tlua-text, has models (from_pretrained), "
       .. "generation and Tokenizer, which reads tokenizer.json",

@@ -700,7 +700,7 @@ local packaged <const> = {
    ["torch.graphs."] = "graphs", ["torch.notebook."] = "notebook", ["torch.serve."] = "serve",
    ["torch.llm."] = "llm",
    ["torch.utils.plot."] = "plot",
-   ["torch.hub."] = "hub",
+   ["torch.hub."] = "hub", ["torch.utils.wandb."] = "wandb",
 }
 
 local keys <const> = {}

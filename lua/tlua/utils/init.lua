@@ -19,4 +19,5 @@ return lazy.load({}, {
    benchmark = "tlua.utils.benchmark",
    tensorboard = "tlua.tensorboard",
    mlflow = "tlua.mlflow",
+   wandb = "tlua.wandb",
 })

@@ -310,6 +310,24 @@ describe("values that are logged", function()
          assert.matches("3", shell.ok("wc -l " .. folder .. "/runs/*/*/metrics/loss"))
       end)
    end)
+
+   it("reach the files of W&B, where a run with a version goes on", function()
+      if not torch.has "utils.wandb" then return pending "needs the package wandb" end
+      shell.with_folder(function(folder)
+         for i = 1, 2 do
+            local logger = trainer.WandbLogger {save_dir = folder, project = "digits", version = "abc"}
+            local module = net()
+            module:save_hyperparameters {width = 3}
+            quiet({logger = logger, log_every_n_steps = 1}):fit(module, loader())
+            assert.equal(3 * i, logger.run.step)
+            assert.equal(2, logger.run.summary["trainer/global_step"])
+            assert.is_number(logger.run.summary.loss)
+            assert.equal(3, logger.run.config.width)
+            logger:finish()
+         end
+         assert.equal("1\n", shell.ok("ls " .. folder .. "/wandb | wc -l"))
+      end)
+   end)
 end)
 
 describe("callbacks", function()

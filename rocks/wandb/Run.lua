@@ -1,0 +1,308 @@
+-- Run.lua - a training run that is kept as W&B's library keeps a run without network.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local json = require "tlua.utils.json"
+local checked = require "tlua.checked"
+local datastore = require "tlua.wandb.datastore"
+local system = require "tlua.wandb.system"
+local values = require "tlua.wandb.values"
+
+local field = datastore.field
+
+---     local wandb = torch.utils.wandb
+---     local options = {dir = "/tmp", config = {lr = 0.1}}
+---     local run <close> = wandb.init(options)
+---     run:log {loss = 0.5}
+---     run:log {loss = 0.25}
+---     print(run.step, run.summary.loss, run.config.lr)
+---     --> 2	0.25	0.1
+---@class utils.wandb.Run
+---@field id string  the run's id
+---@field project string  the project's name
+---@field name string  the name that user interfaces show
+---@field dir string  the folder of the run's files
+---@field step integer  the number of the next row, from 0
+---@field resumed boolean  whether the run goes on from an earlier process
+---@field config table<string, any>  assigning a field records it
+---@field summary table<string, any>  the last value of each name; assigning a field records it
+local Run = class.class("utils.wandb.Run")
+
+-- The numbers of fields in wandb_internal.proto. ORDER: as in that file's messages.
+local RECORD <const> = {num = 1, history = 2, summary = 3, config = 5, files = 6, stats = 7,
+   run = 17, exit = 18, header = 21, environment = 26}
+local VALUE <const> = 16 -- value_json of the items of config, history, summary and stats
+
+local function timestamp(seconds)
+   local whole = math.floor(seconds)
+   return field(1, whole) .. field(2, math.floor((seconds - whole) * 1e9))
+end
+
+-- Disk --------------------------------------------------------------------------------------------
+
+-- Stops recording after a failure of the disk, which must not end the training.
+local function give_up(self, message)
+   if not self.failed then
+      io.stderr:write(("wandb: %s: %s; no further values are recorded\n"):format(self.path,
+         message))
+   end
+   self.failed = true
+end
+
+-- Appends records, given as {kind, message}, and hands them to the system at once.
+local function append(self, records)
+   if self.failed or not self.file then return end
+   local parts, at = {}, self.at
+   for i, record in ipairs(records) do
+      self.num = self.num + 1
+      local data = field(RECORD.num, self.num) .. field(RECORD[record[1]], record[2])
+      parts[i] = datastore.encode(at, data)
+      at = at + #parts[i]
+   end
+   local ok, message = self.file:write(table.concat(parts))
+   if ok then ok, message = self.file:flush() end
+   if not ok then return give_up(self, message) end
+   self.at = at
+end
+
+function Run:_write_file(path, contents)
+   local full = self.dir .. "/" .. path
+   if self.failed or not self.file then return end
+   local made, message = torch.io.make_folder(full:match "^(.*)/")
+   message = not made and message or require "tlua.io.replace"(full, function(file)
+      return select(2, file:write(contents))
+   end)
+   if message then return give_up(self, message) end
+   append(self, {{"files", field(1, field(1, path))}})
+end
+
+-- Messages ----------------------------------------------------------------------------------------
+
+-- Returns items {key = 1, nested_key = 2, value_json = 16} of field `number` for values by name.
+local function items(number, data, nested)
+   local names, parts = {}, {}
+   for name in pairs(data) do names[#names + 1] = name end
+   table.sort(names)
+   for _, name in ipairs(names) do
+      for _, leaf in ipairs(nested and values.leaves(name, data[name])
+            or {{path = {name}, json = values.encode(data[name])}}) do
+         local item = ""
+         for _, part in ipairs(leaf.path) do item = item .. field(nested and 2 or 1, part) end
+         parts[#parts + 1] = field(number, item .. field(VALUE, leaf.json))
+      end
+   end
+   return table.concat(parts)
+end
+
+local function stats(self, now)
+   local figures = self.sample()
+   append(self, {{"stats", field(2, timestamp(now)) .. items(3, figures)}})
+   self.sampled = now
+end
+
+local function summary_of(row) return {"summary", items(1, row, true)} end
+
+-- Records the values that are waiting as a row.
+local function commit(self)
+   local row = self.row
+   if not row then return end
+   self.row = nil
+   local now = torch.io.time()
+   row._timestamp, row._runtime = now, now - self.start + self.before
+   row._step = self.step
+   append(self, {{"history", items(1, row, true) .. field(2, field(1, self.step))},
+      summary_of(row)})
+   self.step = self.step + 1
+   if self.interval > 0 and now - self.sampled >= self.interval then stats(self, now) end
+end
+
+-- Returns a table whose fields are recorded when they are assigned.
+local function recorder(self, kind, data)
+   local title = "utils.wandb.Run." .. kind
+   local function set(name, value)
+      if type(name) ~= "string" or name == "" then args.refuse(title, "key", "a name", name) end
+      if self.status ~= "running" then torch.raise(title .. ": the run has ended") end
+      local plain = value ~= nil and values.convert(title, name, value, self) or json.null
+      data[name] = value
+      append(self, {{kind, items(1, {[name] = plain}, kind == "summary")}})
+   end
+   return setmetatable({}, {
+      __index = data,
+      __newindex = function(_, name, value) set(name, value) end,
+      __pairs = function() return next, data end,
+      __name = "wandb." .. kind,
+   }), set
+end
+
+-- Beginning ---------------------------------------------------------------------------------------
+
+local function read(path)
+   local file <close>, message = io.open(path, "rb")
+   if not file then return nil, message end
+   return file:read "a"
+end
+
+local not_finite <const> = {NaN = 0 / 0, Infinity = math.huge, ["-Infinity"] = -math.huge}
+
+-- Takes over what an earlier process has recorded: what is whole, up to the end of the run.
+local function take_over(self)
+   local text, message = read(self.path)
+   local records = text
+   if text then records, message = datastore.decode(text) end
+   if not records then torch.raise(("wandb.init: %s: %s"):format(self.path, message)) end
+   local last = #datastore.head
+   for _, record in ipairs(records) do
+      local fields = datastore.fields(record.data)
+      if not fields then
+         torch.raise(("wandb.init: %s: the record before byte %d is damaged"):format(self.path,
+            record.last))
+      end
+      if fields[RECORD.exit] then break end
+      last, self.num = record.last, fields[RECORD.num] and fields[RECORD.num][1] or self.num + 1
+      local history = fields[RECORD.history] and datastore.fields(fields[RECORD.history][1])
+      for _, item in ipairs(history and history[1] or {}) do
+         local parts = datastore.fields(item)
+         local word = parts and parts[VALUE] and parts[VALUE][1]
+         local value = not_finite[word] or word and json.decode(word)
+         local name = parts and parts[2] and #parts[2] == 1 and parts[2][1]
+         if name == "_step" then self.step = math.tointeger(value) + 1 end
+         if name == "_runtime" then self.before = value end
+         if name and name:sub(1, 1) ~= "_" then self.latest[name] = value end
+      end
+   end
+   if last < #text then
+      local failure = require "tlua.io.replace"(self.path, function(file)
+         return select(2, file:write(text:sub(1, last)))
+      end)
+      if failure then torch.raise(("wandb.init: %s: %s"):format(self.path, failure)) end
+   end
+   self.at = last
+end
+
+-- Opens the file, for this process alone.
+local function open(self, mode)
+   local file, message = io.open(self.path, mode)
+   if not file then torch.raise(("wandb.init: %s"):format(message)) end
+   if not torch.io._hold(file, self.path) then
+      torch.raise(("wandb.init: %s: another process writes this run"):format(self.path))
+   end
+   return file
+end
+
+local function os_name()
+   local file <close> = io.open "/proc/sys/kernel/ostype"
+   return file and file:read "l" or package.config:sub(1, 1) == "\\" and "Windows" or "unknown"
+end
+
+local function run_record(self, about)
+   local config = {_wandb = json.decode "{}"}
+   for name, value in pairs(about.config) do
+      config[name] = values.convert("wandb.init", "config." .. name, value, self)
+   end
+   local tags = ""
+   for _, tag in ipairs(about.tags or {}) do tags = tags .. field(10, tag) end
+   return field(1, self.id) .. field(2, about.entity) .. field(3, self.project)
+      .. field(4, items(1, config)) .. field(6, about.group) .. field(7, about.job_type)
+      .. field(8, self.name) .. field(9, about.notes) .. tags .. field(13, about.host)
+      .. field(14, self.resumed and self.step or nil) .. field(17, timestamp(self.start))
+      .. field(18, self.resumed or nil)
+end
+
+---@param about table  what init has read
+function Run:__init(about)
+   self.id, self.project, self.name = about.id, about.project, about.name
+   self.folder, self.dir = about.folder, about.folder .. "/files"
+   self.path = ("%s/run-%s.wandb"):format(about.folder, about.id)
+   self.status, self.resumed, self.interval = "running", about.resumed, about.interval
+   self.step, self.num, self.before, self.latest, self.start = 0, 0, 0, {}, torch.io.time()
+   self.sample, self.sampled, self.at = system.sampler(), self.start, #datastore.head
+   local config = {}
+   for name, value in pairs(about.config) do config[name] = value end
+   self.config, self.set_config = recorder(self, "config", config)
+   self.summary, self.set_summary = recorder(self, "summary", self.latest)
+   if about.disabled then return end
+   local made, message = torch.io.make_folder(self.dir)
+   if not made then torch.raise(("wandb.init: %s: %s"):format(self.dir, message)) end
+   if about.resumed then
+      open(self, "ab"):close() -- no other process may be writing while the file is replaced
+      take_over(self)
+   end
+   self.file = open(self, about.resumed and "ab" or "wb")
+   if not about.resumed then
+      local ok, why = self.file:write(datastore.head)
+      if not ok then return give_up(self, why) end
+   end
+   local header = field(1, field(1, "tlua") .. field(2, "0.70.0"))
+   append(self, {{"header", header}, {"run", run_record(self, about)}, {"environment",
+      field(1, os_name()) .. field(3, timestamp(self.start)) .. field(6, about.program)
+      .. field(11, about.folder) .. field(12, about.host) .. field(14, "tlua")}})
+   if self.interval > 0 then stats(self, self.start) end
+end
+
+-- Recording ---------------------------------------------------------------------------------------
+
+local function check_running(self, title)
+   if self.status ~= "running" then torch.raise(title .. ": the run has ended") end
+end
+
+--- Records a row of values: numbers, texts, booleans, tensors, Histogram, Image, Table, or tables
+--- of them. With `step`, values of one step make one row, which is recorded once a later step
+--- comes; values of an earlier step are dropped, with a warning.
+---@param data table<string, any>
+---@param options? {step: integer, commit: boolean}  step: the number of the row, the next one by
+--- default; commit: whether the row is complete; by default it is, without `step`
+function Run:log(data, step, is_complete)
+   local title = "utils.wandb.Run.log"
+   check_running(self, title)
+   if step and step < self.step then
+      io.stderr:write(("wandb: step %d is before the current step %d; its values are dropped\n")
+         :format(step, self.step))
+      return
+   end
+   -- everything is converted before anything is recorded, so that an error leaves no half row
+   local row = {}
+   if step and step > self.step then
+      commit(self)
+      self.step = step
+   end
+   for name, value in pairs(data) do
+      if type(name) ~= "string" or name == "" or name:find "^_" then
+         args.refuse(title, "data", "names that do not begin with _", name)
+      end
+      row[name] = values.convert(title, name, value, self)
+   end
+   self.row = self.row or {}
+   for name, value in pairs(row) do
+      self.row[name], self.latest[name] = value, data[name]
+   end
+   if is_complete == nil then is_complete = step == nil end
+   if is_complete then commit(self) end
+end
+
+checked.methods(Run, "log(data: table, step: count?, commit: boolean?)")
+
+--- Ends the run. Without it, a run counts as crashed; `wandb.init {id = ..., resume = true}` goes
+--- on with it.
+---@param exit_code? integer  0 by default
+function Run:finish(exit_code)
+   if self.status ~= "running" then return end
+   commit(self)
+   local now = torch.io.time()
+   if self.interval > 0 and self.file then stats(self, now) end
+   append(self, {{"exit", field(1, exit_code) .. field(2, math.floor(now - self.start
+      + self.before))}})
+   self.status = "finished"
+   if self.file then self.file:close() end
+   self.file = nil
+end
+
+checked.methods(Run, "finish(exit_code: count = 0)")
+
+function Run:__tostring()
+   return ("wandb.Run(%s/%s, %s, step %d)"):format(self.project, self.id, self.status, self.step)
+end
+
+Run.__close = function(self, problem) self:finish(problem ~= nil and 1 or 0) end
+
+return Run

@@ -1,0 +1,138 @@
+-- datastore.lua - the file run-ID.wandb: a head of 7 bytes, then blocks of 32,768 bytes, as in
+-- LevelDB's logs. A record is cut into pieces that fit a block, each with
+--
+--    CRC-32 of kind and data (4 bytes), length (2), kind (1): 1 whole, 2 first, 3 middle, 4 last
+--
+-- The data of a record are the message Record of wandb_internal.proto as a protocol buffer.
+
+local torch = require "tlua"
+
+local M = {}
+
+local BLOCK <const>, HEAD <const>, PIECE <const> = 32768, 7, 7
+local WHOLE <const>, FIRST <const>, MIDDLE <const>, LAST <const> = 1, 2, 3, 4
+
+--- The file's beginning: the name, a magic number and the version 0.
+M.head = ("<c4I2B"):pack(":W&B", 0xBEE1, 0)
+
+-- Messages ----------------------------------------------------------------------------------------
+
+local function varint(value)
+   local bytes = {}
+   repeat
+      local low = value & 0x7f
+      value = value >> 7
+      bytes[#bytes + 1] = string.char(value ~= 0 and low | 0x80 or low)
+   until value == 0
+   return table.concat(bytes)
+end
+
+--- Encodes a field of a message: an integer, a boolean, a text or a message.
+---@param field integer
+---@param value integer|boolean|string?  nil gives nothing
+---@return string
+function M.field(field, value)
+   if value == nil then return "" end
+   if type(value) == "boolean" then value = value and 1 or 0 end
+   if type(value) == "number" then return varint(field << 3) .. varint(value) end
+   return varint(field << 3 | 2) .. varint(#value) .. value
+end
+
+local function read_varint(text, at)
+   local value, shift = 0, 0
+   while true do
+      local byte = text:byte(at)
+      if not byte or shift > 63 then return nil end
+      value, at, shift = value | (byte & 0x7f) << shift, at + 1, shift + 7
+      if byte < 0x80 then return value, at end
+   end
+end
+
+--- Decodes a message. Returns the lists of values by field; nil if the message is damaged.
+---@param text string
+---@return table<integer, any[]>?
+function M.fields(text)
+   local found, at = {}, 1
+   while at <= #text do
+      local key, value
+      key, at = read_varint(text, at)
+      if not key then return nil end
+      local kind = key & 7
+      if kind == 0 then
+         value, at = read_varint(text, at)
+      elseif kind == 1 or kind == 5 then
+         local size = kind == 1 and 8 or 4
+         value, at = text:sub(at, at + size - 1), at + size
+         if #value < size then return nil end
+      elseif kind == 2 then
+         local size
+         size, at = read_varint(text, at)
+         if not size or size < 0 or at + size - 1 > #text then return nil end
+         value, at = text:sub(at, at + size - 1), at + size
+      end
+      if not value then return nil end
+      found[key >> 3] = found[key >> 3] or {}
+      table.insert(found[key >> 3], value)
+   end
+   return found
+end
+
+-- Records -----------------------------------------------------------------------------------------
+
+local function sum_of(kind, data)
+   return torch.io.crc32(data, torch.io.crc32(string.char(kind)))
+end
+
+--- Encodes a record as it stands at a position of the file, which counts from 0.
+---@param at integer
+---@param data string
+---@return string
+function M.encode(at, data)
+   local pieces, from, first = {}, 1, true
+   repeat
+      local left = BLOCK - at % BLOCK
+      if left < PIECE then
+         pieces[#pieces + 1] = ("\0"):rep(left)
+         at, left = at + left, BLOCK
+      end
+      local n = math.min(left - PIECE, #data - from + 1)
+      local part, is_last = data:sub(from, from + n - 1), from + n > #data
+      local kind = first and (is_last and WHOLE or FIRST) or is_last and LAST or MIDDLE
+      pieces[#pieces + 1] = ("<I4I2B"):pack(sum_of(kind, part), n, kind) .. part
+      at, from, first = at + PIECE + n, from + n, false
+   until is_last
+   return table.concat(pieces)
+end
+
+--- Reads the records of a file up to its end or the first damage. Returns a list of {data, the
+--- position after the record}, or nil and a message if the file is none.
+---@param text string  the file's contents
+---@return {data: string, last: integer}[]? records
+---@return string? message
+---@return boolean? whole  whether the records are all of the file
+function M.decode(text)
+   if text:sub(1, HEAD) ~= M.head then return nil, "the file is not one of W&B's" end
+   local records, at, parts = {}, HEAD, nil
+   while #text - at >= PIECE do
+      local left = BLOCK - at % BLOCK
+      if left < PIECE then
+         at = at + left
+         if #text - at < PIECE then break end
+      end
+      local sum, n, kind = ("<I4I2B"):unpack(text, at + 1)
+      local data = text:sub(at + PIECE + 1, at + PIECE + n)
+      local fits = kind >= WHOLE and kind <= LAST and (kind == WHOLE or kind == FIRST) == not parts
+      if not fits or #data < n or sum ~= sum_of(kind, data) then break end
+      parts = parts or {}
+      parts[#parts + 1] = data
+      at = at + PIECE + n
+      if kind == WHOLE or kind == LAST then
+         records[#records + 1] = {data = table.concat(parts), last = at}
+         parts = nil
+      end
+   end
+   local last = #records > 0 and records[#records].last or HEAD
+   return records, nil, last == #text
+end
+
+return M

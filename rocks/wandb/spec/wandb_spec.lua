@@ -1,0 +1,319 @@
+-- Tests torch.utils.wandb against a file that W&B's library has recorded (fixtures/library.py), and, where
+-- the library is installed, by the library's own reader.
+
+local torch = require "tlua"
+local shell = require "spec.support.shell"
+local datastore = require "tlua.wandb.datastore"
+local json = torch.utils.json
+local wandb = torch.utils.wandb
+
+local fixture <const> = "rocks/wandb/spec/fixtures/library.wandb"
+local kinds <const> = {[2] = "history", [3] = "summary", [5] = "config", [6] = "files", [7] = "stats", [17] = "run",
+   [18] = "exit", [21] = "header", [26] = "environment"}
+
+-- Returns a file's records: lists of {kind, fields, values by path}.
+local function records(path)
+   local found, list = assert(datastore.decode(shell.read(path))), {}
+   for i, record in ipairs(found) do
+      local fields = datastore.fields(record.data)
+      for number, kind in pairs(kinds) do
+         if fields[number] then
+            local inner, values = datastore.fields(fields[number][1]), {}
+            for _, item in ipairs(inner[kind == "stats" and 3 or kind == "run" and 4 or 1] or {}) do
+               local parts = type(item) == "string" and datastore.fields(kind == "run" and item or item)
+               if parts and kind == "run" then
+                  for _, update in ipairs(parts[1] or {}) do
+                     local pair = datastore.fields(update)
+                     values[pair[1][1]] = pair[16][1]
+                  end
+               elseif parts and parts[16] then
+                  values[table.concat(parts[2] or parts[1], ".")] = parts[16][1]
+               end
+            end
+            list[#list + 1] = {kind = kind, num = fields[1][1], fields = inner, values = values}
+         end
+      end
+      assert.equal(i, fields[1][1])
+   end
+   return list
+end
+
+local function of_kind(list, kind)
+   local found = {}
+   for _, record in ipairs(list) do if record.kind == kind then found[#found + 1] = record end end
+   return found
+end
+
+local function failure(fn, ...)
+   local ok, message = pcall(fn, ...)
+   assert.is_false(ok)
+   return (tostring(message):gsub("^[^\n]-:%d+: ", ""))
+end
+
+local function begin(folder, options)
+   options = options or {}
+   options.dir, options.interval = folder, options.interval or 0
+   return wandb.init(options)
+end
+
+describe("the file of W&B's library", function()
+   it("is read, and its records are written again byte for byte", function()
+      local text = shell.read(fixture)
+      local found, _, whole = datastore.decode(text)
+      assert.is_true(whole)
+      assert.equal(20, #found)
+      local parts, at = {datastore.head}, #datastore.head
+      for _, record in ipairs(found) do
+         parts[#parts + 1] = datastore.encode(at, record.data)
+         at = at + #parts[#parts]
+         assert.equal(record.last, at)
+      end
+      assert.is_true(table.concat(parts) == text)
+   end)
+
+   it("has the values of our file for the same run", shell.in_folder(function(folder)
+      local run = begin(folder, {project = "p", name = "first", id = "abc12345", tags = {"t"}, notes = "hey",
+         config = {lr = 0.1, n = {a = 1}}})
+      run:log {loss = 0.5, acc = 1, flag = true, nan = 0 / 0, inf = -math.huge}
+      run:log {loss = 0.25, text = ("x"):rep(40000)}
+      run:log {h = wandb.Histogram({1, 2, 3, 3}, {num_bins = 4}),
+         img = wandb.Image(torch.zeros(3, 4, 6, {dtype = "uint8"}), {caption = "c"})}
+      run.summary.best = 0.25
+      run.config.batch = 64
+      run:finish()
+      local function numbers(text)
+         return (text:gsub("%-?%d[%d.e+-]*", function(word) return ("%.6g"):format(tonumber(word)) end))
+      end
+      local theirs, ours = records(fixture), records(run.path)
+      for _, kind in ipairs {"history", "config", "run"} do
+         local one, two = of_kind(theirs, kind), of_kind(ours, kind)
+         assert.equal(#one, #two)
+         for i = 1, #one do
+            for name, value in pairs(one[i].values) do
+               local is_free = name == "_timestamp" or name == "_runtime" or name:find "^img.[sp]"
+               local mine = assert.is_string(two[i].values[name], name) and two[i].values[name]
+               if not is_free then assert.equal(numbers(value), numbers(mine), name) end
+               two[i].values[name] = nil
+            end
+            assert.is_nil(next(two[i].values))
+         end
+      end
+      -- project, name, notes, tags
+      for _, number in ipairs {1, 3, 8, 9, 10} do
+         assert.same(of_kind(theirs, "run")[1].fields[number], of_kind(ours, "run")[1].fields[number])
+      end
+      assert.equal("0.25", of_kind(ours, "summary")[4].values.best)
+      assert.equal(#of_kind(theirs, "exit"), #of_kind(ours, "exit"))
+   end))
+end)
+
+describe("the library's reader", function()
+   it("reads our file, and `wandb sync` finds the run", shell.in_folder(function(folder)
+      local python = shell.python "import wandb, google.protobuf"
+      if not python then return pending "needs W&B's library" end
+      local run = begin(folder, {id = "abc", interval = 15, config = {lr = 0.5}})
+      for i = 1, 300 do run:log {loss = 1 / i, text = ("x"):rep(i * 3), h = torch.rand(100)} end
+      run:log {img = wandb.Image(torch.rand(3, 4)), t = wandb.Table {columns = {"a"}, data = {{1}}}}
+      run:finish(3)
+      local lines, last = {}, nil
+      for line in shell.ok(("%s rocks/wandb/spec/fixtures/check.py %s"):format(python, run.path)):gmatch "[^\n]+" do
+         last = json.decode(line)
+         lines[#lines + 1] = last
+      end
+      assert.equal(3, last.exit.exit_code)
+      local rows = 0
+      for _, record in ipairs(lines) do rows = rows + (record.history and 1 or 0) end
+      assert.equal(301, rows)
+      assert.matches("run%-abc.wandb", shell.ok(("%s -m wandb sync --dry-run %s"):format(python, run.folder)))
+   end))
+end)
+
+describe("wandb.init", function()
+   it("makes the folder, and rows whose steps count from 0", shell.in_folder(function(folder)
+      local run = begin(folder, {id = "abc", interval = 15})
+      assert.matches("/wandb/offline%-run%-%d+_%d+%-abc/files$", run.dir)
+      run:log {a = 1}
+      wandb.log({a = 2}, {step = 5})
+      wandb.log({b = 3}, {step = 5})
+      wandb.log {c = torch.tensor(4), nested = {x = {y = 5}}, list = {1, 2}, small = torch.tensor {1.5, 2}}
+      wandb.finish()
+      local rows = of_kind(records(run.path), "history")
+      assert.same({"0", "5"}, {rows[1].values._step, rows[2].values._step})
+      assert.same({"2", "3", "4", "5", "[1,2]", "[1.5,2.0]"}, {rows[2].values.a, rows[2].values.b, rows[2].values.c,
+         rows[2].values["nested.x.y"], rows[2].values.list, rows[2].values.small})
+      assert.is_true(#of_kind(records(run.path), "stats") >= 1)
+      assert.equal("finished", run.status)
+      assert.equal("utils.wandb.Run.log: the run has ended", failure(run.log, run, {a = 1}))
+      assert.equal("utils.wandb.Run.config: the run has ended", failure(function() run.config.a = 1 end))
+      assert.equal("wandb.log: there is no run; call wandb.init first", failure(wandb.log, {a = 1}))
+   end))
+
+   it("ends a run with its error, and draws no numbers from torch's generator", shell.in_folder(function(folder)
+      torch.manual_seed(3)
+      local expected = torch.rand(1):item()
+      torch.manual_seed(3)
+      local path
+      pcall(function()
+         local run <close> = begin(folder)
+         path = run.path
+         run:log {h = wandb.Histogram(torch.ones(40))}
+         error "training"
+      end)
+      assert.equal(expected, torch.rand(1):item())
+      assert.same({1}, of_kind(records(path), "exit")[1].fields[1])
+   end))
+
+   it("records nothing if it is disabled", shell.in_folder(function(folder)
+      local run = begin(folder, {mode = "disabled"})
+      run:log {a = 1}
+      run.config.x = 1
+      run:finish()
+      assert.equal("", shell.ok("ls " .. folder))
+   end))
+
+   it("keeps all rows of a killed run, and goes on with it", shell.in_folder(function(folder)
+      shell.write(folder .. "/train.lua", ([[
+         local run = torch.utils.wandb.init {dir = %q, id = "abc", config = {lr = 0.5}, interval = 0}
+         for i = 1, 1000 do
+            run:log {loss = i, text = ("x"):rep(200)}
+            print(i)
+            io.stdout:flush()
+         end
+         torch.distributed._sleep(60)]]):format(folder))
+      local pipe <close> = assert(io.popen(("echo $$; exec %s %s/train.lua"):format(shell.start(), folder)))
+      local pid = pipe:read "l"
+      local seen
+      repeat seen = tonumber(pipe:read "l") until seen >= 500
+      shell.ok("kill -KILL " .. pid)
+      for line in pipe:lines() do seen = tonumber(line) end
+      local path = shell.ok("ls " .. folder .. "/wandb/offline-run-*-abc/run-abc.wandb"):match "[^\n]+"
+      assert.is_true(#of_kind(records(path), "history") >= seen)
+      local n = #of_kind(records(path), "history")
+      -- half a record, as after a failure of the machine
+      shell.write(path, shell.read(path) .. "half a record")
+      local run = begin(folder, {id = "abc", resume = "must"})
+      assert.is_true(run.resumed)
+      assert.same({n, n}, {run.step, run.summary.loss})
+      run:log {loss = -1}
+      run:finish()
+      run = begin(folder, {id = "abc", resume = true}) -- a finished run, too
+      run:log {loss = -2}
+      run:finish()
+      local list = records(path)
+      local rows = of_kind(list, "history")
+      for i, row in ipairs(rows) do assert.equal(tostring(i - 1), row.values._step) end
+      assert.same({n + 2, "-1", "-2"}, {#rows, rows[n + 1].values.loss, rows[n + 2].values.loss})
+      assert.equal("exit", list[#list].kind)
+      assert.equal(1, #of_kind(list, "exit"))
+   end))
+
+   it("loses only what follows a damaged record", shell.in_folder(function(folder)
+      local run = begin(folder, {id = "abc"})
+      for i = 1, 20 do run:log {loss = i} end
+      run:finish()
+      local text = shell.read(run.path)
+      for _, at in ipairs {#text - 3, #text // 2, 600, 9} do
+         shell.write(run.path, text:sub(1, at - 1) .. string.char(text:byte(at) ~ 4) .. text:sub(at + 1))
+         local again = begin(folder, {id = "abc", resume = true})
+         assert.is_true(again.step <= 20)
+         again:log {loss = 0}
+         again:finish()
+         local rows = of_kind(records(run.path), "history")
+         assert.equal(again.step, #rows)
+      end
+      shell.write(run.path, "no file of W&B's")
+      assert.equal(("wandb.init: %s: the file is not one of W&B's"):format(run.path),
+         failure(begin, folder, {id = "abc", resume = true}))
+   end))
+
+   it("does not write beside another process, nor a run twice", shell.in_folder(function(folder)
+      local run = begin(folder, {id = "abc"})
+      assert.equal(("wandb.init: %s: another process writes this run"):format(run.path),
+         failure(begin, folder, {id = "abc", resume = true}))
+      assert.equal(("wandb.init: id: %s is this run already; resume = true goes on with it"):format(run.folder),
+         failure(begin, folder, {id = "abc"}))
+      run:finish()
+   end))
+
+   it("does not end a training if the disk is full", shell.in_folder(function(folder)
+      shell.write(folder .. "/train.lua", ([[
+         local run <close> = torch.utils.wandb.init {dir = %q, id = "abc", interval = 0}
+         for i = 1, 1000 do run:log {loss = i, text = ("x"):rep(200)} end
+         print "trained"]]):format(folder))
+      local output = shell.ok(("(ulimit -f 100; exec %s %s/train.lua)"):format(shell.start(), folder))
+      assert.matches("^wandb: .*/run%-abc.wandb: File too large; no further values are recorded\ntrained\n$", output)
+      local run = begin(folder, {id = "abc", resume = true})
+      assert.is_true(run.step > 20)
+      run:finish()
+   end))
+
+   it("refuses what it cannot record", shell.in_folder(function(folder)
+      local function wrong(expected, options)
+         assert.equal("wandb.init: " .. expected, failure(begin, folder, options))
+      end
+      wrong('mode: expected "offline" or "disabled", got "online"; runs are written offline, and `wandb sync` '
+         .. "sends them",
+         {mode = "online"})
+      wrong('id: expected letters, digits, _ and -, got "../x"', {id = "../x"})
+      wrong("resume: expected the id of the run, too", {resume = true})
+      wrong(('resume: %s/wandb has no run with the id x'):format(folder), {id = "x", resume = "must"})
+      wrong('resume: expected a boolean, "allow", "must" or "never", got "yes"', {id = "x", resume = "yes"})
+      wrong("tags: expected texts, got 3", {tags = {3}})
+      wrong("interval: expected seconds, or 0 for no figures, got -1", {interval = -1})
+      wrong("config.f: expected a number, a text, a boolean, a tensor, Histogram, Image or Table, got a function",
+         {config = {f = print}, id = "y"})
+      local run = begin(folder)
+      local function bad(expected, data)
+         assert.equal("utils.wandb.Run.log: " .. expected, failure(run.log, run, data))
+      end
+      bad("a.b: expected a number, a text, a boolean, a tensor, Histogram, Image or Table, got a function",
+         {a = {b = print}})
+      bad('data: expected names that do not begin with _, got "_step"', {_step = 1})
+      bad("data: expected names that do not begin with _, got 1", {3})
+      bad("data: expected a table, got 3", 3)
+      local loop = {}
+      loop.loop = loop
+      assert.matches("expected a number", failure(run.log, run, {loop = loop}))
+      run:log {["../../up"] = wandb.Image(torch.ones(2, 2))}
+      assert.matches("media/images/_/_/up_0_%x+.png\n$", shell.ok(("cd %s && find . -name '*.png'"):format(folder)))
+      run:finish()
+   end))
+end)
+
+describe("wandb's values", function()
+   it("are checked", function()
+      assert.equal("wandb.Histogram: expected sequence or np_histogram, got neither", failure(wandb.Histogram))
+      assert.matches("sequence: expected finite numbers", failure(wandb.Histogram, {1, 0 / 0}))
+      assert.matches("sequence: expected finite numbers", failure(wandb.Histogram, torch.zeros(0)))
+      assert.matches("num_bins: expected an integer from 1 to 512, got 0",
+         failure(wandb.Histogram, {1}, {num_bins = 0}))
+      assert.matches("np_histogram: expected {counts, edges} with one edge more",
+         failure(wandb.Histogram, {np_histogram = {{1}, {1}}}))
+      assert.same({{0, 1}, {2.5, 3.0, 3.5}}, (function(h) return {h.histogram, h.bins} end)(
+         wandb.Histogram({3}, {num_bins = 2})))
+      assert.matches("data_or_path: expected uint8 or floats from 0 to 1 of shape",
+         failure(wandb.Image, torch.zeros(5, 2, 2)))
+      assert.matches("data_or_path: expected finite numbers", failure(wandb.Image, torch.full({2, 2}, 0 / 0)))
+      assert.matches("wandb.Image: load: /nowhere.png: No such file", failure(wandb.Image, "/nowhere.png"))
+      local rows = wandb.Table {columns = {"a", "b"}}
+      rows:add_data(1, nil)
+      assert.equal("wandb.Table.add_data: expected 2 values, one for each column, got 1",
+         failure(rows.add_data, rows, 1))
+      assert.matches("wandb.Table.add_data: b: expected a number, a text or a boolean, got a function",
+         failure(rows.add_data, rows, 1, print))
+   end)
+
+   it("are files of the run", shell.in_folder(function(folder)
+      local run <close> = begin(folder)
+      run:log {["val/t"] = wandb.Table {columns = {"a", "b"}, data = {{1, "x"}, {0 / 0, true}}},
+         img = wandb.Image(torch.tensor {{0, 1}, {0.5, 0}})}
+      local list = records(run.path)
+      local row = of_kind(list, "history")[1].values
+      local path = run.dir .. "/" .. json.decode(row["val/t.path"])
+      assert.equal('{"columns":["a","b"],"data":[[1,"x"],["NaN",true]]}', shell.read(path))
+      assert.equal(torch.io._sha256(shell.read(path)), json.decode(row["val/t.sha256"]))
+      local image = torch.load(run.dir .. "/" .. json.decode(row["img.path"]))
+      assert.same({{{0, 255}, {128, 0}}}, image:tolist())
+      assert.equal(2, #of_kind(list, "files"))
+   end))
+end)

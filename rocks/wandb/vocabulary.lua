@@ -1,0 +1,26 @@
+-- vocabulary.lua - the meaning of parameters in torch.utils.wandb, for help and the manual; see
+-- lua/tlua/repl/vocabulary.lua.
+return [[
+caption: the text below the image
+columns: the columns' names
+commit: whether the row is complete
+config: the settings by name
+data: the values by name; a table's rows
+data_or_path: the image, or its path
+dir: the folder that gets the folder wandb
+entity: the team or user
+exit_code: 0 for success
+group: the group of runs
+id: the run's id
+interval: the seconds between figures of the system
+job_type: the kind of run
+mode: "offline" or "disabled"
+name: the run's name
+notes: a text about the run
+np_histogram: the counts and the edges
+num_bins: the number of bins
+project: the project's name
+resume: whether it goes on with the run of this id
+sequence: the numbers
+tags: the tags
+]]
