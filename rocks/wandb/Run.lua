@@ -211,6 +211,9 @@ end
 
 ---@param about table  what init has read
 function Run:__init(about)
+   if type(about) ~= "table" or type(about.folder) ~= "string" then
+      args.refuse("utils.wandb.Run", "about", "a call of wandb.init, which makes runs", about)
+   end
    self.id, self.project, self.name = about.id, about.project, about.name
    self.folder, self.dir = about.folder, about.folder .. "/files"
    self.path = ("%s/run-%s.wandb"):format(about.folder, about.id)
