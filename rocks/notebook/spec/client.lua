@@ -35,7 +35,8 @@ end
 local channels <const> = {shell = kinds.DEALER, control = kinds.DEALER, stdin = kinds.DEALER, iopub = kinds.SUB,
    hb = kinds.REQ}
 
---- Starts a kernel. `given` may have transport, key and environment, which precedes the command.
+--- Starts a kernel. `given` may have transport and key; with `parent`, the kernel's parent is a process of its own,
+--- whose number is in the field `parent_pid`.
 function M.start(given)
    given = given or {}
    local folder = shell.ok("mktemp -d"):match "[^\n]+"
@@ -49,8 +50,16 @@ function M.start(given)
       config[name .. "_port"] = ports[i]
    end
    shell.write(folder .. "/connection.json", json.encode(config))
-   self.pid = shell.ok(("%s %s notebook kernel %s/connection.json >%s/out 2>&1 & echo $!"):format(
-      given.environment or "", shell.quote(shell.tlua), folder, folder)):match "%d+"
+   local start = ("%s notebook kernel %s/connection.json >%s/out 2>&1 & echo $! >%s/pid"):format(shell.start(), folder,
+      folder, folder)
+   if given.parent then
+      local command = ("(JPY_PARENT_PID=1 %s; exec sleep 200) >/dev/null 2>&1 & echo $!"):format(start)
+      self.parent_pid = shell.ok(command):match "%d+"
+      shell.ok(("while ! test -s %s/pid; do sleep 0.05; done"):format(folder))
+   else
+      shell.ok(start)
+   end
+   self.pid = shell.read(folder .. "/pid"):match "%d+"
    for name, kind in pairs(channels) do
       self[name] = assert(kernel.socket(kind))
       self[name]:set(options.LINGER, 0)
@@ -63,7 +72,7 @@ function M.start(given)
    -- the iopub channel is connected when the first message comes
    for _ = 1, 100 do
       self:send("shell", "kernel_info_request", {})
-      local reply = self:receive("shell", 10)
+      local reply = self:receive("shell", 60)
       assert(reply, "the kernel does not answer")
       self.info = reply.content
       if self:receive("iopub", 0.2) then break end
@@ -81,7 +90,7 @@ end
 
 --- Returns the next message of a channel, or nil after some seconds.
 function Client:receive(channel, seconds)
-   local ready = kernel.poll({self[channel]}, math.floor(1000 * (seconds or 10)))
+   local ready = kernel.poll({self[channel]}, math.floor(1000 * (seconds or 30)))
    local frames = ready[1] and self[channel]:take()
    return frames and assert(messages.unpack(self.key, frames))
 end
@@ -89,7 +98,7 @@ end
 --- Returns the messages of the iopub channel for a request, up to "idle".
 function Client:outputs(id, seconds)
    local list = {}
-   local ends = torch.io.clock() + (seconds or 20)
+   local ends = torch.io.clock() + (seconds or 60)
    while torch.io.clock() < ends do
       local message = self:receive("iopub", 1)
       if message and message.parent.msg_id == id then
@@ -103,7 +112,7 @@ end
 --- Sends a request on the shell channel. Returns the content of the reply and the outputs.
 function Client:request(kind, content)
    local id = self:send("shell", kind, content)
-   local reply = self:receive("shell", 20)
+   local reply = self:receive("shell", 60)
    assert(reply and reply.parent.msg_id == id, "no reply")
    return reply.content, self:outputs(id)
 end
@@ -149,7 +158,7 @@ end
 function Client:stop()
    if self:alive() then
       self:send("control", "shutdown_request", {restart = false})
-      if not self:ended(5) then shell.run("kill -9 " .. self.pid) end
+      if not self:ended(20) then shell.run("kill -9 " .. self.pid) end
    end
    for name in pairs(channels) do self[name]:close() end
    local output = shell.read(self.folder .. "/out")
