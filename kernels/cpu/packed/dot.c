@@ -73,11 +73,15 @@ static void plain_rows(const tlk_PackedRows *p, int64_t rows) {
 
 /* ---- AVX2 ------------------------------------------------------------------------ */
 
-#define AVX2 __attribute__((target("avx2,fma")))
+#define AVX2 __attribute__((target("avx2,fma,f16c")))
+
+ALWAYS AVX2 void f16c_halves(const uint16_t from[8], float to[8]) {
+  _mm256_storeu_ps(to, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from)));
+}
 
 static AVX2 __attribute__((noinline)) void avx2_unpack(tli_BlockKind kind, const uint8_t *p, int n,
                                                        tli_Chunk *u) {
-  tli_unpack(kind, p, n, u);
+  tli_unpack(f16c_halves, kind, p, n, u);
 }
 
 /* Multiplies 32 pairs of bytes and adds them up by fours. The products of vpmaddubsw do not
@@ -139,7 +143,7 @@ static AVX2 void avx2_rows(const tlk_PackedRows *p, int64_t rows) {
 
 static VNNI __attribute__((noinline)) void vnni_unpack(tli_BlockKind kind, const uint8_t *p, int n,
                                                        tli_Chunk *u) {
-  tli_unpack(kind, p, n, u);
+  tli_unpack(f16c_halves, kind, p, n, u);
 }
 
 /* The group of each lane's four elements, in 64 elements from i * 64 on. */
@@ -149,25 +153,31 @@ ALWAYS VNNI __m512i lanes_of(int group, int i) {
   return group == 32 ? _mm512_srli_epi32(at, 3) : _mm512_srli_epi32(at, 2);
 }
 
-/* Computes one element of the result. */
-ALWAYS VNNI float vnni_row(const tlk_PackedRows *p, const uint8_t *row, int group) {
+enum { AHEAD = 2 /* number of chunks that are unpacked ahead; a power of two */ };
+
+/* Computes one element of the result. A chunk is read some time after it was unpacked, because
+** reading bytes that are still on their way to the cache in smaller pieces would stall. */
+ALWAYS VNNI float vnni_row(const tlk_PackedRows *p, const uint8_t *row, int group,
+                           tli_Chunk u[2 * AHEAD]) {
   __m512i lanes[4];
   for (int i = 0; i < 4; i++) lanes[i] = lanes_of(group, i);
   __m512 zero = _mm512_set1_ps((float)tli_block_layouts[p->kind].zero);
   __m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
-  tli_Chunk u;
-  clear(&u);
-  for (int64_t c = 0; c < p->chunks; c++) {
-    unpack_chunk(vnni_unpack, p, row, c, &u);
+  for (int64_t c = -AHEAD; c < p->chunks; c++) {
+    if (c + AHEAD < p->chunks)
+      unpack_chunk(vnni_unpack, p, row, c + AHEAD, &u[(c + AHEAD) % (2 * AHEAD)]);
+    if (c < 0) continue;
+    const tli_Chunk *chunk = &u[c % (2 * AHEAD)];
     const tlk_Rounded *x = p->x + c * TLK_TOKENS;
-    __m512 scale = _mm512_loadu_ps(u.scale);
-    __m512 least = _mm512_fmadd_ps(zero, scale, _mm512_loadu_ps(u.least));
+    __m512 scale = _mm512_loadu_ps(chunk->scale);
+    __m512 least = _mm512_fmadd_ps(zero, scale, _mm512_loadu_ps(chunk->least));
     __m512 both = _mm512_mul_ps(scale, _mm512_loadu_ps(x->scale));
     odd = _mm512_fnmadd_ps(least, _mm512_loadu_ps(x->sum), odd);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
-      __m512i fours = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_loadu_si512(u.q + 64 * i),
-                                          _mm512_loadu_si512(x->q + 64 * i));
+      __m512i fours =
+          _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_loadu_si512(chunk->q + 64 * i),
+                              _mm512_loadu_si512(x->q + 64 * i));
       __m512 by = _mm512_permutexvar_ps(lanes[i], both), dot = _mm512_cvtepi32_ps(fours);
       if (i % 2)
         odd = _mm512_fmadd_ps(by, dot, odd);
@@ -286,13 +296,15 @@ static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows
 
 static VNNI void vnni_rows(const tlk_PackedRows *p, int64_t rows) {
   int group = tli_block_layouts[p->kind].group;
+  tli_Chunk u[2 * AHEAD];
+  for (int i = 0; i < 2 * AHEAD; i++) clear(&u[i]);
   if (p->count > 1)
     for (int64_t r = 0; r < rows; r += TLK_PANEL_ROWS)
       vnni_panel(p, r, tlk_min(TLK_PANEL_ROWS, rows - r));
   else if (group == 16)
-    for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row(p, p->weight + r * p->bytes, 16);
+    for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row(p, p->weight + r * p->bytes, 16, u);
   else
-    for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row(p, p->weight + r * p->bytes, 32);
+    for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row(p, p->weight + r * p->bytes, 32, u);
 }
 
 static bool is_at_least(const char *name) {

@@ -58,20 +58,59 @@ typedef struct tli_Chunk {
 static const uint8_t tli_iq4_values[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                            129, 141, 153, 166, 181, 197, 217, 241};
 
-TLI_UNPACK float tli_half_at(const uint8_t *p) {
-  return tli_f16_to_f32((uint16_t)(p[0] | p[1] << 8));
+/* Converts 8 numbers of 16 bits. Loops for particular instructions have a function of their own. */
+typedef void tli_Halves(const uint16_t from[8], float to[8]);
+
+TLI_UNPACK void tli_plain_halves(const uint16_t from[8], float to[8]) {
+  for (int i = 0; i < 8; i++) to[i] = tli_f16_to_f32(from[i]);
 }
 
-/* Splits n bytes into their low and their high nibbles. */
-TLI_UNPACK void tli_nibbles(const uint8_t *from, int n, uint8_t *low, uint8_t *high) {
-  for (int i = 0; i < n; i++) {
-    low[i] = from[i] & 15;
-    high[i] = from[i] >> 4;
-  }
+/* Reads the number at p and, unless `second` is NULL, the one behind it. */
+TLI_UNPACK void tli_two_halves(tli_Halves *halves, const uint8_t *p, float *first, float *second) {
+  uint16_t bits[8] = {0};
+  float values[8];
+  memcpy(bits, p, second ? 4 : 2);
+  halves(bits, values);
+  *first = values[0];
+  if (second) *second = values[1];
 }
+
+/* Reads the scales of `count` blocks of 32 elements, and the minimums behind them. */
+TLI_UNPACK void tli_half_scales(tli_Halves *halves, const uint8_t *restrict b, int bytes, int count,
+                                int has_least, tli_Chunk *restrict u) {
+  uint16_t scales[8] = {0}, leasts[8] = {0};
+  for (int g = 0; g < count; g++) memcpy(&scales[g], b + bytes * g, 2);
+  for (int g = 0; has_least && g < count; g++) memcpy(&leasts[g], b + bytes * g + 2, 2);
+  halves(scales, u->scale);
+  if (!has_least) return;
+  halves(leasts, u->least);
+  for (int g = 0; g < 8; g++) u->least[g] = -u->least[g];
+}
+
+typedef uint8_t tli_Bytes16 __attribute__((vector_size(16)));
+typedef uint8_t tli_Bytes32 __attribute__((vector_size(32)));
+
+#define SPLIT(bytes)                  \
+  do {                                \
+    bytes both, part;                 \
+    memcpy(&both, from, sizeof both); \
+    part = both & 15;                 \
+    memcpy(low, &part, sizeof part);  \
+    part = both >> 4;                 \
+    memcpy(high, &part, sizeof part); \
+  } while (0)
+
+/* Splits n bytes, 16 or 32, into their low and their high nibbles. */
+TLI_UNPACK void tli_nibbles(const uint8_t *from, int n, uint8_t *low, uint8_t *high) {
+  if (n == 32)
+    SPLIT(tli_Bytes32);
+  else
+    SPLIT(tli_Bytes16);
+}
+#undef SPLIT
 
 /* Adds bit `bit` of each byte of `from`, times `worth`, to q. */
-TLI_UNPACK void tli_add_bit(const uint8_t *from, int bit, int worth, uint8_t *q) {
+TLI_UNPACK void tli_add_bit(const uint8_t *restrict from, int bit, int worth, uint8_t *restrict q) {
   for (int i = 0; i < 32; i++) q[i] |= (uint8_t)((from[i] >> bit & 1) * worth);
 }
 
@@ -82,37 +121,29 @@ TLI_UNPACK void tli_add_fifth_bits(const uint8_t *from, uint8_t *q) {
   for (int i = 0; i < 32; i++) q[i] |= (uint8_t)((bits >> i & 1) << 4);
 }
 
-TLI_UNPACK void tli_unpack_q4_0(const uint8_t *b, int g, tli_Chunk *u) {
-  u->scale[g] = tli_half_at(b);
+TLI_UNPACK void tli_unpack_q4_0(const uint8_t *restrict b, int g, tli_Chunk *restrict u) {
   tli_nibbles(b + 2, 16, u->q + 32 * g, u->q + 32 * g + 16);
 }
 
-TLI_UNPACK void tli_unpack_q4_1(const uint8_t *b, int g, tli_Chunk *u) {
-  u->scale[g] = tli_half_at(b);
-  u->least[g] = -tli_half_at(b + 2);
+TLI_UNPACK void tli_unpack_q4_1(const uint8_t *restrict b, int g, tli_Chunk *restrict u) {
   tli_nibbles(b + 4, 16, u->q + 32 * g, u->q + 32 * g + 16);
 }
 
-TLI_UNPACK void tli_unpack_q5_0(const uint8_t *b, int g, tli_Chunk *u) {
-  u->scale[g] = tli_half_at(b);
+TLI_UNPACK void tli_unpack_q5_0(const uint8_t *restrict b, int g, tli_Chunk *restrict u) {
   tli_nibbles(b + 6, 16, u->q + 32 * g, u->q + 32 * g + 16);
   tli_add_fifth_bits(b + 2, u->q + 32 * g);
 }
 
-TLI_UNPACK void tli_unpack_q5_1(const uint8_t *b, int g, tli_Chunk *u) {
-  u->scale[g] = tli_half_at(b);
-  u->least[g] = -tli_half_at(b + 2);
+TLI_UNPACK void tli_unpack_q5_1(const uint8_t *restrict b, int g, tli_Chunk *restrict u) {
   tli_nibbles(b + 8, 16, u->q + 32 * g, u->q + 32 * g + 16);
   tli_add_fifth_bits(b + 4, u->q + 32 * g);
 }
 
-TLI_UNPACK void tli_unpack_q8_0(const uint8_t *b, int g, tli_Chunk *u) {
-  u->scale[g] = tli_half_at(b);
+TLI_UNPACK void tli_unpack_q8_0(const uint8_t *restrict b, int g, tli_Chunk *restrict u) {
   for (int i = 0; i < 32; i++) u->q[32 * g + i] = b[2 + i] ^ 128;
 }
 
-TLI_UNPACK void tli_unpack_iq4_nl(const uint8_t *b, int g, tli_Chunk *u) {
-  u->scale[g] = tli_half_at(b);
+TLI_UNPACK void tli_unpack_iq4_nl(const uint8_t *restrict b, int g, tli_Chunk *restrict u) {
   for (int i = 0; i < 16; i++) {
     u->q[32 * g + i] = tli_iq4_values[b[2 + i] & 15];
     u->q[32 * g + 16 + i] = tli_iq4_values[b[2 + i] >> 4];
@@ -120,15 +151,17 @@ TLI_UNPACK void tli_unpack_iq4_nl(const uint8_t *b, int g, tli_Chunk *u) {
 }
 
 /* Two bits of each element: element l of part `part` (of 32) is in byte l of 32 bytes. */
-TLI_UNPACK void tli_two_bits(const uint8_t *from, uint8_t *q) {
+TLI_UNPACK void tli_two_bits(const uint8_t *restrict from, uint8_t *restrict q) {
   for (int half = 0; half < 2; half++)
     for (int part = 0; part < 4; part++)
       for (int l = 0; l < 32; l++)
         q[128 * half + 32 * part + l] = from[32 * half + l] >> 2 * part & 3;
 }
 
-TLI_UNPACK void tli_unpack_q2_k(const uint8_t *b, tli_Chunk *u) {
-  float d = tli_half_at(b + 80), least = tli_half_at(b + 82);
+TLI_UNPACK void tli_unpack_q2_k(tli_Halves *halves, const uint8_t *restrict b,
+                                tli_Chunk *restrict u) {
+  float d, least;
+  tli_two_halves(halves, b + 80, &d, &least);
   for (int i = 0; i < 16; i++) {
     u->scale[i] = d * (float)(b[i] & 15);
     u->least[i] = least * (float)(b[i] >> 4);
@@ -136,9 +169,11 @@ TLI_UNPACK void tli_unpack_q2_k(const uint8_t *b, tli_Chunk *u) {
   tli_two_bits(b + 16, u->q);
 }
 
-TLI_UNPACK void tli_unpack_q3_k(const uint8_t *b, tli_Chunk *u) {
+TLI_UNPACK void tli_unpack_q3_k(tli_Halves *halves, const uint8_t *restrict b,
+                                tli_Chunk *restrict u) {
   const uint8_t *s = b + 96;
-  float d = tli_half_at(b + 108);
+  float d;
+  tli_two_halves(halves, b + 108, &d, NULL);
   for (int i = 0; i < 16; i++) {
     int low = i < 8 ? s[i] & 15 : s[i - 8] >> 4;
     int high = s[8 + i % 4] >> 2 * (i / 4) & 3;
@@ -149,30 +184,38 @@ TLI_UNPACK void tli_unpack_q3_k(const uint8_t *b, tli_Chunk *u) {
 }
 
 /* Unpacks the scales and minimums of Q4_K and Q5_K: d, dmin, then 12 bytes with six bits each. */
-TLI_UNPACK void tli_scales_k(const uint8_t *b, tli_Chunk *u) {
-  float d = tli_half_at(b), least = tli_half_at(b + 2);
-  const uint8_t *s = b + 4;
-  for (int i = 0; i < 4; i++) {
-    u->scale[i] = d * (float)(s[i] & 63);
-    u->least[i] = least * (float)(s[i + 4] & 63);
-    u->scale[i + 4] = d * (float)((s[i + 8] & 15) | s[i] >> 6 << 4);
-    u->least[i + 4] = least * (float)(s[i + 8] >> 4 | s[i + 4] >> 6 << 4);
-  }
+TLI_UNPACK void tli_scales_k(tli_Halves *halves, const uint8_t *restrict b, tli_Chunk *restrict u) {
+  float d, least;
+  tli_two_halves(halves, b, &d, &least);
+  uint32_t s[3], six[4]; /* eight scales, then eight minimums */
+  memcpy(s, b + 4, sizeof s);
+  six[0] = s[0] & 0x3f3f3f3fu;
+  six[1] = (s[2] & 0x0f0f0f0fu) | (s[0] >> 2 & 0x30303030u);
+  six[2] = s[1] & 0x3f3f3f3fu;
+  six[3] = (s[2] >> 4 & 0x0f0f0f0fu) | (s[1] >> 2 & 0x30303030u);
+  uint8_t bytes[16];
+  memcpy(bytes, six, sizeof bytes);
+  for (int i = 0; i < 8; i++) u->scale[i] = d * (float)bytes[i];
+  for (int i = 0; i < 8; i++) u->least[i] = least * (float)bytes[8 + i];
 }
 
-TLI_UNPACK void tli_unpack_q4_k(const uint8_t *b, tli_Chunk *u) {
-  tli_scales_k(b, u);
+TLI_UNPACK void tli_unpack_q4_k(tli_Halves *halves, const uint8_t *restrict b,
+                                tli_Chunk *restrict u) {
+  tli_scales_k(halves, b, u);
   for (int p = 0; p < 4; p++) tli_nibbles(b + 16 + 32 * p, 32, u->q + 64 * p, u->q + 64 * p + 32);
 }
 
-TLI_UNPACK void tli_unpack_q5_k(const uint8_t *b, tli_Chunk *u) {
-  tli_scales_k(b, u);
+TLI_UNPACK void tli_unpack_q5_k(tli_Halves *halves, const uint8_t *restrict b,
+                                tli_Chunk *restrict u) {
+  tli_scales_k(halves, b, u);
   for (int p = 0; p < 4; p++) tli_nibbles(b + 48 + 32 * p, 32, u->q + 64 * p, u->q + 64 * p + 32);
   for (int part = 0; part < 8; part++) tli_add_bit(b + 16, part, 16, u->q + 32 * part);
 }
 
-TLI_UNPACK void tli_unpack_q6_k(const uint8_t *b, tli_Chunk *u) {
-  float d = tli_half_at(b + 208);
+TLI_UNPACK void tli_unpack_q6_k(tli_Halves *halves, const uint8_t *restrict b,
+                                tli_Chunk *restrict u) {
+  float d;
+  tli_two_halves(halves, b + 208, &d, NULL);
   for (int i = 0; i < 16; i++) u->scale[i] = d * (float)(int8_t)b[192 + i];
   for (int half = 0; half < 2; half++)
     for (int l = 0; l < 32; l++) {
@@ -185,8 +228,10 @@ TLI_UNPACK void tli_unpack_q6_k(const uint8_t *b, tli_Chunk *u) {
     }
 }
 
-TLI_UNPACK void tli_unpack_iq4_xs(const uint8_t *b, tli_Chunk *u) {
-  float d = tli_half_at(b);
+TLI_UNPACK void tli_unpack_iq4_xs(tli_Halves *halves, const uint8_t *restrict b,
+                                  tli_Chunk *restrict u) {
+  float d;
+  tli_two_halves(halves, b, &d, NULL);
   int high = b[2] | b[3] << 8;
   for (int g = 0; g < 8; g++) {
     int low = b[4 + g / 2] >> 4 * (g % 2) & 15;
@@ -200,26 +245,40 @@ TLI_UNPACK void tli_unpack_iq4_xs(const uint8_t *b, tli_Chunk *u) {
 
 /* Unpacks the next n elements, at most TLI_CHUNK, from blocks at p. Elements after the first n and
 ** the scales of their groups are not set; nor is `least`, for kinds that have none. */
-TLI_UNPACK void tli_unpack(tli_BlockKind kind, const uint8_t *p, int n, tli_Chunk *u) {
+TLI_UNPACK void tli_unpack(tli_Halves *halves, tli_BlockKind kind, const uint8_t *p, int n,
+                           tli_Chunk *u) {
   int count = n / 32;
   switch (kind) {
-#define EACH(name, fn, bytes)                                \
+#define EACH(name, fn, bytes, has_least)                     \
   case TLI_##name:                                           \
+    tli_half_scales(halves, p, bytes, count, has_least, u);  \
     for (int g = 0; g < count; g++) fn(p + bytes * g, g, u); \
     break
-    EACH(Q4_0, tli_unpack_q4_0, 18);
-    EACH(Q4_1, tli_unpack_q4_1, 20);
-    EACH(Q5_0, tli_unpack_q5_0, 22);
-    EACH(Q5_1, tli_unpack_q5_1, 24);
-    EACH(Q8_0, tli_unpack_q8_0, 34);
-    EACH(IQ4_NL, tli_unpack_iq4_nl, 18);
+/* A whole chunk of a frequent kind has a loop of its own, which is unrolled. */
+#define UNROLLED(name, fn, bytes)                                                  \
+  case TLI_##name:                                                                 \
+    if (count == 8) {                                                              \
+      tli_half_scales(halves, p, bytes, 8, 0, u);                                  \
+      _Pragma("GCC unroll 8") for (int g = 0; g < 8; g++) fn(p + bytes * g, g, u); \
+    } else {                                                                       \
+      tli_half_scales(halves, p, bytes, count, 0, u);                              \
+      for (int g = 0; g < count; g++) fn(p + bytes * g, g, u);                     \
+    }                                                                              \
+    break
+    UNROLLED(Q4_0, tli_unpack_q4_0, 18);
+    UNROLLED(Q8_0, tli_unpack_q8_0, 34);
+    EACH(Q4_1, tli_unpack_q4_1, 20, 1);
+    EACH(Q5_0, tli_unpack_q5_0, 22, 0);
+    EACH(Q5_1, tli_unpack_q5_1, 24, 1);
+    EACH(IQ4_NL, tli_unpack_iq4_nl, 18, 0);
 #undef EACH
-  case TLI_Q2_K: tli_unpack_q2_k(p, u); break;
-  case TLI_Q3_K: tli_unpack_q3_k(p, u); break;
-  case TLI_Q4_K: tli_unpack_q4_k(p, u); break;
-  case TLI_Q5_K: tli_unpack_q5_k(p, u); break;
-  case TLI_Q6_K: tli_unpack_q6_k(p, u); break;
-  case TLI_IQ4_XS: tli_unpack_iq4_xs(p, u); break;
+#undef UNROLLED
+  case TLI_Q2_K: tli_unpack_q2_k(halves, p, u); break;
+  case TLI_Q3_K: tli_unpack_q3_k(halves, p, u); break;
+  case TLI_Q4_K: tli_unpack_q4_k(halves, p, u); break;
+  case TLI_Q5_K: tli_unpack_q5_k(halves, p, u); break;
+  case TLI_Q6_K: tli_unpack_q6_k(halves, p, u); break;
+  case TLI_IQ4_XS: tli_unpack_iq4_xs(halves, p, u); break;
   case TLI_BLOCK_COUNT: break;
   }
 }
