@@ -31,7 +31,10 @@ end
 ---@return string
 function M.image(tensor)
    local height, width = tensor:size(-2), tensor:size(-1)
-   local scale = math.max(1, 160 // math.max(height, width, 1))
+   local n = tensor:dim() == 4 and tensor:size(1)
+      or tensor:dim() == 3 and tensor:size(1) ~= 1 and tensor:size(1) ~= 3 and tensor:size(1) or 1
+   local wide = math.ceil(n ^ 0.5) * (width + 1)
+   local scale = math.max(1, math.min(160 // math.max(height, width, 1), 600 // wide))
    local figure = torch.utils.plot.image(tensor, {scale = scale})
    return figure.kind.png(figure, true)
 end

@@ -1,10 +1,16 @@
--- font.lua - a font of 3 × 5 pixels for labels in PNG files. Lower-case letters are drawn as
--- capitals.
+-- font.lua - a font of 3 × 5 pixels for labels in PNG files.
 
 local M = {width = 3, height = 5}
 
 -- The source of the font: each character has five rows of three pixels.
 local source = [[
+a ... .## #.# #.# .##   b #.. ##. #.# #.# ##.   c ... .## #.. #.. .##   d ..# .## #.# #.# .##
+e ... .## ### #.. .##   f ..# .#. ### .#. .#.   g ... .## #.# .## ##.   h #.. ##. #.# #.# #.#
+i .#. ... .#. .#. .#.   j ..# ... ..# #.# .#.   k #.. #.# ##. #.# #.#   l ##. .#. .#. .#. ###
+m ... ### ### #.# #.#   n ... ##. #.# #.# #.#   o ... .#. #.# #.# .#.   p ... ##. #.# ##. #..
+q ... .## #.# .## ..#   r ... .## #.. #.. #..   s ... .## ##. .## ##.   t .#. ### .#. .#. .##
+u ... #.# #.# #.# .##   v ... #.# #.# #.# .#.   w ... #.# #.# ### ###   x ... #.# .#. .#. #.#
+y ... #.# #.# .## ##.   z ... ### .## ##. ###
 0 ### #.# #.# #.# ###   1 .#. ##. .#. .#. ###   2 ### ..# ### #.. ###   3 ### ..# .## ..# ###
 4 #.# #.# ### ..# ..#   5 ### #.. ### ..# ###   6 ### #.. ### #.# ###   7 ### ..# .#. .#. .#.
 8 ### #.# ### #.# ###   9 ### #.# ### ..# ###   A .#. #.# ### #.# #.#   B ##. #.# ##. #.# ##.
@@ -42,7 +48,7 @@ end
 function M.draw(text, point)
    if not glyphs then load_glyphs() end
    for i = 1, #text do
-      local letter = text:sub(i, i):upper()
+      local letter = text:sub(i, i)
       for y, row in ipairs(glyphs[letter] or (letter ~= " " and glyphs["?"]) or {}) do
          for x = 1, M.width do
             if row:sub(x, x) == "#" then point((i - 1) * (M.width + 1) + x - 1, y - 1) end

@@ -659,7 +659,7 @@ local function draw_colorbar(out, bar, clip)
    if artist.kind == "bands" then
       local every = math.max(1, (steps + 9) // 10)
       for i = 1, steps + 1, every do
-         marks[#marks + 1] = {at = (i - 1) / steps, text = ("%.4g"):format(artist.levels[i])}
+         marks[#marks + 1] = {at = (i - 1) / steps, text = ("%.3g"):format(artist.levels[i])}
       end
    elseif low < high and high - low < 1e300 then
       marks = axes_marks.axis(low, high, math.max(2, (bottom - top) // 40), artist.log).marks
