@@ -2,6 +2,7 @@
 -- positions that count from 1.
 
 local torch = require "tlua"
+local shell = require "spec.support.shell"
 local N, F, nn = torch.nested, torch.nn.functional, torch.nn
 
 local nan <const>, inf <const> = 0 / 0, math.huge
@@ -314,6 +315,32 @@ describe("torch.nested", function()
       end)
    end)
 
+   it("are in PyTorch's files (fixtures/nested_file.py)", function()
+      local function plain(x) return x:detach():cpu():tolist() end
+      local read = torch.load "spec/fixtures/nested_file.pt"
+      assert.same({{1, 1, 1, 1}, {2, 2, 2, 2}}, {plain(read.a:values())[2], plain(read.a:values())[3]})
+      assert.same({1, 3, 6}, plain(read.a:offsets()))
+      assert.same({true, false}, {read.a.requires_grad, read.b.requires_grad})
+      assert.same({{1, 4, 4, 8}, {2, 0, 3}}, {plain(read.b:offsets()), plain(read.b:lengths())})
+      assert.same({2, 4}, {read.c:size(1), read.c:size(2)})
+      local x = sample {dtype = "float64"}
+      shell.with_folder(function(folder)
+         local path = folder .. "/x.pt"
+         torch.save({x = x, rows = x:values(), w = nn.Parameter(x:detach()), old = read}, path)
+         local again = torch.load(path)
+         assert.is_true(again.w.is_parameter)
+         assert.same(plain(x:values()), plain(again.x:values()))
+         assert.same(plain(x:offsets()), plain(again.x:offsets()))
+         assert.same(plain(read.b:lengths()), plain(again.old.b:lengths()))
+         assert.same(plain(read.c:values()), plain(again.old.c:values()))
+         local bytes = shell.read(path)
+         local at = bytes:find("_ragged_idx", 1, true) + #"_ragged_idx"
+         local tail = bytes:find("J\1", at, true)
+         shell.write(path, bytes:sub(1, tail) .. "\9" .. bytes:sub(tail + 2))
+         assert.is_false(pcall(torch.load, path))
+      end)
+   end)
+
    it("may be parameters of modules and of optimizers", function()
       local x = sample {dtype = "float64"}
       local w = nn.Parameter(x)
@@ -568,8 +595,8 @@ describe("torch.nested", function()
 
    it("is refused by name where nothing else is defined", function()
       local x = sample()
-      assert.raises("save: /nowhere/x.pt: a nested tensor cannot be saved; save the tensors that it is made of",
-         function() torch.save(x, "/nowhere/x.pt") end)
+      assert.raises("save: /nowhere/x.npy: a nested tensor cannot be saved; save the tensors that it is made of",
+         function() torch.save(x, "/nowhere/x.npy") end)
       assert.raises("save: /nowhere/x.npz: a: a nested tensor cannot be saved",
          function() torch.save({a = x}, "/nowhere/x.npz") end)
       assert.raises("autograd.backward: tensors: expected a Tensor, got a nested tensor",

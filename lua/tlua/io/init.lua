@@ -64,7 +64,7 @@ function M.save(...)
       torch.raise(("save: %s: quality: only .jpg files have one"):format(a.path))
    end
    local missing = values.missing(a.object, {sparse = name == "safetensors" or name == "pytorch",
-      nested = name == "safetensors"})
+      nested = name == "safetensors" or name == "pytorch"})
    if missing then torch.raise(("save: %s: %s"):format(a.path, missing)) end
    local failure = replace_file(a.path, format.write(a))
    if failure then torch.raise(("save: %s: %s"):format(a.path, failure)) end

@@ -10,6 +10,7 @@
 
 local torch = require "tlua"
 local pickle = require "tlua.io.pickle"
+local nested = require "tlua.io.nested"
 local pickle_writer = require "tlua.io.pickle_writer"
 local rebuild = require "tlua.io.rebuild"
 local source = require "tlua.io.source"
@@ -93,6 +94,7 @@ local function tensor_writer(places)
    function put_plain(out, tensor, requires_grad)
       local parts = torch._sparse_parts(tensor)
       if parts then return sparse.put(out, parts, put_plain) end
+      if tensor.is_nested then return nested.put(out, tensor, put_plain, requires_grad) end
       local class, place = rebuild.storages[tensor.dtype], places[tensor]
       out:call("torch._utils", class and "_rebuild_tensor_v2" or "_rebuild_tensor_v3", function()
          out:raw "("

@@ -138,6 +138,12 @@ known["torch._utils _rebuild_sparse_tensor"] = function(m, layout, data)
    return s or source.fail(why)
 end
 
+known["torch.nested._internal.nested_tensor _rebuild_njt"] = function(m, given)
+   if m.kind[given] ~= "dict" then source.fail "a nested tensor is made of no dictionary" end
+   local x, why = require "tlua.io.nested".rebuild(given)
+   return x or source.fail(why)
+end
+
 -- Builds a tensor that has attributes or belongs to a class derived from Tensor; the result is a
 -- plain tensor.
 known["torch._tensor _rebuild_from_type_v2"] = function(m, class, _, arguments)
@@ -216,14 +222,15 @@ known["__builtin__ bytes"] = known["builtins bytearray"]
 
 local specials = {}
 for name, call in pairs(known) do
-   local makes_tensor = name:find "_rebuild_tensor" ~= nil
+   local makes_tensor = name:find "_rebuild_tensor" ~= nil or name:find "_rebuild_njt" ~= nil
    specials[name] = setmetatable({call = call, tensor = makes_tensor}, M.Special)
 end
 for dtype, name in pairs(M.storages) do
    specials["torch " .. name] = setmetatable({dtype = dtype}, M.Special)
 end
 -- These classes occur only as arguments of the call that builds an object of the class.
-for _, name in ipairs {"torch Tensor", "torch.nn.parameter Parameter"} do
+for _, name in ipairs {"torch Tensor", "torch.nn.parameter Parameter",
+   "torch.nested._internal.nested_tensor NestedTensor"} do
    specials[name] = setmetatable({}, M.Special)
 end
 

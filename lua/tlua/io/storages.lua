@@ -33,6 +33,8 @@ local function tensors_in(object)
          local parts = torch._sparse_parts(value)
          if parts then
             waiting[#waiting + 1] = require "tlua.io.sparse".tensors(parts)
+         elseif value.is_nested then
+            waiting[#waiting + 1] = require "tlua.io.nested".tensors(value)
          elseif not seen[value] then
             list[#list + 1] = value
          end
