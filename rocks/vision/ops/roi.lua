@@ -235,7 +235,7 @@ end
 
 -- Pooled regions ----------------------------------------------------------------------------------
 
--- Returns the first pixels and the ends of the cells of regions along one side, as two tables.
+-- Returns the first pixels and the ends of the cells of regions along one side, from 0, (n, cells).
 -- Coordinates are rounded; float32 decides at cells' borders, as in torchvision.
 local function cells_of(low, high, cells, size, is_ps)
    local function round(x) return torch.where(x:ge(0), (x + 0.5):floor(), (x - 0.5):ceil()) end
@@ -247,36 +247,50 @@ local function cells_of(low, high, cells, size, is_ps)
    local last = is_ps and size - 1 or size
    local from = (edges:narrow(2, 1, cells):floor() + first:unsqueeze(2)):clamp(0, last)
    local to = (edges:narrow(2, 2, cells):ceil() + first:unsqueeze(2)):clamp(0, last)
-   return from:long():cpu():tolist(), to:long():cpu():tolist()
+   return from:long(), to:long()
 end
 
--- Calls cell(image, top, bottom, left, right, i, j) for the cells of each region, and returns the
--- results, (n, channels, height, width).
-local function pool(title, input, boxes, sizes, channels, is_ps, cell)
+-- Returns the pixels of cells along one side, (n, cells, most), and which of them are inside; the
+-- last pixel of a cell fills its row.
+local function pixels_of(size, from, to)
+   local most = math.max(1, (to - from):max():item())
+   local at = from:unsqueeze(3) + torch.arange(most, {dtype = "int64", device = from.device})
+   local stop = to:unsqueeze(3)
+   return torch.minimum(at, stop - 1):clamp(0, size - 1), at:lt(stop), most
+end
+
+local most_values <const> = 1 << 22 -- that are read at once
+
+-- Calls reduce(image, pixels, inside) for some regions at a time, where both tensors have the shape
+-- (n, height, width, pixels), and returns the results, (n, channels, height, width).
+local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
    local height, width, scale = table.unpack(sizes)
+   local rows, columns = input:size(3), input:size(4)
    local pieces = {}
+   local function add(image, positions, own)
+      local n = own:size(1)
+      local x1, y1, x2, y2 = table.unpack(own:unbind(2))
+      local y, is_y, ny = pixels_of(rows, cells_of(y1, y2, height, rows, is_ps))
+      local x, is_x, nx = pixels_of(columns, cells_of(x1, x2, width, columns, is_ps))
+      local function along_y(values) return values:view(n, height, 1, ny, 1) end
+      local function along_x(values) return values:view(n, 1, width, 1, nx) end
+      local pixels = along_y(y * columns + 1) + along_x(x)
+      local inside = along_y(is_y):logical_and(along_x(is_x))
+      pieces[#pieces + 1] = {positions, reduce(image, pixels:flatten(4), inside:flatten(4))}
+   end
    for number, part in ipairs(by_image(title, input, boxes)) do
-      local image = input[number]
-      local own = part[2]:detach():to(input.dtype == "float64" and "float64" or "float32")
-      if own:size(1) > 0 then
-         own = own * scale
-         local x1, y1, x2, y2 = table.unpack(own:unbind(2))
-         local tops, bottoms = cells_of(y1, y2, height, input:size(3), is_ps)
-         local lefts, rights = cells_of(x1, x2, width, input:size(4), is_ps)
-         local results = {}
-         for k = 1, own:size(1) do
-            for i = 1, height do
-               for j = 1, width do
-                  local top, bottom = tops[k][i], bottoms[k][i]
-                  local left, right = lefts[k][j], rights[k][j]
-                  local is_empty = bottom <= top or right <= left
-                  results[#results + 1] = is_empty and input:new_zeros(channels)
-                     or cell(image, top + 1, bottom, left + 1, right, i, j)
-               end
-            end
+      local own = part[2]:detach():to(input.dtype == "float64" and "float64" or "float32") * scale
+      local n = own:size(1)
+      if n > 0 then
+         local sides = own:narrow(2, 3, 2) - own:narrow(2, 1, 2) + 2
+         local least = (sides:clamp(2, rows + columns):prod(2):max():item() + 4 * height * width)
+            * channels
+         if least ~= least then torch.raise(title .. ": boxes: expected numbers, got nan") end
+         local step = math.max(1, most_values // math.tointeger(least // 1))
+         for first = 1, n, step do
+            local count = math.min(step, n - first + 1)
+            add(input[number], part[1]:narrow(1, first, count), own:narrow(1, first, count))
          end
-         pieces[#pieces + 1] = {part[1], torch.stack(results):view(-1, height, width, channels)
-            :permute {1, 4, 2, 3}}
       end
    end
    return in_order(pieces, input, {0, channels, height, width})
@@ -302,8 +316,11 @@ function M.roi_pool(...)
    local height, width = pair(title, "output_size", a.output_size)
    check_input(title, a.input)
    return pool(title, a.input, a.boxes, {height, width, a.spatial_scale}, a.input:size(2), false,
-      function(image, top, bottom, left, right)
-         return (image[{{}, {top, bottom}, {left, right}}]:flatten(2):max(2))
+      function(image, pixels, inside)
+         local values = image:flatten(2):index_select(2, pixels:flatten())
+            :view(image:size(1), pixels:size(1), height, width, pixels:size(4))
+         local largest = values:max(5)
+         return largest:masked_fill(inside:any(4):logical_not(), 0):transpose(1, 2)
       end)
 end
 
@@ -328,11 +345,23 @@ function M.ps_roi_pool(...)
    local height, width = pair(title, "output_size", a.output_size)
    check_input(title, a.input)
    local channels = divided(title, a.input, height, width)
-   local cells = height * width
    return pool(title, a.input, a.boxes, {height, width, a.spatial_scale}, channels, true,
-      function(image, top, bottom, left, right, i, j)
-         local own = image[{{(i - 1) * width + j, -1, cells}, {top, bottom}, {left, right}}]
-         return own:mean({2, 3})
+      function(image, pixels, inside)
+         local n, count = pixels:size(1), pixels:size(4)
+         local weights = inside:to(image.dtype)
+         weights = weights / weights:sum(4, {keepdim = true}):clamp_min(1)
+         local maps = image:view(channels, height, width, -1):permute {2, 3, 4, 1}
+         local pointers = torch.arange(1, n * count + 2, count,
+            {dtype = "int64", device = image.device})
+         local results = {}
+         for i = 1, height do
+            for j = 1, width do
+               local function own(values) return values[{{}, i, j}]:flatten() end
+               results[#results + 1] = torch._csr_mm(pointers, own(pixels), own(weights),
+                  maps[{i, j}]:contiguous(), n)
+            end
+         end
+         return torch.stack(results, 3):view(n, channels, height, width)
       end)
 end
 

@@ -73,3 +73,9 @@ local features = torch.rand(1, 64, 50, 50)
 local corner = torch.rand(100, 2) * 30
 local boxes = {torch.cat({corner, corner + torch.rand(100, 2) * 18 + 1}, 2)}
 measure("roi_align 100", function() ops.roi_align(features, boxes, 7, {sampling_ratio = 2}) end, 3)
+measure("roi_pool 100", function() ops.roi_pool(features, boxes, 7) end, 3)
+local groups = torch.rand(1, 98, 50, 50)
+measure("ps_roi_align 100", function() ops.ps_roi_align(groups, boxes, 7, {sampling_ratio = 2}) end, 3)
+measure("ps_roi_pool 100", function() ops.ps_roi_pool(groups, boxes, 7) end, 3)
+local offset, weight = torch.randn(1, 18, 50, 50), torch.randn(64, 64, 3, 3)
+measure("deform_conv2d", function() ops.deform_conv2d(features, offset, weight, nil, {padding = 1}) end, 3)

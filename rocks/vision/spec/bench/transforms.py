@@ -84,3 +84,9 @@ features = torch.rand(1, 64, 50, 50)
 corner = torch.rand(100, 2) * 30
 rois = [torch.cat([corner, corner + torch.rand(100, 2) * 18 + 1], 1)]
 measure("roi_align 100", lambda: ops.roi_align(features, rois, 7, sampling_ratio=2), 3)
+measure("roi_pool 100", lambda: ops.roi_pool(features, rois, 7), 3)
+groups = torch.rand(1, 98, 50, 50)
+measure("ps_roi_align 100", lambda: ops.ps_roi_align(groups, rois, 7, sampling_ratio=2), 3)
+measure("ps_roi_pool 100", lambda: ops.ps_roi_pool(groups, rois, 7), 3)
+offset, weight = torch.randn(1, 18, 50, 50), torch.randn(64, 64, 3, 3)
+measure("deform_conv2d", lambda: ops.deform_conv2d(features, offset, weight, padding=1), 3)
