@@ -82,9 +82,9 @@ local function maker(name, place)
       fail(place, ("expected a name that begins with one of %s; got %q"):format(names_of_groups(),
          name))
    end
-   local make = groups[group](last)
-   if not make then fail(place, "there is no " .. name) end
-   return make
+   local ok, found = pcall(groups[group], last)
+   if not ok then fail(place, (tostring(found):gsub("^[^\n]-:%d+: ", ""))) end -- a missing package
+   return found or fail(place, "there is no " .. name)
 end
 
 local function is_module_name(value)

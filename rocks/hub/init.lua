@@ -149,6 +149,13 @@ local function check_own(title, options)
       if not fits then args.refuse(title, key, expected, value) end
    end
    check_timeout(title, options.timeout)
+   if options.device then
+      local ok, message = pcall(torch.empty, {0}, {device = options.device})
+      if not ok then
+         torch.raise(("%s: %s"):format(title, (message:gsub("^[^\n]-:%d+: ", "")
+            :gsub("^empty: ", ""))))
+      end
+   end
    if options.token and options.token:find "[%c]" then
       args.refuse(title, "token", "a token without control characters", "another text")
    end

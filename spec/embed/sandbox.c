@@ -89,6 +89,7 @@ TEST(denied) {
   for (int i = 0; file_uses[i]; i++) refuses(L, file_uses[i], FILES);
   for (int i = 0; process_uses[i]; i++) refuses(L, process_uses[i], PROCESSES);
   refuses(L, "torch._connect('127.0.0.1', 80)", NETWORK);
+  refuses(L, "torch._connect_tls('https://127.0.0.1:1', 1)", NETWORK);
   refuses(L, "torch._kernel.socket(1)", NETWORK);
   refuses(
       L,

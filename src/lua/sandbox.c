@@ -49,6 +49,7 @@ static const Denied standard[] = {{"_G", "dofile", TL_DENY_FILES},
 
 static const Denied module[] = {{NULL, "_program_load", TL_DENY_FILES},
                                 {NULL, "_connect", TL_DENY_NETWORK},
+                                {NULL, "_connect_tls", TL_DENY_NETWORK},
                                 {NULL, "_listen", TL_DENY_NETWORK},
                                 {"_kernel", "socket", TL_DENY_NETWORK},
                                 {"_kernel", "finish", TL_DENY_NETWORK},

@@ -125,6 +125,16 @@ describe("the library's reader", function()
       for _, record in ipairs(lines) do rows = rows + (record.history and 1 or 0) end
       assert.equal(301, rows)
       assert.matches("run%-abc.wandb", shell.ok(("%s -m wandb sync --dry-run %s"):format(python, run.folder)))
+      local function inspect(of)
+         return shell.ok(("%s -m wandb leet inspect --summary %s"):format(python, of.folder))
+      end
+      assert.matches("state +finished %(exit code 3%)\n", (inspect(run):gsub("failed", "finished")))
+      assert.matches("\n +loss +0.00333", inspect(run))
+      assert.matches("\n +h +histogram\n", inspect(run))
+      local killed = begin(folder, {id = "killed"})
+      killed:log {loss = 7}
+      assert.matches("\n +loss +7\n", inspect(killed))
+      killed:finish()
    end))
 end)
 
@@ -317,3 +327,11 @@ describe("wandb's values", function()
       assert.equal(2, #of_kind(list, "files"))
    end))
 end)
+
+it("the example records its run", shell.in_folder(function(folder)
+   local output = shell.ok(("%s rocks/wandb/examples/line.lua %s"):format(shell.start(), folder))
+   local path = output:match "^slope %d.%d+, offset %d.%d+\n([^\n]+)\n$"
+   local rows = of_kind(records(shell.ok("ls " .. path .. "/*.wandb"):match "[^\n]+"), "history")
+   assert.equal(51, #rows)
+   assert.equal('"image-file"', rows[51].values["points._type"])
+end))
