@@ -83,7 +83,7 @@ local function sum_of(kind, data)
    return torch.io.crc32(data, torch.io.crc32(string.char(kind)))
 end
 
---- Encodes a record as it stands at a position of the file, which counts from 0.
+--- Encodes a record for a position of the file; positions count from 0.
 ---@param at integer
 ---@param data string
 ---@return string
