@@ -545,6 +545,22 @@ function Axes:imshow(...)
       axes = self})
 end
 
+-- Returns round heights from at most `low` to at least `high`, at distances of 1, 2, 2.5 or 5 times
+-- a power of ten that divide the range into at most n parts.
+local function round_levels(low, high, n)
+   local range = high / n - low / n
+   if range <= 0 or range == math.huge then return {low - 0.5, low + 0.5} end
+   local power = 10.0 ^ math.floor(math.log(range, 10))
+   local step = 10 * power
+   for _, factor in ipairs {5, 2.5, 2, 1} do
+      if factor * power >= range * (1 - 1e-9) then step = factor * power end
+   end
+   local levels = {}
+   local first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+   for k = first, last do levels[#levels + 1] = k * step end
+   return levels
+end
+
 -- Reads the arguments of contour and contourf: (Z) or (X, Y, Z).
 local function surface(title, a)
    local z = a.Z
@@ -577,8 +593,7 @@ local function surface(title, a)
       if not n or n < 1 or n > 200 then
          args.refuse(title, "levels", "an integer from 1 to 200, or a list of numbers", levels)
       end
-      levels = {}
-      for i = 0, n do levels[i + 1] = low + (high - low) * i / n end
+      levels = round_levels(low, high, n)
    else
       levels = values.list(title, "levels", levels)
       if #levels < 1 then args.refuse(title, "levels", "at least one number", a.levels) end
@@ -603,8 +618,8 @@ local take_contour = args.signature [[utils.plot.Axes.contour(X: any, Y: any?, Z
 ---@param Y? number[]|Tensor  the positions of Z's rows
 ---@param Z? number[][]|Tensor  the matrix of heights
 ---@param options? {levels: integer|number[], cmap: string, colors: any, linewidths: number}
---- levels:
---- heights, or the number of parts of their range; colors: one colour, instead of the map cmap
+--- levels: heights, or the greatest number of parts of their range, which then have round ends;
+--- colors: one colour, instead of the map cmap
 ---@return table contours  for figure:colorbar
 function Axes:contour(...)
    local title = who .. "contour"
@@ -624,9 +639,8 @@ local take_contourf = args.signature [[utils.plot.Axes.contourf(X: any, Y: any?,
 ---@param X number[]|number[][]|Tensor  the positions of Z's columns, or Z
 ---@param Y? number[]|Tensor  the positions of Z's rows
 ---@param Z? number[][]|Tensor  the matrix of heights
----@param options? {levels: integer|number[], cmap: string}
---- levels: heights, or the number of parts of their
---- range; cmap: viridis, magma, plasma, coolwarm or gray, with _r reversed
+---@param options? {levels: integer|number[], cmap: string}  levels: as for contour; cmap: viridis,
+--- magma, plasma, coolwarm or gray, reversed with _r behind the name
 ---@return table contours  for figure:colorbar
 function Axes:contourf(...)
    local title = who .. "contourf"

@@ -25,7 +25,7 @@ height: the heights of the bars
 label: the name in the legend; of a bar of colours, the text beside it
 labels: the texts
 left: the left end of the axis
-levels: the number of parts between the lowest and the highest value, or the heights
+levels: the greatest number of parts between the lowest and the highest value, or the heights
 linestyle: "-", "--", ":", "-." or "none"
 linewidth: the width in pixels
 linewidths: the width in pixels

@@ -199,6 +199,16 @@ describe("plot.Axes", function()
       ax:contour(torch.ones(3, 3)) -- a plane without a level in between
    end)
 
+   it("has contours at round heights", function()
+      local function levels(low, high, n)
+         return ax:contour({{low, high}, {low, high}}, {levels = n}).levels
+      end
+      assert.same({0, 1, 2, 3, 4}, levels(0, 4, 4))
+      assert.same({0, 2.5, 5, 7.5, 10}, levels(0.1, 9.7, 4))
+      assert.same({-20, 0, 20, 40}, levels(-3, 37, 3))
+      assert.same({2.5, 3.5}, levels(3, 3, 8))
+   end)
+
    it("draws points in space, the nearer ones last", function()
       local space, axes = plot.subplots {projection = "3d"}
       axes:view_init(0, 0) -- from the positive end of x
