@@ -282,6 +282,15 @@ describe("torch.ao.quantization", function()
       assert.equal("qint8", small[1][5]:weight().dtype)
       local x = torch.randn(2, 1, 4, 4)
       assert.is_true((small(x) - model(x)):abs():max():item() < 0.2)
+      local state = small[1][5]:state_dict()
+      for field, value in pairs {integers = torch.ones(3, 8), zero_point = torch.ones(1), scale = torch.zeros(1)} do
+         local wrong = {}
+         for key, own in pairs(state) do wrong[key] = own end
+         wrong[field] = value
+         local ok, why = pcall(small[1][5].load_state_dict, small[1][5], wrong)
+         assert.is_false(ok)
+         assert.is_truthy(why:find(field, 1, true))
+      end
       assert.raises("prepare: model: expected a field qconfig in the model", function() Q.prepare(nn.Linear(2, 2)) end)
       local bare = nn.Sequential(nn.Linear(2, 2))
       bare.qconfig = Q.default_qconfig

@@ -163,6 +163,19 @@ end
 -- half() and the like leave the scales and the bias as they are.
 Layer._keeps_dtypes = true
 
+-- See lua/tlua/nn/state.lua.
+function Layer:_expects(field, value) -- luacheck: no unused args
+   if field == "integers" then
+      return value.dtype ~= "int8" and "an int8 tensor" or nil
+   elseif field == "zero_point" then
+      return value:is_floating_point() and "a tensor of integers" or nil
+   elseif not value:is_floating_point() then
+      return "a floating-point tensor"
+   elseif field ~= "bias" and not (value:gt(0) & value:isfinite()):all():item() then
+      return "finite numbers above 0"
+   end
+end
+
 --- Returns the weight as a quantized tensor.
 ---@return ao.QuantizedTensor
 function Layer:weight()
