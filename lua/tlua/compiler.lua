@@ -43,10 +43,12 @@ local function wrap_function(fn, options)
 end
 
 local function wrap(fn, options)
-   if options.disable or options.backend == "eager" then return fn end
+   local can_watch = debug and debug.sethook -- a sandbox has no debug library
+   if options.disable or options.backend == "eager" or not can_watch then return fn end
    if class.isinstance(fn, torch.nn.Module) then
       local module = require "tlua.compile.OptimizedModule"(fn)
       compiled[module] = calls_of(fn, options)
+      module:_calls(compiled[module])
       return module
    end
    return wrap_function(fn, options)
@@ -98,9 +100,6 @@ function M.compile(...)
    if a.model == nil then return function(fn) return wrap(fn, a) end end
    return wrap(a.model, a)
 end
-
--- Calls of a compiled module, for OptimizedModule.
-function M._calls(module) return compiled[module] end
 
 local Explanation = {}
 Explanation.__index = Explanation

@@ -14,7 +14,7 @@ function M.is_scripting() return false end
 
 --- Returns whether torch.export or torch.jit.trace is tracing this code.
 ---@return boolean
-function M.is_tracing() return torch._tracing() end
+function M.is_tracing() return torch.compiler.is_exporting() end
 
 checked.queries(M, "jit.", "is_scripting is_tracing")
 

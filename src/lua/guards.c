@@ -113,31 +113,100 @@ static bool same_values(lua_State *L) {
   return same;
 }
 
-/* Returns whether a table has the `count` fields of a copy, both on top of the stack. */
-static bool same_fields(lua_State *L, lua_Integer count) {
-  int table = lua_gettop(L) - 1, copy = table + 1;
-  lua_pushnil(L);
-  while (lua_next(L, table)) {
-    lua_pushvalue(L, -2);
-    lua_rawget(L, copy);
-    if (--count < 0 || !same_values(L)) {
-      lua_settop(L, copy);
-      return false;
-    }
-  }
-  return count == 0;
+/* A key or a value of a table: its type, and an address or the bits of a number. */
+typedef struct Word {
+  int type; /* Lua's type; LUA_NUMTYPES for an integer */
+  union {
+    const void *object;
+    lua_Number number;
+    lua_Integer integer;
+  };
+} Word;
+
+static Word word_at(lua_State *L, int index) {
+  Word w = {.type = lua_type(L, index), .integer = 0};
+  if (w.type == LUA_TBOOLEAN)
+    w.integer = lua_toboolean(L, index);
+  else if (w.type == LUA_TNUMBER && lua_isinteger(L, index))
+    w.type = LUA_NUMTYPES, w.integer = lua_tointeger(L, index);
+  else if (w.type == LUA_TNUMBER)
+    w.number = lua_tonumber(L, index);
+  else
+    w.object = lua_topointer(L, index);
+  return w;
 }
 
-/* Tables are given as {table, copy, number of fields, metatable or false, ...}. */
-static bool tables_hold(lua_State *L, int list, int64_t i) {
-  for (int k = 0; k < 4; k++) lua_rawgeti(L, list, (lua_Integer)(i + k));
-  if (!lua_getmetatable(L, -4)) lua_pushboolean(L, 0);
-  bool ok = lua_rawequal(L, -1, -2);
-  lua_Integer count = lua_tointeger(L, -3);
-  lua_pop(L, 3);
-  ok = ok && same_fields(L, count);
-  lua_pop(L, 2);
-  return ok;
+static bool same_words(const Word *a, Word b) {
+  return a->type == b.type && memcmp(&a->integer, &b.integer, sizeof a->integer) == 0;
+}
+
+/* The fields of some tables: for each table the number of its fields and its metatable, followed by
+** its keys and values in the order of lua_next. The snapshot's user value lists the tables and copies
+** of them, which keep the objects alive. */
+typedef struct Snapshot {
+  int64_t tables;
+  Word words[];
+} Snapshot;
+
+static Word metatable_at(lua_State *L, int index) {
+  Word none = {.type = LUA_TNIL};
+  if (!lua_getmetatable(L, index)) return none;
+  Word w = word_at(L, -1);
+  lua_pop(L, 1);
+  return w;
+}
+
+/* _snapshot({n =, fields =, table, copy, ...}) returns a snapshot of the tables, which have this
+** number of fields in all. */
+static int snapshot_new(lua_State *L) {
+  lua_getfield(L, 1, "n");
+  lua_getfield(L, 1, "fields");
+  lua_Integer n = lua_tointeger(L, 2) / 2, fields = lua_tointeger(L, 3), left = fields;
+  Snapshot *s =
+      lua_newuserdatauv(L, sizeof *s + (size_t)(2 * n + 2 * fields) * sizeof *s->words, 1);
+  s->tables = n;
+  Word *w = s->words;
+  for (lua_Integer i = 0; i < n; i++) {
+    Word *count = w;
+    lua_rawgeti(L, 1, 2 * i + 1);
+    *w++ = (Word){.type = LUA_NUMTYPES, .integer = 0};
+    *w++ = metatable_at(L, -1);
+    for (lua_pushnil(L); lua_next(L, -2) && left > 0; left--) {
+      *w++ = word_at(L, -2);
+      *w++ = word_at(L, -1);
+      count->integer++;
+      lua_pop(L, 1);
+    }
+    lua_settop(L, 4);
+  }
+  lua_pushvalue(L, 1);
+  lua_setiuservalue(L, 4, 1);
+  return 1;
+}
+
+/* Returns the position of the first table of a snapshot whose fields differ; 0 if there is none. */
+static int64_t snapshot_differs(lua_State *L, int index) {
+  const Snapshot *s = lua_touserdata(L, index);
+  if (s == NULL) return 0;
+  lua_getiuservalue(L, index, 1);
+  int list = lua_gettop(L);
+  const Word *w = s->words;
+  for (int64_t i = 0; i < s->tables; i++) {
+    int64_t left = w->integer;
+    lua_rawgeti(L, list, (lua_Integer)(2 * i + 1));
+    bool same = same_words(w + 1, metatable_at(L, -1));
+    w += 2;
+    lua_pushnil(L);
+    while (same && lua_next(L, -2)) {
+      same = left-- > 0 && same_words(w, word_at(L, -2)) && same_words(w + 1, word_at(L, -1));
+      w += 2;
+      lua_pop(L, 1);
+    }
+    if (!same || left != 0) return 2 * i + 1;
+    lua_settop(L, list);
+  }
+  lua_settop(L, list - 1);
+  return 0;
 }
 
 /* Variables are given as {function, number of the upvalue, value, ...}. */
@@ -173,21 +242,27 @@ static bool tensors_hold(lua_State *L, int list, int64_t i) {
   return ok;
 }
 
-/* _state_differs(tables, upvalues, globals, tensors) returns the number of a list whose state is not
-** what it was, and the position there; nothing if all is as it was. */
+/* _state_differs(snapshot, upvalues, globals, tensors) returns the number of an argument whose state
+** is not what it was, and the position there; nothing if all is as it was. */
 static int state_differs(lua_State *L) {
   static const struct {
     bool (*holds)(lua_State *L, int list, int64_t i);
     int step;
-  } lists[] = {{tables_hold, 4}, {upvalues_hold, 3}, {globals_hold, 3}, {tensors_hold, 4}};
+  } lists[] = {{upvalues_hold, 3}, {globals_hold, 3}, {tensors_hold, 4}};
   lua_settop(L, 4);
-  for (int l = 1; l <= 4; l++) {
+  int64_t table = snapshot_differs(L, 1);
+  if (table > 0) {
+    lua_pushinteger(L, 1);
+    lua_pushinteger(L, (lua_Integer)table);
+    return 2;
+  }
+  for (int l = 2; l <= 4; l++) {
     luaL_checktype(L, l, LUA_TTABLE);
     lua_getfield(L, l, "n"); /* values may be nil, so the list has no length of its own */
     int64_t n = lua_tointeger(L, -1);
     lua_pop(L, 1);
-    for (int64_t i = 1; i <= n; i += lists[l - 1].step) {
-      if (lists[l - 1].holds(L, l, i)) continue;
+    for (int64_t i = 1; i <= n; i += lists[l - 2].step) {
+      if (lists[l - 2].holds(L, l, i)) continue;
       lua_pushinteger(L, l);
       lua_pushinteger(L, (lua_Integer)i);
       return 2;
@@ -197,7 +272,9 @@ static int state_differs(lua_State *L) {
 }
 
 void tli_open_guards(lua_State *L) {
-  static const luaL_Reg functions[] = {
-      {"_call_key", call_key}, {"_state_differs", state_differs}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"_call_key", call_key},
+                                       {"_snapshot", snapshot_new},
+                                       {"_state_differs", state_differs},
+                                       {NULL, NULL}};
   tli_set_functions(L, functions);
 }

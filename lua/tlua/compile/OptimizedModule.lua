@@ -1,6 +1,5 @@
 -- OptimizedModule.lua - the module that torch.compile returns for a module.
 
-local torch = require "tlua"
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 
@@ -25,15 +24,26 @@ end
 
 function Optimized:__len() return #self._orig_mod end
 
+-- The calls of compiled modules. A copy of such a module has none and calls its original.
+local calls_of <const> = setmetatable({}, {__mode = "k"})
+
+function Optimized:_calls(calls) calls_of[self] = calls end
+
 function Optimized:forward(...)
-   local calls = torch.compiler._calls(self)
-   if not calls then return self._orig_mod(...) end -- a copy of a compiled module
+   local calls = calls_of[self]
+   if not calls then return self._orig_mod(...) end
    return calls:__call(...)
 end
 
 function Optimized:__call(...)
    if self._hooks then return Module.__call(self, ...) end
-   return self:forward(...)
+   local calls = calls_of[self]
+   if not calls then return self._orig_mod(...) end
+   if calls.pause > 0 then
+      calls.pause = calls.pause - 1
+      return calls.fn(...)
+   end
+   return calls:__call(...)
 end
 
 return Optimized

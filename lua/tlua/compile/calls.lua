@@ -19,6 +19,8 @@ local MOST_UPDATES <const>, RUNS <const> = 4, 8
 -- Calls that go to the function after its program was no faster, before it is tried again.
 local PAUSE <const> = 1000
 
+local NONE <const> = {n = 0}
+
 local Compiled = class.class "compile.Compiled"
 
 function Compiled:__init(fn, options)
@@ -44,8 +46,7 @@ end
 -- changed from which its constants were computed.
 local function program_of(entry)
    if not entry.better then return entry.handle end
-   if not entry.versions or not torch._state_differs(entry.none, entry.none, entry.none,
-                                                      entry.versions) then
+   if not entry.versions or not torch._state_differs(nil, NONE, NONE, entry.versions) then
       return entry.better
    end
    entry.updates = entry.updates + (entry.runs < RUNS and 1 or 0)
@@ -92,13 +93,18 @@ local function run(self, entry, tensors, ...)
 end
 
 -- Returns the entry of a slot whose state is that of now.
-local function find(slot, tensors)
-   for i, entry in ipairs(slot) do
+local function find(slot, tensors, tables)
+   for i = 1, #slot do
+      local entry = slot[i]
       local state = entry.state
-      if not torch._state_differs(state.tables, state.upvalues, state.globals, entry.tensors_now)
+      if not torch._state_differs(state.snapshot, state.upvalues, state.globals, entry.tensors_now)
       then
-         for _, tensor in ipairs(tensors) do
-            if state.seen[tensor] then return nil end
+         local seen = state.seen
+         for k = 1, #tensors do
+            if seen[tensors[k]] then return nil end
+         end
+         for value in next, tables or NONE do
+            if seen[value] then return nil end
          end
          if i > 1 then table.insert(slot, 1, table.remove(slot, i)) end
          return entry
@@ -163,7 +169,7 @@ local function compile(self, slot, call, values)
    if states.difference(call.state) then
       return leave(self, slot, states.difference(call.state) .. " while it was recorded")
    end
-   entry.state, entry.runs, entry.updates, entry.none = call.state, 0, 0, {n = 0}
+   entry.state, entry.runs, entry.updates = call.state, 0, 0
    entry.tensors_now = entry.fixed and call.state.tensors or without_versions(call.state.tensors)
    self.made = entry
    local backend = self.options.backend
@@ -282,7 +288,7 @@ end
 
 -- Calls with tables among the arguments.
 local function nested_call(self, why, ...)
-   local template, leaves = arguments.flatten(table.pack(...))
+   local template, leaves, tables = arguments.flatten(table.pack(...))
    if not template then return self.fn(...) end
    local key, recording = torch._call_key(table.unpack(leaves, 1, leaves.n))
    if not key then
@@ -298,7 +304,7 @@ local function nested_call(self, why, ...)
          if rawequal(tensor, tensors[k]) then return self.fn(...) end
       end
    end
-   local entry = slot and find(slot, tensors)
+   local entry = slot and find(slot, tensors, tables)
    if entry then return run(self, entry, tensors, ...) end
    return miss(self, key, slot, recording, tensors, ...)
 end

@@ -31,7 +31,7 @@ function State:add_table(value, path)
    local copy, count, meta = {}, 0, debug.getmetatable(value)
    self:name(self.tables, path)
    for key, item in next, value do copy[key], count = item, count + 1 end
-   add(self.tables, value, copy, count, meta or false)
+   add(self.tables, value, {copy, meta}) -- keeps the objects alive
    self.fields = self.fields + count
    if self.fields > MOST then return end
    for key, item in next, copy do
@@ -61,7 +61,8 @@ end
 -- Upvalues that functions share are noted once.
 function State:add_function(value, path)
    local info = debug.getinfo(value, "S")
-   if info.what == "C" or self.library.places[value] then return end
+   local owned = self.library.places[value] and library.owns(value)
+   if info.what == "C" or owned then return end
    for i = 1, 255 do
       local name, item = debug.getupvalue(value, i)
       if not name then return end
@@ -136,6 +137,8 @@ function M.of(fn, watch, strict)
          end
       end
    end
+   state.tables.fields = state.fields
+   state.snapshot = torch._snapshot(state.tables)
    if state.fields > MOST then
       state.refusal = ("it depends on more than %d fields of tables"):format(MOST)
    end
@@ -146,7 +149,8 @@ end
 ---@param state table
 ---@return string?
 function M.difference(state)
-   local list, at = torch._state_differs(state.tables, state.upvalues, state.globals, state.tensors)
+   local list, at = torch._state_differs(state.snapshot, state.upvalues, state.globals,
+      state.tensors)
    if not list then return nil end
    local of = ({state.tables, state.upvalues, state.globals, state.tensors})[list]
    local name = state.names[of][at]

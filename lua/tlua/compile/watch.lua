@@ -41,7 +41,13 @@ local function checks_of(meta, proxies)
          return type(key) == "string" and ("the property %s of a tensor is set"):format(key)
       end,
       [rawget] = check_table, [rawset] = check_table, [next] = check_table, [rawlen] = check_table,
-      [rawequal] = check_table, [setmetatable] = check_table, [getmetatable] = check_table,
+      [rawequal] = check_table, [getmetatable] = check_table,
+      [setmetatable] = function()
+         local given = argument(2)
+         if type(given) == "table" and rawget(given, "__gc") then return "a finalizer is set" end
+         return type(argument(1)) == "table" and proxies[argument(1)]
+            and "the table of globals is used as a value"
+      end,
    }
 end
 
