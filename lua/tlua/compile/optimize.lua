@@ -284,13 +284,15 @@ end
 --- Returns an optimized program, and whether its constants were computed from others, whose values
 --- must then stay; nil if nothing was found to change.
 ---@param handle userdata  a program
+---@param only? "norms"  what to do, by default all
 ---@return userdata? handle
 ---@return boolean? uses_values
-return function(handle)
+return function(handle, only)
    local graph = graph_of(handle)
    if has(graph, is_mark) then return nil end
    local random, effects = has(graph, is_random), has(graph, writes)
    local folded = fold_norms(graph)
+   if only then return folded > 0 and graph:program().graph_ or nil end
    folded = folded + fold_constants(graph)
    local count = folded
    if not random and not effects then count = count + join_equal(graph) end

@@ -559,6 +559,28 @@ struct tlk_conv {
   const void *in, *weight, *bias;
 };
 
+/* Computes a linear layer or a convolution of 8-bit integers: in and out are float32. With `rows`,
+** in is (batch, channels) and out (batch, n); otherwise they are (batch, channels, in[1], in[2]) and
+** (batch, n, out[1], out[2]). The input is rounded to bytes, x / scale + zero; if scale is 0, by the
+** range of each row or image. weight (ceil(n / 16), depth / 4, 16, 4) has the integers of 16 channels
+** in a panel; in its depth the kernel's elements are outermost, and the channels are padded to a
+** multiple of 4. scales and sums (n) have each channel's scale and the sum of its integers; bias (n)
+** may be NULL. */
+struct tlk_quantized {
+  const tlk_Context *cx;
+  bool rows, relu;
+  tl_DType dtype; /* of in and out: float32 */
+  tlk_Windows windows;
+  int64_t batch, channels, n;
+  const void *in;
+  void *out;
+  const int8_t *weight;
+  const float *scales, *bias;
+  const int32_t *sums;
+  float scale;
+  int32_t zero;
+};
+
 /* Computes the gradients of a convolution's input and weight. */
 struct tlk_conv_input {
   const tlk_Context *cx;
@@ -798,6 +820,7 @@ struct tlk_packed_linear {
   X(conv, FLAT)                \
   X(conv_input, FLAT)          \
   X(conv_weight, FLAT)         \
+  X(quantized, FLAT)           \
   X(max_pool, FLAT)            \
   X(avg_pool, FLAT)            \
   X(avg_pool_backward, FLAT)   \

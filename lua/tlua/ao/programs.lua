@@ -1,0 +1,226 @@
+-- programs.lua - quantize_: programs whose linear layers and convolutions multiply 8-bit integers.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local graph_of = require "tlua.export.graph"
+local nested = require "tlua.export.nested"
+
+local TITLE <const> = "ao.quantization.quantize_"
+local LANES <const> = 16
+
+-- Weights -----------------------------------------------------------------------------------------
+
+-- Returns the integers of a weight (n, depth) and the scale of each channel.
+local function round_weight(weight)
+   local largest = weight:abs():amax(2)
+   local scales = torch.where(largest:eq(0), torch.ones_like(largest), largest / 127)
+   local integers = (weight / scales:unsqueeze(2)):round():clamp(-127, 127)
+   return integers, scales
+end
+
+-- Returns integers (n, places, channels) in panels of 16 channels (src/ops/quantized).
+local function in_panels(integers)
+   local n, places, channels = table.unpack(integers.shape)
+   local rows, depth = (n + LANES - 1) // LANES * LANES, (channels + 3) // 4 * 4
+   local padded = torch.zeros(rows, places, depth)
+   padded[{{1, n}, {}, {1, channels}}] = integers
+   return padded:reshape(rows // LANES, LANES, places * depth // 4, 4):permute(1, 3, 2, 4)
+      :contiguous():to "int8"
+end
+
+-- Returns the tensors of a layer with 8-bit integers: weight, scales and sums.
+local function quantized_layer(weight)
+   local n = weight:size(1)
+   local flat = weight:detach():to "float32":reshape(n, weight:size(2), -1):transpose(2, 3)
+   local places, channels = flat:size(2), flat:size(3)
+   local integers, scales = round_weight(flat:reshape(n, -1))
+   return {
+      weight = in_panels(integers:reshape(n, places, channels)), scales = scales,
+      sums = integers:sum(2):to "int32",
+   }
+end
+
+-- Graphs ------------------------------------------------------------------------------------------
+
+local relus <const> = {relu = true, relu_ = true}
+
+local function is_output(graph, node)
+   for _, output in ipairs(graph.nodes[#graph.nodes].args) do
+      if output == node then return true end
+   end
+   return false
+end
+
+-- Returns whether a node is a layer that has a form with integers.
+local function is_layer(graph, node)
+   local weight = node.args.weight
+   if node.op ~= "call_function" or not weight or weight.op ~= "get_attr" then return false end
+   local tensor, bias = graph.constants_[weight.target], node.args.bias
+   if tensor.dtype ~= "float32" or bias and bias.op ~= "get_attr" then return false end
+   if node.target == "linear" or node.target == "linear_relu" then return tensor:dim() == 2 end
+   return node.target == "conv2d" and node.args.groups == 1
+end
+
+local function pair(value) return type(value) == "table" and value or {value, value} end
+
+local function add_constant(graph, name, tensor)
+   local try, i = name, 1
+   while graph.constants_[try] do try, i = ("%s_%d"):format(name, i), i + 1 end
+   return graph:create_node("get_attr", try, tensor)
+end
+
+-- Replaces a layer. `range` has the scale and the zero point of its input, 0 and 0 to find them in
+-- each call.
+local function replace_layer(graph, node, range)
+   local name <const> = node.args.weight.target
+   local weight = graph.constants_[name]
+   local made = quantized_layer(weight)
+   local given = {
+      self = node.args.input, scale = range[1], zero = range[2], bias = node.args.bias,
+      relu = node.target == "linear_relu",
+   }
+   for _, part in ipairs {"weight", "scales", "sums"} do
+      given[part] = add_constant(graph, ("%s.%s"):format(name, part), made[part])
+   end
+   local target = "_quantized_linear"
+   if node.target == "conv2d" then
+      target = "_quantized_conv2d"
+      given.kernel, given.stride = {weight:size(3), weight:size(4)}, pair(node.args.stride)
+      given.padding, given.dilation = pair(node.args.padding), pair(node.args.dilation)
+      given.bias = given.bias or add_constant(graph, name .. ".bias", torch.zeros(weight:size(1)))
+   end
+   graph:inserting_before(node)
+   local call = graph:create_node("call_function", target, given)
+   graph:inserting_before()
+   local users = node:users()
+   local after = users[1]
+   if #users == 1 and after.target == "relu" and not is_output(graph, node) then
+      call.args.relu = true
+      after:replace_all_uses_with(call)
+      graph:erase_node(after)
+   end
+   node:replace_all_uses_with(call)
+   graph:erase_node(node)
+   -- a relu_ right after the layer
+   for i, other in ipairs(graph.nodes) do
+      local following = graph.nodes[i + 1]
+      if other == call and relus[following.target] and following.target == "relu_"
+         and following.args.self == call then
+         call.args.relu = true
+         graph:erase_node(following)
+         break
+      end
+   end
+end
+
+-- Calibration -------------------------------------------------------------------------------------
+
+-- Returns the scale and the zero point of a range of numbers, in which 0 has an integer.
+local function scale_of(low, high)
+   low, high = math.min(low, 0), math.max(high, 0)
+   if high == low then return {1.0, 0} end
+   local scale = torch.tensor((high - low) / 255):item()
+   return {scale, math.max(0, math.min(255, math.floor(-low / scale + 0.5)))}
+end
+
+-- Returns the layers of a graph that become layers of integers.
+local function layers_of(graph, skip)
+   local layers = {}
+   for _, node in ipairs(graph.nodes) do
+      if is_layer(graph, node) and not skip[node.args.weight.target] then
+         layers[#layers + 1] = node
+      end
+   end
+   return layers
+end
+
+-- Returns the ranges of the layers' inputs in runs with the calibration's inputs. The graph gets a
+-- copy of each input, since a later call may write to it.
+local function calibrate(graph, layers, calibration)
+   local low, high, wanted = {}, {}, {}
+   for k, node in ipairs(layers) do
+      graph:inserting_before(node)
+      wanted[k] = graph:create_node("call_function", "clone", {self = node.args.input})
+   end
+   for i, set in ipairs(calibration) do
+      local tensors = {}
+      nested.flatten(TITLE, ("calibration.%d"):format(i), torch.is_tensor(set) and {set} or set,
+         tensors)
+      for k, values in ipairs(graph:evaluate_(wanted, tensors)) do
+         if values:numel() > 0 then
+            local least, most = values:min():item(), values:max():item()
+            if least - least ~= 0 or most - most ~= 0 then
+               torch.raise(("%s: calibration: expected finite numbers in the inputs of all layers, "
+                  .. "got others in that of %s for inputs %d"):format(TITLE,
+                  layers[k].args.weight.target, i))
+            end
+            low[k], high[k] = math.min(low[k] or least, least), math.max(high[k] or most, most)
+         end
+      end
+   end
+   local ranges = {}
+   for k in ipairs(layers) do ranges[k] = low[k] and scale_of(low[k], high[k]) or {0.0, 0} end
+   return ranges
+end
+
+local kinds <const> = {dynamic = true, static = true}
+
+--- Changes a program so that its linear layers and ungrouped 2-D convolutions multiply 8-bit
+--- integers: weights are rounded by the largest number of each output channel, inputs to a byte each.
+--- The scale of an input is that of the row or image ("dynamic"), or comes from runs with example
+--- inputs ("static"). Batch norm in evaluation mode is joined with the layer before it first. For the
+--- CPU; processors with AVX-512 VNNI are fast. Results are close to those before, not equal.
+---
+---     local model = nn.Sequential(nn.Linear(8, 4), nn.ReLU()):eval()
+---     local program, x = torch.export(model, {torch.ones(2, 8)}), torch.randn(2, 8)
+---     local before = program(x)
+---     torch.ao.quantization.quantize_(program)
+---     print((program(x) - before):abs():max():item() < 0.05)
+---     --> true
+---@param program export.Program  what torch.export returns
+---@param config? {kind: string, calibration: table, skip: string[]}  kind: "dynamic" or "static";
+--- calibration: for "static", a list of the program's inputs, each a tensor or a list of the
+--- arguments; skip: names of the weights of layers that stay as they are
+---@return export.Program program  the same
+local function quantize_(program, config)
+   local handle = type(program) == "table" and rawget(program, "graph_")
+   if not handle or program.step_ then
+      args.refuse(TITLE, "program", "a program that torch.export has made", program)
+   end
+   args.check_options(TITLE, config, "kind", "calibration", "skip")
+   config = config or {}
+   local kind, calibration = config.kind or "dynamic", config.calibration
+   if not kinds[kind] then args.refuse(TITLE, "kind", '"dynamic" or "static"', kind) end
+   if (kind == "static") ~= (calibration ~= nil) or calibration ~= nil
+      and (type(calibration) ~= "table" or torch.is_tensor(calibration) or #calibration == 0) then
+      args.refuse(TITLE, "calibration", kind == "static" and "a list of inputs"
+         or 'nil for the kind "dynamic"', calibration)
+   end
+   if program.device.type ~= "cpu" then
+      args.refuse(TITLE, "program", "a program on the CPU", tostring(program.device))
+   end
+   if program.training then
+      args.refuse(TITLE, "program", "a program of a model in evaluation mode", "training mode")
+   end
+   local skip = {}
+   for _, name in ipairs(config.skip or {}) do skip[name] = true end
+   local _ <close> = torch.no_grad()
+   handle = require "tlua.compile.optimize"(handle, "norms") or handle
+   local graph = graph_of(handle)
+   local layers = layers_of(graph, skip)
+   if #layers == 0 then
+      torch.raise(TITLE .. ": program: expected linear layers or 2-D convolutions of float32 with "
+         .. "constant weights, got none")
+   end
+   local ranges
+   if calibration then
+      local copy = graph_of(handle)
+      ranges = calibrate(copy, layers_of(copy, skip), calibration)
+   end
+   for k, node in ipairs(layers) do replace_layer(graph, node, ranges and ranges[k] or {0.0, 0}) end
+   graph:eliminate_dead_code()
+   rawset(program, "graph_", graph:program().graph_)
+   return program
+end
+
+return {quantize_ = quantize_}
