@@ -166,13 +166,15 @@ end
 local kinds <const> = {dynamic = true, static = true}
 
 --- Changes a program so that its linear layers and ungrouped 2-D convolutions multiply 8-bit
---- integers: weights are rounded by the largest number of each output channel, inputs to a byte each.
---- The scale of an input is that of the row or image ("dynamic"), or comes from runs with example
---- inputs ("static"). Batch norm in evaluation mode is joined with the layer before it first. For the
---- CPU; processors with AVX-512 VNNI are fast. Results are close to those before, not equal.
+--- integers: weights are rounded by the largest number of each output channel, inputs to a byte
+--- each. The scale of an input is that of the row or image ("dynamic"), or comes from runs with
+--- example inputs ("static"). Batch norm in evaluation mode is joined with the layer before it
+--- first. For the CPU; processors with AVX-512 VNNI are fast. Results are close to those before,
+--- not equal.
 ---
 ---     local model = nn.Sequential(nn.Linear(8, 4), nn.ReLU()):eval()
----     local program, x = torch.export(model, {torch.ones(2, 8)}), torch.randn(2, 8)
+---     local x = torch.randn(2, 8)
+---     local program = torch.export(model, {x})
 ---     local before = program(x)
 ---     torch.ao.quantization.quantize_(program)
 ---     print((program(x) - before):abs():max():item() < 0.05)

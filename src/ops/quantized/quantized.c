@@ -4,12 +4,13 @@
 #include "ops/common.h"
 #include "ops/windows.h"
 
-/* Checks a tensor of a quantized layer, which must be contiguous. */
+/* Checks a tensor of a quantized layer. */
 static bool check(const char *op, const char *name, const tl_Tensor *t, tl_DType dtype,
                   int64_t numel) {
-  if (t->dtype != dtype || t->numel != numel || !tli_contiguous(t))
-    return tli_fail(TL_EARG, "%s: %s: expected %" PRId64 " contiguous elements of %s, got %s %s",
-                    op, name, numel, tl_dtype_name(dtype), tl_dtype_name((tl_DType)t->dtype),
+  bool same = dtype == TL_F32 ? tli_is_float((tl_DType)t->dtype) : t->dtype == dtype;
+  if (!same || t->numel != numel)
+    return tli_fail(TL_EARG, "%s: %s: expected %" PRId64 " elements of %s, got %s %s", op, name,
+                    numel, tl_dtype_name(dtype), tl_dtype_name((tl_DType)t->dtype),
                     tli_sizes_str(t));
   return true;
 }
@@ -17,8 +18,8 @@ static bool check(const char *op, const char *name, const tl_Tensor *t, tl_DType
 /* Checks the tensors of a layer whose windows have `places` elements of each channel. */
 static bool check_layer(const char *op, const tl_Tensor *self, tl_Tensor *const *t,
                         int64_t channels, int64_t places, double scale, int64_t zero) {
-  if (self->dtype != TL_F32)
-    return tli_fail(TL_EDTYPE, "%s: self: expected float32, got %s", op,
+  if (!tli_is_float((tl_DType)self->dtype))
+    return tli_fail(TL_EDTYPE, "%s: self: expected a floating dtype, got %s", op,
                     tl_dtype_name((tl_DType)self->dtype));
   int64_t n = t[1]->numel, panels = (n + 15) / 16, depth = (channels + 3) / 4 * 4 * places;
   TL_TRY(check(op, "weight", t[0], TL_I8, panels * 16 * depth));
@@ -34,24 +35,35 @@ static bool check_layer(const char *op, const tl_Tensor *self, tl_Tensor *const 
                   INT32_MAX / (255 * 128), depth);
 }
 
-static tl_Tensor *run(struct tlk_quantized *call, tl_Tensor *self, tl_Tensor *const *t, int ndim,
-                      const int64_t *sizes) {
-  tl_Tensor *in = tli_contiguous_as(self, TL_F32);
-  tl_Tensor *out = in ? tli_empty(TL_F32, tli_device(self), ndim, sizes) : NULL;
-  if (out && out->numel > 0) {
-    bool ok =
-        TLI_RUN(tli_device(self), quantized, .rows = call->rows, .relu = call->relu,
-                .dtype = TL_F32, .windows = call->windows, .batch = call->batch,
-                .channels = call->channels, .n = call->n, .in = tli_data(in), .out = tli_data(out),
-                .weight = tli_data(t[0]), .scales = tli_data(t[1]), .sums = tli_data(t[2]),
-                .bias = t[3] ? tli_data(t[3]) : NULL, .scale = call->scale, .zero = call->zero);
-    if (!ok) {
-      tli_release(out);
-      out = NULL;
-    }
+static void *data_or_null(const tl_Tensor *t) { return t ? tli_data(t) : NULL; }
+
+/* Runs the kernel on contiguous tensors: the input and a layer's weight, scales, sums and bias. */
+static bool run_on(const struct tlk_quantized *call, tl_Tensor *out, tl_Tensor *const *t) {
+  return TLI_RUN(tli_device(out), quantized, .rows = call->rows, .relu = call->relu,
+                 .dtype = TL_F32, .windows = call->windows, .batch = call->batch,
+                 .channels = call->channels, .n = call->n, .in = tli_data(t[0]),
+                 .out = tli_data(out), .weight = tli_data(t[1]), .scales = tli_data(t[2]),
+                 .sums = tli_data(t[3]), .bias = data_or_null(t[4]), .scale = call->scale,
+                 .zero = call->zero);
+}
+
+static tl_Tensor *run(const struct tlk_quantized *call, tl_Tensor *self, tl_Tensor *const *layer,
+                      int ndim, const int64_t *sizes) {
+  static const tl_DType dtypes[] = {TL_I8, TL_F32, TL_I32, TL_F32};
+  tl_Tensor *t[5] = {tli_contiguous_as(self, TL_F32)};
+  bool ok = t[0] != NULL;
+  for (int i = 0; ok && i < 4; i++)
+    if (layer[i]) ok = (t[i + 1] = tli_contiguous_as(layer[i], dtypes[i])) != NULL;
+  tl_Tensor *out = ok ? tli_empty(TL_F32, tli_device(self), ndim, sizes) : NULL;
+  if (out && out->numel > 0 && !run_on(call, out, t)) {
+    tli_release(out);
+    out = NULL;
   }
-  tli_release(in);
-  return out;
+  for (int i = 0; i < 5; i++) tli_release(t[i]);
+  if (out == NULL || self->dtype == TL_F32) return out;
+  tl_Tensor *result = tlo_to_dtype(out, (tl_DType)self->dtype);
+  tli_release(out);
+  return result;
 }
 
 tl_Tensor *tli_op__quantized_linear(tl_Tensor *self, tl_Tensor *weight, tl_Tensor *scales,

@@ -1,0 +1,238 @@
+-- Tests programs with 8-bit integers: the operators against their definition in exact arithmetic, and quantize_ by the
+-- error of its programs and by the digits that a convnet reads.
+
+local torch = require "tlua"
+local device = require "spec.support.device"
+local nn = torch.nn
+local quantize_ = torch.ao.quantization.quantize_
+
+-- Returns the weight's integers in panels of 16 channels, as the operators take them, and the integers' sums.
+local function panels(integers)
+   local n, channels = integers:size(1), integers:size(2)
+   local flat = integers:reshape(n, channels, -1)
+   local rows, deep, places = (n + 15) // 16 * 16, (channels + 3) // 4 * 4, flat:size(3)
+   local all = torch.zeros(rows, places, deep)
+   all[{{1, n}, {}, {1, channels}}] = flat:transpose(2, 3)
+   local packed = all:view(rows // 16, 16, places * deep // 4, 4):permute(1, 3, 2, 4):contiguous():to "int8"
+   return packed, integers:reshape(n, -1):sum(2):to "int32"
+end
+
+-- Returns the bytes of x as float64, and their scale and zero point.
+local function rounded(x, scale, zero)
+   if scale == 0 then
+      local low, high = math.min(x:min():item(), 0), math.max(x:max():item(), 0)
+      scale = torch.tensor((high - low) / 255):item()
+      zero = torch.tensor(-low / scale):round():item()
+   end
+   local inverse = torch.tensor(1 / scale):item()
+   return ((x * inverse):round() + zero):clamp(0, 255):double(), scale, zero
+end
+
+local function integers(...)
+   return torch.randint(-127, 128, {...}):float()
+end
+
+describe("quantized operators", function()
+   before_each(function()
+      if device.name == "cuda" then return pending "they are on the CPU alone" end
+      torch.manual_seed(3)
+   end)
+
+   it("multiply rows as their definition says", function()
+      if device.name == "cuda" then return end
+      for _, case in ipairs {{1, 1, 1}, {5, 30, 21}, {9, 64, 16}, {70, 7, 33}, {3, 257, 130}} do
+         local m, k, n = table.unpack(case)
+         local w, x, scales, bias = integers(n, k), torch.randn(m, k), torch.rand(n) + 0.1, torch.randn(n)
+         local weight, sums = panels(w)
+         for _, range in ipairs {{0.0, 0}, {0.02, 128}, {0.01, 0}} do
+            local expected = {}
+            for i = 1, m do
+               local q, scale, zero = rounded(x[i], range[1], range[2])
+               expected[i] = (w:double():mv(q - zero) * scale * scales:double() + bias:double())
+            end
+            expected = torch.stack(expected)
+            local y = torch._quantized_linear(x, weight, scales, sums, bias, range[1], range[2])
+            assert.close(expected:float(), y, 2e-5)
+            local z = torch._quantized_linear(x, weight, scales, sums, bias, range[1], range[2], true)
+            assert.is_true(torch.equal(y:relu(), z))
+         end
+      end
+      assert.same({0, 3}, torch._quantized_linear(torch.ones(0, 2), panels(integers(3, 2)), torch.ones(3),
+         torch.zeros({3}, {dtype = "int32"})).shape)
+   end)
+
+   it("slide over images as their definition says", function()
+      if device.name == "cuda" then return end
+      local cases = {
+         {2, 3, 21, 9, 11, {3, 5}, {2, 1}, {1, 2}, {1, 1}}, {1, 8, 16, 9, 11, {3, 3}, {1, 1}, {2, 2}, {2, 2}},
+         {1, 1, 1, 1, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}}, {1, 5, 40, 17, 3, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+         {3, 64, 32, 14, 14, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, {1, 4, 17, 7, 40, {2, 1}, {3, 2}, {0, 1}, {1, 3}},
+      }
+      for _, case in ipairs(cases) do
+         local b, c, n, h, wide, kernel, stride, padding, dilation = table.unpack(case)
+         local w, x = integers(n, c, kernel[1], kernel[2]), torch.randn(b, c, h, wide)
+         local weight, sums = panels(w)
+         local scales, bias = torch.rand(n) + 0.1, torch.randn(n)
+         for _, range in ipairs {{0.0, 0}, {0.02, 120}} do
+            local expected = {}
+            for i = 1, b do
+               local q, scale, zero = rounded(x[i], range[1], range[2])
+               local sum = nn.functional.conv2d((q - zero):unsqueeze(1), w:double(), nil, stride, padding, dilation)
+               expected[i] = sum * (scales:double():view(-1, 1, 1) * scale) + bias:double():view(-1, 1, 1)
+            end
+            local y = torch._quantized_conv2d(x, weight, scales, sums, bias, kernel, stride, padding, dilation,
+               range[1], range[2])
+            assert.close(torch.cat(expected):float(), y, 2e-5)
+            local z = torch._quantized_conv2d(x, weight, scales, sums, bias, kernel, stride, padding, dilation,
+               range[1], range[2], true)
+            assert.is_true(torch.equal(y:relu(), z))
+         end
+      end
+   end)
+
+   it("give NaN for what has no range, and limit numbers out of a given one", function()
+      if device.name == "cuda" then return end
+      local weight, sums = panels(torch.ones(3, 4))
+      local function product(x, ...) return torch._quantized_linear(x, weight, torch.ones(3), sums, nil, ...) end
+      local nan, inf = 0 / 0, math.huge
+      local x = torch.tensor {{1, 2, nan, 3}, {1, inf, 0, 0}, {1, 2, 3, 255}, {0, 0, 0, 0}}
+      assert.same({true, true, false, false}, product(x):isnan():all(2):tolist())
+      assert.same({261, 0}, product(x)[{{3, 4}, 1}]:tolist())
+      assert.same({true, false, false, false}, product(x, 1.0, 0):isnan():all(2):tolist())
+      assert.same({256, 261}, product(x, 1.0, 0)[{{2, 3}, 1}]:tolist())
+      assert.same({4 * 155}, product(torch.full({1, 4}, 1e30), 1.0, 100)[{{}, 1}]:tolist())
+      assert.same({4 * -100}, product(torch.full({1, 4}, -1e30), 1.0, 100)[{{}, 1}]:tolist())
+      local w, s = panels(torch.ones(2, 1, 1, 1))
+      local image = torch.ones(2, 1, 3, 3)
+      image[{2, 1, 2, 2}] = nan
+      local y = torch._quantized_conv2d(image, w, torch.ones(2), s, torch.zeros(2), {1, 1})
+      assert.same({false, true}, y:flatten(2):isnan():all(2):tolist())
+   end)
+
+   it("have the same bits for any number of threads", function()
+      if device.name == "cuda" then return end
+      local w, s = panels(integers(40, 32, 3, 3))
+      local x, before = torch.randn(2, 32, 30, 30), torch.get_num_threads()
+      local function product()
+         return torch._quantized_conv2d(x, w, torch.ones(40), s, torch.zeros(40), {3, 3}, {1, 1}, {1, 1})
+      end
+      torch.set_num_threads(1)
+      local y = product()
+      torch.set_num_threads(2)
+      assert.is_true(torch.equal(y, product()))
+      torch.set_num_threads(before)
+   end)
+
+   it("refuse other tensors", function()
+      if device.name == "cuda" then return end
+      local w, s = panels(torch.ones(3, 4))
+      local x, scales = torch.ones(1, 4), torch.ones(3)
+      local function refused(text, ...)
+         local given = table.pack(...)
+         assert.raises("_quantized_linear", text, function()
+            torch._quantized_linear(table.unpack(given, 1, given.n))
+         end)
+      end
+      refused("self: expected a floating dtype, got int64", x:to "int64", w, scales, s)
+      refused("weight: expected 128 elements of int8", torch.ones(1, 5), w, scales, s)
+      refused("weight: expected 64 elements of int8, got float32", x, w:float(), scales, s)
+      refused("sums: expected 3 elements of int32, got int64", x, w, scales, s:to "int64")
+      refused("bias: expected 3 elements of float32", x, w, scales, s, torch.ones(2))
+      refused("scale of at least 0", x, w, scales, s, nil, -1.0, 0)
+      refused("zero point of 0 to 255", x, w, scales, s, nil, 1.0, 256)
+      assert.raises("_quantized_conv2d", "the kernel is larger", function()
+         torch._quantized_conv2d(torch.ones(1, 4, 1, 1), (panels(torch.ones(3, 4, 3, 3))), scales, s, scales, {3, 3})
+      end)
+   end)
+end)
+
+describe("quantize_", function()
+   local default
+
+   -- Programs with integers are for the CPU.
+   before_each(function()
+      default = torch.get_default_device()
+      torch.set_default_device "cpu"
+      torch.manual_seed(1)
+   end)
+   after_each(function() torch.set_default_device(default) end)
+
+   local function error_of(got, expected) return ((got - expected):norm() / expected:norm()):item() end
+
+   it("changes linear layers and convolutions, and joins batch norm and relu", function()
+      local model = nn.Sequential(nn.Conv2d(3, 16, 3, {padding = 1, bias = false}), nn.BatchNorm2d(16), nn.ReLU(),
+         nn.Conv2d(16, 16, 3, {groups = 4}), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 36, 20), nn.ReLU(),
+         nn.Linear(20, 5)):eval()
+      model[2].running_mean:uniform_(-0.2, 0.2)
+      model[2].running_var:uniform_(0.5, 2)
+      local x = torch.randn(4, 3, 8, 8)
+      local y = torch.export(model, {x})(x)
+      for _, config in ipairs {{}, {kind = "static", calibration = {x, {torch.randn(4, 3, 8, 8)}}}} do
+         local program = torch.export(model, {x}, {dynamic = {input = {1}}})
+         assert.equal(program, quantize_(program, config))
+         local text = tostring(program)
+         local _, convs = text:gsub("_quantized_conv2d%(", "")
+         local _, linears = text:gsub("_quantized_linear%(", "")
+         assert.same({1, 2}, {convs, linears})
+         assert.is_nil(text:find("batch_norm", 1, true))
+         assert.truthy(text:find("groups = 4", 1, true))
+         local result = program(x)
+         assert.is_true(error_of(result, y) < 0.03, error_of(result, y))
+         assert.same({2, 5}, program(x[{{1, 2}}]).shape)
+         local path <const> = os.tmpname()
+         program:save(path)
+         assert.is_true(torch.equal(result, torch.export.load(path)(x)))
+         os.remove(path)
+      end
+      local program = torch.export(model, {x})
+      quantize_(program, {skip = {"7.weight"}})
+      local _, count = tostring(program):gsub("_quantized_linear%(", "")
+      assert.equal(1, count)
+   end)
+
+   it("loses at most one of 360 digits", function()
+      local rows = torch.data.CSV("examples/data/digits.csv", {header = false}):tensor()
+      local images = rows:narrow(2, 1, 64):float():div(16):view(-1, 1, 8, 8)
+      local classes = rows:select(2, 65) + 1
+      local order = torch.randperm(#rows)
+      local train, test = order[{{1, #rows - 360}}], order[{{#rows - 359, #rows}}]
+      local model = nn.Sequential(nn.Conv2d(1, 16, 3, {padding = 1}), nn.BatchNorm2d(16), nn.ReLU(),
+         nn.Conv2d(16, 32, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(512, 64), nn.ReLU(),
+         nn.Linear(64, 10))
+      local optimizer = torch.optim.Adam(model:parameters(), {lr = 3e-3})
+      for _ = 1, 4 do
+         for i = 1, #train - 63, 64 do
+            local batch = train[{{i, i + 63}}]
+            optimizer:zero_grad()
+            nn.functional.cross_entropy(model(images:index_select(1, batch)), classes:index_select(1, batch)):backward()
+            optimizer:step()
+         end
+      end
+      model:eval()
+      local x, expected = images:index_select(1, test), classes:index_select(1, test)
+      local function right(program) return program(x):argmax(2):eq(expected):sum():item() end
+      local float = right(torch.export(model, {x}))
+      assert.is_true(float > 330, float)
+      local example = images:index_select(1, train[{{1, 360}}])
+      local dynamic = right(quantize_(torch.export(model, {x})))
+      local static = right(quantize_(torch.export(model, {x}), {kind = "static", calibration = {example}}))
+      assert.is_true(dynamic >= float - 1, ("%d of %d"):format(dynamic, float))
+      assert.is_true(static >= float - 1, ("%d of %d"):format(static, float))
+   end)
+
+   it("refuses what it cannot change", function()
+      local linear = torch.export(nn.Linear(2, 3):eval(), {torch.ones(1, 2)})
+      local function refused(text, ...)
+         local given = table.pack(...)
+         assert.raises("ao.quantization.quantize_", text, function() quantize_(table.unpack(given, 1, given.n)) end)
+      end
+      refused("program: expected a program that torch.export has made, got", nn.Linear(2, 3))
+      refused("unknown option bits", linear, {bits = 4})
+      refused("kind: expected", linear, {kind = "int4"})
+      refused("calibration: expected a list of inputs", linear, {kind = "static"})
+      refused("calibration: expected nil", linear, {calibration = {torch.ones(1, 2)}})
+      refused("expected linear layers", torch.export(nn.ReLU():eval(), {torch.ones(1)}))
+      refused("evaluation mode", torch.export(nn.Linear(2, 3), {torch.ones(1, 2)}))
+      refused("finite numbers", linear, {kind = "static", calibration = {torch.full({1, 2}, math.huge)}})
+   end)
+end)
