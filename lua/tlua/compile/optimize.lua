@@ -247,13 +247,12 @@ end
 
 local function write_in_place(graph, node)
    local input = node.args.self
-   if not is_call(input) or not fresh[input.target] or input.results ~= 1
+   if input.op ~= "call_function" or not fresh[input.target] or input.results ~= 1
       or #input:users() ~= 1 or is_output(graph, input) or is_output(graph, node) then
       return false
    end
-   node.target = node.target .. "_"
-   local _, results = torch._operator_parameters(node.target)
-   node.results = results
+   node:replace_all_uses_with(input)
+   node.target, node.results = node.target .. "_", 0 -- the result is the changed argument
    return true
 end
 
