@@ -190,6 +190,27 @@ describe("quantize_", function()
       assert.equal(1, count)
    end)
 
+   it("packs weights of linear layers in blocks of 8 or 4 bits", function()
+      local model = nn.Sequential(nn.Linear(64, 96), nn.ReLU(), nn.Linear(96, 33), nn.Linear(33, 4)):eval()
+      model[1].weight.data[{1, {1, 32}}] = 0
+      local x = torch.randn(5, 64)
+      local y = model(x):detach()
+      for bits, most in pairs {[8] = 0.02, [4] = 0.2} do
+         local program = torch.export(model, {x})
+         local bytes = quantize_(program, {kind = "weight_only", bits = bits}):state_dict()["1.weight.packed"]
+         assert.same({96, 2 * (2 + 4 * bits)}, bytes.shape)
+         local _, count = tostring(program):gsub("packed_linear%(", "")
+         assert.equal(2, count) -- 33 is no multiple of 32
+         assert.is_true(error_of(program(x), y) < most, error_of(program(x), y))
+         local values = nn.functional.packed_values(bytes, bits == 8 and "Q8_0" or "Q4_0")
+         local block = model[1].weight:detach():view(96, 2, 32)
+         local step = block:abs():amax(3, true) / (bits == 8 and 127 or 8)
+         local off = (values:view(96, 2, 32) - block):abs() / step:clamp_min(1e-9)
+         assert.is_true(off:max():item() < (bits == 8 and 0.6 or 1.01), off:max():item())
+         assert.equal(0, values[{1, {1, 32}}]:abs():max():item())
+      end
+   end)
+
    it("loses at most one of 360 digits", function()
       local rows = torch.data.CSV("examples/data/digits.csv", {header = false}):tensor()
       local images = rows:narrow(2, 1, 64):float():div(16):view(-1, 1, 8, 8)
@@ -227,10 +248,13 @@ describe("quantize_", function()
          assert.raises("ao.quantization.quantize_", text, function() quantize_(table.unpack(given, 1, given.n)) end)
       end
       refused("program: expected a program that torch.export has made, got", nn.Linear(2, 3))
-      refused("unknown option bits", linear, {bits = 4})
+      refused("unknown option bit", linear, {bit = 4})
+      refused("bits: expected 8, got 4", linear, {bits = 4})
+      refused("bits: expected 8 or 4, got 2", linear, {kind = "weight_only", bits = 2})
+      refused("expected linear layers", linear, {kind = "weight_only"})
       refused("kind: expected", linear, {kind = "int4"})
       refused("calibration: expected a list of inputs", linear, {kind = "static"})
-      refused("calibration: expected nil", linear, {calibration = {torch.ones(1, 2)}})
+      refused("calibration: expected nil unless the kind is", linear, {calibration = {torch.ones(1, 2)}})
       refused("expected linear layers", torch.export(nn.ReLU():eval(), {torch.ones(1)}))
       refused("evaluation mode", torch.export(nn.Linear(2, 3), {torch.ones(1, 2)}))
       refused("finite numbers", linear, {kind = "static", calibration = {torch.full({1, 2}, math.huge)}})

@@ -275,6 +275,16 @@ describe("a compiled function follows", function()
       rawset(math, "max", max)
    end)
 
+   it("data in the library's tables", function()
+      rawset(nn, "compile_spec_k", 2)
+      rawset(torch, "compile_spec_t", {k = 3})
+      local function fn(a) return a * nn.compile_spec_k + torch.compile_spec_t.k end
+      follows(function() rawset(nn, "compile_spec_k", 4) end, fn, x)
+      follows(function() torch.compile_spec_t.k = 5 end, fn, x)
+      rawset(nn, "compile_spec_k", nil)
+      rawset(torch, "compile_spec_t", nil)
+   end)
+
    it("modes of the thread", function()
       local fast = compile(function(a)
          return torch.ones(2) + (torch.is_grad_enabled() and 1 or 0) + a:sum()

@@ -25,7 +25,10 @@ end
 function State:name(list, path) self.names[list][list.n + 1] = path end
 
 function State:add_table(value, path)
-   if self.library.tables[value] then return end
+   if self.library.tables[value] then
+      self.reached[#self.reached + 1] = value
+      return
+   end
    local of = package.loaded["tlua.compile.calls"]
    if of and debug.getmetatable(value) == of then return self:visit(value.fn, path) end
    local copy, count, meta = {}, 0, debug.getmetatable(value)
@@ -97,6 +100,27 @@ function State:visit(value, path)
    end
 end
 
+-- Adds what a program has put into the library's tables: data, not functions, under keys that its
+-- functions contain as constants. Other functions of the library do not read them.
+function State:add_data(functions)
+   local texts = {}
+   for _, fn in ipairs(functions) do
+      if not library.owns(fn) then texts[#texts + 1] = string.dump(fn, true) end
+   end
+   local text, i = table.concat(texts), 0
+   while i < #self.reached do
+      i = i + 1
+      local owner = self.reached[i]
+      for key, item in next, owner do
+         if type(key) == "string" and type(item) ~= "function" and text:find(key, 1, true) then
+            self:name(self.globals, key)
+            add(self.globals, owner, key, item)
+            self:visit(item, key)
+         end
+      end
+   end
+end
+
 --- Returns the state of a call: what can be reached from the function, from the functions of the
 --- program that were called, and from the global variables that were read. The library's functions
 --- that were called must stay in their places.
@@ -107,7 +131,7 @@ end
 function M.of(fn, watch, strict)
    local state = setmetatable({
       tables = {n = 0}, upvalues = {n = 0}, globals = {n = 0}, tensors = {n = 0}, list = {},
-      seen = {}, names = {}, classes = {}, fields = 0, library = library.refresh(),
+      seen = {}, names = {}, classes = {}, reached = {}, fields = 0, library = library.refresh(),
    }, State)
    for _, list in ipairs {state.tables, state.upvalues, state.globals, state.tensors} do
       state.names[list] = {}
@@ -129,6 +153,7 @@ function M.of(fn, watch, strict)
          state:visit(called, "")
       end
    end
+   state:add_data(watch.list)
    for called in next, watch.functions do
       for _, place in ipairs(state.library.places[called] or {}) do
          if state:needs(place) then
