@@ -799,7 +799,7 @@ ASAN_ENV = ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:a
   LSAN_OPTIONS=suppressions=$(SUPPRESSIONS)/lsan.supp:print_suppressions=0 UBSAN_OPTIONS=print_stacktrace=1
 # What trains for long and calls no operator that another spec does not call is left out: examples with large models,
 # those of packages, agents and the whole models of vision.
-WITHOUT_ASAN = $(foreach name,gpt2 models resnet,spec/examples/$(name)) \
+WITHOUT_ASAN = $(foreach name,gpt2 models notebooks resnet,spec/examples/$(name)) \
   $(foreach name,$(notdir $(wildcard rocks/*)),rocks/$(name)/spec/examples) rocks/rl/spec/agents rocks/vision/spec/models
 asan:
 	@.ci/deps build test

@@ -17,7 +17,7 @@ describe("examples/notebooks", function()
          local begun = os.time()
          local output, status = shell.run(("%s notebook run --check %s"):format(tlua, path))
          assert.equal(0, status, output)
-         assert.is_true(os.time() - begun <= 60)
+         assert.is_true(os.getenv "SPEC_SANITIZED" == "1" or os.time() - begun <= 60)
          local cells = json.decode(shell.read(path)).cells
          for _, cell in ipairs(cells) do assert.equal(0, #(cell.outputs or {})) end
          if not path:find "04" then return end
