@@ -21,6 +21,7 @@ for path in io.lines(arg[1]) do operators[path] = true end
 local passed_over <const> = {
    ["torch.distributed.FileStore"] = true, ["torch.distributed.TCPStore"] = true,
    ["torch.distributed.device_mesh.group_of"] = true, ["torch.raise"] = true, ["torch.optim.Optimizer"] = true,
+   ["torch.serve.run"] = true,
 }
 
 for name in ("display display_html display_image display_markdown display_svg install"):gmatch "%S+" do
