@@ -78,6 +78,16 @@ describe("torch.masked", function()
       assert.close({0, 0}, masked.sum(torch.zeros(2, 0), 2, {mask = torch.ones(2, 0):bool()}), 0)
    end)
 
+   it("keeps half precision if the correction of a variance is a fraction", function()
+      local x, mask = torch.tensor {1.0, 2, 4, 9}, torch.tensor {true, true, true, false}
+      for _, dtype in ipairs {"bfloat16", "float16"} do
+         for _, name in ipairs {"var", "std"} do
+            assert.equal(dtype, torch.masked[name](x:to(dtype), {mask = mask, correction = 0.5}).dtype)
+         end
+      end
+      assert.close(14 / 7.5, torch.masked.var(x, {mask = mask, correction = 0.5}), 1e-6)
+   end)
+
    it("has PyTorch's dtypes", function()
       local x, mask = torch.tensor({3, -4, 5}, {dtype = "int32"}), torch.tensor {true, true, false}
       assert.equal("int64", masked.sum(x, {mask = mask}).dtype)
