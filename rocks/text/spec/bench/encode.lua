@@ -1,6 +1,6 @@
--- tokenizers.lua - times a tokenizer for tokenizers.py, which says more:
+-- encode.lua - times a tokenizer for encode.py, which says more:
 --
---    tlua rocks/text/spec/bench/tokenizers.lua TOKENIZER.json TEXTS
+--    tlua rocks/text/spec/bench/encode.lua TOKENIZER.json TEXTS
 --
 -- Prints the seconds for loading, for a first pass over the texts and for the fastest of three further passes, the
 -- number of tokens, and a sum of their numbers.

@@ -1,7 +1,7 @@
 """Compares the speed of tlua's tokenizers with that of Hugging Face's library, on one thread:
 
     python rocks/text/spec/fixtures/tokenizers.py /tmp/kinds 1 8000
-    python rocks/text/spec/bench/tokenizers.py build/tlua /tmp/kinds [KIND...]
+    python rocks/text/spec/bench/encode.py build/tlua /tmp/kinds [KIND...]
 
 Texts are lines of this repository's Markdown and Lua files, 20 of every 100. Prints for each kind the library's
 milliseconds, and the quotients of the library's time and tlua's: for loading, for the first pass over the texts, for later passes,
@@ -16,7 +16,6 @@ import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 here = os.path.dirname(os.path.abspath(__file__))
-sys.path = [path for path in sys.path if os.path.abspath(path or ".") != here]  # this file has the library's name
 from tokenizers import Tokenizer
 
 command, folder = sys.argv[1:3]
@@ -30,7 +29,7 @@ texts = [text for text in texts if text]
 
 
 def ours(name, place):
-    out = subprocess.run([command, here + "/tokenizers.lua", f"{folder}/{name}.json", place], capture_output=True, text=True, check=True)
+    out = subprocess.run([command, here + "/encode.lua", f"{folder}/{name}.json", place], capture_output=True, text=True, check=True)
     return [float(word) for word in out.stdout.split()]
 
 
