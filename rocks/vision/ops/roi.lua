@@ -259,7 +259,7 @@ local function pixels_of(size, from, to)
    return torch.minimum(at, stop - 1):clamp(0, size - 1), at:lt(stop), most
 end
 
-local most_values <const> = 1 << 22 -- that are read at once
+local most_values <const> = 1 << 22 -- largest number of values that are read at once
 
 -- Calls reduce(image, pixels, inside) for some regions at a time, where both tensors have the shape
 -- (n, height, width, pixels), and returns the results, (n, channels, height, width).
