@@ -79,9 +79,11 @@ ALWAYS AVX2 void f16c_halves(const uint16_t from[8], float to[8]) {
   _mm256_storeu_ps(to, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from)));
 }
 
+ALWAYS AVX2 float f16c_half(uint16_t bits) { return _cvtsh_ss(bits); }
+
 static AVX2 __attribute__((noinline)) void avx2_unpack(tli_BlockKind kind, const uint8_t *p, int n,
                                                        tli_Chunk *u) {
-  tli_unpack(f16c_halves, kind, p, n, u);
+  tli_unpack(f16c_halves, f16c_half, kind, p, n, u);
 }
 
 /* Multiplies 32 pairs of bytes and adds them up by fours. The products of vpmaddubsw do not
@@ -143,7 +145,7 @@ static AVX2 void avx2_rows(const tlk_PackedRows *p, int64_t rows) {
 
 static VNNI __attribute__((noinline)) void vnni_unpack(tli_BlockKind kind, const uint8_t *p, int n,
                                                        tli_Chunk *u) {
-  tli_unpack(f16c_halves, kind, p, n, u);
+  tli_unpack(f16c_halves, f16c_half, kind, p, n, u);
 }
 
 /* The group of each lane's four elements, in 64 elements from i * 64 on. */

@@ -4,7 +4,7 @@
 #include "core/kernel/blocks.h"
 
 void tli_unpack_chunk(tli_BlockKind kind, const uint8_t *p, int n, tli_Chunk *u) {
-  tli_unpack(tli_plain_halves, kind, p, n, u);
+  tli_unpack(tli_plain_halves, tli_f16_to_f32, kind, p, n, u);
 }
 
 void tli_dequantize(tli_BlockKind kind, const uint8_t *blocks, int64_t n, float *out) {

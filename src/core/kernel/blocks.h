@@ -65,14 +65,11 @@ TLI_UNPACK void tli_plain_halves(const uint16_t from[8], float to[8]) {
   for (int i = 0; i < 8; i++) to[i] = tli_f16_to_f32(from[i]);
 }
 
-/* Reads the number at p and, unless `second` is NULL, the one behind it. */
-TLI_UNPACK void tli_two_halves(tli_Halves *halves, const uint8_t *p, float *first, float *second) {
-  uint16_t bits[8] = {0};
-  float values[8];
-  memcpy(bits, p, second ? 4 : 2);
-  halves(bits, values);
-  *first = values[0];
-  if (second) *second = values[1];
+/* Converts one number; as above. */
+typedef float tli_Half(uint16_t bits);
+
+TLI_UNPACK float tli_half_at(tli_Half *half, const uint8_t *p) {
+  return half((uint16_t)(p[0] | p[1] << 8));
 }
 
 /* Reads the scales of `count` blocks of 32 elements, and the minimums behind them. */
@@ -158,10 +155,8 @@ TLI_UNPACK void tli_two_bits(const uint8_t *restrict from, uint8_t *restrict q) 
         q[128 * half + 32 * part + l] = from[32 * half + l] >> 2 * part & 3;
 }
 
-TLI_UNPACK void tli_unpack_q2_k(tli_Halves *halves, const uint8_t *restrict b,
-                                tli_Chunk *restrict u) {
-  float d, least;
-  tli_two_halves(halves, b + 80, &d, &least);
+TLI_UNPACK void tli_unpack_q2_k(tli_Half *half, const uint8_t *restrict b, tli_Chunk *restrict u) {
+  float d = tli_half_at(half, b + 80), least = tli_half_at(half, b + 82);
   for (int i = 0; i < 16; i++) {
     u->scale[i] = d * (float)(b[i] & 15);
     u->least[i] = least * (float)(b[i] >> 4);
@@ -169,11 +164,9 @@ TLI_UNPACK void tli_unpack_q2_k(tli_Halves *halves, const uint8_t *restrict b,
   tli_two_bits(b + 16, u->q);
 }
 
-TLI_UNPACK void tli_unpack_q3_k(tli_Halves *halves, const uint8_t *restrict b,
-                                tli_Chunk *restrict u) {
+TLI_UNPACK void tli_unpack_q3_k(tli_Half *half, const uint8_t *restrict b, tli_Chunk *restrict u) {
   const uint8_t *s = b + 96;
-  float d;
-  tli_two_halves(halves, b + 108, &d, NULL);
+  float d = tli_half_at(half, b + 108);
   for (int i = 0; i < 16; i++) {
     int low = i < 8 ? s[i] & 15 : s[i - 8] >> 4;
     int high = s[8 + i % 4] >> 2 * (i / 4) & 3;
@@ -184,9 +177,8 @@ TLI_UNPACK void tli_unpack_q3_k(tli_Halves *halves, const uint8_t *restrict b,
 }
 
 /* Unpacks the scales and minimums of Q4_K and Q5_K: d, dmin, then 12 bytes with six bits each. */
-TLI_UNPACK void tli_scales_k(tli_Halves *halves, const uint8_t *restrict b, tli_Chunk *restrict u) {
-  float d, least;
-  tli_two_halves(halves, b, &d, &least);
+TLI_UNPACK void tli_scales_k(tli_Half *half, const uint8_t *restrict b, tli_Chunk *restrict u) {
+  float d = tli_half_at(half, b), least = tli_half_at(half, b + 2);
   uint32_t s[3], six[4]; /* eight scales, then eight minimums */
   memcpy(s, b + 4, sizeof s);
   six[0] = s[0] & 0x3f3f3f3fu;
@@ -199,28 +191,24 @@ TLI_UNPACK void tli_scales_k(tli_Halves *halves, const uint8_t *restrict b, tli_
   for (int i = 0; i < 8; i++) u->least[i] = least * (float)bytes[8 + i];
 }
 
-TLI_UNPACK void tli_unpack_q4_k(tli_Halves *halves, const uint8_t *restrict b,
-                                tli_Chunk *restrict u) {
-  tli_scales_k(halves, b, u);
+TLI_UNPACK void tli_unpack_q4_k(tli_Half *half, const uint8_t *restrict b, tli_Chunk *restrict u) {
+  tli_scales_k(half, b, u);
   for (int p = 0; p < 4; p++) tli_nibbles(b + 16 + 32 * p, 32, u->q + 64 * p, u->q + 64 * p + 32);
 }
 
-TLI_UNPACK void tli_unpack_q5_k(tli_Halves *halves, const uint8_t *restrict b,
-                                tli_Chunk *restrict u) {
-  tli_scales_k(halves, b, u);
+TLI_UNPACK void tli_unpack_q5_k(tli_Half *half, const uint8_t *restrict b, tli_Chunk *restrict u) {
+  tli_scales_k(half, b, u);
   for (int p = 0; p < 4; p++) tli_nibbles(b + 48 + 32 * p, 32, u->q + 64 * p, u->q + 64 * p + 32);
   for (int part = 0; part < 8; part++) tli_add_bit(b + 16, part, 16, u->q + 32 * part);
 }
 
-TLI_UNPACK void tli_unpack_q6_k(tli_Halves *halves, const uint8_t *restrict b,
-                                tli_Chunk *restrict u) {
-  float d;
-  tli_two_halves(halves, b + 208, &d, NULL);
+TLI_UNPACK void tli_unpack_q6_k(tli_Half *half, const uint8_t *restrict b, tli_Chunk *restrict u) {
+  float d = tli_half_at(half, b + 208);
   for (int i = 0; i < 16; i++) u->scale[i] = d * (float)(int8_t)b[192 + i];
-  for (int half = 0; half < 2; half++)
+  for (int n = 0; n < 2; n++)
     for (int l = 0; l < 32; l++) {
-      const uint8_t *low = b + 64 * half + l;
-      uint8_t high = b[128 + 32 * half + l], *q = u->q + 128 * half + l;
+      const uint8_t *low = b + 64 * n + l;
+      uint8_t high = b[128 + 32 * n + l], *q = u->q + 128 * n + l;
       q[0] = (uint8_t)((low[0] & 15) | (high & 3) << 4);
       q[32] = (uint8_t)((low[32] & 15) | (high >> 2 & 3) << 4);
       q[64] = (uint8_t)(low[0] >> 4 | (high >> 4 & 3) << 4);
@@ -228,10 +216,9 @@ TLI_UNPACK void tli_unpack_q6_k(tli_Halves *halves, const uint8_t *restrict b,
     }
 }
 
-TLI_UNPACK void tli_unpack_iq4_xs(tli_Halves *halves, const uint8_t *restrict b,
+TLI_UNPACK void tli_unpack_iq4_xs(tli_Half *half, const uint8_t *restrict b,
                                   tli_Chunk *restrict u) {
-  float d;
-  tli_two_halves(halves, b, &d, NULL);
+  float d = tli_half_at(half, b);
   int high = b[2] | b[3] << 8;
   for (int g = 0; g < 8; g++) {
     int low = b[4 + g / 2] >> 4 * (g % 2) & 15;
@@ -245,8 +232,8 @@ TLI_UNPACK void tli_unpack_iq4_xs(tli_Halves *halves, const uint8_t *restrict b,
 
 /* Unpacks the next n elements, at most TLI_CHUNK, from blocks at p. Elements after the first n and
 ** the scales of their groups are not set; nor is `least`, for kinds that have none. */
-TLI_UNPACK void tli_unpack(tli_Halves *halves, tli_BlockKind kind, const uint8_t *p, int n,
-                           tli_Chunk *u) {
+TLI_UNPACK void tli_unpack(tli_Halves *halves, tli_Half *half, tli_BlockKind kind, const uint8_t *p,
+                           int n, tli_Chunk *u) {
   int count = n / 32;
   switch (kind) {
 #define EACH(name, fn, bytes, has_least)                     \
@@ -273,12 +260,12 @@ TLI_UNPACK void tli_unpack(tli_Halves *halves, tli_BlockKind kind, const uint8_t
     EACH(IQ4_NL, tli_unpack_iq4_nl, 18, 0);
 #undef EACH
 #undef UNROLLED
-  case TLI_Q2_K: tli_unpack_q2_k(halves, p, u); break;
-  case TLI_Q3_K: tli_unpack_q3_k(halves, p, u); break;
-  case TLI_Q4_K: tli_unpack_q4_k(halves, p, u); break;
-  case TLI_Q5_K: tli_unpack_q5_k(halves, p, u); break;
-  case TLI_Q6_K: tli_unpack_q6_k(halves, p, u); break;
-  case TLI_IQ4_XS: tli_unpack_iq4_xs(halves, p, u); break;
+  case TLI_Q2_K: tli_unpack_q2_k(half, p, u); break;
+  case TLI_Q3_K: tli_unpack_q3_k(half, p, u); break;
+  case TLI_Q4_K: tli_unpack_q4_k(half, p, u); break;
+  case TLI_Q5_K: tli_unpack_q5_k(half, p, u); break;
+  case TLI_Q6_K: tli_unpack_q6_k(half, p, u); break;
+  case TLI_IQ4_XS: tli_unpack_iq4_xs(half, p, u); break;
   case TLI_BLOCK_COUNT: break;
   }
 }
