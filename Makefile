@@ -390,7 +390,7 @@ test-arm:
 	@+SPEC_EMULATED=1 $(MAKE) --no-print-directory CC='$(CCACHE) $(ARM)-gcc' BUILD=$(BUILD)/$(ARM) SPEC_SANITIZED=1 \
 	  SPEC_ARGS="--wrap 'qemu-aarch64 -L $(ARM_ROOT)' --exclude spec/build --exclude spec/main \
 	  --exclude spec/dist --exclude spec/examples --exclude spec/core/cudnn --exclude spec/profiler/threads \
-	  --exclude rocks/mlflow --exclude spec/memory --exclude spec/embed/memory --exclude spec/device \
+	  --exclude rocks/mlflow --exclude rocks/hub --exclude rocks/wandb --exclude spec/memory --exclude spec/embed/memory --exclude spec/device \
 	  --exclude spec/ops/fuzz $(SPEC_ARGS)" check
 
 # For `python3 -m http.server -d build/wasm/page`. One thread: browsers give more to

@@ -114,7 +114,7 @@ local function append(a, file, answer, from)
 end
 
 -- Makes one request for what is missing. Returns whether the file is complete; if not, whether
--- another attempt may succeed, and a message.
+-- another attempt may succeed, a message, and whether there was no answer at all.
 local function attempt(a, file)
    local size = file:seek "end"
    local tag = size > 0 and read(a.part .. ".tag")
@@ -129,7 +129,7 @@ local function attempt(a, file)
    end
    local ok, answer = pcall(http.open, "GET", a.url, {headers = headers, timeout = a.timeout,
       most = MOST})
-   if not ok then return false, true, answer end
+   if not ok then return false, true, answer, true end
    local _ <close> = answer
    if answer.status == 416 and size > 0 then
       -- the file has no further bytes, or is another one
@@ -168,10 +168,11 @@ end
 local function fetch(a, file)
    local left, most = TRIES, file:seek "end" -- the most bytes so far, even if the file began anew
    while true do
-      local whole, again, message = attempt(a, file)
+      local whole, again, message, silent = attempt(a, file)
       if whole then return end
       local size = file:seek "end"
-      left = size > most and TRIES or left - 1
+      -- an attempt to connect takes long already
+      left = size > most and TRIES or math.max(0, left - (silent and 3 or 1))
       most = math.max(most, size)
       if not again or left == 0 then
          if size == 0 then
