@@ -283,7 +283,7 @@ local function run(self, data, shapes)
       local shape = {}
       for d = 1, output:dim() do shape[d] = output:size(d) end
       local values = output:cpu():contiguous()
-      results[i] = {shape = shape,
+      results[i] = {shape = shape, key = table.concat(shape, ",", self.batch and 2 or 1),
          bytes = self.http.bytes(values:data_ptr(), values:numel() * self.outputs[i].width)}
    end
    return results
@@ -315,13 +315,12 @@ end
 local function finish(self, counts, job, results, first)
    local mine = results
    if first then -- some rows of a run's results
+      local rows = job.plan.rows
       mine = {}
       for i, result in ipairs(results) do
-         local shape = {table.unpack(result.shape)}
-         local width = #result.bytes // shape[1]
-         shape[1] = job.plan.rows
-         mine[i] = {shape = shape,
-            bytes = result.bytes:sub(first * width + 1, (first + job.plan.rows) * width)}
+         local width = #result.bytes // result.shape[1]
+         mine[i] = {shape = result.shape, rows = rows, key = result.key,
+            bytes = result.bytes:sub(first * width + 1, (first + rows) * width)}
       end
    end
    local ok, problem = pcall(request_of.reply, self.http, self, job.request, job.plan, mine)

@@ -292,13 +292,31 @@ local function quote(text) return json.encode(text) end
 ---@param model table
 ---@param request table
 ---@param plan table
----@param results {bytes: string, shape: integer[]}[]  by the order of the model's outputs
+---@param results {bytes: string, shape: integer[], rows: integer?, key: string}[]  in the order of
+--- the model's outputs; rows: the first size, if it is not that of the shape; key: the other sizes
+--- of the shape, or all of them
 function M.reply(http, model, request, plan, results)
-   local pieces, binary = {}, {}
+   local kept = plan.kept -- the last answer's JSON, which depends on the shapes alone
+   if kept then
+      local same, binary = true, {}
+      for i, chosen in ipairs(plan.outputs) do
+         local result = results[chosen.index]
+         same = same and kept.keys[i] == result.key and kept.sizes[i] == #result.bytes
+         binary[i] = result.bytes
+      end
+      if same then
+         return request:reply(200, "application/octet-stream",
+            kept.text .. table.concat(binary), kept.headers)
+      end
+   end
+   local pieces, binary, all_binary, keys, sizes = {}, {}, true, {}, {}
    for i, chosen in ipairs(plan.outputs) do
       local output, result = model.outputs[chosen.index], results[chosen.index]
+      local shape = {table.unpack(result.shape)}
+      shape[1] = result.rows or shape[1]
       local head = ('{"name":%s,"datatype":"%s","shape":%s'):format(output.quoted,
-         output.datatype, shape_text(result.shape))
+         output.datatype, shape_text(shape))
+      all_binary, keys[i], sizes[i] = all_binary and chosen.binary, result.key, #result.bytes
       if chosen.binary then
          binary[#binary + 1] = result.bytes
          pieces[i] = ('%s,"parameters":{"binary_data_size":%d}}'):format(head, #result.bytes)
@@ -319,8 +337,9 @@ function M.reply(http, model, request, plan, results)
    local text = ("%s%s\"outputs\":[%s]}"):format(model.prefix,
       plan.id and ('"id":%s,'):format(quote(plan.id)) or "", table.concat(pieces, ","))
    if not plan.any_binary then return request:reply(200, "application/json", text) end
-   return request:reply(200, "application/octet-stream", text .. table.concat(binary),
-      {["Inference-Header-Content-Length"] = ("%d"):format(#text)})
+   local headers = {["Inference-Header-Content-Length"] = ("%d"):format(#text)}
+   if all_binary then plan.kept = {text = text, headers = headers, keys = keys, sizes = sizes} end
+   return request:reply(200, "application/octet-stream", text .. table.concat(binary), headers)
 end
 
 return M

@@ -60,7 +60,7 @@ shell.with_folder(function(folder)
       local bad = tonumber(text:match "Non%-2xx or 3xx responses: (%d+)" or 0)
       for n in (text:match "Socket errors: ([^\n]+)" or ""):gmatch "%d+" do bad = bad + tonumber(n) end
       print(("%-8s %12s %10s %10s %10d %11.1f us %5.1f MB"):format(name, text:match "Requests/sec:%s*(%S+)",
-         text:match "50%%%s+(%S+)", text:match "99%%%s+(%S+)", bad, used / count * 1e6, resident(pid)))
+         text:match "\n%s+50%%%s+(%S+)", text:match "\n%s+99%%%s+(%S+)", bad, used / count * 1e6, resident(pid)))
    end
    print("load average: " .. shell.read "/proc/loadavg":match "^%S+ %S+")
    shell.ok("kill " .. pid)
