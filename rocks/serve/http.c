@@ -598,11 +598,17 @@ static void server_release(Server *s) {
   free(s);
 }
 
+/* The userdata of a server. The one that started it ends it when it is collected. */
+typedef struct ServerBox {
+  Server *server; /* first, since functions read the userdata as a Server ** */
+  bool owner;
+} ServerBox;
+
 static Server **push_server(lua_State *L) {
-  Server **box = lua_newuserdatauv(L, sizeof(Server *), 0);
-  *box = NULL;
+  ServerBox *box = lua_newuserdatauv(L, sizeof *box, 0);
+  *box = (ServerBox){NULL, false};
   luaL_setmetatable(L, SERVER);
-  return box;
+  return &box->server;
 }
 
 static int64_t integer_field(lua_State *L, const char *name, int64_t otherwise) {
@@ -784,6 +790,7 @@ static int http_start(lua_State *L) {
                        : "libmicrohttpd does not start",
                 NULL);
   }
+  ((ServerBox *)lua_touserdata(L, 2))->owner = true;
   lua_pushvalue(L, 2);
   return 1;
 }
@@ -1160,10 +1167,9 @@ static void end_all(Server *s) {
   }
 }
 
-/* server:stop() ends everything at once. */
-static int server_stop(lua_State *L) {
-  Server *s = check_server(L);
-  if (s->daemon == NULL) return 0;
+/* Ends everything at once. */
+static void stop(Server *s) {
+  if (s->daemon == NULL) return;
   atomic_store(&s->draining, true);
   int fd = mhd.quiesce_daemon(s->daemon);
   if (fd >= 0) close(fd);
@@ -1185,13 +1191,21 @@ static int server_stop(lua_State *L) {
     q->end = &q->first;
     q->length = 0;
   }
+}
+
+/* server:stop() ends everything at once. */
+static int server_stop(lua_State *L) {
+  stop(check_server(L));
   return 0;
 }
 
 static int server_gc(lua_State *L) {
-  Server **box = luaL_checkudata(L, 1, SERVER);
-  if (*box) server_release(*box);
-  *box = NULL;
+  ServerBox *box = luaL_checkudata(L, 1, SERVER);
+  Server *s = box->server;
+  box->server = NULL;
+  if (s == NULL) return 0;
+  if (box->owner) stop(s);
+  server_release(s);
   return 0;
 }
 
