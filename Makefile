@@ -881,7 +881,7 @@ modinfo: all
 C_FILES := $(sort $(wildcard src/*.h src/*/*.[ch] src/*/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] \
   kernels/*/*/*.[ch] kernels/*/*/*/*.[ch] $(addprefix kernels/cuda/,*.cuh */*.cu */*.cuh) \
   spec/*/*.[ch] spec/cuda/*.cc spec/cuda/*/*.h \
-  spec/cuda/*/*.c[cu] spec/cuda/*/*/*.h examples/*/*.[ch] examples/*/*/*.[ch]))
+  spec/cuda/*/*.c[cu] spec/cuda/*/*/*.h rocks/*/*.[ch] examples/*/*.[ch] examples/*/*/*.[ch]))
 
 lint:
 	@.ci/deps lint
