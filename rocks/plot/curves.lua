@@ -1,7 +1,7 @@
 -- curves.lua - draws curves in a frame with axes: in the terminal with Braille characters, as SVG,
 -- and as PNG.
 
-local axes = require "tlua.plot.axes"
+local axes = require "tlua.plot.marks"
 local font = require "tlua.plot.font"
 local png = require "tlua.io.png"
 

@@ -1,7 +1,7 @@
 -- panels.lua - draws the figures of utils.plot.subplots: places their axes, chooses ranges and
 -- marks, and turns what the axes show into shapes on a canvas.
 
-local axes_marks = require "tlua.plot.axes"
+local axes_marks = require "tlua.plot.marks"
 local canvas = require "tlua.plot.canvas"
 local contours = require "tlua.plot.contours"
 local space = require "tlua.plot.space"

@@ -1,6 +1,6 @@
 -- space.lua - the frame and the projection of axes with projection = "3d".
 
-local axes_marks = require "tlua.plot.axes"
+local axes_marks = require "tlua.plot.marks"
 local values = require "tlua.plot.values"
 
 local M = {}

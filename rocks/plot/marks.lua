@@ -1,4 +1,4 @@
--- axes.lua - maps values to positions on an axis: ranges, round tick marks, and their labels.
+-- marks.lua - maps values to positions on an axis: ranges, round tick marks, and their labels.
 
 local M = {}
 
