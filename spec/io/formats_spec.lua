@@ -110,7 +110,8 @@ end)
 it("torch.load of GGUF files reads floats and blocks of few bits as the gguf package does", function()
    local tensors, metadata = torch.load(folder .. "blocks.gguf", {metadata = true})
    local expected = torch.load(folder .. "blocks.npz")
-   for _, name in ipairs {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"} do
+   for _, name in ipairs {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K",
+         "Q6_K", "IQ4_NL", "IQ4_XS"} do
       assert.same({1, 256}, tensors[name].shape)
       assert.close(expected[name], tensors[name]:float(), 0)
    end
