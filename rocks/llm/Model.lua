@@ -94,6 +94,34 @@ function Model:tokenize(text, options) return self.tokenizer:encode(text, option
 ---@return string
 function Model:detokenize(tokens, options) return self.tokenizer:decode(tokens, options) end
 
+local take_lora = args.signature "llm.Model.load_lora(path: string, scale: number = 1.0)"
+
+--- Adds a LoRA adapter of a GGUF file to the layers, besides those that were added before. Returns
+--- the number of layers that it changes.
+---@param path string
+---@param scale? number  a factor of the adapter's products
+---@return integer
+function Model:load_lora(...)
+   local a = take_lora(...)
+   local file <close>, message = io.open(a.path, "rb")
+   if not file then torch.raise("llm.Model.load_lora: " .. message) end
+   local count, why = source.protect(function()
+      local s, infos, metadata = gguf.open(source.bytes(file, a.path))
+      return loading.add_lora(self, s, infos, metadata, a.scale)
+   end)
+   if not count then torch.raise(("llm.Model.load_lora: %s: %s"):format(a.path, why)) end
+   self:reset()
+   return count
+end
+
+--- Removes all LoRA adapters.
+function Model:remove_lora()
+   for _, module in ipairs(self.model:modules()) do
+      if torch.type(module) == "llm.Linear" then module.lora = nil end
+   end
+   self:reset()
+end
+
 -- Computing -------------------------------------------------------------------------------------
 
 local function check_tokens(self, title, tokens)

@@ -18,6 +18,7 @@ local M = {}
 ---@field layout string  the layout of the weight, such as "Q4_K"; "F32" for a tensor of numbers
 ---@field weight Tensor  (out, bytes of a row) uint8, or (out, in) numbers
 ---@field bias? Tensor  (out)
+---@field features integer  the number of inputs
 ---@field lora? {a: Tensor, b: Tensor, scale: number}[]  adapters
 local Linear = class.class("llm.Linear", nn.Module)
 M.Linear = Linear

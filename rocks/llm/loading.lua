@@ -80,8 +80,10 @@ local function place(s, model, path, entry, a, plus_one)
       local holder = parent and model:get_submodule(parent) or model
       local layout, values = weight_of(s, weight, a)
       local is_linear = class.isinstance(module, nn.Linear)
-      holder[name or path] = is_linear and layers.Linear(layout, values, bias)
+      local made = is_linear and layers.Linear(layout, values, bias)
          or layers.Embedding(layout, values)
+      made.features = own:size(2)
+      holder[name or path] = made
       return
    end
    local values = gguf.tensor(s, weight):to "float32"
@@ -141,6 +143,52 @@ function M.model(s, infos, metadata, a)
       for _, layer in ipairs(model.model.layers) do layer.self_attn.interleaved = true end
    end
    return model:eval()
+end
+
+--- Adds an adapter's tensors to the layers. Returns the number of layers.
+---@param llm llm.Model
+---@param s io.Source
+---@param infos table[]
+---@param metadata table<string, any>
+---@param scale number
+---@return integer
+function M.add_lora(llm, s, infos, metadata, scale)
+   local own = architectures.of(metadata)
+   if own ~= architectures.of(llm.metadata) then
+      fail("general.architecture: expected %s, the model's, got %s",
+         llm.metadata["general.architecture"], metadata["general.architecture"])
+   end
+   local alpha, pairs_of, list = metadata["adapter.lora.alpha"], {}, {}
+   if metadata["general.type"] ~= "adapter" or type(alpha) ~= "number" then
+      fail "expected a LoRA adapter, with general.type and adapter.lora.alpha"
+   end
+   for _, info in ipairs(infos) do
+      local name, part = info.name:match "^(.*)%.lora_([ab])$"
+      local path = name and architectures.place(own, name)
+      if not path then fail("tensor %q: expected the parts of an adapter of a layer", info.name) end
+      pairs_of[path] = pairs_of[path] or {}
+      pairs_of[path][part] = info
+   end
+   for path, pair in pairs(pairs_of) do
+      local ok, layer = pcall(llm.model.get_submodule, llm.model, path)
+      if not ok or torch.type(layer) ~= "llm.Linear" then
+         fail("%s: there is no such layer", path)
+      end
+      if not pair.a or not pair.b then fail("%s: expected lora_a and lora_b", path) end
+      local rank, inputs = pair.a.shape[1], layer.features
+      check_shape(pair.a, {rank or 1, inputs})
+      check_shape(pair.b, {layer.weight:size(1), rank or 1})
+      local like = layer.layout == "F32" and layer.weight.dtype or "float32"
+      local function read(info) return gguf.tensor(s, info):to(like):to(layer.weight.device) end
+      list[layer] = {a = read(pair.a), b = read(pair.b), scale = scale * alpha / rank}
+   end
+   local count = 0
+   for layer, adapter in pairs(list) do
+      layer.lora = rawget(layer, "lora") or {}
+      table.insert(layer.lora, adapter)
+      count = count + 1
+   end
+   return count
 end
 
 return M

@@ -108,6 +108,28 @@ describe("beside llama.cpp", function()
    end
 end)
 
+describe("llm.Model.load_lora", function()
+   it("changes logits as in llama.cpp, until the adapter is removed", function()
+      local model = torch.llm.load(folder .. "llama.gguf")
+      local before = model:logits(prompt)
+      assert.equal(3, model:load_lora(folder .. "adapter.gguf", {scale = 0.5}))
+      local file <close> = assert(io.open(folder .. "expected.json"))
+      local row = require "tlua.utils.json".decode(file:read "a").adapter
+      local logits = model:logits(prompt)
+      assert.is_true((logits - before):abs():max():item() > 0.05)
+      for i, position in ipairs {1, 18, 40} do
+         local wanted = torch.tensor(row.logits[i], {device = "cpu"})
+         assert.close(wanted, logits[position], 1e-3 * wanted:abs():max():item())
+      end
+      model:remove_lora()
+      assert.close(before, model:logits(prompt), 0)
+      assert.raises("llm.Model.load_lora: " .. folder .. "llama.gguf: expected a LoRA adapter",
+         function() model:load_lora(folder .. "llama.gguf") end)
+      assert.raises("general.architecture: expected qwen2, the model's, got llama",
+         function() load "qwen2":load_lora(folder .. "adapter.gguf") end)
+   end)
+end)
+
 describe("llm.Model", function()
    it("continues texts greedily, token by token as at once", function()
       local model = load "llama"
