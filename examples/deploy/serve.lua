@@ -28,10 +28,12 @@ local program = torch.export.load(path)
 for first = 1, #images, 200 do
    local n = math.min(200, #images - first + 1)
    local part = images:narrow(1, first, n)
-   local answer = http.request("POST", infer, {body = json.encode {inputs = json.as_array {{
+   local input = {
       name = "input", datatype = "FP32", shape = json.as_array {n, 1, 8, 8},
       data = json.as_array(part:reshape(-1):tolist()),
-   }}}})
+   }
+   local body = {inputs = json.as_array {input}}
+   local answer = http.request("POST", infer, {body = json.encode(body)})
    assert(answer.status == 200, answer.body)
    local scores = torch.tensor(json.decode(answer.body).outputs[1].data):view(n, 10)
    right = right + scores:argmax(2):eq(classes:narrow(1, first, n)):sum():item()
