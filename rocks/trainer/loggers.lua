@@ -240,7 +240,7 @@ end
 local take_wandb = args.signature [[trainer.WandbLogger(name: string?, save_dir: string = '.',
    version: string?, project: string = 'tlua_logs', group: string?, tags: table?)]]
 
---- Keeps logged values as a run of Weights & Biases, which `wandb sync` sends.
+--- Keeps logged values as a run of Weights & Biases, which `wandb sync` uploads.
 ---
 ---     local options = {save_dir = "/tmp", project = "digits"}
 ---     local logger = torch.trainer.WandbLogger(options)
@@ -249,15 +249,15 @@ local take_wandb = args.signature [[trainer.WandbLogger(name: string?, save_dir:
 ---     logger:finish()
 ---     --> digits	1
 ---@class trainer.WandbLogger
----@field run utils.wandb.Run?  the run, from the first value on
+---@field run utils.wandb.Run?  the run; nil until the first value is logged
 ---@overload fun(options?: table): trainer.WandbLogger
 local WandbLogger = class.class("trainer.WandbLogger")
 M.WandbLogger = WandbLogger
 
 ---@param name? string  the run's name
 ---@param options? {save_dir: string, version: string, project: string, group: string,
----tags: string[]}  save_dir: the folder that gets the folder wandb; version: the run's id; a run of
---- this id is continued
+---tags: string[]}  save_dir: the folder in which the folder wandb is made; version: the run's id;
+--- an existing run with this id is continued
 function WandbLogger:__init(...)
    self.options = take_wandb(...)
 end
@@ -271,7 +271,7 @@ local function wandb_run(self)
    return self.run
 end
 
---- Logs values as a row, which has the number of steps as "trainer/global_step".
+--- Logs values as a row; the row's "trainer/global_step" is `step`.
 ---@param values table<string, number>
 ---@param step integer  the number of steps
 function WandbLogger:log_metrics(values, step)

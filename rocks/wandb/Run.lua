@@ -1,4 +1,4 @@
--- Run.lua - a training run that is kept as W&B's library keeps a run without network.
+-- Run.lua - a training run, recorded in the format that W&B's library writes offline.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,17 +22,17 @@ local field = datastore.field
 ---@field id string  the run's id
 ---@field project string  the project's name
 ---@field name string  the name that user interfaces show
----@field dir string  the folder of the run's files
+---@field dir string  the folder that has the run's files
 ---@field step integer  the number of the next row, from 0
----@field resumed boolean  whether the run goes on from an earlier process
+---@field resumed boolean  whether the run continues one of an earlier process
 ---@field config table<string, any>  assigning a field records it
 ---@field summary table<string, any>  the last value of each name; assigning a field records it
 local Run = class.class("utils.wandb.Run")
 
--- The numbers of fields in wandb_internal.proto. ORDER: as in that file's messages.
+-- Protobuf field numbers of the message Record in wandb_internal.proto. ORDER: as in that file.
 local RECORD <const> = {num = 1, history = 2, summary = 3, config = 5, files = 6, stats = 7,
    run = 17, exit = 18, header = 21, environment = 26}
-local VALUE <const> = 16 -- value_json of the items of config, history, summary and stats
+local VALUE <const> = 16 -- number of the field value_json in an item
 
 local function timestamp(seconds)
    local whole = math.floor(seconds)
@@ -41,7 +41,7 @@ end
 
 -- Disk --------------------------------------------------------------------------------------------
 
--- Stops recording after a failure of the disk, which must not end the training.
+-- Stops recording after a disk error: a disk error must not end the training.
 local function give_up(self, message)
    if not self.failed then
       io.stderr:write(("wandb: %s: %s; no further values are recorded\n"):format(self.path,
@@ -50,7 +50,7 @@ local function give_up(self, message)
    self.failed = true
 end
 
--- Appends records, given as {kind, message}, and hands them to the system at once.
+-- Appends records, given as {kind, message}, and flushes the file.
 local function append(self, records)
    if self.failed or not self.file then return end
    local parts, at = {}, self.at
@@ -79,7 +79,8 @@ end
 
 -- Messages ----------------------------------------------------------------------------------------
 
--- Returns items {key = 1, nested_key = 2, value_json = 16} of field `number` for values by name.
+-- Encodes a table of values by name as items: one field `number` of a message for each value. An
+-- item's fields are key (1), nested_key (2) and value_json (16).
 local function items(number, data, nested)
    local names, parts = {}, {}
    for name in pairs(data) do names[#names + 1] = name end
@@ -103,7 +104,7 @@ end
 
 local function summary_of(row) return {"summary", items(1, row, true)} end
 
--- Records the values that are waiting as a row.
+-- Records the pending values as a row.
 local function commit(self)
    local row = self.row
    if not row then return end
@@ -145,7 +146,8 @@ end
 
 local not_finite <const> = {NaN = 0 / 0, Infinity = math.huge, ["-Infinity"] = -math.huge}
 
--- Takes over what an earlier process has recorded: what is whole, up to the end of the run.
+-- Continues the file of an earlier process: reads the complete records up to the run's exit record,
+-- and truncates the file after the last of them.
 local function take_over(self)
    local text, message = read(self.path)
    local records = text
@@ -180,7 +182,7 @@ local function take_over(self)
    self.at = last
 end
 
--- Opens the file, for this process alone.
+-- Opens and locks the file; another process that has the lock is an error.
 local function open(self, mode)
    local file, message = io.open(self.path, mode)
    if not file then torch.raise(("wandb.init: %s"):format(message)) end
@@ -209,7 +211,7 @@ local function run_record(self, about)
       .. field(18, self.resumed or nil)
 end
 
----@param about table  what init has read
+---@param about table  the arguments that wandb.init has checked
 function Run:__init(about)
    if type(about) ~= "table" or type(about.folder) ~= "string" then
       args.refuse("utils.wandb.Run", "about", "a call of wandb.init, which makes runs", about)
@@ -228,7 +230,7 @@ function Run:__init(about)
    local made, message = torch.io.make_folder(self.dir)
    if not made then torch.raise(("wandb.init: %s: %s"):format(self.dir, message)) end
    if about.resumed then
-      open(self, "ab"):close() -- no other process may be writing while the file is replaced
+      open(self, "ab"):close() -- fails if another process is writing the file
       take_over(self)
    end
    self.file = open(self, about.resumed and "ab" or "wb")
@@ -250,11 +252,11 @@ local function check_running(self, title)
 end
 
 --- Records a row of values: numbers, texts, booleans, tensors, Histogram, Image, Table, or tables
---- of them. With `step`, values of one step make one row, which is recorded once a later step
---- comes; values of an earlier step are dropped, with a warning.
+--- of them. With `step`, calls with the same step fill one row, which is recorded when a call has
+--- a later step; a call with an earlier step is ignored, with a warning.
 ---@param data table<string, any>
----@param options? {step: integer, commit: boolean}  step: the number of the row, the next one by
---- default; commit: whether the row is complete; by default it is, without `step`
+---@param options? {step: integer, commit: boolean}  step: the row's number, by default the next
+--- one; commit: whether the row is complete; by default true if `step` is not given, else false
 function Run:log(data, step, is_complete)
    local title = "utils.wandb.Run.log"
    check_running(self, title)
@@ -263,7 +265,7 @@ function Run:log(data, step, is_complete)
          :format(step, self.step))
       return
    end
-   -- everything is converted before anything is recorded, so that an error leaves no half row
+   -- all values are converted before the first is stored, so an error leaves no incomplete row
    local row = {}
    if step and step > self.step then
       commit(self)
@@ -285,8 +287,8 @@ end
 
 checked.methods(Run, "log(data: table, step: count?, commit: boolean?)")
 
---- Ends the run. Without it, a run counts as crashed; `wandb.init {id = ..., resume = true}` goes
---- on with it.
+--- Ends the run. W&B shows a run without a call of `finish` as crashed;
+--- `wandb.init {id = ..., resume = true}` continues such a run.
 ---@param exit_code? integer  0 by default
 function Run:finish(exit_code)
    if self.status ~= "running" then return end

@@ -1,9 +1,9 @@
--- datastore.lua - the file run-ID.wandb: a head of 7 bytes, then blocks of 32,768 bytes, as in
--- LevelDB's logs. A record is cut into pieces that fit a block, each with
+-- datastore.lua - the file run-ID.wandb: a header of 7 bytes, then blocks of 32,768 bytes, as in
+-- LevelDB's logs. A record is split into pieces that fit into a block; a piece's header has
 --
 --    CRC-32 of kind and data (4 bytes), length (2), kind (1): 1 whole, 2 first, 3 middle, 4 last
 --
--- The data of a record are the message Record of wandb_internal.proto as a protocol buffer.
+-- A record's data are a message Record of wandb_internal.proto, encoded as a protocol buffer.
 
 local torch = require "tlua"
 
@@ -12,7 +12,7 @@ local M = {}
 local BLOCK <const>, HEAD <const>, PIECE <const> = 32768, 7, 7
 local WHOLE <const>, FIRST <const>, MIDDLE <const>, LAST <const> = 1, 2, 3, 4
 
---- The file's beginning: the name, a magic number and the version 0.
+--- The file's header: a name, a magic number and the version 0.
 M.head = ("<c4I2B"):pack(":W&B", 0xBEE1, 0)
 
 -- Messages ----------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ end
 
 --- Encodes a field of a message: an integer, a boolean, a text or a message.
 ---@param field integer
----@param value integer|boolean|string?  nil gives nothing
+---@param value integer|boolean|string?  nil gives an empty string
 ---@return string
 function M.field(field, value)
    if value == nil then return "" end
@@ -48,7 +48,7 @@ local function read_varint(text, at)
    end
 end
 
---- Decodes a message. Returns the lists of values by field; nil if the message is damaged.
+--- Decodes a message. Returns a list of values for each field number, or nil for damaged data.
 ---@param text string
 ---@return table<integer, any[]>?
 function M.fields(text)
@@ -83,8 +83,8 @@ local function sum_of(kind, data)
    return torch.io.crc32(data, torch.io.crc32(string.char(kind)))
 end
 
---- Encodes a record for a position of the file; positions count from 0.
----@param at integer
+--- Encodes a record that will be written at byte `at` of the file.
+---@param at integer  counts from 0
 ---@param data string
 ---@return string
 function M.encode(at, data)
@@ -104,12 +104,12 @@ function M.encode(at, data)
    return table.concat(pieces)
 end
 
---- Reads the records of a file up to its end or the first damage. Returns a list of {data, the
---- position after the record}, or nil and a message if the file is none.
+--- Reads the records of a file up to its end or the first damaged one. Returns a list of the
+--- records' data and ends, or nil and a message if the file has another format.
 ---@param text string  the file's contents
 ---@return {data: string, last: integer}[]? records
 ---@return string? message
----@return boolean? whole  whether the records are all of the file
+---@return boolean? whole  whether the last record ends at the file's end
 function M.decode(text)
    if text:sub(1, HEAD) ~= M.head then return nil, "the file is not one of W&B's" end
    local records, at, parts = {}, HEAD, nil

@@ -1,11 +1,12 @@
--- init.lua - torch.utils.wandb: keeps runs for Weights & Biases, by the names of its library:
+-- init.lua - torch.utils.wandb: records runs for Weights & Biases, with the names of its library:
 --
 --    local wandb = torch.utils.wandb
 --    local run <close> = wandb.init {project = "digits", config = {lr = 0.1}}
 --    run:log {loss = loss:item()}
 --
--- Runs are written to the folder `wandb`, as W&B's library writes them offline; `wandb sync` sends
--- them. Each row is handed to the system at once, so a killed run loses none that was complete.
+-- Runs are written to the folder `wandb` in the format that W&B's library writes offline;
+-- `wandb sync` uploads them. The file is flushed after each row, so a run that is killed loses no
+-- complete row.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,14 +16,15 @@ local values = require "tlua.wandb.values"
 
 local M = {Run = Run, Histogram = values.Histogram, Image = values.Image, Table = values.Table}
 
-local current -- the run that init has begun last
+local current -- the run that the latest call of init has made
 
 local function variable(name)
    local value = os.getenv(name)
    return value ~= "" and value or nil
 end
 
--- Returns 8 letters and digits from the system, because torch's generator is for the training.
+-- Returns 8 random letters and digits from the system's generator, so that torch's generator
+-- gives the training the same numbers with and without W&B.
 local function new_id()
    local letters <const> = "0123456789abcdefghijklmnopqrstuvwxyz"
    local file <close> = io.open("/dev/urandom", "rb")
@@ -35,7 +37,7 @@ local function new_id()
    return table.concat(parts)
 end
 
--- Returns the newest folder of a run with this id; nil if there is none.
+-- Returns the newest folder of the run with this id, or nil.
 local function folder_of(base, id)
    local found
    for _, name in ipairs(io_folder.list(base) or {}) do
@@ -68,21 +70,22 @@ local function check(title, a)
    if not resume then
       args.refuse(title, "resume", 'a boolean, "allow", "must" or "never"', a.resume)
    elseif resume ~= "never" and not a.id then
-      torch.raise(title .. ": resume: expected the id of the run, too")
+      torch.raise(title .. ": resume: expected the run's id as well, got none")
    elseif not (a.interval >= 0 and a.interval < 1e9) then
       args.refuse(title, "interval", "seconds, or 0 for no figures", a.interval)
    end
    return resume
 end
 
---- Begins a run. The caller ends it, with `<close>` or `finish`.
+--- Begins a run. The caller must end the run, with `<close>` or `finish`.
 ---@param options? {project: string, name: string, config: table<string, any>, entity: string,
 ---group: string, job_type: string, notes: string, tags: string[], dir: string, id: string,
----resume: boolean|string, mode: string, interval: number}  project: by default WANDB_PROJECT or
---- "uncategorized"; dir: the folder that gets the folder `wandb`, by default WANDB_DIR or the
---- current one; id: the run's own; resume: true or "allow" goes on with the run of this id if there
---- is one, "must" refuses to begin another one; mode: "offline", the default, or "disabled", which
---- records nothing; interval: the seconds between figures of the system, 0 for none
+---resume: boolean|string, mode: string, interval: number}  project: by default $WANDB_PROJECT or
+--- "uncategorized"; dir: the folder in which the folder `wandb` is made, by default $WANDB_DIR or
+--- the current one; id: the run's id, by default a random one; resume: true or "allow" continues
+--- the run with this id if there is one, "must" raises an error if there is none; mode: "offline",
+--- the default, or "disabled", which records nothing; interval: the least number of seconds between
+--- measurements of the system, 0 for none
 ---@return utils.wandb.Run
 function M.init(...)
    local title, a = "wandb.init", take(...)
@@ -94,7 +97,7 @@ function M.init(...)
    if resume == "must" and not folder then
       torch.raise(("%s: resume: %s has no run with the id %s"):format(title, base, id))
    elseif resume == "never" and folder then
-      torch.raise(("%s: id: %s is this run already; resume = true goes on with it"):format(title,
+      torch.raise(("%s: id: this run exists in %s; resume = true continues it"):format(title,
          folder))
    end
    current = Run {
@@ -117,7 +120,7 @@ end
 
 local take_log = args.signature "wandb.log(data: table, step: count?, commit: boolean?)"
 
---- Records a row of the run that was begun last; see Run:log.
+--- Records a row of the latest run; see Run:log.
 ---@param data table<string, any>
 ---@param options? {step: integer, commit: boolean}
 function M.log(...)
@@ -127,7 +130,7 @@ end
 
 local take_finish = args.signature "wandb.finish(exit_code: count = 0)"
 
---- Ends the run that was begun last.
+--- Ends the latest run.
 ---@param exit_code? integer  0 by default
 function M.finish(...)
    local a = take_finish(...)

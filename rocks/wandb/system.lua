@@ -1,5 +1,5 @@
--- system.lua - figures of the machine and the process, by W&B's names: load of the processors,
--- memory, threads, and memory of tensors on a GPU. Without /proc there are only the last.
+-- system.lua - measures the machine and the process, with W&B's names: processor load, memory,
+-- threads, and the memory of tensors on GPUs. Without /proc, only the GPUs are measured.
 
 local torch = require "tlua"
 
@@ -10,18 +10,19 @@ local function read(path)
    return file and file:read "a" or ""
 end
 
--- Returns the busy and the total time of all processors since the start of the machine.
+-- Returns the busy and the total time of all processors since boot.
 local function times()
    local busy, total, i = 0, 0, 0
    for word in (read "/proc/stat":match "^cpu +([^\n]+)" or ""):gmatch "%d+" do
       i = i + 1
       total = total + tonumber(word)
-      if i ~= 4 and i ~= 5 then busy = busy + tonumber(word) end -- these two are idle
+      if i ~= 4 and i ~= 5 then busy = busy + tonumber(word) end -- 4 is idle, 5 iowait
    end
    return busy, total
 end
 
---- Returns a function that returns the figures by name. `cpu` is the load since its last call.
+--- Returns a function that returns the measured values by name. `cpu` is the load in percent since
+--- the function's previous call.
 ---@return fun(): table<string, number>
 function M.sampler()
    local busy, total = times()

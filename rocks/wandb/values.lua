@@ -1,5 +1,5 @@
 -- values.lua - values that a run logs besides numbers: histograms, images and tables. Images and
--- tables are files of the run, which its records name.
+-- tables are written to files of their own; the run's records have the paths of these files.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,7 +8,7 @@ local json = require "tlua.utils.json"
 
 local M = {}
 
--- Returns a number as JSON has it; JSON has no NaN and no infinity, for which lists have texts.
+-- Returns the number, or "NaN", "Infinity" or "-Infinity" for numbers that JSON cannot represent.
 local function number(x)
    if x ~= x then return "NaN" end
    if x == math.huge then return "Infinity" end
@@ -28,14 +28,14 @@ local take_histogram = args.signature [[wandb.Histogram(sequence: tensor|table?,
 ---     --> 1 3
 ---@class utils.wandb.Histogram
 ---@field histogram integer[]  the counts
----@field bins number[]  the edges, one more than counts
+---@field bins number[]  the edges of the bins, one more than there are counts
 ---@overload fun(sequence?: Tensor|number[], options?: table): utils.wandb.Histogram
 local Histogram = class.class("utils.wandb.Histogram")
 M.Histogram = Histogram
 
 ---@param sequence? Tensor|number[]
----@param options? {np_histogram: table, num_bins: integer}  np_histogram: {counts, edges}, instead
---- of numbers; num_bins: from 1 to 512
+---@param options? {np_histogram: table, num_bins: integer}  np_histogram: {counts, edges}, in
+--- place of `sequence`; num_bins: from 1 to 512
 function Histogram:__init(...)
    local title, a = "wandb.Histogram", take_histogram(...)
    if (a.sequence == nil) == (a.np_histogram == nil) then
@@ -45,7 +45,8 @@ function Histogram:__init(...)
    if a.np_histogram then
       local counts, edges = a.np_histogram[1], a.np_histogram[2]
       if type(counts) ~= "table" or type(edges) ~= "table" or #edges ~= #counts + 1 then
-         args.refuse(title, "np_histogram", "{counts, edges} with one edge more", a.np_histogram)
+         args.refuse(title, "np_histogram", "{counts, edges} with one edge more than counts",
+            a.np_histogram)
       end
       self.histogram, self.bins = counts, edges
       return
@@ -71,13 +72,13 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Returns the path of a new file inside of a run's folder `files`, from a value's name.
+-- Returns a path below a run's folder `files` for the value named `key`.
 local function place(kind, key, step, sum, ending)
    local name = key:gsub("[^%w_./-]", "_"):gsub("%.%.+", "_"):gsub("/+", "/"):gsub("^/", "")
    return ("media/%s/%s_%d_%s%s"):format(kind, name, step, sum:sub(1, 20), ending)
 end
 
--- Writes a file of the run, and returns its entry for a record.
+-- Writes a file of the run. Adds the path, the checksum and the size to `entry`, and returns it.
 local function write(run, kind, key, contents, ending, entry)
    local sum = torch.io._sha256(contents)
    entry.path = place(kind, key, run.step, sum, ending)
@@ -88,7 +89,7 @@ end
 
 local take_image = args.signature [[wandb.Image(data_or_path: tensor|string, caption: string?)]]
 
---- An image, which is kept as PNG.
+--- An image, which is stored as a PNG file.
 ---
 ---     local wandb = torch.utils.wandb
 ---     local image = wandb.Image(torch.rand(3, 8, 6), {caption = "noise"})
@@ -102,8 +103,8 @@ local take_image = args.signature [[wandb.Image(data_or_path: tensor|string, cap
 local Image = class.class("utils.wandb.Image")
 M.Image = Image
 
----@param data_or_path Tensor|string  (height, width), or (channels, height, width) with 1 or 3
---- channels: uint8, or floats from 0 to 1; or the path of an image
+---@param data_or_path Tensor|string  a tensor of shape (height, width), or (channels, height,
+--- width) with 1 or 3 channels, with bytes or floats from 0 to 1; or the path of an image file
 ---@param options? {caption: string}
 function Image:__init(...)
    local title, a = "wandb.Image", take_image(...)
@@ -148,13 +149,13 @@ local take_table = args.signature "wandb.Table(columns: table?, data: table?)"
 ---     print(#scores.data, scores.data[1][2])
 ---     --> 1	0.5
 ---@class utils.wandb.Table
----@field columns string[]  their names
+---@field columns string[]  the columns' names
 ---@field data any[][]  the rows
 ---@overload fun(options?: table): utils.wandb.Table
 local Table = class.class("utils.wandb.Table")
 M.Table = Table
 
--- Raises an error unless the values are a row.
+-- Returns the row; raises an error unless its n values are one cell for each column.
 local function check_row(title, columns, row, n)
    if n ~= #columns then
       torch.raise(("%s: expected %d values, one for each column, got %d"):format(title,
@@ -212,7 +213,7 @@ end
 
 -- JSON --------------------------------------------------------------------------------------------
 
-local MOST <const> = 32 -- tensors with more elements are logged as histograms
+local MOST <const> = 32 -- a tensor with more elements is logged as a histogram
 
 local function plain(value)
    if type(value) == "number" then return number(value) end
@@ -222,7 +223,7 @@ local function plain(value)
    return (#copy > 0 or json.is_array(value)) and json.as_array(copy) or copy
 end
 
---- Returns a value as data for JSON.
+--- Converts a value to data that JSON can represent. Images and tables are written to files.
 ---@param title string  the function's name, for messages
 ---@param key string  the value's name
 ---@param value any
@@ -255,7 +256,8 @@ function M.convert(title, key, value, run, depth)
       value)
 end
 
---- Encodes a value as JSON. A number that is not finite is written as Python's library does.
+--- Encodes a value as JSON. A value that is NaN or infinite becomes NaN, Infinity or -Infinity
+--- without quotes, as in Python's json.
 ---@param value any
 ---@return string
 function M.encode(value)
@@ -264,7 +266,8 @@ function M.encode(value)
    return json.encode(plain(value))
 end
 
---- Returns the leaves of data: a list of {path, JSON}. Tables with names have a leaf for each name.
+--- Returns the leaves of data: a list of {path, JSON}. A table with string keys has leaves for each
+--- key; a list is one leaf.
 ---@param key string
 ---@param value any
 ---@return {path: string[], json: string}[]

@@ -7,12 +7,12 @@ commit: whether the row is complete
 config: the settings by name
 data: the values by name; a table's rows
 data_or_path: the image, or its path
-dir: the folder that gets the folder wandb
+dir: the folder in which the folder wandb is made
 entity: the team or user
 exit_code: 0 for success
 group: the group of runs
 id: the run's id
-interval: the seconds between figures of the system
+interval: the least number of seconds between measurements of the system
 job_type: the kind of run
 mode: "offline" or "disabled"
 name: the run's name
@@ -20,7 +20,7 @@ notes: a text about the run
 np_histogram: the counts and the edges
 num_bins: the number of bins
 project: the project's name
-resume: whether it goes on with the run of this id
+resume: whether an existing run with this id is continued
 sequence: the numbers
 tags: the tags
 ]]

@@ -311,7 +311,7 @@ describe("values that are logged", function()
       end)
    end)
 
-   it("reach the files of W&B, where a run with a version goes on", function()
+   it("are written as runs of W&B, and a logger with the same version continues the run", function()
       if not torch.has "utils.wandb" then return pending "needs the package wandb" end
       shell.with_folder(function(folder)
          for i = 1, 2 do

@@ -1,6 +1,6 @@
 -- line.lua - fits a line and records the training as a run of Weights & Biases: losses, the weights
--- as histograms, a table and a picture. Usage: tlua line.lua [FOLDER]; then `wandb sync` or
--- `wandb leet` with the folder that it prints.
+-- as histograms, a table and a picture. Usage: tlua line.lua [FOLDER]; then pass the folder that is
+-- printed to `wandb sync` or `wandb leet`.
 
 local torch = require "tlua"
 local nn, wandb = torch.nn, torch.utils.wandb

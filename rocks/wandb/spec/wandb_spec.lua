@@ -1,5 +1,5 @@
--- Tests torch.utils.wandb against a file that W&B's library has recorded (fixtures/library.py), and, where
--- the library is installed, by the library's own reader.
+-- Tests torch.utils.wandb against a file that W&B's library has recorded (fixtures/library.py). Where the
+-- library is installed, its own reader reads our files as well.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -11,7 +11,7 @@ local fixture <const> = "rocks/wandb/spec/fixtures/library.wandb"
 local kinds <const> = {[2] = "history", [3] = "summary", [5] = "config", [6] = "files", [7] = "stats", [17] = "run",
    [18] = "exit", [21] = "header", [26] = "environment"}
 
--- Returns a file's records: lists of {kind, fields, values by path}.
+-- Returns the list of a file's records; each has a kind, fields, and values by path.
 local function records(path)
    local found, list = assert(datastore.decode(shell.read(path))), {}
    for i, record in ipairs(found) do
@@ -71,7 +71,7 @@ describe("the file of W&B's library", function()
       assert.is_true(table.concat(parts) == text)
    end)
 
-   it("has the values of our file for the same run", shell.in_folder(function(folder)
+   it("has the same values as our file of the same run", shell.in_folder(function(folder)
       local run = begin(folder, {project = "p", name = "first", id = "abc12345", tags = {"t"}, notes = "hey",
          config = {lr = 0.1, n = {a = 1}}})
       run:log {loss = 0.5, acc = 1, flag = true, nan = 0 / 0, inf = -math.huge}
@@ -139,7 +139,7 @@ describe("the library's reader", function()
 end)
 
 describe("wandb.init", function()
-   it("makes the folder, and rows whose steps count from 0", shell.in_folder(function(folder)
+   it("makes the folder, and numbers the steps of rows from 0", shell.in_folder(function(folder)
       local run = begin(folder, {id = "abc", interval = 15})
       assert.matches("/wandb/offline%-run%-%d+_%d+%-abc/files$", run.dir)
       run:log {a = 1}
@@ -158,7 +158,7 @@ describe("wandb.init", function()
       assert.equal("wandb.log: there is no run; call wandb.init first", failure(wandb.log, {a = 1}))
    end))
 
-   it("ends a run with its error, and draws no numbers from torch's generator", shell.in_folder(function(folder)
+   it("ends the run after an error, and draws no numbers from torch's generator", shell.in_folder(function(folder)
       torch.manual_seed(3)
       local expected = torch.rand(1):item()
       torch.manual_seed(3)
@@ -181,7 +181,7 @@ describe("wandb.init", function()
       assert.equal("", shell.ok("ls " .. folder))
    end))
 
-   it("keeps all rows of a killed run, and goes on with it", shell.in_folder(function(folder)
+   it("keeps all rows of a killed run, and resumes the run", shell.in_folder(function(folder)
       shell.write(folder .. "/train.lua", ([[
          local run = torch.utils.wandb.init {dir = %q, id = "abc", config = {lr = 0.5}, interval = 0}
          for i = 1, 1000 do
@@ -199,14 +199,14 @@ describe("wandb.init", function()
       local path = shell.ok("ls " .. folder .. "/wandb/offline-run-*-abc/run-abc.wandb"):match "[^\n]+"
       assert.is_true(#of_kind(records(path), "history") >= seen)
       local n = #of_kind(records(path), "history")
-      -- half a record, as after a failure of the machine
+      -- an incomplete record, as after a power failure
       shell.write(path, shell.read(path) .. "half a record")
       local run = begin(folder, {id = "abc", resume = "must"})
       assert.is_true(run.resumed)
       assert.same({n, n}, {run.step, run.summary.loss})
       run:log {loss = -1}
       run:finish()
-      run = begin(folder, {id = "abc", resume = true}) -- a finished run, too
+      run = begin(folder, {id = "abc", resume = true}) -- a finished run can be resumed, too
       run:log {loss = -2}
       run:finish()
       local list = records(path)
@@ -217,7 +217,7 @@ describe("wandb.init", function()
       assert.equal(1, #of_kind(list, "exit"))
    end))
 
-   it("loses only what follows a damaged record", shell.in_folder(function(folder)
+   it("loses only the records after a damaged one", shell.in_folder(function(folder)
       local run = begin(folder, {id = "abc"})
       for i = 1, 20 do run:log {loss = i} end
       run:finish()
@@ -236,16 +236,16 @@ describe("wandb.init", function()
          failure(begin, folder, {id = "abc", resume = true}))
    end))
 
-   it("does not write beside another process, nor a run twice", shell.in_folder(function(folder)
+   it("refuses a run that another process writes, and a run that exists", shell.in_folder(function(folder)
       local run = begin(folder, {id = "abc"})
       assert.equal(("wandb.init: %s: another process writes this run"):format(run.path),
          failure(begin, folder, {id = "abc", resume = true}))
-      assert.equal(("wandb.init: id: %s is this run already; resume = true goes on with it"):format(run.folder),
+      assert.equal(("wandb.init: id: this run exists in %s; resume = true continues it"):format(run.folder),
          failure(begin, folder, {id = "abc"}))
       run:finish()
    end))
 
-   it("does not end a training if the disk is full", shell.in_folder(function(folder)
+   it("does not end the training when the disk is full", shell.in_folder(function(folder)
       shell.write(folder .. "/train.lua", ([[
          local run <close> = torch.utils.wandb.init {dir = %q, id = "abc", interval = 0}
          for i = 1, 1000 do run:log {loss = i, text = ("x"):rep(200)} end
@@ -257,7 +257,7 @@ describe("wandb.init", function()
       run:finish()
    end))
 
-   it("refuses what it cannot record", shell.in_folder(function(folder)
+   it("refuses options and values that it cannot record", shell.in_folder(function(folder)
       local function wrong(expected, options)
          assert.equal("wandb.init: " .. expected, failure(begin, folder, options))
       end
@@ -265,7 +265,7 @@ describe("wandb.init", function()
          .. "sends them",
          {mode = "online"})
       wrong('id: expected letters, digits, _ and -, got "../x"', {id = "../x"})
-      wrong("resume: expected the id of the run, too", {resume = true})
+      wrong("resume: expected the run's id as well, got none", {resume = true})
       wrong(('resume: %s/wandb has no run with the id x'):format(folder), {id = "x", resume = "must"})
       wrong('resume: expected a boolean, "allow", "must" or "never", got "yes"', {id = "x", resume = "yes"})
       wrong("tags: expected texts, got 3", {tags = {3}})
@@ -290,14 +290,14 @@ describe("wandb.init", function()
    end))
 end)
 
-describe("wandb's values", function()
-   it("are checked", function()
+describe("wandb's histograms, images and tables", function()
+   it("check their arguments", function()
       assert.equal("wandb.Histogram: expected sequence or np_histogram, got neither", failure(wandb.Histogram))
       assert.matches("sequence: expected finite numbers", failure(wandb.Histogram, {1, 0 / 0}))
       assert.matches("sequence: expected finite numbers", failure(wandb.Histogram, torch.zeros(0)))
       assert.matches("num_bins: expected an integer from 1 to 512, got 0",
          failure(wandb.Histogram, {1}, {num_bins = 0}))
-      assert.matches("np_histogram: expected {counts, edges} with one edge more",
+      assert.matches("np_histogram: expected {counts, edges} with one edge more than counts",
          failure(wandb.Histogram, {np_histogram = {{1}, {1}}}))
       assert.same({{0, 1}, {2.5, 3.0, 3.5}}, (function(h) return {h.histogram, h.bins} end)(
          wandb.Histogram({3}, {num_bins = 2})))
@@ -313,7 +313,7 @@ describe("wandb's values", function()
          failure(rows.add_data, rows, 1, print))
    end)
 
-   it("are files of the run", shell.in_folder(function(folder)
+   it("are written to files of the run if they are images or tables", shell.in_folder(function(folder)
       local run <close> = begin(folder)
       run:log {["val/t"] = wandb.Table {columns = {"a", "b"}, data = {{1, "x"}, {0 / 0, true}}},
          img = wandb.Image(torch.tensor {{0, 1}, {0.5, 0}})}
