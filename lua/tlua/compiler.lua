@@ -1,6 +1,6 @@
 -- compiler.lua - torch.compile and torch.compiler. lua/tlua/compile has the parts: watch.lua notes
--- what a call depends on, state.lua takes the state that must stay, record.lua makes the program,
--- optimize.lua makes it faster, and calls.lua chooses between programs and the function.
+-- what a call depends on, state.lua takes a snapshot of it, record.lua records a program,
+-- optimize.lua makes the program faster, and calls.lua chooses between programs and the function.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -28,7 +28,7 @@ end
 
 local function as_it_is(fn) return fn end
 
--- The calls of a compiled module or function.
+-- Maps a compiled module or function to its object of class compile.Compiled (calls.lua).
 local compiled <const> = setmetatable({}, {__mode = "k"})
 
 local function calls_of(fn, options)
@@ -54,28 +54,28 @@ local function wrap(fn, options)
    return wrap_function(fn, options)
 end
 
---- Returns a module or a function that computes the same, by programs where it can. The third call
---- with arguments of the same kind runs a program (see torch.export) that was optimized: constants
---- are computed once, batch norm joins the layer before it, equal and unused calls are left out.
---- The first two calls are watched. A program is used only for calls that are like them:
+--- Returns a module or a function with the same results, which runs optimized programs where it
+--- can (see torch.export). The first two calls with arguments of one kind are watched. From the
+--- third call on, a program runs: constants are computed once, batch norm is merged into the layer
+--- before it, and equal and unused calls are removed. The program serves only calls like the first
+--- two:
 ---
 --- * Tensors have the same dtype, device, sizes, strides and requires_grad; other arguments have
 ---   the same values. Grad mode, inference mode and the defaults of dtype and device are the same.
---- * All that the function can reach is the same: the upvalues of each function of the program that
----   was called, the global variables that were read, the fields of the tables and modules found
+--- * All that the function can reach is the same: the upvalues of the script's functions that were
+---   called, the global variables that were read, the fields of the tables and modules found
 ---   there, at any depth, and the library's functions that were called. Tensors have the same
----   memory; other values in it are followed.
+---   memory; their values may change.
 ---
---- Otherwise another program is made, up to 8. A call stays with the function if it calls what need
---- not be the same again (print, io, os, math.random, pcall, coroutines, functions of C that are
---- not the library's), assigns a variable or a field, changes an argument or another tensor,
+--- Other calls lead to another program, up to 8 in all. The function itself runs if a call has side
+--- effects or results that may vary (print, io, os, math.random, pcall, coroutines, C functions
+--- from outside the library), assigns a variable or a field, changes an argument or another tensor,
 --- branches on a tensor's values, records gradients, returns a view of an argument or a parameter,
---- or runs under autocast or vmap; and if its program was no faster on the CPU.
---- `torch.compiler.explain` says why. So training runs as before: torch.export_step makes programs
---- of training steps. Results may differ from the function's by rounding where batch norm was
---- joined. Two things are taken for granted: that nobody writes new functions into the library's
---- own tables that it had not before, or changes the values of a tensor by another library that
---- shares the memory.
+--- or runs under autocast or vmap; and if the program was no faster on the CPU.
+--- `torch.compiler.explain` says why. Training therefore runs as before: torch.export_step makes
+--- programs of training steps. Results may differ from the function's by rounding where batch norm
+--- was merged. Two changes are not noticed: new functions added to the library's own tables, and
+--- writes to a tensor's memory by another library that shares it.
 ---
 ---     local conv, norm = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)
 ---     local model = nn.Sequential(conv, norm, nn.ReLU()):eval()
@@ -87,10 +87,10 @@ end
 ---@generic T
 ---@param model? T  a module or a function; without one, the result is a function that takes it
 ---@param options? {fullgraph: boolean, dynamic: boolean, backend: any, mode: string,
---- options: table, disable: boolean}  fullgraph: whether a call that cannot be a program is an
---- error; backend: "eager" for the model itself; a function of the graph and the list of its inputs
---- that returns what to call in the place of the program; dynamic and mode change nothing: each
---- program has fixed sizes
+--- options: table, disable: boolean}  fullgraph: whether a call that cannot become a program raises
+--- an error; backend: "eager" to get the model itself back, or a function that takes the graph and
+--- the list of its inputs and returns the function to call instead of the program; dynamic and mode
+--- have no effect: each program has fixed sizes
 ---@return T model
 function M.compile(...)
    local a = check(...)
@@ -115,7 +115,8 @@ function Explanation:__tostring()
    return table.concat(lines, "\n")
 end
 
---- Calls a function three times, as torch.compile would, and says what became of it.
+--- Calls a function three times, as if torch.compile had returned it, and describes the program, or
+--- says why there is none.
 ---
 ---     local function f(x) return x * 2 + 1 end
 ---     local function g(x) if x:sum():item() > 0 then return x end return -x end
@@ -124,8 +125,8 @@ end
 ---@param fn any  a module or a function
 ---@param ... any  the arguments of the calls
 ---@return {program: export.Program, reason: string, calls: integer, fields: integer, variables:
---- integer, tensors: integer, times: number[]} explanation  program: nil if there is none, for
---- `reason`; times: the seconds of a call of the function and of the program
+--- integer, tensors: integer, times: number[]} explanation  program: nil if there is none, and
+--- `reason` says why; times: the seconds that one call of the function and one of the program take
 function M.explain(fn, ...)
    if not args.is_callable(fn) then
       args.refuse("compiler.explain", "fn", "a module or a function", fn)

@@ -1,5 +1,5 @@
--- fake_quantize.lua - rounds the elements of a tensor to the numbers that a quantized tensor can
--- have, and keeps them as floating numbers:
+-- fake_quantize.lua - rounds the elements of a tensor to the values that a quantized tensor can
+-- represent, and keeps them in floating point:
 --
 --    q = clamp(round(x / scale) + zero_point, quant_min, quant_max)
 --    y = (q - zero_point) * scale
@@ -12,7 +12,7 @@ local class = require "tlua.class"
 
 local M = {}
 
--- Returns the unclamped q as a floating tensor. NaN counts as the smallest number.
+-- Returns q before clamping, as a floating tensor. NaN becomes the smallest number.
 local function steps(x, scale, zero_point)
    local q = (x:float() * scale:reciprocal()):round() + zero_point
    return torch.where(q:isnan(), -math.huge, q)
@@ -28,8 +28,8 @@ end
 
 function Rounded.backward(ctx, grad) return grad * ctx:saved_tensors() end
 
--- Rounds like Rounded, with derivatives for the scale and the zero point. `over` lists the
--- dimensions that share a scale.
+-- Rounds like Rounded, and also differentiates with respect to the scale and the zero point. `over`
+-- lists the dimensions along which they are constant.
 local Learned = class.class("ao.quantization.Learned", torch.autograd.Function)
 
 function Learned.forward(ctx, x, scale, zero_point, low, high, factor, over)
@@ -72,7 +72,7 @@ local function check_floating(who, x)
    if not x:is_floating_point() then args.refuse(who, "input", "a floating tensor", x) end
 end
 
--- Returns a number or a tensor of one number as a 0-d tensor of float32.
+-- Returns a number, or the number in a one-element tensor, as a 0-d tensor of float32.
 local function single(who, name, value, device)
    return torch.tensor(args.to_number(who, name, value), {dtype = "float32", device = device})
 end
@@ -88,8 +88,8 @@ local take_tensor = args.signature [[fake_quantize_per_tensor_affine(input: tens
 ---     print(torch.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 255))
 ---     --> tensor([ 0.1000,  0.0000, 25.5000])
 ---@param input Tensor
----@param scale number|Tensor  the distance of two neighbours
----@param zero_point integer|Tensor  the q of 0
+---@param scale number|Tensor  the distance between neighbouring values
+---@param zero_point integer|Tensor  the integer q that stands for 0
 ---@param quant_min integer  the smallest integer
 ---@param quant_max integer  the largest integer
 ---@return Tensor
@@ -104,7 +104,8 @@ function M.fake_quantize_per_tensor_affine(...)
       a.quant_max)
 end
 
--- Returns the vectors of scales and zero points in a shape that broadcasts along the axis.
+-- Returns the vectors of scales and zero points in a shape that broadcasts along the axis, and the
+-- axis as a positive number.
 local function along(who, x, scale, zero_point, axis)
    if axis < 0 then axis = axis + x:dim() + 1 end
    if axis < 1 or axis > x:dim() then

@@ -1,6 +1,6 @@
 -- histogram.lua - HistogramObserver: counts the elements of tensors in equal intervals, and chooses
--- the range with the least squared error of rounding. Outliers are clamped if this makes the error
--- of the others smaller.
+-- the range with the smallest squared rounding error. Outliers are clamped if that reduces the sum
+-- of all errors.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -8,15 +8,15 @@ local observers = require "tlua.ao.observers"
 
 local M = {}
 
---- Counts the elements of all tensors in `bins` intervals, 2048 by default. The scale and the zero
---- point are those of the range in which rounding changes the elements least.
+--- Counts the elements of all tensors it is called with in `bins` equal intervals, 2048 by default.
+--- The scale and the zero point come from the range for which rounding changes the elements least.
 ---
 ---     local observer = torch.ao.quantization.HistogramObserver {bins = 8}
 ---     observer(torch.tensor {-1.0, 0, 0, 1, 3})
 ---     print(observer.histogram)
 ---     --> tensor([1., 0., 2., 0., 1., 0., 0., 1.])
 ---@class ao.quantization.HistogramObserver: ao.quantization.MinMaxObserver
----@field histogram Tensor  the numbers of elements
+---@field histogram Tensor  (bins) the number of elements in each interval
 ---@overload fun(options?: {bins: integer, dtype: string, qscheme: string, reduce_range: boolean,
 --- quant_min: integer, quant_max: integer, eps: number}): ao.quantization.HistogramObserver
 local Histogram, parent = class.class("ao.quantization.HistogramObserver", observers._Observer)
@@ -35,8 +35,8 @@ local function count(x, bins, low, high)
    return torch.histc(x, bins, low:item(), high:item())
 end
 
--- Returns a histogram of [low, high] as one of the wider range [new_low, new_high]: each interval
--- is cut into 16, whose middles are assigned to intervals of the new range.
+-- Converts a histogram of [low, high] to one of the wider range [new_low, new_high]. Each interval
+-- is cut into 16 parts, and each part goes to the new interval that contains its midpoint.
 local function widened(histogram, low, high, new_low, new_high)
    local bins = histogram:numel()
    if low:item() == high:item() then
@@ -75,13 +75,13 @@ function Histogram:forward(x)
    return x
 end
 
--- Returns the integral of the squared distances from `from` to `to`, times the density.
+-- Returns the integral of density * x^2 over x from `from` to `to`.
 local function moment(from, to, density)
    return density * ((to * to * to - from * from * from) / 3)
 end
 
--- Returns the squared error if the intervals `first` to `last`, counted from 0, are rounded to
--- `levels` numbers and elements outside are clamped.
+-- Returns the squared error of rounding if `levels` numbers cover the intervals `first` to `last`,
+-- counted from 0, and elements outside are clamped.
 local function error_of(histogram, width, first, last, levels)
    local step = width * (last - first + 1) / levels
    if step == 0 then return 0 end
@@ -98,8 +98,8 @@ local function error_of(histogram, width, first, last, levels)
    return sum:sum():item()
 end
 
--- Returns the range of least error. From the whole range, the end is moved inwards on the side
--- where the next hundred-thousandth of all elements takes more intervals.
+-- Returns the range with the smallest error. The search begins with the whole range. Each step cuts
+-- 0.001 % of the elements off one end: the end where they span more intervals.
 function Histogram:limits()
    local bins, levels = self.bins, 1 << torch.iinfo(self.dtype:gsub("^q", "")).bits
    local low, high = self.min_val:item(), self.max_val:item()

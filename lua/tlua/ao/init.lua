@@ -3,7 +3,7 @@
 local lazy = require "tlua.lazy"
 
 --- Functions that make models smaller: torch.ao.quantization has observers of ranges, modules that
---- round as quantized tensors do, and quantize_dynamic.
+--- round as quantized tensors do, prepare and convert, quantize_dynamic and quantize_.
 local M = {}
 
 return lazy.load(M, lazy.modules("tlua.ao", {quantization = "quantization"}))

@@ -1,5 +1,5 @@
--- modules.lua - FakeQuantize, which rounds as a quantized tensor does while a model is trained, and
--- layers with integers of 8 bits.
+-- modules.lua - FakeQuantize, which rounds like a quantized tensor while a model is trained, and
+-- quantize_dynamic with its linear layer of 8-bit weights.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,15 +10,15 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
---- Notes the range of tensors by an observer, and rounds them to the numbers that quantized tensors
---- of that range have. Gradients pass where no element was clamped.
+--- Observes the range of tensors, and rounds them to the values that quantized tensors of that
+--- range can represent. Gradients pass through elements that were not clamped.
 ---
 ---     local fake = torch.ao.quantization.FakeQuantize()
 ---     print(fake(torch.tensor {-1.0, 2, 3}))
 ---     --> tensor([-1.0039,  1.9922,  2.9961])
 ---@class ao.quantization.FakeQuantize: nn.Module
----@field scale Tensor  the distance of two numbers, of the last call
----@field zero_point Tensor  the integer of 0, of the last call
+---@field scale Tensor  the distance between neighbouring values in the last call
+---@field zero_point Tensor  the integer that stood for 0 in the last call
 ---@overload fun(options?: {observer: table, dtype: string, qscheme: string, quant_min: integer,
 --- quant_max: integer, reduce_range: boolean, averaging_constant: number, ch_axis: integer,
 --- eps: number}): ao.quantization.FakeQuantize
@@ -49,7 +49,7 @@ function FakeQuantize:enable_fake_quant(enabled)
    return self
 end
 
---- Sets whether ranges are noted.
+--- Sets whether ranges are observed.
 ---@param enabled? boolean  true by default
 ---@return ao.quantization.FakeQuantize
 function FakeQuantize:enable_observer(enabled)
@@ -57,7 +57,7 @@ function FakeQuantize:enable_observer(enabled)
    return self
 end
 
---- Returns the scale and the zero point of the ranges noted so far.
+--- Returns the scale and the zero point for the ranges observed so far.
 ---@return Tensor
 ---@return Tensor
 function FakeQuantize:calculate_qparams()
@@ -84,8 +84,8 @@ end
 
 M.FakeQuantize = FakeQuantize
 
--- Returns the scale and the zero point with which activations are rounded to seven bits, so that
--- sums of two products fit in 16 bits on any processor; 0 has an integer.
+-- Returns the scale and the zero point that round activations to 7 bits, so that sums of two
+-- products fit in 16 bits on any processor. 0 is represented exactly.
 local function seven_bits(x)
    local low, high = x:min():item(), x:max():item()
    if low - low ~= 0 or high - high ~= 0 then
@@ -101,16 +101,16 @@ local function seven_bits(x)
    return scale, math.tointeger(whole:item())
 end
 
---- A Linear whose weight has integers of 8 bits. The input is rounded to integers for each call,
---- and the product is that of integers (torch._int_mm). quantize_dynamic makes such layers.
+--- A Linear with a weight of 8-bit integers. Each call rounds its input to integers and multiplies
+--- integers (torch._int_mm). quantize_dynamic makes such layers.
 ---
 ---     local layer = torch.nn.Linear(4, 3)
 ---     local small = torch.ao.quantization.DynamicQuantizedLinear(layer)
 ---     print(small(torch.ones(2, 4)).shape)
 ---     --> torch.Size([2, 3])
 ---@class ao.quantization.DynamicQuantizedLinear: nn.Module
----@field in_features integer  the last size of inputs
----@field out_features integer  the last size of results
+---@field in_features integer  the size of the last dimension of inputs
+---@field out_features integer  the size of the last dimension of results
 local Linear, linear_parent = class.class("ao.quantization.DynamicQuantizedLinear", Module)
 
 function Linear:__init(layer)
@@ -201,7 +201,7 @@ local take_dynamic = args.signature [[quantize_dynamic(model: object, qconfig_sp
 ---@return nn.Module
 function M.quantize_dynamic(...)
    local who, a, second = "quantize_dynamic", take_dynamic(...), select(2, ...)
-   -- an empty table is a list of no classes here, not of no options
+   -- an empty second table is an empty list of classes, not an empty options table
    local model, chosen = a.model, not a.qconfig_spec
    if type(second) == "table" and next(second) == nil then chosen = false end
    if not class.isinstance(model, Module) then args.refuse(who, "model", "an nn.Module", model) end

@@ -1,6 +1,6 @@
--- observers.lua - modules that note the range of the tensors passed through them, from which they
--- compute a scale and a zero point for quantized tensors. One class serves all: a range is that of
--- all elements or of each position of a dimension, and covers all tensors or is a moving average.
+-- observers.lua - modules that note the range of the tensors passed through them, and compute from
+-- it a scale and a zero point for quantized tensors. All observers derive from one class: there is
+-- one range or one for each position of a dimension, and it is total or a moving average.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -62,7 +62,7 @@ function Observer:reset_min_max_vals()
    self:register_buffer("max_val", torch.full(size, -math.huge))
 end
 
--- Returns the smallest and the largest elements.
+-- Returns the smallest and the largest element, or with ch_axis a vector of each.
 function Observer:range_of(x)
    if not self.ch_axis then return x:min(), x:max() end
    local axis, over = self.ch_axis, {}
@@ -82,7 +82,7 @@ function Observer:check_input(x) -- luacheck: no unused args
    end
 end
 
--- Returns the limits of the range to quantize.
+-- Returns the limits of the range that the quantized integers must cover.
 function Observer:limits() return self.min_val, self.max_val end
 
 --- Notes the range of a tensor, and returns the tensor.
@@ -133,7 +133,7 @@ end
 
 local defaults <const> = {dtype = "quint8", qscheme = "per_tensor_affine", eps = 2.0^-23}
 
--- Returns a class with other defaults.
+-- Defines a class of observers whose defaults are `defaults` with those in `more`.
 local function define(name, more)
    local full = "ao.quantization." .. name
    local cls = class.class(full, Observer)
@@ -160,8 +160,8 @@ end
 ---@names torch.ao.quantization.MinMaxObserver
 define("MinMaxObserver", {})
 
---- Notes a moving average of the smallest and the largest element: each tensor moves the average by
---- `averaging_constant`, 0.01 by default, of the distance.
+--- Notes a moving average of the smallest and the largest element: average + c * (new - average)
+--- for each tensor, with c = `averaging_constant`, 0.01 by default.
 ---
 ---     local observer = torch.ao.quantization.MovingAverageMinMaxObserver()
 ---     observer(torch.tensor {-1.0, 2, 3})

@@ -1,4 +1,5 @@
--- programs.lua - quantize_: programs whose linear layers and convolutions multiply 8-bit integers.
+-- programs.lua - quantize_: changes a program's linear layers and convolutions so that they
+-- multiply 8-bit integers, or have weights of 8 or 4 bits.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +11,7 @@ local LANES <const> = 16
 
 -- Weights -----------------------------------------------------------------------------------------
 
--- Returns the integers of a weight (n, depth) and the scale of each channel.
+-- Rounds a weight (n, depth) to integers from -127 to 127. Returns them and the n scales.
 local function round_weight(weight)
    local largest = weight:abs():amax(2)
    local scales = torch.where(largest:eq(0), torch.ones_like(largest), largest / 127)
@@ -18,7 +19,7 @@ local function round_weight(weight)
    return integers, scales
 end
 
--- Returns integers (n, places, channels) in panels of 16 channels (src/ops/quantized).
+-- Returns integers (n, places, channels) in panels of 16 output channels (src/ops/quantized).
 local function in_panels(integers)
    local n, places, channels = table.unpack(integers.shape)
    local rows, depth = (n + LANES - 1) // LANES * LANES, (channels + 3) // 4 * 4
@@ -28,7 +29,8 @@ local function in_panels(integers)
       :contiguous():to "int8"
 end
 
--- Returns the tensors of a layer with 8-bit integers: weight, scales and sums.
+-- Returns the tensors of a layer with 8-bit integers: the packed weight, and for each output
+-- channel its scale and the sum of its integers.
 local function quantized_layer(weight)
    local n = weight:size(1)
    local flat = weight:detach():to "float32":reshape(n, weight:size(2), -1):transpose(2, 3)
@@ -45,19 +47,20 @@ end
 
 local BLOCK <const> = 32
 
--- Returns scales (n, blocks) as the bytes of float16 (n, blocks, 2), and as they were rounded.
+-- Rounds scales (n, blocks) to float16. Returns their bytes (n, blocks, 2) and their values in
+-- float32.
 local function half_bytes(scales)
    local half = scales:to "float16":contiguous()
    local bits = half:view "int16":to "int32"
    return torch.stack({bits & 255, (bits >> 8) & 255}, 3):to "uint8", half:to "float32"
 end
 
--- Returns scales without those whose rounding to float16 gave 0.
+-- Returns the scales with each 0 replaced by 1. Scales of zero or tiny weights are 0 in float16.
 local function divisors(scales)
    return torch.where(scales:eq(0), torch.ones_like(scales), scales)
 end
 
--- Returns the rows of a weight in blocks of 32 integers of 8 bits with a scale each (Q8_0).
+-- Packs the rows of a weight in blocks of one scale and 32 integers of 8 bits (Q8_0).
 local function blocks_of_8(weight)
    local n = weight:size(1)
    local blocks = weight:view(n, -1, BLOCK)
@@ -66,8 +69,8 @@ local function blocks_of_8(weight)
    return torch.cat({bytes, integers:contiguous():view "uint8"}, 3):view(n, -1)
 end
 
--- Returns the rows in blocks of 32 integers of 4 bits with a scale each (Q4_0): the number farthest
--- from 0 becomes -8.
+-- Packs the rows of a weight in blocks of one scale and 32 integers of 4 bits (Q4_0). The number
+-- farthest from 0 in a block becomes -8.
 local function blocks_of_4(weight)
    local n = weight:size(1)
    local blocks = weight:view(n, -1, BLOCK)
@@ -92,7 +95,7 @@ local function is_output(graph, node)
    return false
 end
 
--- Returns whether a node is a layer that has a form with integers.
+-- Returns whether a node is a layer that can be replaced by one of integers.
 local function is_layer(graph, node)
    local weight = node.args.weight
    if node.op ~= "call_function" or not weight or weight.op ~= "get_attr" then return false end
@@ -110,8 +113,8 @@ local function add_constant(graph, name, tensor)
    return graph:create_node("get_attr", try, tensor)
 end
 
--- Replaces a layer. `range` has the scale and the zero point of its input, 0 and 0 to find them in
--- each call.
+-- Replaces a layer by one of 8-bit integers. `range` is {scale, zero point} of its input; {0, 0}
+-- makes each call compute them.
 local function replace_layer(graph, node, range)
    local name <const> = node.args.weight.target
    local weight = graph.constants_[name]
@@ -142,7 +145,7 @@ local function replace_layer(graph, node, range)
    end
    node:replace_all_uses_with(call)
    graph:erase_node(node)
-   -- a relu_ right after the layer
+   -- a relu_ right after the layer becomes a part of the layer
    for i, other in ipairs(graph.nodes) do
       local following = graph.nodes[i + 1]
       if other == call and relus[following.target] and following.target == "relu_"
@@ -154,7 +157,7 @@ local function replace_layer(graph, node, range)
    end
 end
 
--- Replaces a linear layer by one with a weight in blocks.
+-- Replaces a linear layer by one whose weight is packed in blocks of 8-bit or 4-bit integers.
 local function replace_weight(graph, node, bits)
    local pack, kind = table.unpack(packers[bits])
    local name <const> = node.args.weight.target
@@ -176,7 +179,7 @@ end
 
 -- Calibration -------------------------------------------------------------------------------------
 
--- Returns the scale and the zero point of a range of numbers, in which 0 has an integer.
+-- Returns {scale, zero point} of a range, extended to contain 0, which is represented exactly.
 local function scale_of(low, high)
    low, high = math.min(low, 0), math.max(high, 0)
    if high == low then return {1.0, 0} end
@@ -184,7 +187,7 @@ local function scale_of(low, high)
    return {scale, math.max(0, math.min(255, math.floor(-low / scale + 0.5)))}
 end
 
--- Returns the layers of a graph that become layers of integers.
+-- Returns the layers of a graph that quantize_ replaces. `skip` is a set of names of weights.
 local function layers_of(graph, skip)
    local layers = {}
    for _, node in ipairs(graph.nodes) do
@@ -195,8 +198,8 @@ local function layers_of(graph, skip)
    return layers
 end
 
--- Returns the ranges of the layers' inputs in runs with the calibration's inputs. The graph gets a
--- copy of each input, since a later call may write to it.
+-- Runs the graph with the calibration's inputs, and returns {scale, zero point} of each layer's
+-- input. The graph gets a clone of each layer's input, since a later call may write to the input.
 local function calibrate(graph, layers, calibration)
    local low, high, wanted = {}, {}, {}
    for k, node in ipairs(layers) do
@@ -227,13 +230,13 @@ end
 local kinds <const> = {dynamic = true, static = true, weight_only = true}
 
 --- Changes a program so that its linear layers and ungrouped 2-D convolutions multiply 8-bit
---- integers: weights are rounded by the largest number of each output channel, inputs to a byte
---- each. The scale of an input is that of the row or image ("dynamic"), or comes from runs with
---- example inputs ("static"). Batch norm in evaluation mode is joined with the layer before it
---- first. The kind "weight_only" changes linear layers alone: their weights become integers of 8 or
---- 4 bits in blocks of 32 with a scale each (GGUF's Q8_0 and Q4_0), if their input sizes are
---- multiples of 32. For the CPU; processors with AVX-512 VNNI are fast. Results are close to those
---- before, not equal.
+--- integers. Weights get one scale for each output channel. Inputs get a scale for each row or
+--- image, computed in each call ("dynamic"), or one scale from runs with example inputs ("static").
+--- Batch norm in evaluation mode is first merged into the layer before it. The kind "weight_only"
+--- changes only linear layers whose input size is a multiple of 32: their weights become integers
+--- of 8 or 4 bits in blocks of 32, each with a scale (GGUF's Q8_0 and Q4_0). Programs must be on
+--- the CPU; the kernels are fastest with AVX-512 VNNI. Results are close to the original ones, but
+--- not equal.
 ---
 ---     local model = nn.Sequential(nn.Linear(8, 4), nn.ReLU()):eval()
 ---     local x = torch.randn(2, 8)
@@ -242,12 +245,12 @@ local kinds <const> = {dynamic = true, static = true, weight_only = true}
 ---     torch.ao.quantization.quantize_(program)
 ---     print((program(x) - before):abs():max():item() < 0.05)
 ---     --> true
----@param program export.Program  what torch.export returns
+---@param program export.Program  a program that torch.export has returned
 ---@param config? {kind: string, bits: integer, calibration: table, skip: string[]}  kind:
---- "dynamic", "static" or "weight_only"; bits: 8 or 4, for "weight_only"; calibration: for
---- "static", a list of the program's inputs, each a tensor or a list of the arguments; skip: names
---- of the weights of layers that stay as they are
----@return export.Program program  the same
+--- "dynamic", the default, "static" or "weight_only"; bits: 8 or 4, for "weight_only"; calibration:
+--- for "static", a list of example calls, each a tensor or a list of the arguments; skip: names of
+--- weights, whose layers stay unchanged
+---@return export.Program program  the same program
 local function quantize_(program, config)
    local handle = type(program) == "table" and rawget(program, "graph_")
    if not handle or program.step_ then

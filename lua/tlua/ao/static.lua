@@ -1,6 +1,7 @@
 -- static.lua - static quantization: prepare puts observers into a model, and after the model has
--- seen data, convert replaces its layers by layers of 8-bit integers. Results are those of
--- PyTorch's engine fbgemm: sums of products are exact, a layer's float32 factor rounds them.
+-- seen data, convert replaces its layers by layers of 8-bit integers. Results equal those of
+-- PyTorch's engine fbgemm: sums of products are exact, and a float32 factor scales them before they
+-- are rounded.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -16,8 +17,8 @@ local M = {}
 
 local prefix <const> = "ao.quantization."
 
---- The observers of a layer: functions or classes that make the observer of the layer's result and
---- that of its weight.
+--- Chooses the observers of a layer: `activation` makes an observer of the layer's result, `weight`
+--- an observer of its weight. Each is a function or a class.
 ---
 ---     local Q = torch.ao.quantization
 ---     local weight = Q.default_qconfig.weight
@@ -46,20 +47,21 @@ local function seven_bits()
    return observers.MinMaxObserver {quant_min = 0, quant_max = 127}
 end
 
---- Results of 7 bits, and weights with one scale.
+--- A QConfig for results of 7 bits and weights with a single scale.
 ---@names torch.ao.quantization.default_qconfig
 M.default_qconfig = QConfig(seven_bits, function()
    return observers.MinMaxObserver {dtype = "qint8", qscheme = "per_tensor_symmetric"}
 end)
 
---- Results of 7 bits, and weights with one scale for each output channel.
+--- A QConfig for results of 7 bits and weights with one scale for each output channel.
 ---@names torch.ao.quantization.default_per_channel_qconfig
 M.default_per_channel_qconfig = QConfig(seven_bits, function()
    return observers.PerChannelMinMaxObserver {dtype = "qint8", qscheme = "per_channel_symmetric"}
 end)
 
---- Returns the configuration for an engine: "x86" or "fbgemm" have histograms of results in 7 bits
---- and weights with one scale for each channel, "qnnpack" has 8 bits and weights with one scale.
+--- Returns the QConfig for an engine. It observes results by histograms. "x86" and "fbgemm" give
+--- results 7 bits and weights one scale for each output channel; "qnnpack" gives results 8 bits and
+--- weights a single scale.
 ---
 ---     local Q = torch.ao.quantization
 ---     print(torch.type(Q.get_default_qconfig("x86").activation()))
@@ -79,7 +81,7 @@ end
 
 -- Stubs and their replacements --------------------------------------------------------------------
 
--- Returns a class of modules that return their input.
+-- Defines a class of modules that return their input unchanged.
 local function stub(name)
    local cls = class.class(prefix .. name, Module)
    function cls:__init(qconfig)
@@ -94,8 +96,8 @@ local function stub(name)
    return cls
 end
 
---- The place in a model from which tensors are quantized: returns its input until convert replaces
---- it by Quantize.
+--- Marks where a model begins to compute with quantized tensors. The module returns its input until
+--- convert replaces the module by one that quantizes.
 ---
 ---     print(torch.ao.quantization.QuantStub()(torch.ones(1)))
 ---     --> tensor([1.])
@@ -103,7 +105,8 @@ end
 ---@overload fun(qconfig?: ao.quantization.QConfig): ao.quantization.QuantStub
 local QuantStub = stub "QuantStub"
 
---- The place in a model from which tensors are floating again; convert replaces it by DeQuantize.
+--- Marks where a model returns to floating-point tensors. The module returns its input until
+--- convert replaces the module by one that dequantizes.
 ---
 ---     print(torch.ao.quantization.DeQuantStub()(torch.ones(1)))
 ---     --> tensor([1.])
@@ -131,7 +134,7 @@ function DeQuantize:forward(x) return torch.dequantize(x) end -- luacheck: no un
 
 -- Layers ------------------------------------------------------------------------------------------
 
--- A layer with integers of 8 bits. `kind` says how the sums of products are computed.
+-- The base class of layers with weights of 8-bit integers.
 local Layer = class.class(prefix .. "QuantizedLayer", Module)
 
 function Layer:__init(layer, qconfig)
@@ -160,7 +163,7 @@ function Layer:__init(layer, qconfig)
    if layer.bias then self:register_buffer("bias", layer.bias:detach():float():clone()) end
 end
 
--- half() and the like leave the scales and the bias as they are.
+-- half() and similar methods do not convert the scales and the bias.
 Layer._keeps_dtypes = true
 
 -- See lua/tlua/nn/state.lua.
@@ -185,7 +188,8 @@ function Layer:weight()
       self.is_per_channel and 1 or nil)
 end
 
--- Rounds exact sums of products to the result's integers. Channels are the dimension `axis`.
+-- Returns the quantized result: rounds the exact sums of products to the integers of the result.
+-- `axis` is the dimension of channels.
 function Layer:_finish(sum, x, axis)
    local function along(v)
       local shape = {}
@@ -247,7 +251,8 @@ function QuantizedConv:__init(layer, qconfig)
    for _, name in ipairs {"stride", "padding", "dilation", "groups"} do self[name] = layer[name] end
 end
 
--- In float64 the sums of integers are exact, and padding is the integer of 0.
+-- Convolves in float64, where sums of these integers are exact. The zero point is subtracted first,
+-- so that padding with 0 is right.
 function QuantizedConv:forward(x)
    check(self, x, self.integers:dim(), self.in_channels, 2)
    local q = x:int_repr():double() - x:q_zero_point()
@@ -271,8 +276,8 @@ local function replacement(module, qconfig)
    return QuantizedConv(module, qconfig)
 end
 
--- Returns the modules to quantize as {path, module, qconfig}. A module's qconfig is its own, or
--- that of the nearest module around it.
+-- Returns a list of {path, module, qconfig}, one for each module to quantize. A module without a
+-- field `qconfig` has that of the nearest module around it.
 local function targets_of(model)
    local configs, found = {}, {}
    for path, module in model:named_modules {remove_duplicate = false} do
@@ -294,9 +299,9 @@ end
 
 local take_prepare = args.signature [[prepare(model: object, inplace: boolean = false)]]
 
---- Returns a copy of a model in which observers note the results of QuantStubs, Linear layers and
+--- Returns a copy of a model with observers of the results of QuantStubs, Linear layers and
 --- convolutions. The field `qconfig` of the model, or of modules in it, chooses the observers.
---- Call the model with typical inputs, and then convert it.
+--- Call the copy with typical inputs, and then pass it to convert.
 ---
 ---     local Q = torch.ao.quantization
 ---     local layer = nn.Linear(4, 3)
@@ -336,8 +341,8 @@ end
 
 local take_convert = args.signature [[convert(model: object, inplace: boolean = false)]]
 
---- Returns a copy of a prepared model in which layers compute with integers of 8 bits, for
---- inference. Between QuantStub and DeQuantStub tensors are quantized.
+--- Returns a copy of a prepared model for inference. Its Linear layers and convolutions compute
+--- with 8-bit integers, and tensors between QuantStub and DeQuantStub are quantized.
 ---@param model nn.Module
 ---@param options? {inplace: boolean}  whether to change the model itself
 ---@return nn.Module

@@ -3,8 +3,8 @@
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 
---- A module that torch.compile has made. Its parameters are those of the original, under names that
---- begin with `_orig_mod.`, as in PyTorch; other fields and methods are the original's.
+--- The module that torch.compile returns for a module. It has the original's parameters, whose
+--- names get the prefix `_orig_mod.`, as in PyTorch, and all its other fields and methods.
 ---@class OptimizedModule: nn.Module
 local Optimized, parent = class.class("OptimizedModule", Module)
 
@@ -24,7 +24,8 @@ end
 
 function Optimized:__len() return #self._orig_mod end
 
--- The calls of compiled modules. A copy of such a module has none and calls its original.
+-- Maps modules to their objects of class compile.Compiled. A copy of an OptimizedModule has no such
+-- object, and calls the original module.
 local calls_of <const> = setmetatable({}, {__mode = "k"})
 
 function Optimized:_calls(calls) calls_of[self] = calls end

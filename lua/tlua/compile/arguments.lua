@@ -1,5 +1,5 @@
--- arguments.lua - nested tables of tensors and plain data as a list of leaves and a template, for
--- torch.compile.
+-- arguments.lua - converts nested tables of tensors and plain data to a list of leaves and a
+-- template, and back, for torch.compile.
 
 local torch = require "tlua"
 local nested = require "tlua.export.nested"
@@ -27,8 +27,9 @@ local function flatten(value, leaves, around, seen)
    return template
 end
 
---- Returns the template and the leaves of a packed list of values; nil if one of the tables is no
---- plain one. Also returns the set of the tables.
+--- Returns the template, the leaves and the set of the tables of a packed list of values. Returns
+--- nil if a table has a metatable, has a key that is neither an integer nor a string, occurs twice,
+--- or is nested too deeply.
 function M.flatten(values)
    local template, leaves, seen = {n = values.n}, {n = 0}, {}
    for i = 1, values.n do
@@ -46,7 +47,7 @@ local function unflatten(template, leaves, at)
    return value, at
 end
 
---- Returns the packed list of a template, with these leaves.
+--- Returns the packed list that has this template and these leaves.
 function M.unflatten(template, leaves)
    local values, at = {n = template.n}, 1
    for i = 1, template.n do values[i], at = unflatten(template[i], leaves, at) end
@@ -73,7 +74,7 @@ function M.text(template)
    return table.concat(out)
 end
 
---- Returns the tensors among leaves and their positions.
+--- Returns the leaves that are tensors, and their positions.
 function M.tensors(leaves)
    local tensors, positions = {}, {}
    for i = 1, leaves.n do
@@ -84,7 +85,7 @@ function M.tensors(leaves)
    return tensors, positions
 end
 
---- Returns leaves with tensors from a list in the given positions.
+--- Returns a copy of the leaves with the given tensors at the given positions.
 function M.with_tensors(leaves, positions, tensors)
    local list = table.move(leaves, 1, leaves.n, 1, {n = leaves.n})
    for k, position in ipairs(positions) do list[position] = tensors[k] end

@@ -1,12 +1,12 @@
--- library.lua - tells the library's functions and tables from those of the program that uses it,
--- and pure C functions from others, for torch.compile.
+-- library.lua - tells the library's functions and tables from those of the user's script, and pure
+-- C functions from others, for torch.compile.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Functions of C that have an effect besides their results, or results that depend on more than
--- their arguments, the values that the tracer watches and the modes in a call's key.
+-- C functions that are not pure: they have side effects, or their results depend on more than their
+-- arguments, the values that the tracer watches, and the modes in a call's key.
 local impure <const> = {}
 for name in ([[Generator manual_seed seed initial_seed get_rng_state set_rng_state random seed_all
    set_anomaly_enabled set_autocast_cache_enabled set_autocast_dtype set_autocast_enabled autocast
@@ -20,7 +20,7 @@ for name in ([[Generator manual_seed seed initial_seed get_rng_state set_rng_sta
    impure[name] = true
 end
 
--- Functions of Lua's own libraries that depend on their arguments alone.
+-- Pure functions of Lua's standard libraries.
 local standard <const> = {
    _G = [[assert error ipairs next pairs rawequal rawget rawlen rawset select setmetatable
       getmetatable tonumber tostring type]],
@@ -31,12 +31,14 @@ local standard <const> = {
    table = "concat insert move pack remove sort unpack", utf8 = "char codepoint len offset",
 }
 
--- `pure` has the pure C functions, `denied` those that the library may not call either, `tables`
--- the library's tables, `places` lists of {table, key} for its functions; `size` is the number of
--- modules that were loaded then.
+-- The result of the last scan. `pure` is the set of pure C functions, `denied` the set of functions
+-- that even the library may not call, and `tables` the set of the library's tables. `places` maps
+-- each function of the library to a list of {table, key}. `size` is the number of modules that were
+-- loaded at the scan.
 local found = {size = 0}
 
--- A value of each kind of userdata whose functions are pure. A trace must not see that it is made.
+-- One value of each kind of userdata whose functions are pure. They are made here, so that no trace
+-- records their creation.
 local sample <const> = torch.zeros(1)
 local samples <const> = {sample, sample.shape, sample.device, torch.no_grad()}
 for _, value in ipairs(samples) do
@@ -49,12 +51,13 @@ M.tensor_methods = debug.getmetatable(sample)
 
 local function source_of(fn) return debug.getinfo(fn, "S").source end
 
---- Returns whether a function is a part of the library that is written in Lua.
+--- Returns whether a function belongs to the part of the library that is written in Lua.
 function M.owns(fn) return source_of(fn):sub(1, 6) == "=tlua:" end
 
 local function is_c(fn) return debug.getinfo(fn, "S").what == "C" end
 
--- Returns whether all functions of a table, at least one, are the library's.
+-- Returns whether a table has functions, and none of them is a Lua function from outside the
+-- library.
 local function is_library(value)
    local any = false
    for _, item in next, value do
@@ -131,7 +134,7 @@ local function scan()
    end
 end
 
---- Looks at the modules that are loaded now.
+--- Scans the loaded modules again if their number has changed, and returns the result.
 function M.refresh()
    scan()
    return found

@@ -1,7 +1,7 @@
 -- optimize.lua - makes a program faster for fixed values of its constants, for torch.compile: batch
--- norm becomes a part of the convolution or linear layer before it, calls of constants are made
--- once, equal calls and calls without users are left out, and activations join the product before
--- them or write in place.
+-- norm is merged into the convolution or linear layer before it, calls whose arguments are all
+-- constants are computed once, equal and unused calls are removed, and activations are merged into
+-- the linear layer before them or work in place.
 
 local torch = require "tlua"
 local graph_of = require "tlua.export.graph"
@@ -12,7 +12,7 @@ local function set(names)
    return list
 end
 
--- Operators whose results have memory of their own.
+-- Operators whose results never share memory with their arguments.
 local fresh <const> = set [[conv1d conv2d conv3d linear linear_relu linear_gelu batch_norm
    layer_norm group_norm add sub mul div true_divide matmul mm bmm addmm relu gelu silu sigmoid
    tanh softmax
@@ -24,7 +24,7 @@ local views <const> = set [[t transpose permute view reshape expand select narro
    squeeze squeeze_dim detach as_strided flatten unflatten contiguous view_as expand_as movedim
    swapaxes getitem chunk split to to_dtype]]
 
--- Elements of a result that is computed once.
+-- The largest number of elements of a result that is computed once and stored.
 local MOST <const> = 1 << 22
 
 local function is_random(node)
@@ -86,7 +86,8 @@ local function all_constants(node, ...)
    return true
 end
 
--- Joins a batch norm in evaluation mode with the call before it.
+-- Merges a batch norm in evaluation mode into the convolution or linear layer before it. Returns
+-- whether this was possible.
 local function fold_norm(graph, norm)
    local before = norm.args.input
    if norm.args.training or not norm.args.running_mean or not norm.args.running_var
@@ -128,7 +129,7 @@ end
 
 -- Constants ---------------------------------------------------------------------------------------
 
--- Returns the nodes whose memory a call in the graph may change.
+-- Returns the set of the nodes whose memory some call of the graph may change.
 local function changed_nodes(graph)
    local changed = {}
    local function mark(node)
@@ -175,7 +176,7 @@ end
 
 -- Equal calls -------------------------------------------------------------------------------------
 
--- Returns an argument as a text, which equal arguments have in common.
+-- Returns a text that is the same for equal arguments. `numbers` maps nodes to integers.
 local function text_of(value, numbers)
    if is_node(value) then return "#" .. numbers[value] end
    if type(value) ~= "table" then return math.type(value) == "float" and ("%a"):format(value)
@@ -214,7 +215,7 @@ end
 local joined <const> = {relu = "linear_relu", relu_ = "linear_relu", gelu = "linear_gelu"}
 local in_place <const> = set "relu sigmoid tanh"
 
--- Returns the node that changes a node's memory right after the call, if that is a relu_.
+-- Returns the relu_ that directly follows a node and changes its result; nil if there is none.
 local function relu_after(graph, node)
    for i, other in ipairs(graph.nodes) do
       if other == node then
@@ -280,10 +281,11 @@ local function is_mark(node)
    return node.op == "call_function" and (node.target:find "^cond_" or node.target:find "^loop_")
 end
 
---- Returns an optimized program, and whether its constants were computed from others, whose values
---- must then stay; nil if nothing was found to change.
+--- Returns an optimized program, or nil if there is nothing to optimize. The second result says
+--- whether constants were computed from others; the program is then valid only while those keep
+--- their values.
 ---@param handle userdata  a program
----@param only? "norms"  what to do, by default all
+---@param only? "norms"  merges batch norms alone; without it, all optimizations are made
 ---@return userdata? handle
 ---@return boolean? uses_values
 return function(handle, only)

@@ -1,5 +1,5 @@
--- record.lua - records a call whose function was watched (watch.lua) as a program, for
--- torch.compile, and checks that the program computes what the call has computed.
+-- record.lua - records a watched call (watch.lua) as a program, for torch.compile, and checks that
+-- the program's results are those of the call.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -29,7 +29,7 @@ local function named_tensors(state, fn)
    return list
 end
 
--- Raises unless a recorded call has called the functions of the watched one.
+-- Raises an error unless a recorded call has called the same functions as the watched call.
 local function check_functions(seen, watched)
    if seen.refusal then fail(seen.refusal) end
    if not watch.same_functions(seen, watched) then
@@ -39,8 +39,8 @@ end
 
 local function strides_of(tensor) return table.concat(tensor:stride(), ",") end
 
--- Returns why results of a program differ from those of the function; nil if they do not. With a
--- tolerance, values may differ by this part of the largest one.
+-- Returns how a program's results differ from the function's; nil if they do not. `tolerance`, if
+-- given, is the allowed difference relative to the largest magnitude in the tensor.
 local function difference(got, expected, tolerance)
    local shared = {}
    for i, tensor in ipairs(expected) do
@@ -64,7 +64,8 @@ local function difference(got, expected, tolerance)
    return nil
 end
 
--- Returns the set of the storages of tensors.
+-- Returns the set of the tensors' storages. `field`, if given, is the index of the tensor in each
+-- item of the list.
 local function storages(list, field)
    local keys = {}
    for _, item in ipairs(list) do keys[torch._storage_key(field and item[field] or item)] = true end
@@ -81,8 +82,8 @@ local function check_results(results, given, state)
    end
 end
 
--- Returns whether a constant of the program is a copy, or was read, so that it does not follow
--- changes of the tensors in place.
+-- Returns whether the program would miss changes of the state's tensors in place, because one of
+-- its constants is a copy, or the values of one were read.
 local function is_fixed(handle, state)
    if handle:reads() then return true end
    local kept = storages(state.list, 2)
@@ -98,9 +99,10 @@ local function names_of(positions)
    return names
 end
 
---- Records a call. `call` has fn, template, leaves, state, watch (of the second watched call),
---- packed results, and `random`, the state of the random numbers before that call. Returns
---- {handle, program, results template...}; raises {why =} if the call cannot be recorded.
+--- Records a call. `call` has the fields fn, template, leaves, state, watch (of the second watched
+--- call), results (packed) and random (the generator's state before that call). Returns an entry:
+--- the program `handle`, the results' `template`, `leaves` and `positions`, and more. Raises
+--- {why = text} if the call cannot be recorded.
 function M.record(call)
    local tensors, positions = arguments.tensors(call.leaves)
    local result_template, result_leaves, result_positions
@@ -129,7 +131,7 @@ function M.record(call)
    local handle = trace.record(recorded, copies)
    handle:same(trace.record_other_values(recorded, copies))
    handle = handle:ready()
-   -- the results of the function itself
+   -- from here on, compares with the results of the function itself
    local given_template, given_leaves, tables = arguments.flatten(call.results)
    for value in next, tables or {} do
       if call.state.seen[value] or call.tables[value] then
@@ -168,7 +170,7 @@ function M.record(call)
    return entry
 end
 
--- Returns the values of a state's tensors, for _state_differs.
+-- Returns the tensors of a state with their current versions, in the form for _state_differs.
 local function versions_of(state)
    local list = {n = 0}
    for _, pair in ipairs(state.list) do
@@ -181,8 +183,8 @@ local function versions_of(state)
    return list
 end
 
---- Optimizes the program of an entry for the values that the tensors have now. `expected` has the
---- results of the program that is not optimized.
+--- Optimizes the program of an entry for the current values of the tensors. `expected` lists the
+--- results before optimization; `run` runs a program for the same inputs.
 function M.optimize(entry, state, expected, run)
    local fine, better, uses = pcall(optimize, entry.handle)
    entry.better, entry.versions = nil, nil
@@ -195,7 +197,7 @@ function M.optimize(entry, state, expected, run)
    entry.versions = uses and versions_of(state) or nil
 end
 
---- Optimizes the program again, after the tensors were given other values.
+--- Optimizes an entry's program again after the values of the tensors have changed.
 function M.update(entry)
    local random = torch.get_rng_state()
    local function run(program)

@@ -1,6 +1,6 @@
--- state.lua - the state of Lua on which a watched call depends: upvalues of functions, fields of
--- tables and tensors that can be reached, for torch.compile. src/lua/guards.c compares it with what
--- it is later.
+-- state.lua - a snapshot of the Lua values on which a watched call depends, for torch.compile:
+-- upvalues, global variables, fields of tables, and tensors. src/lua/guards.c compares the snapshot
+-- with the current values.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -9,7 +9,7 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
--- The largest number of fields of a state. To compare more takes longer than most calls.
+-- The largest number of fields in a state. Comparing more fields takes longer than most calls.
 local MOST <const> = 50000
 
 local State = {}
@@ -38,7 +38,7 @@ function State:add_table(value, path)
    self.fields = self.fields + count
    if self.fields > MOST then return end
    for key, item in next, copy do
-      -- the order of a module's fields changes only if its fields do
+      -- skips the list that orders a module's fields: it changes only together with the fields
       if key == "_fields" and class.isinstance(value, Module) then goto continue end
       self:visit(key, path)
       self:visit(item, type(key) == "string" and path .. "." .. key
@@ -53,15 +53,15 @@ function State:add_table(value, path)
    end
 end
 
--- Returns whether a function of the library must stay in a place. Classes have copies of their
--- parents' metamethods; those of classes that the call does not use do not matter.
+-- Returns whether a library function must stay in a place, {table, key}. Classes have copies of
+-- their parents' metamethods, but the copies in classes that the call does not use do not matter.
 function State:needs(place)
    local info = debug.getmetatable(place[1])
    local is_class = type(info) == "table" and rawget(info, "ancestors")
    return not is_class or self.classes[place[1]]
 end
 
--- Upvalues that functions share are noted once.
+-- Adds the upvalues of a function. An upvalue that several functions share is added once.
 function State:add_function(value, path)
    local info = debug.getinfo(value, "S")
    local owned = self.library.places[value] and library.owns(value)
@@ -100,8 +100,8 @@ function State:visit(value, path)
    end
 end
 
--- Adds what a program has put into the library's tables: data, not functions, under keys that its
--- functions contain as constants. Other functions of the library do not read them.
+-- Adds the data that the script has stored in the library's tables, under keys that occur as
+-- constants in the script's functions. Functions of the library do not read such data.
 function State:add_data(functions)
    local texts = {}
    for _, fn in ipairs(functions) do
@@ -121,13 +121,13 @@ function State:add_data(functions)
    end
 end
 
---- Returns the state of a call: what can be reached from the function, from the functions of the
---- program that were called, and from the global variables that were read. The library's functions
---- that were called must stay in their places.
+--- Returns the state of a call: all that can be reached from the function, from the script's
+--- functions that were called, and from the global variables that were read. The state also notes
+--- the places of the library's functions that were called.
 ---@param fn any
 ---@param watch table  the result of watch.call
----@param strict? boolean  whether a function of the program that only the library refers to, such
---- as one in a registry, is refused
+---@param strict? boolean  whether to refuse a function of the script that only the library refers
+--- to, such as one in a registry
 function M.of(fn, watch, strict)
    local state = setmetatable({
       tables = {n = 0}, upvalues = {n = 0}, globals = {n = 0}, tensors = {n = 0}, list = {},
@@ -170,7 +170,8 @@ function M.of(fn, watch, strict)
    return state
 end
 
---- Returns what differs now from a state, as a text; nil if nothing does.
+--- Returns a text that names the first difference between a state and the current values; nil if
+--- there is none.
 ---@param state table
 ---@return string?
 function M.difference(state)

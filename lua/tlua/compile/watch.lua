@@ -1,6 +1,6 @@
--- watch.lua - calls a function and notes all that it depends on, for torch.compile: the functions
--- that are called, the global variables that are read, and whether a call was made that a program
--- cannot repeat.
+-- watch.lua - calls a function and notes what the call depends on, for torch.compile: the functions
+-- called and the global variables read. It also notes the first action that a program cannot
+-- repeat.
 
 local library = require "tlua.compile.library"
 
@@ -11,18 +11,20 @@ local running = false
 --- Returns whether a call is being watched.
 function M.running() return running end
 
--- Properties of tensors that an operator does not compute.
+-- Properties of tensors that a trace does not record.
 local properties <const> = {
    grad = true, grad_fn = true, _version = true, retains_grad = true, output_nr = true,
 }
 
--- Returns an argument of the C function that is being called, for the checks below.
+-- Returns the n-th argument of the C function that is being called, which is at level 5 while one
+-- of the checks below runs.
 local function argument(n)
    local _, value = debug.getlocal(5, n)
    return value
 end
 
--- Checks of the arguments of C functions; each returns the reason if a call is refused.
+-- Returns checks of the arguments of C functions, by function. A check returns the reason if the
+-- call cannot be repeated by a program.
 local function checks_of(meta, proxies)
    local function check_table()
       local given = argument(1)
@@ -63,7 +65,7 @@ local function refuse(watch, why)
    end
 end
 
--- Notes the value of a global variable.
+-- Notes that a global variable is read, and in which of the tables linked by __index it was found.
 local function note_global(watch, env, key)
    local value, owner = rawget(env, key), env
    local meta = getmetatable(env)
@@ -89,7 +91,7 @@ function Watch:global(owner, key, value)
    self.globals[#self.globals + 1] = {owner, key, value}
 end
 
--- Returns a table that stands for a function's globals while the function is watched.
+-- Returns the table that replaces a function's _ENV while the function is watched.
 local function proxy_of(watch, env)
    for proxy, of in next, watch.proxies do
       if of == env then return proxy end
@@ -171,8 +173,8 @@ local function finish(watch, fine, ...)
    return watch, ...
 end
 
---- Returns whether calls can be watched: a state may lack the library debug, and only one hook
---- runs.
+--- Returns whether calls can be watched: the Lua state has the library debug, and no other debug
+--- hook is set.
 function M.can() return debug ~= nil and debug.sethook ~= nil and debug.gethook() == nil end
 
 local function place_of(fn)
@@ -180,9 +182,9 @@ local function place_of(fn)
    return info.source .. ":" .. info.linedefined
 end
 
---- Returns whether all functions of the program that were called in one watched call are those of
---- another one, or closures of the same lines, which the call itself has made; the second result
---- is a watch of the functions that both have called.
+--- Returns whether the script's functions that one watched call has called are those of another
+--- call, or closures created on the same lines. If so, also returns a watch with only the functions
+--- that both have called.
 function M.same_functions(watch, of)
    local places = {}
    for _, fn in ipairs(of.list) do places[place_of(fn)] = true end
@@ -204,9 +206,10 @@ function M.same_functions(watch, of)
    return true, common
 end
 
---- Calls a function. Returns what was noted and the results: functions, a set; list, the functions
---- in Lua; globals, {table, key, value} of each variable that was read; refusal, the reason for
---- which the call cannot be repeated by a program, or nil.
+--- Calls a function. Returns the watch, followed by the function's results. Fields of the watch:
+--- `functions`, the set of the called functions; `list`, the Lua functions among them; `globals`, a
+--- list of {table, key, value}, one for each global variable read; `refusal`, the reason why a
+--- program cannot repeat the call, or nil.
 function M.call(fn, ...)
    local watch = setmetatable({
       functions = {}, list = {}, globals = {}, known = {}, proxies = {}, restore = {},

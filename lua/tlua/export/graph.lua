@@ -363,14 +363,14 @@ function Graph:erase_node(node)
    if node.op == "get_attr" then self.constants_[node.target] = nil end
 end
 
--- Returns whether a call stays although nobody uses its result: one that changes a tensor, whose
--- name ends in "_", or a mark.
+-- Returns whether a call must stay even if its result is unused: it changes a tensor (its name ends
+-- in "_"), or it marks a branch or a loop.
 local function stays(node)
    return node.op == "call_function" and (node.target:sub(-1) == "_" or marks[node.target])
 end
 
---- Removes calls whose results nobody uses, and such constants. Calls that change tensors stay, and
---- so do the marks of branches and loops.
+--- Removes unused calls and constants. Calls that change tensors stay, and so do the marks of
+--- branches and loops.
 ---@return integer count  the number of nodes that were removed
 function Graph:eliminate_dead_code()
    local count = 0
@@ -385,10 +385,11 @@ function Graph:eliminate_dead_code()
    return count
 end
 
---- Replaces the calls of a pattern by other calls, wherever no call outside the match uses a result
---- inside. Pattern and replacement are graphs of exported functions with the same inputs, one
---- result and fixed sizes; an input stands for any node, numbers for themselves, and constants for
---- equal ones, but not for equal parameters. Only the operators are compared, not the sizes.
+--- Replaces each match of a pattern by other calls, if no call outside the match uses a result
+--- inside it. Pattern and replacement are graphs of exported functions with the same inputs, one
+--- result and fixed sizes. An input of the pattern matches any node, a number matches itself, and a
+--- constant matches a constant with equal values; a model's parameter matches itself alone. Sizes
+--- are not compared.
 ---
 ---     local x = torch.ones(2)
 ---     local function slow(a, b) return a * b + 1 end
@@ -409,8 +410,8 @@ function Graph:replace_pattern(pattern, replacement)
    end, pattern, replacement)
 end
 
---- Runs the graph for example inputs, and notes in the field `meta` of its nodes the shape, dtype
---- and device of each result. Nodes that are made later have an empty `meta`.
+--- Runs the graph with example inputs, and stores the shape, dtype and device of each result in the
+--- field `meta` of its node. Nodes that are made later have an empty `meta`.
 ---
 ---     local function fn(x) return x:sum(1) end
 ---     local x = torch.ones(2, 3)
@@ -421,7 +422,7 @@ end
 ---@return export.Graph self
 function Graph:propagate(...) return require "tlua.export.shapes"(self, ...) end
 
--- Raises unless programs have a call's operator, and the operator has the call's arguments.
+-- Raises an error unless programs may call a node's operator, and the operator takes its arguments.
 local function check_call(node)
    local title <const> = "export.Graph.lint: " .. node.name
    local parameters = torch._operator_parameters(node.target)
@@ -462,7 +463,7 @@ end
 
 -- Programs ----------------------------------------------------------------------------------------
 
--- A description in the making.
+-- Builds the description of a graph in the file's form.
 local Writer = {}
 Writer.__index = Writer
 
@@ -484,7 +485,7 @@ function Writer:value(node, parameter, value)
    return number and self.first_number + number
 end
 
--- Collects the numbers that are in the places of tensors.
+-- Collects the numbers given in place of tensors.
 function Writer:collect_numbers(nodes)
    for _, node in ipairs(nodes) do
       for _, parameter in ipairs(node.results and torch._operator_parameters(node.target) or {}) do
@@ -598,8 +599,8 @@ function Graph:program()
    return getmetatable(torch.export).wrap(handle)
 end
 
--- Returns the results of some nodes in a run with the inputs; without inputs, the nodes must depend
--- on constants alone, and `only` is the set of the calls to make.
+-- Runs the graph with the inputs, and returns the results of the nodes in `wanted`. With `only`, a
+-- set of calls, just these calls run; they depend on constants alone, and `inputs` is empty.
 function Graph:evaluate_(wanted, inputs, only)
    local part = setmetatable({nodes = {}, constants_ = self.constants_, device_ = self.device_,
       limits_ = self.limits_}, Graph)

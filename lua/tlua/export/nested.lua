@@ -23,7 +23,8 @@ function M.sorted_keys(list)
    return keys
 end
 
--- Raises if a table contains itself, or is nested too deeply. `outer` lists the tables around it.
+-- Raises an error if a table contains itself, or is nested too deeply. `outer` lists the tables
+-- around it.
 local function check_depth(title, name, value, outer)
    if #outer == DEEPEST then
       torch.raise(("%s: %s: expected tables that are nested at most %d deep"):format(title, name,

@@ -36,8 +36,8 @@ local function is_unused_result(node)
    return node.target == "getitem" and not node.results and #node:users() == 0
 end
 
--- Returns whether two constants match: they are one tensor, or neither belongs to a model and they
--- have equal values. Exports name tensors that do not belong to a model constant_1 and so on.
+-- Returns whether two constants match: they have equal values, and either the same memory or no
+-- model to which they belong. Tensors that belong to no model are exported as constant_1 and so on.
 local function match_constant(state, of, node)
    local a, b = state.pattern.constants_[of.target], state.graph.constants_[node.target]
    if rawequal(a, b) then return true end
@@ -104,9 +104,9 @@ match = function(state, of, node)
    return true
 end
 
--- Returns whether the matched calls can be removed: no other call uses them, they are no inputs of
--- the pattern, and no call between them changes a tensor; nor does a later one if the result of the
--- pattern or of the replacement may share memory with an input.
+-- Returns whether the matched calls can be removed: no other call uses them, they are not inputs of
+-- the pattern, and no call between them changes a tensor. If the result of the pattern or of the
+-- replacement may share memory with an input, no later call may change a tensor either.
 local function removable(state, last)
    local begun, ended = false, false
    for of, node in pairs(state.bound) do

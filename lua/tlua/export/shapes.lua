@@ -1,4 +1,4 @@
--- shapes.lua - the shapes and dtypes of a graph's values, by a run that returns all of them.
+-- shapes.lua - finds the shapes and dtypes of a graph's values by a run that returns all of them.
 
 local torch = require "tlua"
 local nested = require "tlua.export.nested"
@@ -9,7 +9,7 @@ local function note(node, tensor)
    node.meta = {shape = tensor.shape, dtype = tensor.dtype, device = tensor.device}
 end
 
--- Returns the calls whose results can be outputs: none within branches or loops.
+-- Returns the calls whose results can be outputs: all calls outside branches and loops.
 local function visible_calls(graph)
    local list, depth = {}, 0
    for _, node in ipairs(graph.nodes) do
@@ -25,7 +25,7 @@ local function visible_calls(graph)
    return list
 end
 
---- Runs the graph for some inputs and sets each node's field `meta`.
+--- Runs the graph with the given inputs and sets the field `meta` of each node.
 return function(graph, ...)
    local tensors = {}
    nested.flatten(TITLE, "inputs", {...}, tensors)

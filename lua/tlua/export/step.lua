@@ -192,7 +192,7 @@ local function keep_gradients(named)
    end
 end
 
--- Returns which state the optimizers have: existing[optimizer][position][name] = true.
+-- Returns the set of states that the optimizers have: existing[optimizer][position][name] = true.
 local function existing_state(parts)
    local existing = {}
    for _, optimizer in ipairs(parts.optimizers) do

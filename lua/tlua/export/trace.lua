@@ -81,7 +81,7 @@ local function results_of(call, fine, ...)
    error(problem, 0)
 end
 
--- Calls the function, which cannot yield.
+-- Calls the function so that it cannot yield.
 local function call_model(call, ...)
    return results_of(call, torch._batched_call(call.model, ...))
 end
@@ -114,7 +114,7 @@ local function record(call, tensors)
                           json.encode {inputs = call.inputs, outputs = structure})
 end
 
--- Waits for the device of the tensors, and raises the error of a call that it has made.
+-- Waits for the device of the tensors, and raises the error of a call that failed there.
 local function wait(tensors)
    for _, tensor in ipairs(tensors) do
       if tensor.device.type ~= "cpu" then return torch.zeros(1, {device = tensor.device}):item() end
@@ -357,8 +357,8 @@ local function each_choice(n, k, fn, chosen)
    end
 end
 
--- Most sizes that may be multiplied, and the most dynamic sizes among which products are looked
--- for.
+-- The largest number of sizes in a product, and the largest number of dynamic sizes for which
+-- products are searched.
 local FACTORS <const>, MOST_SIZES <const> = 3, 8
 
 -- Returns a size that differs by `more` from the example's if the range has such a size.
@@ -370,8 +370,8 @@ end
 -- The most elements that a call with several sizes at their limits reads and writes.
 local MOST_TOGETHER <const> = 1 << 26
 
--- Returns how far sizes may move from the example's to their largest, of 1, so that a call in which
--- all do is short.
+-- Returns a fraction from 0 to 1: how far all sizes may move together from the example's to their
+-- largest values while the call stays short.
 local function common_part(graph, found)
    local part = 1
    while part > 1e-3 do
@@ -383,8 +383,8 @@ local function common_part(graph, found)
    return part
 end
 
--- Returns the calls in which all sizes differ from the example's: functions of a size's range and
--- its number.
+-- Returns calls in which all sizes differ from the example's. Each call is a function from a size's
+-- range and number to its value.
 local function joint_sizes(graph, found)
    local part = common_part(graph, found)
    return {

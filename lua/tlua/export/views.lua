@@ -1,5 +1,5 @@
--- views.lua - names of the operators whose results may share memory with an argument. Calls of them
--- are compared with this list by spec/graph/views_spec.lua.
+-- views.lua - names of the operators whose results may share memory with an argument.
+-- spec/graph/views_spec.lua calls operators and compares them with this list.
 
 local M = {}
 
