@@ -1,5 +1,5 @@
--- Repository.lua - a model's files: a folder, one file, or a repository of Hugging Face's or
--- GitHub's layout, whose files are fetched into the cache when they are needed.
+-- Repository.lua - a model's files: a folder, one file, or a repository on a server with Hugging
+-- Face's or GitHub's URLs. A repository's files are fetched into the cache when they are needed.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +10,8 @@ local cache = require "tlua.hub.cache"
 local download = require "tlua.hub.download"
 local names = require "tlua.hub.names"
 
--- The URL of a file, and the prefix of the repository's folder in the cache.
+-- Maps a kind of server to the URL of a file on it and to the prefix of a repository's folder in
+-- the cache.
 local sources <const> = {
    huggingface = {prefix = "models", endpoint = "https://huggingface.co", revision = "main",
       url = "%s/%s/%s/resolve/%s/%s"},
@@ -21,9 +22,9 @@ local sources <const> = {
 ---@class hub.Repository
 ---@field title string  the function's name, for messages
 ---@field shown string  the repository's name for messages
----@field is_named boolean  whether the user has named this folder, so that its code may run
----@field folder string?  the folder of a repository that is not fetched
----@field file string?  the file of a repository that is one file
+---@field is_named boolean  whether the user has named a local folder, whose code may run
+---@field folder string?  the local folder with the files; nil if files are fetched
+---@field file string?  the path of a packed file
 local Repository = class.class("hub.Repository")
 
 ---@param title string
@@ -50,7 +51,8 @@ local function read_text(path)
    return file and file:read "a"
 end
 
--- Returns the names of the files in an index of shards; nil if it is none.
+-- Returns the names of the files that an index of shards lists. Returns nil if the file is not such
+-- an index; nil and the name if a name is not allowed.
 local function shards_of(path)
    local index = torch.utils.json.decode(read_text(path) or "")
    local map = type(index) == "table" and index.weight_map
@@ -64,7 +66,8 @@ local function shards_of(path)
    return list
 end
 
--- Returns a snapshot in the cache of Hugging Face's library, if it has all files of a model.
+-- Returns the repository's folder in the cache of Hugging Face's library, if the folder has all
+-- files of a model.
 local function others_snapshot(self)
    local base = ("%s/models--%s--%s"):format(cache.others(), self.owner, self.name)
    local commit = self.revision:find "^%x+$" and #self.revision == 40 and self.revision
@@ -111,7 +114,7 @@ local function open_remote(self, repo)
    return self
 end
 
---- Fetches a file from a URL into the cache, unless it is there. Returns its path.
+--- Fetches a file from a URL into the cache, unless the cache has the file. Returns its path.
 ---@param url string
 ---@param a {file_name: string?, sum: string?, model_dir: string?}
 ---@return string path
@@ -185,7 +188,8 @@ function Repository:check(path)
    end
 end
 
--- Asks for a file's commit, size and checksum. Returns nil if the repository has no such file.
+-- Asks the server for a file's commit, size and checksum. Returns nil if the repository has no such
+-- file.
 local function ask(self, name)
    local is_commit = self.commit and self.commit:find("^" .. ("%x"):rep(40) .. "$")
    local at = is_commit and self.commit or self.revision
@@ -218,8 +222,8 @@ local function ask(self, name)
    return {url = url, sum = sum and #sum == 64 and sum:lower() or nil}
 end
 
---- Returns the path of one of the repository's files, which is fetched if necessary; nil if the
---- repository has no such file.
+--- Returns the path of one of the repository's files, and fetches the file if necessary. Returns
+--- nil if the repository has no such file.
 ---@param name string
 ---@param required? boolean  whether a missing file is an error
 ---@return string? path
@@ -271,7 +275,7 @@ function Repository:has(name)
    return not cache.is_offline(self.options.offline) and ask(self, name) ~= nil
 end
 
---- Fetches the files of a model in Hugging Face's layout. Returns the folder.
+--- Fetches the files of a model in Hugging Face's layout. Returns the folder that has them.
 ---@return string folder
 function Repository:model_folder()
    self:path("config.json", true)

@@ -1,11 +1,11 @@
--- architecture.lua - makes modules from data: a name of a class or builder of ours, or a list of a
--- name and its arguments, in which lists that begin with such a name are modules themselves:
+-- architecture.lua - makes modules from data. The data are the name of one of our classes or
+-- builders, or a list of a name and its arguments. An argument that begins with a name is a module:
 --
 --    "vision.models.resnet18"
 --    {"nn.Sequential", {"nn.Linear", 784, 64}, {"nn.ReLU"}, {"nn.Linear", 64, 10}}
 --
--- Names are looked up in the tables below and nowhere else, and arguments are plain data, so that a
--- file from others runs no code of its own and opens no other file.
+-- Names are looked up in the tables below and nowhere else, and arguments are plain data. A file
+-- from a stranger therefore runs no code of its own and opens no other file.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,7 +19,7 @@ local DEEPEST <const> = 50
 local expected <const> = 'a name such as "nn.Sequential" or "vision.models.resnet18", or a list of '
    .. "a name and its arguments"
 
--- Throws an error about the data, which `build` turns into one that names the file and field.
+-- Throws an error about the data. `build` catches it and returns a message that names the field.
 local function fail(place, message) error({place = place, message = message}, 0) end
 
 local function public(group, name)
@@ -34,7 +34,8 @@ local function class_in(group)
    end
 end
 
--- Builders of vision take the paths of files in options such as weights and weights_backbone.
+-- Refuses the options weights, weights_backbone and so on: a builder of vision opens the files that
+-- they name.
 local function without_files(builder)
    return function(options, ...)
       for key in pairs(type(options) == "table" and options or {}) do
@@ -46,7 +47,8 @@ local function without_files(builder)
    end
 end
 
--- Maps the beginning of names to {name of the group, function that returns what makes a module}.
+-- Maps the part of a name before its last dot to a function. The function takes the part after that
+-- dot and returns the class or builder, or nil.
 local groups <const> = {
    nn = class_in(function() return torch.nn end),
    ["graphs.nn"] = class_in(function() return torch.graphs.nn end),
@@ -73,10 +75,10 @@ local function names_of_groups()
    return table.concat(list, ", ")
 end
 
--- Returns what makes a module of this name.
+-- Returns the function or class that makes modules of this name.
 local function maker(name, place)
    local group, last = name:match "^(.*)%.([%w_]+)$"
-   -- models of vision for other tasks have a table of their own: vision.models.detection.NAME
+   -- names such as vision.models.detection.NAME are looked up in vision.models
    if group and group:find "^vision%.models%.%l+$" then group = "vision.models" end
    if not groups[group] then
       fail(place, ("expected a name that begins with one of %s; got %q"):format(names_of_groups(),
@@ -93,8 +95,8 @@ end
 
 local make
 
--- Returns an argument: numbers, texts and booleans as they are, lists that begin with a name as a
--- module, other tables with their values converted.
+-- Converts an argument: numbers, texts and booleans are returned as they are, a list that begins
+-- with a name becomes a module, and in other tables each value is converted.
 local function argument(value, place, state, depth)
    if type(value) ~= "table" then
       local kind = type(value)
@@ -146,7 +148,8 @@ function make(list, place, state, depth)
    return module
 end
 
---- Checks the form of an architecture. Returns nil if it is right, or what was expected.
+--- Checks the form of an architecture. Returns nil if it is right, else a text that says what was
+--- expected.
 ---@param value any
 ---@return string? expected
 function M.wrong(value)

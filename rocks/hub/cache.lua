@@ -1,9 +1,9 @@
--- cache.lua - the folder of what has been fetched: checkpoints/NAME from URLs, and repositories by
--- revision, as Hugging Face's library lays them out:
+-- cache.lua - the folder of fetched files. Files from URLs are checkpoints/NAME; repositories have
+-- the layout of Hugging Face's library:
 --
---    models--OWNER--NAME/refs/REVISION               the commit
---    models--OWNER--NAME/snapshots/COMMIT/FILE       with FILE.sha256 beside it
---    models--OWNER--NAME/.no_exist/COMMIT/FILE       the repository has no such file
+--    models--OWNER--NAME/refs/REVISION               a text file with the commit
+--    models--OWNER--NAME/snapshots/COMMIT/FILE       the file, with FILE.sha256 beside it
+--    models--OWNER--NAME/.no_exist/COMMIT/FILE       notes that the repository has no such file
 
 local torch = require "tlua"
 local folder = require "tlua.io.folder"
@@ -31,7 +31,7 @@ end
 ---@param path string
 function M.set_dir(path) chosen = path:find "^/+$" and "/" or path:gsub("/+$", "") end
 
---- Returns the folder of Hugging Face's library.
+--- Returns the cache folder of Hugging Face's library.
 ---@return string
 function M.others()
    local own, base = variable "HF_HUB_CACHE", variable "HF_HOME"
@@ -39,7 +39,7 @@ function M.others()
    return (base or (variable "XDG_CACHE_HOME" or home() .. "/.cache") .. "/huggingface") .. "/hub"
 end
 
---- Returns whether nothing may be fetched.
+--- Returns whether fetching is forbidden, by the option or by an environment variable.
 ---@param given? boolean  the caller's option
 ---@return boolean
 function M.is_offline(given)
@@ -57,7 +57,7 @@ function M.read_word(path)
    return text and text:match "^%s*(.-)%s*$"
 end
 
---- Writes a short file. A failure is not reported: the file saves a request the next time.
+--- Writes a short file. A failure is not reported, because the file only saves a later request.
 ---@param path string
 ---@param text string
 function M.write_word(path, text)
@@ -77,7 +77,7 @@ local function size_of(path)
    return bytes
 end
 
---- Returns what the folder has: a list of {name, path, bytes}. Repositories have names such as
+--- Lists the fetched files and repositories. The name of a repository is such as
 --- "owner/name@commit".
 ---@return {name: string, path: string, bytes: integer}[]
 function M.contents()
@@ -102,7 +102,8 @@ function M.contents()
    return found
 end
 
---- Checks all files that have a checksum. Returns their number, and messages about damaged ones.
+--- Checks all files that have a checksum. Returns the number of these files, and a message for each
+--- damaged one.
 ---@return integer count
 ---@return string[] failures
 function M.verify()

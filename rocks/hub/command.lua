@@ -6,11 +6,11 @@ local suggest = require "tlua.utils.suggest"
 local M = {}
 
 local USAGE <const> = [[
-usage: tlua hub pack model.lua [file.safetensors]   one file with weights, architecture and licence
-       tlua hub list [repository]      the models of a repository; without one, what is kept
-       tlua hub help repository [model]
-       tlua hub download repository    or URL: fetches the files and prints where they are
-       tlua hub verify                 compares all kept files with their checksums
+usage: tlua hub pack model.lua [file.safetensors]   writes weights and architecture as one file
+       tlua hub list [repository]      lists a repository's models; without one, the fetched files
+       tlua hub help repository [model]   prints what is known about a model
+       tlua hub download repository    or URL: fetches the files and prints the folder that has them
+       tlua hub verify                 compares all fetched files with their checksums
 A repository is owner/name, owner/name:revision, a folder, a packed file or its URL. model.lua is a
 program of yours that returns the table for torch.hub.pack.
 Options: --source github, --offline, --force-reload, --endpoint URL
@@ -21,7 +21,7 @@ local function fail(text) error({usage = text}, 0) end
 local options <const> = {["--source"] = "source", ["--endpoint"] = "endpoint"}
 local switches <const> = {["--offline"] = "offline", ["--force-reload"] = "force_reload"}
 
--- Returns the words that are no options, and the options.
+-- Splits the words into those that are not options, and a table of options.
 local function parse(words)
    local plain, given, i = {}, {}, 1
    while i <= #words do
@@ -32,7 +32,7 @@ local function parse(words)
          given[switches[name]] = true
       elseif options[name] then
          if not value then i = i + 1 end
-         given[options[name]] = value or words[i] or fail(name .. ": expected a value behind it")
+         given[options[name]] = value or words[i] or fail(name .. ": expected a value after it")
       elseif name:find "^%-." and name ~= "--help" then
          local known = {}
          for key in pairs(options) do known[key] = true end

@@ -1,16 +1,16 @@
--- download.lua - fetches files over HTTP. A file that is being fetched is `<path>.part`, which is
--- locked as long as a process writes it: a second process that wants the same file waits. What a
--- killed process has left is fetched on from where it stopped, if the server still has the same
--- file (its ETag or date is in `<path>.part.tag`) or the checksum is known.
+-- download.lua - fetches files over HTTP. An unfinished file is `<path>.part`. The process that
+-- writes it holds a lock; a second process that wants the same file waits. A killed process leaves
+-- an unfinished file; the next call fetches the missing bytes only, if the checksum is known or the
+-- server still has the same file (its ETag or date is kept in `<path>.part.tag`).
 
 local torch = require "tlua"
 local http = require "tlua.utils.http"
 
 local M = {}
 
-local TRIES <const> = 5 -- attempts in a row without a new byte
-local MOST <const> = 1 << 44 -- largest number of bytes of a file
-local SECONDS <const> = 30 -- timeout: seconds without a byte
+local TRIES <const> = 5 -- fails after this many attempts in a row without a new byte
+local MOST <const> = 1 << 44 -- largest size of a file in bytes
+local SECONDS <const> = 30 -- default timeout: fails after this many seconds without a byte
 
 -- Statuses after which another attempt may succeed.
 local passing <const> = {[408] = true, [425] = true, [429] = true, [500] = true, [502] = true,
@@ -48,7 +48,7 @@ function M.sha256(path)
 end
 
 -- Opens `path` for appending and locks it. Waits while another process has the lock and the file
--- grows. Returns nil if `done` exists meanwhile.
+-- grows. Returns nil if the file `done` exists, because the other process has finished.
 local function hold(a, path, done)
    local before, since, told = nil, torch.io.clock(), false
    while true do
@@ -65,7 +65,7 @@ local function hold(a, path, done)
       if done and exists(done) then return nil end
       if size ~= before then before, since = size, torch.io.clock() end
       if torch.io.clock() - since > 2 * a.timeout + 5 then
-         a.fail(path .. ": another process holds this file and does not get on, or it is a link")
+         a.fail(path .. ": another process holds this file and makes no progress, or it is a link")
       end
       if not told and a.progress and torch.io.is_terminal(io.stderr) then
          io.stderr:write(("%s: another process fetches this file; waiting\n"):format(a.title))
@@ -75,7 +75,7 @@ local function hold(a, path, done)
    end
 end
 
--- Empties a file that this process holds.
+-- Empties a file that this process has locked, and removes its tag.
 local function empty(a, path)
    local file, message = io.open(path, "wb")
    if not file then a.fail(message) end
@@ -83,14 +83,15 @@ local function empty(a, path)
    os.remove(path .. ".tag")
 end
 
--- Returns what identifies the version of a file that a response has: a strong ETag, or the date.
+-- Returns the identity of the file's version in a response: a strong ETag, or the date.
 local function tag_of(headers)
    local tag = headers.etag
    if tag and tag:find '^"[^"]+"$' then return tag end
    return headers["last-modified"]
 end
 
--- Appends a response's body to the file. Returns whether it came whole, and a message if not.
+-- Appends a response's body to the file. Returns whether the body is complete, and a message if it
+-- is not.
 local function append(a, file, answer, from)
    local total = answer.length and from + answer.length
    local bar = a.progress and torch.io.is_terminal(io.stderr)
@@ -113,8 +114,8 @@ local function append(a, file, answer, from)
    return true
 end
 
--- Makes one request for what is missing. Returns whether the file is complete; if not, whether
--- another attempt may succeed, a message, and whether there was no answer at all.
+-- Makes one request for the missing bytes. Returns whether the file is complete; if it is not, also
+-- whether another attempt may succeed, a message, and whether the server gave no answer at all.
 local function attempt(a, file)
    local size = file:seek "end"
    local tag = size > 0 and read(a.part .. ".tag")
@@ -132,7 +133,7 @@ local function attempt(a, file)
    if not ok then return false, true, answer, true end
    local _ <close> = answer
    if answer.status == 416 and size > 0 then
-      -- the file has no further bytes, or is another one
+      -- the server's file ends at this size, or is another file
       local same = answer.headers["content-range"] == ("bytes */%d"):format(size)
       if same and (a.sum or tag and tag_of(answer.headers) == tag) then return true end
       empty(a, a.part)
@@ -166,12 +167,12 @@ end
 
 -- Fetches until the file is complete.
 local function fetch(a, file)
-   local left, most = TRIES, file:seek "end" -- the most bytes so far, even if the file began anew
+   local left, most = TRIES, file:seek "end" -- most: the largest size so far, before any restart
    while true do
       local whole, again, message, silent = attempt(a, file)
       if whole then return end
       local size = file:seek "end"
-      -- an attempt to connect takes long already
+      -- an attempt without an answer counts as three, because it has waited long
       left = size > most and TRIES or math.max(0, left - (silent and 3 or 1))
       most = math.max(most, size)
       if not again or left == 0 then
@@ -185,7 +186,8 @@ local function fetch(a, file)
    end
 end
 
--- Raises an error unless the complete file has the expected checksum.
+-- Returns the complete file's checksum if it is the expected one. With another checksum, returns
+-- nil if the file was resumed, and raises an error if it was not.
 local function check(a, resumed)
    local sum, message = M.sha256(a.part)
    if not sum then a.fail(("%s: %s"):format(a.part, message)) end
@@ -196,13 +198,14 @@ local function check(a, resumed)
    a.fail(("%s: SHA-256: expected %s, got %s"):format(a.url, a.sum, sum:sub(1, #a.sum)))
 end
 
---- Fetches a file. Raises an error if that fails; what has been fetched by then stays, and the next
---- call goes on from there.
+--- Fetches a file. Raises an error on failure; the bytes that have arrived are kept, and the next
+--- call fetches the missing ones.
 ---@param a {title: string, url: string, path: string, sum: string?, keep: boolean?, note: boolean?,
 ---headers: table<string, string>?, timeout: number?, progress: boolean?, label: string?,
----pause: number?}  sum: the beginning of its SHA-256 checksum; keep: a file at the path that
---- another process has fetched meanwhile serves; note: also writes `<path>.sha256`
----@return string? sum  its SHA-256 checksum; nil if another process has fetched the file
+---pause: number?}  sum: the beginning of the file's SHA-256 checksum; keep: whether a file that
+--- another process has written to `path` meanwhile is accepted; note: whether the checksum is
+--- written to `<path>.sha256`
+---@return string? sum  the file's SHA-256 checksum; nil if another process has fetched the file
 function M.fetch(a)
    a.timeout, a.pause, a.part = a.timeout or SECONDS, a.pause or 0.1, a.path .. ".part"
    a.label = a.label or a.path:match "[^/]+$"
@@ -217,7 +220,7 @@ function M.fetch(a)
    local resumed = file:seek "end" > 0
    fetch(a, file)
    local sum = check(a, resumed)
-   if not sum then -- an earlier process had left a damaged or another version
+   if not sum then -- the bytes of an earlier process were damaged or of another version
       empty(a, a.part)
       fetch(a, file)
       sum = check(a, false)
@@ -234,7 +237,8 @@ function M.fetch(a)
    return sum
 end
 
---- Compares a file with `<path>.sha256`, if there is one. Returns nil if they fit, or a message.
+--- Compares a file with `<path>.sha256`, if there is one. Returns nil if the checksum is the same,
+--- else a message.
 ---@param path string
 ---@return string? failure
 function M.check(path)

@@ -1,11 +1,11 @@
--- init.lua - torch.hub: models of others, which are fetched once and kept:
+-- init.lua - torch.hub: fetches published models, and keeps them in a cache:
 --
 --    local model = torch.hub.load("owner/name", "digits")
 --    local state = torch.hub.load_state_dict_from_url "https://host/weights.safetensors"
 --
--- A repository has the layout of Hugging Face (config.json, model.safetensors), or hub.json, which
--- describes its models as data. Nothing that is fetched is run: weights are safetensors, models are
--- classes and builders of ours. Names are those of PyTorch's torch.hub.
+-- A repository has the layout of Hugging Face (config.json, model.safetensors), or a file hub.json
+-- that describes its models as data. No fetched code is run: weights are safetensors files, and
+-- models are made by our own classes and builders. Names are those of PyTorch's torch.hub.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,14 +15,14 @@ local cache = require "tlua.hub.cache"
 
 local M = {}
 
--- Loaded when they are first used, so that the cache's folder needs no networks.
+-- These modules are loaded on first use, because get_dir and set_dir do not need them.
 local function models() return require "tlua.hub.models" end
 local function pack() return require "tlua.hub.pack" end
 local function Repository() return require "tlua.hub.Repository" end
 
 -- Folder ------------------------------------------------------------------------------------------
 
---- Returns the folder that keeps what is fetched: the one of `set_dir`, or $TLUA_CACHE/hub,
+--- Returns the folder of the cache: the one given to `set_dir`, else $TLUA_CACHE/hub,
 --- $XDG_CACHE_HOME/tlua/hub or ~/.cache/tlua/hub.
 ---@return string
 function M.get_dir() return cache.get_dir() end
@@ -31,7 +31,7 @@ checked.queries(M, "hub.", "get_dir")
 
 local take_dir = args.signature "hub.set_dir(d: string)"
 
---- Sets the folder that keeps what is fetched. The folder is made when it is first needed.
+--- Sets the folder of the cache. The folder is made when it is first needed.
 ---
 ---     torch.hub.set_dir "/tmp/models"
 ---     print(torch.hub.get_dir())
@@ -45,7 +45,7 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Returns a checksum's beginning in lower case; nil if none is given.
+-- Checks the beginning of a checksum and returns it in lower case; nil stays nil.
 local function prefix_of(title, name, text)
    if text == nil then return nil end
    if #text < 6 or #text > 64 or text:find "%X" then
@@ -63,8 +63,9 @@ end
 local take_file = args.signature [[hub.download_url_to_file(url: string, dst: string,
    hash_prefix: string?, progress: boolean = true, timeout: number?)]]
 
---- Fetches a file. A connection that breaks is tried again, and a call after one that was
---- interrupted goes on from what `dst` .. ".part" has. The file appears at `dst` once it is whole.
+--- Fetches a file. After a broken connection, the missing bytes are requested again; a later call
+--- also continues an unfinished file, which is at `dst` .. ".part". The file appears at `dst` when
+--- it is complete.
 ---@param url string
 ---@param dst string  the file's path
 ---@param hash_prefix? string  the beginning of the SHA-256 checksum of the file
@@ -93,17 +94,17 @@ local take_state = args.signature [[hub.load_state_dict_from_url(url: string, mo
    weights_only: boolean = true, hash_prefix: string?, offline: boolean?, timeout: number?,
    force_reload: boolean = false)]]
 
---- Returns the tensors of a safetensors file at a URL by their names. The file is kept in the
---- folder of `get_dir`, and compared with its checksum each time. Pickles (.pt, .pth, .bin) are
---- refused.
+--- Fetches a safetensors file and returns its tensors by name. The file is kept in the cache, and
+--- compared with its checksum each time. Pickles (.pt, .pth, .bin) are refused.
 ---@param url string
 ---@param model_dir? string  the folder that keeps the file; get_dir() .. "/checkpoints" by default
 ---@param options? {map_location: any, progress: boolean, check_hash: boolean, file_name: string,
 ---weights_only: boolean, hash_prefix: string, offline: boolean, timeout: number,
 ---force_reload: boolean}  map_location: as in torch.load; check_hash: true takes the beginning of
---- the SHA-256 checksum from the URL, whose file's name is name-<digits>.safetensors; file_name:
---- the name of the kept file; weights_only: always true; hash_prefix: the checksum's beginning;
---- offline: true fetches nothing; timeout: seconds without a byte; force_reload: fetches anew
+--- the SHA-256 checksum from the URL, which must end with name-<digits>.safetensors; file_name:
+--- the file's name in the cache; weights_only: always true; hash_prefix: the checksum's beginning;
+--- offline: true fetches nothing; timeout: seconds without a byte; force_reload: true fetches the
+--- file even if the cache has it
 ---@return table<string, Tensor>
 function M.load_state_dict_from_url(...)
    local title, a = "hub.load_state_dict_from_url", take_state(...)
@@ -137,12 +138,12 @@ end
 
 -- Models ------------------------------------------------------------------------------------------
 
--- The options of `load` that are not the model's, and their types.
+-- The types of the options of `load` that belong to the hub; other options belong to the model.
 local own <const> = {source = "string", revision = "string", trust = "boolean", offline = "boolean",
    force_reload = "boolean", check_hash = "boolean", pretrained = "boolean", progress = "boolean",
    device = "device", timeout = "number", endpoint = "string", token = "string", sha256 = "string"}
 
--- Checks options of the hub's own.
+-- Checks the hub's options.
 local function check_own(title, options)
    for key, value in pairs(options) do
       local fits, expected = args.fits_default(value, nil, own[key])
@@ -163,7 +164,7 @@ local function check_own(title, options)
    return options
 end
 
--- Splits options into the hub's and the model's.
+-- Splits options into those of the hub and those of the model.
 local function split(title, options)
    local hub, model = {}, {}
    if options == nil then return hub, model end
@@ -177,7 +178,8 @@ local function split(title, options)
    return check_own(title, hub), model
 end
 
--- Explains an error about an unknown option of the model that resembles one of the hub's.
+-- Raises the error of a failed call. If the error is about an unknown option of the model that
+-- resembles an option of the hub, adds that option's name.
 local function explain(title, given, ok, ...)
    if ok then return ... end
    local message = tostring(...)
@@ -198,11 +200,11 @@ end
 --- * a folder with the same files;
 --- * a file that `hub.pack` has made, or its URL.
 ---
---- `model` may be left out if there is only one. Options that are not the hub's are the model's,
---- such as `num_classes`. The model is in evaluation mode, unless `pretrained` is false. Files are
---- kept in the folder of `get_dir`, and serve until `force_reload`. Code runs only with
---- `trust = true`, from the file hubconf.lua of a folder that you name: it returns a table of
---- functions.
+--- `model` may be left out if there is only one. Options that the hub does not know, such as
+--- `num_classes`, are passed to the model. The model is in evaluation mode, unless `pretrained` is
+--- false. Files are kept in the cache and used again, unless `force_reload` is true. Code runs only
+--- with `trust = true`, and only the file hubconf.lua of a folder on this machine; the file returns
+--- a table of functions.
 ---
 ---     local hub, weights = torch.hub, torch.nn.Linear(1, 1)
 ---     local line = {
@@ -213,11 +215,12 @@ end
 ---     --> nn.Linear	line
 ---@param repo_or_dir string
 ---@param model? string
----@param options? table  those of the model, and: source ("huggingface", the default, "github" or
---- "local"), revision (a branch, tag or commit), trust, offline (true fetches nothing; by default
---- TLUA_OFFLINE or HF_HUB_OFFLINE), force_reload, check_hash (false skips checksums of kept files),
---- pretrained (false: random weights), progress, device, timeout (seconds without a byte), endpoint
---- (the server; by default HF_ENDPOINT), token (by default HF_TOKEN), sha256 (that of a URL's file)
+---@param options? table  the model's options, and: source ("huggingface", the default, "github" or
+--- "local"), revision (a branch, tag or commit), trust, offline (true fetches nothing; default
+--- $TLUA_OFFLINE or $HF_HUB_OFFLINE), force_reload, check_hash (false does not compare files of the
+--- cache with their checksums), pretrained (false: random weights), progress, device, timeout
+--- (seconds without a byte), endpoint (the server, default $HF_ENDPOINT), token (default
+--- $HF_TOKEN), sha256 (the checksum of the file at a URL)
 ---@return any model
 function M.load(repo_or_dir, model, options, ...)
    local title = "hub.load"
@@ -278,12 +281,12 @@ end
 local take_download = args.signature(("hub.download(repo_or_dir: string, files: table?, %s)")
    :format(shared))
 
---- Fetches the files of a repository without making a model, with the card and the tokenizer's
---- files. Returns the folder that has them, for torch.text.Tokenizer and others.
+--- Fetches a repository's files, including the card and the tokenizer's files, but makes no model.
+--- Returns the folder that has the files, for torch.text.Tokenizer and others.
 ---@param repo_or_dir string  as in `load`
 ---@param options? {files: string[], source: string, revision: string, trust: boolean,
 ---offline: boolean, force_reload: boolean, check_hash: boolean, progress: boolean, timeout: number,
----endpoint: string, token: string}  files: only these; the others as in `load`
+---endpoint: string, token: string}  files: fetches only these; the others as in `load`
 ---@return string folder
 function M.download(...)
    local title, a = "hub.download", take_download(...)
@@ -298,7 +301,7 @@ end
 
 local take_pack = args.signature "hub.pack(model: table, path: string?)"
 
---- Writes a model as one safetensors file that others load: weights, architecture, licence, card
+--- Writes a model as one safetensors file that `load` reads: weights, architecture, licence, card
 --- and checksums.
 ---
 ---     local nn, hub = torch.nn, torch.hub
@@ -312,7 +315,7 @@ local take_pack = args.signature "hub.pack(model: table, path: string?)"
 ---     --> true
 ---@param model {name: string, architecture: string|table, options: table, weights: any,
 ---license: string, summary: string, card: string, config: table}  architecture: a name such as
---- "vision.models.resnet18", for which `options` are, or a list of a name and its arguments;
+--- "vision.models.resnet18", which gets `options`, or a list of a name and its arguments;
 --- weights: a module, a state dict or the path of a safetensors file; card: a text in Markdown;
 --- config: further data
 ---@param path? string  ends with .safetensors; the model's name by default

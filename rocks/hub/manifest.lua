@@ -1,5 +1,5 @@
--- manifest.lua - reads and checks what a repository or a packed file tells of its models. hub.json,
--- and the entry "tlua.hub" in the metadata of a packed safetensors file, are objects
+-- manifest.lua - reads and checks the descriptions of models in a repository's file hub.json, or in
+-- the entry "tlua.hub" in the metadata of a packed safetensors file. Both are JSON such as
 --
 --    {"format": "tlua-hub", "version": 1, "models": {"digits": {
 --       "architecture": ["nn.Sequential", ["nn.Linear", 784, 10]], "options": {},
@@ -7,7 +7,8 @@
 --       "summary": "...", "license": "MIT", "card": "...", "config": {}}}}
 --
 -- `architecture` is described in architecture.lua. `weights` is a file of the repository, or an
--- https URL with `sha256`; a packed file has its weights itself, and `checksums` of its tensors.
+-- https URL, which needs `sha256`. A packed file contains the weights; in place of `weights` and
+-- `sha256`, it has `checksums` of the tensors.
 
 local args = require "tlua.args"
 local json = require "tlua.utils.json"
@@ -20,7 +21,7 @@ local M = {}
 M.KEY = "tlua.hub" -- the metadata's entry in a packed file
 M.VERSION = 1
 
-local MOST <const> = 1 << 24 -- largest number of bytes of a manifest
+local MOST <const> = 1 << 24 -- largest size of a manifest in bytes
 
 local function is_object(value)
    return type(value) == "table" and value ~= json.null and not json.is_array(value)
@@ -38,7 +39,8 @@ local function wrong_sum(value)
    return not is_sum(value) and "64 hexadecimal digits in lower case" or nil
 end
 
--- Maps the fields of a model's entry to functions that return what was expected, or nil.
+-- Maps the fields of a model's entry to functions that check the value; they return nil for a right
+-- value, else a text that says what was expected.
 local fields <const> = {
    architecture = architecture.wrong,
    options = function(value) return not is_object(value) and "an object" or nil end,
@@ -62,7 +64,7 @@ local fields <const> = {
    card = of_type("string", "a text"),
 }
 
--- Copies decoded JSON, with nil in place of null.
+-- Copies decoded JSON and replaces null by nil.
 local function plain(value)
    if value == json.null then return nil end
    if type(value) ~= "table" then return value end
@@ -74,7 +76,7 @@ end
 --- Checks a model's entry. Returns nil, or a message that names the field.
 ---@param place string  the entry's place in the file
 ---@param entry any
----@param packed boolean  whether the file has the weights itself
+---@param packed boolean  whether the file contains the weights
 ---@return string? failure
 function M.check_entry(place, entry, packed)
    if not is_object(entry) then
@@ -84,7 +86,7 @@ function M.check_entry(place, entry, packed)
       local wrong = fields[key]
       if not wrong or packed and (key == "weights" or key == "sha256") then
          return ("%s: unknown field %s%s"):format(place, args.describe(key),
-            wrong and "; a packed file has its weights itself"
+            wrong and "; a packed file contains its weights"
             or suggest.hint(tostring(key), fields))
       end
       local expected = wrong(value)
@@ -104,7 +106,7 @@ end
 
 --- Reads a manifest's text. Returns the models by name, or nil and a message that names the field.
 ---@param text string
----@param packed boolean  whether the file has the weights itself
+---@param packed boolean  whether the file contains the weights
 ---@return table<string, table>? models
 ---@return string? message
 function M.parse(text, packed)

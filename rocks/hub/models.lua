@@ -1,4 +1,4 @@
--- models.lua - finds the models that a repository offers, and makes them.
+-- models.lua - lists the models that a repository offers, and makes them.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -20,7 +20,7 @@ end
 
 -- Finding ---------------------------------------------------------------------------------------
 
--- Returns the entry points that the code of a folder defines, by name: functions.
+-- Runs hubconf.lua. Returns an entry for each function that it defines, by name.
 local function from_code(repo, path)
    local text, message = read_text(path)
    if not text then repo:fail("%s", message) end
@@ -39,7 +39,8 @@ local function from_code(repo, path)
    return entries
 end
 
--- Returns the classes that Hugging Face's config.json offers.
+-- Returns an entry for each class that Hugging Face's config.json names, and the entry for names
+-- that it does not have.
 local function from_config(repo, path)
    local text, message = read_text(path)
    local config = text and json.decode(text)
@@ -61,7 +62,7 @@ local function from_config(repo, path)
    return entries, {config = path}
 end
 
--- Returns the models that a repository offers, by name, and what serves for any other name.
+-- Returns the entries of a repository's models by name, and the entry for all other names, or nil.
 local function entries_of(repo)
    local a = repo.options
    if repo.file then
@@ -102,7 +103,8 @@ local function sorted(entries)
    return list
 end
 
--- Returns the entry of a name; without a name, the only one, or the first class of config.json.
+-- Returns the entry of a name, and the name. Without a name, returns the only entry, or the one of
+-- config.json.
 local function choose(repo, entries, others, name)
    if name and entries[name] then return entries[name], name end
    local list = sorted(entries)
@@ -124,7 +126,7 @@ function M.list(title, source, a)
    return sorted((entries_of(Repository.open(title, source, a))))
 end
 
--- Returns an architecture as a text.
+-- Formats an architecture as a text.
 local function shown(value)
    return type(value) == "string" and value or json.encode(value)
 end
@@ -155,7 +157,7 @@ end
 
 -- Making ----------------------------------------------------------------------------------------
 
--- Returns the tensors for an entry, after they have been checked.
+-- Returns the tensors of an entry, after a comparison with their checksums.
 local function state_of(repo, name, entry)
    local path, tensors = entry.path, entry.tensors
    if not tensors then
@@ -184,7 +186,8 @@ local function state_of(repo, name, entry)
    return tensors, path
 end
 
--- Makes the model on the meta device, where weights take no memory; nil if that is not possible.
+-- Makes the model on the meta device, where weights take no memory; nil if the meta device cannot
+-- run the model's constructor.
 local function outline(entry, options, place)
    local previous = torch.get_default_device()
    torch.set_default_device "meta"
@@ -249,7 +252,7 @@ function M.load(title, source, name, a, given)
    return a.device and model:to(a.device) or model
 end
 
---- Fetches the files of a repository's models. Returns their folder, or the file.
+--- Fetches the files of a repository's models. Returns their folder, or the path of a packed file.
 ---@param title string
 ---@param source string
 ---@param a table

@@ -1,5 +1,5 @@
--- names.lua - checks names that come from others: those of repositories, revisions and files, which
--- become parts of paths and of URLs. A wrong name gives nil and what was expected.
+-- names.lua - checks names of repositories, revisions and files before they become parts of paths
+-- and URLs. For a wrong name, a function returns nil and a text that says what was expected.
 
 local M = {}
 
@@ -8,11 +8,11 @@ local reserved <const> = {con = true, prn = true, aux = true, nul = true}
 
 local function is_part(part)
    return #part > 0 and #part <= 200 and not part:find '[%c\\:*?"<>|]'
-      and not part:find "[. ]$" -- as in . and ..
+      and not part:find "[. ]$" -- refuses . and .. as well
       and not reserved[part:lower():match "^[^.]*"]
 end
 
--- Returns whether a text is a relative path whose parts stay inside of a folder.
+-- Returns whether a text is a relative path that does not leave its folder.
 local function is_inside(text)
    if type(text) ~= "string" or #text == 0 or #text > 500 then return false end
    for part in (text .. "/"):gmatch "([^/]*)/" do
@@ -55,7 +55,7 @@ function M.revision(text)
    return fits and text or nil, "a branch, a tag or a commit"
 end
 
---- Returns the name of the file in a URL; nil if it has none that can be a file's name.
+--- Returns the file's name at the end of a URL; nil if the URL does not end with an allowed name.
 ---@param url string
 ---@return string?
 function M.of_url(url)

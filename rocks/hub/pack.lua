@@ -13,7 +13,7 @@ local weights = require "tlua.hub.weights"
 local fields <const> = {name = true, architecture = true, options = true, weights = true,
    license = true, licence = true, card = true, summary = true, config = true}
 
--- Returns the weights by PyTorch's names: those of a module, of a file, or of a table.
+-- Returns weights, given as a module, a file or a table, as a table with PyTorch's names.
 local function state_of(title, given, model)
    if class.isinstance(given, torch.nn.Module) then
       return given:state_dict {names = "pytorch"}
@@ -30,7 +30,7 @@ local function state_of(title, given, model)
          args.refuse(title, "weights", "tensors by name", value)
       end
    end
-   -- the names of a state dict of ours count from 1, those of PyTorch from 0
+   -- names in our state dicts count layers from 1, PyTorch's names from 0
    if weights.compare("", model:state_dict {names = "pytorch"}, given)
          and not weights.compare("", model:state_dict(), given) then
       model:load_state_dict(given)
@@ -50,7 +50,7 @@ local function entry_of(title, model)
    if model.license and model.licence then torch.raise(title .. ": license: given twice") end
    local entry = {architecture = model.architecture, options = model.options, card = model.card,
       license = model.license or model.licence, summary = model.summary, config = model.config}
-   -- the data as a reader will see them, as JSON
+   -- encoding and decoding checks the data as a reader will see them
    for key, value in pairs(entry) do
       local ok, text = pcall(json.encode, value)
       if not ok then

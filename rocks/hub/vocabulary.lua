@@ -5,12 +5,12 @@ check_hash: whether files are compared with their checksums
 d: the folder
 dst: the file's path
 endpoint: the server's URL
-file_name: the name of the kept file
+file_name: the file's name in the cache
 files: the names of the files
-force_reload: whether files that are kept are fetched anew
+force_reload: whether files in the cache are fetched again
 hash_prefix: the beginning of the file's SHA-256 checksum
 map_location: where the tensors go
-model: the model's name, or what hub.pack writes
+model: the model's name, or the table that hub.pack writes
 model_dir: the folder that keeps the file
 offline: whether nothing is fetched
 options: the options of the hub and of the model

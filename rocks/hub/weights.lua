@@ -1,4 +1,4 @@
--- weights.lua - reads safetensors files, and the models that packed files describe.
+-- weights.lua - reads safetensors files and the descriptions of models in their metadata.
 
 local torch = require "tlua"
 local safetensors = require "tlua.io.safetensors"
@@ -6,7 +6,7 @@ local manifest = require "tlua.hub.manifest"
 
 local M = {}
 
--- Returns what a file is that is no safetensors file; nil if it may be one.
+-- Returns the name of a file's format if it is not safetensors; nil if it may be safetensors.
 local function other_format(file)
    local head = file:read(16) or ""
    file:seek "set"
@@ -61,7 +61,7 @@ function M.checksums(tensors)
    return sums
 end
 
---- Compares tensors with their checksums. Returns nil if they fit, or a message.
+--- Compares tensors with their checksums. Returns nil if all are right, else a message.
 ---@param path string  the file, for messages
 ---@param tensors table<string, Tensor>
 ---@param sums table<string, string>
@@ -84,8 +84,8 @@ local function shape_of(tensor)
    return ("%s of shape (%s)"):format(tensor.dtype, table.concat(tensor.shape, ", "))
 end
 
---- Compares a model's state with a file's, before memory is taken. Returns nil if they fit, or a
---- message.
+--- Compares the names and shapes of a model's tensors with those in a file. Returns nil if they are
+--- the same, else a message.
 ---@param path string
 ---@param own table<string, Tensor>
 ---@param tensors table<string, Tensor>

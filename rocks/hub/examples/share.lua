@@ -1,5 +1,5 @@
--- share.lua - trains a small model, packs it as one file for others, and loads it as they would:
--- with nothing but the file.
+-- share.lua - trains a small model, packs the model as one file, and loads it from that file alone,
+-- as others would.
 
 local torch = require "tlua"
 local nn, hub = torch.nn, torch.hub

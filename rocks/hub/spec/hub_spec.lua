@@ -1,4 +1,4 @@
--- Tests torch.hub with a server of this machine (server.lua), which breaks connections, lies and
+-- Tests torch.hub with a local server (server.lua) that breaks connections, sends wrong headers and
 -- stalls, and with files that are damaged on purpose.
 
 local torch = require "tlua"
@@ -9,7 +9,7 @@ local hub, nn = torch.hub, torch.nn
 
 local COMMIT <const> = ("0123456789"):rep(4)
 local base -- the server's URL
-local folder, log -- the server's folder, and the requests that it got
+local folder, log -- the server's folder, and a function that returns the requests it has received
 
 -- Calls fn(folder) with a server and an empty cache.
 local function served(fn)
@@ -35,7 +35,7 @@ end
 
 local sum = torch.io._sha256
 
--- Returns n bytes that differ from place to place.
+-- Returns n bytes without repetition.
 local function noise(n)
    local parts = {}
    for i = 1, n // 64 + 1 do parts[i] = sum(tostring(i)) end
@@ -49,7 +49,7 @@ local function write_tensors(path, tensors, metadata)
    assert.is_nil(safetensors.write(file, list, metadata or {}))
 end
 
--- Returns the error of a call, without the place in this file.
+-- Returns a call's error message, without the line of this file.
 local function failure(fn, ...)
    local ok, message = pcall(fn, ...)
    assert.is_false(ok)
@@ -67,7 +67,7 @@ describe("hub.download_url_to_file", function()
    local text <const> = noise(300000)
    local function has_data() shell.write(folder .. "/data", text) end
 
-   -- Fetches /PREFIX/data, and checks the file.
+   -- Fetches PREFIX/data, and checks the file.
    local function whole(place, prefix, options)
       has_data()
       assert.equal(sum(text), fetch(prefix .. "/data", place .. "/x", options))
@@ -82,39 +82,39 @@ describe("hub.download_url_to_file", function()
       assert.equal(sum "", fetch("/empty", place .. "/y"))
    end))
 
-   it("goes on after connections that break, where they broke", served(function(place)
+   it("requests the missing bytes after a broken connection", served(function(place)
       whole(place, "/cut/70000")
       local ranges = {}
       for i, line in ipairs(log()) do ranges[i] = line:match "^GET %S+ (%S+)" end
       assert.same({"-", "bytes=70000-", "bytes=140000-", "bytes=210000-", "bytes=280000-"}, ranges)
    end))
 
-   it("begins anew if the server cannot send a part, or has another file", served(function(place)
+   it("starts again if the server cannot send a part, or has another file", served(function(place)
       has_data()
       for _, prefix in ipairs {"/plain", "/swap", "/notag", "/wrong"} do
          shell.write(place .. "/x.part", ("?"):rep(1000))
          shell.write(place .. "/x.part.tag", '"old"')
          whole(place, prefix)
       end
-      shell.write(place .. "/x.part", ("?"):rep(1000)) -- no tag: nothing tells which file that was
+      shell.write(place .. "/x.part", ("?"):rep(1000)) -- without a tag, the file's version is unknown
       whole(place, "")
       shell.write(place .. "/x.part", ("?"):rep(400000)) -- longer than the file
       shell.write(place .. "/x.part.tag", '"' .. sum(text):sub(1, 16) .. '"')
       whole(place, "")
    end))
 
-   it("does not trust a beginning that does not fit the checksum", served(function(place)
+   it("discards an unfinished file that does not lead to the right checksum", served(function(place)
       has_data()
       shell.write(place .. "/x.part", ("?"):rep(1000))
       whole(place, "", {hash_prefix = sum(text)})
       shell.write(place .. "/x.part", text:sub(1, 1000))
       whole(place, "", {hash_prefix = sum(text)})
       assert.matches("bytes=1000%-", table.concat(log(), "\n"))
-      shell.write(place .. "/x.part", text) -- complete already
+      shell.write(place .. "/x.part", text) -- all bytes have arrived already
       whole(place, "", {hash_prefix = sum(text)})
    end))
 
-   it("tries again after passing failures, and follows redirects", served(function(place)
+   it("tries again after temporary errors, and follows redirects", served(function(place)
       whole(place, "/flaky/2")
       whole(place, "/hop/9")
    end))
@@ -131,7 +131,7 @@ describe("hub.download_url_to_file", function()
       assert.equal("old", shell.read(place .. "/x"))
    end))
 
-   it("tells of servers without the file, that lie, that stall, that lead in circles", served(function(place)
+   it("reports missing files, wrong headers, stalled answers and endless redirects", served(function(place)
       has_data()
       local x = place .. "/x"
       assert.matches("/none: the server answers 404$", failure(fetch, "/none", x))
@@ -146,7 +146,7 @@ describe("hub.download_url_to_file", function()
          failure(hub.download_url_to_file, "http://127.0.0.1:1/data", x))
    end))
 
-   it("tells of a full disk, and goes on once there is room", served(function(place)
+   it("reports a full disk, and continues once there is room", served(function(place)
       has_data()
       shell.write(place .. "/fetch.lua", ("torch.hub.download_url_to_file(%q, %q)"):format(base .. "/data",
          place .. "/x"))
@@ -159,7 +159,7 @@ describe("hub.download_url_to_file", function()
       assert.matches("bytes=%d+%-", log()[2])
    end))
 
-   it("goes on after a process that was killed", served(function(place)
+   it("continues the file of a killed process", served(function(place)
       has_data()
       shell.write(place .. "/fetch.lua", ("torch.hub.download_url_to_file(%q, %q)"):format(base .. "/drip/9000/data",
          place .. "/x"))
@@ -171,7 +171,7 @@ describe("hub.download_url_to_file", function()
       assert.equal(had, tonumber(last[#last]:match "bytes=(%d+)%-"))
    end))
 
-   it("serves two processes that fetch the same file", served(function(place)
+   it("fetches a file once for three processes", served(function(place)
       has_data()
       shell.write(place .. "/fetch.lua", [[
          torch.hub.set_dir(arg[2])
@@ -185,11 +185,11 @@ describe("hub.download_url_to_file", function()
       assert.equal(1, n)
    end))
 
-   it("does not write through a link that takes the place of the beginning", served(function(place)
+   it("does not write through a link in place of the unfinished file", served(function(place)
       has_data()
       shell.write(place .. "/victim", "mine")
       shell.ok(("ln -s victim %s/x.part"):format(place))
-      assert.matches("x.part: another process holds this file and does not get on, or it is a link",
+      assert.matches("x.part: another process holds this file and makes no progress, or it is a link",
          failure(fetch, "/data", place .. "/x", {timeout = 0.01}))
       assert.equal("mine", shell.read(place .. "/victim"))
    end))
@@ -208,7 +208,7 @@ describe("hub.download_url_to_file", function()
 end)
 
 describe("an https server", function()
-   it("is reached by libcurl, and only with a certificate that is trusted", function()
+   it("is reached through libcurl, and only with a trusted certificate", function()
       local python = shell.python "import ssl, http.server"
       if not python then return pending "needs Python" end
       if select(2, torch._connect_tls("https://127.0.0.1:1", 1)):find "libcurl, which was not found" then
@@ -255,7 +255,7 @@ describe("hub.load_state_dict_from_url", function()
       assert.is_true(exists(place .. "/mine/v.safetensors"))
    end))
 
-   it("finds a kept file that has changed", served(function()
+   it("detects that a file in the cache has changed", served(function()
       write_tensors(folder .. "/w.safetensors", {w = torch.ones(3)})
       local url = base .. "/w.safetensors"
       hub.load_state_dict_from_url(url)
@@ -280,7 +280,7 @@ describe("hub.load_state_dict_from_url", function()
          base .. "/w.safetensors", {check_hash = true}))
    end))
 
-   it("loads no pickles, pages or pointers", served(function()
+   it("refuses pickles, HTML pages and pointers of Git LFS", served(function()
       local function message(name, text)
          shell.write(folder .. "/" .. name, text)
          return failure(hub.load_state_dict_from_url, base .. "/" .. name)
@@ -296,7 +296,7 @@ describe("hub.load_state_dict_from_url", function()
       assert.is_true(exists(path))
    end))
 
-   it("refuses names that leave the folder, and fetches nothing offline", served(function()
+   it("refuses names that would leave the folder, and fetches nothing offline", served(function()
       for _, name in ipairs {"..", "%2e%2e", "a%2fb", "", "%00", "con", "a:b"} do
          assert.matches("url: expected a URL that ends with a file's name, or file_name; got",
             failure(hub.load_state_dict_from_url, base .. "/" .. name))
@@ -330,7 +330,7 @@ end
 local function described(entry) return json.encode {format = "tlua-hub", version = 1, models = {m = entry}} end
 
 describe("hub.pack", function()
-   it("writes one file from which others get the model", shell.in_folder(function(place)
+   it("writes one file from which the model can be loaded", shell.in_folder(function(place)
       local model = small()
       local path = hub.pack(model, place .. "/s.safetensors")
       local x = torch.rand(5, 4)
@@ -345,7 +345,7 @@ describe("hub.pack", function()
       assert.is_true(hub.load(path, {pretrained = false}).training)
    end))
 
-   it("takes weights as a module, by our names, by PyTorch's, and from a file", shell.in_folder(function(place)
+   it("takes weights from a module, a file, and tables with our or PyTorch's names", shell.in_folder(function(place)
       local net = small().weights
       local x = torch.rand(5, 4)
       local path = place .. "/s.safetensors"
@@ -356,7 +356,7 @@ describe("hub.pack", function()
       end
    end))
 
-   it("packs builders with options, which a caller may replace", shell.in_folder(function(place)
+   it("packs builders with options, which a caller of load may override", shell.in_folder(function(place)
       if not torch.has "vision" then return pending "needs the package vision" end
       local net = torch.vision.models.squeezenet1_1 {num_classes = 3}
       local path = hub.pack({name = "s", architecture = "vision.models.squeezenet1_1", options = {num_classes = 3},
@@ -390,7 +390,7 @@ describe("hub.pack", function()
    end))
 end)
 
-describe("a packed file of others", function()
+describe("a packed file from a stranger", function()
    it("is refused if a bit of its weights has changed", shell.in_folder(function(place)
       local path = hub.pack(small(), place .. "/s.safetensors")
       local text = shell.read(path)
@@ -399,7 +399,7 @@ describe("a packed file of others", function()
       hub.load(path, {check_hash = false})
    end))
 
-   it("is refused, with its name and the field, if the manifest is wrong", shell.in_folder(function(place)
+   it("is refused, with the file's name and the field, if the manifest is wrong", shell.in_folder(function(place)
       local path = place .. "/f.safetensors"
       local function wrong(expected, text)
          forge(path, text)
@@ -416,7 +416,7 @@ describe("a packed file of others", function()
       wrong("models.m: expected an object, got 3", described(3))
       wrong('models.m.architecture is missing; expected a name such as "nn.Sequential" or "vision.models.resnet18", or '
          .. "a list of a name and its arguments", described {license = "MIT"})
-      wrong('models.m: unknown field "weights"; a packed file has its weights itself',
+      wrong('models.m: unknown field "weights"; a packed file contains its weights',
          described {architecture = linear, weights = "x.safetensors"})
       wrong("models.m.license: expected a text, got 3", described {architecture = linear, license = 3})
       wrong('models.m.checksums: expected SHA-256 checksums by the tensors\' names, got a table',
@@ -428,7 +428,7 @@ describe("a packed file of others", function()
          failure(hub.load, path))
    end))
 
-   it("makes only modules of ours, from data", shell.in_folder(function(place)
+   it("becomes modules of our classes only, from plain data", shell.in_folder(function(place)
       local path = place .. "/f.safetensors"
       local function wrong(expected, architecture, options)
          forge(path, described {architecture = architecture, options = options})
@@ -456,7 +456,7 @@ describe("a packed file of others", function()
          {weights = "/etc/passwd"})
    end))
 
-   it("takes no memory before the shapes fit", shell.in_folder(function(place)
+   it("is refused before memory is allocated if shapes differ", shell.in_folder(function(place)
       local path = place .. "/f.safetensors"
       forge(path, described {architecture = {"nn.Linear", 1000000, 1000000}})
       assert.equal(("hub.load: %s: tensor \"bias\": expected float32 of shape (1000000), got float32 of shape (1)")
@@ -519,7 +519,7 @@ describe("hub.load", function()
       assert.matches("models.line.sha256 is missing; weights from a URL need it", failure(hub.load, place .. "/repo"))
    end))
 
-   it("runs code only with trust, and only of a folder that was named", served(function(place)
+   it("runs code only with trust, and only from a local folder", served(function(place)
       local repo = place .. "/repo"
       shell.ok("mkdir -p " .. repo)
       shell.write(repo .. "/hubconf.lua", ([[
@@ -559,7 +559,7 @@ describe("hub.load", function()
          failure(hub.load, "owner/other", {offline = true}))
    end))
 
-   it("tells of repositories and revisions that are not there, and sends a token to one server only", served(function()
+   it("reports missing repositories and revisions, and sends a token to one server only", served(function()
       local given = {endpoint = base}
       assert.matches("hub.load: none/none: there is neither hub.json nor config.json",
          failure(hub.load, "none/none", given))
@@ -577,7 +577,7 @@ describe("hub.load", function()
          if line:find "^GET /private/line/lfs" then second = line end
       end
       assert.matches("Bearer secret$", first)
-      assert.matches("%- %-$", second) -- the other server, to which the first redirects
+      assert.matches("%- %-$", second) -- the server to which the first one redirects gets no token
    end))
 
    it("checks a file of Git LFS against the checksum in its header", served(function()
@@ -595,7 +595,7 @@ describe("hub.load", function()
       assert.is_true(exists(hub.get_dir() .. "/github--owner--line/snapshots/HEAD/hub.json"))
    end))
 
-   it("reads Hugging Face's layout: a file, shards, its cache", served(function(place)
+   it("reads Hugging Face's layout: one file, shards, and its library's cache", served(function(place)
       if not torch.has "text" then return pending "needs the package text" end
       local ids = torch.tensor {{1, 5, 3}}
       local one, many = write_gpt(folder .. "/o/one"), write_gpt(folder .. "/o/many", {max_shard_size = 1500})
@@ -606,7 +606,7 @@ describe("hub.load", function()
       assert.is_true(hub.load("o/many", given)(ids).logits:equal(many(ids).logits))
       assert.matches("hub.load: .*unknown option colour", failure(hub.load, "o/one", {endpoint = base, colour = 1}))
       assert.matches("/o%-%-many/snapshots/", hub.download("o/many", given):gsub("models%-%-", ""))
-      -- the cache that Hugging Face's library has made: files are links to blobs
+      -- in the cache of Hugging Face's library, files are links to blobs
       local cache = place .. "/hf/models--o--cached"
       shell.ok(("mkdir -p %s/refs %s/blobs %s/snapshots/%s"):format(cache, cache, cache, COMMIT))
       shell.write(cache .. "/refs/main", COMMIT)
@@ -619,7 +619,7 @@ describe("hub.load", function()
          shell.start(), place)))
    end))
 
-   it("refuses indices that lead out of the repository, and pickles", served(function()
+   it("refuses an index with paths outside of the repository, and pickles", served(function()
       if not torch.has "text" then return pending "needs the package text" end
       write_gpt(folder .. "/o/bad")
       os.rename(folder .. "/o/bad/model.safetensors", folder .. "/o/bad/pytorch_model.bin")
@@ -682,7 +682,7 @@ describe("tlua hub", function()
       assert.equal(1, status)
    end))
 
-   it("refuses what it does not know", function()
+   it("refuses unknown actions, options and arguments", function()
       local function wrong(expected, command)
          local output, status = run(command)
          assert.equal(expected, output:match "^[^\n]*")

@@ -1,14 +1,14 @@
 -- server.lua - a server for the specs: tlua server.lua FOLDER LOG. It prints its port, writes each
 -- request to LOG, and serves one connection after another, for at most ten minutes.
 --
--- /NAME is a file of the folder, with ETag and ranges. What stands before the name changes that:
+-- /NAME is a file of the folder, sent with an ETag and in ranges. A prefix changes the answer:
 -- /cut/N/... breaks each connection after N bytes, /drip/N/... sends N bytes every 50 ms,
 -- /silent/... never sends the body, /status/N/... answers N, /flaky/N/... answers 503 to the first N
--- requests, /hop/N/... redirects N times, /loop/... for ever, /plain/... knows no ranges,
--- /notag/... has no ETag, /packed/... claims gzip, /liar/... announces too many bytes,
--- /swap/... has another ETag at each request, /wrong/... answers a range with other bytes.
--- /OWNER/NAME/resolve/REVISION/FILE is Hugging Face's layout; "lfs" in a name's file redirects to
--- /cdn with a checksum.
+-- requests, /hop/N/... redirects N times, /loop/... redirects for ever, /plain/... ignores ranges,
+-- /notag/... sends no ETag, /packed/... claims gzip, /liar/... announces too many bytes,
+-- /swap/... sends another ETag each time, /wrong/... answers a range with other bytes.
+-- /OWNER/NAME/resolve/REVISION/FILE is Hugging Face's layout; a file with "lfs" in its name is
+-- redirected to /cdn, with a checksum.
 
 local torch = require "tlua"
 local folder, log = arg[1], assert(io.open(arg[2], "a"))
@@ -46,7 +46,7 @@ local function send_body(socket, text, mode)
    end
 end
 
--- Reads the modes before a name.
+-- Reads the prefixes of a path; returns them as a table of modes, and the file's name.
 local function modes(path)
    local mode = {}
    while true do
