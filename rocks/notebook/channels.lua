@@ -1,15 +1,16 @@
 -- channels.lua - the kernel's second thread: heartbeat, control channel, and all output. It has an
 -- interpreter of its own, so it works while a cell runs, even inside one long operator.
 --
--- The main thread sends it messages of which the first frame says what they are:
+-- The main thread sends messages whose first frame names their kind:
 --
 --    publish  PARENT frames...   a message for the iopub channel
---    busy     PARENT frames...   the same, and captured output belongs to PARENT from now on
---    running, resting            whether a cell runs, which an interrupt may stop; "running" is
---                                answered by "go", so that output of the cell finds its parent here
---    leave                       the end
+--    busy     PARENT frames...   the same; from now on captured output belongs to PARENT
+--    running, resting            a cell begins, or has ended; between the two an interrupt may stop
+--                                it. The answer to "running" is "go": the cell waits until this
+--                                thread knows to whom its output belongs
+--    leave                       ends this thread
 --
--- and gets "ready", "go" and "shutdown".
+-- and receives "ready", "go" and "shutdown".
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -18,10 +19,10 @@ local messages = require "tlua.notebook.messages"
 local kernel = torch._kernel
 local kinds, options = messages.sockets, messages.options
 
---- The addresses by which the threads exchange messages.
+--- The addresses of the sockets between the two threads.
 local M = {output = "inproc://tlua-output", work = "inproc://tlua-work"}
 
--- How long a cell may go on after a shutdown before the process ends, in seconds.
+-- After a shutdown request, a cell may run for this many seconds before the process is killed.
 local grace <const> = 4
 local most_text <const> = 1 << 16
 
@@ -29,7 +30,7 @@ local most_text <const> = 1 << 16
 local Channels = {}
 Channels.__index = Channels
 
---- Makes a socket, with the options that all of the kernel's have.
+--- Makes a socket with the options that all sockets of the kernel have.
 ---@param kind integer
 ---@return any socket
 function M.socket(kind)
@@ -80,7 +81,7 @@ end
 
 -- Streams ------------------------------------------------------------------------------------
 
--- Publishes captured text. The last bytes are kept if they are the beginning of a character.
+-- Publishes captured text. An incomplete UTF-8 character at its end is kept for the next call.
 function Channels:publish_text(which, text)
    text = self.tails[which] .. text
    local cut = #text
@@ -93,7 +94,7 @@ function Channels:publish_text(which, text)
          text:sub(1, cut))}})
 end
 
--- Publishes all output that is in the pipes.
+-- Publishes the output that waits in the pipes.
 function Channels:drain()
    for which = 1, 2 do
       local parts, size = {}, 0
@@ -106,7 +107,7 @@ function Channels:drain()
    end
 end
 
--- What the main thread says ------------------------------------------------------------------
+-- Messages of the main thread ----------------------------------------------------------------
 
 function Channels:take_output(frames)
    local what = frames[1]
@@ -175,8 +176,8 @@ end
 
 -- The loop -----------------------------------------------------------------------------------
 
--- Returns whether the process that has started this one has ended. Linux gives an orphan to process
--- 1, or to one that asks for orphans.
+-- Returns the process id of the parent, as a string; nil without /proc. The id changes when the
+-- parent ends, since Linux then gives this process another parent.
 local function parent_of()
    local file <close> = io.open "/proc/self/stat"
    return file and file:read("a"):match "^.*%) %S+ (%d+)"

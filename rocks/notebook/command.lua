@@ -19,7 +19,7 @@ kernel   the kernel itself, which Jupyter starts
 
 local function fail(text) error({usage = text}, 0) end
 
--- Splits words into options and others. `known` tells which options have a value.
+-- Splits the arguments into options and other words. `known` says which options take a value.
 local function parse(words, known)
    local options, others = {}, {}
    local i = 2

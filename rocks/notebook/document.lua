@@ -14,7 +14,7 @@ local function fail(path, why)
    torch.raise(("notebook.run: %s: %s"):format(path, why))
 end
 
---- Reads a notebook. Raises an error if the file is not one.
+--- Reads a notebook. Raises an error if the file is not a notebook.
 ---@param path string
 ---@return table document
 function M.read(path)
@@ -89,7 +89,7 @@ function M.write(document, path)
    if failure then fail(path, failure) end
 end
 
--- Splits a text into lines that keep their ends, as files have them.
+-- Splits a text into lines that keep their newlines, the form that .ipynb files use.
 local function lines_of(text)
    local list = json.as_array {}
    for line in text:gmatch "[^\n]*\n?" do
@@ -106,7 +106,8 @@ local function stored_bundle(bundle)
    return data
 end
 
--- Collects the outputs of a cell. Displays with an id can be replaced by later cells.
+-- Returns an object that collects the outputs of cells. Later cells can replace a display that has
+-- an id.
 local function collector()
    local self = {shown = {}}
 
@@ -145,8 +146,8 @@ local function collector()
    return self
 end
 
--- Redirects stdout and stderr into files. Returns a function that returns the new text of each, one
--- that ends it, and the descriptor of the previous stderr.
+-- Redirects stdout and stderr to files. Returns a function that reads the new text of descriptor 1
+-- or 2, a function that ends the redirection, and the descriptor of the previous stderr.
 local function capture()
    local kernel = torch._kernel
    local captured = {}
@@ -174,7 +175,7 @@ local function capture()
       io.stdout:flush()
       io.stderr:flush()
       local reader = captured[fd].reader
-      reader:seek("cur", 0) -- allows reading again after an end
+      reader:seek("cur", 0) -- clears the end-of-file mark, so that new text can be read
       return messages.clean(reader:read "a")
    end, finish, captured[2].previous
 end

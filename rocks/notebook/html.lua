@@ -6,7 +6,7 @@ local M = {}
 
 local most_rows <const>, most_columns <const> = 20, 12
 
---- Returns a text for use in HTML.
+--- Escapes a text for HTML.
 ---@param text string
 ---@return string
 function M.escape(text)
@@ -14,7 +14,8 @@ function M.escape(text)
       ["\""] = "&quot;"}))
 end
 
--- Returns the positions to show of n: all, or the first and the last with a gap, which is 0.
+-- Returns the positions to show out of n: all of them, or the first and the last ones with a 0 for
+-- the gap between.
 local function positions(n, most)
    local list = {}
    if n <= most then
@@ -36,7 +37,7 @@ local function cell(value)
    return tostring(value)
 end
 
--- Returns the shape, the dtype, and the device if that is not the CPU.
+-- Returns a caption with the shape, the dtype, and the device unless it is the CPU.
 local function caption(tensor)
    local sizes = {}
    for i, size in ipairs(tensor.shape) do sizes[i] = tostring(size) end
@@ -45,8 +46,8 @@ local function caption(tensor)
       device == "cpu" and "" or " " .. device)
 end
 
---- Shows a tensor of one or two dimensions as a table; large ones by their corners. Returns nil for
---- other tensors.
+--- Shows a tensor of one or two dimensions as a table. Of a large tensor, only the corners are
+--- shown. Returns nil for other tensors.
 ---@param tensor Tensor
 ---@return string?
 function M.tensor(tensor)
@@ -116,7 +117,7 @@ local function add_module(out, name, module, depth, open)
    open[module] = nil
 end
 
---- Shows a module as a tree, which can be folded, with numbers of parameters.
+--- Shows a module as a foldable tree with the number of parameters of each part.
 ---@param module nn.Module
 ---@return string
 function M.module(module)

@@ -1,10 +1,10 @@
--- init.lua - torch.notebook: rich output in Jupyter notebooks, notebooks that run without Jupyter,
--- and the kernel that `tlua notebook install` tells Jupyter of.
+-- init.lua - torch.notebook: rich output in Jupyter notebooks, runs of notebooks without Jupyter,
+-- and the kernel that `tlua notebook install` registers with Jupyter.
 --
 --    display(torch.rand(3, 64, 64))            -- an image
 --    display_html "<b>done</b>"
 --
--- In a notebook, `display` and `display_html` are globals.
+-- In a notebook, `display`, `display_html` and the like are globals.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,7 @@ local class = require "tlua.class"
 
 local M = {}
 
--- Returns the session whose cell runs, or nil.
+-- Returns the session whose cell is running, or nil.
 local function session()
    local module = package.loaded["tlua.notebook.session"]
    return module and module.current
@@ -27,7 +27,7 @@ end
 ---@class notebook.Handle
 local Handle = class.class("notebook.Handle")
 
--- Shows a bundle; outside of a notebook prints its text.
+-- Shows a MIME bundle. Outside of a notebook, prints its text.
 local function show(bundle, id, again)
    local now = session()
    if now then
@@ -119,18 +119,18 @@ end
 local take_install = args.signature [[notebook.install(name: string = 'tlua', prefix: string?,
    display_name: string = 'Lua (tlua)')]]
 
---- Tells Jupyter of the kernel, by writing a folder kernels/NAME with a kernel.json. Without a
---- prefix it is written for the user.
----@param options? {name: string, prefix: string, display_name: string}  prefix: the folder that
---- Jupyter is installed in, such as that of a virtual environment
+--- Registers the kernel with Jupyter by writing kernels/NAME/kernel.json. Without a prefix, it is
+--- registered for the current user.
+---@param options? {name: string, prefix: string, display_name: string}  prefix: the folder in which
+--- Jupyter is installed, such as a virtual environment
 ---@return string folder
 function M.install(...)
    local a = take_install(...)
    return require("tlua.notebook.kernelspec").install(a.name, a.prefix, a.display_name)
 end
 
--- Defines the globals of a notebook. `ask` reads a line from the user; without it io.read has no
--- input.
+-- Defines the globals of a notebook. `ask` reads a line from the user; without `ask`, io.read
+-- raises an error.
 function M._open(ask)
    for _, name in ipairs {"display", "display_html", "display_markdown", "display_svg",
       "display_image"} do

@@ -4,7 +4,7 @@ local M = {}
 
 local rest = "" -- the unread part of the last line
 
--- Returns what one format of io.read takes, or nil at the end.
+-- Reads one value in a format of io.read. Returns nil if the format is "n" and no number follows.
 local function take(format, more)
    if math.type(format) == "integer" then
       if rest == "" then rest = more() end
@@ -34,14 +34,14 @@ local function take(format, more)
    return letter == "L" and line .. "\n" or line
 end
 
---- Replaces io.read and io.lines. `ask` returns a line.
+--- Replaces io.read and io.lines by functions that call `ask` for each line.
 ---@param ask? fun(prompt: string?): string
 function M.open(ask)
    local function more()
       if not ask then error("io.read: this notebook runs without a user", 0) end
       return ask() .. "\n"
    end
-   local library = _G.io -- the user's; the library has a table of its own
+   local library = _G.io -- the io table of the user's code; tlua's own code has another one
    local lines = library.lines
    library.read = function(...)
       local formats, results = table.pack(...), {}

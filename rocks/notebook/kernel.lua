@@ -19,7 +19,7 @@ Kernel.__index = Kernel
 
 local ports <const> = {"shell_port", "iopub_port", "stdin_port", "control_port", "hb_port"}
 
---- Reads a connection file. Returns nil and a message if it is not one.
+--- Reads a connection file. Returns nil and a message if the file is not valid.
 ---@param path string
 ---@return table? config
 ---@return string? message
@@ -68,7 +68,8 @@ function Kernel:pack(message)
    return messages.pack(self.config.key, message, self.config.session)
 end
 
--- Publishes a message on the iopub channel.
+-- Publishes a message on the iopub channel. `what` is "publish", the default, or "busy"
+-- (channels.lua).
 function Kernel:publish(kind, content, what)
    local message = {type = kind, identities = {kind}, parent = self.parent, content = content}
    local packed = self:pack(message)
@@ -89,7 +90,7 @@ function Kernel:ask(prompt)
       error("io.read: this front end has no input (allow_stdin is false)", 0)
    end
    io.stdout:flush()
-   while self.stdin:take() do end -- answers to questions of interrupted cells
+   while self.stdin:take() do end -- discards answers for cells that were interrupted
    self.stdin:send(self:pack {type = "input_request", identities = self.request.identities,
       parent = self.parent, content = {prompt = prompt or "", password = false}})
    while true do
@@ -144,7 +145,7 @@ function handlers.execute_request(self, request)
       return self.session:execute(code, silent, store)
    end)
    self.output:send {"resting"}
-   if not ok then -- an interrupt between two cells
+   if not ok then -- interrupted before or after the cell's own code
       failure = {ename = "Interrupted", evalue = tostring(failure),
          traceback = json.as_array {tostring(failure)}}
       self:publish("error", failure)
@@ -162,20 +163,20 @@ function handlers.execute_request(self, request)
          reply.user_expressions[tostring(name)] = entry
       end
    end
-   -- requests that come before the reply were sent without knowing of the failure
+   -- requests that arrive before this reply were sent before the client knew of the failure
    local waiting = failure and content.stop_on_error ~= false and self:take_waiting() or {}
    self:reply(request, "execute_reply", reply)
    self:abort(waiting)
 end
 
--- Returns the requests that wait.
+-- Returns the requests that have already arrived on the shell channel.
 function Kernel:take_waiting()
    local waiting = {}
    while kernel.poll({self.shell}, 20)[1] do waiting[#waiting + 1] = self.shell:take() end
    return waiting
 end
 
--- Answers execute requests with "aborted", as they follow a cell that has failed.
+-- Answers the requests that follow a failed cell: execute requests get the status "aborted".
 function Kernel:abort(waiting)
    for _, frames in ipairs(waiting) do
       local request, why = messages.unpack(self.config.key, frames)
@@ -254,7 +255,7 @@ function handlers.comm_info_request(self, request)
    self:reply(request, "comm_info_reply", {status = "ok", comms = {}})
 end
 
--- No target of a comm is known here, so each is closed again.
+-- The kernel has no comm targets, so it closes each comm at once.
 function handlers.comm_open(self, request)
    local id = request.content.comm_id
    if type(id) == "string" then self:publish("comm_close", {comm_id = id, data = {}}) end
@@ -280,7 +281,7 @@ function Kernel:refused(why)
    self:note("refused a message on the shell channel: " .. why)
 end
 
--- Calls fn between the two messages that tell that a request is worked on, and that it is done.
+-- Calls fn between the messages that announce the states "busy" and "idle" for a request.
 function Kernel:under(request, fn)
    self.parent, self.request = request.header, request
    self:publish("status", {execution_state = "busy"}, "busy")
@@ -306,7 +307,8 @@ function Kernel:answer(request)
    end
 end
 
--- Takes a message of the second thread. Returns whether it was "go".
+-- Receives a message from the second thread, waiting up to `ms` milliseconds. Returns whether it
+-- was "go".
 function Kernel:take_word(ms)
    kernel.poll({self.work}, ms)
    local word = self.work:take()
@@ -382,7 +384,7 @@ local function capture()
 end
 
 --- Runs the kernel until it is shut down.
----@param config table  the connection file's content
+---@param config table  the content of the connection file
 function M.run(config)
    local restore
    config.session = messages.new_id()

@@ -1,4 +1,4 @@
--- kernelspec.lua - writes the file by which Jupyter finds the kernel.
+-- kernelspec.lua - writes kernel.json, by which Jupyter finds the kernel.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -43,7 +43,7 @@ function M.content(display_name)
    return json.encode(spec) .. "\n"
 end
 
---- Writes the file. Returns its folder.
+--- Writes kernel.json and returns its folder.
 ---@param name string
 ---@param prefix? string
 ---@param display_name string

@@ -1,5 +1,5 @@
--- messages.lua - Jupyter's messages as frames of libzmq: identities, the delimiter, the signature,
--- and four dictionaries in JSON (header, parent header, metadata, content).
+-- messages.lua - encodes and decodes Jupyter's messages. The frames of libzmq are identities, the
+-- delimiter, the signature, and four JSON objects: header, parent header, metadata, content.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -36,7 +36,8 @@ end
 local count = 0
 local random -- this session's random digits, which begin the ids of its messages
 
---- Returns a new identifier. Lua's random numbers are the user's, so the digits are the system's.
+--- Returns a new identifier. Its random digits come from the operating system: math.random is left
+--- to the user's code.
 ---@return string
 function M.new_id()
    if not random then
@@ -49,8 +50,9 @@ function M.new_id()
 end
 
 --- Makes the frames of a message.
----@param key string  of the signatures; "" for none
----@param message table  with the fields type, content, and perhaps identities, parent, metadata
+---@param key string  the key that signs messages; "" leaves them unsigned
+---@param message table  with the fields type and content, and optionally identities, parent and
+--- metadata
 ---@param session string
 ---@return string[] frames
 function M.pack(key, message, session)
@@ -69,7 +71,7 @@ function M.pack(key, message, session)
    return table.move(parts, 1, 4, #frames + 1, frames)
 end
 
--- Compares two texts in a time that does not depend on where they differ.
+-- Compares two strings in constant time, so that timing does not reveal where they differ.
 local function same(a, b)
    if #a ~= #b then return false end
    local difference = 0
@@ -77,8 +79,8 @@ local function same(a, b)
    return difference == 0
 end
 
---- Reads the frames of a message. Returns nil and the reason if they are malformed, or not signed
---- with the key.
+--- Decodes the frames of a message. Returns nil and the reason if the frames are malformed, or not
+--- signed with the key.
 ---@param key string
 ---@param frames string[]
 ---@return {type: string, identities: string[], header: table, parent: table, metadata: table,

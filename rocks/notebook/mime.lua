@@ -10,8 +10,9 @@ local png = require "tlua.io.png"
 
 local M = {}
 
---- Returns whether a tensor is shown as an image: floating point numbers from 0 to 1, or bytes, of
---- shape (1, H, W) or (3, H, W), at least eight pixels high and wide.
+--- Returns whether a tensor is shown as an image: its shape is (1, H, W) or (3, H, W) with at least
+--- eight pixels in height and width, and its elements are bytes or floating-point numbers from 0
+--- to 1.
 ---@param tensor Tensor
 ---@return boolean
 function M.is_image(tensor)
@@ -26,7 +27,7 @@ function M.is_image(tensor)
    return values:min():item() >= 0 and values:max():item() <= 1
 end
 
---- Returns an image as the bytes of a PNG file; small images are enlarged.
+--- Encodes an image as PNG and returns the bytes; small images are enlarged.
 ---@param tensor Tensor  (H, W), (C, H, W), (N, H, W) or (N, C, H, W)
 ---@return string
 function M.image(tensor)
@@ -39,7 +40,7 @@ function M.image(tensor)
    return figure.kind.png(figure, true)
 end
 
--- Returns a figure's forms. An image is smaller as PNG.
+-- Returns the MIME bundle of a figure. Image figures are PNG, which is smaller than SVG.
 local function figure_bundle(figure)
    if figure.pixels then return {["image/png"] = png.base64(figure.kind.png(figure, true))} end
    return {["image/svg+xml"] = figure:svg()}
@@ -76,8 +77,8 @@ local function rich(value)
    return {}
 end
 
---- Returns the forms of a value by MIME type: always text/plain, and for tensors, modules, figures
---- and values with the metamethod __mime also a richer one.
+--- Returns a value's MIME bundle: a table from MIME types to texts. It always has text/plain, and
+--- for tensors, modules, figures and values with the metamethod __mime also richer types.
 ---@param value any
 ---@param text? string  the text, if it is known
 ---@return table<string, string>

@@ -1,5 +1,5 @@
--- session.lua - runs a notebook's cells by the rules of the interactive mode, and hands on what
--- they show. The kernel and `tlua notebook run` use it.
+-- session.lua - runs a notebook's cells by the rules of the interactive mode, and passes their
+-- outputs on. The kernel and `tlua notebook run` use this module.
 
 local torch = require "tlua"
 local chunk = require "tlua.repl.chunk"
@@ -17,11 +17,11 @@ local M = {}
 local Session = {}
 Session.__index = Session
 
---- The session whose cell runs, for torch.notebook.display.
+--- The session whose cell is running, or nil. torch.notebook.display reads it.
 M.current = nil
 
---- Makes a session. `publish` gets the outputs: the kind of message and its content, as Jupyter's
---- protocol has them.
+--- Makes a session. It calls `publish` for each output, with a message type of Jupyter's protocol
+--- and the content of the message.
 ---@param publish fun(kind: string, content: table)
 ---@return notebook.Session
 function M.new(publish)
@@ -30,7 +30,7 @@ end
 
 -- Progress bars ------------------------------------------------------------------------------
 
--- Returns a stream for a progress bar, which shows what is written to it in one place.
+-- Returns a stream for a progress bar: each text that is written replaces the previous one.
 local function progress_stream(session)
    local stream, id, shown = {keeps_bar = true}, nil, ""
    local function show(text)
@@ -52,8 +52,8 @@ local function progress_stream(session)
    return stream
 end
 
---- Returns the stream of a new progress bar, or nil if no notebook's cell runs. utils.Progress asks
---- for it.
+--- Returns a stream for a new progress bar, or nil if no cell is running. utils.Progress calls this
+--- function.
 ---@return table? stream
 function torch._notebook_stream()
    return M.current and progress_stream(M.current)
@@ -66,21 +66,21 @@ function Session:new_display()
    return ("tlua-%s"):format(messages.new_id())
 end
 
---- Shows a MIME bundle, or changes the one with the same id.
+--- Shows a MIME bundle, or replaces the display with the same id.
 ---@param bundle table<string, string>
 ---@param id? string
----@param again? boolean  whether it replaces what is shown under the id
+---@param again? boolean  whether to replace the display with this id
 function Session:display(bundle, id, again)
    io.stdout:flush()
    self.publish(again and "update_display_data" or "display_data",
       {data = bundle, metadata = {}, transient = id and {display_id = id} or {}})
 end
 
--- Shows the values of an expression as the interactive mode does; the first one may have a richer
--- form.
+-- Shows the values of an expression as the interactive mode does. A single value may have a richer
+-- form than text.
 local function show(session, ...)
    local n = select("#", ...)
-   -- display(x) at the end of a cell has shown x
+   -- if a cell ends with display(x), x has already been shown
    if n == 0 or n == 1 and torch.type(...) == "notebook.Handle" then return end
    local text = repl.show(80, ...)
    local bundle
@@ -96,7 +96,7 @@ end
 
 -- Running ------------------------------------------------------------------------------------
 
--- The lines of a traceback below the cell are those of this module.
+-- Returns a traceback without the lines after the cell's own, which belong to this module.
 local function cut(trace)
    local kept = {}
    for line in (trace .. "\n"):gmatch "(.-)\n" do
@@ -120,7 +120,7 @@ local function with_traceback(message)
    return {message = text, trace = debug.traceback(nil, 2)}
 end
 
--- Returns the content of an error, as replies and outputs have it.
+-- Returns the content of an error message, in the form that replies and outputs share.
 local function error_content(kind, message, trace)
    local lines = json.as_array {}
    local whole = messages.clean(message .. (trace and "\n" .. cut(trace) or ""))
@@ -128,7 +128,7 @@ local function error_content(kind, message, trace)
    return {ename = kind, evalue = messages.clean(message:match "^[^\n]*"), traceback = lines}
 end
 
--- Runs a compiled chunk. Returns the table of its results, or nil and the error's content.
+-- Runs a compiled chunk. Returns a table of its results, or nil and the content of the error.
 local function run(fn, code)
    repl.begin_line()
    local results = table.pack(xpcall(fn, with_traceback))
@@ -151,9 +151,9 @@ end
 
 --- Runs a cell.
 ---@param code string
----@param silent? boolean  whether it shows nothing and has no number
----@param store? boolean  whether the history keeps it; true by default
----@return table? failure  the content of its error
+---@param silent? boolean  whether the cell shows nothing and gets no number
+---@param store? boolean  whether the history keeps the cell; true by default
+---@return table? failure  the content of the cell's error
 function Session:execute(code, silent, store)
    local blank = not code:find "%S"
    if not silent and store ~= false and not blank then
@@ -223,7 +223,7 @@ local word_end <const> = "[^%s\"'`+%-*/%%^#&|~<>=(){},;\\?!@$]*$"
 
 --- Completes the word before the cursor.
 ---@param code string
----@param cursor integer  the characters before it
+---@param cursor integer  the number of characters before the cursor
 ---@return string[] matches  each replaces the text from `first` to `last`
 ---@return integer first
 ---@return integer last
@@ -235,7 +235,8 @@ function Session:complete(code, cursor)
    return matches, to_characters(code, #before - #word), to_characters(code, bytes)
 end
 
--- Returns the path of the word at a position, and else that of the call around it.
+-- Returns the path (such as torch.nn) at a position in bytes; if there is none, the path of the
+-- function whose call surrounds the position.
 local function subject_at(code, bytes)
    local left = code:sub(1, bytes):match "[%w_.:]*$"
    local right = code:sub(bytes + 1):match "^[%w_]*"
@@ -245,7 +246,7 @@ local function subject_at(code, bytes)
    return text:match "([%a_][%w_.:]*)%s*[({\"'][^()]*$"
 end
 
---- Returns the manual's text on what is at the cursor, or nil.
+--- Returns the manual's text for the name at the cursor, or nil.
 ---@param code string
 ---@param cursor integer
 ---@return string?

@@ -1,5 +1,5 @@
--- thread.lua - what the kernel's second thread runs; the module is a function, as torch.workers
--- wants it.
+-- thread.lua - the start function of the kernel's second thread. The module returns a function, as
+-- torch.workers expects.
 
 local channels = require "tlua.notebook.channels"
 
