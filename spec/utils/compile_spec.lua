@@ -184,7 +184,33 @@ describe("torch.compile", function()
 
    it("refuses with fullgraph what cannot be a program", function()
       local fast = torch.compile(function(a) return a + math.random() end, {fullgraph = true})
-      assert.raises("fullgraph", "random is called", function() fast(x) end)
+      for _ = 1, 4 do assert.raises("fullgraph", "random is called", function() fast(x) end) end
+      fast = torch.compile(function(a, b) return a + b end, {fullgraph = true})
+      for _ = 1, 4 do
+         assert.raises("fullgraph", "an argument occurs twice", function() fast(x, x) end)
+         assert.raises("fullgraph", "neither a tensor nor plain", function() fast(x, print) end)
+         local _ <close> = torch.autocast "cpu"
+         assert.raises("fullgraph", "autocast is enabled", function() fast(x, y) end)
+      end
+      fast = torch.compile(function(list) return list[1] + list[2] end, {fullgraph = true})
+      for _ = 1, 4 do
+         assert.raises("fullgraph", "an argument occurs twice", function() fast {x, x} end)
+         assert.raises("fullgraph", "neither a tensor", function() fast {x, {1, print}} end)
+      end
+      local list = {}
+      fast = torch.compile(function(a) list[#list + 1] = 1 return a end, {fullgraph = true})
+      for _ = 1, 3 do pcall(fast, x) end -- the first calls are watched
+      for _ = 1, 4 do assert.raises("fullgraph", "cannot be a program", function() fast(x) end) end
+   end)
+
+   it("makes programs after autocast was on", function()
+      torch.autocast("cpu", function() return x:matmul(y:t()) end)
+      assert.truthy(explain(function(a) return a + 1 end, x).program)
+   end)
+
+   it("does not refuse with fullgraph a program that is no faster", function()
+      local fast = torch.compile(function(a) return a + 1 end, {fullgraph = true})
+      for _ = 1, 8 do assert.same((x + 1):tolist(), fast(x):tolist()) end
    end)
 end)
 

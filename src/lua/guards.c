@@ -66,6 +66,13 @@ static bool add_argument(lua_State *L, const tli_State *S, luaL_Buffer *b, int i
   return true;
 }
 
+/* Returns whether autocast is on for a type of devices in the running thread. */
+static bool is_casting(const tli_State *S) {
+  for (int type = 0; S->casts && type < TL_NDEVICETYPES; type++)
+    if (S->cast_to[type] != TL_NODTYPE) return true;
+  return false;
+}
+
 /* _call_key(...) returns a string that calls have in common if their arguments have the same types,
 ** tensors the same dtype, device, sizes, strides and requires_grad, other arguments the same values,
 ** and the thread the same modes; and whether gradients are recorded. Returns nil and the reason if
@@ -77,7 +84,7 @@ static int call_key(lua_State *L) {
   bool dual = tli_set_dual_level(false);
   tli_set_dual_level(dual);
   const char *why = S->rules > 0    ? "vmap is running"
-                    : S->casts      ? "autocast is enabled"
+                    : is_casting(S) ? "autocast is enabled"
                     : tli_tracing() ? "the call is being recorded"
                     : dual          ? "a level of forward-mode derivatives is open"
                                     : NULL;

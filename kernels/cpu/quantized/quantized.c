@@ -82,7 +82,10 @@ static inline __attribute__((always_inline)) VNNI __m512i round_16(__mmask16 som
   return _mm512_min_epi32(_mm512_max_epi32(i, _mm512_setzero_si512()), _mm512_set1_epi32(255));
 }
 
-static __mmask16 first_of(int64_t n) { return n < 16 ? (__mmask16)((1u << n) - 1) : 0xFFFF; }
+static __mmask16 first_of(int64_t n) {
+  unsigned all = 0xFFFF;
+  return (__mmask16)(n < 16 ? all >> (16 - n) : all);
+}
 
 static VNNI void round_vnni(int64_t n, const float *x, float inverse, int32_t zero, uint8_t *to) {
   __m512 by = _mm512_set1_ps(inverse);

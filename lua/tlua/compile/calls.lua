@@ -29,16 +29,29 @@ function Compiled:__init(fn, options)
    self.reasons = {}
 end
 
+-- Raises an error if each call has to be a program.
+local function check_fullgraph(self, why)
+   if self.options.fullgraph then
+      torch.raise(("compile: fullgraph: the call cannot be a program: %s"):format(why))
+   end
+end
+
 -- Notes why calls go to the function.
 local function leave(self, slot, why)
    slot.eager = why
    slot.pending = nil
    self.reasons[#self.reasons + 1] = why
    if #self.reasons > 32 then table.remove(self.reasons, 1) end
-   if self.options.fullgraph then
-      torch.raise(("compile: fullgraph: the call cannot be a program: %s"):format(why))
-   end
+   check_fullgraph(self, why)
 end
+
+-- Calls the function itself, as the call cannot be a program.
+local function call_function(self, why, ...)
+   check_fullgraph(self, why)
+   return self.fn(...)
+end
+
+local OCCURS_TWICE <const> = "an argument occurs twice"
 
 -- Running -----------------------------------------------------------------------------------------
 
@@ -173,7 +186,8 @@ local function compile(self, slot, call, values)
    entry.tensors_now = entry.fixed and call.state.tensors or without_versions(call.state.tensors)
    self.made = entry
    local backend = self.options.backend
-   if call.on_cpu and type(backend) ~= "function" and not is_faster(self, slot, entry, values) then
+   local may_leave = call.on_cpu and type(backend) ~= "function" and not self.options.fullgraph
+   if may_leave and not is_faster(self, slot, entry, values) then
       slot.slow = self.times[1] < 2e-5 and "short" or "long"
       if slot.slow == "long" then return leave(self, slot, "the program is no faster") end
       self.reasons[#self.reasons + 1] = "the program is no faster"
@@ -273,7 +287,9 @@ end
 
 local function miss(self, key, slot, recording, tensors, ...)
    if not slot then
-      if self.kinds >= MOST_KINDS then return self.fn(...) end
+      if self.kinds >= MOST_KINDS then
+         return call_function(self, ("there are %d kinds of calls already"):format(MOST_KINDS), ...)
+      end
       slot = {tries = 0}
       self.slots[key], self.kinds = slot, self.kinds + 1
    end
@@ -282,26 +298,27 @@ local function miss(self, key, slot, recording, tensors, ...)
    elseif self.programs >= MOST_PROGRAMS then
       leave(self, slot, ("it has %d programs already"):format(MOST_PROGRAMS))
    end
-   if slot.eager or not watch.can() then return self.fn(...) end
+   if slot.eager then return self.fn(...) end
+   if not watch.can() then return call_function(self, "calls cannot be watched", ...) end
    return watched_call(self, slot, ...)
 end
 
 -- Calls with tables among the arguments.
 local function nested_call(self, why, ...)
    local template, leaves, tables = arguments.flatten(table.pack(...))
-   if not template then return self.fn(...) end
+   if not template then return call_function(self, why, ...) end
    local key, recording = torch._call_key(table.unpack(leaves, 1, leaves.n))
    if not key then
       self.reason = recording or why
-      return self.fn(...)
+      return call_function(self, self.reason, ...)
    end
    key = key .. arguments.text(template)
    local slot = self.slots[key]
-   if slot and slot.eager then return self.fn(...) end
+   if slot and slot.eager then return call_function(self, slot.eager, ...) end
    local tensors = arguments.tensors(leaves)
    for i, tensor in ipairs(tensors) do
       for k = i + 1, #tensors do
-         if rawequal(tensor, tensors[k]) then return self.fn(...) end
+         if rawequal(tensor, tensors[k]) then return call_function(self, OCCURS_TWICE, ...) end
       end
    end
    local entry = slot and find(slot, tensors, tables)
@@ -319,7 +336,7 @@ function Compiled:__call(...)
    if not key then return nested_call(self, recording, ...) end
    local slot = self.slots[key]
    if slot then
-      if slot.eager then return self.fn(...) end
+      if slot.eager then return call_function(self, slot.eager, ...) end
       if slot.slow and slot.pauses > 3 then
          self.pause = PAUSE << math.min(slot.pauses, 10)
          slot.pauses = slot.pauses + 1
@@ -331,7 +348,7 @@ function Compiled:__call(...)
       local value = select(i, ...)
       if type(value) == "userdata" then
          for k = 1, n do
-            if rawequal(tensors[k], value) then return self.fn(...) end
+            if rawequal(tensors[k], value) then return call_function(self, OCCURS_TWICE, ...) end
          end
          n = n + 1
          tensors[n] = value
