@@ -1,5 +1,5 @@
 -- Model.lua - a language model with its tokenizer: continues texts, answers in conversations, and
--- returns embeddings, by the names of llama-cpp-python.
+-- returns embeddings. Methods and options have llama-cpp-python's names.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -24,20 +24,20 @@ local M = {}
 ---@field tokenizer llm.Tokenizer  the file's tokenizer
 ---@field metadata table<string, any>  the file's metadata
 ---@field path string  the file's name
----@field n_ctx integer  the largest number of tokens of a text
----@field n_batch integer  the number of tokens of a prompt that are computed at a time
+---@field n_ctx integer  the largest number of tokens in a text
+---@field n_batch integer  the largest number of tokens that one call of the network computes
 local Model = class.class("llm.Model")
 M.Model = Model
 
 local take_load = args.signature [[llm.load(path: string, n_ctx: count?, n_batch: count = 512,
    device: device?, dtype: string?)]]
 
---- Loads a GGUF file. Its weights stay packed and are mapped, so that they are read when they are
---- first used. On a GPU they are unpacked to `dtype`, float16 by default.
+--- Loads a GGUF file. On the CPU, weights stay packed in the mapped file, which is read on demand.
+--- On a GPU they are unpacked to `dtype`, float16 by default.
 ---@param path string
 ---@param options? {n_ctx: integer, n_batch: integer, device: string|torch.device, dtype: string}
---- n_ctx: the largest number of tokens of a text, by default the model's; n_batch: the number of
---- tokens of a prompt that are computed at a time
+--- n_ctx: the largest number of tokens in a text, by default the model's own limit; n_batch: the
+--- largest number of tokens that one call of the network computes
 ---@return llm.Model
 function M.load(...)
    local a = take_load(...)
@@ -77,18 +77,18 @@ function Model:__tostring()
       config.num_hidden_layers, config.vocab_size)
 end
 
---- Forgets the tokens that are cached.
+--- Empties the cache of keys and values.
 function Model:reset()
    self.cache, self.cached = torch.text.Cache(), {}
 end
 
---- Returns the tokens of a text.
+--- Returns the tokens of a text; see Tokenizer:encode.
 ---@param text string
 ---@param options? {add_bos: boolean, special: boolean}
 ---@return integer[]
 function Model:tokenize(text, options) return self.tokenizer:encode(text, options) end
 
---- Returns the text of tokens.
+--- Returns the text of tokens; see Tokenizer:decode.
 ---@param tokens integer[]
 ---@param options? {special: boolean}
 ---@return string
@@ -96,10 +96,10 @@ function Model:detokenize(tokens, options) return self.tokenizer:decode(tokens, 
 
 local take_lora = args.signature "llm.Model.load_lora(path: string, scale: number = 1.0)"
 
---- Adds a LoRA adapter of a GGUF file to the layers, besides those that were added before. Returns
---- the number of layers that it changes.
+--- Adds a LoRA adapter from a GGUF file to the layers, and keeps earlier adapters. Returns the number
+--- of layers that the adapter changes.
 ---@param path string
----@param scale? number  a factor of the adapter's products
+---@param scale? number  the adapter's output is multiplied by this factor
 ---@return integer
 function Model:load_lora(...)
    local a = take_lora(...)
@@ -140,7 +140,8 @@ local function check_tokens(self, title, tokens)
    end
 end
 
--- Keeps the cached tokens with which `tokens` begins. At least one token is left to compute.
+-- Crops the cache to the longest prefix that it shares with `tokens`, but to fewer than all of
+-- `tokens`, so that at least one remains to be computed. Returns the length of the prefix.
 local function keep_common(self, tokens)
    local cached, n = self.cached, 0
    while n < #cached and n < #tokens - 1 and cached[n + 1] == tokens[n + 1] do n = n + 1 end
@@ -153,8 +154,8 @@ local function keep_common(self, tokens)
    return n
 end
 
--- Computes the tokens that are not cached. Returns the logits of the last `keep` new positions,
--- (keep, V), float32.
+-- Runs the network on the tokens that are not in the cache. Returns the logits of the last `keep`
+-- positions, (keep, V), float32.
 local function advance(self, tokens, keep)
    local first = keep_common(self, tokens) + 1
    local logits = {}
@@ -222,7 +223,8 @@ local function options_of(self, title, given, own_defaults)
    return o
 end
 
--- Continues tokens. Returns the text, the new tokens and why it ended: "stop" or "length".
+-- Continues tokens. Returns the new text, the new tokens, and the reason for the end: "stop" or
+-- "length".
 local function continue(self, title, prompt, o)
    check_tokens(self, title, prompt)
    local _ <close> = torch.no_grad()
@@ -281,9 +283,9 @@ end
 --- number, typical_p: number, repeat_penalty: number, presence_penalty: number, frequency_penalty:
 --- number, repeat_last_n: integer, stop: string|string[], stream: function, seed: integer,
 --- logit_bias: table<integer, number>, logits_processor: function, grammar: any,
---- echo: boolean}  max_tokens: 0 for as many as n_ctx allows; temperature: 0 takes the most likely
+--- echo: boolean}  max_tokens: 0 for as many as n_ctx allows; temperature: 0 for the most likely
 --- token; stream(text) is called with each new piece of text, and ends the generation by returning
---- false; grammar: GBNF that the text obeys
+--- false; grammar: a grammar in GBNF, or an llm.Grammar, which the text will obey
 ---@return string text
 ---@return string reason  "stop" or "length"
 function Model:generate(prompt, options)
@@ -294,10 +296,10 @@ function Model:generate(prompt, options)
    return text, reason
 end
 
---- Continues a text and returns a completion: `choices[1].text`, `choices[1].finish_reason` and
---- `usage`, as llama-cpp-python does.
+--- Continues a text. Returns a table as llama-cpp-python does, with `choices[1].text`,
+--- `choices[1].finish_reason` and `usage`.
 ---@param prompt string|integer[]
----@param options? table  those of `generate`
+---@param options? table  the options of `generate`
 ---@return table
 function Model:create_completion(prompt, options)
    local title = "llm.Model.create_completion"
@@ -312,11 +314,12 @@ Model.__call = Model.create_completion
 
 local chat_options = {tools = true, template_variables = true, response_format = true}
 
---- Answers the last message of a conversation by the file's chat template. Returns
---- `choices[1].message`, with role and content, as llama-cpp-python does.
+--- Answers the last message of a conversation, with the file's chat template. Returns a table as
+--- llama-cpp-python does: `choices[1].message` has the fields role and content.
 ---@param messages {role: string, content: string}[]
----@param options? table  those of `generate`; max_tokens is 0 by default; tools;
---- template_variables; response_format: {type = "json_object"}, or with a schema
+---@param options? table  those of `generate`, with 0 as the default of max_tokens, and: tools and
+--- template_variables, which the template gets; response_format: {type = "json_object"}, which may
+--- have a JSON schema in its field `schema`
 ---@return table
 function Model:create_chat_completion(messages, options)
    local title = "llm.Model.create_chat_completion"
@@ -353,10 +356,10 @@ end
 
 local take_embed = args.signature [[llm.Model.embed(input: any, normalize: boolean = false)]]
 
---- Returns the mean of the last layer's normalised states over a text's tokens; for a list of texts
---- a row for each.
+--- Returns a text's embedding: the mean over the tokens of the last layer's normalised states.
+--- Returns one row for each text of a list.
 ---@param input string|string[]  a text, or a list of texts
----@param options? {normalize: boolean}  normalize: whether rows get the length 1
+---@param options? {normalize: boolean}  normalize: whether embeddings are scaled to length 1
 ---@return Tensor  (features) or (texts, features)
 function Model:embed(input, options)
    local title = "llm.Model.embed"
@@ -376,7 +379,7 @@ function Model:embed(input, options)
    return type(input) == "table" and torch.stack(rows) or rows[1]
 end
 
---- Returns embeddings as llama-cpp-python does: `data[i].embedding` is a list of numbers.
+--- Returns embeddings in llama-cpp-python's form: `data[i].embedding` is a list of numbers.
 ---@param input string|string[]
 ---@return table
 function Model:create_embedding(input)

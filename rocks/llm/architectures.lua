@@ -1,9 +1,9 @@
--- architectures.lua - the families of models in GGUF files: maps a file's metadata to the fields of
--- config.json, and the names of its tensors to those of torch.text's models.
+-- architectures.lua - the supported architectures of GGUF files. Translates a file's metadata to
+-- the fields of config.json, and names of tensors to paths of modules in torch.text's models.
 
 local M = {}
 
--- Reads a file's metadata by the names that follow the architecture's.
+-- Reads the metadata whose names begin with the architecture, such as "llama.block_count".
 local Fields = {}
 Fields.__index = Fields
 
@@ -12,12 +12,12 @@ function Fields:refuse(name, expected, got)
       tostring(got))}, 0)
 end
 
--- Returns a number, or `default`; without a default the field must be there.
+-- Returns the field's number, or `default`; raises an error if both are missing.
 function Fields:number(name, default)
    local value = self.metadata[self.architecture .. "." .. name]
    if value == nil then value = default end
    if type(value) == "table" then
-      -- Some files have a number for each layer; here all must be equal.
+      -- some files have a number for each layer; only equal numbers are supported
       for _, item in ipairs(value) do
          if item ~= value[1] then self:refuse(name, "one number for all layers", "several") end
       end
@@ -27,7 +27,7 @@ function Fields:number(name, default)
    return value
 end
 
--- Returns a positive integer of at most a million.
+-- Returns the field's value, which must be an integer from 1 to 2^24.
 function Fields:size(name, default)
    local value = math.tointeger(self:number(name, default))
    if not value or value < 1 or value > 1 << 24 then
@@ -41,7 +41,8 @@ local function text_of(self, name)
    return type(value) == "string" and value or nil
 end
 
--- The rotation of positions, by the file's scaling or by factors that are a tensor of the file.
+-- Returns the parameters of rotary position embeddings, with the scaling that the metadata describe
+-- or with factors from a tensor of the file.
 local function rotation(self, config, factors)
    local theta = self:number("rope.freq_base", 10000.0)
    local rope = {rope_type = "default", rope_theta = theta}
@@ -72,7 +73,8 @@ local function sliding(self, config)
    if window and window > 0 then config.sliding_window = window end
 end
 
--- The scores of large models are scaled by the width of a head that is not the file's.
+-- Sets the scaling of attention scores. The largest model of a family, recognised by its number of
+-- layers, scales by hidden_size / heads, the others by the width of a head.
 local function query_scalar(self, config, layers_of_largest)
    local large = config.num_hidden_layers == layers_of_largest
    config.query_pre_attn_scalar = large and config.hidden_size / config.num_attention_heads
@@ -81,9 +83,10 @@ local function query_scalar(self, config, layers_of_largest)
    if given > 0 then config.query_pre_attn_scalar = given ^ -2 end
 end
 
--- Each architecture: model_type, and the functions and flags in which it differs. `interleaved`:
--- the file pairs neighbouring features for rotation. `plus_one`: norms multiply by 1 + weight, and
--- the file has the sum.
+-- The architectures by name. `model_type` is that of config.json; `configure` sets further fields.
+-- `interleaved`: rotation pairs neighbouring features. `plus_one`: the model's norms multiply by
+-- 1 + weight, and the file has that sum. `fused`: mlp.gate and mlp.up are one tensor. `four_norms`:
+-- a layer has four norms.
 local known = {
    llama = {model_type = "llama", interleaved = true},
    qwen2 = {model_type = "qwen2"},
@@ -129,7 +132,7 @@ end
 --- Returns the fields of config.json for a file.
 ---@param metadata table<string, any>
 ---@param vocab_size integer
----@param factors {all: number[]?, long: number[]?, short: number[]?}  factors of the rotation
+---@param factors {all: number[]?, long: number[]?, short: number[]?}  factors of rotary embeddings
 ---@return table<string, any>
 function M.config(metadata, vocab_size, factors)
    local own = M.of(metadata)
@@ -180,7 +183,7 @@ function M.config(metadata, vocab_size, factors)
    return config
 end
 
--- The modules of a layer, by the names of their tensors.
+-- Maps names of tensors in a layer to the paths of their modules.
 local modules <const> = {
    attn_q = "self_attn.q_proj", attn_k = "self_attn.k_proj", attn_v = "self_attn.v_proj",
    attn_qkv = "self_attn.qkv_proj", attn_output = "self_attn.o_proj", ffn_gate = "mlp.gate_proj",

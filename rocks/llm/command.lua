@@ -7,31 +7,31 @@ local M = {}
 
 local USAGE <const> = [[
 usage: tlua chat model.gguf [options]
-Talks with a language model. Ctrl-C ends an answer, and the program between answers.
+Talks with a language model. Ctrl-C ends an answer; between answers it ends the program.
   -p "text"            answers one text, and ends
-  --system "text"      the system's message
-  --max-tokens n       the most tokens of an answer; 0, the default: as many as there is room for
+  --system "text"      the system message
+  --max-tokens n       the most tokens in an answer; 0, the default: as many as there is room for
   --temperature x, --top-k n, --top-p x, --min-p x, --repeat-penalty x, --seed n
-  --ctx n              the most tokens of the conversation
+  --ctx n              the most tokens in the conversation
   --threads n          the number of threads
   --device cuda        where the model runs
   --raw                continues the text itself, without the file's chat template
-  --stats              prints the number of tokens in a second
+  --stats              prints the number of tokens per second
 ]]
 
 local HELP <const> = [[
 /help            these lines
 /reset           begins a new conversation
-/undo            takes the last question and its answer back
-/system text     sets the system's message, and begins a new conversation
+/undo            removes the last question and its answer
+/system text     sets the system message, and begins a new conversation
 /set name value  sets temperature, top_k, top_p, min_p, repeat_penalty, max_tokens or seed
 /save file       writes the conversation as text
-/stats           switches the number of tokens in a second on or off
+/stats           switches the printing of tokens per second on or off
 /quit            ends
 A line that ends in \ is continued on the next one.
 ]]
 
--- Options with a number, and their names in the functions of llm.Model.
+-- Maps the options that take a number to the names of options of llm.Model.
 local numbers <const> = {
    ["--max-tokens"] = "max_tokens", ["--temperature"] = "temperature", ["--top-k"] = "top_k",
    ["--top-p"] = "top_p", ["--min-p"] = "min_p", ["--repeat-penalty"] = "repeat_penalty",
@@ -83,13 +83,14 @@ local function is_interrupt(problem)
    return tostring(problem):find("interrupted!", 1, true) ~= nil
 end
 
--- Prints a part of an answer at once.
+-- Prints a part of an answer and flushes standard output.
 local function show(text)
    io.stdout:write(text)
    io.stdout:flush()
 end
 
--- Answers by the chat template, or continues the text. Returns the answer, or nil after Ctrl-C.
+-- Answers with the chat template, or continues the text if `o.raw`. Returns the answer's text, and
+-- whether Ctrl-C has ended the answer.
 local function answer(llm, o, messages)
    local options, shown = {stream = nil}, {}
    for _, name in ipairs(sampled) do options[name] = o[name] end
@@ -165,7 +166,8 @@ function commands.save(path, state)
    file:close()
 end
 
--- Reads a line, with those that continue it. Returns nil at the end of the input.
+-- Reads a line, and further lines while the last one ends in a backslash. Returns nil at the end of
+-- the input.
 local function read_line()
    show "> "
    local parts = {}
@@ -180,12 +182,12 @@ local function read_line()
    end
 end
 
--- Runs a command of the conversation. Returns whether it ends.
+-- Runs a command such as /help. Returns whether the conversation ends.
 local function run_command(line, state)
    local name, rest = line:match "^/(%S*)%s*(.*)$"
    local command = commands[name]
    if not command then
-      show(("there is no /%s%s; /help lists what there is\n"):format(name,
+      show(("there is no /%s%s; /help lists the commands\n"):format(name,
          suggest.hint(name, commands)))
       return false
    end

@@ -1,8 +1,8 @@
--- grammar.lua - grammars that a generated text obeys: GBNF, llama.cpp's notation, and JSON schemas,
--- which json_schema.lua translates to it.
+-- grammar.lua - grammars that constrain a generated text. They are written in GBNF, llama.cpp's
+-- notation, or as JSON schemas, which json_schema.lua translates to GBNF.
 --
--- A grammar is compiled to an automaton of bytes whose states are sets of stacks. Stacks and states
--- are interned, so that each set of allowed tokens is computed once.
+-- A grammar is compiled to an automaton that reads bytes; a state is a set of stacks. Equal stacks
+-- and states are the same table, so that the set of allowed tokens is computed once for a state.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,7 +21,7 @@ function Parser:fail(why)
    error({grammar = ("line %d: %s"):format(line, why)}, 0)
 end
 
--- Skips spaces and comments; newlines only with `lines`.
+-- Skips spaces and comments; skips newlines only if `lines` is true.
 function Parser:space(lines)
    while true do
       local _, last = self.text:find(lines and "^%s+" or "^[ \t]+", self.at)
@@ -40,7 +40,7 @@ end
 
 local escapes <const> = {n = 10, r = 13, t = 9}
 
--- Reads a character of a literal or a class. Returns its code.
+-- Reads a character of a literal or a class. Returns its code point.
 function Parser:character()
    if self:accept "\\" then
       for letter, digits in pairs {x = 2, u = 4, U = 8} do
@@ -147,7 +147,7 @@ function Parser:alternatives(nested)
          sequence[#sequence + 1] = item
       end
       list[#list + 1] = sequence
-      -- A rule goes on in a line that begins with |.
+      -- a rule continues on a line that begins with |
       local _, last = self.text:find("^%s*|", self.at)
       if last then self.at = last + 1 end
    until not last
@@ -176,7 +176,8 @@ end
 
 -- The automaton ---------------------------------------------------------------------------------
 
--- Calls add(list) with the ranges of bytes, {low, high}, of the characters from `low` to `high`.
+-- Splits the characters from `low` to `high` into ranges of UTF-8 sequences of equal length. Calls
+-- add for each with a list that has {lowest, highest} for each byte.
 local function byte_ranges(low, high, add)
    for _, limit in ipairs {0x7f, 0x7ff, 0xffff} do
       if low <= limit and high > limit then
@@ -186,7 +187,7 @@ local function byte_ranges(low, high, add)
       end
    end
    if high < 0x80 then return add {{low, high}} end
-   -- Ranges are cut so that the last bytes take all values.
+   -- cuts the range so that in each part all bytes after the first that differs take all values
    for i = 1, 3 do
       local mask = (1 << 6 * i) - 1
       if low & ~mask ~= high & ~mask then
@@ -207,7 +208,9 @@ local function byte_ranges(low, high, add)
    add(list)
 end
 
--- Nodes: {low, high, after} reads a byte, {choices}, {rule, after} calls a rule, {ends = true}.
+-- Compiles a syntax tree into a node, followed by the node `after`. A node has one of four forms:
+-- {low, high, after} reads a byte, {choices} branches, {rule, after} calls a rule, {ends = true}
+-- returns from a rule.
 local compile
 
 local function compile_class(ranges, after)
@@ -249,7 +252,7 @@ function compile(self, tree, after)
    return node
 end
 
---- A grammar.
+--- A grammar that constrains a generated text.
 ---
 ---     local Grammar = torch.llm.Grammar
 ---     local grammar = Grammar.from_string 'root ::= ("yes" | "no") "!"?'
@@ -271,7 +274,7 @@ local function check_rules(rules)
    for name, tree in pairs(rules) do walk(tree, name) end
 end
 
---- Reads a grammar in GBNF, llama.cpp's notation; the text obeys the rule `root`.
+--- Reads a grammar in GBNF, llama.cpp's notation. The whole text must match the rule `root`.
 ---@param text string
 ---@return llm.Grammar
 function Grammar.from_string(text)
@@ -292,7 +295,7 @@ function Grammar.from_string(text)
    return torch.raise(("%s: %s"):format(name, why.grammar))
 end
 
---- Makes the grammar of a JSON schema, or of any JSON value for an empty schema.
+--- Makes the grammar of JSON that obeys a schema; an empty schema allows any JSON.
 ---@param schema table|string  a table, or JSON
 ---@return llm.Grammar
 function Grammar.from_json_schema(schema)
@@ -301,7 +304,7 @@ end
 
 local count = 0
 
--- Returns the stack with a node on top of another stack (nil: none).
+-- Returns the stack that has `node` on top of the stack `parent`, which is nil for an empty one.
 local function stack_of(self, node, parent)
    local by_parent = self.stacks[node]
    if not by_parent then
@@ -316,7 +319,8 @@ local function stack_of(self, node, parent)
    return by_parent[key]
 end
 
--- Follows all nodes that read no byte.
+-- Collects in `out` the stacks that are reached from a node without reading a byte and whose top
+-- reads a byte. Sets `out.accepts` if the text may end here.
 local function follow(self, node, parent, out, seen, depth)
    if depth > 2000 then
       error({grammar = "a rule begins with itself, so that reading it would never end"}, 0)
@@ -330,7 +334,7 @@ local function follow(self, node, parent, out, seen, depth)
       end
    elseif node.rule then
       local after = node.after
-      -- A call at the end of a rule needs no stack.
+      -- a call at the end of a rule pushes nothing, so recursion at the end keeps the stack small
       local next_parent = after.ends and parent or stack_of(self, after, parent)
       follow(self, self.rules[node.rule], next_parent, out, seen, depth + 1)
    elseif node.ends then
@@ -344,7 +348,7 @@ local function follow(self, node, parent, out, seen, depth)
    end
 end
 
--- Returns the state after the given nodes and their stacks.
+-- Returns the state that is reached from a list of {node, parent stack}.
 function Grammar:_state(list)
    local out, seen = {}, {}
    for _, item in ipairs(list) do follow(self, item.node, item.parent, out, seen, 0) end
@@ -397,7 +401,8 @@ function Grammar:__tostring() return ("llm.Grammar(%d bytes)"):format(#self.text
 
 local tries = setmetatable({}, {__mode = "k"})
 
--- Returns a tree of the bytes of all tokens: children by byte, and `tokens`, those that end there.
+-- Returns a trie of the bytes of all tokens. A node has its children by byte, and in `tokens` the
+-- tokens that end at the node.
 local function trie_of(tokenizer)
    if tries[tokenizer] then return tries[tokenizer] end
    local root = {}
@@ -433,7 +438,7 @@ local function collect(grammar, state, node, list)
    end
 end
 
--- Returns a tensor (V) with 0 for allowed tokens and minus infinity for others.
+-- Returns a tensor (V) that has 0 for allowed tokens and minus infinity for all others.
 local function mask_of(self, size)
    local masks = self.masks
    local state = self.state
@@ -453,19 +458,19 @@ local function mask_of(self, size)
    return masks[state]
 end
 
---- Returns logits in which tokens that the grammar forbids have minus infinity.
+--- Returns a copy of the logits that has minus infinity for tokens that the grammar forbids.
 ---@param logits Tensor  (V)
 ---@return Tensor
 function Matcher:allow(logits) return logits + mask_of(self, logits:numel()) end
 
---- Moves on by a token.
+--- Advances the state by a token.
 ---@param token integer
 function Matcher:accept(token)
    local piece = self.tokenizer:piece(token)
    for i = 1, #piece do self.state = self.grammar:_step(self.state, piece:byte(i)) end
 end
 
--- Returns an object for sampling from a grammar or its text.
+-- Returns a new matcher for sampling.lua, from a grammar or its text.
 function M._matcher(title, grammar, tokenizer)
    if type(grammar) == "string" then
       grammar = Grammar.from_string(grammar)

@@ -1,11 +1,11 @@
--- init.lua - torch.llm: language models in GGUF files, by the names of llama-cpp-python:
+-- init.lua - torch.llm: runs language models in GGUF files, with llama-cpp-python's names:
 --
 --    local llm = torch.llm.load "model.gguf"
 --    print(llm("Once upon a time", {max_tokens = 32}).choices[1].text)
 --
 -- Token numbers count from 1.
 
-require "tlua" -- defines the core's modules for `require`
+require "tlua" -- makes the core's modules known to `require`
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.llm", {

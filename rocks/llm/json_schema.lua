@@ -1,5 +1,5 @@
--- json_schema.lua - translates JSON schemas to GBNF. Keywords that restrict values and cannot be
--- translated are refused, so that no text passes that breaks the schema.
+-- json_schema.lua - translates JSON schemas to GBNF. A keyword that restricts values but cannot be
+-- translated is refused, so that no text passes that violates the schema.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -31,7 +31,7 @@ Writer.__index = Writer
 
 local function refuse(path, why) error({schema = ("%s: %s"):format(path, why)}, 0) end
 
--- Writes a text as a literal of GBNF.
+-- Writes a text as a GBNF literal.
 local function literal(text)
    return '"' .. text:gsub('[\\"]', "\\%0"):gsub("\n", "\\n"):gsub("\r", "\\r"):gsub("\t", "\\t")
       .. '"'
@@ -67,8 +67,8 @@ function Writer:array(schema, path)
    return '"[" ws ' .. inner .. ' "]" ws'
 end
 
--- Properties come in the order of their names, since tables of Lua have none, and required ones
--- first.
+-- Generates required properties first, then optional ones, both in alphabetical order, because
+-- Lua's tables do not keep the schema's order.
 function Writer:object(schema, path)
    local properties, is_required = schema.properties or {}, {}
    for _, name in ipairs(schema.required or {}) do
@@ -104,7 +104,7 @@ function Writer:object(schema, path)
       local rule = self:add('string ":" ws ' .. value)
       others[#others + 1] = ('%s ("," ws %s)*'):format(rule, rule)
    end
-   -- Each rule of `rest` writes one of the optional properties and possibly later ones.
+   -- tails[i] is a rule for the i-th optional property, followed by any of the later ones
    local tails = {}
    for i = #others, 1, -1 do
       local later = {}
@@ -145,7 +145,7 @@ function Writer:reference(path, at)
    return self.references[path]
 end
 
--- Returns the expression of a schema.
+-- Returns the GBNF expression for a schema.
 function Writer:expression(schema, path)
    for name in pairs(schema) do
       if not known[name] then
@@ -200,7 +200,7 @@ function Writer:rule(schema, path)
    return text:find "^%w+$" and text or self:add(text)
 end
 
---- Returns the grammar of a JSON schema.
+--- Returns the grammar of a JSON schema in GBNF.
 ---@param schema table|string  a table, or JSON
 ---@return string
 function M.to_gbnf(schema)

@@ -1,4 +1,4 @@
--- layers.lua - linear layers and embeddings whose weights are blocks of a GGUF file.
+-- layers.lua - linear layers and embeddings whose weights are in a packed layout of GGUF files.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,14 +8,14 @@ local nn, F = torch.nn, torch.nn.functional
 
 local M = {}
 
---- A linear layer with a packed weight. The weight has no gradient, but the input has.
+--- A linear layer with a packed weight. Gradients flow to the input, but not to the weight.
 ---
 ---     local layer = torch.nn.Linear(2, 1, {bias = false})
 ---     layer.weight = torch.nn.Parameter(torch.tensor {{1.0, 2.0}})
 ---     print(torch.llm.Linear("F32", layer.weight)(torch.ones(1, 2)):item())
 ---     --> 3.0
 ---@class llm.Linear: nn.Module
----@field layout string  the layout of the weight, such as "Q4_K"; "F32" for a tensor of numbers
+---@field layout string  the layout of the weight, such as "Q4_K"; "F32" for an ordinary tensor
 ---@field weight Tensor  (out, bytes of a row) uint8, or (out, in) numbers
 ---@field bias? Tensor  (out)
 ---@field features integer  the number of inputs
@@ -35,7 +35,7 @@ function Linear:__init(...)
    if a.bias then self:register_buffer("bias", a.bias, false) end
 end
 
---- Multiplies by the transpose of the weight, and adds the bias and the adapters' products.
+--- Multiplies by the transpose of the weight, and adds the bias and the adapters' outputs.
 ---@param x Tensor  (..., in)
 ---@return Tensor  (..., out)
 function Linear:forward(x)
@@ -77,7 +77,7 @@ function Embedding:__init(...)
    self:register_buffer("weight", a.weight:detach(), false)
 end
 
---- Returns the tokens' rows.
+--- Returns the row of each token.
 ---@param ids Tensor  (B, S)
 ---@return Tensor  (B, S, features)
 function Embedding:forward(ids)

@@ -1,5 +1,5 @@
 -- loading.lua - makes a model of torch.text from a GGUF file. Packed weights are views of the
--- mapped file, so loading reads no weight.
+-- mapped file, so they are not read while the file is loaded.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -14,7 +14,7 @@ local M = {}
 
 local function fail(...) return source.fail(...) end
 
--- Returns the numbers of a small tensor, or nil if the file has none of this name.
+-- Removes a small tensor from `by_name` and returns its values; nil if there is no such tensor.
 local function numbers(s, by_name, name)
    local info = by_name[name]
    if not info then return nil end
@@ -25,7 +25,7 @@ local function numbers(s, by_name, name)
    return gguf.tensor(s, info):double():tolist()
 end
 
--- Makes the model without weights.
+-- Makes the model on the meta device, without memory for weights.
 local function make_meta(config)
    local previous = torch.get_default_device()
    torch.set_default_device "meta"
@@ -35,8 +35,8 @@ local function make_meta(config)
    return model
 end
 
--- Returns a weight's layout and its bytes; for "F32" its numbers. On other devices than the
--- processor, weights become numbers of the given dtype.
+-- Returns a weight's layout and its packed bytes, or "F32" and an ordinary tensor. With `a.dtype`,
+-- the weight is unpacked to that dtype on `a.device`.
 local function weight_of(s, info, a)
    if #info.shape ~= 2 then
       fail("tensor %q: expected two dimensions, got %d", info.name, #info.shape)
@@ -62,7 +62,8 @@ local function check_shape(info, expected)
    end
 end
 
--- Replaces a module of the model by one with the file's tensors.
+-- Puts the tensors of one module into the model. Linear and Embedding are replaced by the packed
+-- layers of layers.lua.
 local function place(s, model, path, entry, a, plus_one)
    local parent, name = path:match "^(.*)%.([^.]+)$"
    local ok, module = pcall(model.get_submodule, model, path)
@@ -91,7 +92,7 @@ local function place(s, model, path, entry, a, plus_one)
    module.weight = nn.Parameter(values:to(a.dtype or "float32"):to(a.device), false)
 end
 
--- Sorts the tensors by the modules to which they belong.
+-- Groups the tensors by module: {[path] = {weight = info, bias = info}}.
 local function sort_tensors(own, by_name)
    local entries = {}
    for name, info in pairs(by_name) do
@@ -103,7 +104,7 @@ local function sort_tensors(own, by_name)
    return entries
 end
 
--- Raises an error if a part of the model has no weight.
+-- Raises an error if the file lacks one of the model's parameters.
 local function check_complete(model)
    for name, parameter in model:named_parameters() do
       if parameter.is_meta then fail("the file has no tensor for %s", name) end
@@ -145,7 +146,7 @@ function M.model(s, infos, metadata, a)
    return model:eval()
 end
 
---- Adds an adapter's tensors to the layers. Returns the number of layers.
+--- Adds an adapter's tensors to the layers. Returns the number of layers that have changed.
 ---@param llm llm.Model
 ---@param s io.Source
 ---@param infos table[]

@@ -1,12 +1,12 @@
--- sampling.lua - chooses the next token: penalties, then a grammar, top_k, typical_p, top_p, min_p
--- and temperature, in this order, as llama.cpp does.
+-- sampling.lua - chooses the next token. Applies biases and penalties, then the grammar, top_k,
+-- typical_p, top_p, min_p and temperature, in llama.cpp's order.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
 
---- The options of sampling, with their defaults.
+--- The sampling options with their defaults.
 M.defaults = {
    temperature = 0.8, top_k = 40, top_p = 0.95, min_p = 0.05, typical_p = 1.0,
    repeat_penalty = 1.0, presence_penalty = 0.0, frequency_penalty = 0.0, repeat_last_n = 64,
@@ -17,7 +17,7 @@ local function refuse_unless(title, fits, name, expected, value)
    if not fits then args.refuse(title, name, expected, value) end
 end
 
---- Checks the options of sampling.
+--- Checks the sampling options.
 ---@param title string
 ---@param o table
 ---@param vocab integer
@@ -50,7 +50,7 @@ function M.check(title, o, vocab)
    end
 end
 
--- Changes the logits of the last tokens.
+-- Applies the penalties to the logits of the last `repeat_last_n` tokens, in place.
 local function penalise(o, logits, history)
    if o.repeat_penalty == 1 and o.presence_penalty == 0 and o.frequency_penalty == 0 then return end
    local counts, list = {}, {}
@@ -81,7 +81,8 @@ local function softmax(logits, n)
    return p
 end
 
--- Keeps the candidates whose surprise is nearest to the expected one, up to a probability in sum.
+-- Keeps the candidates whose negative log-probability is nearest to the entropy, until their
+-- probabilities sum to more than typical_p.
 local function typical(o, logits, ids, n)
    local p, entropy = softmax(logits, n), 0
    for i = 1, n do
@@ -106,7 +107,7 @@ local function typical(o, logits, ids, n)
    return new_logits, new_ids, #kept
 end
 
--- Returns the number of candidates, of decreasing logits, that top_p and min_p keep.
+-- Returns the number of candidates that top_p and min_p keep; `logits` are in decreasing order.
 local function cut(o, logits, n)
    if o.top_p < 1 then
       local p, sum = softmax(logits, n), 0
@@ -127,8 +128,8 @@ end
 
 local nan_message <const> = "llm: the logits are NaN: the file's weights are damaged, or overflow"
 
---- Returns a function that chooses a token: it takes logits (V), which it changes, and the list of
---- all tokens so far. A grammar is an object with the methods allow(logits) and accept(token).
+--- Returns a function that chooses a token from logits (V), which are overwritten, and the list of
+--- all tokens so far. `o.grammar` is an object with the methods allow(logits) and accept(token).
 ---@param o table  the options, with defaults
 ---@return fun(logits: Tensor, history: integer[]): integer
 function M.sampler(o)

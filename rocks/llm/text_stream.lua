@@ -1,5 +1,5 @@
--- text_stream.lua - joins the pieces of a generated text: holds back bytes of unfinished characters
--- and what may become a stop text, and passes the rest on. Bytes that are no UTF-8 become U+FFFD.
+-- text_stream.lua - joins the pieces of a generated text. Holds back incomplete characters and
+-- possible beginnings of a stop text; emits all other text at once. Invalid UTF-8 becomes U+FFFD.
 
 local decoders = require "tlua.text.tokenizer.decoders"
 
@@ -9,14 +9,14 @@ local Stream = {}
 Stream.__index = Stream
 
 --- Makes a stream.
----@param stops string[]
----@param emit? fun(text: string): boolean?
+---@param stops string[]  texts at which the stream ends
+---@param emit? fun(text: string): boolean?  receives the text; returns false to end the stream
 ---@return table
 function M.new(stops, emit)
    return setmetatable({stops = stops, emit = emit, text = "", sent = 0, bytes = ""}, Stream)
 end
 
--- Returns the number of bytes at the end that begin a character without finishing it.
+-- Returns the number of bytes of an incomplete character at the end.
 local function unfinished(text)
    for back = 1, math.min(3, #text) do
       local byte = text:byte(-back)
@@ -30,7 +30,7 @@ local function unfinished(text)
    return 0
 end
 
--- Returns the number of bytes at the end that may become a stop text.
+-- Returns the length of the longest end of the text with which a stop text begins.
 local function begun(text, stops)
    local most = 0
    for _, stop in ipairs(stops) do
@@ -51,7 +51,7 @@ local function send(self, last)
    return self.emit ~= nil and self.emit(part) == false
 end
 
--- Ends the text before the first stop text, if there is one. Returns whether there is.
+-- Cuts the text before the first stop text, if it contains one. Returns whether it does.
 local function stopped(self)
    local first
    for _, stop in ipairs(self.stops) do
@@ -65,7 +65,7 @@ local function stopped(self)
    return first ~= nil
 end
 
---- Adds a piece. Returns whether the text ends: at a stop text, or because the receiver returned
+--- Adds a piece. Returns whether the stream ends, because of a stop text or because `emit` returned
 --- false.
 ---@param piece string
 ---@return boolean
@@ -77,7 +77,7 @@ function Stream:add(piece)
    return stopped(self) or send(self, #self.text - begun(self.text, self.stops))
 end
 
---- Passes on the rest, and returns the whole text.
+--- Emits the text that was held back, and returns the whole text.
 ---@return string
 function Stream:finish()
    self.text, self.bytes = self.text .. decoders.repair(self.bytes), ""

@@ -1,6 +1,6 @@
--- tokenizer.lua - the tokenizers of GGUF files: SentencePiece's pairs by score ("llama") and BPE of
--- bytes ("gpt2"). Special tokens are found here; the text between them goes to a tokenizer of
--- torch.text. Token numbers count from 1.
+-- tokenizer.lua - the tokenizers of GGUF files: SentencePiece's BPE, which merges pairs by their
+-- scores ("llama"), and byte-level BPE ("gpt2"). This file finds special tokens; the text between
+-- them is encoded by a tokenizer of torch.text. Token numbers count from 1.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,10 +12,11 @@ local source = require "tlua.io.source"
 
 local fail = source.fail
 
--- The kinds of tokens in a file.
+-- The kinds of tokens, as numbered in GGUF files.
 local UNKNOWN <const>, CONTROL <const>, USER <const>, UNUSED <const>, BYTE <const> = 2, 3, 4, 5, 6
 
--- The patterns that split texts into words, by the file's name for them (tokenizer.ggml.pre).
+-- Regular expressions that split texts into words. `patterns` has them by the name that a file has
+-- in tokenizer.ggml.pre.
 local contractions <const> = [[(?i:'s|'t|'re|'ve|'m|'ll|'d)]]
 local function llama3(digits)
    return contractions .. [[|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}]] .. digits
@@ -33,7 +34,7 @@ local patterns <const> = {
    ["pixtral"] = llama3 "{1,3}", ["qwen2"] = llama3 "", ["deepseek-r1-qwen"] = llama3 "",
    ["stablelm2"] = llama3 "", ["megrez"] = llama3 "", ["hunyuan"] = llama3 "", ["tekken"] = tekken,
 }
--- The names whose tokenizers take a word that is a token as it is, without looking at merges.
+-- The names of tokenizers that do not apply merges to a word that is itself a token.
 local ignores_merges <const> = {["llama-bpe"] = true, ["llama3"] = true, ["llama-v3"] = true,
    ["falcon3"] = true, ["pixtral"] = true, ["tekken"] = true}
 
@@ -49,8 +50,8 @@ local ignores_merges <const> = {["llama-bpe"] = true, ["llama3"] = true, ["llama
 ---@class llm.Tokenizer
 ---@field kind string  "llama" or "gpt2"
 ---@field tokens string[]  the texts of the tokens in the file
----@field kinds integer[]  their kinds: 1 ordinary, 2 unknown, 3 control, 4 defined by the user,
---- 5 unused, 6 a byte
+---@field kinds integer[]  the tokens' kinds: 1 ordinary, 2 unknown, 3 control, 4 defined by the
+--- user, 5 unused, 6 a byte
 ---@field bos? integer  the token that begins a text
 ---@field eos? integer  the token that ends a text
 ---@field chat_template? string  the template of conversations
@@ -100,8 +101,8 @@ local function varint(n)
    return table.concat(bytes)
 end
 
--- Makes the tokenizer of a SentencePiece model by writing its file. Tokens that occur twice keep
--- their first number.
+-- Writes a SentencePiece model as its protocol buffer and reads it with torch.text. A token that
+-- occurs twice keeps its first number.
 local function sentencepiece(self, scores)
    local parts, seen, unknown = {}, {}, false
    for i, token in ipairs(self.tokens) do
@@ -109,7 +110,7 @@ local function sentencepiece(self, scores)
       if seen[token] then kind, text = UNUSED, ("<twice %d>"):format(i) end
       if kind == UNKNOWN then unknown = true end
       if kind < 1 or kind > 6 then kind = 1 end
-      -- Symbols of the user are split off before.
+      -- encode() has split off user-defined tokens, so SentencePiece must not look for them
       if kind == USER then kind = UNUSED end
       seen[text] = true
       local piece = "\10" .. varint(#text) .. text .. "\21" .. string.pack("<f", scores[i])
@@ -118,7 +119,7 @@ local function sentencepiece(self, scores)
    end
    if not unknown then fail "tokenizer.ggml.token_type: expected an unknown token" end
    local trainer = "\24\2\x98\2\1"     -- model_type: BPE, byte_fallback
-   local normalizer = "\24\0\32\0\40\1" -- no prefix, spaces stay, and become U+2581
+   local normalizer = "\24\0\32\0\40\1" -- no prefix, keeps all spaces, replaces them by U+2581
    parts[#parts + 1] = "\18" .. varint(#trainer) .. trainer
    parts[#parts + 1] = "\26" .. varint(#normalizer) .. normalizer
    local made, why = torch.text.Tokenizer._from_parts(loading.sentencepiece, table.concat(parts))
@@ -153,7 +154,7 @@ local function byte_pairs(self, metadata)
    return made or fail("tokenizer.ggml.tokens: %s", why)
 end
 
--- Maps the characters by which a BPE of bytes writes bytes to these bytes.
+-- Returns a table from the characters that stand for bytes in a byte-level BPE to those bytes.
 local function byte_table()
    local map, next_code = {}, 256
    for byte = 0, 255 do
@@ -165,7 +166,7 @@ local function byte_table()
    return map
 end
 
--- Reads the tokenizer of a file's metadata. Throws as io.source's fail if it is damaged.
+-- Reads a tokenizer from a file's metadata. Damaged metadata throws an error of io.source's fail.
 function Tokenizer._read(metadata)
    local self = Tokenizer()
    self.kind = field(metadata, "model")
@@ -223,12 +224,12 @@ function Tokenizer.from_metadata(metadata)
    return self or torch.raise(("%s: %s"):format(name, why))
 end
 
--- Texts that end an answer in the templates of known models. As in llama.cpp, they are control
--- tokens even if a file says that the user has defined them.
+-- Tokens that end an answer in the templates of known models. As in llama.cpp, these are control
+-- tokens even if a file has them as user-defined ones.
 local end_texts <const> = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>",
    "<|end_of_text|>", "<EOT>"}
 
--- Prepares the search for special tokens.
+-- Builds the finders of special tokens: `all_special`, and `user_special` for user-defined ones.
 function Tokenizer:_find_special()
    local control, user = {}, {}
    self.numbers = {}
@@ -255,7 +256,8 @@ end
 --- Returns the tokens of a text.
 ---@param text string
 ---@param options? {add_bos: boolean, special: boolean}  add_bos: whether to begin with the token
---- for this, by default if the file says so; special: whether control tokens are looked for
+--- `bos`, by default as the file says; special: whether texts such as "<|end|>" in the input become
+--- control tokens
 ---@return integer[]
 function Tokenizer:encode(text, options)
    local name = "llm.Tokenizer.encode"
@@ -266,7 +268,7 @@ function Tokenizer:encode(text, options)
    if adds == nil then adds = self.adds_bos end
    if adds and self.bos then list[1], n = self.bos, 1 end
    local finder = options and options.special and self.all_special or self.user_special
-   local at, previous = 1, true -- whether the text before is a special token, or nothing
+   local at, previous = 1, true -- previous: whether a special token, or no text, precedes
    local function add_text(part)
       if part == "" then return end
       if self.has_prefix and previous then part = " " .. part end
@@ -285,7 +287,7 @@ function Tokenizer:encode(text, options)
    return list
 end
 
---- Returns the bytes of a token. Control tokens give an empty text unless `special`.
+--- Returns the bytes of a token. For a control token, the result is empty unless `special` is true.
 ---@param id integer
 ---@param special? boolean
 ---@return string
@@ -305,9 +307,9 @@ function Tokenizer:piece(id, special)
    return (token:gsub("[\0-\x7f\xc2-\xf4][\x80-\xbf]*", function(c) return bytes[c] or c end))
 end
 
---- Returns the text of tokens. The space that encoding puts before a text is removed.
+--- Returns the text of tokens, without the space that encoding adds before a text.
 ---@param ids integer[]
----@param options? {special: boolean}  whether control tokens appear
+---@param options? {special: boolean}  special: whether control tokens appear in the text
 ---@return string
 function Tokenizer:decode(ids, options)
    args.check_options("llm.Tokenizer.decode", options, "special")
@@ -324,9 +326,10 @@ function Tokenizer:decode(ids, options)
    return text
 end
 
---- Returns the text of a conversation by the file's template.
----@param messages table[]  {role =, content =}
----@param options? table  variables of the template; add_generation_prompt, chat_template, tools
+--- Writes a conversation as one text, with the file's chat template.
+---@param messages table[]  each has the fields role and content
+---@param options? table  variables of the template, such as add_generation_prompt and tools;
+--- chat_template: a template in place of the file's
 ---@return string
 function Tokenizer:apply_chat_template(messages, options)
    local given = {}

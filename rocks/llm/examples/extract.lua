@@ -1,5 +1,5 @@
--- extract.lua - reads facts out of texts: a language model answers in JSON that obeys a schema, and
--- the answers become a table.
+-- extract.lua - extracts facts from texts: a language model answers in JSON that obeys a schema,
+-- and each answer is printed as a row of a table.
 --
 --    tlua rocks/llm/examples/extract.lua model.gguf ["text" ...]
 

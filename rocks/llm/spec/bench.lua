@@ -2,8 +2,8 @@
 --
 --    tlua rocks/llm/spec/bench.lua model.gguf [threads] [prompt] [new]
 --
--- Prints the tokens of a prompt and the new tokens that are computed in a second (medians of three runs), the
--- milliseconds to the first token, and the largest resident memory in megabytes. bench.py measures llama.cpp in the
+-- Prints tokens per second for the prompt and for new tokens (medians of three runs), the milliseconds
+-- until the first token, and the largest resident memory in megabytes. bench.py measures llama.cpp in the
 -- same way; fixtures/make.py writes models.
 
 local torch = require "tlua"

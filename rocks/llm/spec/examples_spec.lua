@@ -3,7 +3,7 @@
 local shell = require "spec.support.shell"
 
 describe("examples/extract.lua", function()
-   it("prints a row for each text, whose second field is a number", function()
+   it("prints one row for each text, with a number as its second field", function()
       local output = shell.ok(shell.start()
          .. " rocks/llm/examples/extract.lua rocks/llm/spec/fixtures/qwen2.gguf 'Anna is 31.' 'Ben is 8.'")
       local count = 0

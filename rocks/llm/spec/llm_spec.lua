@@ -19,7 +19,7 @@ for i = 1, 40 do prompt[i] = 7 * (i - 1) % 200 + 61 end
 
 describe("torch.llm.load", function()
    for _, name in ipairs(names) do
-      it("computes with packed weights what unpacked ones give: " .. name, function()
+      it("gives nearly the same logits with packed as with unpacked weights: " .. name, function()
          local packed, plain = load(name), torch.llm.load(folder .. name .. ".gguf", {dtype = "float32"})
          local expected = plain:logits(prompt)
          -- rounding the layers' inputs to 8 bits changes logits by about a hundredth of their size
@@ -34,17 +34,17 @@ describe("torch.llm.load", function()
       assert.matches("llm.Model%(small, llama, 2 layers, 328 tokens%)", tostring(model))
    end)
 
-   it("refuses files that are not there or no models, by their names", function()
+   it("names a file that is missing or is not a model", function()
       assert.raises("llm.load: nothing.gguf: No such file", function() torch.llm.load "nothing.gguf" end)
       assert.raises("llm.load: rocks/llm/init.lua: no GGUF file", function() torch.llm.load "rocks/llm/init.lua" end)
       assert.raises("general.architecture: expected one of gemma, gemma2",
          function() torch.llm.load "spec/fixtures/formats/blocks.gguf" end)
    end)
 
-   it("refuses damaged files by path, and never crashes", function()
+   it("refuses damaged files with their path, and never crashes", function()
       local text = shell.read(folder .. "qwen2.gguf")
       local _, infos = gguf.open(torch.frombuffer(text, {dtype = "uint8"}))
-      local data = infos[1].first -- metadata and descriptions come before it
+      local data = infos[1].first -- metadata and tensor descriptions come before the data
       local path, generator = os.tmpname(), torch.Generator():manual_seed(3)
       local function below(n) return torch.randint(0, n, {1}, {generator = generator}):item() end
       local refused, read = 0, 0
@@ -67,22 +67,22 @@ describe("torch.llm.load", function()
    end)
 end)
 
--- Values of llama.cpp with the same files; see fixtures/make.py.
-describe("beside llama.cpp", function()
+-- Compares with values that llama.cpp has computed from the same files; see fixtures/make.py.
+describe("as in llama.cpp", function()
    local file <close> = assert(io.open(folder .. "expected.json"))
    local expected = require "tlua.utils.json".decode(file:read "a")
    local texts <const> = {"hello world", " the hello, and\nthe 2 worlds!", "café  \u{1f600} x's 12345", "",
       "<|im_start|>user\nhell", "<|user|>hello<|end|> in </s>", "In THE ending\n\n\nthe  \t end"}
 
    for _, name in ipairs(names) do
-      it("logits and greedy tokens are equal: " .. name, function()
+      it("logits and greedy tokens are the same: " .. name, function()
          local model, row = load(name), expected[name]
          local tokens = {}
          for i, token in ipairs(row.prompt) do tokens[i] = token + 1 end
          for i, token in ipairs(row.greedy) do tokens[#row.prompt + i] = token + 1 end
          local logits = model:logits(tokens)
-         -- the order of sums differs; there the inputs of bfloat16 weights are rounded, as in `mixed`, and GELU is a
-         -- table of float16, so that other inputs of Gemma's layers are rounded up
+         -- sums have another order; besides, llama.cpp rounds the inputs of bfloat16 weights, which `mixed` has, and
+         -- computes GELU by a table of float16, so that Gemma's layers get slightly different inputs
          local tolerance = (name == "mixed" or name:find "gemma") and 2e-2 or 1e-3
          for i, position in ipairs {1, 18, 40} do
             local wanted = torch.tensor(row.logits[i], {device = "cpu"})
@@ -95,7 +95,7 @@ describe("beside llama.cpp", function()
          end
       end)
 
-      it("tokens of texts are equal: " .. name, function()
+      it("tokens of texts are the same: " .. name, function()
          local model, list = load(name), expected[name].tokens
          for i, text in ipairs(texts) do
             for k, special in ipairs {false, true} do
@@ -109,7 +109,7 @@ describe("beside llama.cpp", function()
 end)
 
 describe("llm.Model.load_lora", function()
-   it("changes logits as in llama.cpp, until the adapter is removed", function()
+   it("changes logits as llama.cpp does, until the adapter is removed", function()
       local model = torch.llm.load(folder .. "llama.gguf")
       local before = model:logits(prompt)
       assert.equal(3, model:load_lora(folder .. "adapter.gguf", {scale = 0.5}))
@@ -131,7 +131,7 @@ describe("llm.Model.load_lora", function()
 end)
 
 describe("llm.Model", function()
-   it("continues texts greedily, token by token as at once", function()
+   it("continues a text greedily, with the tokens that logits of the whole text give", function()
       local model = load "llama"
       local text, reason = model:generate("hello", {max_tokens = 8, temperature = 0})
       local tokens = model:tokenize "hello"
@@ -144,7 +144,7 @@ describe("llm.Model", function()
       assert.equal("length", reason)
    end)
 
-   it("uses what is cached of a text that begins alike", function()
+   it("reuses the cache for a text with the same beginning", function()
       local model = load "gemma3"
       local options = {max_tokens = 6, temperature = 0}
       model:reset()
@@ -153,7 +153,7 @@ describe("llm.Model", function()
       assert.equal(fresh, model:generate({5, 6, 7, 8, 9}, options))
    end)
 
-   it("computes long prompts in blocks", function()
+   it("computes a long prompt in blocks of n_batch tokens", function()
       local whole = load "mixed":logits(prompt)
       local model = torch.llm.load(folder .. "mixed.gguf", {n_batch = 7})
       assert.close(whole, model:logits(prompt), 1e-4)
@@ -169,7 +169,7 @@ describe("llm.Model", function()
       assert.not_equal(draw(1), draw(2))
    end)
 
-   it("returns completions by llama-cpp-python's names, and streams their text", function()
+   it("returns completions with llama-cpp-python's names, and streams their text", function()
       local model, parts = load "qwen2", {}
       local result = model("hello world", {max_tokens = 10, temperature = 0, stream = function(text)
          parts[#parts + 1] = text
@@ -201,7 +201,7 @@ describe("llm.Model", function()
       assert.equal("chat.completion", result.object)
    end)
 
-   it("bans and prefers tokens by logit_bias and penalties", function()
+   it("prefers tokens by logit_bias, and avoids them by penalties", function()
       local model = load "llama"
       local text = model:generate("hello", {max_tokens = 3, temperature = 0, logit_bias = {[270] = 1e4}})
       assert.equal(model.tokenizer:piece(270):rep(3), text)
@@ -249,7 +249,7 @@ describe("nn.functional.packed_linear", function()
       for i = 1, 13 do assert.close(layer(x[i]), all[i], 1e-5) end
    end)
 
-   it("passes on what is not finite, and refuses wrong shapes", function()
+   it("propagates infinity as NaN, and refuses wrong shapes", function()
       local F = torch.nn.functional
       local weight = torch.ones(3, 34, {dtype = "uint8"})
       local x = torch.zeros(1, 32)
@@ -318,7 +318,7 @@ describe("llm.Grammar", function()
       end
    end)
 
-   it("names the line of what is wrong", function()
+   it("names the error in GBNF, and its line", function()
       for text, why in pairs {
          ['root ::= "a'] = "line 1: a literal without a closing quote", ["x ::= [a]"] = "expected a rule named root",
          ["root ::= x"] = "rule root: there is no rule x", ['root ::= ("a"'] = "expected )",
@@ -330,7 +330,7 @@ describe("llm.Grammar", function()
       end
    end)
 
-   it("writes the grammars of JSON schemas", function()
+   it("translates JSON schemas", function()
       local grammar = Grammar.from_json_schema [[{"type": "object", "properties": {"age": {"type": "integer"},
          "name": {"type": "string", "maxLength": 4},
          "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2},
@@ -349,7 +349,7 @@ describe("llm.Grammar", function()
       end)
    end)
 
-   it("makes the model's text obey", function()
+   it("constrains the text that a model generates", function()
       local model = load "qwen2"
       for seed = 1, 5 do
          local options = {max_tokens = 60, temperature = 2.0, top_k = 0, top_p = 1.0, min_p = 0.0, seed = seed}
