@@ -1,5 +1,5 @@
--- Axes.lua - one drawing of a figure of utils.plot.subplots: its methods, by matplotlib's names,
--- collect what it shows; panels.lua draws it.
+-- Axes.lua - one drawing (panel) of a figure made by utils.plot.subplots. Its methods have
+-- matplotlib's names and collect artists, the things to draw; panels.lua draws them.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -29,7 +29,7 @@ function Axes:__init(figure, projection)
    self.title = ""
 end
 
--- Returns the next colour of the cycle, or a given one.
+-- Returns the given colour, or without one the next colour of the cycle.
 local function next_colour(self, title, given)
    if given ~= nil then return colours.parse(title, "color", given) end
    self.lines = self.lines + 1
@@ -98,7 +98,7 @@ local take_plot = args.signature [[utils.plot.Axes.plot(x: any, y: any?, label: 
    markersize: number = 6, alpha: number = 1)]]
 
 --- Draws a line. It has gaps at values that are not finite, or not above zero on a logarithmic
---- axis. With one list, that is y, and x is 1, 2, 3 and so on.
+--- axis. A single list is taken as y, with x = 1, 2, 3 and so on.
 ---@param x number[]|Tensor  the horizontal positions
 ---@param y? number[]|Tensor  the vertical positions
 ---@param options? {label: string, color: any, linewidth: number, linestyle: string, marker: string,
@@ -137,7 +137,8 @@ local take_scatter = args.signature [[utils.plot.Axes.scatter(x: any, y: any, s:
    label: string?, marker: string = 'o', alpha: number = 1, cmap: string = 'viridis',
    vmin: number?, vmax: number?)]]
 
--- Reads the colours of points: one colour for all, or numbers that a map turns into colours.
+-- Reads the option `c` of points: one colour for all, or n numbers, which the map `cmap` turns into
+-- colours.
 local function point_colours(self, title, a, n)
    local c = a.c
    local is_numbers = torch.is_tensor(c)
@@ -175,8 +176,8 @@ local take_errorbar = args.signature [[utils.plot.Axes.errorbar(x: any, y: any, 
    xerr: any?, label: string?, color: any?, linewidth: number = 1.5, linestyle: string = '-',
    marker: string?, markersize: number = 6, capsize: number = 3, alpha: number = 1)]]
 
--- Returns the distances below and above each value: {n} for both, or {below = {n}, above = {n}} as
--- a list of two lists.
+-- Returns {below = list, above = list}, the lengths of n error bars. `value` is one number, n
+-- numbers, or {below, above}, each of them a number or n numbers.
 local function errors_of(title, name, value, n)
    if value == nil then return nil end
    local below, above
@@ -218,7 +219,7 @@ end
 ---@param y number[]|Tensor  the vertical positions
 ---@param options? {yerr: any, xerr: any, label: string, color: any, linewidth: number,
 --- linestyle: string, marker: string, markersize: number, capsize: number, alpha: number}
---- capsize: half the width of the bars' ends; the others are those of plot
+--- capsize: half the width of the bars' ends; the other options are those of plot
 ---@return utils.plot.Axes self
 function Axes:errorbar(...)
    local title = who .. "errorbar"
@@ -264,12 +265,12 @@ local take_bar = args.signature [[utils.plot.Axes.bar(x: any, height: any, width
    bottom: any = 0, color: any?, label: string?, yerr: any?, capsize: number = 3,
    alpha: number = 1, edgecolor: any?)]]
 
---- Draws bars. Names instead of x become the marks of the axis, at 1, 2, 3 and so on.
+--- Draws bars. If x is a list of names, the bars are at 1, 2, 3 and so on, and the names mark them.
 ---@param x number[]|string[]|Tensor  the horizontal positions
 ---@param height number|number[]|Tensor  the heights of the bars
 ---@param options? {width: number, bottom: any, color: any, label: string, yerr: any,
---- capsize: number, alpha: number, edgecolor: any}  width: of the bars; bottom: where they
---- begin; yerr: errors as in errorbar
+--- capsize: number, alpha: number, edgecolor: any}  width: the width of each bar; bottom: the
+--- heights at which bars begin; yerr: errors as in errorbar
 ---@return utils.plot.Axes self
 function Axes:bar(...)
    local title = who .. "bar"
@@ -312,7 +313,7 @@ local take_hist = args.signature [[utils.plot.Axes.hist(x: any, bins: any = 10, 
    density: boolean = false, color: any?, label: string?, alpha: number = 1,
    edgecolor: any?)]]
 
--- Returns the edges of bins.
+-- Returns the edges of a histogram's bins, from their number or from a list of edges.
 local function edges_of(title, bins, range, list)
    if type(bins) ~= "number" then
       local edges = values.list(title, "bins", bins)
@@ -345,7 +346,8 @@ local function edges_of(title, bins, range, list)
    return edges
 end
 
--- Returns the bin of a value, or nil: the last bin has its upper edge, too.
+-- Returns the number of the bin that contains a value; nil if there is none. The last bin includes
+-- its upper edge.
 local function bin_of(edges, value)
    local low, high = 1, #edges
    if not (value >= edges[1] and value <= edges[high]) then return nil end
@@ -356,11 +358,11 @@ local function bin_of(edges, value)
    return low
 end
 
---- Draws a histogram. Without `range` and edges, all values must be finite.
+--- Draws a histogram. All values must be finite unless `range` or edges are given.
 ---@param x number[]|Tensor  the values
 ---@param options? {bins: integer|number[], range: number[], density: boolean, color: any,
---- label: string, alpha: number, edgecolor: any}  bins: their number, or their edges; density:
---- whether the area is 1
+--- label: string, alpha: number, edgecolor: any}  bins: the number of bins, or their edges;
+--- density: whether to scale the bars to a total area of 1
 ---@return number[] counts
 ---@return number[] edges
 function Axes:hist(...)
@@ -406,7 +408,7 @@ end
 local take_box = args.signature [[utils.plot.Axes.boxplot(x: any, labels: any?, whis: number = 1.5,
    showfliers: boolean = true, widths: number = 0.5)]]
 
--- Returns the value below which a share of sorted values is, with linear interpolation.
+-- Returns a quantile of sorted values, with linear interpolation. `share` is from 0 to 1.
 local function quantile(sorted, share)
    local at = (#sorted - 1) * share + 1
    local i = math.floor(at)
@@ -414,12 +416,13 @@ local function quantile(sorted, share)
    return sorted[i] + (sorted[i + 1] - sorted[i]) * (at - i)
 end
 
---- Draws a box for each list of values: the quartiles, the median, whiskers up to the last value
---- within `whis` times the distance of the quartiles, and the values beyond.
----@param x number[]|number[][]|Tensor  one list, or several; the columns of a matrix
+--- Draws a box for each list of values, from the lower to the upper quartile with a line at the
+--- median. Whiskers reach to the last values within `whis` times the distance of the quartiles;
+--- values beyond are drawn as points.
+---@param x number[]|number[][]|Tensor  one list, several lists, or a matrix, one box for a column
 ---@param options? {labels: string[], whis: number, showfliers: boolean, widths: number}
---- labels: the
---- texts below; showfliers: whether values beyond the whiskers are shown; widths: of the boxes
+--- labels: the texts below the boxes; showfliers: whether values beyond the whiskers are shown;
+--- widths: the width of each box
 ---@return utils.plot.Axes self
 function Axes:boxplot(...)
    local title = who .. "boxplot"
@@ -492,7 +495,8 @@ local take_imshow = args.signature [[utils.plot.Axes.imshow(X: any, cmap: string
    vmin: number?, vmax: number?, norm: string = 'linear', origin: string = 'upper',
    aspect: string = 'equal', extent: numbers?)]]
 
--- Returns the range of colours, for a linear or logarithmic map.
+-- Returns the values with the first and the last colour of the map: vmin and vmax, or the range of
+-- the list.
 local function colour_range(title, a, list)
    if a.norm ~= "linear" and a.norm ~= "log" then
       args.refuse(title, "norm", '"linear" or "log"', a.norm)
@@ -508,9 +512,9 @@ local function colour_range(title, a, list)
    return low, high
 end
 
---- Shows a matrix as colours, a heat map. Values that are not finite, or not above zero with
---- norm = "log", are left white; infinite ones have the colours of the ends. Rows and columns count
---- from 1.
+--- Shows a matrix as colours (a heat map). NaN is left white, and with norm = "log" so are values
+--- that are not above zero; infinite values have the colours of the map's ends. Rows and columns
+--- count from 1.
 ---@param X number[][]|Tensor  the matrix
 ---@param options? {cmap: string, vmin: number, vmax: number, norm: string, origin: string,
 --- aspect: string, extent: number[]}  aspect: "equal" or "auto"; extent: {left, right, bottom, top}
@@ -545,8 +549,8 @@ function Axes:imshow(...)
       axes = self})
 end
 
--- Returns round heights from at most `low` to at least `high`, at distances of 1, 2, 2.5 or 5 times
--- a power of ten that divide the range into at most n parts.
+-- Returns round heights that cover the range from `low` to `high`. Their distance is 1, 2, 2.5 or 5
+-- times a power of ten: the smallest that divides the range into at most n parts.
 local function round_levels(low, high, n)
    local range = high / n - low / n
    if range <= 0 or range == math.huge then return {low - 0.5, low + 0.5} end
@@ -612,13 +616,14 @@ end
 local take_contour = args.signature [[utils.plot.Axes.contour(X: any, Y: any?, Z: any?,
    levels: any = 8, cmap: string = 'viridis', colors: any?, linewidths: number = 1.5)]]
 
---- Draws lines of equal height: contour(Z) or contour(X, Y, Z), where X are the positions of Z's
---- columns and Y those of its rows. Cells with values that are not finite have none.
+--- Draws lines of equal height: contour(Z) or contour(X, Y, Z), where X has the positions of Z's
+--- columns and Y the positions of its rows. Grid cells with values that are not finite have no
+--- lines.
 ---@param X number[]|number[][]|Tensor  the positions of Z's columns, or Z
 ---@param Y? number[]|Tensor  the positions of Z's rows
 ---@param Z? number[][]|Tensor  the matrix of heights
 ---@param options? {levels: integer|number[], cmap: string, colors: any, linewidths: number}
---- levels: heights, or the greatest number of parts of their range, which then have round ends;
+--- levels: the heights, or the largest number of parts into which round heights divide the range;
 --- colors: one colour, instead of the map cmap
 ---@return table contours  for figure:colorbar
 function Axes:contour(...)
@@ -635,12 +640,12 @@ end
 local take_contourf = args.signature [[utils.plot.Axes.contourf(X: any, Y: any?, Z: any?,
    levels: any = 8, cmap: string = 'viridis')]]
 
---- Fills the areas between heights, as contour draws their borders.
+--- Fills the areas between the lines that contour draws for the same arguments.
 ---@param X number[]|number[][]|Tensor  the positions of Z's columns, or Z
 ---@param Y? number[]|Tensor  the positions of Z's rows
 ---@param Z? number[][]|Tensor  the matrix of heights
 ---@param options? {levels: integer|number[], cmap: string}  levels: as for contour; cmap: viridis,
---- magma, plasma, coolwarm or gray, reversed with _r behind the name
+--- magma, plasma, coolwarm or gray; the ending _r, as in viridis_r, reverses a map
 ---@return table contours  for figure:colorbar
 function Axes:contourf(...)
    local title = who .. "contourf"
@@ -720,7 +725,7 @@ end
 local take_view = args.signature [[utils.plot.Axes.view_init(elev: number = 30,
    azim: number = -60)]]
 
---- Sets from where axes with projection = "3d" are seen.
+--- Sets the direction from which axes with projection = "3d" are seen.
 ---@param elev? number  degrees above the plane of x and y
 ---@param azim? number  degrees around the axis of z
 ---@return utils.plot.Axes self
@@ -794,14 +799,14 @@ end
 local take_note = args.signature [[utils.plot.Axes.annotate(text: string, xy: numbers,
    xytext: numbers?, color: any = 'black', fontsize: number = 11)]]
 
---- Writes a text with an arrow from it to a position.
+--- Writes a text, with an arrow from the text to a position.
 ---@param text string  the text
 ---@param xy number[]  the position {x, y}
 ---@param options? {xytext: number[], color: any, fontsize: number}  xytext: the text's position;
 --- without it, there is no arrow
 ---@return utils.plot.Axes self
 function Axes:annotate(text, xy, options)
-   -- xy is a list, which a table of options may follow
+   -- passes options even if nil, so that xy, a table too, is not taken for the options
    local a = take_note(text, xy, options)
    flat(self, "annotate")
    for _, name in ipairs {"xy", "xytext"} do
@@ -833,7 +838,7 @@ function Axes:set_title(text)
    return self
 end
 
---- Sets the text of the axis of x.
+--- Sets the label of the x axis.
 ---@param text string  the text
 ---@return utils.plot.Axes self
 function Axes:set_xlabel(text)
@@ -841,7 +846,7 @@ function Axes:set_xlabel(text)
    return self
 end
 
---- Sets the text of the axis of y.
+--- Sets the label of the y axis.
 ---@param text string  the text
 ---@return utils.plot.Axes self
 function Axes:set_ylabel(text)
@@ -849,7 +854,7 @@ function Axes:set_ylabel(text)
    return self
 end
 
---- Sets the text of the axis of z.
+--- Sets the label of the z axis.
 ---@param text string  the text
 ---@return utils.plot.Axes self
 function Axes:set_zlabel(text)
@@ -879,7 +884,7 @@ end
 ---@return utils.plot.Axes self
 function Axes:set_xlim(left, right) return set_limits(self, "set_xlim", "x", left, right) end
 
---- Sets the range of y; if the first number is the larger one, y grows downwards.
+--- Sets the range of y. If `bottom` is larger than `top`, y grows downwards.
 ---@param bottom number  the lower end
 ---@param top number  the upper end
 ---@return utils.plot.Axes self
@@ -928,13 +933,13 @@ local function set_ticks(self, name, axis, ticks, texts)
    return self
 end
 
---- Sets the marks of the axis of x, and their texts.
+--- Sets the tick marks of the x axis, and optionally their texts.
 ---@param ticks number[]|Tensor  the positions
 ---@param labels? string[]  the texts
 ---@return utils.plot.Axes self
 function Axes:set_xticks(ticks, labels) return set_ticks(self, "set_xticks", "x", ticks, labels) end
 
---- Sets the marks of the axis of y, and their texts.
+--- Sets the tick marks of the y axis, and optionally their texts.
 ---@param ticks number[]|Tensor  the positions
 ---@param labels? string[]  the texts
 ---@return utils.plot.Axes self
@@ -945,7 +950,7 @@ local corners <const> = {best = true, ["upper right"] = true, ["upper left"] = t
 
 local take_legend = args.signature [[utils.plot.Axes.legend(loc: string = 'best')]]
 
---- Shows the names of what has a label.
+--- Shows a legend with the labels of all lines, points, bars and areas that have one.
 ---@param options? {loc: string}  loc: "best", "upper right", "upper left", "lower left" or
 --- "lower right"
 ---@return utils.plot.Axes self
@@ -958,7 +963,7 @@ function Axes:legend(...)
    return self
 end
 
---- Shows lines at the marks of both axes, or none.
+--- Shows or hides grid lines at the tick marks of both axes.
 ---@param on? boolean  true by default
 ---@return utils.plot.Axes self
 function Axes:grid(on)

@@ -1,6 +1,6 @@
 -- canvas.lua - draws shapes as an SVG document or as PNG. A canvas is a list of shapes with
--- coordinates in pixels; the upper left corner is (0, 0). A shape's field `clip`, {left, top,
--- right, bottom}, is the rectangle that shows it.
+-- coordinates in pixels; the upper left corner is (0, 0). The field `clip` of a shape, {left, top,
+-- right, bottom}, is a rectangle; parts of the shape outside are not drawn.
 
 local font = require "tlua.plot.font"
 local png = require "tlua.io.png"
@@ -31,7 +31,7 @@ end
 --- Adds a filled polygon.
 ---@param points number[]
 ---@param style table  colour, alpha, clip, edge (a colour)
----@param circle? number[]  the centre and the radius, if the polygon stands for a circle
+---@param circle? number[]  {x, y, radius} if the polygon approximates this circle
 function Canvas:area(points, style, circle)
    if #points >= 6 then
       self.shapes[#self.shapes + 1] = {kind = "area", points = points, style = style,
@@ -46,15 +46,16 @@ end
 
 --- Adds a text.
 ---@param x number
----@param y number  of the middle of its height
+---@param y number  the vertical middle of the text
 ---@param text string
----@param style table  size, anchor ("start", "middle" or "end"), colour, turned (upwards)
+---@param style table  size, anchor ("start", "middle" or "end"), colour, turned (whether the text
+--- runs upwards)
 function Canvas:text(x, y, text, style)
    if text == "" then return end
    self.shapes[#self.shapes + 1] = {kind = "text", x = x, y = y, text = text, style = style or {}}
 end
 
---- Adds an image of cells with colours.
+--- Adds an image made of rectangular cells of one colour each.
 ---@param cells integer[][]  rows of colours; a negative number is transparent
 function Canvas:image(left, top, right, bottom, cells, style)
    self.shapes[#self.shapes + 1] = {kind = "image", left = left, top = top, right = right,
@@ -184,7 +185,7 @@ end
 
 -- PNG -------------------------------------------------------------------------------------------
 
-local sub_rows <const> = 4 -- each row of pixels is sampled this often
+local sub_rows <const> = 4 -- the number of sample rows in each row of pixels
 
 -- Blends a colour into a pixel.
 local function blend(pixels, at, rgb, share)
@@ -199,7 +200,7 @@ local function blend(pixels, at, rgb, share)
    pixels[at] = math.floor(r + 0.5) << 16 | math.floor(g + 0.5) << 8 | math.floor(b + 0.5)
 end
 
--- Adds the coverage of a span of a row to `row`.
+-- Adds to `row` how much of each pixel the span `from` to `to` covers.
 local function add_span(row, from, to)
    local first, last = math.floor(from), math.floor(to)
    if first == last then
@@ -213,14 +214,14 @@ end
 
 local function by_x(a, b) return a[1] < b[1] end
 
--- Fills polygons; places that several of them cover are filled once.
+-- Fills a list of polygons; an area that several of them cover is filled once.
 local function fill(self, polygons, rgb, alpha, clip)
    local left, top, right, bottom = 0, 0, self.width, self.height
    if clip then
       left, top = math.max(left, clip[1]), math.max(top, clip[2])
       right, bottom = math.min(right, clip[3]), math.min(bottom, clip[4])
    end
-   -- crossings[r] has those of the sample row r with the polygons' edges
+   -- crossings[r] lists where the polygons' edges cross sample row r
    local crossings = {}
    local first_row = math.ceil(top * sub_rows - 0.5)
    local last_row = math.ceil(bottom * sub_rows - 0.5) - 1
@@ -277,7 +278,7 @@ local function fill(self, polygons, rgb, alpha, clip)
    end
 end
 
--- Splits a line into dashes.
+-- Splits a line into dashes. `dash` lists the lengths of dashes and gaps in turn.
 local function dashed(points, dash)
    local pieces, piece, at, left, on = {}, {points[1], points[2]}, 1, dash[1], true
    for i = 3, #points, 2 do
@@ -313,7 +314,7 @@ local function stroke(self, shape)
          local length = (dx * dx + dy * dy) ^ 0.5
          if length > 0 then
             dx, dy = dx / length * half, dy / length * half
-            -- lines that continue overlap a little, which closes the gaps at their joints
+            -- makes segments that meet overlap a little, which closes the gaps at their joints
             local more = (i > 3 or i < #points - 1) and 0.4 or 0
             local ex, ey = dx * more, dy * more
             polygons[#polygons + 1] = {x0 - dy - ex, y0 + dx - ey, x1 - dy + ex, y1 + dx + ey,

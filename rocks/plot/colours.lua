@@ -1,4 +1,4 @@
--- colours.lua - colours by name, the cycle of lines, and maps from numbers to colours.
+-- colours.lua - named colours, the cycle of colours for lines, and maps from numbers to colours.
 
 local args = require "tlua.args"
 local suggest = require "tlua.utils.suggest"
@@ -16,13 +16,13 @@ local names <const> = {
    m = 0xBF00BF, y = 0xBFBF00,
 }
 
--- The colours that lines take one after the other: C0 to C9.
+-- The colours C0 to C9, which successive lines take in turn.
 local cycle <const> = {
    0x1F77B4, 0xD6540E, 0x2C8C3C, 0xC8282D, 0x943CAA, 0x785032, 0xD25FA5, 0x7F7F7F, 0xA8A820,
    0x1496A0,
 }
 
--- The colours at equal distances along each map.
+-- Each map's colours at equally spaced numbers from 0 to 1.
 local maps <const> = {
    viridis = {0x440154, 0x472D7B, 0x3B528B, 0x2C728E, 0x21918C, 0x28AE80, 0x5EC962, 0xADDC30,
       0xFDE725},
@@ -72,9 +72,9 @@ function M.parse(who, what, value)
    args.refuse(who, what, 'a colour such as "red", "C0" or "#1f77b4"', value)
 end
 
---- Returns a function from 0 to 1 to colours.
+--- Returns a function from a number between 0 and 1 to a colour.
 ---@param who string
----@param name string  viridis, magma, plasma, coolwarm or gray, each also with _r, reversed
+---@param name string  viridis, magma, plasma, coolwarm or gray; the ending _r reverses the map
 ---@return fun(share: number): integer rgb
 function M.map(who, name)
    local plain = name:gsub("_r$", "")

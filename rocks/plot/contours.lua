@@ -2,8 +2,8 @@
 
 local M = {}
 
--- Calls visit(x0, y0, x1, y1) for the pieces of the line in each cell. Positions are those of the
--- grid's points, from 1. Cells with a value that is not finite have none.
+-- Calls visit(x0, y0, x1, y1) for each line segment of a level. x is a column and y a row of the
+-- grid, from 1, with fractions. Cells with a value that is not finite have no segments.
 local function each_piece(rows, level, visit)
    for i = 1, #rows - 1 do
       local upper, lower = rows[i], rows[i + 1]
@@ -14,7 +14,8 @@ local function each_piece(rows, level, visit)
             local case = (a >= level and 1 or 0) + (b >= level and 2 or 0)
                + (c >= level and 4 or 0) + (d >= level and 8 or 0)
             if case ~= 0 and case ~= 15 then
-               -- the crossings of the four sides, each used only if its ends differ
+               -- the points where the level crosses the four sides of the cell; each is used only
+               -- if the level is between the heights at the ends of its side
                local function top() return j + (level - a) / (b - a), i end
                local function right() return j + 1, i + (level - b) / (c - b) end
                local function bottom() return j + (level - d) / (c - d), i + 1 end
@@ -31,7 +32,7 @@ local function each_piece(rows, level, visit)
                elseif case == 8 or case == 7 then piece(bottom, left)
                elseif case == 3 or case == 12 then piece(left, right)
                elseif case == 6 or case == 9 then piece(top, bottom)
-               elseif (case == 5) == middle then -- two corners that the middle connects
+               elseif (case == 5) == middle then -- the middle connects two opposite corners
                   piece(top, right)
                   piece(bottom, left)
                else
@@ -46,7 +47,7 @@ end
 
 local function key_of(x, y) return ("%.9g,%.9g"):format(x, y) end
 
---- Returns the lines of a level, each as {x1, y1, x2, y2, ...} in positions of the grid.
+--- Returns the lines of a level, each as {x1, y1, x2, y2, ...} in columns and rows of the grid.
 ---@param rows number[][]
 ---@param level number
 ---@return number[][]
@@ -65,7 +66,7 @@ function M.lines(rows, level)
       add(b, piece)
    end)
    local lines = {}
-   -- Follows pieces from a point, adding the points behind it with `put`.
+   -- Follows connected segments from a point, and calls `put` for each further point.
    local function follow(key, put)
       while true do
          local next_piece
@@ -99,8 +100,8 @@ function M.lines(rows, level)
    return lines
 end
 
---- Returns the height of a surface between the points of its grid (bilinear), or nil at the edge of
---- what is not finite.
+--- Returns the height of a surface at a position between grid points, by bilinear interpolation;
+--- nil if a neighbouring grid point is not finite.
 ---@param rows number[][]
 ---@param x number  from 1 to the number of columns
 ---@param y number  from 1 to the number of rows

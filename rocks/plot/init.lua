@@ -218,8 +218,8 @@ end
 
 -- Several drawings ----------------------------------------------------------------------------
 
---- A figure of one or more drawings, made by utils.plot.subplots. Printing it tells only what it
---- consists of; save and savefig write it, and notebooks show it.
+--- A figure of one or more drawings, made by utils.plot.subplots. Printing it only lists its
+--- contents; save and savefig write it to a file, and notebooks show it.
 ---
 ---     local figure, axes = torch.utils.plot.subplots(1, 2)
 ---     axes[1]:plot {1, 2, 3}
@@ -250,8 +250,8 @@ end
 local take_colorbar = args.signature [[utils.plot.Subplots.colorbar(mappable: any,
    label: string = '')]]
 
---- Draws a bar with the colours of an image, of contours, or of points that have numbers as
---- colours, beside the axes that show them.
+--- Draws a colour bar beside axes: it explains the colours of an image, of contours, or of points
+--- whose colours stand for numbers.
 ---@param mappable table  the result of imshow, contour, contourf, scatter or scatter3D
 ---@param options? {label: string}  label: the text beside the bar
 ---@return utils.plot.Subplots self
@@ -278,8 +278,8 @@ local take_subplots = args.signature [[utils.plot.subplots(nrows: count = 1, nco
 --- figsize: width and height in hundreds of pixels, {6.4, 4.8} by default; projection: "3d" for
 --- drawings in space
 ---@return utils.plot.Subplots figure
----@return utils.plot.Axes|utils.plot.Axes[] axes  for one drawing its axes, for one row or column a
---- list, otherwise a list of rows
+---@return utils.plot.Axes|utils.plot.Axes[] axes  the axes if there is one drawing, a list of axes
+--- for one row or column, otherwise a list of rows
 function M.subplots(...)
    local a = take_subplots(...)
    for _, name in ipairs {"nrows", "ncols"} do

@@ -1,5 +1,5 @@
 -- panels.lua - draws the figures of utils.plot.subplots: places their axes, chooses ranges and
--- marks, and turns what the axes show into shapes on a canvas.
+-- tick marks, and turns artists (lines, points, bars, images ...) into shapes on a canvas.
 
 local axes_marks = require "tlua.plot.marks"
 local canvas = require "tlua.plot.canvas"
@@ -13,7 +13,8 @@ local ink <const>, pale <const> = 0x333333, 0xDDDDDD
 
 -- Ranges --------------------------------------------------------------------------------------
 
--- Returns the range of an axis: the given limits, or that of all that is shown with a margin.
+-- Returns the range of an axis: the limits that the user has set, or the range of all artists with
+-- a margin.
 local function range_of(ax, which)
    local limits = ax.limits[which]
    if limits then return limits[1], limits[2] end
@@ -44,7 +45,8 @@ local function range_of(ax, which)
    return from, to
 end
 
--- Returns a function from values to 0 to 1 (nil if a value has no place), and marks.
+-- Returns an axis. Its function `place` maps the axis' range to 0 to 1, and a value that cannot be
+-- drawn to nil; `marks` lists the tick marks, `minor` the positions of marks without text.
 local function axis_of(ax, which, most)
    local low, high = range_of(ax, which)
    local logarithmic = ax.scale[which] == "log"
@@ -52,7 +54,7 @@ local function axis_of(ax, which, most)
    if turned then low, high = high, low end
    local from, to = low, high
    if logarithmic then from, to = math.log(low, 10), math.log(high, 10) end
-   local span = to / 2 - from / 2 -- half of it, which cannot overflow
+   local span = to / 2 - from / 2 -- half the span; the whole span could overflow
    local function place(value)
       if value - value ~= 0 then return nil end
       if logarithmic then
@@ -129,8 +131,8 @@ local function draw_marker(out, marker, x, y, size, style)
    out:area(marker_points(marker, x, y, r), style, round and {x, y, r})
 end
 
--- Leaves out points of a long line that change nothing at the resolution of pixels: of the points
--- within a column of pixels the first, the lowest, the highest and the last remain.
+-- Removes points of a long line that make no visible difference: of successive points within a
+-- column of pixels, only the first, the lowest, the highest and the last remain.
 local function thin(points, clip)
    if #points <= 8 * (clip[3] - clip[1]) then return points end
    local kept = {}
@@ -163,7 +165,7 @@ end
 
 local draw = {}
 
--- Calls visit(points, indices) for each part of a line without gaps.
+-- Calls visit(points) for each part of a line between gaps.
 local function each_part(artist, map, visit)
    local points = {}
    for i = 1, #artist.ys do
@@ -213,7 +215,7 @@ end
 
 function draw.points(out, artist, view)
    local list, seen = {}, {}
-   local many = #artist.xs > 20000 -- then points on the same pixel are drawn once
+   local many = #artist.xs > 20000 -- if so, draws only one of the points on each pixel
    for i = 1, #artist.xs do
       local x, y, depth = view.map(artist.xs[i], artist.ys[i], artist.zs and artist.zs[i])
       local size = artist.sizes[i]
@@ -337,7 +339,7 @@ end
 function draw.image(out, artist, view)
    local matrix = artist.matrix
    local rows, columns = matrix:size(1), matrix:size(2)
-   -- more rows or columns than pixels: the nearest ones
+   -- Returns at most `most` of n rows or columns, equally spaced.
    local function chosen(n, most)
       local list = {}
       local k = math.min(n, math.max(1, math.floor(most)))
@@ -359,7 +361,7 @@ function draw.image(out, artist, view)
       end
       cells[i] = line
    end
-   -- with origin = "upper" row 1 has the extent's last value, "top", and otherwise "bottom"
+   -- row 1 is at the end "top" of the extent if origin = "upper", otherwise at "bottom"
    local first_at = artist.upper and artist.top or artist.bottom
    local first_on_top = (first_at == artist.high) == (y1 < y0)
    if not first_on_top then
@@ -369,7 +371,7 @@ function draw.image(out, artist, view)
       {clip = view.clip})
 end
 
--- Returns the position of an axis at a position of the grid, from 1.
+-- Converts a row or column of the grid, from 1 with fractions, to a value of the axis.
 local function between(list, at)
    local i = math.max(1, math.min(math.floor(at), #list - 1))
    return list[i] + (list[i + 1] - list[i]) * (at - i)
@@ -389,7 +391,7 @@ function draw.contour(out, artist, view)
    end
 end
 
--- Returns the position of the grid at a position of an axis.
+-- Converts a value of the axis to a row or column of the grid, with fractions; nil if outside.
 local function grid_position(list, value)
    local low, high = 1, #list
    if not (value >= list[1] and value <= list[high]) then return nil end
@@ -488,7 +490,7 @@ local function legend_boxes(clip, width, height)
       ["lower left"] = {left, bottom}, ["lower right"] = {right, bottom}}
 end
 
--- Returns the corner that covers the fewest points.
+-- Returns the corner in which a legend covers the fewest points.
 local function best_corner(ax, view, boxes, width, height)
    local best, least
    for _, name in ipairs {"upper right", "upper left", "lower right", "lower left"} do
@@ -540,7 +542,7 @@ local function draw_legend(out, ax, view)
    end
 end
 
--- Draws axes of two dimensions. `left` is where the texts of the marks begin.
+-- Draws two-dimensional axes. `left` is the left edge of the tick marks' texts.
 local function draw_flat(out, ax, left, top, right, bottom)
    local y_axis = axis_of(ax, "y", math.max(2, (bottom - top) // 45))
    local widest = 0
@@ -549,7 +551,7 @@ local function draw_flat(out, ax, left, top, right, bottom)
    end
    left = math.min(left + math.max(26, widest), right - 20)
    local x_axis = axis_of(ax, "x", math.max(2, (right - left) // 50))
-   if ax.equal then -- one unit takes as many pixels on both axes
+   if ax.equal then -- gives a unit the same number of pixels on both axes
       local wide, high = x_axis.high - x_axis.low, y_axis.high - y_axis.low
       local scale = math.min((right - left) / wide, (bottom - top) / high)
       local dx, dy = (right - left - wide * scale) / 2, (bottom - top - high * scale) / 2
@@ -569,7 +571,7 @@ local function draw_flat(out, ax, left, top, right, bottom)
       local px, py = view.map_x(x), view.map_y(y)
       if px and py then return px, py end
    end
-   -- areas down to zero or below end at the lower edge of a logarithmic axis
+   -- on a logarithmic axis, areas that reach to zero or below end just outside the lower edge
    function view.lift(y)
       return y_axis.floor and y < y_axis.floor and y_axis.floor * 0.999 or y
    end
@@ -636,7 +638,7 @@ local function draw_flat(out, ax, left, top, right, bottom)
    return clip
 end
 
--- Draws the bar of colours of an artist, to the right of its axes.
+-- Draws the colour bar of an artist to the right of the artist's axes.
 local function draw_colorbar(out, bar, clip)
    local artist = bar.artist
    local left, right = clip[3] + 14, clip[3] + 28
@@ -717,7 +719,7 @@ function M.svg(figure) return M.canvas(figure):svg() end
 --- Returns the figure as the bytes of a PNG file.
 function M.png(figure) return M.canvas(figure):png() end
 
---- Returns the figure as text: only what it consists of, as text cannot show it.
+--- Returns a text that lists the figure's contents, since text cannot show the drawing.
 function M.text(figure)
    local lines = {("figure of %d x %d drawings, %d x %d pixels; save(path) writes SVG or PNG")
       :format(figure.rows, figure.columns, figure.width, figure.height)}

@@ -1,4 +1,4 @@
--- values.lua - reads the numbers that a drawing shows, from lists and tensors.
+-- values.lua - converts lists and tensors to the numbers that a drawing shows.
 
 local args = require "tlua.args"
 local torch = require "tlua"

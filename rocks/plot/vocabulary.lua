@@ -1,31 +1,31 @@
 -- vocabulary.lua - the meaning of parameters in torch.utils.plot, for help and the manual; see
 -- lua/tlua/repl/vocabulary.lua.
 return [[
-X: the matrix; for contours the positions of its columns
+X: the matrix; for contours, the positions of the columns
 Y: the positions of the matrix's rows
 Z: the matrix of heights
 alpha: from 0, invisible, to 1
 aspect: "equal", so that cells are squares, or "auto", which fills the axes
-azim: degrees around the axis of z
+azim: the direction of view in degrees around the z axis
 bins: the number of bins, or their edges
 bottom: where bars begin; the lower end of the axis
 c: a colour, or a number for each point, which cmap shows as a colour
 capsize: half the width of an error bar's ends in pixels; 0 for none
-cmap: the map of colours: viridis, magma, plasma, coolwarm or gray, reversed with _r behind it
+cmap: the map of colours: viridis, magma, plasma, coolwarm or gray; the ending _r reverses it
 color: a name such as "red", one of "C0" to "C9", "#rrggbb", or {r, g, b} from 0 to 1
 colors: the colour of all lines, instead of cmap
-density: whether the area is 1
+density: whether to scale the bars to a total area of 1
 edgecolor: the colour of the bars' edges
-elev: degrees above the plane of x and y
+elev: the direction of view in degrees above the plane of x and y
 extent: {left, right, bottom, top}
 figsize: width and height in hundreds of pixels
 fontsize: the height of the letters in pixels
-ha: the side at which the position is: "left", "center" or "right"
+ha: the part of the text that is at the position: "left", "center" or "right"
 height: the heights of the bars
 label: the name in the legend; of a bar of colours, the text beside it
 labels: the texts
 left: the left end of the axis
-levels: the greatest number of parts between the lowest and the highest value, or the heights
+levels: the heights of the contours, or the largest number of parts into which they divide the range
 linestyle: "-", "--", ":", "-." or "none"
 linewidth: the width in pixels
 linewidths: the width in pixels
@@ -36,7 +36,7 @@ markersize: the size of markers in pixels
 ncols: the number of columns
 norm: "linear" or "log"
 nrows: the number of rows
-on: whether there are lines
+on: whether to show grid lines
 origin: where row 1 is: "upper" or "lower"
 path: the path of the file
 projection: "3d" for drawings in space
