@@ -1,5 +1,5 @@
--- library.lua - finds the module in C (http.c), which drives libmicrohttpd: beside the library, or
--- where LuaRocks has installed it.
+-- library.lua - finds the module in C, which drives libmicrohttpd: beside the library, or where
+-- LuaRocks has installed it.
 
 local torch = require "tlua"
 local packages = require "tlua.packages"

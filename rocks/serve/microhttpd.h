@@ -1,5 +1,5 @@
 /*
-** microhttpd.h - the part of libmicrohttpd's interface that http.c uses (versions 0.9.71 to 1.x).
+** microhttpd.h - the part of libmicrohttpd's interface that the package uses (versions 0.9.71 to 1.x).
 ** The library is opened at run time, so neither its header nor the library is needed to compile.
 */
 #ifndef TLUA_SERVE_MICROHTTPD_H
@@ -72,5 +72,16 @@ typedef int (*OnValue)(void *cls, int kind, const char *key, const char *value);
     (uint64_t size, size_t block, ReadBody fn, void *cls, void (*release)(void *cls)))             \
   X(int, add_response_header, (Response * r, const char *name, const char *value))                 \
   X(void, destroy_response, (Response * r))
+
+#define DECLARE(result, name, parameters) result(*name) parameters;
+#pragma GCC visibility push(hidden)
+extern struct Microhttpd {
+  void *handle;
+  MHD_FUNCTIONS(DECLARE)
+} mhd;
+
+/* Opens the library on first use. Returns a message on failure. */
+const char *load_library(void);
+#pragma GCC visibility pop
 
 #endif

@@ -17,7 +17,13 @@ build = {
       ["tlua.serve.datatypes"] = "datatypes.lua",
       ["tlua.serve.engine"] = "engine.lua",
       ["tlua.serve.errors"] = "errors.lua",
-      ["tlua.serve.http"] = {sources = {"http.c", "numbers.c"}},
+      ["tlua.serve.http"] = {
+         sources = {
+            "access.c", "binding_request.c", "binding_server.c", "connections.c", "http.c",
+            "microhttpd.c", "numbers.c", "queues.c", "replies.c", "requests.c", "routes.c",
+            "server.c",
+         },
+      },
       ["tlua.serve"] = "init.lua",
       ["tlua.serve.language"] = "language.lua",
       ["tlua.serve.library"] = "library.lua",

@@ -1,0 +1,27 @@
+/*
+** binding.h - servers and requests as Lua's objects.
+*/
+#ifndef TLUA_SERVE_BINDING_H
+#define TLUA_SERVE_BINDING_H
+
+#include <lauxlib.h>
+#include <lua.h>
+
+#include "server.h"
+
+#define SERVER "tlua.serve.Server"
+#define REQUEST "tlua.serve.Request"
+
+#pragma GCC visibility push(hidden)
+extern const luaL_Reg server_methods[], request_methods[];
+int http_start(lua_State *L);
+int http_attach(lua_State *L);
+
+/* Pushes nil and a message, releases the server if there is one, and returns 2. */
+int fail(lua_State *L, Server *s, const char *message, const char *detail);
+
+/* Returns the queue whose number is the argument at `index`, or raises an error. */
+Queue *check_queue(lua_State *L, Server *s, int index);
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,448 @@
+/*
+** binding_server.c - starts servers for Lua; the methods of tlua.serve.Server.
+*/
+#include "binding.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "access.h"
+#include "replies.h"
+
+static Server *check_server(lua_State *L) {
+  Server *s = *(Server **)luaL_checkudata(L, 1, SERVER);
+  if (s == NULL) luaL_error(L, "serve: the server is closed");
+  return s;
+}
+
+/* The userdata of a server. The one that started it ends it when it is collected. */
+typedef struct ServerBox {
+  Server *server; /* first, since functions read the userdata as a Server ** */
+  bool owner;
+} ServerBox;
+
+static Server **push_server(lua_State *L) {
+  ServerBox *box = lua_newuserdatauv(L, sizeof *box, 0);
+  *box = (ServerBox){NULL, false};
+  luaL_setmetatable(L, SERVER);
+  return &box->server;
+}
+
+static int64_t integer_field(lua_State *L, const char *name, int64_t otherwise) {
+  lua_getfield(L, 1, name);
+  int64_t value = luaL_optinteger(L, -1, otherwise);
+  lua_pop(L, 1);
+  return value;
+}
+
+/* Returns a copy of a field, or NULL. */
+static char *text_field(lua_State *L, const char *name) {
+  lua_getfield(L, 1, name);
+  const char *text = lua_tostring(L, -1);
+  char *copy = text ? strdup(text) : NULL;
+  lua_pop(L, 1);
+  return copy;
+}
+
+int fail(lua_State *L, Server *s, const char *message, const char *detail) {
+  luaL_pushfail(L);
+  if (detail)
+    lua_pushfstring(L, "%s: %s", message, detail);
+  else
+    lua_pushstring(L, message);
+  if (s) server_release(s);
+  return 2;
+}
+
+/* start{port, address, threads, body, memory, connections, timeout, receive_timeout, backlog, key,
+** certificate, log, tokens} returns a server, whose queue 0 takes what has no route; nil and a
+** message on failure. */
+int http_start(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
+  const char *message = load_library();
+  if (message) return fail(L, NULL, message, NULL);
+  Server **box = push_server(L);
+  Server *s = calloc(1, sizeof *s);
+  if (s == NULL) return fail(L, NULL, "not enough memory", NULL);
+  s->refs = 1;
+  s->id = -1;
+  pthread_mutex_init(&s->lock, NULL);
+  pthread_rwlock_init(&s->routes_lock, NULL);
+  s->body_most = (size_t)integer_field(L, "body", 64 << 20);
+  s->receive_timeout = integer_field(L, "receive_timeout", 60) * 1000000000;
+  s->threads = (int)integer_field(L, "threads", 1);
+  if (add_queue(s, "control", (int)integer_field(L, "queue", 4096), 0) < 0)
+    return fail(L, s, "not enough memory", NULL);
+  pthread_mutex_lock(&servers_lock);
+  for (int i = 0; i < SERVERS && s->id < 0; i++)
+    if (servers[i] == NULL) servers[s->id = i] = s;
+  pthread_mutex_unlock(&servers_lock);
+  if (s->id < 0) return fail(L, s, "too many servers in one process", NULL);
+  *box = s;
+  lua_getfield(L, 1, "tokens");
+  if (lua_istable(L, -1)) {
+    int n = (int)lua_rawlen(L, -1);
+    s->tokens = calloc((size_t)n + 1, sizeof *s->tokens);
+    for (int i = 0; s->tokens && i < n; i++) {
+      lua_rawgeti(L, -1, i + 1);
+      const char *token = lua_pushfstring(L, "Bearer %s", luaL_checkstring(L, -1));
+      if ((s->tokens[i] = strdup(token))) s->ntokens++;
+      lua_pop(L, 2);
+    }
+  }
+  lua_pop(L, 1);
+  s->key = text_field(L, "key");
+  s->certificate = text_field(L, "certificate");
+  if (s->key && !mhd.is_feature_supported(FEATURE_TLS))
+    return fail(L, NULL, "this libmicrohttpd was built without TLS", NULL);
+  lua_getfield(L, 1, "log");
+  if (!open_log(s, lua_tostring(L, -1))) return fail(L, NULL, lua_tostring(L, -1), strerror(errno));
+  lua_getfield(L, 1, "address");
+  const char *why = NULL, *address = lua_tostring(L, -1);
+  int fd = listen_on(address, (int)integer_field(L, "port", 8000),
+                     (int)integer_field(L, "backlog", 4096), &why);
+  if (fd < 0)
+    return fail(L, NULL,
+                lua_pushfstring(L, "%s port %d", address ? address : "*",
+                                (int)integer_field(L, "port", 8000)),
+                why ? why : strerror(errno));
+  s->port = port_of(fd);
+  raise_files();
+  signal(SIGPIPE, SIG_IGN);
+  unsigned flags =
+      USE_AUTO | USE_INTERNAL_THREAD | ALLOW_SUSPEND | USE_TURBO | (s->key ? USE_TLS : 0u);
+  unsigned connections = (unsigned)integer_field(L, "connections", 10000);
+  unsigned timeout = (unsigned)integer_field(L, "timeout", 60);
+  size_t memory = (size_t)integer_field(L, "memory", 16384);
+#define OPTIONS                                                                                    \
+  OPTION_LOGGER, be_quiet, NULL, OPTION_LISTEN_SOCKET, fd, OPTION_MEMORY, memory,                  \
+      OPTION_CONNECTIONS, connections, OPTION_TIMEOUT, timeout, OPTION_COMPLETED, on_completed, s, \
+      OPTION_NOTIFY_CONNECTION, on_connection, s
+#define THREADS OPTION_THREADS, (unsigned)s->threads
+#define START(...) mhd.start_daemon(flags, 0, NULL, NULL, on_request, s, OPTIONS, __VA_ARGS__)
+  if (s->key && s->threads > 1)
+    s->daemon = START(THREADS, OPTION_KEY, s->key, OPTION_CERTIFICATE, s->certificate, OPTION_END);
+  else if (s->key)
+    s->daemon = START(OPTION_KEY, s->key, OPTION_CERTIFICATE, s->certificate, OPTION_END);
+  else if (s->threads > 1)
+    s->daemon = START(THREADS, OPTION_END);
+  else
+    s->daemon = START(OPTION_END);
+  if (s->daemon == NULL) {
+    close(fd);
+    return fail(L, NULL,
+                s->key ? "libmicrohttpd does not start; do key and certificate fit?"
+                       : "libmicrohttpd does not start",
+                NULL);
+  }
+  ((ServerBox *)lua_touserdata(L, 2))->owner = true;
+  lua_pushvalue(L, 2);
+  return 1;
+}
+
+/* attach(id) returns the server with this number; nil if it has ended. */
+int http_attach(lua_State *L) {
+  lua_Integer id = luaL_checkinteger(L, 1);
+  Server **box = push_server(L);
+  pthread_mutex_lock(&servers_lock);
+  if (id >= 0 && id < SERVERS && servers[id]) {
+    *box = servers[id];
+    atomic_fetch_add(&servers[id]->refs, 1);
+  }
+  pthread_mutex_unlock(&servers_lock);
+  if (*box == NULL) lua_pushnil(L);
+  return 1;
+}
+
+static int server_id(lua_State *L) {
+  lua_pushinteger(L, check_server(L)->id);
+  return 1;
+}
+
+static int server_port(lua_State *L) {
+  lua_pushinteger(L, check_server(L)->port);
+  return 1;
+}
+
+/* server:queue(name, limit, seconds) makes a queue and returns its number. */
+static int server_queue(lua_State *L) {
+  Server *s = check_server(L);
+  const char *name = luaL_checkstring(L, 2);
+  int limit = (int)luaL_checkinteger(L, 3);
+  int64_t timeout = (int64_t)(luaL_optnumber(L, 4, 0) * 1e9);
+  pthread_mutex_lock(&s->lock);
+  int number = -1;
+  for (int i = 1; i < s->nqueues && number < 0;
+       i++) /* one that is closed and empty is free again */
+    if (s->queues[i]->closed && s->queues[i]->name == NULL) {
+      Queue *q = s->queues[i];
+      q->name = strdup(name);
+      q->limit = limit;
+      q->timeout = timeout;
+      q->closed = false;
+      for (int c = 0; c < COUNTERS; c++) atomic_store(&q->counters[c], 0);
+      number = i;
+    }
+  if (number < 0) number = add_queue(s, name, limit, timeout);
+  pthread_mutex_unlock(&s->lock);
+  if (number < 0) return luaL_error(L, "serve: too many models");
+  lua_pushinteger(L, number);
+  return 1;
+}
+
+Queue *check_queue(lua_State *L, Server *s, int index) {
+  lua_Integer i = luaL_checkinteger(L, index);
+  if (i < 0 || i >= s->nqueues) luaL_error(L, "serve: there is no queue %d", (int)i);
+  return s->queues[i];
+}
+
+/* server:close_queue(queue) lets the queue's takers return nil once it is empty. */
+static int server_close_queue(lua_State *L) {
+  Server *s = check_server(L);
+  Queue *q = check_queue(L, s, 2);
+  pthread_mutex_lock(&s->lock);
+  q->closed = true;
+  pthread_cond_broadcast(&q->arrived);
+  pthread_mutex_unlock(&s->lock);
+  return 0;
+}
+
+/* server:free_queue(queue): a closed queue whose takers have ended may be used again. */
+static int server_free_queue(lua_State *L) {
+  Server *s = check_server(L);
+  Queue *q = check_queue(L, s, 2);
+  pthread_mutex_lock(&s->lock);
+  if (q->closed && q->length == 0 && q->takers == 0) {
+    free(q->name);
+    q->name = NULL;
+  }
+  pthread_mutex_unlock(&s->lock);
+  return 0;
+}
+
+/* server:route(method, path, queue) sends such requests to the queue; nil removes the route. */
+static int server_route(lua_State *L) {
+  Server *s = check_server(L);
+  const char *method = luaL_checkstring(L, 2), *path = luaL_checkstring(L, 3);
+  Route *r = NULL;
+  if (!lua_isnoneornil(L, 4)) {
+    check_queue(L, s, 4);
+    r = route_new(method, path);
+    if (r == NULL) return luaL_error(L, "not enough memory");
+    r->queue = (int)lua_tointeger(L, 4);
+  }
+  set_route(L, s, method, path, r);
+  return 0;
+}
+
+/* server:fixed(method, path, status, type, body) answers such requests at once. */
+static int server_fixed(lua_State *L) {
+  Server *s = check_server(L);
+  const char *method = luaL_checkstring(L, 2), *path = luaL_checkstring(L, 3);
+  size_t size;
+  const char *type = luaL_checkstring(L, 5), *body = luaL_checklstring(L, 6, &size);
+  Route *r = route_new(method, path);
+  if (r) r->response = text_response(type, body, size);
+  if (r == NULL || r->response == NULL) {
+    free_route(r);
+    return luaL_error(L, "not enough memory");
+  }
+  r->queue = -1;
+  r->status = (int)luaL_checkinteger(L, 4);
+  set_route(L, s, method, path, r);
+  return 0;
+}
+
+/* server:take(queue, most, wait, linger) returns a list of at most `most` requests, in the order of
+** their arrival. It waits for the first one for `wait` seconds, and then for more until `linger`
+** seconds after the arrival of the first. Returns nil if the queue is closed and empty. Requests
+** whose clients have gone, or whose deadline is over, are left out. */
+static int server_take(lua_State *L) {
+  Server *s = check_server(L);
+  Queue *q = check_queue(L, s, 2);
+  int most = (int)luaL_checkinteger(L, 3);
+  int64_t wait = (int64_t)(luaL_checknumber(L, 4) * 1e9);
+  int64_t linger = (int64_t)(luaL_optnumber(L, 5, 0) * 1e9);
+  lua_createtable(L, most < 64 ? most : 64, 0);
+  Request *taken[256];
+  if (most > 256) most = 256;
+  int n = 0;
+  pthread_mutex_lock(&s->lock);
+  if (wait_for(s, q, 1, now() + wait) && linger > 0 && q->length < most)
+    wait_for(s, q, most, q->first->arrived + linger);
+  bool ended = q->closed && q->length == 0;
+  while (q->first && n < most) {
+    Request *r = q->first;
+    q->first = r->next;
+    if (q->first == NULL) q->end = &q->first;
+    q->length--;
+    r->next = NULL;
+    r->waiting = false;
+    taken[n++] = r;
+  }
+  pthread_mutex_unlock(&s->lock);
+  int kept = 0;
+  for (int i = 0; i < n; i++) {
+    Request *r = taken[i];
+    if (r->answered || r->gone) {
+      request_release(r);
+      continue;
+    }
+    Request **box = lua_newuserdatauv(L, sizeof(Request *), 0);
+    *box = r;
+    luaL_setmetatable(L, REQUEST);
+    lua_rawseti(L, -2, ++kept);
+  }
+  if (ended && kept == 0) lua_pushnil(L);
+  return 1;
+}
+
+/* server:count(queue, counter, amount) adds to a counter that all threads share. */
+static int server_count(lua_State *L) {
+  Server *s = check_server(L);
+  Queue *q = check_queue(L, s, 2);
+  lua_Integer i = luaL_checkinteger(L, 3);
+  luaL_argcheck(L, i >= 1 && i <= COUNTERS, 3, "no such counter");
+  atomic_fetch_add(&q->counters[i - 1], (int64_t)luaL_checkinteger(L, 4));
+  return 0;
+}
+
+/* server:counters(queue) returns the counters, and the number of requests that wait. */
+static int server_counters(lua_State *L) {
+  Server *s = check_server(L);
+  Queue *q = check_queue(L, s, 2);
+  lua_createtable(L, COUNTERS, 0);
+  for (int i = 0; i < COUNTERS; i++) {
+    lua_pushinteger(L, atomic_load(&q->counters[i]));
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushinteger(L, q->length);
+  return 2;
+}
+
+static void set_integer(lua_State *L, const char *name, int64_t value) {
+  lua_pushinteger(L, value);
+  lua_setfield(L, -2, name);
+}
+
+/* server:stats() returns counts of connections and requests; `statuses` by their status. */
+static int server_stats(lua_State *L) {
+  Server *s = check_server(L);
+  lua_createtable(L, 0, 10);
+  set_integer(L, "accepted", atomic_load(&s->accepted));
+  set_integer(L, "gone", atomic_load(&s->left));
+  set_integer(L, "expired", atomic_load(&s->expired));
+  set_integer(L, "refused", atomic_load(&s->refused));
+  set_integer(L, "bytes_in", atomic_load(&s->bytes_in));
+  set_integer(L, "bytes_out", atomic_load(&s->bytes_out));
+  pthread_mutex_lock(&s->lock);
+  int clients = s->nclients, open = s->nopen;
+  pthread_mutex_unlock(&s->lock);
+  set_integer(L, "connections", clients);
+  set_integer(L, "open", open);
+  lua_newtable(L);
+  for (int i = 100; i < STATUSES; i++) {
+    int64_t n = atomic_load(&s->statuses[i]);
+    if (n == 0) continue;
+    lua_pushinteger(L, n);
+    lua_rawseti(L, -2, i);
+  }
+  lua_setfield(L, -2, "statuses");
+  return 1;
+}
+
+/* server:sweep() ends requests whose clients have gone and those past their deadline, and closes
+** connections on which no whole request has arrived in time. Returns how many these were. */
+static int server_sweep(lua_State *L) {
+  enum { MOST = 256 };
+  Server *s = check_server(L);
+  Request *ended[MOST];
+  int gone = 0, late = 0, slow = 0;
+  for (int n = MOST; n == MOST;) {
+    n = sweep_round(s, ended, MOST);
+    for (int i = 0; i < n; i++) {
+      Request *r = ended[i];
+      if (r->limit_status == 504) {
+        static const char text[] = "{\"error\":\"the deadline is over\"}";
+        late++;
+        atomic_fetch_add(&s->expired, 1);
+        r->status = 504;
+        r->response = text_response("application/json", text, sizeof text - 1);
+      } else {
+        gone++;
+        atomic_fetch_add(&s->left, 1);
+        if (r->status == 0) r->status = 499;
+      }
+      mhd.resume_connection(r->connection);
+      request_release(r);
+    }
+  }
+  int64_t before = now() - s->receive_timeout;
+  pthread_mutex_lock(&s->lock);
+  for (Client *c = s->clients; c; c = c->below) {
+    int64_t since = atomic_load(&c->since);
+    if (since == 0 || since > before) continue;
+    shutdown(c->fd, SHUT_RDWR);
+    atomic_store(&c->since, 0);
+    slow++;
+  }
+  pthread_mutex_unlock(&s->lock);
+  if (s->log) fflush(s->log);
+  lua_pushinteger(L, gone);
+  lua_pushinteger(L, late);
+  lua_pushinteger(L, slow);
+  return 3;
+}
+
+/* server:drain() accepts no more connections and closes each one after its next answer. Returns the
+** number of requests that wait for an answer. */
+static int server_drain(lua_State *L) {
+  Server *s = check_server(L);
+  if (!atomic_exchange(&s->draining, true) && s->daemon) {
+    int fd = mhd.quiesce_daemon(s->daemon);
+    if (fd >= 0) close(fd);
+  }
+  pthread_mutex_lock(&s->lock);
+  int open = s->nopen;
+  pthread_mutex_unlock(&s->lock);
+  lua_pushinteger(L, open);
+  return 1;
+}
+
+/* server:stop() ends everything at once. */
+static int server_stop(lua_State *L) {
+  stop(check_server(L));
+  return 0;
+}
+
+static int server_gc(lua_State *L) {
+  ServerBox *box = luaL_checkudata(L, 1, SERVER);
+  Server *s = box->server;
+  box->server = NULL;
+  if (s == NULL) return 0;
+  if (box->owner) stop(s);
+  server_release(s);
+  return 0;
+}
+
+const luaL_Reg server_methods[] = {{"id", server_id},
+                                   {"port", server_port},
+                                   {"queue", server_queue},
+                                   {"close_queue", server_close_queue},
+                                   {"free_queue", server_free_queue},
+                                   {"route", server_route},
+                                   {"fixed", server_fixed},
+                                   {"take", server_take},
+                                   {"count", server_count},
+                                   {"counters", server_counters},
+                                   {"stats", server_stats},
+                                   {"sweep", server_sweep},
+                                   {"drain", server_drain},
+                                   {"stop", server_stop},
+                                   {"__gc", server_gc},
+                                   {NULL, NULL}};

@@ -1,0 +1,26 @@
+/*
+** connections.h - connections to clients: the functions that libmicrohttpd calls.
+*/
+#ifndef TLUA_SERVE_CONNECTIONS_H
+#define TLUA_SERVE_CONNECTIONS_H
+
+#include <stdarg.h>
+
+#include "requests.h"
+
+/* A connection, from accept to close. */
+typedef struct Client {
+  struct Client *above, *below;
+  int fd;
+  _Atomic int64_t since; /* since when it sends a request, in ns; 0 while one is answered */
+} Client;
+
+#pragma GCC visibility push(hidden)
+int on_request(void *cls, Connection *c, const char *url, const char *method, const char *version,
+               const char *data, size_t *size, void **request);
+void on_completed(void *cls, Connection *c, void **request, int why);
+void on_connection(void *cls, Connection *c, void **context, int what);
+void be_quiet(void *cls, const char *format, va_list arguments);
+#pragma GCC visibility pop
+
+#endif
