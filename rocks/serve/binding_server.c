@@ -78,11 +78,7 @@ int http_start(lua_State *L) {
   s->threads = (int)integer_field(L, "threads", 1);
   if (add_queue(s, "control", (int)integer_field(L, "queue", 4096), 0) < 0)
     return fail(L, s, "not enough memory", NULL);
-  pthread_mutex_lock(&servers_lock);
-  for (int i = 0; i < SERVERS && s->id < 0; i++)
-    if (servers[i] == NULL) servers[s->id = i] = s;
-  pthread_mutex_unlock(&servers_lock);
-  if (s->id < 0) return fail(L, s, "too many servers in one process", NULL);
+  if (!server_register(s)) return fail(L, s, "too many servers in one process", NULL);
   *box = s;
   lua_getfield(L, 1, "tokens");
   if (lua_istable(L, -1)) {
@@ -149,12 +145,7 @@ int http_start(lua_State *L) {
 int http_attach(lua_State *L) {
   lua_Integer id = luaL_checkinteger(L, 1);
   Server **box = push_server(L);
-  pthread_mutex_lock(&servers_lock);
-  if (id >= 0 && id < SERVERS && servers[id]) {
-    *box = servers[id];
-    atomic_fetch_add(&servers[id]->refs, 1);
-  }
-  pthread_mutex_unlock(&servers_lock);
+  *box = find_server(id);
   if (*box == NULL) lua_pushnil(L);
   return 1;
 }
@@ -236,7 +227,7 @@ static int server_route(lua_State *L) {
     if (r == NULL) return luaL_error(L, "not enough memory");
     r->queue = (int)lua_tointeger(L, 4);
   }
-  set_route(L, s, method, path, r);
+  set_route(s, method, path, r);
   return 0;
 }
 
@@ -254,7 +245,7 @@ static int server_fixed(lua_State *L) {
   }
   r->queue = -1;
   r->status = (int)luaL_checkinteger(L, 4);
-  set_route(L, s, method, path, r);
+  set_route(s, method, path, r);
   return 0;
 }
 

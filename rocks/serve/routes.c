@@ -35,7 +35,7 @@ void free_route(Route *r) {
   free(r);
 }
 
-void set_route(lua_State *L, Server *s, const char *method, const char *path, Route *new) {
+void set_route(Server *s, const char *method, const char *path, Route *new) {
   pthread_rwlock_wrlock(&s->routes_lock);
   Route **place = find_route(s, method, path), *old = *place;
   if (old) *place = old->next;
@@ -45,7 +45,6 @@ void set_route(lua_State *L, Server *s, const char *method, const char *path, Ro
   }
   pthread_rwlock_unlock(&s->routes_lock);
   free_route(old);
-  (void)L;
 }
 
 Route *route_new(const char *method, const char *path) {

@@ -4,8 +4,6 @@
 #ifndef TLUA_SERVE_ROUTES_H
 #define TLUA_SERVE_ROUTES_H
 
-#include <lua.h>
-
 #include "requests.h"
 
 enum { ROUTES = 1024 };
@@ -27,7 +25,7 @@ void free_route(Route *r);
 Route **find_route(Server *s, const char *method, const char *path);
 
 /* Puts a route in the place of the one with its method and path. NULL only removes that one. */
-void set_route(lua_State *L, Server *s, const char *method, const char *path, Route *new);
+void set_route(Server *s, const char *method, const char *path, Route *new);
 #pragma GCC visibility pop
 
 #endif

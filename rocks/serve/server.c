@@ -14,13 +14,31 @@
 #include <time.h>
 #include <unistd.h>
 
-Server *servers[SERVERS];
-pthread_mutex_t servers_lock = PTHREAD_MUTEX_INITIALIZER;
+enum { SERVERS = 64 };
+
+static Server *servers[SERVERS];
+static pthread_mutex_t servers_lock = PTHREAD_MUTEX_INITIALIZER;
 
 int64_t now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+bool server_register(Server *s) {
+  pthread_mutex_lock(&servers_lock);
+  for (int i = 0; i < SERVERS && s->id < 0; i++)
+    if (servers[i] == NULL) servers[s->id = i] = s;
+  pthread_mutex_unlock(&servers_lock);
+  return s->id >= 0;
+}
+
+Server *find_server(int64_t id) {
+  pthread_mutex_lock(&servers_lock);
+  Server *s = id >= 0 && id < SERVERS ? servers[id] : NULL;
+  if (s) atomic_fetch_add(&s->refs, 1);
+  pthread_mutex_unlock(&servers_lock);
+  return s;
 }
 
 void server_release(Server *s) {

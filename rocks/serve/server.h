@@ -20,7 +20,7 @@
 #include "queues.h"
 #include "routes.h"
 
-enum { SERVERS = 64, STATUSES = 600 };
+enum { STATUSES = 600 };
 
 struct Server {
   int id;
@@ -46,12 +46,14 @@ struct Server {
 };
 
 #pragma GCC visibility push(hidden)
-extern Server *servers[SERVERS]; /* those of the process by their number, under `servers_lock` */
-extern pthread_mutex_t servers_lock;
-
 /* Returns the time in ns by a clock that is never set. */
 int64_t now(void);
 
+/* Gives the server a number, by which find_server finds it; false if there are too many. */
+bool server_register(Server *s);
+
+/* Returns the server with this number for the caller to release, or NULL. */
+Server *find_server(int64_t id);
 void server_release(Server *s);
 
 /* Opens the socket, since the library's own could not have a chosen address and a queue of
