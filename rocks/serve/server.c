@@ -36,7 +36,10 @@ bool server_register(Server *s) {
 Server *find_server(int64_t id) {
   pthread_mutex_lock(&servers_lock);
   Server *s = id >= 0 && id < SERVERS ? servers[id] : NULL;
-  if (s) atomic_fetch_add(&s->refs, 1);
+  if (s && atomic_fetch_add(&s->refs, 1) == 0) { /* server_release is about to free it */
+    atomic_fetch_sub(&s->refs, 1);
+    s = NULL;
+  }
   pthread_mutex_unlock(&servers_lock);
   return s;
 }
