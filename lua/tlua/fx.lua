@@ -9,8 +9,8 @@ local M = {}
 
 --- Records the operators that a module or a function calls, as torch.export does, and returns them
 --- as a graph whose nodes have the shapes and dtypes of their results. Unlike PyTorch's function it
---- takes example inputs. graph:program() is the program of the graph, which torch.export.save saves
---- (torch.fx's GraphModule).
+--- takes example inputs. graph:program() makes a program of the graph, in the role of torch.fx's
+--- GraphModule; torch.export.save saves the program.
 ---
 ---     local graph = torch.fx.symbolic_trace(nn.Linear(3, 2), {torch.ones(4, 3)})
 ---     local node = graph.nodes[4]
@@ -18,7 +18,7 @@ local M = {}
 ---     --> linear	torch.Size([4, 2])	float32
 ---@param model nn.Module|function  what to call
 ---@param inputs Tensor|table  the arguments of the call, in a list, as for torch.export
----@param options? {dynamic: table<string, table>, names: string[]}  those of torch.export
+---@param options? {dynamic: table<string, table>, names: string[]}  options of torch.export
 ---@return export.Graph
 function M.symbolic_trace(model, inputs, options)
    local title <const> = "fx.symbolic_trace"

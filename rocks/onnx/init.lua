@@ -12,8 +12,8 @@ local function folder_of(path) return path:match "^(.*[/\\])" or "" end
 --- of the model's folder are read too; large files are mapped. Models may use the operators of all
 --- versions up to 28 of the domain ai.onnx, up to 5 of ai.onnx.ml, and functions of their own.
 ---@param path string
----@param options? {max_loop_steps: integer}  the steps of all loops in one call after which the
---- call fails, 1000000 by default
+---@param options? {max_loop_steps: integer}  the largest number of loop steps in one call, counted
+--- over all loops, 1000000 by default; a call with more fails
 ---@return onnx.Module
 function M.load(path, options)
    if type(path) ~= "string" or path:find "%z" then

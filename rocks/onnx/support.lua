@@ -4,7 +4,7 @@ local torch = require "tlua"
 
 local M = {}
 
---- The key of a scope under which the steps of loops are counted.
+--- The key under which a scope keeps the count of loop steps.
 M.BUDGET = {}
 
 --- Returns a tensor with the shape {1, ..., sizes, ..., 1}, for operators of old versions, whose

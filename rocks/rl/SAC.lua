@@ -26,7 +26,8 @@ local take = args.signature("rl.SAC(env: object, "
    .. off_policy.OPTIONS:format("3e-4", 256, "0.005", 1)
    .. ", ent_coef: any = 'auto', action_noise: object?, hidden: integers?, seed: integer?)")
 
--- Returns the logarithm of the initial coefficient if it is learnt, or nil if it is a number.
+-- Returns the logarithm of the initial coefficient if the coefficient is learnt, or nil if ent_coef
+-- is a fixed number.
 local function initial_log(ent_coef)
    if type(ent_coef) == "number" and ent_coef == ent_coef then return nil end
    local value = ent_coef == "auto" and 1

@@ -162,7 +162,7 @@ function Tokenizer.from_pretrained(folder)
    return folder_files.read(self, folder)
 end
 
--- Refuses options other than the named one, which is true or false.
+-- Raises an error for options other than the named one, or if its value is not a boolean.
 local function check_flag(name, options, option)
    args.check_options(name, options, option)
    local value = options and options[option]
@@ -175,7 +175,8 @@ end
 
 local most_known <const> = 200000
 
--- Returns the inner loops, or false if they lack a part of the model. They remember chunks.
+-- Returns the loops in C, which also cache the tokens of chunks; false if they do not support the
+-- model.
 local function inner_of(self)
    local core = self.inner
    if core == nil or core and core:count() > most_known then

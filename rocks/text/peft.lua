@@ -167,8 +167,8 @@ local function value_for(title, path, c, name, default)
    return found or default
 end
 
--- Returns the number of a layer: as in PEFT, the last number of the path, or the last one after a
--- name of layers_pattern.
+-- Returns the number of a layer as PEFT does: the last number in the path, or with layers_pattern
+-- the last number that follows one of its names.
 local function layer_number(path, patterns)
    if patterns == nil or #patterns == 0 then patterns = {"[^.]*"} end
    for _, name in ipairs(patterns) do

@@ -63,7 +63,7 @@ function M.getStream() return current end
 function M.setDefaultStream() M.setStream(0) end
 function M.streamSynchronize(i) stream(i or 0):synchronize() end
 
--- Waits on the host, which is stronger than the waits that programs ask for.
+-- Waits for the whole device, which is more than the waits between streams that programs ask for.
 local function wait() module().synchronize() end
 for name in ([[streamWaitFor streamWaitForMultiDevice streamBarrier streamBarrierMultiDevice]])
    :gmatch "%S+" do
@@ -86,7 +86,7 @@ M.hasHalf, M.hasFastHalf = true, true
 function M.hasHalfInstructions() return true end
 function M.hasFastHalfInstructions() return true end
 
--- The number of a tensor's device, from 1.
+-- Adds getDevice, which returns the number of a tensor's device, from 1.
 for _, one in ipairs(types.list) do
    if one.cuda then
       rawset(one.tensor, "getDevice", function(self)

@@ -1,6 +1,7 @@
--- dataset.lua - Torch7's package dataset (Twitter's): batches of records that an index lists and a
--- sampler chooses. An index is a tensor, {x = records, y = labels}, a file of such tensors, a .csv
--- file with names of files and their labels, or a folder with a folder for each label.
+-- dataset.lua - Torch7's package dataset (Twitter's): an index lists records, and a sampler chooses
+-- those of a batch. An index is made from a tensor of records, {x = records, y = labels}, a file of
+-- such tensors, a .csv file with names of files and their labels, or a folder with a subfolder for
+-- each label.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -16,7 +17,8 @@ end
 
 -- Indexes -----------------------------------------------------------------------------------------
 
--- An index has records, a list of labels for each, and `get`, which returns a record's content.
+-- An index has the fields `records`, `labels` (a list of labels for each record) and `get`, a
+-- function that returns the content of a record.
 
 local function of_tensor(records, labels)
    check(is_tensor(records) and records:dim() >= 1, "expected a tensor of records, got %s",
@@ -101,7 +103,7 @@ local function index_of(source)
    return index_of(torch.load(source))
 end
 
--- Keeps one of several parts of an index, and numbers the labels in ascending order.
+-- Keeps only the part of an index that the options choose, and numbers the labels in sorted order.
 local function finish(index, options)
    local part, parts, n = options.partition or 1, options.partitions or 1, #index.records
    check(math.tointeger(parts) and math.tointeger(part) and part >= 1 and part <= parts,
@@ -132,7 +134,8 @@ local function permuted(n)
    return n > 0 and torch.randperm(n):totable() or {}
 end
 
--- Returns a function that returns positions in turn, and nil once after the last.
+-- Returns a function that returns the positions in turn, nil once after the last, and then begins
+-- again.
 local function in_order(n, order)
    local at, list = 0, nil
    return function()
@@ -158,7 +161,7 @@ local function check_label(index, label)
    check(label == nil or index.of_label[label], "there is no label %s", tostring(label))
 end
 
--- Without a label, one is drawn for each record.
+-- Draws a record of the given label; without one, draws the label first.
 samplers["label-uniform"] = function(index)
    return function(label)
       check_label(index, label)
@@ -166,7 +169,7 @@ samplers["label-uniform"] = function(index)
       return list[torch.random(1, #list)]
    end
 end
--- Without a label, the labels take turns.
+-- Returns the records of the given label in random order; without one, the labels take turns.
 samplers["label-permutation"] = function(index)
    local left, turn = {}, 0
    return function(label)

@@ -1,5 +1,6 @@
 -- dpnn.lua - the package dpnn (Element-Research's): methods of modules for training without optim,
--- modules that learn by rewards (REINFORCE), and layers and criterions that rnn's programs use.
+-- modules that learn by rewards (REINFORCE), and layers and criterions that programs with the
+-- package rnn use.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -56,8 +57,8 @@ function Module:weightDecay(factor, least)
    end
 end
 
---- Scales the gradients so that their norm is at most `most`, and returns the norm before. With
---- `is_local`, each layer's gradients by themselves.
+--- Scales the gradients so that their norm is at most `most`, and returns the norm before scaling.
+--- With `is_local`, scales the gradients of each layer separately.
 function Module:gradParamClip(most, is_local)
    if is_local and rawget(self, "modules") then
       local norm = 0
@@ -357,8 +358,8 @@ function Categorical:slope(input)
    return torch.cdiv(self.output, torch.add(input, 1e-8)):cmul(self:rewardAs(input)):mul(-1)
 end
 
--- VRClassReward: {class scores, baseline} and classes to minus the mean reward, which is `scale`
--- for each right class. `backward` gives `module` the rewards less the baselines.
+-- VRClassReward: takes {class scores, baseline} and classes. The loss is minus the mean reward; the
+-- reward of a right class is `scale`. `backward` passes reward - baseline to `module`.
 local Reward = classes.class("nn.VRClassReward", "nn.Criterion")
 function Reward:__init(module, scale, criterion)
    Criterion.__init(self)
@@ -368,7 +369,7 @@ function Reward:__init(module, scale, criterion)
    self.sizeAverage = true
    self.gradInput = {torch.Tensor()}
 end
--- Returns the scores and the baseline, which need not be given.
+-- Returns the scores and the baseline, or nil for a missing baseline.
 local function scores_of(self, input)
    check(type(input) == "table" and is_tensor(input[1]) and input[1]:dim() == 2,
       "%s: expected {scores (batch, classes), baseline}", classes.type(self))
@@ -403,13 +404,14 @@ end
 function Reward:type(name, memo)
    if name == nil then return self._type end
    local module = self.module
-   self.module = nil -- the module's own type is the caller's matter
+   self.module = nil -- the type of the module is left to the caller
    Criterion.type(self, name, memo)
    self.module = module
    return self
 end
 
--- BinaryClassReward: as VRClassReward, for one score of each example, whose class is 1 above 0.5.
+-- BinaryClassReward: like VRClassReward, but each example has a single score; a score above 0.5
+-- means class 1.
 local Binary = classes.class("nn.BinaryClassReward", "nn.VRClassReward")
 function Binary:is_right(scores, target)
    return scores:view(-1):gt(0.5):typeAs(scores):eq(target:typeAs(scores):view(-1)):typeAs(scores)

@@ -1,8 +1,8 @@
--- graph_passes.lua - Fast passes of graphs of plain layers. A plain layer has Module's own methods
--- of gradients. The forward pass keeps the autograd history of all plain layers in one piece, and
--- the backward pass asks for all gradients at once. A layer costs little besides its operators: its
--- output, and the versions of its tensors. Modules of other kinds may stand between the graph's
--- inputs and the plain layers; their own methods compute them.
+-- graph_passes.lua - fast passes of graphs of plain layers. A plain layer inherits the gradient
+-- methods of Module unchanged. The forward pass records all plain layers in one autograd history,
+-- and one backward call computes all gradients. Besides its operators, a layer only stores its
+-- output and the versions of its tensors. Other modules may come between the graph's inputs and the
+-- plain layers; their own methods compute them.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -64,9 +64,9 @@ local function sort_steps(plan)
    return sorted
 end
 
--- Maps layers to their options at the last call, and to true if calls write options. Options that
--- are plain values are compared here; `counts` has their number. Tensors and tables among them have
--- versions, which records.lua compares.
+-- `known` maps a layer to its options at the last call, and `writes` maps a layer to true if calls
+-- change its options. If all options of a layer are plain values, `counts` has their number, and
+-- they are compared here. If some are tensors or tables, records.lua compares their versions.
 local known, counts, writes = {}, {}, {}
 for _, map in ipairs {known, counts, writes} do setmetatable(map, {__mode = "k"}) end
 local no_option <const> = records.no_option
@@ -93,7 +93,7 @@ local function is_unchanged(module)
    return count == 0
 end
 
--- Returns whether the plain layers are still plain. A layer whose fields are unchanged is.
+-- Returns whether the plain layers are still plain. Layers with unchanged options need no check.
 local function are_plain(sorted, n)
    for _, class in ipairs(sorted.classes) do
       if not has_own_methods(class) then return false end

@@ -23,7 +23,7 @@ local function is_float(x) return T.is_floating_point(x) end
 -- Elementwise -----------------------------------------------------------------------------------
 
 -- Torch7's functions of one tensor. After `=` follows tlua's name, if it differs.
--- `!` marks functions that Torch7 has for tensors of floating-point numbers only.
+-- `!` marks functions that Torch7 defines for floating-point tensors only.
 local unary = [[abs sign acos! asin! atan! ceil cos! cosh! exp! floor log! log1p! frac! neg round
    rsqrt! sin! sinh! sigmoid! sqrt! tan! tanh! trunc cinv=reciprocal! erf! erfinv! lgamma!
    digamma!]]

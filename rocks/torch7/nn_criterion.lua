@@ -174,8 +174,8 @@ end
 local ClassNLL = criterion("ClassNLLCriterion",
    "weights=nil sizeAverage=true ignoreIndex=-100", nll)
 
--- Returns the labels of a batch without weights and ignored labels, whose gradient is one number at
--- each label; nil for other inputs, which are computed by autograd.
+-- Returns the labels of a batch if the criterion has no weights and no label is ignored: the
+-- gradient then is one number at each label. Returns nil for other inputs, which autograd handles.
 local function plain_labels(self, input, target)
    if self.weights or not is_tensor(input) or not is_tensor(target) or dims(input) ~= 2
       or dims(target) ~= 1 or methods.numel(target) == 0 then

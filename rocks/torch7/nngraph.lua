@@ -14,9 +14,9 @@ local M = {}
 local Node = classes.newmetatable "nngraph.Node"
 M.Node = classes.getconstructortable "nngraph.Node"
 
--- A node's data has Torch7's fields: module, or selectindex for an element of its only parent's
--- output; annotations; and mapindex, which maps positions to the parents' data, and these to
--- positions. A node of a program has `parents`; those of a graph have `children` instead.
+-- The data of a node have Torch7's fields: `module`, or `selectindex` if the node is an element of
+-- its only parent's output; `annotations`; and `mapindex`, which maps positions to the parents'
+-- data and back. A node made by a script has `parents`; nodes of a graph have `children` instead.
 
 -- Makes a node from a module. The node follows its parents; an input node has no module.
 local function node_of(module, parents, data)
@@ -145,7 +145,7 @@ end
 base.layer("JustElement", "", function(_, x) return x[1] end)
 base.layer("JustTable", "", function(_, x) return {x} end)
 
---- Returns a node whose output is a table with the outputs of nodes, in tables if the nodes are.
+--- Returns a node whose output is a table with the outputs of the given nodes, nested like them.
 ---@param nodes table
 ---@return table node
 function M.nest(nodes)
@@ -158,7 +158,7 @@ end
 
 -- Graphs ------------------------------------------------------------------------------------------
 
--- Returns the data of a graph's nodes, each once, in an order of computation.
+-- Returns the data of a graph's nodes, each once and after its parents.
 local function ordered(outdata, indata)
    local order, state = {}, {[indata] = "done"}
    local function visit(data)
@@ -173,8 +173,9 @@ local function ordered(outdata, indata)
    return order, state
 end
 
--- Returns the plan of a graph: a list of steps, which have a module or `select`, the positions of
--- their sources or `input`, the position of the graph's input; `ends` has the outputs' positions.
+-- Returns the plan of a graph: a list of steps. A step has a module or `select`, and either the
+-- positions of its sources or `input`, the number of a graph input. `ends` lists the positions of
+-- the outputs.
 local function make_plan(self)
    local indata, outdata = self.innode.data, self.outnode.data
    local order, state = ordered(outdata, indata)
@@ -218,7 +219,7 @@ end
 
 local gModule = classes.class("nn.gModule", "nn.Container")
 
--- Returns the nodes of a graph in an order of computation, with links to the nodes that use them.
+-- Returns the nodes of a graph, each after its parents, with links to the nodes that use them.
 local function forward_nodes(plan, innode, outnode)
    local nodes, all = {}, {innode}
    for i, step in ipairs(plan) do
@@ -293,7 +294,7 @@ local function check_input(plan, input)
    end
 end
 
--- In debug mode, writes a file with the graph in which the node that failed is red.
+-- Whether a graph that fails writes a file in which the failed node is red.
 local debugging = false
 local function show_failure(self, data)
    local attributes = data.annotations.graphAttributes
@@ -502,7 +503,7 @@ function M.simple_print(graph)
    return table.concat(lines, "\n")
 end
 
---- Gives each node that is in a local variable of the caller the variable's name.
+--- Gives each unnamed node that a local variable of the caller holds the name of the variable.
 function M.annotateNodes()
    for i = 1, math.huge do
       local name, value = debug.getlocal(2, i)

@@ -28,7 +28,7 @@ end
 
 local function zeros(x) return x:clone():zero() end
 
--- Stores the square root of a tensor, plus a number, in a buffer, which may not exist yet.
+-- Stores sqrt(x) + plus in a buffer, and returns the buffer; makes it if it is nil.
 local function root(buffer, x, plus)
    buffer = buffer or x:clone()
    return torch.sqrt(buffer, x):add(plus)

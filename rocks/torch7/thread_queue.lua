@@ -19,7 +19,7 @@ end
 
 -- Bytes -------------------------------------------------------------------------------------------
 
---- Returns a value's bytes in a CharStorage; functions are included with their upvalues.
+--- Serializes a value, including functions with their upvalues, to a CharStorage.
 ---@param value any
 ---@return table storage
 function M.serialize.save(value)
@@ -56,7 +56,8 @@ local function read(path)
    return text
 end
 
---- Makes a queue for n jobs at most. It may be sent to threads; `id` opens the queue with that id.
+--- Makes a queue for at most n jobs, which may be sent to threads. With `id`, opens the existing
+--- queue that has this id.
 function Queue:__init(n, id)
    check(id ~= nil or math.tointeger(n) and n >= 1,
       "threads.Queue: N: expected a count of jobs, got %s", tostring(n))
@@ -70,8 +71,8 @@ end
 
 function Queue:id() return self.mutex:id() end
 
--- Calls step(first, last, most) with the lock held, again and again until it returns new counts.
--- Jobs have the numbers first + 1 to last.
+-- Calls step(first, last, most) with the lock held, and repeats this until it returns new counts.
+-- The queue has the jobs numbered first + 1 to last.
 local function change(self, step)
    local wait = 1e-5
    while true do
@@ -94,7 +95,7 @@ local function change(self, step)
    end
 end
 
---- Adds a job: a function, which a thread calls with the further arguments. Waits while the queue
+--- Adds a job: a thread will call the function with the remaining arguments. Waits while the queue
 --- is full.
 function Queue:addjob(callback, ...)
    check(type(callback) == "function",

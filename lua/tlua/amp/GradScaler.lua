@@ -206,8 +206,8 @@ local function does_it_itself(optimizer)
    return true
 end
 
--- Returns whether all gradients are finite. That waits for the device, which a captured graph and a
--- program cannot do.
+-- Returns whether all gradients are finite. This waits for the device, so it raises an error while
+-- a CUDA graph is captured or a program is recorded.
 local function is_finite(optimizer, found)
    local ok, number = pcall(found.item, found)
    if ok then return number == 0 end

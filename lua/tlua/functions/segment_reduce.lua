@@ -20,8 +20,8 @@ function Extreme.backward(ctx, grad)
    return (grad / count:clamp_min(1)):index_select(1, owners) * chosen
 end
 
--- Returns products of segments whose gradients are PyTorch's. The gradient of a segment's only NaN
--- is the product of the other elements, so NaNs are factors of their own here.
+-- Returns the products of segments, with PyTorch's gradients. If a segment has a single NaN, the
+-- gradient of that element is the product of the others, so NaNs are multiplied separately here.
 local function product(rows, owners, full)
    local nan = rows:isnan()
    local rest = full:index_reduce(1, owners, rows:masked_fill(nan, 1), "prod")

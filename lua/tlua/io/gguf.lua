@@ -11,7 +11,7 @@ local formats <const> = {[0] = "<B", "<b", "<I2", "<i2", "<I4", "<i4", "<f", "B"
    [11] = "<i8", [12] = "<d"}
 local dtypes <const> = {[0] = "float32", "float16", [24] = "int8", [25] = "int16", [26] = "int32",
    [27] = "int64", [28] = "float64", [30] = "bfloat16"}
--- The layouts of quantized blocks: name, bytes and elements of a block.
+-- The layouts of quantized blocks. Each has a name, the bytes in a block and the elements in it.
 local blocks <const> = {
    [2] = {"Q4_0", 18, 32}, [3] = {"Q4_1", 20, 32}, [6] = {"Q5_0", 22, 32}, [7] = {"Q5_1", 24, 32},
    [8] = {"Q8_0", 34, 32}, [10] = {"Q2_K", 84, 256}, [11] = {"Q3_K", 110, 256},
@@ -102,7 +102,7 @@ local function read_info(s)
    return info
 end
 
--- Adds to a quantized tensor's description its layout and the number of bytes of a row. Checks that
+-- Adds the layout and the number of bytes in a row to a quantized tensor's description. Checks that
 -- the tensor lies within the file.
 local function complete(s, info, data)
    info.first = data + info.offset

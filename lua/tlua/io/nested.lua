@@ -11,8 +11,8 @@ local written = setmetatable({}, {__mode = "k"})
 
 local function parts_of(x) return torch._wrapped_parts(x, getmetatable(x)) end
 
---- Returns the dense tensors that a file has of a nested tensor: values, offsets, which count from
---- 0, and lengths if it has them. Each call returns the same tensors.
+--- Returns the dense tensors that represent a nested tensor in a file: values, offsets (from 0),
+--- and lengths if it has them. Each call returns the same tensors.
 ---@param x Tensor
 ---@return Tensor[]
 function M.tensors(x)
@@ -50,8 +50,8 @@ function M.put(out, x, put, requires_grad)
    end)
 end
 
---- Rebuilds a nested tensor from the arguments in a file. Returns nil and a message if they do not
---- fit together.
+--- Rebuilds a nested tensor from the arguments stored in a file. Returns nil and a message if the
+--- arguments do not fit together.
 ---@param given table<string, any>
 ---@return Tensor?
 ---@return string? message

@@ -1,6 +1,6 @@
 -- png.lua - writes PNG files (ISO/IEC 15948) without a library. Pixels are stored uncompressed, in
--- deflate's stored blocks (RFC 1951, 3.2.4), so a file is as large as its pixels, unless compression
--- is asked for and zlib is installed.
+-- deflate's stored blocks (RFC 1951, 3.2.4), so a file is as large as its pixels, unless
+-- compression is asked for and zlib is installed.
 
 local torch = require "tlua"
 
@@ -49,7 +49,7 @@ end
 --- with opacity), three (RGB) or four (RGBA)
 ---@param palette? string  three bytes R, G, B for each possible value of a pixel; without a palette
 --- one-byte pixels are greys
----@param packs? boolean  whether the pixels are compressed if zlib is installed
+---@param packs? boolean  whether to compress the pixels if zlib is installed
 ---@return string
 function M.encode(width, height, rows, palette, packs)
    local channels = #(rows[1] or "") // math.max(width, 1)

@@ -203,7 +203,7 @@ local function variance(x, mask, dims, keepdim, a, who)
    local square = x:is_complex() and torch.real(distance * distance:conj()) or distance:square()
    local total = sum_over(square, dims, keepdim, square.dtype)
    local rest = (count:reshape(total.shape) - correction):clamp_min(0)
-   return (total / rest):to(total.dtype) -- with a fraction as the correction, rest is float32
+   return (total / rest):to(total.dtype) -- a correction with a fraction makes rest float32
 end
 
 --- Returns the variance, or the standard deviation, of the elements at which the mask is true.

@@ -151,8 +151,8 @@ function Module:type(dtype)
    return self:to(dtype)
 end
 
---- Returns the module itself, whose calls stay as they are: torch.compile(module) returns a module
---- that runs programs. The options are checked as by torch.compile.
+--- Checks the options like torch.compile, and returns the module unchanged. To run programs, call
+--- the module that torch.compile(module) returns.
 ---@param options? table
 ---@return nn.Module self
 function Module:compile(options)

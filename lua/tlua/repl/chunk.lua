@@ -1,4 +1,4 @@
--- chunk.lua - compiles what is typed: lines of the interactive mode and cells of notebooks.
+-- chunk.lua - compiles lines of the interactive mode and cells of notebooks.
 
 local M = {}
 
@@ -36,8 +36,8 @@ local function begins_expression(line)
       or line:find "^%s*%.%d" ~= nil
 end
 
---- Compiles a notebook's cell: as `compile` does or, if the last lines are an expression, so that
---- its values are returned after the statements before it have run.
+--- Compiles a notebook's cell like `compile`. If the last lines are an expression, the chunk first
+--- runs the statements before it and then returns its values.
 ---@param text string
 ---@param name string  the chunk's name
 ---@return function|string chunk

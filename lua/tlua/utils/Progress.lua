@@ -39,7 +39,7 @@ local Progress = class.class("utils.Progress")
 function Progress:__init(...)
    local a = signature(...)
    for name, value in pairs(a) do self[name] = value end
-   -- in a notebook, a bar without a stream is an output that is replaced
+   -- in a notebook, a bar without a given stream is an output that is updated in place
    local shown = not a.stream and rawget(torch, "_notebook_stream")
    local output = shown and shown()
    self.stream = output or a.stream or io.stdout

@@ -1,5 +1,5 @@
 -- http.lua - sends HTTP/1.1 requests, with a new connection for each request. Connections to https
--- addresses are made by libcurl, others by sockets of ours.
+-- URLs go through libcurl, other connections through tlua's own sockets.
 
 local torch = require "tlua"
 
@@ -21,7 +21,7 @@ function M.escape(text, path)
    end))
 end
 
---- Takes a URL apart.
+--- Splits a URL into its parts.
 ---@param url string
 ---@return {scheme: string, host: string, port: integer, path: string, server: string}?  `server`:
 --- the URL up to its path; nil on failure
@@ -45,8 +45,8 @@ function M.parse(url)
       server = ("%s://%s:%d"):format(scheme, host, number)}
 end
 
--- Returns a reader of a socket. It reads a line, a number of bytes, or the next part of unknown
--- length. It raises an error at the timeout, and after `most` bytes.
+-- Returns a reader of a socket, with methods that read a line, a number of bytes, or as much as is
+-- available. They raise an error at the timeout, and after `most` bytes.
 local function reader(socket, seconds, most)
    local waiting, at, ended, left = "", 1, false, most -- bytes before `at` are consumed
    local function more()
@@ -80,7 +80,7 @@ local function reader(socket, seconds, most)
       at = at + #part
       return part
    end
-   -- Returns the next bytes before the end of the connection; nil there.
+   -- Returns the next bytes, or nil at the end of the connection.
    function self.rest()
       if at > #waiting then
          if ended then return nil end
@@ -99,7 +99,8 @@ local function length_of(text, base)
    return n and n >= 0 and n or nil
 end
 
--- Each of these returns a function that returns the next part of a response's body, nil at its end.
+-- Each of these functions makes an iterator over the parts of a response's body, one for each way
+-- in which the length is given.
 
 local function parts_of_length(from, length)
    return function()
@@ -143,8 +144,8 @@ local function read_headers(from)
    return status, headers
 end
 
--- Reads the status and the headers of a response. Its field `parts` is a function that returns the
--- next part of its body.
+-- Reads the status and the headers of a response, and returns the response. Each call of its
+-- function `parts` returns the next part of the body.
 local function read_answer(socket, method, seconds, most)
    local from = reader(socket, seconds, math.min(most, MOST_HEADERS))
    local status, headers
@@ -166,7 +167,7 @@ local function read_answer(socket, method, seconds, most)
    return answer
 end
 
--- Returns whether a host is this machine, to which no proxy leads.
+-- Returns whether a host is this machine; no proxy is used for it.
 local function is_near(host)
    return host == "localhost" or host:find "^127%." or host == "[::1]"
 end

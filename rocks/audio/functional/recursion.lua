@@ -127,8 +127,8 @@ local function by_blocks(x, a)
    return y:narrow(3, 1, length):to(x.dtype)
 end
 
--- Replaces the outputs of one channel from its sample `first` on by those of a loop over samples.
--- One NaN makes all later outputs NaN.
+-- Computes the outputs of one channel again, from sample `first` on, by a loop over samples. A NaN
+-- makes all later outputs NaN.
 local function loop_from(first, x, y, a)
    local inputs, outputs, order = x:double():tolist(), y:double():tolist(), #a - 1
    local new = {}
@@ -144,7 +144,7 @@ end
 
 -- Computes the recursion of x (batch, filters, time) with coefficients a (filters, K + 1); a[f][1]
 -- is 1. In a product with a triangular matrix, NaN and infinities would spread to earlier samples
--- (0 * inf is NaN), so channels that have them are computed by a loop from their first one on.
+-- (0 * inf is NaN), so a loop computes such a channel from its first NaN or infinity on.
 local function solve(x, a)
    if a:size(2) == 1 or x:numel() == 0 then return x:clone() end
    local finite = x:isfinite()

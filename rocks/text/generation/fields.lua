@@ -44,9 +44,9 @@ local tokens <const> = {
    "sequence_bias",
 }
 
--- Fields that change the result and are not supported, with the values that change nothing. Other
--- fields only concern speed, memory and the form of the result, or are unknown to Hugging Face's
--- library too.
+-- Unsupported fields that change the result, each with the values that have no effect. All other
+-- fields concern speed, memory or the form of the result, or Hugging Face's library does not know
+-- them either.
 local refused <const> = {
    forced_decoder_ids = {}, guidance_scale = {1}, watermarking_config = {},
    token_healing = {false}, max_time = {}, penalty_alpha = {0}, dola_layers = {},

@@ -72,7 +72,7 @@ local function is_between(value, low, high)
    return type(value) == "number" and value > low and value <= high
 end
 
--- Checks the options that change scores and are seldom used.
+-- Checks the less common options that change scores.
 local function check_scores(o)
    refuse_unless(o.encoder_repetition_penalty > 0, "encoder_repetition_penalty",
       "a positive number", o.encoder_repetition_penalty)

@@ -51,7 +51,8 @@ function M.no_repeat_ngram_size(n)
    end
 end
 
---- Multiplies positive scores of the source's tokens by the penalty, and divides negative ones.
+--- Changes the scores of the source's tokens: multiplies positive scores by the penalty, and
+--- divides negative scores by it.
 ---@param penalty number
 ---@param source Tensor  (B, S): the encoder's tokens, or the prompts
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -92,8 +93,8 @@ function M.encoder_no_repeat_ngram_size(n, source)
    end
 end
 
---- Adds numbers to the scores of tokens that complete sequences.
----@param biases {[1]: integer[], [2]: number}[]  sequences, each with its number
+--- Adds a bias to the score of each token that would complete one of the sequences.
+---@param biases {[1]: integer[], [2]: number}[]  pairs {sequence, bias}
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.sequence_bias(biases)
    return function(ids, scores)
@@ -155,7 +156,7 @@ function M.forced(length, tokens)
    end
 end
 
---- Forbids tokens as the first new one, when the text has `length` tokens.
+--- Forbids some tokens as the first new token, that is while the text has `length` tokens.
 ---@param tokens integer[]
 ---@param length integer
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -227,7 +228,7 @@ function M.top_p(p, keep)
    end
 end
 
--- Returns the scores without those in `gone`; the `keep` highest ones stay.
+-- Returns the scores with those marked in `gone` removed, except the `keep` highest scores.
 local function without(scores, gone, keep)
    if keep then
       local best = scores:topk(math.min(keep, scores:size(2)), 2)
@@ -275,7 +276,8 @@ function M.eta_cutoff(epsilon, keep)
    end
 end
 
---- Keeps the most probable tokens, of at most 100, while their part of the entropy is at most h.
+--- Keeps the most probable tokens, at most 100 and at least one, while the sum of their -p log p is
+--- at most h times the entropy of the 100.
 ---@param h number
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.top_h(h)

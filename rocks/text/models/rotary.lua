@@ -203,7 +203,8 @@ end
 ---@param x Tensor
 ---@param cos Tensor
 ---@param sin Tensor
----@param interleaved? boolean  whether pairs are neighbours, not features D / 2 apart
+---@param interleaved? boolean  whether the two features of a pair are adjacent instead of D / 2
+--- apart
 ---@return Tensor
 function Rotary.rotate(x, cos, sin, interleaved)
    return F.rotary_embedding(x, cos, sin, interleaved or false)

@@ -163,7 +163,7 @@ function Model:tokenize(word)
    return spread(word, ids, lengths)
 end
 
---- Returns the configuration of the inner loops, or nil if they lack something.
+--- Returns the configuration of the loops in C, or nil if they do not support this model.
 ---@return table?
 function Model:inner()
    if self.frozen or getmetatable(self.merges) then return nil end

@@ -129,7 +129,7 @@ local safe = setmetatable({}, {__index = function(self, character)
    return good
 end})
 
---- The characters beyond ASCII that may stand in front of a cut.
+--- The set of non-ASCII characters after which a text may be cut.
 ---@type table<string, boolean>
 M.safe = safe
 

@@ -1,5 +1,5 @@
--- inner.lua - describes a tokenizer to the loops in C (src/io/tokens.h): its model, and its steps
--- if they are known for texts of ASCII. A step that is not known leaves chunks to Tokenizer.lua.
+-- inner.lua - describes a tokenizer to the loops in C (src/io/tokens.h): the model, and the steps
+-- for ASCII texts. If the loops lack one of the steps, Tokenizer.lua handles all chunks.
 
 local bytes = require "tlua.text.tokenizer.bytes"
 local characters = require "tlua.text.tokenizer.characters"
@@ -13,13 +13,13 @@ local SET <const>, REPEAT <const>, CHOICE <const>, LOOK <const>, END <const> = 0
 local MAP <const>, PREPEND <const>, STRIP <const>, REPLACE <const> = 0, 1, 2, 3
 local SPELL <const>, CHECK <const>, SPLIT <const>, META <const>, SPACE <const> = 4, 5, 6, 7, 8
 
-local unknown <const> = {} -- raised by a step that is not known
+local unknown <const> = {} -- raised for a step that the loops lack
 
 local function give_up() error(unknown, 0) end
 
 -- Patterns --------------------------------------------------------------------------------------
 
--- Nodes are made from the last to the first, and numbered from the end.
+-- Nodes are made from the last to the first; steps_of reverses their order and numbers.
 
 local function add(nodes, node)
    nodes[#nodes + 1] = node
@@ -119,7 +119,7 @@ end
 
 local function lower(code) return code >= 65 and code <= 90 and code + 32 or code end
 
--- Returns the node of a compiled pattern, or nil if it does not match ASCII.
+-- Returns the node of a compiled pattern, or nil if the pattern cannot match ASCII text.
 local function node_of(state, regex)
    if regex.literal then
       return is_ascii(regex.literal) and literal(state.nodes, regex.literal) or nil
@@ -263,7 +263,7 @@ local function walk(state, known, part)
    describe(state, part)
 end
 
--- Texts with added tokens that are found in normalised texts are left to Tokenizer.lua.
+-- Adds a step that leaves a text to Tokenizer.lua if its normalised form contains an added token.
 local function check_added(state, finder)
    if finder.n == 0 then return end
    local list = {}
@@ -297,7 +297,7 @@ local function steps_of(self)
    return state.steps, list
 end
 
---- Returns the loops for a tokenizer, or false if they lack its model.
+--- Returns the loops for a tokenizer, or false if they do not support its model.
 ---@param self text.Tokenizer
 ---@return userdata|false
 function M.new(self)

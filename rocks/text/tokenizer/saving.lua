@@ -155,7 +155,8 @@ end
 
 --- Returns the text of this tokenizer's tokenizer.json with another vocabulary.
 ---@param self table
----@param model table  the model's new fields; `tokens`: the vocabulary, or `scored`, with scores
+---@param model table  the model's new fields; `tokens`: the vocabulary; or `scored`: the vocabulary
+--- with scores
 ---@return string
 function M.with_vocabulary(self, model)
    local config = assert(ordered.decode(self.source))

@@ -1,8 +1,8 @@
 -- unigram_training.lua - learns the vocabulary and the scores of a unigram model, as Hugging Face's
 -- UnigramTrainer does. The first pieces are the characters and the texts that occur repeatedly in
--- words. Rounds of expectation and maximisation fit their scores, and pieces whose loss costs
--- little are removed, until few more than the wanted number are left. A piece is {text, score}; the
--- first piece stands for characters without a piece.
+-- words. Rounds of expectation and maximisation fit their scores, and remove pieces whose removal
+-- makes the words only slightly less likely, until little more than the wanted number remain. A
+-- piece is {text, score}; the first piece stands for characters without a piece.
 
 local pieces = require "tlua.text.tokenizer.pieces"
 
@@ -10,7 +10,7 @@ local M = {}
 
 local exp, log, sub = math.exp, math.log, string.sub
 
-local spare <const> = 50 -- terms that are smaller by this difference of logarithms are left out
+local spare <const> = 50 -- log_sum ignores x if it is smaller than y by more than this
 
 -- Returns the logarithm of exp(x) + exp(y).
 local function log_sum(x, y)
@@ -34,7 +34,8 @@ end
 
 -- First pieces ----------------------------------------------------------------------------------
 
--- Splits words into characters: adds `ends`, the bytes before each character, and the last byte.
+-- Finds the characters of words: adds to each word `ends`, a list of 0 and the position of the last
+-- byte of each character.
 local function split(words)
    for _, word in ipairs(words) do
       local ends, at = {0}, 0
@@ -46,8 +47,8 @@ local function split(words)
    end
 end
 
--- Returns how often texts of at least two characters occur in words, each word counted once. Only
--- texts that different characters, or the end of a word, follow are kept.
+-- Counts the texts of at least two characters that occur in words; repeated words are counted once.
+-- Keeps only texts that are followed by different characters, or by the end of a word.
 local function repeated(words, most)
    local counts, followers = {}, {}
    for _, word in ipairs(words) do
@@ -116,8 +117,8 @@ local function model_of(list)
    return model
 end
 
--- Writes the pieces in a text into `nodes`: the position where each begins and that behind it, its
--- number and its score. Returns how many there are.
+-- Finds the pieces in a text, and writes into `nodes` for each the position where it begins, the
+-- position after it, its number and its score. Returns how many were found.
 local function find(model, text, ends, nodes)
    local ids, scores, most = model.ids, model.scores, model.most
    local from, to, id_of, score_of = nodes.from, nodes.to, nodes.id, nodes.score
@@ -142,7 +143,7 @@ end
 
 local function new_nodes() return {from = {}, to = {}, id = {}, score = {}} end
 
--- Returns how often each piece is expected in the words.
+-- Returns the expected number of occurrences of each piece in the words.
 local function expectation(model, words, count)
    local expected, nodes = {}, new_nodes()
    for id = 1, count do expected[id] = 0.0 end
@@ -237,13 +238,13 @@ local function two_best(model, text, ends, nodes)
    return found
 end
 
--- Sorts the highest score first, equal ones by their place, which is the third field.
+-- Sorts by score (field 2), the highest first; equal scores by their place (field 3).
 local function by_score(a, b)
    if a[2] ~= b[2] then return a[2] > b[2] end
    return a[3] < b[3]
 end
 
--- Removes the pieces whose loss makes the words least unlikely.
+-- Removes the pieces whose removal lowers the likelihood of the words least.
 local function prune(model, list, words, options)
    local frequency, nodes = best_paths(model, words, #list), new_nodes()
    local sum, texts, all = 0.0, {}, 0.0

@@ -91,7 +91,7 @@ describe("Torch7's nngraph", function()
       local split
       for _, node in ipairs(model.forwardnodes) do
          local data = node.data
-         if data.selectindex then -- Torch7 puts a node between the split one and its elements
+         if data.selectindex then -- Torch7 puts a node between the split node and its elements
             local parent = data.mapindex[1]
             split = split or {nSplitOutputs = 4, annotations = {}, mapindex = {parent, [parent] = 1}}
             data.mapindex = {split, [split] = 1}

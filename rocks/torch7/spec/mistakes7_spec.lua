@@ -1,4 +1,4 @@
--- Tests what Torch7's programs are told when they hold it wrongly.
+-- Tests the error messages for mistakes in programs of Torch7.
 
 local torch = require "torch7"
 local nn = require "tlua.torch7.nn"

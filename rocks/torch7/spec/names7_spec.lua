@@ -1,5 +1,5 @@
--- Tests that everything exists that the public documents of Torch7's packages name: functions, classes,
--- methods and fields. What is missing on purpose is in the table "From Torch7" of the README.
+-- Tests that the functions, classes, methods and fields named in the documents of Torch7's packages
+-- exist. Names that are missing on purpose are in the README's table "From Torch7".
 
 local torch = require "torch7"
 local nn = require "tlua.torch7.rnn"

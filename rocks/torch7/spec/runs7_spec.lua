@@ -95,7 +95,7 @@ describe("The backward pass of a container", function()
       check(nn.gModule({only}, {nn.CDivTable() {nn.Exp()(only), nn.AddConstant(9)(only)}}), torch.randn(4, 3))
    end)
 
-   -- Returns a graph with a layer of each kind that a fast pass has to know.
+   -- Returns a graph with one layer of each kind that graph_passes.lua treats differently.
    local function graph_of(inner)
       local a, b = nn.Identity()(), nn.Identity()()
       local h = nn.Dropout(0.5)(nn.BatchNormalization(6)(nn.Linear(3, 6)(a)))

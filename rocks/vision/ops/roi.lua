@@ -2,8 +2,8 @@
 -- of interpolated values (align), or by maxima or means of whole pixels (pool). The
 -- position-sensitive forms (ps_) take each cell of the result from channels of its own.
 --
--- An aligned region is the product of a sparse matrix, which has the parts of the pixels, with the
--- feature map.
+-- An aligned region is the product of a sparse matrix with the feature map. The matrix has the
+-- weight of each pixel in each cell.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -76,9 +76,9 @@ end
 
 -- Aligned regions ---------------------------------------------------------------------------------
 
--- Returns the pixels, from 0, between which samples lie, and their parts in the average of a cell:
--- (n, cells, 2 * per_cell) each. `low` and `cell` have each region's first coordinate and the size
--- of a cell. A sample more than a pixel outside of the map is 0.
+-- Returns the pixels, from 0, next to each sample, and their weights in the average of a cell; both
+-- have shape (n, cells, 2 * per_cell). `low` has the first coordinate of each region, `cell` the
+-- size of its cells. A sample more than a pixel outside the map has weight 0.
 local function samples(low, cell, cells, per_cell, size)
    local steps = (torch.arange(cells * per_cell, {dtype = low.dtype, device = low.device}) + 0.5)
       / per_cell
@@ -250,8 +250,8 @@ local function cells_of(low, high, cells, size, is_ps)
    return from:long(), to:long()
 end
 
--- Returns the pixels of cells along one side, (n, cells, most), and which of them are inside; the
--- last pixel of a cell fills its row.
+-- Returns the pixels of cells along one side, (n, cells, most), and which of these entries are
+-- inside the cell; the last pixel is repeated to fill the row.
 local function pixels_of(size, from, to)
    local most = math.max(1, (to - from):max():item())
    local at = from:unsqueeze(3) + torch.arange(most, {dtype = "int64", device = from.device})
@@ -259,10 +259,10 @@ local function pixels_of(size, from, to)
    return torch.minimum(at, stop - 1):clamp(0, size - 1), at:lt(stop), most
 end
 
-local most_values <const> = 1 << 22 -- largest number of values that are read at once
+local most_values <const> = 1 << 22 -- largest number of values that one reduction reads
 
--- Calls reduce(image, pixels, inside) for some regions at a time, where both tensors have the shape
--- (n, height, width, pixels), and returns the results, (n, channels, height, width).
+-- Calls reduce(image, pixels, inside) for groups of regions, and returns the joined results,
+-- (n, channels, height, width). `pixels` and `inside` have shape (n, height, width, pixels).
 local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
    local height, width, scale = table.unpack(sizes)
    local rows, columns = input:size(3), input:size(4)
