@@ -158,7 +158,7 @@ describe("make install", function()
 
    -- These files train or build large models; the modules that they load are loaded by other files as well.
    local long <const> = {
-      "audio/spec/examples", "mlflow/spec/mlflow", "onnx/spec/export", "rl/spec/agents", "text/spec/examples",
+      "audio/spec/examples", "onnx/spec/export", "rl/spec/agents", "text/spec/examples",
       "text/spec/tokenizer", "torch7/spec/examples", "trainer/spec/resume", "vision/spec/examples",
       "vision/spec/models",
    }
