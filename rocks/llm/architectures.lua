@@ -27,6 +27,16 @@ function Fields:number(name, default)
    return value
 end
 
+-- Returns a finite number greater than `above`, by default 0.
+function Fields:real(name, default, above)
+   local value = self:number(name, default)
+   if value <= (above or 0) or value == math.huge then
+      self:refuse(name, above and "a finite number of at least 0" or "a positive, finite number",
+         value)
+   end
+   return value
+end
+
 -- Returns the field's value, which must be an integer from 1 to 2^24.
 function Fields:size(name, default)
    local value = math.tointeger(self:number(name, default))
@@ -44,7 +54,7 @@ end
 -- Returns the parameters of rotary position embeddings, with the scaling that the metadata describe
 -- or with factors from a tensor of the file.
 local function rotation(self, config, factors)
-   local theta = self:number("rope.freq_base", 10000.0)
+   local theta = self:real("rope.freq_base", 10000.0)
    local rope = {rope_type = "default", rope_theta = theta}
    local kind = text_of(self, "rope.scaling.type")
    local factor = self:number("rope.scaling.factor", self:number("rope.scale_linear", 0))
@@ -69,8 +79,12 @@ local function rotation(self, config, factors)
 end
 
 local function sliding(self, config)
-   local window = math.tointeger(self:number("attention.sliding_window", 0))
-   if window and window > 0 then config.sliding_window = window end
+   local given = self:number("attention.sliding_window", 0)
+   local window = math.tointeger(given)
+   if not window or window < 0 or window > 1 << 32 then
+      self:refuse("attention.sliding_window", "an integer from 0 to 2^32", given)
+   end
+   if window > 0 then config.sliding_window = window end
 end
 
 -- Sets the scaling of attention scores. The largest model of a family, recognised by its number of
@@ -97,14 +111,14 @@ local known = {
       configure = function(self, config)
          sliding(self, config)
          query_scalar(self, config, 46)
-         config.attn_logit_softcapping = self:number("attn_logit_softcapping", 50.0)
-         config.final_logit_softcapping = self:number("final_logit_softcapping", 30.0)
+         config.attn_logit_softcapping = self:real("attn_logit_softcapping", 50.0)
+         config.final_logit_softcapping = self:real("final_logit_softcapping", 30.0)
       end},
    gemma3 = {model_type = "gemma3_text", plus_one = true, four_norms = true,
       configure = function(self, config)
          sliding(self, config)
          query_scalar(self, config, 62)
-         config.rope_local_base_freq = self:number("rope.freq_base_swa", 10000.0)
+         config.rope_local_base_freq = self:real("rope.freq_base_swa", 10000.0)
       end},
 }
 
@@ -150,7 +164,7 @@ function M.config(metadata, vocab_size, factors)
       num_key_value_heads = self:size("attention.head_count_kv", heads),
       intermediate_size = self:size "feed_forward_length",
       max_position_embeddings = self:size "context_length",
-      rms_norm_eps = self:number "attention.layer_norm_rms_epsilon",
+      rms_norm_eps = self:real("attention.layer_norm_rms_epsilon", nil, -0x1p-1074),
       tie_word_embeddings = false, pad_token_id = -1, attention_bias = false,
       attention_dropout = 0.0,
    }

@@ -181,6 +181,11 @@ function Tokenizer._read(metadata)
       self.kinds = {}
       for i = 1, count do self.kinds[i] = 1 end
    end
+   for i, kind in ipairs(self.kinds) do
+      if math.type(kind) ~= "integer" then
+         fail("tokenizer.ggml.token_type: item %d: expected an integer, got %s", i, tostring(kind))
+      end
+   end
    local is_spm = self.kind == "llama"
    self.bos, self.eos = token_of(self, metadata, "bos_token_id"), token_of(self, metadata,
       "eos_token_id")

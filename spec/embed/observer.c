@@ -72,6 +72,23 @@ TEST(works_end_after_errors_and_beyond_the_depth) {
   lua_close(L);
 }
 
+TEST(a_span_of_a_coroutine_ends_no_later_span) {
+  lua_State *L = opened();
+  Seen seen = {0};
+  tl_set_observer(watch, &seen);
+  CHECK(luaL_dostring(L, "local record = torch.profiler.record_function "
+                         "local function wait(name) return coroutine.create(function() "
+                         "record(name, coroutine.yield) end) end "
+                         "local a, b = wait 'a', wait 'b' "
+                         "coroutine.resume(a) coroutine.resume(b) coroutine.resume(a) "
+                         "record('c', function() record('d', function() coroutine.resume(b) "
+                         "torch.ones(1):exp() end) end)") == LUA_OK);
+  tl_set_observer(NULL, NULL);
+  CHECK(seen.begun == seen.ended && seen.wrong == 0);
+  CHECK(strstr(seen.text, "operator exp 2;user d 1;user c 0;") != NULL);
+  lua_close(L);
+}
+
 TEST(the_observer_and_a_profile_work_together) {
   lua_State *L = opened();
   Seen seen = {0};

@@ -43,7 +43,7 @@ static int64_t find(const tli_ByteMap *m, uint64_t hash, const char *bytes, size
   for (size_t i = slot_of(hash, m->capacity);; i = (i + 1) & (m->capacity - 1)) {
     const tli_ByteKey *key = &m->slots[i];
     if (key->value == -1) return -1;
-    if (key->hash == hash && key->n == n && memcmp(m->bytes + key->at, bytes, n) == 0)
+    if (key->hash == hash && key->n == n && (n == 0 || memcmp(m->bytes + key->at, bytes, n) == 0))
       return key->value;
   }
 }

@@ -3,6 +3,8 @@
 
 local torch = require "tlua"
 local gguf = require "tlua.io.gguf"
+local source = require "tlua.io.source"
+local architectures = require "tlua.llm.architectures"
 local shell = require "spec.support.shell"
 
 local folder <const> = "rocks/llm/spec/fixtures/"
@@ -39,6 +41,37 @@ describe("torch.llm.load", function()
       assert.raises("llm.load: rocks/llm/init.lua: no GGUF file", function() torch.llm.load "rocks/llm/init.lua" end)
       assert.raises("general.architecture: expected one of gemma, gemma2",
          function() torch.llm.load "spec/fixtures/formats/blocks.gguf" end)
+   end)
+
+   it("refuses metadata of wrong values, by name", function()
+      local function read(name)
+         local text = shell.read(folder .. name .. ".gguf")
+         local _, _, metadata = gguf.open(torch.frombuffer(text, {dtype = "uint8"}))
+         return metadata
+      end
+      for name, rows in pairs {
+         llama = {["attention.layer_norm_rms_epsilon"] = {-1.0, math.huge, math.mininteger},
+            ["rope.freq_base"] = {0.0, -1.0, math.huge}},
+         gemma2 = {["attention.sliding_window"] = {3.5, -1, 1 << 40}, ["attn_logit_softcapping"] = {0.0, -1.0},
+            ["final_logit_softcapping"] = {math.huge}},
+      } do
+         for field, values in pairs(rows) do
+            for _, value in ipairs(values) do
+               local metadata = read(name)
+               metadata[name .. "." .. field] = value
+               local ok, why = source.protect(architectures.config, metadata, 328, {})
+               assert.is_nil(ok)
+               assert.equal(name .. "." .. field .. ": expected ", why:match "^.*: expected ")
+               assert.matches("got " .. tostring(value):gsub("%p", "%%%0"), why)
+            end
+         end
+      end
+      for _, kind in ipairs {2.5, 0 / 0} do
+         local metadata = read "llama"
+         metadata["tokenizer.ggml.token_type"][3] = kind
+         assert.raises("tokenizer.ggml.token_type: item 3: expected an integer, got ",
+            function() torch.llm.Tokenizer.from_metadata(metadata) end)
+      end
    end)
 
    it("refuses damaged files with their path, and never crashes", function()
@@ -233,6 +266,14 @@ describe("llm.Model", function()
 end)
 
 describe("nn.functional.packed_linear", function()
+   it("takes rows of halves that begin at an odd byte", function()
+      local F = torch.nn.functional
+      local all = torch.tensor({0, 0, 0x3e, 0, 0xc0, 0, 0x34, 0, 0x44}, {dtype = "uint8"})
+      local bytes = all:narrow(1, 2, 8):view(2, 4)
+      assert.same({{1.5, -2}, {0.25, 4}}, F.packed_values(bytes, "F16"):tolist())
+      assert.same({{-0.5, 4.25}}, F.packed_linear(torch.ones(1, 2), bytes, "F16"):tolist())
+   end)
+
    it("has the gradient of the unpacked product", function()
       local model = load "mixed"
       local layer = model.model.model.layers[1].mlp.gate_proj

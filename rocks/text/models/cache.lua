@@ -39,7 +39,7 @@ function Cache:get_seq_length() return self.length end
 local function grow(layer, count, kept, max_length)
    local k, v = layer.keys, layer.values
    local need = kept + count
-   local room = math.max(need, layer.window and 2 * layer.window or 2 * kept, 64)
+   local room = math.max(need, math.min(2 * (layer.window or kept), 4 * need), 64)
    if max_length and not layer.window then room = math.max(need, max_length) end
    local first = layer.used - kept
    for _, name in ipairs {"keys", "values"} do

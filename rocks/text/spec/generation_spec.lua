@@ -215,6 +215,20 @@ describe("generate", function()
 end)
 
 -- The expected values are those of transformers' classes for these scores.
+describe("text.Cache", function()
+   it("allocates memory for the tokens, not for a whole window", function()
+      local cache, all = torch.text.Cache(), {}
+      for i = 1, 300 do
+         local key = torch.full({1, 1, 1, 2}, i)
+         all[i] = i
+         local keys, values = cache:update(1, key, -key, 1 << 20)
+         assert.same(all, keys:select(4, 1):flatten():tolist())
+         assert.is_true(torch.equal(keys, -values))
+      end
+      assert.is_true(cache.layers[1].keys:size(3) < 2000)
+   end)
+end)
+
 describe("processors", function()
    local scores = torch.tensor {{1.0, 3.0, -2.0, 0.5, 2.0}}
    local ids = torch.tensor {{2, 3, 2}}

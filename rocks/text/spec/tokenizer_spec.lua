@@ -414,4 +414,11 @@ describe("text.Tokenizer", function()
       assert.raises("text.Tokenizer.from_tiktoken: pattern: expected a string, got 3",
          function() Tokenizer.from_tiktoken("x", {pattern = 3}) end)
    end)
+
+   it("refuses a list of another type in the loops in C", function()
+      local loops = torch.io._tokens {kind = 0, ids = {a = 0}, merges = {}, byte_ids = {}}
+      for _, list in ipairs {true, 3, "x", print} do
+         assert.raises("table expected", function() loops:encode("a", 1, 1, 1, {}, 0, list) end)
+      end
+   end)
 end)

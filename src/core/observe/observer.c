@@ -18,10 +18,11 @@ typedef struct Open {
   char name[48];
   const char *kind;
   int64_t begin;
+  int32_t mark;
 } Open;
 
 static _Thread_local struct {
-  int32_t n;
+  int32_t n, latest; /* the number of open spans, and the last mark */
   Open open[MOST_OPEN];
 } spans;
 
@@ -30,9 +31,7 @@ static void tell(const Open *o, int depth, int64_t duration) {
   if (call) call(&(tl_Work){o->kind, o->name, depth, o->begin, duration}, observer_user);
 }
 
-bool tli_observed(void) {
-  return atomic_load_explicit(&observer, memory_order_relaxed) != NULL;
-}
+bool tli_observed(void) { return atomic_load_explicit(&observer, memory_order_relaxed) != NULL; }
 
 int32_t tli_observer_open(tli_SpanKind kind, const char *name) {
   if (!tli_observed() || spans.n == MOST_OPEN) return 0;
@@ -40,14 +39,17 @@ int32_t tli_observer_open(tli_SpanKind kind, const char *name) {
   snprintf(o->name, sizeof o->name, "%s", name);
   o->kind = tli_span_kinds[kind];
   o->begin = tli_now_ns();
-  tell(o, spans.n, -1);
-  return ++spans.n;
+  o->mark = spans.latest = spans.latest % INT32_MAX + 1;
+  tell(o, spans.n++, -1);
+  return o->mark;
 }
 
 void tli_observer_close(int32_t mark) {
-  if (mark == 0 || spans.n < mark) return;
+  int32_t at = mark == 0 ? -1 : spans.n - 1;
+  while (at >= 0 && spans.open[at].mark != mark) at--;
+  if (at < 0) return;
   int64_t now = tli_now_ns();
-  while (spans.n >= mark) {
+  while (spans.n > at) {
     spans.n--;
     tell(&spans.open[spans.n], spans.n, now - spans.open[spans.n].begin);
   }

@@ -12,7 +12,7 @@ bool tli_observed(void);
 ** nobody observes. */
 int32_t tli_observer_open(tli_SpanKind kind, const char *name);
 /* Tells the host that the span with this mark ends, and first that those inside it end. A mark of 0
-** does nothing. */
+** does nothing, nor does the mark of a span that has ended with a span around it. */
 void tli_observer_close(int32_t mark);
 
 #endif

@@ -274,6 +274,7 @@ static int tokens_encode(lua_State *L) {
   if (first < 1 || last > (lua_Integer)length || n < 0 || n >= INT_MAX)
     return tli_error(L, "io._tokens: expected a part of the text");
   lua_settop(L, 8);
+  if (!lua_isnil(L, 8)) luaL_checktype(L, 8, LUA_TTABLE);
   size_t at = (size_t)first - 1, stop = last < first ? at : (size_t)last;
   luaL_Buffer places;
   int64_t count = 0, words = 0;

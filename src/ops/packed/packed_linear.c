@@ -39,6 +39,16 @@ static bool run(tl_Tensor *out, const tl_Tensor *input, const tl_Tensor *weight,
                  .rows = rows, .outputs = weight->sizes[0], .features = features);
 }
 
+/* Returns a weight's rows without gaps; elements of 2 bytes begin at an even address. */
+static tl_Tensor *rows_of(tl_Tensor *weight, int layout) {
+  tl_Tensor *w = tli_contiguous_as(weight, TL_U8);
+  bool is_odd = w && layout >= TLK_PACKED_F16 && ((uintptr_t)tli_data(w) & 1);
+  if (!is_odd) return w;
+  tl_Tensor *copy = tlo_clone(w);
+  tli_release(w);
+  return copy;
+}
+
 tl_Tensor *tli_op_packed_linear(tl_Tensor *input, tl_Tensor *weight, const char *kind) {
   static const char op[] = "packed_linear";
   int layout;
@@ -54,7 +64,7 @@ tl_Tensor *tli_op_packed_linear(tl_Tensor *input, tl_Tensor *weight, const char 
         (long long)features, (long long)weight->sizes[1], kind, tli_sizes_str(input));
   memcpy(sizes, input->sizes, sizeof sizes);
   sizes[input->ndim - 1] = weight->sizes[0];
-  tl_Tensor *x = tli_contiguous_as(input, TL_F32), *w = tli_contiguous_as(weight, TL_U8);
+  tl_Tensor *x = tli_contiguous_as(input, TL_F32), *w = rows_of(weight, layout);
   tl_Tensor *out = x && w ? tli_empty(TL_F32, tli_device(input), input->ndim, sizes) : NULL;
   bool ok = out != NULL;
   if (ok && out->numel > 0)
@@ -71,7 +81,7 @@ tl_Tensor *tli_op_packed_values(tl_Tensor *weight, const char *kind) {
   int layout;
   int64_t features;
   TL_TRY_NULL(read_layout("packed_values", weight, kind, &layout, &features));
-  tl_Tensor *w = tli_contiguous_as(weight, TL_U8);
+  tl_Tensor *w = rows_of(weight, layout);
   tl_Tensor *out =
       w ? tli_empty(TL_F32, tli_device(weight), 2, (int64_t[]){weight->sizes[0], features}) : NULL;
   bool ok = out != NULL && (out->numel == 0 || run(out, NULL, w, layout, 0, features));
