@@ -96,8 +96,8 @@ function Model:detokenize(tokens, options) return self.tokenizer:decode(tokens, 
 
 local take_lora = args.signature "llm.Model.load_lora(path: string, scale: number = 1.0)"
 
---- Adds a LoRA adapter from a GGUF file to the layers, and keeps earlier adapters. Returns the number
---- of layers that the adapter changes.
+--- Adds a LoRA adapter from a GGUF file to the layers, and keeps earlier adapters. Returns the
+--- number of layers that the adapter changes.
 ---@param path string
 ---@param scale? number  the adapter's output is multiplied by this factor
 ---@return integer

@@ -10,29 +10,29 @@ local USAGE <const> = [[
 usage: tlua serve PATH [options]
 Serves a program (model.tlp), a language model's folder, or a folder of models,
 NAME/VERSION/model.tlp, over HTTP: the Open Inference Protocol v2 at /v2, OpenAI's protocol at /v1,
-metrics at /metrics, and a page at /. New versions are loaded while it runs; SIGTERM ends it in
-order.
-  --port 8000            the port; 0: any
+metrics at /metrics, and a page at /. The server loads new versions while it runs; on SIGTERM it
+answers all open requests and ends.
+  --port 8000            the port; 0: any free one
   --address 127.0.0.1    the address on which it listens; 0.0.0.0: all
   --token TEXT           a bearer token that clients need; several may be given
   --token-file PATH      a file with a token on each line
   --certificate PATH     TLS: a file with the certificates
-  --key PATH             and one with the key
-  --access-log PATH      a line for each request; -: standard output
+  --key PATH             TLS: a file with the private key
+  --access-log PATH      a file that gets a line for each request; -: standard output
   --max-batch-size 32    the most examples in a run
-  --max-queue-delay 0    seconds for which a request waits for others
-  --queue 1024           requests that may wait for a model; more get 429
+  --max-queue-delay 0    seconds for which the first request of a run waits for others
+  --queue 1024           the most requests that wait for a model; further ones get 429
   --timeout 60           seconds until a request's deadline
   --instances 1          threads of each model
-  --threads N            threads of a run
+  --threads N            threads that compute a run
   --device NAME          where programs run
   --versions latest      latest or all
   --http-threads 1       threads that read and write
   --max-body BYTES       --max-connections N   --idle-timeout S   --receive-timeout S
-  --poll 1               seconds between two looks at the folder
-  --grace 30             seconds that open requests have at the end
+  --poll 1               seconds between two checks of the folder for new versions
+  --grace 30             seconds for answering open requests after SIGTERM
   --fixed                clients cannot load and unload models
-  --quiet                no messages
+  --quiet                prints no messages
 ]]
 
 local function fail(text) error({usage = text}, 0) end
@@ -57,7 +57,7 @@ local function read_tokens(path, tokens)
    end
 end
 
--- Returns the path and the options of a command line.
+-- Parses a command line. Returns the path and the options.
 local function read(words)
    local path, options, tokens = nil, {}, {}
    local i = 1

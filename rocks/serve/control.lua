@@ -1,5 +1,5 @@
--- control.lua - the server's own loop: starts HTTP, keeps the models, answers what is not an
--- inference, and ends in order.
+-- control.lua - the server's main loop: starts HTTP, loads models, answers all requests except
+-- inference, and shuts down gracefully.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -147,7 +147,7 @@ local function about_model(control, request, method, name, number, what)
       if version and version.kind ~= "program" then
          return refuse(request, 400, "model %s is a language model: ask at /v1/completions", name)
       end
-      if version then -- the version was loading when the request arrived
+      if version then -- the route was added after the request had arrived
          local ok, status = request:forward(version.queue)
          if not ok then refuse(request, status, "the queue of model %s is full", name) end
          return
@@ -300,7 +300,7 @@ local function handle(control, request)
    return refuse(request, 404, "there is nothing at %s", path)
 end
 
--- Tells whether the server is ready, to those that ask at /v2/health/ready.
+-- Sets the answer at /v2/health/ready.
 local function set_ready(control, ready)
    if control.ready == ready then return end
    control.ready = ready
@@ -314,9 +314,9 @@ local function read_file(title, path, what)
    return file and file:read "a"
 end
 
---- Starts a server. Raises an error if it cannot.
----@param settings table  the title of errors, the path of models, a function `log`, and the options
---- of torch.serve.start
+--- Starts a server. Raises an error on failure.
+---@param settings table  title (begins error messages), path (the models), log (a function of a
+--- text), and the options of torch.serve.start
 ---@return table control
 function M.start(settings)
    local title = settings.title
@@ -351,7 +351,7 @@ function M.start(settings)
    return control
 end
 
---- Answers requests and looks after the models for about `seconds`.
+--- Runs the main loop once: handles models, and answers requests for about `seconds`.
 ---@param control table
 ---@param seconds number
 function M.step(control, seconds)
@@ -375,7 +375,8 @@ function M.step(control, seconds)
    end
 end
 
---- Ends in order: no new connections, all requests answered, at most `grace` seconds.
+--- Shuts down gracefully: accepts no connections, answers all open requests for at most `grace`
+--- seconds, and ends.
 ---@param control table
 function M.stop(control)
    control.draining = true

@@ -1,5 +1,5 @@
--- counters.lua - the numbers of the counters that a model's threads and the server share, and the
--- bounds of the histogram of latencies.
+-- counters.lua - the indices of the counters that a model's threads share with the server, and the
+-- upper bounds, in seconds, of the latency histogram's buckets.
 
 return {
    answered = 1, failed = 2, examples = 3, runs = 4, queue_ns = 5, run_ns = 6, read_ns = 7,

@@ -1,12 +1,12 @@
--- engine.lua - a language model behind a small interface, so that the server does not depend on how
--- the model is kept: `tokenizer`, `context` (the most tokens, or nil), `generate` and `embed`.
+-- engine.lua - the same interface to language models in GGUF files and in Hugging Face's folders:
+-- `tokenizer`, `context` (the largest number of tokens, or nil), `generate` and `embed`.
 
 local torch = require "tlua"
 
 local Engine = {}
 Engine.__index = Engine
 
--- Returns a function of (ids, scores) for the penalties and biases of a request.
+-- Returns a logits processor for the penalties and biases of a request; nil if there are none.
 local function adjust(options, prompt_length)
    local presence, frequency = options.presence_penalty, options.frequency_penalty
    local bias = options.logit_bias
@@ -38,10 +38,11 @@ end
 --- Continues a text. Token numbers count from 1.
 ---@param ids integer[]  the tokens of the prompt
 ---@param options table  max_new_tokens, temperature, top_p, top_k, seed, presence_penalty,
---- frequency_penalty, logit_bias (from a token's number to what is added to its score)
----@param on_token fun(token: integer): boolean?  called for each new token; true ends it
----@return string reason  "stop" at an end token, "length" after the most tokens, or "ended" by
---- on_token
+--- frequency_penalty, logit_bias (maps tokens to numbers that are added to their logits)
+---@param on_token fun(token: integer): boolean?  called for each new token; returns true to end the
+--- generation
+---@return string reason  "stop" at an end token, "length" after max_new_tokens, or "ended" if
+--- on_token returned true
 function Engine:generate(ids, options, on_token)
    local reason = "length"
    local eos = {}
@@ -76,7 +77,8 @@ function Engine:generate(ids, options, on_token)
    return reason
 end
 
---- Returns a vector of length 1 for each list of tokens: the mean of the last layer's states.
+--- Returns an embedding for each list of tokens: the mean of the last layer's states, scaled to
+--- length 1.
 ---@param batch integer[][]
 ---@return number[][]
 function Engine:embed(batch)
@@ -98,7 +100,7 @@ end
 
 -- GGUF ------------------------------------------------------------------------------------------
 
--- Replaces bytes that are no UTF-8, such as the beginning of a character.
+-- Replaces bytes that are not UTF-8, such as an incomplete character, by U+FFFD.
 local function clean(text)
    local length, wrong = utf8.len(text)
    while not length do
@@ -108,7 +110,7 @@ local function clean(text)
    return text
 end
 
--- The tokenizer of a GGUF file, with the methods of text.Tokenizer that the server calls.
+-- Adapts a GGUF file's tokenizer to the methods of text.Tokenizer that the server calls.
 local Packed = {}
 Packed.__index = Packed
 

@@ -1,8 +1,9 @@
--- errors.lua - the texts of errors, as clients get them.
+-- errors.lua - makes the texts of errors fit for clients.
 
 local M = {}
 
---- Returns a text that JSON can have: bytes that are no UTF-8 become question marks.
+--- Returns a text that JSON can represent: if it is not UTF-8, all bytes above 127 become question
+--- marks.
 ---@param text any
 ---@return string
 function M.text(text)

@@ -17,7 +17,8 @@ local function is_program(value)
    return torch.type(value) == "export.Program"
 end
 
--- Saves programs as a folder of models. Returns the folder and a function that removes it.
+-- Saves programs as a temporary folder of models. Returns the folder and a function that removes
+-- the folder.
 local function save_programs(title, programs)
    local base = os.tmpname()
    os.remove(base)
@@ -56,7 +57,7 @@ end
 
 -- Servers -----------------------------------------------------------------------------------------
 
---- A server that runs in a thread of its own, which torch.serve.start has started.
+--- A server in a thread of its own; torch.serve.start returns it.
 ---
 ---     local program = torch.export(nn.Linear(2, 3), {torch.ones(1, 2)})
 ---     local there, options = torch.serve.available(), {port = 0, quiet = true}
@@ -73,7 +74,8 @@ function Server:__init() -- luacheck: ignore self
    torch.raise "serve.Server: use torch.serve.start(models)"
 end
 
---- Ends the server in order: no new connections, all requests answered. A second call does nothing.
+--- Shuts the server down gracefully: accepts no new connections, and answers all open requests. A
+--- second call does nothing.
 function Server:stop()
    if not self.pool then return end
    local http = library.open()
@@ -91,8 +93,8 @@ function Server:__tostring()
    return ("serve.Server(port %d%s)"):format(self.port, self.pool and "" or ", stopped")
 end
 
---- Returns whether this installation can serve: whether the module in C and libmicrohttpd are
---- there.
+--- Returns whether this installation can serve, which needs the package's C module and
+--- libmicrohttpd.
 ---@return boolean
 ---@return string? message  what is missing
 function M.available(...)
@@ -101,9 +103,9 @@ function M.available(...)
    return http ~= nil, message
 end
 
---- Starts a server in a thread of its own and returns at once. Requests are answered once the
---- models are loaded (`/v2/health/ready`). Programs are copied: the server does not see later
---- changes.
+--- Starts a server in a thread of its own and returns at once. The server answers requests once its
+--- models are loaded; `/v2/health/ready` tells that. Programs are copied, so later changes do not
+--- reach the server.
 ---@param models string|export.Program|table<string, export.Program>  a folder of models
 --- (NAME/VERSION/model.tlp), a program's file, a language model's folder, a program (its name is
 --- "model"), or programs by name
@@ -112,8 +114,8 @@ end
 --- tokens: string[], key: string, certificate: string, poll: number, grace: number, page: boolean,
 --- fixed: boolean, quiet: boolean, max_batch_size: integer, max_queue_delay: number,
 --- queue: integer, timeout: number, instances: integer, threads: integer,
---- versions: string|integer[], outputs: string[], device: string}  the README of the package
---- describes them
+--- versions: string|integer[], outputs: string[], device: string}  described in the package's
+--- README
 ---@return serve.Server
 function M.start(models, options)
    local title <const> = "serve.start"
@@ -140,7 +142,7 @@ function M.start(models, options)
 end
 
 --- Serves models until the process gets SIGTERM or SIGINT, as `tlua serve` does;
---- torch.serve(models, options) is the same. SIGHUP looks for new versions at once.
+--- torch.serve(models, options) is the same. On SIGHUP the server checks for new versions at once.
 ---@param models string|export.Program|table<string, export.Program>
 ---@param options? table  as in torch.serve.start
 function M.run(models, options)

@@ -1,5 +1,5 @@
--- language.lua - serves a language model by OpenAI's protocol: chats, completions, embeddings. Each
--- generation is a coroutine that yields after a token, so requests advance in turn.
+-- language.lua - serves a language model with OpenAI's protocol: chats, completions, embeddings.
+-- Each generation is a coroutine that yields after each token, so that requests advance in turn.
 
 local json = require "tlua.utils.json"
 local counters = require "tlua.serve.counters"
@@ -98,7 +98,7 @@ local function check_unoffered(body)
    end
 end
 
--- Returns what generation needs of a request, without the prompt.
+-- Reads the options of generation from a request.
 local function read_options(self, body, default_most)
    check_unoffered(body)
    local most = take_integer(body, "max_completion_tokens", nil, 1, 1 << 20)
@@ -160,7 +160,7 @@ local function chat_prompt(self, body)
    return result.input_ids
 end
 
--- Returns a list of token numbers for a text, or for a client's tokens, which count from 0.
+-- Returns token numbers that count from 1, for a text or for a client's tokens, which count from 0.
 local function tokens_of(self, value, where)
    local tokenizer = self.engine.tokenizer
    if type(value) == "string" then
@@ -178,7 +178,8 @@ local function tokens_of(self, value, where)
    return ids
 end
 
--- Returns the lists of tokens of a text, several texts, tokens, or several lists of tokens.
+-- Returns a list of prompts as lists of tokens. `value` is one prompt or a list of prompts; a
+-- prompt is a text or a list of tokens.
 local function many(self, value, where)
    if type(value) == "string" then return {tokens_of(self, value, where)} end
    if type(value) ~= "table" or #value == 0 then refuse(where, "expected a text or a list") end
@@ -188,7 +189,7 @@ local function many(self, value, where)
    return list
 end
 
--- Limits the number of new tokens to what the model can keep.
+-- Returns the largest number of new tokens that the options and the model's context allow.
 local function fit(self, ids, options, where)
    local context = self.engine.context
    if #ids == 0 then refuse(where, "expected at least one token") end
@@ -201,7 +202,8 @@ end
 
 -- Generating --------------------------------------------------------------------------------------
 
--- Turns tokens into text as they come. A piece of text is given out once no later token changes it.
+-- Returns an object that turns tokens into text, one by one. Text is returned as soon as no later
+-- token can change it.
 local function new_text(tokenizer, prompt, stops)
    local ids = {table.unpack(prompt, math.max(1, #prompt - 5))}
    local first, read = 1, #ids + 1
@@ -209,7 +211,7 @@ local function new_text(tokenizer, prompt, stops)
    for _, stop in ipairs(stops) do longest = math.max(longest, #stop) end
    local self = {}
 
-   -- Adds a token. Returns the new text that can be given out, and whether a stop text has come.
+   -- Adds a token. Returns the text that has become final, and whether it ends at a stop text.
    function self.add(token)
       ids[#ids + 1] = token
       local before = tokenizer:decode {table.unpack(ids, first, read - 1)}
@@ -225,7 +227,7 @@ local function new_text(tokenizer, prompt, stops)
       end
       if stop_at then text = text:sub(1, stop_at - 1) end
       local ready = stop_at and #text or math.max(given, #text - math.max(0, longest - 1))
-      -- not within a character
+      -- moves back to the beginning of a character
       while ready < #text and ready > given and (text:byte(ready + 1) & 0xC0) == 0x80 do
          ready = ready - 1
       end
@@ -234,7 +236,7 @@ local function new_text(tokenizer, prompt, stops)
       return piece, stop_at ~= nil
    end
 
-   -- Returns the text that is left after the last token, a broken character included.
+   -- Returns the remaining text after the last token, including an incomplete character.
    function self.rest(stopped)
       if not stopped and read <= #ids then
          local before = tokenizer:decode {table.unpack(ids, first, read - 1)}
@@ -258,7 +260,7 @@ local function event(request, value)
    return request:write("data: " .. json.encode(value) .. "\n\n")
 end
 
--- The parts of an answer that differ between chats and completions.
+-- The functions and names that differ between answers to chats and to completions.
 local forms <const> = {
    chat = {
       id = "chatcmpl", object = "chat.completion", chunk = "chat.completion.chunk",
@@ -433,7 +435,7 @@ function M.load(spec, http)
    return self
 end
 
---- Returns what the server tells about the model.
+--- Returns the model's description for clients and for the server.
 function Language:describe()
    return {kind = "language", inputs = {}, outputs = {}, max_batch_size = 0,
       created = self.created, can_generate = self.engine.can_generate,
@@ -465,7 +467,8 @@ local function begin(self, request, count)
    end)
 end
 
---- Answers requests until the queue is closed and empty: up to max_batch_size of them in turn.
+--- Answers requests until the queue is closed and empty; up to max_batch_size requests advance in
+--- turn.
 function Language:serve(server, queue, stopped, count)
    local open, closed = {}, false
    while not stopped() and not (closed and #open == 0) do

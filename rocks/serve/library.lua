@@ -1,5 +1,4 @@
--- library.lua - finds the module in C, which drives libmicrohttpd: beside the library, or where
--- LuaRocks has installed it.
+-- library.lua - finds and loads the package's C module, which uses libmicrohttpd.
 
 local torch = require "tlua"
 local packages = require "tlua.packages"
@@ -11,9 +10,9 @@ local function readable(path)
    return file ~= nil
 end
 
--- Returns the path of the module in C, or nil: in a checkout it is beside the library; an
--- installation has it in the package's folder; LuaRocks puts it below lib in place of share, which
--- may be missing in package.cpath.
+-- Returns the C module's path, or nil. In a checkout, the module is beside tlua's library; an
+-- installation has it in the package's folder. LuaRocks puts it into a folder below `lib` that
+-- package.cpath may lack; it is the package's folder with `lib` in place of `share`.
 local function find()
    local beside = (torch._library_path():match "^(.*)/" or ".") .. "/tlua_serve.so"
    local own = packages.find "tlua.serve.library" or ""
@@ -27,14 +26,14 @@ end
 
 local http, reason
 
---- Returns the module in C; nil and a message without it, or without libmicrohttpd.
+--- Returns the C module; nil and a message if the module or libmicrohttpd is missing.
 ---@return table? http
 ---@return string? message
 function M.open()
    if http or reason then return http, reason end
    local path = find()
    if not path then
-      reason = "the module in C is not built here: it needs POSIX (make, or luarocks install "
+      reason = "the package's C module is not built: it needs POSIX (make, or luarocks install "
          .. "tlua-serve)"
       return nil, reason
    end

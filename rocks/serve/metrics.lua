@@ -1,4 +1,4 @@
--- metrics.lua - what the server and its models have done, as Prometheus' text.
+-- metrics.lua - counters of the server and its models in Prometheus' text format.
 
 local counters = require "tlua.serve.counters"
 
@@ -59,7 +59,7 @@ end
 ---@param models {name: string, version: integer, counts: integer[], waiting: integer}[]
 ---@return string
 function M.text(stats, models)
-   local families, order = {}, {} -- all lines of a metric must be together
+   local families, order = {}, {} -- the lines of each metric, which must be adjacent
    local current
    local function head(name, kind, help)
       if not families[name] then

@@ -1,6 +1,7 @@
--- models.lua - the models of a server: loads and retires their versions while it runs. Each version
--- has a queue and threads with an interpreter each (worker.lua). A new version takes requests once
--- it is loaded; the older one then answers those that it has, and ends.
+-- models.lua - the models of a server: loads and retires versions of models while the server runs.
+-- Each version has a queue and one or more threads, each with its own interpreter (worker.lua). A
+-- new version that is loaded gets all new requests; the older one answers those in its queue, and
+-- ends.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -15,7 +16,7 @@ local Models = class.class("serve.Models")
 ---@param settings table  path, options (defaults of models), body, log (a function of text)
 function Models:__init(http, server, settings)
    self.http, self.server, self.settings = http, server, settings
-   self.by_name = {} -- {name, options, versions = {[number] = version}, unloaded}
+   self.by_name = {} -- values are {name, options, versions = {[number] = version}, unloaded}
    self.retiring = {}
 end
 
@@ -27,7 +28,7 @@ local function path_of(name, number)
    return ("/v2/models/%s%s/infer"):format(name, number and "/versions/" .. number or "")
 end
 
---- Returns the ready version of a model with the highest number, or with the given one.
+--- Returns a model's ready version with the given number, by default the highest.
 ---@param name string
 ---@param number? integer
 ---@return table? version
@@ -41,7 +42,7 @@ function Models:find(name, number)
    return best
 end
 
--- Sends a model's requests to its ready versions.
+-- Routes a model's requests to its ready versions.
 local function set_routes(self, name)
    local best = self:find(name)
    local function route(path, version)
@@ -90,7 +91,7 @@ local function end_version(self, version)
    self.server:free_queue(version.queue)
 end
 
--- Lets a version end, after it has answered what it has.
+-- Ends a version after it has answered the requests in its queue.
 local function retire(self, version)
    self.server:route("POST", path_of(version.name, version.number), nil)
    self.server:close_queue(version.queue)
@@ -120,7 +121,7 @@ local function retire_others(self, model, wanted)
    end
 end
 
--- Takes a version's requests, and lets the versions go that are no longer wanted.
+-- Routes requests to a version that is loaded, and retires the versions that are no longer wanted.
 local function make_ready(self, version, about)
    version.state, version.about = "READY", about
    for i = 0, version.options.instances - 1 do version.pool:send(i, 2, "serve") end
@@ -130,7 +131,7 @@ local function make_ready(self, version, about)
    model.versions[version.number] = version
    set_routes(self, version.name)
    if old then retire(self, old) end
-   -- the version that was replaced had the same route
+   -- retiring the replaced version has removed the route, which is the same
    set_routes(self, version.name)
    retire_others(self, model, model.wanted)
    log(self, "model %s version %d is ready after %.3f s", version.name, version.number,
@@ -138,7 +139,7 @@ local function make_ready(self, version, about)
    answer_all(version, 200, "{}")
 end
 
--- Takes what the threads of a version have to say.
+-- Handles the results of the jobs of a version's threads.
 local function listen(self, version)
    while version.pool do
       local worker, job, ok, result = version.pool:take(1e-6)
@@ -146,7 +147,7 @@ local function listen(self, version)
       if not ok then
          if version.state == "LOADING" then
             fail(self, version, result)
-         else -- a thread has ended with an error: the version serves with those that are left
+         else -- the thread's job has ended with an error; the job is started again
             log(self, "model %s version %d: a thread has failed: %s", version.name, version.number,
                result)
             version.pool:send(worker, 2, "serve")
@@ -167,7 +168,7 @@ local function listen(self, version)
    end
 end
 
--- Loads the versions of a model that are new, or whose file has changed after it failed.
+-- Loads the versions of a model that are new, or that could not be loaded and have changed since.
 local function update(self, name, found)
    local model = self.by_name[name]
    if not model then
@@ -190,7 +191,7 @@ local function update(self, name, found)
       end
       loading = loading or old.state ~= "READY"
    end
-   -- older versions serve until the new one is ready
+   -- otherwise make_ready retires the older versions once the new one is loaded
    if not loading then
       local before = next(model.versions)
       retire_others(self, model, model.wanted)
@@ -198,7 +199,7 @@ local function update(self, name, found)
    end
 end
 
---- Looks for models and versions that have come or gone.
+--- Reads the folder of models; loads new models and versions, and unloads those that are gone.
 ---@return boolean? fine
 ---@return string? message
 function Models:scan()
@@ -214,7 +215,7 @@ function Models:scan()
    return true
 end
 
---- Loads a model, or loads it again; the request is answered when that has ended.
+--- Loads a model, or loads it again; answers the request when loading has ended.
 ---@param name string
 ---@param request table
 ---@return boolean? found
@@ -249,9 +250,9 @@ function Models:load(name, request)
    return true
 end
 
---- Lets all versions of a model end.
+--- Retires all versions of a model.
 ---@param name string
----@param forget? boolean  whether the model's files have gone
+---@param forget? boolean  true if the model's files are gone, so that nothing is remembered
 ---@return boolean? found
 function Models:unload(name, forget)
    local model = self.by_name[name]
@@ -267,7 +268,7 @@ function Models:unload(name, forget)
    return true
 end
 
---- Takes the answers of all threads. Called often.
+--- Handles the results of all threads' jobs; the server's loop calls this often.
 function Models:listen()
    for _, model in pairs(self.by_name) do
       local list = {}
@@ -287,7 +288,7 @@ function Models:listen()
    end
 end
 
---- Returns all versions, by name and number.
+--- Returns all versions, sorted by name and number.
 ---@return table[]
 function Models:list()
    local list = {}

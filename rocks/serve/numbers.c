@@ -1,5 +1,5 @@
 /*
-** numbers.c - arrays of numbers in JSON as the bytes of tensors, and the reverse.
+** numbers.c - converts arrays of numbers in JSON to the bytes of tensors, and back.
 */
 #include "numbers.h"
 
@@ -36,7 +36,7 @@ static const char *skip(const char *p) {
   return p;
 }
 
-/* Reads a number of JSON. Returns the position after it, or NULL. */
+/* Reads a number in JSON. Returns the position after it, or NULL if there is no valid number. */
 static const char *read_real(const char *p, double *out) {
   static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
@@ -65,7 +65,7 @@ static const char *read_real(const char *p, double *out) {
     exponent += minus ? -e : e;
   }
   if (count <= 18 && digits <= (UINT64_C(1) << 53) && exponent >= -22 && exponent <= 22) {
-    /* exact: one rounding of two numbers without error */
+    /* correctly rounded: both operands are exact, and one operation rounds once */
     double value =
         exponent < 0 ? (double)digits / powers[-exponent] : (double)digits * powers[exponent];
     *out = negative ? -value : value;
@@ -75,7 +75,8 @@ static const char *read_real(const char *p, double *out) {
   return p;
 }
 
-/* Reads an integer; a fraction of 0 is one. Sets *out to its bits. */
+/* Reads an integer, also one such as 3.0 or 2e3, and sets *out to its bits. Returns the position
+** after it, or NULL if there is no integer of this kind. */
 static const char *read_integer(const char *p, Kind kind, uint64_t *out) {
   if (kind == K_BOOL && strncmp(p, "true", 4) == 0) return *out = 1, p + 4;
   if (kind == K_BOOL && strncmp(p, "false", 5) == 0) return *out = 0, p + 5;
@@ -102,9 +103,9 @@ static const char *read_integer(const char *p, Kind kind, uint64_t *out) {
   return p;
 }
 
-/* numbers(text, position, datatype) reads an array of JSON, nested or not, that begins at
-** `position`, as numbers of the datatype. Returns their bytes, the position after the array and
-** their number; nil and the position of what does not fit. */
+/* numbers(text, position, datatype) reads a JSON array, nested or not, that begins at `position`, as
+** numbers of the datatype. Returns their bytes, the position after the array and their count; nil
+** and the position of the error if the text is not such an array. */
 static int numbers_read(lua_State *L) {
   size_t size;
   const char *text = luaL_checklstring(L, 1, &size);
@@ -142,7 +143,7 @@ static int numbers_read(lua_State *L) {
       } else {
         uint64_t bits = 0;
         after = read_integer(p, kind, &bits);
-        memcpy(out, &bits, (size_t)kind_sizes[kind]); /* little-endian, as the protocol is */
+        memcpy(out, &bits, (size_t)kind_sizes[kind]); /* little-endian, as in the protocol */
       }
       if (after == NULL) goto wrong;
       luaL_addsize(&b, (size_t)kind_sizes[kind]);
@@ -163,8 +164,8 @@ wrong:
   return 2;
 }
 
-/* skip(text, position) returns the position after the array of JSON that begins at `position`; nil if
-** it does not end. What is in the array is not checked. */
+/* skip(text, position) returns the position after the JSON array that begins at `position`; nil if
+** the array does not end. The array's contents are not checked. */
 static int numbers_skip(lua_State *L) {
   size_t size;
   const char *text = luaL_checklstring(L, 1, &size);
@@ -190,7 +191,8 @@ static int numbers_skip(lua_State *L) {
   return 1;
 }
 
-/* Writes a real number so that it reads back as the same one. Returns 0 if JSON has no such one. */
+/* Writes a real number with enough digits to read back the same value. Returns the number of
+** characters, or 0 for NaN and infinity, which JSON lacks. */
 static int write_real(char *out, double value, bool narrow) {
   if (!isfinite(value)) return 0;
   int n = snprintf(out, 32, narrow ? "%.6g" : "%.15g", value);
@@ -200,7 +202,7 @@ static int write_real(char *out, double value, bool narrow) {
   return n;
 }
 
-/* list(bytes, datatype) returns an array of JSON; nil if JSON lacks one of the numbers. */
+/* list(bytes, datatype) returns a JSON array of the numbers; nil if one is NaN or infinite. */
 static int numbers_write(lua_State *L) {
   size_t size;
   const char *bytes = luaL_checklstring(L, 1, &size);
@@ -245,7 +247,7 @@ static int numbers_write(lua_State *L) {
   return 1;
 }
 
-/* base64(bytes) returns the bytes as text. */
+/* base64(bytes) returns the bytes encoded as base64. */
 static int numbers_base64(lua_State *L) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   size_t size;

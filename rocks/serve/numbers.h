@@ -1,5 +1,5 @@
 /*
-** numbers.h - functions for Lua that read and write numbers in JSON.
+** numbers.h - Lua functions that read and write numbers in JSON.
 */
 #ifndef TLUA_SERVE_NUMBERS_H
 #define TLUA_SERVE_NUMBERS_H

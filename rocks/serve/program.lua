@@ -1,5 +1,5 @@
--- program.lua - serves a program of torch.export: answers requests of inference, several in one run
--- where the program allows it.
+-- program.lua - serves a program of torch.export: answers inference requests, several in one run if
+-- the program treats examples independently.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -15,7 +15,7 @@ Program.__index = Program
 
 -- Names -----------------------------------------------------------------------------------------
 
--- Adds the names of the tensors in a structure of export.Program.
+-- Appends the names of the tensors in a structure of export.Program, with `prefix` before each.
 local function add_names(structure, prefix, list)
    for _, entry in ipairs(structure) do
       local name = prefix .. tostring(entry[1])
@@ -24,8 +24,8 @@ local function add_names(structure, prefix, list)
    return list
 end
 
--- Returns names for the program's outputs: `output`, or output_1, output_2, ..., or the keys of the
--- table that the model returns.
+-- Returns names for the program's n outputs: the given ones, else the keys of the table that the
+-- model returns, else `output` for one output, or output_1, output_2, ...
 local function output_names(structure, n, given)
    if given then
       if #given ~= n then
@@ -45,7 +45,7 @@ end
 
 -- Trial runs --------------------------------------------------------------------------------------
 
--- Returns inputs of random values for the given sizes of the symbols.
+-- Makes random inputs with the given size for each symbol of the shapes.
 local function example(self, sizes)
    local list = {}
    for i, input in ipairs(self.inputs) do
@@ -58,7 +58,7 @@ local function example(self, sizes)
       elseif input.dtype == "bool" then
          list[i] = torch.ones(shape, {dtype = "bool"})
       else
-         list[i] = torch.ones(shape, {dtype = "int64"}):to(input.dtype) -- a valid index
+         list[i] = torch.ones(shape, {dtype = "int64"}):to(input.dtype) -- 1 is a valid index
       end
    end
    return list
@@ -69,7 +69,8 @@ local function try(self, inputs)
    return ok and outputs or nil, outputs
 end
 
--- Finds sizes of the symbols with which the program runs. Returns them and the outputs' shapes.
+-- Finds a size for each symbol with which a trial run succeeds. Returns the sizes and the outputs
+-- of the run, or nil and the last error.
 local function find_sizes(self)
    local message
    for _, size in ipairs {2, 1, 3, 4, 8, 16, 32, 64, 128, 256, 512} do
@@ -83,7 +84,8 @@ local function find_sizes(self)
    return nil, message
 end
 
--- Returns the outputs' dimensions that follow each symbol: {[symbol] = {{[dim] = true}, ...}}.
+-- Finds the dimensions of outputs that change with a symbol's size: all[symbol][i][dim] is "same"
+-- if the dimension of output i equals that size, "other" if it changes otherwise.
 local function follow_sizes(self, sizes, outputs)
    local all = {}
    for _, symbol in ipairs(self.symbols) do
@@ -123,7 +125,7 @@ local function is_close(a, b)
    return (a - b):abs():max():item() <= limit
 end
 
--- Returns whether three examples in one run have the results that each has alone.
+-- Returns whether three examples give the same results in one run as in a run for each.
 local function is_independent(self, symbol, sizes)
    local three = example(self, setmetatable({[symbol] = 3}, {__index = sizes}))
    local together = try(self, three)
@@ -141,7 +143,8 @@ local function is_independent(self, symbol, sizes)
    return true
 end
 
--- Returns the symbol of the first dimension if it is the number of independent examples.
+-- Returns the symbol of the inputs' first dimension if its size is the number of independent
+-- examples.
 local function find_batch(self, sizes, followed)
    local symbol = self.inputs[1] and self.inputs[1].declared[1]
    if type(symbol) ~= "string" then return nil end
@@ -159,7 +162,7 @@ local function find_batch(self, sizes, followed)
    return is_independent(self, symbol, sizes) and symbol or nil
 end
 
--- Returns the largest number of examples, up to `most`, with which the program runs.
+-- Returns the first of most, most / 2, most / 4, ... examples with which a trial run succeeds.
 local function largest_batch(self, symbol, sizes, most)
    while most > 1 do
       if try(self, example(self, setmetatable({[symbol] = most}, {__index = sizes}))) then break end
@@ -251,7 +254,7 @@ function M.load(spec, http)
    return self
 end
 
---- Returns what the server tells about the model.
+--- Returns the model's description for clients and for the server.
 function Program:describe()
    local function tensors(list, declared)
       local out = {}
@@ -294,12 +297,13 @@ local function fail(request, problem)
    if type(problem) == "table" and problem.status then
       status, message = problem.status, problem.message
    elseif not message:find "memory" then
-      status = 400 -- an input that the program refuses, such as an index out of range
+      status = 400 -- the input is the cause, such as an index out of range
    end
    return request:reply(status, "application/json", json.encode {error = errors.text(message)})
 end
 
--- Counts of one call of `answer`, which are added to the shared ones at its end.
+-- Adds n to a counter of this call of `answer`, which adds its counters to the shared ones at its
+-- end.
 local function add(counts, name, n)
    local key = counters[name] or name
    counts[key] = (counts[key] or 0) + n
@@ -314,7 +318,7 @@ end
 
 local function finish(self, counts, job, results, first)
    local mine = results
-   if first then -- some rows of a run's results
+   if first then -- takes the rows of this job from the results
       local rows = job.plan.rows
       mine = {}
       for i, result in ipairs(results) do
@@ -346,7 +350,7 @@ local function run_alone(self, counts, job)
    add(counts, "failed", 1)
 end
 
--- Answers jobs with the same key in one run.
+-- Answers jobs whose plans have the same key in one run.
 local function run_together(self, counts, jobs, rows)
    if #jobs == 1 then return run_alone(self, counts, jobs[1]) end
    local data, shapes = {}, {}
@@ -358,7 +362,7 @@ local function run_together(self, counts, jobs, rows)
       shapes[i][1] = rows
    end
    local ok, results = pcall(run, self, data, shapes)
-   if not ok then -- one of them is the cause: each alone
+   if not ok then -- one job may be the cause, so each is run alone
       for _, job in ipairs(jobs) do run_alone(self, counts, job) end
       return
    end
@@ -370,7 +374,7 @@ local function run_together(self, counts, jobs, rows)
    end
 end
 
--- Reads the requests, and sorts them by what can be run together.
+-- Reads the requests, and groups those that can be run together.
 local function read_all(self, counts, requests)
    local groups, by_key = {}, {}
    for _, request in ipairs(requests) do
@@ -401,7 +405,7 @@ local function read_all(self, counts, requests)
    return groups
 end
 
---- Answers a list of requests.
+--- Answers a list of requests. `count(counter, n)` adds to a shared counter.
 function Program:answer(requests, count)
    local counts, start = {}, torch.io.clock()
    local groups = read_all(self, counts, requests)

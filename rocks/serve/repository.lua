@@ -1,6 +1,6 @@
--- repository.lua - finds models in a folder: NAME/VERSION/model.tlp, as Triton has them. A version
--- folder has a program of torch.export (model.tlp), or a language model (config.json with
--- safetensors and a tokenizer, or model.gguf). NAME/config.json may have options.
+-- repository.lua - finds models in a folder with Triton's layout, NAME/VERSION/model.tlp. The
+-- folder of a version has a program of torch.export (model.tlp), or a language model (config.json
+-- with safetensors and a tokenizer, or model.gguf). NAME/config.json may set options.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -40,8 +40,8 @@ local checks <const> = {
    device = {"a device", function(v) return type(v) == "string" and pcall(torch.device, v) end},
 }
 
---- Returns the options with those of `given` in their place; nil and a message if one is unknown or
---- has no valid value.
+--- Returns a copy of the options in which those of `given` are replaced; nil and a message if one
+--- of `given` is unknown or has a wrong value.
 ---@param options table
 ---@param given table
 ---@return table? options
@@ -70,7 +70,8 @@ local function size_of(path)
    return file and file:seek "end"
 end
 
---- Returns the kind of the model at a path, the path that its loader takes, and its size.
+--- Returns the kind of the model at a path, the path for the model's loader, and the size of its
+--- file in bytes.
 ---@param path string  a file, or a folder
 ---@return string? kind  "program" or "language"; nil if there is no model
 ---@return string? path
@@ -89,7 +90,7 @@ function M.kind(path)
    if config and weights then return "language", path, weights end
 end
 
---- Returns the names of a folder's folders, sorted; nil if there is no such folder.
+--- Returns the names of the folders in a folder, sorted; nil if there is no such folder.
 ---@param path string
 ---@return string[]?
 ---@return string? message
@@ -105,7 +106,7 @@ function M.folders(path)
    return names
 end
 
--- Returns the options in NAME/config.json.
+-- Returns the options of a model: the defaults, replaced by those in the folder's config.json.
 local function read_config(folder, defaults)
    local file <close> = io.open(folder .. "/config.json", "rb")
    if not file then return defaults end
@@ -115,7 +116,8 @@ local function read_config(folder, defaults)
    return M.merge(defaults, value)
 end
 
--- Returns the versions in a model's folder: {{number =, kind =, path =, size =}, ...}, by number.
+-- Returns the versions in a model's folder, sorted by number; each has the fields number, kind,
+-- path and size.
 local function versions_of(folder)
    local list = {}
    for _, name in ipairs(M.folders(folder) or {}) do
@@ -131,7 +133,7 @@ local function versions_of(folder)
    return list
 end
 
--- Returns those of the versions that are served.
+-- Returns the versions that the option `versions` selects.
 local function chosen(versions, policy)
    if policy == "all" then return versions end
    if policy == "latest" then return {versions[#versions]} end
@@ -144,10 +146,10 @@ local function chosen(versions, policy)
    return list
 end
 
---- Returns the models at a path: {[name] = {options =, versions =, message =}}. A version has the
---- fields number, kind, path, size.
+--- Returns the models at a path by name. A model has the fields options, versions, and message if
+--- its config.json is wrong; a version has the fields number, kind, path and size.
 ---@param path string  a program, a language model's folder, or a folder of models
----@param defaults table  options
+---@param defaults table  the default options
 ---@return table? models
 ---@return string? message
 function M.scan(path, defaults)

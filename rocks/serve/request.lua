@@ -1,6 +1,6 @@
--- request.lua - requests of inference in the Open Inference Protocol v2: JSON, or JSON followed by
--- the bytes of tensors. What a request's JSON says without its data is a plan; plans of recent
--- requests are kept, since clients send the same JSON again and again.
+-- request.lua - inference requests in the Open Inference Protocol v2: JSON, or JSON followed by the
+-- bytes of tensors. A plan is a request's JSON, decoded and checked, without the data. Plans of
+-- recent requests are cached, because clients often send the same JSON with other data.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -8,18 +8,18 @@ local datatypes = require "tlua.serve.datatypes"
 
 local M = {}
 
-local kept_most <const> = 256 -- plans that a model keeps
-local text_most <const> = 4096 -- bytes of the JSON of a plan that is kept
+local kept_most <const> = 256 -- largest number of cached plans of a model
+local text_most <const> = 4096 -- a plan with more bytes of JSON is not cached
 
--- Raises an error that the client gets, with its status.
+-- Raises an error that is sent to the client with status 400.
 local function refuse(message, ...)
    error({status = 400, message = message:format(...)}, 0)
 end
 M.refuse = refuse
 
--- Replaces the arrays behind the keys "data" by their numbers, from 1. Returns the text without
--- them, and the positions of their beginnings and ends. In a text of JSON, these characters are a
--- key: within a string, a quote has a backslash.
+-- Replaces the i-th array after a key "data" by the number i. Returns the text without the arrays,
+-- and a table: places[i] is the position of the i-th array, places[-i] the position after it. The
+-- characters "data" with quotes are always a key, because a quote within a string has a backslash.
 local function take_data(http, body)
    local pieces, places, position = {}, {}, 1
    while true do
@@ -89,7 +89,7 @@ local function check_shape(name, shape, declared, symbols)
    return count
 end
 
--- Reads an entry of "inputs": where its data are.
+-- Checks an entry of "inputs", and adds its shape and the position of its data to the plan.
 local function read_input(model, entry, plan, symbols)
    if type(entry) ~= "table" or type(entry.name) ~= "string" then
       refuse "inputs: expected objects with a name"
@@ -151,7 +151,7 @@ local function read_output(model, entry, plan, binary)
    plan.outputs[#plan.outputs + 1] = {index = index, binary = chosen}
 end
 
--- Returns the plan of a request's JSON, whose data were replaced by numbers.
+-- Makes the plan from a request's JSON, in which take_data has replaced the data.
 local function make_plan(model, text, has_places)
    local value, message = json.decode(text)
    if value == nil then refuse("the body is not JSON: %s", message) end
@@ -190,7 +190,7 @@ local function make_plan(model, text, has_places)
       for i in ipairs(model.outputs) do plan.outputs[i] = {index = i, binary = binary} end
    end
    for _, output in ipairs(plan.outputs) do plan.any_binary = plan.any_binary or output.binary end
-   -- requests with the same key can be answered in one run
+   -- requests whose plans have the same key can be answered in one run
    local key = {}
    for i, part in ipairs(plan.inputs) do
       key[i] = table.concat(part.shape, ",", model.batch and 2 or 1)
@@ -218,8 +218,9 @@ local function unpack_body(body, encoding, most)
    return torch.io.text(bytes, 1, size)
 end
 
---- Reads a request. Returns its plan and the bytes of each input. Raises {status =, message =}.
----@param http table  the module in C
+--- Reads a request. Returns its plan and the bytes of each input. Errors are tables with the fields
+--- status and message.
+---@param http table  the C module
 ---@param model table  with the fields name, inputs, outputs, batch, max_batch_size, plans
 ---@param request table
 ---@return table plan
@@ -275,7 +276,7 @@ function M.read(http, model, request)
             refuse("input %s: data: expected %d numbers for the shape %s, got %d", input.name,
                part.count, shape_text(part.shape), count)
          end
-         if datatype ~= input.datatype and count > 0 then -- 16-bit floats
+         if datatype ~= input.datatype and count > 0 then -- float16, read as float32
             local values = torch.frombuffer(bytes, {dtype = "float32"}):to(input.dtype)
             bytes = http.bytes(values:data_ptr(), part.bytes)
          end
@@ -293,10 +294,10 @@ local function quote(text) return json.encode(text) end
 ---@param request table
 ---@param plan table
 ---@param results {bytes: string, shape: integer[], rows: integer?, key: string}[]  in the order of
---- the model's outputs; rows: the first size, if it is not that of the shape; key: the other sizes
---- of the shape, or all of them
+--- the model's outputs; rows: replaces the shape's first size; key: a text of the shape's sizes,
+--- without the first one if requests are batched
 function M.reply(http, model, request, plan, results)
-   local kept = plan.kept -- the last answer's JSON, which depends on the shapes alone
+   local kept = plan.kept -- the last answer's JSON; the same shapes give the same JSON
    if kept then
       local same, binary = true, {}
       for i, chosen in ipairs(plan.outputs) do

@@ -23,7 +23,7 @@ local function kind(name)
    return {"a " .. name, function(v) return type(v) == name end}
 end
 
--- For each option of the server: its default (false: none), and what it must be.
+-- Maps each option of the server to its default (false: none) and the values that are allowed.
 local known <const> = {
    port = {8000, integer(0, 65535)},
    address = {"127.0.0.1", kind "string"},
@@ -55,7 +55,7 @@ function M.names()
    return names
 end
 
---- Returns whether an option is on or off.
+--- Returns whether an option is a switch, which takes no value on the command line.
 ---@param name string
 ---@return boolean
 function M.is_switch(name)
@@ -63,8 +63,9 @@ function M.is_switch(name)
    return entry and type(entry[1]) == "boolean" and entry[2][1] == "a boolean" or false
 end
 
---- Returns the settings of a server: its options, and in `options` those of models.
----@param title string  begins the errors
+--- Checks the given options. Returns a server's settings, with the options of models in their field
+--- `options`.
+---@param title string  begins error messages
 ---@param given table
 ---@return table
 function M.read(title, given)

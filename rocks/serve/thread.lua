@@ -1,4 +1,4 @@
--- thread.lua - the interpreter of a thread that runs a server for torch.serve.start.
+-- thread.lua - runs in the interpreter of a thread that torch.serve.start has started for a server.
 
 local control = require "tlua.serve.control"
 
@@ -13,7 +13,7 @@ function jobs.start(settings)
    return running.server:id(), running.server:port()
 end
 
--- Whether the program wants the server to end: a counter of the control's queue.
+-- Returns whether Server:stop has asked the server to end, by the first counter of queue 0.
 local function ends(server) return server:counters(0)[1] > 0 end
 
 function jobs.serve(_, stopped)

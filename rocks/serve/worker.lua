@@ -1,7 +1,7 @@
--- worker.lua - the interpreter of a thread that serves one version of a model. The module is a
--- function that C code calls once; C code then calls the function that it returns for each job:
--- "load", which returns the model's description, and "serve", which ends when the
--- model's queue is closed and empty.
+-- worker.lua - runs in the interpreter of a thread that serves one version of a model. C code calls
+-- this module, which is a function, once, and calls the function that it returns for each job. The
+-- jobs are "load", which returns the model's description, and "serve", which ends when the model's
+-- queue is closed and empty.
 
 local torch = require "tlua"
 local library = require "tlua.serve.library"
@@ -27,8 +27,8 @@ return function(stopped, handle, _, spec)
    local function count(counter, n) server:count(queue, counter, n) end
 
    function jobs.serve()
-      -- a program that runs each request alone takes few of them, and leaves the others to the
-      -- model's other threads
+      -- a thread that runs each request alone takes one at a time, so that the model's other
+      -- threads get the next ones
       local most = model.batch and model.max_batch_size or options.instances == 1 and 16 or 1
       local linger = model.batch and options.max_queue_delay or 0
       local _ <close> = torch.no_grad()

@@ -1,4 +1,4 @@
--- client.lua - a plain client of HTTP for specs, by which they see every byte.
+-- client.lua - a simple HTTP client for specs, which can send and see every byte.
 
 local torch = require "tlua"
 
@@ -99,7 +99,7 @@ function Client:closes(seconds)
    return false
 end
 
---- Asks once on a connection of its own.
+--- Sends one request on a connection of its own.
 function Client.once(port, ...)
    local client <close> = Client.new(port)
    return client:ask(...)

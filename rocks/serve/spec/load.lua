@@ -1,5 +1,5 @@
--- load.lua - measures requests a second by wrk (Debian: wrk): a fixed answer, and inferences of a network for digits
--- with binary tensors and with JSON. The processor's time is the server's, without wrk's.
+-- load.lua - measures requests per second with wrk (Debian: wrk): a fixed answer, and inference requests for a network
+-- that reads digits, with binary tensors and with JSON. The processor time is the server's, without wrk's.
 --
 --   build/tlua rocks/serve/spec/load.lua [seconds] [connections]
 

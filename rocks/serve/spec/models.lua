@@ -1,4 +1,4 @@
--- models.lua - writes the models with which the server is compared with other people's clients:
+-- models.lua - writes the models with which the clients tritonclient and openai test the server:
 -- build/tlua rocks/serve/spec/models.lua FOLDER
 
 local torch = require "tlua"
@@ -12,7 +12,7 @@ local function save(folder, name, program)
    program:save(path .. "/model.tlp")
 end
 
---- Writes programs: `addsub` (a + b and a - b), `mlp`, and `kinds`, which returns what it gets.
+--- Writes programs: `addsub` (a + b and a - b), `mlp`, and `kinds`, which returns its inputs.
 ---@param folder string
 function M.programs(folder)
    local function addsub(a, b) return {sum = a + b, diff = a - b} end

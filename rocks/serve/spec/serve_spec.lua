@@ -1,5 +1,5 @@
--- Tests torch.serve: the protocols with requests that were recorded from tritonclient and from openai (compare_*.py),
--- versions that come and go, limits, deadlines, clients that leave, and requests that are broken.
+-- Tests torch.serve: the protocols, with requests that were recorded from tritonclient and openai (compare_*.py);
+-- versions that come and go, limits, deadlines, clients that leave, and malformed requests.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -15,7 +15,7 @@ local describe = available and describe or function(name)
    describe(name, function() it("is not tested here", function() pending(reason) end) end)
 end
 
--- Calls fn(folder) with a new folder, which is then removed.
+-- Calls fn(folder) with a temporary folder.
 local with_folder = shell.with_folder
 
 local function serve(path, options)
@@ -77,7 +77,7 @@ describe("torch.serve", function()
       shell.ok("rm -rf " .. shell.quote(folder))
    end)
 
-   it("gives tritonclient the statuses that it got when its requests were recorded", function()
+   it("answers tritonclient's requests with the recorded statuses", function()
       local list = recorded "tritonclient"
       assert.is_true(#list > 30)
       local client <close> = Client.new(port)
@@ -90,7 +90,7 @@ describe("torch.serve", function()
 
    it("answers tritonclient's requests with sums, in JSON and in binary tensors", function()
       local _, by_name = recorded "tritonclient"
-      -- a, b of compare_triton.py; sums and differences are NumPy's in float32
+      -- a + b and a - b of compare_triton.py, computed by NumPy in float32
       local sum = {5, 7, 9.5, 7, 1e20, 9}
       local diff = {-3, -3, -2.5, -7.000999927520752, 1e20, -9}
       sum[4] = 6.999000072479248
@@ -116,7 +116,7 @@ describe("torch.serve", function()
       end
    end)
 
-   it("returns the extreme numbers of each datatype as they came", function()
+   it("returns the extreme numbers of each datatype unchanged", function()
       local _, by_name = recorded "tritonclient"
       for _, binary in ipairs {"True", "False"} do
          local entry = by_name["kinds binary " .. binary]
@@ -133,13 +133,13 @@ describe("torch.serve", function()
          if binary == "True" then
             local head = tonumber(entry.headers["Inference-Header-Content-Length"])
             local answered = tonumber(headers["inference-header-content-length"])
-            -- the outputs were asked for in the order of the inputs
+            -- the request names its outputs in the order of the inputs, so the bytes come back in that order
             assert.equal(entry.body:sub(head + 1), body:sub(answered + 1))
          end
       end
    end)
 
-   it("answers openai's requests as when they were recorded, with the model's own tokens", function()
+   it("answers openai's requests as recorded, with the tokens that the model generates", function()
       local list, by_name = recorded "openai"
       for _, entry in ipairs(list) do
          local status, text = Client.once(port, entry.method, entry.path, entry.body, entry.headers)
@@ -205,7 +205,7 @@ describe("torch.serve", function()
       assert.is_true((got - mean):abs():max():item() < 1e-6)
    end)
 
-   it("refuses broken requests with a message that names the input", function()
+   it("refuses malformed requests with a message that names the input", function()
       local good = {inputs = json.as_array {input("a", {1, 3}, {1, 2, 3}), input("b", {1, 3}, {1, 2, 3})}}
       local function bad(expected, change)
          local value = json.decode(json.encode(good))
@@ -272,7 +272,7 @@ describe("torch.serve", function()
       assert.equal(415, (Client.once(port, "POST", path, "{}", {["Content-Encoding"] = "br"})))
    end)
 
-   it("says what does not exist, and which method is expected", function()
+   it("names a missing path or model, and the method that is expected", function()
       local function status(method, path, body) return (Client.once(port, method, path, body)) end
       assert.equal(404, status("GET", "/nothing"))
       assert.equal(404, status("GET", "/v2/nothing"))
@@ -321,7 +321,7 @@ describe("torch.serve", function()
       assert.is_true(runs <= n)
    end)
 
-   it("keeps a connection open, and answers requests that were sent at once in their order", function()
+   it("keeps a connection open, and answers pipelined requests in order", function()
       local client <close> = Client.new(port)
       for i = 1, 5 do
          client:start("POST", "/v2/models/addsub/infer", json.encode {inputs = json.as_array {
@@ -334,7 +334,7 @@ describe("torch.serve", function()
       end
    end)
 
-   it("survives headers and bodies that are cut, huge or nonsense", function()
+   it("survives headers and bodies that are cut off, huge or random", function()
       local function send(text)
          local client <close> = Client.new(port)
          client:send(text)
@@ -369,7 +369,7 @@ describe("torch.serve", function()
       assert.equal(before + 1, metric(port, name))
    end)
 
-   it("prints metrics whose lines of one name are together", function()
+   it("prints metrics, with the lines of one metric together", function()
       local _, text, headers = Client.once(port, "GET", "/metrics")
       assert.matches("text/plain; version=0.0.4", headers["content-type"], 1, true)
       local seen, current = {}, nil
@@ -428,7 +428,7 @@ describe("torch.serve with versions", function()
       end)
    end)
 
-   it("serves all versions if asked to, and keeps the old one when the new one is damaged", function()
+   it("serves all versions if versions = all, and keeps the old one when the new one is damaged", function()
       with_folder(function(folder)
          save(folder, 1, 1)
          save(folder, 2, 2)
@@ -476,7 +476,7 @@ describe("torch.serve with versions", function()
 end)
 
 describe("torch.serve with limits", function()
-   -- A program that takes a long time: n rounds of a loop.
+   -- Returns a program that takes a long time: it runs n rounds of a loop.
    local function slow()
       local function below(i, n) return i:lt(n) end
       local function step(i, n) return i + 1, n end
@@ -564,7 +564,7 @@ describe("torch.serve with limits", function()
       server:stop()
    end)
 
-   it("answers what it has when it ends, and takes no more connections", function()
+   it("answers open requests when it shuts down, and accepts no more connections", function()
       local server = ready(serve(slow(), {grace = 20}))
       local client <close> = Client.new(server.port)
       client:start("POST", "/v2/models/model/infer", rounds(100000))
@@ -635,7 +635,7 @@ describe("torch.serve and batches", function()
       server:stop()
    end)
 
-   it("fails alone where one of several requests is wrong", function()
+   it("fails only the wrong one of several requests", function()
       local table_of = torch.rand(5, 2)
       local function pick(i) return table_of:index_select(1, i) end
       local program = torch.export(pick, {torch.tensor {1, 2}}, {dynamic = {i = {1}}})
@@ -657,7 +657,7 @@ describe("torch.serve and batches", function()
 end)
 
 describe("tlua serve", function()
-   it("serves a file, ends on SIGTERM after its answers, and logs each access", function()
+   it("serves a file, ends on SIGTERM after answering, and logs each request", function()
       with_folder(function(folder)
          local program = torch.export(nn.ReLU(), {torch.ones(1, 2)}, {dynamic = {input = {1}}})
          program:save(folder .. "/relu.tlp")
@@ -704,7 +704,7 @@ describe("tlua serve", function()
 end)
 
 describe("examples/deploy/serve.lua", function()
-   it("reads over HTTP the digits that the program reads", function()
+   it("recognises the same digits over HTTP as the program itself", function()
       with_folder(function(folder)
          local path = shell.quote(folder .. "/digits.tlp")
          local right = shell.ok(("%s examples/deploy/export.lua --epochs 1 --save %s"):format(shell.start(), path))
