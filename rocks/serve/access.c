@@ -1,5 +1,5 @@
 /*
-** access.c - bearer tokens, and the log of all requests in the combined format of web servers.
+** access.c - checks bearer tokens, and logs all requests in the common log format.
 */
 #include "access.h"
 
@@ -9,7 +9,7 @@
 
 #include "server.h"
 
-/* Whether the texts are equal, in a time that depends on their lengths alone. */
+/* Compares two texts in a time that depends on their lengths alone. */
 static bool equal_secret(const char *a, const char *b) {
   size_t n = strlen(a);
   if (n != strlen(b)) return false;

@@ -7,10 +7,10 @@
 #include "requests.h"
 
 #pragma GCC visibility push(hidden)
-/* Whether a connection's token allows it to ask for the path. */
+/* Returns whether the path needs no token or the connection has sent a valid one. */
 bool is_allowed(Server *s, Connection *c, const char *path);
 
-/* Opens the log; "-" is the standard output, NULL is none. Returns false with errno set. */
+/* Opens the log: "-" is standard output, NULL is no log. Returns false on failure, with errno set. */
 bool open_log(Server *s, const char *path);
 void write_log(Server *s, const Request *r);
 #pragma GCC visibility pop

@@ -1,5 +1,5 @@
 /*
-** binding.h - servers and requests as Lua's objects.
+** binding.h - servers and requests as objects in Lua.
 */
 #ifndef TLUA_SERVE_BINDING_H
 #define TLUA_SERVE_BINDING_H

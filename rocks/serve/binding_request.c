@@ -19,7 +19,7 @@ static int request_gc(lua_State *L) {
   Request *r = *box;
   if (r == NULL) return 0;
   static const char text[] = "{\"error\":\"the request was dropped\"}";
-  if (!r->answered && !r->waiting) /* an error in Lua: the client must not wait for ever */
+  if (!r->answered && !r->waiting) /* an error in Lua has dropped it; the client must not wait */
     answer(r, 500, text_response("application/json", text, sizeof text - 1), sizeof text - 1);
   if (r->streams) (void)feed(r, "", 0, true);
   *box = NULL;
@@ -42,7 +42,7 @@ static int request_peer(lua_State *L) {
   return 1;
 }
 
-/* request:header(name) returns a header's value, or that of a parameter in the address. */
+/* request:header(name) returns the value of a header, or of a parameter in the URL, or nil. */
 static int request_header(lua_State *L) {
   const Request *r = check_request(L);
   const char *name = luaL_checkstring(L, 2);
@@ -70,7 +70,7 @@ static int request_age(lua_State *L) {
   return 1;
 }
 
-/* request:gone() returns whether the client has left, or has got its answer. */
+/* request:gone() returns whether no answer is needed: the client has left, or has its answer. */
 static int request_gone(lua_State *L) {
   const Request *r = check_request(L);
   lua_pushboolean(L, r->gone || (r->answered && !r->streams));
@@ -87,7 +87,7 @@ static void add_headers(lua_State *L, int index, Response *response) {
   }
 }
 
-/* request:reply(status, type, body, headers) answers. Returns false if the client has gone. */
+/* request:reply(status, type, body, headers) answers. Returns false if the client has left. */
 static int request_reply(lua_State *L) {
   Request *r = check_request(L);
   int status = (int)luaL_checkinteger(L, 2);
@@ -100,7 +100,7 @@ static int request_reply(lua_State *L) {
   return 1;
 }
 
-/* request:stream(status, type, headers) begins an answer in parts. */
+/* request:stream(status, type, headers) begins an answer that is sent in parts. */
 static int request_stream(lua_State *L) {
   Request *r = check_request(L);
   int status = (int)luaL_checkinteger(L, 2);
@@ -133,8 +133,8 @@ static int request_finish(lua_State *L) {
   return 1;
 }
 
-/* request:forward(queue) puts the request into another queue, after which the caller no longer has
-** it; returns false and a status if the queue is full (429) or closed (503). */
+/* request:forward(queue) puts the request into another queue and invalidates the Lua object.
+** Returns false and a status if the queue is full (429) or closed (503). */
 static int request_forward(lua_State *L) {
   Request *r = check_request(L);
   check_queue(L, r->server, 2);

@@ -19,9 +19,10 @@ static Server *check_server(lua_State *L) {
   return s;
 }
 
-/* The userdata of a server. The one that started it ends it when it is collected. */
+/* The userdata of a server. When the userdata that started the server is collected, the server is
+** stopped. */
 typedef struct ServerBox {
-  Server *server; /* first, since functions read the userdata as a Server ** */
+  Server *server; /* must be first: functions read the userdata as a Server ** */
   bool owner;
 } ServerBox;
 
@@ -39,7 +40,7 @@ static int64_t integer_field(lua_State *L, const char *name, int64_t otherwise) 
   return value;
 }
 
-/* Returns a copy of a field, or NULL. */
+/* Returns a copy of a field of the table at index 1, or NULL. */
 static char *text_field(lua_State *L, const char *name) {
   lua_getfield(L, 1, name);
   const char *text = lua_tostring(L, -1);
@@ -59,8 +60,8 @@ int fail(lua_State *L, Server *s, const char *message, const char *detail) {
 }
 
 /* start{port, address, threads, body, memory, connections, timeout, receive_timeout, backlog, key,
-** certificate, log, tokens} returns a server, whose queue 0 takes what has no route; nil and a
-** message on failure. */
+** certificate, log, tokens} returns a server; nil and a message on failure. Queue 0 gets the
+** requests that have no route. */
 int http_start(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
@@ -141,7 +142,7 @@ int http_start(lua_State *L) {
   return 1;
 }
 
-/* attach(id) returns the server with this number; nil if it has ended. */
+/* attach(id) returns the server with this number; nil if the server has ended. */
 int http_attach(lua_State *L) {
   lua_Integer id = luaL_checkinteger(L, 1);
   Server **box = push_server(L);
@@ -168,8 +169,7 @@ static int server_queue(lua_State *L) {
   int64_t timeout = (int64_t)(luaL_optnumber(L, 4, 0) * 1e9);
   pthread_mutex_lock(&s->lock);
   int number = -1;
-  for (int i = 1; i < s->nqueues && number < 0;
-       i++) /* one that is closed and empty is free again */
+  for (int i = 1; i < s->nqueues && number < 0; i++) /* reuses a queue that was freed */
     if (s->queues[i]->closed && s->queues[i]->name == NULL) {
       Queue *q = s->queues[i];
       q->name = strdup(name);
@@ -192,7 +192,7 @@ Queue *check_queue(lua_State *L, Server *s, int index) {
   return s->queues[i];
 }
 
-/* server:close_queue(queue) lets the queue's takers return nil once it is empty. */
+/* server:close_queue(queue) refuses new requests; take() returns nil once the queue is empty. */
 static int server_close_queue(lua_State *L) {
   Server *s = check_server(L);
   Queue *q = check_queue(L, s, 2);
@@ -203,7 +203,7 @@ static int server_close_queue(lua_State *L) {
   return 0;
 }
 
-/* server:free_queue(queue): a closed queue whose takers have ended may be used again. */
+/* server:free_queue(queue) allows server:queue to reuse a closed queue from which no thread takes. */
 static int server_free_queue(lua_State *L) {
   Server *s = check_server(L);
   Queue *q = check_queue(L, s, 2);
@@ -216,7 +216,7 @@ static int server_free_queue(lua_State *L) {
   return 0;
 }
 
-/* server:route(method, path, queue) sends such requests to the queue; nil removes the route. */
+/* server:route(method, path, queue) routes requests to a queue; with nil it removes the route. */
 static int server_route(lua_State *L) {
   Server *s = check_server(L);
   const char *method = luaL_checkstring(L, 2), *path = luaL_checkstring(L, 3);
@@ -231,7 +231,7 @@ static int server_route(lua_State *L) {
   return 0;
 }
 
-/* server:fixed(method, path, status, type, body) answers such requests at once. */
+/* server:fixed(method, path, status, type, body) sets a fixed answer for a route. */
 static int server_fixed(lua_State *L) {
   Server *s = check_server(L);
   const char *method = luaL_checkstring(L, 2), *path = luaL_checkstring(L, 3);
@@ -252,7 +252,7 @@ static int server_fixed(lua_State *L) {
 /* server:take(queue, most, wait, linger) returns a list of at most `most` requests, in the order of
 ** their arrival. It waits for the first one for `wait` seconds, and then for more until `linger`
 ** seconds after the arrival of the first. Returns nil if the queue is closed and empty. Requests
-** whose clients have gone, or whose deadline is over, are left out. */
+** whose clients have left, or whose deadline is over, are dropped. */
 static int server_take(lua_State *L) {
   Server *s = check_server(L);
   Queue *q = check_queue(L, s, 2);
@@ -293,7 +293,7 @@ static int server_take(lua_State *L) {
   return 1;
 }
 
-/* server:count(queue, counter, amount) adds to a counter that all threads share. */
+/* server:count(queue, counter, amount) adds to a counter of the queue; all threads share it. */
 static int server_count(lua_State *L) {
   Server *s = check_server(L);
   Queue *q = check_queue(L, s, 2);
@@ -303,7 +303,7 @@ static int server_count(lua_State *L) {
   return 0;
 }
 
-/* server:counters(queue) returns the counters, and the number of requests that wait. */
+/* server:counters(queue) returns the queue's counters, and its number of waiting requests. */
 static int server_counters(lua_State *L) {
   Server *s = check_server(L);
   Queue *q = check_queue(L, s, 2);
@@ -321,7 +321,7 @@ static void set_integer(lua_State *L, const char *name, int64_t value) {
   lua_setfield(L, -2, name);
 }
 
-/* server:stats() returns counts of connections and requests; `statuses` by their status. */
+/* server:stats() returns a table of counts; its field `statuses` has the answers by status. */
 static int server_stats(lua_State *L) {
   Server *s = check_server(L);
   lua_createtable(L, 0, 10);
@@ -347,8 +347,8 @@ static int server_stats(lua_State *L) {
   return 1;
 }
 
-/* server:sweep() ends requests whose clients have gone and those past their deadline, and closes
-** connections on which no whole request has arrived in time. Returns how many these were. */
+/* server:sweep() ends requests whose clients have left and those past their deadline, and closes
+** connections that have not sent a complete request in time. Returns the three counts. */
 static int server_sweep(lua_State *L) {
   enum { MOST = 256 };
   Server *s = check_server(L);
@@ -390,8 +390,8 @@ static int server_sweep(lua_State *L) {
   return 3;
 }
 
-/* server:drain() accepts no more connections and closes each one after its next answer. Returns the
-** number of requests that wait for an answer. */
+/* server:drain() stops accepting connections, and lets open ones close after their next answer.
+** Returns the number of requests that wait for an answer. */
 static int server_drain(lua_State *L) {
   Server *s = check_server(L);
   if (!atomic_exchange(&s->draining, true) && s->daemon) {
@@ -405,7 +405,7 @@ static int server_drain(lua_State *L) {
   return 1;
 }
 
-/* server:stop() ends everything at once. */
+/* server:stop() stops the server without waiting for answers. */
 static int server_stop(lua_State *L) {
   stop(check_server(L));
   return 0;

@@ -1,6 +1,6 @@
 /*
-** connections.c - reads requests, and answers each at once or suspends its connection and puts it
-** into a queue.
+** connections.c - reads requests. Each is answered at once, or its connection is suspended and the
+** request put into a queue.
 */
 #include "connections.h"
 
@@ -18,7 +18,7 @@ static Client *client_of(Connection *c) {
   return info ? info->context : NULL;
 }
 
-/* Queues the response of a route, or the request itself. */
+/* Answers with the fixed response of a route, or puts the request into the route's queue. */
 static int dispatch(Server *s, Request *r, const char *method) {
   if (strcmp(method, "HEAD") == 0) method = "GET";
   pthread_rwlock_rdlock(&s->routes_lock);
@@ -29,8 +29,8 @@ static int dispatch(Server *s, Request *r, const char *method) {
     pthread_rwlock_unlock(&s->routes_lock);
     return ok;
   }
-  /* The lock of routes is held until the request is in the queue, so that no request follows a
-  ** route that was changed. */
+  /* routes_lock is held until the request is in the queue, so that no request gets into the queue
+  ** of a route that has been removed meanwhile. */
   mhd.suspend_connection(r->connection);
   int status = enqueue(s, r, route ? route->queue : 0, true);
   pthread_rwlock_unlock(&s->routes_lock);
@@ -61,16 +61,16 @@ int on_request(void *cls, Connection *c, const char *url, const char *method, co
   Request *r = *request;
   (void)version;
   if (r == NULL) return begin_request(s, c, url, method, request);
-  if (*size > 0) { /* a part of the body */
+  if (*size > 0) { /* a part of the body has arrived */
     atomic_fetch_add(&s->bytes_in, (int64_t)*size);
-    if (r->size + *size > 2 * s->body_most) return MHD_NO; /* a chunked body without end */
+    if (r->size + *size > 2 * s->body_most) return MHD_NO; /* stops an endless chunked body */
     if (!reserve(&r->body, &r->capacity, r->size, *size)) return MHD_NO;
     if (r->size <= s->body_most) memcpy(r->body + r->size, data, *size);
     r->size += *size;
     *size = 0;
     return MHD_YES;
   }
-  if (r->response) { /* an interpreter has answered */
+  if (r->response) { /* an interpreter has answered and resumed the connection */
     Response *response = r->response;
     r->response = NULL;
     int ok = mhd.queue_response(c, (unsigned)r->status, response);
@@ -98,7 +98,7 @@ void on_completed(void *cls, Connection *c, void **request, int why) {
   pthread_mutex_lock(&s->lock);
   r->connection = NULL;
   Response *unsent =
-      r->response; /* of a stream it refers to the request, which would never be freed */
+      r->response; /* the response of a stream refers to the request: both would leak */
   r->response = NULL;
   bool was_gone = r->gone;
   if (why != 0) r->gone = true;

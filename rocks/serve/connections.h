@@ -12,7 +12,8 @@
 typedef struct Client {
   struct Client *above, *below;
   int fd;
-  _Atomic int64_t since; /* since when it sends a request, in ns; 0 while one is answered */
+  /* the time, in ns, since which the client may send a request; 0 while one is answered */
+  _Atomic int64_t since;
 } Client;
 
 #pragma GCC visibility push(hidden)

@@ -1,5 +1,5 @@
 /*
-** http.c - HTTP for tlua.serve: a module of Lua in C, which drives libmicrohttpd.
+** http.c - HTTP for tlua.serve: a C module for Lua that uses libmicrohttpd.
 */
 #include <signal.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static volatile sig_atomic_t arrived_signal;
 
 static void on_signal(int number) { arrived_signal = number; }
 
-/* catch() makes SIGTERM, SIGINT and SIGHUP arrive through signalled(). */
+/* catch() handles SIGTERM, SIGINT and SIGHUP: signalled() reports them. */
 static int http_catch(lua_State *L) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
@@ -36,7 +36,7 @@ static int http_signalled(lua_State *L) {
   return 1;
 }
 
-/* library() returns the library's name and version; nil and a message without it. */
+/* library() returns libmicrohttpd's name and version; nil and a message if it was not found. */
 static int http_library(lua_State *L) {
   const char *message = load_library();
   if (message) return fail(L, NULL, message, NULL);

@@ -1,5 +1,5 @@
 /*
-** microhttpd.c - finds libmicrohttpd and the functions of it that the package uses.
+** microhttpd.c - opens libmicrohttpd and finds the functions that the package uses.
 */
 #include "microhttpd.h"
 
@@ -9,7 +9,7 @@
 struct Microhttpd mhd;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
-/* Opens the library on first use. Returns a message on failure. */
+/* Opens libmicrohttpd on first use. Returns NULL, or a message on failure. */
 const char *load_library(void) {
   static const char *const names[] = {"libmicrohttpd.so.12", "libmicrohttpd.so",
                                       "libmicrohttpd.12.dylib", "libmicrohttpd.dylib", NULL};

@@ -53,7 +53,7 @@ typedef int (*OnRequest)(void *cls, Connection *c, const char *url, const char *
 typedef ssize_t (*ReadBody)(void *cls, uint64_t position, char *out, size_t most);
 typedef int (*OnValue)(void *cls, int kind, const char *key, const char *value);
 
-/* The functions: result, name, parameters. */
+/* The functions of the library: X(result, name, parameters). */
 #define MHD_FUNCTIONS(X)                                                                           \
   X(Daemon *, start_daemon,                                                                        \
     (unsigned flags, uint16_t port, void *accept, void *accept_cls, OnRequest fn, void *cls, ...)) \
@@ -80,7 +80,7 @@ extern struct Microhttpd {
   MHD_FUNCTIONS(DECLARE)
 } mhd;
 
-/* Opens the library on first use. Returns a message on failure. */
+/* Opens libmicrohttpd on first use. Returns NULL, or a message on failure. */
 const char *load_library(void);
 #pragma GCC visibility pop
 

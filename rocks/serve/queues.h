@@ -14,7 +14,7 @@ typedef struct Queue {
   char *name; /* (owned) */
   Request *first, **end;
   int length, limit, takers;
-  int64_t timeout; /* in ns; none: 0 */
+  int64_t timeout; /* in ns; 0: none */
   bool closed;
   pthread_cond_t arrived;
   _Atomic int64_t counters[COUNTERS];
@@ -24,11 +24,12 @@ typedef struct Queue {
 /* Returns the number of a new queue, or -1. */
 int add_queue(Server *s, const char *name, int limit, int64_t timeout);
 
-/* Puts a suspended request into a queue. Returns 0, or the status of an error. */
+/* Puts a suspended request into a queue. Returns 0, or an HTTP status: 503 if the queue is closed,
+** 429 if it is full. */
 int enqueue(Server *s, Request *r, int queue, bool suspends);
 
-/* Waits until `n` requests are there, or until `until`; returns whether there is one. The server's
-** lock is held. */
+/* Waits for `n` requests in the queue, but not longer than `until`. Returns whether the queue has
+** one. The caller holds the server's lock. */
 bool wait_for(Server *s, Queue *q, int n, int64_t until);
 #pragma GCC visibility pop
 

@@ -1,5 +1,6 @@
 /*
-** replies.c - answers to requests. A stream's bytes wait in its request until the client reads them.
+** replies.c - answers to requests. A request keeps the bytes of its stream until the client reads
+** them.
 */
 #include "replies.h"
 
@@ -10,7 +11,7 @@
 
 #include "server.h"
 
-enum { STREAM_MOST = 4 << 20 }; /* the bytes that a stream's client may be behind */
+enum { STREAM_MOST = 4 << 20 }; /* a stream with more unread bytes is given up */
 
 Response *text_response(const char *type, const char *text, size_t size) {
   Response *r = mhd.create_response_from_buffer(size, (void *)text, MEMORY_COPY);
@@ -78,7 +79,8 @@ ssize_t read_stream(void *cls, uint64_t position, char *out, size_t most) {
       atomic_fetch_add(&r->sent, (int64_t)n);
       return n > 0 ? (ssize_t)n : gone ? END_WITH_ERROR : END_OF_STREAM;
     }
-    mhd.suspend_connection(connection); /* first, so that nobody resumes it before */
+    /* suspends before `suspended` is set, or another thread could resume too early */
+    mhd.suspend_connection(connection);
   }
 }
 

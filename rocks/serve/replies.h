@@ -1,5 +1,5 @@
 /*
-** replies.h - answers to requests: whole ones, errors, and streams.
+** replies.h - answers to requests: complete ones, errors, and streams.
 */
 #ifndef TLUA_SERVE_REPLIES_H
 #define TLUA_SERVE_REPLIES_H
@@ -9,18 +9,20 @@
 #pragma GCC visibility push(hidden)
 Response *text_response(const char *type, const char *text, size_t size);
 
-/* Answers with an error in JSON. The text needs no escapes. */
+/* Answers with an error in JSON. `why` must need no escapes in JSON. */
 int refuse(Server *s, Request *r, int status, const char *why);
 
-/* Sets the answer of a request that waits for one, and resumes its connection. Takes the response
-** over. Returns false if the request was answered before, or the client has gone. */
+/* Sets the answer of a waiting request, and resumes the request's connection. Takes ownership of
+** the response. Returns false if the request has an answer already, or the client has left. */
 bool answer(Request *r, int status, Response *response, int64_t size);
 
-/* The body of a stream: called by the library's thread when the client can take more. */
+/* Copies bytes of a stream's body to `out`. The library's thread calls it when the client can take
+** more. If there are none, the connection is suspended until feed() adds some. */
 ssize_t read_stream(void *cls, uint64_t position, char *out, size_t most);
 void release_stream(void *cls);
 
-/* Adds to a stream, or ends it. Returns false if the client has gone or does not read. */
+/* Adds bytes to a stream; with `ends`, also ends it. Returns false if the client has left, or reads
+** too slowly. */
 bool feed(Request *r, const char *text, size_t size, bool ends);
 #pragma GCC visibility pop
 

@@ -1,5 +1,5 @@
 /*
-** requests.c - makes a request from its line and headers, and frees it.
+** requests.c - makes a request from its first line and its headers, and frees requests.
 */
 #include "requests.h"
 

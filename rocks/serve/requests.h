@@ -15,22 +15,22 @@
 typedef struct Server Server;
 
 typedef struct Request {
-  struct Request *next;          /* in a queue */
-  struct Request *above, *below; /* in the server's list of open requests */
+  struct Request *next;          /* the next request in the queue */
+  struct Request *above, *below; /* neighbours in the server's list of open requests */
   atomic_int refs;
   Server *server;
-  Connection *connection; /* NULL once the connection is done with the request */
+  Connection *connection; /* NULL after on_completed */
   int fd, queue, limit_status;
   char *texts; /* method, path, then the headers as name, value, ..., an empty name (owned) */
   size_t texts_size;
   const char *path;
   char *body; /* (owned) */
   size_t size, capacity;
-  int64_t arrived, deadline; /* in ns; no deadline: 0 */
+  int64_t arrived, deadline; /* in ns; deadline is 0 if there is none */
   bool suspended, gone, answered, waiting, listed;
-  Response *response; /* to be queued (owned) */
+  Response *response; /* the answer, until it is given to the library (owned) */
   int status;
-  /* the bytes of a stream that the client has not read yet */
+  /* the bytes of a stream that the library has not sent yet */
   char *stream; /* (owned) */
   size_t stream_size, stream_capacity;
   bool streams, ended;
@@ -39,11 +39,11 @@ typedef struct Request {
 } Request;
 
 #pragma GCC visibility push(hidden)
-/* Returns NULL when memory is short. */
+/* Returns a new request, or NULL if memory is short. */
 Request *request_new(Server *s, Connection *c, const char *method, const char *url);
 void request_release(Request *r);
 
-/* Makes room for `more` bytes behind the first `size` ones of a block. */
+/* Grows a block, if necessary, to hold `more` bytes after its first `size` bytes. */
 bool reserve(char **block, size_t *capacity, size_t size, size_t more);
 #pragma GCC visibility pop
 

@@ -1,5 +1,5 @@
 /*
-** routes.h - the table by which a request's method and path find its queue or its fixed answer.
+** routes.h - the table that maps a request's method and path to a queue or to a fixed answer.
 */
 #ifndef TLUA_SERVE_ROUTES_H
 #define TLUA_SERVE_ROUTES_H
@@ -10,9 +10,9 @@ enum { ROUTES = 1024 };
 
 typedef struct Route {
   struct Route *next;
-  char *key;          /* method, a space, path (owned) */
-  int queue;          /* -1: `response` is the answer */
-  int status;         /* of the response */
+  char *key;          /* the method, a space and the path (owned) */
+  int queue;          /* the queue that gets the requests; -1: `response` is their answer */
+  int status;         /* status of `response` */
   Response *response; /* (owned) */
 } Route;
 
@@ -20,11 +20,11 @@ typedef struct Route {
 Route *route_new(const char *method, const char *path);
 void free_route(Route *r);
 
-/* Returns the place of a route in the table, which has NULL if there is none. The lock of routes
-** is held. */
+/* Returns the slot of a route in the table; the slot has NULL if there is no such route. The caller
+** holds routes_lock. */
 Route **find_route(Server *s, const char *method, const char *path);
 
-/* Puts a route in the place of the one with its method and path. NULL only removes that one. */
+/* Replaces the route for a method and path by `new`, or removes it if `new` is NULL. */
 void set_route(Server *s, const char *method, const char *path, Route *new);
 #pragma GCC visibility pop
 

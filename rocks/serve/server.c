@@ -1,5 +1,5 @@
 /*
-** server.c - servers of the process: their sockets, the end of late requests, their own end.
+** server.c - the process's servers: opens their sockets, ends late requests, and stops servers.
 */
 #define _GNU_SOURCE
 #include "server.h"
@@ -143,7 +143,7 @@ int sweep_round(Server *s, Request **out, int most) {
   return n;
 }
 
-/* Ends all requests that wait, since the library cannot stop while connections are suspended. */
+/* Ends all waiting requests, because the library cannot stop while connections are suspended. */
 static void end_all(Server *s) {
   for (int n = 1; n > 0;) {
     Request *list[64];
@@ -173,7 +173,7 @@ void stop(Server *s) {
   atomic_store(&s->draining, true);
   int fd = mhd.quiesce_daemon(s->daemon);
   if (fd >= 0) close(fd);
-  /* streams suspend themselves again, until each has seen that it has ended */
+  /* repeats, because a stream may suspend its connection again before it sees that it has ended */
   for (int i = 0; i < 3; i++) {
     end_all(s);
     nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);

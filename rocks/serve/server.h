@@ -4,12 +4,12 @@
 ** The library's threads read requests. A request is either answered at once (a fixed response, or
 ** an error), or its connection is suspended and the request put into a queue. An interpreter in any
 ** thread takes requests from a queue and answers them, which resumes their connections. Several
-** interpreters of the process share a server by its number (`attach`).
+** interpreters in the process share a server; `attach` finds the server by its number.
 **
-** Locks: a server's lock guards its queues, its lists and the states of its requests; the lock of
-** routes guards the table of routes. No function of libmicrohttpd is called with the server's lock
-** held. A suspended connection stays open until the one thread resumes it that has set
-** `suspended` to false.
+** Locks: a server's lock guards its queues, its lists and the states of its requests; routes_lock
+** guards the table of routes. No function of libmicrohttpd is called with the server's lock held. A
+** suspended connection stays open until it is resumed; the thread that sets `suspended` to false
+** must resume it.
 */
 #ifndef TLUA_SERVE_SERVER_H
 #define TLUA_SERVE_SERVER_H
@@ -35,7 +35,7 @@ struct Server {
   int nopen, nclients;
   pthread_rwlock_t routes_lock;
   Route *routes[ROUTES];
-  char **tokens; /* texts "Bearer X" (owned); NULL: everybody may ask */
+  char **tokens; /* allowed values of the header Authorization (owned); NULL: no token is needed */
   int ntokens;
   size_t body_most;
   int64_t receive_timeout;
@@ -46,28 +46,29 @@ struct Server {
 };
 
 #pragma GCC visibility push(hidden)
-/* Returns the time in ns by a clock that is never set. */
+/* Returns the time of the monotonic clock in ns. */
 int64_t now(void);
 
-/* Gives the server a number, by which find_server finds it; false if there are too many. */
+/* Gives the server a number for find_server. Returns false if there are too many servers. */
 bool server_register(Server *s);
 
-/* Returns the server with this number for the caller to release, or NULL. */
+/* Returns the server with this number, or NULL. The caller must release the server. */
 Server *find_server(int64_t id);
 void server_release(Server *s);
 
-/* Opens the socket, since the library's own could not have a chosen address and a queue of
-** connections at once. Returns -1 with errno set, or -2 with *why set, on failure. */
+/* Opens the listening socket, because the library cannot set both an address and the backlog of its
+** own. Returns -1 with errno set, or -2 with *why set, on failure. */
 int listen_on(const char *address, int port, int backlog, const char **why);
 int port_of(int fd);
 
-/* Raises the number of files that may be open to the system's limit. */
+/* Raises the soft limit of open files to the hard limit. */
 void raise_files(void);
 
-/* One round of server:sweep: collects up to `most` requests to be resumed. */
+/* One round of server:sweep: collects up to `most` requests whose clients have left or whose
+** deadline is over. The caller must resume them. */
 int sweep_round(Server *s, Request **out, int most);
 
-/* Ends everything at once. */
+/* Stops a server without waiting for answers. */
 void stop(Server *s);
 #pragma GCC visibility pop
 
