@@ -8,6 +8,7 @@ local class = require "tlua.class"
 local added = require "tlua.text.tokenizer.added"
 local chat = require "tlua.text.tokenizer.chat"
 local loading = require "tlua.text.tokenizer.loading"
+local protobuf = require "tlua.utils.protobuf"
 local source = require "tlua.io.source"
 
 local fail = source.fail
@@ -91,19 +92,10 @@ local function token_of(self, metadata, name)
    return id + 1
 end
 
-local function varint(n)
-   local bytes = {}
-   while n > 127 do
-      bytes[#bytes + 1] = string.char(n & 127 | 128)
-      n = n >> 7
-   end
-   bytes[#bytes + 1] = string.char(n)
-   return table.concat(bytes)
-end
-
 -- Writes a SentencePiece model as its protocol buffer and reads it with torch.text. A token that
 -- occurs twice keeps its first number.
 local function sentencepiece(self, scores)
+   local bytes, int = protobuf.bytes, protobuf.int
    local parts, seen, unknown = {}, {}, false
    for i, token in ipairs(self.tokens) do
       local kind, text = self.kinds[i], token
@@ -113,15 +105,12 @@ local function sentencepiece(self, scores)
       -- encode() has split off user-defined tokens, so SentencePiece must not look for them
       if kind == USER then kind = UNUSED end
       seen[text] = true
-      local piece = "\10" .. varint(#text) .. text .. "\21" .. string.pack("<f", scores[i])
-         .. "\24" .. varint(kind)
-      parts[i] = "\10" .. varint(#piece) .. piece
+      parts[i] = bytes(1, bytes(1, text) .. protobuf.float(2, scores[i]) .. int(3, kind))
    end
    if not unknown then fail "tokenizer.ggml.token_type: expected an unknown token" end
-   local trainer = "\24\2\x98\2\1"     -- model_type: BPE, byte_fallback
-   local normalizer = "\24\0\32\0\40\1" -- no prefix, keeps all spaces, replaces them by U+2581
-   parts[#parts + 1] = "\18" .. varint(#trainer) .. trainer
-   parts[#parts + 1] = "\26" .. varint(#normalizer) .. normalizer
+   parts[#parts + 1] = bytes(2, int(3, 2) .. int(35, 1)) -- model_type: BPE, byte_fallback
+   -- The normalizer adds no prefix, keeps all spaces, and replaces them by U+2581.
+   parts[#parts + 1] = bytes(3, int(3, 0) .. int(4, 0) .. int(5, 1))
    local made, why = torch.text.Tokenizer._from_parts(loading.sentencepiece, table.concat(parts))
    return made or fail("tokenizer.ggml.tokens: %s", why)
 end

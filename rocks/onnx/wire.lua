@@ -9,7 +9,10 @@
 -- A file is not trusted: lengths are checked against the message around them, nesting is limited.
 
 local torch = require "tlua"
+local protobuf = require "tlua.utils.protobuf"
 local schema = require "tlua.onnx.schema"
+
+local varint = protobuf.varint
 
 local M = {}
 
@@ -262,16 +265,6 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
-local function varint(value)
-   local bytes = {}
-   repeat
-      local rest = value >> 7
-      bytes[#bytes + 1] = string.char(value & 127 | (rest ~= 0 and 128 or 0))
-      value = rest
-   until value == 0
-   return table.concat(bytes)
-end
-
 local encode
 
 -- Appends to the parts of a message; each part is a string or a tensor.
@@ -283,11 +276,11 @@ end
 local function put_value(out, field, value)
    local kind = field.kind
    if kind == "int" then
-      put(out, varint(field.number << 3) .. varint(value))
+      put(out, protobuf.int(field.number, value))
    elseif fixed[kind] then
-      put(out, varint(field.number << 3 | wires[kind]) .. string.pack(fixed[kind][1], value))
+      put(out, protobuf[kind](field.number, value))
    elseif type(value) == "string" then
-      put(out, varint(field.number << 3 | 2) .. varint(#value) .. value)
+      put(out, protobuf.bytes(field.number, value))
    elseif kind == "data" then
       local size = value:numel() * value:element_size()
       put(out, varint(field.number << 3 | 2) .. varint(size))
@@ -310,8 +303,7 @@ local function put_list(out, field, list)
    for i, value in ipairs(list) do
       parts[i] = kind == "int" and varint(value) or string.pack(fixed[kind][1], value)
    end
-   local text = table.concat(parts)
-   put(out, varint(field.number << 3 | 2) .. varint(#text) .. text)
+   put(out, protobuf.bytes(field.number, table.concat(parts)))
 end
 
 function encode(message, kind)

@@ -10,9 +10,10 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local protobuf = require "tlua.utils.protobuf"
 local wire = require "tlua.tensorboard.wire"
 
-local int, double, float, bytes = wire.int, wire.double, wire.float, wire.bytes
+local int, double, float, bytes = protobuf.int, protobuf.double, protobuf.float, protobuf.bytes
 
 local signature = args.signature [[utils.tensorboard.SummaryWriter(log_dir: string?,
    comment: string = '', max_queue: count = 10, flush_secs: number = 120,
@@ -177,7 +178,7 @@ function SummaryWriter:add_histogram(tag, values, step)
    local right, found = buckets(t)
    local histogram = double(1, t:min():item()) .. double(2, t:max():item())
       .. double(3, t:numel() + 0.0) .. double(4, t:sum():item()) .. double(5, (t * t):sum():item())
-      .. wire.packed(6, "<d", right) .. wire.packed(7, "<d", found)
+      .. protobuf.packed(6, "<d", right) .. protobuf.packed(7, "<d", found)
    self:put(summary(tag, bytes(5, histogram)), step)
 end
 
@@ -328,7 +329,7 @@ function SummaryWriter:add_pr_curve(tag, labels, predictions, step, options)
    row(function(tp, fp) return tp / math.max(1e-7, tp + fp) end)
    row(function(tp) return tp / math.max(1e-7, hits[1]) end)
    local shape = bytes(2, int(1, 6)) .. bytes(2, int(1, n))
-   local tensor = int(1, 1) .. bytes(2, shape) .. wire.packed(5, "<f", rows)
+   local tensor = int(1, 1) .. bytes(2, shape) .. protobuf.packed(5, "<f", rows)
    self:put(summary(tag, bytes(8, tensor), "pr_curves", int(1, 0) .. int(2, n)), step)
 end
 

@@ -1,26 +1,27 @@
 -- reader.lua - reads the event files of TensorBoard.
 
 local args = require "tlua.args"
+local protobuf = require "tlua.utils.protobuf"
 local wire = require "tlua.tensorboard.wire"
 
 local M = {}
 
 local function value_of(text)
-   local f = wire.fields(text)
+   local f = protobuf.fields(text)
    local value = {tag = f[1] and f[1][1], simple_value = f[2] and f[2][1]}
    if f[4] then
-      local image = wire.fields(f[4][1])
+      local image = protobuf.fields(f[4][1])
       value.image = {height = image[1][1], width = image[2][1], png = image[4][1]}
    end
    if f[6] then
-      local audio = wire.fields(f[6][1])
+      local audio = protobuf.fields(f[6][1])
       value.audio = {
          sample_rate = audio[1][1], channels = audio[2][1], frames = audio[3][1],
          wav = audio[4][1],
       }
    end
    if f[5] then
-      local h = wire.fields(f[5][1])
+      local h = protobuf.fields(f[5][1])
       local function list(packed)
          local numbers = {}
          for at = 1, #packed, 8 do numbers[#numbers + 1] = ("<d"):unpack(packed, at) end
@@ -32,7 +33,7 @@ local function value_of(text)
       }
    end
    if f[8] then
-      local t = wire.fields(f[8][1])
+      local t = protobuf.fields(f[8][1])
       value.strings = t[8]
       if t[5] then
          value.floats = {}
@@ -42,20 +43,20 @@ local function value_of(text)
       end
    end
    if f[9] then
-      local plugin = wire.fields(wire.fields(f[9][1])[1][1])
+      local plugin = protobuf.fields(protobuf.fields(f[9][1])[1][1])
       value.plugin = plugin[1][1]
    end
    return value
 end
 
 local function event_of(text)
-   local f = wire.fields(text)
+   local f = protobuf.fields(text)
    if not f then return nil end
    local event = {
       wall_time = f[1] and f[1][1], step = f[2] and f[2][1] or 0, file_version = f[3] and f[3][1],
       graph_def = f[4] and f[4][1], values = {},
    }
-   for i, value in ipairs(f[5] and wire.fields(f[5][1])[1] or {}) do
+   for i, value in ipairs(f[5] and protobuf.fields(f[5][1])[1] or {}) do
       event.values[i] = value_of(value)
    end
    return event

@@ -1,77 +1,9 @@
--- wire.lua - encodes event files: protocol buffers, the checksums of records, and images.
+-- wire.lua - encodes event files: records with their checksums, and images.
 
 local torch = require "tlua"
 local png = require "tlua.io.png"
 
 local M = {}
-
--- Protocol buffers --------------------------------------------------------------------------------
-
-local function varint(value)
-   local bytes = {}
-   repeat
-      local low = value & 0x7f
-      value = value >> 7
-      bytes[#bytes + 1] = string.char(value ~= 0 and low | 0x80 or low)
-   until value == 0
-   return table.concat(bytes)
-end
-
---- These functions encode one field of a message as bytes.
-function M.int(field, value) return varint(field << 3) .. varint(value) end
-function M.double(field, value) return varint(field << 3 | 1) .. ("<d"):pack(value) end
-function M.float(field, value) return varint(field << 3 | 5) .. ("<f"):pack(value) end
-function M.bytes(field, value) return varint(field << 3 | 2) .. varint(#value) .. value end
-
---- Encodes a packed list of numbers, as doubles ("<d") or floats ("<f").
-function M.packed(field, format, values)
-   local parts = {}
-   for i, value in ipairs(values) do parts[i] = format:pack(value) end
-   return M.bytes(field, table.concat(parts))
-end
-
-local function read_varint(text, at)
-   local value, shift = 0, 0
-   while true do
-      local byte = text:byte(at)
-      if not byte or shift > 63 then return nil end
-      value, at, shift = value | (byte & 0x7f) << shift, at + 1, shift + 7
-      if byte < 0x80 then return value, at end
-   end
-end
-
---- Decodes a message. Returns a table that maps field numbers to lists of values, each a number or
---- a text; nil if the message is damaged.
----@param text string
----@return table<integer, any[]>?
-function M.fields(text)
-   local found, at = {}, 1
-   while at <= #text do
-      local key, value
-      key, at = read_varint(text, at)
-      if not key then return nil end
-      local kind = key & 7
-      if kind == 0 then
-         value, at = read_varint(text, at)
-         if not value then return nil end
-      elseif kind == 1 or kind == 5 then
-         local size = kind == 1 and 8 or 4
-         if at + size - 1 > #text then return nil end
-         value, at = (kind == 1 and "<d" or "<f"):unpack(text, at)
-      elseif kind == 2 then
-         local size
-         size, at = read_varint(text, at)
-         if not size or at + size - 1 > #text then return nil end
-         value, at = text:sub(at, at + size - 1), at + size
-      else
-         return nil
-      end
-      local field = key >> 3
-      found[field] = found[field] or {}
-      table.insert(found[field], value)
-   end
-   return found
-end
 
 -- Checksums ---------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ local class = require "tlua.class"
 local json = require "tlua.utils.json"
 local checked = require "tlua.checked"
 local datastore = require "tlua.wandb.datastore"
+local protobuf = require "tlua.utils.protobuf"
 local system = require "tlua.wandb.system"
 local values = require "tlua.wandb.values"
 
@@ -155,16 +156,16 @@ local function take_over(self)
    if not records then torch.raise(("wandb.init: %s: %s"):format(self.path, message)) end
    local last = #datastore.head
    for _, record in ipairs(records) do
-      local fields = datastore.fields(record.data)
+      local fields = protobuf.fields(record.data)
       if not fields then
          torch.raise(("wandb.init: %s: the record before byte %d is damaged"):format(self.path,
             record.last))
       end
       if fields[RECORD.exit] then break end
       last, self.num = record.last, fields[RECORD.num] and fields[RECORD.num][1] or self.num + 1
-      local history = fields[RECORD.history] and datastore.fields(fields[RECORD.history][1])
+      local history = fields[RECORD.history] and protobuf.fields(fields[RECORD.history][1])
       for _, item in ipairs(history and history[1] or {}) do
-         local parts = datastore.fields(item)
+         local parts = protobuf.fields(item)
          local word = parts and parts[VALUE] and parts[VALUE][1]
          local value = not_finite[word] or word and json.decode(word)
          local name = parts and parts[2] and #parts[2] == 1 and parts[2][1]

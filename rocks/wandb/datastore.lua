@@ -6,6 +6,7 @@
 -- A record's data are a message Record of wandb_internal.proto, encoded as a protocol buffer.
 
 local torch = require "tlua"
+local protobuf = require "tlua.utils.protobuf"
 
 local M = {}
 
@@ -15,18 +16,6 @@ local WHOLE <const>, FIRST <const>, MIDDLE <const>, LAST <const> = 1, 2, 3, 4
 --- The file's header: a name, a magic number and the version 0.
 M.head = ("<c4I2B"):pack(":W&B", 0xBEE1, 0)
 
--- Messages ----------------------------------------------------------------------------------------
-
-local function varint(value)
-   local bytes = {}
-   repeat
-      local low = value & 0x7f
-      value = value >> 7
-      bytes[#bytes + 1] = string.char(value ~= 0 and low | 0x80 or low)
-   until value == 0
-   return table.concat(bytes)
-end
-
 --- Encodes a field of a message: an integer, a boolean, a text or a message.
 ---@param field integer
 ---@param value integer|boolean|string?  nil gives an empty string
@@ -34,47 +23,7 @@ end
 function M.field(field, value)
    if value == nil then return "" end
    if type(value) == "boolean" then value = value and 1 or 0 end
-   if type(value) == "number" then return varint(field << 3) .. varint(value) end
-   return varint(field << 3 | 2) .. varint(#value) .. value
-end
-
-local function read_varint(text, at)
-   local value, shift = 0, 0
-   while true do
-      local byte = text:byte(at)
-      if not byte or shift > 63 then return nil end
-      value, at, shift = value | (byte & 0x7f) << shift, at + 1, shift + 7
-      if byte < 0x80 then return value, at end
-   end
-end
-
---- Decodes a message. Returns a list of values for each field number, or nil for damaged data.
----@param text string
----@return table<integer, any[]>?
-function M.fields(text)
-   local found, at = {}, 1
-   while at <= #text do
-      local key, value
-      key, at = read_varint(text, at)
-      if not key then return nil end
-      local kind = key & 7
-      if kind == 0 then
-         value, at = read_varint(text, at)
-      elseif kind == 1 or kind == 5 then
-         local size = kind == 1 and 8 or 4
-         value, at = text:sub(at, at + size - 1), at + size
-         if #value < size then return nil end
-      elseif kind == 2 then
-         local size
-         size, at = read_varint(text, at)
-         if not size or size < 0 or at + size - 1 > #text then return nil end
-         value, at = text:sub(at, at + size - 1), at + size
-      end
-      if not value then return nil end
-      found[key >> 3] = found[key >> 3] or {}
-      table.insert(found[key >> 3], value)
-   end
-   return found
+   return type(value) == "number" and protobuf.int(field, value) or protobuf.bytes(field, value)
 end
 
 -- Records -----------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
--- Tests torch.utils.tensorboard. The library's own reader reads the event files; checksums, PNG
--- files and protocol buffers are compared with values from their standards.
+-- Tests torch.utils.tensorboard. The library's own reader reads the event files; checksums and PNG
+-- files are compared with values from their standards.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -38,14 +38,6 @@ describe("checksums", function()
       local rotated = (c >> 15 | c << 17) & 0xffffffff
       assert.equal((rotated + 0xa282ead8) & 0xffffffff, wire.masked_crc "123456789")
    end)
-end)
-
-it("a message has the bytes of the protocol buffers' manual", function()
-   assert.equal("\x08\x96\x01", wire.int(1, 150))
-   assert.equal("\x12\x07testing", wire.bytes(2, "testing"))
-   assert.equal("\x08" .. ("\xff"):rep(9) .. "\x01", wire.int(1, -1))
-   assert.same({[1] = {150}, [2] = {"testing"}}, wire.fields "\x08\x96\x01\x12\x07testing")
-   assert.is_nil(wire.fields "\x12\x07test")
 end)
 
 describe("a SummaryWriter", function()

@@ -6,54 +6,24 @@ local charsmap = require "tlua.text.tokenizer.charsmap"
 local decoders = require "tlua.text.tokenizer.decoders"
 local models = require "tlua.text.tokenizer.models"
 local pieces = require "tlua.text.tokenizer.pieces"
+local protobuf = require "tlua.utils.protobuf"
 
 local M = {}
 
 local space <const> = "\u{2581}"
 
--- Protocol buffers ------------------------------------------------------------------------------
-
-local function varint(text, at, fail)
-   local value, shift = 0, 0
-   while true do
-      local b = text:byte(at)
-      if not b or shift > 63 then fail "expected a protocol buffer; it ends too early" end
-      value = value | (b & 127) << shift
-      at, shift = at + 1, shift + 7
-      if b < 128 then return value, at end
-   end
-end
-
--- Calls fn(field, value) for the fields of a message. The value is an integer, or a text for a
--- float, a string or a message.
+-- Calls fn(field, value) for the fields of a message.
 local function each_field(text, fail, fn)
-   local at = 1
-   while at <= #text do
-      local key, value
-      key, at = varint(text, at, fail)
-      local kind = key & 7
-      if kind == 0 then
-         value, at = varint(text, at, fail)
-      else
-         local length = kind == 1 and 8 or kind == 5 and 4
-         if kind == 2 then length, at = varint(text, at, fail) end
-         if not length or length < 0 or length > #text - at + 1 then
-            fail(("expected a protocol buffer, byte %d is wrong"):format(at))
-         end
-         value, at = text:sub(at, at + length - 1), at + length
-      end
-      fn(key >> 3, value)
-   end
+   local damaged = protobuf.each(text, fn)
+   if damaged then fail(("expected a protocol buffer, byte %d is wrong"):format(damaged)) end
 end
 
 local function read_piece(text, fail)
    local piece = {text = "", score = 0.0, kind = 1}
    each_field(text, fail, function(field, value)
       if field == 1 and type(value) == "string" then piece.text = value end
-      if field == 2 and type(value) == "string" and #value == 4 then
-         piece.score = string.unpack("<f", value)
-      end
-      if field == 3 and type(value) == "number" then piece.kind = value end
+      if field == 2 and math.type(value) == "float" then piece.score = value end
+      if field == 3 and math.type(value) == "integer" then piece.kind = value end
    end)
    return piece
 end

@@ -4,6 +4,7 @@
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 local datastore = require "tlua.wandb.datastore"
+local protobuf = require "tlua.utils.protobuf"
 local json = torch.utils.json
 local wandb = torch.utils.wandb
 
@@ -15,15 +16,15 @@ local kinds <const> = {[2] = "history", [3] = "summary", [5] = "config", [6] = "
 local function records(path)
    local found, list = assert(datastore.decode(shell.read(path))), {}
    for i, record in ipairs(found) do
-      local fields = datastore.fields(record.data)
+      local fields = protobuf.fields(record.data)
       for number, kind in pairs(kinds) do
          if fields[number] then
-            local inner, values = datastore.fields(fields[number][1]), {}
+            local inner, values = protobuf.fields(fields[number][1]), {}
             for _, item in ipairs(inner[kind == "stats" and 3 or kind == "run" and 4 or 1] or {}) do
-               local parts = type(item) == "string" and datastore.fields(kind == "run" and item or item)
+               local parts = type(item) == "string" and protobuf.fields(kind == "run" and item or item)
                if parts and kind == "run" then
                   for _, update in ipairs(parts[1] or {}) do
-                     local pair = datastore.fields(update)
+                     local pair = protobuf.fields(update)
                      values[pair[1][1]] = pair[16][1]
                   end
                elseif parts and parts[16] then
