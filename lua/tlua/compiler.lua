@@ -144,7 +144,7 @@ function M.explain(fn, ...)
       made.fields, made.variables = state.fields, (state.upvalues.n + state.globals.n) // 3
       made.tensors = state.tensors.n // 4
    elseif not made.reason then
-      made.reason = "the arguments are no tensors and plain data, or its state changes"
+      made.reason = "the arguments are not tensors and plain data, or the state changes"
    end
    return made
 end

@@ -1,5 +1,5 @@
--- calls.lua - the calls of a function that torch.compile returns: the arguments and the state of
--- Lua choose a program, or the function itself is called.
+-- calls.lua - calls of a compiled function: the arguments and the current Lua state select a
+-- program; if none fits, the original function is called.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -7,16 +7,18 @@ local arguments = require "tlua.compile.arguments"
 local states = require "tlua.compile.state"
 local watch = require "tlua.compile.watch"
 
--- Programs of one function; PyTorch's recompile_limit.
+-- The largest number of programs of one function, as PyTorch's recompile_limit.
 local MOST_PROGRAMS <const> = 8
--- The largest number of kinds of calls, by their arguments, that are looked at.
+-- The largest number of kinds of calls for which programs are tried. Calls of one kind have
+-- arguments with the same dtypes, shapes and so on (torch._call_key).
 local MOST_KINDS <const> = 64
--- How often the state may have changed before a kind of call is left to the function.
+-- After this many watched calls of one kind without a program, the kind is left to the function.
 local MOST_TRIES <const> = 16
--- How often a program is optimized for other values of its constants, unless it runs this often
--- in between.
+-- A program is optimized again when the values of its constants change. This happens at most
+-- MOST_UPDATES times, not counting changes that come after at least RUNS runs.
 local MOST_UPDATES <const>, RUNS <const> = 4, 8
--- Calls that go to the function after its program was no faster, before it is tried again.
+-- The number of calls that go to the function after a program was no faster; then another program
+-- is tried.
 local PAUSE <const> = 1000
 
 local NONE <const> = {n = 0}
@@ -36,7 +38,7 @@ local function check_fullgraph(self, why)
    end
 end
 
--- Notes why calls go to the function.
+-- Leaves the calls of a slot (one kind of call) to the function, and notes the reason.
 local function leave(self, slot, why)
    slot.eager = why
    slot.pending = nil
@@ -55,8 +57,8 @@ local OCCURS_TWICE <const> = "an argument occurs twice"
 
 -- Running -----------------------------------------------------------------------------------------
 
--- Returns the program to run for an entry, and makes one again if the values of tensors have
--- changed from which its constants were computed.
+-- Returns the program to run for an entry. If its constants were computed from tensors whose values
+-- have changed since, first optimizes it again.
 local function program_of(entry)
    if not entry.better then return entry.handle end
    if not entry.versions or not torch._state_differs(nil, NONE, NONE, entry.versions) then
@@ -81,7 +83,7 @@ local function results_of(entry, outputs)
    return table.unpack(values, 1, values.n)
 end
 
--- Runs a program by what a backend that is a function has made of it.
+-- Runs a program through the function that the user's backend makes of its graph.
 local function run_backend(self, entry, handle, tensors)
    local made = entry.made_by_backend
    if not made or made.handle ~= handle then
@@ -92,8 +94,8 @@ local function run_backend(self, entry, handle, tensors)
    return {made.fn(table.unpack(tensors))}
 end
 
--- Runs an entry's program. If the program fails, so does the function, whose error names the
--- user's line.
+-- Runs an entry's program. If the program fails, calls the function: it fails too, and its error
+-- names the user's line.
 local function run(self, entry, tensors, ...)
    entry.runs = entry.runs + 1
    local handle = program_of(entry)
@@ -105,7 +107,8 @@ local function run(self, entry, tensors, ...)
    return results_of(entry, outputs)
 end
 
--- Returns the entry of a slot whose state is that of now.
+-- Returns the entry of a slot whose state equals the current state; nil if there is none, or if an
+-- argument is a part of the state.
 local function find(slot, tensors, tables)
    for i = 1, #slot do
       local entry = slot[i]
@@ -127,7 +130,7 @@ end
 
 -- Compiling ---------------------------------------------------------------------------------------
 
--- Returns a state's tensors without their versions.
+-- Returns a copy of a list of tensors (state.lua) with the versions replaced by false.
 local function without_versions(list)
    local copy = {n = list.n}
    for i = 1, list.n do copy[i] = list[i] end
@@ -135,7 +138,7 @@ local function without_versions(list)
    return copy
 end
 
--- Returns the seconds of the fastest of a few calls.
+-- Returns the seconds that the fastest of up to 20 calls takes.
 local function time(fn, limit)
    local best, begun = math.huge, os.clock()
    for _ = 1, 20 do
@@ -148,7 +151,8 @@ local function time(fn, limit)
    return best
 end
 
--- Returns whether a program, with the checks before it, is no slower than the function.
+-- Returns whether a program, including the checks before it, is at most 2 % slower than the
+-- function.
 local function is_faster(self, slot, entry, values)
    local random = torch.get_rng_state()
    local repeats = 1
@@ -169,7 +173,7 @@ local function is_faster(self, slot, entry, values)
    return b <= a * 1.02
 end
 
--- Makes a program of a call that was watched twice.
+-- Makes a program from a call that was watched twice, and adds it to the slot.
 local function compile(self, slot, call, values)
    local record = require "tlua.compile.record"
    local random <const> = torch.get_rng_state()
@@ -210,7 +214,7 @@ local function holds_argument(state, leaves, tables)
    return false
 end
 
--- Calls the function, which is watched, and compiles it if an earlier call had the same state.
+-- Calls the function and watches the call. Makes a program if an earlier call had the same state.
 local function watched_call(self, slot, ...)
    local values = table.pack(...)
    local template, leaves, tables = arguments.flatten(values)
@@ -226,7 +230,8 @@ local function watched_call(self, slot, ...)
       return give()
    end
    local changed = ready and states.difference(before.state)
-   self.reason = before and (states.difference(before.state) or "other functions are called")
+   self.reason = before
+      and (states.difference(before.state) or "other functions are called than before")
    local same, common
    if ready and not changed then same, common = watch.same_functions(seen, before.watch) end
    local state = same and states.of(self.fn, common, true)
@@ -237,12 +242,12 @@ local function watched_call(self, slot, ...)
    if same and not holds_argument(state, leaves, tables) then
       local again, others = arguments.flatten(values)
       if not again or arguments.text(again) ~= arguments.text(template) then
-         leave(self, slot, "it changes an argument")
+         leave(self, slot, "the function changes an argument")
          return give()
       end
       for i = 1, leaves.n do
          if not rawequal(leaves[i], others[i]) then
-            leave(self, slot, "it changes an argument")
+            leave(self, slot, "the function changes an argument")
             return give()
          end
       end
@@ -268,7 +273,7 @@ local function watched_call(self, slot, ...)
    elseif torch.is_grad_enabled() and state.requires_grad then
       leave(self, slot, "gradients are recorded")
    elseif slot.tries >= MOST_TRIES then
-      leave(self, slot, "its state is another one in each call")
+      leave(self, slot, "the state differs in each call")
    else
       slot.pending = {watch = seen, state = state}
    end
@@ -296,14 +301,14 @@ local function miss(self, key, slot, recording, tensors, ...)
    if recording and takes_gradient(tensors) then
       leave(self, slot, "gradients are recorded")
    elseif self.programs >= MOST_PROGRAMS then
-      leave(self, slot, ("it has %d programs already"):format(MOST_PROGRAMS))
+      leave(self, slot, ("the function already has %d programs"):format(MOST_PROGRAMS))
    end
    if slot.eager then return self.fn(...) end
    if not watch.can() then return call_function(self, "calls cannot be watched", ...) end
    return watched_call(self, slot, ...)
 end
 
--- Calls with tables among the arguments.
+-- Handles a call with tables among the arguments.
 local function nested_call(self, why, ...)
    local template, leaves, tables = arguments.flatten(table.pack(...))
    if not template then return call_function(self, why, ...) end

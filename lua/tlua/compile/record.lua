@@ -33,7 +33,7 @@ end
 local function check_functions(seen, watched)
    if seen.refusal then fail(seen.refusal) end
    if not watch.same_functions(seen, watched) then
-      fail "another function is called while it is recorded"
+      fail "another function is called while the call is recorded"
    end
 end
 
@@ -48,17 +48,18 @@ local function difference(got, expected, tolerance)
       if tensor.dtype ~= other.dtype or tostring(tensor.shape) ~= tostring(other.shape)
          or strides_of(tensor) ~= strides_of(other)
          or tensor:is_inference() ~= other:is_inference() or tensor.device ~= other.device then
-         return "a result has another layout"
+         return "a result of the program has another layout"
       end
       local a, b = torch._storage_key(tensor), torch._storage_key(other)
       if shared[a] == nil then shared[a] = b end
-      if shared[a] ~= b then return "results share memory in another way" end
+      if shared[a] ~= b then return "results of the program share memory in another way" end
       if not nested.same_bits(other, tensor) then
-         if not tolerance or not tensor:is_floating_point() then return "a result differs" end
+         local differs <const> = "a result of the program has other values"
+         if not tolerance or not tensor:is_floating_point() then return differs end
          local size = tensor:abs():max():item()
          local error_ = (tensor - other):abs():max():item()
          local close = error_ <= tolerance * size -- false if one of them is NaN
-         if not close then return "a result differs" end
+         if not close then return differs end
       end
    end
    return nil
@@ -73,7 +74,7 @@ local function storages(list, field)
 end
 
 local function check_results(results, given, state)
-   if #results == 0 then fail "it returns no tensor" end
+   if #results == 0 then fail "the function returns no tensor" end
    local inputs, kept = storages(given), storages(state.list, 2)
    for _, tensor in ipairs(results) do
       local key = torch._storage_key(tensor)
@@ -117,7 +118,7 @@ function M.record(call)
       local list
       list, result_positions = arguments.tensors(result_leaves)
       for _, position in ipairs(result_positions) do result_leaves[position] = false end
-      if #list == 0 then fail "it returns no tensor" end
+      if #list == 0 then fail "the function returns no tensor" end
       return table.unpack(list)
    end
    local inputs = json.as_array {}
@@ -139,7 +140,7 @@ function M.record(call)
       end
    end
    if not given_template or arguments.text(given_template) ~= arguments.text(result_template) then
-      fail "its results have another structure when it is recorded"
+      fail "the results have another structure when the call is recorded"
    end
    local expected = arguments.tensors(given_leaves)
    check_results(expected, tensors, call.state)
@@ -151,7 +152,7 @@ function M.record(call)
          fail "a result is neither a tensor nor plain data"
       end
       if not rawequal(value, result_leaves[i]) and value == value then
-         fail "a number among its results differs"
+         fail "a result that is not a tensor differs when the call is recorded"
       end
    end
    local function run(program)
@@ -159,7 +160,7 @@ function M.record(call)
       return program:run(tensors)
    end
    local why = difference(run(handle), expected, not call.on_cpu and 1e-3 or nil)
-   if why then fail(why .. " from that of the function") end
+   if why then fail(why .. " than the function's") end
    local entry = {
       handle = handle, template = result_template, leaves = result_leaves,
       positions = result_positions, fixed = is_fixed(handle, call.state),

@@ -147,7 +147,7 @@ function M.of(fn, watch, strict)
       if not library.owns(called) and not state.seen[called] then
          if strict and not state.library.places[called] then
             local info = debug.getinfo(called, "S")
-            state.refusal = ("the library calls a function of the program (%s:%d)"):format(
+            state.refusal = ("the library calls a function of the script (%s:%d)"):format(
                info.short_src, info.linedefined)
          end
          state:visit(called, "")
@@ -165,7 +165,7 @@ function M.of(fn, watch, strict)
    state.tables.fields = state.fields
    state.snapshot = torch._snapshot(state.tables)
    if state.fields > MOST then
-      state.refusal = ("it depends on more than %d fields of tables"):format(MOST)
+      state.refusal = ("the call depends on more than %d fields of tables"):format(MOST)
    end
    return state
 end

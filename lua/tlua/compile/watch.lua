@@ -75,7 +75,8 @@ local function note_global(watch, env, key)
       value, meta = rawget(owner, key), getmetatable(owner)
    end
    if value == nil and env[key] ~= nil then
-      watch.refusal = watch.refusal or "a function makes the global variable " .. tostring(key)
+      watch.refusal = watch.refusal or "an __index function returns the global variable "
+         .. tostring(key)
    end
    watch:global(owner, key, value)
    if rawequal(value, env) then
@@ -118,9 +119,11 @@ local function watch_globals(watch, fn)
    for i = 1, 255 do
       local name, value = debug.getupvalue(fn, i)
       if not name then return end
-      if name == "(no name)" then return refuse(watch, "a function without names is called") end
+      if name == "(no name)" then
+         return refuse(watch, "a function without debug information is called")
+      end
       if name == "_ENV" then
-         if type(value) ~= "table" then return refuse(watch, "_ENV is no table") end
+         if type(value) ~= "table" then return refuse(watch, "_ENV is not a table") end
          if not watch.proxies[value] then
             watch.restore[#watch.restore + 1] = {fn, i, value}
             debug.setupvalue(fn, i, proxy_of(watch, value))
@@ -142,7 +145,7 @@ local function on_c_call(watch, fn)
    local places = watch.library.places[fn]
    local by_library = caller and caller.source:sub(1, 6) == "=tlua:"
    if by_library and not places and not watch.library.denied[fn] then return end
-   refuse(watch, ("%s is called, which need not be the same again"):format(
+   refuse(watch, ("%s is called, whose result or effect may differ next time"):format(
       places and tostring(places[1][2]) or named))
 end
 
