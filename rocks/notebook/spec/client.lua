@@ -1,4 +1,4 @@
--- client.lua - a client of the kernel, as front ends are: starts a kernel and exchanges messages with it.
+-- client.lua - a client of the kernel in the role of a front end: starts a kernel and exchanges messages with it.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -21,7 +21,7 @@ function M.available()
    return true
 end
 
--- Returns ports that are free now.
+-- Returns n ports that are free at the moment.
 local function free_ports(n)
    local listeners, ports = {}, {}
    for i = 1, n do
@@ -35,8 +35,8 @@ end
 local channels <const> = {shell = kinds.DEALER, control = kinds.DEALER, stdin = kinds.DEALER, iopub = kinds.SUB,
    hb = kinds.REQ}
 
---- Starts a kernel. `given` may have transport and key; with `parent`, the kernel's parent is a process of its own,
---- whose number is in the field `parent_pid`.
+--- Starts a kernel. `given` may have the fields transport, key and parent. With `parent`, the kernel's parent is a
+--- separate process; the client's field `parent_pid` is its process id.
 function M.start(given)
    given = given or {}
    local folder = shell.ok("mktemp -d"):match "[^\n]+"
@@ -117,8 +117,8 @@ function Client:request(kind, content)
    return reply.content, self:outputs(id)
 end
 
---- Runs a cell. Returns the outputs as a table: stdout, stderr, result and displays (MIME bundles), error; and the
---- reply.
+--- Runs a cell. Returns the outputs as a table with stdout, stderr, result, displays (both MIME bundles) and error.
+--- Also returns the reply.
 function Client:run(code, more)
    local content = {code = code, silent = false, store_history = true, allow_stdin = false, stop_on_error = true}
    for name, value in pairs(more or {}) do content[name] = value end

@@ -46,14 +46,14 @@ describe("the kernel", function()
       assert.equal("nil\t2", k:run("gone, kept").result["text/plain"])
    end)
 
-   it("does not split a statement that goes on in the next line", function()
+   it("does not split a statement that continues on the next line", function()
       assert.is_nil(k:run("f = function(x)\n   return x\nend").result)
       assert.equal("a\nb\n", k:run("s = [[\na\nb\n]]\nio.write(s)").stdout)
       assert.is_nil(k:run("s = [[\nx\n]]").result)
       assert.equal("5", k:run("f\n(5)").result["text/plain"])
    end)
 
-   it("publishes output of C and of other programs in the order of writing", function()
+   it("publishes output of C code and of other programs in the order of writing", function()
       local out = k:run "print 'a'\nos.execute 'echo b'\nprint 'c'\nio.stderr:write 'd'"
       assert.equal("a\nb\nc\n", out.stdout)
       assert.equal("d", out.stderr)
@@ -94,7 +94,7 @@ describe("the kernel", function()
       assert.matches("no$", k:run("setmetatable({}, {__mime = function() error 'no' end})").error.evalue)
    end)
 
-   it("answers what follows a failed cell with aborted", function()
+   it("aborts the requests that follow a failed cell", function()
       local ids = {}
       for i, code in ipairs {"error 'first'", "after = true", "after = true"} do
          ids[i] = k:send("shell", "execute_request", {code = code, stop_on_error = true})
@@ -213,7 +213,7 @@ describe("the kernel", function()
       assert.matches("no input", k:run("io.read()").error.evalue)
    end)
 
-   it("closes comms that nobody here knows", function()
+   it("closes comms, since it has no targets for them", function()
       local id = k:send("shell", "comm_open", {comm_id = "c", target_name = "t", data = {}})
       local outputs = k:outputs(id)
       assert.equal("comm_close", outputs[1].type)
@@ -246,7 +246,7 @@ describe("the kernel", function()
       end)
    end
 
-   it("is interrupted by a signal, which has no effect between cells", function()
+   it("stops a cell on a signal, and ignores signals between cells", function()
       local id = k:send("shell", "execute_request", {code = "while true do end"})
       os.execute "sleep 0.3"
       shell.ok("kill -INT " .. k.pid)
@@ -266,7 +266,7 @@ describe("the kernel", function()
       assert.equal("nil", k:run("forged").result["text/plain"])
    end)
 
-   it("goes on after malformed messages", function()
+   it("keeps running after malformed messages", function()
       local signed = messages.pack(k.key, {type = "execute_request", content = {}}, k.session)
       local function with(at, text)
          local frames = {table.unpack(signed)}
@@ -296,8 +296,8 @@ describe("the kernel", function()
    end)
 end)
 
-describe("a kernel's end", function()
-   it("follows a request, also while a cell runs, and over TCP", function()
+describe("a kernel", function()
+   it("ends on request, also while a cell runs, and over TCP", function()
       local k = client.start {transport = "tcp"}
       assert.equal("2", k:run("1 + 1").result["text/plain"])
       k:send("shell", "execute_request", {code = "while true do end"})
@@ -310,7 +310,7 @@ describe("a kernel's end", function()
       assert.equal("", k:stop())
    end)
 
-   it("follows a request even if the cell catches the interrupt", function()
+   it("ends on request even if the cell catches the interrupt", function()
       local k = client.start()
       k:send("shell", "execute_request", {code = "while true do pcall(function() while true do end end) end"})
       os.execute "sleep 0.3"
@@ -319,14 +319,14 @@ describe("a kernel's end", function()
       k:stop()
    end)
 
-   it("follows a request on the shell channel", function()
+   it("ends on a request on the shell channel", function()
       local k = client.start()
       assert.equal("ok", k:request("shutdown_request", {restart = false}).status)
       assert.is_true(k:ended(20))
       k:stop()
    end)
 
-   it("follows the end of the process that has started it", function()
+   it("ends after the process that has started it", function()
       if not io.open "/proc/self/stat" then return pending "needs /proc" end
       local k = client.start {parent = true}
       assert.equal("2", k:run("1 + 1").result["text/plain"])
@@ -336,7 +336,7 @@ describe("a kernel's end", function()
       k:stop()
    end)
 
-   it("is an error if the connection file is damaged", function()
+   it("refuses a damaged connection file", function()
       shell.with_folder(function(folder)
          local function try(text)
             shell.write(folder .. "/c.json", text)

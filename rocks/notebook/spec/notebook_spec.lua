@@ -55,7 +55,7 @@ describe("tlua notebook run", function()
       assert.equal("next\n", cells[3].outputs[1].text[1])
    end)
 
-   it("leaves the file alone with --check, and stderr and replaced displays where they belong", function()
+   it("writes nothing with --check, and stores stderr and replaced displays in the cells that made them", function()
       local text = notebook "print(1)"
       shell.with_folder(function(folder)
          shell.write(folder .. "/n.ipynb", text)
@@ -75,7 +75,7 @@ describe("tlua notebook run", function()
       assert.matches("this notebook runs without a user", output, 1, true)
    end)
 
-   it("is readable for nbformat", function()
+   it("writes files that nbformat validates", function()
       local python = os.getenv "NOTEBOOK_PYTHON" or "python3"
       local _, status = shell.run(python .. " -c 'import nbformat'")
       if status ~= 0 then return pending "Python has no nbformat" end
@@ -88,7 +88,7 @@ describe("tlua notebook run", function()
       end)
    end)
 
-   it("refuses files that are no notebooks", function()
+   it("refuses files that are not notebooks", function()
       local cases = {
          ["x"] = "n.ipynb: at byte 1: expected a value",
          ["[]"] = "expected a notebook, an object of JSON with nbformat",
@@ -161,7 +161,7 @@ describe("torch.notebook", function()
       assert.raises("/nowhere", function() torch.notebook.run "/nowhere/x.ipynb" end)
    end)
 
-   it("shows large tables by their corners, and nothing for other tensors", function()
+   it("shows the corners of large tensors, and no table for tensors of other dimensions", function()
       local x = torch.arange(3000):view(100, 30)
       local text = html.tensor(x)
       assert.equal(21 * 13, select(2, text:gsub("<td", ""))) -- 10 + 1 + 10 rows, 6 + 1 + 6 columns
@@ -188,7 +188,7 @@ describe("a cell", function()
       assert.same({"expression", 5}, {values "do local x = 2 end\n5"})
    end)
 
-   it("means what Lua means by it", function()
+   it("is not split inside a statement, a string or a comment", function()
       for _, text in ipairs {
          "local f = print\n;(f)()", "x = 1\n-2", "x = [[\nx\n]]", "--[[\nx\n]]", "local s = 'a\\\nb'",
          "for i = 1, 2 do\nlocal x = i\nend", "x = function()\nreturn 1\nend", "x = 1 --[==[\nx\n]==]",

@@ -18,7 +18,7 @@ local function saved(figure, name)
 end
 
 describe("PNG", function()
-   it("has the same bytes as other encoders write", function()
+   it("has the same bytes as files of another encoder", function()
       local header = "89504e470d0a1a0a0000000d49484452"
       assert.equal(header .. "0000000200000002080000000057dd52f80000001149444154"
          .. "7801010600f9ff0000ff008040054201c079e909c40000000049454e44ae426082",

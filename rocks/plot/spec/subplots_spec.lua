@@ -1,5 +1,5 @@
--- Tests figures with axes by matplotlib's names. Numbers of bins, quartiles and contours are compared with those of
--- NumPy and with values worked out by hand; pictures are compared by their shapes.
+-- Tests figures whose functions have matplotlib's names. Counts of bins, quartiles and contours are compared with
+-- NumPy's and with values worked out by hand; pictures are compared by their shapes.
 local torch = require "tlua"
 local contours = require "tlua.plot.contours"
 local colours = require "tlua.plot.colours"
@@ -35,7 +35,7 @@ describe("plot.subplots", function()
       assert.same({2, 3}, {#rows, #rows[1]})
    end)
 
-   it("writes SVG and PNG of the size that was asked for", shell.in_folder(function(folder)
+   it("writes SVG and PNG of the requested size", shell.in_folder(function(folder)
       local figure, ax = plot.subplots {figsize = {3, 2}}
       ax:plot {1, 3, 2}
       figure:savefig(folder .. "/x.svg"):save(folder .. "/x.png")
@@ -55,7 +55,7 @@ describe("plot.subplots", function()
       end)
    end)
 
-   it("tells as text what a figure consists of", function()
+   it("lists the contents of a figure as text", function()
       local figure, ax = plot.subplots()
       ax:plot({1, 2}, {label = "loss"}):set_title "training"
       assert.matches("1: training, 1 shown: loss", tostring(figure), 1, true)
@@ -69,7 +69,7 @@ describe("plot.Axes", function()
    it("draws a line through its points, with gaps", function()
       ax:plot({1, 2, 3, 4, 5, 6}, {1, 2, nan, 1, inf, 3})
       local lines = shapes(figure, "line")
-      assert.equal(1, #lines) -- the parts of a single point have no line
+      assert.equal(1, #lines) -- isolated points have no line
       assert.equal(4, #lines[1].points)
       ax:set_xlim(0, 10):set_ylim(0, 4)
       local points = shapes(figure, "line")[1].points
@@ -87,7 +87,7 @@ describe("plot.Axes", function()
       assert.equal(1, #shapes(figure, "area"))
    end)
 
-   it("has powers of ten at equal distances on a logarithmic axis, and leaves out what is not above zero", function()
+   it("spaces powers of ten equally on a logarithmic axis, and omits values that are not above zero", function()
       ax:loglog({1, 10, 100, 1000}, {0, 1e-2, -5, 1e2}, {marker = "s"})
       assert.equal(2, #shapes(figure, "area"))
       local marks = texts(figure)
@@ -111,7 +111,7 @@ describe("plot.Axes", function()
       assert.equal(100000, sum)
    end)
 
-   it("draws boxes at NumPy's quartiles, whiskers within 1.5 times their distance", function()
+   it("draws boxes at NumPy's quartiles, and whiskers within 1.5 times the quartiles' distance", function()
       ax:boxplot {{1, 2, 3, 4, 5, 6, 7, 30}}
       -- numpy.percentile(..., [25, 50, 75]): 2.75, 4.5, 6.25; the whisker ends at 7, and 30 is beyond
       local box = ax.artists[1].boxes[1]
@@ -145,7 +145,7 @@ describe("plot.Axes", function()
       assert.same({0, 0x808080, 0xFFFFFF, -1}, shapes(figure, "image")[1].cells[1])
    end)
 
-   it("draws large images and long lines by what a picture can show", function()
+   it("reduces large images and long lines to the resolution of the picture", function()
       ax:imshow(torch.rand(3000, 2000))
       assert.is_true(#figure:svg() < 3e6)
       figure, ax = plot.subplots()
@@ -156,11 +156,11 @@ describe("plot.Axes", function()
       for i = 2, #points, 2 do low, high = math.min(low, points[i]), math.max(high, points[i]) end
       local clip = shapes(figure, "line")[1].style.clip
       local height = clip[4] - clip[2]
-      -- the extremes remain: they are a margin of 5 % away from the frame
+      -- the extremes are still drawn, with margins of 5 % to the frame
       assert.is_true(math.abs((high - low) / height - 1 / 1.1) < 1e-6)
    end)
 
-   it("finds contours where a plane has their heights", function()
+   it("finds the contours of a plane and of a paraboloid", function()
       local rows = {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}}
       assert.same({{1.5, 1, 1.5, 2, 1.5, 3}}, contours.lines(rows, 1.5))
       assert.same({}, contours.lines(rows, 5))
@@ -196,7 +196,7 @@ describe("plot.Axes", function()
       local count = 0
       for _ in pairs(seen) do count = count + 1 end
       assert.equal(4, count)
-      ax:contour(torch.ones(3, 3)) -- a plane without a level in between
+      ax:contour(torch.ones(3, 3)) -- a constant surface, which has no contours
    end)
 
    it("has contours at round heights", function()
@@ -211,7 +211,7 @@ describe("plot.Axes", function()
 
    it("draws points in space, the nearer ones last", function()
       local space, axes = plot.subplots {projection = "3d"}
-      axes:view_init(0, 0) -- from the positive end of x
+      axes:view_init(0, 0) -- seen from the positive end of the x axis
       local points = axes:scatter3D({1, 2, nan}, {0, 0, 0}, {0, 0, 0}, {c = {0, 1, 2}, cmap = "gray"})
       space:colorbar(points)
       local areas = shapes(space, "area")
@@ -251,7 +251,7 @@ describe("plot.Axes", function()
       assert.equal(0xFDE725, colours.map("f", "viridis_r")(0))
    end)
 
-   it("refuses what it cannot draw", function()
+   it("refuses wrong values, and names the argument", function()
       local function refuses(message, fn)
          local ok, text = pcall(fn, ax)
          assert.is_false(ok)

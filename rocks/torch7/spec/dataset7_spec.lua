@@ -44,7 +44,7 @@ describe("Torch7's dataset", function()
       assert.equal(9, rare().target:sum())
    end)
 
-   it("reads files that a table lists, and parts of it", function()
+   it("reads files listed in a table, and partitions of the list", function()
       local folder = shell.ok "mktemp -d":gsub("%s+$", "")
       for name, text in pairs {["index.csv"] = "filename,label1,label2\na.txt,XX\nb.txt,AA,XX\nc.txt,XX\n",
          ["a.txt"] = "1", ["b.txt"] = "22", ["c.txt"] = "333"} do
@@ -78,7 +78,7 @@ describe("Torch7's dataset", function()
       shell.ok("rm -r " .. shell.quote(folder))
    end)
 
-   it("refuses what it cannot read", function()
+   it("refuses missing files, other machines' paths and wrong options", function()
       assert.raises("expected a path on this machine", function() Dataset "slowfs:///a/b" end)
       assert.raises("there is no such file", function() Dataset "/nowhere.csv" end)
       assert.raises("a label for each of 3 records", function() Dataset {x = torch.ones(3), y = torch.ones(2)} end)
@@ -93,7 +93,7 @@ describe("Torch7's dataset", function()
 end)
 
 describe("Torch7's threads", function()
-   it("have queues, and bytes of functions with their upvalues", function()
+   it("have queues, and serialize functions with their upvalues", function()
       assert.equal("8\n385\ntrue\n", shell.ok(("%s --torch7 -e %s"):format(shell.tlua, shell.quote [[
          local threads, Queue = require "threads", require "threads.queue"
          local serialize, five = require "threads.serialize", 5

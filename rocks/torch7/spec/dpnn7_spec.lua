@@ -60,7 +60,7 @@ describe("Torch7's dpnn", function()
       end)
    end)
 
-   it("rewards right classes less a baseline", function()
+   it("subtracts a baseline from the rewards of right classes", function()
       local module = nn.Sequential():add(nn.ReinforceBernoulli())
       local loss = nn.VRClassReward(module, 2)
       local scores, baseline = torch.Tensor {{0.1, 0.9}, {0.8, 0.2}}, torch.Tensor {{0.5}, {0.25}}

@@ -1,5 +1,5 @@
--- Tests what Torch7's documents state of nn by formulas: transfer functions, convolutions, poolings
--- and criterions, each in plain Lua loops.
+-- Tests nn's transfer functions, convolutions, poolings and criterions against the formulas in the
+-- documents of Torch7, written as plain Lua loops.
 
 local torch = require "torch7"
 local nn = require "tlua.torch7.nn"
@@ -56,7 +56,7 @@ describe("Torch7's transfer functions", function()
       assert.is_true(y:max() <= -0.25 and y:min() >= -0.5 and y:std() > 0.01)
    end)
 
-   it("softmaxes sum to one over their dimension", function()
+   it("such as softmax sum to one over their dimension", function()
       local x = torch.randn(2, 3, 4, 5)
       local y = nn.SpatialSoftMax():forward(x)
       check_all(torch.ones(2, 1, 4, 5), y:sum(2), "SpatialSoftMax")
@@ -148,7 +148,7 @@ describe("Torch7's convolutions", function()
          "SpatialConvolutionMap")
    end)
 
-   it("that are full scatter each input", function()
+   it("of the full kind scatter each input", function()
       local m, x = nn.SpatialFullConvolution(2, 1, 3, 3, 2, 2, 1, 1, 1, 1), torch.randn(2, 3, 4)
       local y = m:forward(x)
       assert.same({1, (3 - 1) * 2 - 2 + 3 + 1, (4 - 1) * 2 - 2 + 3 + 1}, y:size():totable())

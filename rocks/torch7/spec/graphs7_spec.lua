@@ -84,7 +84,7 @@ describe("Torch7's nngraph", function()
       assert.is_true((model:forward(x)[2] - before[2]):abs():max() > 1e-3)
    end)
 
-   it("runs graphs of files of Torch7, which have nodes for the split and no plan", function()
+   it("runs graphs from Torch7's files, which have split nodes and no plan", function()
       local model = lstm()
       local x = {torch.randn(2, 3), torch.randn(2, 2), torch.randn(2, 2)}
       local expected = model:forward(x)
