@@ -34,7 +34,7 @@ local function parse(words, known)
       elseif known[name] == "value" then
          if not value then
             i = i + 1
-            value = words[i] or fail(("--%s: expected a value behind it"):format(name))
+            value = words[i] or fail(("--%s: expected a value after it"):format(name))
          end
          options[name] = value
       elseif value then
@@ -53,7 +53,7 @@ function commands.install(words)
    local options, others = parse(words, {user = "flag", prefix = "value", name = "value",
       ["display-name"] = "value"})
    if others[1] then fail(("unexpected argument '%s'"):format(others[1])) end
-   if options.user and options.prefix then fail "--user and --prefix: expected one of them" end
+   if options.user and options.prefix then fail "--user and --prefix: expected only one of them" end
    local folder = torch.notebook.install {name = options.name, prefix = options.prefix,
       display_name = options["display-name"]}
    print("installed the kernel in " .. folder)
@@ -70,8 +70,12 @@ function commands.run(words)
    local options, others = parse(words, {output = "value", ["allow-errors"] = "flag",
       check = "flag"})
    if #others == 0 then fail "expected a notebook, an .ipynb file" end
-   if options.output and #others > 1 then fail "--output: expected a single notebook with it" end
-   if options.output and options.check then fail "--output and --check: expected one of them" end
+   if options.output and #others > 1 then
+      fail(("--output: expected a single notebook, got %d"):format(#others))
+   end
+   if options.output and options.check then
+      fail "--output and --check: expected only one of them"
+   end
    local good = true
    for _, path in ipairs(others) do
       local _, failure = torch.notebook.run(path, {quiet = false,

@@ -23,7 +23,7 @@ function M.read(path)
    local document, problem = json.decode(file:read "a" or "")
    if problem then fail(path, problem) end
    if type(document) ~= "table" or math.type(document.nbformat) ~= "integer" then
-      fail(path, "expected a notebook, an object of JSON with nbformat")
+      fail(path, "expected a notebook, a JSON object with nbformat")
    end
    if document.nbformat ~= 4 then
       fail(path, ("expected nbformat 4, got %d"):format(document.nbformat))

@@ -29,7 +29,7 @@ function M.read_connection(path)
    local text = file:read "a"
    local config, problem = json.decode(text or "")
    if problem then return nil, ("%s: %s"):format(path, problem) end
-   if type(config) ~= "table" then return nil, path .. ": expected an object of JSON" end
+   if type(config) ~= "table" then return nil, path .. ": expected a JSON object" end
    for _, name in ipairs(ports) do
       if math.type(config[name]) ~= "integer" or config[name] < 1 or config[name] > 65535 then
          return nil, ("%s: %s: expected a port"):format(path, name)
@@ -294,7 +294,7 @@ end
 function Kernel:answer(request)
    local handler = handlers[request.type]
    if not handler then
-      self:refused("of the unknown type " .. messages.clean(request.type))
+      self:refused("its type is unknown: " .. messages.clean(request.type))
       return
    end
    local ok, why = self:under(request, function() handler(self, request) end)

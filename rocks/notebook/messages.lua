@@ -105,7 +105,7 @@ function M.unpack(key, frames)
       local part, why = json.decode(frames[at + 1 + i])
       if why then return nil, "its JSON is damaged, " .. why end
       if type(part) ~= "table" or json.is_array(part) or part == json.null then
-         return nil, "a part is no object of JSON"
+         return nil, "a part is not a JSON object"
       end
       parts[i] = part
    end

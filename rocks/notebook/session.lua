@@ -197,7 +197,7 @@ end
 function Session:evaluate(text)
    local fn, kind = chunk.compile(text, "=expression")
    if kind ~= "expression" then
-      return nil, error_content("SyntaxError", kind and "an expression is expected" or fn)
+      return nil, error_content("SyntaxError", kind and "expected an expression" or fn)
    end
    local bundle
    local _, failure = run(function()

@@ -91,7 +91,7 @@ describe("tlua notebook run", function()
    it("refuses files that are not notebooks", function()
       local cases = {
          ["x"] = "n.ipynb: at byte 1: expected a value",
-         ["[]"] = "expected a notebook, an object of JSON with nbformat",
+         ["[]"] = "expected a notebook, a JSON object with nbformat",
          ['{"nbformat": 3}'] = "expected nbformat 4, got 3",
          ['{"nbformat": 4}'] = "cells: expected a list",
          ['{"nbformat": 4, "cells": [3]}'] = "cell 1: source: expected a text or a list of lines",
@@ -134,7 +134,7 @@ describe("tlua notebook", function()
          ["install x"] = "unexpected argument 'x'", ["install --name a/b"] = "name: expected letters",
          kernel = "expected a connection file", ["kernel /nowhere.json"] = "No such file",
          ["install --prefix"] = "--prefix: expected a value", ["run --output o a b"] = "expected a single notebook",
-         ["install --user --prefix x"] = "expected one of them",
+         ["install --user --prefix x"] = "expected only one of them",
       } do
          local output, status = tlua(arguments)
          assert.equal(1, status)
