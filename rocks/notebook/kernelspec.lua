@@ -50,8 +50,8 @@ end
 ---@return string folder
 function M.install(name, prefix, display_name)
    if not name:find "^[%w._-]+$" then
-      torch.raise(("notebook.install: name: expected letters, digits, dots and hyphens, got %q")
-         :format(name))
+      torch.raise(("notebook.install: name: expected letters, digits, dots, hyphens and "
+         .. "underscores, got %q"):format(name))
    end
    local folder = (prefix and prefix .. "/share/jupyter" or user_folder()) .. "/kernels/" .. name
    local made, why = torch.io.make_folder(folder)

@@ -53,7 +53,7 @@ function M.Loop(node, most, condition, ...)
       if budget then
          budget.steps = budget.steps + 1
          if budget.steps > budget.most then
-            node:fail("more than %d steps of loops in one call; see max_loop_steps of onnx.load",
+            node:fail("more than %d loop steps in one call; see max_loop_steps of onnx.load",
                budget.most)
          end
       end

@@ -25,7 +25,7 @@ local function function_at(name, where)
          tostring(where)))
    end
    local info = debug.getinfo(level + 2, "f")
-   if not info then tlua.raise(("%s: there is no level %d of the stack"):format(name, level)) end
+   if not info then tlua.raise(("%s: the stack has no level %d"):format(name, level)) end
    return info.func
 end
 

@@ -287,7 +287,7 @@ describe("a program's dynamic sizes", function()
          assert.error_matches(function() torch.export(double, {torch.ones(5)}, {dynamic = {x = {[1] = range}}}) end,
                               pattern)
       end
-      refused("export: dynamic: x_1: expected an example whose size is 6 to 80, got 5", {min = 6})
+      refused("export: dynamic: x_1: expected an example with a size from 6 to 80, got 5", {min = 6})
       refused("dynamic: x: max: expected a size of at least 1, got 0.5", {max = 0.5})
       refused("did you mean max", {maxx = 3})
    end)

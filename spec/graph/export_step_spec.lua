@@ -298,7 +298,7 @@ describe("a program and the objects of the script", function()
       end
    end)
 
-   it("refuse to part", function()
+   it("refuse to run after changes that they cannot follow", function()
       local function refused(pattern, change, options)
          local _, program, _, parts, x, y = twins(options or {optimizer = adamw})
          program(x, y)
@@ -307,9 +307,9 @@ describe("a program and the objects of the script", function()
       end
       refused("program: option 1 of optim.SGD is 1, but the schedule of the export has 0.045; export the step again",
          function(parts) parts.optimizer.param_groups[1].lr = 1 end, exponential)
-      refused("program: the model's training mode is another one than in the export",
+      refused("program: the model's training mode has changed since the export",
          function(parts) parts.model:eval() end)
-      refused("program: the optimizer's state is another one than in the export", function(parts)
+      refused("program: the optimizer's state has changed since the export", function(parts)
          parts.optimizer:load_state_dict(parts.optimizer:state_dict())
       end)
       refused("program: 1.weight has another memory or dtype than in the export", function(parts)
@@ -318,18 +318,18 @@ describe("a program and the objects of the script", function()
       refused("program: the optimizer has other parameters than in the export", function(parts)
          parts.optimizer:add_param_group {params = {torch.ones(2):requires_grad_()}}
       end)
-      refused("program: the rule of the optimizer is another one than in the export", function(parts)
+      refused("program: the rule of the optimizer has changed since the export", function(parts)
          parts.optimizer.param_groups[1].momentum = 0.9
       end, {optimizer = function(params) return optim.SGD(params, {lr = 0.1}) end})
-      refused("program: the requires_grad of 1.weight is another one than in the export", function(parts)
+      refused("program: the requires_grad of 1.weight has changed since the export", function(parts)
          parts.model[1].weight:requires_grad_(false)
       end)
-      refused("program: the model's training mode is another one than in the export",
+      refused("program: the model's training mode has changed since the export",
          function(parts) parts.model[3]:eval() end)
-      refused("program: maximize of the optimizer is another one", function(parts)
+      refused("program: maximize of the optimizer has changed", function(parts)
          parts.optimizer.param_groups[1].maximize = true
       end)
-      refused("program: the scaler's growth_factor is another one", function(parts)
+      refused("program: the scaler's growth_factor has changed", function(parts)
          parts.scaler:set_growth_factor(4)
       end, {optimizer = sgd, scaler = {init_scale = 256}})
    end)

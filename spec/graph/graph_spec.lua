@@ -309,7 +309,7 @@ describe("a program's graph", function()
       assert.equal(0, itself_twice:replace_pattern(two_inputs(function(a, b) return a:exp() + b end),
          two_inputs(function(a, b) return b - a end)))
       local without_second, both = two_inputs(function(a) return a:exp() end), two_inputs(torch.add)
-      assert.raises("pattern: it has no use of input_2, which the replacement uses",
+      assert.raises("pattern: it does not use input_2, which the replacement uses",
          function() itself_twice:replace_pattern(without_second, both) end)
       local function refused(text, ...)
          local arguments = table.pack(...)

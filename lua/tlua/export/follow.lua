@@ -92,7 +92,7 @@ end
 local function check_fields(fields)
    for _, entry in ipairs(fields) do
       if not rawequal(entry[1][entry[2]], entry[3]) then
-         torch.raise(("program: %s is another one than in the export; %s"):format(entry[4], AGAIN))
+         torch.raise(("program: %s has changed since the export; %s"):format(entry[4], AGAIN))
       end
    end
 end
@@ -195,7 +195,7 @@ function M.before(link)
       local changed = not rawequal(rate, call.rate) and "lr" or rule ~= call.rule and "the rule"
          or call.group.maximize ~= call.maximize and "maximize"
       if changed then
-         torch.raise(("program: %s of the optimizer is another one than in the export; %s"):format(
+         torch.raise(("program: %s of the optimizer has changed since the export; %s"):format(
             changed, AGAIN))
       end
       for element in pairs(call.numbers) do

@@ -178,7 +178,7 @@ return function(graph, add, pattern, replacement)
    end
    for i, input in ipairs(inputs) do
       if #input:users() == 0 and #others[i]:users() > 0 then
-         torch.raise(("%s: pattern: it has no use of %s, which the replacement uses"):format(TITLE,
+         torch.raise(("%s: pattern: it does not use %s, which the replacement uses"):format(TITLE,
             input.name))
       end
    end

@@ -45,7 +45,7 @@ local function check_optimizer(optimizer)
       local damped = (group.momentum or 0) ~= 0 and (group.dampening or 0) ~= 0
       if damped and not next(optimizer.state) then
          torch.raise("export_step: optimizer: the first step with dampening differs from later "
-            .. "ones; make it before")
+            .. "steps; make it before the export")
       end
    end
 end
@@ -273,13 +273,14 @@ local function columns_of(graph, order, rates, steps)
    for k, call in ipairs(calls) do
       local rows = rates[order[k]]
       if not rows or #rows ~= steps then
-         torch.raise "export_step: scheduler: expected one step of each optimizer in each step"
+         torch.raise "export_step: scheduler: expected each optimizer to step once in each call"
       end
       for e, traced in ipairs(call[2]) do
          local differs = false
          for s = 1, steps do differs = differs or rows[s][e] ~= rows[1][e] end
          if rows[1][e] ~= traced then
-            torch.raise "export_step: scheduler: an option of the optimizer is not the schedule's"
+            torch.raise("export_step: scheduler: an option of the optimizer differs from the "
+               .. "schedule")
          end
          if differs then
             places[#places + 1] = {call[1], e}

@@ -254,7 +254,8 @@ local function range_of(tensors, symbol)
    if size < 1 then args.refuse("export", title, "a size of at least 1", size) end
    local least, most = symbol.min or 1, symbol.max or math.max(TIMES * size, AT_LEAST)
    if size < least or size > most then
-      args.refuse("export", title, ("an example whose size is %d to %d"):format(least, most), size)
+      args.refuse("export", title, ("an example with a size from %d to %d"):format(least, most),
+         size)
    end
    return size, least, most
 end

@@ -119,8 +119,8 @@ local function complete(s, info, data)
    local shape = info.shape
    local columns, rows = shape[#shape] or 1, 1
    if columns % block[3] ~= 0 then
-      source.fail("tensor %q: rows of %d elements are no blocks of %s, of %d elements", info.name,
-         columns, block[1], block[3])
+      source.fail("tensor %q: rows of %d elements do not divide into %s blocks of %d elements",
+         info.name, columns, block[1], block[3])
    end
    info.layout, info.row_bytes = block[1], columns // block[3] * block[2]
    local most = s.size - info.first + 1

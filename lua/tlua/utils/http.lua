@@ -266,7 +266,7 @@ function M.open(method, url, options)
       getmetatable(answer).__close()
       url = next_url
       if place.scheme == "https" and not url:find "^[hH][tT][tT][pP][sS]://" then
-         error(("%s: leads to %s, which is not encrypted"):format(place.server, url), 0)
+         error(("%s: redirects to %s, which is not encrypted"):format(place.server, url), 0)
       end
    end
    error(("%s: more than %d redirects"):format(first.server, MOST_REDIRECTS), 0)

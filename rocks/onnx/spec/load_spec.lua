@@ -271,7 +271,7 @@ describe("onnx.load", function()
       shell.with_folder(function(folder)
          local path = folder .. "/m.onnx"
          save(path, message)
-         refused_call("node 0 (Loop): more than 5000 steps of loops in one call; see max_loop_steps of onnx.load",
+         refused_call("node 0 (Loop): more than 5000 loop steps in one call; see max_loop_steps of onnx.load",
             torch.onnx.load(path, {max_loop_steps = 5000}), torch.ones(1, 2))
          assert.raises("onnx.load: max_loop_steps: expected an integer of at least 1, got 0",
             function() torch.onnx.load(path, {max_loop_steps = 0}) end)
