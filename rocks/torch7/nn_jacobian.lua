@@ -149,7 +149,8 @@ local function fill_values(input, low, high)
    values:copy(torch.rand(values:nElement()):mul(high - low):add(low):viewAs(values))
 end
 
---- Compares the derivatives by the values of a sparse input, drawn from `low` to `high`.
+--- Compares the derivatives with respect to the values of a sparse input. The values are drawn from
+--- `low` to `high`.
 function sparse.testJacobian(module, input, low, high, perturbation)
    fill_values(input, low or -2, high or 2)
    return difference(sparse.forward(module, input, nil, perturbation),

@@ -189,7 +189,7 @@ local function gradients_after(self, step)
    return known or {}
 end
 
--- Computes the gradients of a step by `method` of the step module.
+-- Computes the gradients of a step. `method` is the name of the method of `module` to call.
 local function pass_back(self, step, module, method, input, gradOutput, scale)
    module:setOutputStep(step)
    local given = self:packGradients(gradOutput, gradients_after(self, step), step)
@@ -319,7 +319,7 @@ end
 
 -- Recursor ----------------------------------------------------------------------------------------
 
--- Recursor: makes a recurrent module of any module, without states of its own.
+-- Recursor: wraps any module as a recurrent module. The wrapper has no states of its own.
 local Recursor = base.layer("Recursor", nil, nil, "nn.AbstractRecurrent")
 function Recursor:__init(module, rho)
    Abstract.__init(self, rho)

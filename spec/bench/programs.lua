@@ -1,6 +1,6 @@
 -- programs.lua - inference at batch 1 on one thread: a model called as it is, as a program of torch.export, by
 -- torch.compile and as a program of 8-bit integers, beside PyTorch and ONNX Runtime where a Python has them.
--- Figures are the time of the process, so others on the machine matter less.
+-- Figures are processor time, so that other processes on the machine matter less.
 --
 --    build/tlua spec/bench/programs.lua [--python FILE] [--only NAME]
 
@@ -19,7 +19,7 @@ local _ <close> = torch.no_grad()
 
 local vision = require "tlua.vision"
 
--- {name, model, input's sizes, the model in Python or nil, whether ONNX Runtime runs it}
+-- {name, model, sizes of the input, the model in Python or nil, whether ONNX Runtime can run it}
 local rows = {
    {"MLP 64-128-10", nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)), {1, 64},
       "nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))", true},

@@ -100,7 +100,7 @@ describe("a program's graph", function()
       assert.same({"n", "n - 1", "2 * n"}, {tostring(select.args.index), tostring(narrow.args.start),
          tostring(ones.args.size[1])})
       assert.equal(text_of(program), text_of(graph:program()))
-      -- a size means the same where positions are counted and where they are not
+      -- a size keeps its meaning as an argument that counts positions and as one that does not
       ones.args.size[1], select.args.index = select.args.index, narrow.args.start
       local again = graph:program()
       local x = torch.arange(9.0)
@@ -256,7 +256,7 @@ describe("a program's graph", function()
       local graph = graph_of(changed)
       assert.equal(0, graph:replace_pattern(turned, copied))
       assert.same(changed(x):tolist(), graph:program()(x):tolist())
-      -- a copy that would become a view
+      -- the pattern copies, and its replacement would be a view
       local function kept(y)
          local z = y * 2
          local turn = z:t() * 1

@@ -35,7 +35,7 @@ end
 describe("quantized operators", function()
    before_each(function() torch.manual_seed(3) end)
 
-   it("multiply rows as their definition says", function()
+   it("multiply rows as defined", function()
       if device.name == "cuda" then return pending "the operators are on the CPU alone" end
       for _, case in ipairs {{1, 1, 1}, {5, 30, 21}, {9, 64, 16}, {70, 7, 33}, {3, 257, 130}} do
          local m, k, n = table.unpack(case)
@@ -58,7 +58,7 @@ describe("quantized operators", function()
          torch.zeros({3}, {dtype = "int32"})).shape)
    end)
 
-   it("slide over images as their definition says", function()
+   it("convolve images as defined", function()
       if device.name == "cuda" then return pending "the operators are on the CPU alone" end
       local cases = {
          {2, 3, 21, 9, 11, {3, 5}, {2, 1}, {1, 2}, {1, 1}}, {1, 8, 16, 9, 11, {3, 3}, {1, 1}, {2, 2}, {2, 2}},
@@ -87,7 +87,7 @@ describe("quantized operators", function()
       end
    end)
 
-   it("give NaN for what has no range, and limit numbers out of a given one", function()
+   it("give NaN for rows without a finite range, and clamp numbers outside a given range", function()
       if device.name == "cuda" then return pending "the operators are on the CPU alone" end
       local weight, sums = panels(torch.ones(3, 4))
       local function product(x, ...) return torch._quantized_linear(x, weight, torch.ones(3), sums, nil, ...) end
@@ -156,7 +156,7 @@ describe("quantize_", function()
 
    local function error_of(got, expected) return ((got - expected):norm() / expected:norm()):item() end
 
-   it("changes linear layers and convolutions, and joins batch norm and relu", function()
+   it("changes linear layers and convolutions, and merges batch norm and relu into them", function()
       local model = nn.Sequential(nn.Conv2d(3, 16, 3, {padding = 1, bias = false}), nn.BatchNorm2d(16), nn.ReLU(),
          nn.Conv2d(16, 16, 3, {groups = 4}), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 36, 20), nn.ReLU(),
          nn.Linear(20, 5)):eval()
@@ -197,7 +197,7 @@ describe("quantize_", function()
          local bytes = quantize_(program, {kind = "weight_only", bits = bits}):state_dict()["1.weight.packed"]
          assert.same({96, 2 * (2 + 4 * bits)}, bytes.shape)
          local _, count = tostring(program):gsub("packed_linear%(", "")
-         assert.equal(2, count) -- 33 is no multiple of 32
+         assert.equal(2, count) -- 33 is not a multiple of 32
          assert.is_true(error_of(program(x), y) < most, error_of(program(x), y))
          local values = nn.functional.packed_values(bytes, bits == 8 and "Q8_0" or "Q4_0")
          local block = model[1].weight:detach():view(96, 2, 32)
@@ -208,7 +208,7 @@ describe("quantize_", function()
       end
    end)
 
-   it("loses at most one of 360 digits", function()
+   it("misreads at most one more of 360 digits", function()
       local rows = torch.data.CSV("examples/data/digits.csv", {header = false}):tensor()
       local images = rows:narrow(2, 1, 64):float():div(16):view(-1, 1, 8, 8)
       local classes = rows:select(2, 65) + 1

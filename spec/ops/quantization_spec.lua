@@ -173,7 +173,7 @@ describe("torch.ao.quantization", function()
       assert.raises("unknown option foo", function() Q.MinMaxObserver {foo = 1} end)
    end)
 
-   -- {scale, zero point, min_val, max_val, sum of positions in the histogram} of PyTorch 2.15
+   -- PyTorch 2.15's {scale, zero point, min_val, max_val, sum of count times position over the histogram}
    it("chooses ranges by histograms as PyTorch does", function()
       local expected <const> = {{0.0565626174, 127, -7.19585514, 7.25583839, 9173249},
          {0.185618386, 40, -7.35581398, 40, 2863769.75}, {0.0289574675, 0, 0, 7.38776159, 2776297.25},
@@ -254,7 +254,7 @@ describe("torch.ao.quantization", function()
             local prepared = Q.prepare(model)
             for i = 0, 1 do prepared(value("seen" .. i)) end
             local converted = Q.convert(prepared)
-            -- the ranges of floating results depend on the order of sums; the integers do not
+            -- floating-point ranges depend on the order of summation; the integers do not
             assert.is_true(torch.allclose(converted[2].scale, value "scale", {rtol = 1e-6}))
             converted[2].scale:fill_(value "scale":item())
             local y = converted[2](converted[1](value "x"))

@@ -4,8 +4,8 @@ local nn, F = torch.nn, torch.nn.functional
 
 local x <const>, y <const> = torch.arange(1, 7, {dtype = "float32"}):view(2, 3), torch.ones(2, 3)
 
--- Calls a compiled function until it runs a program. A program of so small a call is not faster, so
--- the choice by time is left out with a backend that returns the program.
+-- A backend that returns the program itself. With a backend, torch.compile does not compare times: programs of calls
+-- as small as these are often no faster.
 local function take_program(graph)
    local program = graph:program()
    return function(...) return program(...) end
@@ -31,7 +31,7 @@ local function stays(text, fn, ...)
    assert.truthy(found.reason:find(text, 1, true), text .. ": " .. found.reason)
 end
 
--- Asserts that a compiled function returns what the function returns, before and after a change.
+-- Asserts that a compiled function returns the same as the function itself, before and after a change.
 local function follows(change, fn, ...)
    local _ <close> = torch.no_grad()
    local fast = compile(fn)
@@ -158,7 +158,7 @@ describe("torch.compile", function()
       local function fn(positions) return F.embedding(positions, torch.ones(3, 2)) end
       local fast = compile(fn)
       warm(fast, torch.tensor {1, 2})
-      local name = x.device.type == "cpu" and "embedding" or "position 9" -- a device reports it later
+      local name = x.device.type == "cpu" and "embedding" or "position 9" -- a device reports the error later
       assert.raises(name, "9", function() fast(torch.tensor {1, 9}):tolist() end)
       assert.same({{1, 1}, {1, 1}}, fast(torch.tensor {1, 3}):tolist())
    end)

@@ -132,7 +132,7 @@ function M.record(call)
    local handle = trace.record(recorded, copies)
    handle:same(trace.record_other_values(recorded, copies))
    handle = handle:ready()
-   -- from here on, compares with the results of the function itself
+   -- compares the recorded results with those of the watched call
    local given_template, given_leaves, tables = arguments.flatten(call.results)
    for value in next, tables or {} do
       if call.state.seen[value] or call.tables[value] then

@@ -75,7 +75,7 @@ function M.flatten(title, name, value, out, names)
    return flatten(title, name, value, out, names, {})
 end
 
---- Returns whether two tensors have the same dtype, shape and bits, any NaN for any other.
+--- Returns whether two tensors have the same dtype, shape and bits. All NaNs count as the same.
 function M.same_bits(a, b)
    return a.dtype == b.dtype and table.concat(a.shape, ",") == table.concat(b.shape, ",")
       and (a:eq(b) | (a:ne(a) & b:ne(b))):all():item()

@@ -54,7 +54,7 @@ makers["repeat"] = function(node, begun)
    return false, after
 end
 
--- Only lookaheads such as (?!\S) are allowed, which treat a space and the end alike.
+-- Only negative lookaheads such as (?!\S) are allowed: they treat a space like the end of the text.
 makers["look"] = function(node, begun)
    local inner = node[1]
    if inner.kind == "sequence" and #inner == 1 then inner = inner[1] end
