@@ -96,9 +96,9 @@ TL_API tl_ErrorKind tl_error_kind(void);
 #define TL_MORE_DTYPES(X, ...)
 #endif
 
-/* The dtypes for which kernels have no loops of their own: tensors of these dtypes are stored, moved
-** and converted, and a few operators compute with them after a conversion. The fields are those of
-** TL_DTYPES. Builds for inference alone lack these dtypes. */
+/* The dtypes for which kernels have no loops of their own: tensors of these dtypes are stored,
+** moved and converted, and a few operators compute with them after a conversion. The fields are
+** those of TL_DTYPES. Builds for inference alone lack these dtypes. */
 #ifdef TLI_INFER
 #define TL_STORED_DTYPES(X, ...)
 #else
@@ -302,9 +302,9 @@ TL_API TL_MUSTCHECK bool tl_program_seed(tl_Program *program, uint64_t seed);
 ** continues from there. The file appears atomically, once it is complete. */
 TL_API TL_MUSTCHECK bool tl_program_save(tl_Program *program, const char *path);
 /* Constructor. Returns a program with the same calls for another device, such as {TL_CUDA, 0}, with
-** copies of the parameters and of the state there. Its runs queue their work on the calling thread's
-** stream of the device; they take inputs on the device or on the CPU, and new outputs are on the
-** device. Returns NULL if there is no such device. The library of `make runtime` lacks this
+** copies of the parameters and of the state there. Its runs queue their work on the calling
+** thread's stream of the device; they take inputs on the device or on the CPU, and new outputs are
+** on the device. Returns NULL if there is no such device. The library of `make runtime` lacks this
 ** function. */
 TL_API TL_MUSTCHECK tl_Program *tl_program_to(tl_Program *program, tl_Device device);
 
@@ -359,40 +359,40 @@ TL_API void tl_interrupt_clear(void);
 ** Observation
 ** --------------------------------------------------------------------- */
 
-/* A piece of work that begins or ends: the call of an operator, the derivative of one, a collection
-** of garbage, or a span that a script names by torch.profiler.record_function. */
+/* A piece of work that begins or ends: a call of an operator or of an operator's derivative, a
+** garbage collection, or a span that a script names with torch.profiler.record_function. */
 typedef struct tl_Work {
-  const char *kind; /* "operator", "backward", "collector" or "user"; while a script profiles also
-                    ** "module", "optimizer", "data" and "step" */
-  const char *name; /* such as "add"; at most 47 bytes, valid during the call */
-  int depth;        /* number of works of this thread in which this one takes place */
-  int64_t begin;    /* time at which the work began, in ns of a clock that never goes back */
-  int64_t duration; /* ns; -1 when the work begins */
+  const char *kind; /* "operator", "backward", "collector" or "user"; while a script uses the
+                    ** profiler also "module", "optimizer", "data" and "step" */
+  const char *name; /* such as "add"; at most 47 bytes, valid during the call of `observe` */
+  int depth;        /* number of open works of this thread around this one */
+  int64_t begin;    /* time at which the work began, in ns of a monotonic clock */
+  int64_t duration; /* in ns; -1 when the work begins */
 } tl_Work;
 
-/* Makes each thread call `observe` when it begins and when it ends a piece of work, of at most 32 in
-** one another. Works of one thread end in the reverse order of their beginnings. The function must
-** return, and must call nothing of tlua or of a Lua state; several threads may call it at once. NULL
-** ends the observation. No other thread may use tlua meanwhile. Without an observer an operator pays
-** nothing. */
+/* Sets the observer: each thread calls `observe` when it begins and when it ends a piece of work.
+** Works nested more than 32 deep are not reported. In one thread, the work that began last ends
+** first. `observe` must return, and must not call functions of tlua or of Lua; several threads may
+** call it at once. NULL removes the observer. While tl_set_observer runs, no other thread may use
+** tlua. Without an observer, operators cost nothing more. */
 TL_API void tl_set_observer(void (*observe)(const tl_Work *work, void *user), void *user);
 
-/* Gives the library's warnings to `log` in place of Lua's `warn`: one line of text without a line
-** feed, such as "script.lua:3: to: casting complex values to real discards the imaginary part". The
-** same rules hold as for tl_set_observer. */
+/* Sets the logger: the library passes its warnings to `log` in place of Lua's `warn`. A warning is
+** one line without a line feed, such as "script.lua:3: to: casting complex values to real discards
+** the imaginary part". The rules of tl_set_observer hold for `log`, too. */
 TL_API void tl_set_logger(void (*log)(const char *text, void *user), void *user);
 
-/* Figures of the process since its beginning. */
+/* Counters of the process. */
 typedef struct tl_Counters {
-  int64_t bytes_used; /* tl_memory_used, tl_memory_cached */
-  int64_t bytes_cached;
-  int64_t bytes_peak;   /* the most bytes_used that there were */
+  int64_t bytes_used;   /* as tl_memory_used returns */
+  int64_t bytes_cached; /* as tl_memory_cached returns */
+  int64_t bytes_peak;   /* the largest value of bytes_used so far */
   int64_t device_waits; /* how often a thread waited for a device other than the CPU */
 } tl_Counters;
 TL_API void tl_counters(tl_Counters *out);
 
-/* Returns whether the library that runs has a feature: "lua", "training", "programs", "distributed"
-** (some builds lack them), or devices of a kind, such as "cuda". */
+/* Returns whether this library has a feature: "lua", "training", "programs" or "distributed", which
+** some builds lack, or a device kind such as "cuda", of which there must be a device. */
 TL_API bool tl_has(const char *feature);
 
 /* ------------------------------------------------------------------------
@@ -449,8 +449,8 @@ typedef struct tl_Limits {
 ** all limits. Exceeding a limit raises a Lua error and leaves the state usable. Once the
 ** instructions or the seconds are used up, each further instruction raises an error again, so pcall
 ** cannot keep a script alive; C code without Lua instructions ends only in states of
-** tl_lua_open_with. The host's own objects count as well. Returns false, with a message in tl_error,
-** for a negative limit, on lack of memory, and if the library is not open. */
+** tl_lua_open_with. The host's own objects count as well. Returns false, with a message in
+** tl_error, for a negative limit, on lack of memory, and if the library is not open. */
 TL_API TL_MUSTCHECK bool tl_set_limits(lua_State *L, const tl_Limits *limits);
 
 /* Pushes a tensor as a Lua value; the value holds a reference of its own. Raises a Lua error for

@@ -31,8 +31,7 @@ static void expand(const unsigned char *block, uint32_t w[64]) {
   }
 }
 
-/* Computes one round. Instead of moving the eight variables on, the caller passes them in another
-** order. */
+/* Computes one round. The caller rotates the eight variables by passing them in another order. */
 #define ROUND(a, b, c, d, e, f, g, h, i)                                                 \
   do {                                                                                   \
     uint32_t S1 = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25), ch = (e & f) ^ (~e & g); \

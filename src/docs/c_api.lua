@@ -4,10 +4,10 @@ local html = require "html"
 
 local M = {}
 
---- The page as a guide of the site.
+--- The page's entry in the site's list of guides.
 M.guide = {path = "src/tlua.h", page = "c-api.html", title = "The C API: tlua.h", group = "Start"}
 
--- Returns the lines of a comment without its marks.
+-- Returns the lines of a comment without the comment marks.
 local function comment_lines(text)
    local lines = {}
    for line in (text:gsub("^/%*+ ?", ""):gsub("%s*%*/%s*$", "") .. "\n"):gmatch "([^\n]*)\n" do
@@ -16,8 +16,8 @@ local function comment_lines(text)
    return lines
 end
 
--- Returns the names that an entry declares: functions, types, macros, and the constants of an enum
--- without a name.
+-- Returns the names that a piece of code declares: functions, types, macros, and the constants of
+-- unnamed enums.
 local function names_of(code)
    local names = {}
    local function add(pattern)
@@ -32,13 +32,13 @@ local function names_of(code)
    return names
 end
 
---- Reads a header: sections with a title and their entries, each with the lines of its comment, its
---- code and the names that it declares. The first section, without a title, has the header's own
---- comment.
+--- Reads a header. Returns its sections, which have a title and entries. An entry has the lines of
+--- a comment, the code after the comment, and the names that the code declares. The first section
+--- has no title; it has the header's own comment.
 ---@param text string
 ---@return {title?: string, entries: {comment: string[], code: string, names: string[]}[]}[]
 function M.read(text)
-   text = text:gsub("\n#if.-\n#endif", function(part) -- keeps what every build has
+   text = text:gsub("\n#if.-\n#endif", function(part) -- drops parts that some builds lack
       return part:find "TL_STORED_DTYPES" and part:match "\n#else(.*)\n#endif" or ""
    end)
    local sections = {{entries = {}}}
@@ -78,7 +78,7 @@ function M.read(text)
    return sections
 end
 
---- Returns the page, and rows for the site's search.
+--- Returns the page's HTML, and rows for the site's search.
 ---@param root string  the root of the repository
 ---@return string page
 ---@return string[][] rows

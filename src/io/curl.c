@@ -1,7 +1,7 @@
 /*
-** curl.c - implements curl.h. The constants are declared here as libcurl's stable binary interface
-** defines them, so a build needs no header of it. libcurl only connects, and encrypts what is sent;
-** lua/tlua/utils/http.lua speaks HTTP.
+** curl.c - implements curl.h. Declares the constants of libcurl's stable binary interface, so a
+** build needs no header of libcurl. libcurl makes connections and encrypts them;
+** lua/tlua/utils/http.lua implements HTTP.
 */
 #include "io/curl.h"
 

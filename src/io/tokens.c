@@ -1,6 +1,6 @@
 /*
-** tokens.c - the inner loops of tokenizers (tokens.h). Maps are hash tables with open addressing; a
-** table of 2^k slots is at most half full.
+** tokens.c - implements tokens.h. Maps are hash tables with open addressing; a table of 2^k slots
+** is at most half full.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,8 @@ static bool grow(tli_ByteMap *m) {
   return true;
 }
 
-/* Makes room for `more` elements of `size` bytes after those that are used. */
+/* Grows a block, if necessary, to hold `more` elements of `size` bytes after the first `used`
+** ones. */
 static bool reserve(void **block, size_t used, size_t *room, size_t more, size_t size) {
   if (used + more <= *room) return true;
   size_t n = 2 * (used + more);
@@ -76,7 +77,7 @@ static bool reserve(void **block, size_t used, size_t *room, size_t more, size_t
   return true;
 }
 
-/* Adds a key that the map lacks. */
+/* Adds a key that is not yet in the map. */
 static bool insert(tli_ByteMap *m, uint64_t hash, const char *bytes, size_t n, int64_t value) {
   if (2 * m->count >= m->capacity && !grow(m)) return false;
   if (!reserve((void **)&m->bytes, m->used, &m->room, n, 1)) return false;
@@ -162,7 +163,8 @@ static bool push(tli_TokenList *list, int64_t id, int width) {
   return true;
 }
 
-/* Fills in a word's symbols, with their byte counts in `last`. */
+/* Lists the tokens of a word's single characters or bytes; `last` has the number of bytes of
+** each. */
 static bool symbols_of(const tli_Tokens *t, const char *word, int n, tli_TokenList *list) {
   int unknown = 0;
   for (int at = 0, width; at < n; at += width) {
@@ -188,7 +190,7 @@ static bool symbols_of(const tli_Tokens *t, const char *word, int n, tli_TokenLi
     if (id >= 0) {
       if (!push(list, id, width)) return false;
     } else if (as_bytes) {
-      if (unknown) return false; /* a rare order of tokens */
+      if (unknown) return false; /* unknown symbols before byte tokens are rare */
       for (size_t i = 0; i < m; i++)
         if (!push(list, t->byte_ids[(unsigned char)symbol[i]], 1)) return false;
     } else if (t->unknown >= 0) {
@@ -198,7 +200,7 @@ static bool symbols_of(const tli_Tokens *t, const char *word, int n, tli_TokenLi
   return unknown == 0 || push(list, t->unknown, unknown);
 }
 
-/* Merges the pairs of a word, those of the lowest rank first. */
+/* Merges pairs of adjacent tokens, lowest rank first, until no pair can be merged. */
 static void merge_all(const tli_Tokens *t, tli_TokenList *list) {
   int32_t rank[TLI_TOKENS_MOST], into[TLI_TOKENS_MOST];
   int n = list->n;
@@ -231,7 +233,7 @@ static void merge_all(const tli_Tokens *t, tli_TokenList *list) {
 
 static bool is_inner(const char *word, int at) { return (word[at] & 0xC0) == 0x80; }
 
-/* Turns byte counts into places, which are extended to whole characters. */
+/* Turns the tokens' byte counts into positions, extended to whole characters. */
 static void spread(const char *word, int n, tli_TokenList *list) {
   for (int i = 0, at = 0; i < list->n; i++) {
     int from = at, to = at += list->last[i];
@@ -287,7 +289,8 @@ static bool word_pieces(const tli_Tokens *t, const char *word, int n, tli_TokenL
 
 /* ---- unigram ---- */
 
-/* Finds the path of the highest score: starts[i] and ids[i] are of its token that ends at i. */
+/* Finds the division with the highest total score. If one of its tokens ends at i, starts[i] is the
+** token's beginning and ids[i] its number. */
 static bool best_path(const tli_Tokens *t, const char *word, int n, int *starts, int64_t *ids) {
   double best[TLI_TOKENS_MOST + 1];
   for (int i = 0; i <= n; i++) starts[i] = -1;
@@ -370,8 +373,8 @@ static bool in_set(const uint64_t *set, char c) {
   return b < 128 && (set[b >> 6] >> (b & 63) & 1);
 }
 
-/* Returns the end of the match of a node and all that follow at a place; -1 if there is none, and
-** FULL after too many attempts. */
+/* Matches the pattern from node i on at position `at`. Returns the end of the match, -1 if there is
+** no match, or FULL after too many attempts. */
 static int match(tli_Tokens *t, int i, const char *text, int at, int n) {
   while (true) {
     const tli_PatternNode *node = &t->nodes[i];
@@ -418,7 +421,7 @@ typedef struct Piece {
   int first, stop, base;
 } Piece;
 
-/* A chunk's text, of which each byte comes from the chunk's bytes from[i] up to to[i]. */
+/* A chunk's text after some steps. Byte i comes from the chunk's bytes from[i] up to to[i]. */
 typedef struct Text {
   int n, pieces;
   char text[ROOM];
@@ -442,7 +445,7 @@ static bool copy(Text *into, const Text *from, int first, int stop) {
   return true;
 }
 
-/* Appends a piece of `whole`, unless it is empty. */
+/* Appends the part of the piece `whole` from `first` to `stop`, unless the part is empty. */
 static bool add_piece(Text *into, const Piece *whole, const int *from, int first, int stop) {
   if (first >= stop) return true;
   if (into->pieces == ROOM) return false;
@@ -451,7 +454,7 @@ static bool add_piece(Text *into, const Piece *whole, const int *from, int first
   return true;
 }
 
-/* Splits a piece at the matches of a pattern, and appends its parts. */
+/* Splits a piece at the matches of a pattern, and appends its parts to `text`. */
 static bool split(tli_Tokens *t, const tli_TokenStep *s, Text *text, const Piece *piece) {
   int at = piece->first, gap = at, begun = -1;
   const char *bytes = text->text + piece->first;
@@ -465,7 +468,7 @@ static bool split(tli_Tokens *t, const tli_TokenStep *s, Text *text, const Piece
       continue;
     }
     stop += piece->first;
-    if (stop == at) return false; /* an empty match */
+    if (stop == at) return false; /* empty matches are left to the caller */
     if (s->joins == TLI_JOIN_EQUAL) {
       if (begun < 0 || gap < at) {
         if (begun >= 0 && !add_piece(text, piece, text->from, begun, gap)) return false;
@@ -492,7 +495,7 @@ static bool split(tli_Tokens *t, const tli_TokenStep *s, Text *text, const Piece
   return add_piece(text, piece, text->from, gap, piece->stop);
 }
 
-/* Replaces the matches of a whole text. */
+/* Replaces all matches in a text by s->text. */
 static bool replace(tli_Tokens *t, const tli_TokenStep *s, const Text *text, Text *into) {
   for (int at = 0; at < text->n;) {
     t->attempts = 0;
@@ -509,7 +512,7 @@ static bool replace(tli_Tokens *t, const tli_TokenStep *s, const Text *text, Tex
   return true;
 }
 
-/* Replaces each byte by its text in s->text. */
+/* Replaces each byte by the byte's string in s->text. */
 static bool spell(const tli_TokenStep *s, const Text *text, Text *into) {
   for (int p = 0; p < text->pieces; p++) {
     int begun = into->n;
@@ -575,7 +578,8 @@ static bool contains(const Text *text, const char *bytes, int n) {
 
 static bool is_space(char c) { return c == ' ' || (c >= 9 && c <= 13); }
 
-/* Applies a step to *text; a step that changes the text writes it into *other, and swaps them. */
+/* Applies a step to *text. A step that changes bytes writes the result into *other and swaps the
+** two. Returns false if the chunk is left to the caller. */
 static bool apply(tli_Tokens *t, const tli_TokenStep *s, Text **text, Text **other, int flag) {
   Text *from = *text, *into = *other;
   bool at_begin = (flag & 3) != 3, at_end = flag & 4, ok = true;
@@ -625,7 +629,7 @@ static bool apply(tli_Tokens *t, const tli_TokenStep *s, Text **text, Text **oth
 
 /* ---- the cache ---- */
 
-/* Writes the key of a chunk. */
+/* Writes a chunk's key in the cache: the flag, then the bytes. Returns the key's length. */
 static size_t key_of(char *key, const char *chunk, int n, int flag) {
   key[0] = (char)flag;
   memcpy(key + 1, chunk, (size_t)n);
@@ -653,7 +657,7 @@ bool tli_tokens_put(tli_Tokens *t, const char *chunk, int n, int flag, const tli
   return insert(&t->chunks, hash, key, length, (int64_t)at);
 }
 
-/* Appends the tokens of a piece, which is a word. */
+/* Appends the tokens of a piece, which is word number `word` of the chunk. */
 static bool add_word(const tli_Tokens *t, const Text *text, const Piece *piece, int word,
                      tli_TokenList *list) {
   tli_TokenList own;
@@ -669,8 +673,8 @@ static bool add_word(const tli_Tokens *t, const Text *text, const Piece *piece, 
   return true;
 }
 
-/* Computes the tokens of an ASCII chunk. Returns the number of its words, or -1 if it is left to the
-** caller. */
+/* Computes the tokens of an ASCII chunk. Returns the chunk's number of words, or -1 if the chunk is
+** left to the caller. */
 static int compute(tli_Tokens *t, const char *chunk, int n, int flag, tli_TokenList *list) {
   Text a, b, *text = &a, *other = &b;
   for (int i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
 /*
-** guards.c - the checks of torch.compile (lua/tlua/compile): a key of a call's arguments and modes,
-** and whether the state of Lua that a program depends on is what it was.
+** guards.c - the checks of torch.compile (lua/tlua/compile): makes a key from a call's arguments
+** and modes, and finds changes in the Lua state on which a compiled program depends.
 */
 #include <string.h>
 
@@ -29,7 +29,8 @@ static void add_tensor(luaL_Buffer *b, const tl_Tensor *t) {
   add_bytes(b, t->strides, (size_t)t->ndim * sizeof *t->strides);
 }
 
-/* Adds the argument at a stack index; returns false if a key cannot stand for it. */
+/* Adds the argument at a stack index to the key. Returns false if its type is not allowed in a
+** key. */
 static bool add_argument(lua_State *L, const tli_State *S, luaL_Buffer *b, int index) {
   char kind = (char)lua_type(L, index);
   size_t size;
@@ -66,17 +67,17 @@ static bool add_argument(lua_State *L, const tli_State *S, luaL_Buffer *b, int i
   return true;
 }
 
-/* Returns whether autocast is on for a type of devices in the running thread. */
+/* Returns whether autocast is enabled for any device type in this thread. */
 static bool is_casting(const tli_State *S) {
   for (int type = 0; S->casts && type < TL_NDEVICETYPES; type++)
     if (S->cast_to[type] != TL_NODTYPE) return true;
   return false;
 }
 
-/* _call_key(...) returns a string that calls have in common if their arguments have the same types,
-** tensors the same dtype, device, sizes, strides and requires_grad, other arguments the same values,
-** and the thread the same modes; and whether gradients are recorded. Returns nil and the reason if
-** there is no such key. */
+/* _call_key(...) returns a key, a string, and whether gradients are recorded. Two calls have the
+** same key if their arguments have the same types, tensors have the same dtype, device, sizes,
+** strides and requires_grad, other arguments have the same values, and the thread has the same
+** modes. Returns nil and the reason if a call has no key. */
 static int call_key(lua_State *L) {
   int n = lua_gettop(L);
   tli_State *S = tli_state(L);
@@ -108,8 +109,8 @@ static int call_key(lua_State *L) {
 
 /* ---- state ---- */
 
-/* Returns whether the two values on top of the stack are the same: equal numbers must have one type
-** and one sign. Pops both. */
+/* Pops two values and returns whether they are the same. Numbers must also have the same type, and
+** zeros the same sign. */
 static bool same_values(lua_State *L) {
   bool same = lua_rawequal(L, -1, -2);
   if (same && lua_type(L, -1) == LUA_TNUMBER) {
@@ -120,9 +121,9 @@ static bool same_values(lua_State *L) {
   return same;
 }
 
-/* A key or a value of a table: its type, and an address or the bits of a number. */
+/* The type of a key or value in a table, with its address or the bits of its number. */
 typedef struct Word {
-  int type; /* Lua's type; LUA_NUMTYPES for an integer */
+  int type; /* type in Lua; LUA_NUMTYPES for an integer */
   union {
     const void *object;
     lua_Number number;
@@ -147,9 +148,9 @@ static bool same_words(const Word *a, Word b) {
   return a->type == b.type && memcmp(&a->integer, &b.integer, sizeof a->integer) == 0;
 }
 
-/* The fields of some tables: for each table the number of its fields and its metatable, followed by
-** its keys and values in the order of lua_next. The snapshot's user value lists the tables and copies
-** of them, which keep the objects alive. */
+/* The contents of some tables. For each table, `words` has the number of fields and the metatable,
+** then the keys and values in the order of lua_next. The user value of the snapshot is a list of
+** the tables and of copies that keep their keys and values alive. */
 typedef struct Snapshot {
   int64_t tables;
   Word words[];
@@ -163,8 +164,8 @@ static Word metatable_at(lua_State *L, int index) {
   return w;
 }
 
-/* _snapshot({n =, fields =, table, copy, ...}) returns a snapshot of the tables, which have this
-** number of fields in all. */
+/* _snapshot({table, copy, ..., n =, fields =}) returns a snapshot of the tables. `n` is the length
+** of the list, `fields` the total number of fields in the tables. */
 static int snapshot_new(lua_State *L) {
   lua_getfield(L, 1, "n");
   lua_getfield(L, 1, "fields");
@@ -191,7 +192,7 @@ static int snapshot_new(lua_State *L) {
   return 1;
 }
 
-/* Returns the position of the first table of a snapshot whose fields differ; 0 if there is none. */
+/* Returns the position of the first table that differs from its snapshot; 0 if none does. */
 static int64_t snapshot_differs(lua_State *L, int index) {
   const Snapshot *s = lua_touserdata(L, index);
   if (s == NULL) return 0;
@@ -216,7 +217,7 @@ static int64_t snapshot_differs(lua_State *L, int index) {
   return 0;
 }
 
-/* Variables are given as {function, number of the upvalue, value, ...}. */
+/* Returns whether an upvalue is unchanged. The list is {function, upvalue's number, value, ...}. */
 static bool upvalues_hold(lua_State *L, int list, int64_t i) {
   for (int k = 0; k < 3; k++) lua_rawgeti(L, list, (lua_Integer)(i + k));
   if (!lua_getupvalue(L, -3, (int)lua_tointeger(L, -2))) lua_pushnil(L);
@@ -225,7 +226,7 @@ static bool upvalues_hold(lua_State *L, int list, int64_t i) {
   return ok;
 }
 
-/* Fields of tables are given as {table, key, value, ...}. */
+/* Returns whether a field is unchanged. The list is {table, key, value, ...}. */
 static bool globals_hold(lua_State *L, int list, int64_t i) {
   for (int k = 0; k < 3; k++) lua_rawgeti(L, list, (lua_Integer)(i + k));
   lua_pushvalue(L, -2);
@@ -235,7 +236,8 @@ static bool globals_hold(lua_State *L, int list, int64_t i) {
   return ok;
 }
 
-/* Tensors are given as {tensor, an alias that was made of it, requires_grad, version or false, ...}. */
+/* Returns whether a tensor is unchanged. The list is {tensor, alias made earlier, requires_grad,
+** version or false, ...}. */
 static bool tensors_hold(lua_State *L, int list, int64_t i) {
   for (int k = 0; k < 4; k++) lua_rawgeti(L, list, (lua_Integer)(i + k));
   const tli_State *S = tli_state(L);
@@ -249,8 +251,9 @@ static bool tensors_hold(lua_State *L, int list, int64_t i) {
   return ok;
 }
 
-/* _state_differs(snapshot, upvalues, globals, tensors) returns the number of an argument whose state
-** is not what it was, and the position there; nothing if all is as it was. */
+/* _state_differs(snapshot, upvalues, globals, tensors) returns nothing if nothing has changed.
+** Otherwise returns the number of the argument with the first change, and the change's position in
+** that argument's list. */
 static int state_differs(lua_State *L) {
   static const struct {
     bool (*holds)(lua_State *L, int list, int64_t i);
@@ -265,7 +268,7 @@ static int state_differs(lua_State *L) {
   }
   for (int l = 2; l <= 4; l++) {
     luaL_checktype(L, l, LUA_TTABLE);
-    lua_getfield(L, l, "n"); /* values may be nil, so the list has no length of its own */
+    lua_getfield(L, l, "n"); /* `n` is the length, because values in the list may be nil */
     int64_t n = lua_tointeger(L, -1);
     lua_pop(L, 1);
     for (int64_t i = 1; i <= n; i += lists[l - 2].step) {

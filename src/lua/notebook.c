@@ -1,8 +1,8 @@
 /*
-** notebook.c - what rocks/notebook needs of the system: sockets of libzmq, which is loaded on first
+** notebook.c - system functions for rocks/notebook: sockets of libzmq, which is loaded on first
 ** use, captured output, and signatures of messages. The functions are internal, not for users.
 **
-** The state's threads have one context of libzmq in common, so that they can exchange messages. A
+** All threads of the process share one context of libzmq, so that they can exchange messages. A
 ** socket belongs to the thread that has made it.
 */
 #include <errno.h>
@@ -119,7 +119,7 @@ static int socket_close(lua_State *L) {
   return 0;
 }
 
-/* set(option, value) sets an option to an integer (an int of C) or a string. */
+/* set(option, value) sets an option to an integer (a C int) or a string. */
 static int socket_set(lua_State *L) {
   void *socket = check_socket(L, 1);
   int option = (int)luaL_checkinteger(L, 2), number;
@@ -132,7 +132,7 @@ static int socket_set(lua_State *L) {
   return done(L, zmq.set(socket, option, &number, size));
 }
 
-/* get(option) returns an option that is a string. */
+/* get(option) returns the value of an option whose values are strings. */
 static int socket_get(lua_State *L) {
   char text[512];
   size_t size = sizeof text;
@@ -172,7 +172,7 @@ static int socket_send(lua_State *L) {
   return done(L, 0);
 }
 
-/* take() returns the frames of the next message as a list of strings, or nil if none is there. */
+/* take() returns the frames of the next message as a list of strings, or nil if there is none. */
 static int socket_take(lua_State *L) {
   void *socket = check_socket(L, 1);
   lua_newtable(L);
@@ -222,7 +222,7 @@ static int kernel_poll(lua_State *L) {
   return 1;
 }
 
-/* finish() ends the context, after the messages of closed sockets were sent. */
+/* finish() waits until the messages of closed sockets are sent, and ends the context. */
 static int kernel_finish(lua_State *L) {
   (void)L;
   if (zmq.there) zmq.end_context(zmq.context);
@@ -251,8 +251,9 @@ static int check_descriptor(lua_State *L) {
   return (int)fd;
 }
 
-/* capture(fd, file?) redirects stdout (1) or stderr (2). Returns the previous output, for release,
-** and the reading end of the pipe, for poll and read; or nil and a message. */
+/* capture(fd, file?) redirects stdout (1) or stderr (2) to a file or a new pipe. Returns a
+** descriptor of the previous output for release(), and the pipe's reading end for poll() and
+** read(); or nil and a message. */
 static int kernel_capture(lua_State *L) {
   int fd = check_descriptor(L), end;
   luaL_Stream *stream = lua_isnoneornil(L, 2) ? NULL : luaL_checkudata(L, 2, LUA_FILEHANDLE);
@@ -274,7 +275,7 @@ static int kernel_release(lua_State *L) {
   return 0;
 }
 
-/* read(end) returns the bytes that are in a pipe, at most 64 KB. */
+/* read(end) returns the available bytes of a pipe, at most 64 KB. */
 static int kernel_read(lua_State *L) {
   int end = (int)luaL_checkinteger(L, 1);
   luaL_Buffer b;
@@ -291,7 +292,7 @@ static int kernel_put(lua_State *L) {
   return 0;
 }
 
-/* interrupt() acts as Ctrl-C does. */
+/* interrupt() interrupts the program, as Ctrl-C does. */
 static int kernel_interrupt(lua_State *L) {
   (void)L;
   tli_output_interrupt();

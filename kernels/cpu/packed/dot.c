@@ -1,6 +1,6 @@
 /*
-** dot.c - the loops of dot.h. Each function is compiled for the instructions that it uses; the
-** choice is made at run time.
+** dot.c - implements dot.h. Each function is compiled for the instruction set that it needs;
+** tlk_packed_loops chooses at run time.
 */
 #include "kernels/cpu/packed/dot.h"
 
@@ -12,7 +12,7 @@
 
 typedef void Unpack(tli_BlockKind kind, const uint8_t *p, int n, tli_Chunk *u);
 
-/* Unpacks chunk c of a row. Groups beyond the row's end count for nothing. */
+/* Unpacks chunk c of a row. Groups beyond the row's end get scales of 0, so they add nothing. */
 ALWAYS void unpack_chunk(Unpack *unpack, const tlk_PackedRows *p, const uint8_t *row, int64_t c,
                          tli_Chunk *u) {
   const tli_BlockLayout *layout = &tli_block_layouts[p->kind];
@@ -33,7 +33,7 @@ ALWAYS float dot_least(const tli_Chunk *u, const tlk_Rounded *x, float zero) {
   return sum;
 }
 
-/* Clears the parts of a chunk that tli_unpack does not set for every kind. */
+/* Clears the fields of a chunk that tli_unpack leaves unset for some kinds. */
 ALWAYS void clear(tli_Chunk *u) {
   memset(u->scale, 0, sizeof u->scale);
   memset(u->least, 0, sizeof u->least);
@@ -86,8 +86,8 @@ static AVX2 __attribute__((noinline)) void avx2_unpack(tli_BlockKind kind, const
   tli_unpack(f16c_halves, f16c_half, kind, p, n, u);
 }
 
-/* Multiplies 32 pairs of bytes and adds them up by fours. The products of vpmaddubsw do not
-** overflow, since it multiplies absolute values of at most 128 by at most 127. */
+/* Multiplies 32 pairs of bytes and sums each four adjacent products. vpmaddubsw does not overflow,
+** because it multiplies absolute values of at most 128 by at most 127. */
 ALWAYS AVX2 __m256i avx2_fours(__m256i q, __m256i x) {
   __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(x, q));
   return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
@@ -148,7 +148,8 @@ static VNNI __attribute__((noinline)) void vnni_unpack(tli_BlockKind kind, const
   tli_unpack(f16c_halves, f16c_half, kind, p, n, u);
 }
 
-/* The group of each lane's four elements, in 64 elements from i * 64 on. */
+/* Returns, for each lane, the group of the lane's four elements among elements 64 * i to 64 * i +
+** 63. */
 ALWAYS VNNI __m512i lanes_of(int group, int i) {
   __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   __m512i at = _mm512_add_epi32(lane, _mm512_set1_epi32(16 * i));
@@ -157,8 +158,8 @@ ALWAYS VNNI __m512i lanes_of(int group, int i) {
 
 enum { AHEAD = 2 /* number of chunks that are unpacked ahead; a power of two */ };
 
-/* Computes one element of the result. A chunk is read some time after it was unpacked, because
-** reading bytes that are still on their way to the cache in smaller pieces would stall. */
+/* Computes the product of one weight row and one input row. Chunks are unpacked AHEAD chunks before
+** they are read: loads that span several stores still in flight to the cache would stall. */
 ALWAYS VNNI float vnni_row(const tlk_PackedRows *p, const uint8_t *row, int group,
                            tli_Chunk u[2 * AHEAD]) {
   __m512i lanes[4];
@@ -190,7 +191,8 @@ ALWAYS VNNI float vnni_row(const tlk_PackedRows *p, const uint8_t *row, int grou
   return _mm512_reduce_add_ps(_mm512_add_ps(even, odd));
 }
 
-/* Transposes 16 x 16 elements of 32 bits: first single elements, then pairs, then 128 bits. */
+/* Transposes 16 x 16 elements of 32 bits: interleaves single elements, then pairs, then 128
+** bits. */
 ALWAYS VNNI void transpose(__m512i z[16]) {
   __m512i t[16];
   for (int i = 0; i < 16; i += 2) {
@@ -215,7 +217,7 @@ ALWAYS VNNI void transpose(__m512i z[16]) {
   memcpy(z, t, sizeof t);
 }
 
-/* A chunk of 16 rows of the weight. q has the rows' elements 4 k to 4 k + 3 beside one another. */
+/* A chunk of 16 weight rows. In q, elements 4 k to 4 k + 3 of all rows are adjacent, for each k. */
 typedef struct Panel {
   __m512i q[TLI_CHUNK / 4];
   __m512 scale[TLK_GROUPS], least[TLK_GROUPS];
@@ -239,7 +241,7 @@ static VNNI void fill_panel(const tlk_PackedRows *p, int64_t first, int64_t rows
   memcpy(panel->least, z, sizeof z);
 }
 
-/* Adds the products of a panel and TLK_TOKENS rows of the input to sums (TLK_TOKENS, 16). */
+/* Adds the products of a panel and TLK_TOKENS input rows to sums (TLK_TOKENS, 16). */
 ALWAYS VNNI void multiply_panel(const Panel *panel, const tlk_Rounded *x, int group, bool has_least,
                                 int zero, float *sums) {
   __m512 total[TLK_TOKENS];
@@ -272,7 +274,7 @@ ALWAYS VNNI void multiply_panel(const Panel *panel, const tlk_Rounded *x, int gr
   for (int t = 0; t < TLK_TOKENS; t++) _mm512_storeu_ps(sums + 16 * t, total[t]);
 }
 
-/* Computes results of up to TLK_PANEL_ROWS rows of the weight, from row `first` on. */
+/* Computes the products of up to TLK_PANEL_ROWS weight rows, beginning with row `first`. */
 static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows) {
   const tli_BlockLayout *layout = &tli_block_layouts[p->kind];
   bool has_least = tli_block_has_least(p->kind);

@@ -1,8 +1,8 @@
 /*
-** packed_linear.c - products with weights in the quantized blocks of GGUF files. Rows of the input
-** are rounded to 8 bits, as llama.cpp rounds them; chunks of the weight's rows are unpacked to
-** integers in the cache. One thread computes each element, so results do not depend on the number
-** of threads.
+** packed_linear.c - products with weights in quantized blocks of GGUF files. Input rows are rounded
+** to 8 bits as in llama.cpp; weight rows are unpacked to integers, chunk by chunk, so that a chunk
+** stays in the cache. Each element of the result is computed by one thread, so results do not
+** depend on the number of threads.
 */
 #include <math.h>
 #include <stdatomic.h>
@@ -14,14 +14,14 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/packed/dot.h"
 
-enum { MOST_TOKENS = 512 /* largest number of rows of the input at a time */ };
+enum { MOST_TOKENS = 512 /* largest number of input rows that are rounded at a time */ };
 
 typedef struct Call {
   const struct tlk_packed_linear *call;
   tlk_PackedRows rows;
   tlk_PackedLoops *loops;
   tlk_Rounded *rounded;
-  int64_t first, count; /* the rows of the input */
+  int64_t first, count; /* the first input row and the number of rows */
   int64_t chunks;
   atomic_bool exhausted;
 } Call;
@@ -34,10 +34,9 @@ static int64_t row_bytes(const struct tlk_packed_linear *l) {
 
 /* ---- rounding the input ---------------------------------------------------------- */
 
-/* Rounds n elements to 8 bits with one scale, which is returned; it is NaN if an element is not finite. For blocks
-** of 256 the element with the largest absolute value becomes -127,
-** and else the scale is rounded to float16 if that can represent it, as in llama.cpp. q is 0
-** before. */
+/* Rounds n elements to 8 bits and returns their common scale, which is NaN if an element is not
+** finite. As in llama.cpp, the element with the largest absolute value becomes -127 if n is 256;
+** for smaller n, the scale is rounded to float16 if float16 can represent it. q must be zero. */
 static float round_group(const float *x, int n, int8_t *q) {
   uint32_t most = 0, sign = 0;
   for (int i = 0; i < n; i++) {
@@ -50,7 +49,7 @@ static float round_group(const float *x, int n, int8_t *q) {
     for (int i = n; i-- > 0;)
       if ((tli_float_bits(x[i]) & 0x7fffffffu) == most) sign = tli_float_bits(x[i]) ^ 0x80000000u;
   float by = 127.0f / tli_bits_float(most);
-  if (isinf(by)) return 0; /* the elements are smaller than any scale */
+  if (isinf(by)) return 0; /* the elements are too small for a scale; q stays zero */
   if (sign >> 31) by = -by;
   for (int i = 0; i < n; i++) q[i] = (int8_t)nearbyintf(x[i] * by);
   if (n == TLI_CHUNK) return 1.0f / by;
@@ -59,7 +58,7 @@ static float round_group(const float *x, int n, int8_t *q) {
   return fits ? tli_f16_to_f32(tli_f32_to_f16(scale)) : scale;
 }
 
-/* Rounds one chunk of a row, which has `n` elements, for groups of the weight's layout. */
+/* Rounds a chunk of n elements of an input row, with the groups of the weight's layout. */
 static void round_chunk(const tli_BlockLayout *layout, const float *x, int n, tlk_Rounded *out) {
   memset(out, 0, sizeof *out);
   int group = layout->group, together = layout->elements;
@@ -143,7 +142,7 @@ static inline void unpack_half(int kind, const uint16_t *from, int64_t n, float 
     for (int64_t i = 0; i < n; i++) to[i] = tli_bf16_to_f32(from[i]);
 }
 
-/* Sums in 16 parts, which the compiler turns into vectors. */
+/* Returns a dot product. 16 partial sums allow the compiler to vectorize the loop. */
 static float dot_floats(const float *a, const float *b, int n) {
   float sums[16] = {0}, sum = 0;
   int i = 0;

@@ -1,8 +1,8 @@
 /*
-** quantized.c - products and convolutions of 8-bit integers. The input is rounded to unsigned bytes
-** first, with the channels innermost, so that a window is a few runs of bytes. A tile of the result
-** has up to 8 positions and 16 channels; its sums are 32-bit integers, so results do not depend on
-** the number of threads.
+** quantized.c - products and convolutions of 8-bit integers. First the input is rounded to unsigned
+** bytes with the channels innermost, so that a window consists of a few contiguous runs of bytes. A
+** tile of the result has up to 8 positions and 16 channels. Sums are 32-bit integers, so results do
+** not depend on the number of threads.
 */
 #include <math.h>
 #include <string.h>
@@ -20,29 +20,30 @@
 #define HAS_VNNI 0
 #endif
 
-#define LANES 16      /* channels of a tile */
-#define POSITIONS 8   /* positions of a tile */
-#define GROUP 64      /* positions of a task */
-#define MOST_RUNS 256 /* largest number of runs of bytes of a window */
+#define LANES 16      /* number of channels in a tile */
+#define POSITIONS 8   /* number of positions in a tile */
+#define GROUP 64      /* number of positions in a task */
+#define MOST_RUNS 256 /* largest number of runs in a window */
 
 typedef struct Product {
   const struct tlk_quantized *call;
   bool vnni;
-  int64_t height, width, channels; /* sizes of the padded bytes; channels is a multiple of 4 */
-  int64_t pixels;                  /* positions of one image, or rows */
-  int64_t images;                  /* images, or 1 for rows */
-  int64_t runs, run;               /* runs of bytes of a window, and bytes of a run */
-  int64_t groups, panels, parts; /* tasks of an image: groups of positions times parts of panels */
-  uint8_t *bytes;                /* (images, height, width, channels) (owned) */
-  float *scales;                 /* of each image or row (owned) */
-  int32_t *zeros;                /* of each image or row (owned) */
+  int64_t height, width, channels; /* sizes of `bytes` with padding; channels is a multiple of 4 */
+  int64_t pixels;                  /* number of positions in one image; of rows if call->rows */
+  int64_t images;                  /* number of images; 1 if call->rows */
+  int64_t runs, run;               /* number of runs in a window, number of bytes in a run */
+  int64_t groups, panels,
+      parts;      /* tasks of an image: groups * parts; panels are split into parts */
+  uint8_t *bytes; /* the rounded input (images, height, width, channels) (owned) */
+  float *scales;  /* the scale of each image or row (owned) */
+  int32_t *zeros; /* the zero point of each image or row (owned) */
 } Product;
 
 /* ---- rounding the input ---- */
 
 typedef struct Range {
   float low, high;
-  bool bad; /* whether a number is NaN */
+  bool bad; /* whether one of the numbers is NaN */
 } Range;
 
 static Range range_of(const float *x, int64_t n) {
@@ -65,7 +66,8 @@ static void round_plain(int64_t n, const float *x, float inverse, int32_t zero, 
   for (int64_t k = 0; k < n; k++) to[k] = round_one(x[k], inverse, zero);
 }
 
-/* Rounds a row of an image: n elements of each channel, whose rows are `plane` elements apart. */
+/* Rounds a row of an image, n elements of each channel. The channels' rows are `plane` elements
+** apart in x; positions are `stride` bytes apart in `to`. */
 static void spread_plain(int64_t n, const float *x, int64_t plane, int64_t channels, float inverse,
                          int32_t zero, uint8_t *to, int64_t stride) {
   for (int64_t c = 0; c < channels; c++)
@@ -76,7 +78,7 @@ static void spread_plain(int64_t n, const float *x, int64_t plane, int64_t chann
 static inline __attribute__((always_inline)) VNNI __m512i round_16(__mmask16 some, const float *x,
                                                                    __m512 inverse, __m512i zero) {
   __m512 q = _mm512_mul_ps(_mm512_maskz_loadu_ps(some, x), inverse);
-  /* far numbers are limited before they become integers */
+  /* limits large numbers, which do not fit into integers */
   q = _mm512_min_ps(_mm512_max_ps(q, _mm512_set1_ps(-512)), _mm512_set1_ps(512));
   __m512i i = _mm512_add_epi32(_mm512_cvtps_epi32(q), zero);
   return _mm512_min_epi32(_mm512_max_epi32(i, _mm512_setzero_si512()), _mm512_set1_epi32(255));
@@ -95,7 +97,7 @@ static VNNI void round_vnni(int64_t n, const float *x, float inverse, int32_t ze
                                      round_16(first_of(n - k), x + k, by, z));
 }
 
-/* Four channels become the bytes of one word. */
+/* Does the same as spread_plain; writes the bytes of four channels as one word. */
 static VNNI void spread_vnni(int64_t n, const float *x, int64_t plane, int64_t channels,
                              float inverse, int32_t zero, uint8_t *to, int64_t stride) {
   __m512 by = _mm512_set1_ps(inverse);
@@ -129,8 +131,8 @@ static VNNI Range range_vnni(const float *x, int64_t n) {
 }
 #endif
 
-/* Sets the scale and the zero point of image or row i. A scale of NaN stands for an input without a
-** finite range, whose results are NaN. */
+/* Sets the scale and the zero point of image or row i. If the input has no finite range, the scale
+** is NaN, so the results are NaN. */
 static void set_scale(Product *p, int64_t i, const float *x, int64_t n) {
   Range r;
 #if HAS_VNNI
@@ -178,7 +180,7 @@ static void scale_images(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) set_scale(p, i, (const float *)p->call->in + i * n, n);
 }
 
-/* Rounds rows of padded images. */
+/* Rounds rows `begin` to `end` of the padded images. */
 static void round_images(void *context, int64_t begin, int64_t end) {
   Product *p = context;
   const tlk_Windows *w = &p->call->windows;
@@ -204,11 +206,12 @@ static void round_images(void *context, int64_t begin, int64_t end) {
 
 /* ---- tiles ---- */
 
-/* A tile: its positions' first bytes, and its weights (depth / 4, LANES, 4). */
+/* A tile. rows[i] is the first byte of the window at position i; weight is (depth / 4, LANES,
+** 4). */
 typedef struct Tile {
   const uint8_t *rows[POSITIONS];
   const int8_t *weight;
-  const int64_t *offsets; /* of the runs */
+  const int64_t *offsets; /* the offset of each run from the window's first byte */
   int64_t runs, run;
   int n;
 } Tile;
@@ -246,7 +249,7 @@ static inline __attribute__((always_inline)) VNNI void sum_some(const Tile *t, i
 }
 
 static VNNI void sum_vnni(const Tile *t, int32_t out[POSITIONS][LANES]) {
-  switch (t->n) { /* constant numbers of positions keep the sums in registers */
+  switch (t->n) { /* with a constant number of positions, the sums stay in registers */
   case 1: sum_some(t, 1, out); break;
   case 2: sum_some(t, 2, out); break;
   case 4: sum_some(t, 4, out); break;
@@ -302,7 +305,7 @@ static inline __attribute__((always_inline)) VNNI void write_lanes(const __m512 
   }
 }
 
-/* Transposes 4 x 4 elements in each lane. */
+/* Transposes the 4 x 4 elements in each 128-bit lane of v[0] to v[3]. */
 static inline __attribute__((always_inline)) VNNI void turn(__m512 *v) {
   __m512 a = _mm512_unpacklo_ps(v[0], v[1]), b = _mm512_unpackhi_ps(v[0], v[1]);
   __m512 c = _mm512_unpacklo_ps(v[2], v[3]), d = _mm512_unpackhi_ps(v[2], v[3]);
@@ -312,7 +315,7 @@ static inline __attribute__((always_inline)) VNNI void turn(__m512 *v) {
   v[3] = _mm512_shuffle_ps(b, d, 0xEE);
 }
 
-/* Writes a whole tile of an image, as write_tile does. */
+/* Does the same as write_tile, for a complete tile of an image. */
 static VNNI void write_vnni(const Product *p, int64_t image, int64_t first, int64_t panel,
                             int32_t sums[POSITIONS][LANES]) {
   const struct tlk_quantized *call = p->call;
@@ -326,7 +329,7 @@ static VNNI void write_vnni(const Product *p, int64_t image, int64_t first, int6
   for (int r = 0; r < POSITIONS; r++) {
     __m512i sum = _mm512_sub_epi32(_mm512_loadu_si512(sums[r]), less);
     v[r] = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale), bias);
-    /* the second operand is the result if it is NaN */
+    /* the operands' order matters: the result is NaN if the second one is NaN */
     if (call->relu) v[r] = _mm512_max_ps(_mm512_setzero_ps(), v[r]);
   }
   turn(v);

@@ -138,7 +138,7 @@ static uint32_t avoid(const Key *key) {
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-/* Makes the key of a call. Keys are compared as bytes, so they have no padding. */
+/* Makes the key of a call. Keys are compared as bytes, so Key must have no padding. */
 static Key key_of(const Call *call) {
   Key key = {.conv = *call->conv};
   uintptr_t addresses = 16;

@@ -103,7 +103,7 @@ bool tli_fault_fail(const tlk_Fault *f) {
   return false;
 }
 
-/* A host sets its logger while no other thread uses the library, as tlua.h demands. */
+/* needs no lock: tlua.h forbids other threads to use the library while the logger is set */
 static void (*_Atomic logger)(const char *text, void *user);
 static void *logger_user;
 

@@ -27,7 +27,7 @@ extern const char *(*_Atomic tli_call_site)(void);
 /* A function that shows a warning about the running call. The binding sets this pointer; it may be
 ** NULL. */
 extern void (*_Atomic tli_warn)(const char *text);
-/* Shows a warning about the running call by the host's logger, else by tli_warn, else not at all. */
+/* Passes a warning about the running call to the host's logger; without a logger, to tli_warn. */
 void tli_warning(const char *text);
 /* Sets the name (a static string) of an argument. Until the name is set to NULL, messages about
 ** faults in the data say that the fault is in this argument. Operators that call other operators

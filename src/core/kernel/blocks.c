@@ -1,5 +1,5 @@
 /*
-** blocks.c - implements blocks.h for callers that need no particular instructions.
+** blocks.c - functions of blocks.h for code that is not compiled for particular instructions.
 */
 #include "core/kernel/blocks.h"
 

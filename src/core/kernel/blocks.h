@@ -45,7 +45,7 @@ static const tli_BlockLayout tli_block_layouts[] = {
 #undef X
 };
 
-enum { TLI_CHUNK = 256 }; /* number of elements that are unpacked at a time */
+enum { TLI_CHUNK = 256 }; /* largest number of elements that are unpacked at a time */
 
 typedef struct tli_Chunk {
   uint8_t q[TLI_CHUNK];
@@ -54,25 +54,26 @@ typedef struct tli_Chunk {
 
 #define TLI_UNPACK static inline __attribute__((always_inline))
 
-/* The values of IQ4_NL and IQ4_XS, plus 128. */
+/* The 16 values that elements of IQ4_NL and IQ4_XS index, plus 128. */
 static const uint8_t tli_iq4_values[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                            129, 141, 153, 166, 181, 197, 217, 241};
 
-/* Converts 8 numbers of 16 bits. Loops for particular instructions have a function of their own. */
+/* A function that converts 8 float16 numbers; loops for an instruction set pass their own. */
 typedef void tli_Halves(const uint16_t from[8], float to[8]);
 
 TLI_UNPACK void tli_plain_halves(const uint16_t from[8], float to[8]) {
   for (int i = 0; i < 8; i++) to[i] = tli_f16_to_f32(from[i]);
 }
 
-/* Converts one number; as above. */
+/* A function that converts one float16 number. */
 typedef float tli_Half(uint16_t bits);
 
 TLI_UNPACK float tli_half_at(tli_Half *half, const uint8_t *p) {
   return half((uint16_t)(p[0] | p[1] << 8));
 }
 
-/* Reads the scales of `count` blocks of 32 elements, and the minimums behind them. */
+/* Reads the scales of `count` blocks of 32 elements; with has_least, also the minimums after
+** them. */
 TLI_UNPACK void tli_half_scales(tli_Halves *halves, const uint8_t *restrict b, int bytes, int count,
                                 int has_least, tli_Chunk *restrict u) {
   uint16_t scales[8] = {0}, leasts[8] = {0};
@@ -106,12 +107,12 @@ TLI_UNPACK void tli_nibbles(const uint8_t *from, int n, uint8_t *low, uint8_t *h
 }
 #undef SPLIT
 
-/* Adds bit `bit` of each byte of `from`, times `worth`, to q. */
+/* Adds bit number `bit` of each of 32 bytes, multiplied by `worth`, to q. */
 TLI_UNPACK void tli_add_bit(const uint8_t *restrict from, int bit, int worth, uint8_t *restrict q) {
   for (int i = 0; i < 32; i++) q[i] |= (uint8_t)((from[i] >> bit & 1) * worth);
 }
 
-/* Adds the fifth bits of Q5_0 and Q5_1, which are one number of 32 bits. */
+/* Adds the fifth bits of a block of Q5_0 or Q5_1, which are stored as one 32-bit number. */
 TLI_UNPACK void tli_add_fifth_bits(const uint8_t *from, uint8_t *q) {
   uint32_t bits =
       from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
@@ -147,7 +148,8 @@ TLI_UNPACK void tli_unpack_iq4_nl(const uint8_t *restrict b, int g, tli_Chunk *r
   }
 }
 
-/* Two bits of each element: element l of part `part` (of 32) is in byte l of 32 bytes. */
+/* Unpacks 256 elements of 2 bits. Each 32 bytes hold four parts of 32 elements: byte l has element
+** l of each part. */
 TLI_UNPACK void tli_two_bits(const uint8_t *restrict from, uint8_t *restrict q) {
   for (int half = 0; half < 2; half++)
     for (int part = 0; part < 4; part++)
@@ -176,7 +178,8 @@ TLI_UNPACK void tli_unpack_q3_k(tli_Half *half, const uint8_t *restrict b, tli_C
   for (int part = 0; part < 8; part++) tli_add_bit(b, part, 4, u->q + 32 * part);
 }
 
-/* Unpacks the scales and minimums of Q4_K and Q5_K: d, dmin, then 12 bytes with six bits each. */
+/* Unpacks the scales and minimums of Q4_K and Q5_K: two float16 factors, then 12 bytes with eight
+** scales and eight minimums of six bits each. */
 TLI_UNPACK void tli_scales_k(tli_Half *half, const uint8_t *restrict b, tli_Chunk *restrict u) {
   float d = tli_half_at(half, b), least = tli_half_at(half, b + 2);
   uint32_t s[3], six[4]; /* eight scales, then eight minimums */
@@ -230,8 +233,8 @@ TLI_UNPACK void tli_unpack_iq4_xs(tli_Half *half, const uint8_t *restrict b,
   }
 }
 
-/* Unpacks the next n elements, at most TLI_CHUNK, from blocks at p. Elements after the first n and
-** the scales of their groups are not set; nor is `least`, for kinds that have none. */
+/* Unpacks n elements, at most TLI_CHUNK, from the blocks at p. Does not set the other elements, the
+** scales of their groups, or, for kinds without minimums, `least`. */
 TLI_UNPACK void tli_unpack(tli_Halves *halves, tli_Half *half, tli_BlockKind kind, const uint8_t *p,
                            int n, tli_Chunk *u) {
   int count = n / 32;
@@ -241,7 +244,7 @@ TLI_UNPACK void tli_unpack(tli_Halves *halves, tli_Half *half, tli_BlockKind kin
     tli_half_scales(halves, p, bytes, count, has_least, u);  \
     for (int g = 0; g < count; g++) fn(p + bytes * g, g, u); \
     break
-/* A whole chunk of a frequent kind has a loop of its own, which is unrolled. */
+/* Complete chunks of frequent kinds get an unrolled loop of their own. */
 #define UNROLLED(name, fn, bytes)                                                  \
   case TLI_##name:                                                                 \
     if (count == 8) {                                                              \
@@ -270,13 +273,13 @@ TLI_UNPACK void tli_unpack(tli_Halves *halves, tli_Half *half, tli_BlockKind kin
   }
 }
 
-/* tli_unpack as a function of its own. */
+/* Calls tli_unpack without particular instructions; not inlined. */
 void tli_unpack_chunk(tli_BlockKind kind, const uint8_t *p, int n, tli_Chunk *u);
 
-/* Converts n elements, a multiple of the elements of a block, to float32. */
+/* Converts n elements to float32; n must be a multiple of a block's elements. */
 void tli_dequantize(tli_BlockKind kind, const uint8_t *blocks, int64_t n, float *out);
 
-/* Returns the kind with the given name, or TLI_BLOCK_COUNT. */
+/* Returns the kind with the given name, or TLI_BLOCK_COUNT if there is none. */
 static inline tli_BlockKind tli_block_kind(const char *name) {
   int kind = 0;
   while (kind < TLI_BLOCK_COUNT && strcmp(tli_block_layouts[kind].name, name) != 0) kind++;

@@ -560,12 +560,12 @@ struct tlk_conv {
 };
 
 /* Computes a linear layer or a convolution of 8-bit integers: in and out are float32. With `rows`,
-** in is (batch, channels) and out (batch, n); otherwise they are (batch, channels, in[1], in[2]) and
-** (batch, n, out[1], out[2]). The input is rounded to bytes, x / scale + zero; if scale is 0, by the
-** range of each row or image. weight (ceil(n / 16), depth / 4, 16, 4) has the integers of 16 channels
-** in a panel; in its depth the kernel's elements are outermost, and the channels are padded to a
-** multiple of 4. scales and sums (n) have each channel's scale and the sum of its integers; bias (n)
-** may be NULL. */
+** in is (batch, channels) and out (batch, n); otherwise they are (batch, channels, in[1], in[2])
+** and (batch, n, out[1], out[2]). The input is rounded to bytes, x / scale + zero; if scale is 0,
+** both are computed from the range of each row or image. weight (ceil(n / 16), depth / 4, 16, 4)
+** has panels of 16 channels; in the depth, the window's elements are outermost, and the channels
+** are padded to a multiple of 4. scales and sums (n) have each channel's scale and the sum of its
+** integers; bias (n) may be NULL. */
 struct tlk_quantized {
   const tlk_Context *cx;
   bool rows, relu;
@@ -755,8 +755,9 @@ struct tlk_rnn_backward {
   int64_t kept;
 };
 
-/* Multiplies rows by the transpose of a weight whose rows are blocks of `kind`, a tli_BlockKind or
-** one of these: out (rows, outputs). If `in` is NULL, unpacks the weight: out (outputs, features). */
+/* Multiplies rows by the transpose of a packed weight: out is (rows, outputs). `kind` is the
+** weight's layout, a tli_BlockKind or one of the constants below. If `in` is NULL, unpacks the
+** weight: out is (outputs, features). */
 enum { TLK_PACKED_F16 = 64, TLK_PACKED_BF16 };
 struct tlk_packed_linear {
   const tlk_Context *cx;

@@ -58,7 +58,7 @@ typedef struct tlk_Windows {
 typedef struct tlk_Conv {
   tlk_Windows windows;
   tl_DType dtype;
-  int32_t channels_last; /* 0 or 1; a bool would leave padding, and plans are found by the bytes */
+  int32_t channels_last; /* 0 or 1; no bool: plans are looked up by bytes, so there is no padding */
   int64_t batch, groups, channels_in, channels_out;
 } tlk_Conv;
 

@@ -1,5 +1,5 @@
 /*
-** observer.c - hands the work of threads to the host's function, and counts for the host.
+** observer.c - implements tl_set_observer and tl_counters: tells the host's function of spans.
 */
 #include "core/observe/observer.h"
 
@@ -7,7 +7,7 @@
 #include "core/memory/alloc.h"
 #include "core/platform/platform.h"
 
-#define MOST_OPEN 32 /* the largest number of nested spans of a thread that the host sees */
+#define MOST_OPEN 32 /* deeper nested spans of a thread are not reported */
 
 /* A host sets the function while no other thread uses the library, as tlua.h demands. */
 typedef void (*Observer)(const tl_Work *work, void *user);

@@ -1,18 +1,18 @@
 /*
-** observer.h - hands spans of work to the function that a host has set by tl_set_observer.
+** observer.h - reports spans of work to the function that a host has set with tl_set_observer.
 */
 #ifndef TLI_OBSERVER_H
 #define TLI_OBSERVER_H
 
 #include "core/observe/profile.h"
 
-/* Returns whether a host observes. */
+/* Returns whether an observer is set. */
 bool tli_observed(void);
-/* Tells the host that the calling thread begins a span. Returns a mark for tli_observer_close; 0 if
-** nobody observes. */
+/* Tells the host that this thread begins a span. Returns a mark for tli_observer_close, or 0 if no
+** observer is set. */
 int32_t tli_observer_open(tli_SpanKind kind, const char *name);
-/* Tells the host that the span with this mark ends, and first that those inside it end. A mark of 0
-** does nothing, nor does the mark of a span that has ended with a span around it. */
+/* Tells the host that the span with this mark ends, after the spans inside it. Does nothing for a
+** mark of 0, or if the span has ended already together with an outer one. */
 void tli_observer_close(int32_t mark);
 
 #endif

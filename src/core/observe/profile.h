@@ -84,8 +84,8 @@ typedef struct tli_Profile tli_Profile;
 
 /* ---- recording --------------------------------------------------------------------- */
 
-/* The number of open sessions in the process, plus 1 while live_storages.h records, plus 1 while a
-** host observes (observer.h). Operators test this number before they call the profiler. */
+/* The number of open sessions in the process, plus 1 while live_storages.h records, plus 1 while an
+** observer is set (observer.h). Operators test this number before they call the profiler. */
 extern atomic_int tli_profiles;
 static inline bool tli_profiling(void) {
   return __builtin_expect(atomic_load_explicit(&tli_profiles, memory_order_relaxed) != 0, 0);
@@ -95,7 +95,7 @@ static inline bool tli_profiling(void) {
 typedef struct tli_Span {
   uint64_t session; /* 0: none */
   int32_t event;
-  int32_t observed; /* mark of the host's observer; 0: none */
+  int32_t observed; /* mark for tli_observer_close; 0: none */
 } tli_Span;
 
 /* The tensors of one argument of an operator. */
@@ -104,8 +104,8 @@ typedef struct tli_SpanInput {
   int64_t n;
 } tli_SpanInput;
 
-/* Opens a span; `name` is copied. In a thread without a session, the functions on spans only serve
-** the host's observer. */
+/* Opens a span; `name` is copied. In a thread without a session, spans are reported to the host's
+** observer only. */
 tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput *inputs, int n);
 /* Ends the span and all open spans inside it. `flops` is the result of the operator's formula; it
 ** is ignored if the inner spans already account for at least that many FLOPs, within 0.1

@@ -392,7 +392,7 @@ bool tli_file_is_terminal(FILE *file) { return isatty(fileno(file)) != 0; }
 bool tli_file_hold(FILE *file, const char *path) {
   struct stat held, named;
   int fd = fileno(file);
-  /* a file system without locks grants every lock */
+  /* other errors mean that the file system has no locks; the lock then counts as granted */
   if (flock(fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR)) return false;
   return fstat(fd, &held) == 0 && lstat(path, &named) == 0 && held.st_dev == named.st_dev &&
          held.st_ino == named.st_ino;

@@ -1,6 +1,6 @@
 /*
 ** tokens.c - the inner loops of tokenizers (io/tokens.h), for the package text. The functions are
-** internal, not for users. Token numbers are those of Lua.
+** internal, not for users. Token numbers are passed unchanged; byte positions count from 1 in Lua.
 */
 #include <limits.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static char *text_of(lua_State *L, int index, const char *name, size_t most, siz
   return copy;
 }
 
-/* Pushes a field, which has to be a table. Returns its length. */
+/* Pushes a field that must be a table. Returns the table's length. */
 static int push_list(lua_State *L, int index, const char *name) {
   if (lua_getfield(L, index, name) != LUA_TTABLE)
     tli_error(L, "io._tokens: %s: expected a table", name);
@@ -100,7 +100,8 @@ static void read_scores(lua_State *L, tli_Tokens *t) {
   lua_pop(L, 1);
 }
 
-/* Reads the number of a node, from 1; -1 for none. Nodes lead to later ones or to the end. */
+/* Reads a node's number, which counts from 1 in Lua; -1 means none. A node refers only to later
+** ones, so matching ends. */
 static int node_field(lua_State *L, const char *name, int after, int n) {
   int value = field(L, -1, name, 0) - 1;
   if (value >= n || (value >= 0 && value <= after))
@@ -173,9 +174,10 @@ static void read_steps(lua_State *L, tli_Tokens *t) {
   t->has_steps = true;
 }
 
-/* _tokens(config) returns an object with the methods below. Fields: kind (0 BPE, 1 unigram, 2
-** WordPiece), ids, merges, scores, prefix, suffix, unknown, byte_ids, unknown_score, most, flags of
-** these names, and nodes and steps, if the steps for ASCII are known. */
+/* _tokens(config) returns an object with the methods below. Fields of config: kind (0 BPE, 1
+** unigram, 2 WordPiece), ids, merges, scores, prefix, suffix, unknown, byte_ids, unknown_score,
+** most, the flags of_bytes, fuses, ignores_merges, byte_fallback and single, and, if all steps for
+** ASCII are known, nodes and steps. */
 static int io_tokens(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
@@ -234,8 +236,8 @@ static int tokens_word(lua_State *L) {
   return 3;
 }
 
-/* Returns the end of the chunk that begins at `at`: before a space behind a visible character. The
-** table `safe` at an index tells which characters beyond ASCII are visible. */
+/* Returns the end of the chunk that begins at `at`. A chunk ends before a space that follows a
+** visible character; the table at stack index `safe` has the visible characters beyond ASCII. */
 static size_t chunk_end(lua_State *L, int safe, const char *text, size_t at, size_t stop) {
   for (size_t from = at + 1; from < stop;) {
     const char *space = memchr(text + from, ' ', stop - from);
@@ -260,10 +262,11 @@ typedef struct Place {
   int64_t data, base;
 } Place;
 
-/* encode(text, at, stop, begun, safe, ids, n) divides the part of a text from byte `at` to `stop`,
-** which begins at byte `begun`, into chunks, up to the first one that is left to the caller. Appends
-** their tokens to the list `ids` of length n, or makes a list if it is nil. Returns where it
-** stopped, the list, its length, the number of words, and the places of the tokens for `place`. */
+/* encode(text, at, stop, begun, safe, n, ids) divides the bytes `at` to `stop` of a text, in a part
+** that begins at byte `begun`, into chunks, up to the first chunk that is left to the caller.
+** Appends the chunks' tokens to the list `ids` of length n; makes a list if `ids` is nil. Returns
+** the position after the last chunk, the list, its length, the number of words, and a string with
+** the positions of the tokens for `place`. */
 static int tokens_encode(lua_State *L) {
   size_t length;
   tli_Tokens *t = check_tokens(L);
@@ -317,9 +320,9 @@ static int tokens_encode(lua_State *L) {
   return 5;
 }
 
-/* place(places, n, first, last, words, word, splits) appends the places of the tokens and their
-** words to three lists of length n. `word` is the word before them; `splits` tells whether each
-** chunk begins with a new word. */
+/* place(places, n, first, last, words, word, splits) appends the first byte, the last byte and the
+** word of each token to three lists of length n. `places` comes from `encode`. `word` is the number
+** of the word before these tokens; `splits` tells whether each chunk begins with a new word. */
 static int tokens_place(lua_State *L) {
   size_t bytes;
   tli_Tokens *t = check_tokens(L);
@@ -351,8 +354,8 @@ static int tokens_place(lua_State *L) {
   return 1;
 }
 
-/* put(chunk, flag, found) stores the tokens of a chunk: a table with n, word, and the lists ids,
-** first, last and words; or false if the caller has them. */
+/* put(chunk, flag, found) adds a chunk's tokens to the cache. `found` is a table with n, word, and
+** the lists ids, first, last and words, or false for a chunk that is left to the caller. */
 static int tokens_put(lua_State *L) {
   static const char *const names[] = {"ids", "first", "last", "words"};
   size_t length;
@@ -382,7 +385,7 @@ static int tokens_put(lua_State *L) {
   return 0;
 }
 
-/* count() returns the number of chunks that are stored. */
+/* count() returns the number of chunks in the cache. */
 static int tokens_count(lua_State *L) {
   lua_pushinteger(L, (lua_Integer)check_tokens(L)->chunks.count);
   return 1;

@@ -6,7 +6,7 @@
 #include "core/kernel/blocks.h"
 #include "ops/chain.h"
 
-/* Finds the layout and the number of elements of a row. */
+/* Checks a packed weight. Sets the layout and the number of elements of a row. */
 static bool read_layout(const char *op, const tl_Tensor *weight, const char *kind, int *layout,
                         int64_t *features) {
   if (weight->dtype != TL_U8 || weight->ndim != 2)
@@ -39,7 +39,7 @@ static bool run(tl_Tensor *out, const tl_Tensor *input, const tl_Tensor *weight,
                  .rows = rows, .outputs = weight->sizes[0], .features = features);
 }
 
-/* Returns a weight's rows without gaps; elements of 2 bytes begin at an even address. */
+/* Returns a contiguous weight. If elements have 2 bytes, the data begin at an even address. */
 static tl_Tensor *rows_of(tl_Tensor *weight, int layout) {
   tl_Tensor *w = tli_contiguous_as(weight, TL_U8);
   bool is_odd = w && layout >= TLK_PACKED_F16 && ((uintptr_t)tli_data(w) & 1);

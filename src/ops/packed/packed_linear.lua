@@ -1,4 +1,4 @@
--- Products with weights in the quantized blocks of GGUF files, which are not unpacked in memory.
+-- Products with weights in quantized blocks of GGUF files. The weights are not unpacked in memory.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

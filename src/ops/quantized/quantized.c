@@ -4,7 +4,7 @@
 #include "ops/common.h"
 #include "ops/windows.h"
 
-/* Checks a tensor of a quantized layer. */
+/* Checks the dtype and the number of elements of a quantized layer's tensor. */
 static bool check(const char *op, const char *name, const tl_Tensor *t, tl_DType dtype,
                   int64_t numel) {
   bool same = dtype == TL_F32 ? tli_is_float((tl_DType)t->dtype) : t->dtype == dtype;
@@ -15,7 +15,7 @@ static bool check(const char *op, const char *name, const tl_Tensor *t, tl_DType
   return true;
 }
 
-/* Checks the tensors of a layer whose windows have `places` elements of each channel. */
+/* Checks a layer's tensors. A window has `places` elements of each channel. */
 static bool check_layer(const char *op, const tl_Tensor *self, tl_Tensor *const *t,
                         int64_t channels, int64_t places, double scale, int64_t zero) {
   if (!tli_is_float((tl_DType)self->dtype))

@@ -1,9 +1,9 @@
--- Products of 8-bit integers, for lua/tlua/ao/programs.lua. A weight has its channels in panels of
--- 16, (channels / 16, depth / 4, 16, 4) in int8, with zeros where sizes are no multiples; `scales`
--- has the scale of each channel, `sums` the sum of its integers in int32. The input is rounded to
--- bytes by a scale and a zero point, in float32; a scale of 0 stands for those of the range of each
--- row, or of each image. An input with NaN gives NaN. In the depth of a convolution's weight the
--- channels are innermost, padded to a multiple of 4.
+-- Products of 8-bit integers, for lua/tlua/ao/programs.lua. A weight is int8, in panels of 16
+-- channels, (channels / 16, depth / 4, 16, 4); sizes are padded with zeros to multiples. `scales`
+-- has the scale of each channel, `sums` the int32 sum of its integers. The float32 input is rounded
+-- to bytes with a scale and a zero point; if scale is 0, both are computed from the range of each
+-- row or image. An input with NaN gives NaN. In the depth of a convolution's weight, the channels
+-- are innermost, padded to a multiple of 4.
 
 op {[[_quantized_linear(Tensor self, Tensor weight, Tensor scales, Tensor sums, Tensor bias=nil,
       float scale=0.0, int zero=0, bool relu=false) -> Tensor]],
