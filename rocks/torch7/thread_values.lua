@@ -93,7 +93,7 @@ local function pack_table(state, made, value)
    elseif class then
       made.tag, made.name = "object", class.__typename
       local shared = state.shared
-      state.shared = shared or class.__typename == "tds.AtomicCounter" -- all threads share its count
+      state.shared = shared or class.__typename == "tds.AtomicCounter" -- threads share its count
       pack_pairs(state, made, value)
       state.shared = shared
    elseif meta and type(meta.__metatable) == "table"
