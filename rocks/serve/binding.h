@@ -22,6 +22,9 @@ int fail(lua_State *L, Server *s, const char *message, const char *detail);
 
 /* Returns the queue whose number is the argument at `index`, or raises an error. */
 Queue *check_queue(lua_State *L, Server *s, int index);
+
+/* Returns the argument at `index`, which must be the status of a final answer. */
+int check_status(lua_State *L, int index);
 #pragma GCC visibility pop
 
 #endif

@@ -87,10 +87,17 @@ static void add_headers(lua_State *L, int index, Response *response) {
   }
 }
 
+int check_status(lua_State *L, int index) {
+  lua_Integer status = luaL_checkinteger(L, index);
+  if (status < 200 || status > 599)
+    luaL_error(L, "serve: status: expected 200 to 599, got %I", (LUAI_UACINT)status);
+  return (int)status;
+}
+
 /* request:reply(status, type, body, headers) answers. Returns false if the client has left. */
 static int request_reply(lua_State *L) {
   Request *r = check_request(L);
-  int status = (int)luaL_checkinteger(L, 2);
+  int status = check_status(L, 2);
   size_t size;
   const char *type = luaL_checkstring(L, 3), *body = luaL_checklstring(L, 4, &size);
   Response *response = text_response(type, body, size);
@@ -103,7 +110,7 @@ static int request_reply(lua_State *L) {
 /* request:stream(status, type, headers) begins an answer that is sent in parts. */
 static int request_stream(lua_State *L) {
   Request *r = check_request(L);
-  int status = (int)luaL_checkinteger(L, 2);
+  int status = check_status(L, 2);
   const char *type = luaL_checkstring(L, 3);
   if (r->streams) return luaL_error(L, "serve: the stream has begun");
   atomic_fetch_add(&r->refs, 1);
@@ -122,12 +129,14 @@ static int request_stream(lua_State *L) {
 
 static int request_write(lua_State *L) {
   Request *r = check_request(L);
+  if (!r->streams) return luaL_error(L, "serve: the stream has not begun");
   size_t size;
   const char *text = luaL_checklstring(L, 2, &size);
   lua_pushboolean(L, feed(r, text, size, false));
   return 1;
 }
 
+/* request:finish() ends a stream. Returns false if there is none, or the client has gone. */
 static int request_finish(lua_State *L) {
   lua_pushboolean(L, feed(check_request(L), "", 0, true));
   return 1;
@@ -138,6 +147,7 @@ static int request_finish(lua_State *L) {
 static int request_forward(lua_State *L) {
   Request *r = check_request(L);
   check_queue(L, r->server, 2);
+  if (r->streams) return luaL_error(L, "serve: the stream has begun");
   int status = enqueue(r->server, r, (int)lua_tointeger(L, 2), false);
   if (status == 0) {
     *(Request **)lua_touserdata(L, 1) = NULL;

@@ -235,6 +235,7 @@ static int server_route(lua_State *L) {
 static int server_fixed(lua_State *L) {
   Server *s = check_server(L);
   const char *method = luaL_checkstring(L, 2), *path = luaL_checkstring(L, 3);
+  int status = check_status(L, 4);
   size_t size;
   const char *type = luaL_checkstring(L, 5), *body = luaL_checklstring(L, 6, &size);
   Route *r = route_new(method, path);
@@ -244,7 +245,7 @@ static int server_fixed(lua_State *L) {
     return luaL_error(L, "not enough memory");
   }
   r->queue = -1;
-  r->status = (int)luaL_checkinteger(L, 4);
+  r->status = status;
   set_route(s, method, path, r);
   return 0;
 }
@@ -256,12 +257,13 @@ static int server_fixed(lua_State *L) {
 static int server_take(lua_State *L) {
   Server *s = check_server(L);
   Queue *q = check_queue(L, s, 2);
-  int most = (int)luaL_checkinteger(L, 3);
+  lua_Integer number = luaL_checkinteger(L, 3);
+  luaL_argcheck(L, number >= 0, 3, "expected at least 0");
+  int most = number < 256 ? (int)number : 256;
   int64_t wait = (int64_t)(luaL_checknumber(L, 4) * 1e9);
   int64_t linger = (int64_t)(luaL_optnumber(L, 5, 0) * 1e9);
   lua_createtable(L, most < 64 ? most : 64, 0);
   Request *taken[256];
-  if (most > 256) most = 256;
   int n = 0;
   pthread_mutex_lock(&s->lock);
   if (wait_for(s, q, 1, now() + wait) && linger > 0 && q->length < most)

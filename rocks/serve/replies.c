@@ -98,9 +98,9 @@ bool feed(Request *r, const char *text, size_t size, bool ends) {
       r->stream_size += size;
     }
   }
-  if (ends) r->ended = true;
-  bool resume = r->suspended;
-  r->suspended = false;
+  if (ends && r->streams) r->ended = true;
+  bool resume = r->streams && r->suspended;
+  if (resume) r->suspended = false;
   Connection *connection = r->connection;
   pthread_mutex_unlock(&s->lock);
   if (resume) mhd.resume_connection(connection);

@@ -734,3 +734,31 @@ describe("torch.serve with TLS", function()
       end)
    end)
 end)
+
+describe("the server in C", function()
+   it("refuses statuses that are none, and writes before a stream begins", function()
+      local server = assert(require "tlua.serve.library".open()).start {port = 0, address = "127.0.0.1"}
+      local client = Client.new(server:port())
+      client:send "GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
+      local request = server:take(0, 1, 5)[1]
+      assert.is_false(request:finish())
+      assert.raises("serve: the stream has not begun", function() request:write "x" end)
+      for _, status in ipairs {0, 199, 600, -1, 1 << 32} do
+         local text = "serve: status: expected 200 to 599, got " .. status
+         assert.raises(text, function() request:reply(status, "text/plain", "") end)
+         assert.raises(text, function() request:stream(status, "text/plain") end)
+         assert.raises(text, function() server:fixed("GET", "/b", status, "text/plain", "") end)
+      end
+      assert.raises("expected at least 0", function() server:take(0, -1, 0) end)
+      assert.same({}, server:take(0, 8, 0.05)) -- the request is not there a second time
+      assert.same({0, 0, 0}, {server:sweep()})
+      assert.is_true(request:stream(200, "text/plain"))
+      assert.raises("serve: the stream has begun", function() request:forward(0) end)
+      assert.is_true(request:write "all")
+      assert.is_true(request:finish())
+      local status, body = client:answer()
+      assert.same({200, "all"}, {status, body})
+      client:close()
+      server:stop()
+   end)
+end)
