@@ -131,7 +131,7 @@ function Repository:from_url(url, a)
       self:check(path)
       local sum = a.sum and download.sha256(path)
       if sum and sum:sub(1, #a.sum) ~= a.sum then
-         self:fail("%s: SHA-256: expected %s, got %s; with force_reload = true it is fetched anew",
+         self:fail("%s: SHA-256: expected %s, got %s; force_reload = true fetches the file again",
             path, a.sum, sum:sub(1, #a.sum))
       end
       return path
@@ -184,7 +184,7 @@ function Repository:check(path)
    if self.options.check_hash == false then return end
    local failure = download.check(path)
    if failure then
-      self:fail("%s; it is damaged: with force_reload = true it is fetched anew", failure)
+      self:fail("%s; the file is damaged: force_reload = true fetches it again", failure)
    end
 end
 

@@ -4,7 +4,7 @@ package = "tlua-hub"
 version = "scm-1"
 source = {url = "git+file://."}
 description = {
-   summary = "Models of others, fetched and kept, by the names of torch.hub",
+   summary = "Fetches published models and caches them, with the names of torch.hub",
    license = "MIT",
 }
 dependencies = {"lua ~> 5.4", "tlua"}

@@ -4,7 +4,7 @@ package = "tlua-llm"
 version = "scm-1"
 source = {url = "git+file://."}
 description = {
-   summary = "Runs language models in GGUF files, by the names of llama-cpp-python",
+   summary = "Runs language models in GGUF files, with the names of llama-cpp-python",
    license = "MIT",
 }
 dependencies = {"lua ~> 5.4", "tlua", "tlua-text"}

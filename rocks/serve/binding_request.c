@@ -112,7 +112,7 @@ static int request_stream(lua_State *L) {
   Request *r = check_request(L);
   int status = check_status(L, 2);
   const char *type = luaL_checkstring(L, 3);
-  if (r->streams) return luaL_error(L, "serve: the stream has begun");
+  if (r->streams) return luaL_error(L, "serve: the stream has begun already");
   atomic_fetch_add(&r->refs, 1);
   Response *response =
       mhd.create_response_from_callback(UINT64_MAX, 4096, read_stream, r, release_stream);

@@ -107,7 +107,7 @@ local function repository_index(control, request)
    if body ~= "" then
       local value, message = json.decode(body)
       if type(value) ~= "table" then
-         return refuse(request, 400, "the body is not an object of JSON: %s", message or "")
+         return refuse(request, 400, "the body is not a JSON object: %s", message or "")
       end
       ready_only = value.ready == true
    end
@@ -186,7 +186,8 @@ local function change_model(control, request, name, action)
       local value = request:body() ~= "" and json.decode(request:body()) or {}
       local parameters = type(value) == "table" and value.parameters
       if type(parameters) == "table" and next(parameters) ~= nil then
-         return refuse(request, 400, "load: parameters are not offered; options are in config.json")
+         return refuse(request, 400,
+            "load: parameters are not supported; set options in config.json")
       end
       if not control.models:load(name, request) then
          return refuse(request, 400, "failed to load '%s': no such model in the repository", name)
@@ -258,7 +259,7 @@ local function openai(control, request, method, path)
    if method ~= "POST" then return openai_error(request, 405, "expected POST, got " .. method) end
    local value, message = json.decode(request:body())
    if type(value) ~= "table" or json.is_array(value) then
-      return openai_error(request, 400, "the body is not an object of JSON: " .. (message or ""))
+      return openai_error(request, 400, "the body is not a JSON object: " .. (message or ""))
    end
    if type(value.model) ~= "string" then
       return openai_error(request, 400, "model: expected the name of a model")

@@ -89,12 +89,12 @@ local function check_unoffered(body)
       local value = body[name]
       if value ~= nil and value ~= json.null and value ~= false and value ~= 0
          and not (name == "best_of" and value == 1) then
-         refuse(name, "this server does not offer it")
+         refuse(name, "not supported by this server")
       end
    end
    local format = body.response_format
    if type(format) == "table" and format ~= json.null and format.type ~= "text" then
-      refuse("response_format", "expected text; this server has no grammars")
+      refuse("response_format", "expected the type text; grammars are not supported")
    end
 end
 

@@ -138,10 +138,10 @@ local function read_output(model, entry, plan, binary)
    end
    local parameters = parameters_of(entry, "output " .. entry.name)
    if parameters.classification ~= nil then
-      refuse("output %s: classification is not offered", entry.name)
+      refuse("output %s: classification is not supported", entry.name)
    end
    if parameters.shared_memory_region ~= nil then
-      refuse("output %s: shared memory is not offered", entry.name)
+      refuse("output %s: shared memory is not supported", entry.name)
    end
    local chosen = parameters.binary_data
    if chosen == nil then chosen = binary end
@@ -155,7 +155,9 @@ end
 local function make_plan(model, text, has_places)
    local value, message = json.decode(text)
    if value == nil then refuse("the body is not JSON: %s", message) end
-   if type(value) ~= "table" or json.is_array(value) then refuse "expected an object of JSON" end
+   if type(value) ~= "table" or json.is_array(value) then
+      refuse "the body: expected a JSON object"
+   end
    if not json.is_array(value.inputs) then refuse "inputs: expected a list" end
    local plan = {inputs = {}, outputs = {}, binary = 0, places = has_places and {} or nil}
    local parameters = parameters_of(value, "the request")
@@ -164,7 +166,7 @@ local function make_plan(model, text, has_places)
       plan.id = value.id ~= "" and value.id or nil
    end
    if parameters.sequence_id and parameters.sequence_id ~= 0 and parameters.sequence_id ~= "" then
-      refuse "parameters: sequences are not offered"
+      refuse "parameters: sequences are not supported"
    end
    local timeout = parameters.timeout
    if timeout ~= nil then

@@ -4,7 +4,7 @@ package = "tlua-serve"
 version = "scm-1"
 source = {url = "git+file://."}
 description = {
-   summary = "Serves models over HTTP, by KServe's and OpenAI's protocols",
+   summary = "Serves models over HTTP, with KServe's and OpenAI's protocols",
    license = "MIT",
 }
 dependencies = {"lua ~> 5.4", "tlua", "tlua-llm", "tlua-text"}

@@ -60,7 +60,7 @@ end
 ---@return string? message
 ---@return boolean? whole  whether the last record ends at the file's end
 function M.decode(text)
-   if text:sub(1, HEAD) ~= M.head then return nil, "the file is not one of W&B's" end
+   if text:sub(1, HEAD) ~= M.head then return nil, "expected a file of W&B's library" end
    local records, at, parts = {}, HEAD, nil
    while #text - at >= PIECE do
       local left = BLOCK - at % BLOCK

@@ -4,7 +4,7 @@ package = "tlua-wandb"
 version = "scm-1"
 source = {url = "git+file://."}
 description = {
-   summary = "Keeps runs in the offline format of Weights & Biases",
+   summary = "Records runs in the offline format of Weights & Biases",
    license = "MIT",
 }
 dependencies = {"lua ~> 5.4", "tlua"}

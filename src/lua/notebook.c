@@ -92,7 +92,7 @@ static int done(lua_State *L, int status) {
 
 static void *check_socket(lua_State *L, int index) {
   void *socket = *(void **)luaL_checkudata(L, index, SOCKET);
-  if (socket == NULL) tli_error(L, "socket: it was closed");
+  if (socket == NULL) tli_error(L, "socket: the socket is closed");
   return socket;
 }
 

@@ -46,9 +46,9 @@ static void print_usage(FILE *out, const char *name) {
           "       %s help name    the manual's text on a name; help --web opens the reference\n"
           "       %s fit config.lua    a training by a configuration; see fit --help\n"
           "       %s notebook install    a kernel for Jupyter; see notebook --help\n"
-          "       %s serve folder    models over HTTP; see serve --help\n"
+          "       %s serve folder    serves models over HTTP; see serve --help\n"
           "       %s chat model.gguf    a conversation with a language model; see chat --help\n"
-          "       %s hub list    models of others, and packing one's own; see hub --help\n"
+          "       %s hub list    fetches published models, packs your own; see hub --help\n"
           "       %s port script.py    the Lua that a PyTorch script becomes; see port --help\n"
           "       %s build model.tlp -o model.c    its program as C; see build --help\n"
           "Options:\n%s",

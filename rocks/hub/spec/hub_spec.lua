@@ -263,7 +263,7 @@ describe("hub.load_state_dict_from_url", function()
       local text = shell.read(path)
       shell.write(path, text:sub(1, -2) .. "\1")
       assert.matches("^hub.load_state_dict_from_url: " .. path:gsub("%p", "%%%0")
-         .. ": SHA%-256: expected %x+, got %x+; it is damaged: with force_reload = true it is fetched anew$",
+         .. ": SHA%-256: expected %x+, got %x+; the file is damaged: force_reload = true fetches it again$",
          failure(hub.load_state_dict_from_url, url))
       assert.same({1, 1, 1}, hub.load_state_dict_from_url(url, {force_reload = true}).w:tolist())
    end))
@@ -554,7 +554,7 @@ describe("hub.load", function()
       assert.is_false(hub.load("owner/line", given)(x):equal(net(x)))
       assert.is_true(hub.load("owner/line", {endpoint = base, force_reload = true})(x):equal(net(x)))
       shell.write(snapshot .. "/line.safetensors", "damaged")
-      assert.matches("line.safetensors: SHA%-256: .*it is damaged", failure(hub.load, "owner/line", given))
+      assert.matches("line.safetensors: SHA%-256: .*the file is damaged", failure(hub.load, "owner/line", given))
       assert.matches("owner/other: hub.json is not in .*, and nothing is fetched offline",
          failure(hub.load, "owner/other", {offline = true}))
    end))

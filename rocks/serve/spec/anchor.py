@@ -1,4 +1,4 @@
-# anchor.py - the network of load.lua by onnxruntime behind uvicorn, as bare as it can be: 256 bytes in, 40 bytes out.
+# anchor.py - the simplest server of load.lua's network with onnxruntime and uvicorn: 256 bytes in, 40 bytes out.
 #
 #   pip install onnxruntime 'uvicorn[standard]' numpy
 #   build/tlua -e 'torch.onnx.export(nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)):eval(),

@@ -1,4 +1,4 @@
-# compare_openai.py - runs the real openai package against a server with the model `tiny`.
+# compare_openai.py - tests a server that has the model `tiny` with the package openai.
 #
 #   pip install openai
 #   build/tlua rocks/serve/spec/models.lua /tmp/models

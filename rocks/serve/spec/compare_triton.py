@@ -1,11 +1,11 @@
-# compare_triton.py - runs the real tritonclient against a server, and compares with NumPy.
+# compare_triton.py - tests a server with the package tritonclient, and compares the results with NumPy's.
 #
 #   pip install 'tritonclient[http]'
 #   build/tlua rocks/serve/spec/models.lua /tmp/models
 #   build/tlua serve /tmp/models --port 8000 &
 #   python rocks/serve/spec/compare_triton.py 8000 [rocks/serve/spec/fixtures/tritonclient.jsonl]
 #
-# With a second argument, the requests are kept there; spec/serve_spec.lua sends them again.
+# With a second argument, writes the requests to that file; spec/serve_spec.lua repeats them.
 import sys
 import numpy as np
 import tritonclient.http as triton

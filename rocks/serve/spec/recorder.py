@@ -1,9 +1,9 @@
-# recorder.py - passes requests on to a server and keeps them, for fixtures.
+# recorder.py - forwards requests to a server and records them for fixtures.
 import http.client, http.server, json, threading
 
 
 class Recorder:
-    """Listens on a port of its own; `requests` has what has come."""
+    """Listens on a port of its own; `requests` lists the requests that have arrived."""
 
     def __init__(self, port):
         self.requests = []

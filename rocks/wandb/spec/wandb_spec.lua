@@ -233,7 +233,7 @@ describe("wandb.init", function()
          assert.equal(again.step, #rows)
       end
       shell.write(run.path, "no file of W&B's")
-      assert.equal(("wandb.init: %s: the file is not one of W&B's"):format(run.path),
+      assert.equal(("wandb.init: %s: expected a file of W&B's library"):format(run.path),
          failure(begin, folder, {id = "abc", resume = true}))
    end))
 

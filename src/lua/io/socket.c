@@ -23,7 +23,7 @@ typedef struct Socket {
 
 static Socket *check_socket(lua_State *L) {
   Socket *s = luaL_checkudata(L, 1, SOCKET);
-  if (s->fd == TLI_NOSOCKET) tli_error(L, "socket: it was closed");
+  if (s->fd == TLI_NOSOCKET) tli_error(L, "socket: the socket is closed");
   return s;
 }
 
