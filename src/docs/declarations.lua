@@ -244,43 +244,57 @@ local function modules_named()
    for module in pairs(package.loaded) do add(module) end
    while waiting[1] do
       for _, line in ipairs(source_lines(table.remove(waiting)) or {}) do
-         for module in line:gmatch '"(tlua%.[%w_.]+)"' do add(module) end
+         for module in line:gmatch '"(tlua%.[%w_.]*[%w_])"' do add(module) end
       end
    end
    return found
 end
 
+-- Returns the methods that a source file defines with a doc comment for a variable.
+local function methods_of(variable, class, lines, file)
+   local methods = {}
+   for i, line in ipairs(variable and lines or {}) do
+      local owner, name = line:match "^%s*function ([%w_]+):([%a][%w_]*)%("
+      local comment = owner == variable and comments.above(lines, i) or {}
+      if #comment > 0 then
+         local text, tags = comments.take(comment)
+         local params = of_lua.parameters(tags)
+         methods[#methods + 1] = {
+            path = class .. ":" .. name, name = name, kind = "method", text = trim(text),
+            params = params, returns = of_lua.results(tags),
+            calls = {M.call("object:" .. name, params)}, file = file, line = i,
+         }
+      end
+   end
+   return methods
+end
+
 -- Collects the classes that a source file declares by tags, and the methods that the file defines
--- for them.
+-- for them. A class whose tag is in several files has the methods of all; the file with the text of
+-- the class comes first.
 local function tagged_classes(module, found)
-   local lines = source_lines(module) or {}
+   local lines, file = source_lines(module) or {}, file_of(module)
    for i, line in ipairs(lines) do
       local name, parent = line:match "^%s*%-%-%-@class ([%w_.]+):?%s*([%w_.]*)"
       if not name then name, parent = line:match "^%s*%-%-%-@enum ([%w_.]+)", "" end
-      if name and not found[name] then
+      if name then
          local last = i
          while lines[last] and lines[last]:find "^%s*%-%-%-" do last = last + 1 end
          local text, tags = comments.take(comments.above(lines, last))
          local class = {
             path = name, name = name, kind = "class", text = trim(text), calls = {}, params = {},
-            returns = {}, fields = of_lua.fields(tags), methods = {}, aliases = {}, is_value = true,
-            parent = parent ~= "" and parent or nil, file = file_of(module), line = i,
+            returns = {}, fields = of_lua.fields(tags), aliases = {}, is_value = true,
+            parent = parent ~= "" and parent or nil, file = file, line = i,
          }
          local variable = (lines[last] or ""):match "^%s*local ([%w_]+)"
-         for at, other in ipairs(variable and lines or {}) do
-            local owner, method = other:match "^%s*function ([%w_]+):([%a][%w_]*)%("
-            local comment = owner == variable and comments.above(lines, at) or {}
-            if #comment > 0 then
-               local about, of_method = comments.take(comment)
-               local params = of_lua.parameters(of_method)
-               class.methods[#class.methods + 1] = {
-                  path = name .. ":" .. method, name = method, kind = "method",
-                  text = trim(about), params = params, returns = of_lua.results(of_method),
-                  calls = {M.call("object:" .. method, params)}, file = class.file, line = at,
-               }
-            end
+         class.methods = methods_of(variable, name, lines, file)
+         local known = found[name]
+         local first, second = class, known
+         if known and #class.text == 0 then first, second = known, class end
+         if second then
+            table.move(second.methods, 1, #second.methods, #first.methods + 1, first.methods)
          end
-         found[name] = class
+         found[name] = first
       end
    end
 end
@@ -292,7 +306,11 @@ end
 --@return table[]
 function M.classes_of_values(all, binding)
    local found, public, list = {}, {}, {}
-   for module in pairs(modules_named()) do tagged_classes(module, found) end
+   local modules, files = {}, {} -- a file may have several modules' names
+   for module in pairs(modules_named()) do modules[file_of(module) or module] = module end
+   for file in pairs(modules) do files[#files + 1] = file end
+   table.sort(files)
+   for _, file in ipairs(files) do tagged_classes(modules[file], found) end
    for _, declared in pairs(binding) do
       if declared.kind == "class" then
          declared.name, declared.methods, declared.is_value = declared.path, {}, true
