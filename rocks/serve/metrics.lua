@@ -9,17 +9,17 @@ local function escape(text)
 end
 
 local totals <const> = {
-   {"answered", "tlua_inference_requests_total", 'result="success"', "Requests of inference."},
+   {"answered", "tlua_inference_requests_total", 'result="success"', "Inference requests by result."},
    {"failed", "tlua_inference_requests_total", 'result="failure"'},
    {"expired", "tlua_inference_requests_total", 'result="expired"'},
    {"gone", "tlua_inference_requests_total", 'result="cancelled"'},
    {"examples", "tlua_inference_examples_total", nil, "Examples in the answered requests."},
-   {"runs", "tlua_inference_runs_total", nil, "Runs; one may answer several requests."},
-   {"prompt_tokens", "tlua_prompt_tokens_total", nil, "Tokens of prompts."},
-   {"new_tokens", "tlua_generated_tokens_total", nil, "Tokens that were generated."},
+   {"runs", "tlua_inference_runs_total", nil, "Runs; one run may answer several requests."},
+   {"prompt_tokens", "tlua_prompt_tokens_total", nil, "Tokens in prompts."},
+   {"new_tokens", "tlua_generated_tokens_total", nil, "Tokens generated."},
 }
 local times <const> = {
-   {"queue_ns", "tlua_inference_queue_seconds_total", "Time in the queue, of all requests."},
+   {"queue_ns", "tlua_inference_queue_seconds_total", "Time of all requests in the queue."},
    {"read_ns", "tlua_inference_read_seconds_total", "Time for reading requests."},
    {"run_ns", "tlua_inference_run_seconds_total", "Time for runs and for writing answers."},
 }
@@ -34,7 +34,7 @@ local function add_model(out, head, labels, counts, waiting)
       head(row[2], "counter", row[3])
       out("%s{%s} %.9f", row[2], labels, counts[counters[row[1]]] * 1e-9)
    end
-   head("tlua_queue_length", "gauge", "Requests that wait.")
+   head("tlua_queue_length", "gauge", "Requests that wait in the queue.")
    out("tlua_queue_length{%s} %d", labels, waiting)
    local name, sum = "tlua_inference_latency_seconds", 0
    head(name, "histogram", "Time from a request's arrival to its answer.")
@@ -83,7 +83,7 @@ function M.text(stats, models)
    single("tlua_requests_refused_total", "counter", "Requests refused because a queue was full.",
       stats.refused)
    single("tlua_received_bytes_total", "counter", "Bytes of bodies received.", stats.bytes_in)
-   single("tlua_sent_bytes_total", "counter", "Bytes of answers of models.", stats.bytes_out)
+   single("tlua_sent_bytes_total", "counter", "Bytes of answers sent.", stats.bytes_out)
    head("tlua_http_responses_total", "counter", "Answers by status.")
    local statuses = {}
    for status in pairs(stats.statuses) do statuses[#statuses + 1] = status end
