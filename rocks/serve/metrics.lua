@@ -9,7 +9,7 @@ local function escape(text)
 end
 
 local totals <const> = {
-   {"answered", "tlua_inference_requests_total", 'result="success"', "Inference requests by result."},
+   {"answered", "tlua_inference_requests_total", 'result="success"', "Inference requests."},
    {"failed", "tlua_inference_requests_total", 'result="failure"'},
    {"expired", "tlua_inference_requests_total", 'result="expired"'},
    {"gone", "tlua_inference_requests_total", 'result="cancelled"'},
@@ -83,7 +83,8 @@ function M.text(stats, models)
    single("tlua_requests_refused_total", "counter", "Requests refused because a queue was full.",
       stats.refused)
    single("tlua_received_bytes_total", "counter", "Bytes of bodies received.", stats.bytes_in)
-   single("tlua_sent_bytes_total", "counter", "Bytes of answers sent.", stats.bytes_out)
+   single("tlua_sent_bytes_total", "counter", "Bytes of bodies sent, except fixed answers.",
+      stats.bytes_out)
    head("tlua_http_responses_total", "counter", "Answers by status.")
    local statuses = {}
    for status in pairs(stats.statuses) do statuses[#statuses + 1] = status end
