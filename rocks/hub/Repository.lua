@@ -141,7 +141,7 @@ function Repository:from_url(url, a)
    end
    download.fetch {title = self.title, url = url, path = path, sum = a.sum, note = true,
       keep = not options.force_reload, timeout = options.timeout,
-      progress = options.progress ~= false}
+      progress = options.progress ~= false, max_bytes = options.max_bytes}
    return path
 end
 
@@ -214,9 +214,11 @@ local function ask(self, name)
    if status == 404 and (not code or code == "EntryNotFound") then return nil end
    if status >= 400 then
       local hint = status == 401 or status == 403
-      self:fail("%s: %s: the server answers %d%s%s", self.shown, url, status,
+      local elsewhere = not self.options.source and (status == 401 or code == "RepoNotFound")
+      self:fail("%s: %s: the server answers %d%s%s%s", self.shown, url, status,
          code and " (" .. code .. ")" or "", hint and "; a private or gated repository needs a "
-         .. "token: the option token, or HF_TOKEN" or "")
+         .. "token: the option token, or HF_TOKEN" or "",
+         elsewhere and '; one of GitHub needs source = "github"' or "")
    end
    local sum = (headers["x-linked-etag"] or ""):match '^"?(%x+)"?$'
    return {url = url, sum = sum and #sum == 64 and sum:lower() or nil}
@@ -262,7 +264,8 @@ function Repository:path(name, required)
    local path = place "snapshots"
    download.fetch {title = self.title, url = found.url, path = path, sum = found.sum, note = true,
       keep = not self.options.force_reload, headers = self.headers, timeout = self.options.timeout,
-      progress = self.options.progress ~= false, label = self.shown .. "/" .. name}
+      progress = self.options.progress ~= false, max_bytes = self.options.max_bytes,
+      label = self.shown .. "/" .. name}
    os.remove(place ".no_exist")
    return path
 end

@@ -10,6 +10,7 @@ local M = {}
 
 local TRIES <const> = 5 -- fails after this many attempts in a row without a new byte
 local MOST <const> = 1 << 44 -- largest size of a file in bytes
+local UNTOLD <const> = 1 << 34 -- largest size in bytes if the server does not tell the size
 local SECONDS <const> = 30 -- default timeout: fails after this many seconds without a byte
 
 -- Statuses after which another attempt may succeed.
@@ -90,10 +91,20 @@ local function tag_of(headers)
    return headers["last-modified"]
 end
 
--- Appends a response's body to the file. Returns whether the body is complete, and a message if it
--- is not.
+-- Removes a file that is too large, and returns why.
+local function too_large(a, file, most)
+   file:flush()
+   empty(a, a.part)
+   return ("%s: the file has more than %d bytes%s; the option max_bytes allows more"):format(a.url,
+      most, a.max_bytes and "" or ", and the server does not tell how many")
+end
+
+-- Appends a response's body to the file. Returns whether the body is complete; if it is not, a
+-- message, and whether the file is too large.
 local function append(a, file, answer, from)
    local total = answer.length and from + answer.length
+   local most = a.max_bytes or total or UNTOLD
+   if total and total > most then return false, too_large(a, file, most), true end
    local bar = a.progress and torch.io.is_terminal(io.stderr)
       and torch.utils.Progress {total = total, unit = "bytes", stream = io.stderr, label = a.label}
    while true do
@@ -103,6 +114,7 @@ local function append(a, file, answer, from)
          return false, part
       end
       if not part then break end
+      if from + #part > most then return false, too_large(a, file, most), true end
       local written, message = file:write(part)
       if not written then a.fail(("%s: %s"):format(a.part, message)) end
       from = from + #part
@@ -161,8 +173,8 @@ local function attempt(a, file)
    if encoding and encoding ~= "identity" then
       return false, false, ("%s: the server answers with the encoding %s"):format(a.url, encoding)
    end
-   local whole, message = append(a, file, answer, size)
-   return whole, true, message
+   local whole, message, large = append(a, file, answer, size)
+   return whole, not large, message
 end
 
 -- Fetches until the file is complete.
@@ -202,7 +214,7 @@ end
 --- call fetches the missing ones.
 ---@param a {title: string, url: string, path: string, sum: string?, keep: boolean?, note: boolean?,
 ---headers: table<string, string>?, timeout: number?, progress: boolean?, label: string?,
----pause: number?}  sum: the beginning of the file's SHA-256 checksum; keep: whether a file that
+---pause: number?, max_bytes: integer?}  sum: the beginning of the file's SHA-256 checksum; keep: whether a file that
 --- another process has written to `path` meanwhile is accepted; note: whether the checksum is
 --- written to `<path>.sha256`
 ---@return string? sum  the file's SHA-256 checksum; nil if another process has fetched the file

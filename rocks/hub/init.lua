@@ -61,7 +61,7 @@ local function check_timeout(title, seconds)
 end
 
 local take_file = args.signature [[hub.download_url_to_file(url: string, dst: string,
-   hash_prefix: string?, progress: boolean = true, timeout: number?)]]
+   hash_prefix: string?, progress: boolean = true, timeout: number?, max_bytes: count?)]]
 
 --- Fetches a file. After a broken connection, the missing bytes are requested again; a later call
 --- also continues an unfinished file, which is at `dst` .. ".part". The file appears at `dst` when
@@ -69,9 +69,10 @@ local take_file = args.signature [[hub.download_url_to_file(url: string, dst: st
 ---@param url string
 ---@param dst string  the file's path
 ---@param hash_prefix? string  the beginning of the SHA-256 checksum of the file
----@param options? {progress: boolean, timeout: number}  progress: true, the default, draws a bar on
---- a terminal; timeout: seconds without a byte after which the server counts as silent, 30 by
---- default
+---@param options? {progress: boolean, timeout: number, max_bytes: integer}  progress: true, the
+--- default, draws a bar on a terminal; timeout: seconds without a byte after which the server is
+--- taken for silent, 30 by default; max_bytes: a file that is larger is refused, by default 16 GiB
+--- if the server does not tell the size
 ---@return string sha256  the file's checksum
 function M.download_url_to_file(...)
    local title, a = "hub.download_url_to_file", take_file(...)
@@ -86,13 +87,13 @@ function M.download_url_to_file(...)
       torch.raise(title .. ": nothing is fetched offline (TLUA_OFFLINE or HF_HUB_OFFLINE is set)")
    end
    return require "tlua.hub.download".fetch {title = title, url = a.url, path = a.dst, sum = sum,
-      progress = a.progress, timeout = a.timeout}
+      progress = a.progress, timeout = a.timeout, max_bytes = a.max_bytes}
 end
 
 local take_state = args.signature [[hub.load_state_dict_from_url(url: string, model_dir: string?,
    map_location: any?, progress: boolean = true, check_hash: boolean = false, file_name: string?,
    weights_only: boolean = true, hash_prefix: string?, offline: boolean?, timeout: number?,
-   force_reload: boolean = false)]]
+   force_reload: boolean = false, max_bytes: count?)]]
 
 --- Fetches a safetensors file and returns its tensors by name. The file is kept in the cache, and
 --- compared with its checksum each time. Pickles (.pt, .pth, .bin) are refused.
@@ -100,11 +101,12 @@ local take_state = args.signature [[hub.load_state_dict_from_url(url: string, mo
 ---@param model_dir? string  the folder that keeps the file; get_dir() .. "/checkpoints" by default
 ---@param options? {map_location: any, progress: boolean, check_hash: boolean, file_name: string,
 ---weights_only: boolean, hash_prefix: string, offline: boolean, timeout: number,
----force_reload: boolean}  map_location: as in torch.load; check_hash: true takes the beginning of
---- the SHA-256 checksum from the URL, which must end with name-<digits>.safetensors; file_name:
---- the file's name in the cache; weights_only: always true; hash_prefix: the checksum's beginning;
---- offline: true fetches nothing; timeout: seconds without a byte; force_reload: true fetches the
---- file even if the cache has it
+---force_reload: boolean, max_bytes: integer}  map_location: as in torch.load; check_hash: true
+--- takes the beginning of the SHA-256 checksum from the URL, which must end with
+--- name-<digits>.safetensors; file_name: the file's name in the cache; weights_only: always true;
+--- hash_prefix: the checksum's beginning; offline: true fetches nothing; timeout: seconds without a
+--- byte; force_reload: true fetches the file even if the cache has it; max_bytes: as in
+--- download_url_to_file
 ---@return table<string, Tensor>
 function M.load_state_dict_from_url(...)
    local title, a = "hub.load_state_dict_from_url", take_state(...)
@@ -125,8 +127,9 @@ function M.load_state_dict_from_url(...)
       end
       sum = sum:lower()
    end
-   local path = Repository()(title, {offline = a.offline, timeout = a.timeout,
-      progress = a.progress, force_reload = a.force_reload}):from_url(a.url, {sum = sum,
+   local repo = Repository()(title, {offline = a.offline, timeout = a.timeout,
+      progress = a.progress, force_reload = a.force_reload, max_bytes = a.max_bytes})
+   local path = repo:from_url(a.url, {sum = sum,
       file_name = a.file_name, model_dir = a.model_dir and a.model_dir:gsub("(.)/+$", "%1")})
    local state, message = require "tlua.hub.weights".read(path)
    if not state then torch.raise(("%s: %s"):format(title, message)) end
@@ -141,7 +144,8 @@ end
 -- The types of the options of `load` that belong to the hub; other options belong to the model.
 local own <const> = {source = "string", revision = "string", trust = "boolean", offline = "boolean",
    force_reload = "boolean", check_hash = "boolean", pretrained = "boolean", progress = "boolean",
-   device = "device", timeout = "number", endpoint = "string", token = "string", sha256 = "string"}
+   device = "device", timeout = "number", endpoint = "string", token = "string", sha256 = "string",
+   max_bytes = "number"}
 
 -- Checks the hub's options.
 local function check_own(title, options)
@@ -150,6 +154,10 @@ local function check_own(title, options)
       if not fits then args.refuse(title, key, expected, value) end
    end
    check_timeout(title, options.timeout)
+   local most = options.max_bytes
+   if most and (math.type(most) ~= "integer" or most < 0) then
+      args.refuse(title, "max_bytes", "an integer of at least 0", most)
+   end
    if options.device then
       local ok, message = pcall(torch.empty, {0}, {device = options.device})
       if not ok then
@@ -204,7 +212,8 @@ end
 --- `num_classes`, are passed to the model. The model is in evaluation mode, unless `pretrained` is
 --- false. Files are kept in the cache and used again, unless `force_reload` is true. Code runs only
 --- with `trust = true`, and only the file hubconf.lua of a folder on this machine; the file returns
---- a table of functions.
+--- a table of functions, and may require modules of its folder. A function gets the arguments of
+--- `load` behind `model`, of which the last one is the table of options.
 ---
 ---     local hub, weights = torch.hub, torch.nn.Linear(1, 1)
 ---     local line = {
@@ -220,7 +229,8 @@ end
 --- $TLUA_OFFLINE or $HF_HUB_OFFLINE), force_reload, check_hash (false does not compare files of the
 --- cache with their checksums), pretrained (false: random weights), progress, device, timeout
 --- (seconds without a byte), endpoint (the server, default $HF_ENDPOINT), token (default
---- $HF_TOKEN), sha256 (the checksum of the file at a URL)
+--- $HF_TOKEN), sha256 (the checksum of the file at a URL), max_bytes (the largest size of a file)
+---@param ... any  with `trust`, the arguments before the table of options are the function's
 ---@return any model
 function M.load(repo_or_dir, model, options, ...)
    local title = "hub.load"
@@ -231,17 +241,23 @@ function M.load(repo_or_dir, model, options, ...)
    if model ~= nil and type(model) ~= "string" then
       args.refuse(title, "model", "a model's name", model)
    end
-   if select("#", ...) > 0 then
+   local list = table.pack(options, ...)
+   while list.n > 0 and list[list.n] == nil do list.n = list.n - 1 end
+   local n, last = list.n, list[list.n]
+   options = type(last) == "table" and not getmetatable(last) and last or nil
+   if options then list.n = n - 1 end
+   if n == 1 and not options then args.refuse(title, "options", "a table", last) end
+   if list.n > 0 and not (options and options.trust) then
       torch.raise(("%s: expected at most 3 arguments, got %d; a model's arguments are options")
-         :format(title, 3 + select("#", ...)))
+         :format(title, 2 + n))
    end
    local hub, given = split(title, options)
-   return explain(title, given, pcall(models().load, title, repo_or_dir, model, hub, given))
+   return explain(title, given, pcall(models().load, title, repo_or_dir, model, hub, given, list))
 end
 
 local shared <const> = [[source: string?, revision: string?, trust: boolean?, offline: boolean?,
    force_reload: boolean?, check_hash: boolean?, progress: boolean?, timeout: number?,
-   endpoint: string?, token: string?]]
+   endpoint: string?, token: string?, max_bytes: count?]]
 
 -- Checks the shared options, and returns them.
 local function hub_options(title, a)
@@ -256,7 +272,7 @@ local take_list = args.signature(("hub.list(repo_or_dir: string, %s)"):format(sh
 ---@param repo_or_dir string  as in `load`
 ---@param options? {source: string, revision: string, trust: boolean, offline: boolean,
 ---force_reload: boolean, check_hash: boolean, progress: boolean, timeout: number, endpoint: string,
----token: string}  as in `load`
+---token: string, max_bytes: integer}  as in `load`
 ---@return string[]
 function M.list(...)
    local a = take_list(...)
@@ -271,7 +287,7 @@ local take_help = args.signature(("hub.help(repo_or_dir: string, model: string?,
 ---@param model? string  may be left out if there is only one
 ---@param options? {source: string, revision: string, trust: boolean, offline: boolean,
 ---force_reload: boolean, check_hash: boolean, progress: boolean, timeout: number, endpoint: string,
----token: string}  as in `load`
+---token: string, max_bytes: integer}  as in `load`
 ---@return string
 function M.help(...)
    local a = take_help(...)
@@ -286,7 +302,7 @@ local take_download = args.signature(("hub.download(repo_or_dir: string, files: 
 ---@param repo_or_dir string  as in `load`
 ---@param options? {files: string[], source: string, revision: string, trust: boolean,
 ---offline: boolean, force_reload: boolean, check_hash: boolean, progress: boolean, timeout: number,
----endpoint: string, token: string}  files: fetches only these; the others as in `load`
+---endpoint: string, token: string, max_bytes: integer}  files: fetches only these; the others as in `load`
 ---@return string folder
 function M.download(...)
    local title, a = "hub.download", take_download(...)

@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local class = require "tlua.class"
 local json = require "tlua.utils.json"
 local suggest = require "tlua.utils.suggest"
 local Repository = require "tlua.hub.Repository"
@@ -20,6 +21,22 @@ end
 
 -- Finding ---------------------------------------------------------------------------------------
 
+-- Calls a function whose modules are in a folder. They are forgotten afterwards, because another
+-- folder may have modules of the same names.
+local function call_beside(folder, fn, ...)
+   local own = ("%s/?.lua;%s/?/init.lua"):format(folder, folder)
+   local before, known = package.path, {}
+   for name in pairs(package.loaded) do known[name] = true end
+   package.path = own .. ";" .. before
+   local result = table.pack(pcall(fn, ...))
+   package.path = before
+   for name in pairs(package.loaded) do
+      if not known[name] and package.searchpath(name, own) then package.loaded[name] = nil end
+   end
+   if not result[1] then error(result[2], 0) end
+   return table.unpack(result, 2, result.n)
+end
+
 -- Runs hubconf.lua. Returns an entry for each function that it defines, by name.
 local function from_code(repo, path)
    local text, message = read_text(path)
@@ -27,7 +44,7 @@ local function from_code(repo, path)
    local scope = setmetatable({}, {__index = package.loaded._G})
    local chunk, problem = load(text, "@" .. path, "t", scope)
    if not chunk then repo:fail("%s", problem) end
-   local result = chunk()
+   local result = call_beside(repo.folder, chunk)
    local found = type(result) == "table" and result or scope
    local entries, texts = {}, rawget(found, "help")
    for name, value in next, found do
@@ -236,14 +253,21 @@ end
 ---@param name? string
 ---@param a table  the options of hub.load
 ---@param given table<string, any>  the model's options
+---@param list {n: integer}  arguments before the options
 ---@return any model
-function M.load(title, source, name, a, given)
+function M.load(title, source, name, a, given, list)
    local repo = Repository.open(title, source, a)
    local entries, others = entries_of(repo)
    local entry, found = choose(repo, entries, others, name)
    local model
    if entry.call then
-      return entry.call(given)
+      given.pretrained, given.progress = a.pretrained, a.progress
+      list[list.n + 1] = given
+      model = call_beside(repo.folder, entry.call, table.unpack(list, 1, list.n + 1))
+      if model == nil then repo:fail("%s: %s returns no model", entry.path, found) end
+      if not class.isinstance(model, torch.nn.Module) then return model end
+   elseif list.n > 0 then
+      repo:fail("expected at most 3 arguments, got %d; a model's arguments are options", 3 + list.n)
    elseif entry.architecture then
       model = from_data(repo, found, entry, given)
    else

@@ -10,6 +10,7 @@ files: the names of the files
 force_reload: whether files in the cache are fetched again
 hash_prefix: the beginning of the file's SHA-256 checksum
 map_location: where the tensors go
+max_bytes: the largest size of a file
 model: the model's name, or the table that hub.pack writes
 model_dir: the folder that keeps the file
 offline: whether nothing is fetched

@@ -269,6 +269,56 @@ describe("torch.ao.quantization", function()
       end
    end)
 
+   it("refuses models that have seen no data, or values that are not finite", function()
+      for _, qconfig in ipairs {Q.default_qconfig, Q.get_default_qconfig "x86"} do
+         local model = torch.nn.Sequential(Q.QuantStub(), torch.nn.Linear(4, 3), Q.DeQuantStub())
+         model.qconfig = qconfig
+         local x = torch.randn(2, 4)
+         local prepared = Q.prepare(model)
+         local empty = Q.convert(prepared)
+         assert.raises("Quantize: scale: the prepared model had seen no data when it was converted",
+            function() empty(x) end)
+         local quantized = torch.quantize_per_tensor(x, 0.1, 0, "quint8")
+         assert.raises("QuantizedLinear: scale: the prepared model had seen no data",
+            function() empty[2](quantized) end)
+         prepared(x)
+         local full = Q.convert(prepared)
+         empty:load_state_dict(full:state_dict())
+         assert.equal(full(x), empty(x))
+      end
+      for _, value in ipairs {math.huge, 0 / 0} do
+         local model = torch.nn.Sequential(Q.QuantStub(), torch.nn.Linear(4, 3))
+         model.qconfig = Q.default_qconfig
+         local prepared = Q.prepare(model)
+         prepared(torch.full({2, 4}, value))
+         assert.raises("convert: model: 1: expected finite numbers, got", function() Q.convert(prepared) end)
+      end
+      local broken = torch.nn.Sequential(torch.nn.Linear(4, 3))
+      broken[1].weight.data:fill_(0 / 0)
+      broken.qconfig = Q.default_qconfig
+      assert.raises("convert: model: 1.weight: expected finite numbers, got",
+         function() Q.convert(Q.prepare(broken)) end)
+      assert.raises("convert: model: expected a model that prepare has returned, got one without observers",
+         function() Q.convert(torch.nn.Sequential(torch.nn.Linear(4, 3))) end)
+   end)
+
+   it("leaves out_proj of attention, and names the missing stub", function()
+      local model = torch.nn.TransformerEncoderLayer(8, 2, {dim_feedforward = 16, batch_first = true})
+      model:eval()
+      model.self_attn.qconfig = Q.default_qconfig
+      assert.raises("prepare: model: expected a field qconfig", function() Q.prepare(model) end)
+      model.self_attn.qconfig, model.qconfig = nil, Q.default_qconfig
+      local x = torch.randn(2, 3, 8)
+      local prepared = Q.prepare(model)
+      prepared(x)
+      local converted = Q.convert(prepared)
+      assert.equal("nn.Linear", torch.type(converted.self_attn.out_proj))
+      assert.raises("in dimension -1, which a QuantStub before the layer makes, got a float32 tensor",
+         function() converted(x) end)
+      local twice = Q.convert(converted)
+      assert.equal(torch.type(converted.linear1), torch.type(twice.linear1))
+   end)
+
    it("prepares and converts parts of a model, and refuses what it cannot", function()
       local nn = torch.nn
       local part = nn.Sequential(Q.QuantStub(), nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3),

@@ -81,6 +81,32 @@ end
 
 -- Stubs and their replacements --------------------------------------------------------------------
 
+-- Returns an observer's scale and zero point; the scale is 0 without data: a state dict may follow.
+-- `place` is the layer's path, for messages.
+local function qparams_of(observer, place)
+   local low, high = observer.min_val, observer.max_val
+   if low and (low:numel() == 0 or low:eq(math.huge):all():item()) then
+      return torch.zeros {1}, torch.tensor {0}
+   end
+   local scale, zero = observer:calculate_qparams()
+   if not (scale:gt(0) & scale:isfinite()):all():item() then
+      torch.raise(("convert: model: %s: expected finite numbers, got %g to %g"):format(place,
+         low:min():item(), high:max():item()))
+   end
+   return scale, zero
+end
+
+-- Returns the scale of a layer's results.
+local function scale_of(layer)
+   local scale = layer.scale:item()
+   if scale == 0 then
+      torch.raise(("%s: scale: the prepared model had seen no data when it was converted; call it "
+         .. "with typical inputs first, or load a state dict"):format(
+         torch.type(layer):match "[^.]+$"))
+   end
+   return scale
+end
+
 -- Defines a class of modules that return their input unchanged.
 local function stub(name)
    local cls = class.class(prefix .. name, Module)
@@ -116,15 +142,16 @@ local DeQuantStub = stub "DeQuantStub"
 
 local Quantize = class.class(prefix .. "Quantize", Module)
 
-function Quantize:__init(observer)
+function Quantize:__init(observer, place)
    Module.__init(self)
-   local scale, zero = observer:calculate_qparams()
+   local scale, zero = qparams_of(observer, place)
    self.dtype = observer.dtype
    self:register_buffer("scale", scale:clone())
    self:register_buffer("zero_point", zero:long())
 end
 
 function Quantize:forward(x)
+   scale_of(self)
    return torch.quantize_per_tensor(x, self.scale, self.zero_point, self.dtype)
 end
 
@@ -137,12 +164,12 @@ function DeQuantize:forward(x) return torch.dequantize(x) end -- luacheck: no un
 -- The base class of layers with weights of 8-bit integers.
 local Layer = class.class(prefix .. "QuantizedLayer", Module)
 
-function Layer:__init(layer, qconfig)
+function Layer:__init(layer, qconfig, place)
    Module.__init(self)
    local weight = layer.weight:detach():float()
    local observer = qconfig.weight()
    observer(weight)
-   local scale, zero = observer:calculate_qparams()
+   local scale, zero = qparams_of(observer, place .. ".weight")
    if observer.dtype ~= "qint8" or zero:ne(0):any():item() or (observer.ch_axis or 1) ~= 1 then
       torch.raise(prefix .. "convert: qconfig: expected symmetric weights of qint8, with channels "
          .. "in dimension 1 if there are several scales")
@@ -152,7 +179,7 @@ function Layer:__init(layer, qconfig)
       or torch.quantize_per_tensor(weight, scale, zero, "qint8")
    self.is_per_channel = observer.ch_axis ~= nil
    local own = layer.activation_post_process
-   local out_scale, out_zero = own:calculate_qparams()
+   local out_scale, out_zero = qparams_of(own, place)
    if own.dtype ~= "quint8" then
       args.refuse(prefix .. "convert", "qconfig.activation", "an observer for quint8", own.dtype)
    end
@@ -191,6 +218,7 @@ end
 -- Returns the quantized result: rounds the exact sums of products to the integers of the result.
 -- `axis` is the dimension of channels.
 function Layer:_finish(sum, x, axis)
+   local scale = scale_of(self)
    local function along(v)
       local shape = {}
       for d = 1, sum:dim() do shape[d] = d == axis and v:numel() or 1 end
@@ -202,7 +230,7 @@ function Layer:_finish(sum, x, axis)
    if self.bias then value = value + along(self.bias) / factor end
    value = value * (factor / self.scale)
    local integers = value:round():double() + self.zero_point
-   return quantized._of_integers(integers:clamp(0, 255):to "uint8", "quint8", self.scale:item(),
+   return quantized._of_integers(integers:clamp(0, 255):to "uint8", "quint8", scale,
       math.tointeger(self.zero_point:item()))
 end
 
@@ -211,14 +239,15 @@ local function check(self, x, rank, size, at)
    if not is_q or x.dtype ~= "quint8" or x:qscheme() ~= "per_tensor_affine"
       or rank and x:dim() ~= rank or x:dim() == 0 or x:size(at) ~= size then
       args.refuse(torch.type(self):match "[^.]+$", "x", ("a quint8 tensor quantized per tensor, "
-         .. "with a size of %d in dimension %d"):format(size, at), x)
+         .. "with a size of %d in dimension %d"):format(size, at)
+         .. (is_q and "" or ", which a QuantStub before the layer makes"), x)
    end
 end
 
 local QuantizedLinear = class.class(prefix .. "QuantizedLinear", Layer)
 
-function QuantizedLinear:__init(layer, qconfig)
-   Layer.__init(self, layer, qconfig)
+function QuantizedLinear:__init(layer, qconfig, place)
+   Layer.__init(self, layer, qconfig, place)
    self.in_features, self.out_features = layer.in_features, layer.out_features
 end
 
@@ -242,8 +271,8 @@ local convolutions <const> = {
 }
 local QuantizedConv = class.class(prefix .. "QuantizedConv", Layer)
 
-function QuantizedConv:__init(layer, qconfig)
-   Layer.__init(self, layer, qconfig)
+function QuantizedConv:__init(layer, qconfig, place)
+   Layer.__init(self, layer, qconfig, place)
    if layer.padding_mode ~= "zeros" then
       args.refuse(prefix .. "convert", "padding_mode", '"zeros"', layer.padding_mode)
    end
@@ -268,26 +297,28 @@ end
 
 -- Models ------------------------------------------------------------------------------------------
 
-local function replacement(module, qconfig)
-   local kind = getmetatable(module)
-   if kind == QuantStub then return Quantize(module.activation_post_process) end
+local function replacement(module, qconfig, path)
+   local kind, place = getmetatable(module), path == "" and torch.type(module) or path
+   if kind == QuantStub then return Quantize(module.activation_post_process, place) end
    if kind == DeQuantStub then return DeQuantize() end
-   if kind == nn.Linear then return QuantizedLinear(module, qconfig) end
-   return QuantizedConv(module, qconfig)
+   if kind == nn.Linear then return QuantizedLinear(module, qconfig, place) end
+   return QuantizedConv(module, qconfig, place)
 end
 
 -- Returns a list of {path, module, qconfig}, one for each module to quantize. A module without a
--- field `qconfig` has that of the nearest module around it.
+-- field `qconfig` has that of the nearest module around it. Inputs of
+-- attention's out_proj are not quantized.
 local function targets_of(model)
-   local configs, found = {}, {}
+   local configs, found, inner = {}, {}, {}
    for path, module in model:named_modules {remove_duplicate = false} do
       local above = path:match "^(.*)%.[^.]*$" or path ~= "" and "" or nil
       local own = rawget(module, "qconfig")
       if own == nil and above then own = configs[above] end
       configs[path] = own
       local kind = getmetatable(module)
-      local fits = kind == nn.Linear or convolutions[torch.type(module)] or kind == QuantStub
-         or kind == DeQuantStub
+      if kind == nn.MultiheadAttention then inner[module.out_proj] = true end
+      local fits = kind == nn.Linear and not inner[module] or convolutions[torch.type(module)]
+         or kind == QuantStub or kind == DeQuantStub
       if own and fits then found[#found + 1] = {path, module, own} end
    end
    return found
@@ -351,13 +382,22 @@ function M.convert(...)
    local model = a.model
    check_model("convert", model)
    if not a.inplace then model = model:clone() end
-   for _, target in ipairs(targets_of(model)) do
+   local targets, done = targets_of(model), false
+   for _, module in model:named_modules() do
+      done = done or getmetatable(module) == Quantize or getmetatable(module) == QuantizedLinear
+         or getmetatable(module) == QuantizedConv
+   end
+   if #targets == 0 and not done then
+      torch.raise("convert: model: expected a model that prepare has returned, got one without "
+         .. "observers")
+   end
+   for _, target in ipairs(targets) do
       local path, module, qconfig = table.unpack(target)
       local observer = module.activation_post_process
       if getmetatable(module) ~= DeQuantStub and observer == nil then
          torch.raise(("convert: model: %s has no observer; call prepare first"):format(path))
       end
-      local new = replacement(module, qconfig)
+      local new = replacement(module, qconfig, path)
       if path == "" then return new:eval() end
       model:set_submodule(path, new)
    end

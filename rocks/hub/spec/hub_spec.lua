@@ -89,6 +89,25 @@ describe("hub.download_url_to_file", function()
       assert.same({"-", "bytes=70000-", "bytes=140000-", "bytes=210000-", "bytes=280000-"}, ranges)
    end))
 
+   it("refuses files of more than max_bytes, whether the server tells the size or not", served(function(place)
+      has_data()
+      whole(place, "/endless", {max_bytes = 300000})
+      for _, prefix in ipairs {"", "/endless"} do
+         assert.equal(("hub.download_url_to_file: %s%s/data: the file has more than 1000 bytes; the option "
+            .. "max_bytes allows more"):format(base, prefix),
+            failure(fetch, prefix .. "/data", place .. "/y", {max_bytes = 1000}))
+         assert.is_false(exists(place .. "/y") or exists(place .. "/y.part"))
+      end
+      shell.write(place .. "/y.part", text:sub(1, 1000)) -- what is there counts, too
+      local _, message = pcall(fetch, "/data", place .. "/y", {max_bytes = 299999, hash_prefix = sum(text)})
+      assert.matches("more than 299999 bytes", message, 1, true)
+      assert.equal(sum(text), fetch("/data", place .. "/y", {max_bytes = 300000}))
+      local _, wrong = pcall(hub.load, base .. "/data", {max_bytes = 10})
+      assert.matches("the file has more than 10 bytes", wrong, 1, true)
+      assert.equal("hub.load: max_bytes: expected an integer of at least 0, got -1",
+         failure(hub.load, "a/b", {max_bytes = -1}))
+   end))
+
    it("starts again if the server cannot send a part, or has another file", served(function(place)
       has_data()
       for _, prefix in ipairs {"/plain", "/swap", "/notag", "/wrong"} do
@@ -537,6 +556,38 @@ describe("hub.load", function()
       assert.equal("hub.load: o/repo: there is neither hub.json nor config.json; code of repositories, such as "
          .. "hubconf.py, is not run", failure(hub.load, "o/repo", "double", {trust = true, endpoint = base}))
       assert.is_false(exists(place .. "/ran"))
+   end))
+
+   it("passes arguments, pretrained and the device to functions of hubconf.lua", served(function(place)
+      for i, name in ipairs {"one", "two"} do
+         shell.ok(("mkdir -p %s/%s"):format(place, name))
+         shell.write(("%s/%s/sizes.lua"):format(place, name), "return {n = " .. i .. "}")
+         shell.write(("%s/%s/hubconf.lua"):format(place, name), [[
+            local torch = require "tlua"
+            local n = require "sizes".n
+            return {
+               values = function(...) return {...} end, nothing = function() end,
+               layer = function(options)
+                  return torch.nn.Linear(require "sizes".n, n, {bias = options.pretrained})
+               end}]])
+      end
+      local path = package.path
+      local one, two, given = place .. "/one", place .. "/two", {trust = true}
+      assert.same({3, "x", {size = 4}}, hub.load(one, "values", 3, "x", {trust = true, size = 4}))
+      assert.same({3, nil, {pretrained = false}}, hub.load(one, "values", 3, nil, {trust = true, pretrained = false}))
+      assert.equal(1, hub.load(one, "layer", given).in_features)
+      local layer = hub.load(two, "layer", {trust = true, pretrained = false, device = "meta"})
+      assert.same({2, 2}, {layer.in_features, layer.out_features})
+      assert.is_nil(layer.bias)
+      assert.equal("meta", tostring(layer.weight.device))
+      assert.equal(path, package.path)
+      assert.is_nil(package.loaded.sizes)
+      assert.equal(("hub.load: %s/hubconf.lua: nothing returns no model"):format(one),
+         failure(hub.load, one, "nothing", given))
+      write_hub(place .. "/data")
+      assert.equal("hub.load: expected at most 3 arguments, got 4; a model's arguments are options",
+         failure(hub.load, place .. "/data", "line", 3, given))
+      assert.equal("hub.load: options: expected a table, got 3", failure(hub.load, one, "values", 3))
    end))
 
    it("fetches a repository once, by commit, and serves it offline", served(function()

@@ -6,7 +6,8 @@
 -- /silent/... never sends the body, /status/N/... answers N, /flaky/N/... answers 503 to the first N
 -- requests, /hop/N/... redirects N times, /loop/... redirects for ever, /plain/... ignores ranges,
 -- /notag/... sends no ETag, /packed/... claims gzip, /liar/... announces too many bytes,
--- /swap/... sends another ETag each time, /wrong/... answers a range with other bytes.
+-- /endless/... does not send the length, /swap/... sends another ETag each time, /wrong/... answers
+-- a range with other bytes.
 -- /OWNER/NAME/resolve/REVISION/FILE is Hugging Face's layout; a file with "lfs" in its name is
 -- redirected to /cdn, with a checksum.
 
@@ -54,7 +55,8 @@ local function modes(path)
       if not name or not ({cut = 1, drip = 1, status = 1, flaky = 1, hop = 1, silent = 1})[name] then
          name, rest = path:match "^(%l+)/(.*)$"
          n = 1
-         if not ({loop = 1, plain = 1, notag = 1, packed = 1, liar = 1, swap = 1, wrong = 1})[name] then
+         if not ({loop = 1, plain = 1, notag = 1, packed = 1, liar = 1, swap = 1, wrong = 1,
+            endless = 1})[name] then
             return mode, path
          end
       end
@@ -117,7 +119,7 @@ local function serve(socket, method, target, headers)
       text = text:sub(first + 1)
    end
    if mode.packed then extra["Content-Encoding"] = "gzip" end
-   extra["Content-Length"] = #text + (mode.liar and 10 or 0)
+   if not mode.endless then extra["Content-Length"] = #text + (mode.liar and 10 or 0) end
    head(socket, status, extra)
    if method ~= "HEAD" then send_body(socket, text, mode) end
 end
