@@ -214,9 +214,9 @@ end
 --- call fetches the missing ones.
 ---@param a {title: string, url: string, path: string, sum: string?, keep: boolean?, note: boolean?,
 ---headers: table<string, string>?, timeout: number?, progress: boolean?, label: string?,
----pause: number?, max_bytes: integer?}  sum: the beginning of the file's SHA-256 checksum; keep: whether a file that
---- another process has written to `path` meanwhile is accepted; note: whether the checksum is
---- written to `<path>.sha256`
+---pause: number?, max_bytes: integer?}  sum: the beginning of the file's SHA-256 checksum; keep:
+--- whether a file that another process has written to `path` meanwhile is accepted; note: whether
+--- the checksum is written to `<path>.sha256`
 ---@return string? sum  the file's SHA-256 checksum; nil if another process has fetched the file
 function M.fetch(a)
    a.timeout, a.pause, a.part = a.timeout or SECONDS, a.pause or 0.1, a.path .. ".part"

@@ -302,7 +302,8 @@ local take_download = args.signature(("hub.download(repo_or_dir: string, files: 
 ---@param repo_or_dir string  as in `load`
 ---@param options? {files: string[], source: string, revision: string, trust: boolean,
 ---offline: boolean, force_reload: boolean, check_hash: boolean, progress: boolean, timeout: number,
----endpoint: string, token: string, max_bytes: integer}  files: fetches only these; the others as in `load`
+---endpoint: string, token: string, max_bytes: integer}  files: fetches only these; the others as in
+--- `load`
 ---@return string folder
 function M.download(...)
    local title, a = "hub.download", take_download(...)

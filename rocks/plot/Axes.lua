@@ -37,7 +37,16 @@ for _, module in ipairs {
    for name, method in pairs(require(module)) do Axes[name] = method end
 end
 
-local function check_text(name, text)
+-- Raises an error about arguments behind the last one, such as matplotlib's options.
+local function no_more(name, ...)
+   if select("#", ...) > 0 then
+      torch.raise(("%s%s: expected no further argument, got %s"):format(who, name,
+         args.describe((...))))
+   end
+end
+
+local function check_text(name, text, ...)
+   no_more(name, ...)
    if type(text) ~= "string" then args.refuse(who .. name, "text", "a string", text) end
    return text
 end
@@ -45,37 +54,38 @@ end
 --- Sets the title.
 ---@param text string  the text
 ---@return utils.plot.Axes self
-function Axes:set_title(text)
-   self.title = check_text("set_title", text)
+function Axes:set_title(text, ...)
+   self.title = check_text("set_title", text, ...)
    return self
 end
 
 --- Sets the label of the x axis.
 ---@param text string  the text
 ---@return utils.plot.Axes self
-function Axes:set_xlabel(text)
-   self.labels.x = check_text("set_xlabel", text)
+function Axes:set_xlabel(text, ...)
+   self.labels.x = check_text("set_xlabel", text, ...)
    return self
 end
 
 --- Sets the label of the y axis.
 ---@param text string  the text
 ---@return utils.plot.Axes self
-function Axes:set_ylabel(text)
-   self.labels.y = check_text("set_ylabel", text)
+function Axes:set_ylabel(text, ...)
+   self.labels.y = check_text("set_ylabel", text, ...)
    return self
 end
 
 --- Sets the label of the z axis.
 ---@param text string  the text
 ---@return utils.plot.Axes self
-function Axes:set_zlabel(text)
+function Axes:set_zlabel(text, ...)
    common.check_space(self, "set_zlabel")
-   self.labels.z = check_text("set_zlabel", text)
+   self.labels.z = check_text("set_zlabel", text, ...)
    return self
 end
 
-local function set_limits(self, name, axis, low, high)
+local function set_limits(self, name, axis, low, high, ...)
+   no_more(name, ...)
    if type(low) == "table" and high == nil then low, high = low[1], low[2] end
    if type(low) ~= "number" or type(high) ~= "number" or low == high
       or not (values.finite(low) and values.finite(high)) then
@@ -94,15 +104,20 @@ end
 ---@param left number  the left end
 ---@param right number  the right end
 ---@return utils.plot.Axes self
-function Axes:set_xlim(left, right) return set_limits(self, "set_xlim", "x", left, right) end
+function Axes:set_xlim(left, right, ...)
+   return set_limits(self, "set_xlim", "x", left, right, ...)
+end
 
 --- Sets the range of y. If `bottom` is larger than `top`, y grows downwards.
 ---@param bottom number  the lower end
 ---@param top number  the upper end
 ---@return utils.plot.Axes self
-function Axes:set_ylim(bottom, top) return set_limits(self, "set_ylim", "y", bottom, top) end
+function Axes:set_ylim(bottom, top, ...)
+   return set_limits(self, "set_ylim", "y", bottom, top, ...)
+end
 
-local function set_scale(self, name, axis, scale)
+local function set_scale(self, name, axis, scale, ...)
+   no_more(name, ...)
    common.check_flat(self, name)
    if scale ~= "linear" and scale ~= "log" then
       args.refuse(who .. name, "scale", '"linear" or "log"', scale)
@@ -119,14 +134,19 @@ end
 --- Sets the scale of x.
 ---@param scale string  "linear" or "log"
 ---@return utils.plot.Axes self
-function Axes:set_xscale(scale) return set_scale(self, "set_xscale", "x", scale) end
+function Axes:set_xscale(scale, ...)
+   return set_scale(self, "set_xscale", "x", scale, ...)
+end
 
 --- Sets the scale of y.
 ---@param scale string  "linear" or "log"
 ---@return utils.plot.Axes self
-function Axes:set_yscale(scale) return set_scale(self, "set_yscale", "y", scale) end
+function Axes:set_yscale(scale, ...)
+   return set_scale(self, "set_yscale", "y", scale, ...)
+end
 
-local function set_ticks(self, name, axis, ticks, texts)
+local function set_ticks(self, name, axis, ticks, texts, ...)
+   no_more(name, ...)
    common.check_flat(self, name)
    local list = values.list(who .. name, "ticks", ticks)
    if texts ~= nil then
@@ -149,13 +169,17 @@ end
 ---@param ticks number[]|Tensor  the positions
 ---@param labels? string[]  the texts
 ---@return utils.plot.Axes self
-function Axes:set_xticks(ticks, labels) return set_ticks(self, "set_xticks", "x", ticks, labels) end
+function Axes:set_xticks(ticks, labels, ...)
+   return set_ticks(self, "set_xticks", "x", ticks, labels, ...)
+end
 
 --- Sets the tick marks of the y axis, and optionally their texts.
 ---@param ticks number[]|Tensor  the positions
 ---@param labels? string[]  the texts
 ---@return utils.plot.Axes self
-function Axes:set_yticks(ticks, labels) return set_ticks(self, "set_yticks", "y", ticks, labels) end
+function Axes:set_yticks(ticks, labels, ...)
+   return set_ticks(self, "set_yticks", "y", ticks, labels, ...)
+end
 
 local corners <const> = {best = true, ["upper right"] = true, ["upper left"] = true,
    ["lower left"] = true, ["lower right"] = true}
@@ -178,7 +202,8 @@ end
 --- Shows or hides grid lines at the tick marks of both axes.
 ---@param on? boolean  true by default
 ---@return utils.plot.Axes self
-function Axes:grid(on)
+function Axes:grid(on, ...)
+   no_more("grid", ...)
    if on ~= nil and type(on) ~= "boolean" then
       args.refuse(who .. "grid", "on", "a boolean", on)
    end

@@ -243,7 +243,11 @@ end
 --- Writes the figure to a file, as `save` does.
 ---@param path string  a path that ends with .svg or .png
 ---@return utils.plot.Subplots self
-function Subplots:savefig(path)
+function Subplots:savefig(path, ...)
+   if select("#", ...) > 0 then
+      torch.raise(("utils.plot.Subplots.savefig: expected no further argument, got %s; figsize of "
+         .. "subplots is the size"):format(args.describe((...))))
+   end
    return self:save(path)
 end
 

@@ -290,14 +290,25 @@ function draw.between(out, artist, view)
 end
 
 function draw.bars(out, artist, view)
+   local boxes, columns = {}, {}
+   local many = #artist.bars > 4 * (view.clip[3] - view.clip[1]) and not artist.edge
    for _, bar in ipairs(artist.bars) do
       local left, bottom = view.map(bar[1], view.lift(bar[2]))
       local right, top = view.map(bar[3], view.lift(bar[4]))
       if left and right and bar[2] ~= bar[4] then
-         out:box(math.min(left, right), math.min(top, bottom), math.max(left, right),
-            math.max(top, bottom), {colour = artist.colour, alpha = artist.alpha,
-               edge = artist.edge, clip = view.clip})
+         local box = {math.min(left, right), math.min(top, bottom), math.max(left, right),
+            math.max(top, bottom)}
+         local other = many and columns[box[1] // 1]
+         if other then -- of very many bars, those in a column of pixels are drawn as one
+            for i = 1, 4 do other[i] = (i < 3 and math.min or math.max)(other[i], box[i]) end
+         else
+            boxes[#boxes + 1], columns[box[1] // 1] = box, box
+         end
       end
+   end
+   for _, box in ipairs(boxes) do
+      out:box(box[1], box[2], box[3], box[4], {colour = artist.colour, alpha = artist.alpha,
+         edge = artist.edge, clip = view.clip})
    end
    if artist.errors then draw.errors(out, artist.errors, view) end
 end

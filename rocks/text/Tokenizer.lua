@@ -677,7 +677,13 @@ end
 ---@return string
 function Tokenizer:decode(ids, options)
    check_flag("text.Tokenizer.decode", options, "skip_special_tokens")
-   if torch.is_tensor(ids) then ids = ids:reshape(-1):tolist() end
+   if torch.is_tensor(ids) then
+      if ids:dim() > 1 and ids:size(-1) ~= ids:numel() then
+         args.refuse("text.Tokenizer.decode", "ids",
+            "the numbers of one text; decode_batch takes several", ids)
+      end
+      ids = ids:reshape(-1):tolist()
+   end
    if type(ids) ~= "table" then
       args.refuse("text.Tokenizer.decode", "ids", "a list of numbers or a tensor", ids)
    end

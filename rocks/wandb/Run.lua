@@ -123,7 +123,9 @@ end
 local function recorder(self, kind, data)
    local title = "utils.wandb.Run." .. kind
    local function set(name, value)
-      if type(name) ~= "string" or name == "" then args.refuse(title, "key", "a name", name) end
+      if type(name) ~= "string" or name == "" or not utf8.len(name) then
+         args.refuse(title, "key", "a name in UTF-8", name)
+      end
       if self.status ~= "running" then torch.raise(title .. ": the run has ended") end
       local plain = value ~= nil and values.convert(title, name, value, self) or json.null
       data[name] = value
@@ -147,9 +149,33 @@ end
 
 local not_finite <const> = {NaN = 0 / 0, Infinity = math.huge, ["-Infinity"] = -math.huge}
 
+-- Decodes a value; returns nil for null.
+local function decode(word)
+   local value = not_finite[word]
+   if value == nil and word then value = json.decode(word) end
+   if value ~= json.null then return value end
+end
+
+-- Copies the project, the name and the like of a run record to `about`, its settings to `config`.
+local function take_settings(about, config, fields)
+   for number, name in pairs {[2] = "entity", [3] = "project", [6] = "group", [7] = "job_type",
+         [8] = "name", [9] = "notes"} do
+      about[name] = fields[number] and fields[number][1] or about[name]
+   end
+   about.tags = fields[10] or about.tags
+   local update = fields[4] and protobuf.fields(fields[4][1])
+   for _, item in ipairs(update and update[1] or {}) do
+      local parts = protobuf.fields(item)
+      local name = parts and parts[1] and parts[1][1]
+      if name and name ~= "_wandb" then config[name] = decode(parts[VALUE] and parts[VALUE][1]) end
+   end
+end
+
 -- Continues the file of an earlier process: reads the complete records up to the run's exit record,
 -- and truncates the file after the last of them.
+-- Returns what these records say about the run, and its config.
 local function take_over(self)
+   local about, config = {}, {}
    local text, message = read(self.path)
    local records = text
    if text then records, message = datastore.decode(text) end
@@ -163,11 +189,14 @@ local function take_over(self)
       end
       if fields[RECORD.exit] then break end
       last, self.num = record.last, fields[RECORD.num] and fields[RECORD.num][1] or self.num + 1
+      local run = fields[RECORD.run] and protobuf.fields(fields[RECORD.run][1])
+      if run then take_settings(about, config, run) end
+      local setting = fields[RECORD.config] and fields[RECORD.config][1]
+      if setting then take_settings(about, config, {[4] = {setting}}) end
       local history = fields[RECORD.history] and protobuf.fields(fields[RECORD.history][1])
       for _, item in ipairs(history and history[1] or {}) do
          local parts = protobuf.fields(item)
-         local word = parts and parts[VALUE] and parts[VALUE][1]
-         local value = not_finite[word] or word and json.decode(word)
+         local value = decode(parts and parts[VALUE] and parts[VALUE][1])
          local name = parts and parts[2] and #parts[2] == 1 and parts[2][1]
          if name == "_step" then self.step = math.tointeger(value) + 1 end
          if name == "_runtime" then self.before = value end
@@ -181,6 +210,7 @@ local function take_over(self)
       if failure then torch.raise(("wandb.init: %s: %s"):format(self.path, failure)) end
    end
    self.at = last
+   return about, config
 end
 
 -- Opens and locks the file; another process that has the lock is an error.
@@ -217,23 +247,33 @@ function Run:__init(about)
    if type(about) ~= "table" or type(about.folder) ~= "string" then
       args.refuse("utils.wandb.Run", "about", "a call of wandb.init, which makes runs", about)
    end
-   self.id, self.project, self.name = about.id, about.project, about.name
+   self.id = about.id
    self.folder, self.dir = about.folder, about.folder .. "/files"
    self.path = ("%s/run-%s.wandb"):format(about.folder, about.id)
    self.status, self.resumed, self.interval = "running", about.resumed, about.interval
    self.step, self.num, self.before, self.latest, self.start = 0, 0, 0, {}, torch.io.time()
    self.sample, self.sampled, self.at = system.sampler(), self.start, #datastore.head
-   local config = {}
+   local config, resumed = {}, about.resumed and not about.disabled
+   for name, value in pairs(about.config) do -- before the run begins
+      values.convert("wandb.init", "config." .. name, value, self)
+   end
+   local made, message = true, nil
+   if not about.disabled then made, message = torch.io.make_folder(self.dir) end
+   if not made then torch.raise(("wandb.init: %s: %s"):format(self.dir, message)) end
+   if resumed then
+      open(self, "ab"):close() -- no other process may be writing while the file is replaced
+      local earlier
+      earlier, config = take_over(self)
+      for name, value in pairs(earlier) do
+         if about[name] == nil then about[name] = value end
+      end
+   end
    for name, value in pairs(about.config) do config[name] = value end
+   about.config = config
+   self.project, self.name = about.project or "uncategorized", about.name or "run-" .. about.id
    self.config, self.set_config = recorder(self, "config", config)
    self.summary, self.set_summary = recorder(self, "summary", self.latest)
    if about.disabled then return end
-   local made, message = torch.io.make_folder(self.dir)
-   if not made then torch.raise(("wandb.init: %s: %s"):format(self.dir, message)) end
-   if about.resumed then
-      open(self, "ab"):close() -- fails if another process is writing the file
-      take_over(self)
-   end
    self.file = open(self, about.resumed and "ab" or "wb")
    if not about.resumed then
       local ok, why = self.file:write(datastore.head)
@@ -273,8 +313,9 @@ function Run:log(data, step, is_complete)
       self.step = step
    end
    for name, value in pairs(data) do
-      if type(name) ~= "string" or name == "" or name:find "^_" then
-         args.refuse(title, "data", "names that do not begin with _", name)
+      if type(name) ~= "string" or name == "" or name:find "^_" or not utf8.len(name) then
+         args.refuse(title, "data", type(name) == "string" and not utf8.len(name)
+            and "names in UTF-8" or "names that do not begin with _", name)
       end
       row[name] = values.convert(title, name, value, self)
    end

@@ -83,9 +83,9 @@ end
 ---resume: boolean|string, mode: string, interval: number}  project: by default $WANDB_PROJECT or
 --- "uncategorized"; dir: the folder in which the folder `wandb` is made, by default $WANDB_DIR or
 --- the current one; id: the run's id, by default a random one; resume: true or "allow" continues
---- the run with this id if there is one, "must" raises an error if there is none; mode: "offline",
---- the default, or "disabled", which records nothing; interval: the least number of seconds between
---- measurements of the system, 0 for none
+--- the run with this id if there is one, with its config and names, "must" raises an error if there
+--- is none; mode: "offline", the default, or "disabled", which records nothing; interval: the least
+--- number of seconds between measurements of the system, 0 for none
 ---@return utils.wandb.Run
 function M.init(...)
    local title, a = "wandb.init", take(...)
@@ -101,9 +101,9 @@ function M.init(...)
          folder))
    end
    current = Run {
-      id = id, project = a.project or variable "WANDB_PROJECT" or "uncategorized",
-      name = a.name or "run-" .. id, config = a.config or {}, entity = a.entity, group = a.group,
-      job_type = a.job_type, notes = a.notes, tags = a.tags, resumed = folder ~= nil,
+      id = id, project = a.project or variable "WANDB_PROJECT", name = a.name,
+      config = a.config or {}, entity = a.entity, group = a.group, job_type = a.job_type,
+      notes = a.notes, tags = a.tags, resumed = folder ~= nil,
       folder = folder or ("%s/offline-run-%s-%s"):format(base, os.date "%Y%m%d_%H%M%S", id),
       disabled = a.mode == "disabled", interval = a.interval, host = variable "HOSTNAME",
       program = type(arg) == "table" and arg[0] or nil,

@@ -48,6 +48,17 @@ function Histogram:__init(...)
          args.refuse(title, "np_histogram", "{counts, edges} with one edge more than counts",
             a.np_histogram)
       end
+      for name, list in pairs {counts = counts, edges = edges} do
+         for i = 1, #list do
+            local value = list[i]
+            if type(value) ~= "number" or value - value ~= 0
+               or name == "edges" and i > 1 and value < list[i - 1]
+               or name == "counts" and value < 0 then
+               args.refuse(title, ("np_histogram, %s, value %d"):format(name, i), name == "counts"
+                  and "a finite number of at least 0" or "finite numbers in rising order", value)
+            end
+         end
+      end
       self.histogram, self.bins = counts, edges
       return
    end
@@ -60,11 +71,16 @@ function Histogram:__init(...)
       if not ok then args.refuse(title, "sequence", "numbers", x) end
       x = made
    end
+   if x.is_quantized then x = x:dequantize() end
+   if x:is_complex() then args.refuse(title, "sequence", "real numbers", x) end
    x = x:detach():cpu():to "float64":flatten()
    if x:numel() == 0 or not x:isfinite():all():item() then
       args.refuse(title, "sequence", "finite numbers", x)
    end
    local low, high = x:min():item(), x:max():item()
+   if high - low == math.huge then
+      args.refuse(title, "sequence", "numbers whose range is finite", x)
+   end
    if low == high then low, high = low - 0.5, high + 0.5 end
    self.histogram = torch.histc(x, a.num_bins, low, high):long():tolist()
    self.bins = torch.linspace(low, high, a.num_bins + 1, {dtype = "float64"}):tolist()
@@ -233,11 +249,20 @@ end
 function M.convert(title, key, value, run, depth)
    depth = depth or 0
    local kind = type(value)
+   if kind == "string" and not utf8.len(value) then
+      args.refuse(title, key, "a text in UTF-8", value)
+   end
    if kind == "number" or kind == "string" or kind == "boolean" then return value end
    if torch.is_tensor(value) then
+      if value.is_quantized then value = value:dequantize() end
+      if value:is_complex() then args.refuse(title, key, "a real tensor", value) end
       local x = value:detach():cpu()
       if x:numel() == 1 then return x:item() end
       if x:numel() <= MOST then return plain(x:tolist()) end
+      if not x:to "float64":isfinite():all():item() then
+         torch.raise(("%s: %s: expected finite numbers, as a tensor with more than %d elements is "
+            .. "kept as a histogram; got %s"):format(title, key, MOST, args.describe(value)))
+      end
       value = Histogram(x:flatten())
    end
    if class.isinstance(value, Histogram) then
@@ -245,9 +270,13 @@ function M.convert(title, key, value, run, depth)
          bins = json.as_array {table.unpack(value.bins)}}
    elseif class.isinstance(value, Image) or class.isinstance(value, Table) then
       return value:_entry(run, key)
-   elseif kind == "table" and not getmetatable(value) and depth < 20 then
+   elseif kind == "table" and (not getmetatable(value) or json.is_array(value)) and depth < 20 then
       local copy = {}
       for name, item in pairs(value) do
+         if #value > 0 and (math.type(name) ~= "integer" or name < 1 or name > #value)
+            or #value == 0 and (type(name) ~= "string" or not utf8.len(name)) then
+            args.refuse(title, key, "a list, or a table whose keys are texts", name)
+         end
          copy[name] = M.convert(title, ("%s.%s"):format(key, tostring(name)), item, run, depth + 1)
       end
       return #copy > 0 and json.as_array(plain(copy)) or copy

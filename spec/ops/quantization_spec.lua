@@ -284,14 +284,14 @@ describe("torch.ao.quantization", function()
          prepared(x)
          local full = Q.convert(prepared)
          empty:load_state_dict(full:state_dict())
-         assert.equal(full(x), empty(x))
+         assert.is_true(torch.equal(full(x), empty(x)))
       end
       for _, value in ipairs {math.huge, 0 / 0} do
          local model = torch.nn.Sequential(Q.QuantStub(), torch.nn.Linear(4, 3))
          model.qconfig = Q.default_qconfig
          local prepared = Q.prepare(model)
          prepared(torch.full({2, 4}, value))
-         assert.raises("convert: model: 1: expected finite numbers, got", function() Q.convert(prepared) end)
+         assert.raises(": expected finite numbers, got", function() Q.convert(prepared) end)
       end
       local broken = torch.nn.Sequential(torch.nn.Linear(4, 3))
       broken[1].weight.data:fill_(0 / 0)
@@ -346,7 +346,7 @@ describe("torch.ao.quantization", function()
       bare.qconfig = Q.default_qconfig
       assert.raises("convert: model: 1 has no observer; call prepare first", function() Q.convert(bare) end)
       assert.raises("QuantizedLinear: x: expected a quint8 tensor quantized per tensor, with a size of 8 in dimension "
-         .. "-1, got a float32", function() small[1][5](torch.ones(1, 8)) end)
+         .. "-1, which a QuantStub before the layer makes, got a float32", function() small[1][5](torch.ones(1, 8)) end)
       bare.qconfig = 3
       assert.raises("prepare: qconfig: expected a QConfig, got 3", function() Q.prepare(bare) end)
    end)

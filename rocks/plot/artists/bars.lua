@@ -36,12 +36,21 @@ function Axes:bar(...)
          names[i] = name
       end
       x = values.positions(#names)
+      for i = 1, self.names and math.max(#names, #self.names) or 0 do
+         if names[i] ~= self.names[i] then
+            torch.raise(("%s: x, value %d: expected %s, as in the bars before, got %s"):format(
+               title, i, args.describe(self.names[i]), args.describe(names[i])))
+         end
+      end
+      self.names = names
       self:set_xticks(x, names)
    end
    x = values.list(title, "x", x)
    local height = values.spread(title, "height", a.height, #x)
    local bottom = values.spread(title, "bottom", a.bottom, #x)
    common.check_alpha(title, a.alpha)
+   common.check_width(title, "capsize", a.capsize)
+   if not values.finite(a.width) then args.refuse(title, "width", "a finite number", a.width) end
    local yerr = common.errors_of(title, "yerr", a.yerr, #x)
    local bars, xs, ys, tops = {}, {}, {}, {}
    for i = 1, #x do
@@ -68,8 +77,10 @@ local function edges_of(title, bins, range, list)
    if type(bins) ~= "number" then
       local edges = values.list(title, "bins", bins)
       if #edges < 2 then args.refuse(title, "bins", "at least two edges", bins) end
-      for i = 2, #edges do
-         if edges[i] - edges[i - 1] ~= edges[i] - edges[i - 1] or edges[i] <= edges[i - 1] then
+      for i, edge in ipairs(edges) do
+         if not values.finite(edge) then
+            args.refuse(title, ("bins, edge %d"):format(i), "a finite number", edge)
+         elseif i > 1 and edge <= edges[i - 1] then
             args.refuse(title, ("bins, edge %d"):format(i), "more than the edge before", edges[i])
          end
       end
@@ -91,7 +102,11 @@ local function edges_of(title, bins, range, list)
       if low == high then low, high = low - 0.5, high + 0.5 end
    end
    local edges = {}
-   for i = 0, n do edges[i + 1] = low + (high - low) * (i / n) end
+   for i = 0, n do
+      -- the difference of two large numbers may be infinite
+      edges[i + 1] = high - low == math.huge and low * (1 - i / n) + high * (i / n)
+         or low + (high - low) * (i / n)
+   end
    edges[n + 1] = high
    return edges
 end
@@ -123,6 +138,9 @@ function Axes:hist(...)
    if torch.is_tensor(x) then x = x:flatten() end
    local list = values.list(title, "x", x)
    common.check_alpha(title, a.alpha)
+   if a.range and type(a.bins) ~= "number" then
+      torch.raise(title .. ": range: expected no range beside the edges of bins")
+   end
    if not a.range and type(a.bins) == "number" then
       for i, value in ipairs(list) do
          if not values.finite(value) then
@@ -178,6 +196,10 @@ function Axes:boxplot(...)
    local title = who .. "boxplot"
    local a = take_box(...)
    common.check_flat(self, "boxplot")
+   if a.whis ~= a.whis or a.whis < 0 then
+      args.refuse(title, "whis", "a number of at least 0", a.whis)
+   end
+   common.check_width(title, "widths", a.widths)
    local sets = a.x
    if torch.is_tensor(sets) and sets:dim() == 2 then
       local columns = {}

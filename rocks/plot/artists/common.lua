@@ -72,6 +72,12 @@ function M.pair(title, x, y)
    return x, y
 end
 
+function M.check_colours(title, low, high)
+   if not (low <= high and values.finite(low) and values.finite(high)) then
+      torch.raise(("%s: vmin: expected at most vmax, got %g and %g"):format(title, low, high))
+   end
+end
+
 -- Reads the option `c` of points: one colour for all, or n numbers, which the map `cmap` turns into
 -- colours.
 function M.point_colours(self, title, a, n)
@@ -82,8 +88,10 @@ function M.point_colours(self, title, a, n)
    local list = values.list(title, "c", c)
    values.same_count(title, "c", #list, n)
    local low, high = values.range(list)
-   return {shades = list, map = colours.map(title, a.cmap), vmin = a.vmin or low or 0,
-      vmax = a.vmax or high or 1, colour = colours.of_cycle(1)}
+   low, high = a.vmin or low or 0, a.vmax or high or 1
+   M.check_colours(title, low, high)
+   return {shades = list, map = colours.map(title, a.cmap), vmin = low, vmax = high,
+      colour = colours.of_cycle(1)}
 end
 
 -- Returns {below = list, above = list}, the lengths of n error bars. `value` is one number, n

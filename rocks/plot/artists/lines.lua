@@ -2,6 +2,7 @@
 
 local args = require "tlua.args"
 local common = require "tlua.plot.artists.common"
+local torch = require "tlua"
 local values = require "tlua.plot.values"
 
 local who <const> = common.who
@@ -24,6 +25,11 @@ local take_plot = args.signature [[utils.plot.Axes.plot(x: any, y: any?, label: 
 function Axes:plot(...)
    local a = take_plot(...)
    common.check_flat(self, "plot")
+   local third = select(3, ...)
+   if type(third) == "string" then
+      torch.raise(('%splot: expected lists and then a table of options, got %q; a format such as '
+         .. '"r--" is {color = "red", linestyle = "--"}'):format(who, third))
+   end
    local x, y = common.pair(who .. "plot", a.x, a.y)
    common.check_alpha(who .. "plot", a.alpha)
    common.check_width(who .. "plot", "linewidth", a.linewidth)
@@ -37,7 +43,7 @@ end
 
 for name, axis in pairs {semilogx = {"x"}, semilogy = {"y"}, loglog = {"x", "y"}} do
    Axes[name] = function(self, ...)
-      for _, which in ipairs(axis) do self.scale[which] = "log" end
+      for _, which in ipairs(axis) do self["set_" .. which .. "scale"](self, "log") end
       return Axes.plot(self, ...)
    end
 end
@@ -93,7 +99,9 @@ function Axes:errorbar(...)
    common.check_flat(self, "errorbar")
    local x, y = common.pair(title, a.x, a.y)
    common.check_alpha(title, a.alpha)
-   common.check_width(title, "linewidth", a.linewidth)
+   for _, name in ipairs {"linewidth", "markersize", "capsize"} do
+      common.check_width(title, name, a[name])
+   end
    local yerr = common.errors_of(title, "yerr", a.yerr, #x)
    local xerr = common.errors_of(title, "xerr", a.xerr, #x)
    common.add(self, {kind = "errors", x = x, y = y, xerr = xerr, yerr = yerr,

@@ -23,9 +23,7 @@ local function colour_range(title, a, list)
    end
    local low, high = values.range(list, a.norm == "log")
    low, high = a.vmin or low or (a.norm == "log" and 1 or 0), a.vmax or high or 1
-   if low > high or not (values.finite(low) and values.finite(high)) then
-      torch.raise(("%s: vmin: expected at most vmax, got %g and %g"):format(title, low, high))
-   end
+   common.check_colours(title, low, high)
    if a.norm == "log" and low <= 0 then
       torch.raise(("%s: vmin: expected more than 0 with norm = \"log\", got %g"):format(title, low))
    end
@@ -52,8 +50,11 @@ function Axes:imshow(...)
    end
    local rows, columns = matrix:size(1), matrix:size(2)
    local extent = a.extent
-   if extent and (#extent ~= 4 or extent[1] == extent[2] or extent[3] == extent[4]) then
-      args.refuse(title, "extent", "{left, right, bottom, top}", extent)
+   local sum = extent and #extent == 4 and extent[1] / 4 + extent[2] / 4 + extent[3] / 4
+      + extent[4] / 4
+   if extent and (not sum or not values.finite(sum) or extent[1] == extent[2]
+         or extent[3] == extent[4]) then
+      args.refuse(title, "extent", "{left, right, bottom, top}, finite numbers", extent)
    end
    extent = extent or (a.origin == "upper" and {0.5, columns + 0.5, rows + 0.5, 0.5}
       or {0.5, columns + 0.5, 0.5, rows + 0.5})
@@ -121,10 +122,10 @@ local function surface(title, a)
    else
       levels = values.list(title, "levels", levels)
       if #levels < 1 then args.refuse(title, "levels", "at least one number", a.levels) end
-      for i = 2, #levels do
-         if levels[i] ~= levels[i] or levels[i] <= levels[i - 1] then
-            args.refuse(title, ("levels, value %d"):format(i), "more than the one before",
-               levels[i])
+      for i = 1, #levels do
+         if not values.finite(levels[i]) or i > 1 and levels[i] <= levels[i - 1] then
+            args.refuse(title, ("levels, value %d"):format(i),
+               i > 1 and "more than the one before, and finite" or "a finite number", levels[i])
          end
       end
    end

@@ -251,6 +251,25 @@ describe("plot.Axes", function()
       assert.equal(0xFDE725, colours.map("f", "viridis_r")(0))
    end)
 
+   it("counts numbers whose distance is infinite, and draws very many bars as columns", function()
+      local wide, at = plot.subplots()
+      local counts, edges = at:hist({-1.7e308, 0, 1.7e308}, {bins = 2})
+      assert.same({1, 2}, counts) -- numpy.histogram: an edge belongs to the bin above
+      assert.same({-1.7e308, 0, 1.7e308}, edges)
+      assert.is_nil(wide:svg():find("nan", 1, true))
+      local figure_of_many, many = plot.subplots()
+      local list = {}
+      for i = 1, 20000 do list[i] = i end
+      list[20001] = 10000 -- two values in one bin
+      many:hist(list, {bins = 20000})
+      local boxes, highest, lowest = shapes(figure_of_many, "area"), 1e9, 0
+      for _, box in ipairs(boxes) do
+         highest, lowest = math.min(highest, box.points[2]), math.max(lowest, box.points[2])
+      end
+      assert.is_true(#boxes > 100 and #boxes <= figure_of_many.width)
+      assert.is_true(highest < lowest)
+   end)
+
    it("refuses wrong values, and names the argument", function()
       local function refuses(message, fn)
          local ok, text = pcall(fn, ax)
@@ -285,6 +304,45 @@ describe("plot.Axes", function()
          function(a) a:set_yscale("log"):set_ylim(-1, 2) end)
       refuses("annotate: xy: expected {x, y}", function(a) a:annotate("x", {1}) end)
       refuses("colorbar: mappable: expected the result of imshow", function() figure:colorbar(3) end)
+      refuses('plot: expected lists and then a table of options, got "r--"',
+         function(a) a:plot({1, 2}, {3, 4}, "r--") end)
+      refuses("set_yscale: expected limits above 0, got -1 and 1",
+         function() select(2, plot.subplots()):set_ylim(-1, 1):semilogy {1, 10} end)
+      for _, name in ipairs {"set_title", "set_xlabel", "set_ylabel"} do
+         refuses(name .. ": expected no further argument, got a table",
+            function(a) a[name](a, "x", {fontsize = 3}) end)
+      end
+      refuses("set_xlim: expected no further argument", function(a) a:set_xlim(0, 1, {auto = true}) end)
+      refuses("set_ylim: expected no further argument", function(a) a:set_ylim(0, 1, 2) end)
+      refuses("set_xscale: expected no further argument", function(a) a:set_xscale("log", {base = 2}) end)
+      refuses("set_yscale: expected no further argument", function(a) a:set_yscale("log", {base = 2}) end)
+      refuses("set_xticks: expected no further argument",
+         function(a) a:set_xticks({1}, {"a"}, {rotation = 90}) end)
+      refuses("set_yticks: expected no further argument", function(a) a:set_yticks({1}, {"a"}, 3) end)
+      refuses("grid: expected no further argument", function(a) a:grid(true, {axis = "x"}) end)
+      refuses("savefig: expected no further argument, got a table",
+         function() figure:savefig("x.png", {dpi = 300}) end)
+      refuses("scatter: vmin: expected at most vmax, got 5 and 1",
+         function(a) a:scatter({1, 2}, {1, 2}, {c = {1, 2}, vmin = 5, vmax = 1}) end)
+      refuses("scatter: vmin: expected at most vmax",
+         function(a) a:scatter({1, 2}, {1, 2}, {c = {1, 2}, vmin = nan}) end)
+      refuses("imshow: extent: expected {left, right, bottom, top}, finite numbers",
+         function(a) a:imshow({{1}}, {extent = {0, nan, 0, 1}}) end)
+      refuses("errorbar: capsize: expected a number from 0 to 1000",
+         function(a) a:errorbar({1}, {1}, {yerr = 1, capsize = inf}) end)
+      refuses("errorbar: markersize: expected a number from 0 to 1000",
+         function(a) a:errorbar({1}, {1}, {markersize = nan}) end)
+      refuses("bar: width: expected a finite number", function(a) a:bar({1}, {1}, {width = nan}) end)
+      refuses('bar: x, value 1: expected "a", as in the bars before, got "c"',
+         function(a) a:bar({"a", "b"}, {1, 2}):bar({"c", "b"}, {1, 2}) end)
+      refuses('bar: x, value 3: expected nil, as in the bars before, got "c"',
+         function() select(2, plot.subplots()):bar({"a", "b"}, {1, 2}):bar({"a", "b", "c"}, {1, 2, 3}) end)
+      refuses("hist: range: expected no range beside the edges of bins",
+         function(a) a:hist({1}, {bins = {0, 1}, range = {0, 9}}) end)
+      refuses("hist: bins, edge 1: expected a finite number", function(a) a:hist({1}, {bins = {-inf, 1}}) end)
+      refuses("boxplot: whis: expected a number of at least 0", function(a) a:boxplot({1}, {whis = nan}) end)
+      refuses("contourf: levels, value 1: expected a finite number",
+         function(a) a:contourf({{1, 2}, {3, 4}}, {levels = {-inf, 2}}) end)
       refuses("subplots: nrows: expected an integer from 1 to 20, got 0", function() plot.subplots(0) end)
       refuses("subplots: figsize: expected {width, height}", function() plot.subplots {figsize = {1}} end)
    end)

@@ -60,6 +60,21 @@ describe("text.Tokenizer.train_from_iterator", function()
       end)
    end
 
+   it("learns a unigram model without a token for unknown characters", function()
+      local unigram = assert(Tokenizer.from_str '{"model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", 0]]}}')
+      unigram:train_from_iterator({"hugs", "hugs", "bugs"}, trainers.UnigramTrainer {vocab_size = 8})
+      assert.matches('"unk_id":null', assert(unigram:to_str()), 1, true)
+      local again = assert(Tokenizer.from_str(assert(unigram:to_str())))
+      for _, tokenizer in ipairs {unigram, again} do
+         assert.equal("hugs", table.concat(tokenizer:encode("hugs").tokens))
+         assert.raises("text.Tokenizer.decode: ids: expected the numbers of one text; decode_batch takes several, "
+            .. "got a int64 tensor of shape (2, 1)", function() tokenizer:decode(torch.tensor {{1}, {2}}) end)
+         assert.equal("u", tokenizer:decode(torch.tensor {{1}}))
+         assert.raises("text.Tokenizer.encode: the text has a character without a token, and unk_id is missing",
+            function() tokenizer:encode "hz" end)
+      end
+   end)
+
    it("learns WordPiece", function()
       local tokenizer = untrained "WordPiece"
       local trainer = trainers.WordPieceTrainer {vocab_size = 40, min_frequency = 2, special_tokens = {"[UNK]"}}

@@ -172,7 +172,7 @@ function M.with_vocabulary(self, model)
       if model[key] then values.put(part, key, model[key]) end
    end
    values.put(part, "vocab", vocab)
-   if model.scored then values.put(part, "unk_id", model.unk_id or values.null) end
+   if model.scored then values.put(part, "unk_id", model.unk_id or values.none) end
    if model.merges then values.put(part, "merges", merges) end
    values.put(config, "added_tokens", values.list {})
    return values.to_json(config, {ascii = false, comma = ",", colon = ":"})

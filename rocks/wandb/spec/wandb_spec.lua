@@ -218,6 +218,29 @@ describe("wandb.init", function()
       assert.equal(1, #of_kind(list, "exit"))
    end))
 
+   it("goes on with the names, the tags and the config of the run", shell.in_folder(function(folder)
+      local run = begin(folder, {id = "abc", project = "digits", name = "first", group = "g", tags = {"a", "b"},
+         config = {lr = 0.1, sizes = {1, 2}, batch = 8}})
+      run.config.batch, run.config.worst = 16, 1 / 0
+      run.config.lost = 3
+      run.config.lost = nil
+      run:finish()
+      local again = begin(folder, {id = "abc", resume = true, config = {lr = 0.2}})
+      assert.same({"digits", "first"}, {again.project, again.name})
+      local config = {}
+      for name, value in pairs(again.config) do config[name] = value end
+      assert.same({1, 2}, table.move(config.sizes, 1, 2, 1, {}))
+      config.sizes = nil
+      assert.same({lr = 0.2, batch = 16, worst = 1 / 0}, config)
+      again:finish()
+      local runs = of_kind(records(again.path), "run")
+      local last = runs[#runs].fields
+      assert.same({"digits", "first", "g", "a,b"}, {last[3][1], last[8][1], last[6][1], table.concat(last[10], ",")})
+      local other = begin(folder, {id = "abc", resume = true, project = "other", name = "second"})
+      assert.same({"other", "second"}, {other.project, other.name})
+      other:finish()
+   end))
+
    it("loses only the records after a damaged one", shell.in_folder(function(folder)
       local run = begin(folder, {id = "abc"})
       for i = 1, 20 do run:log {loss = i} end
@@ -273,6 +296,9 @@ describe("wandb.init", function()
       wrong("interval: expected seconds, or 0 for no figures, got -1", {interval = -1})
       wrong("config.f: expected a number, a text, a boolean, a tensor, Histogram, Image or Table, got a function",
          {config = {f = print}, id = "y"})
+      local mended = begin(folder, {id = "y"}) -- the failure has left nothing
+      assert.is_false(mended.resumed)
+      mended:finish()
       local run = begin(folder)
       local function bad(expected, data)
          assert.equal("utils.wandb.Run.log: " .. expected, failure(run.log, run, data))
@@ -282,11 +308,21 @@ describe("wandb.init", function()
       bad('data: expected names that do not begin with _, got "_step"', {_step = 1})
       bad("data: expected names that do not begin with _, got 1", {3})
       bad("data: expected a table, got 3", 3)
+      bad('data: expected names in UTF-8, got "\xff"', {["\xff"] = 1})
+      bad('a: expected a text in UTF-8, got "\xff"', {a = "\xff"})
+      bad("a: expected a list, or a table whose keys are texts, got 10", {a = {[10] = 1}})
+      bad('a: expected a list, or a table whose keys are texts, got "x"', {a = {1, 2, x = 3}})
+      bad("a: expected a list, or a table whose keys are texts, got true", {a = {[true] = 1}})
+      bad("a: expected a real tensor, got a complex64 tensor of shape (1)", {a = torch.complex(torch.ones(1),
+         torch.ones(1))})
+      bad("w: expected finite numbers, as a tensor with more than 32 elements is kept as a histogram; got a float32 "
+         .. "tensor of shape (40)", {w = torch.full({40}, 0 / 0)})
+      run:log {q = torch.quantize_per_tensor(torch.ones(40), 1, 0, "quint8")}
       local loop = {}
       loop.loop = loop
       assert.matches("expected a number", failure(run.log, run, {loop = loop}))
       run:log {["../../up"] = wandb.Image(torch.ones(2, 2))}
-      assert.matches("media/images/_/_/up_0_%x+.png\n$", shell.ok(("cd %s && find . -name '*.png'"):format(folder)))
+      assert.matches("media/images/_/_/up_1_%x+.png\n$", shell.ok(("cd %s && find . -name '*.png'"):format(folder)))
       run:finish()
    end))
 end)
@@ -296,6 +332,14 @@ describe("wandb's histograms, images and tables", function()
       assert.equal("wandb.Histogram: expected sequence or np_histogram, got neither", failure(wandb.Histogram))
       assert.matches("sequence: expected finite numbers", failure(wandb.Histogram, {1, 0 / 0}))
       assert.matches("sequence: expected finite numbers", failure(wandb.Histogram, torch.zeros(0)))
+      assert.matches("sequence: expected numbers whose range is finite",
+         failure(wandb.Histogram, {-1.7e308, 1.7e308}))
+      for _, case in ipairs {{{{-1}, {1, 2}}, "counts, value 1: expected a finite number of at least 0, got -1"},
+            {{{"a"}, {1, 2}}, 'counts, value 1: expected a finite number of at least 0, got "a"'},
+            {{{1}, {2, 1}}, "edges, value 2: expected finite numbers in rising order, got 1"}} do
+         assert.equal("wandb.Histogram: np_histogram, " .. case[2],
+            failure(wandb.Histogram, {np_histogram = case[1]}))
+      end
       assert.matches("num_bins: expected an integer from 1 to 512, got 0",
          failure(wandb.Histogram, {1}, {num_bins = 0}))
       assert.matches("np_histogram: expected {counts, edges} with one edge more than counts",
