@@ -103,6 +103,9 @@ local take_lora = args.signature "llm.Model.load_lora(path: string, scale: numbe
 ---@return integer
 function Model:load_lora(...)
    local a = take_lora(...)
+   if a.scale ~= a.scale or math.abs(a.scale) == math.huge then
+      args.refuse("llm.Model.load_lora", "scale", "a finite number", a.scale)
+   end
    local file <close>, message = io.open(a.path, "rb")
    if not file then torch.raise("llm.Model.load_lora: " .. message) end
    local count, why = source.protect(function()

@@ -163,10 +163,16 @@ function M.add_lora(llm, s, infos, metadata, scale)
    if metadata["general.type"] ~= "adapter" or type(alpha) ~= "number" then
       fail "expected a LoRA adapter, with general.type and adapter.lora.alpha"
    end
+   if alpha ~= alpha or math.abs(alpha) == math.huge then
+      fail("adapter.lora.alpha: expected a finite number, got %s", alpha)
+   end
+   if #infos == 0 then fail "the adapter has no tensors" end
    for _, info in ipairs(infos) do
       local name, part = info.name:match "^(.*)%.lora_([ab])$"
-      local path = name and architectures.place(own, name)
-      if not path then fail("tensor %q: expected the parts of an adapter of a layer", info.name) end
+      local path, field = architectures.place(own, name or "")
+      if not path or field ~= "weight" then
+         fail("tensor %q: expected the parts of an adapter of a layer", info.name)
+      end
       pairs_of[path] = pairs_of[path] or {}
       pairs_of[path][part] = info
    end
@@ -179,6 +185,7 @@ function M.add_lora(llm, s, infos, metadata, scale)
       local rank, inputs = pair.a.shape[1], layer.features
       check_shape(pair.a, {rank or 1, inputs})
       check_shape(pair.b, {layer.weight:size(1), rank or 1})
+      if rank == 0 then fail("tensor %q: expected at least one row", pair.a.name) end
       local like = layer.layout == "F32" and layer.weight.dtype or "float32"
       local function read(info) return gguf.tensor(s, info):to(like):to(layer.weight.device) end
       list[layer] = {a = read(pair.a), b = read(pair.b), scale = scale * alpha / rank}

@@ -6,6 +6,7 @@
 ** socket belongs to the thread that has made it.
 */
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "core/platform/output.h"
@@ -36,7 +37,8 @@ typedef struct PollItem { /* zmq_pollitem_t */
 static struct {
   tli_Once once;
   bool there;
-  void *context; /* owned */
+  atomic_int open; /* the number of sockets that are open */
+  void *context;   /* owned */
   void *(*new_context)(void);
   int (*end_context)(void *);
   void *(*socket)(void *, int type);
@@ -109,12 +111,17 @@ static int kernel_socket(lua_State *L) {
   *box = NULL;
   luaL_setmetatable(L, SOCKET);
   *box = zmq.socket(zmq.context, type);
-  return *box ? 1 : failed(L);
+  if (*box == NULL) return failed(L);
+  atomic_fetch_add(&zmq.open, 1);
+  return 1;
 }
 
 static int socket_close(lua_State *L) {
   void **box = luaL_checkudata(L, 1, SOCKET);
-  if (*box) zmq.close(*box);
+  if (*box) {
+    zmq.close(*box);
+    atomic_fetch_sub(&zmq.open, 1);
+  }
   *box = NULL;
   return 0;
 }
@@ -222,9 +229,12 @@ static int kernel_poll(lua_State *L) {
   return 1;
 }
 
-/* finish() waits until the messages of closed sockets are sent, and ends the context. */
+/* finish() waits until the messages of closed sockets are sent, and ends the context. An open socket
+** is an error, since libzmq would wait until it is closed. */
 static int kernel_finish(lua_State *L) {
-  (void)L;
+  int open = atomic_load(&zmq.open);
+  if (open > 0)
+    return tli_error(L, "finish: expected that all sockets are closed, %d are open", open);
   if (zmq.there) zmq.end_context(zmq.context);
   zmq.there = false;
   return 0;

@@ -161,6 +161,37 @@ describe("llm.Model.load_lora", function()
       assert.raises("general.architecture: expected qwen2, the model's, got llama",
          function() load "qwen2":load_lora(folder .. "adapter.gguf") end)
    end)
+
+   it("refuses adapters of no rank, biases, and scales that are not finite", function()
+      local function adapter(alpha, name, rank)
+         local parts = {"GGUF", string.pack("<I4i8i8", 3, rank and 2 or 0, 3)}
+         for _, pair in ipairs {{"general.type", "adapter"}, {"general.architecture", "llama"}} do
+            parts[#parts + 1] = string.pack("<s8I4s8", pair[1], 8, pair[2])
+         end
+         parts[#parts + 1] = string.pack("<s8I4f", "adapter.lora.alpha", 6, alpha)
+         for i, part in ipairs(rank and {"a", "b"} or {}) do
+            parts[#parts + 1] = string.pack("<s8I4i8i8I4i8", name .. ".lora_" .. part, 2,
+               i == 1 and 64 or rank, i == 1 and rank or 64, 0, 0)
+         end
+         return table.concat(parts) .. ("\0"):rep(4096)
+      end
+      local model, path = torch.llm.load(folder .. "llama.gguf"), os.tmpname()
+      for text, content in pairs {
+         ["adapter.lora.alpha: expected a finite number, got "] = adapter(0 / 0, "blk.0.attn_q.weight", 1),
+         ["the adapter has no tensors"] = adapter(1, "", nil),
+         ['tensor "blk.0.attn_q.bias.lora_a": expected the parts'] = adapter(1, "blk.0.attn_q.bias", 1),
+         ['tensor "blk.0.attn_q.weight.lora_a": expected at least one row'] =
+            adapter(1, "blk.0.attn_q.weight", 0),
+      } do
+         shell.write(path, content)
+         assert.raises("llm.Model.load_lora: " .. path .. ": " .. text, function() model:load_lora(path) end)
+      end
+      os.remove(path)
+      for _, scale in ipairs {0 / 0, math.huge} do
+         assert.raises("llm.Model.load_lora: scale: expected a finite number, got ",
+            function() model:load_lora(folder .. "adapter.gguf", {scale = scale}) end)
+      end
+   end)
 end)
 
 describe("llm.Model", function()

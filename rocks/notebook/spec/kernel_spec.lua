@@ -336,6 +336,12 @@ describe("a kernel", function()
       k:stop()
    end)
 
+   it("refuses to end libzmq's context while a socket is open", function()
+      local _ <close> = assert(torch._kernel.socket(3))
+      assert.raises("finish: expected that all sockets are closed, ", "open",
+         function() torch._kernel.finish() end)
+   end)
+
    it("refuses a damaged connection file", function()
       shell.with_folder(function(folder)
          local function try(text)
