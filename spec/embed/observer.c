@@ -108,11 +108,11 @@ TEST(the_logger_gets_warnings) {
   lua_State *L = opened();
   char text[256] = "";
   tl_set_logger(take, text);
-  CHECK(luaL_loadbuffer(L, "torch.zeros(2, {dtype = 'complex64'}):to('float32')", 51, "=game") ==
-        LUA_OK);
+  CHECK(luaL_loadbuffer(L, "torch.zeros(2, {dtype = 'complex64'}):to('float32')", 51,
+                        "=my\ngame") == LUA_OK);
   CHECK(lua_pcall(L, 0, 0, 0) == LUA_OK);
   tl_set_logger(NULL, NULL);
-  CHECK(strcmp(text, "game:1: to: casting complex values to real discards the imaginary part") ==
+  CHECK(strcmp(text, "my game:1: to: casting complex values to real discards the imaginary part") ==
         0);
   lua_close(L);
 }

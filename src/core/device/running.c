@@ -124,5 +124,7 @@ void tli_warning(const char *text) {
   char whole[256];
   snprintf(whole, sizeof whole, "%s%s%s: %s", line ? line : "", line ? ": " : "",
            op ? op : "an operator", text);
+  for (char *c = whole; *c; c++)
+    if (*c == '\n') *c = ' '; /* a script's name may have line feeds */
   log(whole, logger_user);
 }
