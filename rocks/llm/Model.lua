@@ -280,6 +280,15 @@ local function answer(self, kind, choice, prompt, tokens)
    }
 end
 
+-- Continues a prompt. Returns the text, the new tokens, the reason of the end, and the prompt's
+-- tokens.
+local function complete(self, title, prompt, options)
+   local o, tokens = options_of(self, title, options), prompt_of(self, title, prompt)
+   local text, new, reason = continue(self, title, tokens, o)
+   if o.echo and type(prompt) == "string" then text = prompt .. text end
+   return text, new, reason, tokens
+end
+
 --- Continues a text and returns the new text.
 ---@param prompt string|integer[]
 ---@param options? {max_tokens: integer, temperature: number, top_k: integer, top_p: number, min_p:
@@ -292,10 +301,7 @@ end
 ---@return string text
 ---@return string reason  "stop" or "length"
 function Model:generate(prompt, options)
-   local title = "llm.Model.generate"
-   local o, tokens = options_of(self, title, options), prompt_of(self, title, prompt)
-   local text, _, reason = continue(self, title, tokens, o)
-   if o.echo and type(prompt) == "string" then text = prompt .. text end
+   local text, _, reason = complete(self, "llm.Model.generate", prompt, options)
    return text, reason
 end
 
@@ -305,10 +311,7 @@ end
 ---@param options? table  the options of `generate`
 ---@return table
 function Model:create_completion(prompt, options)
-   local title = "llm.Model.create_completion"
-   local o, tokens = options_of(self, title, options), prompt_of(self, title, prompt)
-   local text, new, reason = continue(self, title, tokens, o)
-   if o.echo and type(prompt) == "string" then text = prompt .. text end
+   local text, new, reason, tokens = complete(self, "llm.Model.create_completion", prompt, options)
    return answer(self, "text_completion", {text = text, index = 0, finish_reason = reason}, tokens,
       new)
 end

@@ -40,7 +40,10 @@ function M.socket(kind)
    return socket
 end
 
-local function bind(kind, address)
+--- Returns a socket that listens at an address. Throws an error if that fails.
+---@param kind string
+---@param address string
+function M.bind(kind, address)
    local socket = M.socket(kind)
    local ok, why = socket:bind(address)
    if not ok then error(("notebook: %s: %s"):format(address, why), 0) end
@@ -60,11 +63,11 @@ end
 local function open(config)
    local self = setmetatable({config = config, parent = {}, running = false, tails = {"", ""}},
       Channels)
-   self.output = bind(kinds.PULL, M.output)
-   self.control = bind(kinds.ROUTER, M.address(config, "control"))
+   self.output = M.bind(kinds.PULL, M.output)
+   self.control = M.bind(kinds.ROUTER, M.address(config, "control"))
    self.control:set(options.ROUTER_HANDOVER, 1)
-   self.heartbeat = bind(kinds.ROUTER, M.address(config, "hb"))
-   self.iopub = bind(kinds.PUB, M.address(config, "iopub"))
+   self.heartbeat = M.bind(kinds.ROUTER, M.address(config, "hb"))
+   self.iopub = M.bind(kinds.PUB, M.address(config, "iopub"))
    self.iopub:set(options.SNDHWM, 0)
    self.work = M.socket(kinds.PUSH)
    assert(self.work:connect(M.work))

@@ -342,16 +342,9 @@ function Kernel:loop()
    end
 end
 
-local function bind(kind, address)
-   local socket = channels.socket(kind)
-   local ok, why = socket:bind(address)
-   if not ok then error(("notebook: %s: %s"):format(address, why), 0) end
-   return socket
-end
-
 -- Starts the second thread, and waits until its sockets are open.
 local function start_thread(self)
-   self.work = bind(kinds.PULL, channels.work)
+   self.work = channels.bind(kinds.PULL, channels.work)
    local pool = torch.workers.start("notebook", 1, "tlua.notebook.thread", self.config)
    pool:send(0, 1)
    while not self.work:take() do
@@ -393,9 +386,9 @@ function M.run(config)
    config.pipes, config.log, restore = capture()
    local self = setmetatable({config = config}, Kernel)
    local ok, why = pcall(function()
-      self.shell = bind(kinds.ROUTER, channels.address(config, "shell"))
+      self.shell = channels.bind(kinds.ROUTER, channels.address(config, "shell"))
       self.shell:set(options.ROUTER_HANDOVER, 1)
-      self.stdin = bind(kinds.ROUTER, channels.address(config, "stdin"))
+      self.stdin = channels.bind(kinds.ROUTER, channels.address(config, "stdin"))
       self.stdin:set(options.ROUTER_HANDOVER, 1)
       local pool = start_thread(self)
       self.session = session.new(function(kind, content) self:publish(kind, content) end)

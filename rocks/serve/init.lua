@@ -103,6 +103,19 @@ function M.available(...)
    return http ~= nil, message
 end
 
+-- Returns a server's settings, a function that removes its copies of programs, and the module in C.
+local function prepare(title, models, options)
+   if options ~= nil and type(options) ~= "table" then
+      args.refuse(title, "options", "a table", options)
+   end
+   local settings = settings_of.read(title, options or {})
+   local http, message = library.open()
+   if not http then torch.raise(("%s: %s"):format(title, message)) end
+   local path, remove = source(title, models)
+   settings.path, settings.title = path, title
+   return settings, remove, http
+end
+
 --- Starts a server in a thread of its own and returns at once. The server answers requests once its
 --- models are loaded; `/v2/health/ready` tells that. Programs are copied, so later changes do not
 --- reach the server.
@@ -119,14 +132,7 @@ end
 ---@return serve.Server
 function M.start(models, options)
    local title <const> = "serve.start"
-   if options ~= nil and type(options) ~= "table" then
-      args.refuse(title, "options", "a table", options)
-   end
-   local settings = settings_of.read(title, options or {})
-   local http, message = library.open()
-   if not http then torch.raise(("%s: %s"):format(title, message)) end
-   local path, remove = source(title, models)
-   settings.path, settings.title = path, title
+   local settings, remove = prepare(title, models, options)
    local pool = torch.workers.start(title, 1, "tlua.serve.thread")
    pool:send(0, 1, "start", settings)
    local _, _, fine, id, port = pool:take()
@@ -147,14 +153,7 @@ end
 ---@param options? table  as in torch.serve.start
 function M.run(models, options)
    local title <const> = "serve.run"
-   if options ~= nil and type(options) ~= "table" then
-      args.refuse(title, "options", "a table", options)
-   end
-   local settings = settings_of.read(title, options or {})
-   local http, message = library.open()
-   if not http then torch.raise(("%s: %s"):format(title, message)) end
-   local path, remove = source(title, models)
-   settings.path, settings.title = path, title
+   local settings, remove, http = prepare(title, models, options)
    settings.log = function(text)
       if not settings.quiet then io.stderr:write("serve: ", text, "\n") end
    end

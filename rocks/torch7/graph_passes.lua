@@ -130,33 +130,32 @@ local function leaf(pass, tensor)
    return made
 end
 
--- Returns the leaves of a tree of tensors.
-local function leaves_of(pass, tree)
-   if is_tensor(tree) then
-      local made = leaf(pass, tree)
-      if field(made, "requires_grad") then pass.leaves[#pass.leaves + 1] = made end
-      return made
-   elseif type(tree) ~= "table" then
-      return tree
-   end
+-- Returns a tree with fn(pass, tensor) in the place of each tensor.
+local function map(fn, pass, tree)
+   if is_tensor(tree) then return fn(pass, tree) end
+   if type(tree) ~= "table" then return tree end
    local made = {}
-   for key, value in next, tree do made[key] = leaves_of(pass, value) end
+   for key, value in next, tree do made[key] = map(fn, pass, value) end
+   return made
+end
+
+local function new_leaf(pass, tensor)
+   local made = leaf(pass, tensor)
+   if field(made, "requires_grad") then pass.leaves[#pass.leaves + 1] = made end
+   return made
+end
+
+-- Returns the leaves of a tree of tensors.
+local function leaves_of(pass, tree) return map(new_leaf, pass, tree) end
+
+local function without_history(pass, tensor)
+   local made = tag(detach(methods.dim(tensor) == 0 and tlua.unsqueeze(tensor, 1) or tensor))
+   note(pass, made)
    return made
 end
 
 -- Returns a layer's output without a history, with Torch7's types.
-local function result(pass, value)
-   if is_tensor(value) then
-      local made = tag(detach(methods.dim(value) == 0 and tlua.unsqueeze(value, 1) or value))
-      note(pass, made)
-      return made
-   elseif type(value) ~= "table" then
-      return value
-   end
-   local made = {}
-   for key, item in next, value do made[key] = result(pass, item) end
-   return made
-end
+local function result(pass, value) return map(without_history, pass, value) end
 
 -- Returns the leaf of a layer's parameter. `wanted` lists the layer, the field, its value and the
 -- field of its gradient, and `parameters` the leaves.

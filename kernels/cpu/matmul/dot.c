@@ -18,6 +18,7 @@
 
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/transpose_16.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
@@ -65,32 +66,6 @@ static ALWAYS AVX512 void read_terms(const uint16_t *from, int64_t step, int64_t
   }
 }
 
-/* Transposes 16 x 16 elements of 32 bits: first swaps single elements, then pairs, then 128
-** bits. */
-static ALWAYS AVX512 void transpose(__m512i z[LINES]) {
-  __m512i t[LINES];
-  for (int i = 0; i < LINES; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(z[i], z[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(z[i], z[i + 1]);
-  }
-  for (int i = 0; i < LINES; i += 4)
-    for (int h = 0; h < 2; h++) {
-      z[i + 2 * h] = _mm512_unpacklo_epi64(t[i + h], t[i + 2 + h]);
-      z[i + 2 * h + 1] = _mm512_unpackhi_epi64(t[i + h], t[i + 2 + h]);
-    }
-  for (int i = 0; i < 4; i++) {
-    __m512i a = _mm512_shuffle_i32x4(z[i], z[i + 4], 0x88);
-    __m512i b = _mm512_shuffle_i32x4(z[i], z[i + 4], 0xdd);
-    __m512i c = _mm512_shuffle_i32x4(z[i + 8], z[i + 12], 0x88);
-    __m512i d = _mm512_shuffle_i32x4(z[i + 8], z[i + 12], 0xdd);
-    t[i] = _mm512_shuffle_i32x4(a, c, 0x88);
-    t[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
-    t[i + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
-    t[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
-  }
-  memcpy(z, t, sizeof t);
-}
-
 /* Packs one block. `by_term` means that the rows of the source are terms, not lines. `turn` means
 ** that the block is stored transposed. Both flags are constants at each inlined call. */
 static ALWAYS AVX512 void pack_block(bool by_term, bool turn, const uint16_t *from, int64_t step,
@@ -100,7 +75,7 @@ static ALWAYS AVX512 void pack_block(bool by_term, bool turn, const uint16_t *fr
     read_terms(from, step, lines, terms, z);
   else
     read_lines(from, step, lines, terms, z);
-  if (turn) transpose(z);
+  if (turn) tlk_transpose_16(z);
   for (int i = 0; i < LINES; i++) _mm512_storeu_si512(to + i * TERMS, z[i]);
 }
 

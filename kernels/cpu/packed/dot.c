@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/cpu/block_walk.h"
+#include "kernels/cpu/transpose_16.h"
 
 #define ALWAYS static inline __attribute__((always_inline))
 
@@ -191,32 +192,6 @@ ALWAYS VNNI float vnni_row(const tlk_PackedRows *p, const uint8_t *row, int grou
   return _mm512_reduce_add_ps(_mm512_add_ps(even, odd));
 }
 
-/* Transposes 16 x 16 elements of 32 bits: interleaves single elements, then pairs, then 128
-** bits. */
-ALWAYS VNNI void transpose(__m512i z[16]) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(z[i], z[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(z[i], z[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4)
-    for (int h = 0; h < 2; h++) {
-      z[i + 2 * h] = _mm512_unpacklo_epi64(t[i + h], t[i + 2 + h]);
-      z[i + 2 * h + 1] = _mm512_unpackhi_epi64(t[i + h], t[i + 2 + h]);
-    }
-  for (int i = 0; i < 4; i++) {
-    __m512i a = _mm512_shuffle_i32x4(z[i], z[i + 4], 0x88);
-    __m512i b = _mm512_shuffle_i32x4(z[i], z[i + 4], 0xdd);
-    __m512i c = _mm512_shuffle_i32x4(z[i + 8], z[i + 12], 0x88);
-    __m512i d = _mm512_shuffle_i32x4(z[i + 8], z[i + 12], 0xdd);
-    t[i] = _mm512_shuffle_i32x4(a, c, 0x88);
-    t[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
-    t[i + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
-    t[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
-  }
-  memcpy(z, t, sizeof t);
-}
-
 /* A chunk of 16 weight rows. In q, elements 4 k to 4 k + 3 of all rows are adjacent, for each k. */
 typedef struct Panel {
   __m512i q[TLI_CHUNK / 4];
@@ -230,14 +205,14 @@ static VNNI void fill_panel(const tlk_PackedRows *p, int64_t first, int64_t rows
   __m512i z[16];
   for (int part = 0; part < 4; part++) {
     for (int r = 0; r < 16; r++) z[r] = _mm512_loadu_si512(u[r].q + 64 * part);
-    transpose(z);
+    tlk_transpose_16(z);
     memcpy(panel->q + 16 * part, z, sizeof z);
   }
   for (int r = 0; r < 16; r++) z[r] = _mm512_loadu_si512(u[r].scale);
-  transpose(z);
+  tlk_transpose_16(z);
   memcpy(panel->scale, z, sizeof z);
   for (int r = 0; r < 16; r++) z[r] = _mm512_loadu_si512(u[r].least);
-  transpose(z);
+  tlk_transpose_16(z);
   memcpy(panel->least, z, sizeof z);
 }
 

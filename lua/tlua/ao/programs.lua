@@ -88,13 +88,6 @@ local packers <const> = {[8] = {blocks_of_8, "Q8_0"}, [4] = {blocks_of_4, "Q4_0"
 
 local relus <const> = {relu = true, relu_ = true}
 
-local function is_output(graph, node)
-   for _, output in ipairs(graph.nodes[#graph.nodes].args) do
-      if output == node then return true end
-   end
-   return false
-end
-
 -- Returns whether a node is a layer that can be replaced by one of integers.
 local function is_layer(graph, node)
    local weight = node.args.weight
@@ -138,7 +131,7 @@ local function replace_layer(graph, node, range)
    graph:inserting_before()
    local users = node:users()
    local after = users[1]
-   if #users == 1 and after.target == "relu" and not is_output(graph, node) then
+   if #users == 1 and after.target == "relu" and not graph:_returns(node) then
       call.args.relu = true
       after:replace_all_uses_with(call)
       graph:erase_node(after)

@@ -64,13 +64,6 @@ end
 
 local function writes(node) return node.op == "call_function" and node.target:sub(-1) == "_" end
 
-local function is_output(graph, node)
-   for _, output in ipairs(graph.nodes[#graph.nodes].args) do
-      if output == node then return true end
-   end
-   return false
-end
-
 local function constant(graph, name, tensor)
    local try, i = name, 1
    while graph.constants_[try] do try, i = ("%s_%d"):format(name, i), i + 1 end
@@ -92,7 +85,7 @@ local function fold_norm(graph, norm)
    local before = norm.args.input
    if norm.args.training or not norm.args.running_mean or not norm.args.running_var
       or not is_call(before, "conv1d", "conv2d", "conv3d", "linear") or #before:users() ~= 1
-      or is_output(graph, before) or not all_constants(before, "weight", "bias")
+      or graph:_returns(before) or not all_constants(before, "weight", "bias")
       or not all_constants(norm, "running_mean", "running_var", "weight", "bias") then
       return false
    end
@@ -147,7 +140,7 @@ local function fold_constants(graph)
    local changed, foldable, wanted = changed_nodes(graph), {}, {}
    for _, node in ipairs(graph.nodes) do
       if node.op == "call_function" and node.results == 1 and not writes(node)
-         and not changed[node] and not is_random(node) and not is_output(graph, node) then
+         and not changed[node] and not is_random(node) and not graph:_returns(node) then
          local all, any = true, false
          each_input(node, function(input)
             all, any = all and (input.op == "get_attr" or foldable[input] == true), true
@@ -190,7 +183,7 @@ local function join_equal(graph)
    local count, known, numbers = 0, {}, {}
    for i, node in ipairs(graph.nodes) do numbers[node] = i end
    for _, node in ipairs {table.unpack(graph.nodes)} do
-      if node.results == 1 and node.op == "call_function" and not is_output(graph, node) then
+      if node.results == 1 and node.op == "call_function" and not graph:_returns(node) then
          local keys, list = {}, {node.target}
          for key in next, node.args do keys[#keys + 1] = key end
          table.sort(keys)
@@ -229,7 +222,7 @@ local function join_linear(graph, node)
    local users = node:users()
    local after = relu_after(graph, node) or #users == 1 and users[1]
    if not after or not joined[after.target] or after.args.self ~= node
-      or is_output(graph, node) then
+      or graph:_returns(node) then
       return false
    end
    if after.target ~= "relu_" and #users ~= 1 then return false end
@@ -249,7 +242,7 @@ end
 local function write_in_place(graph, node)
    local input = node.args.self
    if input.op ~= "call_function" or not fresh[input.target] or input.results ~= 1
-      or #input:users() ~= 1 or is_output(graph, input) or is_output(graph, node) then
+      or #input:users() ~= 1 or graph:_returns(input) or graph:_returns(node) then
       return false
    end
    node:replace_all_uses_with(input)

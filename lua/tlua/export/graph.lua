@@ -281,6 +281,14 @@ local function graph_of(handle)
    return graph
 end
 
+-- Returns whether a node is one of the graph's outputs.
+function Graph:_returns(node)
+   for _, output in ipairs(self.nodes[#self.nodes].args) do
+      if output == node then return true end
+   end
+   return false
+end
+
 --- Makes a node. A call is placed before the output, or where inserting_before has said.
 ---@param op string  "call_function", or "get_attr" for a constant
 ---@param target string  the operator's name, as print(program) shows it, or the constant's

@@ -345,16 +345,22 @@ end
 
 -- Losses ------------------------------------------------------------------------------------------
 
+-- Returns the parts of a loss's input and target, which must be nested.
+local function both(name, x, target)
+   local p, q = parts(x), parts(target)
+   if not (p and q) then
+      fail("%s: expected input and target both nested, got %s and %s", name, args.describe(x),
+         args.describe(target))
+   end
+   return p, q
+end
+
 -- Losses that compare each element with the target's element.
 for name in ([[mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy
    binary_cross_entropy_with_logits soft_margin_loss poisson_nll_loss]]):gmatch "%S+" do
    local fn = torch.nn.functional[name]
    define(name, function(x, target, ...)
-      local p, q = parts(x), parts(target)
-      if not (p and q) then
-         fail("%s: expected input and target both nested, got %s and %s", name,
-            args.describe(x), args.describe(target))
-      end
+      local p, q = both(name, x, target)
       lift(name, target, p)
       if not kind.same(p, q) then
          fail("%s: target: expected the shape %s of input, got %s", name, V.shown(p), V.shown(q))
@@ -384,11 +390,8 @@ do
       log_target: boolean = false)]]
    define("kl_div", function(...)
       local a = take(...)
-      local p, q = parts(a.input), parts(a.target)
-      if not (p and q) then
-         fail("kl_div: expected input and target both nested, got %s and %s",
-            args.describe(a.input), args.describe(a.target))
-      elseif not kind.same(p, q) then
+      local p, q = both("kl_div", a.input, a.target)
+      if not kind.same(p, q) then
          fail("kl_div: target: expected the shape %s of input, got %s", V.shown(p), V.shown(q))
       end
       p, q = V.packed(p), V.packed(q)
@@ -404,11 +407,7 @@ end
 for _, name in ipairs {"cross_entropy", "nll_loss"} do
    local fn = torch.nn.functional[name]
    define(name, function(x, target, ...)
-      local p, q = parts(x), parts(target)
-      if not (p and q) then
-         fail("%s: expected input and target both nested, got %s and %s", name,
-            args.describe(x), args.describe(target))
-      end
+      local p, q = both(name, x, target)
       p, q = V.packed(p), V.packed(q)
       local labels = q.values:dim() == 1
       if p.values:dim() ~= 2 or not labels and q.dim ~= p.dim or q.values:dim() > 2 then
