@@ -22,8 +22,11 @@ local function is_token(value) return math.type(value) == "integer" and value >=
 local function check_tokens(model, o)
    local most = model.config.vocab_size or math.maxinteger
    local expected <const> = ("a list of token numbers from 1 to %d"):format(most)
+   local function is_list(value)
+      return type(value) == "table" and (#value > 0 or next(value) == nil)
+   end
    local function fits(list, least)
-      if type(list) ~= "table" or #list < least then return false end
+      if not is_list(list) or #list < least then return false end
       for _, token in ipairs(list) do
          if not is_token(token) or token > most then return false end
       end
@@ -43,17 +46,18 @@ local function check_tokens(model, o)
          o[name] and o[name][1])
    end
    local words = o.bad_words_ids
-   refuse_unless(words == nil or type(words) == "table", "bad_words_ids",
+   refuse_unless(words == nil or is_list(words), "bad_words_ids",
       "a list of lists of tokens", words)
    for _, word in ipairs(words or {}) do
       refuse_unless(fits(word, 1), "bad_words_ids", expected, word)
    end
    local biases = o.sequence_bias
-   refuse_unless(biases == nil or type(biases) == "table", "sequence_bias",
+   refuse_unless(biases == nil or is_list(biases), "sequence_bias",
       "a list of pairs of tokens and a number", biases)
    for _, pair in ipairs(biases or {}) do
-      refuse_unless(type(pair) == "table" and fits(pair[1], 1) and type(pair[2]) == "number",
-         "sequence_bias", "pairs of " .. expected .. " and a number", pair)
+      local is_pair = type(pair) == "table" and fits(pair[1], 1) and type(pair[2]) == "number"
+         and pair[2] == pair[2]
+      refuse_unless(is_pair, "sequence_bias", "pairs of " .. expected .. " and a number", pair)
    end
 end
 

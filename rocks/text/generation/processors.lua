@@ -2,6 +2,7 @@
 -- Hugging Face's names and results. ids (B, S) has all tokens so far, and scores is (B, V). Each
 -- `M.<option>(value)` returns such a function.
 
+local args = require "tlua.args"
 local torch = require "tlua"
 
 local M = {}
@@ -338,7 +339,16 @@ function M.list(o, prompt)
    add("suppress_tokens", o.suppress_tokens, o.suppress_tokens)
    local first = prompt == 1 and o.forced_bos_token_id and 2 or prompt
    add("begin_suppress_tokens", o.begin_suppress_tokens, o.begin_suppress_tokens, first)
-   for _, own in ipairs(o.logits_processor or {}) do list[#list + 1] = own end
+   for i, own in ipairs(o.logits_processor or {}) do
+      list[#list + 1] = function(ids, scores)
+         local new = own(ids, scores)
+         if not torch.is_tensor(new) or not new:is_same_size(scores) then
+            args.refuse("generate", ("logits_processor, function %d"):format(i),
+               ("scores of shape (%s)"):format(table.concat(scores.shape, ", ")), new)
+         end
+         return new
+      end
+   end
    if o.do_sample then
       -- Beam search needs a token that does not end the text.
       local keep = o.num_beams > 1 and math.max(2, #eos + 1) or nil

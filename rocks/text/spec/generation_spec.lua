@@ -185,6 +185,16 @@ describe("generate", function()
    end)
 
    it("raises errors for invalid options", function()
+      local function with_processor(result)
+         return message_of {logits_processor = {function(_, scores) return scores end, function() return result end}}
+      end
+      assert.match("generate: logits_processor, function 2: expected scores of shape %(1, 12%), got nil",
+         with_processor(nil))
+      assert.match("function 2: expected scores of shape %(1, 12%), got a float32 tensor",
+         with_processor(torch.ones(1)))
+      assert.match("sequence_bias: expected a list of pairs", message_of {sequence_bias = {[5] = 1.0}})
+      assert.match("sequence_bias: expected pairs of a list", message_of {sequence_bias = {{{5}, 0 / 0}}})
+      assert.match("suppress_tokens: expected a list of token numbers", message_of {suppress_tokens = {[5] = true}})
       assert.match("generation_spec.lua:%d+: generate: unknown option max_tokens", message_of {max_tokens = 3})
       assert.match("temperature: expected a positive number, got 0", message_of {temperature = 0.0})
       assert.match("max_new_tokens: expected an integer of at least 0", message_of {max_new_tokens = 1.5})
