@@ -1105,7 +1105,7 @@ uninstall:
 	  "$$AT_PREFIX/share/doc/tlua/LICENSE"
 	rm -rf "$$AT_PREFIX/bin/.debug/tlua.debug" "$$AT_LIBDIR/.debug/$(SONAME).debug" "$$AT_LIBDIR/tlua/.debug"
 	@rmdir "$$AT_PREFIX/bin/.debug" "$$AT_LIBDIR/.debug" 2>/dev/null || true
-	@rm -f "$$AT_PREFIX/share/tlua/types/tlua.lua"
+	@rm -f "$$AT_PREFIX/share/tlua/types/tlua.lua" "$$AT_LUA_DIR/tlua/serve/http.so"
 	@for folder in rocks/*/; do name=$$(basename "$$folder"); rm -f "$$AT_PREFIX/share/tlua/types/$$name.lua"; \
 	  ! test -d "$$AT_LUA_DIR/tlua/$$name" || { (cd "rocks/$$name" && $(package_files)) | \
 	  (cd "$$AT_LUA_DIR/tlua/$$name" && xargs rm -f); }; \

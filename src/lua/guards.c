@@ -155,6 +155,8 @@ typedef struct Snapshot {
   int64_t tables;
   Word words[];
 } Snapshot;
+#define SNAPSHOT "tlua.compile.snapshot" /* name of the metatable of snapshots */
+#define MOST_WORDS (INT32_MAX / 2)
 
 static Word metatable_at(lua_State *L, int index) {
   Word none = {.type = LUA_TNIL};
@@ -167,16 +169,22 @@ static Word metatable_at(lua_State *L, int index) {
 /* _snapshot({table, copy, ..., n =, fields =}) returns a snapshot of the tables. `n` is the length
 ** of the list, `fields` the total number of fields in the tables. */
 static int snapshot_new(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
   lua_getfield(L, 1, "n");
   lua_getfield(L, 1, "fields");
   lua_Integer n = lua_tointeger(L, 2) / 2, fields = lua_tointeger(L, 3), left = fields;
+  if (n < 0 || n > MOST_WORDS || fields < 0 || fields > MOST_WORDS)
+    return tli_error(L, "compile: expected a list of tables");
   Snapshot *s =
       lua_newuserdatauv(L, sizeof *s + (size_t)(2 * n + 2 * fields) * sizeof *s->words, 1);
+  luaL_setmetatable(L, SNAPSHOT);
   s->tables = n;
   Word *w = s->words;
   for (lua_Integer i = 0; i < n; i++) {
     Word *count = w;
-    lua_rawgeti(L, 1, 2 * i + 1);
+    if (lua_rawgeti(L, 1, 2 * i + 1) != LUA_TTABLE)
+      return tli_error(L, "compile: expected a list of tables");
     *w++ = (Word){.type = LUA_NUMTYPES, .integer = 0};
     *w++ = metatable_at(L, -1);
     for (lua_pushnil(L); lua_next(L, -2) && left > 0; left--) {
@@ -194,14 +202,14 @@ static int snapshot_new(lua_State *L) {
 
 /* Returns the position of the first table that differs from its snapshot; 0 if none does. */
 static int64_t snapshot_differs(lua_State *L, int index) {
-  const Snapshot *s = lua_touserdata(L, index);
-  if (s == NULL) return 0;
+  if (lua_isnoneornil(L, index)) return 0;
+  const Snapshot *s = luaL_checkudata(L, index, SNAPSHOT);
   lua_getiuservalue(L, index, 1);
   int list = lua_gettop(L);
   const Word *w = s->words;
   for (int64_t i = 0; i < s->tables; i++) {
     int64_t left = w->integer;
-    lua_rawgeti(L, list, (lua_Integer)(2 * i + 1));
+    if (lua_rawgeti(L, list, (lua_Integer)(2 * i + 1)) != LUA_TTABLE) return 2 * i + 1;
     bool same = same_words(w + 1, metatable_at(L, -1));
     w += 2;
     lua_pushnil(L);
@@ -229,6 +237,7 @@ static bool upvalues_hold(lua_State *L, int list, int64_t i) {
 /* Returns whether a field is unchanged. The list is {table, key, value, ...}. */
 static bool globals_hold(lua_State *L, int list, int64_t i) {
   for (int k = 0; k < 3; k++) lua_rawgeti(L, list, (lua_Integer)(i + k));
+  luaL_checktype(L, -3, LUA_TTABLE);
   lua_pushvalue(L, -2);
   lua_rawget(L, -4);
   bool ok = same_values(L);
@@ -286,5 +295,7 @@ void tli_open_guards(lua_State *L) {
                                        {"_snapshot", snapshot_new},
                                        {"_state_differs", state_differs},
                                        {NULL, NULL}};
+  luaL_newmetatable(L, SNAPSHOT);
+  lua_pop(L, 1);
   tli_set_functions(L, functions);
 }

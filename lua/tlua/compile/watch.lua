@@ -25,7 +25,7 @@ end
 
 -- Returns checks of the arguments of C functions, by function. A check returns the reason if the
 -- call cannot be repeated by a program.
-local function checks_of(meta, proxies)
+local function checks_of(proxies)
    local function check_table()
       local given = argument(1)
       local env = type(given) == "table" and proxies[given]
@@ -34,11 +34,11 @@ local function checks_of(meta, proxies)
       return "the table of globals is used as a value"
    end
    return {
-      [meta.__index] = function()
+      [library.index] = function()
          local key = argument(2)
          return properties[key] and ("the property %s of a tensor is read"):format(key)
       end,
-      [meta.__newindex] = function()
+      [library.newindex] = function()
          local key = argument(2)
          return type(key) == "string" and ("the property %s of a tensor is set"):format(key)
       end,
@@ -218,7 +218,7 @@ function M.call(fn, ...)
       functions = {}, list = {}, globals = {}, known = {}, proxies = {}, restore = {},
       library = library.refresh(), active = true,
    }, Watch)
-   watch.checks = checks_of(library.tensor_methods, watch.proxies)
+   watch.checks = checks_of(watch.proxies)
    watch.hook = function() on_call(watch) end
    running = true
    return finish(watch, pcall(function(...)
