@@ -46,8 +46,8 @@ for _, value in ipairs(samples) do
    if meta.__close and value ~= sample then meta.__close(value) end
 end
 
---- The functions that read and set the properties of tensors. The metatable itself stays here, since
---- scripts may not call its other functions.
+--- The functions that read and set the properties of tensors. The metatable itself stays here,
+--- since scripts may not call its other functions.
 M.index, M.newindex = debug.getmetatable(sample).__index, debug.getmetatable(sample).__newindex
 
 local function source_of(fn) return debug.getinfo(fn, "S").source end
