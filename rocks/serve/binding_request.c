@@ -87,13 +87,6 @@ static void add_headers(lua_State *L, int index, Response *response) {
   }
 }
 
-int check_status(lua_State *L, int index) {
-  lua_Integer status = luaL_checkinteger(L, index);
-  if (status < 200 || status > 599)
-    luaL_error(L, "serve: status: expected 200 to 599, got %I", (LUAI_UACINT)status);
-  return (int)status;
-}
-
 /* request:reply(status, type, body, headers) answers. Returns false if the client has left. */
 static int request_reply(lua_State *L) {
   Request *r = check_request(L);

@@ -49,16 +49,6 @@ static char *text_field(lua_State *L, const char *name) {
   return copy;
 }
 
-int fail(lua_State *L, Server *s, const char *message, const char *detail) {
-  luaL_pushfail(L);
-  if (detail)
-    lua_pushfstring(L, "%s: %s", message, detail);
-  else
-    lua_pushstring(L, message);
-  if (s) server_release(s);
-  return 2;
-}
-
 /* start{port, address, threads, body, memory, connections, timeout, receive_timeout, backlog, key,
 ** certificate, log, tokens} returns a server; nil and a message on failure. Queue 0 gets the
 ** requests that have no route. */
@@ -184,12 +174,6 @@ static int server_queue(lua_State *L) {
   if (number < 0) return luaL_error(L, "serve: too many models");
   lua_pushinteger(L, number);
   return 1;
-}
-
-Queue *check_queue(lua_State *L, Server *s, int index) {
-  lua_Integer i = luaL_checkinteger(L, index);
-  if (i < 0 || i >= s->nqueues) luaL_error(L, "serve: there is no queue %d", (int)i);
-  return s->queues[i];
 }
 
 /* server:close_queue(queue) refuses new requests; take() returns nil once the queue is empty. */
