@@ -192,6 +192,105 @@ ALWAYS VNNI float vnni_row(const tlk_PackedRows *p, const uint8_t *row, int grou
   return _mm512_reduce_add_ps(_mm512_add_ps(even, odd));
 }
 
+/* Returns the eight scales of Q4_K and Q5_K, then the eight minimums, from a block's first 16
+** bytes; tli_scales_k does the same. */
+ALWAYS VNNI __m128i vnni_scales(__m128i head) {
+  __m128i own =
+      _mm_srlv_epi32(_mm_shuffle_epi32(head, _MM_SHUFFLE(3, 2, 3, 1)), _mm_setr_epi32(0, 0, 0, 4));
+  __m128i rest = _mm_srli_epi32(_mm_shuffle_epi32(head, _MM_SHUFFLE(2, 2, 1, 1)), 2);
+  own = _mm_and_si128(own, _mm_setr_epi32(0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f));
+  return _mm_or_si128(own, _mm_and_si128(rest, _mm_setr_epi32(0, 0x30303030, 0, 0x30303030)));
+}
+
+/* Returns a vector with `low` in the elements of its lower half and `high` in the others. */
+ALWAYS VNNI __m512i halves_of(int low, int high) {
+  return _mm512_inserti64x4(_mm512_set1_epi32(low), _mm256_set1_epi32(high), 1);
+}
+
+/* Returns a vector with the same 32 bytes in both halves. */
+ALWAYS VNNI __m512i twice(const uint8_t *p) {
+  return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+/* Computes one element of the result for Q4_K or Q5_K. Each sum of four products fits in 16 bits,
+** so vpdpwssd multiplies the sums by the groups' scales as integers. The input has one scale for
+** the whole chunk. */
+ALWAYS VNNI float vnni_row_k(const tlk_PackedRows *p, const uint8_t *row, int bits) {
+  __m512i split = halves_of(0, 4), nibble = _mm512_set1_epi8(15), fifth = _mm512_set1_epi8(16);
+  __m512i lanes[4];
+  for (int i = 0; i < 4; i++)
+    lanes[i] = halves_of((int)0x80808000 + 2 * i, (int)0x80808001 + 2 * i);
+  __m512 sum = _mm512_setzero_ps();
+  __m256 least = _mm256_setzero_ps();
+  for (int64_t c = 0; c < p->chunks; c++, row += bits == 4 ? 144 : 176) {
+    const tlk_Rounded *x = p->x + c * TLK_TOKENS;
+    __m128i head = _mm_loadu_si128((const __m128i *)(const void *)row), six = vnni_scales(head);
+    __m128 d = _mm_cvtph_ps(head); /* the block's scale and the minimums' */
+    __m512i scales = _mm512_broadcast_i32x4(six), total = _mm512_setzero_si512();
+    __m512i high = bits == 5 ? twice(row + 16) : total;
+    const uint8_t *low = row + (bits == 5 ? 48 : 16);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+      __m512i q = _mm512_and_si512(_mm512_srlv_epi32(twice(low + 32 * i), split), nibble);
+      if (bits == 5) {
+        __m512i bit = i < 2 ? _mm512_sllv_epi32(high, halves_of(4 - 2 * i, 3 - 2 * i))
+                            : _mm512_srlv_epi32(high, halves_of(2 * i - 4, 2 * i - 3));
+        q = _mm512_or_si512(q, _mm512_and_si512(bit, fifth));
+      }
+      __m512i fours =
+          _mm512_dpbusd_epi32(_mm512_setzero_si512(), q, _mm512_loadu_si512(x->q + 64 * i));
+      total = _mm512_dpwssd_epi32(total, fours, _mm512_shuffle_epi8(scales, lanes[i]));
+    }
+    __m128 by = _mm_mul_ss(d, _mm_load_ss(x->scale));
+    sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(total), _mm512_broadcastss_ps(by), sum);
+    __m256 six_least = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(six, 8)));
+    __m256 least_by = _mm256_broadcastss_ps(_mm_movehdup_ps(d));
+    least = _mm256_fmadd_ps(_mm256_mul_ps(six_least, least_by), _mm256_loadu_ps(x->sum), least);
+  }
+  return _mm512_reduce_add_ps(_mm512_sub_ps(sum, _mm512_zextps256_ps512(least)));
+}
+
+/* Computes one element of the result for Q6_K, in the same way as vnni_row_k. */
+ALWAYS VNNI float vnni_row_q6_k(const tlk_PackedRows *p, const uint8_t *row) {
+  __m512i nibble = _mm512_set1_epi8(15), pair = _mm512_set1_epi8(48);
+  __m512i lanes =
+      _mm512_setr_epi32(0x80800100, 0x80800100, 0x80800100, 0x80800100, 0x80800302, 0x80800302,
+                        0x80800302, 0x80800302, 0x80800504, 0x80800504, 0x80800504, 0x80800504,
+                        0x80800706, 0x80800706, 0x80800706, 0x80800706);
+  __m512i next = _mm512_add_epi32(lanes, _mm512_set1_epi32(0x0808));
+  __m512 sum = _mm512_setzero_ps(), zero = _mm512_set1_ps(32);
+  for (int64_t c = 0; c < p->chunks; c++, row += 210) {
+    const tlk_Rounded *x = p->x + c * TLK_TOKENS;
+    __m128i eight = _mm_loadu_si128((const __m128i *)(const void *)(row + 192));
+    __m256i scales = _mm256_cvtepi8_epi16(eight);
+    __m512i total = _mm512_setzero_si512();
+#pragma GCC unroll 2
+    for (int n = 0; n < 2; n++) {
+      __m512i low = _mm512_loadu_si512(row + 64 * n), high = twice(row + 128 + 32 * n);
+      __m512i own = _mm512_broadcast_i32x4(n ? _mm256_extracti128_si256(scales, 1)
+                                             : _mm256_castsi256_si128(scales));
+      __m512i q[2] = {_mm512_sllv_epi32(high, halves_of(4, 2)),
+                      _mm512_srlv_epi32(high, halves_of(0, 2))};
+      q[0] = _mm512_or_si512(_mm512_and_si512(low, nibble), _mm512_and_si512(q[0], pair));
+      q[1] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(low, 4), nibble),
+                             _mm512_and_si512(q[1], pair));
+      for (int h = 0; h < 2; h++) {
+        __m512i fours = _mm512_dpbusd_epi32(_mm512_setzero_si512(), q[h],
+                                            _mm512_loadu_si512(x->q + 128 * n + 64 * h));
+        total = _mm512_dpwssd_epi32(total, fours, _mm512_shuffle_epi8(own, h ? next : lanes));
+      }
+    }
+    uint16_t bits;
+    memcpy(&bits, row + 208, sizeof bits);
+    float d = f16c_half(bits);
+    sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(total), _mm512_set1_ps(d * x->scale[0]), sum);
+    __m512 offset = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(eight)),
+                                  _mm512_mul_ps(zero, _mm512_loadu_ps(x->sum)));
+    sum = _mm512_fnmadd_ps(offset, _mm512_set1_ps(d), sum);
+  }
+  return _mm512_reduce_add_ps(sum);
+}
+
 /* A chunk of 16 weight rows. In q, elements 4 k to 4 k + 3 of all rows are adjacent, for each k. */
 typedef struct Panel {
   __m512i q[TLI_CHUNK / 4];
@@ -280,6 +379,12 @@ static VNNI void vnni_rows(const tlk_PackedRows *p, int64_t rows) {
   if (p->count > 1)
     for (int64_t r = 0; r < rows; r += TLK_PANEL_ROWS)
       vnni_panel(p, r, tlk_min(TLK_PANEL_ROWS, rows - r));
+  else if (p->kind == TLI_Q4_K)
+    for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row_k(p, p->weight + r * p->bytes, 4);
+  else if (p->kind == TLI_Q5_K)
+    for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row_k(p, p->weight + r * p->bytes, 5);
+  else if (p->kind == TLI_Q6_K)
+    for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row_q6_k(p, p->weight + r * p->bytes);
   else if (group == 16)
     for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row(p, p->weight + r * p->bytes, 16, u);
   else

@@ -321,6 +321,28 @@ describe("nn.functional.packed_linear", function()
       for i = 1, 13 do assert.close(layer(x[i]), all[i], 1e-5) end
    end)
 
+   -- The largest element of each block is 127, so rounding the inputs to 8 bits leaves them as they are.
+   for kind, at in pairs {Q4_0 = {18, 1}, Q8_0 = {34, 1}, Q2_K = {84, 81, 83}, Q3_K = {110, 109}, Q4_K = {144, 1, 3},
+      Q5_K = {176, 1, 3}, Q6_K = {210, 209}, IQ4_XS = {136, 1}} do
+      it("multiplies one row exactly: " .. kind, function()
+         local F = torch.nn.functional
+         local generator = torch.Generator "cpu":manual_seed(3)
+         local function draw(high, sizes, low)
+            return torch.randint(low or 0, high, sizes, {generator = generator, device = "cpu"})
+         end
+         local blocks = at[1] > 34 and 3 or 24
+         local bytes = draw(256, {19, blocks, at[1]})
+         for i = 2, #at do -- float16 from 0.125 to 0.25, of both signs
+            bytes[{{}, {}, at[i] + 1}] = draw(2, {19, blocks}) * 128 + 48 + draw(4, {19, blocks})
+         end
+         local weight = bytes:to("uint8"):flatten(2)
+         local x = draw(128, {1, 768}, -127):double()
+         x[{{}, {1, 768, 32}}] = 127
+         local expected = x:matmul(F.packed_values(weight, kind):double().T)
+         assert.close(expected, F.packed_linear(x:float(), weight, kind):double(), 1e-6 * expected:abs():max():item())
+      end)
+   end
+
    it("propagates infinity as NaN, and refuses wrong shapes", function()
       local F = torch.nn.functional
       local weight = torch.ones(3, 34, {dtype = "uint8"})
