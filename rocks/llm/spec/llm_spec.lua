@@ -5,6 +5,7 @@ local torch = require "tlua"
 local gguf = require "tlua.io.gguf"
 local source = require "tlua.io.source"
 local architectures = require "tlua.llm.architectures"
+local session = require "spec.main.session"
 local shell = require "spec.support.shell"
 
 local folder <const> = "rocks/llm/spec/fixtures/"
@@ -373,6 +374,43 @@ describe("tlua chat", function()
       local said = chat(folder .. "qwen2.gguf --max-tokens 3", "hello\\n/foo\\n/help\\n/set seed 3\\nworld\\n/quit\\n")
       assert.matches("there is no /foo", said, 1, true)
       assert.matches("/undo  ", said, 1, true)
+   end)
+
+   -- Runs the command with a model that would write "aaaa..." for some seconds.
+   local slow <const> = [[
+      local torch = require "tlua"
+      local load = torch.llm.load
+      function torch.llm.load(...)
+         local llm = load(...)
+         local token = llm:tokenize "a"[1]
+         function llm:create_chat_completion(messages, options)
+            function options.logits_processor(_, logits)
+               local stop = torch.io.clock() + 0.02
+               while torch.io.clock() < stop do end
+               logits[token] = 1e9
+            end
+            return torch.llm.Model.create_chat_completion(self, messages, options)
+         end
+         return llm
+      end
+      require "tlua.llm.command".command {"rocks/llm/spec/fixtures/qwen2.gguf"}]]
+
+   it("ends an answer on Ctrl-C, and keeps the conversation", function()
+      local shown, status = shell.with_folder(function(place)
+         shell.write(place .. "/chat.lua", slow)
+         return session.terminal({"? > ", "! hello\\n", "? aaaa", "! \\003", "? > ", "! /save /dev/stdout\\n",
+            "? user: hello", "? assistant: aaaa", "? > ", "! again\\n", "? aaaa", "! \\003", "? > ", "! /quit\\n"},
+            {arguments = shell.quote(place .. "/chat.lua")})
+      end)
+      assert.equal(0, status, shown)
+      assert.not_matches("interrupted|traceback", shown)
+   end)
+
+   it("ends on Ctrl-C between answers", function()
+      local shown, status = session.terminal({"? > ", "! \\003"},
+         {arguments = "chat " .. folder .. "qwen2.gguf"})
+      assert.equal(0, status, shown)
+      assert.not_matches("traceback", shown)
    end)
 
    it("refuses wrong options", function()
