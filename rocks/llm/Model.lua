@@ -79,7 +79,9 @@ end
 
 --- Empties the cache of keys and values.
 function Model:reset()
-   self.cache, self.cached = torch.text.Cache(), {}
+   self.cached = {}
+   -- The buffers are reused, unless a layer with a sliding window has dropped keys.
+   if not self.cache or not self.cache:crop(0) then self.cache = torch.text.Cache() end
 end
 
 --- Returns the tokens of a text; see Tokenizer:encode.
@@ -148,13 +150,11 @@ end
 local function keep_common(self, tokens)
    local cached, n = self.cached, 0
    while n < #cached and n < #tokens - 1 and cached[n + 1] == tokens[n + 1] do n = n + 1 end
-   if n == #cached then return n end
-   if n == 0 or not self.cache:crop(n) then
-      self:reset()
-      return 0
-   end
    for i = #cached, n + 1, -1 do cached[i] = nil end
-   return n
+   -- The cache is always cropped, since an interrupted step leaves keys in some layers.
+   if n > 0 and self.cache:crop(n) then return n end
+   self:reset()
+   return 0
 end
 
 -- Runs the network on the tokens that are not in the cache. Returns the logits of the last `keep`

@@ -218,6 +218,33 @@ describe("llm.Model", function()
       assert.equal(fresh, model:generate({5, 6, 7, 8, 9}, options))
    end)
 
+   it("continues correctly after a step that an error has ended halfway", function()
+      for _, name in ipairs {"gemma3", "qwen2"} do
+         for at = 1, 4, 3 do
+            local model, options, steps = load(name), {max_tokens = 6, temperature = 0}, 0
+            model:reset()
+            local fresh = model:generate(prompt, options)
+            model:reset()
+            local hook = model.model.model.layers[2]:register_forward_pre_hook(function()
+               steps = steps + 1
+               if steps == at then error("halfway", 0) end
+            end)
+            assert.has_error(function() model:generate(prompt, options) end, "halfway")
+            hook:remove()
+            assert.equal(fresh, model:generate(prompt, options))
+         end
+      end
+   end)
+
+   it("reuses the memory of the previous conversation", function()
+      local model = load "qwen2"
+      model:generate(prompt, {max_tokens = 1})
+      local keys = model.cache.layers[1].keys
+      model:reset()
+      model:generate({9, 8, 7}, {max_tokens = 1})
+      assert.is_true(rawequal(keys, model.cache.layers[1].keys))
+   end)
+
    it("computes a long prompt in blocks of n_batch tokens", function()
       local whole = load "mixed":logits(prompt)
       local model = torch.llm.load(folder .. "mixed.gguf", {n_batch = 7})

@@ -41,16 +41,15 @@ local function grow(layer, count, kept, max_length)
    local need = kept + count
    local room = math.max(need, math.min(2 * (layer.window or kept), 4 * need), 64)
    if max_length and not layer.window then room = math.max(need, max_length) end
-   local first = layer.used - kept
-   for _, name in ipairs {"keys", "values"} do
-      local old = layer[name]
+   local first, larger = layer.used - kept, {}
+   for i, old in ipairs {k, v} do
       local new = torch.empty(old:size(1), old:size(2), room, old:size(4),
          {dtype = old.dtype, device = old.device})
       if kept > 0 then new:narrow(3, 1, kept):copy_(old:narrow(3, first + 1, kept)) end
-      layer[name] = new
+      larger[i] = new
    end
+   layer.keys, layer.values = larger[1], larger[2] -- after both copies, which an interrupt can end
    layer.dropped, layer.used = layer.dropped + first, kept
-   return k, v
 end
 
 --- Appends keys and values (B, heads, S, features) to a layer's cache, and returns all keys and
