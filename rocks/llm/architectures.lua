@@ -220,7 +220,7 @@ function M.place(own, name)
    if name == "token_embd.weight" then return "model.embed_tokens", "weight" end
    if name == "output_norm.weight" then return "model.norm", "weight" end
    if name == "output.weight" then return "lm_head", "weight" end
-   local layer, short, field = name:match "^blk%.(%d+)%.([%w_]+)%.(%a+)$"
+   local layer, short, field = name:match "^blk%.(%d%d?%d?%d?)%.([%w_]+)%.(%a+)$"
    if not layer or field ~= "weight" and field ~= "bias" then return nil end
    local path = own.four_norms and four_norms[short] or modules[short]
    if own.fused and short == "ffn_up" then path = "mlp.gate_up_proj" end

@@ -67,6 +67,10 @@ describe("torch.llm.load", function()
             end
          end
       end
+      local name = "blk.%s.attn_q.weight"
+      assert.is_nil(architectures.place(architectures.of(read "llama"), name:format "99999999999999999999"))
+      assert.equal("model.layers.10.self_attn.q_proj",
+         (architectures.place(architectures.of(read "llama"), name:format "9")))
       for _, kind in ipairs {2.5, 0 / 0} do
          local metadata = read "llama"
          metadata["tokenizer.ggml.token_type"][3] = kind
