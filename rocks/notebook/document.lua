@@ -14,33 +14,65 @@ local function fail(path, why)
    torch.raise(("notebook.run: %s: %s"):format(path, why))
 end
 
+-- Says what a value of JSON is.
+local function kind_of(value)
+   if value == nil then return "nothing" end
+   if value == json.null then return "null" end
+   if type(value) == "table" then return json.is_array(value) and "a list" or "an object" end
+   return type(value) == "string" and "a text" or tostring(value)
+end
+
+-- Refuses the notebook of another language, whose outputs this run would replace.
+local function check_metadata(path, document)
+   local info = document.metadata
+   if json.is_array(info) and #info == 0 or info == json.null then document.metadata = nil end
+   info = document.metadata
+   if info == nil then return end
+   if type(info) ~= "table" or json.is_array(info) then
+      fail(path, "metadata: expected an object, got " .. kind_of(info))
+   end
+   local spec = info.kernelspec
+   local language = type(spec) == "table" and spec.language
+   if type(language) == "string" and language:lower() ~= "lua" then
+      fail(path, ('metadata: kernelspec: language: expected "lua", got "%s"'):format(language))
+   end
+end
+
 --- Reads a notebook. Raises an error if the file is not a notebook.
 ---@param path string
 ---@return table document
 function M.read(path)
    local file <close>, why = io.open(path, "rb")
    if not file then torch.raise("notebook.run: " .. why) end
-   local document, problem = json.decode(file:read "a" or "")
+   local text, cause = file:read "a"
+   if not text then fail(path, "expected a notebook, an .ipynb file: " .. cause) end
+   local document, problem = json.decode(text)
    if problem then fail(path, problem) end
    if type(document) ~= "table" or math.type(document.nbformat) ~= "integer" then
-      fail(path, "expected a notebook, a JSON object with nbformat")
+      fail(path, "expected a notebook, a JSON object with nbformat, got " .. kind_of(document))
    end
    if document.nbformat ~= 4 then
       fail(path, ("expected nbformat 4, got %d"):format(document.nbformat))
    end
-   if not json.is_array(document.cells) then fail(path, "cells: expected a list") end
+   if not json.is_array(document.cells) then
+      fail(path, "cells: expected a list, got " .. kind_of(document.cells))
+   end
+   check_metadata(path, document)
    for i, cell in ipairs(document.cells) do
       local source = type(cell) == "table" and cell.source
       if type(source) ~= "string" and not json.is_array(source) then
-         fail(path, ("cell %d: source: expected a text or a list of lines"):format(i))
+         fail(path, ("cell %d: source: expected a text or a list of lines, got %s"):format(i,
+            kind_of(type(cell) == "table" and cell.source or cell)))
       end
       if type(cell.cell_type) ~= "string" then
-         fail(path, ("cell %d: cell_type: expected a text"):format(i))
+         fail(path, ("cell %d: cell_type: expected a text, got %s"):format(i,
+            kind_of(cell.cell_type)))
       end
       if json.is_array(source) then
          for _, line in ipairs(source) do
             if type(line) ~= "string" then
-               fail(path, ("cell %d: source: expected lines of text"):format(i))
+               fail(path, ("cell %d: source: expected lines of text, got %s"):format(i,
+                  kind_of(line)))
             end
          end
       end
@@ -219,11 +251,9 @@ end
 function M.run(path, options)
    local document = M.read(path)
    local texts, finish, log = capture()
-   local library = _G.io
-   local read, lines = library.read, library.lines
-   notebook._open(nil)
+   local restore = notebook._open(nil)
    local ok, failure = pcall(run_cells, document, path, options, log, texts)
-   library.read, library.lines = read, lines
+   restore()
    finish()
    if not ok then error(failure, 0) end
    local info = type(document.metadata) == "table" and document.metadata or {}

@@ -37,11 +37,21 @@ local function show(bundle, id, again)
    end
 end
 
+-- Returns the forms of a value; cells may have removed methods of strings.
+local function bundle_of(value)
+   local guard = require "tlua.notebook.guard"
+   local changed = guard.leave()
+   local ok, bundle = pcall(require("tlua.notebook.mime").bundle, value)
+   if changed then guard.enter() end
+   if not ok then error(bundle, 0) end
+   return bundle
+end
+
 --- Replaces what the output shows.
 ---@param value any  the value to show instead
 ---@return notebook.Handle self
 function Handle:update(value)
-   show(require("tlua.notebook.mime").bundle(value), self.id, true)
+   show(bundle_of(value), self.id, true)
    return self
 end
 
@@ -54,7 +64,7 @@ end
 function M.display(value)
    local handle = Handle()
    handle.id = require("tlua.notebook.messages").new_id()
-   show(require("tlua.notebook.mime").bundle(value), handle.id)
+   show(bundle_of(value), handle.id)
    return handle
 end
 
@@ -130,13 +140,14 @@ function M.install(...)
 end
 
 -- Defines the globals of a notebook. `ask` reads a line from the user; without `ask`, io.read
--- raises an error.
+-- raises an error. Returns a function that restores what the standard
+-- libraries had.
 function M._open(ask)
    for _, name in ipairs {"display", "display_html", "display_markdown", "display_svg",
       "display_image"} do
       rawset(_G, name, M[name])
    end
-   require("tlua.notebook.input").open(ask)
+   return require("tlua.notebook.input").open(ask)
 end
 
 return M

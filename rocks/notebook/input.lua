@@ -1,4 +1,5 @@
--- input.lua - io.read and io.lines in a notebook, whose user types into a field.
+-- input.lua - io.read and io.lines in a notebook, whose user types into a field, and os.exit, which
+-- ends no cell without its outputs.
 
 local M = {}
 
@@ -34,15 +35,22 @@ local function take(format, more)
    return letter == "L" and line .. "\n" or line
 end
 
---- Replaces io.read and io.lines by functions that call `ask` for each line.
+--- Replaces io.read and io.lines by functions that call `ask` for each line, and os.exit by one
+--- that raises an error. Returns a function that restores them.
 ---@param ask? fun(prompt: string?): string
+---@return fun() restore
 function M.open(ask)
    local function more()
       if not ask then error("io.read: this notebook runs without a user", 0) end
       return ask() .. "\n"
    end
-   local library = _G.io -- the io table of the user's code; tlua's own code has another one
-   local lines = library.lines
+   -- the tables of the user's code; tlua's own code has others
+   local library, system = rawget(_G, "io") or {}, rawget(_G, "os") or {}
+   local read, lines, exit = library.read, library.lines, system.exit
+   system.exit = function(code)
+      error(("os.exit(%s): a cell cannot end the process of a notebook"):format(
+         code == nil and "" or tostring(code)), 2)
+   end
    library.read = function(...)
       local formats, results = table.pack(...), {}
       if formats.n == 0 then formats = {"l", n = 1} end
@@ -53,6 +61,7 @@ function M.open(ask)
       if ... ~= nil then return lines(...) end
       return function() return library.read "l" end
    end
+   return function() library.read, library.lines, system.exit = read, lines, exit end
 end
 
 return M

@@ -4,6 +4,8 @@
 local torch = require "tlua"
 local json = require "tlua.utils.json"
 
+local hmac, clock = torch._kernel.hmac, torch.io.clock -- cells may change the table torch
+
 local M = {}
 
 local delimiter <const> = "<IDS|MSG>"
@@ -42,11 +44,11 @@ local random -- this session's random digits, which begin the ids of its message
 function M.new_id()
    if not random then
       local file <close> = io.open("/dev/urandom", "rb")
-      local bytes = file and file:read(16) or ("%016x"):format(torch.io.clock() * 1e9 // 1 | 0)
-      random = bytes:gsub(".", function(c) return ("%02x"):format(c:byte()) end)
+      local bytes = file and file:read(16) or string.format("%016x", clock() * 1e9 // 1 | 0)
+      random = string.gsub(bytes, ".", function(c) return string.format("%02x", string.byte(c)) end)
    end
    count = count + 1
-   return ("%s-%d"):format(random, count)
+   return string.format("%s-%d", random, count)
 end
 
 --- Makes the frames of a message.
@@ -67,7 +69,7 @@ function M.pack(key, message, session)
    local frames = {}
    for _, identity in ipairs(message.identities or {}) do frames[#frames + 1] = identity end
    frames[#frames + 1] = delimiter
-   frames[#frames + 1] = key == "" and "" or torch._kernel.hmac(key, table.concat(parts))
+   frames[#frames + 1] = key == "" and "" or hmac(key, table.concat(parts))
    return table.move(parts, 1, 4, #frames + 1, frames)
 end
 
@@ -96,7 +98,7 @@ function M.unpack(key, frames)
    end
    if not at then return nil, "it has no delimiter" end
    if #frames < at + 5 then return nil, "it has too few frames" end
-   if key ~= "" and not same(torch._kernel.hmac(key, table.concat(frames, "", at + 2, at + 5)),
+   if key ~= "" and not same(hmac(key, table.concat(frames, "", at + 2, at + 5)),
          frames[at + 1]:lower()) then
       return nil, "its signature is wrong"
    end

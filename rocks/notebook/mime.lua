@@ -8,6 +8,9 @@ local messages = require "tlua.notebook.messages"
 local packages = require "tlua.packages"
 local png = require "tlua.io.png"
 
+-- cells may change the table torch
+local type_of, is_tensor, raise, Module = torch.type, torch.is_tensor, torch.raise, torch.nn.Module
+
 local M = {}
 
 --- Returns whether a tensor is shown as an image: its shape is (1, H, W) or (3, H, W) with at least
@@ -47,14 +50,14 @@ local function figure_bundle(figure)
 end
 
 local function rich(value)
-   if torch.is_tensor(value) then
+   if is_tensor(value) then
       if packages.has "tlua.plot" and M.is_image(value) then
          return {["image/png"] = png.base64(M.image(value))}
       end
       return {["text/html"] = html.tensor(value)}
    end
-   if class.isinstance(value, torch.nn.Module) then return {["text/html"] = html.module(value)} end
-   local class_name = torch.type(value)
+   if class.isinstance(value, Module) then return {["text/html"] = html.module(value)} end
+   local class_name = type_of(value)
    if class_name == "utils.plot.Axes" then return figure_bundle(value.figure) end
    if class_name == "utils.plot.Figure" or class_name == "utils.plot.Subplots" then
       return figure_bundle(value)
@@ -64,12 +67,12 @@ local function rich(value)
    if own then
       local bundle = own(value)
       if type(bundle) ~= "table" then
-         torch.raise("display: __mime: expected a table of texts by MIME type, got a "
-            .. torch.type(bundle))
+         raise("display: __mime: expected a table of texts by MIME type, got a "
+            .. type_of(bundle))
       end
       for kind, text in pairs(bundle) do
          if type(kind) ~= "string" or type(text) ~= "string" then
-            torch.raise("display: __mime: expected a table of texts by MIME type")
+            raise("display: __mime: expected a table of texts by MIME type")
          end
       end
       return table.move({}, 1, 0, 1, bundle)

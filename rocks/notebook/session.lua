@@ -4,11 +4,14 @@
 local torch = require "tlua"
 local chunk = require "tlua.repl.chunk"
 local complete = require "tlua.repl.complete"
+local guard = require "tlua.notebook.guard"
 local help = require "tlua.repl.help"
 local json = require "tlua.utils.json"
 local messages = require "tlua.notebook.messages"
 local mime = require "tlua.notebook.mime"
 local repl = require "tlua.repl"
+
+local type_of = torch.type -- cells may change the table torch
 
 local M = {}
 
@@ -63,7 +66,7 @@ end
 
 function Session:new_display()
    self.displays = self.displays + 1
-   return ("tlua-%s"):format(messages.new_id())
+   return "tlua-" .. messages.new_id()
 end
 
 --- Shows a MIME bundle, or replaces the display with the same id.
@@ -71,9 +74,11 @@ end
 ---@param id? string
 ---@param again? boolean  whether to replace the display with this id
 function Session:display(bundle, id, again)
+   local changed = guard.leave()
    io.stdout:flush()
    self.publish(again and "update_display_data" or "display_data",
       {data = bundle, metadata = {}, transient = id and {display_id = id} or {}})
+   if changed then guard.enter() end
 end
 
 -- Shows the values of an expression as the interactive mode does. A single value may have a richer
@@ -81,7 +86,7 @@ end
 local function show(session, ...)
    local n = select("#", ...)
    -- if a cell ends with display(x), x has already been shown
-   if n == 0 or n == 1 and torch.type(...) == "notebook.Handle" then return end
+   if n == 0 or n == 1 and type_of(...) == "notebook.Handle" then return end
    local text = repl.show(80, ...)
    local bundle
    if n == 1 then
@@ -112,10 +117,10 @@ local function with_traceback(message)
       local meta = debug.getmetatable(message)
       if type(meta) == "table" and rawget(meta, "__tostring") then
          local ok, own = pcall(tostring, message)
-         return {message = ok and own or "(error object without a text)"}
+         return {message = ok and type(own) == "string" and own or "(error object without a text)"}
       end
       text = type(message) == "number" and tostring(message)
-         or ("(error object is a %s value)"):format(type(message))
+         or string.format("(error object is a %s value)", type(message))
    end
    return {message = text, trace = debug.traceback(nil, 2)}
 end
@@ -128,11 +133,24 @@ local function error_content(kind, message, trace)
    return {ename = kind, evalue = messages.clean(message:match "^[^\n]*"), traceback = lines}
 end
 
+local pack, sethook, gethook = table.pack, debug.sethook, debug.gethook
+
+-- Calls a function as a cell. A hook that the cell has set ends with it; it has no line of this
+-- function to run on, since it may fail there.
+local function call(fn)
+   local all, _ = pack(xpcall(fn, with_traceback)), type(gethook()) == "function" and sethook()
+   return all
+end
+
 -- Runs a compiled chunk. Returns a table of its results, or nil and the content of the error.
-local function run(fn, code)
+local function run(fn, code, of_cell)
    repl.begin_line()
-   local results = table.pack(xpcall(fn, with_traceback))
+   if of_cell then guard.enter() end
+   local results = call(fn)
+   guard.leave()
    local ok, failure = results[1], results[2]
+   -- the message is a plain text if the handler has failed, too
+   if not ok and type(failure) ~= "table" then failure = {message = tostring(failure)} end
    local interrupted = not ok and failure.message:find "interrupted!" ~= nil
    repl.end_line(interrupted)
    if ok then return table.pack(table.unpack(results, 2, results.n)) end
@@ -166,7 +184,7 @@ function Session:execute(code, silent, store)
    local fn, kind = chunk.compile_cell(code, ("=In[%d]"):format(self.count))
    local results, failure
    if kind then
-      results, failure = run(fn, code)
+      results, failure = run(fn, code, true)
    else
       failure = error_content("SyntaxError", fn --[[@as string]])
    end
@@ -201,7 +219,9 @@ function Session:evaluate(text)
    end
    local bundle
    local _, failure = run(function()
+      guard.enter()
       local results = table.pack(fn())
+      guard.leave()
       bundle = mime.bundle(results[2])
    end, text)
    return bundle, failure
@@ -261,7 +281,7 @@ function Session:inspect(code, cursor)
       local ok, shown = pcall(function()
          return require("tlua.repl.display").value({width = 80}, value)
       end)
-      text = ok and torch.type(value) .. "\n" .. shown or nil
+      text = ok and type_of(value) .. "\n" .. shown or nil
       if type(value) == "function" then text = help.text(value) end
    end
    return text and messages.clean(text)

@@ -14,6 +14,7 @@ build = {
       ["tlua.notebook.channels"] = "channels.lua",
       ["tlua.notebook.command"] = "command.lua",
       ["tlua.notebook.document"] = "document.lua",
+      ["tlua.notebook.guard"] = "guard.lua",
       ["tlua.notebook.html"] = "html.lua",
       ["tlua.notebook"] = "init.lua",
       ["tlua.notebook.input"] = "input.lua",

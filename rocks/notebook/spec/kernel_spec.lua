@@ -94,6 +94,40 @@ describe("the kernel", function()
       assert.matches("no$", k:run("setmetatable({}, {__mime = function() error 'no' end})").error.evalue)
    end)
 
+   it("works on after cells that remove the methods of strings, other functions, or set a failing hook", function()
+      local function works()
+         assert.equal("3", k:run("1 + 2").result["text/plain"])
+         assert.equal("{1, a = 2}", k:run("{1, a = 2}").result["text/plain"])
+         assert.matches("]:1: e$", k:run("error 'e'").error.evalue)
+      end
+      assert.is_nil(k:run("format = string.format string.format = nil").error)
+      works()
+      assert.matches("'format'", k:run("('%d'):format(1)").error.evalue, 1, true)
+      assert.equal("1", k:run("display(1)").displays[1].data["text/plain"])
+      assert.is_nil(k:run("string.format = format function string.twice(s) return s .. s end").error)
+      assert.equal("abab", k:run("setmetatable({}, {__tostring = function() return ('ab'):twice() end})")
+         .result["text/plain"])
+      k:run "index = getmetatable('').__index getmetatable('').__index = nil"
+      works()
+      k:run "getmetatable('').__index = index meta = debug.getmetatable('') debug.setmetatable('', nil)"
+      works()
+      k:run "debug.setmetatable('', meta) debug.setmetatable(nil, {__index = function() error 'nil' end})"
+      works()
+      k:run "debug.setmetatable(nil, nil) debug.sethook(function() error 'hook' end, 'l')"
+      works()
+      k:run "saved = {print, pcall, type, tostring} print, pcall, type, tostring = nil"
+      works()
+      k:run "print, pcall, type, tostring = table.unpack(saved)"
+      assert.equal("1", k:run("('%d'):format(1)").result["text/plain"])
+   end)
+
+   it("answers os.exit with an error, and an error whose text is no text", function()
+      assert.matches("]:1: os.exit(3): a cell cannot end the process", k:run("os.exit(3)").error.evalue, 1, true)
+      assert.equal("(error object without a text)",
+         k:run("error(setmetatable({}, {__tostring = function() return {} end}))").error.evalue)
+      assert.equal("(error object is a nil value)", k:run("error(nil)").error.evalue)
+   end)
+
    it("aborts the requests that follow a failed cell", function()
       local ids = {}
       for i, code in ipairs {"error 'first'", "after = true", "after = true"} do

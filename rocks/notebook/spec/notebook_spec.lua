@@ -45,6 +45,49 @@ describe("tlua notebook run", function()
       assert.equal("2.0", cells[4].outputs[1].data["text/plain"][1])
    end)
 
+   it("keeps the outputs of cells before os.exit, and after changes of the methods of strings", function()
+      local cells, output, status = run(notebook("print 'before'", "os.exit(3)"))
+      assert.equal(1, status)
+      assert.matches("cell 3: In[2]:1: os.exit(3): a cell cannot end the process of a notebook", output, 1, true)
+      assert.equal("before\n", cells[2].outputs[1].text[1])
+      cells, output, status = run(notebook("string.format = nil table.concat = nil getmetatable('').__index = nil",
+         "{1}"))
+      assert.equal(0, status, output)
+      assert.equal("{1}", cells[3].outputs[1].data["text/plain"][1])
+   end)
+
+   it("refuses other files with the path, what was expected and what came, and leaves them alone", function()
+      local cell = '"cells":[{"cell_type":"code","source":"1","outputs":[]}]'
+      for text, message in pairs {
+         [""] = "at byte 1: the text ends too early",
+         ["[]"] = "expected a notebook, a JSON object with nbformat, got a list",
+         ['{"nbformat":3,"worksheets":[]}'] = "expected nbformat 4, got 3",
+         ['{"nbformat":4}'] = "cells: expected a list, got nothing",
+         ['{"nbformat":4,"cells":{}}'] = "cells: expected a list, got an object",
+         ['{"nbformat":4,"cells":[7]}'] = "cell 1: source: expected a text or a list of lines, got 7",
+         ['{"nbformat":4,"cells":[{"source":"1"}]}'] = "cell 1: cell_type: expected a text, got nothing",
+         ['{"nbformat":4,"cells":[{"cell_type":"code","source":[null]}]}'] =
+            "cell 1: source: expected lines of text, got null",
+         ['{"nbformat":4,"metadata":"x",' .. cell .. "}"] = "metadata: expected an object, got a text",
+         ['{"nbformat":4,"metadata":{"kernelspec":{"language":"python"}},' .. cell .. "}"] =
+            'metadata: kernelspec: language: expected "lua", got "python"',
+      } do
+         shell.with_folder(function(folder)
+            local path = folder .. "/n.ipynb"
+            shell.write(path, text)
+            local output, status = tlua("run " .. path)
+            assert.equal(1, status)
+            assert.matches("notebook.run: " .. path .. ": " .. message, output, 1, true)
+            assert.equal(text, shell.read(path))
+            output, status = tlua("run " .. folder)
+            assert.equal(1, status)
+            assert.matches(folder .. ": expected a notebook, an .ipynb file: Is a directory", output, 1, true)
+         end)
+      end
+      local cells = run('{"nbformat":4,"metadata":[],' .. cell .. "}")
+      assert.equal("1", cells[1].outputs[1].data["text/plain"][1])
+   end)
+
    it("stops at the first error, or goes on", function()
       local cells, output, status = run(notebook("error 'bad'", "print 'next'"))
       assert.equal(1, status)
