@@ -140,8 +140,7 @@ function M.install(...)
 end
 
 -- Defines the globals of a notebook. `ask` reads a line from the user; without `ask`, io.read
--- raises an error. Returns a function that restores what the standard
--- libraries had.
+-- raises an error. Returns a function that restores the standard libraries.
 function M._open(ask)
    for _, name in ipairs {"display", "display_html", "display_markdown", "display_svg",
       "display_image"} do

@@ -50,10 +50,21 @@ local function value_of(name, text)
 end
 
 local function read_tokens(path, tokens)
-   local file <close> = io.open(path, "r")
-   if not file then fail("--token-file: cannot read " .. path) end
-   for line in file:lines() do
+   local file <close>, message = io.open(path, "r")
+   local text
+   if file then
+      text, message = file:read "a"
+      message = message and path .. ": " .. message
+   end
+   if not text then fail("--token-file: cannot read " .. message) end
+   local before = #tokens
+   for line in text:gmatch "[^\r\n]+" do
+      line = line:match "^%s*(.-)%s*$"
       if line ~= "" then tokens[#tokens + 1] = line end
+   end
+   -- without tokens the server would answer everybody
+   if #tokens == before then
+      fail(("--token-file: expected a token on each line of %s, got none"):format(path))
    end
 end
 

@@ -50,8 +50,13 @@ static int begin_request(Server *s, Connection *c, const char *url, const char *
   if (length && strtoull(length, NULL, 10) > s->body_most)
     return refuse(s, r, 413, "the body is larger than this server allows");
   const char *wait = mhd.lookup_connection_value(c, KIND_HEADER, "X-Request-Timeout");
-  double seconds = wait ? strtod(wait, NULL) : 0;
-  if (seconds > 0 && seconds < 1e6) r->deadline = r->arrived + (int64_t)(seconds * 1e9);
+  if (wait) {
+    char *end;
+    double seconds = strtod(wait, &end);
+    if (!(seconds > 0) || *end)
+      return refuse(s, r, 400, "X-Request-Timeout: expected a positive number of seconds");
+    if (seconds < 1e6) r->deadline = r->arrived + (int64_t)(seconds * 1e9);
+  }
   return MHD_YES;
 }
 

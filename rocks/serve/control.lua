@@ -101,16 +101,25 @@ local function server_metadata()
       "binary_tensor_data"}}
 end
 
-local function repository_index(control, request)
-   local ready_only = false
-   local body = request:body()
-   if body ~= "" then
-      local value, message = json.decode(body)
-      if type(value) ~= "table" then
-         return refuse(request, 400, "the body is not a JSON object: %s", message or "")
-      end
-      ready_only = value.ready == true
+-- Returns the JSON object in a body; nil and a message if there is none.
+local function object_in(body)
+   local value, message = json.decode(body)
+   if type(value) ~= "table" or value == json.null or json.is_array(value) then
+      return nil, "the body: expected a JSON object, got "
+         .. (message and "none: " .. message or errors.kind(value))
    end
+   return value
+end
+
+local function optional_object_in(body)
+   if body == "" then return {} end
+   return object_in(body)
+end
+
+local function repository_index(control, request)
+   local body, why = optional_object_in(request:body())
+   if not body then return refuse(request, 400, "%s", why) end
+   local ready_only = body.ready == true
    local list = {}
    for _, version in ipairs(control.models:list()) do
       if version.state == "READY" or not ready_only then
@@ -139,7 +148,8 @@ local function about_model(control, request, method, name, number, what)
       return refuse(request, 400, "the version of model %s: expected a number, got %q", name,
          number)
    end
-   local version = control.models:find(name, number and math.tointeger(tonumber(number)))
+   -- a number that is no integer of Lua is that of no version
+   local version = control.models:find(name, number and (math.tointeger(tonumber(number)) or -1))
    if what == "infer" then
       if method ~= "POST" then
          return refuse(request, 405, "infer: expected POST, got %s", method)
@@ -183,8 +193,9 @@ local function change_model(control, request, name, action)
       return refuse(request, 403, "this server does not let clients load and unload models")
    end
    if action == "load" then
-      local value = request:body() ~= "" and json.decode(request:body()) or {}
-      local parameters = type(value) == "table" and value.parameters
+      local value, why = optional_object_in(request:body())
+      if not value then return refuse(request, 400, "load: %s", why) end
+      local parameters = value.parameters
       if type(parameters) == "table" and next(parameters) ~= nil then
          return refuse(request, 400,
             "load: parameters are not supported; set options in config.json")
@@ -245,7 +256,9 @@ local tasks <const> = {
 
 local function openai(control, request, method, path)
    if path:find "^/models" then
-      if method ~= "GET" then return openai_error(request, 405, "expected GET, got " .. method) end
+      if method ~= "GET" and method ~= "HEAD" then
+         return openai_error(request, 405, "expected GET, got " .. method)
+      end
       local list = openai_models(control)
       local wanted = path:match "^/models/(.+)$"
       if not wanted then return reply(request, {object = "list", data = array(list)}) end
@@ -257,12 +270,11 @@ local function openai(control, request, method, path)
    end
    if not tasks[path] then return openai_error(request, 404, "there is no /v1" .. path) end
    if method ~= "POST" then return openai_error(request, 405, "expected POST, got " .. method) end
-   local value, message = json.decode(request:body())
-   if type(value) ~= "table" or json.is_array(value) then
-      return openai_error(request, 400, "the body is not a JSON object: " .. (message or ""))
-   end
+   local value, message = object_in(request:body())
+   if not value then return openai_error(request, 400, message) end
    if type(value.model) ~= "string" then
-      return openai_error(request, 400, "model: expected the name of a model")
+      return openai_error(request, 400, "model: expected the name of a model, got "
+         .. errors.kind(value.model))
    end
    local version = control.models:find(value.model)
    if not version or version.kind ~= "language" then
@@ -295,6 +307,10 @@ local function handle(control, request)
    end
    rest = path:match "^/v1(/.*)$"
    if rest then return openai(control, request, method, rest) end
+   local reads = method == "GET" or method == "HEAD"
+   if not reads and (path == "/metrics" or path == "/") then
+      return refuse(request, 405, "expected GET, got %s", method)
+   end
    if path == "/metrics" then
       return request:reply(200, "text/plain; version=0.0.4; charset=utf-8", all_metrics(control))
    end
@@ -310,9 +326,16 @@ local function set_ready(control, ready)
 end
 
 local function read_file(title, path, what)
-   local file <close> = path and io.open(path, "rb")
-   if path and not file then torch.raise(("%s: %s: cannot read %s"):format(title, what, path)) end
-   return file and file:read "a"
+   if not path then return nil end
+   local file <close>, message = io.open(path, "rb")
+   local text
+   if file then text, message = file:read "a" end
+   if text == "" then message = path .. ": the file is empty" end
+   if message then
+      torch.raise(("%s: %s: cannot read %s"):format(title, what,
+         message:find(path, 1, true) and message or path .. ": " .. message))
+   end
+   return text
 end
 
 --- Starts a server. Raises an error on failure.
@@ -371,7 +394,10 @@ function M.step(control, seconds)
       control.next_sweep = now + 0.1
    end
    if now >= control.next_scan and not control.draining then
-      control.models:scan()
+      local ok, fine, message = pcall(control.models.scan, control.models)
+      local problem = not ok and tostring(fine) or not fine and message or nil
+      if problem and problem ~= control.problem then control.settings.log(problem) end
+      control.problem = problem
       control.next_scan = now + control.settings.poll
    end
 end

@@ -1,5 +1,7 @@
 -- errors.lua - makes the texts of errors fit for clients.
 
+local json = require "tlua.utils.json"
+
 local M = {}
 
 --- Returns a text that JSON can represent: if it is not UTF-8, all bytes above 127 become question
@@ -9,6 +11,19 @@ local M = {}
 function M.text(text)
    text = tostring(text)
    return utf8.len(text) and text or (text:gsub("[\128-\255]", "?"))
+end
+
+--- Says what came where another value of JSON was expected.
+---@param value any
+---@return string
+function M.kind(value)
+   if value == nil then return "nothing" end
+   if value == json.null then return "null" end
+   if type(value) == "table" then return json.is_array(value) and "a list" or "an object" end
+   if type(value) == "string" then
+      return #value <= 40 and ("%q"):format(value) or ("a text of %d bytes"):format(#value)
+   end
+   return tostring(value)
 end
 
 return M

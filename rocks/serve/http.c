@@ -11,16 +11,28 @@ static volatile sig_atomic_t arrived_signal;
 
 static void on_signal(int number) { arrived_signal = number; }
 
+static const int caught[] = {SIGTERM, SIGINT, SIGHUP};
+enum { CAUGHT = sizeof caught / sizeof *caught };
+static struct sigaction before[CAUGHT];
+static bool catches;
+
 /* catch() handles SIGTERM, SIGINT and SIGHUP: signalled() reports them. */
 static int http_catch(lua_State *L) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGTERM, &action, NULL);
-  sigaction(SIGINT, &action, NULL);
-  sigaction(SIGHUP, &action, NULL);
   arrived_signal = 0;
+  for (int i = 0; i < CAUGHT && !catches; i++) sigaction(caught[i], &action, &before[i]);
+  catches = true;
+  (void)L;
+  return 0;
+}
+
+/* release() restores the handlers that these signals had before catch(). */
+static int http_release(lua_State *L) {
+  for (int i = 0; i < CAUGHT && catches; i++) sigaction(caught[i], &before[i], NULL);
+  catches = false;
   (void)L;
   return 0;
 }
@@ -54,9 +66,13 @@ static void new_class(lua_State *L, const char *name, const luaL_Reg *methods) {
 
 __attribute__((visibility("default"))) int luaopen_tlua_serve_http(lua_State *L);
 int luaopen_tlua_serve_http(lua_State *L) {
-  static const luaL_Reg functions[] = {{"start", http_start},     {"attach", http_attach},
-                                       {"catch", http_catch},     {"signalled", http_signalled},
-                                       {"library", http_library}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"start", http_start},
+                                       {"attach", http_attach},
+                                       {"catch", http_catch},
+                                       {"signalled", http_signalled},
+                                       {"release", http_release},
+                                       {"library", http_library},
+                                       {NULL, NULL}};
   new_class(L, SERVER, server_methods);
   new_class(L, REQUEST, request_methods);
   luaL_newlib(L, functions);

@@ -20,6 +20,12 @@ end
 -- Saves programs as a temporary folder of models. Returns the folder and a function that removes
 -- the folder.
 local function save_programs(title, programs)
+   for name in pairs(programs) do
+      if type(name) ~= "string" or not name:find "^[%w_][%w._-]*$" then
+         args.refuse(title, "models",
+            "names of letters, digits and . _ -, which do not begin with . or -", name)
+      end
+   end
    local base = os.tmpname()
    os.remove(base)
    local files, folders = {}, {}
@@ -30,9 +36,6 @@ local function save_programs(title, programs)
    end
    folder(base)
    for name, program in pairs(programs) do
-      if type(name) ~= "string" or not name:find "^[%w._-]+$" then
-         args.refuse(title, "models", "names of letters, digits and . _ -", name)
-      end
       local path = folder(folder(base .. "/" .. name) .. "/1") .. "/model.tlp"
       program:save(path)
       files[#files + 1] = path
@@ -147,6 +150,21 @@ function M.start(models, options)
    return server
 end
 
+-- Serves models until a signal comes.
+local function run(settings, http)
+   local control = require "tlua.serve.control"
+   local running = control.start(settings)
+   settings.log(("listening on %s port %d"):format(settings.address, running.server:port()))
+   while true do
+      local signal = http.signalled()
+      if signal == "stop" then break end
+      if signal == "reload" then running.next_scan = 0 end
+      control.step(running, 0.05)
+   end
+   settings.log "stopping"
+   control.stop(running)
+end
+
 --- Serves models until the process gets SIGTERM or SIGINT, as `tlua serve` does;
 --- torch.serve(models, options) is the same. On SIGHUP the server checks for new versions at once.
 ---@param models string|export.Program|table<string, export.Program>
@@ -157,19 +175,11 @@ function M.run(models, options)
    settings.log = function(text)
       if not settings.quiet then io.stderr:write("serve: ", text, "\n") end
    end
-   local control = require "tlua.serve.control"
-   local running = control.start(settings)
-   settings.log(("listening on %s port %d"):format(settings.address, running.server:port()))
    http.catch()
-   while true do
-      local signal = http.signalled()
-      if signal == "stop" then break end
-      if signal == "reload" then running.next_scan = 0 end
-      control.step(running, 0.05)
-   end
-   settings.log "stopping"
-   control.stop(running)
+   local ok, problem = pcall(run, settings, http)
+   http.release()
    remove()
+   if not ok then error(problem, 0) end
    settings.log "stopped"
 end
 

@@ -58,23 +58,39 @@ end
 
 -- Loading -----------------------------------------------------------------------------------------
 
-local function start(self, model, found)
+-- Programs are mapped, so that a change of a served file would change its answers, or end the
+-- process. Files of up to this many bytes are copied first.
+local copy_most <const> = 1 << 30
+local longest_pause <const> = 60 -- seconds between two attempts to load a version that fails
+
+local function drop_copy(version)
+   if version.copy then os.remove(version.copy) end
+   version.copy = nil
+end
+
+-- `before` is the version of the same number that could not be loaded, if there is one.
+local function start(self, model, found, before)
    local options = model.options
    local version = {
       name = model.name, number = found.number, kind = found.kind, path = found.path,
       size = found.size, state = "LOADING", options = options, waiting = {}, described = 0,
-      since = torch.io.clock(),
+      since = torch.io.clock(), attempts = 1,
    }
+   if before and before.size == found.size then
+      version.attempts, version.known, version.reason = before.attempts + 1, before.reason,
+         before.reason
+   end
+   if found.kind == "program" and found.size <= copy_most then version.copy = os.tmpname() end
    version.queue = self.server:queue(("%s/%d"):format(model.name, found.number), options.queue,
       options.timeout)
    local spec = {
       server = self.server:id(), queue = version.queue, name = model.name,
       version = found.number, path = found.path, kind = found.kind, body_most = self.settings.body,
-      options = {},
+      copy = version.copy, options = {},
    }
    for name, value in pairs(options) do spec.options[name] = value or nil end
    version.pool = torch.workers.start("serve", options.instances, "tlua.serve.worker", spec)
-   for i = 0, options.instances - 1 do version.pool:send(i, 1, "load") end
+   version.pool:send(0, 3, "copy")
    return version
 end
 
@@ -88,6 +104,7 @@ end
 local function end_version(self, version)
    version.pool:stop()
    version.pool = nil
+   drop_copy(version)
    self.server:free_queue(version.queue)
 end
 
@@ -106,7 +123,10 @@ end
 
 local function fail(self, version, message)
    version.state, version.reason = "UNAVAILABLE", errors.text(message):match "^[^\n]*"
-   log(self, "model %s version %d: %s", version.name, version.number, version.reason)
+   if version.reason ~= version.known then
+      log(self, "model %s version %d: %s", version.name, version.number, version.reason)
+   end
+   version.retry = torch.io.clock() + math.min(longest_pause, 2 ^ (version.attempts - 1))
    self.server:close_queue(version.queue)
    end_version(self, version)
    answer_all(version, 400, json.encode {error = version.reason})
@@ -123,7 +143,8 @@ end
 
 -- Routes requests to a version that is loaded, and retires the versions that are no longer wanted.
 local function make_ready(self, version, about)
-   version.state, version.about = "READY", about
+   version.state, version.about, version.reason = "READY", about, nil
+   drop_copy(version) -- its pages stay mapped
    for i = 0, version.options.instances - 1 do version.pool:send(i, 2, "serve") end
    local model = self.by_name[version.name]
    local old = version.replaces
@@ -152,6 +173,14 @@ local function listen(self, version)
                result)
             version.pool:send(worker, 2, "serve")
          end
+      elseif job == 3 and version.state == "LOADING" then
+         if not result then
+            log(self, "model %s version %d: it is not copied, so its file must not change",
+               version.name, version.number)
+         end
+         for i = 0, version.options.instances - 1 do
+            version.pool:send(i, 1, "load", version.copy and result)
+         end
       elseif job == 1 and version.state == "LOADING" then
          version.described = version.described + 1
          if version.described == version.options.instances then
@@ -168,7 +197,9 @@ local function listen(self, version)
    end
 end
 
--- Loads the versions of a model that are new, or that could not be loaded and have changed since.
+-- Loads the versions of a model that are new. A version that could not be loaded is tried again
+-- when its file has another size, and else after a pause: a file may have its final size while it
+-- is being copied.
 local function update(self, name, found)
    local model = self.by_name[name]
    if not model then
@@ -185,8 +216,9 @@ local function update(self, name, found)
    for _, version in ipairs(found.versions) do
       model.wanted[version.number] = true
       local old = model.versions[version.number]
-      if not old or old.state == "UNAVAILABLE" and old.size ~= version.size then
-         model.versions[version.number] = start(self, model, version)
+      if not old or old.state == "UNAVAILABLE"
+         and (old.size ~= version.size or torch.io.clock() >= old.retry) then
+         model.versions[version.number] = start(self, model, version, old)
          old = model.versions[version.number]
       end
       loading = loading or old.state ~= "READY"
@@ -315,8 +347,12 @@ end
 function Models:stop()
    for _, version in ipairs(self:list()) do
       self.server:close_queue(version.queue)
-      if version.successor and version.successor.pool then version.successor.pool:stop() end
+      if version.successor and version.successor.pool then
+         version.successor.pool:stop()
+         drop_copy(version.successor)
+      end
       if version.pool then version.pool:stop() end
+      drop_copy(version)
    end
    for _, version in ipairs(self.retiring) do
       if version.pool then version.pool:stop() end

@@ -3,6 +3,7 @@
 -- with safetensors and a tokenizer, or model.gguf). NAME/config.json may set options.
 
 local torch = require "tlua"
+local errors = require "tlua.serve.errors"
 local json = require "tlua.utils.json"
 local suggest = require "tlua.utils.suggest"
 
@@ -25,14 +26,22 @@ local checks <const> = {
    max_queue_delay = {"seconds, at most 10", function(v)
       return type(v) == "number" and v >= 0 and v <= 10
    end},
-   queue = count,
-   timeout = {"a positive number of seconds", function(v) return type(v) == "number" and v > 0 end},
+   queue = {"an integer from 1 to 1048576", function(v)
+      return math.type(v) == "integer" and v >= 1 and v <= 1 << 20
+   end},
+   timeout = {"a positive number of seconds, at most 1e9", function(v)
+      return type(v) == "number" and v > 0 and v <= 1e9
+   end},
    instances = {"an integer from 1 to 64", function(v)
       return math.type(v) == "integer" and v >= 1 and v <= 64
    end},
    threads = count,
-   versions = {'"latest", "all" or a list of numbers', function(v)
-      return v == "latest" or v == "all" or type(v) == "table" and #v > 0
+   versions = {'"latest", "all" or a list of numbers from 1', function(v)
+      if type(v) ~= "table" then return v == "latest" or v == "all" end
+      for _, number in pairs(v) do
+         if math.type(number) ~= "integer" or number < 1 then return false end
+      end
+      return #v > 0
    end},
    outputs = {"a list of names", function(v)
       return type(v) == "table" and type(v[1]) == "string"
@@ -79,10 +88,10 @@ end
 function M.kind(path)
    if path:find "%.tlp$" then return "program", path, size_of(path) end
    if path:find "%.gguf$" then return "language", path, size_of(path) end
-   for name, kind in pairs {["model.tlp"] = "program", ["model.gguf"] = "language"} do
-      local inner = path .. "/" .. name
+   for _, entry in ipairs {{"model.tlp", "program"}, {"model.gguf", "language"}} do
+      local inner = path .. "/" .. entry[1]
       local size = size_of(inner)
-      if size then return kind, inner, size end
+      if size then return entry[2], inner, size end
    end
    local config = size_of(path .. "/config.json")
    local weights = size_of(path .. "/model.safetensors")
@@ -110,9 +119,13 @@ end
 local function read_config(folder, defaults)
    local file <close> = io.open(folder .. "/config.json", "rb")
    if not file then return defaults end
-   local value, message = json.decode(file:read "a")
+   local text, why = file:read "a"
+   if not text then return nil, why end
+   local value, message = json.decode(text)
    if value == nil then return nil, message end
-   if type(value) ~= "table" or json.is_array(value) then return nil, "expected an object" end
+   if type(value) ~= "table" or value == json.null or json.is_array(value) then
+      return nil, "expected an object, got " .. errors.kind(value)
+   end
    return M.merge(defaults, value)
 end
 
@@ -146,8 +159,24 @@ local function chosen(versions, policy)
    return list
 end
 
+-- Returns the entry of a model in the result of scan.
+local function read_model(folder, name, versions, defaults)
+   local function refuse(message) return {options = defaults, versions = {}, message = message} end
+   if not utf8.len(name) then return refuse "the folder's name is not UTF-8" end
+   local options, why = read_config(folder, defaults)
+   if not options then return refuse("config.json: " .. why) end
+   local list = chosen(versions, options.versions)
+   if #list == 0 then
+      local numbers = {}
+      for i, version in ipairs(versions) do numbers[i] = version.number end
+      return refuse(("versions: expected some of %s, which are there, got %s"):format(
+         table.concat(numbers, ", "), table.concat(options.versions, ", ")))
+   end
+   return {options = options, versions = list}
+end
+
 --- Returns the models at a path by name. A model has the fields options, versions, and message if
---- its config.json is wrong; a version has the fields number, kind, path and size.
+--- it cannot be served; a version has the fields number, kind, path and size.
 ---@param path string  a program, a language model's folder, or a folder of models
 ---@param defaults table  the default options
 ---@return table? models
@@ -165,13 +194,9 @@ function M.scan(path, defaults)
    if not names then return nil, ("%s: %s"):format(path, message) end
    local models = {}
    for _, name in ipairs(names) do
-      local folder = path .. "/" .. name
-      local versions = versions_of(folder)
-      local options, why = read_config(folder, defaults)
+      local versions = versions_of(path .. "/" .. name)
       if #versions > 0 then
-         models[name] = options and {options = options, versions = chosen(versions,
-            options.versions)} or {options = defaults, versions = {},
-            message = "config.json: " .. why}
+         models[errors.text(name)] = read_model(path .. "/" .. name, name, versions, defaults)
       end
    end
    return models

@@ -5,6 +5,7 @@
 local torch = require "tlua"
 local json = require "tlua.utils.json"
 local datatypes = require "tlua.serve.datatypes"
+local errors = require "tlua.serve.errors"
 
 local M = {}
 
@@ -56,15 +57,16 @@ end
 -- Checks a shape and returns its number of elements. Sizes of the same symbol must be equal.
 local function check_shape(name, shape, declared, symbols)
    if not json.is_array(shape) then
-      refuse("input %s: shape: expected a list of sizes", name)
+      refuse("input %s: shape: expected a list of sizes, got %s", name, errors.kind(shape))
    end
    local count = 1
    for _, size in ipairs(shape) do
       if math.type(size) ~= "integer" or size < 0 then
-         refuse("input %s: shape: expected sizes of at least 0, got %s", name, tostring(size))
+         refuse("input %s: shape: expected sizes of at least 0, got %s", name,
+            errors.kind(size))
       end
       if size ~= 0 and count > (1 << 40) // size then
-         refuse("input %s: the shape is too large", name)
+         refuse("input %s: the shape %s is too large", name, shape_text(shape))
       end
       count = count * size
    end
@@ -104,7 +106,7 @@ local function read_input(model, entry, plan, symbols)
    local input = model.inputs[index]
    if entry.datatype ~= input.datatype then
       refuse("input %s: expected the datatype %s, got %s", name, input.datatype,
-         tostring(entry.datatype))
+         type(entry.datatype) == "string" and entry.datatype or errors.kind(entry.datatype))
    end
    local count = check_shape(name, entry.shape, input.declared, symbols)
    local size = parameters_of(entry, "input " .. name).binary_data_size
@@ -114,7 +116,7 @@ local function read_input(model, entry, plan, symbols)
       if entry.data ~= nil then refuse("input %s: both data and binary_data_size", name) end
       if math.type(size) ~= "integer" or size ~= part.bytes then
          refuse("input %s: binary_data_size: expected %d for the shape %s of %s, got %s", name,
-            part.bytes, shape_text(entry.shape), input.datatype, tostring(size))
+            part.bytes, shape_text(entry.shape), input.datatype, errors.kind(size))
       end
       part.first = plan.binary
       plan.binary = plan.binary + size
@@ -136,6 +138,9 @@ local function read_output(model, entry, plan, binary)
       refuse("unexpected output %q; the outputs of model %s are: %s", entry.name, model.name,
          model.output_list)
    end
+   for _, chosen in ipairs(plan.outputs) do
+      if chosen.index == index then refuse("output %s: given twice", entry.name) end
+   end
    local parameters = parameters_of(entry, "output " .. entry.name)
    if parameters.classification ~= nil then
       refuse("output %s: classification is not supported", entry.name)
@@ -155,14 +160,18 @@ end
 local function make_plan(model, text, has_places)
    local value, message = json.decode(text)
    if value == nil then refuse("the body is not JSON: %s", message) end
-   if type(value) ~= "table" or json.is_array(value) then
-      refuse "the body: expected a JSON object"
+   if type(value) ~= "table" or value == json.null or json.is_array(value) then
+      refuse("the body: expected a JSON object, got %s", errors.kind(value))
    end
-   if not json.is_array(value.inputs) then refuse "inputs: expected a list" end
+   if not json.is_array(value.inputs) then
+      refuse("inputs: expected a list, got %s", errors.kind(value.inputs))
+   end
    local plan = {inputs = {}, outputs = {}, binary = 0, places = has_places and {} or nil}
    local parameters = parameters_of(value, "the request")
    if value.id ~= nil then
-      if type(value.id) ~= "string" then refuse "id: expected a string" end
+      if type(value.id) ~= "string" then
+         refuse("id: expected a string, got %s", errors.kind(value.id))
+      end
       plan.id = value.id ~= "" and value.id or nil
    end
    if parameters.sequence_id and parameters.sequence_id ~= 0 and parameters.sequence_id ~= "" then
@@ -207,13 +216,16 @@ end
 
 local function unpack_body(body, encoding, most)
    if encoding == nil or encoding == "identity" or encoding == "" then return body end
-   if encoding ~= "gzip" then
+   if encoding:lower() ~= "gzip" then
       error({status = 415, message = "Content-Encoding: expected gzip, got " .. encoding}, 0)
    end
-   if #body < 18 then refuse "the body is not gzip: it is too short" end
+   if #body < 18 or body:sub(1, 2) ~= "\x1F\x8B" then
+      refuse("the body is not gzip: %s", #body < 18 and "it is too short" or "it begins otherwise")
+   end
    local size = ("<I4"):unpack(body, #body - 3)
    if size > most then
-      error({status = 413, message = "the body is larger than this server allows"}, 0)
+      error({status = 413, message = ("the body has %d bytes by the end of its gzip; this server "
+         .. "allows %d, and a body that was cut off has another end"):format(size, most)}, 0)
    end
    local bytes, message = torch.io.inflate(torch.io.bytes(body), "gzip", size)
    if not bytes then refuse("the body is not gzip: %s", message) end

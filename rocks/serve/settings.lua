@@ -26,15 +26,21 @@ end
 -- Maps each option of the server to its default (false: none) and the values that are allowed.
 local known <const> = {
    port = {8000, integer(0, 65535)},
-   address = {"127.0.0.1", kind "string"},
+   address = {"127.0.0.1", {"an address", function(v)
+      return type(v) == "string" and v ~= "" and not v:find "%z"
+   end}},
    http_threads = {1, integer(1, 64)},
    max_body = {64 << 20, integer(1, 1 << 40)},
    max_connections = {10000, integer(1, 1 << 20)},
    idle_timeout = {60, integer(1, 86400)},
    receive_timeout = {60, integer(1, 86400)},
    access_log = {false, kind "string"},
-   tokens = {false, {"a list of texts", function(v)
-      return type(v) == "table" and type(v[1]) == "string"
+   tokens = {false, {"a list of texts without spaces", function(v)
+      if type(v) ~= "table" or #v == 0 then return false end
+      for _, token in pairs(v) do
+         if type(token) ~= "string" or not token:find "^[\33-\126]+$" then return false end
+      end
+      return true
    end}},
    key = {false, kind "string"},
    certificate = {false, kind "string"},

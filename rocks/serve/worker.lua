@@ -1,7 +1,7 @@
 -- worker.lua - runs in the interpreter of a thread that serves one version of a model. C code calls
 -- this module, which is a function, once, and calls the function that it returns for each job. The
--- jobs are "load", which returns the model's description, and "serve", which ends when the model's
--- queue is closed and empty.
+-- jobs are "copy", "load", which returns the model's description, and "serve", which ends when the
+-- model's queue is closed and empty.
 
 local torch = require "tlua"
 local library = require "tlua.serve.library"
@@ -18,10 +18,34 @@ return function(stopped, handle, _, spec)
 
    local jobs = {}
 
-   function jobs.load()
+   -- Copies the model's file. Returns whether that was possible.
+   function jobs.copy()
+      local from <close> = spec.copy and io.open(spec.path, "rb")
+      local to <close> = from and io.open(spec.copy, "wb")
+      if not to then return false end
+      while not stopped(handle) do
+         local part, problem = from:read(1 << 20)
+         if part == nil then return not problem and to:flush() ~= nil end
+         if not to:write(part) then return false end
+      end
+      return false
+   end
+
+   local function load()
       if options.threads then torch.set_num_threads(options.threads) end
       model = require(kinds[spec.kind]).load(spec, http)
       return model:describe()
+   end
+
+   function jobs.load(copied)
+      local path = spec.path
+      if copied then spec.path = spec.copy end
+      local ok, result = pcall(load)
+      if ok then return result end
+      -- the message names the file of the model
+      local text = tostring(result)
+      local first, last = text:find(spec.path, 1, true)
+      error(first and text:sub(1, first - 1) .. path .. text:sub(last + 1) or text, 0)
    end
 
    local function count(counter, n) server:count(queue, counter, n) end
@@ -42,5 +66,5 @@ return function(stopped, handle, _, spec)
       end
    end
 
-   return function(job) return jobs[job]() end
+   return function(job, ...) return jobs[job](...) end
 end

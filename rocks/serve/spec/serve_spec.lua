@@ -228,7 +228,16 @@ describe("torch.serve", function()
       bad("input a: expected data, or binary_data_size", function(v) v.inputs[1].data = nil end)
       bad("input a: shape: expected sizes of at least 0, got -1", function(v) v.inputs[1].shape[1] = -1 end)
       bad("input a: shape: expected a list", function(v) v.inputs[1].shape = "3" end)
-      bad("input a: the shape is too large", function(v) v.inputs[1].shape = json.as_array {1 << 40, 1 << 40} end)
+      bad("input a: the shape [1099511627776,1099511627776] is too large", function(v)
+         v.inputs[1].shape = json.as_array {1 << 40, 1 << 40}
+      end)
+      bad("input a: shape: expected a list of sizes, got \"3\"", function(v) v.inputs[1].shape = "3" end)
+      bad("input a: expected the datatype FP32, got an object", function(v) v.inputs[1].datatype = {} end)
+      bad("the body: expected a JSON object, got null", function() return "null" end)
+      bad("inputs: expected a list, got nothing", function() return "{}" end)
+      bad("output sum: given twice", function(v)
+         v.outputs = json.as_array {{name = "sum"}, {name = "sum"}}
+      end)
       bad("input a: given twice", function(v) v.inputs[2].name = "a" end)
       bad("input a: both data and", function(v) v.inputs[1].parameters = {binary_data_size = 12} end)
       bad("input a: binary_data_size: expected 12", function(v)
@@ -334,6 +343,34 @@ describe("torch.serve", function()
       end
    end)
 
+   it("answers no version for a version's number that is no integer of Lua", function()
+      local good = {inputs = json.as_array {input("a", {1, 3}, {1, 2, 3}), input("b", {1, 3}, {1, 2, 3})}}
+      for _, path in ipairs {"/infer", "", "/ready", "/stats"} do
+         local status, text = Client.once(port, path == "/infer" and "POST" or "GET",
+            "/v2/models/addsub/versions/99999999999999999999" .. path, path == "/infer" and json.encode(good) or nil)
+         assert.equal(path == "/ready" and 400 or 404, status, text)
+      end
+   end)
+
+   it("refuses deadlines that are no seconds, methods that nothing has, and bodies that are no objects", function()
+      for _, wait in ipairs {"abc", "-1", "0", "nan", "5x"} do
+         local status, text = Client.once(port, "GET", "/v2", nil, {["X-Request-Timeout"] = wait})
+         assert.equal(400, status)
+         assert.matches("X-Request-Timeout: expected a positive number of seconds", text, 1, true)
+      end
+      assert.equal(200, (Client.once(port, "GET", "/v2", nil, {["X-Request-Timeout"] = "1.5"})))
+      assert.equal(405, (Client.once(port, "DELETE", "/metrics")))
+      assert.equal(405, (Client.once(port, "POST", "/", "")))
+      assert.equal(200, (Client.once(port, "HEAD", "/v1/models")))
+      for _, path in ipairs {"/v2/repository/index", "/v2/repository/models/mlp/load", "/v1/completions"} do
+         for body, got in pairs {["[1]"] = "a list", ["5"] = "5", ["null"] = "null", ["{"] = "none: at byte"} do
+            local status, text = Client.once(port, "POST", path, body)
+            assert.equal(400, status, path .. body)
+            assert.matches("the body: expected a JSON object, got " .. got, text, 1, true)
+         end
+      end
+   end)
+
    it("survives headers and bodies that are cut off, huge or random", function()
       local function send(text)
          local client <close> = Client.new(port)
@@ -396,6 +433,77 @@ describe("torch.serve with versions", function()
       assert(os.rename(hidden, path))
    end
    local body = json.encode {inputs = json.as_array {input("x", {1}, {1})}}
+
+   -- Waits until the index has a model's entry with this state.
+   local function wait_for(server, name, state)
+      local last = torch.io.clock() + 20
+      repeat
+         local status, text = Client.once(server.port, "POST", "/v2/repository/index", "")
+         assert.equal(200, status, text)
+         for _, entry in ipairs(json.decode(text)) do
+            if entry.name == name and entry.state == state then return entry end
+         end
+         pause(0.05)
+      until torch.io.clock() > last
+      error("no " .. state)
+   end
+
+   it("answers as before after its program's file was overwritten or cut off", function()
+      with_folder(function(folder)
+         save(folder, 1, 7)
+         local server <close> = ready(serve(folder))
+         local path = folder .. "/m/1/model.tlp"
+         local size = #shell.read(path)
+         for _, bytes in ipairs {size, 0} do
+            shell.write(path, ("\0"):rep(bytes)) -- in place
+            local status, value = infer(server.port, "m", body)
+            assert.equal(200, status)
+            assert.equal(7, value.outputs[1].data[1])
+         end
+      end)
+   end)
+
+   it("tries a version again whose file had its size before its content", function()
+      with_folder(function(folder)
+         save(folder, 1, 1)
+         local whole = shell.read(folder .. "/m/1/model.tlp")
+         shell.write(folder .. "/m/1/model.tlp", ("\0"):rep(#whole))
+         local server <close> = serve(folder)
+         assert.matches("m/1/model.tlp: ", wait_for(server, "m", "UNAVAILABLE").reason, 1, true)
+         shell.write(folder .. "/m/1/model.tlp", whole)
+         wait_for(server, "m", "READY")
+      end)
+   end)
+
+   it("names in its index what is wrong with a model's config.json, versions or name, and goes on", function()
+      with_folder(function(folder)
+         save(folder, 1, 1)
+         local server <close> = ready(serve(folder))
+         local config = folder .. "/m/config.json"
+         assert(torch.io.make_folder(config))
+         assert.matches("config.json: Is a directory", wait_for(server, "m", "UNAVAILABLE").reason, 1, true)
+         os.remove(config)
+         for text, expected in pairs {
+            ["null"] = "config.json: expected an object, got null",
+            ['{"versions":[7]}'] = "versions: expected some of 1, which are there, got 7",
+            ['{"versions":["x"]}'] = 'config.json: versions: expected "latest", "all" or a list of numbers from 1',
+            ['{"queue":4294967296}'] = "config.json: queue: expected an integer from 1 to 1048576, got 4294967296",
+            ['{"timeout":1e300}'] = "config.json: timeout: expected a positive number of seconds, at most 1e9",
+         } do
+            shell.write(config, text)
+            local last = torch.io.clock() + 20
+            local entry
+            repeat
+               entry = wait_for(server, "m", "UNAVAILABLE")
+               pause(0.05)
+            until entry.reason:find(expected, 1, true) or torch.io.clock() > last
+            assert.matches(expected, entry.reason, 1, true)
+         end
+         shell.ok(("cp -r %s/m \"$(printf '%s/n\\377')\""):format(folder, folder))
+         assert.matches("not UTF-8", wait_for(server, "n?", "UNAVAILABLE").reason, 1, true)
+         assert.equal(200, (infer(server.port, "m", body)))
+      end)
+   end)
 
    it("loses no request while versions change", function()
       with_folder(function(folder)
@@ -765,5 +873,63 @@ describe("the server in C", function()
       assert.same({200, "all"}, {status, body})
       client:close()
       server:stop()
+   end)
+end)
+
+describe("the options of torch.serve", function()
+   local program
+
+   setup(function() program = torch.export(nn.Linear(2, 3), {torch.ones(1, 2)}) end)
+
+   it("refuses names of programs that lead out of the folder, and tokens that let everybody in", function()
+      for _, name in ipairs {"..", ".", ".x", "a/b", "-a"} do
+         assert.raises("serve.start: models: expected names of letters", function()
+            torch.serve.start({[name] = program}, {port = 0, quiet = true})
+         end)
+      end
+      for _, tokens in ipairs {{""}, {"a", 5}, {"a b"}, {"a\n"}, {}} do
+         assert.raises("serve.start: tokens: expected a list of texts without spaces", function()
+            torch.serve.start(program, {port = 0, quiet = true, tokens = tokens})
+         end)
+      end
+   end)
+
+   it("leaves signals as they were before torch.serve, also after an error", function()
+      with_folder(function(folder)
+         shell.write(folder .. "/s.lua", [[
+            local torch = require "tlua"
+            pcall(torch.serve, "/nowhere")
+            os.execute "(sleep 0.5; kill -TERM $PPID) &"
+            torch.serve(arg[1], {port = 0, quiet = true})
+            io.stdout:write("returned\n"):flush()
+            os.execute "kill -TERM $PPID; sleep 0.2"
+            print "still there"
+         ]])
+         program:save(folder .. "/m.tlp")
+         local output = shell.run(("%s %s/s.lua %s/m.tlp"):format(shell.start(), folder, folder))
+         assert.matches("returned", output, 1, true)
+         assert.not_matches("still there", output, 1, true)
+      end)
+   end)
+
+   it("does not serve without TLS or tokens when their files are folders or empty", function()
+      with_folder(function(folder)
+         program:save(folder .. "/m.tlp")
+         shell.write(folder .. "/empty", "\n \n")
+         shell.write(folder .. "/none", "")
+         local function refuses(message, options)
+            local output, status = shell.run(("timeout 20 %s serve %s/m.tlp --port 0 %s"):format(shell.start(), folder,
+               options:gsub("@", folder)))
+            assert.equal(1, status, output)
+            assert.matches(message, output, 1, true)
+         end
+         refuses("key: cannot read " .. folder .. ": Is a directory", "--key @ --certificate @")
+         refuses("key: cannot read " .. folder .. "/none: the file is empty", "--key @/none --certificate @/none")
+         refuses("--token-file: cannot read " .. folder .. ": Is a directory", "--token-file @")
+         refuses("--token-file: expected a token on each line of " .. folder .. "/empty, got none",
+            "--token-file @/empty")
+         refuses("tokens: expected a list of texts without spaces", "--token ''")
+         refuses("address: expected an address", "--address ''")
+      end)
    end)
 end)
