@@ -12,7 +12,7 @@ for name, method in next, string do methods[name] = method end
 setmetatable(methods, fallback)
 for i, value in ipairs(samples) do own[i] = debug.getmetatable(value) or false end
 local own_nil <const> = debug.getmetatable(nil)
-local events <const> = {} -- those of strings
+local events <const> = {} -- metamethods of strings
 for event, value in next, own[1] do events[event] = value end
 events.__index = methods
 
