@@ -501,7 +501,7 @@ $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 $(foreach isa,$(ISAS),$(OBJ)/kernels/cpu/reduce/isa/reduce_i32.$(isa).o \
   $(OBJ)/kernels/cpu/reduce/isa/reduce_i64.$(isa).o): FLAGS_OF_FILE := $(FEWER_UNROLLED)
 $(OBJ)/src/core/device/plugin.o: FLAGS_OF_FILE = -DTLI_MULTIARCH='"$(shell $(CC) -print-multiarch 2>/dev/null)"'
-$(OBJ)/kernels/cpu/pointwise/rare.o: FLAGS_OF_FILE := -O2 -fno-tree-vectorize
+$(OBJ)/kernels/cpu/pointwise/rare.o: FLAGS_OF_FILE := -O2 -fno-tree-vectorize -fno-inline
 
 # The command and the libraries find the packages of a checkout by this link; it is relative, so that
 # the checkout can be moved.

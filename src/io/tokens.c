@@ -501,12 +501,12 @@ static bool replace(tli_Tokens *t, const tli_TokenStep *s, const Text *text, Tex
     t->attempts = 0;
     int stop = match(t, s->pattern, text->text, at, text->n);
     if (stop == FULL || stop == at) return false;
-    if (stop < 0) {
-      if (!copy(into, text, at, at + 1)) return false;
-      at++;
-    } else {
+    if (stop > at) {
       if (!add(into, s->text, s->length, text->from[stop - 1], text->to[stop - 1])) return false;
       at = stop;
+    } else {
+      if (!copy(into, text, at, at + 1)) return false;
+      at++;
     }
   }
   return true;

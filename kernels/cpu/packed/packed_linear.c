@@ -27,9 +27,11 @@ typedef struct Call {
 } Call;
 
 static int64_t row_bytes(const struct tlk_packed_linear *l) {
-  if (l->kind >= TLK_PACKED_F16) return 2 * l->features;
-  const tli_BlockLayout *layout = &tli_block_layouts[l->kind];
-  return l->features / layout->elements * layout->bytes;
+  if (l->kind < TLI_BLOCK_COUNT) {
+    const tli_BlockLayout *layout = &tli_block_layouts[l->kind];
+    return l->features / layout->elements * layout->bytes;
+  }
+  return 2 * l->features;
 }
 
 /* ---- rounding the input ---------------------------------------------------------- */
