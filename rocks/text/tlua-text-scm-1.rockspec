@@ -93,6 +93,7 @@ build = {
       ["tlua.text.tokenizer.saving"] = "tokenizer/saving.lua",
       ["tlua.text.tokenizer.scripts"] = "tokenizer/scripts.lua",
       ["tlua.text.tokenizer.sentencepiece"] = "tokenizer/sentencepiece.lua",
+      ["tlua.text.tokenizer.tokenize"] = "tokenizer/tokenize.lua",
       ["tlua.text.tokenizer.training"] = "tokenizer/training.lua",
       ["tlua.text.tokenizer.unigram_training"] = "tokenizer/unigram_training.lua",
       ["tlua.text.trainers"] = "trainers.lua",

@@ -97,7 +97,7 @@ local function resize_image(image, a, title)
          return resample(batch, rows, columns, mode)
       end
       if image:is_floating_point() or is_byte then return F.interpolate(batch, options) end
-      -- As in torchvision, a boolean pixel is true if any true pixel contributes to it.
+      -- A boolean pixel is true if any true pixel contributes to it, as in torchvision.
       local resized = F.interpolate(batch:float(), options)
       return image.dtype == "bool" and resized:ne(0) or resized:round():to(image.dtype)
    end)
