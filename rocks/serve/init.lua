@@ -52,8 +52,8 @@ local function source(title, models)
    local fine = type(models) == "table" and next(models) ~= nil
    for _, program in pairs(fine and models or {}) do fine = fine and is_program(program) end
    if not fine then
-      args.refuse(title, "models", "a path, a program of torch.export, or a table from names to "
-         .. "programs", models)
+      args.refuse(title, "models", "a path, a program of torch.export, or a table from at least "
+         .. "one name to its program", models)
    end
    return save_programs(title, models)
 end

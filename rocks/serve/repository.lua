@@ -191,6 +191,9 @@ function M.scan(path, defaults)
          versions = {{number = 1, kind = kind, path = inner, size = size}}}}
    end
    local names, message = M.folders(path)
+   if not names and size_of(path) then
+      message = "expected a program (.tlp), a language model (.gguf) or a folder of models"
+   end
    if not names then return nil, ("%s: %s"):format(path, message) end
    local models = {}
    for _, name in ipairs(names) do

@@ -261,7 +261,7 @@ local function quantize_(program, config)
    end
    if (kind == "static") ~= (calibration ~= nil) or calibration ~= nil
       and (type(calibration) ~= "table" or torch.is_tensor(calibration) or #calibration == 0) then
-      args.refuse(TITLE, "calibration", kind == "static" and "a list of inputs"
+      args.refuse(TITLE, "calibration", kind == "static" and "a list of at least one input"
          or 'nil unless the kind is "static"', calibration)
    end
    if program.device.type ~= "cpu" then

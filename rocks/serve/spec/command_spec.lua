@@ -137,6 +137,15 @@ describe("the options of torch.serve", function()
       end
    end)
 
+   it("says which files and tables can be served", function()
+      assert.raises("README.md: expected a program (.tlp), a language model (.gguf) or a folder of models", function()
+         torch.serve.start("README.md", {port = 0, quiet = true})
+      end)
+      assert.raises("a table from at least one name to its program", function()
+         torch.serve.start({}, {port = 0, quiet = true})
+      end)
+   end)
+
    it("leaves signals as they were before torch.serve, also after an error", function()
       with_folder(function(folder)
          shell.write(folder .. "/s.lua", [[
