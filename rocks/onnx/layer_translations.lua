@@ -4,9 +4,10 @@
 local torch = require "tlua"
 local support = require "tlua.onnx.support"
 local base = require "tlua.onnx.translations"
+local shapes = require "tlua.onnx.shape_translations"
 local wire = require "tlua.onnx.wire"
 
-local op <const>, zero_based <const> = base._op, base._zero_based
+local op <const>, zero_based <const> = base._op, shapes._zero_based
 
 local M = {}
 
@@ -334,11 +335,11 @@ function M.scaled_dot_product_attention(b, a)
    local scale = a.scale or 1 / math.sqrt(b:known(q, rank))
    if a.enable_gqa and b:known(q, rank - 2) ~= b:known(k, rank - 2) then
       local times = b:known(q, rank - 2) // b:known(k, rank - 2)
-      k = base.repeat_interleave(b, {self = k, repeats = times, dim = rank - 2})
-      v = base.repeat_interleave(b, {self = v, repeats = times, dim = rank - 2})
+      k = shapes.repeat_interleave(b, {self = k, repeats = times, dim = rank - 2})
+      v = shapes.repeat_interleave(b, {self = v, repeats = times, dim = rank - 2})
    end
    local scores = op(b, "MatMul", op(b, "Mul", q, b:number(scale, dtype)),
-      base.transpose(b, {self = k, dim0 = -2, dim1 = -1}))
+      shapes.transpose(b, {self = k, dim0 = -2, dim1 = -1}))
    local zero, lowest = b:number(0, dtype), b:number(-math.huge, dtype)
    if a.is_causal then
       local shape = b:ints {b:known(q, rank - 1) or b:size(q, rank - 1),
@@ -761,8 +762,10 @@ M.unfold_windows, M.fold = with_all_numbers(M.unfold_windows, 2), with_all_numbe
 M.interpolate = with_all_numbers(M.interpolate)
 M.upsample, M.upsample_nearest = M.interpolate, M.interpolate
 
-for name, translation in pairs(base) do
-   if M[name] == nil then M[name] = translation end
+for _, others in ipairs {base, shapes} do
+   for name, translation in pairs(others) do
+      if M[name] == nil then M[name] = translation end
+   end
 end
 
 return M

@@ -38,6 +38,7 @@ build = {
       ["tlua.onnx.reductions"] = "reductions.lua",
       ["tlua.onnx.resize"] = "resize.lua",
       ["tlua.onnx.schema"] = "schema.lua",
+      ["tlua.onnx.shape_translations"] = "shape_translations.lua",
       ["tlua.onnx.shapes"] = "shapes.lua",
       ["tlua.onnx.signal"] = "signal.lua",
       ["tlua.onnx.support"] = "support.lua",
