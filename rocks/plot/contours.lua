@@ -2,99 +2,103 @@
 
 local M = {}
 
--- Calls visit(x0, y0, x1, y1) for each line segment of a level. x is a column and y a row of the
--- grid, from 1, with fractions. Cells with a value that is not finite have no segments.
-local function each_piece(rows, level, visit)
+-- The sides of cells that a line connects, for each of the 16 cases: which of the corners top left
+-- (1), top right (2), bottom right (4) and bottom left (8) are at least as high as the level. In
+-- cases 5 and 10 the height in the middle of the cell chooses between two pairs of lines.
+local TOP <const>, RIGHT <const>, BOTTOM <const>, LEFT <const> = 1, 2, 3, 4
+local sides <const> = {
+   {LEFT, TOP}, {TOP, RIGHT}, {LEFT, RIGHT}, {RIGHT, BOTTOM}, {TOP, RIGHT, BOTTOM, LEFT},
+   {TOP, BOTTOM}, {BOTTOM, LEFT}, {BOTTOM, LEFT}, {TOP, BOTTOM}, {LEFT, TOP, RIGHT, BOTTOM},
+   {RIGHT, BOTTOM}, {LEFT, RIGHT}, {TOP, RIGHT}, {LEFT, TOP},
+}
+
+-- Connects the sides of cells that a level crosses. A side has one number in both cells that share
+-- it, and at most two neighbours, one in each cell. Returns the sides, in the order of their cells,
+-- and two tables of their neighbours. Cells with a value that is not finite have no lines.
+local function connect(rows, level)
+   local found, first, second = {}, {}, {}
+   local function link(a, b)
+      if first[a] then
+         second[a] = b
+      else
+         first[a] = b
+         found[#found + 1] = a
+      end
+   end
+   local columns = #rows[1]
+   local number = {} -- of the cell's sides
    for i = 1, #rows - 1 do
       local upper, lower = rows[i], rows[i + 1]
-      for j = 1, #upper - 1 do
+      for j = 1, columns - 1 do
          local a, b, c, d = upper[j], upper[j + 1], lower[j + 1], lower[j]
+         local case = (a >= level and 1 or 0) + (b >= level and 2 or 0)
+            + (c >= level and 4 or 0) + (d >= level and 8 or 0)
          local sum = a + b + c + d
-         if sum - sum == 0 then
-            local case = (a >= level and 1 or 0) + (b >= level and 2 or 0)
-               + (c >= level and 4 or 0) + (d >= level and 8 or 0)
-            if case ~= 0 and case ~= 15 then
-               -- the points where the level crosses the four sides of the cell; each is used only
-               -- if the level is between the heights at the ends of its side
-               local function top() return j + (level - a) / (b - a), i end
-               local function right() return j + 1, i + (level - b) / (c - b) end
-               local function bottom() return j + (level - d) / (c - d), i + 1 end
-               local function left() return j, i + (level - a) / (d - a) end
-               local function piece(from, to)
-                  local x0, y0 = from()
-                  local x1, y1 = to()
-                  visit(x0, y0, x1, y1)
-               end
-               local middle = sum / 4 >= level
-               if case == 1 or case == 14 then piece(left, top)
-               elseif case == 2 or case == 13 then piece(top, right)
-               elseif case == 4 or case == 11 then piece(right, bottom)
-               elseif case == 8 or case == 7 then piece(bottom, left)
-               elseif case == 3 or case == 12 then piece(left, right)
-               elseif case == 6 or case == 9 then piece(top, bottom)
-               elseif (case == 5) == middle then -- the middle connects two opposite corners
-                  piece(top, right)
-                  piece(bottom, left)
-               else
-                  piece(left, top)
-                  piece(right, bottom)
-               end
+         if case ~= 0 and case ~= 15 and sum - sum == 0 then
+            -- sides along rows have even numbers, sides along columns odd ones
+            local corner = 2 * ((i - 1) * columns + j)
+            number[TOP], number[LEFT] = corner, corner + 1
+            number[BOTTOM], number[RIGHT] = corner + 2 * columns, corner + 3
+            if (case == 5 or case == 10) and sum / 4 < level then case = 15 - case end
+            local pairs_of = sides[case]
+            for k = 1, #pairs_of, 2 do
+               local from, to = number[pairs_of[k]], number[pairs_of[k + 1]]
+               link(from, to)
+               link(to, from)
             end
          end
       end
    end
+   return found, first, second
 end
 
-local function key_of(x, y) return ("%.9g,%.9g"):format(x, y) end
+-- Returns the position where a level crosses a side of a cell.
+local function crossing(rows, level, side)
+   local columns = #rows[1]
+   local place = side // 2 - 1
+   local i, j = place // columns + 1, place % columns + 1
+   local a = rows[i][j]
+   if side % 2 == 0 then return j + (level - a) / (rows[i][j + 1] - a), i end
+   return j, i + (level - a) / (rows[i + 1][j] - a)
+end
 
---- Returns the lines of a level, each as {x1, y1, x2, y2, ...} in columns and rows of the grid.
+--- Returns the lines of a level, each as {x1, y1, x2, y2, ...} in columns and rows of the grid. A
+--- closed line ends at the point where it begins.
 ---@param rows number[][]
 ---@param level number
 ---@return number[][]
 function M.lines(rows, level)
-   local ends, pieces = {}, {}
-   local function add(key, piece)
-      ends[key] = ends[key] or {}
-      table.insert(ends[key], piece)
-   end
-   each_piece(rows, level, function(x0, y0, x1, y1)
-      local a, b = key_of(x0, y0), key_of(x1, y1)
-      if a == b then return end
-      local piece = {a = a, b = b, x0 = x0, y0 = y0, x1 = x1, y1 = y1}
-      pieces[#pieces + 1] = piece
-      add(a, piece)
-      add(b, piece)
-   end)
-   local lines = {}
-   -- Follows connected segments from a point, and calls `put` for each further point.
-   local function follow(key, put)
-      while true do
-         local next_piece
-         for _, piece in ipairs(ends[key]) do
-            if not piece.used then next_piece = piece break end
-         end
-         if not next_piece then return end
-         next_piece.used = true
-         if next_piece.a == key then
-            put(next_piece.x1, next_piece.y1)
-            key = next_piece.b
-         else
-            put(next_piece.x0, next_piece.y0)
-            key = next_piece.a
-         end
+   local found, first, second = connect(rows, level)
+   local lines, seen = {}, {}
+   -- Returns the sides that follow one after the other from a side through its given neighbour.
+   local function follow(from, to)
+      local path = {}
+      while to do
+         path[#path + 1] = to
+         if seen[to] then break end
+         seen[to] = true
+         from, to = to, first[to] ~= from and first[to] or second[to]
       end
+      return path
    end
-   for _, piece in ipairs(pieces) do
-      if not piece.used then
-         piece.used = true
-         local forward, back = {piece.x0, piece.y0, piece.x1, piece.y1}, {}
-         follow(piece.b, function(x, y)
-            forward[#forward + 1], forward[#forward + 2] = x, y
-         end)
-         follow(piece.a, function(x, y) back[#back + 1] = {x, y} end)
+   for _, start in ipairs(found) do
+      if not seen[start] then
+         seen[start] = true
+         local forward = follow(start, first[start])
+         local closed = forward[#forward] == start
+         local back = closed and {} or follow(start, second[start])
          local line = {}
-         for i = #back, 1, -1 do line[#line + 1], line[#line + 2] = back[i][1], back[i][2] end
-         lines[#lines + 1] = table.move(forward, 1, #forward, #line + 1, line)
+         local function put(side)
+            local x, y = crossing(rows, level, side)
+            -- a line through a corner of a cell crosses several sides at the same point
+            if x ~= line[#line - 1] or y ~= line[#line] then
+               line[#line + 1], line[#line + 2] = x, y
+            end
+         end
+         for i = #back, 1, -1 do put(back[i]) end
+         put(start)
+         for _, side in ipairs(forward) do put(side) end
+         if #line > 2 then lines[#lines + 1] = line end
       end
    end
    return lines
