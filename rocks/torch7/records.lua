@@ -397,6 +397,17 @@ end
 
 local once_more = setmetatable({}, {__close = function() M.again = false end})
 
+--- Calls a function that records a call again: modules draw no new random numbers and keep their
+--- states.
+function M.once_more(fn, ...)
+   local outer = run
+   local _ <close> = once_more
+   M.again, run = true, nil
+   local made = fn(...)
+   run = outer
+   return made
+end
+
 --- Returns the record of a layer's last call if it is of this input, these parameters, and has its
 --- autograd history; otherwise records the call again.
 ---@param self table
@@ -408,12 +419,7 @@ function M.record_of(self, input)
       and parameters_are_unchanged(self, made) and M.has_options(self, made.options) then
       return made
    end
-   local outer = run
-   local _ <close> = once_more
-   M.again, run = true, nil
-   made = M.record(self, input)
-   run = outer
-   return made
+   return M.once_more(M.record, self, input)
 end
 
 -- Gradients ---------------------------------------------------------------------------------------

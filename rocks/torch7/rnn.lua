@@ -5,6 +5,8 @@ local nn = require "tlua.torch7.nn"
 
 require "tlua.torch7.rnn_steps"
 require "tlua.torch7.rnn_sequences"
+require "tlua.torch7.rnn_more"
+require "tlua.torch7.rnn_noise"
 require "tlua.torch7.dpnn"
 
 return nn

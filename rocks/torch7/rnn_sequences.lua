@@ -241,11 +241,27 @@ end
 
 -- Masks -------------------------------------------------------------------------------------------
 
--- Returns a bool tensor (rows) that marks the rows of an input's first tensor whose elements are
--- all zero; one without dimensions for an input without a batch.
+-- Returns a bool tensor (rows) that marks the masked rows of an input: those that the user has set
+-- by setZeroMask, or the rows of the first tensor whose elements are all zero; one without
+-- dimensions for an input without a batch.
 local function zero_rows(self, input)
    local x = T.detach(steps.first_tensor(input))
    local n = #field(x, "shape")
+   local rows = field(x, "shape")[1]
+   if self.zeroMask then
+      local given = field(self.zeroMask, "shape")
+      if #given ~= 1 or given[1] ~= rows then
+         tlua.raise(("%s: zeroMask: expected an element for each of %d rows, got the sizes {%s}")
+            :format(classes.type(self), rows, table.concat(given, ", ")))
+      end
+      return T.ne(self.zeroMask, 0)
+   end
+   if self.nInputDim == nil then
+      if self.v1 then return T.logical_not(T.any(T.reshape(x, {rows, -1}), 2)) end
+      if self.zeroMask == false then return T.zeros({rows}, {dtype = "bool"}) end
+      tlua.raise(classes.type(self) .. ": expected a call of setZeroMask before forward, or "
+         .. "nInputDim, the number of the input's dimensions without the batch")
+   end
    if n < self.nInputDim or n > self.nInputDim + 1 then
       tlua.raise(("%s: input: expected %d or %d dimensions, got %d"):format(classes.type(self),
          self.nInputDim, self.nInputDim + 1, n))
@@ -272,12 +288,18 @@ local MaskZero = base.layer("MaskZero", nil, nil, "nn.Decorator")
 function MaskZero:__init(module, nInputDim)
    local name = classes.type(self):match "[^.]+$"
    check_module(name, "module", module)
-   if math.type(nInputDim) ~= "integer" then
-      tlua.raise(("nn.%s: nInputDim: expected a count of dimensions, got %s"):format(name,
-         tostring(nInputDim)))
+   if nInputDim ~= nil and type(nInputDim) ~= "boolean" and math.type(nInputDim) ~= "integer" then
+      tlua.raise(("nn.%s: nInputDim: expected a count of dimensions, a boolean or nil, got %s")
+         :format(name, tostring(nInputDim)))
    end
    nn.Decorator.__init(self, module)
-   self.module, self.nInputDim = module, nInputDim
+   self.module = module
+   if math.type(nInputDim) then self.nInputDim = nInputDim else self.v1 = nInputDim or false end
+end
+--- Sets the masked rows: elements of a ByteTensor (rows) that are 1; false disables the mask.
+function MaskZero:setZeroMask(zeroMask)
+   self.zeroMask = zeroMask or false
+   return Module.setZeroMask(self, zeroMask)
 end
 function MaskZero:updateOutput(input)
    self.output = masked(self:rethrowErrors(self.modules[1], 1, "updateOutput", input),
@@ -311,7 +333,12 @@ end
 local MaskCriterion = classes.class("nn.MaskZeroCriterion", "nn.Criterion")
 function MaskCriterion:__init(criterion, nInputDim)
    nn.Criterion.__init(self)
-   self.criterion, self.nInputDim = criterion, nInputDim
+   self.criterion = criterion
+   if math.type(nInputDim) then self.nInputDim = nInputDim else self.v1 = nInputDim or false end
+end
+function MaskCriterion:setZeroMask(zeroMask)
+   self.zeroMask = zeroMask or false
+   return self
 end
 
 -- Returns the rows of all tensors in a tree at the given positions.
@@ -330,7 +357,7 @@ end
 
 -- Returns whether the input is one example, without a batch dimension.
 local function is_single(self, input)
-   return #field(steps.first_tensor(input), "shape") == self.nInputDim
+   return self.nInputDim ~= nil and #field(steps.first_tensor(input), "shape") == self.nInputDim
 end
 
 function MaskCriterion:updateOutput(input, target)
@@ -379,6 +406,21 @@ function SequencerCriterion:getStepCriterion(step)
    return self.clones[step]
 end
 
+--- Sets the masks (steps, batch) of the criterions of all steps; false disables them.
+function SequencerCriterion:setZeroMask(zeroMask)
+   self.zeroMask = zeroMask or false
+   return self
+end
+
+-- Returns the criterion for a step with the step's mask.
+local function masked_step(self, step)
+   local criterion = self:getStepCriterion(step)
+   if self.zeroMask ~= nil and criterion.setZeroMask then
+      criterion:setZeroMask(self.zeroMask and self.zeroMask[step])
+   end
+   return criterion
+end
+
 -- RepeaterCriterion gives all steps the same target.
 function SequencerCriterion:targets(target, n) return (unbound(self, "target", target, n)) end
 
@@ -388,7 +430,7 @@ function SequencerCriterion:updateOutput(input, target)
    self._inputs, self._input, self._targets, self._target = list, input, targets, target
    self.output = 0
    for t, x in ipairs(list) do
-      self.output = self.output + self:getStepCriterion(t):updateOutput(x, targets[t])
+      self.output = self.output + masked_step(self, t):updateOutput(x, targets[t])
    end
    if self.sizeAverage then self.output = self.output / #list end
    return self.output
@@ -402,7 +444,7 @@ function SequencerCriterion:updateGradInput(input, target)
    end
    local grads = {}
    for t, x in ipairs(list) do
-      local g = self:getStepCriterion(t):updateGradInput(x, targets[t])
+      local g = masked_step(self, t):updateGradInput(x, targets[t])
       if self.sizeAverage then
          g = map(function(value) return types.tag(T.div(value, #list)) end, g)
       end
@@ -424,10 +466,27 @@ end
 -- SeqReverseSequence: reverses a dimension.
 base.layer("SeqReverseSequence", "dim", function(self, x) return T.flip(x, {self.dim}) end)
 
+-- Returns a bool tensor (steps, batch, 1) of the steps that are not masked.
+local function kept_steps(self, name, size)
+   local given = field(self.zeroMask, "shape")
+   if #given ~= 2 or given[1] ~= size[1] or given[2] ~= size[2] then
+      tlua.raise(("nn.%s: zeroMask: expected the sizes {%d, %d}, got {%s}"):format(name, size[1],
+         size[2], table.concat(given, ", ")))
+   end
+   return T.eq(T.unsqueeze(self.zeroMask, 3), 0)
+end
+
 -- Defines a layer that computes the steps of a sequence (step, batch, size) by one function:
 -- (projected input, list of states, part of the weight for the output) to the next states.
+-- `projection`, a matrix (hiddensize, outputSize), maps the first state to the output of a step.
 local function define(name, n_gates, n_states, step)
    local class = base.layer(name, nil, function(self, x, weight, bias)
+      return self:run(x, weight, bias)
+   end)
+
+   -- Computes a whole sequence, for tensors that record a gradient as well.
+   function class:run(x, weight, bias, projection)
+      local hidden = self.hiddensize or self.outputSize
       if #field(x, "shape") ~= 3 then
          tlua.raise(("nn.%s: input: expected (steps, batch, %d), got %d dimensions"):format(name,
             self.inputSize, #field(x, "shape")))
@@ -439,12 +498,18 @@ local function define(name, n_gates, n_states, step)
             size[1], size[2], size[3]))
       end
       local flat = T.addmm(bias, T.reshape(x, {-1, n}), T.narrow(weight, 1, 1, n))
-      local gates = T.reshape(flat, {size[1], size[2], n_gates * self.outputSize})
-      local mask = self.maskzero and T.any(T.detach(x), 3, true)
+      local gates = T.reshape(flat, {size[1], size[2], n_gates * hidden})
+      local mask
+      if self.zeroMask then
+         mask = kept_steps(self, name, size)
+      elseif self.maskzero then
+         mask = T.any(T.detach(x), 3, true)
+      end
       local recurrent_weight = T.narrow(weight, 1, n + 1, self.outputSize)
       local states, outputs = self:start(size[2], x), {}
       for t = 1, size[1] do
-         states = step(T.select(gates, 1, t), states, recurrent_weight, self.outputSize)
+         states = step(T.select(gates, 1, t), states, recurrent_weight, hidden)
+         if projection then states[1] = T.mm(states[1], projection) end
          if mask then
             local keep = methods.to(T.select(mask, 1, t), field(x, "dtype"))
             for i, state in ipairs(states) do states[i] = T.mul(state, keep) end
@@ -457,7 +522,7 @@ local function define(name, n_gates, n_states, step)
       end
       local made = T.stack(outputs, 1)
       return self.batchfirst and T.transpose(made, 1, 2) or made
-   end)
+   end
 
    function class:__init(inputSize, outputSize)
       Module.__init(self)
@@ -471,8 +536,9 @@ local function define(name, n_gates, n_states, step)
       local made, given = {}, remembers(self) and self.last or {}
       given = {self.userPrevOutput or given[1], self.userPrevCell or given[2]}
       for i = 1, n_states do
-         made[i] = given[i] and T.detach(given[i]) or T.zeros({rows, self.outputSize},
-            {dtype = field(x, "dtype"), device = field(x, "device")})
+         local n = i == 2 and self.hiddensize or self.outputSize
+         made[i] = given[i] and T.detach(given[i]) or T.zeros({rows, n}, {dtype =
+            field(x, "dtype"), device = field(x, "device")})
          if field(made[i], "shape")[1] ~= rows then
             tlua.raise(("nn.%s: input: the remembered sequence has %d examples, this one %d; call "
                .. "forget()"):format(name, field(made[i], "shape")[1], rows))
@@ -491,6 +557,17 @@ local function define(name, n_gates, n_states, step)
       return self
    end
    class.remember = function(self, mode) return Abstract.remember(self, mode) end
+   --- Makes the states zero at masked steps: those set by setZeroMask, or inputs of zeros.
+   function class:maskZero()
+      self.maskzero = true
+      return self
+   end
+   --- Sets the masked steps: elements of a ByteTensor (steps, batch) that are 1; false disables the
+   --- mask.
+   function class:setZeroMask(zeroMask)
+      self.zeroMask = zeroMask or nil
+      return self
+   end
    function class:forget()
       self.last, self.started = nil, nil
       return self
@@ -509,12 +586,13 @@ end
 
 -- The columns of SeqLSTM's weight are those of the gates for input, forgetting and output, and of
 -- the new content.
-local SeqLSTM = define("SeqLSTM", 4, 2, function(gates, states, weight)
+local function lstm(gates, states, weight)
    local list = T.chunk(T.addmm(gates, states[1], weight), 4, -1)
    local cell = T.add(T.mul(T.sigmoid(list[2]), states[2]),
       T.mul(T.sigmoid(list[1]), T.tanh(list[4])))
    return {T.mul(T.sigmoid(list[3]), T.tanh(cell)), cell}
-end)
+end
+local SeqLSTM = define("SeqLSTM", 4, 2, lstm)
 
 --- Returns a FastLSTM with copies of the parameters.
 function SeqLSTM:toFastLSTM()
@@ -532,13 +610,14 @@ function SeqLSTM:toFastLSTM()
 end
 
 -- The columns of SeqGRU's weight are those of the update gate, the reset gate and the candidate.
-define("SeqGRU", 3, 1, function(gates, states, weight, n)
+local function gru(gates, states, weight, n)
    local inner = T.mm(states[1], T.narrow(weight, 2, 1, 2 * n))
    local list = T.chunk(T.sigmoid(T.add(T.narrow(gates, 2, 1, 2 * n), inner)), 2, -1)
    local candidate = T.tanh(T.addmm(T.narrow(gates, 2, 2 * n + 1, n), T.mul(list[2], states[1]),
       T.narrow(weight, 2, 2 * n + 1, n)))
    return {T.add(candidate, T.mul(list[1], T.sub(states[1], candidate)))}
-end)
+end
+define("SeqGRU", 3, 1, gru)
 
 -- SeqBRNN: a SeqLSTM in each direction.
 local SeqBRNN = base.layer("SeqBRNN", nil, nil, "nn.Sequential")
@@ -555,4 +634,4 @@ function SeqBRNN:__init(inputSize, outputSize, batchFirst, merge)
    self:add(merge or nn.CAddTable())
 end
 
-return nn
+return {lstm = lstm, gru = gru}

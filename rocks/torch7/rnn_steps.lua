@@ -52,7 +52,7 @@ local function pass_to_modules(self, name, ...)
    for _, module in ipairs(rawget(self, "modules") or {}) do module[name](module, ...) end
 end
 
-for _, name in ipairs {"forget", "remember", "setOutputStep", "maxBPTTstep"} do
+for _, name in ipairs {"forget", "remember", "setOutputStep", "maxBPTTstep", "setZeroMask"} do
    Module[name] = function(self, ...)
       pass_to_modules(self, name, ...)
       return self
@@ -139,6 +139,25 @@ function Abstract:unpack(output) return output, {output} end
 -- Returns the gradients of the step module's output, given those of the output and the states.
 function Abstract:packGradients(gradOutput, gradStates) return sum(gradOutput, gradStates[1]) end
 
+--- Sets the masked steps: elements of a ByteTensor (steps, batch) that are 1; false disables the
+--- mask. Needs maskZero().
+function Abstract:setZeroMask(zeroMask)
+   self.zeroMask = zeroMask or false
+   return self
+end
+
+-- Gives a step module the rows that are masked at its step.
+local function mask_step(self, module, step)
+   if self.zeroMask == nil then return module end
+   if not self.zeroMask then return module:setZeroMask(false) end
+   local n = field(self.zeroMask, "shape")[1]
+   if step > n then
+      tlua.raise(("%s: zeroMask: expected a row for step %d, got %d rows"):format(
+         classes.type(self), step, n))
+   end
+   return module:setZeroMask(self.zeroMask:select(1, step))
+end
+
 local function states_before(self, step, input)
    return self.states[step - 1] or self:firstStates(input)
 end
@@ -147,7 +166,8 @@ function Abstract:updateOutput(input)
    if input == nil then tlua.raise(classes.type(self) .. ": expected an input, got nil") end
    local step = self.step
    local states = states_before(self, step, input)
-   local output = self:getStepModule(step):updateOutput(self:pack(input, states))
+   local module = mask_step(self, self:getStepModule(step), step)
+   local output = module:updateOutput(self:pack(input, states))
    self.states[step - 1] = states
    self.output, self.states[step] = self:unpack(output)
    self.outputs[step] = self.output
@@ -191,7 +211,7 @@ end
 
 -- Computes the gradients of a step. `method` is the name of the method of `module` to call.
 local function pass_back(self, step, module, method, input, gradOutput, scale)
-   module:setOutputStep(step)
+   mask_step(self, module, step):setOutputStep(step)
    local given = self:packGradients(gradOutput, gradients_after(self, step), step)
    local packed = self:pack(input, states_before(self, step, input))
    local gradInput = module[method](module, packed, given, scale)
@@ -222,7 +242,7 @@ end
 function Abstract:accGradParameters(input, _, scale)
    local step, module = next_step(self, "accGradParametersStep", "accGradParameters")
    if not module then return end
-   module:setOutputStep(step)
+   mask_step(self, module, step):setOutputStep(step)
    module:accGradParameters(self:pack(input, states_before(self, step, input)),
       self.gradSteps[step], scale or 1)
 end
@@ -302,8 +322,9 @@ function Abstract:clearState()
    return Container.clearState(self)
 end
 
---- Makes each row of the output zero whose row of the input is zero, and restarts that row's
---- sequence. `nInputDim` is the number of the input's dimensions without the batch.
+--- Makes the masked rows of the output zero and restarts their sequences. Masked are rows that
+--- setZeroMask names; if `nInputDim` is true, or the number of the input's dimensions without the
+--- batch, they are the rows of zeros in the input.
 function Abstract:maskZero(nInputDim)
    set_step_module(self, nn.MaskZero(self.recurrentModule, nInputDim))
    return self

@@ -371,5 +371,7 @@ it("rnn's modules refuse wrong arguments", function()
    assert.raises("nn.Repeater: nStep: expected a count", function() nn.Repeater(nn.LSTM(1, 1)) end)
    assert.raises("nn.SeqLSTM: input: expected (steps, batch, 2), got (1, 1, 3)",
       function() nn.SeqLSTM(2, 2):forward(torch.zeros(1, 1, 3)) end)
-   assert.raises("nn.MaskZero: nInputDim: expected a count", function() nn.MaskZero(nn.Linear(1, 1)) end)
+   assert.raises("nn.MaskZero: nInputDim: expected a count", function() nn.MaskZero(nn.Linear(1, 1), "1") end)
+   assert.raises("nn.MaskZero: expected a call of setZeroMask before forward",
+      function() nn.MaskZero(nn.Linear(1, 1)):forward(torch.zeros(2, 1)) end)
 end)
