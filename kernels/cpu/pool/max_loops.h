@@ -10,7 +10,30 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cpu/loops.h"
 #include "kernels/cpu/pool/pool.h"
+
+/* Rows are short, so the elements after the last whole block would take most of the time: the last
+** block begins BLOCK elements before the row's end instead, and computes some results twice. Rows
+** shorter than a block are computed one element at a time. */
+#define BLOCK 8
+
+static inline int64_t next_block(int64_t i, int64_t n) {
+  return i + 2 * BLOCK <= n ? i + BLOCK : i + BLOCK < n ? n - BLOCK : n;
+}
+
+#define EACH_BLOCK(i, n) for (int64_t i = (n) < BLOCK ? (n) : 0; i < (n); i = next_block(i, n))
+#define EACH_OF_SHORT(i, n) for (int64_t i = (n) < BLOCK ? 0 : (n); i < (n); i++)
+
+/* Combines a block of a row with the maxima so far. */
+static inline void join_block(const Element *x, Element *best, int32_t *rows, int32_t row) {
+  TLK_VECTOR
+  for (int i = 0; i < BLOCK; i++) {
+    bool better = (x[i] > best[i]) | IS_NAN(x[i]);
+    best[i] = better ? x[i] : best[i];
+    rows[i] = better ? row : rows[i];
+  }
+}
 
 /* For each column, computes the maximum over the rows that windows (d, h, *) cover, and the number
 ** of the row that contains this maximum. */
@@ -26,8 +49,8 @@ static void join_rows(const tlk_Spans *p, const Element *in, int64_t d, int64_t 
         memcpy(best, x, (size_t)width * sizeof(Element));
         for (int64_t w = 0; w < width; w++) rows[w] = row;
       } else {
-        TLK_IVDEP
-        for (int64_t w = 0; w < width; w++) {
+        EACH_BLOCK(w, width) join_block(x + w, best + w, rows + w, row);
+        EACH_OF_SHORT(w, width) {
           bool better = (x[w] > best[w]) | IS_NAN(x[w]);
           best[w] = better ? x[w] : best[w];
           rows[w] = better ? row : rows[w];
@@ -39,28 +62,106 @@ static void join_rows(const tlk_Spans *p, const Element *in, int64_t d, int64_t 
   for (int64_t w = 0; first && w < width; w++) best[w] = LOWEST, rows[w] = 0;
 }
 
+/* Computes a block of maxima, of windows that are `stride` elements apart and all have `count`
+** elements. Writes 1 + the position of each maximum if indices is not NULL. */
+static inline void max_block(const Element *best, const int32_t *rows, int64_t width,
+                             int64_t stride, int64_t step, int64_t count, int64_t column,
+                             Element *out, int64_t *indices) {
+  Element m[BLOCK];
+  int32_t row[BLOCK], at[BLOCK];
+  TLK_VECTOR
+  for (int i = 0; i < BLOCK; i++) {
+    m[i] = best[i * stride];
+    row[i] = rows[i * stride];
+    at[i] = 0;
+  }
+  for (int64_t k = 1; k < count; k++) {
+    const Element *x = best + k * step;
+    const int32_t *from = rows + k * step;
+    TLK_VECTOR
+    for (int i = 0; i < BLOCK; i++) {
+      Element e = x[i * stride];
+      int32_t r = from[i * stride];
+      bool better =
+          (e > m[i]) | ((e == m[i]) & (r < row[i])) | (IS_NAN(e) & (!IS_NAN(m[i]) | (r >= row[i])));
+      m[i] = better ? e : m[i];
+      row[i] = better ? r : row[i];
+      at[i] = better ? (int32_t)k : at[i];
+    }
+  }
+  TLK_VECTOR
+  for (int i = 0; i < BLOCK; i++) out[i] = m[i];
+  TLK_VECTOR
+  for (int i = 0; indices && i < BLOCK; i++)
+    indices[i] = (int64_t)row[i] * width + column + i * stride + at[i] * step + 1;
+}
+
+/* Computes the maximum of one window. */
+static inline void max_one(const tlk_Spans *p, const Element *best, const int32_t *rows, int64_t o,
+                           Element *out, int64_t *indices) {
+  int64_t w = p->begin[2][o];
+  bool empty = w >= p->end[2][o];
+  Element m = empty ? LOWEST : best[w];
+  int64_t at = empty ? 0 : (int64_t)rows[w] * p->in[2] + w;
+  for (w += p->step[2]; w < p->end[2][o]; w += p->step[2]) {
+    int64_t here = (int64_t)rows[w] * p->in[2] + w;
+    bool better = best[w] > m || (best[w] == m && here < at) ||
+                  (IS_NAN(best[w]) && (!IS_NAN(m) || here > at));
+    m = better ? best[w] : m;
+    at = better ? here : at;
+  }
+  out[o] = m;
+  if (indices) indices[o] = at + 1;
+}
+
+/* Returns the number of elements of window o. */
+static inline int64_t window_count(const tlk_Spans *p, int64_t o) {
+  int64_t span = p->end[2][o] - p->begin[2][o];
+  return span <= 0 ? 0 : (span - 1) / p->step[2] + 1;
+}
+
 static void max_row(const tlk_Spans *p, const Element *best, const int32_t *rows, Element *out,
                     int64_t *indices) {
-  for (int64_t o = 0; o < p->out[2]; o++) {
-    int64_t w = p->begin[2][o];
-    bool empty = w >= p->end[2][o];
-    Element m = empty ? LOWEST : best[w];
-    int64_t at = empty ? 0 : (int64_t)rows[w] * p->in[2] + w;
-    for (w += p->step[2]; w < p->end[2][o]; w += p->step[2]) {
-      int64_t here = (int64_t)rows[w] * p->in[2] + w;
-      bool better = best[w] > m || (best[w] == m && here < at) ||
-                    (IS_NAN(best[w]) && (!IS_NAN(m) || here > at));
-      m = better ? best[w] : m;
-      at = better ? here : at;
-    }
-    out[o] = m;
-    if (indices) indices[o] = at + 1;
+  const int64_t *begin = p->begin[2];
+  int64_t n = p->out[2], first = 0, count = window_count(p, n / 2);
+  int64_t stride = n > 1 ? begin[n / 2] - begin[n / 2 - 1] : 0;
+  /* windows at the edges may have fewer elements, or a shorter distance to the next one */
+  while (first < n && (window_count(p, first) != count ||
+                       (first + 1 < n && begin[first + 1] - begin[first] != stride)))
+    max_one(p, best, rows, first++, out, indices);
+  int64_t end = n;
+  while (end > first && window_count(p, end - 1) != count)
+    max_one(p, best, rows, --end, out, indices);
+  out += first;
+  if (indices) indices += first;
+  EACH_BLOCK(o, end - first) {
+    int64_t column = begin[first + o];
+    int64_t *at = indices ? indices + o : NULL;
+    if (stride == 2)
+      max_block(best + column, rows + column, p->in[2], 2, p->step[2], count, column, out + o, at);
+    else
+      max_block(best + column, rows + column, p->in[2], stride, p->step[2], count, column, out + o,
+                at);
+  }
+  out -= first;
+  if (indices) indices -= first;
+  EACH_OF_SHORT(o, end - first) max_one(p, best, rows, first + o, out, indices);
+}
+
+static inline void square_block(const Element *x, const Element *y, Element *out) {
+  TLK_VECTOR
+  for (int i = 0; i < BLOCK; i++) {
+    Element m = x[2 * i], b = x[2 * i + 1], c = y[2 * i], d = y[2 * i + 1];
+    m = (b > m) | IS_NAN(b) ? b : m;
+    m = (c > m) | IS_NAN(c) ? c : m;
+    out[i] = (d > m) | IS_NAN(d) ? d : m;
   }
 }
 
 /* Pools two rows with windows of 2 x 2 elements, without the positions of the maxima. */
 static void max_squares(const Element *x, const Element *y, Element *out, int64_t n) {
-  for (int64_t o = 0; o < n; o++) {
+  EACH_BLOCK(o, n) square_block(x + 2 * o, y + 2 * o, out + o);
+  EACH_OF_SHORT(o, n) {
     Element m = x[2 * o], b = x[2 * o + 1], c = y[2 * o], d = y[2 * o + 1];
     m = (b > m) | IS_NAN(b) ? b : m;
     m = (c > m) | IS_NAN(c) ? c : m;
