@@ -93,11 +93,35 @@ local function samples(low, cell, cells, per_cell, size)
    return pixels:view(shape), weights:view(shape)
 end
 
--- Returns the averages of n regions of one image: (n, C, height, width). Each cell is the product
--- of a row of a sparse matrix with the pixels.
-local function average(image, boxes, height, width, ny, nx, is_aligned)
-   local n, channels = boxes:size(1), image:size(2)
-   local rows, columns = image:size(3), image:size(4)
+-- Returns the pixels of an image (C, H, W) as rows of channels. If cells have their own channels,
+-- there is a row for each cell and pixel, cells first, and the second result has the number of
+-- rows before those of each cell, (height, width).
+local function rows_of(image, height, width, is_ps)
+   if not is_ps then return image:flatten(2):t():contiguous() end
+   local cells, size = height * width, image:size(2) * image:size(3)
+   local maps = image:view(-1, cells, size):permute({2, 3, 1}):reshape(cells * size, -1)
+   return maps, torch.arange(0, cells * size, size, {dtype = "int64", device = image.device})
+      :view(height, width)
+end
+
+-- Returns the sums of n regions' cells, (n, channels, height, width): each is the product of a row
+-- of a sparse matrix, whose elements are `pixels` and `weights` (n, height, width, count), with the
+-- image.
+local function sum_of_cells(image, pixels, weights, is_ps)
+   local n, height, width, count = table.unpack(pixels.shape)
+   local maps, before = rows_of(image, height, width, is_ps)
+   if is_ps then pixels = pixels + before:view(1, height, width, 1) end
+   local cells = n * height * width
+   local pointers = torch.arange(1, cells * count + 2, count,
+      {dtype = "int64", device = image.device})
+   return torch._csr_mm(pointers, pixels:flatten(), weights:flatten():to(image.dtype), maps, cells)
+      :view(n, height, width, -1):permute {1, 4, 2, 3}
+end
+
+-- Returns the averages of n regions of one image: (n, channels, height, width).
+local function average(image, boxes, height, width, ny, nx, is_aligned, is_ps)
+   local n = boxes:size(1)
+   local rows, columns = image:size(2), image:size(3)
    local x1, y1, x2, y2 = table.unpack(boxes:unbind(2))
    local w, h = x2 - x1, y2 - y1
    if not is_aligned then w, h = w:clamp_min(1), h:clamp_min(1) end
@@ -107,12 +131,8 @@ local function average(image, boxes, height, width, ny, nx, is_aligned)
    local function along_x(values) return values:view(n, 1, width, 1, 2 * nx) end
    local pixels = along_y(y * columns + 1) + along_x(x)
    local weights = along_y(y_weights) * along_x(x_weights)
-   local cells, count = n * height * width, 4 * ny * nx
-   local pointers = torch.arange(1, cells * count + 2, count,
-      {dtype = "int64", device = image.device})
-   local result = torch._csr_mm(pointers, pixels:flatten(), weights:flatten():to(image.dtype),
-      image[1]:flatten(2):t():contiguous(), cells)
-   return result:view(n, height, width, channels):permute {1, 4, 2, 3}
+   return sum_of_cells(image, pixels:view(n, height, width, -1), weights:view(n, height, width, -1),
+      is_ps)
 end
 
 -- Returns lists of the boxes that need the same numbers of samples: {ny, nx, positions}. Without a
@@ -135,7 +155,7 @@ local function by_samples(boxes, height, width, ratio)
 end
 
 -- Computes aligned regions of all images.
-local function align(title, input, boxes, height, width, scale, ratio, is_aligned)
+local function align(title, input, boxes, height, width, scale, ratio, is_aligned, is_ps)
    check_input(title, input)
    local pieces = {}
    local parts = by_image(title, input, boxes)
@@ -143,7 +163,7 @@ local function align(title, input, boxes, height, width, scale, ratio, is_aligne
       local positions, own = part[1], part[2]
       if own:size(1) > 0 then
          own = own:detach():to(input.dtype) * scale - (is_aligned and 0.5 or 0)
-         local image = input:narrow(1, i, 1)
+         local image = input[i]
          local real = own
          if not is_aligned then
             local low, high = own:narrow(2, 1, 2), own:narrow(2, 3, 2)
@@ -153,11 +173,12 @@ local function align(title, input, boxes, height, width, scale, ratio, is_aligne
             local which = group[3] and torch.tensor(group[3], {device = own.device})
             local chosen = which and own:index_select(1, which) or own
             pieces[#pieces + 1] = {which and positions:index_select(1, which) or positions,
-               average(image, chosen, height, width, group[1], group[2], is_aligned)}
+               average(image, chosen, height, width, group[1], group[2], is_aligned, is_ps)}
          end
       end
    end
-   return in_order(pieces, input, {0, input:size(2), height, width})
+   local channels = input:size(2) // (is_ps and height * width or 1)
+   return in_order(pieces, input, {0, channels, height, width})
 end
 
 local take_align = args.signature [[vision.ops.roi_align(input: tensor, boxes: any,
@@ -188,21 +209,13 @@ function M.roi_align(...)
       a.aligned)
 end
 
--- Returns the number of channels of a position-sensitive result.
-local function divided(title, input, height, width)
+-- Refuses an input whose channels cannot be shared out among the cells.
+local function check_channels(title, input, height, width)
    local channels = input:size(2)
    if channels % (height * width) ~= 0 then
       torch.raise(("%s: input: expected a multiple of %d x %d channels, got %d"):format(title,
          height, width, channels))
    end
-   return channels // (height * width)
-end
-
--- Takes each cell of a result from its own channels.
-local function own_channels(result, channels, height, width)
-   local cells = height * width
-   return result:reshape(-1, channels, cells, cells):diagonal({dim1 = 3, dim2 = 4})
-      :reshape(-1, channels, height, width)
 end
 
 local take_ps_align = args.signature [[vision.ops.ps_roi_align(input: tensor, boxes: any,
@@ -227,10 +240,9 @@ function M.ps_roi_align(...)
    local title, a = "vision.ops.ps_roi_align", take_ps_align(...)
    local height, width = pair(title, "output_size", a.output_size)
    check_input(title, a.input)
-   local channels = divided(title, a.input, height, width)
-   local all = align(title, a.input, a.boxes, height, width, a.spatial_scale, a.sampling_ratio,
+   check_channels(title, a.input, height, width)
+   return align(title, a.input, a.boxes, height, width, a.spatial_scale, a.sampling_ratio, true,
       true)
-   return own_channels(all, channels, height, width)
 end
 
 -- Pooled regions ----------------------------------------------------------------------------------
@@ -296,6 +308,31 @@ local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
    return in_order(pieces, input, {0, channels, height, width})
 end
 
+-- Returns the pixels with the largest values, (cells, channels), and the cells without pixels,
+-- (cells, 1). `maps` has a row of channels for each pixel; `pixels` and `inside` have a row for
+-- each cell. Among equal values the first is chosen; NaN only in a cell whose first pixel is NaN.
+local function largest_pixels(maps, pixels, inside)
+   -- cells with many pixels first, so that those with a k-th pixel are the first ones for each k
+   local counts, order = inside:sum(2):sort(1, true)
+   local beyond <const> = (1 << 31) - 1
+   local list = torch.where(inside, pixels, beyond):index_select(1, order):sort(2):int()
+   local at = list:narrow(2, 1, 1):masked_fill(counts:eq(0):unsqueeze(2), 1)
+      :repeat_interleave(maps:size(2), 2)
+   local best = maps:index_select(1, at:select(2, 1))
+   for k = 2, list:size(2) do
+      local n = counts:ge(k):sum():item()
+      if n == 0 then break end
+      local own = list:select(2, k):narrow(1, 1, n):contiguous()
+      local values, own_best, own_at = maps:index_select(1, own), best:narrow(1, 1, n),
+         at:narrow(1, 1, n)
+      local is_larger = values:gt(own_best)
+      torch.where(is_larger, values, own_best, {out = own_best})
+      torch.where(is_larger, own:unsqueeze(2), own_at, {out = own_at})
+   end
+   local back = order:argsort()
+   return at:index_select(1, back):long(), inside:any(2, true):logical_not()
+end
+
 local take_pool = args.signature [[vision.ops.roi_pool(input: tensor, boxes: any,
    output_size: integers, spatial_scale: number = 1)]]
 
@@ -317,10 +354,12 @@ function M.roi_pool(...)
    check_input(title, a.input)
    return pool(title, a.input, a.boxes, {height, width, a.spatial_scale}, a.input:size(2), false,
       function(image, pixels, inside)
-         local values = image:flatten(2):index_select(2, pixels:flatten())
-            :view(image:size(1), pixels:size(1), height, width, pixels:size(4))
-         local largest = values:max(5)
-         return largest:masked_fill(inside:any(4):logical_not(), 0):transpose(1, 2)
+         local n, count = pixels:size(1), pixels:size(4)
+         local maps = rows_of(image)
+         local at, is_empty = largest_pixels(maps:detach(), pixels:view(-1, count),
+            inside:view(-1, count))
+         return maps:gather(1, at):masked_fill(is_empty, 0):view(n, height, width, -1)
+            :permute {1, 4, 2, 3}
       end)
 end
 
@@ -344,24 +383,13 @@ function M.ps_roi_pool(...)
    local title, a = "vision.ops.ps_roi_pool", take_ps_pool(...)
    local height, width = pair(title, "output_size", a.output_size)
    check_input(title, a.input)
-   local channels = divided(title, a.input, height, width)
+   check_channels(title, a.input, height, width)
+   local channels = a.input:size(2) // (height * width)
    return pool(title, a.input, a.boxes, {height, width, a.spatial_scale}, channels, true,
       function(image, pixels, inside)
-         local n, count = pixels:size(1), pixels:size(4)
          local weights = inside:to(image.dtype)
          weights = weights / weights:sum(4, {keepdim = true}):clamp_min(1)
-         local maps = image:view(channels, height, width, -1):permute {2, 3, 4, 1}
-         local pointers = torch.arange(1, n * count + 2, count,
-            {dtype = "int64", device = image.device})
-         local results = {}
-         for i = 1, height do
-            for j = 1, width do
-               local function own(values) return values[{{}, i, j}]:flatten() end
-               results[#results + 1] = torch._csr_mm(pointers, own(pixels), own(weights),
-                  maps[{i, j}]:contiguous(), n)
-            end
-         end
-         return torch.stack(results, 3):view(n, channels, height, width)
+         return sum_of_cells(image, pixels, weights, true)
       end)
 end
 
