@@ -33,20 +33,61 @@ static Server **push_server(lua_State *L) {
   return &box->server;
 }
 
-static int64_t integer_field(lua_State *L, const char *name, int64_t otherwise) {
-  lua_getfield(L, 1, name);
-  int64_t value = luaL_optinteger(L, -1, otherwise);
+/* Returns a field of the table at index 1, an integer from `least` to `most`; `otherwise` if the
+** field is nil. */
+static int64_t integer_field(lua_State *L, const char *name, int64_t otherwise, int64_t least,
+                             int64_t most) {
+  int fits = 1;
+  lua_Integer value = otherwise;
+  if (lua_getfield(L, 1, name) != LUA_TNIL)
+    value = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &fits) : least - 1;
+  if (!fits || value < least || value > most)
+    luaL_error(L, "serve: %s: expected an integer from %I to %I, got %s", name,
+               (LUAI_UACINT)least, (LUAI_UACINT)most, luaL_tolstring(L, -1, NULL));
   lua_pop(L, 1);
   return value;
 }
 
-/* Returns a copy of a field of the table at index 1, or NULL. */
+/* Pushes a field of the table at index 1, which must be a text or nil, and returns the text. */
+static const char *push_text(lua_State *L, const char *name) {
+  int type = lua_getfield(L, 1, name);
+  if (type != LUA_TSTRING && type != LUA_TNIL)
+    luaL_error(L, "serve: %s: expected a text, got %s", name, luaL_tolstring(L, -1, NULL));
+  return lua_tostring(L, -1);
+}
+
+/* Returns a copy of a text in the table at index 1, or NULL. */
 static char *text_field(lua_State *L, const char *name) {
-  lua_getfield(L, 1, name);
-  const char *text = lua_tostring(L, -1);
+  const char *text = push_text(L, name);
   char *copy = text ? strdup(text) : NULL;
   lua_pop(L, 1);
   return copy;
+}
+
+/* Reads the server's list of tokens from the table at index 1. */
+static void read_tokens(lua_State *L, Server *s) {
+  int type = lua_getfield(L, 1, "tokens");
+  if (type != LUA_TTABLE && type != LUA_TNIL)
+    luaL_error(L, "serve: tokens: expected a list, got %s", luaL_tolstring(L, -1, NULL));
+  int n = type == LUA_TTABLE ? (int)lua_rawlen(L, -1) : 0;
+  if (n > 0) s->tokens = calloc((size_t)n, sizeof *s->tokens);
+  for (int i = 0; i < n; i++) {
+    if (lua_rawgeti(L, -1, i + 1) != LUA_TSTRING)
+      luaL_error(L, "serve: tokens: expected texts, got %s", luaL_tolstring(L, -1, NULL));
+    const char *token = lua_pushfstring(L, "Bearer %s", lua_tostring(L, -1));
+    char *copy = s->tokens ? strdup(token) : NULL;
+    if (copy == NULL) luaL_error(L, "not enough memory");
+    s->tokens[s->ntokens++] = copy;
+    lua_pop(L, 2);
+  }
+  lua_pop(L, 1);
+}
+
+/* Pushes nil and a message, and releases the server that did not start. */
+static int give_up(lua_State *L, Server **box, const char *message, const char *detail) {
+  Server *s = *box;
+  *box = NULL;
+  return fail(L, s, message, detail);
 }
 
 /* start{port, address, threads, body, memory, connections, timeout, receive_timeout, backlog, key,
@@ -64,48 +105,41 @@ int http_start(lua_State *L) {
   s->id = -1;
   pthread_mutex_init(&s->lock, NULL);
   pthread_rwlock_init(&s->routes_lock, NULL);
-  s->body_most = (size_t)integer_field(L, "body", 64 << 20);
-  s->receive_timeout = integer_field(L, "receive_timeout", 60) * 1000000000;
-  s->threads = (int)integer_field(L, "threads", 1);
-  if (add_queue(s, "control", (int)integer_field(L, "queue", 4096), 0) < 0)
-    return fail(L, s, "not enough memory", NULL);
-  if (!server_register(s)) return fail(L, s, "too many servers in one process", NULL);
-  *box = s;
-  lua_getfield(L, 1, "tokens");
-  if (lua_istable(L, -1)) {
-    int n = (int)lua_rawlen(L, -1);
-    s->tokens = calloc((size_t)n + 1, sizeof *s->tokens);
-    for (int i = 0; s->tokens && i < n; i++) {
-      lua_rawgeti(L, -1, i + 1);
-      const char *token = lua_pushfstring(L, "Bearer %s", luaL_checkstring(L, -1));
-      if ((s->tokens[i] = strdup(token))) s->ntokens++;
-      lua_pop(L, 2);
-    }
-  }
-  lua_pop(L, 1);
+  *box = s; /* from here on, the userdata releases the server after an error */
+  s->body_most = (size_t)integer_field(L, "body", 64 << 20, 1, INT64_C(1) << 40);
+  s->receive_timeout = integer_field(L, "receive_timeout", 60, 1, 86400) * 1000000000;
+  s->threads = (int)integer_field(L, "threads", 1, 1, 64);
+  unsigned connections = (unsigned)integer_field(L, "connections", 10000, 1, 1 << 20);
+  unsigned timeout = (unsigned)integer_field(L, "timeout", 60, 1, 86400);
+  size_t memory = (size_t)integer_field(L, "memory", 16384, 1024, 1 << 24);
+  int port = (int)integer_field(L, "port", 8000, 0, 65535);
+  int backlog = (int)integer_field(L, "backlog", 4096, 1, 65535);
+  read_tokens(L, s);
   s->key = text_field(L, "key");
   s->certificate = text_field(L, "certificate");
+  if ((s->key == NULL) != (s->certificate == NULL))
+    return luaL_error(L, "serve: expected both key and certificate, got only %s",
+                      s->key ? "key" : "certificate");
   if (s->key && !mhd.is_feature_supported(FEATURE_TLS))
-    return fail(L, NULL, "this libmicrohttpd was built without TLS", NULL);
-  lua_getfield(L, 1, "log");
-  if (!open_log(s, lua_tostring(L, -1))) return fail(L, NULL, lua_tostring(L, -1), strerror(errno));
-  lua_getfield(L, 1, "address");
-  const char *why = NULL, *address = lua_tostring(L, -1);
-  int fd = listen_on(address, (int)integer_field(L, "port", 8000),
-                     (int)integer_field(L, "backlog", 4096), &why);
+    return give_up(L, box, "this libmicrohttpd was built without TLS", NULL);
+  if (add_queue(s, "control", (int)integer_field(L, "queue", 4096, 1, 1 << 20), 0) < 0)
+    return give_up(L, box, "not enough memory", NULL);
+  if (!server_register(s)) return give_up(L, box, "too many servers in one process", NULL);
+  const char *log = push_text(L, "log");
+  if (!open_log(s, log))
+    return give_up(L, box, lua_pushfstring(L, "access_log: cannot open \"%s\"", log), strerror(errno));
+  const char *why = NULL, *address = push_text(L, "address");
+  int fd = listen_on(address, port, backlog, &why);
   if (fd < 0)
-    return fail(L, NULL,
-                lua_pushfstring(L, "%s port %d", address ? address : "*",
-                                (int)integer_field(L, "port", 8000)),
-                why ? why : strerror(errno));
+    return give_up(
+        L, box,
+        lua_pushfstring(L, "address: cannot listen on %s port %d", address ? address : "*", port),
+        why ? why : strerror(errno));
   s->port = port_of(fd);
   raise_files();
   signal(SIGPIPE, SIG_IGN);
   unsigned flags =
       USE_AUTO | USE_INTERNAL_THREAD | ALLOW_SUSPEND | USE_TURBO | (s->key ? USE_TLS : 0u);
-  unsigned connections = (unsigned)integer_field(L, "connections", 10000);
-  unsigned timeout = (unsigned)integer_field(L, "timeout", 60);
-  size_t memory = (size_t)integer_field(L, "memory", 16384);
 #define OPTIONS                                                                                    \
   OPTION_LOGGER, be_quiet, NULL, OPTION_LISTEN_SOCKET, fd, OPTION_MEMORY, memory,                  \
       OPTION_CONNECTIONS, connections, OPTION_TIMEOUT, timeout, OPTION_COMPLETED, on_completed, s, \
@@ -122,7 +156,7 @@ int http_start(lua_State *L) {
     s->daemon = START(OPTION_END);
   if (s->daemon == NULL) {
     close(fd);
-    return fail(L, NULL,
+    return give_up(L, box,
                 s->key ? "libmicrohttpd does not start; do key and certificate fit?"
                        : "libmicrohttpd does not start",
                 NULL);

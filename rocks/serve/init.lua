@@ -91,6 +91,7 @@ function Server:stop()
    self.remove()
 end
 Server.__close = Server.stop
+Server.__gc = Server.stop -- a server that is not used any more ends, with its copies of programs
 
 function Server:__tostring()
    return ("serve.Server(port %d%s)"):format(self.port, self.pool and "" or ", stopped")

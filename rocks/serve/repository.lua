@@ -3,6 +3,7 @@
 -- with safetensors and a tokenizer, or model.gguf). NAME/config.json may set options.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 local errors = require "tlua.serve.errors"
 local json = require "tlua.utils.json"
 local suggest = require "tlua.utils.suggest"
@@ -14,10 +15,6 @@ M.defaults = {
    max_batch_size = 32, max_queue_delay = 0.0, queue = 1024, timeout = 60.0, instances = 1,
    threads = false, versions = "latest", outputs = false, device = false,
 }
-
-local count <const> = {"an integer of at least 1", function(v)
-   return math.type(v) == "integer" and v >= 1
-end}
 
 local checks <const> = {
    max_batch_size = {"an integer from 1 to 256", function(v)
@@ -35,7 +32,9 @@ local checks <const> = {
    instances = {"an integer from 1 to 64", function(v)
       return math.type(v) == "integer" and v >= 1 and v <= 64
    end},
-   threads = count,
+   threads = {"an integer from 1 to 4096", function(v)
+      return math.type(v) == "integer" and v >= 1 and v <= 4096
+   end},
    versions = {'"latest", "all" or a list of numbers from 1', function(v)
       if type(v) ~= "table" then return v == "latest" or v == "all" end
       for _, number in pairs(v) do
@@ -43,8 +42,13 @@ local checks <const> = {
       end
       return #v > 0
    end},
-   outputs = {"a list of names", function(v)
-      return type(v) == "table" and type(v[1]) == "string"
+   outputs = {"a list of different names", function(v)
+      local seen = {[""] = true}
+      for _, name in pairs(type(v) == "table" and v or {}) do
+         if type(name) ~= "string" or seen[name] or not utf8.len(name) then return false end
+         seen[name] = true
+      end
+      return type(v) == "table" and #v > 0
    end},
    device = {"a device", function(v) return type(v) == "string" and pcall(torch.device, v) end},
 }
@@ -66,8 +70,9 @@ function M.merge(options, given)
             names))
       end
       if value ~= M.defaults[name] and not check[2](value) then
-         return nil, ("%s: expected %s, got %s"):format(name, check[1], torch.type(value) == "table"
-            and json.encode(value) or tostring(value))
+         local fine, text = pcall(json.encode, value)
+         return nil, ("%s: expected %s, got %s"):format(name, check[1], fine and text
+            or args.describe(value))
       end
       all[name] = value
    end
@@ -159,6 +164,14 @@ local function chosen(versions, policy)
    return list
 end
 
+-- Says that the option `versions` selects none of the versions that are there.
+local function none_chosen(versions, policy)
+   local numbers = {}
+   for i, version in ipairs(versions) do numbers[i] = version.number end
+   return ("versions: expected some of %s, which are there, got %s"):format(
+      table.concat(numbers, ", "), table.concat(policy, ", "))
+end
+
 -- Returns the entry of a model in the result of scan.
 local function read_model(folder, name, versions, defaults)
    local function refuse(message) return {options = defaults, versions = {}, message = message} end
@@ -166,12 +179,7 @@ local function read_model(folder, name, versions, defaults)
    local options, why = read_config(folder, defaults)
    if not options then return refuse("config.json: " .. why) end
    local list = chosen(versions, options.versions)
-   if #list == 0 then
-      local numbers = {}
-      for i, version in ipairs(versions) do numbers[i] = version.number end
-      return refuse(("versions: expected some of %s, which are there, got %s"):format(
-         table.concat(numbers, ", "), table.concat(options.versions, ", ")))
-   end
+   if #list == 0 then return refuse(none_chosen(versions, options.versions)) end
    return {options = options, versions = list}
 end
 
@@ -187,8 +195,11 @@ function M.scan(path, defaults)
    if kind then
       if not size then return nil, path .. ": no such file" end
       local name = path:match "([^/]+)$":gsub("%.%w+$", "")
-      return {[name] = {options = defaults,
-         versions = {{number = 1, kind = kind, path = inner, size = size}}}}
+      local versions = {{number = 1, kind = kind, path = inner, size = size}}
+      if #chosen(versions, defaults.versions) == 0 then
+         return nil, ("%s: %s"):format(path, none_chosen(versions, defaults.versions))
+      end
+      return {[name] = {options = defaults, versions = versions}}
    end
    local names, message = M.folders(path)
    if not names and size_of(path) then

@@ -19,9 +19,10 @@ local function number(least)
    end}
 end
 
-local function kind(name)
-   return {"a " .. name, function(v) return type(v) == name end}
-end
+local path <const> = {"a path", function(v)
+   return type(v) == "string" and v ~= "" and not v:find "%z"
+end}
+local switch <const> = {"a boolean", function(v) return type(v) == "boolean" end}
 
 -- Maps each option of the server to its default (false: none) and the values that are allowed.
 local known <const> = {
@@ -34,7 +35,7 @@ local known <const> = {
    max_connections = {10000, integer(1, 1 << 20)},
    idle_timeout = {60, integer(1, 86400)},
    receive_timeout = {60, integer(1, 86400)},
-   access_log = {false, kind "string"},
+   access_log = {false, path},
    tokens = {false, {"a list of texts without spaces", function(v)
       if type(v) ~= "table" or #v == 0 then return false end
       for _, token in pairs(v) do
@@ -42,13 +43,13 @@ local known <const> = {
       end
       return true
    end}},
-   key = {false, kind "string"},
-   certificate = {false, kind "string"},
+   key = {false, path},
+   certificate = {false, path},
    poll = {1.0, number(0.05)},
    grace = {30.0, number(0)},
-   page = {true, kind "boolean"},
-   fixed = {false, kind "boolean"},
-   quiet = {false, kind "boolean"},
+   page = {true, switch},
+   fixed = {false, switch},
+   quiet = {false, switch},
 }
 
 --- Returns the names of all options, sorted.
@@ -66,7 +67,7 @@ end
 ---@return boolean
 function M.is_switch(name)
    local entry = known[name]
-   return entry and type(entry[1]) == "boolean" and entry[2][1] == "a boolean" or false
+   return entry ~= nil and entry[2] == switch
 end
 
 --- Checks the given options. Returns a server's settings, with the options of models in their field

@@ -92,6 +92,33 @@ describe("torch.serve with TLS", function()
 end)
 
 describe("the server in C", function()
+   it("refuses settings outside their ranges, and starts again after any number of failures", function()
+      local http = assert(require "tlua.serve.library".open())
+      local function refuses(message, settings)
+         settings.port, settings.address = settings.port or 0, settings.address or "127.0.0.1"
+         assert.raises(message, function() http.start(settings) end)
+      end
+      refuses("serve: port: expected an integer from 0 to 65535, got 70000", {port = 70000})
+      refuses("serve: port: expected an integer from 0 to 65535, got -1", {port = -1})
+      refuses("serve: port: expected an integer from 0 to 65535, got x", {port = "x"})
+      refuses("serve: port: expected an integer from 0 to 65535, got 0.5", {port = 0.5})
+      for _, name in ipairs {"threads", "connections", "timeout", "receive_timeout", "body", "memory", "queue",
+         "backlog"} do
+         refuses(("serve: %s: expected an integer from "):format(name), {[name] = 0})
+         refuses(("serve: %s: expected an integer from "):format(name), {[name] = 1 << 41})
+      end
+      refuses("serve: address: expected a text, got 5", {address = 5})
+      refuses("serve: tokens: expected a list, got x", {tokens = "x"})
+      refuses("serve: tokens: expected texts, got 1", {tokens = {"a", 1}})
+      refuses("serve: expected both key and certificate, got only key", {key = "x"})
+      for _ = 1, 100 do -- more than the servers that a process may have
+         local server, message = http.start {port = 0, address = "127.0.0.1", log = "/nowhere/log"}
+         assert.is_nil(server)
+         assert.equal('access_log: cannot open "/nowhere/log": No such file or directory', message)
+      end
+      http.start {port = 0, address = "127.0.0.1"}:stop()
+   end)
+
    it("refuses statuses that are none, and writes before a stream begins", function()
       local server = assert(require "tlua.serve.library".open()).start {port = 0, address = "127.0.0.1"}
       local client = Client.new(server:port())
@@ -137,7 +164,54 @@ describe("the options of torch.serve", function()
       end
    end)
 
-   it("says which files and tables can be served", function()
+   it("names the option, the value and the values that are allowed", function()
+      local function refuses(message, options)
+         options.port, options.quiet = options.port or 0, true
+         assert.raises("serve.start: " .. message, function() torch.serve.start(program, options) end)
+      end
+      refuses("port: expected an integer from 0 to 65535, got 70000", {port = 70000})
+      refuses('access_log: expected a path, got ""', {access_log = ""})
+      refuses("access_log: expected a path, got ", {access_log = "a\0b"})
+      refuses('access_log: cannot open "/nowhere/log": No such file or directory', {access_log = "/nowhere/log"})
+      refuses("address: cannot listen on 999.999.1.1 port 0: ", {address = "999.999.1.1"})
+      refuses("threads: expected an integer from 1 to 4096, got 4611686018427387904", {threads = 1 << 62})
+      refuses('outputs: expected a list of different names, got ["a","a"]', {outputs = {"a", "a"}})
+      refuses('outputs: expected a list of different names, got [""]', {outputs = {""}})
+      refuses("outputs: expected a list of different names, got a function", {outputs = print})
+      refuses('device: expected a device, got "x"', {device = "x"})
+      refuses('versions: expected "latest", "all" or a list of numbers from 1, got [0]', {versions = {0}})
+   end)
+
+   it("ends a server that is not used any more, with its copies of the programs", function()
+      with_folder(function(folder)
+         shell.write(folder .. "/s.lua", [=[
+            local torch = require "tlua"
+            local program = torch.export(torch.nn.Linear(2, 3), {torch.ones(1, 2)})
+            local function copies()
+               return select(2, io.popen("ls -d /tmp/lua_*/" .. arg[1]):read "a":gsub("\n", ""))
+            end
+            local port = torch.serve.start({[arg[1]] = program}, {port = 0, quiet = true}).port
+            assert(copies() == 1)
+            assert(torch._connect("127.0.0.1", port, 5))
+            collectgarbage()
+            collectgarbage()
+            assert(not torch._connect("127.0.0.1", port, 5))
+            assert(copies() == 0)
+            torch.serve.start({[arg[1]] = program}, {port = 0, quiet = true})
+         ]=])
+         local name = folder:match "[^/.]+$"
+         shell.ok(("%s %s/s.lua %s 2>/dev/null"):format(shell.start(), folder, name))
+         assert.not_equal(0, (select(2, shell.run("ls -d /tmp/lua_*/" .. name)))) -- the process has ended
+      end)
+   end)
+
+   it("says which files, versions and tables can be served", function()
+      with_folder(function(folder)
+         program:save(folder .. "/m.tlp")
+         assert.raises("m.tlp: versions: expected some of 1, which are there, got 7", function()
+            torch.serve.start(folder .. "/m.tlp", {port = 0, quiet = true, versions = {7}})
+         end)
+      end)
       assert.raises("README.md: expected a program (.tlp), a language model (.gguf) or a folder of models", function()
          torch.serve.start("README.md", {port = 0, quiet = true})
       end)
