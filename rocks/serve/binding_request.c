@@ -14,16 +14,34 @@ static Request *check_request(lua_State *L) {
   return r;
 }
 
-static int request_gc(lua_State *L) {
-  Request **box = luaL_checkudata(L, 1, REQUEST);
-  Request *r = *box;
-  if (r == NULL) return 0;
+void push_request(lua_State *L, Request *r) {
+  Request **box = lua_newuserdatauv(L, sizeof(Request *), 0);
+  *box = r;
+  luaL_setmetatable(L, REQUEST);
+}
+
+void drop_request(Request *r) {
   static const char text[] = "{\"error\":\"the request was dropped\"}";
   if (!r->answered && !r->waiting) /* an error in Lua has dropped it; the client must not wait */
     answer(r, 500, text_response("application/json", text, sizeof text - 1), sizeof text - 1);
   if (r->streams) (void)feed(r, "", 0, true);
-  *box = NULL;
   request_release(r);
+}
+
+const char *request_value(const Request *r, const char *name) {
+  for (const char *p = r->path + strlen(r->path) + 1; *p;) {
+    const char *value = p + strlen(p) + 1;
+    if (strcasecmp(p, name) == 0) return value;
+    p = value + strlen(value) + 1;
+  }
+  return NULL;
+}
+
+static int request_gc(lua_State *L) {
+  Request **box = luaL_checkudata(L, 1, REQUEST);
+  Request *r = *box;
+  *box = NULL;
+  if (r) drop_request(r);
   return 0;
 }
 
@@ -45,16 +63,7 @@ static int request_peer(lua_State *L) {
 /* request:header(name) returns the value of a header, or of a parameter in the URL, or nil. */
 static int request_header(lua_State *L) {
   const Request *r = check_request(L);
-  const char *name = luaL_checkstring(L, 2);
-  for (const char *p = r->path + strlen(r->path) + 1; *p;) {
-    const char *value = p + strlen(p) + 1;
-    if (strcasecmp(p, name) == 0) {
-      lua_pushstring(L, value);
-      return 1;
-    }
-    p = value + strlen(value) + 1;
-  }
-  lua_pushnil(L);
+  lua_pushstring(L, request_value(r, luaL_checkstring(L, 2)));
   return 1;
 }
 

@@ -268,20 +268,18 @@ static int server_fixed(lua_State *L) {
   return 0;
 }
 
-/* server:take(queue, most, wait, linger) returns a list of at most `most` requests, in the order of
-** their arrival. It waits for the first one for `wait` seconds, and then for more until `linger`
-** seconds after the arrival of the first. Returns nil if the queue is closed and empty. Requests
-** whose clients have left, or whose deadline is over, are dropped. */
-static int server_take(lua_State *L) {
+enum { TAKE_MOST = 256 };
+
+/* Takes requests for server_take and server_batch, whose arguments are the same. Returns their number,
+** or -1 if the queue is closed and empty. */
+static int take(lua_State *L, Request **taken) {
   Server *s = check_server(L);
   Queue *q = check_queue(L, s, 2);
   lua_Integer number = luaL_checkinteger(L, 3);
   luaL_argcheck(L, number >= 0, 3, "expected at least 0");
-  int most = number < 256 ? (int)number : 256;
+  int most = number < TAKE_MOST ? (int)number : TAKE_MOST;
   int64_t wait = (int64_t)(luaL_checknumber(L, 4) * 1e9);
   int64_t linger = (int64_t)(luaL_optnumber(L, 5, 0) * 1e9);
-  lua_createtable(L, most < 64 ? most : 64, 0);
-  Request *taken[256];
   int n = 0;
   pthread_mutex_lock(&s->lock);
   if (wait_for(s, q, 1, now() + wait) && linger > 0 && q->length < most)
@@ -299,17 +297,39 @@ static int server_take(lua_State *L) {
   pthread_mutex_unlock(&s->lock);
   int kept = 0;
   for (int i = 0; i < n; i++) {
-    Request *r = taken[i];
-    if (r->answered || r->gone) {
-      request_release(r);
-      continue;
-    }
-    Request **box = lua_newuserdatauv(L, sizeof(Request *), 0);
-    *box = r;
-    luaL_setmetatable(L, REQUEST);
-    lua_rawseti(L, -2, ++kept);
+    if (taken[i]->answered || taken[i]->gone)
+      request_release(taken[i]);
+    else
+      taken[kept++] = taken[i];
   }
-  if (ended && kept == 0) lua_pushnil(L);
+  return ended && kept == 0 ? -1 : kept;
+}
+
+/* server:take(queue, most, wait, linger) returns a list of at most `most` requests, in the order of
+** their arrival. It waits for the first one for `wait` seconds, and then for more until `linger`
+** seconds after the arrival of the first. Returns nil if the queue is closed and empty. Requests
+** whose clients have left, or whose deadline is over, are dropped. */
+static int server_take(lua_State *L) {
+  Request *taken[TAKE_MOST];
+  int n = take(L, taken);
+  if (n < 0) lua_pushnil(L);
+  if (n < 0) return 1;
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    push_request(L, taken[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* server:batch(queue, most, wait, linger) is server:take with a Batch as the result. */
+static int server_batch(lua_State *L) {
+  Request *taken[TAKE_MOST];
+  int n = take(L, taken);
+  if (n < 0)
+    lua_pushnil(L);
+  else
+    push_batch(L, taken, n);
   return 1;
 }
 
@@ -449,6 +469,7 @@ const luaL_Reg server_methods[] = {{"id", server_id},
                                    {"route", server_route},
                                    {"fixed", server_fixed},
                                    {"take", server_take},
+                                   {"batch", server_batch},
                                    {"count", server_count},
                                    {"counters", server_counters},
                                    {"stats", server_stats},

@@ -75,6 +75,7 @@ int luaopen_tlua_serve_http(lua_State *L) {
                                        {NULL, NULL}};
   new_class(L, SERVER, server_methods);
   new_class(L, REQUEST, request_methods);
+  new_class(L, BATCH, batch_methods);
   luaL_newlib(L, functions);
   luaL_setfuncs(L, tlua_serve_numbers, 0);
   return 1;

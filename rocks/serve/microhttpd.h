@@ -45,7 +45,7 @@ enum {
 enum { KIND_HEADER = 1, KIND_ARGUMENT = 8 };
 enum { INFO_ADDRESS = 2, INFO_FD = 6, INFO_CONTEXT = 7 };
 enum { FEATURE_TLS = 2 };
-enum { MEMORY_PERSISTENT = 0, MEMORY_COPY = 2 };
+enum { MEMORY_PERSISTENT = 0, MEMORY_FREE = 1, MEMORY_COPY = 2 };
 enum { END_OF_STREAM = -1, END_WITH_ERROR = -2 };
 
 typedef int (*OnRequest)(void *cls, Connection *c, const char *url, const char *method,

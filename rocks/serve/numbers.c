@@ -36,11 +36,12 @@ static const char *skip(const char *p) {
   return p;
 }
 
+static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
 /* Reads a number in JSON. Returns the position after it, or NULL if there is no valid number. */
 static const char *read_real(const char *p, double *out) {
-  static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                  1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                  1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
   const char *start = p;
   bool negative = *p == '-';
   if (negative) p++;
@@ -191,10 +192,38 @@ static int numbers_skip(lua_State *L) {
   return 1;
 }
 
+/* Writes a float32 of at least 1e-4 and less than 1e6 as write_real does, which is slower by printf
+** and strtod. Returns the number of characters. */
+static int write_float(char *out, float value) {
+  double size = fabs((double)value);
+  int exponent = -4; /* of the first digit */
+  while (exponent < 5 && size >= (exponent < -1 ? 1 / powers[-exponent - 1] : powers[exponent + 1]))
+    exponent++;
+  int decimals = 5 - exponent;
+  /* the products are exact, since 5^12 and the digits of a float32 have together 52 bits */
+  int64_t digits = llrint(size * powers[decimals]);
+  if ((float)((double)digits / powers[decimals]) != (float)size) {
+    decimals += 3;
+    digits = llrint(size * powers[decimals]);
+  }
+  for (; decimals > 1 && digits % 10 == 0; decimals--) digits /= 10;
+  if (decimals == 0) digits *= 10, decimals = 1; /* x.0 */
+  char text[24], *p = text + sizeof text;
+  for (int i = 0; i < decimals || digits > 0 || i == decimals; i++, digits /= 10) {
+    if (i == decimals) *--p = '.';
+    *--p = (char)('0' + digits % 10);
+  }
+  if (value < 0) *--p = '-';
+  size_t n = (size_t)(text + sizeof text - p);
+  memcpy(out, p, n);
+  return (int)n;
+}
+
 /* Writes a real number with enough digits to read back the same value. Returns the number of
 ** characters, or 0 for NaN and infinity, which JSON lacks. */
 static int write_real(char *out, double value, bool narrow) {
   if (!isfinite(value)) return 0;
+  if (narrow && fabs(value) >= 1e-4 && fabs(value) < 1e6) return write_float(out, (float)value);
   int n = snprintf(out, 32, narrow ? "%.6g" : "%.15g", value);
   if (narrow ? (float)strtod(out, NULL) != (float)value : strtod(out, NULL) != value)
     n = snprintf(out, 32, narrow ? "%.9g" : "%.17g", value);

@@ -264,6 +264,7 @@ function M.read(http, model, request)
                plans = model.plans
             end
             plans[text], plans.n = plan, plans.n + 1
+            if head and not places and not plan.timeout then plan.head = text end
          end
       end
    end

@@ -19,7 +19,7 @@ build = {
       ["tlua.serve.errors"] = "errors.lua",
       ["tlua.serve.http"] = {
          sources = {
-            "access.c", "binding.c", "binding_request.c", "binding_server.c", "connections.c",
+            "access.c", "batches.c", "binding.c", "binding_request.c", "binding_server.c", "connections.c",
             "http.c", "microhttpd.c", "numbers.c", "queues.c", "replies.c", "requests.c",
             "routes.c", "server.c",
          },

@@ -60,9 +60,9 @@ return function(stopped, handle, _, spec)
          return model:serve(server, queue, function() return stopped(handle) end, count)
       end
       while not stopped(handle) do
-         local requests = server:take(queue, most, 0.25, linger)
-         if not requests then break end
-         if #requests > 0 then model:answer(requests, count) end
+         local batch <close> = server:batch(queue, most, 0.25, linger)
+         if not batch then break end
+         if batch:size() > 0 then model:answer(batch, count) end
       end
    end
 

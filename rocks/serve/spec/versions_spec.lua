@@ -339,6 +339,57 @@ describe("torch.serve and batches", function()
       server:stop()
    end)
 
+   it("answers binary requests with their own rows and status, whether or not the JSON is that of others", function()
+      local values = torch.arange(1, 11):view(5, 2):float()
+      local function pick(i) return values:index_select(1, i), i * 2 end
+      local program = torch.export(pick, {torch.tensor {1, 2}}, {dynamic = {i = {1}}})
+      local server = ready(serve(program, {max_queue_delay = 0.2, max_batch_size = 8, outputs = {"row", "twice"}}))
+      -- Returns the body and the headers of a request for rows; all outputs come as bytes.
+      local function binary(rows, extra)
+         local head = ('{"inputs":[{"name":"i","shape":[%d],"datatype":"INT64","parameters":{"binary_data_size":%d}}],'
+            .. '"parameters":{"binary_data_output":true}%s}'):format(#rows, 8 * #rows, extra or "")
+         return head .. ("<" .. ("i8"):rep(#rows)):pack(table.unpack(rows)),
+            {["Inference-Header-Content-Length"] = ("%d"):format(#head)}
+      end
+      local function check(client, rows)
+         local status, text, headers = client:answer()
+         assert.equal(200, status, text)
+         local head = tonumber(headers["inference-header-content-length"])
+         local outputs = json.decode(text:sub(1, head)).outputs
+         assert.same({#rows, 2}, {table.unpack(outputs[1].shape)})
+         assert.equal(head + 16 * #rows, #text)
+         for k, row in ipairs(rows) do
+            local a, b = ("<ff"):unpack(text, head + 8 * k - 7)
+            assert.same({2.0 * row - 1, 2.0 * row}, {a, b})
+            assert.equal(2 * row, (("<i8"):unpack(text, head + 8 * #rows + 8 * k - 7)))
+         end
+      end
+      for round = 1, 3 do -- from the second round on, the last request had the same JSON
+         local clients, sent = {}, {}
+         for i = 1, 14 do
+            local rows = i % 5 == 0 and {1, 3} or {i == 7 and 6 or (i + round) % 5 + 1}
+            clients[i], sent[i] = Client.new(server.port), rows
+            local body, headers = binary(rows, i % 6 == 0 and ',"id":"x"' or nil)
+            clients[i]:start("POST", "/v2/models/model/infer", body, headers)
+         end
+         for i = 1, 14 do
+            if i == 7 then -- there is no row 6
+               local status, text = clients[i]:answer()
+               assert.equal(400, status, text)
+            else
+               check(clients[i], sent[i])
+            end
+            clients[i]:close()
+         end
+      end
+      local name = 'tlua_inference_%s_total{model="model",version="1"%s}'
+      assert.equal(39, metric(server.port, name:format("requests", ',result="success"')))
+      assert.equal(3, metric(server.port, name:format("requests", ',result="failure"')))
+      assert.equal(45, metric(server.port, name:format("examples", "")))
+      assert.is_true(metric(server.port, name:format("runs", "")) < 45)
+      server:stop()
+   end)
+
    it("fails only the wrong one of several requests", function()
       local table_of = torch.rand(5, 2)
       local function pick(i) return table_of:index_select(1, i) end
