@@ -8,6 +8,8 @@ local gguf = require "tlua.io.gguf"
 local source = require "tlua.io.source"
 local architectures = require "tlua.llm.architectures"
 local Tokenizer = require "tlua.llm.tokenizer"
+local Scheduler = require "tlua.llm.scheduler"
+local batches = require "tlua.llm.Batch"
 local loading = require "tlua.llm.loading"
 local sampling = require "tlua.llm.sampling"
 local text_stream = require "tlua.llm.text_stream"
@@ -66,7 +68,7 @@ function M.load(...)
    end
    self.n_ctx = a.n_ctx and a.n_ctx > 0 and a.n_ctx or config.max_position_embeddings
    self.n_batch, self.device = a.n_batch, device
-   self:reset()
+   self.scheduler = self:_scheduler(1)
    return self
 end
 
@@ -77,12 +79,14 @@ function Model:__tostring()
       config.num_hidden_layers, config.vocab_size)
 end
 
---- Empties the cache of keys and values.
-function Model:reset()
-   self.cached = {}
-   -- The buffers are reused, unless a layer with a sliding window has dropped keys.
-   if not self.cache or not self.cache:crop(0) then self.cache = torch.text.Cache() end
+-- Returns a scheduler with room for `n_parallel` sequences.
+function Model:_scheduler(n_parallel)
+   return Scheduler(self.model, {n_parallel = n_parallel, n_batch = self.n_batch,
+      device = self.device})
 end
+
+--- Empties the cache of keys and values.
+function Model:reset() self.scheduler:reset() end
 
 --- Returns the tokens of a text; see Tokenizer:encode.
 ---@param text string
@@ -145,45 +149,13 @@ local function check_tokens(self, title, tokens)
    end
 end
 
--- Crops the cache to the longest prefix that it shares with `tokens`, but to fewer than all of
--- `tokens`, so that at least one remains to be computed. Returns the length of the prefix.
-local function keep_common(self, tokens)
-   local cached, n = self.cached, 0
-   while n < #cached and n < #tokens - 1 and cached[n + 1] == tokens[n + 1] do n = n + 1 end
-   for i = #cached, n + 1, -1 do cached[i] = nil end
-   -- The cache is always cropped, since an interrupted step leaves keys in some layers.
-   if n > 0 and self.cache:crop(n) then return n end
-   self:reset()
-   return 0
-end
-
--- Runs the network on the tokens that are not in the cache. Returns the logits of the last `keep`
--- positions, (keep, V), float32.
-local function advance(self, tokens, keep)
-   local first = keep_common(self, tokens) + 1
-   local logits = {}
-   while first <= #tokens do
-      local last = math.min(#tokens, first + self.n_batch - 1)
-      local ids = torch.tensor({table.move(tokens, first, last, 1, {})},
-         {dtype = "int64", device = self.device})
-      local wanted = math.max(1, last - math.max(first, #tokens - keep + 1) + 1)
-      local result = self.model(ids, {past_key_values = self.cache, logits_to_keep = wanted})
-      if last > #tokens - keep then logits[#logits + 1] = result.logits[1] end
-      table.move(tokens, first, last, first, self.cached)
-      first = last + 1
-   end
-   local all = #logits == 1 and logits[1] or torch.cat(logits, 1)
-   return all:to("cpu"):float()
-end
-
 --- Returns the logits of all positions.
 ---@param tokens integer[]
 ---@return Tensor  (S, V) float32
 function Model:logits(tokens)
    check_tokens(self, "llm.Model.logits", tokens)
    local _ <close> = torch.no_grad()
-   self:reset()
-   return advance(self, tokens, #tokens)
+   return self.scheduler:logits(tokens, #tokens)
 end
 
 -- Generation ------------------------------------------------------------------------------------
@@ -226,32 +198,49 @@ local function options_of(self, title, given, own_defaults)
    return o
 end
 
+-- Adds a prompt's tokens to a scheduler, with the options of options_of. Returns what llm.Sequence
+-- needs.
+local function add(self, title, scheduler, prompt, o)
+   check_tokens(self, title, prompt)
+   local stream = text_stream.new(o.stops, o.stream)
+   local most = self.n_ctx - #prompt
+   if o.max_tokens > 0 then most = math.min(most, o.max_tokens) end
+   local entry
+   local function accept(token)
+      if self.tokenizer.ends[token] then
+         entry.tokens[#entry.tokens] = nil
+         stream:finish()
+         return "stop"
+      end
+      if o.grammar then o.grammar:accept(token) end
+      if stream:add(self.tokenizer:piece(token)) then
+         stream:finish()
+         return "stop"
+      end
+      if #entry.tokens - entry.prompt >= most then
+         stream:finish()
+         return "length"
+      end
+   end
+   entry = scheduler:add(table.move(prompt, 1, #prompt, 1, {}),
+      {sampler = sampling.sampler(o), accept = accept})
+   if most <= 0 then scheduler:finish(entry, "length") end
+   return {scheduler = scheduler, entry = entry, stream = stream}
+end
+
 -- Continues tokens. Returns the new text, the new tokens, and the reason for the end: "stop" or
 -- "length".
 local function continue(self, title, prompt, o)
-   check_tokens(self, title, prompt)
-   local _ <close> = torch.no_grad()
-   local tokens = table.move(prompt, 1, #prompt, 1, {})
-   local sample, stream = sampling.sampler(o), text_stream.new(o.stops, o.stream)
-   local most = self.n_ctx - #prompt
-   if o.max_tokens > 0 then most = math.min(most, o.max_tokens) end
-   local reason, count = "length", 0
-   for _ = 1, most do
-      local logits = advance(self, tokens, 1)[1]
-      local token = sample(logits, tokens)
-      if self.tokenizer.ends[token] then
-         reason = "stop"
-         break
-      end
-      count = count + 1
-      tokens[#tokens + 1] = token
-      if o.grammar then o.grammar:accept(token) end
-      if stream:add(self.tokenizer:piece(token)) then
-         reason = "stop"
-         break
-      end
-   end
-   return stream:finish(), table.move(tokens, #prompt + 1, #tokens, 1, {}), reason
+   local scheduler = self.scheduler
+   local own = add(self, title, scheduler, prompt, o)
+   local entry = own.entry
+   local ok, problem = pcall(function()
+      while not entry.reason do scheduler:step() end
+   end)
+   if not ok then scheduler:finish(entry, "error", problem) end
+   if entry.reason == "error" then error(entry.error, 0) end
+   return own.stream.text, table.move(entry.tokens, #prompt + 1, #entry.tokens, 1, {}),
+      entry.reason
 end
 
 local function prompt_of(self, title, prompt)
@@ -287,6 +276,26 @@ local function complete(self, title, prompt, options)
    local text, new, reason = continue(self, title, tokens, o)
    if o.echo and type(prompt) == "string" then text = prompt .. text end
    return text, new, reason, tokens
+end
+
+-- Adds a prompt to a scheduler. Returns an llm.Sequence.
+function Model:_add(scheduler, title, prompt, options)
+   local o = options_of(self, title, options)
+   return batches._sequence(add(self, title, scheduler, prompt_of(self, title, prompt), o))
+end
+
+local take_batch = args.signature "llm.Model.batch(n_parallel: count = 16)"
+
+--- Returns a batch, in which the model continues several texts together.
+---@param options? {n_parallel: integer}  the largest number of texts that are computed together;
+--- each has its own cache of keys and values
+---@return llm.Batch
+function Model:batch(...)
+   local a = take_batch(...)
+   if a.n_parallel < 1 then
+      args.refuse("llm.Model.batch", "n_parallel", "at least 1", a.n_parallel)
+   end
+   return batches._new(self, self:_scheduler(a.n_parallel))
 end
 
 --- Continues a text and returns the new text.

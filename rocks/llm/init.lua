@@ -10,6 +10,7 @@ local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.llm", {
    Model = "Model load",
+   Batch = "Batch Sequence",
    tokenizer = "Tokenizer",
    layers = "Linear Embedding",
    grammar = "Grammar",

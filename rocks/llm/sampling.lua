@@ -45,17 +45,18 @@ function M.check(title, o, vocab)
       "a table from tokens to numbers", o.logit_bias)
    for token, bias in pairs(o.logit_bias or {}) do
       refuse_unless(title, math.type(token) == "integer" and token >= 1 and token <= vocab
-         and type(bias) == "number", "logit_bias",
-         ("a table from tokens, 1 to %d, to numbers"):format(vocab), o.logit_bias)
+         and type(bias) == "number" and bias < math.huge, "logit_bias",
+         ("a table from tokens, 1 to %d, to numbers below infinity"):format(vocab), o.logit_bias)
    end
 end
 
--- Applies the penalties to the logits of the last `repeat_last_n` tokens, in place.
+-- Applies the penalties to the logits of the last `repeat_last_n` tokens, in place; with
+-- `penalty_from`, only to those of tokens after this number.
 local function penalise(o, logits, history)
    if o.repeat_penalty == 1 and o.presence_penalty == 0 and o.frequency_penalty == 0 then return end
    local counts, list = {}, {}
    local last = o.repeat_last_n < 0 and #history or o.repeat_last_n
-   for i = math.max(1, #history - last + 1), #history do
+   for i = math.max(1, #history - last + 1, (o.penalty_from or 0) + 1), #history do
       local token = history[i]
       if not counts[token] then list[#list + 1] = token end
       counts[token] = (counts[token] or 0) + 1
@@ -108,11 +109,12 @@ local function typical(o, logits, ids, n)
 end
 
 -- Returns the number of candidates that top_p and min_p keep; `logits` are in decreasing order.
-local function cut(o, logits, n)
+-- `whole` is the logarithm of the sum over all tokens, by default over the candidates.
+local function cut(o, logits, n, whole)
    if o.top_p < 1 then
-      local p, sum = softmax(logits, n), 0
+      local p, sum = not whole and softmax(logits, n), 0
       for i = 1, n do
-         sum = sum + p[i]
+         sum = sum + (p and p[i] or math.exp(logits[i] - whole))
          if sum >= o.top_p then
             n = i
             break
@@ -126,53 +128,128 @@ local function cut(o, logits, n)
    return n
 end
 
-local nan_message <const> = "llm: the logits are NaN: the file's weights are damaged, or overflow"
+-- Distributions ---------------------------------------------------------------------------------
+--
+-- A distribution has either `ids` and `p`, lists of tokens and of their probabilities, or `all`, a
+-- tensor (V) of the probabilities of all tokens.
 
---- Returns a function that chooses a token from logits (V), which are overwritten, and the list of
---- all tokens so far. `o.grammar` is an object with the methods allow(logits) and accept(token).
----@param o table  the options, with defaults
----@return fun(logits: Tensor, history: integer[]): integer
-function M.sampler(o)
-   local generator
-   if o.seed then
-      generator = torch.Generator "cpu"
-      generator:manual_seed(o.seed)
+local function fail_unless_finite(best)
+   if best ~= best then
+      torch.raise "llm: the logits are NaN: the file's weights are damaged, or overflow"
+   elseif best == -math.huge then
+      torch.raise "llm: the logits of all tokens are minus infinity"
+   elseif best == math.huge then
+      torch.raise "llm: a logit is infinite: the file's weights are damaged, or overflow"
    end
-   local bias_ids, bias = {}, {}
-   for token, value in pairs(o.logit_bias or {}) do
-      bias_ids[#bias_ids + 1], bias[#bias + 1] = token, value
-   end
-   return function(logits, history)
-      if #bias > 0 then
-         logits:index_add_(1, torch.tensor(bias_ids, {dtype = "int64", device = "cpu"}),
-            torch.tensor(bias, {dtype = "float32", device = "cpu"}))
-      end
-      penalise(o, logits, history)
-      if o.logits_processor then
-         local changed = o.logits_processor(history, logits)
-         if changed ~= nil then logits = changed end
-      end
-      if o.grammar then logits = o.grammar:allow(logits) end
-      if o.temperature == 0 then
-         local value, index = logits:max(1)
-         if value:item() ~= value:item() then torch.raise(nan_message) end
-         return index:item()
-      end
-      local n = o.top_k > 0 and math.min(o.top_k, logits:numel()) or logits:numel()
+end
+
+-- Returns the best logits in decreasing order, their tokens and their number. Without top_k, there
+-- are enough of them for top_p and min_p; then it also returns the logarithm of the sum of the
+-- exponentials of all logits.
+local function best_of(o, logits)
+   local most = logits:numel()
+   if o.top_k > 0 or o.typical_p < 1 then
+      local n = o.top_k > 0 and math.min(o.top_k, most) or most
       local values, indices = logits:topk(n)
-      local list, ids = values:tolist(), indices:tolist()
-      if list[1] ~= list[1] then torch.raise(nan_message) end
-      while n > 1 and list[n] == -math.huge do n = n - 1 end
-      if o.typical_p < 1 then list, ids, n = typical(o, list, ids, n) end
-      n = cut(o, list, n)
-      for i = 1, n do list[i] = list[i] / o.temperature end
-      local p, r = softmax(list, n), torch.rand(1, {generator = generator, device = "cpu"}):item()
-      for i = 1, n do
-         r = r - p[i]
-         if r < 0 then return ids[i] end
-      end
-      return ids[1]
+      return values:tolist(), indices:tolist(), n
    end
+   local n, whole = math.min(256, most), logits:double():logsumexp(1):item()
+   while true do
+      local values, indices = logits:topk(n)
+      local list = values:tolist()
+      local sum = 0
+      for i = 1, n do sum = sum + math.exp(list[i] - whole) end
+      if n == most or sum >= o.top_p or list[n] < list[1] + math.log(o.min_p) then
+         return list, indices:tolist(), n, whole
+      end
+      n = math.min(most, 16 * n)
+   end
+end
+
+local function distribution_of(o, logits)
+   local value, index = logits:max(1)
+   fail_unless_finite(value:item())
+   if o.temperature == 0 then return {ids = {index:item()}, p = {1.0}} end
+   if o.top_k <= 0 and o.typical_p >= 1 and o.top_p >= 1 and o.min_p == 0 then
+      return {all = (logits / o.temperature):softmax(1)}
+   end
+   local list, ids, n, whole = best_of(o, logits)
+   while n > 1 and list[n] == -math.huge do n = n - 1 end
+   if o.typical_p < 1 then list, ids, n = typical(o, list, ids, n) end
+   n = cut(o, list, n, whole)
+   for i = 1, n do list[i] = list[i] / o.temperature end
+   return {ids = ids, p = softmax(list, n)}
+end
+
+--- Returns a token's probability in a distribution.
+---@param d table
+---@param token integer
+---@return number
+function M.probability(d, token)
+   if d.all then return d.all[token]:item() end
+   for i, p in ipairs(d.p) do
+      if d.ids[i] == token then return p end
+   end
+   return 0.0
+end
+
+local Sampler = {}
+Sampler.__index = Sampler
+
+--- Makes a sampler. `o.grammar` is an object with the methods allow(logits) and accept(token).
+---@param o table  the options, with defaults
+---@return table
+function M.sampler(o)
+   local self = setmetatable({o = o}, Sampler)
+   if o.seed then
+      self.generator = torch.Generator "cpu"
+      self.generator:manual_seed(o.seed)
+   end
+   local ids, bias = {}, {}
+   for token, value in pairs(o.logit_bias or {}) do
+      ids[#ids + 1], bias[#bias + 1] = token, value
+   end
+   if #ids > 0 then
+      self.bias_ids = torch.tensor(ids, {dtype = "int64", device = "cpu"})
+      self.bias = torch.tensor(bias, {dtype = "float32", device = "cpu"})
+   end
+   return self
+end
+
+--- Returns the distribution of the next token.
+---@param logits Tensor  (V) float32 on the CPU, which is overwritten
+---@param history integer[]  all tokens so far
+---@return table
+function Sampler:distribution(logits, history)
+   local o = self.o
+   if self.bias then logits:index_add_(1, self.bias_ids, self.bias) end
+   penalise(o, logits, history)
+   if o.logits_processor then
+      local changed = o.logits_processor(history, logits)
+      if changed ~= nil then logits = changed end
+   end
+   if o.grammar then logits = o.grammar:allow(logits) end
+   return distribution_of(o, logits)
+end
+
+--- Returns a random number from 0 to below 1.
+---@return number
+function Sampler:uniform()
+   return torch.rand(1, {generator = self.generator, device = "cpu"}):item()
+end
+
+--- Draws a token from a distribution.
+---@param d table
+---@return integer
+function Sampler:draw(d)
+   if d.all then return d.all:multinomial(1, false, {generator = self.generator}):item() end
+   if #d.p == 1 then return d.ids[1] end
+   local r = self:uniform()
+   for i, p in ipairs(d.p) do
+      r = r - p
+      if r < 0 then return d.ids[i] end
+   end
+   return d.ids[1]
 end
 
 return M

@@ -1,81 +1,66 @@
 -- engine.lua - the same interface to language models in GGUF files and in Hugging Face's folders:
--- `tokenizer`, `context` (the largest number of tokens, or nil), `generate` and `embed`.
+-- `tokenizer`, `context` (the largest number of tokens, or nil), `vocab` (the number of tokens that
+-- the model reads), `start`, `step`, `cancel` and `embed`. All texts are generated in one batch.
 
 local torch = require "tlua"
+local sampling = require "tlua.llm.sampling"
+local Scheduler = require "tlua.llm.scheduler"
 
 local Engine = {}
 Engine.__index = Engine
 
--- Returns a logits processor for the penalties and biases of a request; nil if there are none.
-local function adjust(options, prompt_length)
-   local presence, frequency = options.presence_penalty, options.frequency_penalty
-   local bias = options.logit_bias
-   if presence == 0 and frequency == 0 and not next(bias) then return nil end
-   return function(ids, scores)
-      local changes = {}
-      for token, value in pairs(bias) do changes[token] = value end
-      if presence ~= 0 or frequency ~= 0 then
-         local counts = {}
-         for i = prompt_length + 1, ids:size(2) do
-            local token = ids[1][i]:item()
-            counts[token] = (counts[token] or 0) + 1
-         end
-         for token, n in pairs(counts) do
-            changes[token] = (changes[token] or 0) - presence - frequency * n
-         end
-      end
-      local tokens, values = {}, {}
-      for token, value in pairs(changes) do
-         tokens[#tokens + 1], values[#values + 1] = token, value
-      end
-      if #tokens == 0 then return scores end
-      local index = torch.tensor({tokens}, {dtype = "int64", device = scores.device})
-      return scores:scatter_add(2, index, torch.tensor({values}, {dtype = scores.dtype,
-         device = scores.device}))
-   end
+-- The tokens that one step computes at most, so that a long prompt does not delay the texts that
+-- are being generated.
+local step_tokens <const> = 256
+-- The tokens whose keys and values are kept at most for later prompts with the same beginning.
+local idle_tokens <const> = 16384
+
+local function make_scheduler(self, options)
+   self.scheduler = Scheduler(self.model, {n_parallel = options.max_batch_size,
+      n_batch = step_tokens, device = self.device, vocab = self.tokenizer.vocab_size,
+      n_idle = idle_tokens})
+   self.vocab = math.min(self.tokenizer.vocab_size, self.model.config.vocab_size)
+   self.ends = {}
+   for _, token in ipairs(self.eos) do self.ends[token] = true end
 end
 
---- Continues a text. Token numbers count from 1.
+--- Starts to continue a text, which `step` then advances. Token numbers count from 1.
 ---@param ids integer[]  the tokens of the prompt
 ---@param options table  max_new_tokens, temperature, top_p, top_k, seed, presence_penalty,
 --- frequency_penalty, logit_bias (maps tokens to numbers that are added to their logits)
 ---@param on_token fun(token: integer): boolean?  called for each new token; returns true to end the
 --- generation
----@return string reason  "stop" at an end token, "length" after max_new_tokens, or "ended" if
---- on_token returned true
-function Engine:generate(ids, options, on_token)
-   local reason = "length"
-   local eos = {}
-   for _, token in ipairs(self.eos) do eos[token] = true end
-   local function streamer(new)
-      local token = new[1]:item()
-      if eos[token] then
-         reason = "stop"
-         return true
-      end
-      if on_token(token) then
-         reason = "ended"
-         return true
-      end
-   end
-   local generator
-   if options.temperature > 0 then
-      generator = torch.Generator()
-      generator:manual_seed(options.seed or math.random(0, 1 << 31))
-   end
-   local processor = adjust(options, #ids)
-   local given = {
-      max_new_tokens = options.max_new_tokens, do_sample = options.temperature > 0,
-      streamer = streamer, eos_token_id = self.eos, logits_processor = processor and {processor},
-      generator = generator, pad_token_id = self.eos[1],
+---@return table entry  its field `reason` is nil until the end, and then "stop" at an end token or
+--- if on_token returned true, "length" after max_new_tokens, "cancelled", or "error"; `cached` is
+--- the number of tokens of the prompt that were not computed again
+function Engine:start(ids, options, on_token)
+   local sampler = sampling.sampler {
+      temperature = options.temperature, top_p = options.top_p, top_k = options.top_k, min_p = 0.0,
+      typical_p = 1.0, repeat_penalty = 1.0, repeat_last_n = -1, penalty_from = #ids,
+      presence_penalty = options.presence_penalty, frequency_penalty = options.frequency_penalty,
+      logit_bias = options.logit_bias, seed = options.seed,
    }
-   if options.temperature > 0 then
-      given.temperature, given.top_p, given.top_k = options.temperature, options.top_p,
-         options.top_k
-   end
-   self.model:generate(torch.tensor({ids}, {dtype = "int64", device = self.device}), given)
-   return reason
+   local count = 0
+   return self.scheduler:add(table.move(ids, 1, #ids, 1, {}), {sampler = sampler,
+      accept = function(token)
+         if self.ends[token] then return "stop" end
+         count = count + 1
+         if on_token(token) then return "stop" end
+         return count >= options.max_new_tokens and "length" or nil
+      end})
 end
+
+--- Computes the next token of each text. An error ends all texts that were being computed.
+function Engine:step()
+   local scheduler = self.scheduler
+   local ok, problem = pcall(scheduler.step, scheduler)
+   if ok then return end
+   for i = #scheduler.open, 1, -1 do scheduler:finish(scheduler.open[i], "error", problem) end
+end
+
+--- Ends a text.
+---@param entry table
+function Engine:cancel(entry) self.scheduler:finish(entry, "cancelled") end
 
 --- Returns an embedding for each list of tokens: the mean of the last layer's states, scaled to
 --- length 1.
@@ -135,6 +120,7 @@ local function load_gguf(path, options)
       chat_template = llm.tokenizer.chat_template}, Packed)
    self.eos = {}
    for token in pairs(llm.tokenizer.ends) do self.eos[#self.eos + 1] = token end
+   make_scheduler(self, options)
    return self
 end
 
@@ -161,6 +147,8 @@ function M.load(path, options)
    for _, token in ipairs(list_of(own.eos_token_id or config.eos_token_id)) do
       if math.type(token) == "integer" then self.eos[#self.eos + 1] = token + 1 end
    end
+   if self.can_generate then make_scheduler(self, options) end
+   self.vocab = self.vocab or self.tokenizer.vocab_size
    return self
 end
 

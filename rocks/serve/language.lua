@@ -1,5 +1,6 @@
 -- language.lua - serves a language model with OpenAI's protocol: chats, completions, embeddings.
--- Each generation is a coroutine that yields after each token, so that requests advance in turn.
+-- Each request is a coroutine that yields while the engine computes; the texts of all requests
+-- advance together, in one batch.
 
 local json = require "tlua.utils.json"
 local counters = require "tlua.serve.counters"
@@ -71,12 +72,18 @@ end
 local function take_bias(self, body)
    local bias = {}
    if body.logit_bias == nil or body.logit_bias == json.null then return bias end
-   if type(body.logit_bias) ~= "table" then refuse("logit_bias", "expected an object") end
+   if type(body.logit_bias) ~= "table" or json.is_array(body.logit_bias) then
+      refuse("logit_bias", "expected an object")
+   end
    for name, value in pairs(body.logit_bias) do
       local token = math.tointeger(tonumber(name))
-      if not token or token < 0 or token >= self.engine.tokenizer.vocab_size
-         or type(value) ~= "number" then
-         refuse("logit_bias", "expected numbers by tokens, got %s", tostring(name))
+      if not token or token < 0 or token >= self.engine.vocab then
+         refuse("logit_bias", "expected tokens from 0 to %d, got %s", self.engine.vocab - 1,
+            tostring(name))
+      end
+      if type(value) ~= "number" or not (math.abs(value) <= 1e9) then
+         refuse("logit_bias", "expected numbers from -1e9 to 1e9, got %s for token %s",
+            errors.kind(value), name)
       end
       bias[token + 1] = value
    end
@@ -193,6 +200,12 @@ end
 local function fit(self, ids, options, where)
    local context = self.engine.context
    if #ids == 0 then refuse(where, "expected at least one token") end
+   for _, token in ipairs(ids) do
+      if token > self.engine.vocab then
+         refuse(where, "the model has the tokens 0 to %d, and the prompt token %d",
+            self.engine.vocab - 1, token - 1)
+      end
+   end
    local room = context and context - #ids or 4096
    if room < 1 then
       refuse(where, "the model's context has %d tokens, and the prompt %d", context, #ids)
@@ -284,7 +297,63 @@ local function choice(part, index, reason)
    return part
 end
 
--- Answers with generated texts; runs in a coroutine and yields after each token.
+-- Starts to generate one text. Returns it with its index, the engine's entry, and `finish`, a
+-- function that sends or returns the rest of the text.
+local function start(self, job, prompt, options, index, send)
+   local text = new_text(self.engine.tokenizer, prompt, options.stops)
+   local own, stopped, pieces = {index = index, new_tokens = 0}, false, {}
+   local function take(piece)
+      if piece == "" then return end
+      if send then send(job.form.piece(piece), index) else pieces[#pieces + 1] = piece end
+   end
+   own.entry = self.engine:start(prompt, options, function(token)
+      own.new_tokens = own.new_tokens + 1
+      local piece
+      piece, stopped = text.add(token)
+      take(piece)
+      return stopped
+   end)
+   function own.finish()
+      take(text.rest(stopped))
+      return table.concat(pieces)
+   end
+   return own
+end
+
+-- Starts to generate the texts of a request.
+local function start_all(self, job, send)
+   local list, options = {}, job.options
+   for p, prompt in ipairs(job.prompts) do
+      for k = 1, options.n do
+         local index = (p - 1) * options.n + k - 1
+         if send and job.form.first then send(job.form.first(), index) end
+         local own = setmetatable({max_new_tokens = job.most[p],
+            seed = options.seed and options.seed + k - 1}, {__index = options})
+         list[#list + 1] = start(self, job, prompt, own, index, send)
+      end
+   end
+   return list
+end
+
+-- Waits until all texts have ended, and calls `on_end` for each. Returns false if the client has
+-- left.
+local function wait(request, list, on_end)
+   local open = #list
+   while open > 0 do
+      coroutine.yield()
+      if request:gone() then return false end
+      for _, own in ipairs(list) do
+         if own.entry.reason and not own.ended then
+            if own.entry.reason == "error" then error(own.entry.error, 0) end
+            own.ended, open = true, open - 1
+            on_end(own)
+         end
+      end
+   end
+   return true
+end
+
+-- Answers with generated texts; runs in a coroutine and yields while the engine computes.
 local function generate(self, request, job)
    local form, options = job.form, job.options
    local head = {id = new_id(form.id), created = os.time(), model = self.name}
@@ -294,52 +363,29 @@ local function generate(self, request, job)
       if options.usage then value.usage = json.null end
       return value
    end
-   if options.stream then
-      request:stream(200, "text/event-stream", {["Cache-Control"] = "no-cache"})
+   local send = options.stream and function(part, index, reason)
+      event(request, chunk {choice(part, index, reason)})
+   end or nil
+   if send then request:stream(200, "text/event-stream", {["Cache-Control"] = "no-cache"}) end
+   local list <close> = setmetatable(start_all(self, job, send), {__close = function(list)
+      for _, own in ipairs(list) do self.engine:cancel(own.entry) end
+   end})
+   local choices = {}
+   local stayed = wait(request, list, function(own)
+      local text, reason = own.finish(), own.entry.reason
+      if send then return send(form.last(), own.index, reason) end
+      local echo = job.echo and job.echo[own.index // options.n + 1] or ""
+      choices[own.index + 1] = choice(form.whole(echo .. text), own.index, reason)
+   end)
+   local prompt_tokens, new_tokens, cached = 0, 0, 0
+   for _, prompt in ipairs(job.prompts) do prompt_tokens = prompt_tokens + #prompt end
+   for _, own in ipairs(list) do
+      new_tokens, cached = new_tokens + own.new_tokens, cached + own.entry.cached
    end
-   local choices, prompt_tokens, new_tokens = {}, 0, 0
-   for p, prompt in ipairs(job.prompts) do
-      prompt_tokens = prompt_tokens + #prompt
-      for k = 1, options.n do
-         local index = (p - 1) * options.n + k - 1
-         local text = new_text(self.engine.tokenizer, prompt, options.stops)
-         local pieces, stopped = {}, false
-         if options.stream and form.first then
-            event(request, chunk {choice(form.first(), index)})
-         end
-         local own = setmetatable({max_new_tokens = job.most[p],
-            seed = options.seed and options.seed + k - 1}, {__index = options})
-         local reason = self.engine:generate(prompt, own, function(token)
-            new_tokens = new_tokens + 1
-            local piece
-            piece, stopped = text.add(token)
-            if piece ~= "" then
-               if options.stream then
-                  event(request, chunk {choice(form.piece(piece), index)})
-               else
-                  pieces[#pieces + 1] = piece
-               end
-            end
-            if stopped then return true end
-            coroutine.yield()
-            return request:gone()
-         end)
-         if request:gone() then return "gone", prompt_tokens, new_tokens end
-         local rest = text.rest(stopped)
-         reason = reason == "ended" and "stop" or reason
-         if options.stream then
-            if rest ~= "" then event(request, chunk {choice(form.piece(rest), index)}) end
-            event(request, chunk {choice(form.last(), index, reason)})
-         else
-            pieces[#pieces + 1] = rest
-            local all = table.concat(pieces)
-            choices[#choices + 1] = choice(form.whole((job.echo and job.echo[p] or "") .. all),
-               index, reason)
-         end
-      end
-   end
+   if not stayed then return "gone", prompt_tokens, new_tokens end
    local usage = {prompt_tokens = prompt_tokens, completion_tokens = new_tokens,
-      total_tokens = prompt_tokens + new_tokens}
+      total_tokens = prompt_tokens + new_tokens,
+      prompt_tokens_details = {cached_tokens = math.min(cached, prompt_tokens)}}
    if options.stream then
       if options.usage then
          local value = chunk {}
@@ -467,8 +513,8 @@ local function begin(self, request, count)
    end)
 end
 
---- Answers requests until the queue is closed and empty; up to max_batch_size requests advance in
---- turn.
+--- Answers requests until the queue is closed and empty; up to max_batch_size requests advance
+--- together.
 function Language:serve(server, queue, stopped, count)
    local open, closed = {}, false
    while not stopped() and not (closed and #open == 0) do
@@ -483,7 +529,10 @@ function Language:serve(server, queue, stopped, count)
       for i = #open, 1, -1 do
          if open[i]() then table.remove(open, i) end
       end
-      if #open > 0 then count(counters.runs, 1) end
+      if #open > 0 and self.engine.scheduler then
+         self.engine:step()
+         count(counters.runs, 1)
+      end
    end
 end
 

@@ -28,6 +28,7 @@ build = {
       ["tlua.text.models.bart"] = "models/bart.lua",
       ["tlua.text.models.bert"] = "models/bert.lua",
       ["tlua.text.models.cache"] = "models/cache.lua",
+      ["tlua.text.models.cache_batch"] = "models/cache_batch.lua",
       ["tlua.text.models.clip"] = "models/clip.lua",
       ["tlua.text.models.config"] = "models/config.lua",
       ["tlua.text.models.deberta"] = "models/deberta.lua",

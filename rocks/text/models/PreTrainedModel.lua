@@ -27,7 +27,7 @@ local PreTrainedModel = class.class("text.PreTrainedModel", nn.Module)
 -- The signatures of each kind of model.
 local text = [[input_ids: tensor?, attention_mask: tensor?, token_type_ids: tensor?,
    position_ids: tensor?, inputs_embeds: tensor?, labels: tensor?, start_positions: tensor?,
-   end_positions: tensor?, past_key_values: object?, use_cache: boolean?, logits_to_keep: count?,
+   end_positions: tensor?, past_key_values: object?, use_cache: boolean?, logits_to_keep: any?,
    output_hidden_states: boolean = false]]
 local kinds = {
    text = text,
@@ -57,6 +57,14 @@ local function check_ids(title, name, ids)
    end
 end
 
+local function check_keep(title, keep)
+   local fits = keep == nil or math.type(keep) == "integer" and keep >= 0
+      or torch.is_tensor(keep) and keep:dim() == 1 and keep.dtype == "int64"
+   if not fits then
+      args.refuse(title, "logits_to_keep", "a count, or positions of shape (N) in int64", keep)
+   end
+end
+
 ---@param config table<string, any>  fields of config.json
 ---@param options? table  for the class's build
 function PreTrainedModel:__init(config, options)
@@ -76,7 +84,8 @@ end
 --- Computes the model's results.
 ---@param ... any  by position or by name: input_ids (B, S), attention_mask (B, S) with 0 for
 --- padding, token_type_ids, position_ids, inputs_embeds, labels, past_key_values, use_cache,
---- logits_to_keep (the number of last positions whose logits are computed), output_hidden_states
+--- logits_to_keep (the number of last positions whose logits are computed, or a tensor (N) of
+--- positions from 1), output_hidden_states
 ---@return table<string, any>
 function PreTrainedModel:forward(...)
    local a = ...
@@ -85,6 +94,7 @@ function PreTrainedModel:forward(...)
       local title = torch.type(self)
       check_ids(title, "input_ids", a.input_ids)
       check_ids(title, "decoder_input_ids", a.decoder_input_ids)
+      check_keep(title, a.logits_to_keep)
       local ids, kind = a.input_ids, self.inputs or "text"
       if kind == "text" and (ids == nil) == (a.inputs_embeds == nil) then
          torch.raise(title .. ": expected input_ids or inputs_embeds, got "

@@ -4,6 +4,7 @@
 
 local torch = require "tlua"
 local class = require "tlua.class"
+local layers = require "tlua.text.models.layers"
 
 --- The cached keys and values of all layers of a model, for generation in steps.
 ---
@@ -83,6 +84,20 @@ function Cache:update(index, key, value, window)
       total = layer.used - first + 1
    end
    return layer.keys:narrow(3, first, total), layer.values:narrow(3, first, total)
+end
+
+--- Appends keys and values to a layer's cache, and returns the attention of the queries over all
+--- keys that they may see.
+---@param index integer  the layer, from 1
+---@param q Tensor  (B, H, L, D)
+---@param k Tensor  (B, G, L, D)
+---@param v Tensor  (B, G, L, D)
+---@param state table  the state that the layers share: mask, is_causal, window
+---@param options? table  those of layers.attend
+---@return Tensor  (B, H, L, D)
+function Cache:attend(index, q, k, v, state, options)
+   k, v = self:update(index, k, v, state.window)
+   return layers.attend(q, k, v, state, options)
 end
 
 --- Keeps only the first `length` tokens. Returns false, and leaves the cache as it is, if a layer

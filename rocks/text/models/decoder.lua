@@ -6,6 +6,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Cache = require "tlua.text.models.cache"
+local CacheBatch = require "tlua.text.models.cache_batch"
 local Rotary = require "tlua.text.models.rotary"
 local configs = require "tlua.text.models.config"
 local define = require "tlua.text.models.define"
@@ -83,9 +84,9 @@ function Attention:forward(x, state)
    local q, k, v = project(self, x)
    q = Rotary.rotate(q, state.cos, state.sin, self.interleaved)
    k = Rotary.rotate(k, state.cos, state.sin, self.interleaved)
-   if state.cache then k, v = state.cache:update(self.index, k, v, state.window) end
    self.options.dropout = self.training and self.dropout or 0.0
-   return self.o_proj(layers.join_heads(layers.attend(q, k, v, state, self.options)))
+   return self.o_proj(layers.join_heads(layers.attend_cached(self.index, q, k, v,
+      state, self.options)))
 end
 
 -- Layers ----------------------------------------------------------------------------------------
@@ -115,11 +116,12 @@ end
 local function state_of(model, kind, a, x, past, padding)
    local config, cache, count = model.config, a.cache, x:size(2)
    local window = kind == "sliding_attention" and config.sliding_window or nil
+   local rotary = model.rotary and (model.rotary[kind] or model.rotary.full_attention)
+   if class.isinstance(cache, CacheBatch) then return cache:state(x, window, rotary) end
    local keys = cache and cache:key_length(count, window) or count
    local mask, is_causal = masks.causal(count, keys, padding, window, x.device)
    local state = {mask = mask, is_causal = is_causal, cache = cache, window = window}
-   if model.rotary then
-      local rotary = model.rotary[kind] or model.rotary.full_attention
+   if rotary then
       state.cos, state.sin = rotary:angles(x, past, count, a.position_ids)
    end
    return state

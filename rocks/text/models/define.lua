@@ -179,7 +179,11 @@ function M.causal_lm(family, base, options)
       local results = self[family.prefix](a)
       local hidden = results.last_hidden_state
       local keep = a.logits_to_keep
-      if keep and keep > 0 and keep < hidden:size(2) then hidden = hidden:narrow(2, -keep, keep) end
+      if torch.is_tensor(keep) then
+         hidden = hidden:index_select(2, keep)
+      elseif keep and keep > 0 and keep < hidden:size(2) then
+         hidden = hidden:narrow(2, -keep, keep)
+      end
       local logits = self[head](hidden)
       local bound = self.config.final_logit_softcapping
       if bound then logits = (logits / bound):tanh() * bound end

@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local class = require "tlua.class"
+local CacheBatch = require "tlua.text.models.cache_batch"
 local configs = require "tlua.text.models.config"
 local decoder = require "tlua.text.models.decoder"
 local define = require "tlua.text.models.define"
@@ -41,9 +42,8 @@ function Attention:forward(x, state)
    local q, k, v = table.unpack(self.c_attn(x):chunk(3, 3))
    q, k, v = layers.split_heads(q, self.heads), layers.split_heads(k, self.heads),
       layers.split_heads(v, self.heads)
-   if state.cache then k, v = state.cache:update(self.index, k, v) end
    self.options.dropout = self.training and self.dropout or 0.0
-   local y = layers.join_heads(layers.attend(q, k, v, state, self.options))
+   local y = layers.join_heads(layers.attend_cached(self.index, q, k, v, state, self.options))
    return self.resid_dropout(self.c_proj(y))
 end
 
@@ -86,10 +86,12 @@ end
 
 function Model:compute(a)
    local x = a.inputs_embeds or self.wte(a.input_ids)
-   local past = a.past_key_values and a.past_key_values.length or 0
-   local places = a.position_ids
+   local cache = a.past_key_values
+   local past = cache and cache.length or 0
+   local is_batch = class.isinstance(cache, CacheBatch)
+   local places = a.position_ids or is_batch and cache:positions(x.device)
       or torch.arange(past + 1, past + x:size(2) + 1, {dtype = "int64", device = x.device})
-   if not a.position_ids and past + x:size(2) > self.config.n_positions then
+   if not a.position_ids and not is_batch and past + x:size(2) > self.config.n_positions then
       torch.raise(("text.GPT2Model: input_ids: expected at most n_positions = %d tokens, got %d")
          :format(self.config.n_positions, past + x:size(2)))
    end

@@ -41,9 +41,8 @@ function Attention:forward(x, state)
    local heads = layers.split_heads(self.query_key_value(x), self.heads) -- (B, heads, S, 3 * D)
    local q, k, v = table.unpack(heads:chunk(3, -1))
    q, k = Rotary.rotate(q, state.cos, state.sin), Rotary.rotate(k, state.cos, state.sin)
-   if state.cache then k, v = state.cache:update(self.index, k, v) end
    self.options.dropout = self.training and self.p or 0.0
-   return self.dense(layers.join_heads(layers.attend(q, k, v, state, self.options)))
+   return self.dense(layers.join_heads(layers.attend_cached(self.index, q, k, v, state, self.options)))
 end
 
 local MLP = class.class("text.models.GPTNeoXMLP", nn.Module)

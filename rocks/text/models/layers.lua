@@ -88,6 +88,19 @@ function M.attend(q, k, v, state, options)
    return weights:matmul(v)
 end
 
+--- Attention over the keys in the state's cache, or over the new keys alone if there is none.
+---@param index integer  the layer, from 1
+---@param q Tensor  (B, H, L, D)
+---@param k Tensor  (B, G, L, D)
+---@param v Tensor  (B, G, L, D)
+---@param state table
+---@param options? table  those of `attend`
+---@return Tensor  (B, H, L, D)
+function M.attend_cached(index, q, k, v, state, options)
+   if state.cache then return state.cache:attend(index, q, k, v, state, options) end
+   return M.attend(q, k, v, state, options)
+end
+
 --- A linear layer with a transposed weight (in_features, out_features), as in GPT-2.
 ---@class text.models.Conv1D: nn.Module
 local Conv1D = class.class("text.models.Conv1D", nn.Module)

@@ -1,0 +1,100 @@
+-- Batch.lua - several texts that a model continues together, in one batch.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+--- A text that a batch continues; llm.Batch:add returns it.
+---@class llm.Sequence
+---@field text string  the new text so far, without the part that may begin a stop text
+---@field tokens integer[]  the prompt's tokens and the new ones
+---@field prompt_tokens integer  the number of tokens of the prompt
+---@field cached_tokens integer  the number of tokens whose keys and values were already there
+---@field finish_reason? string  "stop", "length", "cancelled" or "error"; nil until the end
+---@field error any  the error that has ended the sequence
+local Sequence = class.class("llm.Sequence")
+M.Sequence = Sequence
+
+function Sequence:__init() -- luacheck: ignore self
+   torch.raise "llm.Sequence: use llm.Batch.add"
+end
+
+local readers = {
+   text = function(own) return own.stream.text:sub(1, own.stream.sent) end,
+   tokens = function(own) return own.entry.tokens end,
+   prompt_tokens = function(own) return own.entry.prompt end,
+   cached_tokens = function(own) return own.entry.cached end,
+   finish_reason = function(own) return own.entry.reason end,
+   error = function(own) return own.entry.error end,
+}
+
+function Sequence:__index(name)
+   local read = readers[name]
+   if read then return read(rawget(self, "own")) end
+   return Sequence[name]
+end
+
+--- Ends the sequence, and frees its place in the batch. The other sequences continue.
+function Sequence:cancel()
+   local own = rawget(self, "own")
+   own.scheduler:finish(own.entry, "cancelled")
+end
+
+function Sequence:__tostring()
+   return ("llm.Sequence(%d + %d tokens%s)"):format(self.prompt_tokens,
+      #self.tokens - self.prompt_tokens, self.finish_reason and ", " .. self.finish_reason or "")
+end
+
+--- Texts that a model continues together; llm.Model:batch returns a batch. Each text has its own
+--- options, and may be added and cancelled between two steps. With temperature 0, the tokens are
+--- those that each text gets alone, up to rounding.
+---@class llm.Batch
+---@field n_parallel integer  the largest number of sequences that are computed together; further
+--- ones wait
+local Batch = class.class("llm.Batch")
+M.Batch = Batch
+
+function Batch:__init() -- luacheck: ignore self
+   torch.raise "llm.Batch: use llm.Model.batch"
+end
+
+-- Makes a batch of a model.
+function M._new(model, scheduler)
+   return setmetatable({model = model, scheduler = scheduler, n_parallel = #scheduler.slots}, Batch)
+end
+
+-- Adds a sequence with checked options, `own`: scheduler, entry, stream.
+function M._sequence(own) return setmetatable({own = own}, Sequence) end
+
+--- Adds a text. It is computed from the next step on, or when an earlier text has ended if there
+--- are n_parallel texts already.
+---@param prompt string|integer[]
+---@param options? table  those of llm.Model.generate; echo is not allowed
+---@return llm.Sequence
+function Batch:add(prompt, options)
+   local title <const> = "llm.Batch.add"
+   if type(options) == "table" and options.echo then
+      args.refuse(title, "echo", "nothing", options.echo)
+   end
+   return self.model:_add(self.scheduler, title, prompt, options)
+end
+
+--- Computes the next token of each sequence, and parts of prompts, of at most n_batch tokens
+--- altogether. Returns the number of sequences that have not ended. An error in a sequence, such as
+--- one of its stream function, ends this sequence alone, and is in its field `error`.
+---@return integer
+function Batch:step() return self.scheduler:step() end
+
+--- Computes steps until all sequences have ended.
+function Batch:run()
+   while self.scheduler:step() > 0 do end -- luacheck: ignore 542
+end
+
+function Batch:__tostring()
+   return ("llm.Batch(n_parallel=%d, %d open)"):format(self.n_parallel,
+      #self.scheduler.open + #self.scheduler.waiting)
+end
+
+return M

@@ -1,0 +1,263 @@
+-- scheduler.lua - computes several sequences of tokens in one batch. Sequences join and leave
+-- between steps (continuous batching): a step computes one new token of each sequence that
+-- generates, and fills the rest of its n_batch tokens with prompts.
+--
+-- A slot is a cache of keys and values with its tokens. It keeps them when its sequence has ended,
+-- and the next sequence with the same beginning continues from them.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local Cache = require "tlua.text.models.cache"
+local CacheBatch = require "tlua.text.models.cache_batch"
+
+local Scheduler = class.class("llm.Scheduler")
+
+---@param model text.PreTrainedModel
+---@param settings {n_parallel: integer, n_batch: integer, device: any, new_cache: function?,
+--- vocab: integer?, n_idle: integer?}  vocab: only the first tokens, as many as this number, are
+--- generated; n_idle: the most tokens whose keys and values are kept for later sequences
+function Scheduler:__init(model, settings)
+   self.model, self.n_batch, self.device = model, settings.n_batch, settings.device
+   self.new_cache = settings.new_cache or Cache
+   self.vocab, self.n_idle = settings.vocab, settings.n_idle or math.huge
+   self.slots, self.open, self.waiting, self.clock = {}, {}, {}, 0
+   for i = 1, settings.n_parallel do
+      self.slots[i] = {cache = self.new_cache(), tokens = {}, used = 0}
+   end
+end
+
+-- Slots -----------------------------------------------------------------------------------------
+
+local function empty(self, slot)
+   slot.tokens = {}
+   -- The buffers are reused, unless a layer with a sliding window has dropped keys.
+   if not slot.cache:crop(0) then slot.cache = self.new_cache() end
+end
+
+-- Crops a slot to its first `count` tokens; empties it if that is impossible. The cache is always
+-- cropped, since a step that an error has ended leaves keys in some layers.
+local function crop(self, slot, count)
+   if count > 0 and slot.cache:crop(count) then
+      for i = #slot.tokens, count + 1, -1 do slot.tokens[i] = nil end
+   else
+      empty(self, slot)
+   end
+end
+
+local function common(a, b)
+   local n = 0
+   while n < #a and n < #b and a[n + 1] == b[n + 1] do n = n + 1 end
+   return n
+end
+
+-- Returns the free slot whose tokens have the longest common beginning with `tokens`; of several,
+-- the one that was used the longest time ago. Returns nil if no slot is free.
+local function choose(self, tokens)
+   local best, most
+   for _, slot in ipairs(self.slots) do
+      if not slot.sequence then
+         local n = common(slot.tokens, tokens)
+         if not best or n > most or n == most and slot.used < best.used then
+            best, most = slot, n
+         end
+      end
+   end
+   return best, most
+end
+
+--- Empties the caches of all free slots.
+function Scheduler:reset()
+   for _, slot in ipairs(self.slots) do
+      if not slot.sequence then empty(self, slot) end
+   end
+end
+
+-- Sequences -------------------------------------------------------------------------------------
+
+--- Adds a sequence, which waits until a slot is free.
+---@param tokens integer[]  the prompt, which the scheduler extends by the new tokens
+---@param hooks table  sampler (of sampling.lua); accept(token), called for each new token, returns
+--- the reason of the end or nil
+---@return table sequence
+function Scheduler:add(tokens, hooks)
+   local sequence = {tokens = tokens, prompt = #tokens, cached = 0, hooks = hooks}
+   self.waiting[#self.waiting + 1] = sequence
+   return sequence
+end
+
+local function remove(list, value)
+   for i, item in ipairs(list) do
+      if item == value then
+         table.remove(list, i)
+         return
+      end
+   end
+end
+
+-- Drops the caches that were used the longest time ago, until at most n_idle tokens are kept.
+local function drop_idle(self)
+   while true do
+      local total, oldest = 0, nil
+      for _, slot in ipairs(self.slots) do
+         if not slot.sequence and #slot.tokens > 0 then
+            total = total + #slot.tokens
+            if not oldest or slot.used < oldest.used then oldest = slot end
+         end
+      end
+      if total <= self.n_idle then return end
+      oldest.cache, oldest.tokens = self.new_cache(), {}
+   end
+end
+
+--- Ends a sequence and frees its slot.
+---@param sequence table
+---@param reason string
+---@param problem? any  the error that has ended the sequence
+function Scheduler:finish(sequence, reason, problem)
+   if sequence.reason then return end
+   sequence.reason, sequence.error = reason, problem
+   remove(self.waiting, sequence)
+   remove(self.open, sequence)
+   if sequence.slot then
+      self.clock = self.clock + 1
+      sequence.slot.used, sequence.slot.sequence, sequence.slot = self.clock, nil, nil
+      drop_idle(self)
+   end
+end
+
+-- Gives free slots to waiting sequences. At least one token of a prompt is computed, since its
+-- logits are needed.
+local function admit(self)
+   while #self.waiting > 0 do
+      local sequence = self.waiting[1]
+      local slot, shared = choose(self, sequence.tokens)
+      if not slot then return end
+      crop(self, slot, math.min(shared, #sequence.tokens - 1))
+      sequence.cached = #slot.tokens
+      slot.sequence, sequence.slot = sequence, slot
+      table.remove(self.waiting, 1)
+      self.open[#self.open + 1] = sequence
+   end
+end
+
+-- Steps -----------------------------------------------------------------------------------------
+
+local function add_part(parts, sequence, count, draft)
+   local slot = sequence.slot
+   local first = #slot.tokens + 1
+   local tokens = table.move(sequence.tokens, first, first + count - 1, 1, {})
+   parts[#parts + 1] = {sequence = sequence, cache = slot.cache, tokens = tokens,
+      is_last = first + count - 1 == #sequence.tokens, draft = draft}
+end
+
+-- Returns the tokens that the next step computes: {sequence, cache, tokens, is_last} for each
+-- sequence. Sequences that generate come first.
+local function plan(self)
+   local parts, room = {}, self.n_batch
+   for _, sequence in ipairs(self.open) do
+      crop(self, sequence.slot, #sequence.slot.tokens)
+   end
+   for pass = 1, 2 do
+      for _, sequence in ipairs(self.open) do
+         local need = #sequence.tokens - #sequence.slot.tokens
+         if room > 0 and (need == 1) == (pass == 1) then
+            local count = math.min(need, room)
+            add_part(parts, sequence, count)
+            room = room - count
+         end
+      end
+   end
+   return parts
+end
+
+-- Computes the parts. Returns the logits of the last position of each part that ends its sequence.
+local function compute(self, parts)
+   local ids, rows = {}, {}
+   for _, part in ipairs(parts) do
+      part.count = #part.tokens
+      table.move(part.tokens, 1, part.count, #ids + 1, ids)
+      if part.is_last then rows[#rows + 1] = #ids end
+   end
+   local like = {dtype = "int64", device = self.device}
+   local result = self.model {input_ids = torch.tensor({ids}, like),
+      past_key_values = CacheBatch(parts),
+      logits_to_keep = torch.tensor(#rows > 0 and rows or {#ids}, like)}
+   for _, part in ipairs(parts) do
+      local slot = part.sequence.slot
+      table.move(part.tokens, 1, part.count, #slot.tokens + 1, slot.tokens)
+   end
+   local logits = result.logits[1]
+   if self.vocab and self.vocab < logits:size(2) then logits = logits:narrow(2, 1, self.vocab) end
+   return logits:to("cpu"):float()
+end
+
+local function is_interrupt(problem)
+   return type(problem) == "string" and problem:find("interrupted!", 1, true) ~= nil
+end
+
+-- Chooses a sequence's next token from its logits (V). An error ends this sequence alone.
+local function extend(self, sequence, logits)
+   local ok, reason = pcall(function()
+      local sampler = sequence.hooks.sampler
+      local token = sampler:draw(sampler:distribution(logits, sequence.tokens))
+      sequence.tokens[#sequence.tokens + 1] = token
+      return sequence.hooks.accept(token)
+   end)
+   if not ok and is_interrupt(reason) then error(reason, 0) end
+   if not ok then
+      self:finish(sequence, "error", reason)
+   elseif reason then
+      self:finish(sequence, reason)
+   end
+end
+
+-- Marks the scheduler as busy until the result is closed.
+local function busy(self)
+   self.is_busy = true
+   return setmetatable({}, {__close = function() self.is_busy = false end})
+end
+
+--- Computes one step. Returns the number of sequences that have not ended. An error of the model
+--- itself is raised, and leaves all sequences as they were before the step.
+---@return integer
+function Scheduler:step()
+   if self.is_busy then
+      torch.raise "llm: a function that is called during a step cannot compute another one"
+   end
+   local _ <close> = torch.no_grad()
+   local _ <close> = busy(self)
+   admit(self)
+   if #self.open == 0 then return 0 end
+   local parts = plan(self)
+   local logits, row = compute(self, parts), 0
+   for _, part in ipairs(parts) do
+      if part.is_last then
+         row = row + 1
+         extend(self, part.sequence, logits[row])
+      end
+   end
+   return #self.open + #self.waiting
+end
+
+--- Computes all tokens in the first slot, which must be free. Returns the logits (keep, V) of the
+--- last `keep` positions, float32 on the CPU.
+---@param tokens integer[]
+---@param keep integer
+---@return Tensor
+function Scheduler:logits(tokens, keep)
+   local slot, first, list = self.slots[1], 1, {}
+   empty(self, slot)
+   while first <= #tokens do
+      local last = math.min(#tokens, first + self.n_batch - 1)
+      local ids = torch.tensor({table.move(tokens, first, last, 1, {})},
+         {dtype = "int64", device = self.device})
+      local wanted = math.max(1, last - math.max(first, #tokens - keep + 1) + 1)
+      local result = self.model(ids, {past_key_values = slot.cache, logits_to_keep = wanted})
+      if last > #tokens - keep then list[#list + 1] = result.logits[1]:to("cpu"):float() end
+      table.move(tokens, first, last, first, slot.tokens)
+      first = last + 1
+   end
+   return #list == 1 and list[1] or torch.cat(list, 1)
+end
+
+return Scheduler

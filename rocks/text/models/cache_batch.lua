@@ -1,0 +1,103 @@
+-- cache_batch.lua - lets a decoder compute several sequences in one call: their new tokens are one
+-- row of the batch, one sequence after the other, so that linear layers multiply all of them at
+-- once. Each sequence has its own cache, and its queries see only its own keys.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local masks = require "tlua.text.models.masks"
+
+--- The caches of several sequences whose new tokens are one row of a batch. A decoder takes it as
+--- past_key_values, with input_ids of shape (1, the sum of all counts).
+---
+---     local _ <close> = torch.no_grad()
+---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
+---     local model = torch.text.from_config(config):eval()
+---     local caches = {torch.text.Cache(), torch.text.Cache()}
+---     local batch = torch.text.CacheBatch {{cache = caches[1], count = 2}, {cache = caches[2], count = 1}}
+---     model(torch.tensor {{5, 6, 9}}, {past_key_values = batch})
+---     print(caches[1].length, caches[2].length)
+---     --> 2	1
+---@class text.CacheBatch
+---@field parts {cache: text.Cache, count: integer}[]  each sequence's cache, and the number of its
+--- new tokens
+---@field length integer  always 0, since positions are counted in each sequence's own cache
+local CacheBatch = class.class("text.CacheBatch")
+
+---@param parts {cache: text.Cache, count: integer}[]
+function CacheBatch:__init(parts)
+   local fits = type(parts) == "table" and #parts > 0
+   for _, part in ipairs(fits and parts or {}) do
+      fits = fits and type(part) == "table" and class.isinstance(part.cache, torch.text.Cache)
+         and math.type(part.count) == "integer" and part.count > 0
+   end
+   if not fits then
+      require "tlua.args".refuse("text.CacheBatch", "parts",
+         "a list of tables with a text.Cache and a positive count", parts)
+   end
+   self.parts, self.length = parts, 0
+end
+
+--- Returns the positions (1, S) of all new tokens in their sequences, from 1.
+---@param device any
+---@return Tensor
+function CacheBatch:positions(device)
+   local list = {}
+   for _, part in ipairs(self.parts) do
+      for i = 1, part.count do list[#list + 1] = part.cache.length + i end
+   end
+   return torch.tensor({list}, {dtype = "int64", device = device})
+end
+
+--- Returns the state of layers with the given window and rotation: masks and angles.
+---@param x Tensor  (1, S, hidden_size)
+---@param window? integer
+---@param rotary? table
+---@return table
+function CacheBatch:state(x, window, rotary)
+   local state, cos, sin = {cache = self, window = window, parts = {}}, {}, {}
+   local total = 0
+   for i, part in ipairs(self.parts) do
+      local cache, count = part.cache, part.count
+      local own = {window = window}
+      own.mask, own.is_causal = masks.causal(count, cache:key_length(count, window), nil, window,
+         x.device)
+      state.parts[i], total = own, total + count
+      if rotary then cos[i], sin[i] = rotary:angles(x, cache.length, count) end
+   end
+   if x:size(1) ~= 1 or x:size(2) ~= total then
+      torch.raise(("text.CacheBatch: expected input_ids of shape (1, %d), the sum of the counts, "
+         .. "got (%d, %d)"):format(total, x:size(1), x:size(2)))
+   end
+   if rotary then
+      state.cos = #cos == 1 and cos[1] or torch.cat(cos, 1)
+      state.sin = #sin == 1 and sin[1] or torch.cat(sin, 1)
+   end
+   return state
+end
+
+--- Appends each sequence's keys and values to its cache. Returns the attention of each sequence's
+--- queries over its own keys.
+---@param index integer  the layer, from 1
+---@param q Tensor  (1, H, S, D)
+---@param k Tensor  (1, G, S, D)
+---@param v Tensor  (1, G, S, D)
+---@param state table
+---@param options? table
+---@return Tensor  (1, H, S, D)
+function CacheBatch:attend(index, q, k, v, state, options)
+   local results, first = {}, 1
+   for i, part in ipairs(self.parts) do
+      local n = part.count
+      results[i] = part.cache:attend(index, q:narrow(3, first, n), k:narrow(3, first, n),
+         v:narrow(3, first, n), state.parts[i], options)
+      first = first + n
+   end
+   return #results == 1 and results[1] or torch.cat(results, 3)
+end
+
+--- Records that all layers have received the new tokens.
+function CacheBatch:advance()
+   for _, part in ipairs(self.parts) do part.cache:advance(part.count) end
+end
+
+return CacheBatch
