@@ -7,6 +7,12 @@ local class = require "tlua.class"
 local M = {}
 
 --- A text that a batch continues; llm.Batch:add returns it.
+---
+---     local batch = io.open "model.gguf" and torch.llm.load("model.gguf"):batch()
+---     local hello = batch and batch:add("hello", {max_tokens = 4})
+---     if batch then batch:run() end
+---     print(not hello or hello.finish_reason ~= nil)
+---     --> true
 ---@class llm.Sequence
 ---@field text string  the new text so far, without the part that may begin a stop text
 ---@field tokens integer[]  the prompt's tokens and the new ones
@@ -50,6 +56,14 @@ end
 --- Texts that a model continues together; llm.Model:batch returns a batch. Each text has its own
 --- options, and may be added and cancelled between two steps. With temperature 0, the tokens are
 --- those that each text gets alone, up to rounding.
+---
+---     local batch = io.open "model.gguf" and torch.llm.load("model.gguf"):batch()
+---     for _, text in ipairs {"hello", "good morning"} do
+---        if batch then batch:add(text, {max_tokens = 4}) end
+---     end
+---     while batch and batch:step() > 0 do end
+---     print(not batch or batch:step() == 0)
+---     --> true
 ---@class llm.Batch
 ---@field n_parallel integer  the largest number of sequences that are computed together; further
 --- ones wait

@@ -287,8 +287,8 @@ end
 local take_batch = args.signature "llm.Model.batch(n_parallel: count = 16)"
 
 --- Returns a batch, in which the model continues several texts together.
----@param options? {n_parallel: integer}  the largest number of texts that are computed together;
---- each has its own cache of keys and values
+---@param n_parallel? integer  the largest number of texts that are computed together; each has its
+--- own cache of keys and values
 ---@return llm.Batch
 function Model:batch(...)
    local a = take_batch(...)

@@ -81,7 +81,7 @@ local function take_bias(self, body)
          refuse("logit_bias", "expected tokens from 0 to %d, got %s", self.engine.vocab - 1,
             tostring(name))
       end
-      if type(value) ~= "number" or not (math.abs(value) <= 1e9) then
+      if type(value) ~= "number" or value ~= value or math.abs(value) > 1e9 then
          refuse("logit_bias", "expected numbers from -1e9 to 1e9, got %s for token %s",
             errors.kind(value), name)
       end
@@ -491,7 +491,7 @@ end
 -- Returns a coroutine that answers the request.
 local function begin(self, request, count)
    return coroutine.wrap(function()
-      local start = request:age()
+      local waited = request:age()
       local ok, result, prompt_tokens, new_tokens = pcall(function()
          local task = tasks[request:path()]
          local body = json.decode(request:body())
@@ -504,7 +504,7 @@ local function begin(self, request, count)
          return true
       end
       count(counters[result], 1)
-      count(counters.queue_ns, math.floor(start * 1e9))
+      count(counters.queue_ns, math.floor(waited * 1e9))
       count(counters.total_ns, math.floor(request:age() * 1e9))
       count(counters.prompt_tokens, prompt_tokens)
       count(counters.new_tokens, new_tokens)

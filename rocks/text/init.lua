@@ -7,5 +7,5 @@ return lazy.load({}, lazy.modules("tlua.text", {
    BPE = "BPE", Encoding = "Encoding", Template = "Template", Tokenizer = "Tokenizer",
    models = "from_pretrained from_config list_models",
    peft = "peft", trainers = "trainers",
-   ["models.cache"] = "Cache", ["models.cache_batch"] = "CacheBatch", ["models.PreTrainedModel"] = "PreTrainedModel",
+   ["models.cache"] = "Cache", ["models.PreTrainedModel"] = "PreTrainedModel",
 }))

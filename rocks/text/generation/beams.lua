@@ -75,6 +75,7 @@ function M.search(model, ids, o, processors_of)
       local flat = current:narrow(3, 1, length):flatten(1, 2)
       local scores = steps:scores(flat):log_softmax(-1)
       for _, process in ipairs(processors) do scores = process(flat, scores) end
+      steps:best(scores) -- scores that are NaN are an error
       local vocab = scores:size(2)
       scores = (scores:view(batch, beams, vocab) + running:unsqueeze(3)):flatten(2)
 

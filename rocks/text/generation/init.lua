@@ -188,12 +188,10 @@ local function continue(model, ids, o, processors_of)
       local so_far = all:narrow(2, 1, length)
       local scores = steps:scores(so_far)
       for _, process in ipairs(list) do scores = process(so_far, scores) end
-      local new
+      local new = steps:best(scores)
       if o.do_sample then
          new = torch.multinomial(scores:softmax(-1), 1, false, {generator = o.generator})
             :squeeze(2)
-      else
-         new = scores:argmax(2)
       end
       if open then new = torch.where(open, new, o.pad_token_id or o.eos[1] or 1) end
       if o.return_scores then kept[#kept + 1] = scores end

@@ -78,6 +78,27 @@ function Steps:scores(ids)
    return logits:select(2, -1):float()
 end
 
+-- Raises an error that names the first weight that is NaN or infinite, if there is one.
+local function fail_nan(self)
+   local where = "the model's weights are finite, so a layer overflows"
+   for name, parameter in self.model:named_parameters() do
+      if not parameter:isfinite():all():item() then
+         where = ("the weight %s is not finite"):format(name)
+         break
+      end
+   end
+   torch.raise("generate: the scores of the next token are NaN: " .. where)
+end
+
+--- Returns the tokens (B) with the largest scores. Scores that are NaN are an error.
+---@param scores Tensor  (B, V)
+---@return Tensor
+function Steps:best(scores)
+   local values, tokens = scores:max(2)
+   if values:isnan():any():item() then fail_nan(self) end
+   return tokens
+end
+
 --- Selects rows of the batch in the cache, as beam search does.
 ---@param rows Tensor
 function Steps:reorder(rows)

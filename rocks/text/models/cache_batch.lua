@@ -7,16 +7,7 @@ local class = require "tlua.class"
 local masks = require "tlua.text.models.masks"
 
 --- The caches of several sequences whose new tokens are one row of a batch. A decoder takes it as
---- past_key_values, with input_ids of shape (1, the sum of all counts).
----
----     local _ <close> = torch.no_grad()
----     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
----     local model = torch.text.from_config(config):eval()
----     local caches = {torch.text.Cache(), torch.text.Cache()}
----     local batch = torch.text.CacheBatch {{cache = caches[1], count = 2}, {cache = caches[2], count = 1}}
----     model(torch.tensor {{5, 6, 9}}, {past_key_values = batch})
----     print(caches[1].length, caches[2].length)
----     --> 2	1
+--- past_key_values, with input_ids of shape (1, the sum of all counts). Internal.
 ---@class text.CacheBatch
 ---@field parts {cache: text.Cache, count: integer}[]  each sequence's cache, and the number of its
 --- new tokens
@@ -24,18 +15,7 @@ local masks = require "tlua.text.models.masks"
 local CacheBatch = class.class("text.CacheBatch")
 
 ---@param parts {cache: text.Cache, count: integer}[]
-function CacheBatch:__init(parts)
-   local fits = type(parts) == "table" and #parts > 0
-   for _, part in ipairs(fits and parts or {}) do
-      fits = fits and type(part) == "table" and class.isinstance(part.cache, torch.text.Cache)
-         and math.type(part.count) == "integer" and part.count > 0
-   end
-   if not fits then
-      require "tlua.args".refuse("text.CacheBatch", "parts",
-         "a list of tables with a text.Cache and a positive count", parts)
-   end
-   self.parts, self.length = parts, 0
-end
+function CacheBatch:__init(parts) self.parts, self.length = parts, 0 end
 
 --- Returns the positions (1, S) of all new tokens in their sequences, from 1.
 ---@param device any

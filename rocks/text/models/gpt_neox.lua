@@ -42,7 +42,8 @@ function Attention:forward(x, state)
    local q, k, v = table.unpack(heads:chunk(3, -1))
    q, k = Rotary.rotate(q, state.cos, state.sin), Rotary.rotate(k, state.cos, state.sin)
    self.options.dropout = self.training and self.p or 0.0
-   return self.dense(layers.join_heads(layers.attend_cached(self.index, q, k, v, state, self.options)))
+   local y = layers.attend_cached(self.index, q, k, v, state, self.options)
+   return self.dense(layers.join_heads(y))
 end
 
 local MLP = class.class("text.models.GPTNeoXMLP", nn.Module)

@@ -59,6 +59,15 @@ end
 ---@return Tensor
 function M.join_heads(x) return x:transpose(2, 3):flatten(3) end
 
+-- Attention of one query in each head, without gradients, by two products. On a processor they are
+-- several times as fast as the operator, which computes blocks of queries.
+local function attend_one(q, k, v, scale)
+   local batch, heads, size, groups = q:size(1), q:size(2), q:size(4), k:size(2)
+   local rows = q:view(batch, groups, heads // groups, size)
+   local weights = rows:matmul(k:transpose(3, 4)):mul_(scale or size ^ -0.5):softmax(-1)
+   return weights:matmul(v):view(batch, heads, 1, -1)
+end
+
 --- Multi-head attention. `state` has mask and is_causal. Options: scale, dropout, and softcap, the
 --- bound of scores.
 ---@param q Tensor  (B, H, L, D)
@@ -70,6 +79,10 @@ function M.join_heads(x) return x:transpose(2, 3):flatten(3) end
 function M.attend(q, k, v, state, options)
    options = options or {}
    local mask, softcap = state.mask, options.softcap
+   if q:size(3) == 1 and not mask and not softcap and (options.dropout or 0) == 0
+         and q.device.type == "cpu" and q.dtype == "float32" and not torch.is_grad_enabled() then
+      return attend_one(q, k, v, options.scale)
+   end
    if not softcap then
       return F.scaled_dot_product_attention(q, k, v, mask, options.dropout or 0.0,
          state.is_causal or false, {scale = options.scale, enable_gqa = q:size(2) ~= k:size(2)})

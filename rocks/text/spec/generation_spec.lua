@@ -20,6 +20,21 @@ local function message_of(options, ids)
    return tostring(message)
 end
 
+describe("text.generate", function()
+   it("reports scores that are NaN and names the weight, instead of choosing the first token", function()
+      local config = {model_type = "gpt2", vocab_size = 50, n_embd = 32, n_layer = 2, n_head = 4}
+      local model = torch.text.from_config(config):eval()
+      torch.no_grad(function() model.transformer.h[2].mlp.c_fc.weight[{1, 1}] = 0 / 0 end)
+      for _, options in ipairs {{}, {do_sample = true}, {num_beams = 3}} do
+         options.max_new_tokens, options.eos_token_id = 3, {}
+         assert.raises("generate: the scores of the next token are NaN: the weight transformer.h.2.mlp.c_fc.weight",
+            function() model:generate(torch.tensor {{1, 2}}, options) end)
+      end
+      local options = {max_new_tokens = 2, eos_token_id = {}, remove_invalid_values = true}
+      assert.same({1, 4}, model:generate(torch.tensor {{1, 2}}, options).shape)
+   end)
+end)
+
 describe("generate", function()
    it("samples the same tokens from the same generator", function()
       local model = new_model()

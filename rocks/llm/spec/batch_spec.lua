@@ -1,0 +1,235 @@
+-- Tests texts that share a batch: the same tokens as alone, joining and leaving, errors, and reused prefixes.
+
+local torch = require "tlua"
+
+local folder <const> = "rocks/llm/spec/fixtures/"
+local loaded = {}
+local function load(name)
+   loaded[name] = loaded[name] or torch.llm.load(folder .. name .. ".gguf")
+   return loaded[name]
+end
+
+local function tokens(count, step)
+   local list = {}
+   for i = 1, count do list[i] = step * (i - 1) % 200 + 61 end
+   return list
+end
+
+-- Prompts of several lengths, with options.
+local rows <const> = {
+   {tokens(40, 7), {max_tokens = 12}}, {{61}, {max_tokens = 20}}, {tokens(25, 11), {max_tokens = 3}},
+   {tokens(30, 7), {max_tokens = 16, repeat_penalty = 1.3}},
+   {tokens(5, 3), {max_tokens = 30, grammar = 'root ::= ("hello" | "the world")+'}},
+   {tokens(33, 13), {max_tokens = 9, temperature = 1.5, top_k = 0, top_p = 1.0, min_p = 0.0, seed = 5}},
+}
+
+local function options(row)
+   local copy = {temperature = 0}
+   for name, value in pairs(row[2]) do copy[name] = value end
+   return copy
+end
+
+-- Returns the text, the reason and the tokens that each row gets alone.
+local function alone(model)
+   local results = {}
+   for i, row in ipairs(rows) do
+      model:reset()
+      local batch = model:batch {n_parallel = 1}
+      results[i] = batch:add(row[1], options(row))
+      batch:run()
+      local text, reason = model:generate(row[1], options(row))
+      assert.equal(text, results[i].text)
+      assert.equal(reason, results[i].finish_reason)
+   end
+   return results
+end
+
+describe("llm.Batch", function()
+   -- gemma2 and gemma3 have sliding windows of 16 tokens, llama3 and linear scale rotations
+   for _, name in ipairs {"llama", "mixed", "llama3", "linear", "qwen2", "qwen3", "gemma", "gemma2", "gemma3",
+         "phi3"} do
+      it("gives each text the tokens that it gets alone: " .. name, function()
+         local model = load(name)
+         local expected = alone(model)
+         for _, n_parallel in ipairs {2, 16} do
+            local batch, got = model:batch {n_parallel = n_parallel}, {}
+            for i, row in ipairs(rows) do
+               got[i] = batch:add(row[1], options(row))
+               batch:step() -- so that later texts join while earlier ones are computed
+            end
+            batch:run()
+            for i in ipairs(rows) do
+               assert.same(expected[i].tokens, got[i].tokens)
+               assert.equal(expected[i].text, got[i].text)
+               assert.equal(expected[i].finish_reason, got[i].finish_reason)
+            end
+         end
+      end)
+   end
+
+   it("computes prompts in parts of n_batch tokens, beside texts that are generated", function()
+      local model = load "qwen2"
+      local small = torch.llm.load(folder .. "qwen2.gguf", {n_batch = 7})
+      local expected = alone(model)
+      local batch, got = small:batch {n_parallel = 3}, {}
+      for i, row in ipairs(rows) do got[i] = batch:add(row[1], options(row)) end
+      batch:run()
+      for i in ipairs(rows) do assert.same(expected[i].tokens, got[i].tokens) end
+   end)
+
+   it("ends one text by cancel, its error or its stop text, and no other", function()
+      local model = load "llama"
+      local expected = model:generate(rows[1][1], {max_tokens = 20, temperature = 0})
+      local batch = model:batch {n_parallel = 3}
+      local kept = batch:add(rows[1][1], {max_tokens = 20, temperature = 0})
+      local stopped = batch:add(rows[1][1], {max_tokens = 20, temperature = 0, stop = expected:sub(6, 7)})
+      local failing = batch:add("hello", {max_tokens = 20, stream = function() error("no more", 0) end})
+      local waiting = batch:add("the", {max_tokens = 2, temperature = 0})
+      local dropped = batch:add("the", {max_tokens = 2})
+      for _ = 1, 4 do batch:step() end
+      dropped:cancel()
+      batch:run()
+      dropped:cancel() -- does nothing
+      assert.equal(expected, kept.text)
+      assert.equal("stop", stopped.finish_reason)
+      assert.equal(expected:sub(1, expected:find(expected:sub(6, 7), 1, true) - 1), stopped.text)
+      assert.equal("error", failing.finish_reason)
+      assert.equal("no more", failing.error)
+      assert.equal("length", waiting.finish_reason)
+      assert.equal("cancelled", dropped.finish_reason)
+      assert.equal(0, batch:step())
+      local first = batch:add("hello", {max_tokens = 9})
+      batch:step()
+      first:cancel()
+      assert.equal(0, batch:step())
+   end)
+
+   it("continues correctly after a step that an error of the model has ended halfway", function()
+      for _, name in ipairs {"gemma3", "qwen2"} do
+         local model, steps = load(name), 0
+         local expected = alone(model)
+         local batch, got = model:batch {n_parallel = 4}, {}
+         for i, row in ipairs(rows) do got[i] = batch:add(row[1], options(row)) end
+         local hook = model.model.model.layers[2]:register_forward_pre_hook(function()
+            steps = steps + 1
+            if steps % 3 == 1 then error("halfway", 0) end
+         end)
+         local failed = 0
+         while true do
+            local ok, left = pcall(batch.step, batch)
+            if ok and left == 0 then break end
+            if not ok then
+               assert.equal("halfway", left)
+               failed = failed + 1
+            end
+         end
+         hook:remove()
+         assert.is_true(failed > 5)
+         for i in ipairs(rows) do assert.same(expected[i].tokens, got[i].tokens) end
+      end
+   end)
+
+   it("reuses the keys and values of an earlier text with the same beginning", function()
+      local model = load "qwen2"
+      local batch = model:batch {n_parallel = 2}
+      local first = batch:add(tokens(30, 7), {max_tokens = 3, temperature = 0})
+      batch:run()
+      assert.equal(0, first.cached_tokens)
+      local longer = table.move(first.tokens, 1, #first.tokens, 1, {})
+      longer[#longer + 1] = 99
+      local second = batch:add(longer, {max_tokens = 3, temperature = 0})
+      local third = batch:add({70, 80}, {max_tokens = 3, temperature = 0})
+      batch:run()
+      -- the last token was drawn, but not computed
+      assert.equal(#first.tokens - 1, second.cached_tokens)
+      assert.equal(0, third.cached_tokens)
+      model:reset()
+      assert.equal(model:generate(longer, {max_tokens = 3, temperature = 0}), second.text)
+   end)
+
+   it("ends at the limit of the context, and refuses prompts beyond it", function()
+      local model = torch.llm.load(folder .. "llama.gguf", {n_ctx = 12})
+      local batch = model:batch {n_parallel = 2}
+      local full = batch:add(tokens(12, 7), {max_tokens = 5})
+      local nearly = batch:add(tokens(9, 7), {max_tokens = 0, temperature = 0,
+         logit_bias = {[model.tokenizer.eos] = -1e9}})
+      assert.equal("length", full.finish_reason)
+      batch:run()
+      assert.equal(12, #nearly.tokens)
+      assert.equal("length", nearly.finish_reason)
+      assert.raises("llm.Batch.add: expected at most n_ctx = 12 tokens, got 13",
+         function() batch:add(tokens(13, 7)) end)
+      assert.equal(0, batch:step())
+   end)
+
+   it("continues an empty text from the token that begins texts", function()
+      local model = load "llama"
+      local batch = model:batch()
+      local sequence = batch:add("", {max_tokens = 2, temperature = 0})
+      batch:run()
+      assert.equal(1, sequence.prompt_tokens)
+      assert.equal(model.tokenizer.bos, sequence.tokens[1])
+      assert.raises("llm.Batch.add: tokens: expected a list with at least one token", function() batch:add {} end)
+   end)
+
+   it("refuses wrong options, and steps within steps", function()
+      local model = load "llama"
+      assert.raises("llm.Model.batch: n_parallel: expected at least 1, got 0",
+         function() model:batch {n_parallel = 0} end)
+      local batch = model:batch {n_parallel = 2}
+      assert.raises("llm.Batch.add: echo: expected nothing, got true", function() batch:add("a", {echo = true}) end)
+      assert.raises("did you mean max_tokens", function() batch:add("a", {max_token = 1}) end)
+      assert.raises("llm.Sequence: use llm.Batch.add", function() torch.llm.Sequence() end)
+      local sequence = batch:add("a", {max_tokens = 2, stream = function() batch:step() end,
+         logit_bias = {[270] = 1e4}})
+      batch:run()
+      assert.matches("a function that is called during a step cannot compute another one", sequence.error)
+      assert.equal("llm.Batch(n_parallel=2, 0 open)", tostring(batch))
+   end)
+
+   it("reports logits that are NaN or infinite, instead of choosing the first token", function()
+      local model = load "llama"
+      for value, said in pairs {[0 / 1] = false, [math.huge] = "a logit is infinite",
+            [-math.huge] = "the logits of all tokens are minus infinity"} do
+         for _, temperature in ipairs {0, 0.8} do
+            local ok, why = pcall(model.generate, model, "hello", {max_tokens = 1, temperature = temperature,
+               logits_processor = function(_, logits) return logits:fill_(value) end})
+            assert.equal(not said, ok)
+            if said then assert.matches(said, why) end
+         end
+      end
+      for _, own in ipairs {{temperature = 0}, {}, {top_k = 0, top_p = 1.0, min_p = 0.0}, {typical_p = 0.5}} do
+         own.max_tokens, own.logits_processor = 1, function(_, logits) return logits * (0 / 0) end
+         assert.raises("llm: the logits are NaN", function() model:generate("hello", own) end)
+      end
+   end)
+
+   it("draws from the whole vocabulary with the probabilities that softmax gives", function()
+      local sampling = require "tlua.llm.sampling"
+      local generator = torch.Generator "cpu":manual_seed(2)
+      local logits = torch.randn(3000, {generator = generator, device = "cpu"}) * 3
+      local function distribution(own)
+         for name, value in pairs(sampling.defaults) do
+            if own[name] == nil then own[name] = value end
+         end
+         return sampling.sampler(own):distribution(logits:clone(), {})
+      end
+      local p = (logits / 0.5):softmax(1)
+      local whole = distribution {top_k = 0, top_p = 1.0, min_p = 0.0, temperature = 0.5}
+      assert.close(p, whole.all, 1e-7)
+      assert.close(p[7]:item(), sampling.probability(whole, 7), 1e-9)
+      -- top_p and min_p keep the same tokens, whether all logits are sorted or only the best ones
+      for _, own in ipairs {{top_p = 0.3}, {top_p = 0.999}, {min_p = 1e-4}, {top_p = 0.9, min_p = 0.01}} do
+         local function copy(top_k)
+            local o = {temperature = 0.5, top_k = top_k, min_p = own.min_p or 0.0, top_p = own.top_p or 1.0}
+            return distribution(o)
+         end
+         local some, all = copy(0), copy(3000)
+         assert.equal(#all.p, #some.p)
+         for i = 1, #all.p do
+            assert.equal(all.ids[i], some.ids[i])
+            assert.close(all.p[i], some.p[i], 1e-9)
+         end
+      end
+   end)
+end)

@@ -1,0 +1,166 @@
+-- Tests how torch.serve generates texts: several requests in one batch, clients that leave, and wrong requests.
+
+local torch = require "tlua"
+local json = torch.utils.json
+local shell = require "spec.support.shell"
+package.path = "rocks/serve/spec/?.lua;" .. package.path
+local Client = require "client"
+local models = require "models"
+local serving = require "serving"
+
+local describe = serving.guarded(describe, it, pending)
+local serve, ready, pause, metric = serving.serve, serving.ready, serving.pause, serving.metric
+
+describe("torch.serve's language models", function()
+   local folder, server, port
+
+   setup(function()
+      folder = shell.ok("mktemp -d"):match "[^\n]+"
+      models.language(folder)
+      -- a model whose vocabulary is larger than its tokenizer's
+      local tokenizer = torch.text.Tokenizer.from_pretrained(folder .. "/tiny/1")
+      torch.manual_seed(4)
+      local config = {model_type = "gpt2", vocab_size = tokenizer.vocab_size + 100, n_embd = 32, n_layer = 2,
+         n_head = 4, n_positions = 64, eos_token_id = 0, bos_token_id = 0}
+      assert(torch.io.make_folder(folder .. "/large/1"))
+      local model = torch.text.from_config(config):eval()
+      torch.no_grad(function() -- so that greedy search prefers the tokens that the tokenizer lacks
+         model.transformer.ln_f.bias:fill_(1)
+         model.transformer.wte.weight:narrow(1, tokenizer.vocab_size + 1, 100):fill_(5)
+      end)
+      model:save_pretrained(folder .. "/large/1")
+      tokenizer:save_pretrained(folder .. "/large/1")
+      -- a model with a weight that is NaN
+      config.vocab_size = tokenizer.vocab_size
+      model = torch.text.from_config(config):eval()
+      torch.no_grad(function() model.transformer.h[2].mlp.c_fc.weight:fill_(0 / 0) end)
+      assert(torch.io.make_folder(folder .. "/broken/1"))
+      model:save_pretrained(folder .. "/broken/1")
+      tokenizer:save_pretrained(folder .. "/broken/1")
+      for name in pairs {llama = true, gemma3 = true} do
+         assert(torch.io.make_folder(folder .. "/" .. name .. "/1"))
+         shell.ok(("cp rocks/llm/spec/fixtures/%s.gguf %s/%s/1/model.gguf"):format(name, folder, name))
+      end
+      shell.write(folder .. "/gemma3/config.json", '{"max_batch_size": 3}')
+      server = ready(serve(folder))
+      port = server.port
+   end)
+
+   teardown(function()
+      server:stop()
+      shell.ok("rm -rf " .. shell.quote(folder))
+   end)
+
+   local function body_of(model, i, more)
+      local body = {model = model, prompt = ("lower the low "):sub(1, i % 7 + 1) .. i, max_tokens = 10 + i % 5 * 6,
+         temperature = 0}
+      for name, value in pairs(more or {}) do body[name] = value end
+      return json.encode(body)
+   end
+
+   local function ask(body)
+      if type(body) == "table" then body = json.encode(body) end
+      local status, text = Client.once(port, "POST", "/v1/completions", body)
+      return status, json.decode(text), text
+   end
+
+   for _, model in ipairs {"llama", "gemma3", "tiny", "large"} do
+      it("gives concurrent requests the texts that they get alone, in fewer runs: " .. model, function()
+         local runs = ('tlua_inference_runs_total{model="%s",version="1"}'):format(model)
+         local expected, clients = {}, {}
+         local before = metric(port, runs)
+         for i = 1, 9 do
+            local status, answer, text = ask(body_of(model, i))
+            assert.equal(200, status, text)
+            expected[i] = answer.choices[1]
+         end
+         local alone = metric(port, runs) - before
+         for i = 1, 9 do clients[i] = Client.new(port) end
+         for i = 1, 9 do clients[i]:start("POST", "/v1/completions", body_of(model, i)) end
+         for i = 1, 9 do
+            local status, text = clients[i]:answer()
+            assert.equal(200, status, text)
+            local choice = json.decode(text).choices[1]
+            assert.equal(expected[i].text, choice.text)
+            assert.equal(expected[i].finish_reason, choice.finish_reason)
+            clients[i]:close()
+         end
+         local together = metric(port, runs) - before - alone
+         assert.is_true(together < alone, ("%d runs, %d alone"):format(together, alone))
+      end)
+   end
+
+   it("continues the other texts when a client leaves in the middle", function()
+      local expected = {}
+      for i = 1, 4 do expected[i] = select(2, ask(body_of("llama", i, {max_tokens = 60}))).choices[1].text end
+      local leaving, staying = {}, {}
+      for i = 1, 4 do
+         leaving[i], staying[i] = Client.new(port), Client.new(port)
+         leaving[i]:start("POST", "/v1/completions", body_of("llama", i, {stream = i % 2 == 0, max_tokens = 200,
+            logit_bias = {["2"] = -1e6}}))
+         staying[i]:start("POST", "/v1/completions", body_of("llama", i, {max_tokens = 60}))
+      end
+      for i = 1, 4 do
+         pause(0.02)
+         leaving[i]:close()
+      end
+      for i = 1, 4 do
+         local status, text = staying[i]:answer()
+         assert.equal(200, status, text)
+         assert.equal(expected[i], json.decode(text).choices[1].text)
+         staying[i]:close()
+      end
+   end)
+
+   it("answers more texts of a request than there is room for in a batch", function()
+      local prompts = json.as_array {"the", "low", "lower", "lowest", "the low"}
+      local status, answer = ask {model = "gemma3", prompt = prompts, max_tokens = 7, temperature = 0, n = 2}
+      assert.equal(200, status)
+      assert.equal(10, #answer.choices)
+      for i, choice in ipairs(answer.choices) do
+         assert.equal(i - 1, choice.index)
+         local _, alone = ask {model = "gemma3", prompt = prompts[(i + 1) // 2], max_tokens = 7, temperature = 0}
+         assert.equal(alone.choices[1].text, choice.text)
+      end
+   end)
+
+   it("reuses the keys and values of an earlier prompt with the same beginning", function()
+      local text = ("the low lower "):rep(8)
+      local _, first = ask {model = "llama", prompt = text, max_tokens = 2, temperature = 0}
+      local _, second = ask {model = "llama", prompt = text .. "the", max_tokens = 2, temperature = 0}
+      assert.is_true(first.usage.prompt_tokens_details.cached_tokens < 5)
+      assert.is_true(second.usage.prompt_tokens_details.cached_tokens > first.usage.prompt_tokens // 2)
+   end)
+
+   it("refuses wrong biases, and tokens that the model or its tokenizer lacks", function()
+      local object <const> = "expected an object"
+      for bias, said in pairs {['[1,2]'] = object, ['[]'] = object, ['3'] = object,
+            ['{"5":1e999}'] = "expected numbers from -1e9 to 1e9, got inf for token 5",
+            ['{"5":"x"}'] = 'got "x" for token 5',
+            ['{"5":[1]}'] = "got a list for token 5", ['{"-1":1}'] = "got -1", ['{"x":1}'] = "got x",
+            ['{"100000":1}'] = "got 100000"} do
+         local status, answer = ask(('{"model":"llama","prompt":"a","max_tokens":1,"logit_bias":%s}'):format(bias))
+         assert.equal(400, status, bias)
+         assert.matches("logit_bias: ", answer.error.message, 1, true)
+         assert.matches(said, answer.error.message, 1, true)
+      end
+      local status, answer, text = ask {model = "large", prompt = "the low", max_tokens = 12}
+      assert.equal(200, status, text)
+      assert.equal(12, answer.usage.completion_tokens)
+      status, answer = ask {model = "large", prompt = json.as_array {5, 390}, max_tokens = 2}
+      assert.equal(400, status)
+      assert.matches("prompt: expected tokens from 0 to", answer.error.message, 1, true)
+      for _, prompt in ipairs {"", json.as_array {}, ("low "):rep(200)} do
+         assert.equal(400, (ask {model = "large", prompt = prompt, max_tokens = 2}))
+      end
+   end)
+
+   it("reports a model whose logits are NaN, and answers the next request", function()
+      for _, temperature in ipairs {0, 1} do
+         local status, answer = ask {model = "broken", prompt = "the low", max_tokens = 3, temperature = temperature}
+         assert.equal(500, status)
+         assert.matches("the logits are NaN", answer.error.message, 1, true)
+      end
+      assert.equal(200, (ask(body_of("llama", 3))))
+   end)
+end)
