@@ -5,6 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local io_folder = require "tlua.io.folder"
+local strategy = require "tlua.trainer.strategy"
 local Callback = require "tlua.trainer.Callback"
 
 local NAME <const> = "trainer.ModelCheckpoint"
@@ -71,8 +72,15 @@ end
 ---@param trainer trainer.Trainer
 function ModelCheckpoint:setup(trainer) self.folder = folder_of(self, trainer) end
 
+-- Returns the names of files and folders; a checkpoint is either.
+local function names_in(path)
+   local folders, files = io_folder.list(path)
+   if not folders then return {} end
+   return table.move(folders, 1, #folders, #files + 1, files)
+end
+
 local function has_checkpoint(files)
-   for _, file in ipairs(type(files) == "table" and files or {}) do
+   for _, file in ipairs(files) do
       if file:find "%.ckpt$" then return true end
    end
    return false
@@ -84,17 +92,17 @@ end
 function ModelCheckpoint:find_last(trainer)
    local folder = folder_of(self, trainer)
    local found, best_step, best_epoch = nil, -1, -1
-   local _, files = io_folder.list(folder)
+   local files = names_in(folder)
    -- each run of a program has a folder of its own: the newest one with checkpoints counts
    local base, version = folder:match "^(.*/version_)(%d+)/checkpoints$"
    while not self.dirpath and version and not has_checkpoint(files) and tonumber(version) > 0 do
       version = tonumber(version) - 1
       folder = ("%s%d/checkpoints"):format(base, version)
-      _, files = io_folder.list(folder)
+      files = names_in(folder)
    end
-   for _, file in ipairs(type(files) == "table" and files or {}) do
+   for _, file in ipairs(files) do
       if file:find "%.ckpt$" then
-         local ok, state = pcall(torch.load, folder .. "/" .. file)
+         local ok, state = pcall(strategy.read, folder .. "/" .. file)
          local step = ok and type(state) == "table" and state.loops and state.global_step or -1
          local epoch = step >= 0 and (state.epoch + (state.loops.place == "epoch" and 0.5 or 0)
             + (state.loops.place == "validated" and 0.25 or 0)) or -1
@@ -162,12 +170,11 @@ local function extreme(self, worst)
 end
 
 local function remove(trainer, path)
-   if path and path ~= "" and trainer.is_global_zero then os.remove(path) end
+   if path and path ~= "" and trainer.is_global_zero then strategy.remove(path) end
 end
 
 local function exists(path)
-   local file = io.open(path, "rb")
-   if file then file:close() end
+   local file <close> = io.open(path, "rb")
    return file ~= nil
 end
 

@@ -4,6 +4,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local NN = require "tlua.nn.modules.Module"
+local strategy = require "tlua.trainer.strategy"
 
 --- A module that knows how it is trained. A class derived from it defines training_step(batch,
 --- number), which returns the loss, and configure_optimizers; it may define validation_step,
@@ -93,14 +94,14 @@ end
 
 --- Makes a module of this class from a checkpoint: calls the class with the saved hyperparameters,
 --- and loads the weights.
----@param path string  a file that a trainer has saved
+---@param path string  a file or a folder that a trainer has saved
 ---@param overrides? table<string, any>  hyperparameters that replace saved ones
 ---@return trainer.Module
 function Module:load_from_checkpoint(path, overrides)
    if type(path) ~= "string" then
       args.refuse("trainer.Module.load_from_checkpoint", "path", "a file's path", path)
    end
-   local checkpoint = torch.load(path)
+   local checkpoint = strategy.read(path)
    if type(checkpoint) ~= "table" or not checkpoint.state_dict then
       torch.raise(("trainer.Module.load_from_checkpoint: %s: expected a trainer's checkpoint")
          :format(path))
@@ -109,7 +110,11 @@ function Module:load_from_checkpoint(path, overrides)
    for name, value in pairs(overrides or {}) do options[name] = value end
    local cls = rawget(self, "__name") and self or getmetatable(self)
    local module = cls(next(options) and options or nil)
-   module:load_state_dict(checkpoint.state_dict)
+   if checkpoint.folder then
+      strategy.load_folder({module = module}, checkpoint.folder, true)
+   else
+      module:load_state_dict(checkpoint.state_dict)
+   end
    return module
 end
 

@@ -13,11 +13,12 @@ local fit_loop = require "tlua.trainer.fit_loop"
 local hooks = require "tlua.trainer.hooks"
 local optimizers = require "tlua.trainer.optimizers"
 local setup = require "tlua.trainer.setup"
+local strategy = require "tlua.trainer.strategy"
 
 local NAME <const> = "trainer.Trainer"
 
 local signature = args.signature [[trainer.Trainer(accelerator: string = 'auto',
-   strategy: string = 'auto', devices: integer|string = 'auto', num_nodes: integer = 1,
+   strategy: any = 'auto', devices: integer|string = 'auto', num_nodes: integer = 1,
    precision: string|integer = '32-true', logger: any?, callbacks: any?,
    fast_dev_run: boolean|integer = false, max_epochs: integer?, min_epochs: integer?,
    max_steps: integer = -1, min_steps: integer?, max_time: number?,
@@ -59,7 +60,7 @@ local signature = args.signature [[trainer.Trainer(accelerator: string = 'auto',
 ---@overload fun(options?: table): trainer.Trainer
 local Trainer = class.class(NAME)
 
----@param options? {accelerator: string, strategy: string, devices: integer|string,
+---@param options? {accelerator: string, strategy: any, devices: integer|string,
 --- num_nodes: integer, precision: string|integer, logger: any, callbacks: any,
 --- fast_dev_run: boolean|integer, max_epochs: integer, min_epochs: integer, max_steps: integer,
 --- min_steps: integer, max_time: number, limit_train_batches: number, limit_val_batches: number,
@@ -73,7 +74,11 @@ local Trainer = class.class(NAME)
 --- limit. max_time: in seconds. A limit_ is a number of batches
 --- (integer) or a share (float, 1.0 by default).
 --- precision: "32-true", "64-true", "bf16-mixed", "16-mixed" or "bf16-true". devices: with
---- `tlua run -n N`, N or "auto". logger: false, a logger or a list of them; nil makes event files
+--- `tlua run -n N`, N or "auto". strategy: how several ranks share the work: "ddp" (also "auto"),
+--- "fsdp", a trainer.FSDPStrategy, or a mesh of torch.distributed.init_device_mesh. With a mesh,
+--- parameters are sharded along its dimensions, except one named "tp" or "tensor_parallel", whose
+--- ranks get the same batches; the module's configure_model splits layers along this dimension by
+--- torch.distributed.tensor.parallel. logger: false, a logger or a list of them; nil makes event files
 --- for TensorBoard below default_root_dir. profiler: "simple" prints the time of each hook.
 --- check_val_every_n_epoch: false counts the batches of val_check_interval over all epochs
 function Trainer:__init(...)
@@ -203,6 +208,11 @@ local function limits_of(loaders, limit)
    return list
 end
 
+local function detach(module)
+   rawset(module, "trainer", nil)
+   rawset(module, "device_mesh", nil)
+end
+
 -- Attaches module and data, and calls the hooks of their preparation.
 local function begin(self, stage, module, datamodule)
    local who = ("%s.%s"):format(NAME, stage)
@@ -213,6 +223,7 @@ local function begin(self, stage, module, datamodule)
    hooks.check(module, Module, "module")
    self.module, self.datamodule, self.stage = module, datamodule, stage
    rawset(module, "trainer", self)
+   rawset(module, "device_mesh", type(self.strategy) == "table" and self.strategy.mesh or nil)
    self.log_stage, self.log_place = nil, "setup"
    self.logged = Results()
    setup.module_callbacks(self, module)
@@ -236,7 +247,7 @@ local function finish(self)
       if self.is_global_zero and logger.flush then logger:flush() end
    end
    if self.profiler then setup.print_times(self) end
-   rawset(self.module, "trainer", nil)
+   detach(self.module)
 end
 
 -- Runs fn; after an error, on_exception is called, and the error goes on.
@@ -253,7 +264,7 @@ local function guarded(self, fn)
    for _, logger in ipairs(self.loggers) do
       if self.is_global_zero and logger.flush then logger:flush() end
    end
-   if self.module then rawset(self.module, "trainer", nil) end
+   if self.module then detach(self.module) end
    error(message, 0)
 end
 
@@ -372,6 +383,7 @@ function Trainer:fit(...)
       if state then checkpoint.load_module(self, state) end
       self.val_loaders = nil
       optimizers.configure(self)
+      if state and state.folder then strategy.load_folder(self, state.folder, false) end
       self.scaler = setup.scaler(self)
       self.fire(self, "on_fit_start")
       self.train_results = self.train_results or Results()

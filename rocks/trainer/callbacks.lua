@@ -3,6 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local placement = require "tlua.distributed.placement"
 local Callback = require "tlua.trainer.Callback"
 
 local M = {}
@@ -312,7 +313,11 @@ M.ModelSummary = ModelSummary
 local function count(module, trainable)
    local n = 0
    for _, parameter in ipairs(module:parameters()) do
-      if trainable == nil or parameter.requires_grad == trainable then n = n + parameter:numel() end
+      if trainable == nil or parameter.requires_grad == trainable then
+         local whole = 1 -- also of a parameter that is divided among ranks
+         for _, size in ipairs(placement.of(parameter).shape) do whole = whole * size end
+         n = n + whole
+      end
    end
    return n
 end

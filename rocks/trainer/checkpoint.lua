@@ -5,19 +5,13 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local ranks = require "tlua.trainer.ranks"
 local setup = require "tlua.trainer.setup"
+local strategy = require "tlua.trainer.strategy"
 
 local M = {}
 
 local VERSION <const> = 1
-
--- Returns a value of each rank, in the order of ranks.
-local function of_ranks(self, value)
-   if self.world_size == 1 then return {value} end
-   local list = {}
-   torch.distributed.all_gather_object(list, value)
-   return list
-end
 
 local function loader_state(self)
    local loader = self.train_loader
@@ -38,11 +32,21 @@ local function gradients(self)
    return list
 end
 
-local function dump(self, weights_only)
+-- Returns this rank's buffers. Those of batch norm differ between ranks until the next forward pass
+-- of DDP, and always if parameters are divided.
+local function buffers(self)
+   if self.world_size == 1 then return nil end
+   local list = {}
+   for name, buffer in self.module:named_buffers() do list[name] = buffer end
+   return list
+end
+
+local function dump(self, weights_only, in_folder)
    local module = self.module
    local state = {
       trainer_version = VERSION, epoch = self.current_epoch, global_step = self.global_step,
-      state_dict = module:state_dict(), hyper_parameters = rawget(module, "hparams"),
+      state_dict = in_folder and {} or strategy.module_state(self),
+      hyper_parameters = rawget(module, "hparams"),
    }
    if weights_only then return state end
    local progress = {}
@@ -51,7 +55,7 @@ local function dump(self, weights_only)
    state.loops = progress
    state.optimizer_states, state.lr_schedulers, state.callbacks = {}, {}, {}
    for i, optimizer in ipairs(self.optimizers) do
-      state.optimizer_states[i] = optimizer:state_dict()
+      state.optimizer_states[i] = in_folder and {} or strategy.optimizer_state(self, optimizer)
    end
    for i, entry in ipairs(self.schedules) do
       state.lr_schedulers[i] = entry.scheduler:state_dict()
@@ -71,12 +75,13 @@ local function dump(self, weights_only)
    return state
 end
 
---- Saves a checkpoint; the first rank writes the file.
+--- Saves a checkpoint: the first rank writes a file, or all ranks write to a folder.
 function M.save(self, path, weights_only)
-   local state = dump(self, weights_only)
+   local in_folder = strategy.saves_folders(self)
+   local state = dump(self, weights_only, in_folder)
    if not weights_only then
-      state.ranks = of_ranks(self, {random = torch.random.get_states(), loader = loader_state(self),
-         gradients = state.gradients, results = state.results})
+      state.ranks = ranks.gather(self, {random = torch.random.get_states(), loader = loader_state(self),
+         gradients = state.gradients, results = state.results, buffers = buffers(self)})
       for _, callback in ipairs(self.callbacks) do
          if callback.on_save_checkpoint then
             callback:on_save_checkpoint(self, self.module, state)
@@ -90,8 +95,9 @@ function M.save(self, path, weights_only)
          local made, message = torch.io.make_folder(folder)
          if not made then torch.raise(("trainer: %s: %s"):format(folder, message)) end
       end
-      torch.save(state, path)
+      if not in_folder then torch.save(state, path) end
    end
+   if in_folder then strategy.save_folder(self, path, state, weights_only) end
    if self.world_size > 1 then torch.distributed.barrier() end
 end
 
@@ -99,11 +105,10 @@ end
 function M.find(self, path)
    if path == nil then return nil end
    if path ~= "last" and path ~= "best" then
-      local file, message = io.open(path, "rb")
+      local file <close>, message = io.open(path, "rb")
       if not file then
          torch.raise(("trainer.Trainer: ckpt_path: %s"):format(message))
       end
-      file:close()
       return path
    end
    local found
@@ -125,7 +130,7 @@ end
 
 --- Reads a checkpoint.
 function M.read(self, path)
-   local state = torch.load(path)
+   local state = strategy.read(path)
    if type(state) ~= "table" or not state.state_dict or not state.trainer_version then
       torch.raise(("trainer.Trainer: ckpt_path: %s: expected a trainer's checkpoint"):format(path))
    elseif state.trainer_version > VERSION then
@@ -142,7 +147,11 @@ end
 --- Loads the weights.
 function M.load_module(self, state)
    if self.module.on_load_checkpoint then self.module:on_load_checkpoint(state) end
-   self.module:load_state_dict(state.state_dict)
+   if state.folder then
+      strategy.load_folder(self, state.folder, true)
+   else
+      strategy.load_module(self, state.state_dict)
+   end
    if state.loops then
       for _, callback in ipairs(self.callbacks) do
          if callback.on_load_checkpoint then
@@ -167,8 +176,8 @@ function M.load_rest(self, state)
       torch.raise(("trainer.Trainer.fit: ckpt_path: the checkpoint is of %d ranks, there are %d; "
          .. "weights can be loaded by load_from_checkpoint"):format(#state.ranks, self.world_size))
    end
-   for i, optimizer in ipairs(self.optimizers) do
-      optimizer:load_state_dict(state.optimizer_states[i])
+   for i, optimizer in ipairs(state.folder and {} or self.optimizers) do
+      strategy.load_optimizer(self, optimizer, state.optimizer_states[i])
    end
    for i, entry in ipairs(self.schedules) do
       entry.scheduler:load_state_dict(state.lr_schedulers[i])
@@ -210,6 +219,12 @@ function M.load_rest(self, state)
       for name, parameter in self.module:named_parameters() do
          local gradient = own.gradients[name]
          parameter.grad = gradient and gradient:to(parameter.device) or nil
+      end
+   end
+   if own.buffers then
+      local _ <close> = torch.no_grad()
+      for name, buffer in self.module:named_buffers() do
+         if own.buffers[name] then buffer:copy_(own.buffers[name]) end
       end
    end
    local data = self.datamodule

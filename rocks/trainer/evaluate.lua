@@ -57,7 +57,11 @@ end
 
 local function run_loader(self, kind, loader, i, limit, outputs)
    local module, fire = self.module, self.fire
-   local step, many = module[kind .. "_step"], #self.eval_loaders > 1
+   local name, many = kind .. "_step", #self.eval_loaders > 1
+   local step = module[name]
+   if self.shards then -- the forward pass of `wrapped` gathers the parameters
+      step = function(_, ...) return self.wrapped(name, ...) end
+   end
    local epoch <close> = setmetatable({next = M.iterate(loader)}, {__close = function(epoch)
       if type(epoch.next) == "table" and epoch.next.close then epoch.next:close() end
    end})

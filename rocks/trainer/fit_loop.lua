@@ -60,9 +60,9 @@ end
 
 local function training_step(self, batch, number)
    local result
-   if self.autocast or self.ddp then
+   if self.autocast or self.wrapped then
       result = self:_autocast(function()
-         if self.ddp then return self.ddp(batch, number) end
+         if self.wrapped then return self.wrapped("training_step", batch, number) end
          return self.module:training_step(batch, number)
       end)
    else
@@ -170,7 +170,7 @@ local function make_plan(self)
       and module.transfer_batch_to_device == Module.transfer_batch_to_device
    plan.is_plain = plan.zeroes_plainly and plan.computes_plainly and not plan.clips
       and plan.steps_plainly and module.automatic_optimization and self.accumulate == 1
-      and not self.autocast and not self.ddp and #self.schedules == 0 and not is_watched(self)
+      and not self.autocast and not self.wrapped and #self.schedules == 0 and not is_watched(self)
    self.plan = plan
 end
 

@@ -15,6 +15,7 @@ return lazy.load({}, lazy.modules("tlua.trainer", {
    Module = "Module",
    Learner = "Learner",
    DataModule = "DataModule",
+   FSDPStrategy = "FSDPStrategy",
    Callback = "Callback",
    ModelCheckpoint = "ModelCheckpoint",
    EarlyStopping = "EarlyStopping",

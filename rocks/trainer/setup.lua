@@ -5,6 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local hooks = require "tlua.trainer.hooks"
+local strategy = require "tlua.trainer.strategy"
 local Callback = require "tlua.trainer.Callback"
 
 local M = {}
@@ -77,7 +78,7 @@ function M.check(name, a)
          a.precision)
    end
    one_of(name, "accelerator", a.accelerator, "auto cpu cuda gpu sim")
-   one_of(name, "strategy", a.strategy, "auto ddp")
+   a.strategy = strategy.check(name, a.strategy)
    if a.gradient_clip_algorithm then
       one_of(name, "gradient_clip_algorithm", a.gradient_clip_algorithm, "norm value")
    end
@@ -145,6 +146,7 @@ function M.place(name, self)
    self.local_rank = size > 1 and dist.get_node_local_rank(0) or 0
    self.node_rank = self.local_rank == 0 and 0 or 1
    self.is_global_zero = self.global_rank == 0
+   strategy.place(name, self)
    local kind = accelerator_of(name, self)
    self.device = kind
    if kind == "cuda" then
@@ -172,19 +174,11 @@ function M.scaler(self)
    return torch.GradScaler((self.device:gsub(":.*", "")))
 end
 
--- A module whose forward is the training step, so that DDP sees the step's backward pass.
-local Step = class.class("trainer.Step", torch.nn.Module)
-
-function Step:__init(module) self.module = module end
-
-function Step:forward(batch, number) return self.module:training_step(batch, number) end
-
---- Moves the module to the device and the dtype.
+--- Moves the module to the device and the dtype, and prepares it for several ranks.
 function M.module(self, module)
    local precision = precisions[self.precision]
    module:to(self.device)
    if precision.dtype then module:to(precision.dtype) end
-   self.ddp = nil
    if self.stage == "fit" and not module.automatic_optimization then
       for option, none in pairs {gradient_clip_val = 0, accumulate_grad_batches = 1} do
          local value = self[option]
@@ -194,12 +188,7 @@ function M.module(self, module)
          end
       end
    end
-   if self.world_size > 1 and self.stage == "fit" then
-      if not module.automatic_optimization then
-         torch.raise("trainer.Trainer: automatic_optimization = false needs a single rank")
-      end
-      self.ddp = torch.nn.parallel.DistributedDataParallel(Step(module))
-   end
+   strategy.wrap(self, module)
 end
 
 --- Returns the loaders, with samplers that give each rank its share; with overfit_batches the
@@ -216,10 +205,10 @@ function M.distributed_loaders(self, loaders, training)
       end
       local plain = is_ours and (shuffles
          or class.isinstance(loader.sampler, data.SequentialSampler))
-      if self.world_size > 1 and self.use_distributed_sampler and is_ours then
+      if self.data_shares > 1 and self.use_distributed_sampler and is_ours then
          if plain then
-            sampler = data.DistributedSampler(loader.dataset, {num_replicas = self.world_size,
-               rank = self.global_rank, shuffle = shuffles and not sampler, drop_last = false})
+            sampler = data.DistributedSampler(loader.dataset, {num_replicas = self.data_shares,
+               rank = self.data_share, shuffle = shuffles and not sampler, drop_last = false})
          elseif not class.isinstance(loader.sampler, data.DistributedSampler) then
             torch.raise("trainer.Trainer: use_distributed_sampler: expected a loader with the "
                .. "order "

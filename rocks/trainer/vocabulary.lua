@@ -5,6 +5,7 @@ accelerator: the kind of device: "auto", "cpu", "cuda" or "sim"
 accumulate_grad_batches: the number of batches whose gradients make a step
 annealing_epochs: the number of epochs in which the rate moves
 annealing_strategy: how the rate moves: "cos" or "linear"
+auto_wrap_policy: the modules whose parameters are gathered one at a time
 attr_name: the field that has the learning rate
 auto_insert_metric_name: whether the name stands before each value in a file's name
 batch_size: the weight of the value in the mean; the size of the batch by default
@@ -36,6 +37,7 @@ log_weight_decay: whether weight decays are logged, too
 logger: whether loggers get the value
 loss: the loss
 max_lr: the highest learning rate
+mp_policy: the dtypes in which sharded parameters are gathered and reduced
 min_epochs: the least number of epochs before the training may be stopped
 min_lr: the lowest learning rate
 min_steps: the least number of steps before the training may be stopped
@@ -43,10 +45,12 @@ mode: whether the least ("min") or the greatest ("max") value is the best
 module: the module
 num_nodes: the number of machines
 num_sanity_val_steps: the number of batches that are validated before the training; -1: all
+offload_policy: keeps the shards in the memory of the CPU
 optimizer: the optimizer
 overfit_batches: the batches that are trained and validated again and again
 prog_bar: whether the progress bar shows the value
 project: the project's name
+reshard_after_forward: whether gathered parameters are freed after the forward pass
 run_name: the run's name
 save_last: whether the newest checkpoint is also kept as last.ckpt
 save_on_train_epoch_end: whether it saves at the end of an epoch's training
@@ -56,7 +60,8 @@ schedule: a function that makes the optimizer's schedule
 scheduler: the schedule of learning rates
 steps_per_trial: the number of steps with each size
 stopping_threshold: the value that ends the training
-strategy: "auto" or "ddp"
+state_dict_type: "full": a checkpoint is one file; "sharded": a folder with each rank's parts
+strategy: "auto", "ddp", "fsdp", an FSDPStrategy or a mesh
 tags: the run's tags by name
 trainer: the trainer
 use_distributed_sampler: whether each rank gets its share of the data

@@ -3,6 +3,7 @@
 local torch = require "tlua"
 local trainer = require "tlua.trainer"
 local shell = require "spec.support.shell"
+local killed = dofile "rocks/trainer/spec/killed.lua"
 local nn = torch.nn
 
 local Net = torch.class("Net", trainer.Module)
@@ -127,45 +128,20 @@ describe("a training that was killed and resumed", function()
 end)
 
 describe("a process killed by a signal", function()
-   it("goes on with the same bits", function()
-      local tlua = shell.start()
-      local program = [[
-         local torch = require "tlua"
-         local trainer, nn = torch.trainer, torch.nn
-         local dies, folder = tonumber(arg[1]), arg[2]
-         torch.manual_seed(arg[3] == "resume" and 5 or 1)
-         local x = torch.randn(40, 3, {generator = torch.Generator():manual_seed(2)})
-         local set = torch.data.TensorDataset(x, x:sum(2, {keepdim = true}))
-         local model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.2), nn.Tanh(), nn.Linear(8, 1))
-         local killer = {on_train_batch_end = function(_, run)
-            if run.progress.total_batches == dies then
-               os.execute "kill -9 $PPID"
+   for _, row in ipairs {{1, "auto"}, {4, "ddp"}, {4, "fsdp"}, {4, "sharded"}} do
+      local ranks, strategy = table.unpack(row)
+      it(("goes on with the same bits: %d ranks, strategy %s"):format(ranks, strategy), function()
+         shell.with_folder(function(folder)
+            local run = killed.runner(folder, ranks, strategy)
+            local whole = run("whole")
+            assert.matches("^steps 9\n", whole)
+            local places = {{"on_train_batch_end", 3}, {"on_save_checkpoint", 5}, {"on_validation_end", 2}}
+            for i, place in ipairs(places) do
+               local name = "killed" .. i
+               assert.is_nil(run(name, {hook = place[1], call = place[2], rank = ranks - 1}))
+               assert.equal(whole, run(name, nil, "resumes"))
             end
-         end}
-         local run = trainer.Trainer {max_epochs = 3, enable_model_summary = false, default_root_dir = folder,
-            callbacks = {killer, trainer.ModelCheckpoint {every_n_train_steps = 1}}}
-         local learner = trainer.Learner(model, nn.MSELoss(), {lr = 0.05})
-         run:fit(learner, torch.data.DataLoader(set, {batch_size = 4, shuffle = true}),
-            {ckpt_path = arg[3] == "resume" and "last" or nil})
-         for _, p in ipairs(model:parameters()) do
-            print(("%q"):format(table.concat(p:detach():double():view(-1):tolist(), " ")))
-         end
-         print(run.global_step)]]
-      shell.with_folder(function(folder)
-         local path = folder .. "/program.lua"
-         local file <close> = assert(io.open(path, "w"))
-         file:write(program)
-         file:flush()
-         local function start(dies, place, word)
-            return shell.run(("%s %s %d %s/%s %s 2>&1"):format(tlua, path, dies, folder, place, word or ""))
-         end
-         local whole = start(0, "whole")
-         assert.matches("\n30\n$", whole)
-         for _, dies in ipairs {2, 11, 29} do
-            local _, status = start(dies, "killed" .. dies)
-            assert.not_equal(0, status)
-            assert.equal(whole, (start(0, "killed" .. dies, "resume")))
-         end
+         end)
       end)
-   end)
+   end
 end)

@@ -1,0 +1,74 @@
+-- FSDPStrategy.lua - options for training a module whose parameters are sharded over the ranks.
+
+local args = require "tlua.args"
+local class = require "tlua.class"
+local device_mesh = require "tlua.distributed.device_mesh"
+local Module = require "tlua.nn.modules.Module"
+
+local NAME <const> = "trainer.FSDPStrategy"
+
+local signature = args.signature [[trainer.FSDPStrategy(auto_wrap_policy: any?,
+   state_dict_type: string = 'full', reshard_after_forward: boolean?, mp_policy: object?,
+   offload_policy: object?, mesh: object?)]]
+
+--- Options of `strategy` for sharding by torch.distributed.fsdp.fully_shard. The strings "fsdp" and
+--- a mesh stand for this class with its defaults.
+---
+---     local strategy = torch.trainer.FSDPStrategy {
+---        auto_wrap_policy = {torch.nn.TransformerEncoderLayer},
+---        state_dict_type = "sharded"}
+---     print(strategy.state_dict_type)
+---     --> sharded
+---@class trainer.FSDPStrategy
+---@field state_dict_type string  "full" or "sharded"
+---@overload fun(options?: table): trainer.FSDPStrategy
+local FSDPStrategy = class.class(NAME)
+
+-- Returns a function that says whether a module becomes a unit of its own.
+local function policy_of(given)
+   if given == nil then return function() return false end end
+   local classes, is_class = given, type(given) == "table" and rawget(given, "__name")
+   if args.is_callable(given) and not is_class then return given end
+   if is_class then classes = {given} end
+   local expected <const> = "a class of modules, a list of them, or a function of a module"
+   if type(classes) ~= "table" or #classes == 0 then
+      args.refuse(NAME, "auto_wrap_policy", expected, given)
+   end
+   for i, kind in ipairs(classes) do
+      if type(kind) ~= "table" or not rawget(kind, "__name")
+         or not class.issubclass(kind, Module) then
+         args.refuse(NAME, ("auto_wrap_policy[%d]"):format(i), "a class of modules", kind)
+      end
+   end
+   return function(module)
+      for _, kind in ipairs(classes) do
+         if class.isinstance(module, kind) then return true end
+      end
+      return false
+   end
+end
+
+---@param options? {auto_wrap_policy: any, state_dict_type: string, reshard_after_forward: boolean,
+--- mp_policy: distributed.fsdp.MixedPrecisionPolicy,
+--- offload_policy: distributed.fsdp.CPUOffloadPolicy, mesh: distributed.DeviceMesh}
+--- auto_wrap_policy: the modules that are gathered one at a time, as a list of classes or as a
+--- function(module) that returns a boolean; without it all parameters are gathered together.
+--- state_dict_type: a checkpoint is one file with whole tensors ("full"), or a folder to which each
+--- rank writes its parts ("sharded"). mesh: the ranks over which parameters are sharded; see
+--- Trainer's strategy. The others are options of fully_shard
+function FSDPStrategy:__init(...)
+   local a = signature(...)
+   if a.state_dict_type ~= "full" and a.state_dict_type ~= "sharded" then
+      args.refuse(NAME, "state_dict_type", '"full" or "sharded"', a.state_dict_type)
+   end
+   if a.mesh and not class.isinstance(a.mesh, device_mesh.DeviceMesh) then
+      args.refuse(NAME, "mesh", "a mesh (see torch.distributed.init_device_mesh)", a.mesh)
+   end
+   self.is_unit = policy_of(a.auto_wrap_policy)
+   for _, name in ipairs {"state_dict_type", "reshard_after_forward", "mp_policy",
+      "offload_policy", "mesh"} do
+      self[name] = a[name]
+   end
+end
+
+return FSDPStrategy

@@ -1,0 +1,66 @@
+-- ranks.lua - collects values with tensors from all ranks, for checkpoints.
+
+local torch = require "tlua"
+
+local M = {}
+
+local MARK <const> = "trainer.tensor"
+
+-- Copies a value with a description in place of each tensor; the tensors go to a list.
+local function take_out(value, tensors)
+   if torch.is_tensor(value) then
+      tensors[#tensors + 1] = value:detach():to("cpu"):contiguous()
+      return {[MARK] = #tensors, dtype = value.dtype, shape = {table.unpack(value.shape)}}
+   end
+   if type(value) ~= "table" then return value end
+   local copy = {}
+   for key, item in pairs(value) do copy[key] = take_out(item, tensors) end
+   return copy
+end
+
+-- Returns a list of the descriptions in the order of their tensors.
+local function descriptions(value, list)
+   if type(value) ~= "table" then return list end
+   if value[MARK] then
+      list[value[MARK]] = value
+   else
+      for _, item in pairs(value) do descriptions(item, list) end
+   end
+   return list
+end
+
+-- Puts tensors in place of their descriptions.
+local function put_in(value, tensors)
+   if type(value) ~= "table" then return value end
+   if value[MARK] then return tensors[value[MARK]] end
+   for key, item in pairs(value) do value[key] = put_in(item, tensors) end
+   return value
+end
+
+--- Returns the values of all ranks, in the order of ranks, on the first rank; nil on the others. All
+--- ranks must call the function.
+---@param self trainer.Trainer
+---@param value any  numbers, strings, booleans, tensors and tables of these
+---@return any[]?
+function M.gather(self, value)
+   if self.world_size == 1 then return {value} end
+   local dist, tensors = torch.distributed, {}
+   local plain, list = take_out(value, tensors), {}
+   dist.gather_object(plain, self.is_global_zero and list or nil, 0)
+   if not self.is_global_zero then
+      for _, tensor in ipairs(tensors) do dist.send(tensor, 0) end
+      return nil
+   end
+   list[1] = value
+   for rank = 1, self.world_size - 1 do
+      local arrived = {}
+      for i, entry in ipairs(descriptions(list[rank + 1], {})) do
+         arrived[i] = torch.empty(entry.shape, {dtype = entry.dtype})
+         dist.recv(arrived[i], rank)
+      end
+      list[rank + 1] = put_in(list[rank + 1], arrived)
+   end
+   return list
+end
+
+return M
