@@ -59,6 +59,7 @@ local function flags_of(op, inplace)
    if op.results.kind == "value" and op.results.info.push ~= "tensors" then
       flags[#flags + 1] = "TLI_CALL_VALUE"
    end
+   if op.pointwise then flags[#flags + 1] = "TLI_CALL_ELEMENTWISE" end
    return #flags > 0 and table.concat(flags, " | ") or "0"
 end
 

@@ -309,6 +309,13 @@ void tli_run_plan_forget(tli_RunPlan *p) {
   for (; p; p = p->added) forget(p);
 }
 
+bool tli_run_plan_owns(const tli_RunPlan *p, const void *address) {
+  const char *at = address;
+  for (; p; p = p->added)
+    if (at >= p->arena && at < p->arena + p->arena_bytes) return true;
+  return false;
+}
+
 void tli_run_plan_free(tli_RunPlan *p) {
   if (p && p->twin) tli_run_plan_free(p->twin);
   while (p) {

@@ -34,6 +34,8 @@ tli_RunPlan *tli_run_plan_outer(const tli_RunPlan *branch); /* the plan around a
 /* Pause and resume the plan during a run, for work whose blocks outlive the run. */
 void tli_run_plan_pause(tli_RunPlan *p);
 void tli_run_plan_resume(tli_RunPlan *p);
+/* Returns whether an address is in the memory that a run's plan serves. */
+bool tli_run_plan_owns(const tli_RunPlan *p, const void *address);
 /* Forgets a run's plan and those of its branches, because the next run will request other blocks. */
 void tli_run_plan_forget(tli_RunPlan *p);
 

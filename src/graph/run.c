@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "autograd/graph.h"
+#include "calls.h"
 #include "core/device/capture.h"
 #include "core/device/transfer.h"
 #include "core/platform/parallel.h"
@@ -21,6 +22,9 @@
 
 void tli_context_free(tli_RunContext *c) {
   if (c == NULL) return;
+#ifndef TLI_RUNTIME
+  tli_sweep_free(c->sweep);
+#endif
   tli_run_plan_free(c->plan);
   tli_region_free(&c->region);
   tli_free(c, sizeof *c);
@@ -94,6 +98,99 @@ static bool on_other_device(const tli_Graph *g) {
 #endif
 }
 
+/* Returns whether one reference to the tensor and its memory is left. */
+static bool is_sole(const tl_Tensor *t) {
+  return atomic_load_explicit(&t->refs, memory_order_acquire) == 1 &&
+         atomic_load_explicit(&t->storage->refs, memory_order_acquire) == 1;
+}
+
+/* ---- sweeps ---- */
+
+#ifdef TLI_RUNTIME
+static bool make_sweeps(const tl_Program *p, tli_RunContext *c) {
+  (void)p, (void)c;
+  return true;
+}
+static bool end_sweep(tli_RunContext *c, bool ok) {
+  (void)c;
+  return ok;
+}
+static bool enter_sweep(tli_RunContext *c, const tli_RunStep *s) {
+  (void)c, (void)s;
+  return true;
+}
+static bool is_late(tli_RunContext *c, tl_Tensor *t) {
+  (void)c, (void)t;
+  return false;
+}
+#else
+/* Returns whether a call runs no kernel at all, so that it may stand between elementwise calls. */
+static bool only_views(const tli_Call *call) {
+  static const tli_Call *const calls[] = {
+      &tli_call_view,      &tli_call_t,       &tli_call_transpose, &tli_call_permute,
+      &tli_call_unsqueeze, &tli_call_squeeze, &tli_call_expand,    &tli_call_detach};
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+    if (calls[i] == call) return true;
+  return false;
+}
+
+static bool is_elementwise(const tli_Call *call) {
+  return call->flags & TLI_CALL_ELEMENTWISE || call == &tli_call_gelu || call == &tli_call_div;
+}
+
+/* Marks the elementwise calls that follow one another, with the views between them. */
+static bool make_sweeps(const tl_Program *p, tli_RunContext *c) {
+  int32_t n = p->graph->ncalls;
+  for (int32_t i = 0, end; i < n; i = end + 1) {
+    int32_t count = 0;
+    for (end = i; end < n; end++) {
+      const tli_Call *call = c->steps[end].call->call;
+      if (is_elementwise(call))
+        count++;
+      else if (!only_views(call))
+        break;
+    }
+    for (int32_t k = i; count > 1 && k < end; k++) c->steps[k].sweeps = true;
+    if (count < 2 || c->sweep || on_other_device(p->graph)) continue;
+    c->sweep = tli_sweep_new();
+    c->late = tli_region_get(&c->region, p->graph->nvalues, sizeof *c->late);
+    if (c->sweep == NULL || c->late == NULL) return false;
+  }
+  return true;
+}
+
+/* Runs the calls that the sweep has collected, unless the program has failed. Then releases the
+** tensors that they used; this happens at the same call in every run, which the plan of the memory
+** relies on. */
+static bool end_sweep(tli_RunContext *c, bool ok) {
+  if (!c->sweeping) return ok;
+  c->sweeping = false;
+  if (ok)
+    ok = tli_sweep_end(c->sweep);
+  else
+    tli_sweep_cancel(c->sweep);
+  while (c->nlate > 0) tli_release(c->late[--c->nlate]);
+  return ok;
+}
+
+/* Begins or ends a sweep before a call. A loop's calls run one by one. */
+static bool enter_sweep(tli_RunContext *c, const tli_RunStep *s) {
+  bool sweeps = s->sweeps && c->sweep && c->loops == 0;
+  if (!sweeps) return end_sweep(c, true);
+  if (!c->sweeping) tli_sweep_begin(c->sweep);
+  c->sweeping = true;
+  return true;
+}
+
+/* Returns whether a tensor must live until the sweep has ended, and then keeps it. */
+static bool is_late(tli_RunContext *c, tl_Tensor *t) {
+  if (!c->sweeping || t == NULL) return false;
+  if (is_sole(t) && tli_sweep_forget(tli_data(t))) return false;
+  c->late[c->nlate++] = t;
+  return true;
+}
+#endif
+
 /* Returns the number of the calling thread's stream of the program's device. */
 static int64_t stream_of(const tli_Graph *g) {
   return tli_backend(g->device)->device->stream_id(tli_stream(g->device));
@@ -121,6 +218,7 @@ static tli_RunContext *context_new(const tl_Program *p) {
     ok = tli_run_plan_on(c->plan, g->device);
   }
   for (int32_t i = 0; ok && i < g->ncalls; i++) ok = make_step(p, c, i);
+  ok = ok && make_sweeps(p, c);
   for (int32_t s = 0; ok && s < g->nsymbols; s++) c->sizes[s] = g->symbols[s].example;
   if (ok) return c;
   tli_context_free(c);
@@ -315,7 +413,7 @@ static void put_results(tli_RunContext *c, const tli_RunStep *to) {
 static void release_dead(const tl_Program *p, tli_RunContext *c, int64_t time) {
   for (int32_t i = p->ndead[time]; i < p->ndead[time + 1]; i++) {
     tl_Tensor **place = &c->values[p->dead[i]];
-    tli_release(*place);
+    if (!is_late(c, *place)) tli_release(*place);
     *place = NULL;
   }
 }
@@ -420,6 +518,7 @@ static bool repeat_loop(const tl_Program *p, tli_RunContext *c, int32_t *i) {
 /* Makes the call *i. At the marks of branches and loops, *i becomes another call. */
 static bool make_call(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   const tli_Call *call = c->steps[*i].call->call;
+  TL_TRY(enter_sweep(c, &c->steps[*i]));
   if (call == &tli_call_cond_begin) return choose_branch(p, c, i);
   if (call == &tli_call_cond_else || call == &tli_call_cond_end) return leave_branch(p, c, i);
   if (call == &tli_call_loop_begin) return begin_loop(p, c, *i);
@@ -435,7 +534,7 @@ static bool make_calls(const tl_Program *p, tli_RunContext *c) {
   bool ok = true;
   c->loops = 0;
   for (int32_t i = 0; ok && i < p->graph->ncalls; i++) ok = tli_go_on() && make_call(p, c, &i);
-  return ok;
+  return end_sweep(c, ok);
 }
 
 static void drop_values(const tl_Program *p, tli_RunContext *c) {
@@ -485,10 +584,26 @@ static void drop_gradients(const tl_Program *p) {
   }
 }
 
-/* Gives an output to the caller: copies it to the tensor in *out or, if *out is NULL, stores a new
-** tensor there. */
-static bool hand_over(const tli_Graph *g, int32_t i, tl_Tensor *value, tl_Tensor **out) {
+/* Returns whether a result may be given away: nothing else uses its memory, which is not the
+** plan's. The plan leaves such results to the allocator, since the recorded run does not return
+** them. */
+static bool may_give(const tli_RunContext *c, const tl_Tensor *t) {
+  return t->autograd == NULL && t->base == NULL && tli_contiguous(t) && is_sole(t) &&
+         t->numel * tli_dtype_bytes[t->dtype] == t->storage->bytes &&
+         !tli_run_plan_owns(c->plan, t) && !tli_run_plan_owns(c->plan, t->storage) &&
+         !tli_run_plan_owns(c->plan, t->storage->data);
+}
+
+/* Gives an output to the caller: copies it to the tensor in *out or, if *out is NULL, stores the
+** result or a copy of it there. */
+static bool hand_over(const tli_Graph *g, tli_RunContext *c, int32_t i, tl_Tensor **out) {
+  tli_GraphValue of = g->values[g->outputs[i]];
+  tl_Tensor *value = c->values[g->outputs[i]];
   if (value == NULL) return tli_fail(TL_EARG, "program: output %d was not computed", i + 1);
+  if (*out == NULL && of.kind == TLI_VALUE_RESULT && !on_other_device(g) && may_give(c, value)) {
+    atomic_store_explicit(&value->storage->version, 0, memory_order_relaxed);
+    return (*out = tli_retain(value)) != NULL;
+  }
   if (*out == NULL) return (*out = tli_clone_for("program", value)) != NULL;
   if ((*out)->dtype != value->dtype || !tli_same_sizes(*out, value))
     return tli_fail(TL_ESHAPE,
@@ -505,8 +620,7 @@ static bool hand_over_all(const tl_Program *p, tli_RunContext *c, tl_Tensor **ou
   const tli_Graph *g = p->graph;
   bool ok = true;
   for (int32_t i = 0; i < g->noutputs; i++) c->made[i] = outputs[i] == NULL;
-  for (int32_t i = 0; ok && i < g->noutputs; i++)
-    ok = hand_over(g, i, c->values[g->outputs[i]], &outputs[i]);
+  for (int32_t i = 0; ok && i < g->noutputs; i++) ok = hand_over(g, c, i, &outputs[i]);
   for (int32_t i = 0; !ok && i < g->noutputs; i++) {
     if (!c->made[i]) continue;
     tli_release(outputs[i]);

@@ -5,6 +5,7 @@
 #define TLI_RUN_H
 
 #include "autograd/graph.h"
+#include "core/kernel/sweep.h"
 #include "core/platform/platform.h"
 #include "graph/memory_plan.h"
 #include "graph/program.h"
@@ -22,6 +23,7 @@ typedef struct tli_RunStep {
   tli_RunSlot *slots;
   tl_Tensor **results;
   int32_t nslots;
+  bool sweeps; /* whether the call is one of several elementwise calls that run in one sweep */
 } tli_RunStep;
 
 /* The state of one run of a program. */
@@ -42,6 +44,11 @@ typedef struct tli_RunContext {
   tli_RunPlan **branches;
   tli_RunPlan *active;     /* the plan that records or serves blocks (borrowed) */
   tli_Generator generator; /* the generator from which the run draws random numbers */
+  tli_Sweep *sweep;        /* NULL without elementwise calls that follow one another */
+  bool sweeping;           /* whether the sweep collects calls */
+  /* tensors whose last use was in the sweep that is open (owned) */
+  tl_Tensor **late;
+  int32_t nlate;
 } tli_RunContext;
 
 struct tl_Program {

@@ -67,7 +67,8 @@ enum {
   TLI_CALL_WRITES = 1, /* the operator changes its first argument, which may be a list of tensors */
   TLI_CALL_SIZES = 2,  /* the sizes of the result depend on the values of the arguments */
   TLI_CALL_READS = 4,  /* the result is a value for the host, computed from a tensor's elements */
-  TLI_CALL_VALUE = 8   /* the result is not a tensor but another value */
+  TLI_CALL_ELEMENTWISE = 16, /* runs elementwise kernels and nothing else (core/kernel/sweep.h) */
+  TLI_CALL_VALUE = 8         /* the result is not a tensor but another value */
 };
 
 /* An operator's entry in the generated table. */

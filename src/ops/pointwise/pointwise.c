@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/kernel/sweep.h"
 #include "ops/common.h"
 
 /* Returns the dtype to which inputs are promoted. */
@@ -81,6 +82,7 @@ static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_D
     call.params[i] = params[i];
   }
   tli_iter_build(&call.it, out->ndim, out->sizes, args, ninputs + 1);
+  if (device.type == TL_CPU && tli_sweep_collects()) return tli_sweep_add(&call);
   return tli_backend(device)->pointwise(&call);
 }
 
@@ -232,7 +234,8 @@ tl_Tensor *tli_pointwise(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
 static bool into_fresh(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                        const tl_Scalar *params, tl_Tensor *out) {
   tl_Tensor *fresh = tli_empty_like(out, (tl_DType)out->dtype);
-  bool ok = fresh && run(spec, dtype, in, params, fresh) && tli_copy(out, fresh);
+  bool ok =
+      fresh && run(spec, dtype, in, params, fresh) && tli_sweep_flush() && tli_copy(out, fresh);
   tli_release(fresh);
   return ok;
 }

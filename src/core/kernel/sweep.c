@@ -1,0 +1,351 @@
+/*
+** sweep.c - implements sweep.h.
+**
+** A stored call writes one row-major array, in the order of its loop. Another stored call may read
+** or overwrite an array that an earlier one writes, if it visits the array in the same order: then
+** element i of one loop depends only on element i of the other, and both can be divided into the
+** same blocks. Any other overlap in memory ends the sweep.
+**
+** Each write of an array begins a new version. A version that nobody needs afterwards (it was
+** forgotten, or overwritten) is kept only in a buffer of one block.
+*/
+#include "core/kernel/sweep.h"
+
+#ifndef TLI_RUNTIME
+#include <stdatomic.h>
+#include <string.h>
+
+#include "core/device/backend.h"
+#include "core/memory/alloc.h"
+#include "core/platform/parallel.h"
+
+/* Arrays with fewer elements stay in the cache anyway. */
+#define LEAST ((int64_t)1 << 15)
+#define MOST_STEPS 32
+/* The bytes of the buffers of one thread, and the largest number of elements in a block. */
+#define BUFFER_BYTES 65536
+#define BLOCK 4096
+/* The smallest length of rows in a loop of more than two dimensions. */
+#define ROW_LEAST 512
+
+typedef struct Version {
+  char *data;
+  int64_t bytes;
+  tl_DType dtype;
+  bool dead;    /* whether the array is not needed after the sweep */
+  int last;     /* the last step that uses the version */
+  int64_t slot; /* offset of the version's buffer; -1 if it is written to memory */
+} Version;
+
+typedef struct Step {
+  struct tlk_pointwise call;
+  int versions[TLI_ITER_MAX]; /* for each operand its version; -1 for other arrays */
+} Step;
+
+struct tli_Sweep {
+  int n;         /* the number of steps; step i writes version i */
+  int64_t numel; /* of the loops */
+  int64_t width; /* the length of rows in the loops that are not flat; 0 without such loops */
+  bool tall;     /* whether a loop has more than two dimensions */
+  int64_t cols, rows, across, buffer;
+  atomic_bool failed;
+  Version versions[MOST_STEPS];
+  Step steps[MOST_STEPS];
+};
+
+atomic_int tli_sweeps;
+static _Thread_local tli_Sweep *collecting;
+
+tli_Sweep *tli_sweep_new(void) {
+  tli_Sweep *s = tli_alloc(sizeof *s);
+  if (s) s->n = 0;
+  return s;
+}
+
+void tli_sweep_free(tli_Sweep *s) { tli_free(s, sizeof *s); }
+
+bool tli_sweep_mine(void) { return collecting != NULL; }
+
+/* ---- running ---- */
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Runs a step for `cols` columns of `rows` rows, from column `col` of row `row` on. */
+static bool run_step(const tli_Sweep *s, const Step *step, char *buffers, int64_t row, int64_t col,
+                     int64_t rows, int64_t cols) {
+  const tli_Iter *it = &step->call.it;
+  bool flat = it->ndim <= 1;
+  int64_t first = row * s->width + col; /* the width is 0 or that of all rows */
+  struct tlk_pointwise call;
+  call.cx = step->call.cx;
+  call.kernel = step->call.kernel;
+  call.compute = step->call.compute;
+  call.source = step->call.source;
+  memcpy(call.params, step->call.params, sizeof call.params);
+  call.it.nargs = it->nargs;
+  call.it.numel = rows * cols;
+  call.it.ndim = flat || rows == 1 ? 1 : 2;
+  call.it.sizes[0] = call.it.ndim == 1 ? rows * cols : cols;
+  call.it.sizes[1] = rows;
+  for (int k = 0; k < it->nargs; k++) {
+    const tli_IterArg *from = &it->args[k];
+    tli_IterArg *arg = &call.it.args[k];
+    int version = step->versions[k];
+    arg->dtype = from->dtype;
+    arg->strides[0] = it->ndim > 0 ? from->strides[0] : 0;
+    arg->strides[1] = it->ndim > 1 ? from->strides[1] : 0;
+    if (version >= 0 && s->versions[version].slot >= 0) {
+      arg->data = buffers + s->versions[version].slot;
+      continue;
+    }
+    arg->data = from->data;
+    if (flat) {
+      arg->data += first * arg->strides[0];
+      continue;
+    }
+    arg->data += col * from->strides[0];
+    for (int64_t d = 1, at = row; d < it->ndim; at /= it->sizes[d++])
+      arg->data += at % it->sizes[d] * from->strides[d];
+  }
+  return tli_backend(TLI_CPU)->pointwise(&call);
+}
+
+static void run_blocks(void *context, int64_t begin, int64_t end) {
+  tli_Sweep *s = context;
+  _Alignas(64) char buffers[BUFFER_BYTES];
+  int64_t width = s->width > 0 ? s->width : s->numel, height = s->numel / width;
+  bool ok = true;
+  for (int64_t i = begin; ok && i < end; i++) {
+    int64_t col = i % s->across * s->cols, row = i / s->across * s->rows;
+    int64_t cols = smaller(s->cols, width - col), rows = smaller(s->rows, height - row);
+    for (int k = 0; ok && k < s->n; k++)
+      ok = run_step(s, &s->steps[k], buffers, row, col, rows, cols);
+  }
+  if (!ok) atomic_store_explicit(&s->failed, true, memory_order_relaxed);
+}
+
+/* Gives each dead version a buffer, which another version may have after the version's last use.
+** Returns the number of buffers. A step never writes the buffer that it reads. */
+static int place_buffers(tli_Sweep *s, int64_t bytes) {
+  int count = 0, busy_until[MOST_STEPS];
+  for (int i = 0; i < s->n; i++) {
+    Version *v = &s->versions[i];
+    int k = 0;
+    v->slot = -1;
+    if (!v->dead) continue;
+    while (k < count && busy_until[k] >= i) k++;
+    if (k == count) count++;
+    busy_until[k] = v->last;
+    v->slot = k * bytes;
+  }
+  return count;
+}
+
+/* Chooses the blocks: parts of a row, or several rows. */
+static void choose_blocks(tli_Sweep *s) {
+  int64_t size = 1;
+  for (int i = 0; i < s->n; i++) {
+    int64_t own = tli_dtype_bytes[s->versions[i].dtype];
+    if (s->versions[i].dead && own > size) size = own;
+  }
+  int count = place_buffers(s, 0);
+  int64_t most = count > 0 ? smaller(BUFFER_BYTES / count / size / 64 * 64, BLOCK) : BLOCK;
+  int64_t width = s->width > 0 ? s->width : s->numel, height = s->numel / width;
+  s->cols = smaller(width, most);
+  s->rows = s->tall || s->cols < width ? 1 : smaller(most / width, height);
+  if (s->rows < 1) s->rows = 1;
+  s->across = (width + s->cols - 1) / s->cols;
+  place_buffers(s, most * size);
+}
+
+static bool run_all(tli_Sweep *s) {
+  if (s->n == 0) return true;
+  bool ok;
+  atomic_store_explicit(&s->failed, false, memory_order_relaxed);
+  if (s->n == 1 && !s->versions[0].dead) {
+    ok = tli_backend(TLI_CPU)->pointwise(&s->steps[0].call);
+  } else {
+    choose_blocks(s);
+    int64_t width = s->width > 0 ? s->width : s->numel, height = s->numel / width;
+    int64_t down = (height + s->rows - 1) / s->rows;
+    ok = tli_parallel_try(s->across * down, 1, run_blocks, s);
+    if (ok && atomic_load_explicit(&s->failed, memory_order_relaxed))
+      ok = tli_fail(TL_EINTERNAL, "program: an elementwise kernel failed");
+  }
+  s->n = 0;
+  return ok;
+}
+
+bool tli_sweep_flush(void) {
+  tli_Sweep *s = collecting;
+  if (s == NULL) return true;
+  collecting = NULL; /* the kernels run as they do without a sweep */
+  bool ok = run_all(s);
+  collecting = s;
+  return ok;
+}
+
+void tli_sweep_begin(tli_Sweep *s) {
+  s->n = 0;
+  collecting = s;
+  atomic_fetch_add(&tli_sweeps, 1);
+}
+
+bool tli_sweep_end(tli_Sweep *s) {
+  collecting = NULL;
+  atomic_fetch_sub(&tli_sweeps, 1);
+  return run_all(s);
+}
+
+void tli_sweep_cancel(tli_Sweep *s) {
+  collecting = NULL;
+  atomic_fetch_sub(&tli_sweeps, 1);
+  s->n = 0;
+}
+
+/* ---- collecting ---- */
+
+/* Returns whether an operand is row-major in the order of the loop. */
+static bool is_dense(const tli_Iter *it, const tli_IterArg *arg) {
+  int64_t stride = tli_dtype_bytes[arg->dtype];
+  for (int d = 0; d < it->ndim; stride *= it->sizes[d++])
+    if (arg->strides[d] != stride) return false;
+  return true;
+}
+
+/* Returns the number of bytes from an operand's first element to the end of its last one; -1 if a
+** stride is negative. */
+static int64_t extent(const tli_Iter *it, const tli_IterArg *arg) {
+  int64_t bytes = tli_dtype_bytes[arg->dtype];
+  for (int d = 0; d < it->ndim; d++) {
+    if (arg->strides[d] < 0) return -1;
+    bytes += (it->sizes[d] - 1) * arg->strides[d];
+  }
+  return bytes;
+}
+
+static bool overlap(const char *a, int64_t n, const char *b, int64_t m) {
+  return (uintptr_t)a < (uintptr_t)b + (uintptr_t)m && (uintptr_t)b < (uintptr_t)a + (uintptr_t)n;
+}
+
+/* Finds the version that an operand reads or overwrites, or -1. Returns false if the operand
+** overlaps a version in another order. */
+static bool find_version(const tli_Sweep *s, const tli_Iter *it, const tli_IterArg *arg,
+                         int *version) {
+  int64_t bytes = extent(it, arg);
+  *version = -1;
+  for (int i = s->n - 1; i >= 0; i--) {
+    const Version *v = &s->versions[i];
+    /* a dead version has no memory, and its bytes may serve another array now */
+    if (v->dead || !overlap(arg->data, bytes, v->data, v->bytes)) continue;
+    *version = i;
+    return arg->data == v->data && arg->dtype == v->dtype && it->numel == s->numel &&
+           is_dense(it, arg);
+  }
+  return true;
+}
+
+/* Returns whether a write to an array would change what a stored call reads from other memory. */
+static bool harms_reader(const tli_Sweep *s, const tli_Iter *it, const tli_IterArg *out) {
+  int64_t bytes = extent(it, out);
+  bool dense = is_dense(it, out) && it->numel == s->numel;
+  for (int i = 0; i < s->n; i++) {
+    const tli_Iter *other = &s->steps[i].call.it;
+    for (int k = 1; k < other->nargs; k++) {
+      const tli_IterArg *arg = &other->args[k];
+      if (s->steps[i].versions[k] >= 0 || !overlap(out->data, bytes, arg->data, extent(other, arg)))
+        continue;
+      bool same = dense && arg->data == out->data && arg->dtype == out->dtype;
+      if (!same || !is_dense(other, arg)) return true;
+    }
+  }
+  return false;
+}
+
+/* Returns whether a call may run before the stored ones. */
+static bool is_apart(const tli_Sweep *s, const tli_Iter *it) {
+  for (int k = 0; k < it->nargs; k++) {
+    int version;
+    if (extent(it, &it->args[k]) < 0 || !find_version(s, it, &it->args[k], &version) ||
+        version >= 0)
+      return false;
+  }
+  return !harms_reader(s, it, &it->args[0]);
+}
+
+/* Returns whether a call can be stored if the sweep is empty. */
+static bool is_suitable(const struct tlk_pointwise *call) {
+  const tli_Iter *it = &call->it;
+  if (it->numel < LEAST || (call->compute != TL_F32 && call->compute != TL_F64)) return false;
+  if (it->ndim > 2 && it->sizes[0] < ROW_LEAST) return false;
+  for (int k = 0; k < it->nargs; k++)
+    if (extent(it, &it->args[k]) < 0 || tli_dtype_bytes[it->args[k].dtype] > 8) return false;
+  return is_dense(it, &it->args[0]);
+}
+
+/* Stores a call if its loop and its operands fit those of the stored calls. */
+static bool store(tli_Sweep *s, const struct tlk_pointwise *call) {
+  const tli_Iter *it = &call->it;
+  int64_t width = it->ndim > 1 ? it->sizes[0] : 0;
+  if (s->n == MOST_STEPS) return false;
+  if (s->n > 0 && (it->numel != s->numel || (width > 0 && s->width > 0 && width != s->width)))
+    return false;
+  Step *step = &s->steps[s->n];
+  for (int k = 0; k < it->nargs; k++)
+    if (!find_version(s, it, &it->args[k], &step->versions[k])) return false;
+  if (harms_reader(s, it, &it->args[0])) return false;
+  if (s->n == 0) {
+    s->numel = it->numel;
+    s->width = 0;
+    s->tall = false;
+  }
+  if (width > 0) s->width = width;
+  s->tall = s->tall || it->ndim > 2;
+  for (int k = 1; k < it->nargs; k++)
+    if (step->versions[k] >= 0) s->versions[step->versions[k]].last = s->n;
+  if (step->versions[0] >= 0) s->versions[step->versions[0]].dead = true;
+  step->call = *call;
+  step->versions[0] = s->n;
+  s->versions[s->n] =
+      (Version){it->args[0].data, extent(it, &it->args[0]), it->args[0].dtype, false, s->n, -1};
+  s->n++;
+  return true;
+}
+
+bool tli_sweep_add(const struct tlk_pointwise *call) {
+  tli_Sweep *s = collecting;
+  bool suits = is_suitable(call);
+  if (suits && store(s, call)) return true;
+  if (suits || !is_apart(s, &call->it)) TL_TRY(tli_sweep_flush());
+  if (suits && store(s, call)) return true;
+  collecting = NULL;
+  bool ok = tli_backend(TLI_CPU)->pointwise(call);
+  collecting = s;
+  return ok;
+}
+
+/* Returns whether a stored call reads what is in an array's memory before the sweep. */
+static bool is_read(const tli_Sweep *s, const Version *v) {
+  for (int i = 0; i < s->n; i++) {
+    const tli_Iter *it = &s->steps[i].call.it;
+    for (int k = 1; k < it->nargs; k++)
+      if (s->steps[i].versions[k] < 0 &&
+          overlap(it->args[k].data, extent(it, &it->args[k]), v->data, v->bytes))
+        return true;
+  }
+  return false;
+}
+
+bool tli_sweep_forget(const void *data) {
+  tli_Sweep *s = collecting;
+  for (int i = s ? s->n - 1 : -1; i >= 0; i--) {
+    Version *v = &s->versions[i];
+    if (v->dead || v->data != data) continue;
+    v->dead = true;
+    return !is_read(s, v);
+  }
+  return false;
+}
+#else
+typedef int tli_sweep_unused; /* ISO C forbids an empty translation unit */
+#endif
