@@ -600,7 +600,7 @@ static bool hand_over(const tli_Graph *g, tli_RunContext *c, int32_t i, tl_Tenso
   tli_GraphValue of = g->values[g->outputs[i]];
   tl_Tensor *value = c->values[g->outputs[i]];
   if (value == NULL) return tli_fail(TL_EARG, "program: output %d was not computed", i + 1);
-  if (*out == NULL && of.kind == TLI_VALUE_RESULT && !on_other_device(g) && may_give(c, value)) {
+  if (*out == NULL && of.kind == TLI_VALUE_RESULT && c->leaves > 1 && may_give(c, value)) {
     atomic_store_explicit(&value->storage->version, 0, memory_order_relaxed);
     return (*out = tli_retain(value)) != NULL;
   }
@@ -613,6 +613,17 @@ static bool hand_over(const tli_Graph *g, tli_RunContext *c, int32_t i, tl_Tenso
   TL_TRY(tli_copy(*out, value));
   tli_bump(*out, "program");
   return true;
+}
+
+/* Notes whether results are given away in this run. If that changes, the plan of the memory must be
+** recorded again. */
+static void note_outputs(const tl_Program *p, tli_RunContext *c, tl_Tensor *const *outputs) {
+  bool given = on_other_device(p->graph) || p->graph->step;
+  for (int32_t i = 0; i < p->graph->noutputs; i++) given = given || outputs[i] != NULL;
+  bool gave = c->leaves > 1;
+  if (given) c->leaves = -1;
+  if (c->leaves >= 0 && !gave) c->leaves++;
+  if (gave != (c->leaves > 1)) tli_run_plan_forget(c->plan);
 }
 
 /* Gives all outputs to the caller. After a failure, outputs that were NULL are NULL again. */
@@ -639,6 +650,7 @@ static bool run(tl_Program *p, tli_RunContext *c, tl_Tensor *const *inputs, tl_T
   if (on_other_device(g)) tli_run_plan_mute(c->plan, tli_capture_number(g->device) != 0);
   bool recording = tli_set_grad_mode(false);
   c->active = c->plan;
+  note_outputs(p, c, outputs);
   tli_run_plan_begin(c->plan);
   bool ok = put_values(p, c, inputs) && put_schedule(p, c);
   if (ok) ok = make_calls(p, c);

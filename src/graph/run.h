@@ -44,8 +44,11 @@ typedef struct tli_RunContext {
   tli_RunPlan **branches;
   tli_RunPlan *active;     /* the plan that records or serves blocks (borrowed) */
   tli_Generator generator; /* the generator from which the run draws random numbers */
-  tli_Sweep *sweep;        /* NULL without elementwise calls that follow one another */
-  bool sweeping;           /* whether the sweep collects calls */
+  /* how many runs have left their outputs to the program: from the second one on, results are given
+  ** away instead of copied; -1 after a run with tensors for its outputs */
+  int leaves;
+  tli_Sweep *sweep; /* NULL without elementwise calls that follow one another */
+  bool sweeping;    /* whether the sweep collects calls */
   /* tensors whose last use was in the sweep that is open (owned) */
   tl_Tensor **late;
   int32_t nlate;
