@@ -136,7 +136,7 @@ typedef struct tli_Box {
 #define TLI_UP_STATE 1 /* number of the upvalue with the tli_State, a light userdata */
 #define TLI_UP_META 2  /* number of the upvalue with the tensor metatable */
 
-static inline tli_State *tli_state(lua_State *L) {
+static inline __attribute__((always_inline)) tli_State *tli_state(lua_State *L) {
   return (tli_State *)lua_touserdata(L, lua_upvalueindex(TLI_UP_STATE));
 }
 
