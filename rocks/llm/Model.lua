@@ -10,6 +10,7 @@ local architectures = require "tlua.llm.architectures"
 local Tokenizer = require "tlua.llm.tokenizer"
 local Scheduler = require "tlua.llm.scheduler"
 local batches = require "tlua.llm.Batch"
+local caches = require "tlua.llm.caches"
 local loading = require "tlua.llm.loading"
 local sampling = require "tlua.llm.sampling"
 local text_stream = require "tlua.llm.text_stream"
@@ -32,14 +33,16 @@ local Model = class.class("llm.Model")
 M.Model = Model
 
 local take_load = args.signature [[llm.load(path: string, n_ctx: count?, n_batch: count = 512,
-   device: device?, dtype: string?)]]
+   device: device?, dtype: string?, cache_type: string = 'f32')]]
 
 --- Loads a GGUF file. On the CPU, weights stay packed in the mapped file, which is read on demand.
 --- On a GPU they are unpacked to `dtype`, float16 by default.
 ---@param path string
----@param options? {n_ctx: integer, n_batch: integer, device: string|torch.device, dtype: string}
---- n_ctx: the largest number of tokens in a text, by default the model's own limit; n_batch: the
---- largest number of tokens that one call of the network computes
+---@param options? {n_ctx: integer, n_batch: integer, device: string|torch.device, dtype: string,
+--- cache_type: string}  n_ctx: the largest number of tokens in a text, by default the model's own
+--- limit; n_batch: the largest number of tokens that one call of the network computes; cache_type:
+--- the form of cached keys and values: "f32", "f16" with half the memory, or "q8_0" with about a
+--- quarter
 ---@return llm.Model
 function M.load(...)
    local a = take_load(...)
@@ -47,6 +50,9 @@ function M.load(...)
    local dtype = a.dtype
    if not dtype and device.type ~= "cpu" and device.type ~= "sim" then dtype = "float16" end
    if a.n_batch < 1 then args.refuse("llm.load", "n_batch", "at least 1", a.n_batch) end
+   if not caches[a.cache_type] or a.cache_type == "group" then
+      args.refuse("llm.load", "cache_type", '"f32", "f16" or "q8_0"', a.cache_type)
+   end
    local file <close>, message = io.open(a.path, "rb")
    if not file then torch.raise("llm.load: " .. message) end
    local self = Model()
@@ -56,6 +62,7 @@ function M.load(...)
       local s, infos, metadata = gguf.open(bytes)
       architectures.of(metadata)
       self.path, self.metadata = a.path, metadata
+      self.file, self.adapters = {bytes = bytes, infos = infos}, {}
       self.tokenizer = Tokenizer._read(metadata)
       self.model = loading.model(s, infos, metadata, {device = device, dtype = dtype})
       return true
@@ -66,6 +73,11 @@ function M.load(...)
       torch.raise(("llm.load: %s: token_embd.weight: expected a row for each of the %d tokens, got "
          .. "%d"):format(a.path, #self.tokenizer.tokens, config.vocab_size))
    end
+   if a.cache_type == "q8_0" and config.head_dim % caches.group ~= 0 then
+      torch.raise(("llm.load: %s: cache_type: q8_0 needs heads of a multiple of %d features, and the "
+         .. "model's have %d"):format(a.path, caches.group, config.head_dim))
+   end
+   self.cache_type = a.cache_type
    self.n_ctx = a.n_ctx and a.n_ctx > 0 and a.n_ctx or config.max_position_embeddings
    self.n_batch, self.device = a.n_batch, device
    self.scheduler = self:_scheduler(1)
@@ -82,7 +94,7 @@ end
 -- Returns a scheduler with room for `n_parallel` sequences.
 function Model:_scheduler(n_parallel)
    return Scheduler(self.model, {n_parallel = n_parallel, n_batch = self.n_batch,
-      device = self.device})
+      device = self.device, new_cache = caches[self.cache_type]})
 end
 
 --- Empties the cache of keys and values.
@@ -114,11 +126,15 @@ function Model:load_lora(...)
    end
    local file <close>, message = io.open(a.path, "rb")
    if not file then torch.raise("llm.Model.load_lora: " .. message) end
+   local sum
    local count, why = source.protect(function()
-      local s, infos, metadata = gguf.open(source.bytes(file, a.path))
+      local bytes = source.bytes(file, a.path)
+      local s, infos, metadata = gguf.open(bytes)
+      sum = torch.io._sha256(bytes)
       return loading.add_lora(self, s, infos, metadata, a.scale)
    end)
    if not count then torch.raise(("llm.Model.load_lora: %s: %s"):format(a.path, why)) end
+   self.adapters[#self.adapters + 1] = {sum = sum, scale = a.scale}
    self:reset()
    return count
 end
@@ -128,7 +144,29 @@ function Model:remove_lora()
    for _, module in ipairs(self.model:modules()) do
       if torch.type(module) == "llm.Linear" then module.lora = nil end
    end
+   self.adapters = {}
    self:reset()
+end
+
+local take_state = args.signature "llm.Model.save_state(path: string)"
+
+--- Saves the keys and values of the last text, so that later programs need not compute its tokens
+--- again. Returns the number of tokens.
+---@param path string
+---@return integer
+function Model:save_state(...)
+   return require "tlua.llm.state".save(self, take_state(...).path)
+end
+
+local take_load_state = args.signature "llm.Model.load_state(path: string)"
+
+--- Loads keys and values that save_state has saved. The next text that begins with the same tokens
+--- continues from them. A file that is damaged, or that belongs to another model, other adapters or
+--- another cache_type, is an error, and leaves the model as it is. Returns the number of tokens.
+---@param path string
+---@return integer
+function Model:load_state(...)
+   return require "tlua.llm.state".load(self, take_load_state(...).path)
 end
 
 -- Computing -------------------------------------------------------------------------------------

@@ -239,6 +239,16 @@ function Scheduler:step()
    return #self.open + #self.waiting
 end
 
+--- Returns a cache with one token, whose buffers show the shapes and dtypes of the model's caches.
+---@return text.Cache
+function Scheduler:sample_cache()
+   local _ <close> = torch.no_grad()
+   local cache = self.new_cache()
+   self.model(torch.ones(1, 1, {dtype = "int64", device = self.device}),
+      {past_key_values = cache, logits_to_keep = 1})
+   return cache
+end
+
 --- Computes all tokens in the first slot, which must be free. Returns the logits (keep, V) of the
 --- last `keep` positions, float32 on the CPU.
 ---@param tokens integer[]

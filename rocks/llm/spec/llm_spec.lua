@@ -243,10 +243,10 @@ describe("llm.Model", function()
    it("reuses the memory of the previous conversation", function()
       local model = load "qwen2"
       model:generate(prompt, {max_tokens = 1})
-      local keys = model.scheduler.slots[1].cache.layers[1].keys
+      local keys = model.scheduler.slots[1].cache.layers[1].buffers[1]
       model:reset()
       model:generate({9, 8, 7}, {max_tokens = 1})
-      assert.is_true(rawequal(keys, model.scheduler.slots[1].cache.layers[1].keys))
+      assert.is_true(rawequal(keys, model.scheduler.slots[1].cache.layers[1].buffers[1]))
    end)
 
    it("computes a long prompt in blocks of n_batch tokens", function()

@@ -1,6 +1,7 @@
 -- cache.lua - the cache of keys and values, with which each step of generation computes only its
--- new tokens. Each layer has two buffers (B, heads, capacity, features) that grow by doubling; a
--- layer with a sliding window keeps only the keys that later queries may see.
+-- new tokens. Each layer has buffers (B, heads, capacity, features), of keys and of values, that
+-- grow by doubling; a layer with a sliding window keeps only the keys that later queries may see.
+-- A derived class may store keys and values in another form, by `pack` and `unpack`.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -18,7 +19,8 @@ local layers = require "tlua.text.models.layers"
 ---     --> 4
 ---@class text.Cache
 ---@field max_length? integer  the number of positions to reserve at the first step, if known
----@field layers table<integer, table>  the buffers of each layer, with the number of used positions
+---@field layers table<integer, table>  the list `buffers` of each layer, with the number of used
+--- positions
 ---@field length integer  the number of positions so far
 ---@field cross table<integer, Tensor[]>  for encoder-decoder models: each layer's keys and values
 --- of the encoder's output
@@ -31,6 +33,16 @@ function Cache:__init(max_length)
    self.max_length, self.layers, self.cross, self.length = max_length, {}, {}, 0
 end
 
+-- Returns the tensors (B, heads, S, ...) in which keys and values are stored.
+function Cache:pack(key, value) -- luacheck: ignore self
+   return {key, value}
+end
+
+-- Returns keys and values from the tensors in which they are stored.
+function Cache:unpack(stored) -- luacheck: ignore self
+   return stored[1], stored[2]
+end
+
 --- Returns the number of tokens so far.
 ---@return integer
 function Cache:get_seq_length() return self.length end
@@ -38,18 +50,17 @@ function Cache:get_seq_length() return self.length end
 -- Makes room for `count` further positions in a layer: allocates larger buffers, and copies the
 -- last `kept` keys and values to them.
 local function grow(layer, count, kept, max_length)
-   local k, v = layer.keys, layer.values
    local need = kept + count
    local room = math.max(need, math.min(2 * (layer.window or kept), 4 * need), 64)
    if max_length and not layer.window then room = math.max(need, max_length) end
    local first, larger = layer.used - kept, {}
-   for i, old in ipairs {k, v} do
+   for i, old in ipairs(layer.buffers) do
       local new = torch.empty(old:size(1), old:size(2), room, old:size(4),
          {dtype = old.dtype, device = old.device})
       if kept > 0 then new:narrow(3, 1, kept):copy_(old:narrow(3, first + 1, kept)) end
       larger[i] = new
    end
-   layer.keys, layer.values = larger[1], larger[2] -- after both copies, which an interrupt can end
+   layer.buffers = larger -- after all copies, which an interrupt can end
    layer.dropped, layer.used = layer.dropped + first, kept
 end
 
@@ -62,12 +73,12 @@ end
 ---@return Tensor keys
 ---@return Tensor values
 function Cache:update(index, key, value, window)
-   local layer, count = self.layers[index], key:size(3)
+   local layer, count, stored = self.layers[index], key:size(3), self:pack(key, value)
    if not layer then
-      layer = {keys = key, values = value, used = 0, dropped = 0, window = window}
+      layer = {buffers = stored, used = 0, dropped = 0, window = window}
       self.layers[index] = layer
       grow(layer, count, 0, self.max_length)
-   elseif layer.used + count > layer.keys:size(3) then
+   elseif layer.used + count > layer.buffers[1]:size(3) then
       grow(layer, count, window and math.min(layer.used, window - 1) or layer.used, self.max_length)
    end
    if torch.is_grad_enabled() and (key.requires_grad or value.requires_grad) then
@@ -75,15 +86,16 @@ function Cache:update(index, key, value, window)
          .. "or without use_cache and past_key_values")
    end
    local at = layer.used + 1
-   layer.keys:narrow(3, at, count):copy_(key)
-   layer.values:narrow(3, at, count):copy_(value)
+   for i, buffer in ipairs(layer.buffers) do buffer:narrow(3, at, count):copy_(stored[i]) end
    layer.used = layer.used + count
    local first, total = 1, layer.used
    if window then
       first = math.max(1, at - window + 1)
       total = layer.used - first + 1
    end
-   return layer.keys:narrow(3, first, total), layer.values:narrow(3, first, total)
+   local seen = {}
+   for i, buffer in ipairs(layer.buffers) do seen[i] = buffer:narrow(3, first, total) end
+   return self:unpack(seen)
 end
 
 --- Appends keys and values to a layer's cache, and returns the attention of the queries over all
@@ -134,12 +146,12 @@ end
 ---@param rows Tensor  positions, from 1
 function Cache:reorder(rows)
    for _, layer in ipairs(self.layers) do
-      for _, name in ipairs {"keys", "values"} do
-         local used = layer[name]:narrow(3, 1, layer.used):index_select(1, rows)
-         if used:size(1) ~= layer[name]:size(1) then
-            layer[name] = used
+      for i, buffer in ipairs(layer.buffers) do
+         local used = buffer:narrow(3, 1, layer.used):index_select(1, rows)
+         if used:size(1) ~= buffer:size(1) then
+            layer.buffers[i] = used
          else
-            layer[name]:narrow(3, 1, layer.used):copy_(used)
+            buffer:narrow(3, 1, layer.used):copy_(used)
          end
       end
    end

@@ -1,0 +1,49 @@
+-- caches.lua - caches of keys and values in fewer bits, by llama.cpp's names: "f32", "f16" and
+-- "q8_0", which rounds each 32 elements to 8 bits with one scale.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local Cache = require "tlua.text.models.cache"
+
+local Half = class.class("llm.HalfCache", Cache)
+
+function Half:pack(key, value) -- luacheck: ignore self
+   return {key:to "float16", value:to "float16"}
+end
+
+function Half:unpack(stored) -- luacheck: ignore self
+   return stored[1]:float(), stored[2]:float()
+end
+
+-- The number of elements that share a scale.
+local group <const> = 32
+
+local Rounded = class.class("llm.RoundedCache", Cache)
+
+-- Returns (B, heads, S, D) rounded to int8, and the scales (B, heads, S, D / 32) in float16.
+local function round(x)
+   local parts = x:float():unflatten(4, {-1, group})
+   local scales = (parts:abs():amax(5) / 127):to "float16"
+   -- a scale of 0 has only elements of 0, or elements too small for float16
+   local by = scales:float():reciprocal():nan_to_num(0, 0, 0)
+   local q = (parts * by:unsqueeze(5)):round():clamp(-127, 127):to "int8"
+   return q:flatten(4), scales
+end
+
+local function restore(q, scales)
+   local x = q:float()
+   x:unflatten(4, {-1, group}):mul_(scales:float():unsqueeze(5))
+   return x
+end
+
+function Rounded:pack(key, value) -- luacheck: ignore self
+   local k, k_scales = round(key)
+   local v, v_scales = round(value)
+   return {k, v, k_scales, v_scales}
+end
+
+function Rounded:unpack(stored) -- luacheck: ignore self
+   return restore(stored[1], stored[3]), restore(stored[2], stored[4])
+end
+
+return {f32 = Cache, f16 = Half, q8_0 = Rounded, group = group}
