@@ -18,6 +18,8 @@ local M = {}
 ---@field tokens integer[]  the prompt's tokens and the new ones
 ---@field prompt_tokens integer  the number of tokens of the prompt
 ---@field cached_tokens integer  the number of tokens whose keys and values were already there
+---@field drafted_tokens integer  the number of tokens that a draft has proposed
+---@field accepted_tokens integer  the number of proposed tokens that were taken
 ---@field finish_reason? string  "stop", "length", "cancelled" or "error"; nil until the end
 ---@field error any  the error that has ended the sequence
 local Sequence = class.class("llm.Sequence")
@@ -32,6 +34,8 @@ local readers = {
    tokens = function(own) return own.entry.tokens end,
    prompt_tokens = function(own) return own.entry.prompt end,
    cached_tokens = function(own) return own.entry.cached end,
+   drafted_tokens = function(own) return own.entry.drafted end,
+   accepted_tokens = function(own) return own.entry.accepted end,
    finish_reason = function(own) return own.entry.reason end,
    error = function(own) return own.entry.error end,
 }

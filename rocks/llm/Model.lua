@@ -11,6 +11,7 @@ local Tokenizer = require "tlua.llm.tokenizer"
 local Scheduler = require "tlua.llm.scheduler"
 local batches = require "tlua.llm.Batch"
 local caches = require "tlua.llm.caches"
+local drafts = require "tlua.llm.drafts"
 local loading = require "tlua.llm.loading"
 local sampling = require "tlua.llm.sampling"
 local text_stream = require "tlua.llm.text_stream"
@@ -74,8 +75,8 @@ function M.load(...)
          .. "%d"):format(a.path, #self.tokenizer.tokens, config.vocab_size))
    end
    if a.cache_type == "q8_0" and config.head_dim % caches.group ~= 0 then
-      torch.raise(("llm.load: %s: cache_type: q8_0 needs heads of a multiple of %d features, and the "
-         .. "model's have %d"):format(a.path, caches.group, config.head_dim))
+      torch.raise(("llm.load: %s: cache_type: q8_0 needs heads of a multiple of %d features, and "
+         .. "the model's have %d"):format(a.path, caches.group, config.head_dim))
    end
    self.cache_type = a.cache_type
    self.n_ctx = a.n_ctx and a.n_ctx > 0 and a.n_ctx or config.max_position_embeddings
@@ -196,11 +197,61 @@ function Model:logits(tokens)
    return self.scheduler:logits(tokens, #tokens)
 end
 
+local take_perplexity = args.signature "llm.Model.perplexity(text: any, n_ctx: count?)"
+
+--- Returns the perplexity of a text, by llama.cpp's formula: the text's tokens are divided into
+--- chunks of n_ctx, whose first token is replaced by the one that begins texts, if the model has
+--- such a token; the result is the exponential of the mean negative log-likelihood of the tokens in
+--- the second half of each chunk. Tokens after the last whole chunk are ignored.
+---@param text string|integer[]  a text, or a list of tokens
+---@param n_ctx? integer  the number of tokens of a chunk, by default 512 or the model's limit
+---@return number perplexity
+---@return number uncertainty  one standard error
+---@return integer count  the number of tokens that were predicted
+function Model:perplexity(text, ...)
+   local title <const> = "llm.Model.perplexity"
+   local a = take_perplexity(text, ...)
+   local n = a.n_ctx or math.min(512, self.n_ctx)
+   if n < 4 or n > self.n_ctx then
+      args.refuse(title, "n_ctx", ("4 to %d, the model's limit"):format(self.n_ctx), n)
+   end
+   local tokens = a.text
+   if type(tokens) == "string" then
+      tokens = self.tokenizer:encode(tokens)
+   elseif type(tokens) ~= "table" then
+      args.refuse(title, "text", "a text, or a list of tokens", tokens)
+   end
+   if #tokens < 2 * n then
+      torch.raise(("%s: expected at least 2 * n_ctx = %d tokens, got %d"):format(title, 2 * n,
+         #tokens))
+   end
+   local _ <close> = torch.no_grad()
+   local sum, squares, count, first = 0, 0, 0, n // 2 + 1
+   for begin = 1, #tokens - n + 1, n do
+      local chunk = table.move(tokens, begin, begin + n - 1, 1, {})
+      if self.tokenizer.adds_bos and self.tokenizer.bos then chunk[1] = self.tokenizer.bos end
+      check_tokens(self, title, chunk)
+      local logits = self.scheduler:logits(chunk, n - first + 1):narrow(1, 1, n - first)
+      local next_ones = torch.tensor({table.unpack(chunk, first + 1, n)},
+         {dtype = "int64", device = "cpu"})
+      local loss = torch.nn.functional.cross_entropy(logits, next_ones, {reduction = "none"})
+         :double()
+      sum, squares = sum + loss:sum():item(), squares + loss:square():sum():item()
+      count = count + n - first
+   end
+   self:reset()
+   local mean = sum / count
+   local spread = math.max(0, squares / count - mean ^ 2)
+   return math.exp(mean), math.exp(mean) * math.sqrt(spread / (count - 1)), count
+end
+
 -- Generation ------------------------------------------------------------------------------------
 
 local defaults = {max_tokens = 16, echo = false}
 for name, value in pairs(sampling.defaults) do defaults[name] = value end
-local others = {stop = true, stream = true, suffix = true, logprobs = true, stop_tokens = true}
+for name, value in pairs(drafts.defaults) do defaults[name] = value end
+local others = {draft_model = true, stop = true, stream = true, suffix = true, logprobs = true,
+   stop_tokens = true}
 for name in pairs(sampling.others) do others[name] = true end
 local kinds = {}
 
@@ -230,6 +281,7 @@ local function options_of(self, title, given, own_defaults)
       torch.raise(("%s: %s is not supported"):format(title, o.suffix and "suffix" or "logprobs"))
    end
    o.stops = stops_of(title, o.stop)
+   o.draft = drafts.maker(title, o, self)
    if o.grammar ~= nil then
       o.grammar = require "tlua.llm.grammar"._matcher(title, o.grammar, self.tokenizer)
    end
@@ -260,8 +312,12 @@ local function add(self, title, scheduler, prompt, o)
          return "length"
       end
    end
+   local draft = o.draft and function(tokens, room)
+      -- the step adds one token more than the draft has
+      return o.draft(tokens, math.min(room, most - (#tokens - entry.prompt) - 1))
+   end
    entry = scheduler:add(table.move(prompt, 1, #prompt, 1, {}),
-      {sampler = sampling.sampler(o), accept = accept})
+      {sampler = sampling.sampler(o), accept = accept, draft = draft})
    if most <= 0 then scheduler:finish(entry, "length") end
    return {scheduler = scheduler, entry = entry, stream = stream}
 end
@@ -342,9 +398,13 @@ end
 --- number, typical_p: number, repeat_penalty: number, presence_penalty: number, frequency_penalty:
 --- number, repeat_last_n: integer, stop: string|string[], stream: function, seed: integer,
 --- logit_bias: table<integer, number>, logits_processor: function, grammar: any,
---- echo: boolean}  max_tokens: 0 for as many as n_ctx allows; temperature: 0 for the most likely
---- token; stream(text) is called with each new piece of text, and ends the generation by returning
---- false; grammar: a grammar in GBNF, or an llm.Grammar, which the text will obey
+--- echo: boolean, draft_model: any, num_pred_tokens: integer,
+--- max_ngram_size: integer}  max_tokens: 0 for as many as n_ctx allows; temperature: 0 for the most
+--- likely token; stream(text) is called with each new piece of text, and ends the generation by
+--- returning false; grammar: a grammar in GBNF, or an llm.Grammar, which the text will obey;
+--- draft_model: a smaller llm.Model with the same tokens, or "prompt_lookup", which proposes up to
+--- num_pred_tokens next tokens that this model then verifies in one step (speculative decoding);
+--- max_ngram_size: the most tokens that prompt_lookup compares
 ---@return string text
 ---@return string reason  "stop" or "length"
 function Model:generate(prompt, options)

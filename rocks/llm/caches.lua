@@ -1,7 +1,6 @@
 -- caches.lua - caches of keys and values in fewer bits, by llama.cpp's names: "f32", "f16" and
 -- "q8_0", which rounds each 32 elements to 8 bits with one scale.
 
-local torch = require "tlua"
 local class = require "tlua.class"
 local Cache = require "tlua.text.models.cache"
 

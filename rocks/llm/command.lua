@@ -15,6 +15,11 @@ Talks with a language model. Ctrl-C ends an answer; between answers it ends the 
   --ctx n              the most tokens in the conversation
   --threads n          the number of threads
   --device cuda        where the model runs
+  --cache-type q8_0    stores keys and values in fewer bits: f32, f16 or q8_0
+  --prompt-cache file  loads the keys and values of an earlier conversation from the file, if it
+                       exists, and saves those of this one there at the end
+  --draft model.gguf   a smaller model with the same tokens that proposes tokens; or prompt-lookup
+  --perplexity file    prints the perplexity of the file's text, and ends; --ctx n: of n tokens
   --raw                continues the text itself, without the file's chat template
   --stats              prints the number of tokens per second
 ]]
@@ -38,7 +43,8 @@ local numbers <const> = {
    ["--seed"] = "seed", ["--ctx"] = "ctx", ["--threads"] = "threads",
 }
 local texts <const> = {["-p"] = "prompt", ["--prompt"] = "prompt", ["--system"] = "system",
-   ["--device"] = "device"}
+   ["--device"] = "device", ["--cache-type"] = "cache_type", ["--prompt-cache"] = "prompt_cache",
+   ["--draft"] = "draft", ["--perplexity"] = "perplexity"}
 local flags <const> = {["--raw"] = "raw", ["--stats"] = "stats"}
 local sampled <const> = {"max_tokens", "temperature", "top_k", "top_p", "min_p", "repeat_penalty",
    "seed"}
@@ -94,6 +100,7 @@ end
 local function answer(llm, o, messages)
    local options, shown = {stream = nil}, {}
    for _, name in ipairs(sampled) do options[name] = o[name] end
+   options.draft_model = o.draft_model
    function options.stream(text)
       shown[#shown + 1] = text
       show(text)
@@ -219,6 +226,30 @@ local function converse(llm, o)
    end
 end
 
+-- Calls a function; an error ends the command with its message.
+local function attempt(fn, ...)
+   local results = table.pack(pcall(fn, ...))
+   if results[1] then return table.unpack(results, 2, results.n) end
+   error({failure = (tostring(results[2]):gsub("^[^\n]-llm%.[%a_.]+: ", ""))}, 0)
+end
+
+local function print_perplexity(llm, o)
+   local file <close>, why = io.open(o.perplexity, "rb")
+   if not file then error({failure = why}, 0) end
+   local text = file:read "a"
+   attempt(function()
+      local value, uncertainty, count = llm:perplexity(text, {n_ctx = o.ctx})
+      show(("perplexity %.4f +/- %.4f (%d tokens)\n"):format(value, uncertainty, count))
+   end)
+   return true
+end
+
+local function save_cache(llm, o)
+   if o.prompt_cache and llm.scheduler:cached() > 0 then
+      attempt(llm.save_state, llm, o.prompt_cache)
+   end
+end
+
 local function run(words)
    local o = parse(words)
    if o.help or not o.path then
@@ -226,19 +257,26 @@ local function run(words)
       return o.help or false
    end
    if o.threads then torch.set_num_threads(o.threads) end
-   local ok, llm = pcall(torch.llm.load, o.path, {n_ctx = o.ctx, device = o.device})
-   if not ok then
-      io.stderr:write(("tlua chat: %s\n"):format((tostring(llm):gsub("^[^\n]-llm%.load: ", ""))))
-      return false
+   local llm = attempt(torch.llm.load, o.path, {n_ctx = not o.perplexity and o.ctx or nil,
+      device = o.device, cache_type = o.cache_type})
+   if o.perplexity then return print_perplexity(llm, o) end
+   if o.draft == "prompt-lookup" then
+      o.draft_model = "prompt_lookup"
+   elseif o.draft then
+      o.draft_model = attempt(torch.llm.load, o.draft, {n_ctx = o.ctx, device = o.device})
    end
+   local cached <close> = o.prompt_cache and io.open(o.prompt_cache) or nil
+   if cached then attempt(llm.load_state, llm, o.prompt_cache) end
    if not llm.tokenizer.chat_template then o.raw = true end
    if o.prompt then
       local messages = begin(o)
       table.insert(messages, {role = "user", content = o.prompt})
-      local _, interrupted = answer(llm, o, messages)
+      local _, interrupted = attempt(answer, llm, o, messages)
+      save_cache(llm, o)
       return not interrupted
    end
    converse(llm, o)
+   save_cache(llm, o)
    return true
 end
 
@@ -248,6 +286,10 @@ end
 function M._chat(words)
    local ok, result = pcall(run, words)
    if ok then return result end
+   if type(result) == "table" and result.failure then
+      io.stderr:write(("tlua chat: %s\n"):format(result.failure))
+      return false
+   end
    if type(result) == "table" and result.usage then
       io.stderr:write(("tlua chat: %s\n%s"):format(result.usage, USAGE))
       return false

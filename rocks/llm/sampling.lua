@@ -238,6 +238,51 @@ function Sampler:uniform()
    return torch.rand(1, {generator = self.generator, device = "cpu"}):item()
 end
 
+-- Returns the distribution of p - q where that is positive, after the token `x` of q was rejected;
+-- without q, all of q is at x.
+local function residual(p, q, x)
+   local rest = {}
+   if p.all then
+      rest.all = p.all:clone()
+      if not q then
+         rest.all[x] = 0
+      elseif q.all then
+         rest.all:sub_(q.all):clamp_(0)
+      else
+         for i, value in ipairs(q.p) do
+            rest.all[q.ids[i]] = math.max(0, rest.all[q.ids[i]]:item() - value)
+         end
+      end
+      local sum = rest.all:sum():item()
+      if sum <= 0 then return p end
+      return {all = rest.all / sum}
+   end
+   local sum = 0
+   rest.p, rest.ids = {}, p.ids
+   for i, value in ipairs(p.p) do
+      local own = q and M.probability(q, p.ids[i]) or not q and p.ids[i] == x and 1 or 0
+      rest.p[i] = math.max(0, value - own)
+      sum = sum + rest.p[i]
+   end
+   if sum <= 0 then return p end
+   for i, value in ipairs(rest.p) do rest.p[i] = value / sum end
+   return rest
+end
+
+--- Accepts or replaces a token of a draft, so that the result is drawn from the distribution `p`
+--- (Leviathan et al., Fast Inference from Transformers via Speculative Decoding, 2023): accepts x
+--- with the probability min(1, p(x) / q(x)), or else draws from the positive part of p - q.
+---@param p table  the distribution
+---@param x integer  the draft's token
+---@param q? table  the distribution from which x was drawn; nil if x was certain
+---@return integer token
+---@return boolean is_accepted
+function Sampler:verify(p, x, q)
+   local ratio = M.probability(p, x) / (q and M.probability(q, x) or 1)
+   if ratio >= 1 or ratio > 0 and self:uniform() < ratio then return x, true end
+   return self:draw(residual(p, q, x)), false
+end
+
 --- Draws a token from a distribution.
 ---@param d table
 ---@return integer

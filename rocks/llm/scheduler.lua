@@ -65,6 +65,10 @@ local function choose(self, tokens)
    return best, most
 end
 
+--- Returns the number of tokens whose keys and values are in the first slot.
+---@return integer
+function Scheduler:cached() return #self.slots[1].tokens end
+
 --- Empties the caches of all free slots.
 function Scheduler:reset()
    for _, slot in ipairs(self.slots) do
@@ -77,10 +81,12 @@ end
 --- Adds a sequence, which waits until a slot is free.
 ---@param tokens integer[]  the prompt, which the scheduler extends by the new tokens
 ---@param hooks table  sampler (of sampling.lua); accept(token), called for each new token, returns
---- the reason of the end or nil
+--- the reason of the end or nil; draft(tokens, most), if given, returns up to `most` tokens that
+--- may follow, and the distributions that they were drawn from (of drafts.lua)
 ---@return table sequence
 function Scheduler:add(tokens, hooks)
-   local sequence = {tokens = tokens, prompt = #tokens, cached = 0, hooks = hooks}
+   local sequence = {tokens = tokens, prompt = #tokens, cached = 0, hooks = hooks,
+      drafted = 0, accepted = 0}
    self.waiting[#self.waiting + 1] = sequence
    return sequence
 end
@@ -142,41 +148,59 @@ end
 
 -- Steps -----------------------------------------------------------------------------------------
 
-local function add_part(parts, sequence, count, draft)
-   local slot = sequence.slot
-   local first = #slot.tokens + 1
-   local tokens = table.move(sequence.tokens, first, first + count - 1, 1, {})
-   parts[#parts + 1] = {sequence = sequence, cache = slot.cache, tokens = tokens,
-      is_last = first + count - 1 == #sequence.tokens, draft = draft}
+-- Calls a function for a sequence. An error ends this sequence alone; then the result is nil.
+local function guard(self, sequence, fn, ...)
+   local ok, a, b = pcall(fn, ...)
+   if ok then return a, b end
+   if type(a) == "string" and a:find("interrupted!", 1, true) then error(a, 0) end
+   self:finish(sequence, "error", a)
 end
 
--- Returns the tokens that the next step computes: {sequence, cache, tokens, is_last} for each
--- sequence. Sequences that generate come first.
+-- Adds the next `count` tokens of a sequence. A part that ends the sequence may have a draft of up
+-- to `most` further tokens.
+local function add_part(self, parts, sequence, count, most)
+   local slot = sequence.slot
+   local first = #slot.tokens + 1
+   local part = {sequence = sequence, cache = slot.cache, first = first, draft = {},
+      drawn_from = {}, tokens = table.move(sequence.tokens, first, first + count - 1, 1, {}),
+      is_last = first + count - 1 == #sequence.tokens}
+   if part.is_last and sequence.hooks.draft and most > 0 then
+      part.draft, part.drawn_from = guard(self, sequence, sequence.hooks.draft, sequence.tokens,
+         most)
+      if sequence.reason then return 0 end
+      table.move(part.draft, 1, #part.draft, count + 1, part.tokens)
+   end
+   parts[#parts + 1] = part
+   return #part.tokens
+end
+
+-- Returns the tokens that the next step computes: {sequence, cache, tokens, is_last, draft} for
+-- each sequence. Sequences that generate come first.
 local function plan(self)
    local parts, room = {}, self.n_batch
    for _, sequence in ipairs(self.open) do
       crop(self, sequence.slot, #sequence.slot.tokens)
    end
    for pass = 1, 2 do
-      for _, sequence in ipairs(self.open) do
+      for _, sequence in ipairs(table.move(self.open, 1, #self.open, 1, {})) do
          local need = #sequence.tokens - #sequence.slot.tokens
          if room > 0 and (need == 1) == (pass == 1) then
             local count = math.min(need, room)
-            add_part(parts, sequence, count)
-            room = room - count
+            room = room - add_part(self, parts, sequence, count, room - count)
          end
       end
    end
    return parts
 end
 
--- Computes the parts. Returns the logits of the last position of each part that ends its sequence.
+-- Computes the parts. Returns the logits of the last position of each part that ends its sequence,
+-- and of its draft's positions.
 local function compute(self, parts)
    local ids, rows = {}, {}
    for _, part in ipairs(parts) do
       part.count = #part.tokens
       table.move(part.tokens, 1, part.count, #ids + 1, ids)
-      if part.is_last then rows[#rows + 1] = #ids end
+      for i = part.is_last and #part.draft or -1, 0, -1 do rows[#rows + 1] = #ids - i end
    end
    local like = {dtype = "int64", device = self.device}
    local result = self.model {input_ids = torch.tensor({ids}, like),
@@ -191,23 +215,35 @@ local function compute(self, parts)
    return logits:to("cpu"):float()
 end
 
-local function is_interrupt(problem)
-   return type(problem) == "string" and problem:find("interrupted!", 1, true) ~= nil
+-- Chooses the next tokens of a part's sequence, one more than it takes from the draft. `logits` has
+-- the rows of the part. Returns the reason of the end or nil.
+local function extend(part, logits)
+   local sequence = part.sequence
+   local tokens, sampler = sequence.tokens, sequence.hooks.sampler
+   sequence.drafted = sequence.drafted + #part.draft
+   for i = 1, #part.draft + 1 do
+      local distribution, draft = sampler:distribution(logits[i], tokens), part.draft[i]
+      local token, is_accepted
+      if draft then
+         token, is_accepted = sampler:verify(distribution, draft, part.drawn_from[i])
+      else
+         token = sampler:draw(distribution)
+      end
+      tokens[#tokens + 1] = token
+      if is_accepted then sequence.accepted = sequence.accepted + 1 end
+      local reason = sequence.hooks.accept(token)
+      if reason or not is_accepted then return reason end
+   end
 end
 
--- Chooses a sequence's next token from its logits (V). An error ends this sequence alone.
-local function extend(self, sequence, logits)
-   local ok, reason = pcall(function()
-      local sampler = sequence.hooks.sampler
-      local token = sampler:draw(sampler:distribution(logits, sequence.tokens))
-      sequence.tokens[#sequence.tokens + 1] = token
-      return sequence.hooks.accept(token)
-   end)
-   if not ok and is_interrupt(reason) then error(reason, 0) end
-   if not ok then
-      self:finish(sequence, "error", reason)
-   elseif reason then
-      self:finish(sequence, reason)
+-- Crops a slot to the tokens that it shares with its sequence, after a draft.
+local function drop_draft(self, part, slot)
+   if #part.draft > 0 then
+      local last = part.first + #part.tokens - #part.draft - 1
+      while last < #slot.tokens and slot.tokens[last + 1] == part.sequence.tokens[last + 1] do
+         last = last + 1
+      end
+      crop(self, slot, last)
    end
 end
 
@@ -229,12 +265,17 @@ function Scheduler:step()
    admit(self)
    if #self.open == 0 then return 0 end
    local parts = plan(self)
+   if #parts == 0 then return #self.open + #self.waiting end
    local logits, row = compute(self, parts), 0
    for _, part in ipairs(parts) do
-      if part.is_last then
-         row = row + 1
-         extend(self, part.sequence, logits[row])
+      local count, slot = part.is_last and #part.draft + 1 or 0, part.sequence.slot
+      if count > 0 then
+         local own = logits:narrow(1, row + 1, count)
+         local reason = guard(self, part.sequence, extend, part, own)
+         drop_draft(self, part, slot)
+         if reason then self:finish(part.sequence, reason) end
       end
+      row = row + count
    end
    return #self.open + #self.waiting
 end

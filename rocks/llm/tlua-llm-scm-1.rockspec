@@ -16,6 +16,7 @@ build = {
       ["tlua.llm.architectures"] = "architectures.lua",
       ["tlua.llm.caches"] = "caches.lua",
       ["tlua.llm.command"] = "command.lua",
+      ["tlua.llm.drafts"] = "drafts.lua",
       ["tlua.llm.grammar"] = "grammar.lua",
       ["tlua.llm"] = "init.lua",
       ["tlua.llm.json_schema"] = "json_schema.lua",
