@@ -6,6 +6,7 @@ local lazy = require "tlua.lazy"
 return lazy.load({}, lazy.modules("tlua.text", {
    BPE = "BPE", Encoding = "Encoding", Template = "Template", Tokenizer = "Tokenizer",
    models = "from_pretrained from_config list_models",
-   peft = "peft", trainers = "trainers",
+   nf4 = "nf4", peft = "peft", preference = "preference",
+   trainers = "trainers",
    ["models.cache"] = "Cache", ["models.PreTrainedModel"] = "PreTrainedModel",
 }))

@@ -18,22 +18,28 @@ local M = {}
 
 local function is_linear(layer)
    local kind = torch.type(layer)
-   return kind == "nn.Linear" or kind == "text.models.Conv1D"
+   return kind == "nn.Linear" or kind == "text.models.Conv1D" or kind == "text.Linear4bit"
 end
 
--- Returns the numbers of inputs and outputs of a linear layer.
+-- Returns the numbers of inputs and outputs of a linear layer, and options for tensors like its
+-- weight.
 local function sizes_of(layer)
+   if torch.type(layer) == "text.Linear4bit" then
+      return layer.in_features, layer.out_features,
+         {device = layer.packed.device, dtype = layer.compute_dtype}
+   end
    local weight = layer.weight
-   if torch.type(layer) == "text.models.Conv1D" then return weight:size(1), weight:size(2) end
-   return weight:size(2), weight:size(1)
+   local like = {device = weight.device, dtype = weight.dtype}
+   if torch.type(layer) == "text.models.Conv1D" then return weight:size(1), weight:size(2), like end
+   return weight:size(2), weight:size(1), like
 end
 
 -- A linear layer with an adapter, which computes base(x) + B A dropout(x) * scaling.
 local Lora = class.class("text.peft.LoraLinear", nn.Module)
 
 function Lora:__init(base, rank, scaling, dropout, init)
-   local inputs, outputs = sizes_of(base)
-   local like = {bias = false, device = base.weight.device, dtype = base.weight.dtype}
+   local inputs, outputs, like = sizes_of(base)
+   like.bias = false
    self.base_layer, self.scaling, self.p = base, scaling, dropout
    self.lora_A, self.lora_B = nn.Linear(inputs, rank, like), nn.Linear(rank, outputs, like)
    if init == "gaussian" then nn.init.normal_(self.lora_A.weight, 0, 1 / rank) end
@@ -356,17 +362,32 @@ local function each_adapter(self, fn)
    end
 end
 
+-- Returns the linear layer of an adapter, with the adapter added to its weight. A weight of 4 bits
+-- is unpacked, since rounding it again would lose the adapter.
+local function merged(layer)
+   local base = layer.base_layer
+   if torch.type(base) ~= "text.Linear4bit" then
+      base.weight:add_(layer:delta())
+      return base
+   end
+   local whole = nn.Linear(base.in_features, base.out_features, {bias = base.bias ~= nil,
+      device = base.packed.device, dtype = base.compute_dtype})
+   whole.weight:copy_(base:dequantize() + layer:delta())
+   if base.bias then whole.bias:copy_(base.bias) end
+   return whole
+end
+
 local function without_adapters(self, is_merged)
    torch.no_grad(function()
       each_adapter(self, function(owner, field, layer)
-         if is_merged then layer.base_layer.weight:add_(layer:delta()) end
-         owner[field] = layer.base_layer
+         owner[field] = is_merged and merged(layer) or layer.base_layer
       end)
    end)
    return self.base_model.model
 end
 
---- Adds the adapters to the weights, and returns the model without adapters.
+--- Adds the adapters to the weights, and returns the model without adapters. Weights of 4 bits
+--- become weights of the model's dtype.
 ---@return text.PreTrainedModel
 function PeftModel:merge_and_unload() return without_adapters(self, true) end
 

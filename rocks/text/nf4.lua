@@ -1,0 +1,193 @@
+-- nf4.lua - linear layers whose weights have 4 bits an element (QLoRA: Dettmers et al., 2023): each
+-- block of 64 elements is divided by its largest absolute value, and each quotient is replaced by
+-- the nearest of 16 numbers, the quantiles of a normal distribution.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local nn, F = torch.nn, torch.nn.functional
+
+local M = {}
+
+local block <const> = 64
+
+-- The 16 numbers of NF4 (QLoRA, appendix E).
+local codes <const> = {
+   -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+   -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+   0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+   0.7229568362236023, 1.0,
+}
+
+-- Returns the borders between neighbouring codes.
+local function borders(device)
+   local list = {}
+   for i = 1, 15 do list[i] = (codes[i] + codes[i + 1]) / 2 end
+   return torch.tensor(list, {dtype = "float32", device = device})
+end
+
+-- Returns the two numbers of each of the 256 bytes, (256, 2). The first element is in the byte's
+-- upper half.
+local function pairs_of_bytes(device)
+   local list = {}
+   for byte = 0, 255 do list[byte + 1] = {codes[(byte >> 4) + 1], codes[(byte & 15) + 1]} end
+   return torch.tensor(list, {dtype = "float32", device = device})
+end
+
+--- Rounds a tensor to 4 bits an element. Returns bytes with two elements each, and the largest
+--- absolute value of each block of 64 elements, in the order of memory of a contiguous tensor.
+---
+---     local x = torch.tensor {1.0, -2.0, 0.5, 0.0}
+---     local packed, absmax = torch.text.nf4.quantize(x)
+---     print(torch.text.nf4.dequantize(packed, absmax, {4}))
+---     --> tensor([ 0.8814, -2.0000,  0.4922,  0.0000])
+---@param x Tensor  floating-point numbers, all finite
+---@return Tensor packed  uint8, (ceil(numel / 2))
+---@return Tensor absmax  float32, (ceil(numel / 64))
+function M.quantize(x)
+   local title = "text.nf4.quantize"
+   if not torch.is_tensor(x) or not x:is_floating_point() or x:numel() == 0 then
+      args.refuse(title, "x", "a tensor of floating-point numbers, not empty", x)
+   end
+   local flat = x:detach():float():flatten()
+   if not flat:isfinite():all():item() then
+      torch.raise(title .. ": x: expected finite numbers, got NaN or infinity")
+   end
+   local n = flat:numel()
+   local blocks = F.pad(flat, {0, -n % block}):view(-1, block)
+   local absmax = blocks:abs():amax(2)
+   local shares = blocks / absmax:masked_fill(absmax:eq(0), 1):unsqueeze(2)
+   local code = torch.bucketize(shares, borders(x.device)):long() - 1
+   code = code:view(-1, 2)
+   local packed = (code:select(2, 1) * 16 + code:select(2, 2)):to("uint8")
+   return packed:narrow(1, 1, (n + 1) // 2):clone(), absmax
+end
+
+--- Returns the numbers of packed elements; see quantize.
+---@param packed Tensor  uint8
+---@param absmax Tensor  float32
+---@param shape integer[]
+---@return Tensor  float32
+function M.dequantize(packed, absmax, shape)
+   local n = 1
+   for _, size in ipairs(shape) do n = n * size end
+   local title = "text.nf4.dequantize"
+   if not torch.is_tensor(packed) or packed.dtype ~= "uint8" or packed:numel() ~= (n + 1) // 2 then
+      args.refuse(title, "packed", ("%d bytes"):format((n + 1) // 2), packed)
+   end
+   if not torch.is_tensor(absmax) or absmax:numel() ~= (n + block - 1) // block then
+      args.refuse(title, "absmax", ("%d numbers"):format((n + block - 1) // block), absmax)
+   end
+   local values = pairs_of_bytes(packed.device):index_select(1, packed:int() + 1):flatten()
+   values = F.pad(values, {0, absmax:numel() * block - values:numel()}):view(-1, block)
+   return (values * absmax:unsqueeze(2)):flatten():narrow(1, 1, n):view(table.unpack(shape))
+end
+
+-- Computes x W^T and unpacks W once more for the gradient, instead of keeping it until then.
+local Product = class.class("text.nf4.Product", torch.autograd.Function)
+
+function Product.forward(ctx, x, layer)
+   ctx.layer = layer
+   return F.linear(x, layer:dequantize():to(x.dtype))
+end
+
+function Product.backward(ctx, grad)
+   return grad:matmul(ctx.layer:dequantize():to(grad.dtype)), nil
+end
+
+--- A linear layer with a weight of 4 bits an element, which is not trained. `load_in_4bit` makes
+--- these layers. The products are those of the unpacked weight.
+---
+---     local layer = torch.text.nf4.Linear4bit(torch.nn.Linear(64, 2))
+---     print(layer)
+---     --> Linear4bit(64, 2, bias=true)
+---@class text.Linear4bit: nn.Module
+---@field in_features integer  the size of an input
+---@field out_features integer  the size of a result
+---@field packed Tensor  uint8; see text.nf4.quantize
+---@field absmax Tensor  float32
+local Linear4bit = class.class("text.Linear4bit", nn.Module)
+M.Linear4bit = Linear4bit
+
+--- Rounds the weight of a linear layer.
+---@param layer nn.Module  a Linear or a Conv1D
+function Linear4bit:__init(layer)
+   local weight = layer.weight:detach()
+   if torch.type(layer) == "text.models.Conv1D" then weight = weight:t():contiguous() end
+   self.out_features, self.in_features = weight:size(1), weight:size(2)
+   self.compute_dtype = weight.dtype
+   local packed, absmax = M.quantize(weight)
+   self:register_buffer("packed", packed)
+   self:register_buffer("absmax", absmax)
+   if layer.bias then self.bias = layer.bias:detach():clone() end
+   if self.bias then self.bias = nn.Parameter(self.bias, {requires_grad = false}) end
+end
+
+--- Returns the weight, rounded to 4 bits.
+---@return Tensor  float32 (out_features, in_features)
+function Linear4bit:dequantize()
+   return M.dequantize(self.packed, self.absmax, {self.out_features, self.in_features})
+end
+
+--- Computes the product of the input and the rounded weight, and adds the bias.
+---@param x Tensor  (..., in_features)
+---@return Tensor  (..., out_features)
+function Linear4bit:forward(x)
+   local y = Product:apply(x, self)
+   return self.bias and y + self.bias or y
+end
+
+function Linear4bit:extra_repr()
+   return ("%d, %d, bias=%s"):format(self.in_features, self.out_features, self.bias ~= nil)
+end
+
+-- Layers that stay as they are: the rows of the last layer are often those of the embedding.
+local kept_names <const> = {"lm_head", "embed_out", "score", "classifier", "qa_outputs", "cls"}
+
+--- Replaces the linear layers of a model by layers with weights of 4 bits an element (NF4), for
+--- QLoRA: get_peft_model then adds adapters that train in the model's dtype. Returns the model, and
+--- the number of replaced layers. Layers of the output, such as lm_head, stay as they are.
+---
+---     local config = {model_type = "gpt2", n_embd = 64, n_head = 2, n_layer = 1}
+---     local model = torch.text.from_config(config)
+---     local _, count = torch.text.nf4.load_in_4bit(model)
+---     local tuned = torch.text.peft.get_peft_model(model, {r = 2})
+---     print(count, #tuned:trainable_parameters())
+---     --> 4	2
+---@param model nn.Module
+---@param options? {skip_modules: string[]}  names of further layers that stay as they are
+---@return nn.Module model
+---@return integer count
+function M.load_in_4bit(model, options)
+   local title = "text.nf4.load_in_4bit"
+   if not class.isinstance(model, nn.Module) then args.refuse(title, "model", "a model", model) end
+   args.check_options(title, options, "skip_modules")
+   local skipped = {}
+   for _, names in ipairs {kept_names, options and options.skip_modules or {}} do
+      if type(names) ~= "table" then
+         args.refuse(title, "skip_modules", "a list of names", names)
+      end
+      for _, name in ipairs(names) do skipped[name] = true end
+   end
+   local list = {}
+   for path, layer in model:named_modules() do
+      local kind = torch.type(layer)
+      if kind == "nn.Linear" or kind == "text.models.Conv1D" then
+         local keeps = false
+         for name in path:gmatch "[^.]+" do keeps = keeps or skipped[name] end
+         if not keeps then list[#list + 1] = {path, layer} end
+      end
+   end
+   if #list == 0 then
+      torch.raise(("%s: model: expected linear layers, got none in %s"):format(title,
+         torch.type(model)))
+   end
+   for _, item in ipairs(list) do
+      local above, field = item[1]:match "^(.*)%.([^.]*)$"
+      model:get_submodule(above or "")[field or item[1]] = Linear4bit(item[2])
+   end
+   return model, #list
+end
+
+return M
