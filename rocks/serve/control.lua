@@ -154,7 +154,7 @@ local function about_model(control, request, method, name, number, what)
       if method ~= "POST" then
          return refuse(request, 405, "infer: expected POST, got %s", method)
       end
-      if version and version.kind ~= "program" then
+      if version and version.kind == "language" then
          return refuse(request, 400, "model %s is a language model: ask at /v1/completions", name)
       end
       if version then -- the route was added after the request had arrived

@@ -9,7 +9,8 @@ local M = {}
 ---@param text any
 ---@return string
 function M.text(text)
-   text = tostring(text)
+   local ok, as_text = pcall(tostring, text)
+   text = ok and as_text or "an error without a text"
    return utf8.len(text) and text or (text:gsub("[\128-\255]", "?"))
 end
 

@@ -46,7 +46,7 @@ end
 local function set_routes(self, name)
    local best = self:find(name)
    local function route(path, version)
-      local queue = version and version.kind == "program" and version.queue or nil
+      local queue = version and version.kind ~= "language" and version.queue or nil
       self.server:route("POST", path, queue)
    end
    route(path_of(name), best)
@@ -174,7 +174,7 @@ local function listen(self, version)
             version.pool:send(worker, 2, "serve")
          end
       elseif job == 3 and version.state == "LOADING" then
-         if not result then
+         if not result and version.kind ~= "script" then
             log(self, "model %s version %d: it is not copied, so its file must not change",
                version.name, version.number)
          end

@@ -85,6 +85,7 @@ function example(t) {
   const shape = sizes(t), n = shape.reduce((a, b) => a * b, 1);
   if (n > 20000) return "";
   const real = t.datatype.startsWith("FP") || t.datatype === "BF16";
+  if (t.datatype === "BYTES") return JSON.stringify(Array.from({length: n}, () => "text"));
   return JSON.stringify(Array.from({length: n}, () => t.datatype === "BOOL" ? true :
     real ? Math.round(Math.random() * 100) / 100 : 1));
 }
@@ -119,7 +120,8 @@ async function program(place, model) {
         answer.model_version));
       for (const t of answer.outputs) {
         out.append(make("h3", {}, t.name + " [" + t.shape.join(", ") + "] " + t.datatype));
-        if (t.data.length <= 64 && t.datatype !== "BOOL") out.append(bars(t.data));
+        const counts = !["BOOL", "BYTES"].includes(t.datatype);
+        if (t.data.length <= 64 && counts) out.append(bars(t.data));
         else out.append(make("pre", {}, JSON.stringify(t.data.slice(0, 2000))));
       }
     } catch (error) {

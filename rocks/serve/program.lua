@@ -12,6 +12,7 @@ local M = {}
 
 local Program = {}
 Program.__index = Program
+M.Program = Program
 
 -- Names -----------------------------------------------------------------------------------------
 
@@ -274,26 +275,36 @@ end
 
 -- Answering ---------------------------------------------------------------------------------------
 
--- Runs the program on the bytes of the inputs. Returns the outputs as {bytes =, shape =}.
-local function run(self, data, shapes)
+--- Returns a tensor of the given bytes.
+function Program.tensor(bytes, shape, dtype)
+   if #bytes == 0 then return torch.zeros(shape, {dtype = dtype}) end
+   return assert(torch.io.bytes_as(torch.io.bytes(bytes), 1, shape, dtype))
+end
+
+--- Returns the bytes of a tensor whose elements have `width` bytes.
+function Program:bytes_of(tensor, width)
+   local values = tensor:cpu():contiguous()
+   return self.http.bytes(values:data_ptr(), values:numel() * width)
+end
+
+--- Runs the program on the bytes of the inputs. Returns the outputs as {bytes =, shape =, key =}.
+function Program:run(data, shapes)
    local inputs = {}
    for i, input in ipairs(self.inputs) do
-      inputs[i] = #data[i] == 0 and torch.zeros(shapes[i], {dtype = input.dtype})
-         or assert(torch.io.bytes_as(torch.io.bytes(data[i]), 1, shapes[i], input.dtype))
+      inputs[i] = self.tensor(data[i], shapes[i], input.dtype)
    end
    local outputs, results = self.graph:run(inputs), {}
    for i, output in ipairs(outputs) do
       local shape = {}
       for d = 1, output:dim() do shape[d] = output:size(d) end
-      local values = output:cpu():contiguous()
       results[i] = {shape = shape, key = table.concat(shape, ",", self.batch and 2 or 1),
-         bytes = self.http.bytes(values:data_ptr(), values:numel() * self.outputs[i].width)}
+         bytes = self:bytes_of(output, self.outputs[i].width)}
    end
    return results
 end
 
 local function fail(request, problem)
-   local status, message = 500, tostring(problem)
+   local status, message = 500, errors.text(problem)
    if type(problem) == "table" and problem.status then
       status, message = problem.status, problem.message
    elseif not message:find "memory" then
@@ -322,7 +333,7 @@ local function finish(self, counts, job, results, first)
       local rows = job.plan.rows
       mine = {}
       for i, result in ipairs(results) do
-         local width = #result.bytes // result.shape[1]
+         local width = #result.bytes // math.max(1, result.shape[1])
          mine[i] = {shape = result.shape, rows = rows, key = result.key,
             bytes = result.bytes:sub(first * width + 1, (first + rows) * width)}
       end
@@ -344,7 +355,7 @@ end
 local function run_alone(self, counts, job)
    local shapes = {}
    for i, part in ipairs(job.plan.inputs) do shapes[i] = part.shape end
-   local ok, results = pcall(run, self, job.data, shapes)
+   local ok, results = pcall(self.run, self, job.data, shapes)
    add(counts, "runs", 1)
    if ok then return finish(self, counts, job, results) end
    fail(job.request, results)
@@ -362,7 +373,7 @@ local function run_together(self, counts, jobs, rows)
       shapes[i] = {table.unpack(part.shape)}
       shapes[i][1] = rows
    end
-   local ok, results = pcall(run, self, data, shapes)
+   local ok, results = pcall(self.run, self, data, shapes)
    if not ok then -- one job may be the cause, so each is run alone
       for _, job in ipairs(jobs) do run_alone(self, counts, job) end
       return
@@ -425,7 +436,7 @@ local function run_same(self, batch, n, plan)
       shapes[i] = part.shape
       if n > 1 then shapes[i] = {n * part.shape[1], table.unpack(part.shape, 2)} end
    end
-   local ok, results = pcall(run, self, data, shapes)
+   local ok, results = pcall(self.run, self, data, shapes)
    if not ok then return nil end
    local texts, kept = {}, plan.kept
    for i, chosen in ipairs(plan.outputs) do

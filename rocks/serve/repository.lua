@@ -1,6 +1,7 @@
 -- repository.lua - finds models in a folder with Triton's layout, NAME/VERSION/model.tlp. The
--- folder of a version has a program of torch.export (model.tlp), or a language model (config.json
--- with safetensors and a tokenizer, or model.gguf). NAME/config.json may set options.
+-- folder of a version has a program of torch.export (model.tlp), a language model (config.json with
+-- safetensors and a tokenizer, or model.gguf), or a model in Lua (model.lua). NAME/config.json may
+-- set options.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -87,13 +88,15 @@ end
 --- Returns the kind of the model at a path, the path for the model's loader, and the size of its
 --- file in bytes.
 ---@param path string  a file, or a folder
----@return string? kind  "program" or "language"; nil if there is no model
+---@return string? kind  "program", "language" or "script"; nil if there is no model
 ---@return string? path
 ---@return integer? size
 function M.kind(path)
    if path:find "%.tlp$" then return "program", path, size_of(path) end
    if path:find "%.gguf$" then return "language", path, size_of(path) end
-   for _, entry in ipairs {{"model.tlp", "program"}, {"model.gguf", "language"}} do
+   if path:find "%.lua$" then return "script", path, size_of(path) end
+   for _, entry in ipairs {{"model.tlp", "program"}, {"model.gguf", "language"},
+      {"model.lua", "script"}} do
       local inner = path .. "/" .. entry[1]
       local size = size_of(inner)
       if size then return entry[2], inner, size end

@@ -110,15 +110,18 @@ local function read_input(model, entry, plan, symbols)
    end
    local count = check_shape(name, entry.shape, input.declared, symbols)
    local size = parameters_of(entry, "input " .. name).binary_data_size
-   local part = {shape = entry.shape, count = count,
-      bytes = count * datatypes.sizes[input.datatype]}
+   local width = datatypes.sizes[input.datatype]
+   -- each text of BYTES has 4 bytes with its length
+   local part = {shape = entry.shape, count = count, bytes = count * (width or 4)}
    if size ~= nil then
       if entry.data ~= nil then refuse("input %s: both data and binary_data_size", name) end
-      if math.type(size) ~= "integer" or size ~= part.bytes then
-         refuse("input %s: binary_data_size: expected %d for the shape %s of %s, got %s", name,
-            part.bytes, shape_text(entry.shape), input.datatype, errors.kind(size))
+      if math.type(size) ~= "integer" or size < part.bytes or width and size > part.bytes
+         or size > 1 << 40 then
+         refuse("input %s: binary_data_size: expected %s%d for the shape %s of %s, got %s", name,
+            width and "" or "at least ", part.bytes, shape_text(entry.shape), input.datatype,
+            errors.kind(size))
       end
-      part.first = plan.binary
+      part.first, part.bytes = plan.binary, size
       plan.binary = plan.binary + size
    elseif math.type(entry.data) == "integer" and plan.places and not plan.places[entry.data] then
       part.place = entry.data
@@ -126,6 +129,7 @@ local function read_input(model, entry, plan, symbols)
    else
       refuse("input %s: expected data, or binary_data_size in parameters", name)
    end
+   plan.has_texts = plan.has_texts or not width
    plan.inputs[index] = part
 end
 
@@ -214,22 +218,102 @@ local function make_plan(model, text, has_places)
    return plan
 end
 
+-- Returns whether a text begins with the head of a zlib stream (RFC 1950) without a dictionary.
+local function is_zlib(body)
+   local method, flags = body:byte(1, 2)
+   return method & 15 == 8 and (method << 8 | flags) % 31 == 0 and flags & 32 == 0
+end
+
 local function unpack_body(body, encoding, most)
+   encoding = encoding and encoding:lower()
    if encoding == nil or encoding == "identity" or encoding == "" then return body end
-   if encoding:lower() ~= "gzip" then
-      error({status = 415, message = "Content-Encoding: expected gzip, got " .. encoding}, 0)
+   if encoding ~= "gzip" and encoding ~= "deflate" then
+      error({status = 415, message = "Content-Encoding: expected gzip or deflate, got "
+         .. encoding}, 0)
    end
-   if #body < 18 or body:sub(1, 2) ~= "\x1F\x8B" then
-      refuse("the body is not gzip: %s", #body < 18 and "it is too short" or "it begins otherwise")
+   local zlib = encoding == "deflate" -- HTTP's deflate is zlib's format
+   if #body < (zlib and 8 or 18) then refuse("the body is not %s: it is too short", encoding) end
+   if not (zlib and is_zlib(body) or not zlib and body:sub(1, 2) == "\x1F\x8B") then
+      refuse("the body is not %s: it begins otherwise", encoding)
    end
-   local size = ("<I4"):unpack(body, #body - 3)
+   -- unpacks one byte more than is allowed; 1032 is the highest ratio of the two sizes
+   local bytes, message = torch.io.inflate(torch.io.bytes(zlib and body:sub(3) or body),
+      zlib and "raw" or "gzip", math.min(most + 1, 1032 * #body + 64), true)
+   if not bytes then refuse("the body is not %s: %s", encoding, message) end
+   local size = bytes:numel()
    if size > most then
-      error({status = 413, message = ("the body has %d bytes by the end of its gzip; this server "
-         .. "allows %d, and a body that was cut off has another end"):format(size, most)}, 0)
+      error({status = 413, message = ("the body has more than the %d bytes that this server "
+         .. "allows after it is unpacked"):format(most)}, 0)
    end
-   local bytes, message = torch.io.inflate(torch.io.bytes(body), "gzip", size)
-   if not bytes then refuse("the body is not gzip: %s", message) end
-   return torch.io.text(bytes, 1, size)
+   return size == 0 and "" or torch.io.text(bytes, 1, size)
+end
+
+-- Texts -------------------------------------------------------------------------------------------
+
+-- Reads the texts of a BYTES tensor; each begins with its length as 4 bytes.
+local function unpack_texts(name, bytes, count)
+   local texts, position = {}, 1
+   for i = 1, count do
+      local ok, text, after = pcall(string.unpack, "<s4", bytes, position)
+      if not ok then
+         refuse("input %s: text %d of %d: expected 4 bytes with its length and then its bytes, got "
+            .. "%d bytes", name, i, count, #bytes - position + 1)
+      end
+      texts[i], position = text, after
+   end
+   if position <= #bytes then
+      refuse("input %s: %d bytes are left after %d texts", name, #bytes - position + 1, count)
+   end
+   return texts
+end
+
+-- Appends the texts in a list, nested or not.
+local function add_texts(name, value, texts)
+   for _, entry in ipairs(value) do
+      if type(entry) == "string" then
+         texts[#texts + 1] = entry
+      elseif json.is_array(entry) then
+         add_texts(name, entry, texts)
+      else
+         refuse("input %s: data: expected texts of BYTES, got %s", name, errors.kind(entry))
+      end
+   end
+   return texts
+end
+
+-- Returns an input's texts in the JSON list `text`.
+local function read_texts(name, text, part)
+   local value, message = json.decode(text)
+   if value == nil then refuse("input %s: data: %s", name, message) end
+   local texts = add_texts(name, value, {})
+   if #texts ~= part.count then
+      refuse("input %s: data: expected %d texts for the shape %s, got %d", name, part.count,
+         shape_text(part.shape), #texts)
+   end
+   return texts
+end
+
+-- Requests ----------------------------------------------------------------------------------------
+
+-- Returns the bytes of an input's numbers in the JSON list that begins at `first` and ends before
+-- `last`.
+local function read_numbers(http, input, body, first, last, part)
+   local datatype = datatypes.in_json(input.datatype)
+   local bytes, after, count = http.numbers(body, first, datatype)
+   if not bytes then
+      refuse("input %s: data: expected numbers of %s, got %q at byte %d", input.name,
+         input.datatype, body:sub(after, after + 15):match "^[^%c]*", after)
+   end
+   if after ~= last then refuse("input %s: data: broken", input.name) end
+   if count ~= part.count then
+      refuse("input %s: data: expected %d numbers for the shape %s, got %d", input.name,
+         part.count, shape_text(part.shape), count)
+   end
+   if datatype ~= input.datatype and count > 0 then -- float16, read as float32
+      local values = torch.frombuffer(bytes, {dtype = "float32"}):to(input.dtype)
+      bytes = http.bytes(values:data_ptr(), part.bytes)
+   end
+   return bytes
 end
 
 --- Reads a request. Returns its plan and the bytes of each input. Errors are tables with the fields
@@ -238,7 +322,7 @@ end
 ---@param model table  with the fields name, inputs, outputs, batch, max_batch_size, plans
 ---@param request table
 ---@return table plan
----@return string[] inputs
+---@return (string|string[])[] inputs  the bytes of each input; for BYTES, a list of texts
 function M.read(http, model, request)
    local body = unpack_body(request:body(), request:header "Content-Encoding", model.body_most)
    local head = request:header "Inference-Header-Content-Length"
@@ -264,7 +348,9 @@ function M.read(http, model, request)
                plans = model.plans
             end
             plans[text], plans.n = plan, plans.n + 1
-            if head and not places and not plan.timeout then plan.head = text end
+            -- the requests that program.lua can recognise without reading them
+            local plain = head and not places and not plan.timeout and not plan.has_texts
+            if plain and plan.rows > 0 then plan.head = text end
          end
       end
    end
@@ -274,28 +360,15 @@ function M.read(http, model, request)
    end
    local data = {}
    for i, part in ipairs(plan.inputs) do
+      local input = model.inputs[i]
       if part.first then
-         data[i] = body:sub(start + part.first + 1, start + part.first + part.bytes)
+         local bytes = body:sub(start + part.first + 1, start + part.first + part.bytes)
+         data[i] = input.dtype and bytes or unpack_texts(input.name, bytes, part.count)
       else
-         local input = model.inputs[i]
-         local datatype = datatypes.in_json(input.datatype)
          local first = places and places[part.place]
          if not first then refuse("input %s: data: expected a list", input.name) end
-         local bytes, after, count = http.numbers(body, first, datatype)
-         if not bytes then
-            refuse("input %s: data: expected numbers of %s, got %q at byte %d", input.name,
-               input.datatype, body:sub(after, after + 15):match "^[^%c]*", after)
-         end
-         if after ~= places[-part.place] then refuse("input %s: data: broken", input.name) end
-         if count ~= part.count then
-            refuse("input %s: data: expected %d numbers for the shape %s, got %d", input.name,
-               part.count, shape_text(part.shape), count)
-         end
-         if datatype ~= input.datatype and count > 0 then -- float16, read as float32
-            local values = torch.frombuffer(bytes, {dtype = "float32"}):to(input.dtype)
-            bytes = http.bytes(values:data_ptr(), part.bytes)
-         end
-         data[i] = bytes
+         data[i] = input.dtype and read_numbers(http, input, body, first, places[-part.place], part)
+            or read_texts(input.name, body:sub(first, places[-part.place] - 1), part)
       end
    end
    return plan, data
@@ -303,14 +376,38 @@ end
 
 local function quote(text) return json.encode(text) end
 
+-- Returns an output's numbers as JSON.
+local function list_of_numbers(http, output, bytes)
+   local datatype = datatypes.in_json(output.datatype)
+   if datatype ~= output.datatype and #bytes > 0 then
+      local values = torch.frombuffer(bytes, {dtype = output.dtype}):float()
+      bytes = http.bytes(values:data_ptr(), values:numel() * 4)
+   end
+   return http.list(bytes, datatype) or error({status = 500, message = ("output %s has NaN or "
+      .. "infinite values, which JSON lacks: ask for binary data"):format(output.name)}, 0)
+end
+
+-- Returns an output's texts as JSON.
+local function list_of_texts(output, texts)
+   local list = json.as_array {}
+   for i, text in ipairs(texts) do
+      list[i] = text
+      if not utf8.len(text) then
+         error({status = 500, message = ("output %s has texts that are not UTF-8, which JSON "
+            .. "lacks: ask for binary data"):format(output.name)}, 0)
+      end
+   end
+   return json.encode(list)
+end
+
 --- Answers a request with the bytes of the outputs.
 ---@param http table
 ---@param model table
 ---@param request table
 ---@param plan table
----@param results {bytes: string, shape: integer[], rows: integer?, key: string}[]  in the order of
---- the model's outputs; rows: replaces the shape's first size; key: a text of the shape's sizes,
---- without the first one if requests are batched
+---@param results {bytes: string, texts: string[]?, shape: integer[], rows: integer?,
+--- key: string}[]  in the order of the model's outputs; rows: replaces the shape's first size; key:
+--- a text of the shape's sizes, without the first one if requests are batched
 function M.reply(http, model, request, plan, results)
    local kept = plan.kept -- the last answer's JSON; the same shapes give the same JSON
    if kept then
@@ -337,16 +434,8 @@ function M.reply(http, model, request, plan, results)
          binary[#binary + 1] = result.bytes
          pieces[i] = ('%s,"parameters":{"binary_data_size":%d}}'):format(head, #result.bytes)
       else
-         local bytes, datatype = result.bytes, datatypes.in_json(output.datatype)
-         if datatype ~= output.datatype and #bytes > 0 then
-            local values = torch.frombuffer(bytes, {dtype = output.dtype}):float()
-            bytes = http.bytes(values:data_ptr(), values:numel() * 4)
-         end
-         local list = http.list(bytes, datatype)
-         if not list then
-            error({status = 500, message = ("output %s has NaN or infinite values, which JSON "
-               .. "lacks: ask for binary data"):format(output.name)}, 0)
-         end
+         local list = result.texts and list_of_texts(output, result.texts)
+            or list_of_numbers(http, output, result.bytes)
          pieces[i] = head .. ',"data":' .. list .. "}"
       end
    end

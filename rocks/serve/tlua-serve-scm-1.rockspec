@@ -33,6 +33,7 @@ build = {
       ["tlua.serve.program"] = "program.lua",
       ["tlua.serve.repository"] = "repository.lua",
       ["tlua.serve.request"] = "request.lua",
+      ["tlua.serve.script"] = "script.lua",
       ["tlua.serve.settings"] = "settings.lua",
       ["tlua.serve.thread"] = "thread.lua",
       ["tlua.serve.vocabulary"] = "vocabulary.lua",

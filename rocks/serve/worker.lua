@@ -7,7 +7,7 @@ local torch = require "tlua"
 local library = require "tlua.serve.library"
 
 local kinds <const> = {
-   program = "tlua.serve.program", language = "tlua.serve.language",
+   program = "tlua.serve.program", language = "tlua.serve.language", script = "tlua.serve.script",
 }
 
 return function(stopped, handle, _, spec)

@@ -7,6 +7,7 @@
 #
 # With a second argument, writes the requests to that file; spec/serve_spec.lua repeats them.
 import sys
+import ml_dtypes
 import numpy as np
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
@@ -77,6 +78,12 @@ check(np.array_equal(result.as_numpy("sum"), a + b), "mixed")
 named("gzip")
 result = client.infer("addsub", [tensor("a", a), tensor("b", b)], request_compression_algorithm="gzip")
 check(np.array_equal(result.as_numpy("sum"), a + b), "gzip")
+named("deflate")
+result = client.infer("addsub", [tensor("a", a), tensor("b", b)], request_compression_algorithm="deflate",
+                      response_compression_algorithm="gzip")
+check(np.array_equal(result.as_numpy("sum"), a + b), "deflate")
+refused("no rows", "a: expected a size of at least 1 in dimension 1",
+        lambda: client.infer("addsub", [tensor("a", a[:0]), tensor("b", b[:0], False)]))
 named("version")
 result = client.infer("addsub", [tensor("a", a), tensor("b", b)], model_version="1")
 check(result.get_response()["model_version"] == "1", "version")
@@ -94,6 +101,54 @@ for binary in (True, False):
     result = client.infer("kinds", inputs, outputs=outputs)
     for k, v in values.items():
         check(np.array_equal(result.as_numpy(k), v) and result.as_numpy(k).dtype == v.dtype, (k, result.as_numpy(k)))
+
+more = {"bfloat16": (np.array([[0.5, -3.0, 2.0**-126]], ml_dtypes.bfloat16), "BF16"),
+        "uint16": (np.array([[0, 1, 65535]], "uint16"), "UINT16"),
+        "uint32": (np.array([[0, 1, 2**32 - 1]], "uint32"), "UINT32"),
+        "uint64": (np.array([[0, 2**63, 2**64 - 1]], "uint64"), "UINT64")}
+for binary in (True, False):
+    named(f"more binary {binary}")
+    inputs = []
+    for name, (x, kind) in more.items():
+        inputs.append(triton.InferInput(name, list(x.shape), kind))
+        inputs[-1].set_data_from_numpy(x, binary_data=binary or kind == "BF16")
+    outputs = [triton.InferRequestedOutput(k, binary_data=binary or k == "bfloat16") for k in more]
+    result = client.infer("more", inputs, outputs=outputs)
+    for name, (x, _) in more.items():
+        check(np.array_equal(result.as_numpy(name), x), (name, result.as_numpy(name)))
+
+words = ["Ä b", "", "a\nb\0\"data\":[1]", "tlua", "日本"]
+for binary_in in (True, False):
+    for binary_out in (True, False):
+        named(f"texts in {binary_in} out {binary_out}")
+        text = triton.InferInput("text", [len(words)], "BYTES")
+        text.set_data_from_numpy(np.array(words, dtype=object), binary_data=binary_in)
+        times = tensor("times", np.array([2], "int64"), binary_out)
+        outputs = [triton.InferRequestedOutput(n, binary_data=binary_out) for n in ("upper", "bytes")]
+        result = client.infer("texts", [text, times], outputs=outputs)
+        upper = [x if isinstance(x, str) else x.decode() for x in result.as_numpy("upper").reshape(-1)]
+        # Lua changes the letters of ASCII alone
+        expected = ["".join(c.upper() if c.isascii() else c for c in w) * 2 for w in words]
+        check(upper == expected and result.as_numpy("upper").shape == (5, 1), upper)
+        check(result.as_numpy("bytes").tolist() == [len(w.encode()) for w in words], "bytes")
+named("no texts")
+text = triton.InferInput("text", [0], "BYTES")
+text.set_data_from_numpy(np.array([], dtype=object))
+result = client.infer("texts", [text, times])
+check(result.as_numpy("upper").size == 0 and result.as_numpy("bytes").size == 0, "no texts")
+named("bytes that are not UTF-8")
+text = triton.InferInput("text", [2], "BYTES")
+text.set_data_from_numpy(np.array([b"\xff\x00", b"a"], dtype=object))
+result = client.infer("texts", [text, times])
+check(result.as_numpy("upper").reshape(-1).tolist() == [b"\xff\x00" * 2, b"AA"], result.as_numpy("upper"))
+refused("not UTF-8 in JSON", "output upper has texts that are not UTF-8", lambda: client.infer(
+    "texts", [text, times], outputs=[triton.InferRequestedOutput("upper", binary_data=False)]))
+refused("numbers for texts", "input text: expected the datatype BYTES, got FP32", lambda: client.infer(
+    "texts", [tensor("text", np.zeros(2, "float32")), times]))
+refused("texts for numbers", "input times: expected the datatype INT64, got BYTES", lambda: client.infer(
+    "texts", [text, triton.InferInput("times", [1], "BYTES").set_data_from_numpy(np.array(["1"], dtype=object))]))
+refused("two axes", "input text: expected the shape [-1], got [1,2]", lambda: client.infer(
+    "texts", [triton.InferInput("text", [1, 2], "BYTES").set_data_from_numpy(np.array([["a", "b"]], dtype=object)), times]))
 
 named("statistics")
 stats = client.get_inference_statistics("addsub")["model_stats"][0]

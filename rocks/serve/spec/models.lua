@@ -12,7 +12,28 @@ local function save(folder, name, program)
    program:save(path .. "/model.tlp")
 end
 
---- Writes programs: `addsub` (a + b and a - b), `mlp`, and `kinds`, which returns its inputs.
+local texts <const> = [[
+-- Returns each text in capitals, and its number of bytes.
+local torch = require "tlua"
+return {
+   inputs = {
+      {name = "text", datatype = "BYTES", shape = {-1}}, {name = "times", datatype = "INT64", shape = {1}},
+   },
+   outputs = {
+      {name = "upper", datatype = "BYTES", shape = {-1, 1}}, {name = "bytes", datatype = "INT64", shape = {-1}},
+   },
+   run = function(inputs)
+      local upper, bytes = {shape = {#inputs.text, 1}}, {}
+      for i, text in ipairs(inputs.text) do
+         upper[i], bytes[i] = text:upper():rep(inputs.times:item()), #text
+      end
+      return {upper = upper, bytes = torch.tensor(bytes, {dtype = "int64"})}
+   end,
+}
+]]
+
+--- Writes programs: `addsub` (a + b and a - b), `mlp`, `kinds` and `more`, which return their inputs, and the model in
+--- Lua `texts`.
 ---@param folder string
 function M.programs(folder)
    local function addsub(a, b) return {sum = a + b, diff = a - b} end
@@ -32,6 +53,20 @@ function M.programs(folder)
       return results
    end
    save(folder, "kinds", torch.export(same, inputs, {names = names}))
+   for i, dtype in ipairs {"bfloat16", "uint16", "uint32", "uint64"} do
+      inputs[i], names[i] = torch.ones(1, 3):to(dtype), dtype
+   end
+   local function rows(...)
+      local results = {}
+      for i, x in ipairs {...} do results[names[i]] = x:clone() end
+      return results
+   end
+   local dynamic, first = {}, {}
+   for i = 1, 4 do dynamic[names[i]], first[i] = {[1] = "n"}, inputs[i] end
+   save(folder, "more", torch.export(rows, first, {names = {table.unpack(names, 1, 4)}, dynamic = dynamic}))
+   assert(torch.io.make_folder(folder .. "/texts/1"))
+   local file <close> = assert(io.open(folder .. "/texts/1/model.lua", "w"))
+   file:write(texts)
 end
 
 --- Writes a small language model with random weights.

@@ -1,0 +1,188 @@
+-- script.lua - serves a model that is written in Lua, such as a tokenizer with a program. Its file,
+-- model.lua, is called with the path of its folder and the device, and returns a table:
+--
+--    local torch = require "tlua"
+--    local folder = ...
+--    local tokenizer = torch.text.Tokenizer.from_pretrained(folder)
+--    return {
+--       inputs = {{name = "text", datatype = "BYTES", shape = {-1}}},
+--       outputs = {{name = "count", datatype = "INT64", shape = {-1}}},
+--       run = function(inputs)
+--          local counts = {}
+--          for i, text in ipairs(inputs.text) do counts[i] = #tokenizer:encode(text).ids end
+--          return {count = torch.tensor(counts, {dtype = "int64"})}
+--       end,
+--    }
+--
+-- A size of -1 is any size. Inputs are tensors, and lists of texts with the field `shape` for the
+-- datatype BYTES; so are the outputs, where a list without a shape has one dimension. An error that
+-- is a table {status = 400, message = "..."} is the client's answer; others get status 500.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local json = require "tlua.utils.json"
+local datatypes = require "tlua.serve.datatypes"
+local errors = require "tlua.serve.errors"
+local Program = require "tlua.serve.program".Program
+
+local M = {}
+
+local Script = setmetatable({}, {__index = Program})
+Script.__index = Script
+
+local instructions <const> = 10000 -- between two checks of the time in a run
+
+-- Checks the list of inputs or outputs of a model. Returns copies of its entries, and their indices
+-- by name.
+local function read_tensors(self, list, what)
+   local function refuse(where, expected, value)
+      torch.raise(("serve: model %s: %s: expected %s, got %s"):format(self.name, where, expected,
+         args.describe(value)))
+   end
+   if type(list) ~= "table" or #list == 0 then
+      refuse(what, "a list of at least one table {name =, datatype =, shape =}", list)
+   end
+   local out, index, names = {}, {}, {}
+   for i, entry in ipairs(list) do
+      local where = ("%s[%d]"):format(what, i)
+      if type(entry) ~= "table" then refuse(where, "a table", entry) end
+      local name, datatype, shape = entry.name, entry.datatype, entry.shape
+      if type(name) ~= "string" or name == "" or not utf8.len(name) or index[name] then
+         refuse(where .. ".name", "a name that no other has", name)
+      end
+      if datatype ~= "BYTES" and not datatypes.dtypes[datatype] then
+         refuse(where .. ".datatype", "a datatype of the protocol, such as FP32", datatype)
+      end
+      if type(shape) ~= "table" then refuse(where .. ".shape", "a list of sizes", shape) end
+      local copy = {name = name, quoted = json.encode(name), datatype = datatype,
+         dtype = datatypes.dtypes[datatype], width = datatypes.sizes[datatype], shape = {},
+         declared = {}}
+      for d, size in ipairs(shape) do
+         if math.type(size) ~= "integer" or size < -1 then
+            refuse(("%s.shape[%d]"):format(where, d), "a size, or -1 for any size", size)
+         end
+         copy.shape[d] = size
+         copy.declared[d] = size < 0 and ("%d.%d"):format(i, d) or size
+      end
+      out[i], index[name], names[i] = copy, i, name
+   end
+   return out, index, table.concat(names, ", ")
+end
+
+local function load_file(path)
+   local file <close>, why = io.open(path, "rb")
+   local text
+   if file then text, why = file:read "a" end
+   if not text then torch.raise(("serve: cannot read %s"):format(why)) end
+   local chunk, message = load(text, "@" .. path, "t", _G)
+   if not chunk then torch.raise("serve: " .. message) end
+   return chunk
+end
+
+--- Loads a model that is written in Lua.
+---@param spec table  with the fields name, version, path, options
+---@param http table
+---@return table
+function M.load(spec, http)
+   local self = setmetatable({name = spec.name, version = spec.version, http = http,
+      options = spec.options, plans = {n = 0}, body_most = spec.body_most, max_batch_size = 1},
+      Script)
+   local model = load_file(spec.path)(spec.path:match "^(.*)/" or ".", spec.options.device)
+   if type(model) ~= "table" or not args.is_callable(model.run) then
+      torch.raise(("serve: %s: expected a table with inputs, outputs and a function `run`, got %s")
+         :format(spec.path, type(model) == "table" and "one without `run`"
+         or args.describe(model)))
+   end
+   self.call = model.run
+   self.inputs, self.input_index, self.input_list = read_tensors(self, model.inputs, "inputs")
+   self.outputs, self.output_index, self.output_list = read_tensors(self, model.outputs, "outputs")
+   self.prefix = ('{"model_name":%s,"model_version":"%s",'):format(json.encode(self.name),
+      self.version)
+   return self
+end
+
+--- Returns the model's description for clients and for the server.
+function Script:describe()
+   return {kind = "script", inputs = self.inputs, outputs = self.outputs, max_batch_size = 0}
+end
+
+-- Calls a function with a limit of time.
+local function limited(self, fn, ...)
+   local last = torch.io.clock() + self.options.timeout
+   local function check()
+      if torch.io.clock() > last then error({status = 504, message = "the deadline is over"}, 0) end
+   end
+   debug.sethook(check, "", instructions)
+   local results = table.pack(pcall(fn, ...))
+   if debug.gethook() == check then debug.sethook() end
+   if not results[1] then
+      local problem = results[2]
+      if type(problem) == "table" and math.type(problem.status) == "integer"
+         and problem.status >= 400 and problem.status <= 599 then
+         error({status = problem.status, message = errors.text(problem.message)}, 0)
+      end
+      error({status = 500, message = ("model %s: %s"):format(self.name,
+         errors.text(problem))}, 0)
+   end
+   return results[2]
+end
+
+-- Returns the shape, and the list of texts or the tensor, of an output; or what was expected.
+local function check_output(output, value)
+   local shape
+   if output.datatype == "BYTES" then
+      if type(value) ~= "table" then return nil, "a list of texts" end
+      local count = 1
+      shape = value.shape or {#value}
+      for d, size in ipairs(shape) do
+         if math.type(size) ~= "integer" or size < 0 then return nil, "a shape of sizes" end
+         count = count * shape[d]
+      end
+      for i = 1, math.max(count, #value) do
+         if type(value[i]) ~= "string" then return nil, ("%d texts"):format(count) end
+      end
+      if count ~= #value then return nil, ("%d texts"):format(count) end
+   else
+      if not torch.is_tensor(value) or value.dtype ~= output.dtype then
+         return nil, ("a tensor of %s"):format(output.dtype)
+      end
+      shape = value.shape
+   end
+   local fits = #shape == #output.shape
+   for d, size in ipairs(output.shape) do fits = fits and (size < 0 or size == shape[d]) end
+   if not fits then return nil, ("the shape [%s]"):format(table.concat(output.shape, ",")) end
+   return {table.unpack(shape)}
+end
+
+-- Runs the model on the data of the inputs. Returns the outputs as {bytes =, shape =, key =}.
+function Script:run(data, shapes)
+   local inputs = {}
+   for i, input in ipairs(self.inputs) do
+      if input.datatype == "BYTES" then
+         inputs[input.name] = data[i]
+         data[i].shape = {table.unpack(shapes[i])}
+      else
+         inputs[input.name] = self.tensor(data[i], shapes[i], input.dtype)
+      end
+   end
+   local outputs, results = limited(self, self.call, inputs), {}
+   for i, output in ipairs(self.outputs) do
+      local value = type(outputs) == "table" and outputs[output.name] or nil
+      local shape, expected = check_output(output, value)
+      if not shape then
+         error({status = 500, message = ("model %s: output %s: expected %s, got %s"):format(
+            self.name, output.name, expected, args.describe(value))}, 0)
+      end
+      results[i] = {shape = shape, key = table.concat(shape, ",")}
+      if output.datatype == "BYTES" then
+         local pieces = {}
+         for k, text in ipairs(value) do pieces[k] = ("<s4"):pack(text) end
+         results[i].texts, results[i].bytes = value, table.concat(pieces)
+      else
+         results[i].bytes = self:bytes_of(value, output.width)
+      end
+   end
+   return results
+end
+
+return M
