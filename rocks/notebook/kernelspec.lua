@@ -2,20 +2,10 @@
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
+local program = require "tlua.utils.program"
 local replace_file = require "tlua.io.replace"
 
 local M = {}
-
-local function program()
-   local own = torch._library_path()
-   if not own:find "%.%a+[%d.]*$" then return own end
-   local folder = own:match "^(.*)/" or "."
-   for _, place in ipairs {"/tlua", "/../bin/tlua", "/../../../bin/tlua"} do
-      local file <close> = io.open(folder .. place)
-      if file then return folder .. place end
-   end
-   return "tlua"
-end
 
 -- Returns the folder of the user's data for Jupyter, as `jupyter --data-dir` prints it.
 local function user_folder()
