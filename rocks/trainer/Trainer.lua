@@ -78,8 +78,9 @@ local Trainer = class.class(NAME)
 --- "fsdp", a trainer.FSDPStrategy, or a mesh of torch.distributed.init_device_mesh. With a mesh,
 --- parameters are sharded along its dimensions, except one named "tp" or "tensor_parallel", whose
 --- ranks get the same batches; the module's configure_model splits layers along this dimension by
---- torch.distributed.tensor.parallel. logger: false, a logger or a list of them; nil makes event files
---- for TensorBoard below default_root_dir. profiler: "simple" prints the time of each hook.
+--- torch.distributed.tensor.parallel. logger: false, a logger or a list of them; nil makes
+--- event files for TensorBoard below default_root_dir. profiler: "simple" prints the time of each
+--- hook.
 --- check_val_every_n_epoch: false counts the batches of val_check_interval over all epochs
 function Trainer:__init(...)
    local a = signature(...)

@@ -80,8 +80,9 @@ function M.save(self, path, weights_only)
    local in_folder = strategy.saves_folders(self)
    local state = dump(self, weights_only, in_folder)
    if not weights_only then
-      state.ranks = ranks.gather(self, {random = torch.random.get_states(), loader = loader_state(self),
-         gradients = state.gradients, results = state.results, buffers = buffers(self)})
+      state.ranks = ranks.gather(self, {random = torch.random.get_states(),
+         loader = loader_state(self), gradients = state.gradients, results = state.results,
+         buffers = buffers(self)})
       for _, callback in ipairs(self.callbacks) do
          if callback.on_save_checkpoint then
             callback:on_save_checkpoint(self, self.module, state)

@@ -3,7 +3,8 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
-local suggest = require "tlua.utils.suggest"
+local configs = require "tlua.trainer.config"
+local sweeps = require "tlua.trainer.sweep"
 
 local M = {}
 
@@ -16,150 +17,24 @@ Trains by a configuration: a Lua file that returns a table with the fields
   trainer      options of trainer.Trainer
   seed         what the random numbers start from
   ckpt_path    the checkpoint from which it goes on; "last": the newest one, if any
+  sweep        options of --sweep, and space = {["model.lr"] = {0.1, 0.01}}
 A value may be given as --model.width=64 or --model.width 64; a list as Lua: --model.sizes "{8, 8}".
   --seed n, --ckpt_path path
   --print-config   prints the configuration as Lua, and ends
+  --sweep grid     trains once for each combination of values, each time in a process of its own:
+                   --sweep.model.width "{32, 64}" --sweep.model.lr "{0.1, 0.01}"
+  --sweep random   draws values:
+                   --sweep.trials 20 --sweep.model.lr "{min = 1e-4, max = 1, log = true}"
+  --sweep halving  trains all for --sweep.min_epochs epochs (1), and the best third three times as
+                   long, until trainer.max_epochs; --sweep.factor 3
+  --sweep.monitor val_loss, --sweep.mode min, --sweep.workers 1 (processes at a time),
+  --sweep.seed 0, --sweep.folder sweep: the same command goes on with a sweep that was killed
 ]]
 
-local known <const> = {build = true, model = true, data = true, trainer = true, seed = true,
-   ckpt_path = true}
-
-local function fail(text) error({usage = text}, 0) end
-
--- Returns the value that a text stands for: Lua's numbers, booleans, nil and tables, else the text.
-local function value_of(text)
-   if text == "nil" then return nil end
-   local chunk = (tonumber(text) or text == "true" or text == "false" or text:find "^{.*}$"
-      or text:find '^".*"$') and load("return " .. text, "=value", "t", {})
-   if not chunk then return text end
-   local ok, value = pcall(chunk)
-   if not ok then return text end
-   return value
-end
-
-local function trainer_options()
-   require "tlua.trainer.Trainer"
-   return args.declaration "trainer.Trainer"
-end
-
-local function set(config, path, text)
-   local group, name = path:match "^(%w+)%.([%w_.]+)$"
-   if not group then
-      if path == "model" or path == "data" or path == "trainer" then
-         fail(("--%s: expected the name of one option, such as --%s.%s=%s; got --%s"):format(path,
-            path, path == "trainer" and "max_epochs" or "width", path == "trainer" and "3" or "64",
-            path))
-      elseif path == "print-config" then
-         fail(("--print-config: expected no value, got %s"):format(text))
-      end
-      if path ~= "seed" and path ~= "ckpt_path" then
-         fail(("unknown option --%s%s"):format(path, suggest.hint(path, {"seed", "ckpt_path",
-            "trainer", "model", "data", "print-config"})))
-      end
-      config[path] = value_of(text)
-      return
-   end
-   if group ~= "trainer" and group ~= "model" and group ~= "data" then
-      fail(("unknown option --%s: expected --trainer., --model. or --data."):format(path))
-   end
-   config[group] = config[group] or {}
-   if group == "trainer" then
-      local options = trainer_options()
-      if not options.by_name[name] then
-         fail(("unknown option --%s%s"):format(path, suggest.hint(name, options.by_name)))
-      end
-      config.trainer[name] = value_of(text)
-      return
-   end
-   local at = config[group]
-   local parts = {}
-   for part in name:gmatch "[^.]+" do parts[#parts + 1] = part end
-   for i = 1, #parts - 1 do
-      at = at[parts[i]]
-      if type(at) ~= "table" then
-         fail(("unknown option --%s: %s is no table in the configuration"):format(path, parts[i]))
-      end
-   end
-   local last = parts[#parts]
-   local old, new = at[last], value_of(text)
-   if old == nil then
-      fail(("unknown option --%s: the configuration's table %s has no such field%s"):format(path,
-         group, suggest.hint(last, at)))
-   end
-   if type(old) == "string" and new ~= nil then new = text end
-   if new ~= nil and type(new) ~= type(old) then
-      fail(("--%s: expected a %s, got %s"):format(path, type(old), text))
-   end
-   if math.type(old) == "integer" and math.type(new) == "float" then
-      fail(("--%s: expected an integer, got %s"):format(path, text))
-   end
-   at[last] = new
-end
-
-local function read(path)
-   local file, message = io.open(path, "rb")
-   if not file then fail(message) end
-   local text = file:read "a"
-   file:close()
-   if not text then fail(path .. ": cannot be read") end
-   local chunk, problem = load(text, "@" .. path, "t", package.loaded._G)
-   if not chunk then fail(problem) end
-   local config = chunk()
-   if type(config) ~= "table" then fail(path .. ": expected a table as its result, got "
-      .. args.describe(config)) end
-   for key in pairs(config) do
-      if not known[key] then
-         fail(("%s: unknown field %s%s"):format(path, tostring(key), suggest.hint(tostring(key),
-            known)))
-      end
-   end
-   if not args.is_callable(config.build) then
-      fail(("%s: build: expected a function, got %s"):format(path, args.describe(config.build)))
-   end
-   for _, group in ipairs {"model", "data", "trainer"} do
-      if config[group] ~= nil and type(config[group]) ~= "table" then
-         fail(("%s: %s: expected a table, got %s"):format(path, group,
-            args.describe(config[group])))
-      end
-   end
-   return config
-end
-
--- Returns a value as Lua.
-local function show(value, indent)
-   if type(value) == "string" then return ("%q"):format(value) end
-   if type(value) ~= "table" or getmetatable(value) then
-      return type(value) == "number" and (value == math.huge and "math.huge" or tostring(value))
-         or type(value) == "boolean" and tostring(value) or "nil --[[ "
-            .. "" .. torch.type(value) .. " ]]"
-   end
-   local names, lines = {}, {}
-   for i = 1, #value do lines[i] = indent .. "   " .. show(value[i], indent .. "   ") .. "," end
-   for name in pairs(value) do
-      if math.type(name) ~= "integer" or name < 1 or name > #value then names[#names + 1] = name end
-   end
-   table.sort(names, function(a, b) return tostring(a) < tostring(b) end)
-   for _, name in ipairs(names) do
-      local key = type(name) == "string" and name:find "^[%a_][%w_]*$" and name
-         or ("[%s]"):format(show(name, ""))
-      lines[#lines + 1] = ("%s   %s = %s,"):format(indent, key, show(value[name], indent .. "   "))
-   end
-   if #lines == 0 then return "{}" end
-   return "{\n" .. table.concat(lines, "\n") .. "\n" .. indent .. "}"
-end
-
-local function print_config(config)
-   local whole = {model = config.model, data = config.data, seed = config.seed,
-      ckpt_path = config.ckpt_path, trainer = {}}
-   for _, parameter in ipairs(trainer_options()) do
-      whole.trainer[parameter.name] = parameter.default
-   end
-   for name, value in pairs(config.trainer or {}) do whole.trainer[name] = value end
-   print("return " .. show(whole, ""))
-end
+local fail <const> = configs.fail
 
 local function parse(words)
-   local path, settings, prints = nil, {}, false
+   local path, settings, prints, trial = nil, {}, false, nil
    local i = 1
    while i <= #words do
       local word = words[i]
@@ -181,15 +56,35 @@ local function parse(words)
       i = i + 1
    end
    if not path then fail "expected a configuration" end
-   return path, settings, prints
+   for n = #settings, 1, -1 do
+      if settings[n][1] == "trial" then trial = table.remove(settings, n)[2] end
+   end
+   return path, settings, prints, trial
 end
 
-local function train(config)
+-- Returns whether the command line asks for a sweep.
+local function asks_for_sweep(settings)
+   local options
+   for _, setting in ipairs(settings) do
+      if setting[1] == "sweep" then return true end
+      options = options or setting[1]:find "^sweep%." and setting[1]
+   end
+   if options then fail(("--%s: expected --sweep grid, random or halving, too"):format(options)) end
+   return false
+end
+
+local function train(config, trial)
    local trainer = torch.trainer
+   local save
+   if trial then
+      save = sweeps.prepare_trial(config, trial)
+      if not save then return end
+   end
    if config.seed then torch.manual_seed(config.seed) end
    local run = trainer.Trainer(config.trainer or {})
    local module, train_loader, val_loader = config.build(config.model or {}, config.data or {})
    run:fit(module, train_loader, val_loader, {ckpt_path = config.ckpt_path})
+   if save and run.is_global_zero then save(run) end
    local names = {}
    for name in pairs(run.callback_metrics) do names[#names + 1] = name end
    table.sort(names)
@@ -206,17 +101,23 @@ end
 ---@param words string[]
 ---@return boolean  whether the command succeeded
 function M._fit(words)
+   local succeeded = true
    local ok, problem = pcall(function()
-      local path, settings, prints = parse(words)
+      local path, settings, prints, trial = parse(words)
       if not path then
          io.write(USAGE)
          return
       end
-      local config = read(path)
-      for _, setting in ipairs(settings) do set(config, setting[1], setting[2]) end
-      if prints then print_config(config) else train(config) end
+      local config = configs.read(path)
+      if asks_for_sweep(settings) then
+         if prints then fail "--print-config: expected no --sweep" end
+         succeeded = sweeps.run(path, config, settings)
+         return
+      end
+      for _, setting in ipairs(settings) do configs.set(config, setting[1], setting[2]) end
+      if prints then print(configs.text(config)) else train(config, trial) end
    end)
-   if ok then return true end
+   if ok then return succeeded end
    if type(problem) == "table" and problem.usage then
       io.stderr:write(("tlua fit: %s\n%s"):format(problem.usage, USAGE))
       return false

@@ -37,8 +37,8 @@ local function put_in(value, tensors)
    return value
 end
 
---- Returns the values of all ranks, in the order of ranks, on the first rank; nil on the others. All
---- ranks must call the function.
+--- Returns the values of all ranks, in the order of ranks, on the first rank; nil on the others.
+--- All ranks must call the function.
 ---@param self trainer.Trainer
 ---@param value any  numbers, strings, booleans, tensors and tables of these
 ---@return any[]?

@@ -63,7 +63,7 @@ function M.place(name, self)
    self.data_shares, self.data_share = data_dimensions(name, mesh)
 end
 
--- Wrapping the module ------------------------------------------------------------------------------
+-- Wrapping the module -----------------------------------------------------------------------------
 
 -- A module whose forward is a step of the trained module. DDP and fully_shard see this forward, and
 -- the step may use any part of the trained module.
@@ -152,8 +152,8 @@ end
 
 local function distributed_checkpoint() return torch.distributed.checkpoint end
 
---- Returns the state of the module for a checkpoint in one file. If the module is divided, the first
---- rank gets whole tensors, and all ranks must call the function.
+--- Returns the state of the module for a checkpoint in one file. If the module is divided, the
+--- first rank gets whole tensors, and all ranks must call the function.
 ---@param self trainer.Trainer
 ---@return table<string, Tensor>
 function M.module_state(self)

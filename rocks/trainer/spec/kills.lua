@@ -25,8 +25,8 @@ shell.with_folder(function(folder)
    local done, trainings, equal = 0, 0, 0
    while done < kills do
       trainings = trainings + 1
-      local name, result, story = "training" .. trainings, nil, {}
-      local resumes
+      local name, story = "training" .. trainings, {}
+      local result, resumes
       repeat
          local hook = hooks[math.random(#hooks)]
          local often = hook:find "batch" or hook:find "backward" or hook:find "save" or hook:find "step"

@@ -101,7 +101,8 @@ describe("a training with shards", function()
 
    it("refuses strategies that do not exist", function()
       for _, row in ipairs {
-         {{strategy = "fdsp"}, 'strategy: expected "auto", "ddp", "fsdp", a trainer.FSDPStrategy, or a mesh, got "fdsp"'},
+         {{strategy = "fdsp"},
+            'strategy: expected "auto", "ddp", "fsdp", a trainer.FSDPStrategy, or a mesh, got "fdsp"'},
          {{strategy = {}}, "strategy: expected \"auto\""},
       } do
          assert.raises(row[2], function() trainer.Trainer(row[1]) end)

@@ -1,0 +1,163 @@
+-- Tests `tlua fit --sweep`.
+
+local shell = require "spec.support.shell"
+
+local CONFIG <const> = [[
+   local torch = require "tlua"
+   return {
+      build = function(model, data)
+         if model.width == 13 then error "width 13 is unlucky" end
+         local x = torch.randn(data.count, 3)
+         local set = torch.data.TensorDataset(x, x:sum(2, {keepdim = true}))
+         local net = torch.nn.Sequential(torch.nn.Linear(3, model.width), torch.nn.Linear(model.width, 1))
+         return torch.trainer.Learner(net, torch.nn.MSELoss(), {lr = model.lr, optimizer = model.optimizer}),
+            torch.data.DataLoader(set, {batch_size = 4, shuffle = true}),
+            torch.data.DataLoader(set, {batch_size = 4})
+      end,
+      model = {width = 4, lr = 0.01, optimizer = "Adam", sizes = {1}}, data = {count = 16}, seed = 1,
+      trainer = {max_epochs = 4, logger = false, enable_model_summary = false},
+      sweep = SWEEP,
+   }]]
+
+-- Calls fn(fit, folder) in a folder with a configuration; fit(words) runs the command there.
+local function with_config(fn, sweep)
+   return shell.with_folder(function(folder)
+      local file <close> = assert(io.open(folder .. "/config.lua", "w"))
+      file:write((CONFIG:gsub("SWEEP", sweep or "nil")))
+      file:close()
+      local tlua = shell.start(true)
+      return fn(function(words)
+         return shell.run(("cd %s && %s fit config.lua %s 2>&1"):format(folder, tlua, words))
+      end, folder)
+   end)
+end
+
+describe("a sweep", function()
+   it("trains once for each combination of values, and names failed trials", function()
+      with_config(function(fit, folder)
+         local words = '--sweep grid --sweep.model.width "{2, 13}" --sweep.model.lr "{0.1, 0.01}" --sweep.workers 2'
+         local said, status = fit(words)
+         assert.equal(0, status)
+         assert.matches("4 trials, 2 at a time, in sweep\n", said)
+         assert.matches("trial 2 of 4 %(model.lr=0.1, model.width=13%) failed: [^\n]*width 13 is unlucky %(see "
+            .. "sweep/trial%-2/log.txt%)\n", said)
+         assert.matches("failed: 2 of 4 trials: 2, 4\n", said)
+         local csv = shell.read(folder .. "/sweep/results.csv")
+         assert.matches("^trial,status,epochs,steps,val_loss,model.lr,model.width,failure\n"
+            .. "1,done,4,16,[%d.e-]+,0.1,2,\n2,failed,,,,0.1,13,[^\n]*unlucky\n3,done,4,16,", csv)
+         local number, value, command, text =
+            said:match "best: trial (%d), val_loss = (%S+) after 4 epochs\ntlua (fit [^\n]+)\n(return .*)$"
+         local config = assert(load(text))()
+         assert.equal(2, config.model.width)
+         assert.equal(number == "1" and 0.1 or 0.01, config.model.lr)
+         -- the printed command gives the same value
+         local again = fit(command:gsub("^fit config.lua ", ""))
+         assert.matches("val_loss +" .. value:gsub("%p", "%%%0") .. "\n", again)
+         -- nothing is trained twice
+         local second = fit(words)
+         assert.matches("4 of 4 results are there already\nresults: ", second)
+         assert.equal(csv, shell.read(folder .. "/sweep/results.csv"))
+      end)
+   end)
+
+   it("draws values that depend only on the seed, also with more trials and workers", function()
+      with_config(function(fit, folder)
+         local words = '--sweep random --sweep.model.lr "{min = 1e-4, max = 1, log = true}" --sweep.model.width '
+            .. '"{min = 2, max = 9}" --sweep.model.optimizer \'{"SGD", "Adam"}\' --trainer.max_epochs 1 '
+         local function csv(more, place)
+            local said, status = fit(words .. more .. " --sweep.folder " .. place)
+            assert.equal(0, status, said)
+            return shell.read(("%s/%s/results.csv"):format(folder, place))
+         end
+         local three = csv("--sweep.trials 3", "a")
+         assert.equal(three, csv("--sweep.trials 3 --sweep.workers 3", "b"))
+         local five = csv("--sweep.trials 5", "a")
+         assert.equal(three, five:sub(1, #three))
+         assert.not_equal(three, csv("--sweep.trials 3 --sweep.seed 1", "c"))
+         for lr, optimizer, width in five:gmatch "\n%d,done,1,4,[%d.e-]+,([%d.e-]+),(%a+),(%d+)," do
+            assert.is_true(tonumber(lr) > 1e-4 and tonumber(lr) < 1 and tonumber(width) >= 2 and tonumber(width) <= 9)
+            assert.is_true(optimizer == "SGD" or optimizer == "Adam")
+         end
+      end)
+   end)
+
+   it("trains the best trials longer, from their checkpoints", function()
+      with_config(function(fit, folder)
+         local said, status = fit '--sweep halving --sweep.factor 2'
+         assert.equal(0, status, said)
+         assert.matches("4 trials, 2 at a time, in halves\n", said)
+         assert.matches("2 of 4 trials go on after 1 epoch\n", said)
+         assert.matches("1 of 4 trials go on after 2 epochs\n", said)
+         local counts = {}
+         for state, epochs in shell.read(folder .. "/halves/results.csv"):gmatch "\n%d,(%a+),(%d)," do
+            counts[state .. epochs] = (counts[state .. epochs] or 0) + 1
+         end
+         assert.same({stopped1 = 2, stopped2 = 1, done4 = 1}, counts)
+         local value, command = said:match "val_loss = (%S+) after 4 epochs\ntlua fit config.lua ([^\n]+)\nreturn"
+         assert.matches("val_loss +" .. value:gsub("%p", "%%%0") .. "\n", (fit(command)))
+      end, [[{workers = 2, folder = "halves", space = {["model.lr"] = {0.1, 0.03, 0.01, 0.003}}}]])
+   end)
+
+   it("goes on after it was killed", function()
+      with_config(function(fit, folder)
+         local words = '--sweep grid --sweep.model.lr "{0.1, 0.03, 0.01, 0.003, 0.001, 0.3}" --sweep.workers 2'
+         local whole = fit(words .. " --sweep.folder whole")
+         -- the shell starts the command in place of itself, so that the number is the command's
+         local tlua = shell.start(true)
+         shell.run(([[cd %s && { sh -c 'echo $$ >pid; exec %s fit config.lua %s' & }
+            until ls sweep/trial-*/result-all.json; do sleep 0.02; done; kill -9 $(cat pid); wait]]):format(folder,
+            tlua:gsub("'", ""), words))
+         assert.equal(6, select(2, whole:gsub("after 4 epochs\n", "")) - 1)
+         local said, status = fit(words)
+         assert.equal(0, status, said)
+         assert.matches("%d of 6 results are there already\n", said)
+         assert.equal(shell.read(folder .. "/whole/results.csv"), shell.read(folder .. "/sweep/results.csv"))
+      end)
+   end)
+
+   it("fails if no trial succeeds, or none logs the monitored value", function()
+      with_config(function(fit)
+         local said, status = fit '--sweep grid --sweep.model.width "{13}"'
+         assert.equal(1, status)
+         assert.matches("no trial has a value of val_loss\n", said)
+         said, status = fit '--sweep grid --sweep.model.lr "{0.1}" --sweep.monitor loss --sweep.folder other'
+         assert.equal(1, status)
+         assert.matches('failed: "loss" was not logged; there are train_loss, val_loss', said)
+      end)
+   end)
+
+   it("names wrong options before it trains", function()
+      with_config(function(fit)
+         for _, row in ipairs {
+            {"--sweep gird --sweep.model.lr {0.1}",
+               "--sweep: expected grid, random or halving, got gird; did you mean grid?"},
+            {"--sweep grid", "--sweep: expected values to try, such as --sweep.model.lr"},
+            {"--sweep.model.lr {0.1}", "--sweep.model.lr: expected --sweep grid, random or halving, too"},
+            {"--sweep grid --sweep.model.rl {0.1}", "model has no such field"},
+            {"--sweep grid --sweep.model.width {1.5}", "--model.width: expected an integer, got 1.5"},
+            {"--sweep grid --sweep.model.lr 0.1", "--sweep.model.lr: got 0.1; expected a list such as {0.1, 0.01}"},
+            {"--sweep grid --sweep.model.lr {}", "--sweep.model.lr: got "},
+            {"--sweep grid --sweep.model.lr '{min = 0, max = 1}'", "a grid needs a list of values, got a range"},
+            {"--sweep random --sweep.model.lr '{min = 0, max = 1}'", "expected the number of trials"},
+            {"--sweep random --sweep.trials 0 --sweep.model.lr {1}",
+               "--sweep.trials: expected an integer of at least 1"},
+            {"--sweep random --sweep.trials 2 --sweep.model.lr '{min = 0, max = 1, log = true}'",
+               "log needs min above 0"},
+            {"--sweep random --sweep.trials 2 --sweep.model.lr '{min = 2, max = 1}'", "min the lesser"},
+            {"--sweep random --sweep.trials 2 --sweep.model.lr '{min = 1, max = 2, step = 1}'", "unknown field step"},
+            {"--sweep grid --sweep.trials 2 --sweep.model.lr {1}", "a grid has as many trials as its lists"},
+            {"--sweep grid --sweep.wrokers 2 --sweep.model.lr {1}",
+               "unknown option --sweep.wrokers; did you mean workers?"},
+            {"--sweep grid --sweep.mode least --sweep.model.lr {1}", "--sweep.mode: expected min or max, got least"},
+            {"--sweep halving --trainer.max_epochs 1 --sweep.model.lr {1}", "expected trainer.max_epochs above"},
+            {"--sweep halving --sweep.trainer.max_epochs {1}", "halving chooses the number of epochs itself"},
+            {"--sweep grid --sweep.model.lr {1} --trainer.max_epoch 2", "did you mean max_epochs?"},
+            {"--sweep grid --sweep.model.lr {1} --print-config", "--print-config: expected no --sweep"},
+         } do
+            local said, status = fit(row[1])
+            assert.equal(1, status, row[1])
+            assert.is_truthy(said:find(row[2], 1, true), row[1] .. "\n" .. said)
+         end
+      end)
+   end)
+end)

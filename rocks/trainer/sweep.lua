@@ -1,0 +1,264 @@
+-- sweep.lua - `tlua fit config.lua --sweep method`: trains one configuration with many values, each
+-- in a process of its own.
+--
+-- A sweep's folder has the file sweep.json, which describes the sweep, and a folder for each trial:
+-- result-N.json after N epochs (result-all.json without a limit), log.txt, and the trial's logs and
+-- checkpoints. Trials depend only on the description, and a result that exists is not computed
+-- again, so that the same command goes on with a sweep that was killed.
+
+local torch = require "tlua"
+local json = require "tlua.utils.json"
+local program = require "tlua.utils.program"
+local replace_file = require "tlua.io.replace"
+local configs = require "tlua.trainer.config"
+local plan = require "tlua.trainer.sweep_plan"
+local report = require "tlua.trainer.sweep_report"
+
+local M = {}
+
+local fail <const> = configs.fail
+
+-- Files -------------------------------------------------------------------------------------------
+
+local function read_json(path)
+   local file <close> = io.open(path, "rb")
+   if not file then return nil end
+   local ok, value = pcall(json.decode, file:read "a")
+   if not ok then torch.raise(("tlua fit: %s: %s"):format(path, value)) end
+   return value
+end
+
+local function write(path, text)
+   local failure = replace_file(path, function(file)
+      local ok, message = file:write(text)
+      if not ok then return message end
+   end)
+   if failure then torch.raise(("tlua fit: %s: %s"):format(path, failure)) end
+end
+
+local function make_folder(path)
+   local made, message = torch.io.make_folder(path)
+   if not made then torch.raise(("tlua fit: %s: %s"):format(path, message)) end
+end
+
+local function folder_of(sweep, trial) return ("%s/trial-%d"):format(sweep.folder, trial.number) end
+
+local function result_path(folder, budget)
+   return ("%s/result-%s.json"):format(folder, budget or "all")
+end
+
+-- Begins or continues the sweep of the folder.
+local function enter(sweep)
+   make_folder(sweep.folder)
+   local path, text = sweep.folder .. "/sweep.json", json.encode(plan.description(sweep)) .. "\n"
+   local old = read_json(path)
+   if old then
+      local ours = json.decode(text)
+      for _, name in ipairs {"config", "method", "monitor", "mode", "words", "space", "seed",
+         "trials", "budgets"} do
+         if old[name] ~= ours[name] then
+            fail(("--sweep.folder: %s has a sweep with another %s; remove the folder, or choose "
+               .. "another"):format(sweep.folder, name))
+         end
+      end
+   end
+   write(path, text)
+end
+
+-- A trial's process -------------------------------------------------------------------------------
+
+local function is_list(value) return not getmetatable(value) and value.on_train_start == nil end
+
+-- Returns the callbacks of a configuration, with those that save in the trial's folder.
+local function callbacks_of(options, folder, budget)
+   local given = options.callbacks or {}
+   if not is_list(given) then given = {given} end
+   local list = table.move(given, 1, #given, 1, {})
+   for _, callback in ipairs(list) do
+      if callback.is_checkpoint and callback.dirpath then
+         callback.dirpath = folder .. "/checkpoints"
+      end
+   end
+   if budget then
+      -- the module and its schedules see the whole number of epochs when they are made
+      list[#list + 1] = {on_train_start = function(_, run) run.max_epochs = budget end}
+   end
+   return list
+end
+
+--- Prepares a configuration for a trial: files go to its folder, and it goes on from its newest
+--- checkpoint. Returns a function that writes the trainer's result, or nil if there is one already.
+---@param config table
+---@param place string  the folder, a colon and the number of epochs or "all"
+---@return fun(run: trainer.Trainer)?
+function M.prepare_trial(config, place)
+   local folder, budget = place:match "^(.*):(%w+)$"
+   if not folder then fail "--trial: expected a folder, a colon, and a number of epochs or all" end
+   budget = math.tointeger(tonumber(budget))
+   make_folder(folder)
+   local path = result_path(folder, budget)
+   -- a process of a sweep that was killed may still compute this trial
+   while true do
+      local file = assert(io.open(folder .. "/lock", "ab"))
+      if torch.io._hold(file, folder .. "/lock") then
+         M.lock = file -- is held until the process ends
+         break
+      end
+      file:close()
+      torch.distributed._sleep(0.1)
+   end
+   local done <close> = io.open(path, "rb")
+   if done then return nil end
+   local options = config.trainer or {}
+   config.trainer = options
+   options.callbacks = callbacks_of(options, folder, budget)
+   options.default_root_dir, options.enable_progress_bar = folder, false
+   config.ckpt_path = "last"
+   return function(run)
+      local metrics = {}
+      for name, value in pairs(run.callback_metrics) do
+         value = torch.is_tensor(value) and value:item() or value
+         metrics[name] = ("%.17g"):format(value)
+      end
+      write(path, json.encode {metrics = metrics, epochs = run.current_epoch,
+         steps = run.global_step} .. "\n")
+   end
+end
+
+-- Processes ---------------------------------------------------------------------------------------
+
+local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
+
+--- Returns the command line that trains with a trial's values.
+local function command_of(sweep, trial)
+   local words = {"fit", sweep.path}
+   table.move(sweep.words, 1, #sweep.words, 3, words)
+   for _, name in ipairs(sweep.names) do
+      words[#words + 1] = ("--%s=%s"):format(name, configs.text_of(trial.values[name]))
+   end
+   for i, word in ipairs(words) do words[i] = word:find "^[%w_./=+-]+$" and word or quote(word) end
+   return table.concat(words, " ")
+end
+
+local function start(sweep, trial, budget)
+   local folder = folder_of(sweep, trial)
+   make_folder(folder)
+   local ended = folder .. "/ended"
+   os.remove(ended)
+   local threads = ""
+   if sweep.workers > 1 and not os.getenv "OMP_NUM_THREADS" then
+      local share = torch.get_num_threads() // sweep.workers
+      threads = ("OMP_NUM_THREADS=%d "):format(math.max(1, share))
+   end
+   local line = ("%s%s %s --trial %s >%s 2>&1; echo $? >%s"):format(threads, quote(program()),
+      command_of(sweep, trial), quote(("%s:%s"):format(folder, budget or "all")),
+      quote(folder .. "/log.txt"), quote(ended))
+   return {trial = trial, ended = ended, handle = assert(io.popen(line, "r"))}
+end
+
+-- Returns the last line of a log that tells of an error, or the last line.
+local function reason(path)
+   local file <close> = io.open(path, "rb")
+   local last, told
+   for line in (file and file:read "a" or ""):gmatch "[^\n]+" do
+      if line:find "^stack traceback" then break end
+      if not line:find "^%s" then told = line end
+      last = line
+   end
+   return told or last or "its log is empty"
+end
+
+-- Notes how a process has ended. Returns false if it has not.
+local function collect(sweep, process, budget)
+   local file = io.open(process.ended, "rb")
+   local status = file and file:read "n"
+   if file then file:close() end
+   if not status then return false end
+   process.handle:close()
+   os.remove(process.ended)
+   if status == 130 or status == 143 then torch.raise "tlua fit: the sweep was interrupted" end
+   local folder = folder_of(sweep, process.trial)
+   local path = result_path(folder, budget)
+   local result = read_json(path)
+   if result and result.metrics and not result.metrics[sweep.monitor] then
+      local names = {}
+      for name in pairs(result.metrics) do names[#names + 1] = name end
+      table.sort(names)
+      result.failure = ("%q was not logged; there are %s"):format(sweep.monitor,
+         table.concat(names, ", "))
+   elseif not result then
+      local why = status > 128 and ("was killed by signal %d"):format(status - 128)
+         or reason(folder .. "/log.txt")
+      result = {failure = why, metrics = {}}
+   end
+   write(path, json.encode(result) .. "\n")
+   return true
+end
+
+-- Gives a trial the result after a number of epochs, if there is one.
+local function load_result(sweep, trial, budget)
+   local result = read_json(result_path(folder_of(sweep, trial), budget))
+   if not result then return false end
+   trial.failure, trial.epochs, trial.steps = result.failure, result.epochs, result.steps
+   if result.failure then
+      trial.status = "failed"
+   else
+      trial.status, trial.value = "done", report.number(result.metrics[sweep.monitor])
+   end
+   return true
+end
+
+-- Trains the trials until a number of epochs, in up to `workers` processes at a time.
+local function run_all(sweep, trials, budget)
+   local waiting, running = {}, {}
+   for _, trial in ipairs(trials) do
+      if not load_result(sweep, trial, budget) then waiting[#waiting + 1] = trial end
+   end
+   if #waiting < #trials then
+      print(("%d of %d results are there already"):format(#trials - #waiting, #trials))
+   end
+   while #waiting > 0 or #running > 0 do
+      while #waiting > 0 and #running < sweep.workers do
+         running[#running + 1] = start(sweep, table.remove(waiting, 1), budget)
+      end
+      for i = #running, 1, -1 do
+         local process = running[i]
+         if collect(sweep, process, budget) then
+            table.remove(running, i)
+            load_result(sweep, process.trial, budget)
+            print(report.line(sweep, process.trial))
+            write(sweep.folder .. "/results.csv", report.csv(sweep))
+         end
+      end
+      torch.distributed._sleep(0.02)
+   end
+   write(sweep.folder .. "/results.csv", report.csv(sweep))
+end
+
+--- Runs a sweep. Returns whether a trial has succeeded.
+---@param path string  the file of the configuration
+---@param config table
+---@param settings table[]  {name, text} of the command line
+---@return boolean
+function M.run(path, config, settings)
+   local sweep = plan.make(path, config, settings)
+   enter(sweep)
+   print(("%d trials, %d at a time, in %s"):format(#sweep.trials, sweep.workers, sweep.folder))
+   local trials = sweep.trials
+   for i, budget in ipairs(sweep.budgets) do
+      run_all(sweep, trials, budget or nil)
+      if i == #sweep.budgets then break end
+      trials = report.best_of(sweep, trials, math.max(1, #trials // sweep.factor))
+      for _, trial in ipairs(sweep.trials) do
+         if trial.status == "done" then trial.status = "stopped" end
+      end
+      for _, trial in ipairs(trials) do trial.status = "done" end
+      if #trials == 0 then break end
+      print(("%d of %d trials go on after %s"):format(#trials, #sweep.trials,
+         report.count(budget, "epoch")))
+   end
+   write(sweep.folder .. "/results.csv", report.csv(sweep))
+   return report.conclude(sweep, trials, command_of, config)
+end
+
+return M
