@@ -38,7 +38,7 @@ from lua import DTYPES, Unwritable, each, kinds, keyword_kind, lua, result_kinds
 
 # Not tlua's: sparse layouts, complex32, and what is no operator for users; the decompositions
 # of low rank, which are random and whose samples are factors of their argument.
-OTHER = tuple("""_ masked. torch. jiterator native_ sparse. to_sparse
+OTHER = tuple("""_ torch. jiterator native_ sparse. to_sparse
     to_mkldnn chalf ops.
     special.polygamma nn.functional.scaled_dot_product_attention_ nn.functional.ctc_loss_ bernoulli_ hash_tensor
     broadcast_shapes svd_lowrank pca_lowrank""".split())

@@ -91,7 +91,7 @@ return {
    {ops = "nn.functional.pixel_unshuffle", fault = "^shape", tag = "s0", why = "empty images shrink too"},
    {ops = "nn.functional.multi_margin_loss nn.functional.multilabel_margin_loss nn.functional.cross_entropy",
       fault = "^value", tag = "s0", why = NONE},
-   {ops = "median nanmedian", fault = "^value", tag = "expanded", why = NONE},
+   {ops = "median nanmedian masked.median", fault = "^value", tag = "expanded", why = NONE},
    {ops = "addmv", fault = "^shape", tag = "columns0", why = "self is broadcast even if there is nothing to add"},
    {ops = "as_strided_scatter", fault = "^gradient: value", why = "what is written over has no gradient"},
    {ops = "nn.functional.softsign", fault = "^value", tag = "first32", why = "the least integer has no magnitude"},
@@ -102,6 +102,10 @@ return {
       why = "the loss of half types is float32"},
    {ops = "nn.functional.hinge_embedding_loss", fault = "^dtype", why = MIXED},
    {ops = "__rdiv__ trapezoid trapz", fault = "^dtype", why = FIRST},
+   {ops = "masked.argmax masked.argmin", fault = "^dtype", why = "positions are int64, in PyTorch of the input's dtype"},
+   {ops = "masked.logsumexp", fault = "^dtype", why = "integers have a logarithm of float32, which PyTorch cuts"},
+   {ops = "masked.std masked.var", fault = "^dtype", dtype = "complex",
+      why = "variances of complex numbers are real, as torch.var's"},
 
    -- the following rows are different names of graph nodes
    {ops = "fft.fft2 fft.fftn fft.ifft fft.ifft2 fft.ifftn", fault = "^node: FftR2CBackward",
@@ -111,6 +115,7 @@ return {
       why = "PyTorch shares a gradient out among elements that share memory"},
    {ops = "__rdiv__ __rsub__ vdot unsafe_chunk unsafe_split linalg.vecdot", fault = "^node: ",
     why = "a name of an operator whose node has that one's"},
+   {ops = "masked.prod masked.sum masked.var", fault = "^node: ", why = "a sum over nothing is a copy, not a reduction"},
    {ops = "linalg.slogdet linalg.lstsq linalg.householder_product normal __getitem__ sum_to_size chain_matmul "
       .. "nn.functional.dropout3d nn.functional.local_response_norm", fault = "^node: .*false",
     why = "no node for what changes nothing, or is constant"},

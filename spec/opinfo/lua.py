@@ -68,6 +68,10 @@ nn.functional.adaptive_max_pool3d: x > - at
 nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d: x > - at
 nn.functional.linear_cross_entropy: x weight y:label
 nn.functional.max_unpool1d nn.functional.max_unpool2d nn.functional.max_unpool3d: x index
+masked.sum masked.prod masked.amax masked.amin masked.mean masked.median masked.std masked.var: x dim
+masked.cumsum masked.cumprod masked.softmax masked.log_softmax masked.softmin masked.logsumexp: x dim
+masked.argmax masked.argmin: x dim > at
+masked.norm masked.normalize: x n dim
 """.strip().splitlines():
     names, _, rest = line.partition(":")
     params, _, results = rest.partition(">")
