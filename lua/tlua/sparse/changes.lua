@@ -107,13 +107,17 @@ local function empty_like(s, options)
       requires_grad = options.requires_grad,
    }
    local copy, shape = {layout = p.layout, size = p.size}, p.values.shape
-   shape[1] = 0
+   local batch = V.batch_dim(p)
+   shape[batch + 1] = 0
    copy.values = torch.zeros(shape, of)
    local whole = {dtype = "int64", device = of.device}
    if p.layout == "sparse_coo" then
       copy.indices, copy.coalesced = torch.zeros(p.indices:size(1), 0, whole), true
    else
-      copy.pointers, copy.plain = torch.ones(p.pointers:numel(), whole), torch.zeros(0, whole)
+      copy.pointers = torch.ones(p.pointers.shape, whole)
+      local none = p.plain.shape
+      none[batch + 1] = 0
+      copy.plain = torch.zeros(none, whole)
    end
    return V.new(copy)
 end

@@ -139,39 +139,86 @@ function M.pointers(lines, n)
 end
 
 --- Returns the row of each element of a compressed tensor, or its column if columns have pointers.
+--- The rows of a batch are numbered through.
 ---@param p table
 ---@return Tensor
 function M.lines_of(p)
-   local n = p.pointers:numel() - 1
-   local lengths = p.pointers:narrow(1, 2, n) - p.pointers:narrow(1, 1, n)
-   return torch.repeat_interleave(arange(n, p.plain.device), lengths)
+   local n = p.pointers:size(-1) - 1
+   local lengths = (p.pointers:narrow(-1, 2, n) - p.pointers:narrow(-1, 1, n)):reshape(-1)
+   return torch.repeat_interleave(arange(lengths:numel(), p.plain.device), lengths)
+end
+
+-- Returns a list of sizes followed by more sizes.
+local function joined(sizes, ...)
+   local list = table.move(sizes, 1, #sizes, 1, {})
+   for _, size in ipairs {...} do list[#list + 1] = size end
+   return list
+end
+
+-- Returns the pointers of each matrix of a batch from those of all its rows, and the number of
+-- elements that each matrix has.
+local function split_pointers(who, pointers, batch, n)
+   local matrices = 1
+   for _, size in ipairs(batch) do matrices = matrices * size end
+   local device = pointers.device
+   local first = torch.arange(0, matrices, {device = device}):view(-1, 1) * n
+   local at = first + torch.arange(1, n + 2, {device = device})
+   local split = pointers:index_select(1, at:reshape(-1)):view(at.shape)
+   split = split - split:narrow(2, 1, 1) + 1
+   local total = pointers[-1]:item() - 1
+   local each = matrices > 0 and total // matrices or 0
+   if split:select(2, n + 1):ne(each + 1):any():item() then
+      torch.raise(("%s: expected as many elements in each of %d matrices, got %s"):format(who,
+         matrices, V.shape_text((split:select(2, n + 1) - 1):tolist())))
+   end
+   return split:view(joined(batch, n + 1)), each
+end
+
+-- Divides pointers, positions and values of the rows of all matrices of a batch among the matrices.
+local function divided(who, p, batch, n)
+   if #batch == 0 then return p end
+   local each
+   p.pointers, each = split_pointers(who, p.pointers, batch, n)
+   p.plain = p.plain:view(joined(batch, each))
+   p.values = p.values:reshape(joined(batch, each, table.unpack(V.rest(p.values.shape, 2))))
+   return p
 end
 
 -- To COO ------------------------------------------------------------------------------------------
 
--- Returns the positions and values of a blocked tensor's elements, zeros in blocks included.
-local function unblocked(p, rows, cols)
-   local n, height, width = p.values:size(1), p.values:size(2), p.values:size(3)
-   local device = p.plain.device
+-- Returns the positions and values of the elements of blocks (n, height, width, ...), zeros
+-- included.
+local function unblocked(values, matrices, rows, cols)
+   local n, height, width = values:size(1), values:size(2), values:size(3)
+   local device = rows.device
    local inner_row = arange(height, device):view(1, height, 1)
    local inner_col = arange(width, device):view(1, 1, width)
    local shape = {n, height, width}
-   rows = ((rows:view(n, 1, 1) - 1) * height + inner_row):expand(shape):reshape(-1)
-   cols = ((cols:view(n, 1, 1) - 1) * width + inner_col):expand(shape):reshape(-1)
-   return rows, cols, p.values:flatten(1, 3)
+   local function all(positions) return positions:expand(shape):reshape(-1) end
+   rows = all((rows:view(n, 1, 1) - 1) * height + inner_row)
+   cols = all((cols:view(n, 1, 1) - 1) * width + inner_col)
+   return values:flatten(1, 3), matrices and all(matrices:view(n, 1, 1)), rows, cols
 end
 
---- Returns the components of a tensor in layout sparse_coo.
+--- Returns the components of a tensor in layout sparse_coo. The dimensions of a batch are sparse.
 ---@param p table
 ---@return table
 function M.as_coo(p)
    if p.layout == "sparse_coo" then return p end
    local blocks, columns = V.kind_of(p.layout)
-   local lines, plain, values = M.lines_of(p), p.plain, p.values
+   local batch, lines, plain, values = V.batch_dim(p), M.lines_of(p), p.plain, p.values
+   local matrices
+   if batch > 0 then
+      local n = math.max(p.pointers:size(-1) - 1, 1)
+      matrices, lines = (lines - 1) // n + 1, (lines - 1) % n + 1
+      plain, values = plain:reshape(-1), values:flatten(1, batch + 1)
+   end
    local rows, cols = columns and plain or lines, columns and lines or plain
-   if blocks then rows, cols, values = unblocked(p, rows, cols) end
+   if blocks then values, matrices, rows, cols = unblocked(values, matrices, rows, cols) end
+   local indices = torch.stack {rows, cols}
+   if matrices then indices = torch.cat {M.positions_of(matrices, p.size, batch), indices} end
    return {
-      layout = "sparse_coo", size = p.size, indices = torch.stack {rows, cols}, values = values,
+      layout = "sparse_coo", size = p.size, indices = indices, values = values,
       coalesced = p.layout == "sparse_csr",
    }
 end
@@ -185,32 +232,47 @@ local function check_matrix(who, p)
       sparse_dim, V.shape_text(p.size)))
 end
 
--- Returns the components with rows and columns exchanged.
+-- Returns the components of sparse matrices, the last two sparse dimensions, with rows and columns
+-- exchanged.
 local function exchanged(p)
-   local size = table.move(p.size, 1, #p.size, 1, {})
-   size[1], size[2] = size[2], size[1]
+   local size, n = joined(p.size), p.indices:size(1)
+   size[n - 1], size[n] = size[n], size[n - 1]
+   local indices = torch.cat {p.indices:narrow(1, 1, n - 2), p.indices:narrow(1, n - 1, 2):flip(1)}
    return {
-      layout = "sparse_coo", size = size, indices = p.indices:flip(1), values = p.values,
-      coalesced = false,
+      layout = "sparse_coo", size = size, indices = indices, values = p.values, coalesced = false,
    }
+end
+
+-- Returns the sizes of the sparse dimensions in front of a matrix, and the number, from 0, of each
+-- element's matrix.
+local function batch_of(p)
+   local n = p.indices:size(1) - 2
+   local batch = table.move(p.size, 1, n, 1, {})
+   local flat = {indices = p.indices:narrow(1, 1, n), size = batch}
+   return batch, n > 0 and M.keys_of(flat) - 1 or 0
 end
 
 -- Returns the components in a compressed layout without blocks.
-local function compress(p, layout)
+local function compress(who, p, layout)
    local _, columns = V.kind_of(layout)
    local from = M.coalesced(columns and exchanged(p) or p)
-   return {
+   local batch, matrices = batch_of(from)
+   local n, lines = from.size[#batch + 1], from.indices[#batch + 1]
+   local all = n
+   for _, size in ipairs(batch) do all = all * size end
+   return divided(who, {
       layout = layout, size = p.size, values = from.values,
-      pointers = M.pointers(from.indices[1], from.size[1]), plain = from.indices[2]:contiguous(),
-   }
+      pointers = M.pointers(#batch > 0 and matrices * n + lines or lines, all),
+      plain = from.indices[#batch + 2]:contiguous(),
+   }, batch, n)
 end
 
-local function check_blocks(who, block, size)
+local function check_blocks(who, block, size, batch)
    if type(block) ~= "table" or #block ~= 2 then
       args.refuse(who, "blocksize", "two integers", block)
    end
    for d = 1, 2 do
-      if math.type(block[d]) ~= "integer" or block[d] < 1 or size[d] % block[d] ~= 0 then
+      if math.type(block[d]) ~= "integer" or block[d] < 1 or size[batch + d] % block[d] ~= 0 then
          torch.raise(("%s: blocksize: expected integers that divide the shape %s, got %s")
             :format(who, V.shape_text(size), V.shape_text(block)))
       end
@@ -219,29 +281,31 @@ end
 
 -- Returns the components in a compressed layout with blocks.
 local function compress_blocks(who, p, layout, block)
-   check_blocks(who, block, p.size)
-   if p.values:dim() > 1 then
-      torch.raise(who .. ": expected a matrix without dense dimensions")
-   end
+   local batch, matrices = batch_of(p)
+   check_blocks(who, block, p.size, #batch)
    local _, columns = V.kind_of(layout)
    local height, width = block[1], block[2]
-   local counts = {p.size[1] // height, p.size[2] // width}
-   local row, col = p.indices[1] - 1, p.indices[2] - 1
+   local counts = {p.size[#batch + 1] // height, p.size[#batch + 2] // width}
+   local row, col = p.indices[#batch + 1] - 1, p.indices[#batch + 2] - 1
    local line, plain = row // height, col // width
    if columns then line, plain = plain, line end
-   local across = counts[columns and 1 or 2]
-   local keys, inverse = torch.unique(line * across + plain, {return_inverse = true})
+   local n, across = counts[columns and 2 or 1], counts[columns and 1 or 2]
+   local keys, inverse = torch.unique((matrices * n + line) * across + plain, {return_inverse = true})
    local inner = (row % height) * width + col % width
    local places_ = (inverse - 1) * (height * width) + inner + 1
    local values = M.sum_groups(places_, p.values, keys:numel() * height * width)
-   return {
-      layout = layout, size = p.size, values = values:view(-1, height, width),
-      pointers = M.pointers(keys // across + 1, counts[columns and 2 or 1]),
-      plain = keys % across + 1,
-   }
+   local all = n
+   for _, size in ipairs(batch) do all = all * size end
+   return divided(who, {
+      layout = layout, size = p.size,
+      values = values:view(joined({keys:numel(), height, width}, table.unpack(V.rest(values.shape, 2)))),
+      pointers = M.pointers(keys // math.max(across, 1) + 1, all),
+      plain = keys % math.max(across, 1) + 1,
+   }, batch, n)
 end
 
---- Converts components to a layout.
+--- Converts components to a layout. Matrices in front of which sparse_coo has more sparse dimensions
+--- become a batch.
 ---@param who string
 ---@param p table
 ---@param layout string
@@ -249,16 +313,16 @@ end
 ---@return table
 function M.to_layout(who, p, layout, block)
    local blocks, _ = V.kind_of(layout)
-   local own = V.kind_of(p.layout) and {p.values:size(2), p.values:size(3)}
+   local own = V.block_of(p)
    if p.layout == layout and (not blocks or not block or V.same(own, block)) then return p end
    if layout == "sparse_coo" then return M.as_coo(p) end
-   check_matrix(who, p)
    local coo = M.as_coo(p)
+   if coo.indices:size(1) < 2 then check_matrix(who, p) end
    if blocks then return compress_blocks(who, coo, layout, block or own) end
    if block ~= nil then
       args.refuse(who, "blocksize", "none for layout " .. layout, block)
    end
-   return compress(coo, layout)
+   return compress(who, coo, layout)
 end
 
 -- From dense --------------------------------------------------------------------------------------
@@ -296,15 +360,29 @@ end
 
 -- Methods -----------------------------------------------------------------------------------------
 
-local function convert(who, x, layout, sparse_dim, block)
+-- Returns the number of sparse dimensions, with those of a batch, for dense_dim dense ones.
+local function without_dense(who, x, dense_dim)
+   local n = x:dim()
+   if dense_dim < 0 or dense_dim > n - 2 then
+      args.refuse(who, "dense_dim", ("0 to %d"):format(math.max(n - 2, 0)), dense_dim)
+   end
+   local p = V.parts(x)
+   local own = p and n - V.sparse_dim(p) - V.batch_dim(p)
+   if own and own ~= dense_dim then args.refuse(who, "dense_dim", tostring(own), dense_dim) end
+   return not p and n - dense_dim or nil
+end
+
+local function convert(who, x, layout, sparse_dim, block, dense_dim)
    local before = V.parts(x)
+   if dense_dim then sparse_dim = without_dense(who, x, dense_dim) end
    local p = parts_of(who, x, sparse_dim)
+   if layout ~= "sparse_coo" and p.layout == "sparse_coo" and before then check_matrix(who, p) end
    local to = M.to_layout(who, p, layout, block)
    return to == before and x or V.new(to)
 end
 
 local take_sparse = args.signature [[to_sparse(sparse_dim: integer?, layout: string?,
-   blocksize: integers?)]]
+   blocksize: integers?, dense_dim: integer?)]]
 
 local layouts <const> = {
    sparse_coo = true, sparse_csr = true, sparse_csc = true, sparse_bsr = true, sparse_bsc = true,
@@ -321,28 +399,29 @@ function M.to_sparse(x, ...)
    if V.kind_of(layout) and not a.blocksize then
       torch.raise "to_sparse: blocksize is missing; expected two integers"
    end
-   return convert("to_sparse", x, layout, a.sparse_dim, a.blocksize)
+   return convert("to_sparse", x, layout, a.sparse_dim, a.blocksize, a.dense_dim)
 end
 
 function M.to_sparse_coo(x) return convert("to_sparse_coo", x, "sparse_coo") end
-function M.to_sparse_csr(x) return convert("to_sparse_csr", x, "sparse_csr") end
-function M.to_sparse_csc(x) return convert("to_sparse_csc", x, "sparse_csc") end
 
-local function needs_block(who, x, block)
-   if block == nil and not V.kind_of((V.parts(x) or {}).layout) then
-      torch.raise(who .. ": blocksize is missing; expected two integers")
+-- Defines a conversion that takes dense_dim, the number of the last dimensions that values have.
+local function compressing(name, with_block)
+   local layout, take = name:match "^to_(.*)", args.signature(("%s(%sdense_dim: integer?)"):format(name,
+      with_block and "blocksize: integers?, " or ""))
+   M[name] = function(x, ...)
+      if not torch.is_tensor(x) then args.refuse(name, "self", "a tensor", x) end
+      local a = take(...)
+      if with_block and a.blocksize == nil and not V.kind_of((V.parts(x) or {}).layout) then
+         torch.raise(name .. ": blocksize is missing; expected two integers")
+      end
+      return convert(name, x, layout, nil, a.blocksize, a.dense_dim)
    end
 end
 
-function M.to_sparse_bsr(x, block)
-   needs_block("to_sparse_bsr", x, block)
-   return convert("to_sparse_bsr", x, "sparse_bsr", nil, block)
-end
-
-function M.to_sparse_bsc(x, block)
-   needs_block("to_sparse_bsc", x, block)
-   return convert("to_sparse_bsc", x, "sparse_bsc", nil, block)
-end
+compressing "to_sparse_csr"
+compressing "to_sparse_csc"
+compressing("to_sparse_bsr", true)
+compressing("to_sparse_bsc", true)
 
 --- Returns the dense tensor.
 ---@param s Tensor
@@ -357,9 +436,7 @@ function M.to_dense(s, dtype)
    return dtype and x:to(dtype) or x
 end
 
-checked.functions(M, "", [[to_sparse_coo(self: tensor) to_sparse_csr(self: tensor)
-   to_sparse_csc(self: tensor) to_sparse_bsr(self: tensor, blocksize: integers?)
-   to_sparse_bsc(self: tensor, blocksize: integers?) to_dense(self: tensor, dtype: string?)]])
+checked.functions(M, "", "to_sparse_coo(self: tensor) to_dense(self: tensor, dtype: string?)")
 
 for name in ([[to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc
    to_dense]]):gmatch "%S+" do

@@ -58,14 +58,16 @@ end
 ---@param who string
 ---@param what string
 ---@param positions Tensor
----@param ndim integer
+---@param ndim? integer  at least one unless given
 function M.check_positions(who, what, positions, ndim)
    if positions.dtype ~= "int64" and positions.dtype ~= "int32" then
       refuse(who, "%s: expected int64 or int32, got %s", what, positions.dtype)
    end
-   if positions:dim() ~= ndim then
+   if ndim and positions:dim() ~= ndim then
       args.refuse(who, what, ("a tensor of %d dimension%s"):format(ndim, ndim == 1 and "" or "s"),
          positions)
+   elseif positions:dim() == 0 then
+      args.refuse(who, what, "a tensor of at least one dimension", positions)
    end
 end
 
@@ -102,30 +104,34 @@ function M.check_coo(who, p)
    end
 end
 
---- Checks the positions of a compressed tensor.
+--- Checks the positions of a compressed tensor, or of a batch.
 ---@param who string
 ---@param p table
 ---@param names string[]  the names of the pointers and of the plain positions
 ---@param lines integer  number of rows, or of columns
 ---@param across integer  size of the other dimension, in blocks for blocked layouts
 function M.check_compressed(who, p, names, lines, across)
-   local pointers, plain, nnz = p.pointers, p.plain, p.plain:numel()
-   local first, last = pointers[1]:item(), pointers[-1]:item()
-   if first ~= 1 then refuse(who, "%s: expected the first one to be 1, got %d", names[1], first) end
-   if last ~= nnz + 1 then
-      refuse(who, "%s: expected the last one to be %d, one behind the %d elements, got %d",
-         names[1], nnz + 1, nnz, last)
+   local pointers, plain, each = p.pointers, p.plain, p.plain:size(-1)
+   for _, end_ in ipairs {{1, 1, "first one to be 1"}, {-1, each + 1,
+      ("last one to be %d, one behind the %d elements"):format(each + 1, each)}} do
+      local found = pointers:select(-1, end_[1])
+      local wrong = found:masked_select(found:ne(end_[2]))
+      if wrong:numel() > 0 then
+         refuse(who, "%s: expected the %s, got %d", names[1], end_[3], wrong[1]:item())
+      end
    end
-   local lengths = pointers:narrow(1, 2, lines) - pointers:narrow(1, 1, lines)
+   local lengths = (pointers:narrow(-1, 2, lines) - pointers:narrow(-1, 1, lines)):reshape(-1)
    if any(lengths:lt(0)) then refuse(who, "%s: expected ascending pointers", names[1]) end
    if any(lengths:gt(across)) then
       refuse(who, "%s: expected at most %d elements between two, got %d", names[1], across,
          lengths:max():item())
    end
    local _, columns = V.kind_of(p.layout)
-   M.check_range(who, names[2], plain, across, columns and 1 or 2)
+   M.check_range(who, names[2], plain, across, V.batch_dim(p) + (columns and 1 or 2))
+   local nnz = plain:numel()
    if nnz < 2 then return end
-   local line = torch.repeat_interleave(torch.arange(1, lines + 1, {device = plain.device}),
+   plain = plain:reshape(-1)
+   local line = torch.repeat_interleave(torch.arange(1, lengths:numel() + 1, {device = plain.device}),
       lengths:to "int64")
    local same = line:narrow(1, 2, nnz - 1):eq(line:narrow(1, 1, nnz - 1))
    local falls = plain:narrow(1, 2, nnz - 1):le(plain:narrow(1, 1, nnz - 1))
@@ -144,16 +150,17 @@ local names_of <const> = {
 ---@param p table
 function M.check_changed(p)
    local who <const> = "sparse tensor with positions changed in place"
-   local blocks, columns = V.kind_of(p.layout)
-   local nnz = p.values:size(1)
+   local _, columns = V.kind_of(p.layout)
+   local batch = V.batch_dim(p)
+   local nnz = p.values:size(batch + 1)
    for _, key in ipairs {"indices", "plain"} do
       if p[key] and p[key]:size(-1) ~= nnz then
          refuse(who, "expected as many positions as values, %d, got %d", nnz, p[key]:size(-1))
       end
    end
    if p.layout ~= "sparse_coo" then
-      local block = blocks and {p.values:size(2), p.values:size(3)} or {1, 1}
-      local counts = {p.size[1] // block[1], p.size[2] // block[2]}
+      local block = V.block_of(p) or {1, 1}
+      local counts = {p.size[batch + 1] // block[1], p.size[batch + 2] // block[2]}
       local lines, across = counts[columns and 2 or 1], counts[columns and 1 or 2]
       return M.check_compressed(who, p, names_of[columns], lines, across)
    end

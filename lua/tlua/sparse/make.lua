@@ -136,51 +136,75 @@ local names_of <const> = {
 }
 
 -- Returns the size that fits the components.
-local function compressed_size(p, blocks, columns)
-   local lines = p.pointers:numel() - 1
+local function compressed_size(p, columns)
+   local batch, block = V.batch_dim(p), V.block_of(p)
+   local lines = p.pointers:size(-1) - 1
    local across = p.plain:numel() > 0 and p.plain:max():item() or 0
    local rows, cols = columns and across or lines, columns and lines or across
-   local first = blocks and 4 or 2
-   if blocks then rows, cols = rows * p.values:size(2), cols * p.values:size(3) end
-   local size = {rows, cols}
-   for d = first, p.values:dim() do size[#size + 1] = p.values:size(d) end
+   if block then rows, cols = rows * block[1], cols * block[2] end
+   local size = table.move(p.pointers.shape, 1, batch, 1, {})
+   size[batch + 1], size[batch + 2] = rows, cols
+   for d = batch + (block and 4 or 2), p.values:dim() do size[#size + 1] = p.values:size(d) end
    return size
+end
+
+local function check_values(who, p, names, blocks)
+   local batch, values = V.batch_dim(p), p.values
+   if values:dim() < batch + (blocks and 3 or 1) or values:size(batch + 1) ~= p.plain:size(-1) then
+      torch.raise(("%s: values: expected %s for each of %d %s, got %s"):format(who,
+         blocks and "a block" or "a value", p.plain:size(-1), names[2], args.describe(values)))
+   end
+end
+
+-- Checks that pointers, positions and values are batches of one shape.
+local function check_batch(who, p, names)
+   local batch = V.batch_dim(p)
+   for _, other in ipairs {{names[2], p.plain}, {"values", p.values}, {"size", {shape = p.size}}} do
+      local wanted = table.move(p.pointers.shape, 1, batch, 1, {})
+      local found = table.move(other[2].shape, 1, batch, 1, {})
+      if not V.same(wanted, found) then
+         torch.raise(("%s: %s: expected a batch of %s as %s have, got %s"):format(who, other[1],
+            V.shape_text(wanted), names[1], V.shape_text(found)))
+      end
+   end
+end
+
+-- Returns the numbers of rows and of columns; of blocks in a blocked layout.
+local function counts_of(who, p)
+   local batch, block = V.batch_dim(p), V.block_of(p)
+   local counts = {p.size[batch + 1], p.size[batch + 2]}
+   for d, n in ipairs(block or {}) do
+      if n < 1 or counts[d] % n ~= 0 then
+         torch.raise(("%s: values: expected blocks that divide size %s, got blocks %s"):format(who,
+            V.shape_text(p.size), V.shape_text(block)))
+      end
+      counts[d] = counts[d] // n
+   end
+   return counts
 end
 
 -- Checks shapes; returns the number of rows or columns that have pointers, and the size of the
 -- other dimension, both in blocks for a blocked layout.
 local function check_shapes(who, p, names, blocks, columns)
-   local size, values, nnz = p.size, p.values, p.plain:numel()
+   local size, values, batch = p.size, p.values, V.batch_dim(p)
    invariants.check_size(who, size)
-   local extra = blocks and 3 or 1
-   if values:dim() < extra or values:size(1) ~= nnz then
-      torch.raise(("%s: values: expected %s for each of %d %s, got %s"):format(who,
-         blocks and "a block" or "a value", nnz, names[2], args.describe(values)))
+   local extra = batch + (blocks and 3 or 1)
+   if #size ~= batch + 2 + values:dim() - extra then
+      torch.raise(("%s: size: expected %d sizes, got %s"):format(who,
+         batch + 2 + values:dim() - extra, V.shape_text(size)))
    end
-   if #size ~= 2 + values:dim() - extra then
-      torch.raise(("%s: size: expected %d sizes, got %s"):format(who, 2 + values:dim() - extra,
-         V.shape_text(size)))
+   check_batch(who, p, names)
+   local dense, wanted = V.rest(values.shape, extra + 1), V.rest(size, batch + 3)
+   if not V.same(dense, wanted) then
+      torch.raise(("%s: values: expected dense sizes %s, got %s"):format(who, V.shape_text(wanted),
+         V.shape_text(dense)))
    end
-   for d = extra + 1, values:dim() do
-      if values:size(d) ~= size[2 + d - extra] then
-         torch.raise(("%s: values: expected dense sizes %s, got %s"):format(who,
-            V.shape_text(V.rest(size, 3)), V.shape_text(V.rest(values.shape, extra + 1))))
-      end
-   end
-   local counts = {size[1], size[2]}
-   for d = 1, 2 do
-      local block = blocks and values:size(1 + d) or 1
-      if block < 1 or counts[d] % block ~= 0 then
-         torch.raise(("%s: values: expected blocks that divide size %s, got blocks %s"):format(who,
-            V.shape_text(size), V.shape_text {values:size(2), values:size(3)}))
-      end
-      counts[d] = counts[d] // block
-   end
+   local counts = counts_of(who, p)
    local lines, across = counts[columns and 2 or 1], counts[columns and 1 or 2]
-   if p.pointers:numel() ~= lines + 1 then
+   if p.pointers:size(-1) ~= lines + 1 then
       torch.raise(("%s: %s: expected %d pointers, one for each of %d %ss and one behind the last, "
          .. "got %d"):format(who, names[1], lines + 1, lines, columns and "column" or "row",
-         p.pointers:numel()))
+         p.pointers:size(-1)))
    end
    return lines, across
 end
@@ -193,16 +217,21 @@ local function compressed(who, layout, pointers, plain, a)
    for key, value in pairs {pointers = pointers, plain = plain} do
       local name = names[key == "pointers" and 1 or 2]
       local positions = to_tensor(who, name, value, true, a.device)
-      invariants.check_positions(who, name, positions, 1)
+      invariants.check_positions(who, name, positions)
       p[key] = positions:detach():to "int64"
       same_device(who, name, p[key], values)
    end
-   if p.pointers:numel() == 0 then
+   if p.pointers:size(-1) == 0 then
       torch.raise(("%s: %s: expected at least one pointer, got none"):format(who, names[1]))
    end
+   if p.plain:dim() ~= p.pointers:dim() then
+      args.refuse(who, names[2], ("a tensor of %d dimension%s, as %s"):format(p.pointers:dim(),
+         p.pointers:dim() == 1 and "" or "s", names[1]), p.plain)
+   end
    if values:dim() == 0 then args.refuse(who, "values", "a list", values) end
+   check_values(who, p, names, blocks)
    local size = a.size and (type(a.size) == "table" and a.size or {a.size})
-   p.size = size and table.move(size, 1, #size, 1, {}) or compressed_size(p, blocks, columns)
+   p.size = size and table.move(size, 1, #size, 1, {}) or compressed_size(p, columns)
    local lines, across = check_shapes(who, p, names, blocks, columns)
    if invariants.wanted(a.check_invariants, values) then
       invariants.check_compressed(who, p, names, lines, across)
@@ -230,6 +259,9 @@ end
 ---     print(s:to_dense())
 ---     --> tensor([[0., 0., 3.],
 ---     -->         [4., 0., 5.]])
+---
+--- With dimensions in front of those of a matrix, the size of which all three tensors share, it
+--- makes a batch of matrices, which have as many elements each.
 ---@names torch.sparse_csr_tensor
 ---@param crow_indices Tensor|integer[]
 ---@param col_indices Tensor|integer[]

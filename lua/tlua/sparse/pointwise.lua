@@ -123,8 +123,7 @@ end
 
 -- Returns components in the layout of another tensor.
 local function like(who, coo, p)
-   local block = V.kind_of(p.layout) and {p.values:size(2), p.values:size(3)} or nil
-   return V.new(C.to_layout(who, coo, p.layout, block))
+   return V.new(C.to_layout(who, coo, p.layout, V.block_of(p)))
 end
 
 -- Returns a + alpha b of two sparse tensors.

@@ -7,7 +7,7 @@ local V = require "tlua.sparse.value"
 
 local M = {}
 
--- Checks a matrix; returns its components or nil if it is dense.
+-- Checks a matrix; returns its components, or nil if it is dense.
 local function matrix(who, what, x)
    if not torch.is_tensor(x) then args.refuse(who, what, "a tensor", x) end
    if x:dim() ~= 2 then args.refuse(who, what, "a matrix", x) end
@@ -123,6 +123,63 @@ function M.mm(...)
 end
 
 V.define("mm", function(a, b) return product("mm", a, b) end, true, 2)
+-- Returns sparse matrices, the last two sparse dimensions of a tensor, as the blocks on the diagonal of
+-- one matrix.
+local function block_diagonal(p)
+   local coo = C.as_coo(p)
+   local n, size = coo.indices:size(1), coo.size
+   local matrices, count = 0, 1
+   for d = 1, n - 2 do
+      matrices, count = matrices * size[d] + coo.indices[d] - 1, count * size[d]
+   end
+   local rows, columns = coo.indices[n - 1], coo.indices[n]
+   return {
+      layout = "sparse_coo", size = {count * size[n - 1], count * size[n]}, values = coo.values,
+      indices = torch.stack {matrices * size[n - 1] + rows, matrices * size[n] + columns},
+      coalesced = coo.coalesced,
+   }
+end
+
+-- Returns whether the sizes in front of the last two are equal.
+local function same_batch(a, b)
+   if #a ~= #b then return false end
+   for d = 1, #a - 2 do
+      if a[d] ~= b[d] then return false end
+   end
+   return true
+end
+
+-- Returns the products of batches of matrices of one shape, of which one is sparse.
+local function batched(who, a, b)
+   a, b = cast(a), cast(b)
+   local p, q = V.parts(a), V.parts(b)
+   if p and q or not (p or q) then
+      args.refuse(who, "mat2", "a dense tensor for a sparse one", b)
+   end
+   local x, y = a.shape, b.shape
+   if #x < 3 or not same_batch(x, y) or x[#x] ~= y[#y - 1] then
+      torch.raise(("%s: expected batches of matrices that fit one another, got %s and %s"):format(who,
+         V.shape_text(x), V.shape_text(y)))
+   end
+   if q then return batched(who, b.mT, a.mT).mT end
+   if p.values:dim() > V.batch_dim(p) + (V.kind_of(p.layout) and 3 or 1) then
+      V.unsupported(who .. " with dense dimensions", p.layout)
+   end
+   if a.dtype ~= b.dtype then
+      torch.raise(("%s: expected one dtype, got %s and %s"):format(who, a.dtype, b.dtype))
+   end
+   local rows = sparse_dense(who, block_diagonal(p), b:reshape(-1, y[#y]), false)
+   x[#x] = y[#y]
+   return rows:view(x)
+end
+
+V.define("bmm", function(a, b)
+   if not (torch.is_tensor(a) and torch.is_tensor(b) and a:dim() == 3) then
+      args.refuse("bmm", "self", "a tensor of 3 dimensions", a)
+   end
+   return batched("bmm", a, b)
+end, true, 2)
+
 V.define("smm hspmm", function(a, b) return product("smm", a, b) end, true, 2)
 
 local function mv(who, a, x)
@@ -152,6 +209,7 @@ V.define("matmul", function(a, b)
       shape[n] = b.shape[2]
       return rows:reshape(shape)
    end
+   if n > 2 and m == n then return batched("matmul", a, b) end
    torch.raise(("matmul: expected a sparse matrix and a matrix or a vector, got shapes %s and %s")
       :format(V.shape_text(a.shape), V.shape_text(b.shape)))
 end, true, 2)
@@ -204,6 +262,22 @@ local function sampled(csr, left, right)
    return (left:index_select(1, C.lines_of(csr)) * right:index_select(1, csr.plain)):sum(2)
 end
 
+-- Computes sampled_addmm for batches.
+local function batched_samples(who, a)
+   local p, left, right = V.parts(a.input), a.mat1, a.mat2
+   local x, y, size = left.shape, right.shape, p.size
+   if V.is_sparse(left) or V.is_sparse(right) or not (same_batch(x, size) and same_batch(y, size))
+      or x[#x] ~= y[#y - 1] or x[#x - 1] ~= size[#size - 1] or y[#y] ~= size[#size] then
+      torch.raise(("%s: expected batches of dense matrices for shape %s, got %s and %s"):format(who,
+         V.shape_text(size), V.shape_text(x), V.shape_text(y)))
+   end
+   local csr = C.to_layout(who, p, "sparse_csr")
+   local values = sampled(C.to_layout(who, block_diagonal(csr), "sparse_csr"),
+      left:reshape(-1, x[#x]), right.mT:reshape(-1, x[#x])):view(csr.values.shape)
+   local result = V.with_values(csr, combine(csr.values, values, a.beta, a.alpha))
+   return V.new(C.to_layout(who, V.parts(result), p.layout, V.block_of(p)))
+end
+
 --- Returns beta * input + alpha * mat1 @ mat2 computed only at the positions of the sparse matrix
 --- `input`. mat1 and mat2 are dense.
 ---
@@ -219,6 +293,9 @@ end
 function M.sampled_addmm(...)
    local who <const> = "sparse.sampled_addmm"
    local a = take_sampled(...)
+   if torch.is_tensor(a.input) and V.batch_dim(V.parts(a.input) or {}) > 0 then
+      return batched_samples(who, a)
+   end
    local p = torch.is_tensor(a.input) and matrix(who, "input", a.input)
    if not p then args.refuse(who, "input", "a sparse matrix", a.input) end
    for _, name in ipairs {"mat1", "mat2"} do
@@ -233,7 +310,7 @@ function M.sampled_addmm(...)
    local csr = C.to_layout(who, p, "sparse_csr")
    local values = sampled(csr, a.mat1, a.mat2:t())
    local result = V.with_values(csr, combine(csr.values, values, a.beta, a.alpha))
-   return V.new(C.to_layout(who, V.parts(result), p.layout))
+   return V.new(C.to_layout(who, V.parts(result), p.layout, V.block_of(p)))
 end
 
 local take_solve = args.signature "sparse.spsolve(A: any, b: any)"

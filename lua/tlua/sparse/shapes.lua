@@ -88,11 +88,11 @@ local flipped <const> = {
 }
 
 local function transpose_compressed(p)
-   local size = table.move(p.size, 1, #p.size, 1, {})
-   size[1], size[2] = size[2], size[1]
+   local size, batch = table.move(p.size, 1, #p.size, 1, {}), V.batch_dim(p)
+   size[batch + 1], size[batch + 2] = size[batch + 2], size[batch + 1]
    return V.new {
       layout = flipped[p.layout], size = size, pointers = p.pointers, plain = p.plain,
-      values = V.kind_of(p.layout) and p.values:transpose(2, 3) or p.values,
+      values = V.kind_of(p.layout) and p.values:transpose(batch + 2, batch + 3) or p.values,
    }
 end
 
@@ -125,7 +125,11 @@ local function swap(who, s, first, second)
    first, second = V.dim(who, first, n), V.dim(who, second, n)
    if first == second then return s end
    if p.layout ~= "sparse_coo" then
-      if first + second ~= 3 then V.unsupported(who .. " of dense dimensions", p.layout) end
+      local batch = V.batch_dim(p)
+      if math.min(first, second) ~= batch + 1 or math.max(first, second) ~= batch + 2 then
+         torch.raise(("%s: expected dimensions %d and %d, of the rows and columns of layout %s, got %d "
+            .. "and %d"):format(who, batch + 1, batch + 2, p.layout, first, second))
+      end
       return transpose_compressed(p)
    end
    local order = {}
@@ -178,6 +182,12 @@ V.define("select", function(s, dim, index)
    if at < 1 or at > n then
       torch.raise(("select: index: expected 1 to %d in dimension %d, got %s"):format(n, dim,
          args.describe(index)))
+   end
+   if dim <= V.batch_dim(p) then
+      return V.new {
+         layout = p.layout, size = changed(p.size, dim), values = p.values:select(dim, at),
+         pointers = p.pointers:select(dim, at), plain = p.plain:select(dim, at),
+      }
    end
    p = C.as_coo(p)
    local sparse_dim = p.indices:size(1)

@@ -4,12 +4,15 @@
 --
 --    layout      "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr" or "sparse_bsc"
 --    size        list of sizes
---    values      tensor: (nnz, dense sizes...); (nnz, block rows, block columns) for bsr and bsc
+--    values      tensor: (nnz, dense sizes...); (nnz, block rows, block columns, dense sizes...) for
+--                bsr and bsc
 --    indices     sparse_coo: positions (sparse_dim, nnz)
 --    coalesced   sparse_coo: whether the positions are sorted and differ from one another
 --    pointers    others: positions in plain at which rows (csr, bsr) or columns (csc, bsc) begin,
 --                and one behind the last
 --    plain       others: position of each element in its row or column
+--                A batch of matrices in a compressed layout has the sizes of the batch in front of
+--                those of pointers, plain and values; all its matrices have as many elements.
 --    version     sum of the versions of the tensors of positions when they were last checked
 --    is_parameter  whether the tensor is an nn.Parameter; copies are not
 --
@@ -118,6 +121,21 @@ function M.kind_of(layout) return blocked[layout] or false, by_column[layout] or
 ---@return integer
 function M.sparse_dim(p)
    return p.layout == "sparse_coo" and p.indices:size(1) or 2
+end
+
+--- Returns the number of dimensions of a batch of compressed matrices; 0 for a matrix and for
+--- sparse_coo.
+---@param p table
+---@return integer
+function M.batch_dim(p) return p.pointers and p.pointers:dim() - 1 or 0 end
+
+--- Returns the number of rows and of columns of a block, for bsr and bsc; nil for other layouts.
+---@param p table
+---@return integer[]?
+function M.block_of(p)
+   if not blocked[p.layout] then return nil end
+   local batch = M.batch_dim(p)
+   return {p.values:size(batch + 2), p.values:size(batch + 3)}
 end
 
 --- Returns the sizes from the one at position i on.
@@ -453,8 +471,8 @@ methods.nelement = methods.numel
 operators.numel = methods.numel
 
 function methods._nnz(s)
-   local values = M.parts(s).values
-   return values:size(1)
+   local p = M.parts(s)
+   return p.values:size(M.batch_dim(p) + 1)
 end
 
 function methods.sparse_dim(s) return M.sparse_dim(M.parts(s)) end
@@ -462,7 +480,7 @@ methods._dimI = methods.sparse_dim
 
 function methods.dense_dim(s)
    local p = M.parts(s)
-   return #p.size - M.sparse_dim(p)
+   return #p.size - M.sparse_dim(p) - M.batch_dim(p)
 end
 methods._dimV = methods.dense_dim
 
