@@ -135,26 +135,32 @@ function Tensor:untyped_storage() end
 ---     print(x:to_sparse():values())
 ---     --> tensor([3., 4.])
 ---@param sparse_dim? integer  number of sparse dimensions, all unless given
----@param options? {layout: string, blocksize: integer[]}
+---@param options? {layout: string, blocksize: integer[], dense_dim: integer}  dense_dim: number of the
+--- last dimensions that stay dense, for layouts other than sparse_coo
 ---@return torch.Tensor
 function Tensor:to_sparse(sparse_dim, options) end
 --- Converts the tensor to the layout sparse_coo.
 ---@return torch.Tensor
 function Tensor:to_sparse_coo() end
---- Converts the matrix to the layout sparse_csr.
+--- Converts a matrix, or a batch of matrices with as many nonzero elements each, to the layout
+--- sparse_csr.
+---@param dense_dim? integer  number of the last dimensions that stay dense, 0 unless given
 ---@return torch.Tensor
-function Tensor:to_sparse_csr() end
---- Converts the matrix to the layout sparse_csc.
+function Tensor:to_sparse_csr(dense_dim) end
+--- Converts a matrix or a batch of matrices to the layout sparse_csc.
+---@param dense_dim? integer  number of the last dimensions that stay dense, 0 unless given
 ---@return torch.Tensor
-function Tensor:to_sparse_csc() end
---- Converts the matrix to the layout sparse_bsr.
+function Tensor:to_sparse_csc(dense_dim) end
+--- Converts a matrix or a batch of matrices to the layout sparse_bsr.
 ---@param blocksize? integer[]  rows and columns of a block; by default a block matrix keeps its block size
+---@param options? {dense_dim: integer}  number of the last dimensions that stay dense, 0 unless given
 ---@return torch.Tensor
-function Tensor:to_sparse_bsr(blocksize) end
---- Converts the matrix to the layout sparse_bsc.
+function Tensor:to_sparse_bsr(blocksize, options) end
+--- Converts a matrix or a batch of matrices to the layout sparse_bsc.
 ---@param blocksize? integer[]  rows and columns of a block; by default a block matrix keeps its block size
+---@param options? {dense_dim: integer}  number of the last dimensions that stay dense, 0 unless given
 ---@return torch.Tensor
-function Tensor:to_sparse_bsc(blocksize) end
+function Tensor:to_sparse_bsc(blocksize, options) end
 --- Converts a sparse tensor to a dense one. A dense tensor is returned unchanged.
 ---@param dtype? string
 ---@return torch.Tensor
