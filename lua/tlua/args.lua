@@ -135,6 +135,12 @@ local types = {
    tensor = {"a tensor", function(value)
       return torch.is_tensor(value) and value or nil
    end},
+   -- a number, which may be complex
+   factor = {"a number", function(value)
+      if type(value) == "number" then return value end
+      local complex = type(value) == "userdata" and not torch.is_tensor(value) and pcall(torch.tensor, value)
+      return complex and value or nil
+   end},
    scalar = {"a number or a tensor with one", function(value)
       if type(value) == "number" then return value end
       local fits = torch.is_tensor(value) and value:numel() == 1 and value:is_floating_point()

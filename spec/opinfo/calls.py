@@ -34,11 +34,12 @@ from torch.testing._internal.opinfo.core import (BinaryUfuncInfo, ReductionOpInf
 
 sys.dont_write_bytecode = True
 import more
+import sparse
 from lua import DTYPES, Unwritable, each, kinds, keyword_kind, lua, result_kinds
 
-# Not tlua's: sparse layouts, complex32, and what is no operator for users; the decompositions
+# Not tlua's: complex32, and what is no operator for users; the decompositions
 # of low rank, which are random and whose samples are factors of their argument.
-OTHER = tuple("""_ torch. jiterator native_ sparse. to_sparse
+OTHER = tuple("""_ torch. jiterator native_
     to_mkldnn chalf ops.
     special.polygamma nn.functional.scaled_dot_product_attention_ nn.functional.ctc_loss_ bernoulli_ hash_tensor
     broadcast_shapes svd_lowrank pca_lowrank""".split())
@@ -58,7 +59,7 @@ COUNTS = {
     torch.float32: (30, 10), torch.float64: (10, 3), torch.bfloat16: (10, 3), torch.float16: (10, 3),
     torch.int64: (15, 4), torch.int32: (5, 2), torch.int16: (5, 2), torch.int8: (5, 2),
     torch.uint8: (5, 2), torch.bool: (10, 3), torch.complex64: (10, 3), torch.complex128: (5, 2)}
-UNKNOWN = ("layout", "pin_memory", "non_blocking")  # arguments that tlua lacks
+UNKNOWN = ("pin_memory", "non_blocking")  # arguments that tlua lacks
 LAYOUTS = "transposed gaps expanded rows0 columns0 scalar first64 first32".split()
 SIGNLESS = {  # vectors are determined up to their signs, and only those of values
     "linalg.svd": lambda u, s, v: [u[..., :s.shape[-1]].abs(), s, v[..., :s.shape[-1], :].abs()],
@@ -89,6 +90,8 @@ def layout(name):
     seen = []
 
     def change(t):
+        if sparse.is_sparse(t):
+            return t.clone()
         if name == "transposed" and t.ndim > 1:
             return t.transpose(0, -1).contiguous().transpose(0, -1)
         if name == "gaps" and t.ndim > 0:
@@ -113,6 +116,8 @@ def layout(name):
 
 def fresh(t):
     """A copy with the same strides."""
+    if sparse.is_sparse(t):
+        return t.detach().clone().requires_grad_(t.requires_grad)
     size = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride())) if t.numel() else 0
     flat_copy = t.detach().as_strided((size,), (1,)).clone() if size else t.detach().clone()
     copy = flat_copy.as_strided(t.shape, t.stride(), 0) if size else flat_copy
@@ -132,10 +137,14 @@ def weights(r, k):
 def gradients(results, inputs):
     """Of the weighted sum of all results; None: no result depends on the inputs."""
     leaves = [t for t in tensors(inputs) if t.requires_grad]
+    results = [r.to_dense() if sparse.is_sparse(r) else r for r in results]
     results = [torch.view_as_real(r.resolve_conj()) if isinstance(r, torch.Tensor) and r.is_complex() else r for r in results]
     terms = [(r.double() * weights(r, k)).sum() for k, r in enumerate(results)
              if isinstance(r, torch.Tensor) and r.requires_grad and r.is_floating_point()]
-    return list(torch.autograd.grad(sum(terms), leaves, allow_unused=True)) if terms else None
+    if not terms:
+        return None
+    found = torch.autograd.grad(sum(terms), leaves, allow_unused=True)
+    return [g if g is None else sparse.gradient(g, t) for g, t in zip(found, leaves)]
 
 
 def nodes(results):
@@ -181,7 +190,7 @@ class Writer:
             found = result_kinds(op, args, kw, len(values))
             budget = [2 * LARGEST]
             return ",%s={n=%d%s}" % (name, len(values), "".join(
-                "," + lua(v.detach() if isinstance(v, torch.Tensor) else v, k, budget)
+                "," + lua(sparse.in_order(v.detach()) if isinstance(v, torch.Tensor) else v, k, budget)
                 for v, k in zip(values, found)))
         try:
             results, g = self.attempt(fn, args, kw, grad)
@@ -201,11 +210,12 @@ class Writer:
     def call(self, form, fn, args, kw, dtype=torch.float32, tag="", grad=False, op=None):
         if "out" in kw:
             return
-        kw = {k: v for k, v in kw.items() if k not in UNKNOWN}
+        dense = not any(sparse.is_sparse(t) for t in tensors((args, kw)))
+        kw = {k: v for k, v in kw.items() if k not in UNKNOWN and not (k == "layout" and v in (None, torch.strided))}
         try:
             budget = [LARGEST]
             changed = form == "i" or self.op.endswith("_") and self.op[:2] != "__"
-            if changed and torch._debug_has_internal_overlap(args[0]):
+            if changed and dense and torch._debug_has_internal_overlap(args[0]):
                 args = (args[0].detach().clone(memory_format=torch.contiguous_format), *args[1:])
             a = "".join("," + lua(v, k, budget) for v, k in zip(args, kinds(self.op, len(args))))
             k = ",".join('{"%s",%s}' % (n, lua(v, keyword_kind(self.op, n), budget)) for n, v in kw.items())
@@ -301,9 +311,15 @@ def write_operator(w, op):
             write_dtype(w, op, fn, extra, dtype)
             if op.supports_autograd and (dtype.is_floating_point or dtype.is_complex):
                 write_gradients(w, op, fn, extra, dtype)
+    write_sparse(w, op, fn, extra)
     for e in op.error_inputs("cpu") if op.error_inputs_func and forms(op.name) else ():
         s = e.sample_input
         w.call(forms(op.name)[0], fn, (s.input,) + tuple(s.args), {**s.kwargs, **extra}, tag="refused")
+
+
+def write_sparse(w, op, fn, extra):
+    for how in forms(op.name)[:1]:
+        sparse.write_operator(w, op, fn, extra, how, spread)
 
 
 def family(op):

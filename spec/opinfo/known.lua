@@ -8,6 +8,8 @@ local EMPTY <const> = "empty, 0-d or strided input that PyTorch refuses"
 local MIXED <const> = "two dtypes are promoted, in PyTorch the result has the first one's"
 local FIRST <const> = "what floats are made of decides, not the way there"
 local NONE <const> = "PyTorch reads elements that are not there"
+local PARTS <const> = "sparse tensors consist of dense ones, whose operators are recorded"
+local LAYOUTS <const> = "layouts and batches that PyTorch's CPU lacks"
 local LAPACK <const> = [[linalg.qr linalg.svd linalg.eigh linalg.inv linalg.det linalg.slogdet linalg.cond linalg.pinv
    linalg.solve linalg.solve_ex linalg.solve_triangular linalg.lu linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve
    linalg.cholesky linalg.cholesky_ex linalg.lstsq linalg.matrix_rank linalg.norm norm linalg.matrix_norm linalg.inv_ex
@@ -44,6 +46,13 @@ return {
    {fault = "^no error", refused = "view size is not compatible", why = EMPTY},
    {fault = "^no error", refused = "contiguous", why = EMPTY},
 
+   {fault = "^no error", tag = "sparse", refused = "Could not run", why = LAYOUTS},
+   {fault = "^no error", tag = "sparse", refused = "unsupported", why = LAYOUTS},
+   {fault = "^no error", tag = "sparse", refused = "not supported", why = LAYOUTS},
+   {fault = "^no error", tag = "sparse", refused = "not implemented", why = LAYOUTS},
+   {fault = "^no error", tag = "sparse", refused = "expected Sparse.* layout", why = LAYOUTS},
+   {fault = "^no error", tag = "sparse", refused = "do not have", why = LAYOUTS},
+
    -- the following rows are calls that tlua refuses
    {fault = "expected a Tensor, got [%-%d]", why = "numbers alone are left to Lua"},
    {fault = "share memory", why = "no write to elements that share memory"},
@@ -64,6 +73,8 @@ return {
    {ops = "nn.functional.embedding nn.functional.nll_loss", fault = "^error", tag = "s0",
       why = "no position in an empty dimension, even one that is ignored"},
 
+   {ops = "sparse.softmax sparse.log_softmax", fault = "expected floating numbers", dtype = "complex",
+      why = "complex numbers have no softmax, even where there are none"},
    {ops = "softmax log_softmax", fault = "does not take complex", why = "imaginary parts are not dropped"},
    {ops = "diagonal_scatter", fault = "values of dtype complex", why = "imaginary parts are not dropped"},
    {ops = "nn.functional.rms_norm", fault = "does not take complex", tag = "first64", why = DTYPES},
@@ -108,6 +119,8 @@ return {
       why = "variances of complex numbers are real, as torch.var's"},
 
    -- the following rows are different names of graph nodes
+   {ops = "sparse.sampled_addmm sparse.mm", fault = "^node: ", why = PARTS},
+   {fault = "^node: ", tag = "sparse", why = PARTS},
    {ops = "fft.fft2 fft.fftn fft.ifft fft.ifft2 fft.ifftn", fault = "^node: FftR2CBackward",
       why = "real numbers are made complex inside the transform"},
    {ops = "fft.ihfft fft.ihfft2 fft.ihfftn", fault = "^node: ConjPhysical", why = "conjugates are written to memory"},

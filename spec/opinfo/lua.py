@@ -14,6 +14,15 @@ DIMS = set("""dim dims dim0 dim1 dim2 axis axis0 axis1 start_dim end_dim source_
     destination dimension""".split())
 POSITIONS = set("sorter padding_idx ignore_index blank offsets index".split())
 
+# The methods that give the components of sparse tensors.
+COMPONENTS = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
+
 # Operators whose arguments or results are positions: the parameters in op_db's order, by name
 # alone where it says enough; "*" all that follow; after ">" the results.
 SIGNATURES = {}
@@ -72,6 +81,7 @@ masked.sum masked.prod masked.amax masked.amin masked.mean masked.median masked.
 masked.cumsum masked.cumprod masked.softmax masked.log_softmax masked.softmin masked.logsumexp: x dim
 masked.argmax masked.argmin: x dim > at
 masked.norm masked.normalize: x n dim
+sparse.softmax sparse.log_softmax sparse.sum: x dim
 """.strip().splitlines():
     names, _, rest = line.partition(":")
     params, _, results = rest.partition(">")
@@ -198,7 +208,19 @@ def key(v, budget):
     return lua(v, "at", budget)
 
 
+def sparse_tensor(t, budget):
+    """S(layout, sizes, {positions, ...}, values, 1 if it is coalesced, 1 if it requires a gradient)."""
+    values, coalesced = t.detach(), t.layout == torch.sparse_coo and t.is_coalesced()
+    of = [getattr(values, n)() for n in COMPONENTS[t.layout]]
+    parts = [tensor(v, "at" if i + 1 < len(of) else None, budget) for i, v in enumerate(of)]
+    return 'S("%s",{%s},{%s},%s,%s%s)' % (
+        str(t.layout).partition(".")[2], ",".join(map(str, t.shape)), ",".join(parts[:-1]), parts[-1],
+        "1" if coalesced else "nil", ",1" if t.requires_grad and t.is_leaf else "")
+
+
 def lua(v, kind, budget):
+    if isinstance(v, torch.Tensor) and v.layout in COMPONENTS:
+        return sparse_tensor(v, budget)
     if isinstance(v, torch.Tensor):
         if kind == "dim" or kind == "stops" and not v.ndim:
             kind = None
@@ -216,6 +238,8 @@ def lua(v, kind, budget):
     if isinstance(v, torch.dtype) and v in DTYPES:
         return '"%s"' % DTYPES[v]
     if isinstance(v, torch.memory_format):
+        return '"%s"' % str(v).partition(".")[2]
+    if isinstance(v, torch.layout) and v in COMPONENTS:
         return '"%s"' % str(v).partition(".")[2]
     if isinstance(v, torch.device):
         return '"%s"' % v

@@ -6,6 +6,7 @@ import random
 import torch
 import torch.nn.functional as F
 
+import sparse
 from lua import each
 
 T = torch.Tensor
@@ -158,7 +159,7 @@ def ties(call, r):
         call("isin", torch.isin, x, x.flatten()[:2])
 
 
-PARTS = [pooling, products, indexing, printing, mixed, ties]
+PARTS = [pooling, products, indexing, printing, mixed, ties, sparse.calls]
 
 
 def write(part, folder, only, writer):
@@ -167,14 +168,15 @@ def write(part, folder, only, writer):
     def r(*sizes):
         return torch.randn(sizes, generator=g)
 
-    def call(name, fn, *args, form="f", grad=True, **kw):
+    def call(name, fn, *args, form="f", grad=True, tag="", **kw):
         if only and name not in only:
             return
         dtype = next((x.dtype for x in args if isinstance(x, torch.Tensor)), torch.float32)
         with writer(folder, name) as w:
-            w.call(form, fn, args, kw, dtype, "more")
+            w.call(form, fn, args, kw, dtype, ("more " + tag).strip())
             if grad:
                 def up(x):
-                    return x.double().requires_grad_() if x.dtype == torch.float32 else x
-                w.call(form, fn, *each(up, (args, kw)), torch.float64, "more gradient", True)
+                    wide = x.dtype in (torch.float32, torch.float64)
+                    return x.detach().clone().double().requires_grad_() if wide else x
+                w.call(form, fn, *each(up, (args, kw)), torch.float64, ("more gradient " + tag).strip(), True)
     part(call, r)

@@ -117,6 +117,7 @@ local function compare_gradients(call, leaves, results)
    if total then total:backward() end
    for i = 1, call.g.n do
       local want, got = call.g[i], leaves[i].grad
+      if got and got.layout ~= "strided" then got = shared.dense_gradient(got) end
       if not got or not want then
          local rest = want or got and T(got.dtype, got.shape, nil, got:flatten():tolist())
          if not zeros(rest) then return "gradient missing", rest, got end
@@ -228,6 +229,7 @@ local function bits(v, undefined)
    local format = v:is_floating_point() and "%a " or "%s "
    local text = {v.dtype, "[", table.concat(v.shape, ","), "] "}
    if undefined then return table.concat(text) end
+   if v.layout ~= "strided" then return tostring(v):gsub("%s+", " ") end
    for _, x in ipairs(v:detach():flatten():tolist()) do text[#text + 1] = format:format(x) end
    return table.concat(text)
 end
@@ -255,7 +257,7 @@ end
 
 ---- one operator, in a process of its own --------------------------------------------
 
-local ENVIRONMENT <const> = {T = T, Z = torch.complex, newaxis = torch.newaxis, nan = -(0 / 0), inf = math.huge,
+local ENVIRONMENT <const> = {T = T, S = shared.S, Z = torch.complex, newaxis = torch.newaxis, nan = -(0 / 0), inf = math.huge,
    math = math}
 
 local function names_operator(row, name)

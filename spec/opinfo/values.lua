@@ -20,6 +20,12 @@ local function T(dtype, sizes, strides, values, grad)
    return setmetatable({dtype = dtype, sizes = sizes, strides = strides, values = values, grad = grad}, Written)
 end
 
+-- Returns a description of a sparse tensor with the given positions and values.
+local function S(layout, sizes, positions, values, coalesced, grad)
+   return setmetatable({dtype = values.dtype, layout = layout, sizes = sizes, positions = positions,
+      values = values.values, parts = values, coalesced = coalesced ~= nil, grad = grad}, Written)
+end
+
 local function is_written(v) return getmetatable(v) == Written end
 
 local function is_tensor(v) return torch.is_tensor(v) end
@@ -42,9 +48,22 @@ local function build_strided(t)
    return torch.tensor(flat, {dtype = t.dtype}):as_strided(t.sizes, t.strides, 1)
 end
 
-local function build(t)
+local build
+
+local function build_sparse(t)
+   local values, positions = build(t.parts), {}
+   for i, of in ipairs(t.positions) do positions[i] = build(of) end
+   if t.layout == "sparse_coo" then
+      return torch.sparse_coo_tensor(positions[1], values, t.sizes, {is_coalesced = t.coalesced})
+   end
+   return torch.sparse_compressed_tensor(positions[1], positions[2], values, t.sizes, {layout = t.layout})
+end
+
+function build(t)
    local x
-   if #t.values > 0 and t.strides then
+   if t.layout then
+      x = build_sparse(t)
+   elseif #t.values > 0 and t.strides then
       x = build_strided(t)
    elseif #t.values > 0 then
       x = torch.tensor(t.values, {dtype = t.dtype}):reshape(t.sizes)
@@ -80,9 +99,14 @@ local function list_of(values, count)
 end
 
 function show(v)
-   if is_written(v) then
+   if is_written(v) and v.layout then
+      return ("%s %s(%s) at %s[%s]"):format(v.layout, v.dtype, table.concat(v.sizes, ","), show(v.positions),
+         list_of(v.values, #v.values))
+   elseif is_written(v) then
       return ("%s(%s)%s[%s]"):format(v.dtype, table.concat(v.sizes, ","),
          v.strides and "@" .. table.concat(v.strides, ",") or "", list_of(v.values, #v.values))
+   elseif is_tensor(v) and v.layout ~= "strided" then
+      return tostring(v):gsub("%s+", " ")
    elseif is_tensor(v) then
       local values = v:detach():flatten():tolist()
       return show(T(v.dtype, v.shape, nil, values))
@@ -123,10 +147,48 @@ local function parts_of(values)
    return parts
 end
 
+-- Returns the positions of a sparse tensor, and its values. Elements at one position are summed.
+local function parts_of_sparse(s)
+   if s.layout == "sparse_coo" then
+      s = s:coalesce()
+      return {s:indices()}, s:values()
+   end
+   local columns = s.layout == "sparse_csc" or s.layout == "sparse_bsc"
+   if columns then return {s:ccol_indices(), s:row_indices()}, s:values() end
+   return {s:crow_indices(), s:col_indices()}, s:values()
+end
+
+-- Returns a sparse gradient as a dense tensor. Each of several elements at one position has the position's
+-- gradient.
+local function dense_gradient(g)
+   if g.layout ~= "sparse_coo" or g:is_coalesced() then return g:to_dense() end
+   local ones = torch.sparse_coo_tensor(g:_indices(), torch.ones_like(g:_values()), g.shape)
+   return g:to_dense() / ones:to_dense():clamp_min(1)
+end
+
+local compare_tensors
+
+local function described(x) return T(x.dtype, x.shape, nil, x:detach():flatten():tolist()) end
+
+-- Compares sparse tensors: their layouts, sizes, positions and values.
+local function compare_sparse(v, want, exact, random, given)
+   if v.layout ~= want.layout then return "layout" end
+   if table.concat(v.shape, ",") ~= table.concat(want.sizes, ",") then return "shape" end
+   local positions, values = parts_of_sparse(v:detach())
+   local wanted, expected = parts_of_sparse(build(want):detach())
+   for i, of in ipairs(wanted) do
+      if compare_tensors(positions[i], described(of)) then return "positions" end
+   end
+   if exact then exact = select(2, parts_of_sparse(build(exact):detach())) end
+   return compare_tensors(values, described(expected), exact and described(exact), random, given)
+end
+
 -- Returns a description of the difference between the result v and the expected value, or nil. If the dtype `given` is
 -- set, its tolerance is used.
-local function compare_tensors(v, want, exact, random, given)
+function compare_tensors(v, want, exact, random, given)
    if not is_tensor(v) then return "no tensor" end
+   if want.layout then return compare_sparse(v, want, exact, random, given) end
+   if v.layout ~= "strided" then return "layout" end
    if table.concat(v.shape, ",") ~= table.concat(want.sizes, ",") then return "shape" end
    if v.dtype ~= want.dtype then return "dtype" end
    if random or #want.values == 0 then return nil end
@@ -153,6 +215,7 @@ local function weighted_sum(results)
    local total
    for k = 1, results.n do
       local r = results[k]
+      if is_tensor(r) and r.layout ~= "strided" then r = r:to_dense() end
       if is_tensor(r) and r:is_complex() then r = r:view_as_real() end
       if is_tensor(r) and r.requires_grad then
          local steps = torch.arange(r:numel(), {dtype = "float64", device = r.device})
@@ -164,5 +227,5 @@ local function weighted_sum(results)
    return total
 end
 
-return {TOLERANCE = TOLERANCE, T = T, is_tensor = is_tensor, build = build, built = built, show = show,
-   near = near, compare = compare, weighted_sum = weighted_sum}
+return {TOLERANCE = TOLERANCE, T = T, S = S, is_tensor = is_tensor, build = build, built = built, show = show,
+   near = near, compare = compare, weighted_sum = weighted_sum, dense_gradient = dense_gradient}

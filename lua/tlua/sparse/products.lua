@@ -104,11 +104,28 @@ local function product(who, a, b)
    return sparse_dense(who, q, a:t(), true):t()
 end
 
-local take_mm = args.signature "sparse.mm(mat1: any, mat2: any)"
+local take_mm = args.signature "sparse.mm(mat1: any, mat2: any, reduce: string?)"
+
+local reductions <const> = {sum = "sum", mean = "mean", amax = "amax", amin = "amin"}
+
+-- Returns, for each row of a sparse matrix and each column of a dense one, the reduction of the
+-- products that sparse.mm sums; 0 for a row without elements.
+local function reduced(who, a, x, reduce)
+   local p = matrix(who, "mat1", a)
+   if not p or p.layout ~= "sparse_csr" or V.is_sparse(x) then
+      args.refuse(who, p and "mat2" or "mat1", "a matrix of layout sparse_csr and a dense one, to be reduced", a)
+   end
+   check_inner(who, a, x)
+   local rows = x:index_select(1, p.plain) * p.values:unsqueeze(2)
+   local sums = torch.zeros(p.size[1], x:size(2), {dtype = x.dtype, device = x.device})
+   return sums:scatter_reduce(1, C.lines_of(p):unsqueeze(2):expand(rows.shape), rows, reduce,
+      {include_self = false})
+end
 
 --- Returns the product of two matrices, at least one of them sparse. Two sparse matrices give a
 --- sparse product: in layout sparse_coo if one of them has that layout, otherwise in sparse_csr.
---- Both get gradients; a sparse matrix's gradient has the matrix's positions.
+--- Both get gradients; a sparse matrix's gradient has the matrix's positions. With `reduce`, the products of a
+--- matrix of layout sparse_csr and a dense one are not summed but reduced; a row without elements gives 0.
 ---
 ---     local s = torch.sparse_coo_tensor({{1, 2}, {2, 1}}, {2.0, 3.0}, {2, 2})
 ---     print(torch.sparse.mm(s, torch.tensor {{1.0, 2.0}, {3.0, 4.0}}))
@@ -116,9 +133,17 @@ local take_mm = args.signature "sparse.mm(mat1: any, mat2: any)"
 ---     -->         [3., 6.]])
 ---@param mat1 Tensor
 ---@param mat2 Tensor
+---@param reduce? string  "sum", "mean", "amax" or "amin"
 ---@return Tensor
 function M.mm(...)
    local a = take_mm(...)
+   if a.reduce and a.reduce ~= "sum" then
+      if not reductions[a.reduce] then
+         args.refuse("sparse.mm", "reduce", '"sum", "mean", "amax" or "amin"', a.reduce)
+      end
+      matrix("sparse.mm", "mat2", a.mat2)
+      return reduced("sparse.mm", a.mat1, a.mat2, a.reduce)
+   end
    return product("sparse.mm", a.mat1, a.mat2)
 end
 
@@ -215,7 +240,7 @@ V.define("matmul", function(a, b)
 end, true, 2)
 
 local take_addmm = args.signature [[sparse.addmm(input: any, mat1: any, mat2: any,
-   beta: number = 1, alpha: number = 1)]]
+   beta: factor = 1, alpha: factor = 1)]]
 
 -- Returns beta * input + alpha * product.
 local function combine(input, result, beta, alpha)
@@ -246,13 +271,13 @@ end
 V.define("addmm", M.addmm)
 
 V.define("addmv", function(...)
-   local a = args.signature [[addmv(input: tensor, mat: tensor, vec: tensor, beta: number = 1,
-      alpha: number = 1)]](...)
+   local a = args.signature [[addmv(input: tensor, mat: tensor, vec: tensor, beta: factor = 1,
+      alpha: factor = 1)]](...)
    return combine(a.input, mv("addmv", a.mat, a.vec), a.beta, a.alpha)
 end)
 
 local take_sampled = args.signature [[sparse.sampled_addmm(input: any, mat1: tensor, mat2: tensor,
-   beta: number = 1, alpha: number = 1)]]
+   beta: factor = 1, alpha: factor = 1)]]
 
 -- Returns the products of rows of two matrices at the positions of a csr matrix.
 local function sampled(csr, left, right)
