@@ -138,8 +138,8 @@ local types = {
    -- a number, which may be complex
    factor = {"a number", function(value)
       if type(value) == "number" then return value end
-      local complex = type(value) == "userdata" and not torch.is_tensor(value) and pcall(torch.tensor, value)
-      return complex and value or nil
+      if type(value) ~= "userdata" or torch.is_tensor(value) then return nil end
+      return pcall(torch.tensor, value) and value or nil
    end},
    scalar = {"a number or a tensor with one", function(value)
       if type(value) == "number" then return value end

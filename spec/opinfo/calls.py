@@ -3,9 +3,9 @@
 
     python3 spec/opinfo/calls.py FOLDER [operator...]
 
-The calls are those of PyTorch's own tests, its OpInfo database, in every dtype that tlua has, and
-those of more.py. Inputs of the first calls are laid out otherwise too: transposed, with gaps,
-expanded; without rows, without columns, 0-d; of two dtypes. FOLDER/family/operator.lua has a call a
+The calls are those of PyTorch's own tests, its OpInfo database, in every dtype that tlua has, those
+of more.py, and those with sparse tensors of sparse.py. Inputs of the first calls are laid out
+otherwise too: transposed, with gaps, expanded; without rows, without columns, 0-d; of two dtypes. FOLDER/family/operator.lua has a call a
 line, {name=, form=, dtype=, tag=, a={n=, ...}, k={{name, value}, ...}, r={n=, ...} or e=message, x=,
 g=, gx=, nodes=, ties=, random=}:
 

@@ -229,7 +229,12 @@ local function bits(v, undefined)
    local format = v:is_floating_point() and "%a " or "%s "
    local text = {v.dtype, "[", table.concat(v.shape, ","), "] "}
    if undefined then return table.concat(text) end
-   if v.layout ~= "strided" then return tostring(v):gsub("%s+", " ") end
+   if v.layout ~= "strided" then
+      local positions, values = shared.parts_of_sparse(v:detach())
+      positions[#positions + 1] = values
+      for _, part in ipairs(positions) do text[#text + 1] = bits(part) end
+      return v.layout .. table.concat(text)
+   end
    for _, x in ipairs(v:detach():flatten():tolist()) do text[#text + 1] = format:format(x) end
    return table.concat(text)
 end
@@ -257,8 +262,8 @@ end
 
 ---- one operator, in a process of its own --------------------------------------------
 
-local ENVIRONMENT <const> = {T = T, S = shared.S, Z = torch.complex, newaxis = torch.newaxis, nan = -(0 / 0), inf = math.huge,
-   math = math}
+local ENVIRONMENT <const> = {T = T, S = shared.S, Z = torch.complex, newaxis = torch.newaxis, nan = -(0 / 0),
+   inf = math.huge, math = math}
 
 local function names_operator(row, name)
    for op in (row.ops or name):gmatch("%S+") do

@@ -191,7 +191,8 @@ def batches(call, r):
             call("to_sparse_" + name, convert, y, *args, form="m", tag=tag, grad=False)
             call("to_sparse_" + name, convert, y[:0], *args, form="m", tag=tag, grad=False)
             call("to_sparse_" + name, convert, torch.stack([y, -y]), *args, form="m", tag=tag, grad=False)
-            call("to_sparse_" + name, convert, y, *args, dense_dim=1, form="m", tag=tag, grad=False) if not args else None
+            if not args:
+                call("to_sparse_" + name, convert, y, dense_dim=1, form="m", tag=tag, grad=False)
             call("to_dense", torch.Tensor.to_dense, s, form="m", tag=tag, grad=False)
             call("to_sparse", torch.Tensor.to_sparse, s, form="m", tag=tag, grad=False)
             call("neg", torch.neg, s, tag=tag, grad=False)

@@ -106,7 +106,7 @@ function show(v)
       return ("%s(%s)%s[%s]"):format(v.dtype, table.concat(v.sizes, ","),
          v.strides and "@" .. table.concat(v.strides, ",") or "", list_of(v.values, #v.values))
    elseif is_tensor(v) and v.layout ~= "strided" then
-      return tostring(v):gsub("%s+", " ")
+      return (tostring(v):gsub("%s+", " "))
    elseif is_tensor(v) then
       local values = v:detach():flatten():tolist()
       return show(T(v.dtype, v.shape, nil, values))
@@ -228,4 +228,5 @@ local function weighted_sum(results)
 end
 
 return {TOLERANCE = TOLERANCE, T = T, S = S, is_tensor = is_tensor, build = build, built = built, show = show,
-   near = near, compare = compare, weighted_sum = weighted_sum, dense_gradient = dense_gradient}
+   near = near, compare = compare, weighted_sum = weighted_sum, dense_gradient = dense_gradient,
+   parts_of_sparse = parts_of_sparse}

@@ -129,6 +129,18 @@ describe("A batch of compressed matrices", function()
       assert.same({{5, 6, 7}, {5, 6, 7}}, sampled:values():tolist())
    end)
 
+   it("becomes zeros or random values", function()
+      for _, layout in ipairs(LAYOUTS) do
+         local s = compressed(dense(), layout)
+         local random = torch.randn_like(s, {dtype = "float64"})
+         assert.same({s.layout, "float64", s:_nnz()}, {random.layout, random.dtype, random:_nnz()})
+         check("sparse_coo", torch.zeros(2, 2, 3), torch.zeros_like(s, {layout = "sparse_coo"}))
+         check("sparse_csc", torch.zeros(2, 2, 3), torch.zeros_like(dense():to_sparse_csr(), {layout = "sparse_csc"}))
+      end
+      assert.raises('randn_like: layout: expected sparse_csr, of the tensor itself, got "sparse_coo"',
+         function() torch.randn_like(dense():to_sparse_csr(), {layout = "sparse_coo"}) end)
+   end)
+
    it("has gradients at its positions", function()
       local s = dense():to_sparse_csr():requires_grad_()
       local weights = torch.arange(12, {dtype = "float32"}):view(2, 2, 3)

@@ -63,7 +63,7 @@ end
 local of_signature = {
    count = "integer", dim = "integer", layers = "integer", integers = "integer|integer[]",
    numbers = "number[]", tensor = "Tensor", callable = "function", object = "table",
-   device = "string|torch.device", names = "table",
+   device = "string|torch.device", names = "table", factor = "number",
 }
 
 --- Returns the type of a parameter that args.signature has declared.

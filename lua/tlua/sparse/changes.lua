@@ -97,15 +97,26 @@ function methods.sparse_resize_and_clear_(s, size, sparse_dim, dense_dim)
    return s
 end
 
--- Returns a tensor of the same shape and layout without elements.
-local function empty_like(s, options)
-   local p = V.parts(s)
-   args.check_options("zeros_like", options, "dtype", "device", "requires_grad")
-   options = options or {}
-   local of = {
+local function options_of(p, options)
+   return {
       dtype = options.dtype or p.values.dtype, device = options.device or p.values.device,
       requires_grad = options.requires_grad,
    }
+end
+
+-- Returns a tensor of the same shape without elements, and of the same layout unless one is given.
+local function empty_like(s, options)
+   local p = V.parts(s)
+   args.check_options("zeros_like", options, "dtype", "device", "requires_grad", "layout")
+   options = options or {}
+   local of, layout = options_of(p, options), options.layout or p.layout
+   if layout == "strided" then return torch.zeros(p.size, of) end
+   if layout ~= p.layout then
+      local dense, coo = methods.dense_dim(s), layout == "sparse_coo"
+      local made = C.to_sparse(torch.zeros(p.size, of), {layout = layout, blocksize = V.block_of(p),
+         dense_dim = not coo and dense or nil, sparse_dim = coo and #p.size - dense or nil})
+      return of.requires_grad and made:detach():requires_grad_() or made
+   end
    local copy, shape = {layout = p.layout, size = p.size}, p.values.shape
    local batch = V.batch_dim(p)
    shape[batch + 1] = 0
@@ -122,6 +133,20 @@ local function empty_like(s, options)
    return V.new(copy)
 end
 V.define("zeros_like empty_like", empty_like, false)
+
+-- Defines a function that replaces the values by random ones.
+for _, name in ipairs {"rand_like", "randn_like"} do
+   V.define(name, function(s, options)
+      local p = V.parts(s)
+      args.check_options(name, options, "dtype", "device", "requires_grad", "layout")
+      if options and options.layout and options.layout ~= p.layout then
+         args.refuse(name, "layout", p.layout .. ", of the tensor itself", options.layout)
+      end
+      local of = options_of(p, options or {})
+      local q = V.parts(s:to(of.device))
+      return V.with_values(q, torch[name](q.values, of))
+   end, false)
+end
 
 V.define("zero_", function(s)
    local p = V.parts(s)

@@ -290,22 +290,23 @@ local function compress_blocks(who, p, layout, block)
    local line, plain = row // height, col // width
    if columns then line, plain = plain, line end
    local n, across = counts[columns and 2 or 1], counts[columns and 1 or 2]
-   local keys, inverse = torch.unique((matrices * n + line) * across + plain, {return_inverse = true})
+   local keys, inverse = torch.unique((matrices * n + line) * across + plain,
+      {return_inverse = true})
    local inner = (row % height) * width + col % width
    local places_ = (inverse - 1) * (height * width) + inner + 1
    local values = M.sum_groups(places_, p.values, keys:numel() * height * width)
    local all = n
    for _, size in ipairs(batch) do all = all * size end
+   local shape = joined({keys:numel(), height, width}, table.unpack(V.rest(values.shape, 2)))
    return divided(who, {
-      layout = layout, size = p.size,
-      values = values:view(joined({keys:numel(), height, width}, table.unpack(V.rest(values.shape, 2)))),
+      layout = layout, size = p.size, values = values:view(shape),
       pointers = M.pointers(keys // math.max(across, 1) + 1, all),
       plain = keys % math.max(across, 1) + 1,
    }, batch, n)
 end
 
---- Converts components to a layout. Matrices in front of which sparse_coo has more sparse dimensions
---- become a batch.
+--- Converts components to a layout. Matrices in front of which sparse_coo has more sparse
+--- dimensions become a batch.
 ---@param who string
 ---@param p table
 ---@param layout string
@@ -406,8 +407,8 @@ function M.to_sparse_coo(x) return convert("to_sparse_coo", x, "sparse_coo") end
 
 -- Defines a conversion that takes dense_dim, the number of the last dimensions that values have.
 local function compressing(name, with_block)
-   local layout, take = name:match "^to_(.*)", args.signature(("%s(%sdense_dim: integer?)"):format(name,
-      with_block and "blocksize: integers?, " or ""))
+   local layout, take = name:match "^to_(.*)", args.signature(("%s(%sdense_dim: integer?)"):format(
+      name, with_block and "blocksize: integers?, " or ""))
    M[name] = function(x, ...)
       if not torch.is_tensor(x) then args.refuse(name, "self", "a tensor", x) end
       local a = take(...)

@@ -131,8 +131,8 @@ function M.check_compressed(who, p, names, lines, across)
    local nnz = plain:numel()
    if nnz < 2 then return end
    plain = plain:reshape(-1)
-   local line = torch.repeat_interleave(torch.arange(1, lengths:numel() + 1, {device = plain.device}),
-      lengths:to "int64")
+   local line = torch.repeat_interleave(
+      torch.arange(1, lengths:numel() + 1, {device = plain.device}), lengths:to "int64")
    local same = line:narrow(1, 2, nnz - 1):eq(line:narrow(1, 1, nnz - 1))
    local falls = plain:narrow(1, 2, nnz - 1):le(plain:narrow(1, 1, nnz - 1))
    if any(same:logical_and(falls)) then

@@ -74,7 +74,7 @@ local linear <const> = {neg = true, negative = true, positive = true, deg2rad = 
 for name in ([[neg negative positive abs absolute sin tan asin arcsin atan arctan sinh tanh asinh
    arcsinh atanh arctanh sqrt square expm1 log1p sign sgn ceil floor round trunc fix frac erf erfinv
    deg2rad rad2deg relu nan_to_num isnan isinf isposinf isneginf signbit conj conj_physical real
-   imag hardshrink softshrink threshold]]):gmatch "%S+" do
+   imag angle hardshrink softshrink threshold]]):gmatch "%S+" do
    local fn = rawget(torch, name) or rawget(torch.nn.functional, name)
    if fn then
       V.define(name, function(s, ...)

@@ -22,7 +22,8 @@ function M.text(p)
       add(columns and "row_indices" or "col_indices", p.plain)
    end
    add("values", p.values)
-   local last = ("size=(%s), nnz=%d"):format(table.concat(p.size, ", "), p.values:size(V.batch_dim(p) + 1))
+   local last = ("size=(%s), nnz=%d"):format(table.concat(p.size, ", "),
+      p.values:size(V.batch_dim(p) + 1))
    if p.values.device.type ~= "cpu" then
       last = ("%s, device='%s'"):format(last, tostring(p.values.device))
    end

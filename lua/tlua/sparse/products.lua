@@ -112,9 +112,10 @@ local reductions <const> = {sum = "sum", mean = "mean", amax = "amax", amin = "a
 -- products that sparse.mm sums; 0 for a row without elements.
 local function reduced(who, a, x, reduce)
    local p = matrix(who, "mat1", a)
-   if not p or p.layout ~= "sparse_csr" or V.is_sparse(x) then
-      args.refuse(who, p and "mat2" or "mat1", "a matrix of layout sparse_csr and a dense one, to be reduced", a)
+   if not p or p.layout ~= "sparse_csr" then
+      args.refuse(who, "mat1", "a matrix of layout sparse_csr, as products are reduced", a)
    end
+   if matrix(who, "mat2", x) then args.refuse(who, "mat2", "a dense matrix", x) end
    check_inner(who, a, x)
    local rows = x:index_select(1, p.plain) * p.values:unsqueeze(2)
    local sums = torch.zeros(p.size[1], x:size(2), {dtype = x.dtype, device = x.device})
@@ -124,8 +125,9 @@ end
 
 --- Returns the product of two matrices, at least one of them sparse. Two sparse matrices give a
 --- sparse product: in layout sparse_coo if one of them has that layout, otherwise in sparse_csr.
---- Both get gradients; a sparse matrix's gradient has the matrix's positions. With `reduce`, the products of a
---- matrix of layout sparse_csr and a dense one are not summed but reduced; a row without elements gives 0.
+--- Both get gradients; a sparse matrix's gradient has the matrix's positions. With `reduce`, the
+--- products of a matrix of layout sparse_csr and a dense one are not summed but reduced; a row
+--- without elements gives 0.
 ---
 ---     local s = torch.sparse_coo_tensor({{1, 2}, {2, 1}}, {2.0, 3.0}, {2, 2})
 ---     print(torch.sparse.mm(s, torch.tensor {{1.0, 2.0}, {3.0, 4.0}}))
@@ -141,15 +143,15 @@ function M.mm(...)
       if not reductions[a.reduce] then
          args.refuse("sparse.mm", "reduce", '"sum", "mean", "amax" or "amin"', a.reduce)
       end
-      matrix("sparse.mm", "mat2", a.mat2)
       return reduced("sparse.mm", a.mat1, a.mat2, a.reduce)
    end
    return product("sparse.mm", a.mat1, a.mat2)
 end
 
 V.define("mm", function(a, b) return product("mm", a, b) end, true, 2)
--- Returns sparse matrices, the last two sparse dimensions of a tensor, as the blocks on the diagonal of
--- one matrix.
+
+-- Returns sparse matrices, the last two sparse dimensions of a tensor, as the diagonal blocks of one
+-- matrix.
 local function block_diagonal(p)
    local coo = C.as_coo(p)
    local n, size = coo.indices:size(1), coo.size
@@ -183,8 +185,8 @@ local function batched(who, a, b)
    end
    local x, y = a.shape, b.shape
    if #x < 3 or not same_batch(x, y) or x[#x] ~= y[#y - 1] then
-      torch.raise(("%s: expected batches of matrices that fit one another, got %s and %s"):format(who,
-         V.shape_text(x), V.shape_text(y)))
+      torch.raise(("%s: expected batches of matrices that fit one another, got %s and %s"):format(
+         who, V.shape_text(x), V.shape_text(y)))
    end
    if q then return batched(who, b.mT, a.mT).mT end
    if p.values:dim() > V.batch_dim(p) + (V.kind_of(p.layout) and 3 or 1) then

@@ -73,6 +73,7 @@ function M.sum(...)
    local result = sum_dims(C.as_coo(p), set)
    if a.keepdim then
       for _, d in ipairs(list) do result = result:unsqueeze(d) end
+      if p.layout == "sparse_csr" and #p.size == 2 then return result:to_sparse_csr() end
    end
    return result
 end

@@ -127,8 +127,8 @@ local function swap(who, s, first, second)
    if p.layout ~= "sparse_coo" then
       local batch = V.batch_dim(p)
       if math.min(first, second) ~= batch + 1 or math.max(first, second) ~= batch + 2 then
-         torch.raise(("%s: expected dimensions %d and %d, of the rows and columns of layout %s, got %d "
-            .. "and %d"):format(who, batch + 1, batch + 2, p.layout, first, second))
+         torch.raise(("%s: expected dimensions %d and %d, of the rows and columns of layout %s, "
+            .. "got %d and %d"):format(who, batch + 1, batch + 2, p.layout, first, second))
       end
       return transpose_compressed(p)
    end

@@ -4,8 +4,8 @@
 --
 --    layout      "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr" or "sparse_bsc"
 --    size        list of sizes
---    values      tensor: (nnz, dense sizes...); (nnz, block rows, block columns, dense sizes...) for
---                bsr and bsc
+--    values      tensor: (nnz, dense sizes...); for bsr and bsc (nnz, block rows, block columns,
+--                dense sizes...)
 --    indices     sparse_coo: positions (sparse_dim, nnz)
 --    coalesced   sparse_coo: whether the positions are sorted and differ from one another
 --    pointers    others: positions in plain at which rows (csr, bsr) or columns (csc, bsc) begin,
