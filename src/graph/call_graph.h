@@ -137,6 +137,9 @@ typedef struct tli_Graph {
   /* the device of runs, for which every device in the calls stands; in a file it is the CPU */
   tl_Device device;
   bool step; /* whether the program is a training step */
+  /* whether the program's results have gradients: it uses the caller's tensors themselves as inputs
+  ** and constants, and records gradients as the traced code did; such a program cannot be saved */
+  bool live;
   tli_GraphSchedule schedule;
   /* position in the random number stream at which the first step begins */
   uint64_t seed, offset;
@@ -182,10 +185,15 @@ static inline bool tli_kind_is_int(int kind) {
 
 typedef struct tli_Trace tli_Trace;
 
+typedef enum tli_TraceKind {
+  TLI_TRACE_VALUES, /* calls without gradients */
+  TLI_TRACE_STEP,   /* a training step, with its backward passes */
+  TLI_TRACE_LIVE    /* calls whose results have gradients in each run */
+} tli_TraceKind;
+
 /* Begins to trace the calling thread. Tensors that the traced code uses become constants, unless
-** they are inputs or results; constants with names must be declared before. If `step` is true,
-** backward passes are recorded too. */
-tli_Trace *tli_trace_new(bool step) TL_MUSTCHECK;
+** they are inputs or results; constants with names must be declared before. */
+tli_Trace *tli_trace_new(tli_TraceKind kind) TL_MUSTCHECK;
 /* Declares an input of the traced code. Its name is copied; `symbols` may be NULL. */
 bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTCHECK;
 /* Names a tensor. `changes` says whether the traced code may change the tensor. A tensor that may

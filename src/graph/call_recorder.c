@@ -66,7 +66,8 @@ struct tli_Trace {
   Map named_at; /* maps tensors to indices in `named` */
   Map memories_at;
   Map fresh;        /* tensors whose .grad was set or cleared during this trace */
-  bool step;        /* whether gradients are recorded */
+  bool step;        /* whether backward passes are recorded */
+  bool live;        /* whether each run records gradients */
   bool placed;      /* whether the graph's device is known */
   tl_Tensor **kept; /* owned */
   Memory *memories;
@@ -157,7 +158,7 @@ static int32_t add_view(tli_Trace *t, const tli_Call *call, int32_t of, const tl
                         int n) {
   tli_GraphCall *made = tli_graph_call(t->graph, call, 1);
   if (made == NULL) return -1;
-  made->records = t->step && tli_grad_mode();
+  made->records = (t->step || t->live) && tli_grad_mode();
   made->args[0].integer = of;
   for (int i = 0; i < n; i++) {
     made->args[i + 1].ints = lists[i];
@@ -180,7 +181,7 @@ static int32_t alias(tli_Trace *t, const tl_Tensor *tensor, const tl_Tensor *bas
     return -1;
   }
   bool cut = (base->flags & TLI_REQUIRES_GRAD) && !(tensor->flags & TLI_REQUIRES_GRAD);
-  if (t->step && cut) { /* x.data or x:detach(), through which a leaf may be changed */
+  if ((t->step || t->live) && cut) { /* x.data or x:detach(), through which a leaf may be changed */
     value = add_view(t, &tli_call_detach, value, NULL, 0);
     if (value < 0 || same_geometry(tensor, base)) return value;
   }
@@ -219,6 +220,11 @@ static bool place_tensor(tli_Trace *t, const char *name, const tl_Tensor *tensor
 ** another order in memory, a recorded permutation restores that order. */
 static int32_t constant(tli_Trace *t, const char *name, tl_Tensor *tensor) {
   if (!place_tensor(t, name, tensor)) return -1;
+  if (t->live && tli_contiguous(tensor)) return tli_graph_constant(t->graph, name, tensor);
+  if (t->live && tli_requires_grad(tensor)) {
+    tli_fail(TL_EARG, "export: %s: expected a row-major parameter (x:contiguous())", name);
+    return -1;
+  }
   int64_t order[TL_MAX_DIMS], back[TL_MAX_DIMS];
   bool turned = !tli_contiguous(tensor) && tli_dense(tensor);
   t->tracer.depth++; /* operators called from here on are not part of the model */
@@ -291,13 +297,18 @@ static bool after_backward(tli_Trace *t) {
 static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
   const Memory *memory = memory_of(t, tensor);
   if (memory && memory->first != tensor) {
-    if (t->step && (tensor->flags & TLI_REQUIRES_GRAD)) {
-      tli_fail(TL_EARG, "export_step: a parameter shares memory with another tensor");
+    if ((t->step || t->live) && (tensor->flags & TLI_REQUIRES_GRAD)) {
+      tli_fail(TL_EARG, "export: a parameter shares memory with another tensor");
       return -1;
     }
     tl_Tensor *base = memory->first; /* copied, since the next call may reallocate `memories` */
     int32_t of = known(t, base), value = of < 0 ? -1 : alias(t, tensor, base, of);
     return note(t, tensor, value, TLI_VALUE_RESULT) ? value : -1;
+  }
+  if (t->live && tli_requires_grad(tensor) && !(tensor->flags & TLI_REQUIRES_GRAD)) {
+    tli_fail(TL_EARG, "export: a tensor with a gradient was made by something that is no operator, "
+                      "or outside of the recorded code");
+    return -1;
   }
   int32_t gradient = as_gradient(t, tensor);
   if (gradient != -2) return note(t, tensor, gradient, TLI_VALUE_RESULT) ? gradient : -1;
@@ -499,7 +510,7 @@ static bool left_out(const tli_Trace *t, const tli_Call *call, const tli_CallArg
       call == &tli_call_to || call == &tli_call_to_device || call == &tli_call_to_device_only;
   if (moves && t->graph->device.type != TL_CPU && tli_device(args[0].tensor).type == TL_CPU)
     return !computed(t, args[0].tensor);
-  return !t->step && call == &tli_call_autograd_requires_grad_;
+  return !t->step && !t->live && call == &tli_call_autograd_requires_grad_;
 }
 
 /* Refuses uses of gradients that a program cannot repeat. */
@@ -513,6 +524,8 @@ static bool begin_gradients(const tli_Trace *t, const tli_Call *call, const tli_
   if (call == &tli_call__fused_step_ && args[1].tensors.n == 0)
     for (int64_t i = 0; i < args[0].tensors.n; i++)
       TL_TRY(no_old_gradient(t, args[0].tensors.v[i]));
+  if (t->live && call == &tli_call_autograd_requires_grad_)
+    return refuse(call, "it changes whether a tensor has a gradient");
   if (call == &tli_call_autograd_requires_grad_ && find(&t->named_at, args[0].tensor) >= 0)
     return tli_fail(TL_EARG, "requires_grad_: %s must not change during a step",
                     t->named[find(&t->named_at, args[0].tensor)].name);
@@ -536,7 +549,7 @@ static bool begin(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *a
   t->pending = tli_region_get(&t->graph->region, call->nparams, sizeof *t->pending);
   if (t->pending == NULL) return false;
   for (int i = 0; i < call->nparams; i++) TL_TRY(read_arg(t, call, i, &args[i], &t->pending[i]));
-  if (call == &tli_call_embedding || call == &tli_call_embedding_bag)
+  if (!t->live && (call == &tli_call_embedding || call == &tli_call_embedding_bag))
     with_dense_gradient(call, t->pending);
   return true;
 }
@@ -585,7 +598,7 @@ static bool end(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *arg
   tli_GraphCall *made = tli_graph_call(t->graph, call, (int32_t)n);
   if (made == NULL) return false;
   made->args = t->pending;
-  made->records = t->step && tli_grad_mode();
+  made->records = (t->step || t->live) && tli_grad_mode();
   if (call == &tli_call_autograd_set_grad) return put(&t->region, &t->fresh, args[0].tensor, 1);
   if (call == &tli_call_autograd_backward) return after_backward(t);
   for (int64_t i = 0; i < n; i++)
@@ -706,16 +719,18 @@ bool tli_trace_again(tli_Trace *t, tl_Tensors given) {
 
 /* ---- the interface ---- */
 
-tli_Trace *tli_trace_new(bool step) {
+tli_Trace *tli_trace_new(tli_TraceKind kind) {
   tli_Trace *t = tli_alloc(sizeof *t);
   if (t == NULL) return NULL;
   memset(t, 0, sizeof *t);
   t->tracer = (tli_Tracer){begin, end, read, 0};
-  t->step = step;
+  t->step = kind == TLI_TRACE_STEP;
+  t->live = kind == TLI_TRACE_LIVE;
   t->graph = tli_graph_new();
   if (t->graph) {
     t->graph->dtype = tli_default_dtype();
-    t->graph->step = step;
+    t->graph->step = t->step;
+    t->graph->live = t->live;
     return t;
   }
   tli_free(t, sizeof *t);

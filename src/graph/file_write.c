@@ -154,7 +154,7 @@ static void put_calls(Writer *w) {
       comma(w, p);
       put_arg(w, c->call->params[p].kind, &c->args[p]);
     }
-    tli_text_format(&w->text, "],%d%s]", (int)c->nresults, c->records ? ",true" : "");
+    tli_text_format(&w->text, "],%d%s]", (int)c->nresults, c->records && w->g->step ? ",true" : "");
   }
   tli_text_put(&w->text, "],\"outputs\":[");
   for (int32_t i = 0; i < g->noutputs; i++) {

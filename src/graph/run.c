@@ -357,6 +357,7 @@ static bool put_numbers(const tl_Program *p, tli_RunContext *c) {
 /* Returns an alias of a row-major input, so that the caller does not see changes to the tensor
 ** itself; returns a row-major copy of any other input. */
 static tl_Tensor *plain_input(const tli_Graph *g, tl_Tensor *t) {
+  if (g->live) return tli_retain(t);
   if (on_other_device(g) && tli_device(t).type == TL_CPU) return tli_moved(t, g->device, false);
   if (tli_contiguous(t)) return tli_detached(t);
   tl_Tensor *alias = tli_detached(t);
@@ -600,6 +601,7 @@ static bool hand_over(const tli_Graph *g, tli_RunContext *c, int32_t i, tl_Tenso
   tli_GraphValue of = g->values[g->outputs[i]];
   tl_Tensor *value = c->values[g->outputs[i]];
   if (value == NULL) return tli_fail(TL_EARG, "program: output %d was not computed", i + 1);
+  if (g->live && *out == NULL) return (*out = tli_retain(value)) != NULL;
   if (*out == NULL && of.kind == TLI_VALUE_RESULT && c->leaves > 1 && may_give(c, value)) {
     atomic_store_explicit(&value->storage->version, 0, memory_order_relaxed);
     return (*out = tli_retain(value)) != NULL;
@@ -651,16 +653,17 @@ static bool run(tl_Program *p, tli_RunContext *c, tl_Tensor *const *inputs, tl_T
   bool recording = tli_set_grad_mode(false);
   c->active = c->plan;
   note_outputs(p, c, outputs);
-  tli_run_plan_begin(c->plan);
+  /* the graph of the gradients outlives the run, and so does much of its memory */
+  if (!g->live) tli_run_plan_begin(c->plan);
   bool ok = put_values(p, c, inputs) && put_schedule(p, c);
   if (ok) ok = make_calls(p, c);
   tli_set_grad_mode(false);
-  tli_run_plan_pause(c->plan);
+  if (!g->live) tli_run_plan_pause(c->plan);
   if (ok) ok = hand_over_all(p, c, outputs);
-  tli_run_plan_resume(c->plan);
+  if (!g->live) tli_run_plan_resume(c->plan);
   drop_gradients(p);
   drop_values(p, c);
-  tli_run_plan_end(c->plan);
+  if (!g->live) tli_run_plan_end(c->plan);
   tli_set_grad_mode(recording);
   if (ok) count_step(p);
   if (!ok) tli_run_plan_forget(c->plan);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "autograd/graph.h"
+#include "autograd/pack_hooks.h"
 #include "core/observe/trace.h"
 #include "lua/args/args.h"
 #include "lua/tensor/value.h"
@@ -88,6 +89,8 @@ static int call_key(lua_State *L) {
                     : is_casting(S) ? "autocast is enabled"
                     : tli_tracing() ? "the call is being recorded"
                     : dual          ? "a level of forward-mode derivatives is open"
+                    : tli_packing() ? "hooks pack the saved tensors"
+                    : tli_anomaly() ? "anomalies are being detected"
                                     : NULL;
   luaL_Buffer b;
   luaL_buffinit(L, &b);
@@ -290,10 +293,19 @@ static int state_differs(lua_State *L) {
   return 0;
 }
 
+/* _same_tensor(a, b) returns whether two values of Lua are the same tensor, not only equal ones. */
+static int same_tensor(lua_State *L) {
+  const tli_State *S = tli_state(L);
+  const tl_Tensor *a = tli_to_tensor(L, S, 1), *b = tli_to_tensor(L, S, 2);
+  lua_pushboolean(L, a != NULL && a == b);
+  return 1;
+}
+
 void tli_open_guards(lua_State *L) {
   static const luaL_Reg functions[] = {{"_call_key", call_key},
                                        {"_snapshot", snapshot_new},
                                        {"_state_differs", state_differs},
+                                       {"_same_tensor", same_tensor},
                                        {NULL, NULL}};
   luaL_newmetatable(L, SNAPSHOT);
   lua_pop(L, 1);

@@ -21,15 +21,17 @@ static tli_Trace *check_trace(lua_State *L) {
   return t;
 }
 
-/* _trace(step) returns a trace that records nothing yet. If `step` is true, the trace will also
-** record backward passes. */
+/* _trace(step, live) returns a trace that records nothing yet. If `step` is true, the trace will also
+** record backward passes; if `live` is true, runs of its program will record gradients. */
 static int trace_new(lua_State *L) {
-  bool step = lua_toboolean(L, 1);
+  tli_TraceKind kind = lua_toboolean(L, 1)   ? TLI_TRACE_STEP
+                       : lua_toboolean(L, 2) ? TLI_TRACE_LIVE
+                                             : TLI_TRACE_VALUES;
   tli_Trace **t = lua_newuserdatauv(L, sizeof *t, 0);
   *t = NULL;
   luaL_setmetatable(L, TRACE);
   tli_note_owner(L);
-  *t = tli_trace_new(step);
+  *t = tli_trace_new(kind);
   return *t ? 1 : tli_raise(L);
 }
 

@@ -5,6 +5,7 @@ local torch = require "tlua"
 local class = require "tlua.class"
 local arguments = require "tlua.compile.arguments"
 local states = require "tlua.compile.state"
+local training = require "tlua.compile.training"
 local watch = require "tlua.compile.watch"
 
 -- The largest number of programs of one function, as PyTorch's recompile_limit.
@@ -103,7 +104,11 @@ local function run(self, entry, tensors, ...)
       return results_of(entry, run_backend(self, entry, handle, tensors))
    end
    local fine, outputs = pcall(handle.run, handle, tensors)
-   if not fine then return self.fn(...) end
+   if not fine then
+      -- the program has already changed the buffers as the function does
+      if entry.written and #entry.written > 0 then error(outputs, 0) end
+      return self.fn(...)
+   end
    return results_of(entry, outputs)
 end
 
@@ -129,14 +134,6 @@ local function find(slot, tensors, tables)
 end
 
 -- Compiling ---------------------------------------------------------------------------------------
-
--- Returns a copy of a list of tensors (state.lua) with the versions replaced by false.
-local function without_versions(list)
-   local copy = {n = list.n}
-   for i = 1, list.n do copy[i] = list[i] end
-   for i = 4, list.n, 4 do copy[i] = false end
-   return copy
-end
 
 -- Returns the seconds that the fastest of up to 20 calls takes.
 local function time(fn, limit)
@@ -177,21 +174,27 @@ end
 local function compile(self, slot, call, values)
    local record = require "tlua.compile.record"
    local random <const> = torch.get_rng_state()
+   local restore = call.live and training.put_copies(call.written)
    local fine, entry = pcall(record.record, call)
    torch.set_rng_state(random)
+   if restore then restore() end
    if not fine then
       local why = type(entry) == "table" and entry.why or tostring(entry)
       return leave(self, slot, why)
    end
-   if states.difference(call.state) then
-      return leave(self, slot, states.difference(call.state) .. " while it was recorded")
+   local loose = call.live and states.without_versions(call.state.tensors)
+   if states.difference(call.state, loose) then
+      return leave(self, slot, states.difference(call.state, loose) .. " while it was recorded")
    end
    entry.state, entry.runs, entry.updates = call.state, 0, 0
-   entry.tensors_now = entry.fixed and call.state.tensors or without_versions(call.state.tensors)
+   entry.tensors_now = entry.fixed and call.state.tensors
+      or states.without_versions(call.state.tensors)
+   entry.written = call.written
    self.made = entry
    local backend = self.options.backend
    local may_leave = call.on_cpu and type(backend) ~= "function" and not self.options.fullgraph
-   if may_leave and not is_faster(self, slot, entry, values) then
+   local faster = call.live and training.is_faster or is_faster
+   if may_leave and not faster(self, slot, entry, values) then
       slot.slow = self.times[1] < 2e-5 and "short" or "long"
       if slot.slow == "long" then return leave(self, slot, "the program is no faster") end
       self.reasons[#self.reasons + 1] = "the program is no faster"
@@ -220,7 +223,10 @@ local function watched_call(self, slot, ...)
    local template, leaves, tables = arguments.flatten(values)
    local before = slot.pending
    local random = torch.get_rng_state()
-   local ready = before and not states.difference(before.state)
+   local live = before and before.live
+   local loose = live and states.without_versions(before.state.tensors)
+   local ready = before and not states.difference(before.state, loose)
+   local written = live and training.versions(before.state)
    local results = table.pack(watch.call(self.fn, ...))
    local seen = results[1]
    local function give() return table.unpack(results, 2, results.n) end
@@ -229,9 +235,16 @@ local function watched_call(self, slot, ...)
       leave(self, slot, seen.refusal)
       return give()
    end
-   local changed = ready and states.difference(before.state)
+   local changed = ready and states.difference(before.state, loose)
    self.reason = before
-      and (states.difference(before.state) or "other functions are called than before")
+      and (states.difference(before.state, loose) or "other functions are called than before")
+   if written then written = written() end
+   for _, tensor in ipairs(written or {}) do
+      if tensor.requires_grad then
+         leave(self, slot, "the function changes a tensor that requires a gradient")
+         return give()
+      end
+   end
    local same, common
    if ready and not changed then same, common = watch.same_functions(seen, before.watch) end
    local state = same and states.of(self.fn, common, true)
@@ -259,7 +272,7 @@ local function watched_call(self, slot, ...)
       compile(self, slot, {
          fn = self.fn, template = template, leaves = leaves, state = state, watch = seen,
          results = {n = results.n - 1, table.unpack(results, 2, results.n)}, random = random,
-         on_cpu = on_cpu, tables = tables,
+         on_cpu = on_cpu, tables = tables, live = live, written = written,
       }, values)
       return give()
    end
@@ -270,27 +283,20 @@ local function watched_call(self, slot, ...)
    state = states.of(self.fn, seen)
    if state.refusal then
       leave(self, slot, state.refusal)
-   elseif torch.is_grad_enabled() and state.requires_grad then
-      leave(self, slot, "gradients are recorded")
    elseif slot.tries >= MOST_TRIES then
       leave(self, slot, "the state differs in each call")
    else
-      slot.pending = {watch = seen, state = state}
+      local gradients = state.requires_grad or training.takes_gradient(leaves)
+      slot.pending = {
+         watch = seen, state = state, live = torch.is_grad_enabled() and gradients,
+      }
    end
    return give()
 end
 
 -- Calls -------------------------------------------------------------------------------------------
 
--- Returns whether one of the arguments requires a gradient.
-local function takes_gradient(tensors)
-   for _, tensor in ipairs(tensors) do
-      if tensor.requires_grad then return true end
-   end
-   return false
-end
-
-local function miss(self, key, slot, recording, tensors, ...)
+local function miss(self, key, slot, ...)
    if not slot then
       if self.kinds >= MOST_KINDS then
          return call_function(self, ("there are %d kinds of calls already"):format(MOST_KINDS), ...)
@@ -298,9 +304,7 @@ local function miss(self, key, slot, recording, tensors, ...)
       slot = {tries = 0}
       self.slots[key], self.kinds = slot, self.kinds + 1
    end
-   if recording and takes_gradient(tensors) then
-      leave(self, slot, "gradients are recorded")
-   elseif self.programs >= MOST_PROGRAMS then
+   if self.programs >= MOST_PROGRAMS then
       leave(self, slot, ("the function already has %d programs"):format(MOST_PROGRAMS))
    end
    if slot.eager then return self.fn(...) end
@@ -328,7 +332,7 @@ local function nested_call(self, why, ...)
    end
    local entry = slot and find(slot, tensors, tables)
    if entry then return run(self, entry, tensors, ...) end
-   return miss(self, key, slot, recording, tensors, ...)
+   return miss(self, key, slot, ...)
 end
 
 function Compiled:__call(...)
@@ -361,7 +365,7 @@ function Compiled:__call(...)
    end
    local entry = slot and find(slot, tensors)
    if entry then return run(self, entry, tensors, ...) end
-   return miss(self, key, slot, recording, tensors, ...)
+   return miss(self, key, slot, ...)
 end
 
 return Compiled

@@ -7,19 +7,22 @@ local nested = require "tlua.export.nested"
 local trace = require "tlua.export.trace"
 local arguments = require "tlua.compile.arguments"
 local optimize = require "tlua.compile.optimize"
+local training = require "tlua.compile.training"
 local watch = require "tlua.compile.watch"
 
 local M = {}
 
 local function fail(why) error({why = why}, 0) end
 
--- Returns {name, tensor, false} for each tensor of a state, with unique names.
-local function named_tensors(state, fn)
-   local list, taken, seen = {}, {}, {}
+-- Returns {name, tensor, whether the call writes to it} for each tensor of a state, with unique
+-- names.
+local function named_tensors(state, fn, written)
+   local list, taken, seen, writes = {}, {}, {}, {}
+   for _, tensor in ipairs(written or {}) do writes[tensor] = true end
    local function add(name, tensor)
       if seen[tensor] or taken[name] then return end
       seen[tensor], taken[name] = true, true
-      list[#list + 1] = {name, tensor, false}
+      list[#list + 1] = {name, tensor, writes[tensor] or false}
    end
    if type(fn) == "table" and type(fn.named_parameters) == "function" then
       for name, tensor in fn:named_parameters() do add(name, tensor) end
@@ -94,6 +97,14 @@ local function is_fixed(handle, state)
    return false
 end
 
+-- Returns whether a program has branches or loops.
+local function has_marks(handle)
+   for _, recorded in ipairs(handle:calls().calls) do
+      if recorded.name:find "^cond_" or recorded.name:find "^loop_" then return true end
+   end
+   return false
+end
+
 local function names_of(positions)
    local names = {}
    for i, position in ipairs(positions) do names[i] = ("input_%d"):format(position) end
@@ -125,10 +136,13 @@ function M.record(call)
    for i = 1, #tensors do inputs[i] = json.as_array {i, 0} end
    local recorded = {
       title = "compile", model = model, names = names_of(positions), inputs = inputs,
-      named = named_tensors(call.state, call.fn), training = false,
+      named = named_tensors(call.state, call.fn, call.written), training = false, live = call.live,
    }
    local copies = {}
-   for i, tensor in ipairs(tensors) do copies[i] = tensor:detach():clone() end
+   for i, tensor in ipairs(tensors) do
+      copies[i] = tensor:detach():clone()
+      if call.live and tensor.requires_grad then copies[i]:requires_grad_() end
+   end
    local handle = trace.record(recorded, copies)
    handle:same(trace.record_other_values(recorded, copies))
    handle = handle:ready()
@@ -159,14 +173,25 @@ function M.record(call)
       torch.set_rng_state(call.random)
       return program:run(tensors)
    end
-   local why = difference(run(handle), expected, not call.on_cpu and 1e-3 or nil)
+   local got = run(handle)
+   local why = difference(got, expected, not call.on_cpu and 1e-3 or nil)
    if why then fail(why .. " than the function's") end
+   if call.live then
+      why = training.difference(got, expected)
+      if why then fail(why) end
+   end
    local entry = {
       handle = handle, template = result_template, leaves = result_leaves,
       positions = result_positions, fixed = is_fixed(handle, call.state),
       plain = #result_positions == result_leaves.n and result_template.n == result_leaves.n,
       example = copies,
    }
+   if call.live then
+      if entry.fixed then fail "the call uses a tensor that it makes from data of Lua" end
+      if not call.on_cpu then fail "gradients are recorded on another device than the CPU" end
+      if has_marks(handle) then fail "gradients are recorded through torch.cond or while_loop" end
+      return entry
+   end
    M.optimize(entry, call.state, expected, run)
    return entry
 end

@@ -170,13 +170,23 @@ function M.of(fn, watch, strict)
    return state
 end
 
+--- Returns a copy of a state's list of tensors without the versions, so that changes of their
+--- elements do not count.
+function M.without_versions(tensors)
+   local copy = {n = tensors.n}
+   for i = 1, tensors.n do copy[i] = tensors[i] end
+   for i = 4, tensors.n, 4 do copy[i] = false end
+   return copy
+end
+
 --- Returns a text that names the first difference between a state and the current values; nil if
 --- there is none.
 ---@param state table
+---@param tensors? table  the list of tensors, by default the state's
 ---@return string?
-function M.difference(state)
+function M.difference(state, tensors)
    local list, at = torch._state_differs(state.snapshot, state.upvalues, state.globals,
-      state.tensors)
+      tensors or state.tensors)
    if not list then return nil end
    local of = ({state.tables, state.upvalues, state.globals, state.tensors})[list]
    local name = state.names[of][at]

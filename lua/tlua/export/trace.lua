@@ -89,7 +89,7 @@ end
 -- Calls the function with the given tensors, and returns the graph of the operators that it called.
 local function record(call, tensors)
    if call.begin then call.begin() end
-   local recorder <close> = torch._trace(call.step or false)
+   local recorder <close> = torch._trace(call.step or false, call.live or false)
    M.recorder, M.step, M.failure = recorder, call.step, nil
    for i, tensor in ipairs(tensors) do recorder:input(call.names[i], tensor) end
    for _, entry in ipairs(call.named) do recorder:name(entry[1], entry[2], entry[3] or false) end
@@ -146,6 +146,9 @@ local function with_other_values(tensors, changes)
          list[i] = floating and tensor + 1 or tensor
       else
          list[i] = tensor:flatten():flip(1):reshape(tensor.shape)
+      end
+      if tensor.requires_grad and not rawequal(list[i], tensor) then
+         list[i] = list[i]:detach():requires_grad_()
       end
    end
    return list
