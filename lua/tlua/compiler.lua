@@ -70,12 +70,20 @@ end
 --- Other calls lead to another program, up to 8 in all. The function itself runs if a call has side
 --- effects or results that may vary (print, io, os, math.random, pcall, coroutines, C functions
 --- from outside the library), assigns a variable or a field, changes an argument or another tensor,
---- branches on a tensor's values, records gradients, returns a view of an argument or a parameter,
---- or runs under autocast or vmap; and if the program was no faster on the CPU.
---- `torch.compiler.explain` says why. Training therefore runs as before: torch.export_step makes
---- programs of training steps. Results may differ from the function's by rounding where batch norm
---- was merged. Two changes are not noticed: new functions added to the library's own tables, and
---- writes to a tensor's memory by another library that shares it.
+--- branches on a tensor's values, returns a view of an argument or a parameter, or runs under
+--- autocast or vmap; and if the program was no faster on the CPU. `torch.compiler.explain` says why.
+---
+--- A call that records gradients becomes a program on the CPU whose results have the gradients of
+--- the function's: the program uses the script's own parameters, so that `.grad`, hooks, optimizers,
+--- second derivatives and the errors of changed tensors are those of the function. It may change
+--- buffers, such as the running statistics of a batch norm, and is not optimized further. The
+--- function runs while autograd packs saved tensors or detects anomalies, and if the call uses
+--- a torch.autograd.Function. torch.export_step makes programs of whole training steps.
+---
+--- Long chains of elementwise operators run block by block in the cache. Results may differ from the
+--- function's by rounding where batch norm was merged, and have the same bits otherwise. Two changes
+--- are not noticed: new functions added to the library's own tables, and writes to a tensor's memory
+--- by another library that shares it.
 ---
 ---     local conv, norm = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)
 ---     local model = nn.Sequential(conv, norm, nn.ReLU()):eval()
@@ -133,7 +141,10 @@ function M.explain(fn, ...)
    end
    local inner = compiled[fn]
    local calls = calls_of(inner and inner.fn or fn, {})
-   for _ = 1, 3 do calls:__call(...) end
+   -- the first calls may load parts of the library, and are then not recorded
+   for k = 1, 6 do
+      if k <= 3 or not calls.made and #calls.reasons == 0 then calls:__call(...) end
+   end
    local made = setmetatable({times = calls.times}, Explanation)
    made.reason = calls.reasons[#calls.reasons] or calls.reason
    local entry = calls.made

@@ -217,22 +217,31 @@ local function holds_argument(state, leaves, tables)
    return false
 end
 
+local function count_loaded()
+   local count = 0
+   for _ in next, package.loaded do count = count + 1 end
+   return count
+end
+
 -- Calls the function and watches the call. Makes a program if an earlier call had the same state.
 local function watched_call(self, slot, ...)
    local values = table.pack(...)
    local template, leaves, tables = arguments.flatten(values)
    local before = slot.pending
    local random = torch.get_rng_state()
-   local live = before and before.live
-   local loose = live and states.without_versions(before.state.tensors)
+   local records = before and before.live
+   local loose = records and states.without_versions(before.state.tensors)
    local ready = before and not states.difference(before.state, loose)
-   local written = live and training.versions(before.state)
+   local written = records and training.versions(before.state)
+   local loaded = count_loaded()
    local results = table.pack(watch.call(self.fn, ...))
    local seen = results[1]
    local function give() return table.unpack(results, 2, results.n) end
    slot.tries = slot.tries + 1
    if seen.refusal then
-      leave(self, slot, seen.refusal)
+      -- a call that loads a part of the library for the first time does more than later ones
+      if count_loaded() == loaded then leave(self, slot, seen.refusal) end
+      self.reason = seen.refusal
       return give()
    end
    local changed = ready and states.difference(before.state, loose)
@@ -272,7 +281,7 @@ local function watched_call(self, slot, ...)
       compile(self, slot, {
          fn = self.fn, template = template, leaves = leaves, state = state, watch = seen,
          results = {n = results.n - 1, table.unpack(results, 2, results.n)}, random = random,
-         on_cpu = on_cpu, tables = tables, live = live, written = written,
+         on_cpu = on_cpu, tables = tables, live = records, written = written,
       }, values)
       return give()
    end
@@ -287,9 +296,11 @@ local function watched_call(self, slot, ...)
       leave(self, slot, "the state differs in each call")
    else
       local gradients = state.requires_grad or training.takes_gradient(leaves)
-      slot.pending = {
-         watch = seen, state = state, live = torch.is_grad_enabled() and gradients,
-      }
+      local live = torch.is_grad_enabled() and gradients
+      slot.pending = {watch = seen, state = state, live = live}
+      if live and type(self.options.backend) == "function" then
+         leave(self, slot, "gradients are recorded, and a graph for a backend has none")
+      end
    end
    return give()
 end

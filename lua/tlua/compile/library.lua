@@ -121,7 +121,7 @@ local function scan()
    found.pure[(ipairs {})] = true
    for _, value in ipairs(samples) do add_kind(value) end
    for _, name in ipairs {"_is_size", "_to_device", "_sparse_parts", "_tracing", "_setting",
-      "_batched_call", "_wrapped_parts"} do
+      "_batched_call", "_wrapped_parts", "_is_embedded"} do
       local fn = rawget(torch, name)
       if fn then found.pure[fn] = true end
    end

@@ -27,8 +27,8 @@ function M.versions(state)
    end
 end
 
---- Puts copies of the elements into tensors, such as the running statistics of a batch norm, so that
---- a call may change them. Returns a function that restores the tensors' own memory.
+--- Gives tensors, such as the running statistics of a batch norm, copies of their elements, which a
+--- call may change. Returns a function that restores the tensors' own memory.
 function M.put_copies(tensors)
    local own = {}
    for i, tensor in ipairs(tensors) do
