@@ -504,13 +504,16 @@ $(OBJ)/src/core/device/plugin.o: FLAGS_OF_FILE = -DTLI_MULTIARCH='"$(shell $(CC)
 $(OBJ)/kernels/cpu/pointwise/rare.o: FLAGS_OF_FILE := -O2 -fno-tree-vectorize -fno-inline
 # Code without loops over elements, which runs once for a call of an operator or less, is built for size where
 # `make bench` shows no difference. It becomes a fifth smaller.
-SMALL_FAMILIES := binomial csr ctc einsum eigen fft fold gamma gather grid_sample householder lapack least_squares \
-  linalg linear_cross_entropy loss matrix_norm matrix_power matrix_roots multinomial norm packed_linear padding pinv \
-  poisson polynomials pool qr quantile quantized resample rnn rnn_layer special statistics tensor_solve unique
+SMALL_FAMILIES := attention attention_backward binomial complex conv cross_entropy csr ctc einsum eigen fft \
+  flash_attention fold gamma gather gradient grid_sample householder lapack least_squares linalg linear_activation \
+  linear_cross_entropy loss masked matrix_norm matrix_power matrix_roots multinomial nonzero norm one_hot packed_linear \
+  padding pinv poisson polynomials pool products qr quantile quantized rearrange resample rnn rnn_layer \
+  rotary_embedding scan search special statistics swiglu tensor_solve unique
 # The binding code of these families takes a noticeable part of the time of a small operator.
 QUICK_FAMILIES := activation arithmetic copy creation layer_norm linear logic math matmul reduce softmax views
 SMALL_SRC := $(filter-out src/dist/reduce.c src/graph/run.c $(addprefix src/lua/,pacer.c patterns.c state.c),\
-  $(filter src/dist/% src/graph/% $(addprefix src/lua/,devices/% io/files.c io/socket.c observe/% workers/worker.c) \
+  $(filter src/dist/% src/graph/% $(addprefix src/lua/,devices/% observe/% workers/% io/files.c io/socket.c \
+  args/batched.c args/sparse.c args/stored.c autograd/autograd.c tensor/generator.c tensor/print.c) \
   $(wildcard src/lua/*.c $(SMALL_FAMILIES:%=src/ops/*/%.c)),$(LIB_SRC)))
 FOR_SIZE := $(if $(filter -O2,$(CFLAGS)),-Os)
 SMALL_OBJ := $(filter $(SMALL_SRC:%.c=$(OBJ)/%.o) $(SMALL_FAMILIES:%=$(OBJ)/gen/ops_%.o) \

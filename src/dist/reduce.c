@@ -1,6 +1,7 @@
 /*
 ** reduce.c - implements reduce.h. The arrays are reduced in blocks that fit into the first-level
-** cache, in the dtype's wide type. Two arrays, the common case, are added in one pass.
+** cache, in the dtype's wide type, to which smaller elements are converted first. Two arrays of
+** float32, the common case, are added in one pass.
 */
 #include "dist/reduce.h"
 
@@ -28,27 +29,11 @@ bool tli_reduction_fits(const char *op, tli_Reduction r, tl_DType dtype) {
 
 enum { BLOCK = 2048 };
 
-/* The arithmetic of floating types; a and b have the wide type. */
-#define FLOAT_SUM(W, a, b) ((a) + (b))
-#define FLOAT_PRODUCT(W, a, b) ((a) * (b))
+/* The arithmetic of the wide type W. */
+#define SUM(W, a, b) ((a) + (b))
+#define PRODUCT(W, a, b) ((a) * (b))
 #define FLOAT_MIN(W, a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 #define FLOAT_MAX(W, a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
-/* never called, since bitwise reductions of floats are refused earlier */
-#define FLOAT_BAND(W, a, b) ((void)(a), (b))
-/* never called, since bitwise reductions of floats are refused earlier */
-#define FLOAT_BOR(W, a, b) ((void)(a), (b))
-/* never called, since bitwise reductions of floats are refused earlier */
-#define FLOAT_BXOR(W, a, b) ((void)(a), (b))
-#define FLOAT_STORE(name, x) tli_write_##name(x)
-#define FLOAT_MEAN(x, k) ((x) / (k))
-
-#define COMPLEX_SUM(W, a, b) FLOAT_SUM(W, a, b)
-#define COMPLEX_PRODUCT(W, a, b) FLOAT_PRODUCT(W, a, b)
-/* never called, since such reductions of complex numbers are refused earlier */
-#define COMPLEX_REFUSED(W, a, b) ((void)(a), (b))
-#define COMPLEX_STORE(name, x) (x)
-#define COMPLEX_MEAN(x, k) ((x) / (k))
-
 #define INT_SUM(W, a, b) ((W)((uint64_t)(a) + (uint64_t)(b)))
 #define INT_PRODUCT(W, a, b) ((W)((uint64_t)(a) * (uint64_t)(b)))
 #define INT_MIN_(W, a, b) ((a) < (b) ? (a) : (b))
@@ -56,65 +41,83 @@ enum { BLOCK = 2048 };
 #define INT_BAND(W, a, b) ((a) & (b))
 #define INT_BOR(W, a, b) ((a) | (b))
 #define INT_BXOR(W, a, b) ((a) ^ (b))
-#define INT_STORE(name, x) ((tli_##name)(x))
-#define INT_MEAN(x, k) (x)
 
-#define BOOL_SUM(W, a, b) ((a) | (b))
-#define BOOL_PRODUCT(W, a, b) ((a) & (b))
-#define BOOL_MIN(W, a, b) ((a) & (b))
-#define BOOL_MAX(W, a, b) ((a) | (b))
-#define BOOL_BAND(W, a, b) ((a) & (b))
-#define BOOL_BOR(W, a, b) ((a) | (b))
-#define BOOL_BXOR(W, a, b) ((a) ^ (b))
-#define BOOL_STORE(name, x) ((tli_##name)(x))
-#define BOOL_MEAN(x, k) (x)
+#define CASE(W, reduction, F)                                    \
+  case reduction:                                                \
+    for (int64_t i = 0; i < n; i++) acc[i] = F(W, acc[i], b[i]); \
+    break;
 
-#define LOOP(name, F)                           \
-  for (int64_t i = 0; i < n; i++) {             \
-    wide x = acc[i], y = tli_read_##name(b[i]); \
-    acc[i] = F(wide, x, y);                     \
-  }                                             \
-  break;
-
-/* Computes acc = acc o b, where "o" is the operation, for each reduction of a category. */
-#define CASES(name, SUM_, PRODUCT_, MIN_, MAX_, BAND_, BOR_, BXOR_) \
-  switch (r) {                                                      \
-  case TLI_REDUCE_SUM:                                              \
-  case TLI_REDUCE_AVG: LOOP(name, SUM_)                             \
-  case TLI_REDUCE_PRODUCT: LOOP(name, PRODUCT_)                     \
-  case TLI_REDUCE_MIN: LOOP(name, MIN_)                             \
-  case TLI_REDUCE_MAX: LOOP(name, MAX_)                             \
-  case TLI_REDUCE_BAND: LOOP(name, BAND_)                           \
-  case TLI_REDUCE_BOR: LOOP(name, BOR_)                             \
-  default: LOOP(name, BXOR_)                                        \
+/* Defines a function that computes acc = acc o b, where "o" is the operation of a reduction. */
+#define STEP(name, W, CASES)                                                                  \
+  static void step_##name(tli_Reduction r, W *restrict acc, const W *restrict b, int64_t n) { \
+    switch (r == TLI_REDUCE_AVG ? TLI_REDUCE_SUM : r) {                                       \
+      CASES(W)                                                                                \
+    default: break; /* such a reduction was refused earlier */                                \
+    }                                                                                         \
   }
+#define COMPLEX_CASES(W)       \
+  CASE(W, TLI_REDUCE_SUM, SUM) \
+  CASE(W, TLI_REDUCE_PRODUCT, PRODUCT)
+#define FLOAT_CASES(W)               \
+  COMPLEX_CASES(W)                   \
+  CASE(W, TLI_REDUCE_MIN, FLOAT_MIN) \
+  CASE(W, TLI_REDUCE_MAX, FLOAT_MAX)
+#define INT_CASES(W)                       \
+  CASE(W, TLI_REDUCE_SUM, INT_SUM)         \
+  CASE(W, TLI_REDUCE_PRODUCT, INT_PRODUCT) \
+  CASE(W, TLI_REDUCE_MIN, INT_MIN_)        \
+  CASE(W, TLI_REDUCE_MAX, INT_MAX_)        \
+  CASE(W, TLI_REDUCE_BAND, INT_BAND)       \
+  CASE(W, TLI_REDUCE_BOR, INT_BOR)         \
+  CASE(W, TLI_REDUCE_BXOR, INT_BXOR)
+STEP(float, float, FLOAT_CASES)
+STEP(double, double, FLOAT_CASES)
+STEP(int32, int32_t, INT_CASES)
+STEP(int64, int64_t, INT_CASES)
+STEP(c64, tli_C64, COMPLEX_CASES)
+STEP(c128, tli_C128, COMPLEX_CASES)
+#define STEP_OF(acc) \
+  _Generic((acc), float *           \
+           : step_float, double *   \
+           : step_double, int32_t * \
+           : step_int32, int64_t *  \
+           : step_int64, tli_C64 *  \
+           : step_c64, tli_C128 *   \
+           : step_c128)
 
-#define CASES_FLOAT(name) \
-  CASES(name, FLOAT_SUM, FLOAT_PRODUCT, FLOAT_MIN, FLOAT_MAX, FLOAT_BAND, FLOAT_BOR, FLOAT_BXOR)
-#define CASES_COMPLEX(name)                                                                    \
-  CASES(name, COMPLEX_SUM, COMPLEX_PRODUCT, COMPLEX_REFUSED, COMPLEX_REFUSED, COMPLEX_REFUSED, \
-        COMPLEX_REFUSED, COMPLEX_REFUSED)
-#define CASES_INT(name) \
-  CASES(name, INT_SUM, INT_PRODUCT, INT_MIN_, INT_MAX_, INT_BAND, INT_BOR, INT_BXOR)
-#define CASES_BOOL(name) \
-  CASES(name, BOOL_SUM, BOOL_PRODUCT, BOOL_MIN, BOOL_MAX, BOOL_BAND, BOOL_BOR, BOOL_BXOR)
+#define STORE_FLOAT(name, x) tli_write_##name(x)
+#define STORE_COMPLEX(name, x) (x)
+#define STORE_INT(name, x) ((tli_##name)(x))
+#define STORE_BOOL(name, x) ((tli_##name)(x))
+#define MEAN_FLOAT(x, k) ((x) / (k))
+#define MEAN_COMPLEX(x, k) ((x) / (k))
+#define MEAN_INT(x, k) (x)
+#define MEAN_BOOL(x, k) (x)
+
+/* The reduction that truth values have in place of r. */
+static tli_Reduction of_truths(tli_Reduction r) {
+  return r == TLI_REDUCE_SUM || r == TLI_REDUCE_MAX       ? TLI_REDUCE_BOR
+         : r == TLI_REDUCE_PRODUCT || r == TLI_REDUCE_MIN ? TLI_REDUCE_BAND
+                                                          : r;
+}
 
 #define DEFINE(name, text, bytes, category, ...)                                                   \
-  static void step_##name(tli_Reduction r, tli_wide_##name *restrict acc,                          \
-                          const tli_##name *restrict b, int64_t n) {                               \
-    typedef tli_wide_##name wide;                                                                  \
-    CASES_##category(name)                                                                         \
-  }                                                                                                \
   static void block_##name(tli_Reduction r, void *out, const void *const *from, int k, int64_t at, \
                            int64_t n) {                                                            \
-    tli_wide_##name acc[BLOCK];                                                                    \
-    const tli_##name *first = (const tli_##name *)from[0] + at;                                    \
-    tli_##name *to = (tli_##name *)out + at;                                                       \
-    for (int64_t i = 0; i < n; i++) acc[i] = tli_read_##name(first[i]);                            \
-    for (int j = 1; j < k; j++) step_##name(r, acc, (const tli_##name *)from[j] + at, n);          \
+    typedef tli_wide_##name wide;                                                                  \
+    wide acc[BLOCK], converted[BLOCK];                                                             \
+    if (TLI_##category == TLI_BOOL) r = of_truths(r);                                              \
+    for (int j = 0; j < k; j++) {                                                                  \
+      const tli_##name *b = (const tli_##name *)from[j] + at;                                      \
+      wide *to = j == 0 ? acc : converted;                                                         \
+      bool converts = j == 0 || sizeof *b != sizeof *to;                                           \
+      for (int64_t i = 0; converts && i < n; i++) to[i] = tli_read_##name(b[i]);                   \
+      if (j > 0) STEP_OF(acc)(r, acc, converts ? to : (const void *)b, n);                         \
+    }                                                                                              \
     if (r == TLI_REDUCE_AVG)                                                                       \
-      for (int64_t i = 0; i < n; i++) acc[i] = category##_MEAN(acc[i], (tli_wide_##name)k);        \
-    for (int64_t i = 0; i < n; i++) to[i] = category##_STORE(name, acc[i]);                        \
+      for (int64_t i = 0; i < n; i++) acc[i] = MEAN_##category(acc[i], (wide)k);                   \
+    tli_##name *result = (tli_##name *)out + at;                                                   \
+    for (int64_t i = 0; i < n; i++) result[i] = STORE_##category(name, acc[i]);                    \
   }
 TL_DTYPES(DEFINE, )
 

@@ -24,28 +24,50 @@ static tl_DType between(tl_DType stored, tl_DType other) {
 
 /* ---- reading ---- */
 
-/* Reads float8 numbers by a table of all of them. */
-#define READ_FLOAT(name)                                                                     \
-  {                                                                                          \
-    float all[256], *out = dst;                                                              \
-    for (int i = 0; n >= 256 && i < 256; i++) all[i] = tli_read_##name((uint8_t)i);          \
-    const uint8_t *in = src;                                                                 \
-    for (int64_t i = 0; i < n; i++) out[i] = n >= 256 ? all[in[i]] : tli_read_##name(in[i]); \
-    return;                                                                                  \
+/* Reads one float8 number. */
+static float read_float8(tl_DType from, uint8_t x) {
+  switch (from) {
+  case TL_F8E4M3: return tli_read_F8E4M3(x);
+  case TL_F8E5M2: return tli_read_F8E5M2(x);
+  case TL_F8E4M3Z: return tli_read_F8E4M3Z(x);
+  case TL_F8E5M2Z: return tli_read_F8E5M2Z(x);
+  default: return tli_read_F8E8M0(x);
   }
+}
+
 #define READ(out_type, stored)                                                                 \
   {                                                                                            \
     for (int64_t i = 0; i < n; i++) ((out_type *)dst)[i] = (out_type)((const stored *)src)[i]; \
     return;                                                                                    \
   }
 
-static void read_elements(int64_t n, void *dst, const void *src, tl_DType from, tl_DType via) {
+/* Reads all 256 numbers of a float8 dtype. */
+static void read_all(tl_DType from, float *floats) {
+#define READ_ALL(name)                                                     \
+  case TL_##name:                                                          \
+    for (int i = 0; i < 256; i++) floats[i] = tli_read_##name((uint8_t)i); \
+    break;
   switch (from) {
-  case TL_F8E4M3: READ_FLOAT(F8E4M3)
-  case TL_F8E5M2: READ_FLOAT(F8E5M2)
-  case TL_F8E4M3Z: READ_FLOAT(F8E4M3Z)
-  case TL_F8E5M2Z: READ_FLOAT(F8E5M2Z)
-  case TL_F8E8M0: READ_FLOAT(F8E8M0)
+    READ_ALL(F8E4M3)
+    READ_ALL(F8E5M2)
+    READ_ALL(F8E4M3Z)
+    READ_ALL(F8E5M2Z)
+    READ_ALL(F8E8M0)
+  default: break;
+  }
+#undef READ_ALL
+}
+
+/* `floats` holds all 256 numbers of a float8 dtype; it is NULL where few are read. */
+static void read_elements(int64_t n, void *dst, const void *src, tl_DType from, tl_DType via,
+                          const float *floats) {
+  if (tli_is_float(from)) {
+    const uint8_t *in = src;
+    for (int64_t i = 0; i < n; i++)
+      ((float *)dst)[i] = floats ? floats[in[i]] : read_float8(from, in[i]);
+    return;
+  }
+  switch (from) {
   case TL_U16: READ(int32_t, uint16_t)
   case TL_U32: READ(int64_t, uint32_t)
   default:
@@ -90,20 +112,23 @@ static void write_elements(int64_t n, void *dst, const void *src, tl_DType to, t
 
 static void convert(int64_t n, void *dst, const void *src, tl_DType from, tl_DType to) {
   double buffer[AT_A_TIME];
+  float floats[256];
   const tlk_Convert(*table)[TL_NDTYPES] = tlk_isa()->convert;
   bool reads = tli_is_stored(from);
   tl_DType via = reads ? between(from, to) : between(to, from);
+  bool by_table = reads && tli_is_float(from) && n >= 256;
+  if (by_table) read_all(from, floats);
   int64_t from_bytes = tli_dtype_bytes[from], to_bytes = tli_dtype_bytes[to];
   for (int64_t at = 0; at < n; at += AT_A_TIME) {
     int64_t m = n - at < AT_A_TIME ? n - at : AT_A_TIME;
     char *out = (char *)dst + at * to_bytes;
     const char *in = (const char *)src + at * from_bytes;
     if (reads && via == to) {
-      read_elements(m, out, in, from, via);
+      read_elements(m, out, in, from, via, by_table ? floats : NULL);
     } else if (!reads && via == from) {
       write_elements(m, out, in, to, via);
     } else if (reads) {
-      read_elements(m, buffer, in, from, via);
+      read_elements(m, buffer, in, from, via, by_table ? floats : NULL);
       table[via][to](m, out, buffer);
     } else {
       table[from][via](m, buffer, in);

@@ -5,7 +5,6 @@
 */
 #include "kernels/cpu/sort/sort.h"
 
-#include <complex.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -34,9 +33,6 @@ static uint64_t key_of_double(double x) {
   return x != x ? UINT64_MAX : key;
 }
 
-/* The conversion must exist for all types, but operators refuse to sort complex numbers. */
-static uint64_t key_of_c64(tli_C64 x) { return key_of_float(crealf(x)); }
-static uint64_t key_of_c128(tli_C128 x) { return key_of_double(creal(x)); }
 static uint64_t key_of_i32(int32_t x) { return (uint32_t)x ^ 0x80000000u; }
 static uint64_t key_of_i64(int64_t x) { return (uint64_t)x ^ ((uint64_t)1 << 63); }
 
@@ -46,30 +42,35 @@ static uint64_t key_of_i64(int64_t x) { return (uint64_t)x ^ ((uint64_t)1 << 63)
            : key_of_float, double   \
            : key_of_double, int32_t \
            : key_of_i32, int64_t    \
-           : key_of_i64, tli_C64    \
-           : key_of_c64, tli_C128   \
-           : key_of_c128)(x)
+           : key_of_i64)(x)
+
+/* Calls X(name) for each dtype that can be sorted; operators refuse complex numbers. */
+#define SORTED_FLOAT(name, X) X(name)
+#define SORTED_INT(name, X) X(name)
+#define SORTED_BOOL(name, X) X(name)
+#define SORTED_COMPLEX(name, X)
+#define SORTED(name, text, bytes, category, digits, exponent, X) SORTED_##category(name, X)
 
 static inline uint64_t key_at(const void *data, tl_DType dtype, int64_t i) {
   switch (dtype) {
-#define X(name, ...) \
+#define CASE(name) \
   case TL_##name: return KEY_OF(tli_read_##name(((const tli_##name *)data)[i]));
-    TL_DTYPES(X, )
-#undef X
+    TL_DTYPES(SORTED, CASE)
+#undef CASE
   default: return 0;
   }
 }
 
 /* Calls the macro PUT for the keys of elements [begin, end) of a row, in a loop of its own for each
 ** dtype. */
-#define KEYS(name, ...)                                                    \
+#define KEYS(name)                                                         \
   case TL_##name:                                                          \
     for (int64_t i = begin; i < end; i++) PUT(key_at(data, TL_##name, i)); \
     break;
-#define ALL_KEYS      \
-  switch (dtype) {    \
-    TL_DTYPES(KEYS, ) \
-  default: break;     \
+#define ALL_KEYS            \
+  switch (dtype) {          \
+    TL_DTYPES(SORTED, KEYS) \
+  default: break;           \
   }
 
 /* The keys in a row's items are stored as (key ^ mask) - base. This is the distance from the
@@ -117,8 +118,15 @@ static void make_items(void *context, int64_t begin, int64_t end) {
   uint64_t mask = m->span.mask, base = m->span.base;
   if (m->span.wide) {
     tlk_LargePair *items = m->items;
-#define PUT(k) items[i] = (tlk_LargePair){((k) ^ mask) - base, (uint64_t)i}
-    ALL_KEYS
+    /* Other dtypes come here only with rows of more than 2^32 elements. */
+#define PUT(k) \
+  items[i] = (tlk_LargePair) { ((k) ^ mask) - base, (uint64_t)i }
+    switch (dtype) {
+      KEYS(F64)
+      KEYS(I64)
+    default:
+      for (int64_t i = begin; i < end; i++) PUT(key_at(data, dtype, i));
+    }
 #undef PUT
   } else {
     tlk_Pair *items = m->items;
