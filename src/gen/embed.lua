@@ -2,7 +2,8 @@
 -- together with the tables that src/lua/embed.h declares. A FILE below ROOT becomes the module of
 -- the same name in `tlua`, and init.lua becomes the module of its folder. An argument MODULE=FILE
 -- names the module explicitly. Files that contain only annotations for editors (`---@meta`) are
--- left out. With --bare, comments become empty lines, for a library without `help`.
+-- left out, and so are comments that `help` does not read. With --bare, for a library without `help`, all
+-- comments are. Empty lines take their place.
 
 package.path = (arg[0]:match("^(.*)/[^/]*$") or ".") .. "/?.lua;" .. package.path
 local pack = require "pack"
@@ -60,13 +61,32 @@ local function end_of_string(text, at)
    return at
 end
 
--- Returns a chunk without its comments. The code keeps its line numbers.
-local function without_comments(text)
+-- Returns the positions of the comments that `help` reads, as keys of a table: a file's heading, and the
+-- lines together with which there is a line of three dashes.
+local function documentation(text)
+   local kept, block, documented = {}, {}, true
+   for at, line in text:gmatch "()([^\n]*)\n?" do
+      local dashes = line:match "^%s*()%-%-"
+      if dashes then
+         block[#block + 1] = at + dashes - 1
+         documented = documented or line:find("^%-%-%-", dashes) ~= nil
+      else
+         for _, position in ipairs(documented and block or {}) do kept[position] = true end
+         block, documented = {}, false
+      end
+   end
+   return kept
+end
+
+-- Returns a chunk without its comments, except those at positions in `kept`. The code keeps its line numbers.
+local function without_comments(text, kept)
    local out, at = {}, 1
    local function keep(last) out[#out + 1], at = text:sub(at, last), last + 1 end
    while at <= #text do
       keep((text:find("[%-%[\"']", at) or #text + 1) - 1)
-      if text:find("^%-%-", at) then
+      if kept[at] then
+         keep((text:find("\n", at) or #text + 1) - 1)
+      elseif text:find("^%-%-", at) then
          out[#out] = out[#out]:gsub("[ \t]+$", "")
          local last = text:find("^%-%-%[=*%[", at) and end_of_string(text, at + 2)
             or (text:find("\n", at) or #text + 1) - 1
@@ -91,7 +111,7 @@ local function collect(root, arguments, bare)
          assert(not seen[module], "two files for the module " .. module)
          seen[module] = true
          entries[#entries + 1] = {module = module, chunk = "=tlua:" .. inner,
-            text = bare and without_comments(text) or text}
+            text = without_comments(text, bare and {} or documentation(text))}
       end
    end
    table.sort(entries, function(a, b) return a.module < b.module end)

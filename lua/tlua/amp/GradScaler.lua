@@ -72,8 +72,8 @@ function GradScaler:__init(...)
    self:forget()
 end
 
--- Empties the table that maps each optimizer to {stage =, found =}; `found` is a number on the
--- device.
+--- Empties the table that maps each optimizer to {stage =, found =}; `found` is a number on the
+--- device.
 function GradScaler:forget()
    self.optimizers = setmetatable({}, {__mode = "k"})
 end

@@ -49,7 +49,9 @@ local function take(self, state, first, ...)
    return self:advance(state)
 end
 
--- Returns the next item, from the current dataset or, at its end, from a later one.
+--- Returns the next item, from the current dataset or, at its end, from a later one.
+---@param state table
+---@return any
 function ChainDataset:advance(state)
    local dataset = self.datasets[state.k]
    if dataset == nil then return nil end

@@ -60,7 +60,7 @@ end
 local take_fields = args.signature [[DeviceMesh(device_type: string, shape: table,
    coordinate: table, groups: table, ranks: table, mesh_dim_names: table?)]]
 
--- Makes a mesh; `init_device_mesh` calls this constructor.
+--- Makes a mesh; `init_device_mesh` calls this constructor.
 function DeviceMesh:__init(...)
    local fields = take_fields(...)
    for name, value in pairs(fields) do rawset(self, name, value) end

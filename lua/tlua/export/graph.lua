@@ -607,8 +607,8 @@ function Graph:program()
    return getmetatable(torch.export).wrap(handle)
 end
 
--- Runs the graph with the inputs, and returns the results of the nodes in `wanted`. With `only`, a
--- set of calls, just these calls run; they depend on constants alone, and `inputs` is empty.
+--- Runs the graph with the inputs, and returns the results of the nodes in `wanted`. With `only`, a
+--- set of calls, just these calls run; they depend on constants alone, and `inputs` is empty.
 function Graph:evaluate_(wanted, inputs, only)
    local part = setmetatable({nodes = {}, constants_ = self.constants_, device_ = self.device_,
       limits_ = self.limits_}, Graph)

@@ -99,8 +99,9 @@ local function merge(self, given, extra)
    return options
 end
 
--- Raises an error if the optimizer's `check` refuses a group's options. Reading a learning rate in
--- a tensor waits for its device.
+--- Raises an error if the optimizer's `check` refuses a group's options. Reading a learning rate in
+--- a tensor waits for its device.
+---@param group table
 function Optimizer:check_group(group)
    if not self.check_options then return end
    local plain = setmetatable({}, {__index = group})

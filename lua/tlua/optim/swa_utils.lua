@@ -279,8 +279,9 @@ end, function(self, name)
    self.steps = -1
 end)
 
--- Converts the state to PyTorch's form: PyTorch counts the steps from 1, and stores the target
--- rates in the optimizer's groups.
+--- Converts the state to PyTorch's form: PyTorch counts the steps from 1, and stores the target
+--- rates in the optimizer's groups.
+---@return table
 function M.SWALR:to_pytorch()
    local state = LRScheduler.to_pytorch(self)
    state.swa_lr, state.anneal_strategy = nil, nil

@@ -74,7 +74,7 @@ local function batch_forward(self, input)
       by_batch, next_factor(self), self.eps)
 end
 
--- Normalises each sample alone. An input without the batch dimension is one sample.
+--- Normalises each sample alone. An input without the batch dimension is one sample.
 local function instance_forward(self, input)
    self:check_input(input, {self.rank - 1, self.rank})
    local single = input:dim() == self.rank - 1

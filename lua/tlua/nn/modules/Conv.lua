@@ -48,7 +48,7 @@ end
 
 -- Methods -------------------------------------------------------------------------------------
 
--- Fills the parameters with uniform random values from [-b, b], where b = 1/sqrt(fan_in).
+--- Fills the parameters with uniform random values from [-b, b], where b = 1/sqrt(fan_in).
 local function reset_parameters(self)
    init.kaiming_uniform_(self.weight, {a = 5 ^ 0.5})
    if not self.bias then return end

@@ -6,13 +6,13 @@ local args = require "tlua.args"
 local F = require "tlua.nn.functional"
 local layers = require "tlua.nn.modules.layers"
 
--- Computes x / (k + alpha / size * s)^beta for an input (N, C, H, W), where s is the sum of squares
--- over a window of `size` channels. Results equal those of Torch7. PyTorch's port differs: it does
--- not remove the first channel from its running sum, and its gradient is off by one channel.
---
---    local layer = torch.nn.CrossMapLRN2d(3)
---    print(table.unpack(layer(torch.ones(1, 4, 2, 2)).shape))
---    --> 1	4	2	2
+--- Computes x / (k + alpha / size * s)^beta for an input (N, C, H, W), where s is the sum of squares
+--- over a window of `size` channels. Results equal those of Torch7. PyTorch's port differs: it does
+--- not remove the first channel from its running sum, and its gradient is off by one channel.
+---
+---    local layer = torch.nn.CrossMapLRN2d(3)
+---    print(table.unpack(layer(torch.ones(1, 4, 2, 2)).shape))
+---    --> 1	4	2	2
 local CrossMapLRN2d = layers.define("CrossMapLRN2d", [[size: count, alpha: number = 1e-4,
    beta: number = 0.75, k: number = 1]], function(self, input)
    if not torch.is_tensor(input) or input:dim() ~= 4 then

@@ -9,17 +9,17 @@ local recurrent = require "tlua.nn.modules.recurrent"
 
 local options <const> = "device: device?, dtype: string?"
 
--- The base of the cells. The weights have num_chunks * hidden_size rows.
---@class nn.RNNCellBase: nn.Module
---@field weight_ih Tensor  (gates * hidden_size, input_size)
---@field weight_hh Tensor  (gates * hidden_size, hidden_size)
---@field bias_ih Tensor?  (gates * hidden_size)
---@field bias_hh Tensor?  (gates * hidden_size)
---@overload fun(input_size: integer, hidden_size: integer, bias: boolean, num_chunks: integer)
---
---    local cell = torch.nn.GRUCell(4, 8)
---    print(torch.isinstance(cell, torch.nn.RNNCellBase), cell.weight_ih.shape[1])
---    --> true	24
+--- The base of the cells. The weights have num_chunks * hidden_size rows.
+---@class nn.RNNCellBase: nn.Module
+---@field weight_ih Tensor  (gates * hidden_size, input_size)
+---@field weight_hh Tensor  (gates * hidden_size, hidden_size)
+---@field bias_ih Tensor?  (gates * hidden_size)
+---@field bias_hh Tensor?  (gates * hidden_size)
+---@overload fun(input_size: integer, hidden_size: integer, bias: boolean, num_chunks: integer)
+---
+---    local cell = torch.nn.GRUCell(4, 8)
+---    print(torch.isinstance(cell, torch.nn.RNNCellBase), cell.weight_ih.shape[1])
+---    --> true	24
 local RNNCellBase, parent = class.class("nn.RNNCellBase", Module)
 
 local take_base = args.signature(("nn.RNNCellBase(input_size: count, hidden_size: count, "

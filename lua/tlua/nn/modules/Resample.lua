@@ -12,7 +12,7 @@ local M = {}
 ---     --> 1	3	16	16
 ---@class nn.Upsample: nn.Module
 
--- Calls F.interpolate with the options that the layer has.
+--- Calls F.interpolate with the options that the layer has.
 local function resize(self, input)
    return F.interpolate(input, {
       size = self.size, scale_factor = self.scale_factor, mode = self.mode,

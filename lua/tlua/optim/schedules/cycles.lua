@@ -111,8 +111,9 @@ local function list_of(value, n)
    return list
 end
 
--- Converts the state to PyTorch's form: PyTorch stores the length of a cycle, and the fraction of
--- the cycle in which the rate rises.
+--- Converts the state to PyTorch's form: PyTorch stores the length of a cycle, and the fraction of
+--- the cycle in which the rate rises.
+---@return table
 function M.CyclicLR:to_pytorch()
    local state, n = LRScheduler.to_pytorch(self), #self.optimizer.param_groups
    local up = self.step_size_up
@@ -237,7 +238,8 @@ M.OneCycleLR = LRScheduler.define("OneCycleLR", [[max_lr: number|numbers, total_
       return blend(shape, group[phase[2]], group[phase[3]], share)
    end, check_one_cycle)
 
--- Converts the state to PyTorch's form: PyTorch stores each phase with the names of its limits.
+--- Converts the state to PyTorch's form: PyTorch stores each phase with the names of its limits.
+---@return table
 function M.OneCycleLR:to_pytorch()
    local phases = kinds.as_list {}
    for i, phase in ipairs(phases_of(self)) do
