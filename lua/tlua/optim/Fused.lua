@@ -228,7 +228,7 @@ end
 ---@param rows Tensor  positions of the gradient's rows, ascending
 ---@param values Tensor  the rows
 ---@param state table
----@param group table
+---@param group table  the options
 function Fused:update_rows(parameter, rows, values, state, group) -- luacheck: no unused args
    checks.refuse_sparse(self, parameter)
 end
@@ -239,7 +239,7 @@ end
 ---@param values Tensor  the parameter's values
 ---@param grad Tensor  the gradient's values
 ---@param state table
----@param group table
+---@param group table  the options
 function Fused:update_sparse(parameter, values, grad, state, group) -- luacheck: no unused args
    local name = torch.type(self)
    torch.raise(("%s: parameter of layout %s and shape (%s): %s does not support sparse gradients%s")

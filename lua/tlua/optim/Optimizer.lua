@@ -101,7 +101,7 @@ end
 
 --- Raises an error if the optimizer's `check` refuses a group's options. Reading a learning rate in
 --- a tensor waits for its device.
----@param group table
+---@param group table  the options and params
 function Optimizer:check_group(group)
    if not self.check_options then return end
    local plain = setmetatable({}, {__index = group})
