@@ -42,8 +42,8 @@ static int64_t integer_field(lua_State *L, const char *name, int64_t otherwise, 
   if (lua_getfield(L, 1, name) != LUA_TNIL)
     value = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &fits) : least - 1;
   if (!fits || value < least || value > most)
-    luaL_error(L, "serve: %s: expected an integer from %I to %I, got %s", name,
-               (LUAI_UACINT)least, (LUAI_UACINT)most, luaL_tolstring(L, -1, NULL));
+    luaL_error(L, "serve: %s: expected an integer from %I to %I, got %s", name, (LUAI_UACINT)least,
+               (LUAI_UACINT)most, luaL_tolstring(L, -1, NULL));
   lua_pop(L, 1);
   return value;
 }
@@ -127,7 +127,8 @@ int http_start(lua_State *L) {
   if (!server_register(s)) return give_up(L, box, "too many servers in one process", NULL);
   const char *log = push_text(L, "log");
   if (!open_log(s, log))
-    return give_up(L, box, lua_pushfstring(L, "access_log: cannot open \"%s\"", log), strerror(errno));
+    return give_up(L, box, lua_pushfstring(L, "access_log: cannot open \"%s\"", log),
+                   strerror(errno));
   const char *why = NULL, *address = push_text(L, "address");
   int fd = listen_on(address, port, backlog, &why);
   if (fd < 0)
@@ -157,9 +158,9 @@ int http_start(lua_State *L) {
   if (s->daemon == NULL) {
     close(fd);
     return give_up(L, box,
-                s->key ? "libmicrohttpd does not start; do key and certificate fit?"
-                       : "libmicrohttpd does not start",
-                NULL);
+                   s->key ? "libmicrohttpd does not start; do key and certificate fit?"
+                          : "libmicrohttpd does not start",
+                   NULL);
   }
   ((ServerBox *)lua_touserdata(L, 2))->owner = true;
   lua_pushvalue(L, 2);

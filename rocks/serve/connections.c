@@ -45,6 +45,10 @@ static int begin_request(Server *s, Connection *c, const char *url, const char *
   Request *r = request_new(s, c, method, url);
   if (r == NULL) return MHD_NO;
   *request = r;
+  if (r->ambiguous)
+    return refuse(s, r, 400,
+                  "expected one Content-Length, or Transfer-Encoding: chunked, and no "
+                  "space before the colon of a header");
   if (!is_allowed(s, c, r->path)) return refuse(s, r, 401, "expected a valid bearer token");
   const char *length = mhd.lookup_connection_value(c, KIND_HEADER, "Content-Length");
   if (length && strtoull(length, NULL, 10) > s->body_most)

@@ -267,6 +267,8 @@ function Models:load(name, request)
    for i, version in ipairs(entry.versions) do
       model.wanted[version.number] = true
       local old = model.versions[version.number]
+      local next_one = old and old.successor
+      if next_one and next_one.state == "LOADING" then old = next_one end
       if not (old and old.state == "LOADING") then
          local new = start(self, model, version)
          if old and old.state == "READY" then

@@ -26,7 +26,7 @@ int refuse(Server *s, Request *r, int status, const char *why) {
   if (response == NULL) return MHD_NO;
   if (status == 401) mhd.add_response_header(response, "WWW-Authenticate", "Bearer");
   if (status == 429 || status == 503) mhd.add_response_header(response, "Retry-After", "1");
-  if (atomic_load(&s->draining) || status == 413)
+  if (atomic_load(&s->draining) || status == 413 || r->ambiguous)
     mhd.add_response_header(response, "Connection", "close");
   r->status = status;
   atomic_fetch_add(&r->sent, n);

@@ -59,6 +59,9 @@ local function check_shape(name, shape, declared, symbols)
    if not json.is_array(shape) then
       refuse("input %s: shape: expected a list of sizes, got %s", name, errors.kind(shape))
    end
+   if #shape > 64 then
+      refuse("input %s: shape: expected at most 64 sizes, got %d", name, #shape)
+   end
    local count = 1
    for _, size in ipairs(shape) do
       if math.type(size) ~= "integer" or size < 0 then
@@ -99,14 +102,15 @@ local function read_input(model, entry, plan, symbols)
    local name = entry.name
    local index = model.input_index[name]
    if not index then
-      refuse("unexpected input %q; the inputs of model %s are: %s", name, model.name,
+      refuse("unexpected input %s; the inputs of model %s are: %s", errors.kind(name), model.name,
          model.input_list)
    end
    if plan.inputs[index] then refuse("input %s: given twice", name) end
    local input = model.inputs[index]
+   local known = entry.datatype == "BYTES" or datatypes.sizes[entry.datatype]
    if entry.datatype ~= input.datatype then
       refuse("input %s: expected the datatype %s, got %s", name, input.datatype,
-         type(entry.datatype) == "string" and entry.datatype or errors.kind(entry.datatype))
+         known and entry.datatype or errors.kind(entry.datatype))
    end
    local count = check_shape(name, entry.shape, input.declared, symbols)
    local size = parameters_of(entry, "input " .. name).binary_data_size
@@ -139,8 +143,8 @@ local function read_output(model, entry, plan, binary)
    end
    local index = model.output_index[entry.name]
    if not index then
-      refuse("unexpected output %q; the outputs of model %s are: %s", entry.name, model.name,
-         model.output_list)
+      refuse("unexpected output %s; the outputs of model %s are: %s", errors.kind(entry.name),
+         model.name, model.output_list)
    end
    for _, chosen in ipairs(plan.outputs) do
       if chosen.index == index then refuse("output %s: given twice", entry.name) end

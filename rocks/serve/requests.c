@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include "server.h"
@@ -34,6 +35,7 @@ typedef struct Headers {
   Request *r;
   size_t capacity;
   bool failed;
+  int lengths, encodings; /* headers that tell the body's length */
 } Headers;
 
 static void add_text(Headers *h, const char *text) {
@@ -46,10 +48,23 @@ static void add_text(Headers *h, const char *text) {
   }
 }
 
+/* Finds requests whose body could have two ends (RFC 9112, 6.3): the rest of the body could be taken
+** for another request. */
+static void check_length(Headers *h, const char *key, const char *value) {
+  size_t n = strlen(key);
+  if (key[n - 1] == ' ' || key[n - 1] == '\t') h->r->ambiguous = true;
+  if ((*key | 32) == 'c' && strcasecmp(key, "Content-Length") == 0) h->lengths++;
+  if ((*key | 32) == 't' && strcasecmp(key, "Transfer-Encoding") == 0) {
+    h->encodings++;
+    if (value == NULL || strcasecmp(value, "chunked") != 0) h->r->ambiguous = true;
+  }
+  if (h->lengths + h->encodings > 1) h->r->ambiguous = true;
+}
+
 static int add_header(void *cls, int kind, const char *key, const char *value) {
   Headers *h = cls;
-  (void)kind;
   if (key == NULL || *key == 0) return MHD_YES;
+  if (kind == KIND_HEADER) check_length(h, key, value);
   add_text(h, key);
   add_text(h, value ? value : "");
   return MHD_YES;
@@ -66,7 +81,7 @@ Request *request_new(Server *s, Connection *c, const char *method, const char *u
   r->arrived = now();
   const ConnectionInfo *info = mhd.get_connection_info(c, INFO_FD);
   r->fd = info ? info->fd : -1;
-  Headers h = {r, 0, false};
+  Headers h = {.r = r};
   add_text(&h, method);
   add_text(&h, url);
   mhd.get_connection_values(c, KIND_HEADER, add_header, &h);

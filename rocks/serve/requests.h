@@ -28,6 +28,7 @@ typedef struct Request {
   size_t size, capacity;
   int64_t arrived, deadline; /* in ns; deadline is 0 if there is none */
   bool suspended, gone, answered, waiting, listed;
+  bool ambiguous;     /* another server could read the end of the body elsewhere */
   Response *response; /* the answer, until it is given to the library (owned) */
   int status;
   /* the bytes of a stream that the library has not sent yet */

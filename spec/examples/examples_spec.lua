@@ -55,22 +55,6 @@ describe("examples/agents.lua", function()
 end)
 
 describe("examples/deploy", function()
-   it("reads the same digits in Lua and in a C program without Lua", function()
-      if os.getenv "SPEC_SANITIZED" == "1" then return pending "the program would need the sanitizer's options" end
-      shell.with_folder(function(folder)
-         local output = shell.ok(("%s examples/deploy/export.lua --save %s/digits.tlp"):format(tlua, folder))
-         assert.matches("return t%d+\n%d+ calls, 10 constants of %d+ bytes", output)
-         local right = output:match "(%d+) of 1797 digits read right\n$"
-         assert.truthy(tonumber(right) > 1700, output)
-         shell.ok(("%s -Isrc -o %s/run examples/deploy/run.c %s/libtlua.a -lm -ldl -lpthread"):format(
-            os.getenv "CC" or "cc", folder, shell.quote(shell.build)))
-         assert.equal(("%s of 1797 digits read right\n"):format(right), shell.ok(
-            ("%s/run %s/digits.tlp examples/data/digits.csv"):format(folder, folder)))
-         local _, status = shell.run(folder .. "/run examples/data/digits.csv examples/data/digits.csv")
-         assert.equal(1, status)
-      end)
-   end)
-
    it("trains in a C program without Lua, and goes on with what it saved", function()
       if os.getenv "SPEC_SANITIZED" == "1" then
          return pending "the program would need the sanitizer's options"
