@@ -100,11 +100,15 @@ end
 -- The architectures by name. `model_type` is that of config.json; `configure` sets further fields.
 -- `interleaved`: rotation pairs neighbouring features. `plus_one`: the model's norms multiply by
 -- 1 + weight, and the file has that sum. `fused`: mlp.gate and mlp.up are one tensor. `four_norms`:
--- a layer has four norms.
+-- a layer has four norms. `experts`: how a layer mixes experts: `renormalize`, whether the weights
+-- of the chosen experts are divided by their sum; `shared`, whether there is a further network that
+-- all tokens use; `always`, whether each file of this architecture has experts.
 local known = {
-   llama = {model_type = "llama", interleaved = true},
+   llama = {model_type = "llama", interleaved = true, experts = {renormalize = true}},
    qwen2 = {model_type = "qwen2"},
    qwen3 = {model_type = "qwen3"},
+   qwen2moe = {model_type = "qwen2", experts = {shared = true, always = true}},
+   qwen3moe = {model_type = "qwen3", experts = {renormalize = true, always = true}},
    phi3 = {model_type = "phi3", fused = true, configure = sliding},
    gemma = {model_type = "gemma", plus_one = true},
    gemma2 = {model_type = "gemma2", plus_one = true, four_norms = true,
@@ -143,7 +147,26 @@ function M.of(metadata)
    return known[name]
 end
 
---- Returns the fields of config.json for a file.
+-- Returns a description of the experts in each layer, or nil if the layers have one network.
+local function experts_of(self, own, config)
+   local kind = own.experts
+   local count = self:number("expert_count", 0)
+   if count == 0 and not (kind and kind.always) then return nil end
+   if not kind then self:refuse("expert_count", "0 for this architecture", count) end
+   local experts = {count = self:size "expert_count", used = self:size "expert_used_count",
+      hidden_size = config.hidden_size, renormalize = kind.renormalize or false,
+      inner = self:size("expert_feed_forward_length", config.intermediate_size)}
+   if experts.count > 4096 then self:refuse("expert_count", "at most 4096", experts.count) end
+   if experts.used > experts.count then
+      self:refuse("expert_used_count", "at most " .. experts.count, experts.used)
+   end
+   if kind.shared then
+      experts.shared = self:size("expert_shared_feed_forward_length", config.intermediate_size)
+   end
+   return experts
+end
+
+--- Returns the fields of config.json for a file; `experts` describes mixtures of experts.
 ---@param metadata table<string, any>
 ---@param vocab_size integer
 ---@param factors {all: number[]?, long: number[]?, short: number[]?}  factors of rotary embeddings
@@ -152,17 +175,14 @@ function M.config(metadata, vocab_size, factors)
    local own = M.of(metadata)
    local self = setmetatable({metadata = metadata,
       architecture = metadata["general.architecture"]}, Fields)
-   if self:number("expert_count", 0) > 0 then
-      self:refuse("expert_count", "0, as mixtures of experts cannot be run",
-         self:number("expert_count"))
-   end
    local heads = self:size "attention.head_count"
    local config = {
       model_type = own.model_type, vocab_size = vocab_size,
       hidden_size = self:size "embedding_length",
       num_hidden_layers = self:size "block_count", num_attention_heads = heads,
       num_key_value_heads = self:size("attention.head_count_kv", heads),
-      intermediate_size = self:size "feed_forward_length",
+      intermediate_size = self:size("feed_forward_length", own.experts and own.experts.always
+         and self:size "expert_feed_forward_length" or nil),
       max_position_embeddings = self:size "context_length",
       rms_norm_eps = self:real("attention.layer_norm_rms_epsilon", nil, -0x1p-1074),
       tie_word_embeddings = false, pad_token_id = -1, attention_bias = false,
@@ -186,6 +206,7 @@ function M.config(metadata, vocab_size, factors)
    end
    config.rope_parameters = rotation(self, config, factors)
    config.rope_parameters.partial_rotary_factor = rotated / config.head_dim
+   config.experts = experts_of(self, own, config)
    if own.configure then own.configure(self, config) end
    if own.model_type == "gemma3_text" then
       local partial = rotated / config.head_dim
@@ -205,6 +226,12 @@ local modules <const> = {
    attn_q_norm = "self_attn.q_norm", attn_k_norm = "self_attn.k_norm",
    ffn_norm = "post_attention_layernorm",
 }
+local of_experts <const> = {
+   ffn_gate_inp = "mlp.router", ffn_gate_exps = "mlp.gate", ffn_up_exps = "mlp.up",
+   ffn_down_exps = "mlp.down", ffn_gate_inp_shexp = "mlp.shared_gate",
+   ffn_gate_shexp = "mlp.shared.gate_proj", ffn_up_shexp = "mlp.shared.up_proj",
+   ffn_down_shexp = "mlp.shared.down_proj",
+}
 local four_norms <const> = {
    ffn_norm = "pre_feedforward_layernorm", post_attention_norm = "post_attention_layernorm",
    post_ffw_norm = "post_feedforward_layernorm",
@@ -222,7 +249,8 @@ function M.place(own, name)
    if name == "output.weight" then return "lm_head", "weight" end
    local layer, short, field = name:match "^blk%.(%d%d?%d?%d?)%.([%w_]+)%.(%a+)$"
    if not layer or field ~= "weight" and field ~= "bias" then return nil end
-   local path = own.four_norms and four_norms[short] or modules[short]
+   local path = own.four_norms and four_norms[short] or own.experts and of_experts[short]
+      or modules[short]
    if own.fused and short == "ffn_up" then path = "mlp.gate_up_proj" end
    if not path then return nil end
    return ("model.layers.%d.%s"):format(layer + 1, path), field

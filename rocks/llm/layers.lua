@@ -56,6 +56,92 @@ function Linear:extra_repr()
    return ("%s, out_features=%d"):format(self.layout, self.weight:size(1))
 end
 
+-- Multiplies x by the transpose of a weight.
+local function multiply(x, weight, layout)
+   if layout == "F32" then return F.linear(x, weight) end
+   return F.packed_linear(x, weight, layout)
+end
+
+-- The weights of one projection of all experts of a layer; `fill` puts them in.
+local ExpertLinear = class.class("llm.ExpertLinear", nn.Module)
+
+function ExpertLinear:__init(experts, outputs, features)
+   self.experts, self.outputs, self.features = experts, outputs, features
+end
+
+-- Sets the weights (experts * outputs, bytes of a row) uint8, or (experts * outputs, features).
+function ExpertLinear:fill(layout, weight)
+   self.layout = layout
+   self:register_buffer("weight", weight, false)
+end
+
+-- Multiplies rows (N, in) by the weight of one expert.
+function ExpertLinear:forward(x, expert)
+   local n = self.outputs
+   return multiply(x, self.weight:narrow(1, (expert - 1) * n + 1, n), self.layout)
+end
+
+function ExpertLinear:extra_repr()
+   return ("%s, experts=%d, out_features=%d"):format(self.layout or "empty", self.experts,
+      self.outputs)
+end
+
+-- A mixture of experts in place of a layer's feed-forward network. The router gives each token a
+-- probability for each expert; the outputs of the most probable ones are added with these weights.
+local Experts = class.class("llm.Experts", nn.Module)
+M._Experts = Experts
+
+function Experts:__init(o)
+   self.used, self.renormalize, self.has_shared = o.used, o.renormalize, o.shared ~= nil
+   self.router = nn.Linear(o.hidden_size, o.count, {bias = false})
+   self.gate = ExpertLinear(o.count, o.inner, o.hidden_size)
+   self.up = ExpertLinear(o.count, o.inner, o.hidden_size)
+   self.down = ExpertLinear(o.count, o.hidden_size, o.inner)
+   if o.shared then
+      self.shared_gate = nn.Linear(o.hidden_size, 1, {bias = false})
+      self.shared = require "tlua.text.models.layers".GatedMLP(o.hidden_size, o.shared, "silu")
+   end
+end
+
+-- Returns the rows that use each expert, and their weights: {[expert] = {rows, weights}}, lists.
+local function rows_by_expert(chosen, weights)
+   local groups = {}
+   for row, list in ipairs(chosen:tolist()) do
+      for k, expert in ipairs(list) do
+         groups[expert] = groups[expert] or {rows = {}, places = {}}
+         table.insert(groups[expert].rows, row)
+         table.insert(groups[expert].places, (row - 1) * #list + k)
+      end
+   end
+   local flat = weights:flatten()
+   for _, group in pairs(groups) do
+      local like = {dtype = "int64", device = flat.device}
+      group.index = torch.tensor(group.rows, like)
+      group.weights = flat:index_select(1, torch.tensor(group.places, like)):unsqueeze(2)
+   end
+   return groups
+end
+
+function Experts:forward(x)
+   local flat = x:flatten(1, -2)
+   local weights, chosen = self.router(flat):float():softmax(-1):topk(self.used, -1)
+   if self.renormalize then weights = weights / weights:sum(-1, true) end
+   local sum = torch.zeros_like(flat)
+   local groups = rows_by_expert(chosen, weights:to(flat.dtype))
+   for expert = 1, self.gate.experts do -- in this order, so that sums are repeatable
+      local group = groups[expert]
+      if group then
+         local own = flat:index_select(1, group.index)
+         local y = self.down(F.silu(self.gate(own, expert)) * self.up(own, expert), expert)
+         sum = sum:index_add(1, group.index, y * group.weights)
+      end
+   end
+   if self.has_shared then
+      sum = sum + self.shared(flat) * torch.sigmoid(self.shared_gate(flat))
+   end
+   return sum:view_as(x)
+end
+
 --- An embedding with packed rows.
 ---
 ---     local layer = torch.llm.Embedding("F32", torch.eye(3))

@@ -29,28 +29,37 @@ end
 local function make_meta(config)
    local previous = torch.get_default_device()
    torch.set_default_device "meta"
-   local ok, model = pcall(torch.text.from_config, config)
+   local ok, model = pcall(function()
+      local made = torch.text.from_config(config)
+      if config.experts then
+         for _, layer in ipairs(made.model.layers) do
+            layer.mlp = layers._Experts(config.experts)
+         end
+      end
+      return made
+   end)
    torch.set_default_device(previous)
    if not ok then fail("%s", tostring(model):gsub("^[^:]+:%d+: ", "")) end
    return model
 end
 
--- Returns a weight's layout and its packed bytes, or "F32" and an ordinary tensor. With `a.dtype`,
--- the weight is unpacked to that dtype on `a.device`.
+-- Returns a weight's layout and its packed bytes, or "F32" and an ordinary tensor, with two
+-- dimensions. With `a.dtype`, the weight is unpacked to that dtype on `a.device`.
 local function weight_of(s, info, a)
-   if #info.shape ~= 2 then
-      fail("tensor %q: expected two dimensions, got %d", info.name, #info.shape)
+   local width, rows = info.shape[#info.shape], 1
+   for i = 1, #info.shape - 1 do rows = rows * info.shape[i] end
+   if a.dtype then
+      return "F32", gguf.tensor(s, info):view(rows, width):to(a.dtype):to(a.device)
    end
-   if a.dtype then return "F32", gguf.tensor(s, info):to(a.dtype):to(a.device) end
    if info.layout then
       return info.layout, s:elements(info.first, {info.rows, info.row_bytes}, "uint8")
    end
    if info.dtype == "float16" or info.dtype == "bfloat16" then
       if info.first % 2 == 0 then fail("tensor %q begins at an odd byte", info.name) end
       return info.dtype == "float16" and "F16" or "BF16",
-         s:elements(info.first, {info.shape[1], 2 * info.shape[2]}, "uint8")
+         s:elements(info.first, {rows, 2 * width}, "uint8")
    end
-   return "F32", gguf.tensor(s, info):float()
+   return "F32", gguf.tensor(s, info):view(rows, width):float()
 end
 
 local function check_shape(info, expected)
@@ -70,8 +79,15 @@ local function place(s, model, path, entry, a, plus_one)
    if not ok then fail("tensor %q: the model has no such part", entry.weight.name) end
    local weight = entry.weight
    if not weight then fail("tensor %q: there is no weight beside it", entry.bias.name) end
+   if torch.type(module) == "llm.ExpertLinear" then
+      check_shape(weight, {module.experts, module.outputs, module.features})
+      if entry.bias then fail("tensor %q: experts have no biases", entry.bias.name) end
+      return module:fill(weight_of(s, weight, a))
+   end
    local own = module.weight
-   check_shape(weight, own.shape)
+   -- the weight of one output may have one dimension
+   local is_row = #weight.shape == 1 and own:dim() == 2 and own:size(1) == 1
+   check_shape(weight, is_row and {own:size(2)} or own.shape)
    local bias
    if entry.bias then
       check_shape(entry.bias, {own:size(1)})
@@ -108,6 +124,11 @@ end
 local function check_complete(model)
    for name, parameter in model:named_parameters() do
       if parameter.is_meta then fail("the file has no tensor for %s", name) end
+   end
+   for name, module in model:named_modules() do
+      if torch.type(module) == "llm.ExpertLinear" and not module.layout then
+         fail("the file has no tensor for %s", name)
+      end
    end
 end
 

@@ -47,7 +47,7 @@ end
 describe("llm.Batch", function()
    -- gemma2 and gemma3 have sliding windows of 16 tokens, llama3 and linear scale rotations
    for _, name in ipairs {"llama", "mixed", "llama3", "linear", "qwen2", "qwen3", "gemma", "gemma2", "gemma3",
-         "phi3"} do
+         "phi3", "mixtral", "qwen2moe"} do
       it("gives each text the tokens that it gets alone: " .. name, function()
          local model = load(name)
          local expected = alone(model)

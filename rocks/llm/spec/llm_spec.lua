@@ -20,6 +20,8 @@ end
 local prompt = {}
 for i = 1, 40 do prompt[i] = 7 * (i - 1) % 200 + 61 end
 
+local mixtures <const> = {"mixtral", "qwen2moe", "qwen3moe"}
+
 describe("torch.llm.load", function()
    for _, name in ipairs(names) do
       it("gives nearly the same logits with packed as with unpacked weights: " .. name, function()
@@ -102,6 +104,62 @@ describe("torch.llm.load", function()
       end
       os.remove(path)
       assert.is_true(refused > 0 and read > 0)
+   end)
+end)
+
+describe("mixtures of experts", function()
+   local file <close> = assert(io.open(folder .. "experts.json"))
+   local expected = require "tlua.utils.json".decode(file:read "a")
+
+   for _, name in ipairs(mixtures) do
+      it("have the logits of transformers, with the file's weights in float32: " .. name, function()
+         local row, tokens = expected[name], {}
+         for i, token in ipairs(row.prompt) do tokens[i] = token + 1 end
+         local logits = torch.llm.load(folder .. name .. ".gguf", {dtype = "float32"}):logits(tokens)
+         for i, position in ipairs {1, 18, 40} do
+            local wanted = torch.tensor(row.logits[i], {device = "cpu"})
+            assert.close(wanted, logits[position], 3e-6 * wanted:abs():max():item())
+         end
+      end)
+   end
+
+   for _, name in ipairs(mixtures) do
+      it("give nearly the same results with packed as with unpacked weights: " .. name, function()
+         local packed, plain = load(name), torch.llm.load(folder .. name .. ".gguf", {dtype = "float32"})
+         local x = torch.randn(1, 33, 64, {generator = torch.Generator "cpu":manual_seed(1), device = "cpu"})
+         for i = 1, 2 do
+            -- the routers have float32 weights, so they choose the same experts
+            local wanted = plain.model.model.layers[i].mlp(x)
+            local got = packed.model.model.layers[i].mlp(x)
+            assert.close(wanted, got, 0.02 * wanted:abs():max():item())
+         end
+      end)
+   end
+
+   it("keep the experts' weights as views of the file", function()
+      local experts = load "mixtral".model.model.layers[1].mlp
+      assert.equal("Q8_0", experts.gate.layout)
+      assert.same({4 * 32, 68}, experts.gate.weight.shape)
+      assert.matches("down.*Q8_0, experts=4, out_features=64", tostring(experts))
+   end)
+
+   it("refuse wrong numbers of experts, and files without their weights", function()
+      local text = shell.read(folder .. "qwen3moe.gguf")
+      local function change(from, to) return (text:gsub(from, to)) end
+      local path = os.tmpname()
+      local function count(name, n) return change(name .. "\4%z%z%z....", name .. "\4\0\0\0" .. ("<I4"):pack(n)) end
+      for said, new in pairs {
+         ["qwen3moe.expert_used_count: expected at most 6, got 7"] = count("expert_used_count", 7),
+         ['tensor "blk.0.ffn_gate_xxps.weight": this architecture has no such tensor'] =
+            change("blk%.0%.ffn_gate_exps", "blk.0.ffn_gate_xxps"),
+         ["expected the shape {5, "] = count("expert_count", 5),
+      } do
+         shell.write(path, new)
+         local ok, why = pcall(torch.llm.load, path)
+         assert.is_false(ok)
+         assert.matches(said, why, 1, true)
+      end
+      os.remove(path)
    end)
 end)
 
