@@ -134,8 +134,12 @@ static bool only_views(const tli_Call *call) {
   return false;
 }
 
-static bool is_elementwise(const tli_Call *call) {
-  return call->flags & TLI_CALL_ELEMENTWISE || call == &tli_call_gelu || call == &tli_call_div;
+/* Returns whether a call runs elementwise kernels and nothing else. A call that changes a tensor in
+** place while gradients are recorded may also copy the tensor first. */
+static bool is_elementwise(const tli_GraphCall *c) {
+  if (c->records && c->call->flags & TLI_CALL_WRITES) return false;
+  return c->call->flags & TLI_CALL_ELEMENTWISE || c->call == &tli_call_gelu ||
+         c->call == &tli_call_div;
 }
 
 /* Marks the elementwise calls that follow one another, with the views between them. */
@@ -144,10 +148,10 @@ static bool make_sweeps(const tl_Program *p, tli_RunContext *c) {
   for (int32_t i = 0, end; i < n; i = end + 1) {
     int32_t count = 0;
     for (end = i; end < n; end++) {
-      const tli_Call *call = c->steps[end].call->call;
+      const tli_GraphCall *call = c->steps[end].call;
       if (is_elementwise(call))
         count++;
-      else if (!only_views(call))
+      else if (!only_views(call->call))
         break;
     }
     for (int32_t k = i; count > 1 && k < end; k++) c->steps[k].sweeps = true;
