@@ -13,15 +13,19 @@ local take = args.signature [[compile(model: callable?, fullgraph: boolean = fal
    dynamic: boolean?, backend: any?, mode: string?, options: table?, disable: boolean = false)]]
 
 local modes <const> = {
-   default = true, ["reduce-overhead"] = true, ["max-autotune"] = true,
-   ["max-autotune-no-cudagraphs"] = true,
+   default = true, ["max-autotune"] = true, ["max-autotune-no-cudagraphs"] = true,
 }
 
 local function check(...)
    local a = take(...)
+   if a.mode == "reduce-overhead" then
+      torch.raise('compile: mode: "reduce-overhead" stands for captured CUDA graphs, which '
+         .. 'torch.compile does not make (see torch.cuda.graph); expected "default" or '
+         .. '"max-autotune"')
+   end
    if a.mode and not modes[a.mode] then
       args.refuse("compile", "mode",
-         '"default", "reduce-overhead", "max-autotune" or "max-autotune-no-cudagraphs"', a.mode)
+         '"default", "max-autotune" or "max-autotune-no-cudagraphs"', a.mode)
    end
    return a
 end
@@ -71,19 +75,20 @@ end
 --- effects or results that may vary (print, io, os, math.random, pcall, coroutines, C functions
 --- from outside the library), assigns a variable or a field, changes an argument or another tensor,
 --- branches on a tensor's values, returns a view of an argument or a parameter, or runs under
---- autocast or vmap; and if the program was no faster on the CPU. `torch.compiler.explain` says why.
+--- autocast or vmap; and if the program was no faster on the CPU. `torch.compiler.explain` says
+--- why.
 ---
 --- A call that records gradients becomes a program on the CPU whose results have the gradients of
---- the function's: the program uses the script's own parameters, so that `.grad`, hooks, optimizers,
---- second derivatives and the errors of changed tensors are those of the function. It may change
---- buffers, such as the running statistics of a batch norm, and is not optimized further. The
---- function runs while autograd packs saved tensors or detects anomalies, and if the call uses
---- a torch.autograd.Function. torch.export_step makes programs of whole training steps.
+--- the function's: the program uses the script's own parameters, so that `.grad`, hooks,
+--- optimizers, second derivatives and the errors of changed tensors are those of the function. It
+--- may change buffers, such as the running statistics of a batch norm, and is not optimized
+--- further. The function runs while autograd packs saved tensors or detects anomalies, and if the
+--- call uses a torch.autograd.Function. torch.export_step makes programs of whole training steps.
 ---
---- Long chains of elementwise operators run block by block in the cache. Results may differ from the
---- function's by rounding where batch norm was merged, and have the same bits otherwise. Two changes
---- are not noticed: new functions added to the library's own tables, and writes to a tensor's memory
---- by another library that shares it.
+--- Long chains of elementwise operators run block by block in the cache. Results may differ from
+--- the function's by rounding where batch norm was merged, and have the same bits otherwise. Two
+--- changes are not noticed: new functions added to the library's own tables, and writes to a
+--- tensor's memory by another library that shares it.
 ---
 ---     local conv, norm = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)
 ---     local model = nn.Sequential(conv, norm, nn.ReLU()):eval()
@@ -97,8 +102,13 @@ end
 ---@param options? {fullgraph: boolean, dynamic: boolean, backend: any, mode: string,
 --- options: table, disable: boolean}  fullgraph: whether a call that cannot become a program raises
 --- an error; backend: "eager" to get the model itself back, or a function that takes the graph and
---- the list of its inputs and returns the function to call instead of the program; dynamic and mode
---- have no effect: each program has fixed sizes
+--- the list of its inputs and returns the function to call instead of the program; mode: "default",
+--- or "max-autotune", which also compares the optimized program with the recorded one and keeps the
+--- faster, at the cost of more calls; dynamic: if true, one program serves all sizes of the first
+--- dimension from 2 on: that of the first argument, and of others that have the same size there;
+--- the first call with each size is recorded, to see whether the function makes the same calls, and
+--- otherwise the size gets a program of its own; a program with a dynamic size is not optimized
+--- further
 ---@return T model
 function M.compile(...)
    local a = check(...)

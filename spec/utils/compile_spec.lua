@@ -214,6 +214,72 @@ describe("torch.compile", function()
    end)
 end)
 
+describe("torch.compile with dynamic = true", function()
+   -- Calls a function and its compiled form with batches of several sizes; returns the number of programs.
+   local function check(fn, make)
+      local _ <close> = torch.no_grad()
+      local programs = 0
+      local fast = torch.compile(fn, {dynamic = true, backend = function(graph)
+         programs = programs + 1
+         return take_program(graph)
+      end})
+      for _ = 1, 2 do
+         for _, n in ipairs {4, 4, 4, 5, 9, 1, 1, 1, 64, 4, 300, 5, 3, 2, 7} do
+            local inputs = {make(n)}
+            local expected, got = {fn(table.unpack(inputs))}, {fast(table.unpack(inputs))}
+            for i, value in ipairs(expected) do
+               if torch.is_tensor(value) then
+                  assert.is_true(torch.allclose(value, got[i], {atol = 1e-6}))
+               else
+                  assert.equal(value, got[i])
+               end
+            end
+         end
+      end
+      return programs
+   end
+
+   it("runs one program for all batch sizes from 2 on", function()
+      local model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2)):eval()
+      local function one(n) return torch.randn(n, 3) end
+      assert.equal(2, check(function(a) return model(a) end, one)) -- the other one is for a batch of 1
+      local function both(n) return torch.randn(n, 3), torch.randn(n), torch.randn(3) end
+      assert.equal(2, check(function(a, b, c) return (a * c):sum(2) * b + torch.arange(1, a:size(1) + 1) end, both))
+   end)
+
+   it("makes programs of fixed sizes where the function depends on the size in another way", function()
+      local function one(n) return torch.randn(n, 3) end
+      assert.is_true(check(function(a) if a:size(1) > 6 then return a * 2 end return a * 3 end, one) > 2)
+      check(function(a) return a + 1, a:size(1) end, one)
+      check(function(a) return a * (1 / a:size(1)) end, one)
+   end)
+
+   it("trains with batches of several sizes", function()
+      local model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.BatchNorm1d(4), nn.Linear(4, 2))
+      local copy = model:clone()
+      local fast = torch.compile(model, {dynamic = true, fullgraph = true})
+      for _, n in ipairs {4, 4, 4, 5, 9, 64, 4, 5, 3, 2, 7} do
+         local batch = torch.randn(n, 3)
+         model:zero_grad()
+         copy:zero_grad()
+         assert.is_true(torch.equal(copy(batch), fast(batch)))
+         fast(batch):square():sum():backward()
+         copy(batch):square():sum():backward()
+         assert.is_true(torch.equal(copy[1].weight.grad, model[1].weight.grad))
+         assert.is_true(torch.equal(copy[3].running_var, model[3].running_var))
+      end
+   end)
+end)
+
+describe("torch.compile with the mode max-autotune", function()
+   it("has the function's results", function()
+      local _ <close> = torch.no_grad()
+      local model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)):eval()
+      local fast = torch.compile(model, {mode = "max-autotune", fullgraph = true})
+      for _ = 1, 5 do assert.is_true(torch.allclose(model(x), fast(x))) end
+   end)
+end)
+
 describe("a compiled function follows", function()
    it("variables around it", function()
       local k, helper, t, deep = 2, function(a) return a + 1 end, torch.ones(3), {{{k = 1}}}

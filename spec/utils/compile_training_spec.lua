@@ -110,6 +110,21 @@ describe("torch.compile of calls that record gradients", function()
       })
    end)
 
+   it("has the function's bits for large elementwise operators, in place too", function()
+      local function make()
+         local model = nn.Module()
+         model.a, model.b = nn.Parameter(torch.randn(200)), nn.Parameter(torch.randn(300, 1))
+         function model:forward(x)
+            local y = x * self.a + self.b
+            y:mul_(self.b * 2)
+            return (F.gelu(y) * x + self.a):tanh() * 0.5
+         end
+         return model
+      end
+      follows(none, {make = make, input = function() return torch.randn(300, 200) end})
+      follows(none, {make = make, input = function() return torch.randn(300, 200):requires_grad_() end})
+   end)
+
    it("adds gradients up, keeps graphs, and takes zero_grad of both kinds", function()
       follows(none, {step = function(run, optimizer, x, k)
          if k % 3 == 0 then optimizer:step() optimizer:zero_grad {set_to_none = false} end

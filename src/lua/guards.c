@@ -16,7 +16,8 @@ static void add_bytes(luaL_Buffer *b, const void *bytes, size_t size) {
   luaL_addlstring(b, bytes, size);
 }
 
-static void add_tensor(luaL_Buffer *b, const tl_Tensor *t) {
+/* Adds a tensor. If its first size is `batch`, that size is left out. */
+static void add_tensor(luaL_Buffer *b, const tl_Tensor *t, int64_t batch) {
   tl_Device on = tli_device(t);
   char head[] = {'T',
                  (char)t->dtype,
@@ -25,14 +26,21 @@ static void add_tensor(luaL_Buffer *b, const tl_Tensor *t) {
                  (char)t->ndim,
                  tli_requires_grad(t),
                  (char)(t->flags & (TLI_PARAMETER | TLI_INFERENCE | TLI_CONTIGUOUS))};
+  bool dynamic = batch >= 0 && tli_contiguous(t) && t->ndim > 0 && t->sizes[0] == batch;
   add_bytes(b, head, sizeof head);
+  luaL_addchar(b, dynamic ? 'b' : 's');
+  if (dynamic) {
+    add_bytes(b, t->sizes + 1, (size_t)(t->ndim - 1) * sizeof *t->sizes);
+    return;
+  }
   add_bytes(b, t->sizes, (size_t)t->ndim * sizeof *t->sizes);
   add_bytes(b, t->strides, (size_t)t->ndim * sizeof *t->strides);
 }
 
 /* Adds the argument at a stack index to the key. Returns false if its type is not allowed in a
 ** key. */
-static bool add_argument(lua_State *L, const tli_State *S, luaL_Buffer *b, int index) {
+static bool add_argument(lua_State *L, const tli_State *S, luaL_Buffer *b, int index,
+                         int64_t batch) {
   char kind = (char)lua_type(L, index);
   size_t size;
   const tl_Tensor *t;
@@ -60,7 +68,7 @@ static bool add_argument(lua_State *L, const tli_State *S, luaL_Buffer *b, int i
   case LUA_TUSERDATA:
     t = tli_to_tensor(L, S, index);
     if (t == NULL || (t->flags & TLI_SPARSE)) return false;
-    add_tensor(b, t);
+    add_tensor(b, t, batch);
     return true;
   default: return false;
   }
@@ -75,14 +83,24 @@ static bool is_casting(const tli_State *S) {
   return false;
 }
 
+/* Returns the first size of the first row-major tensor among the arguments; -1 if there is none. */
+static int64_t batch_of(lua_State *L, const tli_State *S, int n) {
+  for (int i = 1; i <= n; i++) {
+    const tl_Tensor *t = lua_type(L, i) == LUA_TUSERDATA ? tli_to_tensor(L, S, i) : NULL;
+    if (t && t->ndim > 0 && tli_contiguous(t)) return t->sizes[0];
+  }
+  return -1;
+}
+
 /* _call_key(...) returns a key, a string, and whether gradients are recorded. Two calls have the
 ** same key if their arguments have the same types, tensors have the same dtype, device, sizes,
 ** strides and requires_grad, other arguments have the same values, and the thread has the same
 ** modes. Returns nil and the reason if a call has no key. */
-static int call_key(lua_State *L) {
+static int make_key(lua_State *L, bool dynamic) {
   int n = lua_gettop(L);
   tli_State *S = tli_state(L);
   tli_enter(L, S);
+  int64_t batch = dynamic ? batch_of(L, S, n) : -1;
   bool dual = tli_set_dual_level(false);
   tli_set_dual_level(dual);
   const char *why = S->rules > 0    ? "vmap is running"
@@ -99,7 +117,7 @@ static int call_key(lua_State *L) {
                   (char)on.index};
   add_bytes(&b, modes, sizeof modes);
   for (int i = 1; i <= n && why == NULL; i++)
-    if (!add_argument(L, S, &b, i)) why = "an argument is neither a tensor nor plain data";
+    if (!add_argument(L, S, &b, i, batch)) why = "an argument is neither a tensor nor plain data";
   luaL_pushresult(&b);
   if (why == NULL) {
     lua_pushboolean(L, tli_grad_mode());
@@ -107,8 +125,16 @@ static int call_key(lua_State *L) {
     lua_pushnil(L);
     lua_pushstring(L, why);
   }
-  return 2;
+  if (dynamic) lua_pushinteger(L, batch);
+  return dynamic ? 3 : 2;
 }
+
+static int call_key(lua_State *L) { return make_key(L, false); }
+
+/* _dynamic_key(...) returns the same as _call_key, and the first size of the first row-major tensor
+** among the arguments. The first size of row-major tensors that equals that size is not part of the
+** key. */
+static int dynamic_key(lua_State *L) { return make_key(L, true); }
 
 /* ---- state ---- */
 
@@ -302,11 +328,9 @@ static int same_tensor(lua_State *L) {
 }
 
 void tli_open_guards(lua_State *L) {
-  static const luaL_Reg functions[] = {{"_call_key", call_key},
-                                       {"_snapshot", snapshot_new},
-                                       {"_state_differs", state_differs},
-                                       {"_same_tensor", same_tensor},
-                                       {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"_call_key", call_key},           {"_dynamic_key", dynamic_key}, {"_snapshot", snapshot_new},
+      {"_state_differs", state_differs}, {"_same_tensor", same_tensor}, {NULL, NULL}};
   luaL_newmetatable(L, SNAPSHOT);
   lua_pop(L, 1);
   tli_set_functions(L, functions);

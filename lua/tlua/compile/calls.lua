@@ -30,6 +30,8 @@ function Compiled:__init(fn, options)
    self.fn, self.options = fn, options
    self.slots, self.kinds, self.programs, self.pause = {}, 0, 0, 0
    self.reasons = {}
+   -- keys of calls, and of calls with one batch size, for which no program has a dynamic size
+   self.static = {}
 end
 
 -- Raises an error if each call has to be a program.
@@ -39,12 +41,16 @@ local function check_fullgraph(self, why)
    end
 end
 
+local function note(self, why)
+   self.reasons[#self.reasons + 1] = why
+   if #self.reasons > 32 then table.remove(self.reasons, 1) end
+end
+
 -- Leaves the calls of a slot (one kind of call) to the function, and notes the reason.
 local function leave(self, slot, why)
    slot.eager = why
    slot.pending = nil
-   self.reasons[#self.reasons + 1] = why
-   if #self.reasons > 32 then table.remove(self.reasons, 1) end
+   note(self, why)
    check_fullgraph(self, why)
 end
 
@@ -170,6 +176,19 @@ local function is_faster(self, slot, entry, values)
    return b <= a * 1.02
 end
 
+-- Drops the optimized program of an entry if the recorded one is faster.
+local function choose(entry)
+   local random = torch.get_rng_state()
+   local function run_handle() entry.handle:run(entry.example) end
+   local function run_better() entry.better:run(entry.example) end
+   local a, b = math.huge, math.huge
+   for _ = 1, 5 do
+      a, b = math.min(a, time(run_handle, 0.05)), math.min(b, time(run_better, 0.05))
+   end
+   torch.set_rng_state(random)
+   if a < b then entry.better, entry.versions = nil, nil end
+end
+
 -- Makes a program from a call that was watched twice, and adds it to the slot.
 local function compile(self, slot, call, values)
    local record = require "tlua.compile.record"
@@ -180,7 +199,9 @@ local function compile(self, slot, call, values)
    if restore then restore() end
    if not fine then
       local why = type(entry) == "table" and entry.why or tostring(entry)
-      return leave(self, slot, why)
+      if not call.batch or not why:find "^dynamic: " then return leave(self, slot, why) end
+      self.static[slot.key] = true
+      return note(self, why)
    end
    local loose = call.live and states.without_versions(call.state.tensors)
    if states.difference(call.state, loose) then
@@ -202,6 +223,8 @@ local function compile(self, slot, call, values)
       slot.pauses = (slot.pauses or 0) + 1
       return
    end
+   local mode = self.options.mode or "default"
+   if entry.better and mode:find "^max%-autotune" then choose(entry) end
    self.programs = self.programs + 1
    table.insert(slot, 1, entry)
 end
@@ -215,6 +238,11 @@ local function holds_argument(state, leaves, tables)
       if state.seen[value] then return true end
    end
    return false
+end
+
+local function batch_of(leaves)
+   local _, _, batch = torch._dynamic_key(table.unpack(leaves, 1, leaves.n))
+   return batch
 end
 
 local function count_loaded()
@@ -281,7 +309,8 @@ local function watched_call(self, slot, ...)
       compile(self, slot, {
          fn = self.fn, template = template, leaves = leaves, state = state, watch = seen,
          results = {n = results.n - 1, table.unpack(results, 2, results.n)}, random = random,
-         on_cpu = on_cpu, tables = tables, live = records, written = written,
+         on_cpu = on_cpu, tables = tables, batch = slot.dynamic and batch_of(leaves),
+         live = records, written = written,
       }, values)
       return give()
    end
@@ -307,12 +336,12 @@ end
 
 -- Calls -------------------------------------------------------------------------------------------
 
-local function miss(self, key, slot, ...)
+local function miss(self, key, batch, slot, ...)
    if not slot then
       if self.kinds >= MOST_KINDS then
          return call_function(self, ("there are %d kinds of calls already"):format(MOST_KINDS), ...)
       end
-      slot = {tries = 0}
+      slot = {tries = 0, key = key, dynamic = batch ~= nil}
       self.slots[key], self.kinds = slot, self.kinds + 1
    end
    if self.programs >= MOST_PROGRAMS then
@@ -343,7 +372,37 @@ local function nested_call(self, why, ...)
    end
    local entry = slot and find(slot, tensors, tables)
    if entry then return run(self, entry, tensors, ...) end
-   return miss(self, key, slot, ...)
+   return miss(self, key, nil, slot, ...)
+end
+
+-- Returns the key of a call. With the option `dynamic`, calls that differ only in the batch size
+-- have the same key; the batch size is the third result. A size below 2 is not dynamic, because
+-- operators treat it in other ways.
+local function key_of(self, ...)
+   if self.options.dynamic then
+      local key, recording, batch = torch._dynamic_key(...)
+      if key and batch >= 2 and not self.static[key] and not self.static[key .. batch] then
+         return key, recording, batch
+      end
+   end
+   local key, recording = torch._call_key(...)
+   return key, recording, nil
+end
+
+-- Runs the program of an entry for a batch size. The first call with a size is recorded: this shows
+-- whether the function makes the same calls.
+local function run_dynamic(self, entry, key, batch, tensors, ...)
+   if not entry.sizes[batch] then
+      if not watch.can() then return call_function(self, "calls cannot be watched", ...) end
+      local fits, why = require "tlua.compile.record".fits(entry, tensors, batch)
+      if not fits then
+         self.static[key .. batch] = true
+         note(self, ("dynamic: %s"):format(type(why) == "table" and why.why or why))
+         return self:__call(...)
+      end
+      entry.sizes[batch] = true
+   end
+   return run(self, entry, tensors, ...)
 end
 
 function Compiled:__call(...)
@@ -352,7 +411,7 @@ function Compiled:__call(...)
       return self.fn(...)
    end
    if watch.running() then return self.fn(...) end
-   local key, recording = torch._call_key(...)
+   local key, recording, batch = key_of(self, ...)
    if not key then return nested_call(self, recording, ...) end
    local slot = self.slots[key]
    if slot then
@@ -375,8 +434,9 @@ function Compiled:__call(...)
       end
    end
    local entry = slot and find(slot, tensors)
+   if entry and entry.sizes then return run_dynamic(self, entry, key, batch, tensors, ...) end
    if entry then return run(self, entry, tensors, ...) end
-   return miss(self, key, slot, ...)
+   return miss(self, key, batch, slot, ...)
 end
 
 return Compiled

@@ -111,13 +111,61 @@ local function names_of(positions)
    return names
 end
 
+-- Returns whether two lists of leaves have the same values, tensors apart.
+local function same_leaves(a, b)
+   for i = 1, math.max(a.n, b.n) do
+      local same = rawequal(a[i], b[i]) and math.type(a[i]) == math.type(b[i])
+      if not same and (a[i] == a[i] or b[i] == b[i]) then return false end
+   end
+   return true
+end
+
+-- Makes the first size of the arguments that have the size `batch` there a symbol of the graph. Two
+-- more calls, with other sizes, show which integers depend on it.
+local function make_dynamic(graph, recorded, tensors, batch)
+   local symbol = {name = "batch"}
+   for i, tensor in ipairs(tensors) do
+      if tensor:dim() > 0 and tensor:is_contiguous() and tensor:size(1) == batch then
+         symbol[#symbol + 1] = {input = i, dim = 1}
+         graph:dynamic(i, 1, symbol.name)
+      end
+   end
+   local function at(size) return trace.record(recorded, trace.with_size(tensors, symbol, size)) end
+   graph:fit(1, batch + 1, at(batch + 1), batch + 3, at(batch + 3))
+   graph:range(1, 2, 1 << 40, true)
+end
+
+-- Returns tensors like the arguments of a call, with memory of their own.
+local function copies_of(tensors, live)
+   local copies = {}
+   for i, tensor in ipairs(tensors) do
+      copies[i] = tensor:detach():clone()
+      if live and tensor.requires_grad then copies[i]:requires_grad_() end
+   end
+   return copies
+end
+
+--- Records a call with another batch size than the entry's program. Returns whether the program
+--- makes this call too.
+function M.fits(entry, tensors, batch)
+   local restore = training.put_copies(entry.written or {})
+   local random <const> = torch.get_rng_state()
+   local fine, why = pcall(function()
+      local other = trace.record(entry.recorded, copies_of(tensors, entry.recorded.live))
+      entry.handle:fits_all({batch}, other)
+   end)
+   restore()
+   torch.set_rng_state(random)
+   return fine, why
+end
+
 --- Records a call. `call` has the fields fn, template, leaves, state, watch (of the second watched
 --- call), results (packed) and random (the generator's state before that call). Returns an entry:
 --- the program `handle`, the results' `template`, `leaves` and `positions`, and more. Raises
 --- {why = text} if the call cannot be recorded.
 function M.record(call)
    local tensors, positions = arguments.tensors(call.leaves)
-   local result_template, result_leaves, result_positions
+   local result_template, result_leaves, result_positions, first_leaves
    local function model(...)
       local leaves = arguments.with_tensors(call.leaves, positions, {...})
       local values = arguments.unflatten(call.template, leaves)
@@ -130,6 +178,10 @@ function M.record(call)
       list, result_positions = arguments.tensors(result_leaves)
       for _, position in ipairs(result_positions) do result_leaves[position] = false end
       if #list == 0 then fail "the function returns no tensor" end
+      first_leaves = first_leaves or result_leaves
+      if not same_leaves(first_leaves, result_leaves) then
+         fail "a result that is not a tensor differs when the call is recorded"
+      end
       return table.unpack(list)
    end
    local inputs = json.as_array {}
@@ -138,13 +190,15 @@ function M.record(call)
       title = "compile", model = model, names = names_of(positions), inputs = inputs,
       named = named_tensors(call.state, call.fn, call.written), training = false, live = call.live,
    }
-   local copies = {}
-   for i, tensor in ipairs(tensors) do
-      copies[i] = tensor:detach():clone()
-      if call.live and tensor.requires_grad then copies[i]:requires_grad_() end
-   end
+   local copies = copies_of(tensors, call.live)
    local handle = trace.record(recorded, copies)
    handle:same(trace.record_other_values(recorded, copies))
+   local sizes
+   if call.batch then
+      local fine, why = pcall(make_dynamic, handle, recorded, copies, call.batch)
+      if not fine then fail("dynamic: " .. tostring(type(why) == "table" and why.why or why)) end
+      sizes = {[call.batch] = true, [call.batch + 1] = true, [call.batch + 3] = true}
+   end
    handle = handle:ready()
    -- compares the recorded results with those of the watched call
    local given_template, given_leaves, tables = arguments.flatten(call.results)
@@ -184,14 +238,19 @@ function M.record(call)
       handle = handle, template = result_template, leaves = result_leaves,
       positions = result_positions, fixed = is_fixed(handle, call.state),
       plain = #result_positions == result_leaves.n and result_template.n == result_leaves.n,
-      example = copies,
+      example = copies, sizes = sizes, recorded = sizes and recorded,
    }
+   if sizes then -- the entry keeps the call, but not its tensors
+      call.results = nil
+      for _, position in ipairs(positions) do call.leaves[position] = false end
+   end
    if call.live then
       if entry.fixed then fail "the call uses a tensor that it makes from data of Lua" end
       if not call.on_cpu then fail "gradients are recorded on another device than the CPU" end
       if has_marks(handle) then fail "gradients are recorded through torch.cond or while_loop" end
       return entry
    end
+   if sizes then return entry end
    M.optimize(entry, call.state, expected, run)
    return entry
 end

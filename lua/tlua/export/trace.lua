@@ -165,15 +165,17 @@ function M.record_other_values(call, tensors)
    error(result, 0)
 end
 
--- Returns tensors with another size in some dimensions. If the size is larger, the elements are
--- repeated from the beginning.
-local function with_size(tensors, places, size)
+--- Returns tensors with another size in some dimensions. If the size is larger, the elements are
+--- repeated from the beginning.
+function M.with_size(tensors, places, size)
    local list = {table.unpack(tensors)}
    for _, place in ipairs(places) do
       local old = list[place.input]:size(place.dim)
       local positions = torch.arange(size, {dtype = "int64", device = list[place.input].device})
          :remainder(old) + 1
-      list[place.input] = list[place.input]:index_select(place.dim, positions)
+      local tensor = list[place.input]:index_select(place.dim, positions)
+      if list[place.input].requires_grad then tensor = tensor:detach():requires_grad_() end
+      list[place.input] = tensor
    end
    return list
 end
@@ -316,7 +318,7 @@ end
 -- the example and at both ends, and how many times the example's work the largest takes.
 local function find_integers(graph, call, tensors, symbol, number)
    local size, least, most = range_of(tensors, symbol)
-   local function at(n) return M.record(call, with_size(tensors, symbol, n)) end
+   local function at(n) return M.record(call, M.with_size(tensors, symbol, n)) end
    local largest
    most, largest = record_largest(at, symbol, size, most)
    local second = size < most and size + 1 or size - 1
@@ -416,7 +418,7 @@ function M.make_dynamic(graph, call, tensors, symbols)
       local list, sizes = tensors, {}
       for i, symbol in ipairs(symbols) do
          sizes[i] = size(i)
-         if sizes[i] ~= found[i].size then list = with_size(list, symbol, sizes[i]) end
+         if sizes[i] ~= found[i].size then list = M.with_size(list, symbol, sizes[i]) end
       end
       return sizes, M.record(call, list)
    end
