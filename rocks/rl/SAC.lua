@@ -100,11 +100,12 @@ function SAC:_update()
       return batch.rewards + self.gamma * (1 - batch.terminated) * (after - alpha * log_p)
    end), 0.5)
 
-   local actions, log_p = draw(self, batch.observations)
-   local values = self._least(self.critics, batch.observations, actions)
-   self.actor_optimizer:zero_grad();
-   (alpha * log_p - values):mean():backward()
-   self.actor_optimizer:step()
+   local log_p
+   self:_fit_actor(function()
+      local actions
+      actions, log_p = draw(self, batch.observations)
+      return (alpha * log_p - self._least(self.critics, batch.observations, actions)):mean()
+   end)
 
    if self.log_alpha then
       self.alpha_optimizer:zero_grad();

@@ -86,10 +86,10 @@ function M.TD3:_update()
       return batch.rewards + self.gamma * (1 - batch.terminated) * after
    end), 1)
    if self.updates % self.policy_delay ~= 0 then return end
-   local input = torch.cat({batch.observations, self.actor(batch.observations)}, 2)
-   self.actor_optimizer:zero_grad();
-   (-self.critics[1](input):mean()):backward()
-   self.actor_optimizer:step()
+   self:_fit_actor(function()
+      local input = torch.cat({batch.observations, self.actor(batch.observations)}, 2)
+      return -self.critics[1](input):mean()
+   end)
    self:_follow_critics()
    self:_follow(self.actor_target, self.actor)
 end

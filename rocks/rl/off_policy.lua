@@ -117,6 +117,7 @@ function Continuous:_make_critics(count)
       local own = self.critics[i]:parameters()
       table.move(own, 1, #own, #parameters + 1, parameters)
    end
+   self.critic_parameters = parameters
    self.critic_optimizer = torch.optim.Adam(parameters, {lr = self.learning_rate})
 end
 
@@ -146,6 +147,19 @@ function Continuous:_fit_critics(batch, goals, factor)
    self.critic_optimizer:zero_grad()
    loss:backward()
    self.critic_optimizer:step()
+end
+
+--- Makes a step of the actor. loss() computes its loss through the critics, whose weights get no
+--- gradients meanwhile.
+function Continuous:_fit_actor(loss)
+   local parameters = self.critic_parameters
+   for i = 1, #parameters do parameters[i]:requires_grad_(false) end
+   local ok, value = pcall(loss)
+   for i = 1, #parameters do parameters[i]:requires_grad_(true) end
+   if not ok then error(value, 0) end
+   self.actor_optimizer:zero_grad()
+   value:backward()
+   self.actor_optimizer:step()
 end
 
 function Continuous:_follow_critics()
