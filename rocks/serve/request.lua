@@ -174,7 +174,8 @@ local function make_plan(model, text, has_places)
    if not json.is_array(value.inputs) then
       refuse("inputs: expected a list, got %s", errors.kind(value.inputs))
    end
-   local plan = {inputs = {}, outputs = {}, binary = 0, places = has_places and {} or nil}
+   local plan = {inputs = {}, outputs = {}, binary = 0, places = has_places and {} or nil,
+      heads = {}}
    local parameters = parameters_of(value, "the request")
    if value.id ~= nil then
       if type(value.id) ~= "string" then
@@ -404,6 +405,18 @@ local function list_of_texts(output, texts)
    return json.encode(list)
 end
 
+-- Returns the JSON before the data of the i-th output of a plan.
+local function head_of(plan, i, output, result)
+   local rows, kept = result.rows or result.shape[1], plan.heads[i]
+   if kept and kept.key == result.key and kept.rows == rows then return kept.text end
+   local shape = {table.unpack(result.shape)}
+   shape[1] = rows
+   local text = ('{"name":%s,"datatype":"%s","shape":%s'):format(output.quoted, output.datatype,
+      shape_text(shape))
+   plan.heads[i] = {key = result.key, rows = rows, text = text}
+   return text
+end
+
 --- Answers a request with the bytes of the outputs.
 ---@param http table
 ---@param model table
@@ -429,10 +442,7 @@ function M.reply(http, model, request, plan, results)
    local pieces, binary, all_binary, keys, sizes = {}, {}, true, {}, {}
    for i, chosen in ipairs(plan.outputs) do
       local output, result = model.outputs[chosen.index], results[chosen.index]
-      local shape = {table.unpack(result.shape)}
-      shape[1] = result.rows or shape[1]
-      local head = ('{"name":%s,"datatype":"%s","shape":%s'):format(output.quoted,
-         output.datatype, shape_text(shape))
+      local head = head_of(plan, i, output, result)
       all_binary, keys[i], sizes[i] = all_binary and chosen.binary, result.key, #result.bytes
       if chosen.binary then
          binary[#binary + 1] = result.bytes

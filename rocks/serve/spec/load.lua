@@ -37,10 +37,11 @@ shell.with_folder(function(folder)
    torch.manual_seed(1)
    local mlp = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)):eval()
    torch.export(mlp, {torch.rand(1, 64)}, {dynamic = {input = {1}}}):save(folder .. "/digits.tlp")
-   local port = 8765
-   local pid = shell.ok(("%s serve %s/digits.tlp --port %d >%s/log 2>&1 & echo $!"):format(shell.start(), folder,
-      port, folder)):match "%d+"
+   local pid = shell.ok(("%s serve %s/digits.tlp --port 0 >%s/log 2>&1 & echo $!"):format(shell.start(), folder,
+      folder)):match "%d+"
    shell.ok("for i in $(seq 100); do grep -q ready " .. folder .. "/log && break; sleep 0.1; done")
+   local log = shell.read(folder .. "/log")
+   local port = tonumber(log:match "port (%d+)") or error(log)
    assert(Client.wait(port))
    print(("%-8s %12s %10s %10s %10s %14s %8s"):format("", "requests/s", "p50", "p99", "errors", "processor", "memory"))
    for _, name in ipairs {"bare", "binary", "json"} do
