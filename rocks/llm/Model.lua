@@ -81,6 +81,7 @@ function M.load(...)
    self.cache_type = a.cache_type
    self.n_ctx = a.n_ctx and a.n_ctx > 0 and a.n_ctx or config.max_position_embeddings
    self.n_batch, self.device = a.n_batch, device
+   self.schedulers = setmetatable({}, {__mode = "k"})
    self.scheduler = self:_scheduler(1)
    return self
 end
@@ -94,8 +95,15 @@ end
 
 -- Returns a scheduler with room for `n_parallel` sequences.
 function Model:_scheduler(n_parallel)
-   return Scheduler(self.model, {n_parallel = n_parallel, n_batch = self.n_batch,
+   local made = Scheduler(self.model, {n_parallel = n_parallel, n_batch = self.n_batch,
       device = self.device, new_cache = caches[self.cache_type]})
+   self.schedulers[made] = true
+   return made
+end
+
+-- Empties the caches of all batches, since the layers have changed.
+local function reset_all(self)
+   for scheduler in pairs(self.schedulers) do scheduler:reset(true) end
 end
 
 --- Empties the cache of keys and values.
@@ -136,7 +144,7 @@ function Model:load_lora(...)
    end)
    if not count then torch.raise(("llm.Model.load_lora: %s: %s"):format(a.path, why)) end
    self.adapters[#self.adapters + 1] = {sum = sum, scale = a.scale}
-   self:reset()
+   reset_all(self)
    return count
 end
 
@@ -146,7 +154,7 @@ function Model:remove_lora()
       if torch.type(module) == "llm.Linear" then module.lora = nil end
    end
    self.adapters = {}
-   self:reset()
+   reset_all(self)
 end
 
 local take_state = args.signature "llm.Model.save_state(path: string)"

@@ -70,10 +70,20 @@ end
 function Scheduler:cached() return #self.slots[1].tokens end
 
 --- Empties the caches of all free slots.
-function Scheduler:reset()
+---@param all? boolean  also the slots of sequences, whose tokens are then computed again
+function Scheduler:reset(all)
    for _, slot in ipairs(self.slots) do
-      if not slot.sequence then empty(self, slot) end
+      if all or not slot.sequence then empty(self, slot) end
    end
+end
+
+--- Returns the first slot. Raises an error while a sequence uses it.
+---@return table
+function Scheduler:free_slot()
+   if self.slots[1].sequence then
+      torch.raise "llm: the model's cache is in use by the text that is being generated"
+   end
+   return self.slots[1]
 end
 
 -- Sequences -------------------------------------------------------------------------------------
@@ -296,7 +306,7 @@ end
 ---@param keep integer
 ---@return Tensor
 function Scheduler:logits(tokens, keep)
-   local slot, first, list = self.slots[1], 1, {}
+   local slot, first, list = self:free_slot(), 1, {}
    empty(self, slot)
    while first <= #tokens do
       local last = math.min(#tokens, first + self.n_batch - 1)

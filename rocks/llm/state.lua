@@ -76,7 +76,7 @@ end
 ---@param path string
 ---@return integer count  the number of tokens
 function M.save(llm, path)
-   local slot = llm.scheduler.slots[1]
+   local slot = llm.scheduler:free_slot()
    if #slot.tokens == 0 then
       torch.raise "llm.Model.save_state: expected a text that was computed, got none"
    end
@@ -188,7 +188,7 @@ function M.load(llm, path)
          tostring(metadata.checksum):sub(1, 20), checksum(entries))
    end
    cache.length = #tokens
-   local slot = llm.scheduler.slots[1]
+   local slot = llm.scheduler:free_slot()
    slot.cache, slot.tokens = cache, tokens
    return #tokens
 end

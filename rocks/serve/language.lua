@@ -320,32 +320,34 @@ local function start(self, job, prompt, options, index, send)
    return own
 end
 
--- Starts to generate the texts of a request.
-local function start_all(self, job, send)
-   local list, options = {}, job.options
-   for p, prompt in ipairs(job.prompts) do
-      for k = 1, options.n do
-         local index = (p - 1) * options.n + k - 1
-         if send and job.form.first then send(job.form.first(), index) end
-         local own = setmetatable({max_new_tokens = job.most[p],
-            seed = options.seed and options.seed + k - 1}, {__index = options})
-         list[#list + 1] = start(self, job, prompt, own, index, send)
-      end
-   end
-   return list
+-- Starts to generate the text of a request with the given index, from 0.
+local function start_text(self, job, index, send)
+   local options = job.options
+   local p, k = index // options.n + 1, index % options.n
+   if send and job.form.first then send(job.form.first(), index) end
+   local own = setmetatable({max_new_tokens = job.most[p],
+      seed = options.seed and options.seed + k}, {__index = options})
+   return start(self, job, job.prompts[p], own, index, send)
 end
 
--- Waits until all texts have ended, and calls `on_end` for each. Returns false if the client has
--- left.
-local function wait(request, list, on_end)
-   local open = #list
-   while open > 0 do
+-- Starts the texts of a request and adds them to `list`; waits until all have ended, and calls
+-- `on_end` for each. A request may have as many open texts as its share of the batch allows.
+-- Returns false if the client has left.
+local function generate_all(self, request, job, list, send, on_end)
+   local open, total = {}, #job.prompts * job.options.n
+   while #list < total or #open > 0 do
+      local share = math.max(1, self.options.max_batch_size // math.max(1, self.requests))
+      while #list < total and #open < share do
+         list[#list + 1] = start_text(self, job, #list, send)
+         open[#open + 1] = list[#list]
+      end
       coroutine.yield()
       if request:gone() then return false end
-      for _, own in ipairs(list) do
-         if own.entry.reason and not own.ended then
-            if own.entry.reason == "error" then error(own.entry.error, 0) end
-            own.ended, open = true, open - 1
+      for i = #open, 1, -1 do
+         local own = open[i]
+         if own.entry.reason == "error" then error(own.entry.error, 0) end
+         if own.entry.reason then
+            table.remove(open, i)
             on_end(own)
          end
       end
@@ -367,11 +369,11 @@ local function generate(self, request, job)
       event(request, chunk {choice(part, index, reason)})
    end or nil
    if send then request:stream(200, "text/event-stream", {["Cache-Control"] = "no-cache"}) end
-   local list <close> = setmetatable(start_all(self, job, send), {__close = function(list)
+   local list <close> = setmetatable({}, {__close = function(list)
       for _, own in ipairs(list) do self.engine:cancel(own.entry) end
    end})
    local choices = {}
-   local stayed = wait(request, list, function(own)
+   local stayed = generate_all(self, request, job, list, send, function(own)
       local text, reason = own.finish(), own.entry.reason
       if send then return send(form.last(), own.index, reason) end
       local echo = job.echo and job.echo[own.index // options.n + 1] or ""
@@ -526,6 +528,7 @@ function Language:serve(server, queue, stopped, count)
             open[#open + 1] = begin(self, request, count)
          end
       end
+      self.requests = #open
       for i = #open, 1, -1 do
          if open[i]() then table.remove(open, i) end
       end

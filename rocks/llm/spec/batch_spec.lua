@@ -187,6 +187,41 @@ describe("llm.Batch", function()
       assert.equal("llm.Batch(n_parallel=2, 0 open)", tostring(batch))
    end)
 
+   it("computes all tokens again when an adapter changes the layers", function()
+      local model = torch.llm.load(folder .. "llama.gguf")
+      local tuned = torch.llm.load(folder .. "llama.gguf")
+      tuned:load_lora(folder .. "adapter.gguf", {scale = 3.0})
+      local own = {max_tokens = 12, temperature = 0, logit_bias = {[model.tokenizer.eos] = -1e9}}
+      local batch = model:batch {n_parallel = 2}
+      local sequence = batch:add(tokens(30, 7), own)
+      for _ = 1, 4 do batch:step() end
+      model:load_lora(folder .. "adapter.gguf", {scale = 3.0})
+      local so_far = table.move(sequence.tokens, 1, #sequence.tokens, 1, {})
+      own.max_tokens = 12 - (#so_far - 30)
+      batch:run()
+      local text = model:detokenize({table.unpack(sequence.tokens, #so_far + 1)})
+      assert.equal(tuned:generate(so_far, own), require "tlua.text.tokenizer.decoders".repair(text))
+   end)
+
+   it("keeps the cache of a text while it is generated", function()
+      local model = load "llama"
+      local expected = model:generate(tokens(20, 7), {max_tokens = 6, temperature = 0})
+      for _, call in ipairs {
+         function() model:logits {1, 2} end, function() model:save_state(os.tmpname()) end,
+         function() model:perplexity(tokens(200, 7), {n_ctx = 16}) end,
+      } do
+         local refused = 0
+         local text = model:generate(tokens(20, 7), {max_tokens = 6, temperature = 0, stream = function()
+            local ok, why = pcall(call)
+            assert.is_false(ok)
+            assert.matches("llm: the model's cache is in use by the text that is being generated", why, 1, true)
+            refused = refused + 1
+         end})
+         assert.equal(expected, text)
+         assert.is_true(refused > 0)
+      end
+   end)
+
    it("reports logits that are NaN or infinite, instead of choosing the first token", function()
       local model = load "llama"
       for value, said in pairs {[0 / 1] = false, [math.huge] = "a logit is infinite",

@@ -124,6 +124,23 @@ describe("torch.serve's language models", function()
       end
    end)
 
+   it("answers a small request while a large one fills the batch, and ends late ones", function()
+      local large, small <close> = Client.new(port), Client.new(port)
+      local prompts = {}
+      for i = 1, 60 do prompts[i] = "the low " .. i end
+      large:start("POST", "/v1/completions", json.encode {model = "gemma3", prompt = json.as_array(prompts),
+         max_tokens = 40, temperature = 0, logit_bias = {["2"] = -1e6}, stream = true})
+      assert.is_true(#large.socket:take(10) > 0) -- the first text has begun
+      local status, text = small:ask("POST", "/v1/completions", body_of("gemma3", 3, {max_tokens = 5}))
+      assert.equal(200, status, text)
+      large:close()
+      local body = json.encode {model = "gemma3", n = 16, prompt = json.as_array(prompts), max_tokens = 200,
+         logit_bias = {["2"] = -1e6}}
+      status, text = Client.once(port, "POST", "/v1/completions", body, {["X-Request-Timeout"] = "0.2"})
+      assert.equal(504, status, text)
+      assert.equal(200, (ask(body_of("gemma3", 3))))
+   end)
+
    it("reuses the keys and values of an earlier prompt with the same beginning", function()
       local text = ("the low lower "):rep(8)
       local _, first = ask {model = "llama", prompt = text, max_tokens = 2, temperature = 0}

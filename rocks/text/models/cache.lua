@@ -1,6 +1,6 @@
 -- cache.lua - the cache of keys and values, with which each step of generation computes only its
 -- new tokens. Each layer has buffers (B, heads, capacity, features), of keys and of values, that
--- grow by doubling; a layer with a sliding window keeps only the keys that later queries may see.
+-- grow by half; a layer with a sliding window keeps only the keys that later queries may see.
 -- A derived class may store keys and values in another form, by `pack` and `unpack`.
 
 local torch = require "tlua"
@@ -51,7 +51,7 @@ function Cache:get_seq_length() return self.length end
 -- last `kept` keys and values to them.
 local function grow(layer, count, kept, max_length)
    local need = kept + count
-   local room = math.max(need, math.min(2 * (layer.window or kept), 4 * need), 64)
+   local room = need + math.max(64, math.min(need, layer.window or need) // 2)
    if max_length and not layer.window then room = math.max(need, max_length) end
    local first, larger = layer.used - kept, {}
    for i, old in ipairs(layer.buffers) do
