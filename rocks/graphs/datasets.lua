@@ -6,6 +6,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Data = require "tlua.graphs.data.Data"
 local edges = require "tlua.graphs.utils.edges"
+local read_file = require "tlua.utils.read_file"
 
 local M = {}
 
@@ -76,19 +77,10 @@ end
 
 -- Text files --------------------------------------------------------------------------------------
 
--- Returns the text of a file, or nil if it cannot be opened.
-local function read(path)
-   local file = io.open(path, "rb")
-   if not file then return nil end
-   local text = file:read "a"
-   file:close()
-   return text
-end
-
 -- Reads a text file of numbers as a tensor with one row for each line. A file with one column
 -- becomes a vector.
 local function numbers(title, path, dtype, optional)
-   local text = read(path)
+   local text = read_file(path)
    if not text then
       if optional then return nil end
       torch.raise(("%s: there is no file %s"):format(title, path))
@@ -263,7 +255,9 @@ function TUDataset:__init(...)
    local a = take_tu(...)
    self.transform, self.name = a.transform, a.name
    local folder = ("%s/%s/raw/%s_"):format(a.root, a.name, a.name)
-   if not read(folder .. "A.txt") then folder = ("%s/%s/%s_"):format(a.root, a.name, a.name) end
+   if not read_file(folder .. "A.txt") then
+      folder = ("%s/%s/%s_"):format(a.root, a.name, a.name)
+   end
    local function file(name, dtype, optional)
       return numbers(title, folder .. name .. ".txt", dtype, optional)
    end

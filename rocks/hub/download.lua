@@ -5,6 +5,7 @@
 
 local torch = require "tlua"
 local http = require "tlua.utils.http"
+local read_file = require "tlua.utils.read_file"
 
 local M = {}
 
@@ -24,11 +25,6 @@ local function exists(path)
 end
 
 M.exists = exists
-
-local function read(path)
-   local file <close> = io.open(path, "rb")
-   return file and file:read "a"
-end
 
 --- Returns a file's size in bytes; nil if it cannot be read.
 ---@param path string
@@ -130,7 +126,7 @@ end
 -- whether another attempt may succeed, a message, and whether the server gave no answer at all.
 local function attempt(a, file)
    local size = file:seek "end"
-   local tag = size > 0 and read(a.part .. ".tag")
+   local tag = size > 0 and read_file(a.part .. ".tag")
    if size > 0 and not tag and not a.sum then
       empty(a, a.part)
       size = 0
@@ -255,7 +251,7 @@ end
 ---@return string? failure
 function M.check(path)
    for try = 1, 2 do
-      local note = read(path .. ".sha256")
+      local note = read_file(path .. ".sha256")
       local expected = note and note:match "^(%x+)"
       if not expected then
          return note and path .. ".sha256: expected a SHA-256 checksum" or nil

@@ -29,7 +29,9 @@ for word in ([[type properties required additionalProperties items minItems maxI
 local Writer = {}
 Writer.__index = Writer
 
-local function refuse(path, why) error({schema = ("%s: %s"):format(path, why)}, 0) end
+local function refuse(path, why, ...)
+   error({schema = ("%s: %s"):format(path, why:format(...))}, 0)
+end
 
 -- Writes a text as a GBNF literal.
 local function literal(text)
@@ -51,7 +53,10 @@ local function count_of(schema, name, path, default)
    local n = schema[name]
    if n == nil then return default end
    n = math.tointeger(n)
-   if not n or n < 0 or n > 1000 then refuse(path, name .. ": expected a number up to 1000") end
+   if not n or n < 0 or n > 1000 then
+      refuse(path, "%s: expected an integer from 0 to 1000, got %s", name,
+         args.describe(schema[name]))
+   end
    return n
 end
 
@@ -59,7 +64,9 @@ function Writer:array(schema, path)
    local item = schema.items == nil and "value" or self:rule(schema.items, path .. ".items")
    local least = count_of(schema, "minItems", path, 0)
    local most = count_of(schema, "maxItems", path, nil)
-   if most and most < least then refuse(path, "maxItems is less than minItems") end
+   if most and most < least then
+      refuse(path, "maxItems: expected at least minItems, %d, got %d", least, most)
+   end
    if most == 0 then return '"[" ws "]" ws' end
    local more = ('("," ws %s){%d,%s}'):format(item, math.max(least - 1, 0), most and most - 1 or "")
    local inner = item .. " " .. more
@@ -74,7 +81,7 @@ function Writer:object(schema, path)
    for _, name in ipairs(schema.required or {}) do
       if properties[name] == nil then
          if schema.additionalProperties == false then
-            refuse(path, name .. " is not in properties")
+            refuse(path, "required: %s is not in properties", tostring(name))
          end
          properties[name] = {}
       end
@@ -82,7 +89,9 @@ function Writer:object(schema, path)
    end
    local required, optional = {}, {}
    for name in pairs(properties) do
-      if type(name) ~= "string" then refuse(path, "properties: expected an object") end
+      if type(name) ~= "string" then
+         refuse(path, "properties: expected an object, got the key %s", args.describe(name))
+      end
       table.insert(is_required[name] and required or optional, name)
    end
    table.sort(required)
@@ -129,13 +138,13 @@ end
 function Writer:reference(path, at)
    local schema = self.root
    if type(path) ~= "string" or path:sub(1, 1) ~= "#" then
-      refuse(at, "$ref: expected a path such as #/$defs/name")
+      refuse(at, "$ref: expected a path such as #/$defs/name, got %s", args.describe(path))
    end
    if not self.references[path] then
       for part in path:sub(2):gmatch "[^/]+" do
          schema = type(schema) == "table" and schema[part] or nil
       end
-      if schema == nil then refuse(at, "$ref: there is no " .. path) end
+      if schema == nil then refuse(at, "$ref: there is no %s in the schema", path) end
       self.count = self.count + 1
       local name = "ref" .. self.count
       self.references[path] = name
@@ -149,7 +158,7 @@ end
 function Writer:expression(schema, path)
    for name in pairs(schema) do
       if not known[name] then
-         refuse(path, ("the keyword %s is not supported"):format(tostring(name)))
+         refuse(path, "the keyword %s is not supported", tostring(name))
       end
    end
    if schema["$ref"] then return self:reference(schema["$ref"], path) end
@@ -157,7 +166,10 @@ function Writer:expression(schema, path)
    for _, name in ipairs {"enum", "anyOf", "oneOf"} do
       local list, parts = schema[name], {}
       if list ~= nil then
-         if type(list) ~= "table" or #list == 0 then refuse(path, name .. ": expected a list") end
+         if type(list) ~= "table" or #list == 0 then
+            refuse(path, "%s: expected a list, got %s", name, type(list) == "table"
+               and "one without elements" or args.describe(list))
+         end
          for i, item in ipairs(list) do
             parts[i] = name == "enum" and constant(item) or self:rule(item, path .. "." .. name)
          end
@@ -189,13 +201,15 @@ function Writer:expression(schema, path)
          or kind == "null" then
       return kind
    end
-   return refuse(path, ("type: expected object, array, string, number, integer, boolean or null, "
-      .. "got %s"):format(tostring(kind)))
+   return refuse(path, "type: expected object, array, string, number, integer, boolean or null, "
+      .. "got %s", tostring(kind))
 end
 
 function Writer:rule(schema, path)
    if schema == true then return "value" end
-   if type(schema) ~= "table" then refuse(path, "expected an object") end
+   if type(schema) ~= "table" then
+      refuse(path, "expected an object, got %s", args.describe(schema))
+   end
    local text = self:expression(schema, path)
    return text:find "^%w+$" and text or self:add(text)
 end
@@ -208,7 +222,8 @@ function M.to_gbnf(schema)
    if type(schema) == "string" then
       local decoded, why = json.decode(schema)
       if type(decoded) ~= "table" then
-         torch.raise(("%s: schema: %s"):format(name, why or "expected an object"))
+         torch.raise(("%s: schema: %s"):format(name, why or "expected an object, got "
+            .. args.describe(decoded)))
       end
       schema = decoded
    end

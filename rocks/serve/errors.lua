@@ -27,4 +27,13 @@ function M.kind(value)
    return tostring(value)
 end
 
+--- Says what came where an object with a certain field was expected.
+---@param value any
+---@param field string
+---@return string
+function M.field(value, field)
+   local is_object = type(value) == "table" and value ~= json.null and not json.is_array(value)
+   return is_object and ("the %s %s"):format(field, M.kind(value[field])) or M.kind(value)
+end
+
 return M

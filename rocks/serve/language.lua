@@ -35,8 +35,7 @@ local function take_number(body, name, default, least, most)
    local value = body[name]
    if value == nil or value == json.null then return default end
    if type(value) ~= "number" or value < least or value > most then
-      refuse(name, "expected a number from %g to %g, got %s", least, most, type(value) == "number"
-         and tostring(value) or type(value))
+      refuse(name, "expected a number from %g to %g, got %s", least, most, errors.kind(value))
    end
    return value
 end
@@ -52,7 +51,9 @@ end
 local function take_flag(body, name)
    local value = body[name]
    if value == nil or value == json.null then return false end
-   if type(value) ~= "boolean" then refuse(name, "expected true or false") end
+   if type(value) ~= "boolean" then
+      refuse(name, "expected true or false, got %s", errors.kind(value))
+   end
    return value
 end
 
@@ -61,10 +62,13 @@ local function take_stops(body)
    if stop == nil or stop == json.null then return {} end
    if type(stop) == "string" then stop = {stop} end
    if type(stop) ~= "table" or #stop > 16 then
-      refuse("stop", "expected a text or up to 16 texts")
+      refuse("stop", "expected a text or up to 16 texts, got %s", type(stop) ~= "table"
+         and errors.kind(stop) or ("%d texts"):format(#stop))
    end
    for _, text in ipairs(stop) do
-      if type(text) ~= "string" or text == "" then refuse("stop", "expected texts") end
+      if type(text) ~= "string" or text == "" then
+         refuse("stop", "expected texts that are not empty, got %s", errors.kind(text))
+      end
    end
    return stop
 end
@@ -73,7 +77,7 @@ local function take_bias(self, body)
    local bias = {}
    if body.logit_bias == nil or body.logit_bias == json.null then return bias end
    if type(body.logit_bias) ~= "table" or json.is_array(body.logit_bias) then
-      refuse("logit_bias", "expected an object")
+      refuse("logit_bias", "expected an object, got %s", errors.kind(body.logit_bias))
    end
    for name, value in pairs(body.logit_bias) do
       local token = math.tointeger(tonumber(name))
@@ -101,7 +105,8 @@ local function check_unoffered(body)
    end
    local format = body.response_format
    if type(format) == "table" and format ~= json.null and format.type ~= "text" then
-      refuse("response_format", "expected the type text; grammars are not supported")
+      refuse("response_format", "expected the type text, got %s; grammars are not supported",
+         errors.kind(format.type))
    end
 end
 
@@ -128,11 +133,14 @@ end
 local function content_text(content, where)
    if type(content) == "string" then return content end
    if content == nil or content == json.null then return "" end
-   if type(content) ~= "table" then refuse(where, "expected a text") end
+   if type(content) ~= "table" then
+      refuse(where, "expected a text, got %s", errors.kind(content))
+   end
    local pieces = {}
    for _, part in ipairs(content) do
       if type(part) ~= "table" or part.type ~= "text" or type(part.text) ~= "string" then
-         refuse(where, "expected parts of type text; this model reads no other")
+         refuse(where, "expected parts of type text, got %s; this model reads no other",
+            errors.field(part, type(part) == "table" and part.type == "text" and "text" or "type"))
       end
       pieces[#pieces + 1] = part.text
    end
@@ -141,13 +149,15 @@ end
 
 local function chat_prompt(self, body)
    if not json.is_array(body.messages) or #body.messages == 0 then
-      refuse("messages", "expected a list of messages")
+      refuse("messages", "expected a list of messages, got %s", json.is_array(body.messages)
+         and "an empty list" or errors.kind(body.messages))
    end
    local messages = {}
    for i, message in ipairs(body.messages) do
       local where = ("messages[%d]"):format(i - 1)
       if type(message) ~= "table" or type(message.role) ~= "string" then
-         refuse(where, "expected an object with role and content")
+         refuse(where, "expected an object with role and content, got %s",
+            errors.field(message, "role"))
       end
       local copy = {}
       for key, value in pairs(message) do
@@ -171,17 +181,21 @@ end
 local function tokens_of(self, value, where)
    local tokenizer = self.engine.tokenizer
    if type(value) == "string" then
-      if not utf8.len(value) then refuse(where, "expected UTF-8") end
+      local valid, at = utf8.len(value)
+      if not valid then refuse(where, "expected UTF-8, byte %d is not", at) end
       return tokenizer:encode(value).ids
    end
    local ids = {}
    for i, token in ipairs(type(value) == "table" and value or {}) do
       if math.type(token) ~= "integer" or token < 0 or token >= tokenizer.vocab_size then
-         refuse(where, "expected tokens from 0 to %d", tokenizer.vocab_size - 1)
+         refuse(where, "expected tokens from 0 to %d, got %s", tokenizer.vocab_size - 1,
+            errors.kind(token))
       end
       ids[i] = token + 1
    end
-   if type(value) ~= "table" then refuse(where, "expected texts or lists of tokens") end
+   if type(value) ~= "table" then
+      refuse(where, "expected texts or lists of tokens, got %s", errors.kind(value))
+   end
    return ids
 end
 
@@ -189,7 +203,10 @@ end
 -- prompt is a text or a list of tokens.
 local function many(self, value, where)
    if type(value) == "string" then return {tokens_of(self, value, where)} end
-   if type(value) ~= "table" or #value == 0 then refuse(where, "expected a text or a list") end
+   if type(value) ~= "table" or #value == 0 then
+      refuse(where, "expected a text or a list, got %s", json.is_array(value) and "an empty list"
+         or errors.kind(value))
+   end
    if type(value[1]) == "number" then return {tokens_of(self, value, where)} end
    local list = {}
    for i, item in ipairs(value) do list[i] = tokens_of(self, item, where) end
@@ -199,7 +216,7 @@ end
 -- Returns the largest number of new tokens that the options and the model's context allow.
 local function fit(self, ids, options, where)
    local context = self.engine.context
-   if #ids == 0 then refuse(where, "expected at least one token") end
+   if #ids == 0 then refuse(where, "expected at least one token, got none") end
    for _, token in ipairs(ids) do
       if token > self.engine.vocab then
          refuse(where, "the model has the tokens 0 to %d, and the prompt token %d",

@@ -49,7 +49,7 @@ local function parameters_of(object, what)
    local parameters = object.parameters
    if parameters == nil then return {} end
    if type(parameters) ~= "table" or json.is_array(parameters) then
-      refuse("%s: parameters: expected an object", what)
+      refuse("%s: parameters: expected an object, got %s", what, errors.kind(parameters))
    end
    return parameters
 end
@@ -97,7 +97,7 @@ end
 -- Checks an entry of "inputs", and adds its shape and the position of its data to the plan.
 local function read_input(model, entry, plan, symbols)
    if type(entry) ~= "table" or type(entry.name) ~= "string" then
-      refuse "inputs: expected objects with a name"
+      refuse("inputs: expected objects with a name, got %s", errors.field(entry, "name"))
    end
    local name = entry.name
    local index = model.input_index[name]
@@ -118,7 +118,9 @@ local function read_input(model, entry, plan, symbols)
    -- each text of BYTES has 4 bytes with its length
    local part = {shape = entry.shape, count = count, bytes = count * (width or 4)}
    if size ~= nil then
-      if entry.data ~= nil then refuse("input %s: both data and binary_data_size", name) end
+      if entry.data ~= nil then
+         refuse("input %s: expected data or binary_data_size, got both", name)
+      end
       if math.type(size) ~= "integer" or size < part.bytes or width and size > part.bytes
          or size > 1 << 40 then
          refuse("input %s: binary_data_size: expected %s%d for the shape %s of %s, got %s", name,
@@ -131,7 +133,8 @@ local function read_input(model, entry, plan, symbols)
       part.place = entry.data
       plan.places[entry.data] = true
    else
-      refuse("input %s: expected data, or binary_data_size in parameters", name)
+      refuse("input %s: expected data, or binary_data_size in parameters, got %s", name,
+         entry.data == nil and "neither" or "data that is no list")
    end
    plan.has_texts = plan.has_texts or not width
    plan.inputs[index] = part
@@ -139,7 +142,7 @@ end
 
 local function read_output(model, entry, plan, binary)
    if type(entry) ~= "table" or type(entry.name) ~= "string" then
-      refuse "outputs: expected objects with a name"
+      refuse("outputs: expected objects with a name, got %s", errors.field(entry, "name"))
    end
    local index = model.output_index[entry.name]
    if not index then
@@ -159,7 +162,8 @@ local function read_output(model, entry, plan, binary)
    local chosen = parameters.binary_data
    if chosen == nil then chosen = binary end
    if type(chosen) ~= "boolean" then
-      refuse("output %s: binary_data: expected true or false", entry.name)
+      refuse("output %s: binary_data: expected true or false, got %s", entry.name,
+         errors.kind(chosen))
    end
    plan.outputs[#plan.outputs + 1] = {index = index, binary = chosen}
 end
@@ -189,7 +193,7 @@ local function make_plan(model, text, has_places)
    local timeout = parameters.timeout
    if timeout ~= nil then
       if math.type(timeout) ~= "integer" or timeout < 0 then
-         refuse "parameters: timeout: expected microseconds"
+         refuse("parameters: timeout: expected microseconds, got %s", errors.kind(timeout))
       end
       plan.timeout = timeout > 0 and timeout * 1e-6 or nil
    end
@@ -203,7 +207,7 @@ local function make_plan(model, text, has_places)
    end
    local binary = parameters.binary_data_output == true
    if value.outputs ~= nil and not json.is_array(value.outputs) then
-      refuse "outputs: expected a list"
+      refuse("outputs: expected a list, got %s", errors.kind(value.outputs))
    end
    for _, entry in ipairs(value.outputs or {}) do read_output(model, entry, plan, binary) end
    if #plan.outputs == 0 then
@@ -237,9 +241,12 @@ local function unpack_body(body, encoding, most)
          .. encoding}, 0)
    end
    local zlib = encoding == "deflate" -- HTTP's deflate is zlib's format
-   if #body < (zlib and 8 or 18) then refuse("the body is not %s: it is too short", encoding) end
+   if #body < (zlib and 8 or 18) then
+      refuse("the body is not %s: it is too short, %d bytes", encoding, #body)
+   end
    if not (zlib and is_zlib(body) or not zlib and body:sub(1, 2) == "\x1F\x8B") then
-      refuse("the body is not %s: it begins otherwise", encoding)
+      refuse("the body is not %s: it begins otherwise, with the bytes %02x %02x", encoding,
+         body:byte(1, 2))
    end
    -- unpacks one byte more than is allowed; 1032 is the highest ratio of the two sizes
    local bytes, message = torch.io.inflate(torch.io.bytes(zlib and body:sub(3) or body),
@@ -309,7 +316,10 @@ local function read_numbers(http, input, body, first, last, part)
       refuse("input %s: data: expected numbers of %s, got %q at byte %d", input.name,
          input.datatype, body:sub(after, after + 15):match "^[^%c]*", after)
    end
-   if after ~= last then refuse("input %s: data: broken", input.name) end
+   if after ~= last then
+      refuse("input %s: data: expected one list, which ends at byte %d, got more to byte %d",
+         input.name, after - 1, last - 1)
+   end
    if count ~= part.count then
       refuse("input %s: data: expected %d numbers for the shape %s, got %d", input.name,
          part.count, shape_text(part.shape), count)
@@ -371,7 +381,7 @@ function M.read(http, model, request)
          data[i] = input.dtype and bytes or unpack_texts(input.name, bytes, part.count)
       else
          local first = places and places[part.place]
-         if not first then refuse("input %s: data: expected a list", input.name) end
+         if not first then refuse("input %s: data: expected a list, got none", input.name) end
          data[i] = input.dtype and read_numbers(http, input, body, first, places[-part.place], part)
             or read_texts(input.name, body:sub(first, places[-part.place] - 1), part)
       end

@@ -9,6 +9,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local json = require "tlua.utils.json"
 local replace_file = require "tlua.io.replace"
+local read_file = require "tlua.utils.read_file"
 local characters = require "tlua.text.tokenizer.characters"
 
 ---     local bpe = torch.text.BPE.train("low lower lowest low low", 260)
@@ -110,11 +111,7 @@ local function read_all(name, path)
    if type(path) ~= "string" then
       args.refuse("text.BPE." .. name, "path", "a file's name", path)
    end
-   local file, message = io.open(path, "rb")
-   if not file then return nil, message end
-   local text = file:read "a"
-   file:close()
-   return text
+   return read_file(path)
 end
 
 -- Returns the characters that represent bytes in GPT-2's files. A printable byte represents itself;

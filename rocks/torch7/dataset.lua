@@ -8,6 +8,7 @@ local torch = require "tlua.torch7.torch"
 local classes = require "tlua.torch7.classes"
 local types = require "tlua.torch7.types"
 local paths = require "tlua.torch7.paths"
+local read_file = require "tlua.utils.read_file"
 
 local is_tensor = types.is_tensor
 
@@ -24,7 +25,8 @@ local function of_tensor(records, labels)
    check(is_tensor(records) and records:dim() >= 1, "expected a tensor of records, got %s",
       classes.type(records))
    check(labels == nil or is_tensor(labels) and labels:size(1) == records:size(1),
-      "expected a label for each of %d records", records:size(1))
+      "expected a label for each of %d records, got %s", records:size(1),
+      is_tensor(labels) and labels:dim() > 0 and labels:size(1) or classes.type(labels))
    local index = {records = {}, labels = {}, get = function(record) return record end}
    for i = 1, records:size(1) do
       index.records[i] = records:dim() == 1 and records:narrow(1, i, 1) or records:select(1, i)
@@ -33,24 +35,17 @@ local function of_tensor(records, labels)
    return index
 end
 
-local function read_bytes(path)
-   local file, problem = io.open(path, "rb")
-   if not file then return nil, problem end
-   local text = file:read "a"
-   file:close()
-   return text
-end
-
 local function lines_of(path)
-   local list = {}
-   for line in (assert(read_bytes(path)) .. "\n"):gmatch "(.-)\r?\n" do
+   local list, text, problem = {}, read_file(path)
+   check(text, "%s", problem)
+   for line in (text .. "\n"):gmatch "(.-)\r?\n" do
       if line ~= "" then list[#list + 1] = line end
    end
    return list
 end
 
 local function of_csv(path)
-   local index, folder = {records = {}, labels = {}, get = read_bytes}, paths.dirname(path)
+   local index, folder = {records = {}, labels = {}, get = read_file}, paths.dirname(path)
    local meta = path:gsub("%.csv$", "-meta.csv")
    if paths.filep(meta) then
       folder = lines_of(meta)[2]
@@ -70,7 +65,7 @@ local function of_csv(path)
 end
 
 local function of_folder(path)
-   local index = {records = {}, labels = {}, get = read_bytes}
+   local index = {records = {}, labels = {}, get = read_file}
    local function add(folder, label)
       local names = {}
       for name in paths.iterfiles(folder) do names[#names + 1] = name end
@@ -91,7 +86,7 @@ end
 local function index_of(source)
    if is_tensor(source) then return of_tensor(source) end
    if type(source) == "table" then
-      check(source.x ~= nil, "expected {x = records, y = labels}")
+      check(source.x ~= nil, "expected {x = records, y = labels}, got a table without x")
       return of_tensor(source.x, source.y)
    end
    check(type(source) == "string", "expected a tensor, a table or a path, got %s",
@@ -157,7 +152,8 @@ function samplers.uniform(index)
 end
 
 local function check_label(index, label)
-   check(#index.names > 0, "expected labels for this sampler")
+   check(#index.names > 0, "expected labels for this sampler, got %d records without labels",
+      #index.records)
    check(label == nil or index.of_label[label], "there is no label %s", tostring(label))
 end
 

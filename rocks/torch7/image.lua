@@ -5,6 +5,7 @@
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
 local base = require "tlua.torch7.image_base"
+local read_file = require "tlua.utils.read_file"
 
 local T, M = tlua, base.image
 local field, methods, shape, tag, as_batch = types.field, types.methods, base.shape, base.tag,
@@ -17,11 +18,8 @@ end
 -- Files -------------------------------------------------------------------------------------------
 
 local function read(path)
-   local file, problem = io.open(path, "rb")
-   if not file then tlua.raise("image.load: " .. problem) end
-   local bytes = file:read "a"
-   file:close()
-   return bytes
+   local bytes, problem = read_file(path)
+   return bytes or tlua.raise("image.load: " .. problem)
 end
 
 -- Reads an image in one of Netpbm's formats P2, P3, P5 and P6.

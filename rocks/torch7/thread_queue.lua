@@ -8,6 +8,7 @@ local classes = require "tlua.torch7.classes"
 local types = require "tlua.torch7.types"
 local values = require "tlua.torch7.thread_values"
 local threads = require "tlua.torch7.threads"
+local read_file = require "tlua.utils.read_file"
 
 local M = {serialize = {}}
 
@@ -48,14 +49,6 @@ local function write(path, text)
    file:close()
 end
 
-local function read(path)
-   local file = io.open(path, "rb")
-   if not file then return nil end
-   local text = file:read "a"
-   file:close()
-   return text
-end
-
 --- Makes a queue for at most n jobs, which may be sent to threads. With `id`, opens the existing
 --- queue that has this id.
 function Queue:__init(n, id)
@@ -77,7 +70,7 @@ local function change(self, step)
    local wait = 1e-5
    while true do
       self.mutex:lock()
-      local text = read(self.path)
+      local text = read_file(self.path)
       if not text then
          self.mutex:unlock()
          tlua.raise "threads.Queue: the queue was freed"
@@ -114,7 +107,7 @@ function Queue:dojob()
    local text
    change(self, function(first, last)
       if first == last then return nil end
-      text = read(self.path .. first + 1)
+      text = read_file(self.path .. first + 1)
       os.remove(self.path .. first + 1)
       return first + 1, last
    end)
@@ -124,7 +117,7 @@ end
 
 --- Removes the queue and the jobs that are left.
 function Queue:free()
-   local first, last = (read(self.path) or ""):match "%d+ (%d+) (%d+)"
+   local first, last = (read_file(self.path) or ""):match "%d+ (%d+) (%d+)"
    for i = (tonumber(first) or 0) + 1, tonumber(last) or 0 do
       os.remove(self.path .. math.tointeger(i))
    end

@@ -8,6 +8,7 @@ local checked = require "tlua.checked"
 local datastore = require "tlua.wandb.datastore"
 local protobuf = require "tlua.utils.protobuf"
 local system = require "tlua.wandb.system"
+local read_file = require "tlua.utils.read_file"
 local values = require "tlua.wandb.values"
 
 local field = datastore.field
@@ -141,12 +142,6 @@ end
 
 -- Beginning ---------------------------------------------------------------------------------------
 
-local function read(path)
-   local file <close>, message = io.open(path, "rb")
-   if not file then return nil, message end
-   return file:read "a"
-end
-
 local not_finite <const> = {NaN = 0 / 0, Infinity = math.huge, ["-Infinity"] = -math.huge}
 
 -- Decodes a value; returns nil for null.
@@ -176,7 +171,7 @@ end
 -- Returns what these records say about the run, and its config.
 local function take_over(self)
    local about, config = {}, {}
-   local text, message = read(self.path)
+   local text, message = read_file(self.path)
    local records = text
    if text then records, message = datastore.decode(text) end
    if not records then torch.raise(("wandb.init: %s: %s"):format(self.path, message)) end

@@ -2,13 +2,11 @@
 -- threads, and the memory of tensors on GPUs. Without /proc, only the GPUs are measured.
 
 local torch = require "tlua"
+local read_file = require "tlua.utils.read_file"
 
 local M = {}
 
-local function read(path)
-   local file <close> = io.open(path, "rb")
-   return file and file:read "a" or ""
-end
+local function read(path) return read_file(path) or "" end
 
 -- Returns the busy and the total time of all processors since boot.
 local function times()

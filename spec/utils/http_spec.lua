@@ -31,20 +31,23 @@ describe("an answer", function()
    end)
 
    it("is abandoned if it does not end", function()
-      assert.matches("the answer is too long$", failure(head, "X-Header: abcdefghijklmnop\r\n"))
-      assert.matches("a damaged answer$", failure(head, "abcdefghijklmnop"))
-      assert.matches("the answer is too long$", failure(head .. "\r\n", "abcdefghijklmnop"))
-      assert.matches("the answer is too long$", failure(head .. "Transfer-Encoding: chunked\r\n\r\n",
-         "10\r\nabcdefghijklmnop\r\n"))
+      local too_long <const> = "the answer is too long: more than the allowed %d+ bytes$"
+      assert.matches(too_long, failure(head, "X-Header: abcdefghijklmnop\r\n"))
+      assert.matches("a damaged answer: a line has more than 65536 bytes$", failure(head, "abcdefghijklmnop"))
+      assert.matches(too_long, failure(head .. "\r\n", "abcdefghijklmnop"))
+      assert.matches(too_long, failure(head .. "Transfer-Encoding: chunked\r\n\r\n", "10\r\nabcdefghijklmnop\r\n"))
    end)
 
    it("is damaged if its length is not a number", function()
       for _, length in ipairs {"-5", "1.5", "1e2", "nan", "99999999999999999999", "x"} do
-         assert.matches("a damaged answer$", failure(head .. "Content-Length: " .. length .. "\r\n\r\nabc"))
+         assert.matches(('a damaged answer: Content-Length: expected a number of bytes, got "%s"'):format(length),
+            failure(head .. "Content-Length: " .. length .. "\r\n\r\nabc"), 1, true)
       end
-      assert.matches("the answer is too long$", failure(head .. "Content-Length: 999999999\r\n\r\nabc"))
-      assert.matches("the answer ends early$", failure(head .. "Content-Length: 9\r\n\r\nabc"))
-      assert.matches("a damaged answer$", failure(head .. "Transfer-Encoding: chunked\r\n\r\n-1\r\nabc\r\n"))
-      assert.matches("the answer is not HTTP$", failure "hello\r\n")
+      assert.matches("the answer is too long: more than the allowed 16777216 bytes$",
+         failure(head .. "Content-Length: 999999999\r\n\r\nabc"))
+      assert.matches("the answer ends early, after 40 bytes$", failure(head .. "Content-Length: 9\r\n\r\nabc"))
+      assert.matches('a damaged answer: expected the length of a chunk, got "%-1"$',
+         failure(head .. "Transfer-Encoding: chunked\r\n\r\n-1\r\nabc\r\n"))
+      assert.matches('the answer is not HTTP: it begins with "hello"$', failure "hello\r\n")
    end)
 end)

@@ -2,8 +2,8 @@
 -- together with the tables that src/lua/embed.h declares. A FILE below ROOT becomes the module of
 -- the same name in `tlua`, and init.lua becomes the module of its folder. An argument MODULE=FILE
 -- names the module explicitly. Files that contain only annotations for editors (`---@meta`) are
--- left out, and so are comments that `help` does not read. With --bare, for a library without `help`, all
--- comments are. Empty lines take their place.
+-- left out, and so are comments that `help` does not read. With --bare, for a library without
+-- `help`, all comments are. Empty lines take their place.
 
 package.path = (arg[0]:match("^(.*)/[^/]*$") or ".") .. "/?.lua;" .. package.path
 local pack = require "pack"
@@ -61,8 +61,8 @@ local function end_of_string(text, at)
    return at
 end
 
--- Returns the positions of the comments that `help` reads, as keys of a table: a file's heading, and the
--- lines together with which there is a line of three dashes.
+-- Returns the positions of the comments that `help` reads, as keys of a table: the file's heading,
+-- and the lines of each block that has a line with three dashes.
 local function documentation(text)
    local kept, block, documented = {}, {}, true
    for at, line in text:gmatch "()([^\n]*)\n?" do
@@ -78,7 +78,8 @@ local function documentation(text)
    return kept
 end
 
--- Returns a chunk without its comments, except those at positions in `kept`. The code keeps its line numbers.
+-- Returns a chunk without its comments, except those at positions in `kept`. Lines keep their
+-- numbers.
 local function without_comments(text, kept)
    local out, at = {}, 1
    local function keep(last) out[#out + 1], at = text:sub(at, last), last + 1 end

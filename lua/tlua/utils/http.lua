@@ -45,22 +45,27 @@ function M.parse(url)
       server = ("%s://%s:%d"):format(scheme, host, number)}
 end
 
+local function too_long(most)
+   error(("the answer is too long: more than the allowed %d bytes"):format(most), 0)
+end
+
 -- Returns a reader of a socket, with methods that read a line, a number of bytes, or as much as is
 -- available. They raise an error at the timeout, and after `most` bytes.
 local function reader(socket, seconds, most)
    local waiting, at, ended, left = "", 1, false, most -- bytes before `at` are consumed
+   local limit, taken = most, 0
    local function more()
-      if ended then error("the answer ends early", 0) end
+      if ended then error(("the answer ends early, after %d bytes"):format(taken), 0) end
       local part, message = socket:take(seconds)
-      if part == "" then error("no answer in time", 0) end
+      if part == "" then error(("no answer in time, which is %g seconds"):format(seconds), 0) end
       if not part and message then error(message, 0) end
       ended = part == nil
-      left = left - #(part or "")
-      if left < 0 then error("the answer is too long", 0) end
+      taken, left = taken + #(part or ""), left - #(part or "")
+      if left < 0 then too_long(limit) end
       return part or ""
    end
    local self = {}
-   function self.limit(bytes) left = bytes end
+   function self.limit(bytes) limit, left = bytes, bytes end
    function self.line()
       while true do
          local stop = waiting:find("\n", at, true)
@@ -69,7 +74,9 @@ local function reader(socket, seconds, most)
             at = stop + 1
             return (line:gsub("\r$", ""))
          end
-         if #waiting - at + 1 > LONGEST then error("a damaged answer", 0) end
+         if #waiting - at + 1 > LONGEST then
+            error(("a damaged answer: a line has more than %d bytes"):format(LONGEST), 0)
+         end
          waiting, at = waiting:sub(at) .. more(), 1
       end
    end
@@ -118,9 +125,13 @@ local function parts_of_chunks(from, most)
       if left == 0 then
          if not first then from.line() end
          first = false
-         left = length_of(from.line():match "^%x+", 16)
-         if not left then error("a damaged answer", 0) end
-         if left > most then error("the answer is too long", 0) end
+         local line = from.line()
+         left = length_of(line:match "^%x+", 16)
+         if not left then
+            error(("a damaged answer: expected the length of a chunk, got %q"):format(
+               line:sub(1, 40)), 0)
+         end
+         if left > most then too_long(most) end
          if left == 0 then
             ended = true
             return nil
@@ -133,8 +144,11 @@ local function parts_of_chunks(from, most)
 end
 
 local function read_headers(from)
-   local status = tonumber(from.line():match "^HTTP/1%.%d (%d%d%d)")
-   if not status then error("the answer is not HTTP", 0) end
+   local first = from.line()
+   local status = tonumber(first:match "^HTTP/1%.%d (%d%d%d)")
+   if not status then
+      error(("the answer is not HTTP: it begins with %q"):format(first:sub(1, 40)), 0)
+   end
    local headers = {}
    for line in from.line do
       if line == "" then break end
@@ -158,8 +172,10 @@ local function read_answer(socket, method, seconds, most)
    elseif (headers["transfer-encoding"] or ""):lower():find "chunked" then
       answer.parts = parts_of_chunks(from, most)
    elseif length then
-      length = length_of(length, 10) or error("a damaged answer", 0)
-      if length > most then error("the answer is too long", 0) end
+      length = length_of(length, 10)
+         or error(("a damaged answer: Content-Length: expected a number of bytes, got %q"):format(
+            length:sub(1, 40)), 0)
+      if length > most then too_long(most) end
       answer.length, answer.parts = length, parts_of_length(from, length)
    else
       answer.parts = from.rest

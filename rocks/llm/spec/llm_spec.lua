@@ -564,6 +564,23 @@ describe("llm.Grammar", function()
       } do
          assert.equal(fits, grammar:matches(text), text)
       end
+      for schema, expected in pairs {
+         ['[3]'] = "schema: the keyword 1 is not supported", ["7"] = "schema: expected an object, got 7",
+         ['{"type":"array","minItems":-1}'] = "schema: minItems: expected an integer from 0 to 1000, got -1",
+         ['{"type":"array","minItems":3,"maxItems":2}'] = "schema: maxItems: expected at least minItems, 3, got 2",
+         ['{"type":"object","required":["b"],"additionalProperties":false}'] =
+            "schema: required: b is not in properties",
+         ['{"properties":[{}]}'] = "schema: properties: expected an object, got the key 1",
+         ['{"$ref":7}'] = "schema: $ref: expected a path such as #/$defs/name, got 7",
+         ['{"$ref":"#/a"}'] = "schema: $ref: there is no #/a in the schema",
+         ['{"enum":"a"}'] = 'schema: enum: expected a list, got "a"',
+         ['{"enum":[]}'] = "schema: enum: expected a list, got one without elements",
+         ['{"items":5,"type":"array"}'] = "schema.items: expected an object, got 5",
+         ['{"type":"text"}'] = "or null, got text",
+      } do
+         assert.raises("llm.Grammar.from_json_schema: ", function() Grammar.from_json_schema(schema) end)
+         assert.raises(expected, function() Grammar.from_json_schema(schema) end)
+      end
       assert.is_true(Grammar.from_json_schema {}:matches '{"a": [1, 2.5e3, "x", null, true]}')
       assert.raises("schema.x: the keyword pattern is not supported", function()
          Grammar.from_json_schema {type = "object", properties = {x = {type = "string", pattern = "a"}}}

@@ -172,6 +172,26 @@ describe("torch.serve's language models", function()
       end
    end)
 
+   it("says which value of a request came, and what was expected", function()
+      for fields, expected in pairs {
+         ['"prompt":"a","stream":1'] = "stream: expected true or false, got 1",
+         ['"prompt":"a","temperature":"hot"'] = 'temperature: expected a number from 0 to 10, got "hot"',
+         ['"prompt":"a","n":1.5'] = "n: expected an integer, got 1.5",
+         ['"prompt":"a","stop":7'] = "stop: expected a text or up to 16 texts, got 7",
+         ['"prompt":"a","stop":[""]'] = 'stop: expected texts that are not empty, got ""',
+         ['"prompt":"a","response_format":{"type":"json_object"}'] =
+            'response_format: expected the type text, got "json_object"; grammars are not supported',
+         ['"prompt":["a",true]'] = "prompt: expected texts or lists of tokens, got true",
+         ['"prompt":[-1]'] = "prompt: expected tokens from 0 to",
+         ['"prompt":[]'] = "prompt: expected a text or a list, got an empty list",
+         ['"prompt":{}'] = "prompt: expected a text or a list, got an object",
+      } do
+         local status, answer = ask(('{"model":"llama",%s}'):format(fields))
+         assert.equal(400, status, fields)
+         assert.matches(expected, answer.error.message, 1, true)
+      end
+   end)
+
    it("reports a model whose logits are NaN, and answers the next request", function()
       for _, temperature in ipairs {0, 1} do
          local status, answer = ask {model = "broken", prompt = "the low", max_tokens = 3, temperature = temperature}

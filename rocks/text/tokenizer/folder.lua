@@ -2,17 +2,12 @@
 -- tokenizer_config.json, special_tokens_map.json and chat_template.jinja.
 
 local json = require "tlua.utils.json"
+local read_file = require "tlua.utils.read_file"
 
 local M = {}
 
 local special_names <const> = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
    "cls_token", "mask_token"}
-
-local function read(path)
-   local file <close> = io.open(path, "rb")
-   if not file then return nil end
-   return file:read "a"
-end
 
 --- Reads a JSON file. Returns an empty table if the file does not exist, or nil and a message if it
 --- is malformed.
@@ -20,7 +15,7 @@ end
 ---@return table? config
 ---@return string? message
 local function read_json(path)
-   local text = read(path)
+   local text = read_file(path)
    if not text then return {} end
    local config, why = json.decode(text)
    if type(config) ~= "table" then
@@ -49,11 +44,11 @@ end
 
 -- Reads the chat templates that are stored in separate files.
 local function template_files(folder, template)
-   local text = read(folder .. "/chat_template.jinja")
+   local text = read_file(folder .. "/chat_template.jinja")
    if text then template = text end
    local list
    for _, name in ipairs {"tool_use", "rag"} do
-      local more = read(("%s/additional_chat_templates/%s.jinja"):format(folder, name))
+      local more = read_file(("%s/additional_chat_templates/%s.jinja"):format(folder, name))
       if more then
          list = list or {default = text}
          list[name] = more

@@ -81,8 +81,15 @@ describe("Torch7's dataset", function()
    it("refuses missing files, other machines' paths and wrong options", function()
       assert.raises("expected a path on this machine", function() Dataset "slowfs:///a/b" end)
       assert.raises("there is no such file", function() Dataset "/nowhere.csv" end)
-      assert.raises("a label for each of 3 records", function() Dataset {x = torch.ones(3), y = torch.ones(2)} end)
+      assert.raises("a label for each of 3 records, got 2", function()
+         Dataset {x = torch.ones(3), y = torch.ones(2)}
+      end)
+      assert.raises("a label for each of 3 records, got string", function() Dataset {x = torch.ones(3), y = "a"} end)
+      assert.raises("expected {x = records, y = labels}, got a table without x", function() Dataset {} end)
       local data = Dataset(torch.ones(3))
+      assert.raises("expected labels for this sampler, got 3 records without labels", function()
+         data.sampledBatcher {samplerKind = "label-distribution", distribution = {a = 1}}
+      end)
       assert.raises("samplerKind: expected one of label-distribution, ", function()
          data.sampledBatcher {samplerKind = "lineer"}
       end)
