@@ -70,16 +70,22 @@ local function try(self, inputs)
    return ok and outputs or nil, outputs
 end
 
--- Finds a size for each symbol with which a trial run succeeds. Returns the sizes and the outputs
--- of the run, or nil and the last error.
+-- Finds a size for each symbol with which a trial run succeeds: small ones, or else those with
+-- which the program was exported. Returns the sizes and the outputs of the run, or nil and the
+-- first error.
 local function find_sizes(self)
-   local message
-   for _, size in ipairs {2, 1, 3, 4, 8, 16, 32, 64, 128, 256, 512} do
+   local exported, message = {}, nil
+   for _, symbol in ipairs(json.decode(self.graph:describe()).symbols) do
+      exported[symbol[1]] = symbol[2]
+   end
+   for _, size in ipairs {2, 1, 3, 4, 8, 16, 32, 64, 128, 256, 512, 0} do
       local sizes = {}
-      for _, symbol in ipairs(self.symbols) do sizes[symbol] = size end
+      for _, symbol in ipairs(self.symbols) do
+         sizes[symbol] = size > 0 and size or exported[symbol]
+      end
       local outputs, why = try(self, example(self, sizes))
       if outputs then return sizes, outputs end
-      message = why
+      message = message or why
       if #self.symbols == 0 then break end
    end
    return nil, message

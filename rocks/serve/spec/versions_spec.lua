@@ -321,6 +321,20 @@ describe("torch.serve and batches", function()
       server:stop()
    end)
 
+   it("serves a program that takes only large sizes", function()
+      local function sum(x) return x:sum(1) end
+      local program = torch.export(sum, {torch.ones(700)}, {dynamic = {x = {{min = 600, max = 1000}}}})
+      local server <close> = ready(serve(program))
+      local ones = {}
+      for i = 1, 650 do ones[i] = 1 end
+      local status, value = infer(server.port, "model", {inputs = json.as_array {input("x", {650}, ones)}})
+      assert.equal(200, status)
+      assert.equal(650, value.outputs[1].data[1])
+      status, value = infer(server.port, "model", {inputs = json.as_array {input("x", {2}, {1, 1})}})
+      assert.equal(400, status)
+      assert.matches("x: expected a size of at least 600 in dimension 1", value.error, 1, true)
+   end)
+
    it("collects requests for max_queue_delay", function()
       local program = torch.export(nn.ReLU(), {torch.ones(1, 2)}, {dynamic = {input = {1}}})
       local server = ready(serve(program, {max_queue_delay = 0.5, max_batch_size = 8}))
