@@ -1,4 +1,4 @@
--- transforms.lua - torch.graphs.transforms: random splits of nodes and edges.
+-- transforms.lua - torch.graphs.transforms: random splits of nodes and edges, and sparse matrices.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -154,6 +154,66 @@ function RandomLinkSplit:__call(data)
    local third = part(places:narrow(1, 1, train + val), for_test, true)
    local second = part(for_train, for_val, true)
    return part(for_train, for_train, o.add_negative_train_samples), second, third
+end
+
+local take_sparse = args.signature [[graphs.transforms.ToSparseTensor(
+   attr: string = 'edge_weight', remove_edge_index: boolean = true)]]
+
+--- Adds `adj_t`, the edges as a sparse_csr tensor of shape (nodes, nodes), to a graph: row i has
+--- the sources of the edges that end at node i. Its values are the attribute `attr` of the edges, or 1.
+--- Layers take adj_t in place of edge_index. Other attributes of edges are put in the order of
+--- adj_t's elements.
+---
+---     local data = torch.graphs.datasets.KarateClub():get(1)
+---     data = torch.graphs.transforms.ToSparseTensor()(data)
+---     local conv = torch.graphs.nn.GCNConv(34, 2)
+---     print(data.adj_t.shape, conv(data.x, data.adj_t).shape)
+---     --> torch.Size([34, 34])	torch.Size([34, 2])
+---@class graphs.transforms.ToSparseTensor
+---@overload fun(options?: table): graphs.transforms.ToSparseTensor
+local ToSparseTensor = class.class "graphs.transforms.ToSparseTensor"
+M.ToSparseTensor = ToSparseTensor
+
+---@param options? {attr: string, remove_edge_index: boolean}  attr: the name of the attribute with
+--- the values, which is removed with edge_index; remove_edge_index: whether edge_index is removed
+function ToSparseTensor:__init(...) self.options = take_sparse(...) end
+
+function ToSparseTensor:__call(data)
+   local title <const> = "graphs.transforms.ToSparseTensor"
+   if type(data) ~= "table" or not data._is_graph or not data.edge_index then
+      args.refuse(title, "data", "a graph with edge_index", data)
+   end
+   local n, edge_index = data.num_nodes, checks.edges(title, data.edge_index)
+   checks.range(title, "edge_index", edge_index, n)
+   local o, copy = self.options, data:copy()
+   local by_source = torch.argsort(edge_index[1], {stable = true})
+   local order = by_source:index_select(1,
+      torch.argsort(edge_index[2]:index_select(1, by_source), {stable = true}))
+   local value = data:get(o.attr)
+   if value ~= nil then
+      checks.edge_attr(title, edge_index, value, o.attr)
+      if value:dim() ~= 1 then args.refuse(title, o.attr, "a tensor of one dimension", value) end
+   end
+   for name, attribute in data:items() do
+      if name ~= "edge_index" and data:is_edge_attr(name) then
+         copy[name] = attribute:index_select(1, order)
+      end
+   end
+   value = value and value:index_select(1, order)
+      or torch.ones(order:numel(), {device = edge_index.device})
+   local counts = edge_index:numel() > 0 and torch.bincount(edge_index[2], {minlength = n})
+      or torch.zeros(n, {dtype = "int64", device = edge_index.device})
+   local pointers = torch.cat {counts:new_ones(1), counts:cumsum(1) + 1}
+   copy.num_nodes = n
+   if o.remove_edge_index then
+      copy.edge_index = nil
+      copy[o.attr] = nil
+   else
+      copy.edge_index = edge_index:index_select(2, order)
+   end
+   copy.adj_t = torch.sparse_csr_tensor(pointers, edge_index[1]:index_select(1, order), value,
+      {n, n})
+   return copy
 end
 
 return M

@@ -12,6 +12,7 @@ aggr: how messages are reduced, such as "sum", "mean" or "max"
 aggregators: names of reductions
 alpha: the share of the first features
 attn: the features from which scores are computed
+attr: the name of the attribute with the values
 attributes: attributes by name
 batch: the graph of each node, from 1
 bias: whether there is a bias
@@ -57,6 +58,7 @@ out_channels: the number of features of a node in the result
 p: the probability
 ptr: the first row of each group, and the number of rows plus 1
 reduce: how values are reduced: "sum", "mean", "max", "min" or "mul"
+remove_edge_index: whether edge_index is removed
 relabel_nodes: whether the nodes of the result are numbered from 1
 residual: whether the features of the node are added
 return_attention_weights: whether edges and their weights are also returned

@@ -10,6 +10,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Adjacency = require "tlua.graphs.adjacency"
 local checks = require "tlua.graphs.checks"
+local matrix = require "tlua.graphs.matrix"
 local scatter = require "tlua.graphs.utils.scatter"
 local nn = torch.nn
 
@@ -175,7 +176,8 @@ end
 local direct <const> = {sum = true, add = true, mean = true}
 
 --- Sends messages along edges, aggregates them at each node, and updates the nodes.
----@param edge_index Tensor  (2, edges) int64
+---@param edge_index Tensor  (2, edges) int64, or a sparse matrix of shape (targets, sources), whose
+--- values are edge_weight if none is given
 ---@param values table<string, any>  arguments of message and update: a tensor of nodes, a list of
 --- two tensors for sources and targets, or any other value; `false` is passed on as nil. `size` may
 --- list the numbers of sources and targets
@@ -185,6 +187,14 @@ function MessagePassing:propagate(edge_index, values)
    local given = values or {}
    if type(given) ~= "table" or getmetatable(given) then
       args.refuse(title .. ":propagate", "values", "a table of values by name", given)
+   end
+   if matrix.is(edge_index) then
+      local edges, weight = matrix.edges(title, edge_index)
+      edge_index = edges
+      if given.edge_weight == nil then
+         given = {edge_weight = weight or false}
+         for name, value in pairs(values or {}) do given[name] = value end
+      end
    end
    local kept, optional = {}, {}
    for name, value in pairs(given) do

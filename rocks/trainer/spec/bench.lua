@@ -4,12 +4,19 @@
 --
 -- Each loop in turn trains 12 epochs with batches of 64 and Adam; it prints the medians of the
 -- processor times of an epoch, and of the ratios to the first loop. A Learner logs the loss, so the
--- loop above it keeps the loss, too; its ratio is that to this loop.
+-- loop above it keeps the loss, too; its ratio is that to this loop. Processor times depend on what
+-- else the machine does, counts of instructions do not:
+--
+--    valgrind --tool=callgrind --callgrind-out-file=/dev/null tlua rocks/trainer/spec/bench.lua loop 3 12
+--
+-- runs only the third loop, for 12 epochs; valgrind prints the instructions as "Collected". The
+-- difference of two runs with different numbers of epochs leaves out what precedes the first epoch.
 
 local torch = require "tlua"
 local nn, trainer = torch.nn, torch.trainer
 
-local ROUNDS <const>, EPOCHS <const> = tonumber(arg[1]) or 40, 12
+local only <const> = arg[1] == "loop" and tonumber(arg[2])
+local ROUNDS <const>, EPOCHS <const> = tonumber(arg[1]) or 40, only and tonumber(arg[3]) or 12
 
 torch.set_num_threads(1)
 local path = (arg[0]:match "^(.*)/" or ".") .. "/../../../examples/data/digits.csv"
@@ -67,6 +74,11 @@ local kinds <const> = {
       return fit(trainer.Learner(model(), nn.CrossEntropyLoss(), {lr = 3e-3}))
    end, 3},
 }
+
+if only then
+   kinds[only][2]()()
+   return
+end
 
 local times, weights = {{}, {}, {}, {}}, {}
 for round = 1, ROUNDS + 2 do

@@ -5,6 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Adjacency = require "tlua.graphs.adjacency"
+local matrix = require "tlua.graphs.matrix"
 local Linear = require "tlua.graphs.nn.Linear"
 local MessagePassing = require "tlua.graphs.nn.MessagePassing"
 local inits = require "tlua.graphs.nn.inits"
@@ -179,7 +180,7 @@ function GATConv:reset_parameters()
    inits.zeros(self.bias)
 end
 
-local forward_gat = args.signature [[graphs.nn.GATConv.forward(x: any, edge_index: any,
+local forward_gat = matrix.signature [[graphs.nn.GATConv.forward(x: any, edge_index: any,
    edge_attr: tensor?, return_attention_weights: boolean?)]]
 
 ---@param x Tensor|Tensor[]  (nodes, in_channels)
@@ -278,7 +279,7 @@ function GATv2Conv:reset_parameters()
    inits.zeros(self.bias)
 end
 
-local forward_v2 = args.signature [[graphs.nn.GATv2Conv.forward(x: any, edge_index: any,
+local forward_v2 = matrix.signature [[graphs.nn.GATv2Conv.forward(x: any, edge_index: any,
    edge_attr: tensor?, return_attention_weights: boolean?)]]
 
 ---@param x Tensor|Tensor[]  (nodes, in_channels)
@@ -361,7 +362,7 @@ function TransformerConv:reset_parameters()
       "lin_beta"} do inits.reset(self[name]) end
 end
 
-local forward_transformer = args.signature [[graphs.nn.TransformerConv.forward(x: any,
+local forward_transformer = matrix.signature [[graphs.nn.TransformerConv.forward(x: any,
    edge_index: any, edge_attr: tensor?, return_attention_weights: boolean?)]]
 
 -- With edge features, messages are no longer rows of nodes, so each edge's message is computed.

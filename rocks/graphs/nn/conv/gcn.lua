@@ -4,6 +4,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local checks = require "tlua.graphs.checks"
+local matrix = require "tlua.graphs.matrix"
 local Linear = require "tlua.graphs.nn.Linear"
 local MessagePassing = require "tlua.graphs.nn.MessagePassing"
 local inits = require "tlua.graphs.nn.inits"
@@ -157,7 +158,7 @@ function GCNConv:reset_parameters()
    rawset(self, "_kept", nil)
 end
 
-local take = args.signature [[graphs.nn.GCNConv.forward(x: any, edge_index: any,
+local take = matrix.signature [[graphs.nn.GCNConv.forward(x: any, edge_index: any,
    edge_weight: tensor?)]]
 
 ---@param x Tensor  (nodes, in_channels)

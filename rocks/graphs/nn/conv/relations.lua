@@ -4,6 +4,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local checks = require "tlua.graphs.checks"
+local matrix = require "tlua.graphs.matrix"
 local Linear = require "tlua.graphs.nn.Linear"
 local MessagePassing = require "tlua.graphs.nn.MessagePassing"
 local inits = require "tlua.graphs.nn.inits"
@@ -119,7 +120,7 @@ function PNAConv:reset_parameters()
    end
 end
 
-local forward_pna = args.signature [[graphs.nn.PNAConv.forward(x: any, edge_index: any,
+local forward_pna = matrix.signature [[graphs.nn.PNAConv.forward(x: any, edge_index: any,
    edge_attr: tensor?)]]
 
 ---@param x Tensor
@@ -261,7 +262,7 @@ local function features(self, x)
    return from, to
 end
 
-local forward_rgcn = args.signature [[graphs.nn.RGCNConv.forward(x: any, edge_index: any,
+local forward_rgcn = matrix.signature [[graphs.nn.RGCNConv.forward(x: any, edge_index: any,
    edge_type: tensor)]]
 
 ---@param x Tensor|Tensor[]

@@ -5,6 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local checks = require "tlua.graphs.checks"
+local matrix = require "tlua.graphs.matrix"
 local Linear = require "tlua.graphs.nn.Linear"
 local MessagePassing = require "tlua.graphs.nn.MessagePassing"
 local gcn = require "tlua.graphs.nn.conv.gcn"
@@ -89,7 +90,7 @@ function SAGEConv:reset_parameters()
    for _, name in ipairs {"lin", "lin_l", "lin_r"} do inits.reset(self[name]) end
 end
 
-local forward_sage = args.signature [[graphs.nn.SAGEConv.forward(x: any, edge_index: any,
+local forward_sage = matrix.signature [[graphs.nn.SAGEConv.forward(x: any, edge_index: any,
    size: any?)]]
 
 ---@param x Tensor|Tensor[]
@@ -149,7 +150,7 @@ function GraphConv:reset_parameters()
    self.lin_root:reset_parameters()
 end
 
-local forward_graph = args.signature [[graphs.nn.GraphConv.forward(x: any, edge_index: any,
+local forward_graph = matrix.signature [[graphs.nn.GraphConv.forward(x: any, edge_index: any,
    edge_weight: tensor?, size: any?)]]
 
 ---@param x Tensor|Tensor[]
@@ -224,7 +225,7 @@ function GINConv:reset_parameters()
    reset_eps(self)
 end
 
-local forward_gin = args.signature [[graphs.nn.GINConv.forward(x: any, edge_index: any,
+local forward_gin = matrix.signature [[graphs.nn.GINConv.forward(x: any, edge_index: any,
    size: any?)]]
 
 ---@param x Tensor|Tensor[]
@@ -282,7 +283,7 @@ function GINEConv:reset_parameters()
    reset_eps(self)
 end
 
-local forward_gine = args.signature [[graphs.nn.GINEConv.forward(x: any, edge_index: any,
+local forward_gine = matrix.signature [[graphs.nn.GINEConv.forward(x: any, edge_index: any,
    edge_attr: tensor, size: any?)]]
 
 ---@param x Tensor|Tensor[]
@@ -335,7 +336,7 @@ end
 --- Sets the parameters to new initial values.
 function EdgeConv:reset_parameters() inits.reset(self.nn) end
 
-local forward_edge = args.signature "graphs.nn.EdgeConv.forward(x: any, edge_index: any)"
+local forward_edge = matrix.signature "graphs.nn.EdgeConv.forward(x: any, edge_index: any)"
 
 ---@param x Tensor|Tensor[]
 ---@param edge_index Tensor
@@ -396,7 +397,7 @@ function ChebConv:reset_parameters()
    inits.zeros(self.bias)
 end
 
-local forward_cheb = args.signature [[graphs.nn.ChebConv.forward(x: any, edge_index: any,
+local forward_cheb = matrix.signature [[graphs.nn.ChebConv.forward(x: any, edge_index: any,
    edge_weight: tensor?, batch: tensor?, lambda_max: number|tensor?)]]
 
 -- Returns the edges and weights of the Laplacian, scaled to [-1, 1].
@@ -479,7 +480,7 @@ end
 --- Clears the cached graph.
 function APPNP:reset_parameters() rawset(self, "_kept", nil) end
 
-local forward_appnp = args.signature [[graphs.nn.APPNP.forward(x: any, edge_index: any,
+local forward_appnp = matrix.signature [[graphs.nn.APPNP.forward(x: any, edge_index: any,
    edge_weight: tensor?)]]
 
 ---@param x Tensor
@@ -541,7 +542,7 @@ function SGConv:reset_parameters()
    rawset(self, "_x", nil)
 end
 
-local forward_sg = args.signature [[graphs.nn.SGConv.forward(x: any, edge_index: any,
+local forward_sg = matrix.signature [[graphs.nn.SGConv.forward(x: any, edge_index: any,
    edge_weight: tensor?)]]
 
 ---@param x Tensor
@@ -609,7 +610,7 @@ function GatedGraphConv:reset_parameters()
    inits.reset(self.rnn)
 end
 
-local forward_gated = args.signature [[graphs.nn.GatedGraphConv.forward(x: any, edge_index: any,
+local forward_gated = matrix.signature [[graphs.nn.GatedGraphConv.forward(x: any, edge_index: any,
    edge_weight: tensor?)]]
 
 ---@param x Tensor
