@@ -141,18 +141,53 @@ function Scheduler:finish(sequence, reason, problem)
    end
 end
 
--- Gives free slots to waiting sequences. At least one token of a prompt is computed, since its
--- logits are needed.
+-- The least number of tokens for which keys and values of another slot are copied.
+local worth_copying <const> = 16
+
+-- Returns the slot in use whose tokens have the longest common beginning with `tokens`, and its
+-- length. Returns false if a longer beginning is just being computed there, so that waiting pays.
+local function find_source(self, tokens)
+   local best, most = nil, 0
+   for _, other in ipairs(self.open) do
+      local n = common(other.slot.tokens, tokens)
+      local later = common(other.tokens, tokens)
+      if later >= n + worth_copying then return false end
+      if n > most then best, most = other.slot, n end
+   end
+   return best, most
+end
+
+-- Prepares a free slot for tokens: keeps or copies the keys and values of a common beginning. At
+-- least one token is computed, since its logits are needed.
+local function prepare(self, slot, shared, source, copied, most)
+   shared, copied = math.min(shared, most), math.min(copied, most)
+   if source and copied >= shared + worth_copying then
+      local cache = source.cache:copy(copied)
+      if cache then
+         slot.cache, slot.tokens = cache, table.move(source.tokens, 1, copied, 1, {})
+         return
+      end
+   end
+   crop(self, slot, shared)
+end
+
+-- Gives free slots to waiting sequences, in their order.
 local function admit(self)
-   while #self.waiting > 0 do
-      local sequence = self.waiting[1]
+   local i = 1
+   while i <= #self.waiting do
+      local sequence = self.waiting[i]
       local slot, shared = choose(self, sequence.tokens)
       if not slot then return end
-      crop(self, slot, math.min(shared, #sequence.tokens - 1))
-      sequence.cached = #slot.tokens
-      slot.sequence, sequence.slot = sequence, slot
-      table.remove(self.waiting, 1)
-      self.open[#self.open + 1] = sequence
+      local source, copied = find_source(self, sequence.tokens)
+      if source == false then
+         i = i + 1
+      else
+         prepare(self, slot, shared, source, copied, #sequence.tokens - 1)
+         sequence.cached = #slot.tokens
+         slot.sequence, sequence.slot = sequence, slot
+         table.remove(self.waiting, i)
+         self.open[#self.open + 1] = sequence
+      end
    end
 end
 

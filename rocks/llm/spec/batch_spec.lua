@@ -85,7 +85,7 @@ describe("llm.Batch", function()
       local stopped = batch:add(rows[1][1], {max_tokens = 20, temperature = 0, stop = expected:sub(6, 7)})
       local failing = batch:add("hello", {max_tokens = 20, stream = function() error("no more", 0) end})
       local waiting = batch:add("the", {max_tokens = 2, temperature = 0})
-      local dropped = batch:add("the", {max_tokens = 2})
+      local dropped = batch:add("the", {max_tokens = 60, logit_bias = {[model.tokenizer.eos] = -1e9}})
       for _ = 1, 4 do batch:step() end
       dropped:cancel()
       batch:run()
@@ -145,6 +145,34 @@ describe("llm.Batch", function()
       assert.equal(0, third.cached_tokens)
       model:reset()
       assert.equal(model:generate(longer, {max_tokens = 3, temperature = 0}), second.text)
+   end)
+
+   it("computes a beginning that several texts share only once", function()
+      for name, own in pairs {qwen3 = {cache_type = "q8_0"}, llama = {}, gemma3 = {}} do
+         local model = torch.llm.load(folder .. name .. ".gguf", own)
+         local computed = 0
+         local shared, prompts, expected = tokens(60, 7), {}, {}
+         for i = 1, 6 do
+            prompts[i] = table.move(shared, 1, 60, 1, {})
+            for k = 1, i % 3 do prompts[i][60 + k] = 70 + 5 * i + k end
+            model:reset()
+            expected[i] = model:generate(prompts[i], {max_tokens = 5, temperature = 0})
+         end
+         local hook = model.model.model.layers[1]:register_forward_pre_hook(function(_, x)
+            computed = computed + (torch.is_tensor(x) and x or x[1]):size(2)
+         end)
+         local batch, got = model:batch {n_parallel = 6}, {}
+         for i = 1, 6 do got[i] = batch:add(prompts[i], {max_tokens = 5, temperature = 0}) end
+         batch:run()
+         hook:remove()
+         for i = 1, 6 do
+            assert.is_nil(got[i].error)
+            assert.equal(expected[i], got[i].text)
+            assert.is_true(name == "gemma3" or i == 1 or got[i].cached_tokens >= 59)
+         end
+         -- the prompt once, at most 3 further tokens of each prompt, and 4 new tokens of each text
+         if name ~= "gemma3" then assert.is_true(computed <= 60 + 6 * 7, computed) end
+      end
    end)
 
    it("ends at the limit of the context, and refuses prompts beyond it", function()

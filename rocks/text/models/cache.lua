@@ -128,6 +128,24 @@ function Cache:crop(length)
    return true
 end
 
+--- Returns a copy of the first `length` tokens; nil if a layer with a sliding window has dropped
+--- keys.
+---@param length integer
+---@return text.Cache?
+function Cache:copy(length)
+   local new = getmetatable(self)(self.max_length)
+   for i, layer in ipairs(self.layers) do
+      if layer.dropped > 0 then return nil end
+      local buffers = {}
+      for k, buffer in ipairs(layer.buffers) do
+         buffers[k] = buffer:narrow(3, 1, length):contiguous():clone()
+      end
+      new.layers[i] = {buffers = buffers, used = length, dropped = 0, window = layer.window}
+   end
+   new.length = length
+   return new
+end
+
 --- Records that all layers have received `count` further tokens.
 ---@param count integer
 function Cache:advance(count) self.length = self.length + count end
