@@ -70,9 +70,15 @@ end
 ---@param shape integer[]
 ---@return Tensor  float32
 function M.dequantize(packed, absmax, shape)
-   local n = 1
-   for _, size in ipairs(shape) do n = n * size end
    local title = "text.nf4.dequantize"
+   local n = 1
+   if type(shape) ~= "table" then args.refuse(title, "shape", "a list of sizes", shape) end
+   for i, size in ipairs(shape) do
+      if math.type(size) ~= "integer" or size < 0 then
+         args.refuse(title, ("shape[%d]"):format(i), "a size", size)
+      end
+      n = n * size
+   end
    if not torch.is_tensor(packed) or packed.dtype ~= "uint8" or packed:numel() ~= (n + 1) // 2 then
       args.refuse(title, "packed", ("%d bytes"):format((n + 1) // 2), packed)
    end
@@ -96,6 +102,11 @@ function Product.backward(ctx, grad)
    return grad:matmul(ctx.layer:dequantize():to(grad.dtype)), nil
 end
 
+local function is_linear(layer)
+   local kind = torch.type(layer)
+   return kind == "nn.Linear" or kind == "text.models.Conv1D"
+end
+
 --- A linear layer with a weight of 4 bits an element, which is not trained. `load_in_4bit` makes
 --- these layers. The products are those of the unpacked weight.
 ---
@@ -113,6 +124,9 @@ M.Linear4bit = Linear4bit
 --- Rounds the weight of a linear layer.
 ---@param layer nn.Module  a Linear or a Conv1D
 function Linear4bit:__init(layer)
+   if not is_linear(layer) then
+      args.refuse("text.nf4.Linear4bit", "layer", "a Linear or a Conv1D", layer)
+   end
    local weight = layer.weight:detach()
    if torch.type(layer) == "text.models.Conv1D" then weight = weight:t():contiguous() end
    self.out_features, self.in_features = weight:size(1), weight:size(2)
@@ -172,12 +186,9 @@ function M.load_in_4bit(model, options)
    end
    local list = {}
    for path, layer in model:named_modules() do
-      local kind = torch.type(layer)
-      if kind == "nn.Linear" or kind == "text.models.Conv1D" then
-         local keeps = false
-         for name in path:gmatch "[^.]+" do keeps = keeps or skipped[name] end
-         if not keeps then list[#list + 1] = {path, layer} end
-      end
+      local keeps = not is_linear(layer)
+      for name in path:gmatch "[^.]+" do keeps = keeps or skipped[name] end
+      if not keeps then list[#list + 1] = {path, layer} end
    end
    if #list == 0 then
       torch.raise(("%s: model: expected linear layers, got none in %s"):format(title,

@@ -45,6 +45,10 @@ describe("nf4", function()
          function() nf4.quantize(torch.zeros(0)) end)
       assert.raises("text.nf4.dequantize: packed: expected 3 bytes",
          function() nf4.dequantize(torch.zeros(2):to "uint8", torch.zeros(1), {5}) end)
+      assert.raises("text.nf4.dequantize: shape[1]: expected a size, got -1",
+         function() nf4.dequantize(torch.zeros(2):to "uint8", torch.zeros(1), {-1}) end)
+      assert.raises("text.nf4.Linear4bit: layer: expected a Linear or a Conv1D, got",
+         function() nf4.Linear4bit(torch.nn.ReLU()) end)
    end)
 
    it("has layers whose results and gradients are those of the unpacked weight", function()
