@@ -23,6 +23,7 @@ build = {
       ["tlua.graphs.loader.DataLoader"] = "loader/DataLoader.lua",
       ["tlua.graphs.loader.NeighborLoader"] = "loader/NeighborLoader.lua",
       ["tlua.graphs.loader"] = "loader/init.lua",
+      ["tlua.graphs.loader.sampling"] = "loader/sampling.lua",
       ["tlua.graphs.matrix"] = "matrix.lua",
       ["tlua.graphs.nn.Linear"] = "nn/Linear.lua",
       ["tlua.graphs.nn.MessagePassing"] = "nn/MessagePassing.lua",

@@ -160,9 +160,9 @@ local take_sparse = args.signature [[graphs.transforms.ToSparseTensor(
    attr: string = 'edge_weight', remove_edge_index: boolean = true)]]
 
 --- Adds `adj_t`, the edges as a sparse_csr tensor of shape (nodes, nodes), to a graph: row i has
---- the sources of the edges that end at node i. Its values are the attribute `attr` of the edges, or 1.
---- Layers take adj_t in place of edge_index. Other attributes of edges are put in the order of
---- adj_t's elements.
+--- the sources of the edges that end at node i. Its values are the attribute `attr` of the edges,
+--- or 1. Layers take adj_t in place of edge_index. Other attributes of edges are put in the order
+--- of adj_t's elements.
 ---
 ---     local data = torch.graphs.datasets.KarateClub():get(1)
 ---     data = torch.graphs.transforms.ToSparseTensor()(data)

@@ -119,6 +119,12 @@ function HeteroData:__init()
    rawset(self, "_kinds", {})
 end
 
+-- Sets all attributes of a type: a Data.
+function HeteroData:_put(key, data)
+   part(self, key)
+   self._store[name_of(key)] = data
+end
+
 function HeteroData:__tostring()
    local parts = {}
    for _, name in ipairs(self._order) do
