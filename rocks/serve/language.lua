@@ -232,6 +232,15 @@ end
 
 -- Generating --------------------------------------------------------------------------------------
 
+-- Returns the part of `after` that does not begin `before` as well. The text `before` may end with
+-- U+FFFD for the first bytes of a character that is whole in `after`.
+local function grown(before, after)
+   local n = 0
+   while n < #before and before:byte(n + 1) == after:byte(n + 1) do n = n + 1 end
+   while n > 0 and ((after:byte(n + 1) or 0) & 0xC0) == 0x80 do n = n - 1 end
+   return after:sub(n + 1)
+end
+
 -- Returns an object that turns tokens into text, one by one. Text is returned as soon as no later
 -- token can change it.
 local function new_text(tokenizer, prompt, stops)
@@ -246,9 +255,10 @@ local function new_text(tokenizer, prompt, stops)
       ids[#ids + 1] = token
       local before = tokenizer:decode {table.unpack(ids, first, read - 1)}
       local after = tokenizer:decode {table.unpack(ids, first)}
-      if #after <= #before or after:sub(-3) == "\u{FFFD}" then return "", false end
+      local new = grown(before, after)
+      if new == "" or after:sub(-3) == "\u{FFFD}" then return "", false end
       local from = math.max(1, #text - longest + 1)
-      text = text .. after:sub(#before + 1)
+      text = text .. new
       first, read = read, #ids + 1
       local stop_at
       for _, stop in ipairs(stops) do
@@ -270,7 +280,7 @@ local function new_text(tokenizer, prompt, stops)
    function self.rest(stopped)
       if not stopped and read <= #ids then
          local before = tokenizer:decode {table.unpack(ids, first, read - 1)}
-         text = text .. tokenizer:decode({table.unpack(ids, first)}):sub(#before + 1)
+         text = text .. grown(before, tokenizer:decode {table.unpack(ids, first)})
       end
       local piece = text:sub(given + 1)
       given = #text

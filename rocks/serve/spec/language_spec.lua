@@ -149,6 +149,31 @@ describe("torch.serve's language models", function()
       assert.is_true(second.usage.prompt_tokens_details.cached_tokens > first.usage.prompt_tokens // 2)
    end)
 
+   it("answers in UTF-8, whatever bytes the prompt and the text have", function()
+      -- tokens 3 to 258 are the bytes; here the text is the rest of a character of the prompt, again and again
+      for first, rest in pairs {[0xc3] = 0xa9, [0xe2] = 0x82, [0xff] = 0x78} do
+         local status, answer, text = ask {model = "llama", prompt = json.as_array {60, 3 + first}, max_tokens = 5,
+            logit_bias = {[tostring(3 + rest)] = 1000}}
+         assert.equal(200, status, text)
+         assert.truthy(utf8.len(text))
+         assert.equal(5, answer.usage.completion_tokens)
+      end
+      for seed = 1, 12 do
+         local options = {model = "llama", prompt = json.as_array {60 + seed, 3 + 0xe0 + seed}, max_tokens = 60,
+            temperature = 10, seed = seed, logit_bias = {["2"] = -1e6}}
+         local status, answer, text = ask(options)
+         assert.equal(200, status, text)
+         assert.truthy(utf8.len(text))
+         options.stream = true
+         local _, events = Client.once(port, "POST", "/v1/completions", json.encode(options))
+         local parts = {}
+         for event in events:gmatch "data: ({[^\n]*})\n\n" do
+            parts[#parts + 1] = json.decode(event).choices[1].text
+         end
+         assert.equal(answer.choices[1].text, table.concat(parts))
+      end
+   end)
+
    it("refuses wrong biases, and tokens that the model or its tokenizer lacks", function()
       local object <const> = "expected an object"
       for bias, said in pairs {['[1,2]'] = object, ['[]'] = object, ['3'] = object,
