@@ -257,7 +257,7 @@ describe("torch.compile with dynamic = true", function()
    it("trains with batches of several sizes", function()
       local model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.BatchNorm1d(4), nn.Linear(4, 2))
       local copy = model:clone()
-      local fast = torch.compile(model, {dynamic = true, fullgraph = true})
+      local fast = torch.compile(model, {dynamic = true, fullgraph = x.device.type == "cpu"})
       for _, n in ipairs {4, 4, 4, 5, 9, 64, 4, 5, 3, 2, 7} do
          local batch = torch.randn(n, 3)
          model:zero_grad()
