@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local io_folder = require "tlua.io.folder"
 local class = require "tlua.class"
 local json = require "tlua.utils.json"
 local checked = require "tlua.checked"
@@ -10,6 +11,7 @@ local protobuf = require "tlua.utils.protobuf"
 local system = require "tlua.wandb.system"
 local read_file = require "tlua.utils.read_file"
 local values = require "tlua.wandb.values"
+local Artifact = require "tlua.wandb.Artifact"
 
 local field = datastore.field
 
@@ -33,7 +35,7 @@ local Run = class.class("utils.wandb.Run")
 
 -- Protobuf field numbers of the message Record in wandb_internal.proto. ORDER: as in that file.
 local RECORD <const> = {num = 1, history = 2, summary = 3, config = 5, files = 6, stats = 7,
-   run = 17, exit = 18, header = 21, environment = 26}
+   artifact = 8, run = 17, exit = 18, header = 21, environment = 26}
 local VALUE <const> = 16 -- number of the field value_json in an item
 
 local function timestamp(seconds)
@@ -265,6 +267,7 @@ function Run:__init(about)
    end
    for name, value in pairs(about.config) do config[name] = value end
    about.config = config
+   self.entity = about.entity
    self.project, self.name = about.project or "uncategorized", about.name or "run-" .. about.id
    self.config, self.set_config = recorder(self, "config", config)
    self.summary, self.set_summary = recorder(self, "summary", self.latest)
@@ -323,6 +326,52 @@ function Run:log(data, step, is_complete)
 end
 
 checked.methods(Run, "log(data: table, step: count?, commit: boolean?)")
+
+--- Records an artifact: its files are copied to the run's folder, and `wandb sync` uploads them.
+--- A path makes an artifact of this file or folder.
+---@param artifact_or_path utils.wandb.Artifact|string
+---@param options? {name: string, type: string, aliases: string[]}  name, type: of the artifact for
+--- a path; by default "run-<id>-<file>" and "unspecified". aliases: {"latest"} by default
+---@return utils.wandb.Artifact
+function Run:log_artifact(artifact_or_path, name, kind, aliases)
+   local title, artifact = "utils.wandb.Run.log_artifact", artifact_or_path
+   check_running(self, title)
+   if type(artifact) == "string" then
+      local path = artifact
+      artifact = Artifact(name or ("run-%s-%s"):format(self.id, path:gsub("/+$", ""):match "[^/]+$"
+         or "files"), kind or "unspecified")
+      if io_folder.list(path) then artifact:add_dir(path) else artifact:add_file(path) end
+   elseif not class.isinstance(artifact, Artifact) then
+      args.refuse(title, "artifact_or_path", "a wandb.Artifact, or the path of a file or a folder",
+         artifact)
+   elseif name or kind then
+      torch.raise(title .. ": name, type: expected a path with them, got an artifact")
+   elseif artifact.logged then
+      torch.raise(title .. ": the artifact was logged already")
+   end
+   for i, alias in ipairs(aliases or {}) do
+      if type(alias) ~= "string" or alias == "" or alias:find "[/:]" then
+         args.refuse(title, ("aliases[%d]"):format(i), 'a name without "/" and ":"', alias)
+      end
+   end
+   artifact.logged = true
+   if not self.file or self.failed then return artifact end
+   local folder = io_folder.absolute(self.folder) or self.folder
+   local record, message = artifact:_record(self, ("%s/artifacts/%d-%s"):format(folder,
+      self.num, artifact.name), aliases or {"latest"})
+   if record then append(self, {{"artifact", record}}) else give_up(self, message) end
+   return artifact
+end
+
+checked.methods(Run, "log_artifact(artifact_or_path: any, name: string?, type: string?, "
+   .. "aliases: table?)")
+
+--- Raises an error: artifacts are on W&B's server, and runs of this package are offline.
+---@param artifact_or_name any
+function Run:use_artifact(artifact_or_name) -- luacheck: no unused args
+   torch.raise("utils.wandb.Run.use_artifact: an offline run cannot fetch an artifact; fetch it by "
+      .. "`wandb artifact get`, and read its files")
+end
 
 --- Ends the run. W&B shows a run without a call of `finish` as crashed;
 --- `wandb.init {id = ..., resume = true}` continues such a run.

@@ -14,7 +14,8 @@ local io_folder = require "tlua.io.folder"
 local Run = require "tlua.wandb.Run"
 local values = require "tlua.wandb.values"
 
-local M = {Run = Run, Histogram = values.Histogram, Image = values.Image, Table = values.Table}
+local M = {Run = Run, Histogram = values.Histogram, Image = values.Image, Table = values.Table,
+   Artifact = require "tlua.wandb.Artifact"}
 
 local current -- the run that the latest call of init has made
 

@@ -1,12 +1,16 @@
 -- vocabulary.lua - the meaning of parameters in torch.utils.wandb, for help and the manual; see
 -- lua/tlua/repl/vocabulary.lua.
 return [[
+aliases: the names of this version, such as "latest"
+artifact_or_name: the artifact, or its name
+artifact_or_path: the artifact, or the path of a file or a folder
 caption: the text below the image
 columns: the columns' names
 commit: whether the row is complete
 config: the settings by name
 data: the values by name; a table's rows
 data_or_path: the image, or its path
+description: a text about the artifact
 dir: the folder in which the folder wandb is made
 entity: the team or user
 exit_code: 0 for success
@@ -14,6 +18,8 @@ group: the group of runs
 id: the run's id
 interval: the least number of seconds between measurements of the system
 job_type: the kind of run
+local_path: the file or the folder
+metadata: facts about the artifact by name
 mode: "offline" or "disabled"
 name: the run's name
 notes: a text about the run
@@ -23,4 +29,5 @@ project: the project's name
 resume: whether an existing run with this id is continued
 sequence: the numbers
 tags: the tags
+type: the kind of artifact
 ]]
