@@ -13,6 +13,9 @@
 
 #define CHUNK_BYTES ((size_t)16 << 10)
 
+/* The most bytes of one block: a size_t has 32 bits in browsers. */
+#define MOST_BYTES (SIZE_MAX > UINT32_MAX ? UINT64_C(1) << 40 : UINT64_C(1) << 30)
+
 typedef struct tli_Chunk {
   struct tli_Chunk *next;
   size_t bytes, used;
@@ -20,7 +23,7 @@ typedef struct tli_Chunk {
 } tli_Chunk;
 
 void *tli_region_get(tli_Region *r, int64_t count, size_t size) {
-  if (count < 0 || (uint64_t)count > ((size_t)1 << 40) / size)
+  if (count < 0 || (uint64_t)count > MOST_BYTES / size)
     return tli_fail_null(TL_EMEM, "program: out of memory: too many elements");
   size_t bytes = ((size_t)count * size + 15) & ~(size_t)15;
   tli_Chunk *c = r->chunks;
