@@ -93,9 +93,9 @@ describe("make cross", function()
       shell.ok(("find /usr/include -name lua5.4-deb-multiarch.h -exec cp {} %s/lua54 \\;"):format(tree))
       -- A stand-in for Lua's library, against which programs are linked. The programs are never executed.
       local stub = {}
-      for _, name in ipairs {"createtable", "pushlstring", "setfield", "pushfstring", "pushstring",
-         "settable", "pushinteger"} do
-         stub[#stub + 1] = ("void lua_%s(void) {}"):format(name)
+      for _, name in ipairs {"lua_createtable", "lua_pushlstring", "lua_setfield", "lua_pushfstring", "lua_pushstring",
+         "lua_settable", "lua_pushinteger", "luaL_buffinitsize", "luaL_pushresultsize"} do
+         stub[#stub + 1] = ("void %s(void) {}"):format(name)
       end
       shell.write(tree .. "/lua54/stub.c", table.concat(stub, "\n"))
    end)

@@ -82,8 +82,8 @@ static inline void max_block(const Element *best, const int32_t *rows, int64_t w
     for (int i = 0; i < BLOCK; i++) {
       Element e = x[i * stride];
       int32_t r = from[i * stride];
-      bool better =
-          (e > m[i]) | ((e == m[i]) & (r < row[i])) | (IS_NAN(e) & (!IS_NAN(m[i]) | (r >= row[i])));
+      bool nan = IS_NAN(e), was_nan = IS_NAN(m[i]);
+      bool better = (e > m[i]) | ((e == m[i]) & (r < row[i])) | (nan & (!was_nan | (r >= row[i])));
       m[i] = better ? e : m[i];
       row[i] = better ? r : row[i];
       at[i] = better ? (int32_t)k : at[i];
