@@ -127,16 +127,6 @@ static tli_Format format_of(const tl_Tensor *input, const tl_Tensor *weight) {
   return format == TLI_ROW_MAJOR ? tli_format_of(weight) : format;
 }
 
-/* Returns t in the given dtype and memory format, without gaps: t itself or a copy. */
-static tl_Tensor *lay(tl_Tensor *t, tl_DType dtype, tli_Format format) {
-  if (format == TLI_ROW_MAJOR) return tli_contiguous_as(t, dtype);
-  if (t->dtype == dtype && tli_lies(t, format)) return tli_retain(t);
-  tl_Tensor *copy = tli_empty_format(format, dtype, tli_device(t), t->ndim, t->sizes);
-  if (copy == NULL || tli_copy(copy, t)) return copy;
-  tli_release(copy);
-  return NULL;
-}
-
 static Options options_of(int n, tl_Ints stride, tl_Ints padding, tl_Ints dilation, bool transposed,
                           tl_Ints output_padding, int64_t groups) {
   Options o = {.groups = groups, .transposed = transposed, .format = TLI_ROW_MAJOR};
@@ -191,8 +181,8 @@ tl_Tensor *tli_op_convolution(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bi
   tl_DType dtype = (tl_DType)input->dtype;
   tl_Tensor *t[3] = {NULL};
   tl_Tensor *result = tli_empty_format(o.format, dtype, tli_device(input), n + 2, sizes);
-  bool ok = result && (t[0] = lay(input, dtype, o.format)) &&
-            (t[1] = lay(weight, dtype, o.format)) &&
+  bool ok = result && (t[0] = tli_lay(input, dtype, o.format)) &&
+            (t[1] = tli_lay(weight, dtype, o.format)) &&
             (bias == NULL || (t[2] = tli_contiguous_as(bias, dtype)));
   if (ok && result->numel > 0) ok = run_forward(&o, t[0], t[1], t[2], result);
   tli_release_results(t, 3);
@@ -260,8 +250,8 @@ bool tli_op_convolution_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Te
   o.format = format_of(input, weight);
   tl_DType dtype = (tl_DType)weight->dtype;
   tl_Tensor *t[3] = {NULL};
-  bool ok = (t[0] = lay(grad_output, dtype, o.format)) && (t[1] = lay(input, dtype, o.format)) &&
-            (t[2] = lay(weight, dtype, o.format));
+  bool ok = (t[0] = tli_lay(grad_output, dtype, o.format)) &&
+            (t[1] = tli_lay(input, dtype, o.format)) && (t[2] = tli_lay(weight, dtype, o.format));
   if (ok && want_input) ok = (out[0] = gradient_of_input(&o, t[0], t[1], t[2])) != NULL;
   if (ok && want_weight) ok = (out[1] = gradient_of_weight(&o, t[0], t[1], t[2])) != NULL;
   if (ok && want_weight && tli_format_of(weight) == TLI_ROW_MAJOR)

@@ -79,6 +79,15 @@ tl_Tensor *tli_empty_format(tli_Format format, tl_DType dtype, tl_Device device,
   return t;
 }
 
+tl_Tensor *tli_lay(tl_Tensor *t, tl_DType dtype, tli_Format format) {
+  if (format == TLI_ROW_MAJOR) return tli_contiguous_as(t, dtype);
+  if (t->dtype == dtype && tli_lies(t, format)) return tli_retain(t);
+  tl_Tensor *copy = tli_empty_format(format, dtype, tli_device(t), t->ndim, t->sizes);
+  if (copy == NULL || tli_copy(copy, t)) return copy;
+  tli_release(copy);
+  return NULL;
+}
+
 tl_Tensor *tli_new_like(const char *op, tl_Tensor *self, tl_DType dtype, tl_Device device,
                         const char *memory_format) {
   tli_Format format;

@@ -31,6 +31,9 @@ tli_Format tli_format_of(const tl_Tensor *t);
 tl_Tensor *tli_empty_format(tli_Format format, tl_DType dtype, tl_Device device, int ndim,
                             const int64_t *sizes) TL_MUSTCHECK;
 
+/* Returns t in the given dtype and memory format, without gaps: t itself or a copy. */
+tl_Tensor *tli_lay(tl_Tensor *t, tl_DType dtype, tli_Format format) TL_MUSTCHECK;
+
 /* Returns a new tensor like tli_empty_like. The call may specify another dtype, device or
 ** format. */
 tl_Tensor *tli_new_like(const char *op, tl_Tensor *self, tl_DType dtype, tl_Device device,
