@@ -183,6 +183,7 @@ typedef struct tlk_Isa {
   const struct tlk_ResampleLoops *resample[2];    /* loops of resample.h for float and for double */
   const struct tlk_ResampleBytes *resample_bytes; /* loops of resample.h for uint8 */
   const struct tlk_ConvLoops *conv[2];            /* loops of conv.h for float and for double */
+  const struct tlk_PackedLoops *packed;           /* loops of packed.h for float */
   const struct tlk_TileLoops *tile[2];            /* loops of tile.h for float and for double */
   const struct tlk_AttentionLoops *attention[2]; /* loops of attention.h for float and for double */
   const struct tlk_WinogradLoops *winograd;      /* loops of winograd_loops.h for float */

@@ -50,6 +50,7 @@
   X(conv, call->conv.dtype)                               \
   X(conv_input, call->conv.dtype)                         \
   X(conv_weight, call->conv.dtype)                        \
+  X(conv_packed, call->conv.dtype)                        \
   X(quantized, call->dtype)                               \
   X(max_pool, call->in.dtype)                             \
   X(avg_pool, call->in.dtype)                             \

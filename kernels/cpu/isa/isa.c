@@ -3,6 +3,7 @@
 #include "kernels/cpu/norm/channels.h"
 #include "kernels/cpu/loss/cross_entropy.h"
 #include "kernels/cpu/conv/conv.h"
+#include "kernels/cpu/conv/packed.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/fft/transform.h"
 #include "kernels/cpu/sparse/csr.h"
@@ -62,6 +63,7 @@ ROW const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_f32), TLK_ISA_NAME(tlk_pool_f64);
 ROW const tlk_ResampleLoops TLK_ISA_NAME(tlk_resample_f32), TLK_ISA_NAME(tlk_resample_f64);
 ROW const tlk_ResampleBytes TLK_ISA_NAME(tlk_resample_u8);
 ROW const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32), TLK_ISA_NAME(tlk_conv_f64);
+ROW const tlk_PackedLoops TLK_ISA_NAME(tlk_packed_loops);
 ROW const tlk_TileLoops TLK_ISA_NAME(tlk_tile_f32), TLK_ISA_NAME(tlk_tile_f64);
 ROW const tlk_AttentionLoops TLK_ISA_NAME(tlk_attention_f32), TLK_ISA_NAME(tlk_attention_f64);
 ROW const tlk_WinogradLoops TLK_ISA_NAME(tlk_winograd_loops);
@@ -118,6 +120,7 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
     .resample = {&TLK_ISA_NAME(tlk_resample_f32), &TLK_ISA_NAME(tlk_resample_f64)},
     .resample_bytes = &TLK_ISA_NAME(tlk_resample_u8),
     .conv = {&TLK_ISA_NAME(tlk_conv_f32), &TLK_ISA_NAME(tlk_conv_f64)},
+    .packed = &TLK_ISA_NAME(tlk_packed_loops),
     .tile = {&TLK_ISA_NAME(tlk_tile_f32), &TLK_ISA_NAME(tlk_tile_f64)},
     .attention = {&TLK_ISA_NAME(tlk_attention_f32), &TLK_ISA_NAME(tlk_attention_f64)},
     .winograd = &TLK_ISA_NAME(tlk_winograd_loops),

@@ -1,10 +1,11 @@
 /*
 ** quantized.c - products and convolutions of 8-bit integers. First the input is rounded to unsigned
-** bytes with the channels innermost, so that a window consists of a few contiguous runs of bytes. A
-** tile of the result has up to 8 positions and 16 channels. Sums are 32-bit integers, so results do
+** bytes with padding, unless it is bytes already. The channels are innermost, so a window consists of
+** a few contiguous runs of bytes. A tile of the result has up to 6 positions and 64 channels. Sums are 32-bit integers, so results do
 ** not depend on the number of threads.
 */
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "core/memory/alloc.h"
@@ -20,9 +21,10 @@
 #define HAS_VNNI 0
 #endif
 
-#define LANES 16      /* number of channels in a tile */
-#define POSITIONS 8   /* number of positions in a tile */
-#define GROUP 64      /* number of positions in a task */
+#define LANES 16      /* number of channels in a panel */
+#define PANELS 4      /* number of panels in a tile */
+#define POSITIONS 6   /* number of positions in a tile */
+#define GROUP 96      /* number of positions in a task */
 #define MOST_RUNS 256 /* largest number of runs in a window */
 
 typedef struct Product {
@@ -33,10 +35,14 @@ typedef struct Product {
   int64_t images;                  /* number of images; 1 if call->rows */
   int64_t runs, run;               /* number of runs in a window, number of bytes in a run */
   int64_t groups, panels,
-      parts;      /* tasks of an image: groups * parts; panels are split into parts */
-  uint8_t *bytes; /* the rounded input (images, height, width, channels) (owned) */
+      parts; /* tasks of an image: groups * parts; panels are split into parts */
+  /* the rounded input (images, height, width, channels): the caller's, or `copy` */
+  const uint8_t *bytes;
+  uint8_t *copy;  /* (owned) */
   float *scales;  /* the scale of each image or row (owned) */
   int32_t *zeros; /* the zero point of each image or row (owned) */
+  /* whether the image or row has a NaN, so the results are NaN (owned) */
+  atomic_bool *bad;
 } Product;
 
 /* ---- rounding the input ---- */
@@ -61,23 +67,20 @@ static uint8_t round_one(float x, float inverse, int32_t zero) {
   return (uint8_t)(q > 0 ? (q < 255 ? q : 255) : 0);
 }
 
-/* Rounds n elements of a row. */
-static void round_plain(int64_t n, const float *x, float inverse, int32_t zero, uint8_t *to) {
-  for (int64_t k = 0; k < n; k++) to[k] = round_one(x[k], inverse, zero);
-}
-
-/* Rounds a row of an image, n elements of each channel. The channels' rows are `plane` elements
-** apart in x; positions are `stride` bytes apart in `to`. */
-static void spread_plain(int64_t n, const float *x, int64_t plane, int64_t channels, float inverse,
-                         int32_t zero, uint8_t *to, int64_t stride) {
-  for (int64_t c = 0; c < channels; c++)
-    for (int64_t k = 0; k < n; k++) to[k * stride + c] = round_one(x[c * plane + k], inverse, zero);
+/* Rounds n elements of a row. Returns whether one of them is NaN. */
+static bool round_plain(int64_t n, const float *x, float inverse, int32_t zero, uint8_t *to) {
+  bool bad = false;
+  for (int64_t k = 0; k < n; k++) {
+    to[k] = round_one(x[k], inverse, zero);
+    bad |= x[k] != x[k];
+  }
+  return bad;
 }
 
 #if HAS_VNNI
-static inline __attribute__((always_inline)) VNNI __m512i round_16(__mmask16 some, const float *x,
-                                                                   __m512 inverse, __m512i zero) {
-  __m512 q = _mm512_mul_ps(_mm512_maskz_loadu_ps(some, x), inverse);
+static inline __attribute__((always_inline)) VNNI __m512i to_bytes(__m512 x, __m512 inverse,
+                                                                   __m512i zero) {
+  __m512 q = _mm512_mul_ps(x, inverse);
   /* limits large numbers, which do not fit into integers */
   q = _mm512_min_ps(_mm512_max_ps(q, _mm512_set1_ps(-512)), _mm512_set1_ps(512));
   __m512i i = _mm512_add_epi32(_mm512_cvtps_epi32(q), zero);
@@ -89,33 +92,17 @@ static __mmask16 first_of(int64_t n) {
   return (__mmask16)(n < 16 ? all >> (16 - n) : all);
 }
 
-static VNNI void round_vnni(int64_t n, const float *x, float inverse, int32_t zero, uint8_t *to) {
+static VNNI bool round_vnni(int64_t n, const float *x, float inverse, int32_t zero, uint8_t *to) {
   __m512 by = _mm512_set1_ps(inverse);
   __m512i z = _mm512_set1_epi32(zero);
-  for (int64_t k = 0; k < n; k += 16)
-    _mm512_mask_cvtepi32_storeu_epi8(to + k, first_of(n - k),
-                                     round_16(first_of(n - k), x + k, by, z));
-}
-
-/* Does the same as spread_plain; writes the bytes of four channels as one word. */
-static VNNI void spread_vnni(int64_t n, const float *x, int64_t plane, int64_t channels,
-                             float inverse, int32_t zero, uint8_t *to, int64_t stride) {
-  __m512 by = _mm512_set1_ps(inverse);
-  __m512i z = _mm512_set1_epi32(zero);
+  __mmask16 bad = 0;
   for (int64_t k = 0; k < n; k += 16) {
     __mmask16 some = first_of(n - k);
-    int m = n - k < 16 ? (int)(n - k) : 16;
-    for (int64_t c = 0; c < channels; c += 4) {
-      int32_t words[16];
-      __m512i all = _mm512_setzero_si512();
-      for (int i = 0; i < 4 && c + i < channels; i++) {
-        __m512i q = round_16(some, x + (c + i) * plane + k, by, z);
-        all = _mm512_or_si512(all, _mm512_sllv_epi32(q, _mm512_set1_epi32(8 * i)));
-      }
-      _mm512_storeu_si512(words, all);
-      for (int r = 0; r < m; r++) memcpy(to + (k + r) * stride + c, &words[r], 4);
-    }
+    __m512 v = _mm512_maskz_loadu_ps(some, x + k);
+    _mm512_mask_cvtepi32_storeu_epi8(to + k, some, to_bytes(v, by, z));
+    bad |= _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
   }
+  return bad != 0;
 }
 
 static VNNI Range range_vnni(const float *x, int64_t n) {
@@ -131,8 +118,8 @@ static VNNI Range range_vnni(const float *x, int64_t n) {
 }
 #endif
 
-/* Sets the scale and the zero point of image or row i. If the input has no finite range, the scale
-** is NaN, so the results are NaN. */
+/* Sets the scale and the zero point of image or row i from its range. If there is no finite range,
+** the scale is NaN, so the results are NaN. */
 static void set_scale(Product *p, int64_t i, const float *x, int64_t n) {
   Range r;
 #if HAS_VNNI
@@ -141,119 +128,136 @@ static void set_scale(Product *p, int64_t i, const float *x, int64_t n) {
   else
 #endif
     r = range_of(x, n);
-  p->scales[i] = p->call->scale;
-  p->zeros[i] = p->call->zero;
-  if (r.bad || (p->call->scale == 0 && !(r.high - r.low < INFINITY))) {
+  if (r.bad || !(r.high - r.low < INFINITY)) {
     p->scales[i] = NAN;
-  } else if (p->call->scale == 0) {
+  } else {
     p->scales[i] = r.high > r.low ? (r.high - r.low) / 255 : 1;
     p->zeros[i] = (int32_t)lrintf(-r.low / p->scales[i]);
   }
 }
 
-static void round_row(const Product *p, int64_t n, const float *x, int64_t i, uint8_t *to) {
+static void scale_all(void *context, int64_t begin, int64_t end) {
+  Product *p = context;
+  const tlk_Windows *w = &p->call->windows;
+  int64_t n = p->call->channels * (p->call->rows ? 1 : w->in[1] * w->in[2]);
+  for (int64_t i = begin; i < end; i++) set_scale(p, i, (const float *)p->call->in + i * n, n);
+}
+
+/* Rounds n positions of image or row i, and fills their channels up to p->channels. Notes whether a
+** number is NaN. */
+static void round_positions(Product *p, int64_t n, const void *x, int64_t i, uint8_t *to) {
+  int64_t from = p->call->channels, channels = p->channels;
+  int64_t runs = from == channels ? 1 : n, run = from == channels ? n * from : from;
   float inverse = 1 / p->scales[i];
+  bool bad = false;
+  for (int64_t k = 0; k < runs; k++, to += channels) {
+    if (p->call->dtype == TL_U8) memcpy(to, (const uint8_t *)x + k * from, (size_t)run);
 #if HAS_VNNI
-  if (p->vnni) {
-    round_vnni(n, x, inverse, p->zeros[i], to);
-    return;
-  }
+    else if (p->vnni)
+      bad |= round_vnni(run, (const float *)x + k * from, inverse, p->zeros[i], to);
 #endif
-  round_plain(n, x, inverse, p->zeros[i], to);
+    else
+      bad |= round_plain(run, (const float *)x + k * from, inverse, p->zeros[i], to);
+    if (from != channels) memset(to + from, 0, (size_t)(channels - from));
+  }
+  if (bad) atomic_store_explicit(&p->bad[i], true, memory_order_relaxed);
 }
 
 static void round_rows(void *context, int64_t begin, int64_t end) {
   Product *p = context;
-  int64_t n = p->call->channels;
-  for (int64_t i = begin; i < end; i++) {
-    const float *x = (const float *)p->call->in + i * n;
-    uint8_t *to = p->bytes + i * p->channels;
-    set_scale(p, i, x, n);
-    round_row(p, n, x, i, to);
-    memset(to + n, 0, (size_t)(p->channels - n));
-  }
-}
-
-static void scale_images(void *context, int64_t begin, int64_t end) {
-  Product *p = context;
-  int64_t n = p->call->channels * p->call->windows.in[1] * p->call->windows.in[2];
-  for (int64_t i = begin; i < end; i++) set_scale(p, i, (const float *)p->call->in + i * n, n);
+  int64_t n = p->call->channels * (int64_t)tl_dtype_size(p->call->dtype);
+  for (int64_t i = begin; i < end; i++)
+    round_positions(p, 1, (const char *)p->call->in + i * n, i, p->copy + i * p->channels);
 }
 
 /* Rounds rows `begin` to `end` of the padded images. */
 static void round_images(void *context, int64_t begin, int64_t end) {
   Product *p = context;
   const tlk_Windows *w = &p->call->windows;
-  int64_t h = w->in[1], wide = w->in[2], channels = p->call->channels, row = p->width * p->channels;
+  int64_t h = w->in[1], row = p->width * p->channels, edge = w->padding[2] * p->channels;
+  int64_t size = (int64_t)tl_dtype_size(p->call->dtype);
   for (int64_t i = begin; i < end; i++) {
     int64_t image = i / p->height, y = i % p->height - w->padding[1];
-    uint8_t *to = p->bytes + i * row;
-    int32_t zero = p->zeros[image];
-    memset(to, zero, (size_t)row);
-    if (y < 0 || y >= h) continue;
-    float inverse = 1 / p->scales[image];
-    to += w->padding[2] * p->channels;
-    const float *x = (const float *)p->call->in + (image * channels * h + y) * wide;
-#if HAS_VNNI
-    if (p->vnni) {
-      spread_vnni(wide, x, h * wide, channels, inverse, zero, to, p->channels);
-      continue;
-    }
-#endif
-    spread_plain(wide, x, h * wide, channels, inverse, zero, to, p->channels);
+    uint8_t *to = p->copy + i * row;
+    bool inside = y >= 0 && y < h;
+    memset(to, p->zeros[image], (size_t)(inside ? edge : row));
+    if (!inside) continue;
+    memset(to + row - edge, p->zeros[image], (size_t)edge);
+    const char *x = p->call->in;
+    round_positions(p, w->in[2], x + (image * h + y) * w->in[2] * p->call->channels * size, image,
+                    to + edge);
   }
 }
 
 /* ---- tiles ---- */
 
-/* A tile. rows[i] is the first byte of the window at position i; weight is (depth / 4, LANES,
-** 4). */
+/* A tile. rows[i] is the first byte of the window at position i; weight is (panels, depth / 4,
+** LANES, 4). */
 typedef struct Tile {
   const uint8_t *rows[POSITIONS];
   const int8_t *weight;
   const int64_t *offsets; /* the offset of each run from the window's first byte */
   int64_t runs, run;
-  int n;
+  int n, panels;
 } Tile;
 
-static void sum_plain(const Tile *t, int32_t out[POSITIONS][LANES]) {
-  memset(out, 0, (size_t)t->n * sizeof *out);
-  for (int r = 0; r < t->n; r++) {
-    const int8_t *w = t->weight;
+typedef int32_t Sums[POSITIONS][PANELS * LANES];
+
+static void sum_plain(const Tile *t, Sums out) {
+  for (int r = 0; r < t->n; r++) memset(out[r], 0, sizeof *out);
+  const int8_t *w = t->weight;
+  for (int c = 0; c < t->panels * LANES; c += LANES)
     for (int64_t s = 0; s < t->runs; s++)
-      for (int64_t k = 0; k < t->run; k += 4, w += 4 * LANES) {
-        const uint8_t *a = t->rows[r] + t->offsets[s] + k;
-        for (int c = 0; c < LANES; c++)
-          out[r][c] +=
-              a[0] * w[4 * c] + a[1] * w[4 * c + 1] + a[2] * w[4 * c + 2] + a[3] * w[4 * c + 3];
-      }
-  }
+      for (int64_t k = 0; k < t->run; k += 4, w += 4 * LANES)
+        for (int r = 0; r < t->n; r++) {
+          const uint8_t *a = t->rows[r] + t->offsets[s] + k;
+          for (int i = 0; i < LANES; i++)
+            out[r][c + i] +=
+                a[0] * w[4 * i] + a[1] * w[4 * i + 1] + a[2] * w[4 * i + 2] + a[3] * w[4 * i + 3];
+        }
 }
 
 #if HAS_VNNI
-static inline __attribute__((always_inline)) VNNI void sum_some(const Tile *t, int n,
-                                                                int32_t out[POSITIONS][LANES]) {
-  __m512i sums[POSITIONS];
-  for (int r = 0; r < n; r++) sums[r] = _mm512_setzero_si512();
+/* `panels` and `n` are constants at each inlined call, so the sums stay in registers. */
+static inline __attribute__((always_inline)) VNNI void sum_some(const Tile *t, int n, int panels,
+                                                                Sums out) {
+  __m512i sums[POSITIONS][PANELS];
+  for (int r = 0; r < n; r++)
+    for (int v = 0; v < panels; v++) sums[r][v] = _mm512_setzero_si512();
   const int8_t *w = t->weight;
-  for (int64_t s = 0; s < t->runs; s++)
+  int64_t panel = t->runs * t->run * LANES;
+  for (int64_t s = 0; s < t->runs; s++) {
+    const uint8_t *x[POSITIONS];
+    for (int r = 0; r < n; r++) x[r] = t->rows[r] + t->offsets[s];
     for (int64_t k = 0; k < t->run; k += 4, w += 4 * LANES) {
-      __m512i b = _mm512_loadu_si512(w);
+      __m512i b[PANELS];
+      for (int v = 0; v < panels; v++) b[v] = _mm512_loadu_si512(w + v * panel);
       for (int r = 0; r < n; r++) {
         int32_t a;
-        memcpy(&a, t->rows[r] + t->offsets[s] + k, sizeof a);
-        sums[r] = _mm512_dpbusd_epi32(sums[r], _mm512_set1_epi32(a), b);
+        memcpy(&a, x[r] + k, sizeof a);
+        __m512i all = _mm512_set1_epi32(a);
+        for (int v = 0; v < panels; v++) sums[r][v] = _mm512_dpbusd_epi32(sums[r][v], all, b[v]);
       }
     }
-  for (int r = 0; r < n; r++) _mm512_storeu_si512(out[r], sums[r]);
+  }
+  for (int r = 0; r < n; r++)
+    for (int v = 0; v < panels; v++) _mm512_storeu_si512(out[r] + v * LANES, sums[r][v]);
 }
 
-static VNNI void sum_vnni(const Tile *t, int32_t out[POSITIONS][LANES]) {
-  switch (t->n) { /* with a constant number of positions, the sums stay in registers */
-  case 1: sum_some(t, 1, out); break;
-  case 2: sum_some(t, 2, out); break;
-  case 4: sum_some(t, 4, out); break;
-  default: sum_some(t, POSITIONS, out);
+static VNNI void sum_vnni(const Tile *t, Sums out) {
+  if (t->n == 1) {
+    for (int v = 0; v < t->panels; v++) {
+      Tile one = *t;
+      one.weight += v * t->runs * t->run * LANES;
+      sum_some(&one, 1, 1, (int32_t(*)[PANELS * LANES])(out[0] + v * LANES));
+    }
+    return;
+  }
+  switch (t->panels) {
+  case 1: sum_some(t, POSITIONS, 1, out); break;
+  case 2: sum_some(t, POSITIONS, 2, out); break;
+  case 3: sum_some(t, POSITIONS, 3, out); break;
+  default: sum_some(t, POSITIONS, PANELS, out);
   }
 }
 #endif
@@ -265,100 +269,81 @@ static int64_t position_at(const Product *p, int64_t i) {
   return (i / w->out[2] * w->stride[1] * p->width + i % w->out[2] * w->stride[2]) * p->channels;
 }
 
-/* Writes a tile of the result. */
-static void write_tile(const Product *p, int64_t image, int64_t first, int n, int64_t panel,
-                       int32_t sums[POSITIONS][LANES]) {
+/* Writes `cols` channels of position `at`, beginning with `channel`. `image` is the image or row that
+** has the scale. */
+static void write_row(const Product *p, int64_t image, int64_t at, int64_t channel, int cols,
+                      const int32_t *sums) {
   const struct tlk_quantized *call = p->call;
-  int64_t channel = panel * LANES;
-  int cols = (int)tlk_min(LANES, call->n - channel);
-  float tile[POSITIONS][LANES];
-  for (int r = 0; r < n; r++) {
-    int64_t of = call->rows ? first + r : image;
-    int32_t zero = p->zeros[of];
-    for (int c = 0; c < cols; c++) {
-      float x = (float)(sums[r][c] - zero * call->sums[channel + c]);
-      x = x * (p->scales[of] * call->scales[channel + c]);
-      if (call->bias) x += call->bias[channel + c];
-      tile[r][c] = call->relu && x < 0 ? 0 : x;
-    }
-  }
-  float *out = call->out;
-  if (call->rows) {
-    for (int r = 0; r < n; r++)
-      memcpy(out + (first + r) * call->n + channel, tile[r], (size_t)cols * sizeof **tile);
-    return;
-  }
-  out += (image * call->n + channel) * p->pixels + first;
+  float row[PANELS * LANES], scale = p->scales[image];
+  int32_t zero = p->zeros[image];
   for (int c = 0; c < cols; c++)
-    for (int r = 0; r < n; r++) out[c * p->pixels + r] = tile[r][c];
+    row[c] =
+        (float)(sums[c] - zero * call->sums[channel + c]) * (scale * call->scales[channel + c]);
+  at = at * call->n + channel;
+  for (int c = 0; call->bias && c < cols; c++) row[c] += call->bias[channel + c];
+  for (int c = 0; call->other && c < cols; c++) row[c] += call->other[at + c];
+  for (int c = 0; c < cols; c++) {
+    row[c] = row[c] < call->low ? call->low : row[c];
+    row[c] = row[c] > call->high ? call->high : row[c];
+  }
+  if (call->out_dtype == TL_U8)
+    round_plain(cols, row, 1 / call->out_scale, call->out_zero, (uint8_t *)call->out + at);
+  else
+    memcpy((float *)call->out + at, row, (size_t)cols * sizeof *row);
 }
 
 #if HAS_VNNI
-/* Writes four positions of the channels of a tile: channel 4 * l + j is lane l of v[j]. */
-static inline __attribute__((always_inline)) VNNI void write_lanes(const __m512 *v, float *out,
-                                                                   int64_t stride) {
-  for (int j = 0; j < 4; j++) {
-    _mm_storeu_ps(out + j * stride, _mm512_extractf32x4_ps(v[j], 0));
-    _mm_storeu_ps(out + (4 + j) * stride, _mm512_extractf32x4_ps(v[j], 1));
-    _mm_storeu_ps(out + (8 + j) * stride, _mm512_extractf32x4_ps(v[j], 2));
-    _mm_storeu_ps(out + (12 + j) * stride, _mm512_extractf32x4_ps(v[j], 3));
-  }
-}
-
-/* Transposes the 4 x 4 elements in each 128-bit lane of v[0] to v[3]. */
-static inline __attribute__((always_inline)) VNNI void turn(__m512 *v) {
-  __m512 a = _mm512_unpacklo_ps(v[0], v[1]), b = _mm512_unpackhi_ps(v[0], v[1]);
-  __m512 c = _mm512_unpacklo_ps(v[2], v[3]), d = _mm512_unpackhi_ps(v[2], v[3]);
-  v[0] = _mm512_shuffle_ps(a, c, 0x44);
-  v[1] = _mm512_shuffle_ps(a, c, 0xEE);
-  v[2] = _mm512_shuffle_ps(b, d, 0x44);
-  v[3] = _mm512_shuffle_ps(b, d, 0xEE);
-}
-
-/* Does the same as write_tile, for a complete tile of an image. */
-static VNNI void write_vnni(const Product *p, int64_t image, int64_t first, int64_t panel,
-                            int32_t sums[POSITIONS][LANES]) {
+static VNNI void write_vnni(const Product *p, int64_t image, int64_t at, int64_t channel, int cols,
+                            const int32_t *sums) {
   const struct tlk_quantized *call = p->call;
-  int64_t channel = panel * LANES;
-  __m512i less = _mm512_mullo_epi32(_mm512_loadu_si512(call->sums + channel),
-                                    _mm512_set1_epi32(p->zeros[image]));
-  __m512 scale =
-      _mm512_mul_ps(_mm512_loadu_ps(call->scales + channel), _mm512_set1_ps(p->scales[image]));
-  __m512 bias = call->bias ? _mm512_loadu_ps(call->bias + channel) : _mm512_setzero_ps();
-  __m512 v[POSITIONS];
-  for (int r = 0; r < POSITIONS; r++) {
-    __m512i sum = _mm512_sub_epi32(_mm512_loadu_si512(sums[r]), less);
-    v[r] = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale), bias);
+  __m512i zero = _mm512_set1_epi32(p->zeros[image]), out_zero = _mm512_set1_epi32(call->out_zero);
+  __m512 scale = _mm512_set1_ps(p->scales[image]), low = _mm512_set1_ps(call->low);
+  __m512 high = _mm512_set1_ps(call->high), inverse = _mm512_set1_ps(1 / call->out_scale);
+  at = at * call->n + channel;
+  for (int c = 0; c < cols; c += LANES) {
+    __mmask16 some = first_of(cols - c);
+    int64_t k = channel + c;
+    __m512i less = _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(some, call->sums + k), zero);
+    __m512i sum = _mm512_sub_epi32(_mm512_loadu_si512(sums + c), less);
+    __m512 x = _mm512_mul_ps(_mm512_cvtepi32_ps(sum),
+                             _mm512_mul_ps(scale, _mm512_maskz_loadu_ps(some, call->scales + k)));
+    if (call->bias) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(some, call->bias + k));
+    if (call->other) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(some, call->other + at + c));
     /* the operands' order matters: the result is NaN if the second one is NaN */
-    if (call->relu) v[r] = _mm512_max_ps(_mm512_setzero_ps(), v[r]);
+    x = _mm512_min_ps(high, _mm512_max_ps(low, x));
+    if (call->out_dtype == TL_U8)
+      _mm512_mask_cvtepi32_storeu_epi8((uint8_t *)call->out + at + c, some,
+                                       to_bytes(x, inverse, out_zero));
+    else
+      _mm512_mask_storeu_ps((float *)call->out + at + c, some, x);
   }
-  turn(v);
-  turn(v + 4);
-  float *out = (float *)call->out + (image * call->n + channel) * p->pixels + first;
-  write_lanes(v, out, p->pixels);
-  write_lanes(v + 4, out + 4, p->pixels);
 }
 #endif
 
 static void run_tile(const Product *p, Tile *t, int64_t image, int64_t first, int64_t panel) {
-  int32_t sums[POSITIONS][LANES];
+  Sums sums;
   const uint8_t *bytes = p->bytes + image * p->height * p->width * p->channels;
-  int n = t->n;
   for (int r = 0; r < POSITIONS; r++)
-    t->rows[r] = bytes + position_at(p, first + tlk_min(r, n - 1));
+    t->rows[r] = bytes + position_at(p, first + tlk_min(r, t->n - 1));
   t->weight = p->call->weight + panel * t->runs * t->run * LANES;
+  int64_t channel = panel * LANES;
+  int cols = (int)tlk_min(t->panels * LANES, p->call->n - channel);
+  bool vnni = false;
 #if HAS_VNNI
-  if (p->vnni) {
-    t->n = n > 4 ? POSITIONS : n > 2 ? 4 : n;
-    sum_vnni(t, sums);
-    if (n == POSITIONS && !p->call->rows && (panel + 1) * LANES <= p->call->n) {
-      write_vnni(p, image, first, panel, sums);
-      return;
-    }
-  } else
+  vnni = p->vnni;
+  if (vnni) sum_vnni(t, sums);
 #endif
-    sum_plain(t, sums);
-  write_tile(p, image, first, n, panel, sums);
+  if (!vnni) sum_plain(t, sums);
+  for (int r = 0; r < t->n; r++) {
+    int64_t of = p->call->rows ? first + r : image, at = image * p->pixels + first + r;
+#if HAS_VNNI
+    if (vnni) {
+      write_vnni(p, of, at, channel, cols, sums[r]);
+      continue;
+    }
+#endif
+    write_row(p, of, at, channel, cols, sums[r]);
+  }
 }
 
 static void run_tasks(void *context, int64_t begin, int64_t end) {
@@ -375,12 +360,15 @@ static void run_tasks(void *context, int64_t begin, int64_t end) {
     int64_t image = task / p->parts / p->groups;
     int64_t from = p->panels * part / p->parts, to = p->panels * (part + 1) / p->parts;
     int64_t last = tlk_min((group + 1) * GROUP, p->pixels);
-    for (int64_t panel = from; panel < to; panel++)
+    for (int64_t panel = from, panels; panel < to; panel += panels) {
+      /* divides the panels evenly among tiles */
+      panels = tlk_ceil_div(to - panel, tlk_ceil_div(to - panel, PANELS));
       for (int64_t i = group * GROUP; i < last; i += POSITIONS) {
-        Tile t = {.offsets = offsets, .runs = p->runs, .run = p->run};
+        Tile t = {.offsets = offsets, .runs = p->runs, .run = p->run, .panels = (int)panels};
         t.n = (int)tlk_min(POSITIONS, last - i);
         run_tile(p, &t, image, i, panel);
       }
+    }
   }
 }
 
@@ -403,7 +391,7 @@ static void describe(Product *p) {
     p->run = (dense ? w->kernel[2] : 1) * p->channels;
   }
   p->groups = tlk_ceil_div(p->pixels, GROUP);
-  p->parts = p->groups * p->images < 8 ? tlk_min(p->panels, 8) : 1;
+  p->parts = p->groups * p->images < 8 ? tlk_min(tlk_ceil_div(p->panels, PANELS), 8) : 1;
 #if HAS_VNNI
   p->vnni = strstr(tlk_isa()->name, "v4") && __builtin_cpu_supports("avx512vnni");
 #endif
@@ -415,19 +403,29 @@ bool tlk_quantized(const struct tlk_quantized *call) {
   if (p.runs > MOST_RUNS)
     return tli_fail(TL_ESHAPE, "quantized convolution: expected a kernel of at most 256 rows");
   int64_t scaled = call->rows ? call->batch : p.images;
-  size_t size = (size_t)(p.images * p.height * p.width * p.channels);
-  size_t extra = (size_t)scaled * (sizeof *p.scales + sizeof *p.zeros);
+  const tlk_Windows *w = &call->windows;
+  bool in_place = call->dtype == TL_U8 && p.channels == call->channels &&
+                  (call->rows || w->padding[1] + w->padding[2] == 0);
+  size_t size = in_place ? 0 : (size_t)(p.images * p.height * p.width * p.channels);
+  size_t extra = (size_t)scaled * (sizeof *p.scales + sizeof *p.zeros + sizeof *p.bad);
   char *memory = tli_alloc(size + extra);
   if (memory == NULL) return false;
   p.scales = (float *)(void *)memory;
   p.zeros = (int32_t *)(void *)(p.scales + scaled);
-  p.bytes = (uint8_t *)(p.zeros + scaled);
-  if (call->rows) {
-    tli_parallel_for(call->batch, 1 + 16384 / p.channels, round_rows, &p);
-  } else {
-    tli_parallel_for(p.images, 1, scale_images, &p);
-    tli_parallel_for(p.images * p.height, 1 + 16384 / (p.width * p.channels), round_images, &p);
+  p.bad = (atomic_bool *)(p.zeros + scaled);
+  p.copy = (uint8_t *)(p.bad + scaled);
+  p.bytes = in_place ? call->in : p.copy;
+  for (int64_t i = 0; i < scaled; i++) {
+    p.scales[i] = call->scale, p.zeros[i] = call->zero;
+    atomic_init(&p.bad[i], false);
   }
+  if (call->scale == 0) tli_parallel_for(scaled, 1 + 16384 / p.channels, scale_all, &p);
+  if (call->rows && !in_place)
+    tli_parallel_for(call->batch, 1 + 16384 / p.channels, round_rows, &p);
+  else if (!in_place)
+    tli_parallel_for(p.images * p.height, 1 + 16384 / (p.width * p.channels), round_images, &p);
+  for (int64_t i = 0; i < scaled; i++)
+    if (p.bad[i]) p.scales[i] = NAN;
   int64_t tasks = p.images * p.groups * p.parts;
   int64_t work = tlk_min(GROUP, p.pixels) * p.runs * p.run * call->n / p.parts;
   tli_parallel_for(tasks, 1 + 65536 / tlk_max(work / 16, 1), run_tasks, &p);

@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local convolutions = require "tlua.compile.convolutions"
 local graph_of = require "tlua.export.graph"
 local nested = require "tlua.export.nested"
 
@@ -86,8 +87,6 @@ local packers <const> = {[8] = {blocks_of_8, "Q8_0"}, [4] = {blocks_of_4, "Q4_0"
 
 -- Graphs ------------------------------------------------------------------------------------------
 
-local relus <const> = {relu = true, relu_ = true}
-
 -- Returns whether a node is a layer that can be replaced by one of integers.
 local function is_layer(graph, node)
    local weight = node.args.weight
@@ -124,28 +123,32 @@ local function replace_layer(graph, node, range)
       target = "_quantized_conv2d"
       given.kernel, given.stride = {weight:size(3), weight:size(4)}, pair(node.args.stride)
       given.padding, given.dilation = pair(node.args.padding), pair(node.args.dilation)
+      given.most, given.out_scale, given.out_zero = 0.0, 0.0, 0
       given.bias = given.bias or add_constant(graph, name .. ".bias", torch.zeros(weight:size(1)))
    end
    graph:inserting_before(node)
    local call = graph:create_node("call_function", target, given)
    graph:inserting_before()
-   local users = node:users()
-   local after = users[1]
-   if #users == 1 and after.target == "relu" and not graph:_returns(node) then
-      call.args.relu = true
-      after:replace_all_uses_with(call)
-      graph:erase_node(after)
-   end
    node:replace_all_uses_with(call)
    graph:erase_node(node)
-   -- a relu_ right after the layer becomes a part of the layer
-   for i, other in ipairs(graph.nodes) do
-      local following = graph.nodes[i + 1]
-      if other == call and relus[following.target] and following.target == "relu_"
-         and following.args.self == call then
-         call.args.relu = true
-         graph:erase_node(following)
-         break
+   if target == "_quantized_conv2d" then convolutions.join_sum(graph, call) end
+   local high = convolutions.join_activation(graph, call, target == "_quantized_linear")
+   call.args.relu = call.args.relu or high ~= nil
+   if high and high < math.huge then call.args.most = high end
+end
+
+-- Lets convolutions whose results only further convolutions take round them to bytes for those.
+local function pass_bytes(graph)
+   for _, node in ipairs(graph.nodes) do
+      local users = node.target == "_quantized_conv2d" and not node.args.other
+         and not graph:_returns(node) and node:users() or {}
+      local first, same = users[1], #users > 0
+      for _, user in ipairs(users) do
+         same = same and user.target == "_quantized_conv2d" and user.args.other ~= node
+            and user.args.scale == first.args.scale and user.args.zero == first.args.zero
+      end
+      if same and first.args.scale > 0 then
+         node.args.out_scale, node.args.out_zero = first.args.scale, first.args.zero
       end
    end
 end
@@ -299,6 +302,10 @@ local function quantize_(program, config)
       else
          replace_layer(graph, node, ranges and ranges[k] or {0.0, 0})
       end
+   end
+   if kind ~= "weight_only" then
+      pass_bytes(graph)
+      convolutions.replace(graph)
    end
    graph:eliminate_dead_code()
    rawset(program, "graph_", graph:program().graph_)

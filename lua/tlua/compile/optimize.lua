@@ -1,9 +1,11 @@
 -- optimize.lua - makes a program faster for fixed values of its constants, for torch.compile: batch
 -- norm is merged into the convolution or linear layer before it, calls whose arguments are all
--- constants are computed once, equal and unused calls are removed, and activations are merged into
--- the linear layer before them or work in place.
+-- constants are computed once, equal and unused calls are removed, convolutions get packed weights
+-- (convolutions.lua), and activations are merged into the linear layer before them or work in
+-- place.
 
 local torch = require "tlua"
+local convolutions = require "tlua.compile.convolutions"
 local graph_of = require "tlua.export.graph"
 
 local function set(names)
@@ -13,11 +15,10 @@ local function set(names)
 end
 
 -- Operators whose results never share memory with their arguments.
-local fresh <const> = set [[conv1d conv2d conv3d linear linear_relu linear_gelu batch_norm
-   layer_norm group_norm add sub mul div true_divide matmul mm bmm addmm relu gelu silu sigmoid
-   tanh softmax
-   embedding max_pool2d avg_pool2d adaptive_avg_pool2d cat clone neg exp log rsqrt sqrt pow zeros
-   ones arange full mean sum]]
+local fresh <const> = set [[conv1d conv2d conv3d _conv2d_packed linear linear_relu linear_gelu
+   batch_norm layer_norm group_norm add sub mul div true_divide matmul mm bmm addmm relu gelu silu
+   sigmoid tanh softmax embedding max_pool2d avg_pool2d adaptive_avg_pool2d cat clone neg exp log
+   rsqrt sqrt pow zeros ones arange full mean sum]]
 
 -- Operators whose results may be views of their arguments.
 local views <const> = set [[t transpose permute view reshape expand select narrow slice unsqueeze
@@ -278,7 +279,8 @@ end
 --- whether constants were computed from others; the program is then valid only while those keep
 --- their values.
 ---@param handle userdata  a program
----@param only? "norms"  merges batch norms alone; without it, all optimizations are made
+---@param only? "all"|"norms"|"row-major"  merges batch norms alone, or leaves memory formats as
+--- they are; by default, all optimizations are made
 ---@return userdata? handle
 ---@return boolean? uses_values
 return function(handle, only)
@@ -286,10 +288,12 @@ return function(handle, only)
    if has(graph, is_mark) then return nil end
    local random, effects = has(graph, is_random), has(graph, writes)
    local folded = fold_norms(graph)
-   if only then return folded > 0 and graph:program().graph_ or nil end
+   if only == "norms" then return folded > 0 and graph:program().graph_ or nil end
    folded = folded + fold_constants(graph)
    local count = folded
    if not random and not effects then count = count + join_equal(graph) end
+   local replaced = only == "row-major" and 0 or convolutions.replace(graph)
+   folded, count = folded + replaced, count + replaced
    count = count + join_activations(graph)
    if not random then count = count + graph:eliminate_dead_code() end
    if count == 0 then return nil end

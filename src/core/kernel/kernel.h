@@ -559,26 +559,43 @@ struct tlk_conv {
   const void *in, *weight, *bias;
 };
 
-/* Computes a linear layer or a convolution of 8-bit integers: in and out are float32. With `rows`,
-** in is (batch, channels) and out (batch, n); otherwise they are (batch, channels, in[1], in[2])
-** and (batch, n, out[1], out[2]). The input is rounded to bytes, x / scale + zero; if scale is 0,
-** both are computed from the range of each row or image. weight (ceil(n / 16), depth / 4, 16, 4)
-** has panels of 16 channels; in the depth, the window's elements are outermost, and the channels
-** are padded to a multiple of 4. scales and sums (n) have each channel's scale and the sum of its
-** integers; bias (n) may be NULL. */
+/* Computes a convolution of two-dimensional images in float32: max(low, min(high, in * weight + bias
+** + other)), where other may be NULL. Images are channels-last. With as many groups as channels, the
+** weight is (kernel, channels) and bias (channels). With one group, rows and columns of the weight
+** (kernel, channels_in, channels_out) are divided into panels of up to 64 columns, each of which is
+** contiguous. Panels are multiples of 16 columns, and the first ones are 16 wider if need be; the
+** last columns of weight and bias are then zeros that belong to no channel. Without a weight, the
+** results are the largest elements of the windows. */
+struct tlk_conv_packed {
+  const tlk_Context *cx;
+  tlk_Conv conv;
+  void *out;
+  const void *in, *weight, *bias, *other;
+  float low, high;
+};
+
+/* Computes a linear layer or a convolution of 8-bit integers. With `rows`, in is (batch, channels)
+** and out (batch, n); otherwise they are images, which are channels-last. The input is rounded to
+** bytes, x / scale + zero; if scale is 0, both are computed from the range of each row or image.
+** weight (ceil(n / 16), depth / 4, 16, 4) has panels of 16 channels; in the depth, the window's
+** elements are outermost, and the channels are padded to a multiple of 4. scales and sums (n) have
+** each channel's scale and the sum of its integers; bias (n) may be NULL, and so may `other`, which
+** has the form of out and is added. Results are limited to the range from low to high. out is
+** float32, or bytes as `in` can be, with their own scale and zero. */
 struct tlk_quantized {
   const tlk_Context *cx;
-  bool rows, relu;
-  tl_DType dtype; /* of in and out: float32 */
+  int32_t rows;
+  tl_DType dtype, out_dtype; /* of in and out: float32 or uint8; bytes are rounded already */
+  float scale, out_scale, low, high;
+  int32_t zero, out_zero;
   tlk_Windows windows;
   int64_t batch, channels, n;
   const void *in;
+  const float *other;
   void *out;
   const int8_t *weight;
   const float *scales, *bias;
   const int32_t *sums;
-  float scale;
-  int32_t zero;
 };
 
 /* Computes the gradients of a convolution's input and weight. */
@@ -821,6 +838,7 @@ struct tlk_packed_linear {
   X(conv, FLAT)                \
   X(conv_input, FLAT)          \
   X(conv_weight, FLAT)         \
+  X(conv_packed, FLAT)         \
   X(quantized, FLAT)           \
   X(max_pool, FLAT)            \
   X(avg_pool, FLAT)            \

@@ -1,7 +1,12 @@
 /*
 ** quantized.c - products and convolutions of 8-bit integers: checks and allocation.
 */
+#include <math.h>
+#include <string.h>
+
+#include "ops/chain.h"
 #include "ops/common.h"
+#include "ops/copy/memory_format.h"
 #include "ops/windows.h"
 
 /* Checks the dtype and the number of elements of a quantized layer's tensor. */
@@ -18,7 +23,8 @@ static bool check(const char *op, const char *name, const tl_Tensor *t, tl_DType
 /* Checks a layer's tensors. A window has `places` elements of each channel. */
 static bool check_layer(const char *op, const tl_Tensor *self, tl_Tensor *const *t,
                         int64_t channels, int64_t places, double scale, int64_t zero) {
-  if (!tli_is_float((tl_DType)self->dtype))
+  bool bytes = self->dtype == TL_U8 && scale > 0;
+  if (!bytes && !tli_is_float((tl_DType)self->dtype))
     return tli_fail(TL_EDTYPE, "%s: self: expected a floating dtype, got %s", op,
                     tl_dtype_name((tl_DType)self->dtype));
   int64_t n = t[1]->numel, panels = (n + 15) / 16, depth = (channels + 3) / 4 * 4 * places;
@@ -37,30 +43,36 @@ static bool check_layer(const char *op, const tl_Tensor *self, tl_Tensor *const 
 
 static void *data_or_null(const tl_Tensor *t) { return t ? tli_data(t) : NULL; }
 
-/* Runs the kernel on contiguous tensors: the input and a layer's weight, scales, sums and bias. */
-static bool run_on(const struct tlk_quantized *call, tl_Tensor *out, tl_Tensor *const *t) {
-  return TLI_RUN(tli_device(out), quantized, .rows = call->rows, .relu = call->relu,
-                 .dtype = TL_F32, .windows = call->windows, .batch = call->batch,
-                 .channels = call->channels, .n = call->n, .in = tli_data(t[0]),
-                 .out = tli_data(out), .weight = tli_data(t[1]), .scales = tli_data(t[2]),
-                 .sums = tli_data(t[3]), .bias = data_or_null(t[4]), .scale = call->scale,
-                 .zero = call->zero);
+/* Runs the kernel on contiguous tensors: a layer's weight, scales, sums and bias, `other`, and the
+** input. */
+static bool run_on(struct tlk_quantized *call, tl_Tensor *out, tl_Tensor *const *t) {
+  call->weight = tli_data(t[0]), call->scales = tli_data(t[1]), call->sums = tli_data(t[2]);
+  call->bias = data_or_null(t[3]), call->other = data_or_null(t[4]), call->in = tli_data(t[5]);
+  call->out = tli_data(out);
+  call->cx = tli_context(tli_device(out));
+  return tli_backend(tli_device(out))->quantized(call);
 }
 
-static tl_Tensor *run(const struct tlk_quantized *call, tl_Tensor *self, tl_Tensor *const *layer,
+/* Computes a layer. `layer` lists the weight, scales, sums, bias and `other`. */
+static tl_Tensor *run(struct tlk_quantized *call, tl_Tensor *self, tl_Tensor *const *layer,
                       int ndim, const int64_t *sizes) {
-  static const tl_DType dtypes[] = {TL_I8, TL_F32, TL_I32, TL_F32};
-  tl_Tensor *t[5] = {tli_contiguous_as(self, TL_F32)};
-  bool ok = t[0] != NULL;
-  for (int i = 0; ok && i < 4; i++)
-    if (layer[i]) ok = (t[i + 1] = tli_contiguous_as(layer[i], dtypes[i])) != NULL;
-  tl_Tensor *out = ok ? tli_empty(TL_F32, tli_device(self), ndim, sizes) : NULL;
+  static const tl_DType dtypes[] = {TL_I8, TL_F32, TL_I32, TL_F32, TL_F32};
+  tli_Format format = call->rows ? TLI_ROW_MAJOR : TLI_CHANNELS_LAST;
+  call->dtype = self->dtype == TL_U8 ? TL_U8 : TL_F32;
+  call->out_dtype = call->out_scale > 0 ? TL_U8 : TL_F32;
+  tl_Tensor *t[6] = {NULL}, *out = NULL;
+  bool ok = (t[5] = tli_lay(self, call->dtype, format)) != NULL;
+  for (int i = 0; ok && i < 5; i++)
+    if (layer[i])
+      ok = (t[i] = tli_lay(layer[i], dtypes[i], i == 4 ? format : TLI_ROW_MAJOR)) != NULL;
+  if (ok) out = tli_empty_format(format, call->out_dtype, tli_device(self), ndim, sizes);
   if (out && out->numel > 0 && !run_on(call, out, t)) {
     tli_release(out);
     out = NULL;
   }
-  for (int i = 0; i < 5; i++) tli_release(t[i]);
-  if (out == NULL || self->dtype == TL_F32) return out;
+  tli_release_results(t, 6);
+  if (out == NULL || call->out_dtype == TL_U8 || self->dtype == TL_U8 || self->dtype == TL_F32)
+    return out;
   tl_Tensor *result = tlo_to_dtype(out, (tl_DType)self->dtype);
   tli_release(out);
   return result;
@@ -73,13 +85,14 @@ tl_Tensor *tli_op__quantized_linear(tl_Tensor *self, tl_Tensor *weight, tl_Tenso
   if (self->ndim == 0 || self->sizes[self->ndim - 1] == 0)
     return tli_fail_null(TL_ESHAPE, "%s: self: expected a last size above 0, got %s", op,
                          tli_sizes_str(self));
-  tl_Tensor *t[] = {weight, scales, sums, bias};
+  tl_Tensor *t[] = {weight, scales, sums, bias, NULL};
   int64_t channels = self->sizes[self->ndim - 1], sizes[TL_MAX_DIMS];
   TL_TRY_NULL(check_layer(op, self, t, channels, 1, scale, zero));
   for (int d = 0; d < self->ndim; d++) sizes[d] = self->sizes[d];
   sizes[self->ndim - 1] = scales->numel;
   struct tlk_quantized call = {.rows = true,
-                               .relu = relu,
+                               .low = relu ? 0 : -INFINITY,
+                               .high = INFINITY,
                                .batch = self->numel / channels,
                                .channels = channels,
                                .n = scales->numel,
@@ -94,14 +107,18 @@ tl_Tensor *tli_op__quantized_linear(tl_Tensor *self, tl_Tensor *weight, tl_Tenso
 tl_Tensor *tli_op__quantized_conv2d(tl_Tensor *self, tl_Tensor *weight, tl_Tensor *scales,
                                     tl_Tensor *sums, tl_Tensor *bias, tl_Ints kernel,
                                     tl_Ints stride, tl_Ints padding, tl_Ints dilation, double scale,
-                                    int64_t zero, bool relu) {
+                                    int64_t zero, bool relu, double most, double out_scale,
+                                    int64_t out_zero, tl_Tensor *other) {
   static const char op[] = "_quantized_conv2d";
   if (self->ndim != 4 || self->sizes[1] == 0)
     return tli_fail_null(TL_ESHAPE, "%s: self: expected (N, C, H, W) with channels, got %s", op,
                          tli_sizes_str(self));
-  tl_Tensor *t[] = {weight, scales, sums, bias};
+  tl_Tensor *t[] = {weight, scales, sums, bias, other};
   struct tlk_quantized call = {
-      .relu = relu,
+      .low = relu ? 0 : -INFINITY,
+      .high = most > 0 ? (float)most : INFINITY,
+      .out_scale = (float)out_scale,
+      .out_zero = (int32_t)out_zero,
       .batch = self->sizes[0],
       .channels = self->sizes[1],
       .n = scales->numel,
@@ -125,5 +142,19 @@ tl_Tensor *tli_op__quantized_conv2d(tl_Tensor *self, tl_Tensor *weight, tl_Tenso
     w->out[d] = room / w->stride[d] + 1;
   }
   int64_t sizes[] = {call.batch, call.n, w->out[1], w->out[2]};
+  if (!(out_scale >= 0) || out_zero < 0 || out_zero > 255)
+    return tli_fail_null(TL_EARG, "%s: expected out_scale of at least 0 and out_zero of 0 to 255",
+                         op);
+  if (other && (other->ndim != 4 || memcmp(other->sizes, sizes, sizeof sizes) != 0)) {
+    /* adds a tensor of other sizes, which are broadcast */
+    double low = relu ? 0 : -INFINITY, high = most > 0 ? most : INFINITY;
+    tli_Chain c = {0};
+    tl_Tensor *sum = TLI_STEP(
+        &c, tli_op__quantized_conv2d(self, weight, scales, sums, bias, kernel, stride, padding,
+                                     dilation, scale, zero, false, 0, 0, 0, NULL));
+    tl_Tensor *least = chain_number(&c, low), *largest = chain_number(&c, high);
+    sum = chain_add(&c, sum, other);
+    return tli_chain_end(&c, TLI_STEP(&c, tlo_clamp(sum, least, largest)));
+  }
   return run(&call, self, t, 4, sizes);
 }

@@ -14,9 +14,12 @@ op {[[_quantized_linear(Tensor self, Tensor weight, Tensor scales, Tensor sums, 
        .. "torch.full({3}, 4, {dtype = 'int32'})"}}
 op {[[_quantized_conv2d(Tensor self, Tensor weight, Tensor scales, Tensor sums, Tensor bias,
       int[2] kernel, int[2] stride=1, int[2] padding=0, int[2] dilation=1, float scale=0.0,
-      int zero=0, bool relu=false) -> Tensor]],
+      int zero=0, bool relu=false, float most=0.0, float out_scale=0.0, int out_zero=0,
+      Tensor other=nil) -> Tensor]],
     doc = [[Returns the convolution of self (N, C, H, W), rounded to bytes, and a weight of
-    8-bit integers in panels. torch.ao.quantization.quantize_ makes programs that call it. CPU
+    8-bit integers in panels, plus `other`; then relu, and `most` as an upper limit unless it is 0.
+    The result is channels-last. If out_scale is above 0, the result is rounded to bytes, uint8,
+    which the next layer takes with the same scale and zero. torch.ao.quantization.quantize_ makes programs that call it. CPU
     only.]],
     method = false, nondiff = "it rounds",
     examples = {"torch.ones(1, 4, 3, 3), torch.ones({1, 4, 16, 4}, {dtype = 'int8'}), "

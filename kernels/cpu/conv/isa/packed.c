@@ -1,0 +1,158 @@
+/* packed.c - the loops of packed.h. A tile's sums stay in registers. */
+#if defined(__aarch64__) && !defined(__clang__)
+/* without this pragma gcc hoists so many loads that it runs out of registers and spills sums to
+** memory */
+#pragma GCC optimize("no-schedule-insns")
+#endif
+
+#include "kernels/cpu/conv/packed.h"
+
+#include <string.h>
+
+#include "kernels/cpu/block_walk.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vector.h"
+
+#define ROWS TLK_PACKED_ROWS
+#define LANES ((int)(TLK_VECTOR_BYTES / sizeof(float)))
+/* number of vectors in a row of a tile; a panel is a multiple of this width or, with vectors of 16
+** elements, may have fewer vectors */
+#define VECTORS (TLK_VECTOR_REGISTERS == 32 ? 4 : 2)
+/* number of vectors of channels that `channels` computes at a time */
+#define STRIPS (TLK_VECTOR_REGISTERS == 32 ? 2 : 1)
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
+typedef int32_t Mask __attribute__((vector_size(TLK_VECTOR_BYTES)));
+/* A vector without alignment, for loads and stores at any address. */
+typedef float LooseVec
+    __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(float)), may_alias));
+
+INLINE Vec load(const float *p) { return *(const LooseVec *)p; }
+INLINE void store(float *p, Vec v) { *(LooseVec *)p = v; }
+
+/* Limits a vector to the range; NaN stays NaN. */
+INLINE Vec limit(Vec x, float low, float high) {
+  Vec l = (Vec){0} + low, h = (Vec){0} + high;
+  Mask below = x<l, above = x> h;
+  x = (Vec)(((Mask)l & below) | ((Mask)x & ~below));
+  return (Vec)(((Mask)h & above) | ((Mask)x & ~above));
+}
+
+/* Adds bias (unless it is NULL) and t->other to sums, limits the results and stores those that
+** exist. This is a function of its own to keep the tiles' code small. */
+static __attribute__((noinline)) void finish(const tlk_PackedTile *t, int64_t col, int64_t width,
+                                             const float *bias, const float *sums) {
+  int64_t end = tlk_min(col + width, t->cols);
+  for (int r = 0; r < t->rows; r++, sums += TLK_PACKED_WIDTH) {
+    float *out = t->out + r * t->step;
+    const float *other = t->other ? t->other + r * t->step : NULL;
+    int64_t k = col;
+    for (; k + LANES <= end; k += LANES) {
+      Vec sum = load(sums + k - col);
+      if (bias) sum += load(bias + k);
+      if (other) sum += load(other + k);
+      store(out + k, limit(sum, t->low, t->high));
+    }
+    for (; k < end; k++) {
+      float sum = sums[k - col];
+      if (bias) sum += bias[k];
+      if (other) sum += other[k];
+      sum = sum < t->low ? t->low : sum;
+      out[k] = sum > t->high ? t->high : sum;
+    }
+  }
+}
+
+/* Computes `vectors` vectors of columns. `vectors` is a constant at each inlined call. */
+INLINE void tile_of(int vectors, const tlk_PackedTile *t, int64_t col) {
+  Vec acc[ROWS][VECTORS];
+#pragma GCC unroll 8
+  for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++)
+      acc[r][v] = t->add ? load(t->sums + r * TLK_PACKED_WIDTH + col + v * LANES) : (Vec){0};
+  const float *weight = t->weight + col;
+  int64_t pitch = t->pitch, terms = t->terms;
+  for (int64_t e = 0; e < t->elements; e++) {
+    const float *x[ROWS];
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) x[r] = t->in[e * ROWS + r] + t->from;
+    for (int64_t c = 0; c < terms; c++, weight += pitch) {
+      Vec columns[VECTORS];
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; v++) columns[v] = load(weight + v * LANES);
+#pragma GCC unroll 8
+      for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) acc[r][v] += x[r][c] * columns[v];
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++)
+      store(t->sums + r * TLK_PACKED_WIDTH + col + v * LANES, acc[r][v]);
+  if (t->last) finish(t, col, (int64_t)vectors * LANES, t->bias, t->sums + col);
+}
+
+static void tile(const tlk_PackedTile *t) {
+#if VECTORS > 2
+  switch ((int)t->pitch / LANES) {
+  case 1: tile_of(1, t, 0); return;
+  case 2: tile_of(2, t, 0); return;
+  case 3: tile_of(3, t, 0); return;
+  }
+#endif
+  for (int64_t col = 0; col < t->pitch; col += (int64_t)VECTORS * LANES) tile_of(VECTORS, t, col);
+}
+
+/* Returns the larger elements; NaN is the largest. */
+INLINE Vec larger(Vec a, Vec b) {
+  Mask use = (b > a) | (b != b);
+  return (Vec)(((Mask)b & use) | ((Mask)a & ~use));
+}
+
+/* Computes `strips` vectors of channels: sums of products or, if `largest`, the largest elements.
+** `strips` and `largest` are constants at each inlined call. */
+INLINE void strips_of(int strips, bool largest, const tlk_PackedTile *t, int64_t col) {
+  Vec acc[ROWS][STRIPS], w[STRIPS] = {0};
+#pragma GCC unroll 8
+  for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+    for (int v = 0; v < strips; v++)
+      acc[r][v] = load((largest ? t->in[r] : t->bias) + col + v * LANES);
+  for (int64_t e = 0; e < t->elements; e++) {
+#pragma GCC unroll 2
+    for (int v = 0; v < strips && !largest; v++)
+      w[v] = load(t->weight + e * t->pitch + col + v * LANES);
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+      for (int v = 0; v < strips; v++) {
+        Vec x = load(t->in[e * ROWS + r] + col + v * LANES);
+        acc[r][v] = largest ? larger(acc[r][v], x) : acc[r][v] + x * w[v];
+      }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+    for (int v = 0; v < strips; v++) store(t->sums + r * TLK_PACKED_WIDTH + v * LANES, acc[r][v]);
+  finish(t, col, (int64_t)strips * LANES, NULL, t->sums);
+}
+
+/* The last few channels are computed together with some of those before them, whose results are
+** stored again. */
+static void channels(const tlk_PackedTile *t) {
+  int64_t col = 0, wide = (int64_t)STRIPS * LANES;
+  for (; col + wide <= t->cols; col += wide) strips_of(STRIPS, false, t, col);
+  for (; col < t->cols; col += LANES) strips_of(1, false, t, tlk_min(col, t->cols - LANES));
+}
+
+static void largest(const tlk_PackedTile *t) {
+  for (int64_t col = 0; col < t->cols; col += LANES)
+    strips_of(1, true, t, tlk_min(col, t->cols - LANES));
+}
+
+extern const tlk_PackedLoops TLK_ISA_NAME(tlk_packed_loops);
+const tlk_PackedLoops TLK_ISA_NAME(tlk_packed_loops) = {tile, channels, largest};
