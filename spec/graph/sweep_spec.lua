@@ -113,6 +113,16 @@ describe("a sweep over elementwise operators", function()
       end
    end)
 
+   it("covers operators that are made of elementwise ones", function()
+      each_shape(function(x)
+         local a = torch.randn(x.shape)
+         same(function(y)
+            local z = (1 - y * 2):clamp(-1, 1)
+            return torch.where(z:gt(a), z, y:div(3)) + z:clamp(nil, 0.5), F.gelu(z * 2, "tanh")
+         end, x)
+      end)
+   end)
+
    it("gives an output its own memory", function()
       local function fn(y) return (y + 1) * 2, y + 3 end
       local program = torch.export(fn, {torch.ones(40000)})

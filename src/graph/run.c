@@ -124,22 +124,29 @@ static bool is_late(tli_RunContext *c, tl_Tensor *t) {
   return false;
 }
 #else
+static bool is_among(const tli_Call *call, const tli_Call *const *calls, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (calls[i] == call) return true;
+  return false;
+}
+
 /* Returns whether a call runs no kernel at all, so that it may stand between elementwise calls. */
 static bool only_views(const tli_Call *call) {
   static const tli_Call *const calls[] = {
       &tli_call_view,      &tli_call_t,       &tli_call_transpose, &tli_call_permute,
       &tli_call_unsqueeze, &tli_call_squeeze, &tli_call_expand,    &tli_call_detach};
-  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
-    if (calls[i] == call) return true;
-  return false;
+  return is_among(call, calls, sizeof calls / sizeof *calls);
 }
 
 /* Returns whether a call runs elementwise kernels and nothing else. A call that changes a tensor in
-** place while gradients are recorded may also copy the tensor first. */
+** place while gradients are recorded may also copy the tensor first. The calls in the list are
+** compositions of elementwise operators. */
 static bool is_elementwise(const tli_GraphCall *c) {
+  static const tli_Call *const calls[] = {&tli_call_gelu, &tli_call_div, &tli_call_rsub,
+                                          &tli_call_clamp, &tli_call_where};
   if (c->records && c->call->flags & TLI_CALL_WRITES) return false;
-  return c->call->flags & TLI_CALL_ELEMENTWISE || c->call == &tli_call_gelu ||
-         c->call == &tli_call_div;
+  return c->call->flags & TLI_CALL_ELEMENTWISE ||
+         is_among(c->call, calls, sizeof calls / sizeof *calls);
 }
 
 /* Marks the elementwise calls that follow one another, with the views between them. */
