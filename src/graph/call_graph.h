@@ -145,6 +145,17 @@ typedef struct tli_Graph {
   uint64_t seed, offset;
 } tli_Graph;
 
+/* Returns whether a program's results have gradients. A library built for one program has no such
+** programs. */
+static inline bool tli_graph_live(const tli_Graph *g) {
+#ifdef TLI_RUNTIME
+  (void)g;
+  return false;
+#else
+  return g->live;
+#endif
+}
+
 tli_Graph *tli_graph_new(void) TL_MUSTCHECK;
 tli_Graph *tli_graph_retain(tli_Graph *g);
 void tli_graph_release(tli_Graph *g); /* Releases a graph. Accepts NULL. */

@@ -234,7 +234,7 @@ bool tl_program_save(tl_Program *p, const char *path) { return tli_program_save(
 bool tli_program_save(tl_Program *p, const tli_Generator *generator, const char *path) {
   if (p == NULL || path == NULL)
     return tli_fail(TL_EARG, "program: expected a program and a path, got NULL");
-  if (p->graph->live)
+  if (tli_graph_live(p->graph))
     return tli_fail(TL_EARG, "program: save: its results have gradients, which need the tensors of "
                              "the script; torch.export makes a program that can be saved");
   tli_mutex_lock(&p->busy);

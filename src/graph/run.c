@@ -98,12 +98,6 @@ static bool on_other_device(const tli_Graph *g) {
 #endif
 }
 
-/* Returns whether one reference to the tensor and its memory is left. */
-static bool is_sole(const tl_Tensor *t) {
-  return atomic_load_explicit(&t->refs, memory_order_acquire) == 1 &&
-         atomic_load_explicit(&t->storage->refs, memory_order_acquire) == 1;
-}
-
 /* ---- sweeps ---- */
 
 #ifdef TLI_RUNTIME
@@ -124,6 +118,12 @@ static bool is_late(tli_RunContext *c, tl_Tensor *t) {
   return false;
 }
 #else
+/* Returns whether one reference to the tensor and its memory is left. */
+static bool is_sole(const tl_Tensor *t) {
+  return atomic_load_explicit(&t->refs, memory_order_acquire) == 1 &&
+         atomic_load_explicit(&t->storage->refs, memory_order_acquire) == 1;
+}
+
 static bool is_among(const tli_Call *call, const tli_Call *const *calls, size_t n) {
   for (size_t i = 0; i < n; i++)
     if (calls[i] == call) return true;
@@ -368,7 +368,7 @@ static bool put_numbers(const tl_Program *p, tli_RunContext *c) {
 /* Returns an alias of a row-major input, so that the caller does not see changes to the tensor
 ** itself; returns a row-major copy of any other input. */
 static tl_Tensor *plain_input(const tli_Graph *g, tl_Tensor *t) {
-  if (g->live) return tli_retain(t);
+  if (tli_graph_live(g)) return tli_retain(t);
   if (on_other_device(g) && tli_device(t).type == TL_CPU) return tli_moved(t, g->device, false);
   if (tli_contiguous(t)) return tli_detached(t);
   tl_Tensor *alias = tli_detached(t);
@@ -600,10 +600,15 @@ static void drop_gradients(const tl_Program *p) {
 ** plan's. The plan leaves such results to the allocator, since the recorded run does not return
 ** them. */
 static bool may_give(const tli_RunContext *c, const tl_Tensor *t) {
+#ifdef TLI_RUNTIME
+  (void)c, (void)t;
+  return false;
+#else
   return t->autograd == NULL && t->base == NULL && tli_contiguous(t) && is_sole(t) &&
          t->numel * tli_dtype_bytes[t->dtype] == t->storage->bytes &&
          !tli_run_plan_owns(c->plan, t) && !tli_run_plan_owns(c->plan, t->storage) &&
          !tli_run_plan_owns(c->plan, t->storage->data);
+#endif
 }
 
 /* Gives an output to the caller: copies it to the tensor in *out or, if *out is NULL, stores the
@@ -612,7 +617,7 @@ static bool hand_over(const tli_Graph *g, tli_RunContext *c, int32_t i, tl_Tenso
   tli_GraphValue of = g->values[g->outputs[i]];
   tl_Tensor *value = c->values[g->outputs[i]];
   if (value == NULL) return tli_fail(TL_EARG, "program: output %d was not computed", i + 1);
-  if (g->live && *out == NULL) return (*out = tli_retain(value)) != NULL;
+  if (tli_graph_live(g) && *out == NULL) return (*out = tli_retain(value)) != NULL;
   if (*out == NULL && of.kind == TLI_VALUE_RESULT && c->leaves > 1 && may_give(c, value)) {
     atomic_store_explicit(&value->storage->version, 0, memory_order_relaxed);
     return (*out = tli_retain(value)) != NULL;
@@ -631,12 +636,17 @@ static bool hand_over(const tli_Graph *g, tli_RunContext *c, int32_t i, tl_Tenso
 /* Notes whether results are given away in this run. If that changes, the plan of the memory must be
 ** recorded again. */
 static void note_outputs(const tl_Program *p, tli_RunContext *c, tl_Tensor *const *outputs) {
+#ifdef TLI_RUNTIME /* results are always copied, which takes less code */
+  (void)p, (void)outputs;
+  c->leaves = 0;
+#else
   bool given = on_other_device(p->graph) || p->graph->step;
   for (int32_t i = 0; i < p->graph->noutputs; i++) given = given || outputs[i] != NULL;
   bool gave = c->leaves > 1;
   if (given) c->leaves = -1;
   if (c->leaves >= 0 && !gave) c->leaves++;
   if (gave != (c->leaves > 1)) tli_run_plan_forget(c->plan);
+#endif
 }
 
 /* Gives all outputs to the caller. After a failure, outputs that were NULL are NULL again. */
@@ -665,16 +675,16 @@ static bool run(tl_Program *p, tli_RunContext *c, tl_Tensor *const *inputs, tl_T
   c->active = c->plan;
   note_outputs(p, c, outputs);
   /* the graph of the gradients outlives the run, and so does much of its memory */
-  if (!g->live) tli_run_plan_begin(c->plan);
+  if (!tli_graph_live(g)) tli_run_plan_begin(c->plan);
   bool ok = put_values(p, c, inputs) && put_schedule(p, c);
   if (ok) ok = make_calls(p, c);
   tli_set_grad_mode(false);
-  if (!g->live) tli_run_plan_pause(c->plan);
+  if (!tli_graph_live(g)) tli_run_plan_pause(c->plan);
   if (ok) ok = hand_over_all(p, c, outputs);
-  if (!g->live) tli_run_plan_resume(c->plan);
+  if (!tli_graph_live(g)) tli_run_plan_resume(c->plan);
   drop_gradients(p);
   drop_values(p, c);
-  if (!g->live) tli_run_plan_end(c->plan);
+  if (!tli_graph_live(g)) tli_run_plan_end(c->plan);
   tli_set_grad_mode(recording);
   if (ok) count_step(p);
   if (!ok) tli_run_plan_forget(c->plan);
