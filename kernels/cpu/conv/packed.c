@@ -126,7 +126,6 @@ static void run_channels(const Run *run, int64_t begin, int64_t n, const Scratch
                           .pitch = step,
                           .cols = step,
                           .bias = call->bias,
-                          .sums = s->sums,
                           .other = call->other ? (const float *)call->other + at : NULL,
                           .out = (float *)call->out + at,
                           .step = step,

@@ -293,29 +293,34 @@ static void write_row(const Product *p, int64_t image, int64_t at, int64_t chann
 }
 
 #if HAS_VNNI
-static VNNI void write_vnni(const Product *p, int64_t image, int64_t at, int64_t channel, int cols,
-                            const int32_t *sums) {
+/* Does the same as write_row for the n positions of a tile. */
+static VNNI void write_vnni(const Product *p, int64_t image, int64_t first, int n, int64_t channel,
+                            int cols, Sums sums) {
   const struct tlk_quantized *call = p->call;
-  __m512i zero = _mm512_set1_epi32(p->zeros[image]), out_zero = _mm512_set1_epi32(call->out_zero);
-  __m512 scale = _mm512_set1_ps(p->scales[image]), low = _mm512_set1_ps(call->low);
-  __m512 high = _mm512_set1_ps(call->high), inverse = _mm512_set1_ps(1 / call->out_scale);
-  at = at * call->n + channel;
+  __m512i out_zero = _mm512_set1_epi32(call->out_zero);
+  __m512 low = _mm512_set1_ps(call->low), high = _mm512_set1_ps(call->high);
+  __m512 inverse = _mm512_set1_ps(1 / call->out_scale);
   for (int c = 0; c < cols; c += LANES) {
     __mmask16 some = first_of(cols - c);
-    int64_t k = channel + c;
-    __m512i less = _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(some, call->sums + k), zero);
-    __m512i sum = _mm512_sub_epi32(_mm512_loadu_si512(sums + c), less);
-    __m512 x = _mm512_mul_ps(_mm512_cvtepi32_ps(sum),
-                             _mm512_mul_ps(scale, _mm512_maskz_loadu_ps(some, call->scales + k)));
-    if (call->bias) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(some, call->bias + k));
-    if (call->other) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(some, call->other + at + c));
-    /* the operands' order matters: the result is NaN if the second one is NaN */
-    x = _mm512_min_ps(high, _mm512_max_ps(low, x));
-    if (call->out_dtype == TL_U8)
-      _mm512_mask_cvtepi32_storeu_epi8((uint8_t *)call->out + at + c, some,
-                                       to_bytes(x, inverse, out_zero));
-    else
-      _mm512_mask_storeu_ps((float *)call->out + at + c, some, x);
+    int64_t k = channel + c, at = (image * p->pixels + first) * call->n + k;
+    __m512i weights = _mm512_maskz_loadu_epi32(some, call->sums + k);
+    __m512 scales = _mm512_maskz_loadu_ps(some, call->scales + k);
+    __m512 bias = call->bias ? _mm512_maskz_loadu_ps(some, call->bias + k) : _mm512_setzero_ps();
+    for (int r = 0; r < n; r++, at += call->n) {
+      int64_t of = call->rows ? first + r : image;
+      __m512i less = _mm512_mullo_epi32(weights, _mm512_set1_epi32(p->zeros[of]));
+      __m512i sum = _mm512_sub_epi32(_mm512_loadu_si512(sums[r] + c), less);
+      __m512 scale = _mm512_mul_ps(_mm512_set1_ps(p->scales[of]), scales);
+      __m512 x = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale), bias);
+      if (call->other) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(some, call->other + at));
+      /* the operands' order matters: the result is NaN if the second one is NaN */
+      x = _mm512_min_ps(high, _mm512_max_ps(low, x));
+      if (call->out_dtype == TL_U8)
+        _mm512_mask_cvtepi32_storeu_epi8((uint8_t *)call->out + at, some,
+                                         to_bytes(x, inverse, out_zero));
+      else
+        _mm512_mask_storeu_ps((float *)call->out + at, some, x);
+    }
   }
 }
 #endif
@@ -328,22 +333,17 @@ static void run_tile(const Product *p, Tile *t, int64_t image, int64_t first, in
   t->weight = p->call->weight + panel * t->runs * t->run * LANES;
   int64_t channel = panel * LANES;
   int cols = (int)tlk_min(t->panels * LANES, p->call->n - channel);
-  bool vnni = false;
 #if HAS_VNNI
-  vnni = p->vnni;
-  if (vnni) sum_vnni(t, sums);
-#endif
-  if (!vnni) sum_plain(t, sums);
-  for (int r = 0; r < t->n; r++) {
-    int64_t of = p->call->rows ? first + r : image, at = image * p->pixels + first + r;
-#if HAS_VNNI
-    if (vnni) {
-      write_vnni(p, of, at, channel, cols, sums[r]);
-      continue;
-    }
-#endif
-    write_row(p, of, at, channel, cols, sums[r]);
+  if (p->vnni) {
+    sum_vnni(t, sums);
+    write_vnni(p, image, first, t->n, channel, cols, sums);
+    return;
   }
+#endif
+  sum_plain(t, sums);
+  for (int r = 0; r < t->n; r++)
+    write_row(p, p->call->rows ? first + r : image, image * p->pixels + first + r, channel, cols,
+              sums[r]);
 }
 
 static void run_tasks(void *context, int64_t begin, int64_t end) {

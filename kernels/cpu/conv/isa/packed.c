@@ -39,24 +39,22 @@ INLINE Vec limit(Vec x, float low, float high) {
   return (Vec)(((Mask)h & above) | ((Mask)x & ~above));
 }
 
-/* Adds bias (unless it is NULL) and t->other to sums, limits the results and stores those that
-** exist. This is a function of its own to keep the tiles' code small. */
-static __attribute__((noinline)) void finish(const tlk_PackedTile *t, int64_t col, int64_t width,
-                                             const float *bias, const float *sums) {
+/* Adds t->bias and t->other to sums, limits the results and stores those that exist. This is a
+** function of its own to keep the tiles' code small. */
+static __attribute__((noinline)) void finish(const tlk_PackedTile *t, int64_t col, int64_t width) {
+  const float *sums = t->sums + col;
   int64_t end = tlk_min(col + width, t->cols);
   for (int r = 0; r < t->rows; r++, sums += TLK_PACKED_WIDTH) {
     float *out = t->out + r * t->step;
     const float *other = t->other ? t->other + r * t->step : NULL;
     int64_t k = col;
     for (; k + LANES <= end; k += LANES) {
-      Vec sum = load(sums + k - col);
-      if (bias) sum += load(bias + k);
+      Vec sum = load(sums + k - col) + load(t->bias + k);
       if (other) sum += load(other + k);
       store(out + k, limit(sum, t->low, t->high));
     }
     for (; k < end; k++) {
-      float sum = sums[k - col];
-      if (bias) sum += bias[k];
+      float sum = sums[k - col] + t->bias[k];
       if (other) sum += other[k];
       sum = sum < t->low ? t->low : sum;
       out[k] = sum > t->high ? t->high : sum;
@@ -93,7 +91,7 @@ INLINE void tile_of(int vectors, const tlk_PackedTile *t, int64_t col) {
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; v++)
       store(t->sums + r * TLK_PACKED_WIDTH + col + v * LANES, acc[r][v]);
-  if (t->last) finish(t, col, (int64_t)vectors * LANES, t->bias, t->sums + col);
+  if (t->last) finish(t, col, (int64_t)vectors * LANES);
 }
 
 static void tile(const tlk_PackedTile *t) {
@@ -135,10 +133,15 @@ INLINE void strips_of(int strips, bool largest, const tlk_PackedTile *t, int64_t
       }
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < ROWS; r++)
+  for (int r = 0; r < ROWS; r++) {
+    if (r >= t->rows) break;
 #pragma GCC unroll 2
-    for (int v = 0; v < strips; v++) store(t->sums + r * TLK_PACKED_WIDTH + v * LANES, acc[r][v]);
-  finish(t, col, (int64_t)strips * LANES, NULL, t->sums);
+    for (int v = 0; v < strips; v++) {
+      int64_t at = r * t->step + col + v * LANES;
+      if (t->other) acc[r][v] += load(t->other + at);
+      store(t->out + at, limit(acc[r][v], t->low, t->high));
+    }
+  }
 }
 
 /* The last few channels are computed together with some of those before them, whose results are
