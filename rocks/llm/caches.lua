@@ -6,12 +6,13 @@ local Cache = require "tlua.text.models.cache"
 
 local Half = class.class("llm.HalfCache", Cache)
 
-function Half:pack(key, value) -- luacheck: ignore self
+function Half:pack(key, value)
+   self.dtype = key.dtype -- that of queries, with which keys are multiplied
    return {key:to "float16", value:to "float16"}
 end
 
-function Half:unpack(stored) -- luacheck: ignore self
-   return stored[1]:float(), stored[2]:float()
+function Half:unpack(stored)
+   return stored[1]:to(self.dtype), stored[2]:to(self.dtype)
 end
 
 -- The number of elements that share a scale.
@@ -35,14 +36,15 @@ local function restore(q, scales)
    return x
 end
 
-function Rounded:pack(key, value) -- luacheck: ignore self
+function Rounded:pack(key, value)
+   self.dtype = key.dtype
    local k, k_scales = round(key)
    local v, v_scales = round(value)
    return {k, v, k_scales, v_scales}
 end
 
-function Rounded:unpack(stored) -- luacheck: ignore self
-   return restore(stored[1], stored[3]), restore(stored[2], stored[4])
+function Rounded:unpack(stored)
+   return restore(stored[1], stored[3]):to(self.dtype), restore(stored[2], stored[4]):to(self.dtype)
 end
 
 return {f32 = Cache, f16 = Half, q8_0 = Rounded, group = group}

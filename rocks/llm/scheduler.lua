@@ -14,12 +14,12 @@ local Scheduler = class.class("llm.Scheduler")
 
 ---@param model text.PreTrainedModel
 ---@param settings {n_parallel: integer, n_batch: integer, device: any, new_cache: function?,
---- vocab: integer?, n_idle: integer?}  vocab: only the first tokens, as many as this number, are
---- generated; n_idle: the most tokens whose keys and values are kept for later sequences
+--- vocab: integer?, idle_bytes: integer?}  vocab: only the first tokens, as many as this number,
+--- are generated; idle_bytes: the most memory of caches that are kept for later sequences
 function Scheduler:__init(model, settings)
    self.model, self.n_batch, self.device = model, settings.n_batch, settings.device
    self.new_cache = settings.new_cache or Cache
-   self.vocab, self.n_idle = settings.vocab, settings.n_idle or math.huge
+   self.vocab, self.idle_bytes = settings.vocab, settings.idle_bytes or math.huge
    self.slots, self.open, self.waiting, self.clock = {}, {}, {}, 0
    for i = 1, settings.n_parallel do
       self.slots[i] = {cache = self.new_cache(), tokens = {}, used = 0}
@@ -110,17 +110,28 @@ local function remove(list, value)
    end
 end
 
--- Drops the caches that were used the longest time ago, until at most n_idle tokens are kept.
+local function bytes_of(cache)
+   local sum = 0
+   for _, layer in ipairs(cache.layers) do
+      for _, buffer in ipairs(layer.buffers) do
+         sum = sum + buffer:numel() * buffer:element_size()
+      end
+   end
+   return sum
+end
+
+-- Drops the caches of free slots that were used the longest time ago, until at most idle_bytes are
+-- kept.
 local function drop_idle(self)
    while true do
       local total, oldest = 0, nil
       for _, slot in ipairs(self.slots) do
-         if not slot.sequence and #slot.tokens > 0 then
-            total = total + #slot.tokens
+         if not slot.sequence and #slot.cache.layers > 0 then
+            total = total + bytes_of(slot.cache)
             if not oldest or slot.used < oldest.used then oldest = slot end
          end
       end
-      if total <= self.n_idle then return end
+      if total <= self.idle_bytes then return end
       oldest.cache, oldest.tokens = self.new_cache(), {}
    end
 end

@@ -57,7 +57,8 @@ local fields <const> = {
 }
 
 -- The integers that have as many bytes as each dtype of a buffer.
-local integers <const> = {float32 = "int32", float16 = "int16", int8 = "int8", int64 = "int64"}
+local integers <const> = {float64 = "int64", float32 = "int32", float16 = "int16",
+   bfloat16 = "int16", int8 = "int8", int64 = "int64"}
 
 -- Returns a checksum of tensors: for each, the sum of its elements as integers, each multiplied by
 -- an odd number of its own, modulo 2^64.

@@ -12,13 +12,13 @@ Engine.__index = Engine
 -- The tokens that one step computes at most, so that a long prompt does not delay the texts that
 -- are being generated.
 local step_tokens <const> = 256
--- The tokens whose keys and values are kept at most for later prompts with the same beginning.
-local idle_tokens <const> = 16384
+-- The most memory of keys and values that is kept for later prompts with the same beginning.
+local idle_bytes <const> = 512 << 20
 
 local function make_scheduler(self, options)
    self.scheduler = Scheduler(self.model, {n_parallel = options.max_batch_size,
       n_batch = step_tokens, device = self.device, vocab = self.tokenizer.vocab_size,
-      n_idle = idle_tokens})
+      idle_bytes = idle_bytes})
    self.vocab = math.min(self.tokenizer.vocab_size, self.model.config.vocab_size)
    self.ends = {}
    for _, token in ipairs(self.eos) do self.ends[token] = true end

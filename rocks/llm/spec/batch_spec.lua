@@ -175,6 +175,25 @@ describe("llm.Batch", function()
       end
    end)
 
+   it("drops the caches that were used the longest time ago", function()
+      local model = load "qwen2"
+      local scheduler = require "tlua.llm.scheduler"(model.model,
+         {n_parallel = 3, n_batch = 64, device = "cpu", idle_bytes = 100000})
+      local function run(first)
+         local entry = scheduler:add({first, 70, 71, 72}, {sampler = require "tlua.llm.sampling".sampler {
+            temperature = 0, top_k = 0, top_p = 1.0, min_p = 0.0, typical_p = 1.0, repeat_penalty = 1.0,
+            presence_penalty = 0.0, frequency_penalty = 0.0, repeat_last_n = 0},
+            accept = function() return "length" end})
+         while not entry.reason do scheduler:step() end
+         return entry.cached
+      end
+      -- a cache has 2 layers * 2 * 2 heads * 68 positions * 16 features of 4 bytes: 34,816 bytes
+      for first = 61, 63 do assert.equal(0, run(first)) end
+      assert.equal(0, run(61)) -- dropped when the third text ended
+      assert.equal(3, run(63))
+      assert.equal(3, run(61))
+   end)
+
    it("ends at the limit of the context, and refuses prompts beyond it", function()
       local model = torch.llm.load(folder .. "llama.gguf", {n_ctx = 12})
       local batch = model:batch {n_parallel = 2}

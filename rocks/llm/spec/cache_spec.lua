@@ -59,6 +59,25 @@ describe("cache_type", function()
       assert.is_nil(a.error or b.error)
    end)
 
+   it("is independent of the dtype of weights", function()
+      for _, dtype in ipairs {"float16", "bfloat16"} do
+         local expected = load("qwen3", {dtype = dtype}):logits(tokens(40, 7))
+         for _, kind in ipairs {"f16", "q8_0"} do
+            local model, path = load("qwen3", {dtype = dtype, cache_type = kind}), os.tmpname()
+            local got = model:logits(tokens(40, 7))
+            assert.close(expected, got, 0.03 * expected:abs():max():item())
+            assert.equal(40, model:save_state(path))
+            assert.equal(40, model:load_state(path))
+            os.remove(path)
+         end
+         local model, path = load("qwen3", {dtype = dtype}), os.tmpname()
+         model:logits(tokens(40, 7))
+         model:save_state(path)
+         assert.equal(40, model:load_state(path))
+         os.remove(path)
+      end
+   end)
+
    it("refuses unknown names, and heads that q8_0 cannot divide", function()
       assert.raises('llm.load: cache_type: expected "f32", "f16" or "q8_0", got "q4_0"',
          function() load("qwen3", {cache_type = "q4_0"}) end)
