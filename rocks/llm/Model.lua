@@ -51,7 +51,7 @@ function M.load(...)
    local dtype = a.dtype
    if not dtype and device.type ~= "cpu" and device.type ~= "sim" then dtype = "float16" end
    if a.n_batch < 1 then args.refuse("llm.load", "n_batch", "at least 1", a.n_batch) end
-   if not caches[a.cache_type] or a.cache_type == "group" then
+   if not caches.kinds[a.cache_type] then
       args.refuse("llm.load", "cache_type", '"f32", "f16" or "q8_0"', a.cache_type)
    end
    local file <close>, message = io.open(a.path, "rb")
@@ -74,10 +74,8 @@ function M.load(...)
       torch.raise(("llm.load: %s: token_embd.weight: expected a row for each of the %d tokens, got "
          .. "%d"):format(a.path, #self.tokenizer.tokens, config.vocab_size))
    end
-   if a.cache_type == "q8_0" and config.head_dim % caches.group ~= 0 then
-      torch.raise(("llm.load: %s: cache_type: q8_0 needs heads of a multiple of %d features, and "
-         .. "the model's have %d"):format(a.path, caches.group, config.head_dim))
-   end
+   local fits, problem = caches.fits(a.cache_type, config.head_dim)
+   if not fits then torch.raise(("llm.load: %s: %s"):format(a.path, problem)) end
    self.cache_type = a.cache_type
    self.n_ctx = a.n_ctx and a.n_ctx > 0 and a.n_ctx or config.max_position_embeddings
    self.n_batch, self.device = a.n_batch, device
@@ -96,7 +94,7 @@ end
 -- Returns a scheduler with room for `n_parallel` sequences.
 function Model:_scheduler(n_parallel)
    local made = Scheduler(self.model, {n_parallel = n_parallel, n_batch = self.n_batch,
-      device = self.device, new_cache = caches[self.cache_type]})
+      device = self.device, new_cache = caches.kinds[self.cache_type]})
    self.schedulers[made] = true
    return made
 end

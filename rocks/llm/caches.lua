@@ -7,7 +7,7 @@ local Cache = require "tlua.text.models.cache"
 local Half = class.class("llm.HalfCache", Cache)
 
 function Half:pack(key, value)
-   self.dtype = key.dtype -- that of queries, with which keys are multiplied
+   self.dtype = key.dtype -- queries have the same dtype
    return {key:to "float16", value:to "float16"}
 end
 
@@ -47,4 +47,17 @@ function Rounded:unpack(stored)
    return restore(stored[1], stored[3]):to(self.dtype), restore(stored[2], stored[4]):to(self.dtype)
 end
 
-return {f32 = Cache, f16 = Half, q8_0 = Rounded, group = group}
+local M = {kinds = {f32 = Cache, f16 = Half, q8_0 = Rounded}}
+
+--- Returns whether heads of `size` features fit a kind of cache; if not, also the reason.
+---@param kind string
+---@param size integer
+---@return boolean
+---@return string? message
+function M.fits(kind, size)
+   if kind ~= "q8_0" or size % group == 0 then return true end
+   return false, ("cache_type: q8_0 needs heads of a multiple of %d features, and the model's have "
+      .. "%d"):format(group, size)
+end
+
+return M

@@ -26,6 +26,7 @@ answers all open requests and ends.
   --instances 1          threads of each model
   --threads N            threads that compute a run
   --device NAME          where programs run
+  --cache-type f32       language models' cached keys and values: f32, f16 or q8_0
   --versions latest      latest or all
   --http-threads 1       threads that read and write
   --max-body BYTES       --max-connections N   --idle-timeout S   --receive-timeout S
@@ -39,7 +40,7 @@ local function fail(text) error({usage = text}, 0) end
 
 local function value_of(name, text)
    if name == "versions" or name == "address" or name == "key" or name == "certificate"
-      or name == "access_log" or name == "device" then
+      or name == "access_log" or name == "device" or name == "cache_type" then
       return text
    end
    local number = tonumber(text)

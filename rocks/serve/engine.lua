@@ -3,6 +3,7 @@
 -- the model reads), `start`, `step`, `cancel` and `embed`. All texts are generated in one batch.
 
 local torch = require "tlua"
+local caches = require "tlua.llm.caches"
 local sampling = require "tlua.llm.sampling"
 local Scheduler = require "tlua.llm.scheduler"
 
@@ -16,8 +17,14 @@ local step_tokens <const> = 256
 local idle_bytes <const> = 512 << 20
 
 local function make_scheduler(self, options)
+   local config = self.model.config
+   local size = config.head_dim or (config.hidden_size or config.n_embd)
+      // (config.num_attention_heads or config.n_head)
+   local fits, problem = caches.fits(options.cache_type, size)
+   if not fits then torch.raise("serve: " .. problem) end
    self.scheduler = Scheduler(self.model, {n_parallel = options.max_batch_size,
-      n_batch = step_tokens, device = self.device, vocab = self.tokenizer.vocab_size,
+      n_batch = step_tokens, new_cache = caches.kinds[options.cache_type],
+      device = self.device, vocab = self.tokenizer.vocab_size,
       idle_bytes = idle_bytes})
    self.vocab = math.min(self.tokenizer.vocab_size, self.model.config.vocab_size)
    self.ends = {}

@@ -131,7 +131,8 @@ end
 --- tokens: string[], key: string, certificate: string, poll: number, grace: number, page: boolean,
 --- fixed: boolean, quiet: boolean, max_batch_size: integer, max_queue_delay: number,
 --- queue: integer, timeout: number, instances: integer, threads: integer,
---- versions: string|integer[], outputs: string[], device: string}  described in the package's
+--- versions: string|integer[], outputs: string[], device: string,
+--- cache_type: string}  described in the package's
 --- README
 ---@return serve.Server
 function M.start(models, options)

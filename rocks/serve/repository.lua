@@ -15,6 +15,7 @@ local M = {}
 M.defaults = {
    max_batch_size = 32, max_queue_delay = 0.0, queue = 1024, timeout = 60.0, instances = 1,
    threads = false, versions = "latest", outputs = false, device = false,
+   cache_type = "f32",
 }
 
 local checks <const> = {
@@ -50,6 +51,9 @@ local checks <const> = {
          seen[name] = true
       end
       return type(v) == "table" and #v > 0
+   end},
+   cache_type = {'"f32", "f16" or "q8_0"', function(v)
+      return v == "f32" or v == "f16" or v == "q8_0"
    end},
    device = {"a device", function(v) return type(v) == "string" and pcall(torch.device, v) end},
 }

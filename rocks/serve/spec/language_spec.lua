@@ -37,11 +37,12 @@ describe("torch.serve's language models", function()
       assert(torch.io.make_folder(folder .. "/broken/1"))
       model:save_pretrained(folder .. "/broken/1")
       tokenizer:save_pretrained(folder .. "/broken/1")
-      for name in pairs {llama = true, gemma3 = true} do
+      for _, name in ipairs {"llama", "gemma3", "qwen3"} do
          assert(torch.io.make_folder(folder .. "/" .. name .. "/1"))
          shell.ok(("cp rocks/llm/spec/fixtures/%s.gguf %s/%s/1/model.gguf"):format(name, folder, name))
       end
       shell.write(folder .. "/gemma3/config.json", '{"max_batch_size": 3}')
+      shell.write(folder .. "/qwen3/config.json", '{"cache_type": "q8_0"}')
       server = ready(serve(folder))
       port = server.port
    end)
@@ -64,7 +65,7 @@ describe("torch.serve's language models", function()
       return status, json.decode(text), text
    end
 
-   for _, model in ipairs {"llama", "gemma3", "tiny", "large"} do
+   for _, model in ipairs {"llama", "gemma3", "qwen3", "tiny", "large"} do
       it("gives concurrent requests the texts that they get alone, in fewer runs: " .. model, function()
          local runs = ('tlua_inference_runs_total{model="%s",version="1"}'):format(model)
          local expected, clients = {}, {}
