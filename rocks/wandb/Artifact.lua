@@ -22,7 +22,7 @@ local NAME <const> = "utils.wandb.Artifact"
 ---     print(artifact.entries[1].path, #artifact:digest())
 ---     --> digits.safetensors	32
 ---@class utils.wandb.Artifact
----@field name string
+---@field name string  the name that versions share
 ---@field type string  the kind of artifact, such as "model" or "dataset"
 ---@field entries {path: string, source: string, digest: string, size: integer}[]  the files
 ---@overload fun(name: string, type: string, options?: table): utils.wandb.Artifact
