@@ -110,7 +110,8 @@ TL_API tl_ErrorKind tl_error_kind(void);
   X(F8E8M0, "float8_e8m0fnu", 1, FLOAT, 1, 128, __VA_ARGS__)  \
   X(U16, "uint16", 2, INT, 16, 0, __VA_ARGS__)                \
   X(U32, "uint32", 4, INT, 32, 0, __VA_ARGS__)                \
-  X(U64, "uint64", 8, INT, 64, 0, __VA_ARGS__)
+  X(U64, "uint64", 8, INT, 64, 0, __VA_ARGS__)                \
+  X(C32, "complex32", 4, COMPLEX, 11, 16, __VA_ARGS__)
 #endif
 
 typedef enum tl_DType {

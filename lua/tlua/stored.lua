@@ -1,6 +1,6 @@
--- stored.lua - operators of tensors whose dtypes have no loops of their own: float8 and unsigned
--- integers of 16 to 64 bits (TL_STORED_DTYPES in tlua.h). An operator that does not take such a
--- dtype refuses its arguments, and the binding then calls the function that this module returns,
+-- stored.lua - operators of tensors whose dtypes have no loops of their own: float8, unsigned
+-- integers of 16 to 64 bits and complex32 (TL_STORED_DTYPES in tlua.h). An operator that does not
+-- take such a dtype refuses its arguments, and the binding then calls the function that this module returns,
 -- with the operator's name and the arguments. Which operators take which dtypes is PyTorch's rule.
 --
 --    moves     operators that move elements: they run on integers of the same width, whose bits
@@ -15,7 +15,7 @@ local args = require "tlua.args"
 local bits_of <const> = {
    float8_e4m3fn = "uint8", float8_e5m2 = "uint8", float8_e4m3fnuz = "uint8",
    float8_e5m2fnuz = "uint8", float8_e8m0fnu = "uint8", uint16 = "int16", uint32 = "int32",
-   uint64 = "int64",
+   uint64 = "int64", complex32 = "int32",
 }
 local wider <const> = {uint16 = "int32", uint32 = "int64", uint64 = "int64"}
 local lowest <const> = math.mininteger
@@ -64,6 +64,8 @@ local as_floats <const> = set [[acos acosh asin asinh atan atanh cos cosh sin si
    expm1 log log10 log1p log2 sqrt rsqrt reciprocal sigmoid erf erfc erfinv digamma lgamma i0 sinc
    deg2rad rad2deg logit angle polygamma mvlgamma div true_divide atan2 copysign xlogy ldexp
    logsumexp]]
+local half_complex <const> = set [[add sub mul neg conj conj_physical]]
+local half_complex_tests <const> = set [[eq ne isnan isinf isfinite isreal abs]]
 local close <const> = set "isclose allclose equal"
 local float_tests <const> = set [[eq ne all any count_nonzero isfinite isinf isnan isreal is_nonzero
    equal]]
@@ -89,6 +91,7 @@ end
 
 local function refuse(name, dtype)
    local to = bits_of[dtype] == "uint8" and "float32" or "int64"
+   if dtype == "complex32" then to = "complex64" end
    torch.raise(("%s: not implemented for '%s'; convert the tensor, as in x:to \"%s\"")
       :format(name, dtype, to))
 end
@@ -224,6 +227,14 @@ local function compute_float(full, name, dtype, arguments)
    refuse(full, dtype)
 end
 
+-- Computes with complex32: PyTorch's few operators, in complex64.
+local function compute_half_complex(full, name, dtype, arguments)
+   local result = half_complex[name] and dtype or name == "abs" and "float16"
+   if not result and not half_complex_tests[name] then refuse(full, dtype) end
+   local value = call(full, arguments, function(t) return t:to "complex64" end)
+   return result and value:to(result) or value
+end
+
 -- Computes with an unsigned integer.
 local function compute_whole(full, name, dtype, arguments)
    local wide = wider[dtype]
@@ -317,12 +328,13 @@ local function compute(name, arguments)
    if not bits_of[dtype] then
       return call(name, arguments, function(t) return is_stored(t) and t:to(dtype) or t end)
    end
-   return (bits_of[dtype] == "uint8" and compute_float or compute_whole)(name, plain, dtype,
-      arguments)
+   local kind = dtype == "complex32" and compute_half_complex
+      or bits_of[dtype] == "uint8" and compute_float or compute_whole
+   return kind(name, plain, dtype, arguments)
 end
 
-local in_place <const> = set [[abs_ eq_ ne_ mul_ bitwise_and_ bitwise_or_ bitwise_xor_ ceil_ clamp_
-   clamp_min_ clamp_max_ floor_ round_ trunc_ relu_ nan_to_num_]]
+local in_place <const> = set [[add_ sub_ neg_ abs_ eq_ ne_ mul_ bitwise_and_ bitwise_or_
+   bitwise_xor_ ceil_ clamp_ clamp_min_ clamp_max_ floor_ round_ trunc_ relu_ nan_to_num_]]
 
 local function compute_in_place(name, arguments)
    return arguments[1]:copy_((compute(name:sub(1, -2), arguments)))

@@ -188,7 +188,7 @@ describe("views of complex tensors", function()
          function() torch.zeros(3):view_as_complex() end)
       assert.raises("view_as_complex: expected pairs in memory",
          function() torch.zeros(2, 3):t():view_as_complex() end)
-      assert.raises("view_as_complex: expected float32 or float64, got int64",
+      assert.raises("view_as_complex: expected float32, float64 or float16, got int64",
          function() torch.zeros(2, {dtype = "int64"}):view_as_complex() end)
       assert.raises("imag: expected a complex tensor, got float32", function() return torch.ones(2).imag end)
    end)

@@ -253,3 +253,64 @@ describe("dtypes without loops of their own", function()
       end
    end)
 end)
+
+-- PyTorch 2.15 gave the results of arithmetic, of promotion and of `abs`, and wrote the file's name of the dtype.
+describe("complex32", function()
+   local z <const> = torch.complex
+   local function make() return torch.tensor({z(1, 2), z(-3.5, 0.25)}):to "complex32" end
+
+   it("rounds both parts to float16, and converts to all dtypes", function()
+      local x = torch.tensor({z(1 / 3, 1e5), z(1e-8, -2)}):to "complex32"
+      assert.equal(4, x:element_size())
+      assert.is_true(x:is_complex() and torch.chalf == x.dtype)
+      assert.same({0.333251953125, math.huge, 0.0, -2.0}, x:view_as_real():flatten():tolist())
+      assert.same({z(1, 2), z(-3.5, 0.25)}, make():to "complex128":tolist())
+      assert.same({1, -3}, make():int():tolist())
+      assert.same({z(1, 0)}, torch.ones(1, {dtype = "float8_e5m2"}):to "complex32":tolist())
+      assert.equal(65504, torch.finfo "complex32".max)
+      local y = torch.ones(2, {dtype = "complex64", requires_grad = true})
+      y:chalf():to "complex64".real:sum():backward()
+      assert.same({z(1, 0), z(1, 0)}, y.grad:tolist())
+   end)
+
+   it("shares memory with pairs of float16", function()
+      local x = make()
+      x.imag:mul_(2)
+      assert.same({z(1, 4), z(-3.5, 0.5)}, x:tolist())
+      assert.equal("complex32", torch.ones(3, 2):half():view_as_complex().dtype)
+      x[1] = z(5, 6)
+      assert.same({z(5, 6), z(-3.5, 0.5)}, torch.stack {x[1], x[2]}:tolist())
+   end)
+
+   it("has PyTorch's few operators", function()
+      local x = make()
+      assert.same({z(2, 4), z(-7, 0.5)}, (x + x):tolist())
+      assert.same({z(-3, 4), z(12.1875, -1.75)}, (x * x):tolist())
+      assert.same({z(-1, -2), z(3.5, -0.25)}, (-x):tolist())
+      assert.same({z(1, -2), z(-3.5, -0.25)}, x:conj():tolist())
+      assert.same({"float16", 2.236328125, 3.509765625}, {x:abs().dtype, table.unpack(x:abs():tolist())})
+      assert.equal("complex64", (x + torch.ones(2)).dtype)
+      assert.equal("complex32", (x + torch.ones(2):half()).dtype)
+      for dtype, want in pairs {int64 = "complex32", float16 = "complex32", bfloat16 = "complex64",
+         float64 = "complex128", complex64 = "complex64"} do
+         assert.equal(want, torch.promote_types("complex32", dtype))
+      end
+      for name, fn in pairs {sum = torch.sum, exp = torch.exp, ["fft.fft"] = torch.fft.fft} do
+         assert.raises(name .. ": not implemented for 'complex32'; convert the tensor, as in x:to \"complex64\"",
+            function() fn(x) end)
+      end
+   end)
+
+   it("is printed, and saved as by PyTorch", function()
+      assert.equal("tensor([ 1.0000+2.0000j, -3.5000+0.2500j], dtype=torch.complex32)", tostring(make():cpu()))
+      local path = os.tmpname() .. ".pt"
+      torch.save(make(), path)
+      local file = assert(io.open(path, "rb"))
+      assert.truthy(file:read "a":find("complex32", 1, true))
+      file:close()
+      local back = torch.load(path)
+      assert.equal("complex32", back.dtype)
+      assert.same(make():tolist(), back:tolist())
+      os.remove(path)
+   end)
+end)

@@ -13,7 +13,11 @@ static const struct {
   const char *name;
   tl_DType dtype;
 } aliases[] = {{"float", TL_F32}, {"double", TL_F64}, {"half", TL_F16},   {"short", TL_I16},
-               {"int", TL_I32},   {"long", TL_I64},   {"cfloat", TL_C64}, {"cdouble", TL_C128}};
+               {"int", TL_I32},   {"long", TL_I64},   {"cfloat", TL_C64}, {"cdouble", TL_C128},
+#ifndef TLI_INFER
+               {"chalf", TL_C32}
+#endif
+};
 
 static const struct {
   const char *name;

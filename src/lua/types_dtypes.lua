@@ -75,6 +75,13 @@ torch.cfloat = "complex64"
 ---Another name of complex128.
 ---@type string
 torch.cdouble = "complex128"
+--- The dtype of complex numbers whose parts have 16 bits each. It is for storage: conversions,
+--- views and moves take it, and few other operators, which compute in complex64.
+---@type string
+torch.complex32 = "complex32"
+---Another name of complex32.
+---@type string
+torch.chalf = "complex32"
 ---Another name of float32.
 ---@type string
 torch.float = "float32"

@@ -1,7 +1,7 @@
 /*
 ** stored.c - conversions from and to the dtypes of TL_STORED_DTYPES, for which the instruction sets
 ** have no loops. A conversion takes two steps, through the type to which such an element is read:
-** float32 for a float8, int32 or int64 for an unsigned integer. Only uint64 has direct conversions
+** float32 for a float8, int32 or int64 for an unsigned integer, complex64 for complex32. Only uint64 has direct conversions
 ** to and from floating types, since no signed integer holds its numbers.
 */
 #ifndef TLI_INFER
@@ -17,6 +17,7 @@ static bool is_fraction(tl_DType dtype) { return tli_dtype_categories[dtype] >= 
 /* Returns the type through which `stored` is converted to and from `other`. */
 static tl_DType between(tl_DType stored, tl_DType other) {
   if (tli_is_float(stored)) return TL_F32;
+  if (stored == TL_C32) return TL_C64;
   if (stored == TL_U16) return TL_I32;
   if (stored == TL_U32 || !is_fraction(other)) return TL_I64;
   return other == TL_F64 || other == TL_C128 ? TL_F64 : TL_F32;
@@ -68,6 +69,9 @@ static void read_elements(int64_t n, void *dst, const void *src, tl_DType from, 
     return;
   }
   switch (from) {
+  case TL_C32:
+    for (int64_t i = 0; i < n; i++) ((tli_C64 *)dst)[i] = tli_read_C32(((const uint32_t *)src)[i]);
+    return;
   case TL_U16: READ(int32_t, uint16_t)
   case TL_U32: READ(int64_t, uint32_t)
   default:
@@ -99,6 +103,7 @@ static void write_elements(int64_t n, void *dst, const void *src, tl_DType to, t
   case TL_F8E4M3Z: WRITE(uint8_t, float, tli_write_F8E4M3Z)
   case TL_F8E5M2Z: WRITE(uint8_t, float, tli_write_F8E5M2Z)
   case TL_F8E8M0: WRITE(uint8_t, float, tli_write_F8E8M0)
+  case TL_C32: WRITE(uint32_t, tli_C64, tli_write_C32)
   case TL_U16: WRITE(uint16_t, int32_t, (uint16_t))
   case TL_U32: WRITE(uint32_t, int64_t, (uint32_t))
   default:

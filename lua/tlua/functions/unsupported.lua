@@ -6,9 +6,8 @@ local function dtypes(names, of)
    for name in names:gmatch "%S+" do M[name] = ("tlua has no dtype %s"):format(of or name) end
 end
 
-dtypes [[complex32 float4_e2m1fn_x2 quint4x2 quint2x4 bits8 bits16]]
+dtypes [[float4_e2m1fn_x2 quint4x2 quint2x4 bits8 bits16]]
 for n = 1, 7 do dtypes(("int%d uint%d"):format(n, n)) end
-dtypes("chalf", "complex32")
 
 for name in ("Event Stream"):gmatch "%S+" do
    M[name] = ("events and streams belong to a kind of device: torch.cuda.%s"):format(name)

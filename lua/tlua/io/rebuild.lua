@@ -27,6 +27,7 @@ M.storages = {
 local untyped <const> = {
    float8_e4m3fn = 1, float8_e5m2 = 1, float8_e4m3fnuz = 1, float8_e5m2fnuz = 1,
    float8_e8m0fnu = 1, uint16 = 2, uint32 = 4, uint64 = 8,
+   complex32 = 4,
 }
 
 --- Returns an object of the pickle machine that represents a storage.

@@ -150,8 +150,7 @@ end
 
 V.define("mm", function(a, b) return product("mm", a, b) end, true, 2)
 
--- Returns sparse matrices, the last two sparse dimensions of a tensor, as the diagonal blocks of one
--- matrix.
+-- Returns sparse matrices, the last two sparse dimensions, as the diagonal blocks of one matrix.
 local function block_diagonal(p)
    local coo = C.as_coo(p)
    local n, size = coo.indices:size(1), coo.size

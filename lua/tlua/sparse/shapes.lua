@@ -66,7 +66,8 @@ V.define("to", to)
 
 for name, dtype in pairs {float = "float32", double = "float64", half = "float16",
    bfloat16 = "bfloat16", int = "int32", long = "int64", short = "int16", char = "int8",
-   byte = "uint8", bool = "bool", cfloat = "complex64", cdouble = "complex128"} do
+   byte = "uint8", bool = "bool", cfloat = "complex64", cdouble = "complex128",
+   chalf = "complex32"} do
    methods[name] = function(s) return to(s, dtype) end
 end
 

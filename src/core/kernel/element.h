@@ -30,10 +30,11 @@
   typedef tli_##name tli_wide_##name;   \
   TLI_FN tli_##name tli_read_##name(tli_##name x) { return x; }
 #else
-#define TLI_COMPLEX_ELEMENT(name, part)  \
-  typedef _Complex part tli_##name;      \
-  typedef _Complex part tli_wide_##name; \
-  TLI_FN _Complex part tli_read_##name(_Complex part x) { return x; }
+#define TLI_COMPLEX_ELEMENT(name, part)                               \
+  typedef _Complex part tli_##name;                                   \
+  typedef _Complex part tli_wide_##name;                              \
+  TLI_FN _Complex part tli_read_##name(_Complex part x) { return x; } \
+  TLI_FN _Complex part tli_write_##name(_Complex part x) { return x; }
 #endif
 
 TLI_FLOAT_ELEMENT(F32, float, float, float, float)
@@ -57,6 +58,17 @@ TLI_FLOAT_ELEMENT(F8E8M0, uint8_t, float, tli_f8e8m0_to_f32, tli_f32_to_f8e8m0)
 TLI_INT_ELEMENT(U16, uint16_t, int32_t)
 TLI_INT_ELEMENT(U32, uint32_t, int64_t)
 TLI_INT_ELEMENT(U64, uint64_t, uint64_t)
+/* complex32 is a pair of float16, the real part in the lower half. */
+typedef uint32_t tli_C32;
+typedef tli_C64 tli_wide_C32;
+#ifndef __cplusplus
+TLI_FN _Complex float tli_read_C32(uint32_t x) {
+  return __builtin_complex(tli_f16_to_f32((uint16_t)x), tli_f16_to_f32((uint16_t)(x >> 16)));
+}
+TLI_FN uint32_t tli_write_C32(_Complex float x) {
+  return tli_f32_to_f16(__real__ x) | (uint32_t)tli_f32_to_f16(__imag__ x) << 16;
+}
+#endif
 #endif
 #ifdef TL_MORE_ELEMENTS
 TL_MORE_ELEMENTS

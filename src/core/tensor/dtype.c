@@ -62,10 +62,17 @@ static tl_DType signed_of(int bytes) {
   return bytes <= 1 ? TL_I8 : bytes == 2 ? TL_I16 : bytes <= 4 ? TL_I32 : TL_I64;
 }
 
+/* Returns the complex dtype for complex32 and a dtype that is not stored. */
+static tl_DType promote_half_complex(tl_DType other) {
+  if (other == TL_F64 || other == TL_C128) return TL_C128;
+  return tli_is_inexact(other) && other != TL_F16 ? TL_C64 : TLI_HALF_COMPLEX;
+}
+
 /* Promotes a pair with a stored dtype: a float8 with no other dtype, an unsigned integer with
-** floating dtypes alone. */
+** floating dtypes alone, complex32 with all that are not stored. */
 static tl_DType promote_stored(tl_DType a, tl_DType b) {
   tl_DType other = tli_is_stored(a) ? b : a, stored = other == b ? a : b;
+  if (stored == TLI_HALF_COMPLEX && !tli_is_stored(other)) return promote_half_complex(other);
   if (!tli_is_float(stored) && tli_is_float(other) && !tli_is_stored(other)) return other;
   tli_fail(TL_EDTYPE, "%s and %s have no common dtype; convert one of them", tl_dtype_name(a),
            tl_dtype_name(b));
@@ -89,6 +96,7 @@ tl_DType tli_dtype_promote(tl_DType a, tl_DType b) {
 }
 
 tl_DType tli_dtype_compute(tl_DType dtype) {
+  if (dtype == TLI_HALF_COMPLEX) return TL_C64;
   if (tli_dtype_bytes[dtype] >= 4 && !tli_is_stored(dtype)) return dtype;
   if (tli_dtype_bytes[dtype] >= 4) return TL_I64;
   return tli_is_float(dtype) ? TL_F32 : TL_I32;
@@ -242,7 +250,8 @@ static int64_t store_whole(tl_Scalar s) {
 }
 
 #define LOAD_FLOAT(name, x) tli_float((double)tli_read_##name(x))
-#define LOAD_COMPLEX(name, x) tli_complex((double)creal(x), (double)cimag(x))
+#define LOAD_COMPLEX(name, x) \
+  tli_complex((double)creal(tli_read_##name(x)), (double)cimag(tli_read_##name(x)))
 #define LOAD_INT(name, x) load_whole((uint64_t)(x), (tli_##name) - 1 > 0)
 #define LOAD_BOOL(name, x) tli_bool((x) != 0)
 
@@ -262,7 +271,7 @@ tl_Scalar tli_load(const void *p, tl_DType dtype) {
 }
 
 #define STORE_FLOAT(name, s) tli_write_##name((tli_wide_##name)tli_to_double(s))
-#define STORE_COMPLEX(name, s) (tli_##name) complex_of(s)
+#define STORE_COMPLEX(name, s) tli_write_##name((tli_wide_##name)complex_of(s))
 #define STORE_INT(name, s) \
   (tli_##name)(sizeof(tli_##name) == 8 && (tli_##name) - 1 > 0 ? store_whole(s) : tli_to_int(s))
 #define STORE_BOOL(name, s) tli_to_bool(s)

@@ -23,8 +23,10 @@ extern const uint8_t tli_dtype_digits[TL_NDTYPES];
 /* Returns whether a dtype is one of TL_STORED_DTYPES. */
 #ifdef TLI_INFER
 static inline bool tli_is_stored(int t) { return (void)t, false; }
+#define TLI_HALF_COMPLEX TL_NDTYPES /* no dtype */
 #else
 static inline bool tli_is_stored(int t) { return t >= TL_F8E4M3; }
+#define TLI_HALF_COMPLEX TL_C32
 #endif
 static inline bool tli_is_float(tl_DType t) { return tli_dtype_category(t) == TLI_FLOAT; }
 static inline bool tli_is_complex(tl_DType t) { return tli_dtype_category(t) == TLI_COMPLEX; }
@@ -32,7 +34,7 @@ static inline bool tli_is_complex(tl_DType t) { return tli_dtype_category(t) == 
 static inline bool tli_is_inexact(tl_DType t) { return tli_dtype_category(t) >= TLI_FLOAT; }
 /* Returns the type of the parts of a complex type, and any other type unchanged. */
 static inline tl_DType tli_real_dtype(tl_DType t) {
-  return t == TL_C64 ? TL_F32 : t == TL_C128 ? TL_F64 : t;
+  return t == TL_C64 ? TL_F32 : t == TL_C128 ? TL_F64 : t == TLI_HALF_COMPLEX ? TL_F16 : t;
 }
 /* Returns the complex type whose parts hold `t`: complex128 for float64, otherwise complex64. */
 static inline tl_DType tli_complex_dtype(tl_DType t) {

@@ -34,7 +34,9 @@ static void read_number(lua_State *L, const char *name, const tl_Tensor *t, tl_S
 static int unary(lua_State *L, const char *name, tl_Tensor *(*fn)(tl_Tensor *)) {
   tli_State *S = tli_state(L);
   tli_Box *box = tli_push_box(L); /* the box is made first, because that may run finalizers */
-  tl_Tensor *result = fn(tli_check_tensor(L, 1, name));
+  tl_Tensor *t = tli_check_tensor(L, 1, name);
+  if (tli_is_stored(t->dtype)) return lua_settop(L, 1), tli_stored_call(L, name, 1);
+  tl_Tensor *result = fn(t);
   if (result == NULL) return tli_raise(L);
   tli_fill_box(S, box, result);
   return 1;

@@ -67,6 +67,7 @@ for _, row in ipairs {
    {"float", "float32"}, {"double", "float64"}, {"half", "float16"}, {"bfloat16", "bfloat16"},
    {"char", "int8"}, {"short", "int16"}, {"int", "int32"}, {"long", "int64"}, {"byte", "uint8"},
    {"bool", "bool"}, {"cfloat", "complex64"}, {"cdouble", "complex128"},
+   {"chalf", "complex32"},
 } do
    local gradcheck
    -- copies that round to a narrower type are not smooth, so numerical gradients would be wrong

@@ -24,9 +24,14 @@ tl_Tensor *tli_op_view_as_real(tl_Tensor *self) {
                       2 * self->offset);
 }
 
+/* Returns whether a tensor has float16, pairs of which are complex32. */
+static bool is_half_pair(const tl_Tensor *t) {
+  return TLI_HALF_COMPLEX != TL_NDTYPES && t->dtype == TL_F16;
+}
+
 static bool check_pairs(const tl_Tensor *self) {
-  if (self->dtype != TL_F32 && self->dtype != TL_F64)
-    return tli_fail(TL_EDTYPE, "view_as_complex: expected float32 or float64, got %s",
+  if (self->dtype != TL_F32 && self->dtype != TL_F64 && !is_half_pair(self))
+    return tli_fail(TL_EDTYPE, "view_as_complex: expected float32, float64 or float16, got %s",
                     tl_dtype_name((tl_DType)self->dtype));
   int last = self->ndim - 1;
   if (last < 0 || self->sizes[last] != 2)
@@ -47,8 +52,8 @@ tl_Tensor *tli_op_view_as_complex(tl_Tensor *self) {
   TL_TRY_NULL(check_pairs(self));
   int64_t strides[TL_MAX_DIMS];
   for (int d = 0; d < self->ndim - 1; d++) strides[d] = self->strides[d] / 2;
-  return tli_alias_as(self, tli_complex_dtype((tl_DType)self->dtype), self->ndim - 1, self->sizes,
-                      strides, self->offset / 2);
+  tl_DType dtype = is_half_pair(self) ? TLI_HALF_COMPLEX : tli_complex_dtype((tl_DType)self->dtype);
+  return tli_alias_as(self, dtype, self->ndim - 1, self->sizes, strides, self->offset / 2);
 }
 
 /* Converts pairs of real numbers to complex numbers. Unlike in view_as_complex, the two numbers of
@@ -84,6 +89,13 @@ tl_Tensor *tli_op_conj(tl_Tensor *self) {
 }
 
 tl_Tensor *tlo_resolve_conj(tl_Tensor *self) { return tli_retain(self); }
+
+bool tlo_is_conj(tl_Tensor *self, bool *out) {
+  (void)self;
+  return *out = false, true;
+}
+
+bool tlo_is_neg(tl_Tensor *self, bool *out) { return tlo_is_conj(self, out); }
 
 tl_Tensor *tlo_resolve_neg(tl_Tensor *self) { return tli_retain(self); }
 

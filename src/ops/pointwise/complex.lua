@@ -25,7 +25,8 @@ op {"imag(Tensor self) -> Tensor",
     doc = "Returns a view of the imaginary parts of a complex tensor. Real tensors are refused.",
     composite = true, hooked = true, out = false, method = false, examples = {"Z(3)", "Z()"}}
 op {"conj(Tensor self) -> Tensor",
-    doc = "Returns the complex conjugate, elementwise, or a real tensor itself.",
+    doc = [[Returns the complex conjugate, elementwise, in new memory, or a real tensor itself. In
+    PyTorch it is a view, so that writing to it changes self; here is_conj() is always false.]],
     composite = true, hooked = true, out = false, examples = {"T(3)"}}
 example("conj", [[
    print(torch.tensor({torch.complex(1, 2)}):conj())
@@ -40,6 +41,12 @@ op {"resolve_conj(Tensor self) -> Tensor",
 op {"resolve_neg(Tensor self) -> Tensor",
     doc = "Returns self, since neg computes negatives at once.", composite = true, out = false,
     examples = {"T(3)"}}
+op {"is_conj(Tensor self) -> bool",
+    doc = "Returns false, since conj computes conjugates at once.", composite = true,
+    nondiff = "a boolean", examples = {"T(1)"}}
+op {"is_neg(Tensor self) -> bool",
+    doc = "Returns false, since neg computes negatives at once.", composite = true,
+    nondiff = "a boolean", examples = {"T(1)"}}
 op {"angle(Tensor self) -> Tensor",
     doc = "Returns the angle of complex numbers, in radians: 0 or pi for real ones. NaN stays NaN.",
     pointwise = {types = "floating", real = true},
@@ -68,3 +75,5 @@ example("polar", [[
    --> tensor([-2.-1.7485e-07j])]])
 
 takes_complex()
+
+takes_stored "view_as_real view_as_complex real imag resolve_conj resolve_neg is_conj is_neg"

@@ -65,8 +65,9 @@ local function check_finite(name, norm)
    end
 end
 
---- Returns the norm of all elements of the tensors, on the first tensor's device. The function
---- waits for the device only if error_if_nonfinite is set.
+--- Returns the norm of all elements of the tensors, on the first tensor's device. With norm_type =
+--- 0 it is the number of tensors that have an element other than 0. The function waits for the
+--- device only if error_if_nonfinite is set.
 ---@param tensors Tensor|Tensor[]
 ---@param options? {norm_type: number, error_if_nonfinite: boolean}  2 and false by default
 ---@return Tensor  0-d
@@ -74,7 +75,14 @@ function M.get_total_norm(...)
    local a = take_norm(...)
    local list = check_list("nn.utils.get_total_norm", "tensors", a.tensors)
    if #list == 0 then return torch.tensor(0.0) end
-   local norm = torch._total_norm(list, a.norm_type)
+   local norm
+   if a.norm_type == 0 then -- as every norm, of the norms of the tensors
+      local norms = {}
+      for i, t in ipairs(list) do norms[i] = torch.linalg.vector_norm(t, 0):to(list[1].device) end
+      norm = torch.linalg.vector_norm(torch.stack(norms), 0)
+   else
+      norm = torch._total_norm(list, a.norm_type)
+   end
    if a.error_if_nonfinite then check_finite("nn.utils.get_total_norm", norm) end
    return norm
 end
