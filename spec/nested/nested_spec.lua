@@ -328,6 +328,8 @@ describe("torch.nested", function()
          local path = folder .. "/x.pt"
          torch.save({x = x, rows = x:values(), w = nn.Parameter(x:detach()), old = read}, path)
          local again = torch.load(path)
+         assert.raises('a nested tensor, the offsets of which map_location = "meta" does not read',
+            function() torch.load(path, {map_location = "meta"}) end)
          assert.is_true(again.w.is_parameter)
          assert.same(plain(x:values()), plain(again.x:values()))
          assert.same(plain(x:offsets()), plain(again.x:offsets()))

@@ -56,6 +56,9 @@ end
 ---@return Tensor?
 ---@return string? message
 function M.rebuild(given)
+   if torch.is_tensor(given.offsets) and given.offsets.is_meta then
+      return nil, "a nested tensor, the offsets of which map_location = \"meta\" does not read"
+   end
    local fine, x = pcall(function()
       local lengths = torch.is_tensor(given.lengths) and given.lengths or nil
       local made = torch.nested.nested_tensor_from_jagged(given.values, given.offsets + 1, lengths,
