@@ -3,7 +3,7 @@
 
 local torch = require "tlua"
 local device = require "spec.support.device"
-local Q = torch.ao.quantization
+local Q, nn = torch.ao.quantization, torch.nn
 
 -- Returns n integers from -128 to 127.
 local function ints(n, seed)
@@ -320,7 +320,6 @@ describe("torch.ao.quantization", function()
    end)
 
    it("prepares and converts parts of a model, and refuses what it cannot", function()
-      local nn = torch.nn
       local part = nn.Sequential(Q.QuantStub(), nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3),
          Q.DeQuantStub())
       part.qconfig = Q.QConfig(Q.MovingAverageMinMaxObserver, Q.default_qconfig.weight)
@@ -428,7 +427,6 @@ describe("torch.ao.quantization", function()
    end)
 
    it("quantize_dynamic takes PyTorch's arguments and keeps hooks", function()
-      local nn = torch.nn
       local layer = nn.Linear(4, 4)
       local model, calls = nn.Sequential(layer, nn.Dropout(0.5), layer), 0
       layer:register_forward_hook(function() calls = calls + 1 end)
@@ -453,4 +451,71 @@ describe("torch.ao.quantization", function()
       assert.equal(model[1], model[3])
       assert.not_equal(layer, model[1])
    end)
+end)
+
+-- PyTorch 2.15's engine fbgemm computed the integers; the weights and inputs are those of the code below.
+describe("fused layers", function()
+   local function wave(fn, step, scale, ...)
+      local n = 1
+      for _, size in ipairs {...} do n = n * size end
+      return (fn(torch.arange(n, {dtype = "float64"}) * step) * scale):float():reshape(...)
+   end
+
+   local function model()
+      local conv, norm, linear = nn.Conv2d(2, 3, 3, {padding = 1}), nn.BatchNorm2d(3), nn.Linear(48, 3)
+      local function set(to, list) to.data:copy_(torch.tensor(list)) end
+      conv.weight.data:copy_(wave(torch.cos, 1.7, 1, 3, 2, 3, 3))
+      set(conv.bias, {0.1, -0.2, 0.3})
+      set(norm.weight, {1.0, 0.5, 2})
+      set(norm.bias, {0.0, 0.5, -1})
+      set(norm.running_mean, {0.2, -0.1, 0.4})
+      set(norm.running_var, {1.5, 0.7, 2.0})
+      linear.weight.data:copy_(wave(torch.sin, 0.9, 0.2, 3, 48))
+      set(linear.bias, {0.5, 0.25, -0.5})
+      return nn.Sequential(Q.QuantStub(), conv, norm, nn.ReLU(), nn.Flatten(), linear, nn.ReLU(),
+         Q.DeQuantStub()):eval()
+   end
+
+   local x <const> = wave(torch.sin, 0.37, 1, 2, 2, 4, 4)
+
+   it("compute what the layers compute, and have PyTorch's integers after convert", function()
+      local plain = model()
+      local fused = Q.fuse_modules(plain, {{"2", "3", "4"}, {"6", "7"}})
+      assert.close(plain(x), fused(x), 1e-5)
+      assert.equal("nn.BatchNorm2d", torch.type(plain[3]))
+      assert.equal("nn.Identity", torch.type(fused[3]))
+      fused.qconfig = Q.default_per_channel_qconfig
+      local prepared = Q.prepare(fused)
+      prepared(x)
+      local converted = Q.convert(prepared)
+      local q = converted[2](converted[1](x))
+      assert.close(0.00855181086808443, q:q_scale(), 1e-9)
+      assert.same({6, 0, 0, 59, 0, 0, 0, 0, 0, 0, 0, 0, 40, 0, 0, 0, 97, 55, 54, 99, 32, 50, 51, 101, 0, 45, 48, 0, 49,
+         51, 50, 5, 0, 0, 0, 0, 0, 0, 0, 49, 0, 0, 0, 0, 0, 0, 0, 0, 49, 0, 0, 59, 0, 0, 0, 50, 0, 0, 0, 0, 0, 0, 0, 0,
+         102, 53, 54, 72, 89, 54, 53, 127, 0, 50, 50, 47, 13, 50, 51, 1, 0, 0, 0, 0, 47, 0, 0, 6, 0, 0, 0, 0, 0, 0,
+         0, 0},
+         q:int_repr():flatten():tolist())
+      assert.same({{107, 88, 0}, {127, 64, 0}}, converted[6](q:flatten(2)):int_repr():tolist())
+   end)
+
+   it("are refused where modules do not follow one another in this way", function()
+      assert.raises("ao.quantization.fuse_modules: modules_to_fuse: expected Linear or Conv, a batch norm, and ReLU",
+         function() Q.fuse_modules(model(), {"4", "5"}) end)
+      assert.raises("ao.quantization.fuse_modules: modules_to_fuse: expected names of modules in the model, got \"9\"",
+         function() Q.fuse_modules(model(), {"2", "9"}) end)
+      assert.raises("ao.quantization.fuse_modules: model: expected a model in evaluation mode",
+         function() Q.fuse_modules(model():train(), {"2", "3"}) end)
+   end)
+end)
+
+-- The integers are PyTorch 2.15's.
+it("quantized tensors are joined, and pooled", function()
+   local a = torch.quantize_per_tensor(torch.tensor {-1, 0.26, 3}, 0.1, 10, "quint8")
+   local b = torch.quantize_per_tensor(torch.tensor {0.5, 2}, 0.05, 3, "quint8")
+   assert.same({0, 13, 40, 15, 30}, torch.cat {a, b}:int_repr():tolist())
+   local d = torch.quantize_per_tensor(torch.sin(torch.arange(16, {dtype = "float32"})):reshape(1, 1, 4, 4), 0.01, 100,
+      "quint8")
+   assert.same({184, 191, 199, 199}, torch.nn.functional.max_pool2d(d, 2):int_repr():flatten():tolist())
+   assert.raises("cat: tensors[2]: expected a tensor quantized per tensor, of the dtype of the first",
+      function() torch.cat {a, torch.ones(2)} end)
 end)

@@ -9,5 +9,6 @@ return lazy.load({}, lazy.modules("tlua.ao", {
    modules = "FakeQuantize DynamicQuantizedLinear quantize_dynamic",
    static = [[QConfig QuantStub DeQuantStub default_qconfig default_per_channel_qconfig
       get_default_qconfig prepare convert]],
+   fuse = "fuse_modules",
    programs = "quantize_",
 }))

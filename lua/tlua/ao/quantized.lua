@@ -299,6 +299,15 @@ function Quantized:relu()
    return with_integers(self, self.integers:clamp_min(self.zero_point))
 end
 
+--- Returns the largest number in each window, as torch.nn.functional.max_pool2d does.
+---@param ... any  kernel_size, stride, padding, dilation and ceil_mode
+---@return ao.QuantizedTensor
+function Quantized:max_pool2d(...)
+   expect("max_pool2d", self, false)
+   local pooled = torch.nn.functional.max_pool2d(self.integers:double(), ...)
+   return with_integers(self, pooled:to(stored[self.dtype]))
+end
+
 --- Returns whether another quantized tensor has the same dtype, scales, zero points and integers.
 ---@param other ao.QuantizedTensor  the tensor to compare with
 ---@return boolean
@@ -317,6 +326,22 @@ for name, method in pairs(Quantized) do
       return method(kind.parts(x) or args.refuse(name, "self", "a quantized tensor", x), ...)
    end)
 end
+-- Joins tensors that are quantized per tensor. The result has the scale and the zero point of the
+-- first, to which the numbers of the others are rounded.
+kind.define("cat concat concatenate", function(list, dim)
+   local first, all = kind.parts(list[1]), {}
+   for i, x in ipairs(list) do
+      local p = kind.parts(x)
+      if not first or not p or p.axis or p.dtype ~= first.dtype then
+         args.refuse("cat", ("tensors[%d]"):format(i),
+            "a tensor quantized per tensor, of the dtype of the first", x)
+      end
+      local same = p.scale == first.scale and p.zero_point == first.zero_point
+      all[i] = same and p.integers or integers_of(first, p:dequantize())
+   end
+   return with_integers(first, torch.cat(all, dim or 1))
+end, false)
+
 --- Replaces the integers, scales and zero points by those of another quantized tensor of the same
 --- shape and dtype, or rounds the elements of a dense tensor.
 ---@names ao.QuantizedTensor:copy_

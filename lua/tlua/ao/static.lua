@@ -7,6 +7,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local nn = require "tlua.nn"
+local fuse = require "tlua.ao.fuse"
 local observers = require "tlua.ao.observers"
 local quantized = require "tlua.ao.quantized"
 local Module = require "tlua.nn.modules.Module"
@@ -229,9 +230,10 @@ function Layer:_finish(sum, x, axis)
    local value = sum:float()
    if self.bias then value = value + along(self.bias) / factor end
    value = value * (factor / self.scale)
-   local integers = value:round():double() + self.zero_point
-   return quantized._of_integers(integers:clamp(0, 255):to "uint8", "quint8", scale,
-      math.tointeger(self.zero_point:item()))
+   local zero = math.tointeger(self.zero_point:item())
+   local integers = value:round():double() + zero
+   return quantized._of_integers(integers:clamp(self.has_relu and zero or 0, 255):to "uint8",
+      "quint8", scale, zero)
 end
 
 local function check(self, x, rank, size, at)
@@ -297,8 +299,16 @@ end
 
 -- Models ------------------------------------------------------------------------------------------
 
-local function replacement(module, qconfig, path)
+local replacement
+function replacement(module, qconfig, path)
    local kind, place = getmetatable(module), path == "" and torch.type(module) or path
+   if kind == fuse.Fused then
+      local layer = module.layer
+      layer.activation_post_process = module.activation_post_process
+      local new = replacement(layer, qconfig, path)
+      new.has_relu = true
+      return new
+   end
    if kind == QuantStub then return Quantize(module.activation_post_process, place) end
    if kind == DeQuantStub then return DeQuantize() end
    if kind == nn.Linear then return QuantizedLinear(module, qconfig, place) end
@@ -317,8 +327,10 @@ local function targets_of(model)
       configs[path] = own
       local kind = getmetatable(module)
       if kind == nn.MultiheadAttention then inner[module.out_proj] = true end
-      local fits = kind == nn.Linear and not inner[module] or convolutions[torch.type(module)]
+      if kind == fuse.Fused then inner[module.layer] = true end
+      local fits = kind == nn.Linear or convolutions[torch.type(module)] or kind == fuse.Fused
          or kind == QuantStub or kind == DeQuantStub
+      fits = fits and not inner[module]
       if own and fits then found[#found + 1] = {path, module, own} end
    end
    return found
