@@ -15,9 +15,9 @@
 
 /* Rows are short, so the elements after the last whole block would take most of the time: the last
 ** block begins BLOCK elements before the row's end instead, and computes some results twice. Rows
-** shorter than a block are computed one element at a time. */
-#define BLOCK 8
-
+** shorter than a block are computed one element at a time, and so are those of types without
+** BLOCK, whose code would be large. */
+#ifdef BLOCK
 static inline int64_t next_block(int64_t i, int64_t n) {
   return i + 2 * BLOCK <= n ? i + BLOCK : i + BLOCK < n ? n - BLOCK : n;
 }
@@ -34,6 +34,9 @@ static inline void join_block(const Element *x, Element *best, int32_t *rows, in
     rows[i] = better ? row : rows[i];
   }
 }
+#else
+#define EACH_OF_SHORT(i, n) for (int64_t i = 0; i < (n); i++)
+#endif
 
 /* For each column, computes the maximum over the rows that windows (d, h, *) cover, and the number
 ** of the row that contains this maximum. */
@@ -49,7 +52,9 @@ static void join_rows(const tlk_Spans *p, const Element *in, int64_t d, int64_t 
         memcpy(best, x, (size_t)width * sizeof(Element));
         for (int64_t w = 0; w < width; w++) rows[w] = row;
       } else {
+#ifdef BLOCK
         EACH_BLOCK(w, width) join_block(x + w, best + w, rows + w, row);
+#endif
         EACH_OF_SHORT(w, width) {
           bool better = (x[w] > best[w]) | IS_NAN(x[w]);
           best[w] = better ? x[w] : best[w];
@@ -62,6 +67,7 @@ static void join_rows(const tlk_Spans *p, const Element *in, int64_t d, int64_t 
   for (int64_t w = 0; first && w < width; w++) best[w] = LOWEST, rows[w] = 0;
 }
 
+#ifdef BLOCK
 /* Computes a block of maxima, of windows that are `stride` elements apart and all have `count`
 ** elements. Writes 1 + the position of each maximum if indices is not NULL. */
 static inline void max_block(const Element *best, const int32_t *rows, int64_t width,
@@ -96,6 +102,13 @@ static inline void max_block(const Element *best, const int32_t *rows, int64_t w
     indices[i] = (int64_t)row[i] * width + column + i * stride + at[i] * step + 1;
 }
 
+/* Returns the number of elements of window o. */
+static inline int64_t window_count(const tlk_Spans *p, int64_t o) {
+  int64_t span = p->end[2][o] - p->begin[2][o];
+  return span <= 0 ? 0 : (span - 1) / p->step[2] + 1;
+}
+#endif
+
 /* Computes the maximum of one window. */
 static inline void max_one(const tlk_Spans *p, const Element *best, const int32_t *rows, int64_t o,
                            Element *out, int64_t *indices) {
@@ -114,40 +127,29 @@ static inline void max_one(const tlk_Spans *p, const Element *best, const int32_
   if (indices) indices[o] = at + 1;
 }
 
-/* Returns the number of elements of window o. */
-static inline int64_t window_count(const tlk_Spans *p, int64_t o) {
-  int64_t span = p->end[2][o] - p->begin[2][o];
-  return span <= 0 ? 0 : (span - 1) / p->step[2] + 1;
-}
-
 static void max_row(const tlk_Spans *p, const Element *best, const int32_t *rows, Element *out,
                     int64_t *indices) {
+  int64_t n = p->out[2], first = 0, end = n;
+#ifdef BLOCK
   const int64_t *begin = p->begin[2];
-  int64_t n = p->out[2], first = 0, count = window_count(p, n / 2);
+  int64_t count = window_count(p, n / 2);
   int64_t stride = n > 1 ? begin[n / 2] - begin[n / 2 - 1] : 0;
   /* windows at the edges may have fewer elements, or a shorter distance to the next one */
   while (first < n && (window_count(p, first) != count ||
                        (first + 1 < n && begin[first + 1] - begin[first] != stride)))
     max_one(p, best, rows, first++, out, indices);
-  int64_t end = n;
   while (end > first && window_count(p, end - 1) != count)
     max_one(p, best, rows, --end, out, indices);
-  out += first;
-  if (indices) indices += first;
   EACH_BLOCK(o, end - first) {
-    int64_t column = begin[first + o];
-    int64_t *at = indices ? indices + o : NULL;
-    if (stride == 2)
-      max_block(best + column, rows + column, p->in[2], 2, p->step[2], count, column, out + o, at);
-    else
-      max_block(best + column, rows + column, p->in[2], stride, p->step[2], count, column, out + o,
-                at);
+    int64_t at = first + o, column = begin[at];
+    max_block(best + column, rows + column, p->in[2], stride, p->step[2], count, column, out + at,
+              indices ? indices + at : NULL);
   }
-  out -= first;
-  if (indices) indices -= first;
+#endif
   EACH_OF_SHORT(o, end - first) max_one(p, best, rows, first + o, out, indices);
 }
 
+#ifdef BLOCK
 static inline void square_block(const Element *x, const Element *y, Element *out) {
   TLK_VECTOR
   for (int i = 0; i < BLOCK; i++) {
@@ -157,10 +159,13 @@ static inline void square_block(const Element *x, const Element *y, Element *out
     out[i] = (d > m) | IS_NAN(d) ? d : m;
   }
 }
+#endif
 
 /* Pools two rows with windows of 2 x 2 elements, without the positions of the maxima. */
 static void max_squares(const Element *x, const Element *y, Element *out, int64_t n) {
+#ifdef BLOCK
   EACH_BLOCK(o, n) square_block(x + 2 * o, y + 2 * o, out + o);
+#endif
   EACH_OF_SHORT(o, n) {
     Element m = x[2 * o], b = x[2 * o + 1], c = y[2 * o], d = y[2 * o + 1];
     m = (b > m) | IS_NAN(b) ? b : m;
