@@ -372,10 +372,10 @@ typedef struct tl_Work {
 } tl_Work;
 
 /* Sets the observer: each thread calls `observe` when it begins and when it ends a piece of work.
-** Works nested more than 32 deep are not reported. In one thread, the work that began last ends
-** first. `observe` must return, and must not call functions of tlua or of Lua; several threads may
-** call it at once. NULL removes the observer. While tl_set_observer runs, no other thread may use
-** tlua. Without an observer, operators cost nothing more. */
+** In one thread, the work that began last ends first. Before a thread opens a 33rd work, it ends all
+** open works, which a script may have left in coroutines. `observe` must return, and must not call
+** functions of tlua or of Lua; several threads may call it at once. NULL removes the observer. While
+** tl_set_observer runs, no other thread may use tlua. Without one, operators cost nothing more. */
 TL_API void tl_set_observer(void (*observe)(const tl_Work *work, void *user), void *user);
 
 /* Sets the logger: the library passes its warnings to `log` in place of Lua's `warn`. A warning is

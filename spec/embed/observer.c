@@ -89,6 +89,22 @@ TEST(a_span_of_a_coroutine_ends_no_later_span) {
   lua_close(L);
 }
 
+TEST(spans_of_coroutines_that_never_resume_do_not_silence_a_thread) {
+  lua_State *L = opened();
+  Seen seen = {0};
+  tl_set_observer(watch, &seen);
+  CHECK(luaL_dostring(L, "abandoned = {} for i = 1, 100 do "
+                         "local c = coroutine.create(function() "
+                         "torch.profiler.record_function('left', coroutine.yield) end) "
+                         "coroutine.resume(c) abandoned[i] = c end") == LUA_OK);
+  seen.text[0] = 0;
+  CHECK(luaL_dostring(L, "torch.ones(1):exp()") == LUA_OK);
+  CHECK(seen.wrong == 0 && seen.deepest <= 31);
+  CHECK(strstr(seen.text, "operator exp ") != NULL);
+  tl_set_observer(NULL, NULL);
+  lua_close(L);
+}
+
 TEST(the_observer_and_a_profile_work_together) {
   lua_State *L = opened();
   Seen seen = {0};

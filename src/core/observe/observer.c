@@ -7,7 +7,7 @@
 #include "core/memory/alloc.h"
 #include "core/platform/platform.h"
 
-#define MOST_OPEN 32 /* deeper nested spans of a thread are not reported */
+#define MOST_OPEN 32
 
 /* A host sets the function while no other thread uses the library, as tlua.h demands. */
 typedef void (*Observer)(const tl_Work *work, void *user);
@@ -33,8 +33,20 @@ static void tell(const Open *o, int depth, int64_t duration) {
 
 bool tli_observed(void) { return atomic_load_explicit(&observer, memory_order_relaxed) != NULL; }
 
+/* Ends the open spans from number `at` on, the latest one first. */
+static void close_from(int at) {
+  int64_t now = tli_now_ns();
+  while (spans.n > at) {
+    spans.n--;
+    tell(&spans.open[spans.n], spans.n, now - spans.open[spans.n].begin);
+  }
+}
+
 int32_t tli_observer_open(tli_SpanKind kind, const char *name) {
-  if (!tli_observed() || spans.n == MOST_OPEN) return 0;
+  if (!tli_observed()) return 0;
+  /* A script can leave spans open for ever, in coroutines that it never resumes. Which of the open
+  ** spans these are is unknown, so all are ended, or the thread would report nothing again. */
+  if (spans.n == MOST_OPEN) close_from(0);
   Open *o = &spans.open[spans.n];
   snprintf(o->name, sizeof o->name, "%s", name);
   o->kind = tli_span_kinds[kind];
@@ -47,16 +59,12 @@ int32_t tli_observer_open(tli_SpanKind kind, const char *name) {
 void tli_observer_close(int32_t mark) {
   int32_t at = mark == 0 ? -1 : spans.n - 1;
   while (at >= 0 && spans.open[at].mark != mark) at--;
-  if (at < 0) return;
-  int64_t now = tli_now_ns();
-  while (spans.n > at) {
-    spans.n--;
-    tell(&spans.open[spans.n], spans.n, now - spans.open[spans.n].begin);
-  }
+  if (at >= 0) close_from(at);
 }
 
 void tl_set_observer(void (*observe)(const tl_Work *work, void *user), void *user) {
   observer_user = user;
+  spans.n = 0; /* a new observer has not seen the begin of works that are still open */
   Observer was = atomic_exchange(&observer, observe);
   if ((was != NULL) != (observe != NULL)) atomic_fetch_add(&tli_profiles, observe ? 1 : -1);
 }
