@@ -33,6 +33,20 @@ it("lighttpd recognises digits, learns one, and refuses a bad request", function
    assert.matches("line 1 has 3 numbers; expected 64 grey levels", output, 1, true)
 end)
 
+it("clingo asks a network for the legs of the fastest tour", function()
+   if sanitized then return pending "the host would need the sanitizer's options" end
+   if not has "clingo" then return pending "clingo is not installed" end
+   local output = run("clingo", "")
+   local wrong = tonumber(output:match "wrong by (%d+%.%d+) minutes")
+   assert.is_true(wrong < 12, output)
+   local legs, minutes = 0, tonumber(output:match "Optimization: (%d+)")
+   for _ in output:gmatch "go%(%a,%a%)" do legs = legs + 1 end
+   assert.equal(7, legs)
+   -- the distances alone take 257 minutes at 80 km/h
+   assert.is_true(minutes > 257 and minutes < 520, output)
+   assert.matches("OPTIMUM FOUND", output, 1, true)
+end)
+
 it("the robot balances its pole without Lua", function()
    if sanitized then return pending "the host would need the sanitizer's options" end
    local output = run("robot", "2")
