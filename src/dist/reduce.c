@@ -107,12 +107,13 @@ static tli_Reduction of_truths(tli_Reduction r) {
     typedef tli_wide_##name wide;                                                                  \
     wide acc[BLOCK], converted[BLOCK];                                                             \
     if (TLI_##category == TLI_BOOL) r = of_truths(r);                                              \
-    for (int j = 0; j < k; j++) {                                                                  \
+    const tli_##name *first = (const tli_##name *)from[0] + at;                                    \
+    for (int64_t i = 0; i < n; i++) acc[i] = tli_read_##name(first[i]);                            \
+    for (int j = 1; j < k; j++) {                                                                  \
       const tli_##name *b = (const tli_##name *)from[j] + at;                                      \
-      wide *to = j == 0 ? acc : converted;                                                         \
-      bool converts = j == 0 || sizeof *b != sizeof *to;                                           \
-      for (int64_t i = 0; converts && i < n; i++) to[i] = tli_read_##name(b[i]);                   \
-      if (j > 0) STEP_OF(acc)(r, acc, converts ? to : (const void *)b, n);                         \
+      bool converts = sizeof *b != sizeof *converted;                                              \
+      for (int64_t i = 0; converts && i < n; i++) converted[i] = tli_read_##name(b[i]);            \
+      STEP_OF(acc)(r, acc, converts ? converted : (const void *)b, n);                             \
     }                                                                                              \
     if (r == TLI_REDUCE_AVG)                                                                       \
       for (int64_t i = 0; i < n; i++) acc[i] = MEAN_##category(acc[i], (wide)k);                   \

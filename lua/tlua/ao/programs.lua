@@ -232,7 +232,7 @@ local kinds <const> = {dynamic = true, static = true, weight_only = true}
 --- changes only linear layers whose input size is a multiple of 32: their weights become integers
 --- of 8 or 4 bits in blocks of 32, each with a scale (GGUF's Q8_0 and Q4_0). Programs must be on
 --- the CPU; the kernels are fastest with AVX-512 VNNI. Results are close to the original ones, but
---- not equal.
+--- not equal. A static program reads NaN as a finite number, since bytes between layers have none.
 ---
 ---     local model = nn.Sequential(nn.Linear(8, 4), nn.ReLU()):eval()
 ---     local x = torch.randn(2, 8)

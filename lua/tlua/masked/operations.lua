@@ -150,7 +150,9 @@ reduction("amin", function(x, mask, dims, keepdim, a, who)
    return cast(torch.amin(filled(x, mask, largest(x)), dims, {keepdim = keepdim}), x, a.dtype)
 end)
 reduction("logsumexp", function(x, mask, dims, keepdim, a)
-   if not (x:is_floating_point() or x:is_complex()) then x = x:to(a.dtype or torch.get_default_dtype()) end
+   if not (x:is_floating_point() or x:is_complex()) then
+      x = x:to(a.dtype or torch.get_default_dtype())
+   end
    return cast(torch.logsumexp(filled(x, mask, -math.huge), dims, {keepdim = keepdim}), x, a.dtype)
 end)
 

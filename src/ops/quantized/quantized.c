@@ -149,9 +149,9 @@ tl_Tensor *tli_op__quantized_conv2d(tl_Tensor *self, tl_Tensor *weight, tl_Tenso
     /* adds a tensor of other sizes, which are broadcast */
     double low = relu ? 0 : -INFINITY, high = most > 0 ? most : INFINITY;
     tli_Chain c = {0};
-    tl_Tensor *sum = TLI_STEP(
-        &c, tli_op__quantized_conv2d(self, weight, scales, sums, bias, kernel, stride, padding,
-                                     dilation, scale, zero, false, 0, 0, 0, NULL));
+    tl_Tensor *sum = TLI_STEP(&c, tli_op__quantized_conv2d(self, weight, scales, sums, bias, kernel,
+                                                           stride, padding, dilation, scale, zero,
+                                                           false, 0, 0, 0, NULL));
     tl_Tensor *least = chain_number(&c, low), *largest = chain_number(&c, high);
     sum = chain_add(&c, sum, other);
     return tli_chain_end(&c, TLI_STEP(&c, tlo_clamp(sum, least, largest)));

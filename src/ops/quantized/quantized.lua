@@ -19,8 +19,8 @@ op {[[_quantized_conv2d(Tensor self, Tensor weight, Tensor scales, Tensor sums, 
     doc = [[Returns the convolution of self (N, C, H, W), rounded to bytes, and a weight of
     8-bit integers in panels, plus `other`; then relu, and `most` as an upper limit unless it is 0.
     The result is channels-last. If out_scale is above 0, the result is rounded to bytes, uint8,
-    which the next layer takes with the same scale and zero. torch.ao.quantization.quantize_ makes programs that call it. CPU
-    only.]],
+    which the next layer takes with the same scale and zero. torch.ao.quantization.quantize_ makes
+    programs that call it. CPU only.]],
     method = false, nondiff = "it rounds",
     examples = {"torch.ones(1, 4, 3, 3), torch.ones({1, 4, 16, 4}, {dtype = 'int8'}), "
        .. "torch.ones(3), torch.full({3}, 16, {dtype = 'int32'}), torch.zeros(3), {2, 2}"}}
