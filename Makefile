@@ -131,10 +131,19 @@ compiles = $(shell echo | $(CC) -Werror $(1) -x c -c -o /dev/null - >/dev/null 2
 
 # Loops in a folder called isa are built once for each of these. ISAS=native builds them
 # once, for the processor that compiles, and ISAS=base for the least that CC knows.
+# The loops of a portable set give the same bits on all machines: they have no fused
+# multiply-add. Machines whose least processor has one get a set of its own.
 ifneq ($(filter x86_64,$(machine)),)
 ISAS := $(if $(call accepts,-march=x86-64-v4),v2 v3 v4)
+PORTABLE_ISAS := v2 base
+else ifneq ($(filter i386,$(machine))$(WASM),)
+PORTABLE_ISAS := base
+else
+ISAS := portable base
+PORTABLE_ISAS := portable
 endif
 ISAS := $(or $(ISAS),base)
+UNFUSED := -ffp-contract=off
 # The best of them that the processor of this machine has.
 native_macros = $(shell echo | $(CC) -march=native -dM -E -x c - 2>/dev/null)
 HERE_ISA = $(or $(filter $(if $(filter __AVX512VL__,$(native_macros)),v4,$(if \
@@ -154,7 +163,7 @@ endif
 # A profile has one set: loops of 32 bytes where a processor of the last ten years is expected.
 ifneq ($(PROFILE),)
 ALL_VECTORS := $(call compiles,-fvect-cost-model=dynamic)
-override ISAS := $(or $(ISA),$(filter v3,$(ISAS)),$(firstword $(ISAS)))
+override ISAS := $(or $(ISA),$(filter v3 base,$(ISAS)),$(firstword $(ISAS)))
 endif
 
 # ---- flags -----------------------------------------------------------------------
@@ -166,7 +175,8 @@ WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wmissing-p
 # Hidden names: only what tlua.h marks TL_API is exported. -fexceptions: a host
 # whose Lua is built as C++ raises errors by unwinding through our frames.
 TL_CFLAGS := -std=gnu11 $(if $(WINDOWS)$(WASM),,-fPIC -pthread) -fvisibility=hidden $(WARNINGS) \
-  $(if $(filter i386,$(machine)),-msse2 -mfpmath=sse -Wno-psabi) $(if $(WASM),-msimd128,-fexceptions) $(CFLAGS) \
+  $(if $(filter i386,$(machine)),-msse2 -mfpmath=sse -Wno-psabi) \
+  $(if $(filter x86_64 i386,$(if $(filter -march=% -mfma,$(CFLAGS)),,$(machine))),,$(UNFUSED)) $(if $(WASM),-msimd128,-fexceptions) $(CFLAGS) \
   $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 # TLI_DEBUG: assertions, and no block is kept for reuse.
 TL_CPPFLAGS := -Isrc -I. -I$(BUILD)/gen $(LUA_CFLAGS) $(if $(SANITIZE),-DTLI_DEBUG) \
@@ -491,11 +501,14 @@ $(OBJ)/gen/%.o: $(GEN)/%.c $(OBJ)/flags.txt | $(GEN)/stamp
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) $(FLAGS_OF_FILE) $(if $(filter $(GEN)/ops_% $(GEN)/calls.c,$<),$(NO_UNWINDING)) -c -o $@ $<
 
+# What follows TL_CFLAGS in the command overrides it.
+$(foreach isa,$(ISAS),$(eval ISA_MATH_$(isa) := $(if $(filter $(isa),$(PORTABLE_ISAS)),-DTLK_PORTABLE,\
+  $(if $(filter $(UNFUSED),$(TL_CFLAGS)),-ffp-contract=fast))))
 define isa_rule
 $(OBJ)/%.$(1).o: %.c $(OBJ)/flags.txt | $(GEN)/stamp
 	$$(call say,CC,"$$< ($(1))")
 	@mkdir -p $$(@D)
-	$$(Q)$$(COMPILE) $$(KERNEL_CFLAGS) $$(NO_UNWINDING) $$(FLAGS_OF_FILE) -DTLK_ISA=$(1) $$(ISA_FLAGS_$(1)) -c -o $$@ $$<
+	$$(Q)$$(COMPILE) $$(KERNEL_CFLAGS) $$(NO_UNWINDING) $$(FLAGS_OF_FILE) -DTLK_ISA=$(1) $$(ISA_FLAGS_$(1)) $$(ISA_MATH_$(1)) -c -o $$@ $$<
 endef
 $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 $(foreach isa,$(ISAS),$(OBJ)/kernels/cpu/reduce/isa/reduce_i32.$(isa).o \

@@ -334,6 +334,13 @@ TL_API TL_MUSTCHECK bool tl_program_share(tl_Program *program, tl_Program *from)
 TL_API TL_MUSTCHECK bool tl_set_num_threads(int n);
 TL_API int tl_get_num_threads(void);
 
+/* Makes operators on the CPU give the same bits on every machine, with any number of threads and any
+** compiler, as torch.use_deterministic_algorithms "portable" does in Lua; with false, operators use
+** the fastest loops again. It holds for the whole process; no operator may run during this call.
+** Factorizations of linear algebra, and elementary functions of complex numbers, then fail. Returns
+** false if this library was built without portable loops. */
+TL_API TL_MUSTCHECK bool tl_set_portable(bool on);
+
 /* Replaces tlua's threads by the host's own job system. `run` must call task(context, i) for every
 ** 0 <= i < tasks, in any order and on any threads, and return when all calls are done. NULL
 ** restores the default. Call this function before the first operator runs. */

@@ -19,6 +19,7 @@
 ** bmi2 has them. */
 #define TLK_HAS_base true
 #define TLK_HAS_native true
+#define TLK_HAS_portable true
 #define TLK_HAS_v2 true
 #define TLK_HAS_v3                                                    \
   (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && \
@@ -65,6 +66,25 @@ static const tlk_Isa *choose(void) {
   /* the last set is the build's minimum, so its condition is not checked */
   while (i < NSETS - 1 && !sets[i].usable()) i++;
   return sets[i].isa;
+}
+
+/* Returns the best portable set; NULL if none was built. */
+static const tlk_Isa *choose_portable(void) {
+  for (int i = 0; i < NSETS; i++)
+    if (sets[i].isa->portable && (i == NSETS - 1 || sets[i].usable())) return sets[i].isa;
+  return NULL;
+}
+
+static atomic_bool portable;
+
+bool tlk_portable(void) { return atomic_load_explicit(&portable, memory_order_relaxed); }
+
+bool tlk_cpu_set_portable(bool on) {
+  const tlk_Isa *isa = on ? choose_portable() : choose();
+  if (isa == NULL) return false;
+  atomic_store(&portable, on);
+  atomic_store(&chosen, isa);
+  return true;
 }
 
 const tlk_Isa *tlk_isa(void) {

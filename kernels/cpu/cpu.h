@@ -162,6 +162,9 @@ typedef tl_DType (*tlk_RandomFn)(tlk_Distribution d, tl_DType dtype, uint64_t se
 
 typedef struct tlk_Isa {
   const char *name;
+  /* whether the loops give the same bits on every machine: they were compiled without fused
+  ** multiply-add and call no elementary function of the C library */
+  bool portable;
   /* loops indexed by tlk_Pointwise; NULL for kernels that are rare or not defined for the type */
   const tlk_Loop *loops[TLK_NCOMPUTE];
   /* loops for calls whose inputs, except the first, are single elements; NULL for kernels of one

@@ -2,11 +2,13 @@
 ** elementary.h - the elementary functions that math.h uses, for C: type-generic names (exp,
 ** log, sqrt ...) over float and double.
 **
-** If the C library has vector forms of the double functions (glibc from 2.35 on, x86-64), the
-** declarations in this file announce these forms, and the compiler calls them in loops; otherwise
-** loops call the scalar functions. Most float functions are our own (elementary_f32.h). The others
-** round the result of the double function to float, which adds an error of at most half a unit in
-** the last place.
+** The loops of tuned instruction sets call the double functions of the C library. If the library
+** has vector forms of them (glibc from 2.35 on, x86-64), the declarations in this file announce
+** these forms, and the compiler calls them in loops; otherwise loops call the scalar functions. All
+** other code, including the loops of the portable set, calls our own double functions
+** (core/kernel/elementary.h). Most float functions are our own everywhere (elementary_f32.h). The
+** others round the result of the double function to float, which adds an error of at most half a
+** unit in the last place.
 */
 #ifndef TLK_ELEMENTARY_H
 #define TLK_ELEMENTARY_H
@@ -17,9 +19,17 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/kernel/elementary.h"
 #include "kernels/cpu/elementary_f32.h"
 
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(TLI_INFER) || (defined(TLK_ISA) && !defined(TLK_PORTABLE))
+#define TLK_C_LIBRARY
+#define TLK_F64(name) name
+#else
+#define TLK_F64(name) tli_##name
+#endif
+
+#if defined(TLK_C_LIBRARY) && defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
 #if __GLIBC_PREREQ(2, 35) && defined(__OPTIMIZE__)
 #define TLK_SIMD __attribute__((simd("notinbranch")))
 #endif
@@ -28,29 +38,38 @@
 #define TLK_SIMD
 #endif
 
-/* Lists functions of libmvec as X(name). */
-/* clang-format off */
-#define TLK_VECTOR1(X)                                                           \
-  X(exp) X(exp2) X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan)  \
-  X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh)     \
-  X(erf) X(erfc)
-/* clang-format on */
-#define TLK_VECTOR2(X) X(pow) X(atan2) X(hypot)
-
+#ifdef TLK_C_LIBRARY
 #define X(name) TLK_SIMD double name(double);
-TLK_VECTOR1(X)
+TLI_ELEMENTARY1(X)
 #undef X
 #define X(name) TLK_SIMD double name(double, double);
-TLK_VECTOR2(X)
+TLI_ELEMENTARY2(X)
 #undef X
 /* Only these two float functions of libmvec have errors of at most 1.4 units in the last place. */
 TLK_SIMD float exp2f(float);
 TLK_SIMD float tanhf(float);
+static inline float tlk_exp2f(float x) { return exp2f(x); }
+static inline float tlk_tanhf(float x) { return tanhf(x); }
+#else
+/* Returns 2^x: the power of the fraction f is e^(f ln 2). */
+static inline float tlk_exp2f(float x) {
+  float t = x < -151 ? -151 : x > 129 ? 129 : x;
+  float shifted = t + 12582912.0f, f = t - (shifted - 12582912.0f);
+  return tlk_scale(tlk_expf_fast(f * 0.693147181f), (int32_t)(tlk_bits(shifted) - 0x4b400000u));
+}
+static inline float tlk_tanhf(float x) {
+  float m = fabsf(x), near = tlk_expm1f(-2 * m);
+  float far = 1 - 2 / (tlk_expf(2 * m) + 1);
+  return copysignf(m < 0.5f ? (float)(-(double)near / ((double)near + 2)) : far, x);
+}
+#endif
 
 #define THROUGH_DOUBLE(name) \
-  static inline float tlk_##name##f(float x) { return (float)name((double)x); }
-#define THROUGH_DOUBLE2(name) \
-  static inline float tlk_##name##f(float x, float y) { return (float)name((double)x, (double)y); }
+  static inline float tlk_##name##f(float x) { return (float)TLK_F64(name)((double)x); }
+#define THROUGH_DOUBLE2(name)                           \
+  static inline float tlk_##name##f(float x, float y) { \
+    return (float)TLK_F64(name)((double)x, (double)y);  \
+  }
 /* clang-format off */
 THROUGH_DOUBLE(sinh)
 THROUGH_DOUBLE(cosh)
@@ -64,48 +83,55 @@ THROUGH_DOUBLE2(atan2)
 #undef THROUGH_DOUBLE2
 
 static inline float tlk_sinf(float x) {
-  float far = (float)sin((double)x);
+  float far = (float)TLK_F64(sin)((double)x);
   return fabsf(x) < TLK_TRIG_LIMIT ? tlk_sinf_fast(x) : far;
 }
 static inline float tlk_cosf(float x) {
-  float far = (float)cos((double)x);
+  float far = (float)TLK_F64(cos)((double)x);
   return fabsf(x) < TLK_TRIG_LIMIT ? tlk_cosf_fast(x) : far;
 }
 static inline float tlk_tanf(float x) {
-  float far = (float)tan((double)x);
+  float far = (float)TLK_F64(tan)((double)x);
   return fabsf(x) < TLK_TRIG_LIMIT ? tlk_tanf_fast(x) : far;
 }
-static inline double tlk_normcdf(double x) { return 0.5 * erfc(x * -0.70710678118654752440); }
+static inline double tlk_normcdf(double x) { return 0.5 * TLK_F64(erfc)(x * -0.70710678118654752440); }
 static inline float tlk_hypotf(float x, float y) {
   float root = (float)sqrt((double)x * (double)x + (double)y * (double)y);
   return fabsf(x) == INFINITY || fabsf(y) == INFINITY ? INFINITY : root;
 }
 
-/* lgamma writes the global variable signgam. These reentrant forms do not, but Windows lacks
-** them. */
-#ifdef _WIN32
-static inline double tlk_lgamma(double x) { return lgamma(x); }
-static inline float tlk_lgammaf(float x) { return lgammaf(x); }
-#else
+/* The C library's lgamma writes the global variable signgam. The reentrant form does not, but
+** Windows lacks it. */
 static inline double tlk_lgamma(double x) {
+#if !defined(TLK_C_LIBRARY)
+  return tli_lgamma(x);
+#elif defined(_WIN32)
+  return lgamma(x);
+#else
   int sign;
   return lgamma_r(x, &sign);
+#endif
 }
 static inline float tlk_lgammaf(float x) {
+#if !defined(TLK_C_LIBRARY)
+  return (float)tli_lgamma((double)x);
+#elif defined(_WIN32)
+  return lgammaf(x);
+#else
   int sign;
   return lgammaf_r(x, &sign);
-}
 #endif
+}
 
 #define TLK_GENERIC1(name, x) _Generic((x), float : name##f, double : name)(x)
 #define TLK_GENERIC2(name, x, y) _Generic((x), float : name##f, double : name)(x, y)
 
-/* Call our own function for float, and the C library's function for double. */
-#define TLK_OWN1(name, x) _Generic((x), float : tlk_##name##f, double : name)(x)
-#define TLK_OWN2(name, x, y) _Generic((x), float : tlk_##name##f, double : name)(x, y)
+/* Call our own function for float, and TLK_F64's function for double. */
+#define TLK_OWN1(name, x) _Generic((x), float : tlk_##name##f, double : TLK_F64(name))(x)
+#define TLK_OWN2(name, x, y) _Generic((x), float : tlk_##name##f, double : TLK_F64(name))(x, y)
 
 #define exp(x) TLK_OWN1(exp, x)
-#define exp2(x) TLK_GENERIC1(exp2, x)
+#define exp2(x) TLK_OWN1(exp2, x)
 #define expm1(x) TLK_OWN1(expm1, x)
 #define log(x) TLK_OWN1(log, x)
 #define log2(x) TLK_OWN1(log2, x)
@@ -119,7 +145,7 @@ static inline float tlk_lgammaf(float x) {
 #define atan(x) TLK_OWN1(atan, x)
 #define sinh(x) TLK_OWN1(sinh, x)
 #define cosh(x) TLK_OWN1(cosh, x)
-#define tanh(x) TLK_GENERIC1(tanh, x)
+#define tanh(x) TLK_OWN1(tanh, x)
 #define asinh(x) TLK_OWN1(asinh, x)
 #define acosh(x) TLK_OWN1(acosh, x)
 #define atanh(x) TLK_OWN1(atanh, x)

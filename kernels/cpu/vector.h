@@ -6,7 +6,10 @@
 #ifndef TLK_VECTOR_H
 #define TLK_VECTOR_H
 
-#if defined(__AVX512F__)
+#if defined(TLK_PORTABLE) /* the same on all machines */
+#define TLK_VECTOR_BYTES 16
+#define TLK_VECTOR_REGISTERS 16
+#elif defined(__AVX512F__)
 #define TLK_VECTOR_BYTES 64
 #define TLK_VECTOR_REGISTERS 32
 #elif defined(__AVX__)

@@ -90,7 +90,7 @@ function M.get_float32_matmul_precision()
    return precisions[torch._setting "matmul_precision"]
 end
 
-local take_mode = args.signature [[use_deterministic_algorithms(mode: boolean,
+local take_mode = args.signature [[use_deterministic_algorithms(mode: any,
    warn_only: boolean = false)]]
 
 --- Allows only algorithms that give the same bits in each run. tlua's own kernels are all
@@ -98,10 +98,24 @@ local take_mode = args.signature [[use_deterministic_algorithms(mode: boolean,
 --- batch norm, its average pooling and the backward pass of its attention are not used, even with
 --- warn_only. On all devices, uninitialised memory is filled with NaN in this mode; see
 --- torch.utils.deterministic.
----@param mode boolean
+---
+--- The mode "portable" also makes the CPU give the same bits on every machine, in all processes and
+--- with any number of threads: x86-64 of any age, ARM, 32-bit processors, Windows, gcc and clang.
+--- Sums have a fixed order, no products and sums are fused, and elementary functions are tlua's
+--- own. Training on a processor with wide vectors then takes longer. In this mode, factorizations of
+--- linear algebra (torch.linalg.solve, svd, eigh and others that call LAPACK) and elementary
+--- functions of complex numbers raise an error; GPUs compute as before. Bits of NaN are not covered,
+--- nor are conversions of floats to integer dtypes that cannot hold them. No other thread may run
+--- operators while the mode changes.
+---@param mode boolean|"portable"
 ---@param options? {warn_only?: boolean}
 function M.use_deterministic_algorithms(...)
    local a = take_mode(...)
+   local portable = a.mode == "portable"
+   if type(a.mode) ~= "boolean" and not portable then
+      args.refuse("use_deterministic_algorithms", "mode", 'true, false or "portable"', a.mode)
+   end
+   torch._portable(portable)
    torch._setting("deterministic", not a.mode and 0 or a.warn_only and 1 or 2)
 end
 

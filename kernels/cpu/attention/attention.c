@@ -3,6 +3,7 @@
 ** the keys once and keeps a running softmax: earlier sums are rescaled when a larger score
 ** comes. So only one block of scores is in memory at a time.
 */
+#include "core/kernel/elementary.h"
 #include "kernels/cpu/attention/attention.h"
 
 #include <math.h>
@@ -95,7 +96,7 @@ static void finish(const Call *c, const Work *w, const tlk_AttentionBlock *block
     else
       p->loops->scale(p->value_width, out, 1 / sum);
     put_number(p, c->call->norm, (block->b * a->heads + block->h) * a->queries + block->query + i,
-               sum == 0 ? 0 : number_at(p, w->largest, i) + log(sum));
+               sum == 0 ? 0 : number_at(p, w->largest, i) + tli_log(sum));
   }
   tlk_attention_store(p, &c->call->out, block->b, block->h, block->query, block->queries,
                       a->value_size, w->out, p->value_width);

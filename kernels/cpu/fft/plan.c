@@ -2,6 +2,7 @@
 ** plan.c - plans of Fourier transforms: the division of a length, the tables of roots of unity, and
 ** a cache of recently used plans.
 */
+#include "core/kernel/elementary.h"
 #include "kernels/cpu/fft/plan.h"
 
 #include <math.h>
@@ -67,9 +68,9 @@ static void put_root(void *table, tl_DType real, int64_t at, int64_t k, int64_t 
   const double pi = 3.14159265358979323846;
   /* reduces the angle to at most an eighth of a turn, where sine and cosine are exact to the last
   ** bit */
-  int64_t eighth = (int64_t)(8 * ((long double)k / (long double)n) + 0.5L);
+  int64_t eighth = (16 * k + n) / (2 * n);
   double rest = -2 * pi * (((double)(8 * k - eighth * n)) / (8 * (double)n));
-  double c = cos(rest), s = sin(rest), h = 0.70710678118654752440, re = c, im = s;
+  double c = tli_cos(rest), s = tli_sin(rest), h = 0.70710678118654752440, re = c, im = s;
   switch (eighth % 8) {
   case 1: re = h * (c + s), im = h * (s - c); break;
   case 2: re = s, im = -c; break;
@@ -209,7 +210,7 @@ static tlk_FftPlan *new_plan(int64_t n, tl_DType real, bool pairs) {
   if (p == NULL) return tli_fail_null(TL_EMEM, "fft: out of memory");
   memset(p, 0, sizeof *p);
   int64_t radices[TLK_FFT_FACTORS];
-  p->n = n, p->part = real, p->pairs = pairs, p->users = 1;
+  p->n = n, p->part = real, p->pairs = pairs, p->isa = tlk_isa(), p->users = 1;
   p->npasses = factorize(n, radices);
   bool ok = make_parts(p);
   if (ok) {
@@ -241,7 +242,8 @@ static int64_t clock_of_uses;       /* guarded */
 
 static tlk_FftPlan *find(int64_t n, tl_DType real, bool pairs) {
   for (int i = 0; i < CACHED; i++)
-    if (cached[i] && cached[i]->n == n && cached[i]->part == real && cached[i]->pairs == pairs)
+    if (cached[i] && cached[i]->n == n && cached[i]->part == real && cached[i]->pairs == pairs &&
+        cached[i]->isa == tlk_isa())
       return cached[i];
   return NULL;
 }

@@ -69,7 +69,8 @@ typedef struct tlk_FftLoops {
 /* A transform of n elements. Its tables are computed in double and converted to the data's type. */
 typedef struct tlk_FftPlan {
   int64_t n;
-  tl_DType part; /* dtype of the real and the imaginary parts: F32 or F64 */
+  tl_DType part;      /* dtype of the real and the imaginary parts: F32 or F64 */
+  const tlk_Isa *isa; /* the loops that have computed the tables */
   /* number of passes that transform a piece; -1 if a prime factor of n has no pass */
   int npasses;
   tlk_FftPass passes[TLK_FFT_FACTORS];

@@ -81,6 +81,9 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
 #else
     .name = TLK_STRING_(TLK_ISA),
 #endif
+#ifdef TLK_PORTABLE
+    .portable = true,
+#endif
     .loops = {[TLK_C_I32] = TLK_ISA_NAME(tlk_loops_i32),
               [TLK_C_I64] = TLK_ISA_NAME(tlk_loops_i64),
               [TLK_C_F32] = TLK_ISA_NAME(tlk_loops_f32),

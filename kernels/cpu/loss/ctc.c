@@ -5,6 +5,7 @@
 ** log-probability of all alignments of the frames from t on that begin in the state. Sums are
 ** computed in double. Threads share the samples.
 */
+#include "core/kernel/elementary.h"
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
@@ -34,7 +35,7 @@ static void set(const Work *w, void *data, int64_t i, double value) {
 
 static double add_logs(double a, double b) {
   double high = a > b ? a : b, low = a > b ? b : a;
-  return high == -INFINITY ? high : high + log1p(exp(low - high));
+  return high == -INFINITY ? high : high + tli_log1p(tli_exp(low - high));
 }
 
 /* Returns the class of a state; even states are blanks. */
@@ -112,8 +113,8 @@ static void frame_gradient(const Work *w, int64_t sample, int64_t t, int64_t sta
   }
   for (int64_t k = 0; k < c->classes; k++) {
     double log = log_prob(w, t, sample, k);
-    double share = through[k] == -INFINITY ? 0 : exp(through[k] + loss - log);
-    double value = factor == 0 ? 0 : factor * (exp(log) - share);
+    double share = through[k] == -INFINITY ? 0 : tli_exp(through[k] + loss - log);
+    double value = factor == 0 ? 0 : factor * (tli_exp(log) - share);
     set(w, w->grad, (t * c->batch + sample) * c->classes + k, value);
   }
 }

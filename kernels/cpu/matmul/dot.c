@@ -286,6 +286,7 @@ static const tlk_DotLoops *choose(void) {
 const tlk_DotLoops *tlk_dot_loops(void) {
   static _Atomic(const tlk_DotLoops *) chosen;
   static atomic_bool known;
+  if (tlk_portable()) return NULL;
   if (!atomic_load_explicit(&known, memory_order_acquire)) {
     atomic_store_explicit(&chosen, choose(), memory_order_relaxed);
     atomic_store_explicit(&known, true, memory_order_release);

@@ -61,7 +61,7 @@ typedef bool (*One)(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a,
 
 /* Returns the function that computes products of this dtype and of the sizes in g. */
 static One one_of(const tlk_Gemm *g, tl_DType dtype) {
-  bool vector = g->m == 1 || g->n == 1;
+  bool vector = (g->m == 1 || g->n == 1) && !tlk_portable();
   if (dtype == TL_F32) return vector && tlk_blas() ? vector_s : tlk_tiled_gemm;
   if (dtype == TL_F64) return vector && tlk_blas() ? vector_d : tlk_tiled_gemm;
   if (tli_dtype_category(dtype) != TLI_INT) return NULL;

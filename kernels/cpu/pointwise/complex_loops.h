@@ -7,7 +7,15 @@
 #include <complex.h>
 #include <math.h>
 
+#include "core/kernel/elementary.h"
 #include "kernels/cpu/cpu.h"
+
+#ifdef TLK_PORTABLE /* tlk_pointwise refuses kernels that call other functions of the C library */
+#define cabs(x) tli_hypot(creal(x), cimag(x))
+#define cabsf(x) ((float)tli_hypot((double)crealf(x), (double)cimagf(x)))
+#define carg(x) tli_atan2(cimag(x), creal(x))
+#define cargf(x) ((float)tli_atan2((double)cimagf(x), (double)crealf(x)))
+#endif
 
 typedef TLK_PART R;
 typedef _Complex TLK_PART T;

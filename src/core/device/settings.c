@@ -6,6 +6,9 @@
 
 #include <stdatomic.h>
 
+#include "core/device/backend.h"
+#include "core/error.h"
+
 static _Atomic int64_t settings[TL_NSETTINGS] = {
     [TL_MATMUL_REDUCED_FP16] = 1,
     [TL_MATMUL_REDUCED_BF16] = 1,
@@ -31,6 +34,12 @@ void tli_own_settings(void) {
 }
 
 int64_t tli_setting(tl_Setting which) { return has_own ? own[which] : of_process(which); }
+
+bool tl_set_portable(bool on) {
+  return tlk_cpu_set_portable(on) ||
+         tli_fail(TL_EDEVICE, "set_portable: this library was built for one kind of processor, "
+                              "without loops that give the same bits on all (ISAS of make)");
+}
 
 void tli_set_setting(tl_Setting which, int64_t value) {
   if (has_own)

@@ -2,6 +2,7 @@
 ** dtype.c - element types and scalars, generated from TL_DTYPES (tlua.h) and the conversions in
 ** element.h.
 */
+#include "core/kernel/elementary.h"
 #include "core/tensor/dtype.h"
 
 #include <complex.h>
@@ -227,7 +228,7 @@ tl_Scalar tli_scalar_div(tl_Scalar a, tl_Scalar b) {
 
 tl_Scalar tli_scalar_pow(tl_Scalar a, tl_Scalar b) {
   if (any_complex(a, b)) return of_complex(cpow(complex_of(a), complex_of(b)));
-  return tli_float(pow(tli_to_double(a), tli_to_double(b)));
+  return tli_float(tli_pow(tli_to_double(a), tli_to_double(b)));
 }
 
 tl_Scalar tli_scalar_neg(tl_Scalar a) {

@@ -29,7 +29,19 @@ static int torch_setting(lua_State *L) {
   return 1;
 }
 
+/* _portable() returns whether the CPU's kernels use only portable loops; _portable(on) changes it. */
+static int torch_portable(lua_State *L) {
+  if (!lua_isnoneornil(L, 1)) {
+    luaL_checktype(L, 1, LUA_TBOOLEAN);
+    if (!tl_set_portable(lua_toboolean(L, 1))) return tli_raise(L);
+  }
+  lua_pushboolean(L, tlk_portable());
+  return 1;
+}
+
 void tli_open_settings(lua_State *L) {
+  lua_pushcfunction(L, torch_portable);
+  lua_setfield(L, -2, "_portable");
   lua_pushcfunction(L, torch_setting);
   lua_setfield(L, -2, "_setting");
 }

@@ -10,6 +10,11 @@
 #include "ops/linalg/lapack.h"
 
 const tlk_Lapack *tli_lapack_of(const char *op, const tl_Tensor *t) {
+  if (tli_device(t).type == TL_CPU && tlk_portable())
+    return tli_fail_null(TL_EDEVICE,
+                         "%s: not available with use_deterministic_algorithms \"portable\", since "
+                         "LAPACK's results differ between machines",
+                         op);
   const tlk_Lapack *table = tli_lapack(tli_device(t));
   if (table == NULL)
     tli_fail(TL_EDEVICE, "%s: not available on %s", op, tli_device_str(tli_device(t)));

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/kernel/elementary.h"
 #include "ops/chain.h"
 
 /* Computes fn(1, other), but 0 where self is 0 and other is at most `limit`. */
@@ -98,7 +99,7 @@ tl_Tensor *tlo_polygamma(tl_Tensor *self, int64_t n) {
 /* Computes p (p - 1) / 4 log(pi) + the sum over 0 <= i < p of lgamma(self - i / 2). */
 tl_Tensor *tlo_mvlgamma(tl_Tensor *self, int64_t p) {
   if (p < 1) return tli_fail_null(TL_EARG, "mvlgamma: expected p of at least 1, got %" PRId64, p);
-  double half = (double)(p - 1) / 2, constant = (double)p * half / 2 * log(TLI_PI);
+  double half = (double)(p - 1) / 2, constant = (double)p * half / 2 * tli_log(TLI_PI);
   tl_DType dtype = tli_floating_dtype(self);
   tli_Chain c = {0};
   tl_Tensor *shifts =

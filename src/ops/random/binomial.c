@@ -2,6 +2,7 @@
 ** binomial.c - random numbers from binomial distributions. For tensors on any device, they are
 ** drawn on the CPU in double precision.
 */
+#include "core/kernel/elementary.h"
 #include "core/platform/parallel.h"
 #include "ops/chain.h"
 #include "ops/random/source.h"
@@ -10,7 +11,8 @@
 
 /* Draws by inverting the distribution function, which is summed from 0 upwards. */
 static double invert(double n, double p, tli_Source *s) {
-  double u = source_uniform(s), term = exp(n * log1p(-p)), sum = term, odds = p / (1 - p), k = 0;
+  double u = source_uniform(s), term = tli_exp(n * tli_log1p(-p)), sum = term, odds = p / (1 - p),
+         k = 0;
   while (u > sum && k < n) {
     term *= (n - k) / (k + 1) * odds;
     sum += term;
@@ -24,15 +26,16 @@ static double invert(double n, double p, tli_Source *s) {
 static double reject(double n, double p, tli_Source *s) {
   double spread = sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * spread;
   double a = -0.0873 + 0.0248 * b + 0.01 * p, centre = n * p + 0.5, v_r = 0.92 - 4.2 / b;
-  double alpha = (2.83 + 5.1 / b) * spread, mode = floor((n + 1) * p), log_odds = log(p / (1 - p));
-  double at_mode = lgamma(mode + 1) + lgamma(n - mode + 1);
+  double alpha = (2.83 + 5.1 / b) * spread, mode = floor((n + 1) * p),
+         log_odds = tli_log(p / (1 - p));
+  double at_mode = tli_lgamma(mode + 1) + tli_lgamma(n - mode + 1);
   for (;;) {
     double u = source_uniform(s) - 0.5, v = source_uniform(s);
     double us = 0.5 - fabs(u), k = floor((2 * a / us + b) * u + centre);
     if (k < 0 || k > n) continue;
     if (us >= 0.07 && v <= v_r) return k;
-    double bound = at_mode - lgamma(k + 1) - lgamma(n - k + 1) + (k - mode) * log_odds;
-    if (log(v * alpha / (a / (us * us) + b)) <= bound) return k;
+    double bound = at_mode - tli_lgamma(k + 1) - tli_lgamma(n - k + 1) + (k - mode) * log_odds;
+    if (tli_log(v * alpha / (a / (us * us) + b)) <= bound) return k;
   }
 }
 

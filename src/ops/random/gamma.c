@@ -3,6 +3,7 @@
 ** are drawn on the CPU in double precision. Their logarithms are drawn, because the numbers
 ** themselves underflow if shapes are small.
 */
+#include "core/kernel/elementary.h"
 #include "core/platform/parallel.h"
 #include "ops/chain.h"
 #include "ops/random/source.h"
@@ -11,21 +12,22 @@
 
 /* Draws a number from the standard normal distribution by the method of Box and Muller. */
 static double normal(tli_Source *s) {
-  double radius = sqrt(-2 * log(source_uniform(s)));
-  return radius * cos(6.283185307179586477 * source_uniform(s));
+  double radius = sqrt(-2 * tli_log(source_uniform(s)));
+  return radius * tli_cos(6.283185307179586477 * source_uniform(s));
 }
 
 /* Draws the logarithm of a gamma-distributed number by the method of G. Marsaglia and W. W. Tsang,
 ** A simple method for generating gamma variables, 2000. For a shape below 1, a number for shape + 1
 ** is drawn and multiplied by a power of a uniform number. */
 static double draw_log(double shape, tli_Source *s) {
-  double less = shape < 1 ? log(source_uniform(s)) / shape : 0;
+  double less = shape < 1 ? tli_log(source_uniform(s)) / shape : 0;
   double d = (shape < 1 ? shape + 1 : shape) - 1.0 / 3, c = 1 / sqrt(9 * d);
   for (;;) {
     double x = normal(s), root = 1 + c * x;
     if (root <= 0) continue;
     double v = root * root * root;
-    if (log(source_uniform(s)) < 0.5 * x * x + d - d * v + d * log(v)) return log(d * v) + less;
+    if (tli_log(source_uniform(s)) < 0.5 * x * x + d - d * v + d * tli_log(v))
+      return tli_log(d * v) + less;
   }
 }
 

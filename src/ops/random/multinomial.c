@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/kernel/elementary.h"
 #include "ops/chain.h"
 
 /* Returns the i-th uniform number, in (0, 1), of the stretch that begins at `block`. */
@@ -75,7 +76,7 @@ static int earlier(const void *a_, const void *b_) {
 static void draw_once(const double *weights, int64_t n, Arrival *arrivals, int64_t *out,
                       int64_t wanted, const tli_Generator *g, uint64_t block) {
   for (int64_t c = 0; c < n; c++) {
-    double time = weights[c] > 0 ? -log(uniform(g, block, c)) / weights[c] : INFINITY;
+    double time = weights[c] > 0 ? -tli_log(uniform(g, block, c)) / weights[c] : INFINITY;
     arrivals[c] = (Arrival){time, c};
   }
   qsort(arrivals, (size_t)n, sizeof *arrivals, earlier);

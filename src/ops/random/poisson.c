@@ -2,6 +2,7 @@
 ** poisson.c - random numbers from Poisson distributions. For tensors on any device, they are drawn
 ** on the CPU in double precision.
 */
+#include "core/kernel/elementary.h"
 #include "core/platform/parallel.h"
 #include "ops/chain.h"
 #include "ops/random/source.h"
@@ -10,7 +11,7 @@
 
 /* Draws by inverting the distribution function, which is summed from 0 upwards. */
 static double invert(double rate, tli_Source *s) {
-  double u = source_uniform(s), term = exp(-rate), sum = term, k = 0;
+  double u = source_uniform(s), term = tli_exp(-rate), sum = term, k = 0;
   while (u > sum && term > 0) {
     k++;
     term *= rate / k;
@@ -22,7 +23,7 @@ static double invert(double rate, tli_Source *s) {
 /* Draws by algorithm PTRS of W. Hoermann, The transformed rejection method for generating Poisson
 ** random variables, 1993. The algorithm requires a rate of at least 10. */
 static double reject(double rate, tli_Source *s) {
-  double root = sqrt(rate), log_rate = log(rate);
+  double root = sqrt(rate), log_rate = tli_log(rate);
   double b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
   double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), v_r = 0.9277 - 3.6224 / (b - 2);
   for (;;) {
@@ -30,7 +31,8 @@ static double reject(double rate, tli_Source *s) {
     double us = 0.5 - fabs(u), k = floor((2 * a / us + b) * u + rate + 0.43);
     if (us >= 0.07 && v <= v_r) return k;
     if (k < 0 || (us < 0.013 && v > us)) continue;
-    if (log(v) + log(inverse_alpha) - log(a / (us * us) + b) <= k * log_rate - rate - lgamma(k + 1))
+    if (tli_log(v) + tli_log(inverse_alpha) - tli_log(a / (us * us) + b) <=
+        k * log_rate - rate - tli_lgamma(k + 1))
       return k;
   }
 }

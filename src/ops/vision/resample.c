@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/kernel/elementary.h"
 #include "ops/chain.h"
 #include "ops/copy/memory_format.h"
 
@@ -94,7 +95,7 @@ static double keys(double x) {
 
 static double sinc(double x) {
   const double pi = 3.14159265358979323846;
-  return x == 0 ? 1 : sin(pi * x) / (pi * x);
+  return x == 0 ? 1 : tli_sin(pi * x) / (pi * x);
 }
 
 static double lanczos(double x) { return fabs(x) < 3 ? sinc(x) * sinc(x / 3) : 0; }

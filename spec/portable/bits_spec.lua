@@ -1,0 +1,87 @@
+-- The bits of use_deterministic_algorithms "portable": bits.txt has a hash for each call of calls.lua, written by
+--    tlua spec/portable/hashes.lua > spec/portable/bits.txt
+-- on one machine. Other machines, compilers, instruction sets and numbers of threads must give the same.
+
+local shell = require "spec.support.shell"
+local torch = require "tlua"
+
+local has_mode = pcall(torch.use_deterministic_algorithms, "portable")
+torch.use_deterministic_algorithms(false)
+
+local function read(text)
+   local groups = {}
+   for name, hashes in text:gmatch "([^\n]-): ([^\n]+)" do groups[name] = hashes end
+   return groups
+end
+
+local function expected()
+   local file <close> = assert(io.open "spec/portable/bits.txt")
+   return read(file:read "a")
+end
+
+-- Returns the groups that differ from those of the file, and their number.
+local function differences(environment, threads)
+   local out = shell.ok(("%s TLUA_BUILD=%s %s spec/portable/hashes.lua %s"):format(environment,
+      shell.quote(shell.build), shell.start(), threads))
+   local now, wanted, bad = read(out), expected(), {}
+   for name, hashes in pairs(wanted) do
+      if now[name] ~= hashes then bad[#bad + 1] = name end
+   end
+   local count = 0
+   for name in pairs(now) do
+      count = count + 1
+      if not wanted[name] then bad[#bad + 1] = name .. " (new)" end
+   end
+   table.sort(bad)
+   return bad, count
+end
+
+describe("portable determinism", function()
+   after_each(function() torch.use_deterministic_algorithms(false) end)
+
+   it("is refused by a build that has no portable loops", function()
+      if has_mode then return pending "this build has portable loops" end
+      assert.raises("built for one kind of processor", function() torch.use_deterministic_algorithms "portable" end)
+      assert.is_false(torch.are_deterministic_algorithms_enabled())
+   end)
+
+   for _, case in ipairs {{"", ""}, {"", "1"}, {"", "3"}, {"TLUA_ISA=x86-64-v2", ""}, {"TLUA_ISA=x86-64-v3", "2"}} do
+      it(("gives the same bits with %s and %s threads"):format(case[1] == "" and "the best instructions" or case[1],
+         case[2] == "" and "all" or case[2]), function()
+         if not has_mode then return pending "this build has no portable loops (ISAS)" end
+         local bad, count = differences(case[1], case[2])
+         assert.same({}, bad)
+         assert.is_true(count > 700)
+      end)
+   end
+
+   it("refuses factorizations and elementary functions of complex numbers, and is switched off again", function()
+      if not has_mode then return pending "this build has no portable loops (ISAS)" end
+      torch.use_deterministic_algorithms "portable"
+      assert.is_true(torch.are_deterministic_algorithms_enabled())
+      local a = torch.eye(3)
+      assert.raises("solve: not available with use_deterministic_algorithms", function() torch.linalg.solve(a, a) end)
+      local z = torch.complex(a, a)
+      assert.raises("exp: not defined for complex64 tensors with", function() z:exp() end)
+      assert.equals(5.0, torch.complex(torch.tensor(3.0), torch.tensor(4.0)):abs():item())
+      torch.use_deterministic_algorithms(false)
+      assert.is_false(torch.are_deterministic_algorithms_enabled())
+      assert.equals(1.0, torch.linalg.solve(a, a)[{1, 1}]:item())
+   end)
+
+   it("gives results that agree with the fast loops", function()
+      if not has_mode then return pending "this build has no portable loops (ISAS)" end
+      local x = torch.randn(40, 50, {dtype = "float64"})
+      local functions = {"exp", "sin", "tanh", "erf", "sinh", "atan", "expm1"}
+      local fast = {x:matmul(x.T), torch.fft.rfft(x):abs()}
+      for i, name in ipairs(functions) do fast[i + 2] = x[name](x) end
+      torch.use_deterministic_algorithms "portable"
+      local slow = {x:matmul(x.T), torch.fft.rfft(x):abs()}
+      for i, name in ipairs(functions) do slow[i + 2] = x[name](x) end
+      for i in ipairs(fast) do assert.close(fast[i], slow[i], 1e-13) end
+   end)
+
+   it("refuses other words", function()
+      assert.raises('expected true, false or "portable", got', function() torch.use_deterministic_algorithms "exact" end)
+   end)
+end)
