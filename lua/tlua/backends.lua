@@ -103,8 +103,8 @@ local take_mode = args.signature [[use_deterministic_algorithms(mode: any,
 --- with any number of threads: x86-64 of any age, ARM, 32-bit processors, Windows, gcc and clang.
 --- Sums have a fixed order, no products and sums are fused, and elementary functions are tlua's
 --- own. Training on a processor with wide vectors then takes longer. In this mode, factorizations of
---- linear algebra (torch.linalg.solve, svd, eigh and others that call LAPACK) and elementary
---- functions of complex numbers raise an error; GPUs compute as before. Bits of NaN are not covered,
+--- linear algebra (torch.linalg.solve, svd, eigh and others that call LAPACK), elementary functions
+--- of complex numbers, and special.bessel_j0, j1, y0 and y1 raise an error; GPUs compute as before. Bits of NaN are not covered,
 --- nor are conversions of floats to integer dtypes that cannot hold them. No other thread may run
 --- operators while the mode changes.
 ---@param mode boolean|"portable"

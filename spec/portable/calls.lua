@@ -87,7 +87,9 @@ local function elementwise(emit)
             and (first.n == 1 or torch.is_tensor(first[2]) and first[2]:is_floating_point())
             and keeps_size(row, first.n) then
             local ok, value = pcall(table_of.call, row, {n = first.n, x, first.n == 2 and y or nil})
-            if ok then emit("elementwise " .. row.name, value) end
+            -- the sign of NaN differs between processors
+            local of_sign = row.name == "signbit" or row.name == "copysign"
+            if ok and not of_sign then emit("elementwise " .. row.name, value) end
          end
       end
    end

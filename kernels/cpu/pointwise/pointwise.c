@@ -340,8 +340,16 @@ static bool calls_library(tlk_Pointwise kernel) {
   }
 }
 
+/* Returns whether a kernel of real numbers calls a function of the C library that has no form of
+** our own. */
+static bool calls_bessel(tlk_Pointwise kernel) {
+  return kernel == TLK_bessel_j0 || kernel == TLK_bessel_j1 || kernel == TLK_bessel_y0 ||
+         kernel == TLK_bessel_y1;
+}
+
 bool tlk_pointwise(const struct tlk_pointwise *call) {
-  if (tli_is_complex(call->compute) && tlk_portable() && calls_library(call->kernel))
+  bool complex = tli_is_complex(call->compute);
+  if (tlk_portable() && (complex ? calls_library(call->kernel) : calls_bessel(call->kernel)))
     return tli_fail(TL_EDTYPE,
                     "%s: not defined for %s tensors with use_deterministic_algorithms \"portable\"",
                     names[call->kernel], tl_dtype_name(call->compute));

@@ -148,11 +148,11 @@ tl_Tensor *tlo_binary_cross_entropy_with_logits(tl_Tensor *input, tl_Tensor *tar
 
 tl_Tensor *tlo_kl_div(tl_Tensor *input, tl_Tensor *target, const char *reduction, bool log_target) {
   tli_Chain c = {0};
-  tl_Tensor *loss;
-  if (log_target)
-    loss = chain_mul(&c, TLI_STEP(&c, tlo_exp(target)), chain_sub(&c, target, input));
-  else
-    loss = chain_sub(&c, TLI_STEP(&c, tlo_xlogy(target, target)), chain_mul(&c, target, input));
+  /* in steps of their own, since compilers differ in the order of a call's arguments, and gradients
+  ** are summed in the order of the steps */
+  tl_Tensor *own = TLI_STEP(&c, log_target ? tlo_exp(target) : tlo_xlogy(target, target));
+  tl_Tensor *rest = log_target ? chain_sub(&c, target, input) : chain_mul(&c, target, input);
+  tl_Tensor *loss = log_target ? chain_mul(&c, own, rest) : chain_sub(&c, own, rest);
   if (strcmp(reduction, "batchmean") != 0)
     return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
   double batch = input->ndim > 0 ? (double)input->sizes[0] : 1;
