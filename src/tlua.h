@@ -334,11 +334,11 @@ TL_API TL_MUSTCHECK bool tl_program_share(tl_Program *program, tl_Program *from)
 TL_API TL_MUSTCHECK bool tl_set_num_threads(int n);
 TL_API int tl_get_num_threads(void);
 
-/* Makes operators on the CPU give the same bits on every machine, with any number of threads and any
-** compiler, as torch.use_deterministic_algorithms "portable" does in Lua; with false, operators use
-** the fastest loops again. It holds for the whole process; no operator may run during this call.
-** Factorizations of linear algebra, and elementary functions of complex numbers, then fail. Returns
-** false if this library was built without portable loops. */
+/* Makes operators on the CPU give the same bits on every processor, with any number of threads; with
+** false, they use the fastest loops again. torch.use_deterministic_algorithms in Lua has the
+** conditions: LAPACK, Bessel functions and elementary functions of complex numbers fail then. The
+** mode holds for the whole process; no operator may run during this call. Returns false if this
+** library was built without portable loops. */
 TL_API TL_MUSTCHECK bool tl_set_portable(bool on);
 
 /* Replaces tlua's threads by the host's own job system. `run` must call task(context, i) for every

@@ -94,7 +94,9 @@ static inline float tlk_tanf(float x) {
   float far = (float)TLK_F64(tan)((double)x);
   return fabsf(x) < TLK_TRIG_LIMIT ? tlk_tanf_fast(x) : far;
 }
-static inline double tlk_normcdf(double x) { return 0.5 * TLK_F64(erfc)(x * -0.70710678118654752440); }
+static inline double tlk_normcdf(double x) {
+  return 0.5 * TLK_F64(erfc)(x * -0.70710678118654752440);
+}
 static inline float tlk_hypotf(float x, float y) {
   float root = (float)sqrt((double)x * (double)x + (double)y * (double)y);
   return fabsf(x) == INFINITY || fabsf(y) == INFINITY ? INFINITY : root;

@@ -1,7 +1,7 @@
 -- calls.lua - the calls whose bits must be the same on every machine: all operators of the table, forward and backward,
 -- on their examples; elementwise functions on many numbers; layers, losses and optimizers on shapes that several
--- threads share; random numbers; and ten short trainings. run(emit) calls emit(group, value) with a number, a tensor or a table
--- of these for each call.
+-- threads share; random numbers; and ten short trainings. run(emit) calls emit(group, value) with a number, a tensor or
+-- a table of these for each call.
 
 local sorted = require "spec.support.sorted"
 local table_of = require "spec.support.table"

@@ -88,8 +88,8 @@ extern const tl_Backend tlk_meta_backend;
 /* Return texts for users: the instruction set of the CPU's kernels ("x86-64-v3") and the BLAS
 ** library ("OpenBLAS 0.3.21 ..."). */
 const char *tlk_cpu_isa(void);
-/* Makes the CPU's kernels use only loops that give the same bits on every machine, or again the best
-** ones. No operator may run meanwhile. Returns false, without a message, if this build has no such
+/* Makes the CPU's kernels use only loops that give the same bits on every machine, or the best ones
+** again. No operator may run meanwhile. Returns false, without a message, if this build has no such
 ** loops. */
 bool tlk_cpu_set_portable(bool on) TL_MUSTCHECK;
 /* Returns whether that mode is on. No other library may compute a result then, and no instruction

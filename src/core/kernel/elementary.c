@@ -171,8 +171,8 @@ double tli_log1p(double x) {
   return log_sum(e, f, (x < 1 ? x - (u - 1) : 1 - (u - x)) / u);
 }
 
-/* Returns e ratio + log(1 + f) base. Each factor is a sum of two parts; products of a high part with
-** e, and of `base_high` with 21 bits, are exact. */
+/* Returns e ratio + log(1 + f) base. Each factor is a sum of two parts; products of the ratio's high
+** part with e, and of the base's high part with 21 bits, are exact. */
 static double log_of_base(double x, Pair base, Pair ratio) {
   double e, y;
   if (log_special(x, &y)) return y;
@@ -393,7 +393,7 @@ double tli_acos(double x) {
   return x < 0 ? 2 * (HALF_PI - (angle - HALF_PI_LOW)) : 2 * angle;
 }
 
-/* Returns atan(x) + low, by the difference to the nearest angle of a table. */
+/* Computes the difference to the nearest angle of a table. */
 double tli_atan(double x) {
   static const struct {
     double below, at;
@@ -416,16 +416,15 @@ double tli_atan(double x) {
   return copysign(near[i].angle.high + ((t * rest + near[i].angle.low) + t), x);
 }
 
-double tli_atan2(double y, double x) {
-  if (x != x || y != y) return x + y;
-  bool left = signbit(x);
-  double a = fabs(y), b = fabs(x), angle;
+double tli_atan2(double rise, double run) {
+  if (run != run || rise != rise) return run + rise;
+  double a = fabs(rise), b = fabs(run), angle;
   if (a == b && (a == 0 || a == INFINITY))
     angle = a == 0 ? 0 : 0.5 * HALF_PI;
   else
     angle = b == 0 ? HALF_PI : tli_atan(a / b);
-  if (left) angle = 2 * HALF_PI - (angle - 2 * HALF_PI_LOW);
-  return copysign(angle, y);
+  if (signbit(run)) angle = 2 * HALF_PI - (angle - 2 * HALF_PI_LOW);
+  return copysign(angle, rise);
 }
 
 double tli_hypot(double x, double y) {

@@ -2,8 +2,9 @@
 ** elementary.h - elementary functions of double that give the same bits on every machine. They use
 ** only operations whose results IEEE 754 defines: sums, products, quotients, square roots and
 ** roundings. Errors are below 2.1 units in the last place; erfc's are below 4 and lgamma's below 8,
-** and larger near the negative zeros of lgamma. The loops of the tuned instruction sets call the C library instead
-** (kernels/cpu/elementary.h), and everything else calls these functions.
+** and larger near the negative zeros of lgamma. The loops of the tuned instruction sets call the C
+** library instead (kernels/cpu/elementary.h), and so do the small libraries of PROFILE, where sizes
+** matter more. Everything else calls these functions.
 */
 #ifndef TLI_ELEMENTARY_H
 #define TLI_ELEMENTARY_H
@@ -16,12 +17,25 @@
 #define TLI_ELEMENTARY2(X) X(pow) X(atan2) X(hypot)
 /* clang-format on */
 
+#ifdef TLI_INFER
+#include <math.h>
+#define X(name) \
+  static inline double tli_##name(double x) { return name(x); }
+TLI_ELEMENTARY1(X)
+X(lgamma)
+#undef X
+#define X(name) \
+  static inline double tli_##name(double x, double y) { return name(x, y); }
+TLI_ELEMENTARY2(X)
+#undef X
+#else
 #define X(name) double tli_##name(double x);
 TLI_ELEMENTARY1(X)
+X(lgamma)
 #undef X
-double tli_lgamma(double x);
 #define X(name) double tli_##name(double x, double y);
 TLI_ELEMENTARY2(X)
 #undef X
+#endif
 
 #endif
