@@ -13,6 +13,7 @@
 #include "core/platform/parallel.h"
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/portable.h"
 
 #define MAX_ARGS TLI_ITER_MAX /* most kernels have one output and up to three inputs */
 #define BUFFER_BYTES (TLK_CHUNK * 16)
@@ -305,54 +306,13 @@ static bool run(Call *call) {
   return tli_parallel_try(call->blocks.count, tlk_max(1, TLK_GRAIN / each), run_blocks, call);
 }
 
-/* Returns whether a kernel of complex numbers calls the C library's elementary functions. */
-static bool calls_library(tlk_Pointwise kernel) {
-  switch (kernel) {
-  case TLK_pow:
-  case TLK_sqrt:
-  case TLK_rsqrt:
-  case TLK_exp:
-  case TLK_exp2:
-  case TLK_expm1:
-  case TLK_log:
-  case TLK_log2:
-  case TLK_log10:
-  case TLK_log1p:
-  case TLK_sin:
-  case TLK_cos:
-  case TLK_tan:
-  case TLK_asin:
-  case TLK_acos:
-  case TLK_atan:
-  case TLK_sinh:
-  case TLK_cosh:
-  case TLK_tanh:
-  case TLK_asinh:
-  case TLK_acosh:
-  case TLK_atanh:
-  case TLK_sigmoid:
-  case TLK_sinc:
-  case TLK_silu:
-  case TLK_silu_backward:
-  case TLK_logaddexp:
-  case TLK_tanhshrink: return true;
-  default: return false;
-  }
-}
-
-/* Returns whether a kernel of real numbers calls a function of the C library that has no form of
-** our own. */
-static bool calls_bessel(tlk_Pointwise kernel) {
-  return kernel == TLK_bessel_j0 || kernel == TLK_bessel_j1 || kernel == TLK_bessel_y0 ||
-         kernel == TLK_bessel_y1;
-}
-
 bool tlk_pointwise(const struct tlk_pointwise *call) {
-  bool complex = tli_is_complex(call->compute);
-  if (tlk_portable() && (complex ? calls_library(call->kernel) : calls_bessel(call->kernel)))
+#ifndef TLI_INFER
+  if (tlk_portable() && tlk_calls_library(call->kernel, call->compute))
     return tli_fail(TL_EDTYPE,
                     "%s: not defined for %s tensors with use_deterministic_algorithms \"portable\"",
                     names[call->kernel], tl_dtype_name(call->compute));
+#endif
   const tlk_Isa *isa = tlk_isa();
   Call p = {.isa = isa, .it = &call->it, .params = call->params, .outputs = 1};
   p.loop = isa->loops[tlk_compute_index(call->compute)][call->kernel];
