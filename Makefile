@@ -233,7 +233,8 @@ ifeq ($(PROFILE),)
 LIB_SRC := $(filter-out src/lua/left_out.c,$(LIB_SRC))
 else
 LIB_SRC := $(filter-out src/dist/% $(if $(filter runtime,$(PROFILE)),src/lua/% src/io/%,src/graph/% \
-  $(addprefix src/lua/,dist.c notebook.c program.c guards.c observe/profile.c)) src/core/kernel/elementary.c,$(LIB_SRC))
+  $(addprefix src/lua/,dist.c notebook.c program.c guards.c observe/profile.c)) \
+  src/core/kernel/elementary.c src/core/kernel/portable.c,$(LIB_SRC))
 ISA_SRC := $(filter-out %_c64.c %_c128.c,$(filter kernels/cpu/isa/% \
   $(foreach f,$(BASE_FAMILIES) $(KERNEL_FAMILIES),kernels/cpu/$f/%),$(ISA_SRC)))
 BUILT_IN_SRC := kernels/cpu/backend.c kernels/cpu/left_out.c $(filter $(if $(filter runtime,$(PROFILE)),,kernels/meta/%) \

@@ -10,10 +10,10 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "core/kernel/portable.h"
 #include "core/platform/parallel.h"
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/portable.h"
 
 #define MAX_ARGS TLI_ITER_MAX /* most kernels have one output and up to three inputs */
 #define BUFFER_BYTES (TLK_CHUNK * 16)
@@ -308,7 +308,7 @@ static bool run(Call *call) {
 
 bool tlk_pointwise(const struct tlk_pointwise *call) {
 #ifndef TLI_INFER
-  if (tlk_portable() && tlk_calls_library(call->kernel, call->compute))
+  if (tlk_portable() && tli_calls_library(call->kernel, call->compute))
     return tli_fail(TL_EDTYPE,
                     "%s: not defined for %s tensors with use_deterministic_algorithms \"portable\"",
                     names[call->kernel], tl_dtype_name(call->compute));

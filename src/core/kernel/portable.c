@@ -2,7 +2,9 @@
 ** portable.c - says which elementwise kernels have no form that gives the same bits on every
 ** machine. The small libraries of PROFILE leave it out: they have the kernels that a file names.
 */
-#include "kernels/cpu/portable.h"
+#include "core/kernel/portable.h"
+
+#include "core/tensor/dtype.h"
 
 /* Returns whether a kernel of complex numbers calls the C library's elementary functions. */
 static bool calls_library(tlk_Pointwise kernel) {
@@ -46,6 +48,6 @@ static bool calls_bessel(tlk_Pointwise kernel) {
          kernel == TLK_bessel_y1;
 }
 
-bool tlk_calls_library(tlk_Pointwise kernel, tl_DType compute) {
+bool tli_calls_library(tlk_Pointwise kernel, tl_DType compute) {
   return tli_is_complex(compute) ? calls_library(kernel) : calls_bessel(kernel);
 }
