@@ -1,53 +1,22 @@
 /*
-** portable.c - says which elementwise kernels have no form that gives the same bits on every
-** machine. The small libraries of PROFILE leave it out: they have the kernels that a file names.
+** portable.c - implements portable.h. The lists have names without TLK_, so that the generator of
+** small libraries (src/gen/main.lua) does not count them as uses of these kernels.
 */
 #include "core/kernel/portable.h"
 
 #include "core/tensor/dtype.h"
 
-/* Returns whether a kernel of complex numbers calls the C library's elementary functions. */
-static bool calls_library(tlk_Pointwise kernel) {
-  switch (kernel) {
-  case TLK_pow:
-  case TLK_sqrt:
-  case TLK_rsqrt:
-  case TLK_exp:
-  case TLK_exp2:
-  case TLK_expm1:
-  case TLK_log:
-  case TLK_log2:
-  case TLK_log10:
-  case TLK_log1p:
-  case TLK_sin:
-  case TLK_cos:
-  case TLK_tan:
-  case TLK_asin:
-  case TLK_acos:
-  case TLK_atan:
-  case TLK_sinh:
-  case TLK_cosh:
-  case TLK_tanh:
-  case TLK_asinh:
-  case TLK_acosh:
-  case TLK_atanh:
-  case TLK_sigmoid:
-  case TLK_sinc:
-  case TLK_silu:
-  case TLK_silu_backward:
-  case TLK_logaddexp:
-  case TLK_tanhshrink: return true;
-  default: return false;
-  }
-}
-
-/* Returns whether a kernel of real numbers calls a function of the C library that has no form of
-** our own. */
-static bool calls_bessel(tlk_Pointwise kernel) {
-  return kernel == TLK_bessel_j0 || kernel == TLK_bessel_j1 || kernel == TLK_bessel_y0 ||
-         kernel == TLK_bessel_y1;
-}
+/* clang-format off */
+#define OF_COMPLEX(X)                                                               \
+  X(pow) X(sqrt) X(rsqrt) X(exp) X(exp2) X(expm1) X(log) X(log2) X(log10) X(log1p)  \
+  X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh)     \
+  X(acosh) X(atanh) X(sigmoid) X(sinc) X(silu) X(silu_backward) X(logaddexp)        \
+  X(tanhshrink)
+#define OF_REAL(X) X(bessel_j0) X(bessel_j1) X(bessel_y0) X(bessel_y1)
+/* clang-format on */
 
 bool tli_calls_library(tlk_Pointwise kernel, tl_DType compute) {
-  return tli_is_complex(compute) ? calls_library(kernel) : calls_bessel(kernel);
+#define X(name) || kernel == TLK_##name
+  return tli_is_complex(compute) ? false OF_COMPLEX(X) : false OF_REAL(X);
+#undef X
 }
