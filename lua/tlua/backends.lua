@@ -101,10 +101,11 @@ local take_mode = args.signature [[use_deterministic_algorithms(mode: any,
 ---
 --- The mode "portable" also makes operators on the CPU give the same bits on all processors of
 --- x86-64 and with any number of threads. Sums have a fixed order, no product is fused with a sum,
---- and elementary functions are tlua's own. Ten short trainings, layers, optimizers, random numbers
---- and all operators (spec/portable) are compared on the instruction sets x86-64-v2, v3 and v4. ARM
---- was compared in an emulator, before the last changes; 32-bit processors, Windows and other
---- compilers follow the same rules when tlua is built, but have not been compared.
+--- and elementary functions are tlua's own. x86-64 processors all use the loops of x86-64-v2. The
+--- bits of ten short trainings, layers, optimizers, random numbers and all operators are recorded,
+--- and compared with 1, 3 and all threads (spec/portable). ARM was compared in an emulator, before
+--- the last changes; 32-bit processors, Windows and other compilers follow the same rules when tlua
+--- is built, but have not been compared.
 --- Conditions and costs:
 --- * Factorizations of linear algebra (torch.linalg.solve, svd, eigh and others that call LAPACK),
 ---   elementary functions of complex numbers, and special.bessel_j0, j1, y0 and y1 raise an error.
