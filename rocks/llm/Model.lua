@@ -294,8 +294,8 @@ local function options_of(self, title, given, own_defaults)
    return o
 end
 
--- Adds a prompt's tokens to a scheduler, with the options of options_of. Returns what llm.Sequence
--- needs.
+-- Adds a prompt's tokens to a scheduler, with the options of options_of. Returns the
+-- fields of llm.Sequence.
 local function add(self, title, scheduler, prompt, o)
    check_tokens(self, title, prompt)
    local stream = text_stream.new(o.stops, o.stream)

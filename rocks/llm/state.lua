@@ -36,7 +36,7 @@ local function fingerprint(llm)
    return llm.fingerprint
 end
 
--- Returns what two models must have in common so that a state of one fits the other.
+-- Returns the properties in which two models must agree so that a state of one fits the other.
 local function description(llm)
    local adapters = {}
    for i, adapter in ipairs(llm.adapters) do

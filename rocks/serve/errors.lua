@@ -27,7 +27,7 @@ function M.kind(value)
    return tostring(value)
 end
 
---- Says what came where an object with a certain field was expected.
+--- Describes a value that came in place of an object with a certain field.
 ---@param value any
 ---@param field string
 ---@return string

@@ -127,7 +127,8 @@ local function limited(self, fn, ...)
    return results[2]
 end
 
--- Returns the shape, and the list of texts or the tensor, of an output; or what was expected.
+-- Returns the shape, and the list of texts or the tensor, of an output; or a text that describes
+-- the expected value.
 local function check_output(output, value)
    local shape
    if output.datatype == "BYTES" then

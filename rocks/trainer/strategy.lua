@@ -239,7 +239,7 @@ function M.files_of(path)
    return type(files) == "table" and files or {}
 end
 
--- Returns what distributed.checkpoint saves and loads.
+-- Returns the objects that distributed.checkpoint saves and loads.
 local function parts_of(self, weights_only)
    local parts = {module = self.module}
    if not weights_only and #self.optimizers > 0 then parts.optimizers = self.optimizers end

@@ -10,7 +10,7 @@
 --    valgrind --tool=callgrind --callgrind-out-file=/dev/null tlua rocks/trainer/spec/bench.lua loop 3 12
 --
 -- runs only the third loop, for 12 epochs; valgrind prints the instructions as "Collected". The
--- difference of two runs with different numbers of epochs leaves out what precedes the first epoch.
+-- difference of two runs with different numbers of epochs leaves out the start of the program.
 
 local torch = require "tlua"
 local nn, trainer = torch.nn, torch.trainer

@@ -245,7 +245,8 @@ static bool find_version(const tli_Sweep *s, const tli_Iter *it, const tli_IterA
   return true;
 }
 
-/* Returns whether a write to an array would change what a stored call reads from other memory. */
+/* Returns whether a write to an array would change values that a stored call reads from other
+** memory. */
 static bool harms_reader(const tli_Sweep *s, const tli_Iter *it, const tli_IterArg *out) {
   int64_t bytes = extent(it, out);
   bool dense = is_dense(it, out) && it->numel == s->numel;
@@ -324,7 +325,7 @@ bool tli_sweep_add(const struct tlk_pointwise *call) {
   return ok;
 }
 
-/* Returns whether a stored call reads what is in an array's memory before the sweep. */
+/* Returns whether a stored call reads values that an array's memory has before the sweep. */
 static bool is_read(const tli_Sweep *s, const Version *v) {
   for (int i = 0; i < s->n; i++) {
     const tli_Iter *it = &s->steps[i].call.it;
