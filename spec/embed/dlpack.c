@@ -184,8 +184,9 @@ static void refuse(DLTensor dl, tl_ErrorKind kind, const char *part) {
 
 TEST(unsupported_memory_is_refused) {
   DLTensor dl = matrix();
-  dl.dtype.code = 5; /* complex numbers of two 16-bit floats */
-  refuse(dl, TL_EDTYPE, "from_dlpack: no dtype for DLPack's type with code 5, 32 bits, 1 lanes");
+  dl.dtype.code = 5; /* complex numbers of two 8-bit floats */
+  dl.dtype.bits = 16;
+  refuse(dl, TL_EDTYPE, "from_dlpack: no dtype for DLPack's type with code 5, 16 bits, 1 lanes");
   dl = matrix();
   dl.dtype.lanes = 4;
   refuse(dl, TL_EDTYPE, "4 lanes");

@@ -7,14 +7,14 @@ local torch = require "tlua"
 
 -- Overloads that return values other than tensors, or results whose sizes depend on values.
 local REFUSED <const> = {
-   "allclose", "argwhere", "bincount", "equal", "is_nonzero", "is_same_size", "is_signed",
-   "masked_select", "nonzero", "nonzero_tuple", "one_hot", "repeat_interleave_each",
+   "allclose", "argwhere", "bincount", "equal", "is_conj", "is_neg", "is_nonzero", "is_same_size",
+   "is_signed", "masked_select", "nonzero", "nonzero_tuple", "one_hot", "repeat_interleave_each",
    "repeat_interleave_positions", "unique", "unique_consecutive", "where_positions",
 }
 
 -- On a device, also those that move a tensor to the CPU.
 if require("spec.support.device").name then
-   table.move({"to_device", "to_device_only", table.unpack(REFUSED, 14)}, 1, 5, 14, REFUSED)
+   table.move({"to_device", "to_device_only", table.unpack(REFUSED, 16)}, 1, 5, 16, REFUSED)
 end
 
 -- Returns the arguments with `tensors` in the positions `places`.
