@@ -22,8 +22,11 @@
 #include "core/kernel/elementary.h"
 #include "kernels/cpu/elementary_f32.h"
 
+/* A file may ask for the C library's functions by defining TLK_C_LIBRARY itself. */
 #if defined(TLI_INFER) || (defined(TLK_ISA) && !defined(TLK_PORTABLE))
 #define TLK_C_LIBRARY
+#endif
+#ifdef TLK_C_LIBRARY
 #define TLK_F64(name) name
 #else
 #define TLK_F64(name) tli_##name

@@ -131,6 +131,10 @@ end
 local unwritten <const> = {empty = true, empty_like = true, new_empty = true, empty_strided = true,
                            empty_permuted = true, new_empty_strided = true, resize_ = true,
                            resize_as_ = true, requires_grad_ = true}
+-- Returns whether an operator's results have a dtype that GPUs lack, complex32.
+local function is_refused(row, dtype)
+   return row.name == "chalf" or row.name == "view_as_complex" and dtype == "float16"
+end
 local function is_left_out(row) return unwritten[row.form] or unwritten[row.name] end
 
 -- An error that only the CPU raises, because checking the offsets of bags would require reading them back from the
@@ -274,7 +278,8 @@ describe("on the GPU's kernels", function()
          local faults = {}
          compared, derived = 0, 0
          for _, row in ipairs(table_of.rows()) do
-            local skipped = is_left_out(row) or variant[2]:find "complex" and not row.complex
+            local skipped = is_left_out(row) or is_refused(row, variant[2])
+               or variant[2]:find "complex" and not row.complex
             for _, text in ipairs(skipped and {} or row.examples) do
                local fault = check(row, text, variant)
                if fault then faults[#faults + 1] = ("%s(%s): %s"):format(row.form, text, fault) end

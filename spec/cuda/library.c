@@ -3,6 +3,9 @@
 ** libraries, and kernels that do not exist yet: the CPU's kernels run in their place, in stream
 ** order. If kernels/cuda has a function with the same name, that function is used instead.
 */
+/* The emulated kernels call the C library's elementary functions, and so do these. */
+#define TLK_C_LIBRARY
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 -- program must return the operator's bits, also after it was saved and loaded; an operator that cannot be recorded must
 -- raise an error that says so.
 
+local device = require "spec.support.device"
 local table_of = require "spec.support.table"
 local torch = require "tlua"
 
@@ -13,7 +14,7 @@ local REFUSED <const> = {
 }
 
 -- On a device, also those that move a tensor to the CPU.
-if require("spec.support.device").name then
+if device.name then
    table.move({"to_device", "to_device_only", table.unpack(REFUSED, 16)}, 1, 5, 16, REFUSED)
 end
 
@@ -60,7 +61,8 @@ end
 describe("in a program", function()
    local refusing, recorded = {}, 0
    for _, row in ipairs(table_of.rows()) do
-      if #row.examples > 0 then
+      -- GPUs have no complex32
+      if #row.examples > 0 and not (row.name == "chalf" and device.name == "cuda") then
          it(row.form, function()
             for _, text in ipairs(row.examples) do
                local fault, refusal = check(row, text)

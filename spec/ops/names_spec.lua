@@ -12,7 +12,8 @@ local rows <const> = table_of.rows()
 -- there.
 local has_complex <const> = device.name ~= "cuda"
 local gives_complex <const> = {
-   complex = true, polar = true, view_as_complex = true, cfloat = true, cdouble = true, eig = true, eigvals = true,
+   complex = true, polar = true, view_as_complex = true, cfloat = true, cdouble = true, chalf = true, eig = true,
+   eigvals = true,
 }
 for _, row in ipairs(has_complex and {} or rows) do
    local kept = {}
