@@ -111,13 +111,17 @@ tl_Tensor *tli_op__conv2d_packed(tl_Tensor *self, tl_Tensor *weight, tl_Tensor *
   }
   Options o = {kernel, stride, padding, dilation};
   TL_TRY_NULL(describe(op, self, &o, depthwise, &c));
-  if (channels < 1 || (depthwise && channels != c.channels_in))
+  if (channels < 1 || channels > INT32_MAX || (depthwise && channels != c.channels_in))
     return tli_fail_null(TL_EARG, "%s: channels: expected %s, got %" PRId64, op,
-                         depthwise ? "the number of self's" : "at least 1", channels);
+                         depthwise ? "the number of self's" : "1 to 2147483647", channels);
   c.channels_out = channels;
-  int64_t places = c.windows.kernel[1] * c.windows.kernel[2];
   int64_t columns = depthwise ? channels : (channels + 15) / 16 * 16;
-  TL_TRY_NULL(check(op, "weight", weight, places * (depthwise ? 1 : c.channels_in) * columns));
+  int64_t numel = columns;
+  const int64_t factors[] = {depthwise ? 1 : c.channels_in, c.windows.kernel[1],
+                             c.windows.kernel[2]};
+  for (int i = 0; i < 3; i++)
+    if (__builtin_mul_overflow(numel, factors[i], &numel)) numel = INT64_MAX;
+  TL_TRY_NULL(check(op, "weight", weight, numel));
   TL_TRY_NULL(check(op, "bias", bias, columns));
   bool apart = other && !fits(&c, other);
   return (apart ? run_apart : run)(&c, self, weight, bias, other, low, high);

@@ -27,8 +27,11 @@ static bool check_layer(const char *op, const tl_Tensor *self, tl_Tensor *const 
   if (!bytes && !tli_is_float((tl_DType)self->dtype))
     return tli_fail(TL_EDTYPE, "%s: self: expected a floating dtype, got %s", op,
                     tl_dtype_name((tl_DType)self->dtype));
-  int64_t n = t[1]->numel, panels = (n + 15) / 16, depth = (channels + 3) / 4 * 4 * places;
-  TL_TRY(check(op, "weight", t[0], TL_I8, panels * 16 * depth));
+  int64_t n = t[1]->numel, panels = (n + 15) / 16, depth, numel;
+  if (__builtin_mul_overflow((channels + 3) / 4 * 4, places, &depth) ||
+      __builtin_mul_overflow(panels * 16, depth, &numel))
+    depth = numel = INT64_MAX;
+  TL_TRY(check(op, "weight", t[0], TL_I8, numel));
   TL_TRY(check(op, "scales", t[1], TL_F32, n) && check(op, "sums", t[2], TL_I32, n));
   if (t[3]) TL_TRY(check(op, "bias", t[3], TL_F32, n));
   if (!(scale >= 0) || zero < 0 || zero > 255)
