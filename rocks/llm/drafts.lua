@@ -10,9 +10,9 @@ local M = {}
 --- The options of drafts with their defaults.
 M.defaults = {num_pred_tokens = 8, max_ngram_size = 3}
 
--- Returns the tokens that have followed the text's last tokens before, as Saxena's prompt lookup
--- decoding does: for the longest end of up to `longest` tokens that occurs earlier, the tokens
--- after its last occurrence.
+-- Looks for an earlier occurrence of the text's last tokens, as Saxena's prompt lookup decoding
+-- does: first of the last `longest` tokens, then of fewer. Returns the tokens that follow the last
+-- earlier occurrence.
 local function look_up(tokens, most, longest)
    local n = #tokens
    for size = math.min(longest, n - 1), 1, -1 do
