@@ -1,6 +1,7 @@
 -- Tests Ctrl-C in a script, by sending the same signal as the terminal.
 
 local session = require "spec.main.session"
+local shell = require "spec.support.shell"
 
 -- A script that sends SIGINT `times` times, each time after the program has used another quarter of a second of
 -- processor time, which may take long on a busy machine. By then the program is inside the code to be interrupted, and
@@ -65,6 +66,42 @@ describe("SIGINT", function()
          print(pcall(pipe.read, pipe, "a"))
          os.execute("kill " .. sleeper)]], 1, true)
       assert.matches("^false\t[^\n]*interrupted!", result.out)
+   end)
+
+   -- A C function in which SIGINT comes just before a read that blocks, as it may in io.read. Another process ends the
+   -- read after a minute if nothing interrupts it, and the status is then 3.
+   local late <const> = [[
+      #include <signal.h>
+      #include <unistd.h>
+      int strike(void *L) {
+         int ends[2];
+         char byte;
+         if (pipe(ends)) return 0;
+         pid_t sleeper = fork();
+         if (sleeper == 0) {
+            sleep(60);
+            _exit(0);
+         }
+         close(ends[1]);
+         raise(SIGINT);
+         if (read(ends[0], &byte, 1) == 0) _exit(3);
+         kill(sleeper, SIGKILL);
+         return 0;
+      }]]
+
+   it("ends a wait that begins just after it", function()
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/late.c", late)
+         shell.ok(("%s -shared -fPIC -o %s/late.so %s/late.c"):format(os.getenv "CC" or "cc", shell.quote(folder),
+            shell.quote(folder)))
+         local result = session.script(([[
+            print(pcall(assert(package.loadlib(%q, "strike"))))
+            local n = 0
+            for i = 1, 1e6 do n = n + i end
+            print "went on"]]):format(folder .. "/late.so"))
+         assert.matches("^false\t[^\n]*interrupted!\nwent on\n$", result.out)
+         assert.equal(0, result.status)
+      end)
    end)
 
    it("ends a loop of tensor operations", function()

@@ -82,6 +82,7 @@ static void raise_interrupted(lua_State *L, lua_Debug *ar) {
                                *path ? ", " : "", path));
   }
   presses = 0;
+  tli_terminal_later(NULL);
   bool pending = tli_interrupted();
   /* whether the stopped operator has raised the error itself */
   bool told = tl_error_kind() == TL_EINTERRUPT;
