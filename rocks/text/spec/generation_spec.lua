@@ -132,7 +132,7 @@ describe("generate", function()
       assert.equal(6, ids:size(2))
       assert.is_true(torch.equal(ids, continued({{1, 5, 6}}, {max_length = 6})))
       assert.same({{1, 5}}, continued({{5}}, {max_new_tokens = 0}):tolist())
-      assert.raises("generate: decoder_input_ids: expected token numbers of shape (1, length), got a int64 tensor of "
+      assert.raises("generate: decoder_input_ids: expected token numbers of shape (1, length), got an int64 tensor of "
          .. "shape (2, 1)", function() continued({{5}, {6}}, {}) end)
       assert.match("decoder_input_ids: expected none with a model without an encoder",
          message_of {decoder_input_ids = prompt})
