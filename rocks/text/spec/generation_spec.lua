@@ -175,7 +175,6 @@ describe("generate", function()
          ["field forced_decoder_ids = [[1,2]] is not supported"] = {forced_decoder_ids = {{1, 2}}},
          ["field guidance_scale = 1.5 is not supported"] = {guidance_scale = 1.5},
          ["field diversity_penalty = 0.5 is not supported"] = {diversity_penalty = 0.5},
-         ["field cache_implementation = \"quantized\" is not supported"] = {cache_implementation = "quantized"},
          ["top_k: expected an integer of at least 0, got \"many\""] = {top_k = "many"},
          ["begin_suppress_tokens: expected a list of token numbers"] = {begin_suppress_tokens = {50}},
          ["forced_eos_token_id: expected a token that is not in suppress_tokens, got 4"] =
