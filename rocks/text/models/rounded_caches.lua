@@ -1,5 +1,5 @@
--- rounded_caches.lua - caches of keys and values in fewer bits, by llama.cpp's names: "f32", "f16" and
--- "q8_0", which rounds each 32 elements to 8 bits with one scale.
+-- rounded_caches.lua - caches of keys and values in fewer bits, by llama.cpp's names: "f32", "f16"
+-- and "q8_0", which rounds each 32 elements to 8 bits with one scale.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -39,8 +39,8 @@ end
 
 function Rounded:pack(key, value)
    if key:size(4) % group ~= 0 then
-      torch.raise(("a cache of 8 bits needs heads of a multiple of %d features, and the model's have "
-         .. "%d"):format(group, key:size(4)))
+      torch.raise(("a cache of 8 bits needs heads of a multiple of %d features, and the model's "
+         .. "have %d"):format(group, key:size(4)))
    end
    self.dtype = key.dtype
    local k, k_scales = round(key)
