@@ -151,7 +151,7 @@ tl_Program *tli_program_new(tli_Graph *g) {
   p->has_state = tli_graph_has_state(g);
   p->generator.seed = g->seed;
   p->generator.offset = g->offset;
-  p->limits.iterations = ITERATIONS;
+  p->iterations = ITERATIONS;
   if (p->numbers && p->patched && p->constants && make_numbers(p) && make_constants(p) &&
       tli_branch_jumps(g, &p->region, &p->jumps) && find_dead(p))
     return p;
@@ -184,6 +184,7 @@ tl_Program *tl_program_read(const void *bytes, size_t size) {
 
 void tl_program_free(tl_Program *p) {
   if (p == NULL) return;
+  tli_context_free(p->spare);
   while (p->idle) {
     tli_RunContext *c = p->idle;
     p->idle = c->next;
@@ -208,17 +209,13 @@ bool tl_program_set_limits(tl_Program *p, const tl_ProgramLimits *limits) {
                     "program: expected limits of at least 0, got %" PRId64
                     " iterations and %g seconds",
                     limits->iterations, limits->seconds);
-  tli_mutex_lock(&p->lock);
-  p->limits = *limits;
-  tli_mutex_unlock(&p->lock);
+  p->iterations = limits->iterations;
+  p->seconds = limits->seconds;
   return true;
 }
 
 tl_ProgramLimits tli_program_limits(tl_Program *p) {
-  tli_mutex_lock(&p->lock);
-  tl_ProgramLimits limits = p->limits;
-  tli_mutex_unlock(&p->lock);
-  return limits;
+  return (tl_ProgramLimits){p->iterations, p->seconds};
 }
 
 bool tl_program_seed(tl_Program *p, uint64_t seed) {
@@ -253,6 +250,8 @@ bool tli_program_set_real(tl_Program *p, const tli_GraphPlace *at, double value)
   tli_mutex_lock(&p->busy);
   tli_mutex_lock(&p->lock);
   ((double *)p->graph->calls[at->call].args[at->param].reals.v)[at->element] = value;
+  tli_RunContext *spare = p->spare; /* runs of programs with state hold the lock `busy` */
+  if (spare) ((double *)spare->steps[at->call].args[at->param].reals.v)[at->element] = value;
   for (tli_RunContext *c = p->idle; c; c = c->next)
     ((double *)c->steps[at->call].args[at->param].reals.v)[at->element] = value;
   tli_mutex_unlock(&p->lock);
@@ -293,7 +292,11 @@ tl_Program *tl_program_to(tl_Program *p, tl_Device device) {
   tli_Graph *to =
       ok ? tli_graph_parse(text.data, text.size, moved.v, (int)g->nconstants, device) : NULL;
   tl_Program *made = to ? tli_program_new(to) : NULL;
-  if (made) made->limits = tli_program_limits(p);
+  tl_ProgramLimits limits = tli_program_limits(p);
+  if (made && !tl_program_set_limits(made, &limits)) {
+    tl_program_free(made);
+    made = NULL;
+  }
   tli_mutex_unlock(&p->busy);
   tli_graph_release(to);
   tli_text_free(&text);
@@ -313,7 +316,7 @@ static bool can_share(const tl_Program *p, int32_t i, const tl_Tensor *of) {
     return tli_fail(TL_EDEVICE, "program: %s: expected programs on one device", name);
   if (to->dtype == of->dtype && tli_same_sizes(to, of)) return true;
   return tli_fail(TL_ESHAPE,
-                  "program: %s: expected %s of sizes %s, as the other program has, got %s "
+                  "program: %s: expected a %s tensor of sizes %s, as the other program has, got %s "
                   "%s",
                   name, tl_dtype_name((tl_DType)of->dtype), tli_sizes_str(of),
                   tl_dtype_name((tl_DType)to->dtype), tli_sizes_str(to));

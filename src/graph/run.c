@@ -239,6 +239,8 @@ static tli_RunContext *context_new(const tl_Program *p) {
 /* Returns a context that no run uses. On a device, a context serves one stream: the next run's work
 ** is queued behind that of the last one, whose memory it uses again. */
 static tli_RunContext *take_context(tl_Program *p) {
+  tli_RunContext *spare = atomic_exchange_explicit(&p->spare, NULL, memory_order_acquire);
+  if (spare) return spare;
   tli_mutex_lock(&p->lock);
   tli_RunContext **at = &p->idle;
   while (on_other_device(p->graph) && *at && (*at)->stream != stream_of(p->graph))
@@ -248,30 +250,29 @@ static tli_RunContext *take_context(tl_Program *p) {
   tli_mutex_unlock(&p->lock);
   if (c) return c;
   c = context_new(p);
-  if (c == NULL) return NULL;
-  tli_mutex_lock(&p->lock);
-  p->contexts++;
-  tli_mutex_unlock(&p->lock);
+  if (c) atomic_fetch_add_explicit(&p->contexts, 1, memory_order_relaxed);
   return c;
 }
 
 static void put_context(tl_Program *p, tli_RunContext *c) {
+  int64_t arena = tli_run_plan_arena(c->plan);
+  if (arena > 0) {
+    atomic_store_explicit(&p->arena, arena, memory_order_relaxed);
+    atomic_store_explicit(&p->live, tli_run_plan_live(c->plan), memory_order_relaxed);
+  }
+  tli_RunContext *none = NULL;
+  if (!on_other_device(p->graph) &&
+      atomic_compare_exchange_strong_explicit(&p->spare, &none, c, memory_order_release,
+                                              memory_order_relaxed))
+    return;
   tli_mutex_lock(&p->lock);
   c->next = p->idle;
   p->idle = c;
-  int64_t arena = tli_run_plan_arena(c->plan);
-  if (arena > 0) {
-    p->arena = arena;
-    p->live = tli_run_plan_live(c->plan);
-  }
   tli_mutex_unlock(&p->lock);
 }
 
 tli_ProgramMemory tli_program_memory(tl_Program *p) {
-  tli_mutex_lock(&p->lock);
-  tli_ProgramMemory m = {p->arena, p->live, p->contexts};
-  tli_mutex_unlock(&p->lock);
-  return m;
+  return (tli_ProgramMemory){p->arena, p->live, p->contexts};
 }
 
 /* ---- guards ---- */
@@ -625,7 +626,7 @@ static bool hand_over(const tli_Graph *g, tli_RunContext *c, int32_t i, tl_Tenso
   if (*out == NULL) return (*out = tli_clone_for("program", value)) != NULL;
   if ((*out)->dtype != value->dtype || !tli_same_sizes(*out, value))
     return tli_fail(TL_ESHAPE,
-                    "program: output %d of %d: expected %s of sizes %s, got %s %s", i + 1,
+                    "program: output %d of %d: expected a %s tensor of sizes %s, got %s %s", i + 1,
                     (int)g->noutputs, tl_dtype_name((tl_DType)value->dtype), tli_sizes_str(value),
                     tl_dtype_name((tl_DType)(*out)->dtype), tli_sizes_str(*out));
   TL_TRY(tli_copy(*out, value));
@@ -649,10 +650,33 @@ static void note_outputs(const tl_Program *p, tli_RunContext *c, tl_Tensor *cons
 #endif
 }
 
+static bool may_share_memory(const tl_Tensor *a, const tl_Tensor *b) {
+  const char *x = a->storage->data, *y = b->storage->data;
+  return x < y + b->storage->bytes && y < x + a->storage->bytes;
+}
+
+/* Copies results that the values of an output would overwrite: the caller may give the same tensor as
+** an input and as an output, and a program may return an input. */
+static bool save_results(const tli_Graph *g, tli_RunContext *c, tl_Tensor *const *outputs) {
+  for (int32_t i = 0; i < g->noutputs; i++) {
+    tl_Tensor **value = &c->values[g->outputs[i]];
+    tli_ValueKind kind = g->values[g->outputs[i]].kind;
+    if (*value == NULL || (kind != TLI_VALUE_RESULT && kind != TLI_VALUE_INPUT)) continue;
+    for (int32_t k = 0; k <= i; k++) {
+      if (outputs[k] == NULL || !may_share_memory(*value, outputs[k])) continue;
+      tl_Tensor *copy = tli_clone_for("program", *value);
+      if (copy == NULL) return false;
+      tli_release(*value);
+      *value = copy;
+    }
+  }
+  return true;
+}
+
 /* Gives all outputs to the caller. After a failure, outputs that were NULL are NULL again. */
 static bool hand_over_all(const tl_Program *p, tli_RunContext *c, tl_Tensor **outputs) {
   const tli_Graph *g = p->graph;
-  bool ok = true;
+  bool ok = save_results(g, c, outputs);
   for (int32_t i = 0; i < g->noutputs; i++) c->made[i] = outputs[i] == NULL;
   for (int32_t i = 0; ok && i < g->noutputs; i++) ok = hand_over(g, c, i, &outputs[i]);
   for (int32_t i = 0; !ok && i < g->noutputs; i++) {
@@ -751,15 +775,15 @@ bool tli_program_run(tl_Program *p, tli_Generator *generator, int64_t *most,
   for (int32_t s = 0; s < g->nsymbols; s++)
     /* no input has this size, so the example's size is used */
     if (sizes[s] < 0) sizes[s] = g->symbols[s].example;
-  tli_RunContext *c = take_context(p);
-  if (c == NULL) return false;
   if (p->has_state) tli_mutex_lock(&p->busy);
+  tli_RunContext *c = take_context(p);
+  bool ok = c != NULL;
   if (generator == NULL && g->step) generator = &p->generator;
-  if (generator) follow(&c->generator, generator);
-  bool ok = run_within_limits(p, c, most, sizes, inputs, outputs);
-  if (generator) follow(generator, &c->generator);
+  if (ok && generator) follow(&c->generator, generator);
+  ok = ok && run_within_limits(p, c, most, sizes, inputs, outputs);
+  if (c && generator) follow(generator, &c->generator);
+  if (c) put_context(p, c);
   if (p->has_state) tli_mutex_unlock(&p->busy);
-  put_context(p, c);
   return ok;
 }
 

@@ -71,11 +71,15 @@ struct tl_Program {
   tli_Mutex busy;          /* held during runs that change state; also guards the generator */
   tli_Generator generator; /* draws the random numbers of a program that trains */
   tli_Region region;
-  tl_ProgramLimits limits;
-  tli_Mutex lock; /* guards the list `idle` and the limits */
+  _Atomic int64_t iterations; /* the limits of runs */
+  _Atomic double seconds;
+  /* the context that the next run takes without a lock; NULL while a run uses it. Contexts of
+  ** further threads, and those of other devices than the CPU, are in the list `idle`. */
+  _Atomic(tli_RunContext *) spare;
+  tli_Mutex lock; /* guards the list `idle` */
   tli_RunContext *idle;
-  int contexts;
-  int64_t arena, live; /* memory figures of the context that ran last, in bytes */
+  atomic_int contexts;
+  _Atomic int64_t arena, live; /* memory figures of the context that ran last, in bytes */
 };
 
 void tli_context_free(tli_RunContext *c);
