@@ -386,8 +386,9 @@ function M.load(path)
 end
 
 lazy.load(M, {})
--- lua/tlua/export_step.lua, which also makes programs, needs `wrap`.
+-- lua/tlua/export_step.lua, which also makes programs, needs `wrap`; freeze.lua needs the class.
 getmetatable(M).wrap = wrap
+getmetatable(M).Program = Program
 getmetatable(M).__call = function(_, ...) return M.export(...) end
 
 return M

@@ -91,6 +91,7 @@ lazy.load(torch, lazy.modules("tlua", {
    higher_order_ops = "_higher_order_ops",
    export = "export",
    export_step = "export_step",
+   freeze = "freeze",
    fx = "fx",
    jit = "jit",
    library = "library ops",

@@ -55,7 +55,7 @@ end
 local instead <const> = {
    script = "use the module as it is, or torch.export(m, inputs)",
    trace_module = "use torch.export(m, inputs)",
-   freeze = "use the module as it is, after m:eval()",
+   freeze = "use torch.freeze(m:eval())",
    optimize_for_inference = "use the module as it is, after m:eval()",
 }
 

@@ -303,27 +303,62 @@ static int program_limits(lua_State *L) {
   return 2;
 }
 
-/* program:run(inputs) runs the program and returns a list of its outputs. Each iteration of a loop
-** counts as an instruction of the state. */
+static int refuse_trace(lua_State *L) {
+  return tli_error(L, "program: torch.export does not record a program that a model calls; export "
+                      "the model with the original module");
+}
+
+/* Runs a program within the limits of the state. Each iteration of a loop counts as an instruction
+** of the state. */
+static bool run_program(lua_State *L, tl_Program *p, tl_Tensor *const *inputs, int n,
+                        tl_Tensor **outputs) {
+  lua_State *outer = tli_calling;
+  int64_t left = tli_limits_left(L), before = left;
+  tli_calling = L;
+  bool ok = tli_program_run(p, &tli_state(L)->generator, &left, inputs, n, outputs,
+                            tl_program_outputs(p));
+  tli_calling = outer;
+  tli_limits_spend(L, before - left + 1);
+  return ok;
+}
+
+/* program:run(inputs) runs the program and returns a list of its outputs. */
 static int program_run(lua_State *L) {
   tl_Program *p = check_program(L, 1);
-  if (tli_tracing())
-    return tli_error(L,
-                     "program: torch.export does not record a program that a model calls; export "
-                     "the model with the original module");
+  if (tli_tracing()) return refuse_trace(L);
   int n, nout = tl_program_outputs(p);
   tl_Tensors *outputs = tli_push_list(L);
   tl_Tensor **inputs = push_tensors(L, 2, &n);
   *outputs = tli_tensors_new(nout);
-  bool ok = outputs->v != NULL || nout == 0;
-  lua_State *outer = tli_calling;
-  int64_t left = tli_limits_left(L), before = left;
-  tli_calling = L;
-  ok = ok && tli_program_run(p, &tli_state(L)->generator, &left, inputs, n, outputs->v, nout);
-  tli_calling = outer;
+  bool ok = (outputs->v != NULL || nout == 0) && run_program(L, p, inputs, n, outputs->v);
   lua_pop(L, 1);
-  tli_limits_spend(L, before - left + 1);
   return ok ? tli_finish_list(L, outputs) : tli_raise(L);
+}
+
+/* The largest number of inputs and outputs of run_into together. */
+#define MOST_TENSORS 256
+
+/* program:run_into(inputs, n, outputs) runs the program as `run` does, with the first n values of the
+** list `inputs`, and stores the results in the tensors of the list `outputs`. The function allocates
+** nothing. */
+static int program_run_into(lua_State *L) {
+  tl_Program *p = check_program(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  luaL_checktype(L, 4, LUA_TTABLE);
+  lua_Integer n = luaL_checkinteger(L, 3);
+  int nout = tl_program_outputs(p);
+  tl_Tensor *tensors[MOST_TENSORS];
+  if (tli_tracing()) return refuse_trace(L);
+  if (n < 0 || n > MOST_TENSORS - nout)
+    return tli_error(L, "program: expected at most %d inputs and outputs, got %d", MOST_TENSORS,
+                     (int)n + nout);
+  for (int i = 0; i < (int)n + nout; i++) {
+    bool given = i < n;
+    lua_rawgeti(L, given ? 2 : 4, given ? i + 1 : i + 1 - n);
+    tensors[i] = tli_check_tensor(L, -1, "program"); /* the list keeps it alive */
+    lua_pop(L, 1);
+  }
+  return run_program(L, p, tensors, (int)n, tensors + n) ? 0 : tli_raise(L);
 }
 
 /* program:inputs() returns {{name =, dtype =, shape = {sizes or names}}, ...}. */
@@ -754,6 +789,7 @@ void tli_open_programs(lua_State *L) {
                                      {"range", program_range},
                                      {"ready", program_ready},
                                      {"run", program_run},
+                                     {"run_into", program_run_into},
                                      {"inputs", program_inputs},
                                      {"constants", program_constants},
                                      {"state", program_state},
