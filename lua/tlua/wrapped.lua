@@ -180,12 +180,17 @@ function M.kind(kind)
          return q and q[kind.main] or nil
       end)
    end)
-   for name in ([[detach clone contiguous to float double half bfloat16 int long bool cpu cuda sim
-      type]]):gmatch "%S+" do
+   for name in ([[detach clone contiguous to type_as float double half bfloat16 int long bool cpu
+      cuda sim pin_memory is_pinned type]]):gmatch "%S+" do
       kind.define(name, function(x, ...)
-         local p = kind.parts(x)
+         local p, q = kind.parts(x), kind.parts((...))
          if not p then kind.unsupported(name) end
-         local main = p[kind.main][name](p[kind.main], ...)
+         local convert, main = p[kind.main][name], p[kind.main]
+         if q then
+            main = convert(main, q[kind.main], select(2, ...))
+         else
+            main = convert(main, ...)
+         end
          return torch.is_tensor(main) and kind.moved(p, main) or main
       end)
    end

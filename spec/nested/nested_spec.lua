@@ -524,7 +524,7 @@ describe("torch.nested", function()
          function() attention(x, x, x) end)
       assert.raises("nn.MultiheadAttention: batch_first: expected true for nested tensors",
          function() nn.MultiheadAttention(3, 1)(x, x, x, {need_weights = false}) end)
-      assert.raises("conv1d: is not defined for nested tensors; to_padded_tensor(padding), unbind() and values()",
+      assert.raises("conv1d: input: expected the shape (batch, ragged, channels, size), got (3, j1, 3)",
          function() nn.Conv1d(3, 2, 1)(x) end)
    end)
 
@@ -593,6 +593,51 @@ describe("torch.nested", function()
       local y = N.nested_tensor_from_jagged(values, torch.tensor {1, 2, 4})
       values:resize_(1)
       assert.raises("nested tensor: values: expected 3 rows, got 1", function() return y + 1 end)
+   end)
+
+   it("takes assignments to sequences, rows and dense dimensions", function()
+      local function made() return torch.nested.nested_tensor_from_jagged(torch.zeros(5, 2), torch.tensor {1, 4, 6}) end
+      local function check(expected, assign)
+         local x = made()
+         assign(x)
+         assert.same(expected, x:values():flatten():tolist())
+      end
+      check({0, 0, 0, 0, 0, 0, 3, 3, 3, 3}, function(x) x[2] = 3 end)
+      check({0, 0, 1, 2, 0, 0, 0, 0, 0, 0}, function(x) x[{1, 2}] = torch.tensor {1.0, 2} end)
+      check({0, 4, 0, 4, 0, 4, 0, 4, 0, 4}, function(x) x[{{}, {}, 2}] = 4 end)
+      check({0, 0, 0, 0, 0, 0, 0, 5, 0, 5}, function(x) x[{{2, 2}, {}, 2}] = 5 end)
+      check({6, 6, 6, 6, 6, 6, 6, 6, 6, 6}, function(x) x[x:eq(0)] = 6 end)
+      check({0, 0, 0, 0, 7, 0, 0, 0, 0, 0},
+         function(x) x:index_put_({torch.tensor {1}, torch.tensor {3}, torch.tensor {1}}, torch.tensor(7.0)) end)
+      check({0, 0, 0, 0, 0, 0, 8, 8, 8, 8}, function(x) x:index_put_({torch.tensor {2}}, torch.tensor(8.0)) end)
+      local x = made()
+      for message, fn in pairs {
+         ["index: value: expected a number or a dense tensor, got \"a\""] = function() x[1] = "a" end,
+         ["index: value: expected a number, as the index is a mask"] = function() x[x:eq(0)] = torch.ones(2) end,
+         ["index_put: indices[2]: expected positions in the sequences, from 1 on"] =
+            function() x:index_put({torch.tensor {2}, torch.tensor {3}}, torch.tensor(1.0)) end,
+         ["index_put: indices[1]: expected positions in the batch, from 1 on"] =
+            function() x:index_put({torch.tensor {0}, torch.tensor {1}}, torch.tensor(1.0)) end,
+         ["index_put: indices[1]: expected a tensor of integers"] =
+            function() x:index_put({torch.ones(1)}, torch.tensor(1.0)) end,
+      } do
+         assert.raises(message, fn)
+      end
+      assert.same({0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, x:values():flatten():tolist())
+   end)
+
+   it("converts to another tensor's dtype, and compares and expands shapes", function()
+      local x = sample()
+      assert.equal("float64", x:type_as(torch.ones(1, {dtype = "float64"})).dtype)
+      assert.equal("float16", x:to(x:half()).dtype)
+      assert.is_true(x:is_same_size(x * 2))
+      assert.is_false(x:is_same_size(x:unsqueeze(2)))
+      assert.is_true(x:equal(x:view_as(x)))
+      assert.is_true(x.mT:equal(x:transpose(-1, -2)))
+      assert.raises("movedim: source: is not defined along dimension 1, the batch", function() x:movedim(1, 2) end)
+      assert.raises("expand: sizes: (9) do not fit the shape", function() x:expand(9) end)
+      assert.raises("conv1d: input: expected the shape (batch, ragged, channels, size), got ",
+         function() torch.nn.functional.conv1d(x, torch.ones(1, 1, 1)) end)
    end)
 
    it("is refused by name where nothing else is defined", function()

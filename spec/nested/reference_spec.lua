@@ -77,6 +77,20 @@ local cases = {
    attention_pytorch = function(x)
       return F.scaled_dot_product_attention(heads(x), heads(x), heads(x)):transpose(2, 3):flatten(3)
    end,
+   conv2d = function(x)
+      return F.conv2d(x:unflatten(-1, {1, 2, 2}), wave(2, 1, 2, 1):to(x.dtype), wave(2):to(x.dtype))
+   end,
+   conv_transpose1d = function(x)
+      return F.conv_transpose1d(x:unflatten(-1, {2, 2}), wave(2, 3, 2):to(x.dtype))
+   end,
+   avg_pool1d = function(x) return F.avg_pool1d(x:unsqueeze(3), 2) end,
+   index_put = function(x)
+      return x:index_put({torch.tensor {1, 3}, torch.tensor {3, 1}}, torch.zeros({2, 4}, {dtype = x.dtype}))
+   end,
+   movedim = function(x) return x:unflatten(-1, {2, 2}):movedim(2, 4) * 2 end,
+   expand = function(x) return x:unsqueeze(-1):expand(3, x.shape[2], 4, 2) * 2 end,
+   tensor_split = function(x) return x:tensor_split(2, 3)[2] * 2 end,
+   diff = function(x) return x:diff(1, 3) end,
    multihead = function(x)
       local layer = filled(nn.MultiheadAttention(4, 2, {batch_first = true}))
       return (layer(x, x, x, {need_weights = false}))

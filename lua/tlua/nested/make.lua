@@ -6,6 +6,8 @@ local V = require "tlua.nested.value"
 require "tlua.nested.shapes"
 require "tlua.nested.operators"
 require "tlua.nested.products"
+require "tlua.nested.layers"
+require "tlua.nested.assign"
 
 local M = {}
 local fail <const>, parts <const> = V.fail, V.kind.parts

@@ -82,6 +82,84 @@ V.define("unflatten", 3, function(x, dim, sizes)
    return V.new(values, p.ragged, d < p.dim and p.dim + values:dim() - p.values:dim() or p.dim)
 end)
 
+-- Moves one dimension, or several, to other places.
+V.define("movedim moveaxis", 3, function(x, source, destination)
+   local p = parts(x)
+   if not p then kind.unsupported "movedim" end
+   local n, from, to = p.values:dim() + 1, {}, {}
+   local places = type(destination) == "table" and destination or {destination}
+   for i, dim in ipairs(type(source) == "table" and source or {source}) do
+      from[i], to[i] = V.dim_of("movedim", dim, n, "source"),
+         V.dim_of("movedim", places[i], n, "destination")
+   end
+   if #from == 0 or #places ~= #from then
+      args.refuse("movedim", "destination", ("%d dimensions, as source has"):format(#from),
+         destination)
+   end
+   local at, taken, order, rest = {}, {}, {}, {}
+   for i, d in ipairs(from) do
+      if taken[d] or at[to[i]] then fail("movedim: a dimension is given twice") end
+      taken[d], at[to[i]] = true, d
+   end
+   for d = n, 1, -1 do
+      if not taken[d] then rest[#rest + 1] = d end
+   end
+   for d = 1, n do order[d] = at[d] or table.remove(rest) end
+   if order[1] ~= 1 then refuse_batch("movedim", "source") end
+   return kind.methods.permute(x, order)
+end)
+
+-- Returns the sizes in an expansion of a nested tensor, as those of its values. The batch and the
+-- ragged size stay as they are.
+define("expand broadcast_to", function(x, ...)
+   local first = ...
+   local sizes = (type(first) == "table" or torch._is_size(first)) and first or {...}
+   local p = parts(x)
+   if not p then kind.unsupported "expand to a nested shape" end
+   local shape, inner = V.shape(p), {}
+   for d = 1, #shape do
+      local size, own = sizes[d], shape[d]
+      local kept = size == own or size == -1
+      if d == 1 or d == p.dim then
+         inner[d - 1] = -1
+      else
+         inner[d - 1], kept = size, kept or own == 1 and math.type(size) == "integer" and size >= 0
+      end
+      if not kept or #sizes ~= #shape then
+         local shown = {}
+         for i = 1, #sizes do shown[i] = tostring(sizes[i]) end
+         fail("expand: sizes: (%s) do not fit the shape %s", table.concat(shown, ", "), V.shown(p))
+      end
+   end
+   inner[0] = nil
+   return V.new(p.values:expand(inner), p.ragged, p.dim)
+end)
+for _, name in ipairs {"expand_as", "view_as", "reshape_as"} do
+   V.define(name, 2, function(x, other)
+      local p, q = parts(x), parts(other)
+      if not (p and q) or p.ragged ~= q.ragged then
+         fail("%s: expected two nested tensors of the same raggedness, got %s and %s", name,
+            args.describe(x), args.describe(other))
+      end
+      return kind.methods[name == "expand_as" and "expand" or "view"](x, V.shape(q))
+   end)
+end
+V.define("is_same_size", 2, function(x, other)
+   local p, q = parts(x), parts(other)
+   if not torch.is_tensor(other) then args.refuse("is_same_size", "other", "a tensor", other) end
+   return p ~= nil and q ~= nil and kind.same(p, q)
+end)
+function kind.properties.mT(p)
+   local n = p.values:dim() + 1
+   if n < 3 then fail("mT: expected at least 3 dimensions, got the shape %s", V.shown(p)) end
+   return kind.methods.transpose(kind.like(p, p.values), -2, -1)
+end
+
+V.define("diff", 3, function(x, n, dim)
+   local p, d = dense_dim("diff", x, dim or -1)
+   return kind.like(p, p.values:diff(n or 1, d - 1))
+end)
+
 define("view reshape", function(x, ...)
    local sizes = type((...)) == "table" and ... or {...}
    local p = parts(x)
@@ -163,7 +241,7 @@ V.define("narrow", 4, function(x, dim, start, length)
    return batch_range(p, first, first + length - 1)
 end)
 
-V.define("split", 3, function(x, size, dim)
+V.define("split split_with_sizes", 3, function(x, size, dim)
    local p, d = read("split", x, dim or 1)
    if d == p.dim then refuse_ragged("split", p) end
    local list, sizes, b = {}, size, #p.ragged.lengths
@@ -194,6 +272,13 @@ V.define("chunk", 3, function(x, chunks, dim)
    end
    local n = d == 1 and #p.ragged.lengths or p.values:size(d - 1)
    return kind.methods.split(x, math.max(1, (n + chunks - 1) // chunks), d)
+end)
+
+V.define("tensor_split", 3, function(x, sections, dim)
+   local p, d = dense_dim("tensor_split", x, dim or 1)
+   local list = p.values:tensor_split(sections, d - 1)
+   for i, values in ipairs(list) do list[i] = kind.like(p, values) end
+   return list
 end)
 
 kind.operators.__index = function(x, key)
