@@ -29,6 +29,11 @@ function M.kind_of(value)
    return type(meta) == "table" and meta.title or nil
 end
 
+--- Puts the indefinite article before a dtype or the name of a class: "an int64", "a float32".
+---@param word string
+---@return string
+function M.with_article(word) return (word:find "^[aeioAEIO]" and "an " or "a ") .. word end
+
 --- Describes a value for messages.
 ---@param value any
 ---@return string
@@ -38,7 +43,7 @@ function M.describe(value)
    if kind == "number" or kind == "boolean" or kind == "nil" then return tostring(value) end
    if torch.is_tensor(value) then
       if not pcall(value.dim, value) then return "a tensor that was released" end
-      return ("a %s %s of shape (%s)"):format(value.dtype, M.kind_of(value) or "tensor",
+      return ("%s %s of shape (%s)"):format(M.with_article(value.dtype), M.kind_of(value) or "tensor",
          table.concat(value.shape, ", "))
    end
    local name = torch.type(value)

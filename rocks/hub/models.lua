@@ -128,7 +128,7 @@ local function choose(repo, entries, others, name)
    if others then return others, name end
    if not name then
       if #list == 1 then return entries[list[1]], list[1] end
-      repo:fail("%s: model: expected one of %s", repo.shown, table.concat(list, ", "))
+      repo:fail("%s: model: expected one of %s, got nil", repo.shown, table.concat(list, ", "))
    end
    repo:fail("%s: there is no model %q%s; there are %s", repo.shown, name,
       suggest.hint(name, entries), table.concat(list, ", "))

@@ -80,7 +80,8 @@ end
 
 -- Makes a batch of a model.
 function M._new(model, scheduler)
-   return setmetatable({model = model, scheduler = scheduler, n_parallel = #scheduler.slots}, Batch)
+   return setmetatable({model = model, scheduler = scheduler,
+      n_parallel = scheduler.n_parallel}, Batch)
 end
 
 -- Adds a sequence with checked options, `own`: scheduler, entry, stream.

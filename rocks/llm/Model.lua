@@ -10,7 +10,7 @@ local architectures = require "tlua.llm.architectures"
 local Tokenizer = require "tlua.llm.tokenizer"
 local Scheduler = require "tlua.llm.scheduler"
 local batches = require "tlua.llm.Batch"
-local caches = require "tlua.llm.caches"
+local caches = require "tlua.text.models.rounded_caches"
 local drafts = require "tlua.llm.drafts"
 local loading = require "tlua.llm.loading"
 local sampling = require "tlua.llm.sampling"
@@ -36,6 +36,8 @@ M.Model = Model
 local take_load = args.signature [[llm.load(path: string, n_ctx: count?, n_batch: count = 512,
    device: device?, dtype: string?, cache_type: string = 'f32')]]
 
+local floating <const> = {float16 = true, bfloat16 = true, float32 = true, float64 = true}
+
 --- Loads a GGUF file. On the CPU, weights stay packed in the mapped file, which is read on demand.
 --- On a GPU they are unpacked to `dtype`, float16 by default.
 ---@param path string
@@ -50,6 +52,9 @@ function M.load(...)
    local device = torch.device(a.device or "cpu")
    local dtype = a.dtype
    if not dtype and device.type ~= "cpu" and device.type ~= "sim" then dtype = "float16" end
+   if dtype and not floating[dtype] then
+      args.refuse("llm.load", "dtype", "a floating dtype", dtype)
+   end
    if a.n_batch < 1 then args.refuse("llm.load", "n_batch", "at least 1", a.n_batch) end
    if not caches.kinds[a.cache_type] then
       args.refuse("llm.load", "cache_type", '"f32", "f16" or "q8_0"', a.cache_type)
@@ -179,8 +184,10 @@ end
 -- Computing -------------------------------------------------------------------------------------
 
 local function check_tokens(self, title, tokens)
-   if type(tokens) ~= "table" or #tokens == 0 then
+   if type(tokens) ~= "table" then
       args.refuse(title, "tokens", "a list with at least one token", tokens)
+   elseif #tokens == 0 then
+      torch.raise(title .. ": tokens: expected at least one token, got none")
    end
    local most = self.model.config.vocab_size
    for i, token in ipairs(tokens) do
@@ -256,18 +263,21 @@ end
 local defaults = {max_tokens = 16, echo = false}
 for name, value in pairs(sampling.defaults) do defaults[name] = value end
 for name, value in pairs(drafts.defaults) do defaults[name] = value end
-local others = {draft_model = true, stop = true, stream = true, suffix = true, logprobs = true,
-   stop_tokens = true}
+local others = {draft_model = true, stop = true, stream = true, suffix = true, logprobs = true}
 for name in pairs(sampling.others) do others[name] = true end
 local kinds = {}
 
 local function stops_of(title, stop)
    if stop == nil then return {} end
-   local list = type(stop) == "table" and stop or {stop}
-   for _, text in ipairs(list) do
-      if type(text) ~= "string" or text == "" then
+   if type(stop) ~= "table" then stop = {stop} end
+   local list = {}
+   for i, text in pairs(stop) do
+      if math.type(i) ~= "integer" or i < 1 or i > #stop then
          args.refuse(title, "stop", "a text, or a list of texts", stop)
+      elseif type(text) ~= "string" or text == "" then
+         args.refuse(title, "stop", "a text that is not empty, or a list of texts", text)
       end
+      list[i] = text
    end
    return list
 end
@@ -323,7 +333,7 @@ local function add(self, title, scheduler, prompt, o)
       return o.draft(tokens, math.min(room, most - (#tokens - entry.prompt) - 1))
    end
    entry = scheduler:add(table.move(prompt, 1, #prompt, 1, {}),
-      {sampler = sampling.sampler(o), accept = accept, draft = draft})
+      {sampler = sampling.sampler(o), accept = accept, draft = draft, owner = o.owner})
    if most <= 0 then scheduler:finish(entry, "length") end
    return {scheduler = scheduler, entry = entry, stream = stream}
 end
@@ -332,12 +342,13 @@ end
 -- "length".
 local function continue(self, title, prompt, o)
    local scheduler = self.scheduler
+   o.owner = Scheduler.weak_list()
    local own = add(self, title, scheduler, prompt, o)
    local entry = own.entry
-   local ok, problem = pcall(function()
-      while not entry.reason do scheduler:step() end
-   end)
-   if not ok then scheduler:finish(entry, "error", problem) end
+   local _ <close> = setmetatable({}, {__close = function()
+      scheduler:finish(entry, "cancelled")
+   end})
+   while not entry.reason do scheduler:step() end
    if entry.reason == "error" then error(entry.error, 0) end
    return own.stream.text, table.move(entry.tokens, #prompt + 1, #entry.tokens, 1, {}),
       entry.reason
@@ -374,7 +385,9 @@ end
 local function complete(self, title, prompt, options)
    local o, tokens = options_of(self, title, options), prompt_of(self, title, prompt)
    local text, new, reason = continue(self, title, tokens, o)
-   if o.echo and type(prompt) == "string" then text = prompt .. text end
+   if o.echo then
+      text = (type(prompt) == "string" and prompt or self.tokenizer:decode(prompt)) .. text
+   end
    return text, new, reason, tokens
 end
 
@@ -443,6 +456,9 @@ local chat_options = {tools = true, template_variables = true, response_format =
 function Model:create_chat_completion(messages, options)
    local title = "llm.Model.create_chat_completion"
    local given, own = {}, {}
+   if options ~= nil and type(options) ~= "table" then
+      args.refuse(title, "options", "a table", options)
+   end
    for name, value in pairs(options or {}) do
       if chat_options[name] then own[name] = value else given[name] = value end
    end

@@ -323,7 +323,8 @@ end
 -- reads a byte. Sets `out.accepts` if the text may end here.
 local function follow(self, node, parent, out, seen, depth)
    if depth > 2000 then
-      error({grammar = "a rule begins with itself, so that reading it would never end"}, 0)
+      error({grammar = "2000 rules begin with one another, or a rule begins with itself, so that "
+         .. "reading it would never end"}, 0)
    end
    if node.choices then
       local stack = stack_of(self, node, parent)

@@ -132,6 +132,9 @@ function Writer:string(schema, path)
    local least = count_of(schema, "minLength", path, 0)
    local most = count_of(schema, "maxLength", path, nil)
    if least == 0 and not most then return "string" end
+   if most and most < least then
+      refuse(path, "maxLength: expected at least minLength, %d, got %d", least, most)
+   end
    return ('"\\"" char{%d,%s} "\\"" ws'):format(least, most or "")
 end
 

@@ -166,18 +166,21 @@ local function best_of(o, logits)
    end
 end
 
+-- Returns a temperature by which float32 logits can be divided.
+local function divisor(temperature) return math.min(math.max(temperature, 1e-20), 1e20) end
+
 local function distribution_of(o, logits)
    local value, index = logits:max(1)
    fail_unless_finite(value:item())
    if o.temperature == 0 then return {ids = {index:item()}, p = {1.0}} end
    if o.top_k <= 0 and o.typical_p >= 1 and o.top_p >= 1 and o.min_p == 0 then
-      return {all = (logits / o.temperature):softmax(1)}
+      return {all = (logits / divisor(o.temperature)):softmax(1)}
    end
    local list, ids, n, whole = best_of(o, logits)
    while n > 1 and list[n] == -math.huge do n = n - 1 end
    if o.typical_p < 1 then list, ids, n = typical(o, list, ids, n) end
    n = cut(o, list, n, whole)
-   for i = 1, n do list[i] = list[i] / o.temperature end
+   for i = 1, n do list[i] = list[i] / divisor(o.temperature) end
    return {ids = ids, p = softmax(list, n)}
 end
 
@@ -216,6 +219,19 @@ function M.sampler(o)
    return self
 end
 
+-- Returns the logits after the user's function, which may change them in place or return others.
+local function process(fn, history, logits)
+   local most = logits:numel()
+   local changed = fn(table.move(history, 1, #history, 1, {}), logits)
+   if changed == nil then changed = logits end
+   if not torch.is_tensor(changed) or not changed:is_floating_point() or changed:dim() ~= 1
+      or changed:numel() ~= most or changed.layout ~= "strided" or changed.is_meta then
+      torch.raise(("llm: logits_processor: expected floating logits of shape (%d), or nil, got %s")
+         :format(most, args.describe(changed)))
+   end
+   return changed:detach():to("cpu", "float32")
+end
+
 --- Returns the distribution of the next token.
 ---@param logits Tensor  (V) float32 on the CPU, which is overwritten
 ---@param history integer[]  all tokens so far
@@ -224,10 +240,7 @@ function Sampler:distribution(logits, history)
    local o = self.o
    if self.bias then logits:index_add_(1, self.bias_ids, self.bias) end
    penalise(o, logits, history)
-   if o.logits_processor then
-      local changed = o.logits_processor(history, logits)
-      if changed ~= nil then logits = changed end
-   end
+   if o.logits_processor then logits = process(o.logits_processor, history, logits) end
    if o.grammar then logits = o.grammar:allow(logits) end
    return distribution_of(o, logits)
 end

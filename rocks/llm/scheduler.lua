@@ -21,12 +21,17 @@ function Scheduler:__init(model, settings)
    self.new_cache = settings.new_cache or Cache
    self.vocab, self.idle_bytes = settings.vocab, settings.idle_bytes or math.huge
    self.slots, self.open, self.waiting, self.clock = {}, {}, {}, 0
-   for i = 1, settings.n_parallel do
-      self.slots[i] = {cache = self.new_cache(), tokens = {}, used = 0}
-   end
+   self.n_parallel = settings.n_parallel -- further slots are made when they are needed
+   self:_add_slot()
 end
 
 -- Slots -----------------------------------------------------------------------------------------
+
+function Scheduler:_add_slot()
+   local slot = {cache = self.new_cache(), tokens = {}, used = 0}
+   self.slots[#self.slots + 1] = slot
+   return slot
+end
 
 local function empty(self, slot)
    slot.tokens = {}
@@ -62,6 +67,7 @@ local function choose(self, tokens)
          end
       end
    end
+   if #self.slots < self.n_parallel and (most or 0) == 0 then return self:_add_slot(), 0 end
    return best, most
 end
 
@@ -80,6 +86,7 @@ end
 --- Returns the first slot. Raises an error while a sequence uses it.
 ---@return table
 function Scheduler:free_slot()
+   self:_recover()
    if self.slots[1].sequence then
       torch.raise "llm: the model's cache is in use by the text that is being generated"
    end
@@ -90,7 +97,8 @@ end
 
 --- Adds a sequence, which waits until a slot is free.
 ---@param tokens integer[]  the prompt, which the scheduler extends by the new tokens
----@param hooks table  sampler (of sampling.lua); accept(token), called for each new token, returns
+---@param hooks table  owner, if given, is the coroutine (in weak_list) without which nobody wants
+--- the text; sampler (of sampling.lua); accept(token), called for each new token, returns
 --- the reason of the end or nil; draft(tokens, most), if given, returns up to `most` tokens that
 --- may follow, and the distributions that they were drawn from (of drafts.lua)
 ---@return table sequence
@@ -235,7 +243,9 @@ end
 local function plan(self)
    local parts, room = {}, self.n_batch
    for _, sequence in ipairs(self.open) do
-      crop(self, sequence.slot, #sequence.slot.tokens)
+      -- The last token is computed again if a step ended before it had read the token's logits.
+      local slot = sequence.slot
+      crop(self, slot, math.min(#slot.tokens, #sequence.tokens - 1))
    end
    for pass = 1, 2 do
       for _, sequence in ipairs(table.move(self.open, 1, #self.open, 1, {})) do
@@ -303,17 +313,44 @@ local function drop_draft(self, part, slot)
    end
 end
 
+--- Returns a list with the current coroutine, which the list does not keep from being collected.
+---@return table
+function Scheduler.weak_list()
+   return setmetatable({(coroutine.running())}, {__mode = "v"})
+end
+
+-- Returns whether the coroutine of a weak list will never continue.
+local function is_gone(list)
+   local function is_dead() return not list[1] or coroutine.status(list[1]) == "dead" end
+   if not is_dead() and coroutine.status(list[1]) == "suspended" then collectgarbage() end
+   return is_dead()
+end
+
 -- Marks the scheduler as busy until the result is closed.
 local function busy(self)
-   self.is_busy = true
-   return setmetatable({}, {__close = function() self.is_busy = false end})
+   self.running = Scheduler.weak_list()
+   return setmetatable({}, {__close = function() self.running = nil end})
+end
+
+-- Ends the step of a coroutine that was abandoned in a function of the user's, and the sequences
+-- that only this coroutine would have read.
+function Scheduler:_recover()
+   if not self.running or not is_gone(self.running) then return end
+   self.running = nil
+   for _, list in ipairs {self.open, self.waiting} do
+      for i = #list, 1, -1 do
+         local owner = list[i].hooks.owner
+         if owner and is_gone(owner) then self:finish(list[i], "cancelled") end
+      end
+   end
 end
 
 --- Computes one step. Returns the number of sequences that have not ended. An error of the model
 --- itself is raised, and leaves all sequences as they were before the step.
 ---@return integer
 function Scheduler:step()
-   if self.is_busy then
+   self:_recover()
+   if self.running then
       torch.raise "llm: a function that is called during a step cannot compute another one"
    end
    local _ <close> = torch.no_grad()

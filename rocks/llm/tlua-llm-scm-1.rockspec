@@ -14,7 +14,6 @@ build = {
       ["tlua.llm.Batch"] = "Batch.lua",
       ["tlua.llm.Model"] = "Model.lua",
       ["tlua.llm.architectures"] = "architectures.lua",
-      ["tlua.llm.caches"] = "caches.lua",
       ["tlua.llm.command"] = "command.lua",
       ["tlua.llm.drafts"] = "drafts.lua",
       ["tlua.llm.grammar"] = "grammar.lua",

@@ -3,7 +3,7 @@
 -- the model reads), `start`, `step`, `cancel` and `embed`. All texts are generated in one batch.
 
 local torch = require "tlua"
-local caches = require "tlua.llm.caches"
+local caches = require "tlua.text.models.rounded_caches"
 local sampling = require "tlua.llm.sampling"
 local Scheduler = require "tlua.llm.scheduler"
 

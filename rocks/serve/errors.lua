@@ -10,7 +10,8 @@ local M = {}
 ---@return string
 function M.text(text)
    local ok, as_text = pcall(tostring, text)
-   text = ok and as_text or "an error without a text"
+   local has_text = text ~= nil and (type(text) ~= "table" or ok and not as_text:find "^table: ")
+   text = ok and has_text and as_text or "an error without a text"
    return utf8.len(text) and text or (text:gsub("[\128-\255]", "?"))
 end
 

@@ -35,7 +35,8 @@ local function take_number(body, name, default, least, most)
    local value = body[name]
    if value == nil or value == json.null then return default end
    if type(value) ~= "number" or value < least or value > most then
-      refuse(name, "expected a number from %g to %g, got %s", least, most, errors.kind(value))
+      refuse(name, "expected a number from %s to %s, got %s", tostring(least), tostring(most),
+         errors.kind(value))
    end
    return value
 end
@@ -61,8 +62,8 @@ local function take_stops(body)
    local stop = body.stop
    if stop == nil or stop == json.null then return {} end
    if type(stop) == "string" then stop = {stop} end
-   if type(stop) ~= "table" or #stop > 16 then
-      refuse("stop", "expected a text or up to 16 texts, got %s", type(stop) ~= "table"
+   if not json.is_array(stop) or #stop > 16 then
+      refuse("stop", "expected a text or up to 16 texts, got %s", not json.is_array(stop)
          and errors.kind(stop) or ("%d texts"):format(#stop))
    end
    for _, text in ipairs(stop) do
@@ -147,6 +148,19 @@ local function content_text(content, where)
    return table.concat(pieces)
 end
 
+-- Returns the tools that the chat template gets, or nil.
+local function take_tools(body)
+   local tools, how = body.tools, body.tool_choice
+   if tools ~= nil and tools ~= json.null and not json.is_array(tools) then
+      refuse("tools", "expected a list, got %s", errors.kind(tools))
+   end
+   if how ~= nil and how ~= json.null and how ~= "auto" and how ~= "none" then
+      refuse("tool_choice", 'expected "auto" or "none", got %s; the model alone decides whether it '
+         .. "calls a tool", errors.kind(how))
+   end
+   return json.is_array(tools) and #tools > 0 and how ~= "none" and tools or nil
+end
+
 local function chat_prompt(self, body)
    if not json.is_array(body.messages) or #body.messages == 0 then
       refuse("messages", "expected a list of messages, got %s", json.is_array(body.messages)
@@ -170,7 +184,7 @@ local function chat_prompt(self, body)
    if not tokenizer.chat_template then
       refuse("messages", "model %s has no chat template: ask at /v1/completions", self.name)
    end
-   local tools = json.is_array(body.tools) and #body.tools > 0 and body.tools or nil
+   local tools = take_tools(body)
    local ok, result = pcall(tokenizer.apply_chat_template, tokenizer, messages,
       {add_generation_prompt = true, tools = tools})
    if not ok then refuse("messages", "the chat template fails: %s", result) end

@@ -345,7 +345,8 @@ local function finish(self, counts, job, results, first)
       end
    end
    local ok, problem = pcall(request_of.reply, self.http, self, job.request, job.plan, mine)
-   if job.plan.kept and job.plan.head then self.last = job.plan end
+   -- a model in Lua may give other shapes next time, and must not run again then
+   if job.plan.kept and job.plan.head and self.graph then self.last = job.plan end
    local age = job.request:age()
    if not ok then
       fail(job.request, problem)

@@ -6,6 +6,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local errors = require "tlua.serve.errors"
+local io_folder = require "tlua.io.folder"
 local json = require "tlua.utils.json"
 local suggest = require "tlua.utils.suggest"
 
@@ -89,6 +90,23 @@ local function size_of(path)
    return file and file:seek "end"
 end
 
+-- Returns a function that returns the size of a file in a folder; nil if there is no such file. A
+-- pipe is no file: opening it would wait for a writer.
+local function sizes_in(folder)
+   local kinds = io_folder.kinds(folder)
+   return function(name)
+      if kinds and (not kinds[name] or kinds[name] == "s") then return nil end
+      return size_of(folder .. "/" .. name)
+   end
+end
+
+-- Returns the size of the file at a path, or nil.
+local function size_at(path)
+   local folder, name = path:match "^(.*)/([^/]*)$"
+   if not folder then folder, name = ".", path end
+   return sizes_in(folder == "" and "/" or folder)(name)
+end
+
 --- Returns the kind of the model at a path, the path for the model's loader, and the size of its
 --- file in bytes.
 ---@param path string  a file, or a folder
@@ -96,18 +114,17 @@ end
 ---@return string? path
 ---@return integer? size
 function M.kind(path)
-   if path:find "%.tlp$" then return "program", path, size_of(path) end
-   if path:find "%.gguf$" then return "language", path, size_of(path) end
-   if path:find "%.lua$" then return "script", path, size_of(path) end
+   if path:find "%.tlp$" then return "program", path, size_at(path) end
+   if path:find "%.gguf$" then return "language", path, size_at(path) end
+   if path:find "%.lua$" then return "script", path, size_at(path) end
+   local size_in = sizes_in(path)
    for _, entry in ipairs {{"model.tlp", "program"}, {"model.gguf", "language"},
       {"model.lua", "script"}} do
-      local inner = path .. "/" .. entry[1]
-      local size = size_of(inner)
-      if size then return entry[2], inner, size end
+      local size = size_in(entry[1])
+      if size then return entry[2], path .. "/" .. entry[1], size end
    end
-   local config = size_of(path .. "/config.json")
-   local weights = size_of(path .. "/model.safetensors")
-      or size_of(path .. "/model.safetensors.index.json")
+   local config = size_in "config.json"
+   local weights = size_in "model.safetensors" or size_in "model.safetensors.index.json"
    if config and weights then return "language", path, weights end
 end
 
@@ -116,12 +133,11 @@ end
 ---@return string[]?
 ---@return string? message
 function M.folders(path)
-   local bytes, message = torch.io.folder(path)
-   if not bytes then return nil, message end
+   local kinds, message = io_folder.kinds(path)
+   if not kinds then return nil, message end
    local names = {}
-   local text = bytes:numel() > 0 and torch.io.text(bytes, 1, bytes:numel()) or ""
-   for kind, name in text:gmatch "(%a)([^%z]+)%z" do
-      if kind ~= "f" and name:sub(1, 1) ~= "." then names[#names + 1] = name end
+   for name, kind in pairs(kinds) do
+      if (kind == "d" or kind == "l") and name:sub(1, 1) ~= "." then names[#names + 1] = name end
    end
    table.sort(names)
    return names
@@ -129,6 +145,8 @@ end
 
 -- Returns the options of a model: the defaults, replaced by those in the folder's config.json.
 local function read_config(folder, defaults)
+   local kinds = io_folder.kinds(folder) or {}
+   if kinds["config.json"] == "s" then return nil, "expected a file, got a pipe or a device" end
    local file <close> = io.open(folder .. "/config.json", "rb")
    if not file then return defaults end
    local text, why = file:read "a"
@@ -209,7 +227,7 @@ function M.scan(path, defaults)
       return {[name] = {options = defaults, versions = versions}}
    end
    local names, message = M.folders(path)
-   if not names and size_of(path) then
+   if not names and size_at(path) then
       message = "expected a program (.tlp), a language model (.gguf) or a folder of models"
    end
    if not names then return nil, ("%s: %s"):format(path, message) end

@@ -73,7 +73,10 @@ local function load_file(path)
    local file <close>, why = io.open(path, "rb")
    local text
    if file then text, why = file:read "a" end
-   if not text then torch.raise(("serve: cannot read %s"):format(why)) end
+   if not text then
+      torch.raise(("serve: cannot read %s"):format(why:find(path, 1, true) and why
+         or path .. ": " .. why))
+   end
    local chunk, message = load(text, "@" .. path, "t", _G)
    if not chunk then torch.raise("serve: " .. message) end
    return chunk
@@ -127,31 +130,47 @@ local function limited(self, fn, ...)
    return results[2]
 end
 
--- Returns the shape, and the list of texts or the tensor, of an output; or a text that describes
--- the expected value.
+local function shown(shape) return ("the shape [%s]"):format(table.concat(shape, ",")) end
+
+-- Returns the shape of a list of texts; or nil, the expected value, and the one that came.
+local function shape_of_texts(value)
+   if type(value) ~= "table" then return nil, "a list of texts", args.describe(value) end
+   local shape, count = value.shape or {#value}, 1
+   if type(shape) ~= "table" then return nil, "a list as the shape", args.describe(shape) end
+   for d, size in ipairs(shape) do
+      if math.type(size) ~= "integer" or size < 0 or size > 0 and count > math.maxinteger // size
+      then
+         return nil, ("a size as shape[%d]"):format(d), args.describe(size)
+      end
+      count = count * size
+   end
+   if count ~= #value then return nil, ("%d texts"):format(count), tostring(#value) end
+   for i = 1, count do
+      if type(value[i]) ~= "string" then
+         return nil, ("a text at [%d]"):format(i), args.describe(value[i])
+      end
+   end
+   return shape
+end
+
+-- Returns the shape of an output; or nil, the expected value, and the one that came.
 local function check_output(output, value)
-   local shape
+   local shape, expected, got
    if output.datatype == "BYTES" then
-      if type(value) ~= "table" then return nil, "a list of texts" end
-      local count = 1
-      shape = value.shape or {#value}
-      for d, size in ipairs(shape) do
-         if math.type(size) ~= "integer" or size < 0 then return nil, "a shape of sizes" end
-         count = count * shape[d]
-      end
-      for i = 1, math.max(count, #value) do
-         if type(value[i]) ~= "string" then return nil, ("%d texts"):format(count) end
-      end
-      if count ~= #value then return nil, ("%d texts"):format(count) end
+      shape, expected, got = shape_of_texts(value)
+      if not shape then return nil, expected, got end
    else
       if not torch.is_tensor(value) or value.dtype ~= output.dtype then
-         return nil, ("a tensor of %s"):format(output.dtype)
+         return nil, ("a tensor of %s"):format(output.dtype), args.describe(value)
       end
       shape = value.shape
    end
    local fits = #shape == #output.shape
    for d, size in ipairs(output.shape) do fits = fits and (size < 0 or size == shape[d]) end
-   if not fits then return nil, ("the shape [%s]"):format(table.concat(output.shape, ",")) end
+   if not fits then
+      return nil, shown(output.shape), torch.is_tensor(value) and args.describe(value)
+         or shown(shape)
+   end
    return {table.unpack(shape)}
 end
 
@@ -166,13 +185,18 @@ function Script:run(data, shapes)
          inputs[input.name] = self.tensor(data[i], shapes[i], input.dtype)
       end
    end
-   local outputs, results = limited(self, self.call, inputs), {}
+   return limited(self, self.results, self, inputs)
+end
+
+-- Calls the model. Returns the outputs as {bytes =, shape =, key =}.
+function Script:results(inputs)
+   local outputs, results = self.call(inputs), {}
    for i, output in ipairs(self.outputs) do
       local value = type(outputs) == "table" and outputs[output.name] or nil
-      local shape, expected = check_output(output, value)
+      local shape, expected, got = check_output(output, value)
       if not shape then
          error({status = 500, message = ("model %s: output %s: expected %s, got %s"):format(
-            self.name, output.name, expected, args.describe(value))}, 0)
+            self.name, output.name, expected, got)}, 0)
       end
       results[i] = {shape = shape, key = table.concat(shape, ",")}
       if output.datatype == "BYTES" then

@@ -101,7 +101,7 @@ describe("a captured step", function()
       local x, y = torch.randn(8, 6), torch.ones(8, {dtype = "int64"})
       assert.raises(kind .. ".capture_step: input 1: expected a float32 tensor of shape (8, 6), as when it "
          .. "was captured, got a float32 tensor of shape (7, 6)", function() step(x[{{1, 7}}], y) end)
-      assert.raises("input 2: expected a int64 tensor of shape (8)", function() step(x, y:float()) end)
+      assert.raises("input 2: expected an int64 tensor of shape (8)", function() step(x, y:float()) end)
       assert.raises("expected 2 inputs, got 1", function() step(x) end)
       step(x, y)
    end)

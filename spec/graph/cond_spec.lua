@@ -184,7 +184,7 @@ describe("a program with torch.cond", function()
       local function same(x) return x end
       refused("cond: result 1: expected from false_fn, as from true_fn, a float32 tensor of shape %(2%), got a float32 "
          .. "tensor of shape %(%)", same, torch.sum)
-      refused("cond: result 1: .*got a int64 tensor", same, function(x) return x:long() end)
+      refused("cond: result 1: .*got an int64 tensor", same, function(x) return x:long() end)
       refused("cond: expected results from false_fn as from true_fn, {1 = tensor, 2 = tensor}, got {1 = tensor}",
          function(x) return x, x end, same)
       refused("cond: false_fn returns nothing", same, function() end)

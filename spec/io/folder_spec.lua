@@ -48,6 +48,13 @@ describe("the contents of a folder", function()
       assert.matches("No such file", message)
    end)
 
+   it("have kinds, of which one is for pipes and sockets", function()
+      shell.ok(("cd %s && mkfifo pipe && ln -s ../pipe b/to_pipe"):format(root))
+      assert.same({a = "d", b = "d", link = "l", ["2"] = "f", dead = "f", pipe = "s"}, io_folder.kinds(root))
+      assert.equal("s", io_folder.kinds(root .. "/b").to_pipe)
+      assert.same({"2", "dead", "pipe"}, (select(2, io_folder.list(root))))
+   end)
+
    it("are listed as all files below it, without following links", function()
       local found = io_folder.files_below(root)
       for i, path in ipairs(found) do found[i] = path:sub(#root + 2) end

@@ -24,7 +24,7 @@ local function calls(seed)
 end
 
 it("a public function called with wrong arguments raises an error at the user's line that names it", function()
-   for _, seed in ipairs {1, 2, 3} do
+   for seed = 1, os.getenv "SPEC_SANITIZED" == "1" and 1 or 3 do
       local faults, errors = calls(seed):match "^(.*)errors: (%d+)\n$"
       assert.equal("", faults, "seed " .. seed)
       assert.is_true(tonumber(errors) > 10000)

@@ -84,6 +84,9 @@ local function check_zero(who, value, dtype)
    end
 end
 
+-- For lua/tlua/ao/operators.lua.
+M._parts, M._limits, M._integers_of, M._check_zero = kind.parts, limits, integers_of, check_zero
+
 --- Returns the quantized tensor with the given integers.
 function M._of_integers(integers, dtype, scale, zero_point, axis)
    local like = {dtype = dtype, scale = scale, zero_point = zero_point, axis = axis}
@@ -306,6 +309,44 @@ function Quantized:max_pool2d(...)
    expect("max_pool2d", self, false)
    local pooled = torch.nn.functional.max_pool2d(self.integers:double(), ...)
    return with_integers(self, pooled:to(stored[self.dtype]))
+end
+
+-- Returns the quantized tensor of means, which `fn` computes from exact integers. A mean halfway
+-- between two integers is rounded to the even one; in PyTorch the order of the elements in memory
+-- decides.
+local function mean_by(who, q, fn)
+   expect(who, q, false)
+   local mean = fn((q.integers:to "int64" - q.zero_point):double()):float()
+   local low, high = limits(q.dtype)
+   local integers = mean:round():double():add(q.zero_point):clamp(low, high)
+   return with_integers(q, integers:to(stored[q.dtype]))
+end
+
+--- Returns the mean of each window, as torch.nn.functional.avg_pool2d does.
+---@param ... any  kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+---@return ao.QuantizedTensor
+function Quantized:avg_pool2d(...)
+   local options = table.pack(...)
+   return mean_by("avg_pool2d", self, function(x)
+      return torch.nn.functional.avg_pool2d(x, table.unpack(options, 1, options.n))
+   end)
+end
+
+--- Returns the means of windows, as torch.nn.functional.adaptive_avg_pool2d does.
+---@param output_size integer|integer[]  height and width of the result
+---@return ao.QuantizedTensor
+function Quantized:adaptive_avg_pool2d(output_size)
+   return mean_by("adaptive_avg_pool2d", self, function(x)
+      return torch.nn.functional.adaptive_avg_pool2d(x, output_size)
+   end)
+end
+
+--- Returns the mean, as torch.mean does.
+---@param ... any  dim and keepdim
+---@return ao.QuantizedTensor
+function Quantized:mean(...)
+   local options = table.pack(...)
+   return mean_by("mean", self, function(x) return x:mean(table.unpack(options, 1, options.n)) end)
 end
 
 --- Returns whether another quantized tensor has the same dtype, scales, zero points and integers.

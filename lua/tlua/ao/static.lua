@@ -7,6 +7,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local nn = require "tlua.nn"
+local functional = require "tlua.ao.functional"
 local fuse = require "tlua.ao.fuse"
 local observers = require "tlua.ao.observers"
 local quantized = require "tlua.ao.quantized"
@@ -311,6 +312,12 @@ function replacement(module, qconfig, path)
    end
    if kind == QuantStub then return Quantize(module.activation_post_process, place) end
    if kind == DeQuantStub then return DeQuantize() end
+   if kind == functional.FloatFunctional then
+      local new = functional.QFunctional()
+      local scale, zero = qparams_of(module.activation_post_process, place)
+      new.scale, new.zero_point = scale:double():squeeze(), zero:long():squeeze()
+      return new
+   end
    if kind == nn.Linear then return QuantizedLinear(module, qconfig, place) end
    return QuantizedConv(module, qconfig, place)
 end
@@ -329,7 +336,7 @@ local function targets_of(model)
       if kind == nn.MultiheadAttention then inner[module.out_proj] = true end
       if kind == fuse.Fused then inner[module.layer] = true end
       local fits = kind == nn.Linear or convolutions[torch.type(module)] or kind == fuse.Fused
-         or kind == QuantStub or kind == DeQuantStub
+         or kind == QuantStub or kind == DeQuantStub or kind == functional.FloatFunctional
       fits = fits and not inner[module]
       if own and fits then found[#found + 1] = {path, module, own} end
    end
@@ -342,9 +349,10 @@ end
 
 local take_prepare = args.signature [[prepare(model: object, inplace: boolean = false)]]
 
---- Returns a copy of a model with observers of the results of QuantStubs, Linear layers and
---- convolutions. The field `qconfig` of the model, or of modules in it, chooses the observers.
---- Call the copy with typical inputs, and then pass it to convert.
+--- Returns a copy of a model with observers of the results of QuantStubs, Linear layers,
+--- convolutions and FloatFunctionals (torch.ao.nn.quantized). The field `qconfig` of the model, or
+--- of modules in it, chooses the observers. Call the copy with typical inputs, and then pass it to
+--- convert.
 ---
 ---     local Q = torch.ao.quantization
 ---     local layer = nn.Linear(4, 3)
@@ -365,7 +373,7 @@ function M.prepare(...)
    local targets = targets_of(model)
    if #targets == 0 then
       torch.raise("prepare: model: expected a field qconfig in the model, or in modules of it that "
-         .. "can be quantized: QuantStub, Linear, Conv1d, Conv2d, Conv3d")
+         .. "can be quantized: QuantStub, Linear, Conv1d, Conv2d, Conv3d, FloatFunctional")
    end
    for _, target in ipairs(targets) do
       local _, module, qconfig = table.unpack(target)
@@ -374,9 +382,12 @@ function M.prepare(...)
       end
       if getmetatable(module) ~= DeQuantStub and not rawget(module, "activation_post_process") then
          module.activation_post_process = qconfig.activation()
-         module:register_forward_hook(function(own, _, output)
-            own.activation_post_process(output)
-         end)
+         -- a FloatFunctional calls its observer itself
+         if getmetatable(module) ~= functional.FloatFunctional then
+            module:register_forward_hook(function(own, _, output)
+               own.activation_post_process(output)
+            end)
+         end
       end
    end
    return model
@@ -385,7 +396,8 @@ end
 local take_convert = args.signature [[convert(model: object, inplace: boolean = false)]]
 
 --- Returns a copy of a prepared model for inference. Its Linear layers and convolutions compute
---- with 8-bit integers, and tensors between QuantStub and DeQuantStub are quantized.
+--- with 8-bit integers, QFunctionals take the place of FloatFunctionals, and tensors between
+--- QuantStub and DeQuantStub are quantized.
 ---@param model nn.Module
 ---@param options? {inplace: boolean}  whether to change the model itself
 ---@return nn.Module

@@ -4,15 +4,28 @@ local torch = require "tlua"
 
 local M = {}
 
+--- Returns the kind of each entry of a folder: "d" for a folder, "l" for a link to one, "s" for a
+--- pipe, a socket or a device, whose opening may wait for ever, and "f" for all others.
+---@param path string
+---@return table<string, string>? kinds  by name; nil if the folder cannot be read
+---@return string? message
+function M.kinds(path)
+   local bytes, message = torch.io.folder(path)
+   if not bytes then return nil, message end
+   local kinds = {}
+   for kind, name in torch.io.text(bytes, 1, bytes:numel()):gmatch "(%a)(%Z+)%z" do
+      kinds[name] = kind
+   end
+   return kinds
+end
+
 -- Returns the names in a folder by kind ("d": folders, "l": links to folders, "f": all other
 -- entries), or nil and a message.
 local function names(path)
-   local bytes, message = torch.io.folder(path)
-   if not bytes then return nil, message end
+   local kinds, message = M.kinds(path)
+   if not kinds then return nil, message end
    local list = {d = {}, l = {}, f = {}}
-   for kind, name in torch.io.text(bytes, 1, bytes:numel()):gmatch "([dlf])(%Z+)%z" do
-      table.insert(list[kind], name)
-   end
+   for name, kind in pairs(kinds) do table.insert(list[kind] or list.f, name) end
    return list
 end
 

@@ -162,7 +162,8 @@ function Machine:load_storage()
    end
    if math.type(n) ~= "integer" or n < 0 then source.fail "a storage has no length" end
    if dtype ~= true then
-      return self:push(rebuild.storage(self.storage(tostring(key), dtype, n, location)))
+      local storage = self.storage(tostring(key), dtype, n, location)
+      return self:push(rebuild.storage(storage, class.quantized))
    end
    self:push(setmetatable({
       bytes = function(of, width) return self.storage(tostring(key), of, n // width, location) end,

@@ -12,6 +12,7 @@ local torch = require "tlua"
 local pickle = require "tlua.io.pickle"
 local nested = require "tlua.io.nested"
 local pickle_writer = require "tlua.io.pickle_writer"
+local quantized = require "tlua.io.quantized"
 local rebuild = require "tlua.io.rebuild"
 local source = require "tlua.io.source"
 local sparse = require "tlua.io.sparse"
@@ -90,23 +91,30 @@ local function tensor_writer(places)
    local function put_dictionary(out)
       out:call("collections", "OrderedDict", function() end)
    end
+   -- Writes a tensor's storage, and the offset, sizes and strides of the tensor in the storage.
+   -- Without a class the storage consists of bytes.
+   local function put_view(out, tensor, class)
+      local place = places[tensor]
+      out:raw "("
+      out:string "storage"
+      out:global(class and "torch" or "torch.storage", class or "UntypedStorage")
+      out:string(number_of(place.storage))
+      out:string "cpu"
+      out:integer(place.storage.n * (class and 1 or tensor:element_size()))
+      out:raw "tQ"
+      out:integer(place.offset)
+      out:integers(tensor.shape)
+      out:integers(tensor:stride())
+   end
    local put_plain
    function put_plain(out, tensor, requires_grad)
       local parts = torch._sparse_parts(tensor)
       if parts then return sparse.put(out, parts, put_plain) end
       if tensor.is_nested then return nested.put(out, tensor, put_plain, requires_grad) end
-      local class, place = rebuild.storages[tensor.dtype], places[tensor]
+      if tensor.is_quantized then return quantized.put(out, tensor, put_plain, put_view) end
+      local class = rebuild.storages[tensor.dtype]
       out:call("torch._utils", class and "_rebuild_tensor_v2" or "_rebuild_tensor_v3", function()
-         out:raw "("
-         out:string "storage"
-         out:global(class and "torch" or "torch.storage", class or "UntypedStorage")
-         out:string(number_of(place.storage))
-         out:string "cpu"
-         out:integer(place.storage.n * (class and 1 or tensor:element_size()))
-         out:raw "tQ"
-         out:integer(place.offset)
-         out:integers(tensor.shape)
-         out:integers(tensor:stride())
+         put_view(out, tensor, class)
          out:put(requires_grad)
          put_dictionary(out)
          if not class then out:global("torch", tensor.dtype) end

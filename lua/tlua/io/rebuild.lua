@@ -5,6 +5,7 @@
 -- rebuild.none stands for None.
 
 local torch = require "tlua"
+local quantized = require "tlua.io.quantized"
 local source = require "tlua.io.source"
 
 local M = {}
@@ -32,8 +33,11 @@ local untyped <const> = {
 
 --- Returns an object of the pickle machine that represents a storage.
 ---@param tensor Tensor  all of the storage's elements, (n)
+---@param dtype? string  the dtype of a quantized tensor, the integers of which these are
 ---@return table
-function M.storage(tensor) return setmetatable({storage = tensor}, M.Special) end
+function M.storage(tensor, dtype)
+   return setmetatable({storage = tensor, quantized = dtype}, M.Special)
+end
 
 local function is_storage(value)
    return getmetatable(value) == M.Special and value.storage ~= nil
@@ -145,6 +149,27 @@ known["torch.nested._internal.nested_tensor _rebuild_njt"] = function(m, given)
    return x or source.fail(why)
 end
 
+-- Builds a quantized tensor. `parameters` is a tuple: the scheme, and the scale and the zero point
+-- or the scales, the zero points and the axis, which counts from 0.
+known["torch._utils _rebuild_qtensor"] = function(m, storage, offset, size, stride, parameters)
+   local dtype = is_storage(storage) and storage.quantized
+   local scheme = m.kind[parameters] and parameters[1]
+   local channels = scheme == "per_channel_affine"
+   if not dtype or not channels and scheme ~= "per_tensor_affine" then
+      source.fail "a quantized tensor of an unknown kind"
+   end
+   local axis = parameters[4]
+   if channels and (math.type(axis) ~= "integer" or axis < 0) then
+      source.fail "a quantized tensor has no axis"
+   end
+   local x, why = require "tlua.io.quantized".rebuild {
+      integers = known["torch._utils _rebuild_tensor"](m, storage, offset, size, stride),
+      dtype = dtype, scale = parameters[2], zero_point = parameters[3],
+      axis = channels and axis + 1 or nil,
+   }
+   return x or source.fail(why)
+end
+
 -- Builds a tensor that has attributes or belongs to a class derived from Tensor; the result is a
 -- plain tensor.
 known["torch._tensor _rebuild_from_type_v2"] = function(m, class, _, arguments)
@@ -229,6 +254,10 @@ end
 for dtype, name in pairs(M.storages) do
    specials["torch " .. name] = setmetatable({dtype = dtype}, M.Special)
 end
+for dtype, name in pairs(quantized.storages) do
+   local integers = quantized.integers_dtype(dtype)
+   specials["torch " .. name] = setmetatable({dtype = integers, quantized = dtype}, M.Special)
+end
 -- These classes occur only as arguments of the call that builds an object of the class.
 for _, name in ipairs {"torch Tensor", "torch.nn.parameter Parameter",
    "torch.nested._internal.nested_tensor NestedTensor"} do
@@ -237,11 +266,16 @@ end
 
 specials["torch.storage UntypedStorage"] = setmetatable({untyped = true}, M.Special)
 
-local dtypes <const> = {}
+local dtypes <const> = {
+   ["torch per_tensor_affine"] = "per_tensor_affine",
+   ["torch per_channel_affine"] = "per_channel_affine",
+}
+for dtype in pairs(quantized.storages) do dtypes["torch " .. dtype] = dtype end
 for dtype in pairs(M.storages) do dtypes["torch " .. dtype] = dtype end
 for dtype in pairs(untyped) do dtypes["torch " .. dtype] = dtype end
 
---- Returns the machine's object for a class or function that the pickle names, or a dtype's name.
+--- Returns the machine's object for a class or function that the pickle names, or the name of a
+--- dtype or of a scheme of quantization.
 ---@param module string
 ---@param name string
 ---@return table|string

@@ -6,6 +6,9 @@
 --
 -- with offsets from the end of the header. The reader takes only files whose tensors fill the rest
 -- of the file without gap or overlap, and checks every size before it allocates anything.
+--
+-- The dtypes' names are those of the safetensors package (0.8), which lacks C128 and C32: no other
+-- program reads files with tensors of complex128 and complex32.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"

@@ -35,6 +35,8 @@ local function tensors_in(object)
             waiting[#waiting + 1] = require "tlua.io.sparse".tensors(parts)
          elseif value.is_nested then
             waiting[#waiting + 1] = require "tlua.io.nested".tensors(value)
+         elseif value.is_quantized then
+            waiting[#waiting + 1] = require "tlua.io.quantized".tensors(value)
          elseif not seen[value] then
             list[#list + 1] = value
          end

@@ -9,6 +9,8 @@
 --    {"$sparse": {"layout": ..., "size": ..., "values": ...}}  a sparse tensor of such components
 --    {"$nested": {"values": ..., "offsets": [...], "lengths": [...], "dim": ...}}  a nested tensor;
 --                                    lengths are there if there are holes between the sequences
+--    {"$quantized": {"integers": ..., "dtype": ..., "scale": ..., "zero_point": ..., "axis": ...}}
+--                                    a quantized tensor; the axis is there if it has channels
 --    {"$float": "inf"}               a number that is not finite
 --    {"$device": "cuda:0"}           a torch.device
 --    {"$bytes": "00ff"}              a string that is not UTF-8, in hexadecimal digits
@@ -20,6 +22,7 @@
 local torch = require "tlua"
 local json = require "tlua.utils.json"
 local kinds = require "tlua.io.kinds"
+local quantized = require "tlua.io.quantized"
 
 local M = {}
 
@@ -112,10 +115,21 @@ local function flatten_nested(x, path, state)
    }}
 end
 
+local function flatten_quantized(x, path, state)
+   local p, node = quantized.parts(x), {}
+   for _, key in ipairs {"integers", "dtype", "scale", "zero_point", "axis"} do
+      if p[key] then node[key] = flatten_value(p[key], join(path, key), state) end
+   end
+   return {["$quantized"] = node}
+end
+
 function flatten_value(value, path, state)
    local parts = torch._sparse_parts(value)
    if parts then return flatten_sparse(parts, path, state) end
    if torch.is_tensor(value) and value.is_nested then return flatten_nested(value, path, state) end
+   if torch.is_tensor(value) and value.is_quantized then
+      return flatten_quantized(value, path, state)
+   end
    if torch.is_tensor(value) then
       -- an empty path means that the saved object itself is a tensor
       if path == "" then path = "tensor" end
@@ -140,7 +154,7 @@ end
 local function only_tensors(object)
    for key, value in pairs(object) do
       local dense = torch.is_tensor(value) and not torch._sparse_parts(value)
-         and not value.is_nested
+         and not value.is_nested and not value.is_quantized
       if type(key) ~= "string" or not dense then return false end
    end
    return true
@@ -207,6 +221,12 @@ special["$nested"] = function(node, tensors)
       fail("", "the structure has a malformed nested tensor: " .. tostring(x):gsub("^.-:%d+: ", ""))
    end
    return x
+end
+
+special["$quantized"] = function(node, tensors)
+   local p = type(node) == "table" and rebuild_value(node, tensors) or {}
+   local x, why = quantized.rebuild(p)
+   return x or fail("", "the structure has " .. why)
 end
 
 special["$float"] = function(name)

@@ -1,5 +1,5 @@
 -- values.lua - finds tensors whose values a file cannot store: tensors on the meta device, released
--- ones, masked and quantized ones; and sparse and nested tensors, which most formats do not have.
+-- ones and masked ones; and sparse, nested and quantized tensors, which most formats do not have.
 
 local torch = require "tlua"
 local kinds = require "tlua.io.kinds"
@@ -15,8 +15,12 @@ local function fault_of(tensor, takes)
    end
    local meta = getmetatable(tensor)
    local main = not parts and torch._wrapped_parts(tensor, meta)
-   if main and takes.nested and tensor.is_nested then
-      tensor = main.values
+   local is_known = main and (tensor.is_nested or tensor.is_quantized)
+   if is_known and takes.wrapped then
+      tensor = main.values or main.integers
+   elseif is_known then
+      return ("a %s cannot be saved in this format: .safetensors and .pt files take it"):format(
+         meta.title)
    elseif main then
       return ("a %s cannot be saved; save the tensors that it is made of"):format(meta.title)
    end
@@ -36,7 +40,8 @@ end
 --- `model.weight: the tensor was released`, or nil. Tables with a metatable are skipped: the format
 --- refuses them.
 ---@param object any
----@param takes {sparse: boolean, nested: boolean}  whether the format has such tensors
+---@param takes {sparse: boolean, wrapped: boolean}  whether the format has sparse tensors, and
+--- nested and quantized ones
 ---@return string?
 function M.missing(object, takes)
    local seen = {}

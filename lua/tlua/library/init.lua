@@ -30,8 +30,8 @@ local function names_of(list)
 end
 
 -- Makes a namespace of torch.ops, in which reading an operator that does not exist is an error.
-local function new_namespace(space)
-   local own = {}
+local function new_namespace(space, own)
+   own = own or {}
    namespaces[space] = own
    return setmetatable({}, {
       names = own, -- torch.has reads these names
@@ -49,6 +49,14 @@ local function new_namespace(space)
 end
 
 local views = {}
+
+-- Operators of torch itself, which are loaded when they are first used.
+local function quantized_operators()
+   local own = lazy.load({}, lazy.modules("tlua.ao", {operators = [[add add_relu add_scalar
+      add_scalar_relu mul mul_relu mul_scalar mul_scalar_relu cat cat_relu matmul]]}))
+   return lazy.entitle(own, "torch.ops.quantized")
+end
+views.quantized = new_namespace("quantized", quantized_operators())
 
 --- Operators by namespace and name: torch.ops.mylib.scale.
 ---@names torch.ops
@@ -80,6 +88,9 @@ local function find(who, op)
    if type(op) == "table" and getmetatable(op) == CustomOp then return op end
    local space, name = split(who, op)
    local found = namespaces[space] and namespaces[space][name]
+   if type(found) == "function" then
+      torch.raise(("%s: %s is an operator of torch; expected one of custom_op"):format(who, op))
+   end
    if found then return found end
    local known = {}
    for other, operators in pairs(namespaces) do

@@ -205,7 +205,7 @@ describe("audio.models.decoder", function()
          [": emissions: expected floating-point numbers of shape (batch, time, 3), one score for each token, "
             .. "got a float32 tensor of shape (4, 3)"] = function() decoder(torch.zeros(4, 3)) end,
          ["got a float32 tensor of shape (1, 4, 2)"] = function() decoder(torch.zeros(1, 4, 2)) end,
-         ["got a int64 tensor of shape (1, 4, 3)"] = function()
+         ["got an int64 tensor of shape (1, 4, 3)"] = function()
             decoder(torch.zeros(1, 4, 3, {dtype = "int64"}))
          end,
          [": emissions: expected no NaN and no infinity, got NaN at [2, 3, 1]"] = function() decoder(bad) end,

@@ -212,7 +212,7 @@ describe("audio.save", function()
          function() audio.save("/tmp/x.xyz", x, 8000) end)
       assert.raises("src: expected a waveform of shape (channels, frames), got a float32 tensor of shape (0)",
          function() audio.save("/tmp/x.wav", torch.zeros(0), 8000) end)
-      assert.raises("audio.save: src: expected uint8, int16, int32, float32 or float64, got a int64 tensor",
+      assert.raises("audio.save: src: expected uint8, int16, int32, float32 or float64, got an int64 tensor",
          function() audio.save("/tmp/x.wav", torch.arange(4):view(1, 4), 8000) end)
       assert.raises("audio.save: sample_rate: expected a positive number of frames a second, got 0",
          function() audio.save("/tmp/x.wav", x, 0) end)

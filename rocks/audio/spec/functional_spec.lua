@@ -165,7 +165,7 @@ describe("an invalid argument", function()
       ["functional.spectrogram: n_fft: expected at most the waveform's 1000 samples, got 1001"] = function()
          T.Spectrogram {n_fft = 1001, center = false}(x)
       end,
-      ["functional.spectrogram: waveform: expected floating-point numbers; from int16: x:float() / 32768, got a int16 "
+      ["functional.spectrogram: waveform: expected floating-point numbers; from int16: x:float() / 32768, got an int16 "
          .. "tensor of shape (2, 1000)"] = function() T.MelSpectrogram()(x:to "int16") end,
       ["functional.spectrogram: waveform: expected at least one sample, got a float32 "
          .. "tensor of shape (2, 0)"] = function()

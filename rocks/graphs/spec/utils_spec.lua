@@ -207,7 +207,7 @@ describe("torch.graphs.utils", function()
       local function fails(text, fn) assert.raises(text, fn) end
       fails("graphs.utils.coalesce: edge_index: expected an int64 tensor of shape (2, edges), got a float32 tensor",
          function() U.coalesce(torch.ones(2, 3)) end)
-      fails("edge_index: expected an int64 tensor of shape (2, edges), got a int64 tensor of shape (3, 2)",
+      fails("edge_index: expected an int64 tensor of shape (2, edges), got an int64 tensor of shape (3, 2)",
          function() U.coalesce(torch.ones(3, 2):long()) end)
       fails("graphs.utils.degree: index: expected positions from 1 to 2, the number of nodes, got 3",
          function() U.degree(torch.tensor {1, 3}, 2) end)

@@ -216,7 +216,87 @@ describe("llm.Batch", function()
       batch:run()
       assert.equal(1, sequence.prompt_tokens)
       assert.equal(model.tokenizer.bos, sequence.tokens[1])
-      assert.raises("llm.Batch.add: tokens: expected a list with at least one token", function() batch:add {} end)
+      assert.raises("llm.Batch.add: tokens: expected at least one token, got none", function() batch:add {} end)
+   end)
+
+   it("continues with the right tokens after a step whose coroutine was closed or collected", function()
+      local model = load "llama"
+      for _, abandon in ipairs {coroutine.close, function() end} do
+         local batch = model:batch {n_parallel = 3}
+         local expected, sequences = {}, {}
+         for i = 1, 3 do
+            local own = {max_tokens = 12, temperature = 0, logit_bias = {[model.tokenizer.eos] = -1e9}}
+            expected[i] = model:generate(tokens(9, 7 + i), own)
+            if i == 2 then own.stream = function() if coroutine.isyieldable() then coroutine.yield() end end end
+            sequences[i] = batch:add(tokens(9, 7 + i), own)
+         end
+         local running = coroutine.create(function() batch:run() end)
+         assert.is_true(coroutine.resume(running))
+         assert.raises("a function that is called during a step cannot", function() batch:step() end)
+         abandon(running)
+         running = nil -- luacheck: ignore 311
+         batch:run()
+         for i = 1, 3 do assert.equal(expected[i], sequences[i].text) end
+      end
+   end)
+
+   it("takes changed logits from logits_processor, and refuses all else", function()
+      local model = load "llama"
+      local own = {max_tokens = 6, temperature = 0, logit_bias = {[model.tokenizer.eos] = -1e9}}
+      local function generate(fn)
+         own.logits_processor = fn
+         return model:generate(tokens(9, 7), own)
+      end
+      local expected = generate()
+      for _, fn in ipairs {
+         function(_, logits) return logits:double() end,
+         function(_, logits) return logits:clone():requires_grad_() end,
+         function(history) for i = #history, 1, -1 do history[i] = nil end end,
+      } do
+         assert.equal(expected, generate(fn))
+      end
+      local size = #model.tokenizer.tokens
+      for _, case in ipairs {
+         {"false", function() return false end}, {"a table", function() return {} end},
+         {"a float32 tensor of shape (5)", function(_, logits) return logits:narrow(1, 1, 5) end},
+         {"a float32 tensor of shape (3)", function(_, logits) logits:resize_(3) end},
+         {("a bool tensor of shape (%d)"):format(size), function(_, logits) return logits:gt(0) end},
+         {("a float32 tensor of shape (1, %d)"):format(size), function(_, logits) return logits:unsqueeze(1) end},
+      } do
+         assert.raises(("logits_processor: expected floating logits of shape (%d), or nil, got %s"):format(size,
+            case[1]), function() generate(case[2]) end)
+      end
+      for _, temperature in ipairs {1e-300, math.huge} do
+         local text = model:generate(tokens(9, 7), {temperature = temperature, top_k = 0, top_p = 1, min_p = 0,
+            seed = 3, max_tokens = 6, logit_bias = {[model.tokenizer.eos] = -math.huge}})
+         assert.equal(temperature < 1, text == expected)
+      end
+   end)
+
+   it("refuses stop texts that are no list, and continues a list of tokens after its own text", function()
+      local model = load "llama"
+      assert.raises("llm.Model.generate: stop: expected a text, or a list of texts, got a table",
+         function() model:generate("a", {stop = {first = "x"}}) end)
+      assert.raises("llm.Model.generate: stop: expected a text that is not empty, or a list of texts, got 1",
+         function() model:generate("a", {stop = {1}}) end)
+      assert.raises("llm.Model.create_chat_completion: options: expected a table, got \"x\"",
+         function() model:create_chat_completion({{role = "user", content = "a"}}, "x") end)
+      assert.raises("llm.load: dtype: expected a floating dtype, got \"int8\"",
+         function() torch.llm.load(folder .. "llama.gguf", {dtype = "int8"}) end)
+      local own = {max_tokens = 3, temperature = 0}
+      local list = model:tokenize "hello"
+      local text = model:generate(list, own)
+      own.echo = true
+      assert.equal(model:detokenize(list) .. text, (model:generate(list, own)))
+   end)
+
+   it("makes caches for the texts that are there, whatever n_parallel is", function()
+      local model = load "llama"
+      local batch = model:batch {n_parallel = 1 << 40}
+      local sequence = batch:add(tokens(9, 7), {max_tokens = 3, temperature = 0})
+      batch:run()
+      assert.equal(model:generate(tokens(9, 7), {max_tokens = 3, temperature = 0}), sequence.text)
+      assert.equal(("llm.Batch(n_parallel=%d, 0 open)"):format(1 << 40), tostring(batch))
    end)
 
    it("refuses wrong options, and steps within steps", function()

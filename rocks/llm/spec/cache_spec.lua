@@ -35,7 +35,7 @@ describe("cache_type", function()
    end
 
    it("keeps each element within half a step of 1/127 of the largest of 32", function()
-      local cache = require "tlua.llm.caches".kinds.q8_0()
+      local cache = require "tlua.text.models.rounded_caches".kinds.q8_0()
       local x = torch.randn(1, 2, 9, 64, {generator = torch.Generator "cpu":manual_seed(1), device = "cpu"})
       x[{1, 1, 3}]:zero_()
       x[{1, 2, 4}]:mul_(1e-9) -- below the least scale

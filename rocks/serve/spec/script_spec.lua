@@ -117,6 +117,57 @@ describe("a model in Lua", function()
       end)
    end)
 
+   it("is told which text, shape or tensor of its outputs is wrong", function()
+      local text = [[return {inputs = {{name = "x", datatype = "FP32", shape = {-1}}},
+         outputs = {{name = "y", datatype = "BYTES", shape = {-1}}}, run = function(inputs)
+            local cases = {
+               {y = {"a", 2}}, {y = {"a", shape = {2}}}, {y = {"a", shape = "1"}}, {y = {shape = {-1}}},
+               {y = {"a", shape = {1 << 62, 8}}}, {y = {"a", shape = {1, 1}}}, {y = "a"},
+               setmetatable({}, {__index = function() error "no fields" end}), {y = {"a", "b"}},
+            }
+            local case = inputs.x:tolist()[1]
+            if case == 0 then error {} end
+            if case == -1 then error {status = 400} end
+            return cases[case]
+         end}]]
+      with_model(text, nil, function(server)
+         ready(server)
+         local expected = {
+            [-1] = "^an error without a text$", [0] = "^model m: an error without a text$",
+            "expected a text at %[2%], got 2$",
+            "expected 2 texts, got 1$", 'expected a list as the shape, got "1"$',
+            "expected a size as shape%[1%], got %-1$", "expected a size as shape%[2%], got 8$",
+            "expected the shape %[%-1%], got the shape %[1,1%]$", 'expected a list of texts, got "a"$', "no fields$",
+         }
+         for case = -1, #expected do
+            local status, answer = infer(server.port, "m", {inputs = json.as_array {input("x", {1}, {case})}})
+            assert.equal(case == -1 and 400 or 500, status)
+            assert.matches(expected[case], answer.error)
+         end
+         local _, answer = infer(server.port, "m", {inputs = json.as_array {input("x", {1}, {9})}})
+         assert.same({"a", "b"}, {table.unpack(answer.outputs[1].data)})
+      end)
+   end)
+
+   it("runs once for each request, also if its outputs have other shapes each time", function()
+      local run = [[function(inputs)
+         runs = (runs or 0) + 1
+         return {y = torch.full({runs}, 0.5)}
+      end]]
+      with_model(one(run), nil, function(server)
+         ready(server)
+         local bytes = ("<ff"):pack(1, 2)
+         local head = json.encode {inputs = json.as_array {{name = "x", datatype = "FP32", shape = json.as_array {2},
+            parameters = {binary_data_size = #bytes}}}}
+         for i = 1, 4 do
+            local status, answer = infer(server.port, "m", head .. bytes,
+               {["Inference-Header-Content-Length"] = tostring(#head)})
+            assert.equal(200, status)
+            assert.same({i}, {table.unpack(answer.outputs[1].shape)})
+         end
+      end)
+   end)
+
    it("stops with its server while it runs forever", function()
       with_model(one "function() while true do end end", {timeout = 1e6, grace = 0.1}, function(server)
          ready(server)

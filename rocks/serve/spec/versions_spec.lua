@@ -96,6 +96,22 @@ describe("torch.serve with versions", function()
       end)
    end)
 
+   it("does not wait for a writer of a pipe in its folder", function()
+      with_folder(function(folder)
+         save(folder, 1, 1)
+         shell.ok(("cd %s && mkdir -p pipe/1 m/2 other/1 && cp m/1/model.tlp other/1 "
+            .. "&& mkfifo pipe/1/model.tlp m/2/model.gguf other/config.json"):format(folder))
+         local server <close> = serve(folder)
+         wait_for(server, "m", "READY")
+         assert.equal(200, (infer(server.port, "m", body)))
+         local why_not = wait_for(server, "other", "UNAVAILABLE").reason
+         assert.matches("config.json: expected a file, got a pipe", why_not, 1, true)
+         local ok, why = pcall(serve, folder .. "/pipe/1/model.tlp")
+         assert.is_false(ok)
+         assert.matches("/pipe/1/model.tlp: no such file", why, 1, true)
+      end)
+   end)
+
    it("loses no request while versions change", function()
       with_folder(function(folder)
          save(folder, 1, 1)
@@ -397,7 +413,10 @@ describe("torch.serve and batches", function()
          end
       end
       local name = 'tlua_inference_%s_total{model="model",version="1"%s}'
-      assert.equal(39, metric(server.port, name:format("requests", ',result="success"')))
+      -- an answer may arrive before the counters are added
+      local success, last = name:format("requests", ',result="success"'), torch.io.clock() + 60
+      while metric(server.port, success) < 39 and torch.io.clock() < last do pause(0.02) end
+      assert.equal(39, metric(server.port, success))
       assert.equal(3, metric(server.port, name:format("requests", ',result="failure"')))
       assert.equal(45, metric(server.port, name:format("examples", "")))
       assert.is_true(metric(server.port, name:format("runs", "")) < 45)

@@ -12,12 +12,13 @@ local defaults <const> = {
    typical_p = 1.0, epsilon_cutoff = 0.0, eta_cutoff = 0.0, repetition_penalty = 1.0,
    encoder_repetition_penalty = 1.0, no_repeat_ngram_size = 0, encoder_no_repeat_ngram_size = 0,
    length_penalty = 1.0, remove_invalid_values = false, renormalize_logits = false,
-   use_cache = true, cache = "dynamic", return_scores = false,
+   use_cache = true, cache = "dynamic", return_scores = false, penalty_alpha = 0.0,
+   max_matching_ngram_size = 2,
 }
 local kinds <const> = {
    max_new_tokens = "count", min_new_tokens = "count", min_length = "count", num_beams = "count",
    num_return_sequences = "count", top_k = "count", no_repeat_ngram_size = "count",
-   encoder_no_repeat_ngram_size = "count",
+   encoder_no_repeat_ngram_size = "count", max_matching_ngram_size = "count",
 }
 local others <const> = {
    max_length = true, early_stopping = true, eos_token_id = true, pad_token_id = true,
@@ -25,7 +26,9 @@ local others <const> = {
    logits_processor = true, generator = true, decoder_input_ids = true,
    decoder_start_token_id = true, forced_bos_token_id = true, forced_eos_token_id = true,
    bad_words_ids = true, suppress_tokens = true, begin_suppress_tokens = true, top_h = true,
-   sequence_bias = true, exponential_decay_length_penalty = true,
+   sequence_bias = true, exponential_decay_length_penalty = true, assistant_model = true,
+   num_assistant_tokens = true, num_assistant_tokens_schedule = true,
+   assistant_confidence_threshold = true, prompt_lookup_num_tokens = true,
 }
 
 -- Options whose defaults come from generation_config.json.
@@ -35,6 +38,7 @@ local remembered <const> = {
    "encoder_no_repeat_ngram_size", "length_penalty", "early_stopping", "num_beams", "min_length",
    "max_new_tokens", "max_length", "min_new_tokens", "num_return_sequences", "stop_strings",
    "remove_invalid_values", "renormalize_logits", "exponential_decay_length_penalty", "use_cache",
+   "penalty_alpha", "prompt_lookup_num_tokens", "max_matching_ngram_size",
 }
 
 -- Options with token numbers, which count from 0 in generation_config.json and config.json.
@@ -49,7 +53,7 @@ local tokens <const> = {
 -- them either.
 local refused <const> = {
    forced_decoder_ids = {}, guidance_scale = {1}, watermarking_config = {},
-   token_healing = {false}, max_time = {}, penalty_alpha = {0}, dola_layers = {},
+   token_healing = {false}, max_time = {}, dola_layers = {},
    num_beam_groups = {1}, diversity_penalty = {0}, constraints = {}, force_words_ids = {},
    is_assistant = {false},
 }
@@ -65,10 +69,6 @@ local function refuse_unsupported(title, own)
          torch.raise(("%s: generation_config: field %s = %s is not supported"):format(title, name,
             type(value) == "table" and json.encode(value) or tostring(value)))
       end
-   end
-   if own.cache_implementation == "quantized" then
-      torch.raise(('%s: generation_config: field cache_implementation = "quantized" is not '
-         .. 'supported'):format(title))
    end
 end
 
@@ -111,6 +111,7 @@ function M.with_defaults(title, model, given)
          all[name] = name == "sequence_bias" and shifted_biases(value) or shifted(value)
       end
    end
+   if own.cache_implementation == "quantized" then all.cache = "quantized" end
    for key, value in pairs(given) do all[key] = value end
    return all
 end

@@ -2,6 +2,8 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local assisted = require "tlua.text.generation.assisted"
+local contrastive = require "tlua.text.generation.contrastive"
 local fields = require "tlua.text.generation.fields"
 local Steps = require "tlua.text.generation.steps"
 local beams = require "tlua.text.generation.beams"
@@ -110,8 +112,8 @@ local function check(model, o)
    local early = o.early_stopping
    refuse_unless(early == nil or type(early) == "boolean" or early == "never", "early_stopping",
       'true, false or "never"', early)
-   refuse_unless(o.cache == "dynamic" or o.cache == "static", "cache", '"dynamic" or "static"',
-      o.cache)
+   refuse_unless(o.cache == "dynamic" or o.cache == "static" or o.cache == "quantized", "cache",
+      '"dynamic", "static" or "quantized"', o.cache)
    if o.num_return_sequences > o.num_beams and not o.do_sample then
       torch.raise(("generate: num_return_sequences: expected at most num_beams = %d, got %d")
          :format(o.num_beams, o.num_return_sequences))
@@ -133,6 +135,73 @@ local function check(model, o)
       refuse_unless(is_token(o.decoder_start_token_id), "decoder_start_token_id",
          "a token number from 1", o.decoder_start_token_id)
    end
+end
+
+-- Returns whether the options select contrastive search. As in Hugging Face's library, a
+-- penalty_alpha in generation_config.json has no effect on samples and beams.
+local function is_contrastive(o, given)
+   local alpha = o.penalty_alpha
+   refuse_unless(alpha >= 0 and alpha <= 1, "penalty_alpha", "a number from 0 to 1", alpha)
+   if alpha == 0 then return false end
+   if o.do_sample or o.num_beams > 1 then
+      refuse_unless(not given.penalty_alpha, "penalty_alpha",
+         "none with do_sample or num_beams above 1", alpha)
+      return false
+   end
+   refuse_unless(o.top_k > 1, "top_k", "at least 2 with penalty_alpha", o.top_k)
+   refuse_unless(o.use_cache, "use_cache", "true with penalty_alpha", o.use_cache)
+   return true
+end
+
+local function is_count(value) return math.type(value) == "integer" and value >= 1 end
+
+local function check_assistant(model, o)
+   local other = o.assistant_model
+   if torch.type(other) == "text.PeftModel" then other = other.base_model.model end
+   refuse_unless(type(other) == "table" and other.can_generate, "assistant_model",
+      "a model that can generate", other)
+   o.assistant_model = other
+   for _, name in ipairs {"num_assistant_tokens", "num_assistant_tokens_schedule",
+         "assistant_confidence_threshold"} do
+      if o[name] == nil then o[name] = (other.generation_config or {})[name] end
+   end
+   o.num_assistant_tokens = o.num_assistant_tokens or 20
+   o.num_assistant_tokens_schedule = o.num_assistant_tokens_schedule or "constant"
+   o.assistant_confidence_threshold = o.assistant_confidence_threshold or 0.4
+   local schedule, threshold = o.num_assistant_tokens_schedule, o.assistant_confidence_threshold
+   refuse_unless(is_count(o.num_assistant_tokens), "num_assistant_tokens",
+      "an integer of at least 1", o.num_assistant_tokens)
+   refuse_unless(schedule == "constant" or schedule == "heuristic"
+      or schedule == "heuristic_transient", "num_assistant_tokens_schedule",
+      '"constant", "heuristic" or "heuristic_transient"', schedule)
+   refuse_unless(type(threshold) == "number" and threshold >= 0 and threshold <= 1,
+      "assistant_confidence_threshold", "a number from 0 to 1", threshold)
+   local own, wanted = other.config.vocab_size, model.config.vocab_size
+   refuse_unless(other.inputs == model.inputs and own == wanted, "assistant_model",
+      ("a model of the same kind with vocab_size = %s"):format(wanted),
+      ("%s with vocab_size = %s"):format(torch.type(other), own))
+end
+
+-- Checks the options of assisted generation, and returns whether they select it.
+local function check_assistance(model, input_ids, o)
+   local count = o.prompt_lookup_num_tokens
+   if not o.assistant_model and not count then return false end
+   local name = o.assistant_model and "assistant_model" or "prompt_lookup_num_tokens"
+   refuse_unless(not (o.assistant_model and count), "prompt_lookup_num_tokens",
+      "none with assistant_model", count)
+   if o.assistant_model then
+      check_assistant(model, o)
+   else
+      refuse_unless(is_count(count), name, "an integer of at least 1", count)
+      refuse_unless(o.max_matching_ngram_size >= 1, "max_matching_ngram_size",
+         "an integer of at least 1", o.max_matching_ngram_size)
+   end
+   for option, value in pairs {num_beams = 1, num_return_sequences = 1, use_cache = true} do
+      refuse_unless(o[option] == value, option, ("%s with %s"):format(value, name), o[option])
+   end
+   refuse_unless(not o.is_contrastive, "penalty_alpha", "none with " .. name, o.penalty_alpha)
+   refuse_unless(input_ids:size(1) == 1, "input_ids", "one text with " .. name, input_ids)
+   return true
 end
 
 -- Checks the decoder's first tokens and returns them. As in Hugging Face's library, the start token
@@ -172,6 +241,20 @@ local function stop_finder(o, prompt_of)
    end
 end
 
+-- Returns a function that chooses the tokens (B) that follow ids (B, S): the best ones, or samples.
+local function chooser(steps, o, list)
+   return function(ids)
+      local scores = steps:scores(ids)
+      for _, process in ipairs(list) do scores = process(ids, scores) end
+      local new = steps:best(scores)
+      if o.do_sample then
+         new = torch.multinomial(scores:softmax(-1), 1, false, {generator = o.generator})
+            :squeeze(2)
+      end
+      return new, scores
+   end
+end
+
 -- Continues each sequence by one token at a time.
 local function continue(model, ids, o, processors_of)
    local steps = Steps(model, ids, o, o.num_return_sequences)
@@ -184,15 +267,10 @@ local function continue(model, ids, o, processors_of)
    local open, length, kept = nil, prompt, {}
    local stops_early = #o.eos > 0 or o.stops
    if stops_early then open = torch.ones(batch, {dtype = "bool", device = ids.device}) end
+   local choose = o.is_contrastive and contrastive.chooser(steps, o, list)
+      or chooser(steps, o, list)
    while length < o.most do
-      local so_far = all:narrow(2, 1, length)
-      local scores = steps:scores(so_far)
-      for _, process in ipairs(list) do scores = process(so_far, scores) end
-      local new = steps:best(scores)
-      if o.do_sample then
-         new = torch.multinomial(scores:softmax(-1), 1, false, {generator = o.generator})
-            :squeeze(2)
-      end
+      local new, scores = choose(all:narrow(2, 1, length))
       if open then new = torch.where(open, new, o.pad_token_id or o.eos[1] or 1) end
       if o.return_scores then kept[#kept + 1] = scores end
       length = length + 1
@@ -240,10 +318,18 @@ end
 --- logits_processor: function[], generator: any, use_cache: boolean, cache: string,
 --- decoder_input_ids: Tensor,
 --- decoder_start_token_id: integer, forced_bos_token_id: integer, forced_eos_token_id: integer,
---- return_scores: boolean}  cache: "dynamic" or "static"; sequence_bias: pairs {tokens, bias};
+--- return_scores: boolean, penalty_alpha: number, assistant_model: text.PreTrainedModel,
+--- num_assistant_tokens: integer, num_assistant_tokens_schedule: string,
+--- assistant_confidence_threshold: number, prompt_lookup_num_tokens: integer,
+--- max_matching_ngram_size: integer}  cache: "dynamic", "static",
+--- or "quantized" with keys and values in 8 bits; sequence_bias: pairs {tokens, bias};
 --- exponential_decay_length_penalty: {start, factor}; streamer(tokens) is called for each new
 --- token (B), and ends the generation by returning true; logits_processor: functions of (ids,
---- scores) that return scores
+--- scores) that return scores; penalty_alpha: the weight of contrastive search's penalty;
+--- assistant_model: a smaller model with the same tokens, which proposes up to num_assistant_tokens
+--- tokens at once; prompt_lookup_num_tokens: the number of tokens that are proposed from the text
+--- itself, after an earlier occurrence of its last max_matching_ngram_size or fewer tokens. Both
+--- ways change the speed only: greedy tokens, and the distribution of samples, are the model's
 ---@return Tensor ids  (B * num_return_sequences, S + new tokens)
 ---@return any scores  with return_scores, the processed scores of each step, or the scores of the
 --- beams
@@ -266,6 +352,8 @@ function M.generate(model, input_ids, options)
    check(model, o)
    if o.bad_words_ids then o.bad_words_ids = without_eos(o) end
    o.source = input_ids
+   o.is_contrastive = is_contrastive(o, options)
+   local is_assisted = check_assistance(model, input_ids, o)
    if o.decoder_input_ids then
       o.decoder_input_ids = decoder_prompt(model, input_ids, o.decoder_input_ids,
          o.decoder_start_token_id)
@@ -281,7 +369,7 @@ function M.generate(model, input_ids, options)
    o.stops = stop_finder(o, function() return o.prompt end)
    local function processors_of(prompt) return processors.list(o, prompt) end
    local _ <close> = torch.no_grad()
-   local search = o.num_beams > 1 and beams.search or continue
+   local search = o.num_beams > 1 and beams.search or is_assisted and assisted.search or continue
    local ids, scores = modes.evaluating(model, search, model, input_ids, o, processors_of)
    if o.return_scores then return ids, scores end
    return ids

@@ -4,6 +4,7 @@
 local torch = require "tlua"
 local class = require "tlua.class"
 local Cache = require "tlua.text.models.cache"
+local caches = require "tlua.text.models.rounded_caches"
 local masks = require "tlua.text.models.masks"
 
 local Steps = class.class("text.generation.Steps")
@@ -43,16 +44,28 @@ function Steps:__init(model, ids, o, copies)
       if mask then o.padding = self.mask:long():argmax(2) - 1 end
    end
    self.prompt = self.ids:size(2)
-   if o.use_cache then
-      local room = o.cache == "static" and self.prompt + o.max_new_tokens or nil
-      self.cache = Cache(room)
-   end
+   if o.use_cache then self.cache = self:new_cache() end
+end
+
+-- Returns an empty cache of the kind that the options name.
+function Steps:new_cache()
+   if self.o.cache == "quantized" then return caches.kinds.q8_0() end
+   return Cache(self.o.cache == "static" and self.prompt + self.o.max_new_tokens or nil)
 end
 
 --- Returns the scores (B, V) of the token that follows `ids`.
 ---@param ids Tensor  (B, S): all tokens so far
 ---@return Tensor
-function Steps:scores(ids)
+function Steps:scores(ids) return self:last_scores(ids, 1):select(2, -1) end
+
+--- Returns the scores (B, count, V) of the tokens that follow the last `count` tokens of `ids`, and
+--- the last layer's hidden states (B, new tokens, D) if they are asked for.
+---@param ids Tensor  (B, S): all tokens so far
+---@param count integer
+---@param with_hidden? boolean
+---@return Tensor
+---@return Tensor?
+function Steps:last_scores(ids, count, with_hidden)
    local cache, mask = self.cache, self.mask
    local length, past = ids:size(2), cache and cache.length or 0
    if mask and mask:size(2) < length then
@@ -62,7 +75,8 @@ function Steps:scores(ids)
       self.mask = mask
    end
    local new = past > 0 and ids:narrow(2, past + 1, length - past) or ids
-   local a = {past_key_values = cache, use_cache = cache ~= nil, logits_to_keep = 1}
+   local a = {past_key_values = cache, use_cache = cache ~= nil, logits_to_keep = count,
+      output_hidden_states = with_hidden}
    if mask then
       a.attention_mask = mask
       a.position_ids = mask:long():cumsum(2):clamp {min = 1}:narrow(2, past + 1, length - past)
@@ -70,12 +84,25 @@ function Steps:scores(ids)
    if self.is_seq2seq then
       a.encoder_outputs, a.attention_mask, a.decoder_input_ids = self.encoder_outputs,
          self.encoder_mask, new
-      a.logits_to_keep = 1
    else
       a.input_ids = new
    end
-   local logits = self.model(a).logits
-   return logits:select(2, -1):float()
+   local results = self.model(a)
+   local hidden = results.last_hidden_state
+   if with_hidden and not hidden then hidden = results.hidden_states[#results.hidden_states] end
+   return results.logits:narrow(2, -count, count):float(), hidden
+end
+
+--- Forgets all tokens after the first `length`.
+---@param length integer
+function Steps:crop(length)
+   local cache, mask = self.cache, self.mask
+   if cache and cache.length > length and not cache:crop(length) then
+      self.cache = self:new_cache() -- all tokens are computed again
+   end
+   if mask and mask:size(2) > length then
+      self.mask = mask:narrow(2, 1, math.max(length, self.prompt))
+   end
 end
 
 -- Raises an error that names the first weight that is NaN or infinite, if there is one.
@@ -99,11 +126,17 @@ function Steps:best(scores)
    return tokens
 end
 
---- Selects rows of the batch in the cache, as beam search does.
+--- Selects rows of the batch in the cache, as beam search does. If the number of rows changes, it
+--- also selects rows of the encoder's output.
 ---@param rows Tensor
 function Steps:reorder(rows)
+   local function selected(x) return x and x:index_select(1, rows) end
    if self.cache then self.cache:reorder(rows) end
-   if self.mask then self.mask = self.mask:index_select(1, rows) end
+   self.mask = selected(self.mask)
+   if rows:size(1) == self.batch then return end
+   self.batch = rows:size(1)
+   self.encoder_outputs, self.encoder_mask = selected(self.encoder_outputs),
+      selected(self.encoder_mask)
 end
 
 return Steps

@@ -99,6 +99,7 @@ function M.conditional(family, build, base, scores)
          loss = F.cross_entropy(logits:flatten(1, 2), a.labels:flatten())
       end
       local own = define.with(results, {logits = logits, loss = loss})
+      own.last_hidden_state = results.last_hidden_state
       own.encoder_last_hidden_state = results.encoder_last_hidden_state
       return own
    end

@@ -132,7 +132,7 @@ describe("generate", function()
       assert.equal(6, ids:size(2))
       assert.is_true(torch.equal(ids, continued({{1, 5, 6}}, {max_length = 6})))
       assert.same({{1, 5}}, continued({{5}}, {max_new_tokens = 0}):tolist())
-      assert.raises("generate: decoder_input_ids: expected token numbers of shape (1, length), got a int64 tensor of "
+      assert.raises("generate: decoder_input_ids: expected token numbers of shape (1, length), got an int64 tensor of "
          .. "shape (2, 1)", function() continued({{5}, {6}}, {}) end)
       assert.match("decoder_input_ids: expected none with a model without an encoder",
          message_of {decoder_input_ids = prompt})
@@ -175,7 +175,6 @@ describe("generate", function()
          ["field forced_decoder_ids = [[1,2]] is not supported"] = {forced_decoder_ids = {{1, 2}}},
          ["field guidance_scale = 1.5 is not supported"] = {guidance_scale = 1.5},
          ["field diversity_penalty = 0.5 is not supported"] = {diversity_penalty = 0.5},
-         ["field cache_implementation = \"quantized\" is not supported"] = {cache_implementation = "quantized"},
          ["top_k: expected an integer of at least 0, got \"many\""] = {top_k = "many"},
          ["begin_suppress_tokens: expected a list of token numbers"] = {begin_suppress_tokens = {50}},
          ["forced_eos_token_id: expected a token that is not in suppress_tokens, got 4"] =

@@ -68,7 +68,7 @@ describe("text.Tokenizer.train_from_iterator", function()
       for _, tokenizer in ipairs {unigram, again} do
          assert.equal("hugs", table.concat(tokenizer:encode("hugs").tokens))
          assert.raises("text.Tokenizer.decode: ids: expected the numbers of one text; decode_batch takes several, "
-            .. "got a int64 tensor of shape (2, 1)", function() tokenizer:decode(torch.tensor {{1}, {2}}) end)
+            .. "got an int64 tensor of shape (2, 1)", function() tokenizer:decode(torch.tensor {{1}, {2}}) end)
          assert.equal("u", tokenizer:decode(torch.tensor {{1}}))
          assert.raises("text.Tokenizer.encode: the text has a character without a token, and unk_id is missing",
             function() tokenizer:encode "hz" end)

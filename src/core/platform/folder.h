@@ -8,8 +8,8 @@
 #include "core/error.h"
 
 /* Returns the entries of a folder except "." and "..", unordered, in a block for free(). Each
-** entry is a byte ('d' for a folder, 'l' for a link to one, 'f' for anything else), the name,
-** and a byte 0. Returns NULL, with TL_EIO and the system's message, if the folder cannot be
+** entry is a byte ('d' for a folder, 'l' for a link to one, 's' for a pipe, a socket or a device,
+** 'f' for anything else), the name, and a byte 0. Returns NULL, with TL_EIO and the system's message, if the folder cannot be
 ** read. */
 char *tli_folder_list(const char *path, size_t *bytes) TL_MUSTCHECK;
 

@@ -18,11 +18,12 @@
 
 bool tli_folder_fail(void) { return tli_fail(TL_EIO, "%s", strerror(errno)); }
 
-/* Returns the kind of a folder's entry: 'd' for a folder, 'l' for a link to one, 'f' for all else.
-** A broken link counts as 'f'. */
+/* Returns the kind of a folder's entry: 'd' for a folder, 'l' for a link to one, 'f' for a file or
+** a broken link, 's' for a pipe, a socket or a device. */
 static char kind_of(DIR *folder, const char *name) {
   struct stat info;
-  if (fstatat(dirfd(folder), name, &info, 0) != 0 || !S_ISDIR(info.st_mode)) return 'f';
+  if (fstatat(dirfd(folder), name, &info, 0) != 0) return 'f';
+  if (!S_ISDIR(info.st_mode)) return S_ISREG(info.st_mode) ? 'f' : 's';
   bool link =
       fstatat(dirfd(folder), name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(info.st_mode);
   return link ? 'l' : 'd';

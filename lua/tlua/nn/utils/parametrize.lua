@@ -112,7 +112,7 @@ function ParametrizationList:__init(modules, original, unsafe)
       local value = values[1]
       if value.dtype ~= original.dtype or value.device ~= original.device then
          args.refuse("register_parametrization", "the result of right_inverse",
-            ("a %s tensor on %s"):format(original.dtype, original.device), value)
+            ("%s tensor on %s"):format(args.with_article(original.dtype), original.device), value)
       end
       if original.is_parameter then
          self.original = original -- `original` stays the same object, because optimizers hold it
@@ -162,7 +162,7 @@ function ParametrizationList:right_inverse(value)
    end
    for i, original in ipairs(originals) do
       if values[i].dtype ~= original.dtype then
-         args.refuse("right_inverse", "result " .. i, "a " .. original.dtype .. " tensor",
+         args.refuse("right_inverse", "result " .. i, args.with_article(original.dtype) .. " tensor",
             values[i])
       end
    end

@@ -1,10 +1,11 @@
--- caches.lua - caches of keys and values in fewer bits, by llama.cpp's names: "f32", "f16" and
--- "q8_0", which rounds each 32 elements to 8 bits with one scale.
+-- rounded_caches.lua - caches of keys and values in fewer bits, by llama.cpp's names: "f32", "f16"
+-- and "q8_0", which rounds each 32 elements to 8 bits with one scale.
 
+local torch = require "tlua"
 local class = require "tlua.class"
 local Cache = require "tlua.text.models.cache"
 
-local Half = class.class("llm.HalfCache", Cache)
+local Half = class.class("text.HalfCache", Cache)
 
 function Half:pack(key, value)
    self.dtype = key.dtype -- queries have the same dtype
@@ -18,7 +19,7 @@ end
 -- The number of elements that share a scale.
 local group <const> = 32
 
-local Rounded = class.class("llm.RoundedCache", Cache)
+local Rounded = class.class("text.RoundedCache", Cache)
 
 -- Returns (B, heads, S, D) rounded to int8, and the scales (B, heads, S, D / 32) in float16.
 local function round(x)
@@ -37,6 +38,10 @@ local function restore(q, scales)
 end
 
 function Rounded:pack(key, value)
+   if key:size(4) % group ~= 0 then
+      torch.raise(("a cache of 8 bits needs heads of a multiple of %d features, and the model's "
+         .. "have %d"):format(group, key:size(4)))
+   end
    self.dtype = key.dtype
    local k, k_scales = round(key)
    local v, v_scales = round(value)

@@ -1,0 +1,260 @@
+-- operators.lua - torch.ops.quantized: sums, products and joins of quantized tensors, whose results
+-- have the scale and the zero point that are given. PyTorch's formulas: sums are rounded from the
+-- numbers in float32, products from exact products of integers.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local quantized = require "tlua.ao.quantized"
+
+local M = {}
+
+local prefix <const> = "ops.quantized."
+
+-- Returns the parts of an argument, which has to be quantized per tensor.
+local function parts_of(who, name, value)
+   local p = quantized._parts(value)
+   if not p or p.axis then args.refuse(who, name, "a tensor quantized per tensor", value) end
+   return p
+end
+
+-- Returns the parts of a second tensor, which fits the first one.
+local function partner_of(who, name, value, first)
+   local p = parts_of(who, name, value)
+   if p.dtype ~= first.dtype or p.integers.device ~= first.integers.device then
+      args.refuse(who, name, ("a %s tensor on %s, as the first one is"):format(first.dtype,
+         first.integers.device), value)
+   end
+   return p
+end
+
+-- Returns the dtype, the scale and the zero point of a result.
+local function result_like(who, dtype, scale, zero_point)
+   local number = args.to_number(who, "scale", scale)
+   if not (number > 0 and number < math.huge) then
+      args.refuse(who, "scale", "a finite number above 0", scale)
+   end
+   local zero = args.to_number(who, "zero_point", zero_point)
+   quantized._check_zero(who, math.tointeger(zero) or zero, dtype)
+   return {dtype = dtype, scale = number, zero_point = math.tointeger(zero)}
+end
+
+-- Returns the quantized tensor with the given numbers; negative ones become 0 with a ReLU.
+local function rounded(like, numbers, relu)
+   if relu then numbers = numbers:relu() end
+   return quantized._of_integers(quantized._integers_of(like, numbers), like.dtype, like.scale,
+      like.zero_point)
+end
+
+local function single(number, device)
+   return torch.tensor(number, {dtype = "float32", device = device})
+end
+
+-- Numbers and quantized tensors ------------------------------------------------------------------
+
+-- Returns the integers, moved by a number of steps so that they fit in the dtype's range.
+local function rescaled(p, factor, low, high, zero)
+   return (p:float() * factor):round():double():add(zero):clamp(low, high)
+end
+
+-- Adds a number: moves the zero point, and enlarges the scale if the point would leave the range.
+local function add_number(who, p, number, relu)
+   local low, high = quantized._limits(p.dtype)
+   local device = p.integers.device
+   local steps = (single(number, device) / single(p.scale, device)):round():double():item()
+   if not (steps >= -0x1p31 and steps < 0x1p31) then
+      args.refuse(who, "b", ("a number of less than 2^31 steps of the scale, %g"):format(p.scale),
+         number)
+   end
+   local c = math.tointeger(steps)
+   local zero, like = p.zero_point - c, {dtype = p.dtype, scale = p.scale}
+   local integers = p.integers
+   like.zero_point = math.max(low, math.min(high, zero))
+   if zero < low or zero > high then
+      local span = zero < low and high - zero or zero - low
+      like.scale = p.scale * (span / (high - low))
+      local factor = single(p.scale, device) / single(like.scale, device)
+      integers = rescaled(integers:to "int64" - zero, factor, low, high, like.zero_point)
+   end
+   if relu then integers = integers:clamp_min(like.zero_point) end
+   return quantized._of_integers(integers:to(p.integers.dtype), p.dtype, like.scale,
+      like.zero_point)
+end
+
+-- Multiplies by a number: the scale takes its magnitude, the integers its sign.
+local function multiply_number(_, p, number, relu)
+   local low, high = quantized._limits(p.dtype)
+   local integers, scale, zero = p.integers, p.scale * math.abs(number), p.zero_point
+   if number == 0 then
+      integers, scale, zero = torch.zeros_like(integers), 1.0, 0
+   elseif number < 0 then
+      integers = (low + high - integers:to "int64"):to(integers.dtype)
+      zero = low + high - zero
+   end
+   if relu then integers = integers:clamp_min(zero) end
+   return quantized._of_integers(integers:clone(), p.dtype, scale, zero)
+end
+
+-- Defines name and name_relu: functions of a quantized tensor and a number.
+local function define_number(name, fn)
+   for _, relu in ipairs {false, true} do
+      local who = prefix .. name .. (relu and "_relu" or "")
+      local take = args.signature(who .. "(qa: any, b: any)")
+      M[name .. (relu and "_relu" or "")] = function(...)
+         local a = take(...)
+         local p = parts_of(who, "qa", a.qa)
+         local number = args.to_number(who, "b", a.b)
+         if number - number ~= 0 then args.refuse(who, "b", "a finite number", a.b) end
+         return fn(who, p, number, relu)
+      end
+   end
+end
+
+--- Adds a number to a quantized tensor. The result's zero point stands for the sum's 0; the scale
+--- grows if the numbers would leave the range of the dtype. add_scalar_relu replaces negative sums
+--- by 0.
+---
+---     local x = torch.tensor {1.0, 2}
+---     local q = torch.quantize_per_tensor(x, 0.5, 10, "quint8")
+---     print(torch.ops.quantized.add_scalar(q, 1.5):tolist()[2])
+---     --> 3.5
+---@param qa ao.QuantizedTensor  quantized per tensor
+---@param b number
+---@return ao.QuantizedTensor
+---@names torch.ops.quantized.add_scalar torch.ops.quantized.add_scalar_relu
+define_number("add_scalar", add_number)
+
+--- Multiplies a quantized tensor by a number, which changes the scale alone, and for a negative
+--- number the order of the integers. mul_scalar_relu replaces negative products by 0.
+---
+---     local x = torch.tensor {1.0, 2}
+---     local q = torch.quantize_per_tensor(x, 0.5, 10, "quint8")
+---     print(torch.ops.quantized.mul_scalar(q, 3):q_scale())
+---     --> 1.5
+---@param qa ao.QuantizedTensor  quantized per tensor
+---@param b number
+---@return ao.QuantizedTensor
+---@names torch.ops.quantized.mul_scalar torch.ops.quantized.mul_scalar_relu
+define_number("mul_scalar", multiply_number)
+
+-- Two quantized tensors --------------------------------------------------------------------------
+
+local function sum(like, p, q, relu)
+   return rounded(like, p:dequantize() + q:dequantize(), relu)
+end
+
+local function product(like, p, q, relu)
+   local device = p.integers.device
+   local factor = single(p.scale, device) * single(q.scale, device)
+      * single(like.scale, device):reciprocal()
+   local low, high = quantized._limits(like.dtype)
+   local exact = (p.integers:to "int64" - p.zero_point) * (q.integers:to "int64" - q.zero_point)
+   if relu then exact = exact:clamp_min(0) end
+   local integers = rescaled(exact, factor, low, high, like.zero_point)
+   return quantized._of_integers(integers:to(p.integers.dtype), like.dtype, like.scale,
+      like.zero_point)
+end
+
+-- Defines name and name_relu: functions of two quantized tensors, or of one and a number.
+local function define_pair(name, fn, number)
+   for _, relu in ipairs {false, true} do
+      local whole = name .. (relu and "_relu" or "")
+      local who = prefix .. whole
+      local take = args.signature(who .. "(qa: any, qb: any, scale: any?, zero_point: any?)")
+      M[whole] = function(...)
+         local a = take(...)
+         if type(a.qb) == "number" and a.scale == nil and a.zero_point == nil then
+            return M[number .. (relu and "_relu" or "")](a.qa, a.qb)
+         end
+         local p = parts_of(who, "qa", a.qa)
+         local q = partner_of(who, "qb", a.qb, p)
+         local like = result_like(who, p.dtype, a.scale, a.zero_point)
+         return fn(like, p, q, relu)
+      end
+   end
+end
+
+--- Adds two quantized tensors of the same dtype, which broadcast. The numbers are added in float32
+--- and rounded to the scale and the zero point that are given. With a number as the second argument
+--- the function does what add_scalar does. add_relu replaces negative sums by 0.
+---
+---     local x = torch.tensor {1.0, 2}
+---     local q = torch.quantize_per_tensor(x, 0.5, 10, "quint8")
+---     print(torch.ops.quantized.add(q, q, 0.25, 0):int_repr())
+---     --> tensor([ 8, 16], dtype=torch.uint8)
+---@param qa ao.QuantizedTensor  quantized per tensor
+---@param qb ao.QuantizedTensor|number
+---@param scale? number  of the result; not given for a number
+---@param zero_point? integer  of the result; not given for a number
+---@return ao.QuantizedTensor
+---@names torch.ops.quantized.add torch.ops.quantized.add_relu
+define_pair("add", sum, "add_scalar")
+
+--- Multiplies two quantized tensors of the same dtype, which broadcast. The products of the
+--- integers are exact before they are rounded to the scale and the zero point that are given. With
+--- a number as the second argument the function does what mul_scalar does. mul_relu replaces
+--- negative products by 0.
+---
+---     local x = torch.tensor {1.0, 2}
+---     local q = torch.quantize_per_tensor(x, 0.5, 10, "quint8")
+---     print(torch.ops.quantized.mul(q, q, 0.25, 0):int_repr())
+---     --> tensor([ 4, 16], dtype=torch.uint8)
+---@param qa ao.QuantizedTensor  quantized per tensor
+---@param qb ao.QuantizedTensor|number
+---@param scale? number  of the result; not given for a number
+---@param zero_point? integer  of the result; not given for a number
+---@return ao.QuantizedTensor
+---@names torch.ops.quantized.mul torch.ops.quantized.mul_relu
+define_pair("mul", product, "mul_scalar")
+
+local take_matmul <const> = args.signature(prefix
+   .. "matmul(qa: any, qb: any, scale: any, zero_point: any)")
+
+--- Multiplies matrices, or batches of them, of the same dtype. The products are summed in float32
+--- and rounded to the scale and the zero point that are given.
+---@param qa ao.QuantizedTensor  (..., n, k) quantized per tensor
+---@param qb ao.QuantizedTensor  (..., k, m)
+---@param scale number  of the result
+---@param zero_point integer  of the result
+---@return ao.QuantizedTensor
+---@names torch.ops.quantized.matmul
+function M.matmul(...)
+   local who, a = prefix .. "matmul", take_matmul(...)
+   local p = parts_of(who, "qa", a.qa)
+   local q = partner_of(who, "qb", a.qb, p)
+   local like = result_like(who, p.dtype, a.scale, a.zero_point)
+   return rounded(like, torch.matmul(p:dequantize(), q:dequantize()))
+end
+
+local function define_cat(name, relu)
+   local who = prefix .. name
+   local take = args.signature(who .. "(qx: table, dim: integer, scale: any?, zero_point: any?)")
+   M[name] = function(...)
+      local a = take(...)
+      local first = parts_of(who, "qx[1]", a.qx[1])
+      local like = result_like(who, first.dtype, a.scale == nil and first.scale or a.scale,
+         a.zero_point == nil and first.zero_point or a.zero_point)
+      local all = {}
+      for i, x in ipairs(a.qx) do
+         local p = partner_of(who, ("qx[%d]"):format(i), x, first)
+         local same = p.scale == like.scale and p.zero_point == like.zero_point
+         all[i] = same and p.integers or quantized._integers_of(like, p:dequantize())
+      end
+      local joined = torch.cat(all, a.dim)
+      if relu then joined = joined:clamp_min(like.zero_point) end
+      return quantized._of_integers(joined, like.dtype, like.scale, like.zero_point)
+   end
+end
+
+--- Joins quantized tensors of the same dtype along a dimension. The result has the scale and the
+--- zero point that are given, or those of the first tensor. cat_relu replaces negative numbers by
+--- 0.
+---@param qx ao.QuantizedTensor[]  quantized per tensor
+---@param dim integer
+---@param scale? number  of the result
+---@param zero_point? integer  of the result
+---@return ao.QuantizedTensor
+---@names torch.ops.quantized.cat torch.ops.quantized.cat_relu
+define_cat("cat", false)
+define_cat("cat_relu", true)
+
+return M

@@ -1,0 +1,57 @@
+-- contrastive.lua - contrastive search (Su et al., 2022): of the most probable tokens, chooses the
+-- one with the best sum of its probability and the difference of its hidden state from all earlier
+-- ones.
+
+local torch = require "tlua"
+
+local M = {}
+
+-- Returns the largest cosine similarity (B * k) of a candidate's hidden state (B * k, 1, D) and
+-- those of the tokens before it (B, S, D). Padding, where the mask (B, S) is false, does not count.
+local function similarity(hidden, past, mask)
+   local function unit(x) return x / x:norm(2, 3, true) end
+   local k = hidden:size(1) // past:size(1)
+   local cosine = unit(past):repeat_interleave(k, 1):matmul(unit(hidden):transpose(2, 3)):squeeze(3)
+   if mask then
+      cosine = cosine:masked_fill(mask:logical_not():repeat_interleave(k, 1), -math.huge)
+   end
+   return cosine:amax(2)
+end
+
+--- Returns a function that chooses the tokens (B) that follow ids (B, S). It also returns the
+--- processed scores (B, V).
+---@param steps table  text.generation.Steps
+---@param o table  the options
+---@param list function[]  processors of scores
+---@return fun(ids: Tensor): Tensor, Tensor
+function M.chooser(steps, o, list)
+   local next_scores, past -- the scores of the next token, and the hidden states (B, S, D)
+   return function(ids)
+      if not next_scores then
+         next_scores, past = steps:last_scores(ids, 1, true)
+         next_scores = next_scores:select(2, -1)
+      end
+      local scores = next_scores
+      for _, process in ipairs(list) do scores = process(ids, scores) end
+      steps:best(scores) -- scores that are NaN are an error
+      local batch, mask = ids:size(1), steps.mask
+      local p, tokens = scores:softmax(-1):topk(math.min(o.top_k, scores:size(2)), 2)
+      local k = tokens:size(2)
+      local rows = torch.arange(1, batch + 1, {dtype = "int64", device = ids.device})
+
+      -- the model's hidden states and scores after each candidate
+      steps:reorder(rows:repeat_interleave(k, 1))
+      local longer = torch.cat({ids:repeat_interleave(k, 1), tokens:view(-1, 1)}, 2)
+      local after, hidden = steps:last_scores(longer, 1, true)
+      local value = (1 - o.penalty_alpha) * p
+         - o.penalty_alpha * similarity(hidden, past, mask):view(batch, k)
+      local at = value:argmax(2)
+      local chosen = (rows - 1) * k + at
+      steps:reorder(chosen)
+      next_scores = after:select(2, -1):index_select(1, chosen)
+      past = torch.cat({past, hidden:index_select(1, chosen)}, 2)
+      return tokens:gather(2, at:unsqueeze(2)):squeeze(2), scores
+   end
+end
+
+return M
