@@ -124,6 +124,8 @@ end
 -- Returns the logarithms of a batch's probabilities by a model.
 local function logps(model, batch, average)
    local logits = model(batch.input_ids, {attention_mask = batch.attention_mask}).logits
+   local extra = logits:size(2) - batch.input_ids:size(2)
+   if extra > 0 then logits = logits:narrow(2, extra + 1, batch.input_ids:size(2)) end
    return M.sequence_logps(logits, batch.labels, {average = average})
 end
 
@@ -158,7 +160,8 @@ function M.dpo(model, chosen, rejected, options)
    for key, value in pairs(options or {}) do o[key] = value end
    local reference = o.reference
    o.reference = nil
-   local is_peft = torch.type(model) == "text.PeftModel"
+   local kind = torch.type(model)
+   local is_peft = kind == "text.PeftModel" or kind == "text.PromptModel"
    if reference == nil and not is_peft then
       args.refuse(title, "reference", "a model, since the trained one has no adapters", nil)
    end

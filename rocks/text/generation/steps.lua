@@ -30,6 +30,7 @@ end
 ---@param copies integer  the number of sequences for each prompt
 function Steps:__init(model, ids, o, copies)
    self.model, self.o, self.batch = model, o, ids:size(1) * copies
+   self.virtual = model.virtual_tokens or 0 -- the cache has them before the tokens of ids
    local function copied(x) return copies > 1 and x and x:repeat_interleave(copies, 1) or x end
    self.is_seq2seq = model.inputs == "seq2seq"
    local mask = mask_of(ids, o, self.is_seq2seq)
@@ -50,7 +51,8 @@ end
 -- Returns an empty cache of the kind that the options name.
 function Steps:new_cache()
    if self.o.cache == "quantized" then return caches.kinds.q8_0() end
-   return Cache(self.o.cache == "static" and self.prompt + self.o.max_new_tokens or nil)
+   return Cache(self.o.cache == "static" and self.virtual + self.prompt + self.o.max_new_tokens
+      or nil)
 end
 
 --- Returns the scores (B, V) of the token that follows `ids`.
@@ -67,7 +69,7 @@ function Steps:scores(ids) return self:last_scores(ids, 1):select(2, -1) end
 ---@return Tensor?
 function Steps:last_scores(ids, count, with_hidden)
    local cache, mask = self.cache, self.mask
-   local length, past = ids:size(2), cache and cache.length or 0
+   local length, past = ids:size(2), math.max(0, cache and cache.length - self.virtual or 0)
    if mask and mask:size(2) < length then
       local more = torch.ones(mask:size(1), length - mask:size(2),
          {dtype = "bool", device = mask.device})
@@ -97,7 +99,8 @@ end
 ---@param length integer
 function Steps:crop(length)
    local cache, mask = self.cache, self.mask
-   if cache and cache.length > length and not cache:crop(length) then
+   local all = self.virtual + length
+   if cache and cache.length > all and not cache:crop(all) then
       self.cache = self:new_cache() -- all tokens are computed again
    end
    if mask and mask:size(2) > length then

@@ -221,8 +221,8 @@ end
 --- Declares a family: its base model, its language model and its classifiers. fields: model_type,
 --- name, defaults (which replace LLaMA's); traits (of Attention); norm(config, size), mlp(config),
 --- mlp_name, layer (a class), slides(config, i) (whether layer i has the sliding window),
---- finish(config), embed(x, config) (changes embeddings), rotary(model, config) (adds rotations for
---- kinds of layers), ending (the suffix of the base model's name, "Model" by default).
+--- finish(config), embed(x, config) (changes embeddings of tokens), rotary(model, config) (adds
+--- rotations for kinds of layers), ending (the suffix of the base model's name, or "Model").
 ---@param fields table
 ---@return table family
 function M.family(fields)
@@ -255,9 +255,12 @@ function M.family(fields)
       self.rotary = {full_attention = Rotary(config, config.head_dim, "full_attention")}
       if fields.rotary then fields.rotary(self, config) end
    end
+   function Model:embed(ids)
+      local x = self.embed_tokens(ids)
+      return fields.embed and fields.embed(x, self.config) or x
+   end
    function Model:compute(a)
-      local x = a.inputs_embeds or self.embed_tokens(a.input_ids)
-      if fields.embed then x = fields.embed(x, self.config) end
+      local x = a.inputs_embeds or self:embed(a.input_ids)
       local results
       x, results = M.run(self, self.layers, x, a)
       return M.finish(results, self.norm(x))

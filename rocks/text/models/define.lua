@@ -175,6 +175,10 @@ function M.causal_lm(family, base, options)
       if not self.config.tie_word_embeddings then return {} end
       return {{head .. ".weight", family.prefix .. "." .. options.embedding .. ".weight"}}
    end
+   function cls:embed(ids)
+      local part = self[family.prefix]
+      return part.embed and part:embed(ids) or part[options.embedding](ids)
+   end
    function cls:compute(a)
       local results = self[family.prefix](a)
       local hidden = results.last_hidden_state

@@ -1,13 +1,14 @@
--- peft.lua - parameter-efficient fine-tuning: LoRA (Hu et al., 2021) with the names and file
--- formats of Hugging Face's PEFT. The product of two small matrices is added to a linear layer's
--- weight.
+-- init.lua - torch.text.peft: parameter-efficient fine-tuning with the names and file formats of
+-- Hugging Face's PEFT. In LoRA (Hu et al., 2021) the product of two small matrices is added to a
+-- linear layer's weight; prompts.lua has the tuning of virtual tokens.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local configs = require "tlua.text.models.config"
-local json = require "tlua.utils.json"
+local files = require "tlua.text.peft.files"
 local modes = require "tlua.text.generation.modes"
+local prompts = require "tlua.text.peft.prompts"
 local suggest = require "tlua.utils.suggest"
 
 local nn, F = torch.nn, torch.nn.functional
@@ -108,7 +109,8 @@ local function check(title, c)
    local function refuse_unless(fits, name, expected)
       if not fits then args.refuse(title, name, expected, c[name]) end
    end
-   refuse_unless(c.peft_type == "LORA", "peft_type", '"LORA"')
+   refuse_unless(c.peft_type == "LORA", "peft_type",
+      '"LORA", "PREFIX_TUNING", "PROMPT_TUNING" or "P_TUNING"')
    refuse_unless(math.type(c.r) == "integer" and c.r > 0, "r", "a positive integer")
    refuse_unless(c.bias == "none", "bias", '"none"')
    refuse_unless(not c.use_dora, "use_dora", "false")
@@ -328,26 +330,15 @@ end
 --- Writes adapter_config.json and adapter_model.safetensors, as PEFT does.
 ---@param folder string  created if it does not exist
 function PeftModel:save_pretrained(folder)
-   if type(folder) ~= "string" then
-      args.refuse("text.PeftModel:save_pretrained", "folder", "a folder's path", folder)
-   end
-   local ok, message = torch.io.make_folder(folder)
-   if not ok then torch.raise("save_pretrained: " .. message) end
    local config = {}
    for key, value in pairs(self.peft_config) do config[key] = value end
-   config.inference_mode = true
    for _, layer in ipairs(self:modules()) do
       if torch.type(layer) == "text.models.Conv1D" then config.fan_in_fan_out = true end
    end
    for _, name in ipairs {"rank_pattern", "alpha_pattern"} do
       if next(config[name]) == nil then config[name] = nil end
    end
-   local file <close>, why = io.open(folder .. "/adapter_config.json", "wb")
-   if file then ok, why = file:write(json.encode(config), "\n") end
-   if not file or not ok then torch.raise("save_pretrained: " .. tostring(why)) end
-   local state = adapter_state(self)
-   for key, tensor in pairs(state) do state[key] = tensor:contiguous() end
-   torch.save(state, folder .. "/adapter_model.safetensors")
+   files.save("text.PeftModel:save_pretrained", folder, config, adapter_state(self))
 end
 
 -- Calls fn(owner, field, layer) for each layer with an adapter; owner[field] is the layer.
@@ -409,8 +400,10 @@ function PeftModel:disable_adapter(fn)
    return table.unpack(results, 2, results.n)
 end
 
---- Adds trainable adapters to linear layers of a model, and freezes all other weights. The options
---- are the fields of PEFT's LoraConfig.
+--- Adds trainable adapters to a model, and freezes all other weights. The options are the fields of
+--- PEFT's LoraConfig, which adds adapters to linear layers. With peft_type = "PREFIX_TUNING",
+--- "PROMPT_TUNING" or "P_TUNING", they are the fields of its configurations of virtual tokens:
+--- num_virtual_tokens of them precede each text; see text.PromptModel.
 ---
 ---     local config = {model_type = "llama", hidden_size = 8,
 ---        num_attention_heads = 2, num_hidden_layers = 1}
@@ -423,12 +416,22 @@ end
 ---@param options? {r: integer, lora_alpha: number, lora_dropout: number, target_modules:
 --- string[]|string, exclude_modules: string[], modules_to_save: string[], rank_pattern:
 --- table<string, integer>, alpha_pattern: table<string, number>, use_rslora: boolean,
---- layers_to_transform: integer|integer[], layers_pattern: string[]}  target_modules: the last
---- parts of layers' paths, or "all-linear"; by default layers of attention; layers_to_transform:
---- layer numbers as in files, from 0, which are the last number of a path, or the last one after a
---- name of layers_pattern; modules_to_save: layers that are trained as a whole and saved
----@return text.PeftModel
-function M.get_peft_model(model, options) return PeftModel(model, options) end
+--- layers_to_transform: integer|integer[], layers_pattern: string[], peft_type: string,
+--- num_virtual_tokens: integer, prefix_projection: boolean, init_weights: string,
+--- prompt_tuning_init: string, prompt_tuning_init_text: string, tokenizer_name_or_path: string,
+--- tokenizer: text.Tokenizer, encoder_reparameterization_type: string,
+--- encoder_hidden_size: integer, encoder_num_layers: integer, encoder_dropout: number}
+--- target_modules: the last parts of layers' paths, or "all-linear"; by default layers of attention;
+--- layers_to_transform: layer numbers as in files, from 0, which are the last number of a path, or
+--- the last one after a name of layers_pattern; modules_to_save: layers that are trained as a whole
+--- and saved
+---@return text.PeftModel|text.PromptModel
+function M.get_peft_model(model, options)
+   if type(options) == "table" and prompts.kinds[options.peft_type] then
+      return prompts.PromptModel(model, options)
+   end
+   return PeftModel(model, options)
+end
 
 local fields = {}
 for key in pairs(defaults) do fields[key] = true end
@@ -449,12 +452,16 @@ for key in pairs(others) do fields[key] = true end
 ---@param folder string
 ---@param options? {is_trainable: boolean}  whether the adapters can be trained further; false by
 --- default
----@return text.PeftModel
+---@return text.PeftModel|text.PromptModel
 function M.from_pretrained(model, folder, options)
    local title = "text.peft.from_pretrained"
    if type(folder) ~= "string" then args.refuse(title, "folder", "a folder's path", folder) end
    args.check_options(title, options, "is_trainable")
+   local is_trainable = options and options.is_trainable or false
    local given, config = configs.read_json(folder .. "/adapter_config.json"), {}
+   if prompts.kinds[given.peft_type] then
+      return prompts.load(title, model, folder, given, is_trainable)
+   end
    for key, value in pairs(given) do
       if fields[key] then config[key] = value end
    end
@@ -488,7 +495,7 @@ function M.from_pretrained(model, folder, options)
    torch.no_grad(function()
       for key, tensor in pairs(own) do tensor:copy_(saved[key]) end
    end)
-   if not (options and options.is_trainable) then
+   if not is_trainable then
       for _, p in ipairs(tuned:parameters()) do p:requires_grad_(false) end
       tuned:eval()
    end

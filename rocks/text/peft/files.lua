@@ -1,0 +1,26 @@
+-- files.lua - writes adapters in PEFT's format: adapter_config.json and adapter_model.safetensors.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local json = require "tlua.utils.json"
+
+local M = {}
+
+--- Writes an adapter's files.
+---@param title string  the method's name, for messages
+---@param folder string  created if it does not exist
+---@param config table<string, any>
+---@param state table<string, Tensor>
+function M.save(title, folder, config, state)
+   if type(folder) ~= "string" then args.refuse(title, "folder", "a folder's path", folder) end
+   local ok, message = torch.io.make_folder(folder)
+   if not ok then torch.raise("save_pretrained: " .. message) end
+   config.inference_mode = true
+   local file <close>, why = io.open(folder .. "/adapter_config.json", "wb")
+   if file then ok, why = file:write(json.encode(config), "\n") end
+   if not file or not ok then torch.raise("save_pretrained: " .. tostring(why)) end
+   for key, tensor in pairs(state) do state[key] = tensor:contiguous() end
+   torch.save(state, folder .. "/adapter_model.safetensors")
+end
+
+return M
