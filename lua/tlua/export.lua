@@ -317,11 +317,39 @@ local function check_marks(graph, call, tensors)
    compare(graph, call, other, false)
 end
 
+-- Returns an optimized program for a graph, or the graph if there is no better one. Results are
+-- compared for the example, and for another value of each dynamic size.
+local function optimized(graph, call, tensors, symbols)
+   local random = torch.get_rng_state()
+   local sets = {tensors}
+   for _, symbol in ipairs(symbols) do
+      local size = tensors[symbol[1].input]:size(symbol[1].dim)
+      local other = trace.with_size(tensors, symbol, size == symbol.max and size - 1 or size + 1)
+      if pcall(graph.run, graph, other) then sets[#sets + 1] = other end
+      call.reset()
+   end
+   local function run(program)
+      local results = {}
+      for _, set in ipairs(sets) do
+         torch.set_rng_state(random)
+         for _, result in ipairs(program:run(set)) do results[#results + 1] = result end
+         call.reset()
+      end
+      return results
+   end
+   local better = require "tlua.compile.compare".optimize(graph, tensors, run(graph), run)
+   torch.set_rng_state(random)
+   return better or graph
+end
+
 local function make(model, inputs, given)
    if not args.is_callable(model) then
       args.refuse("export", "model", "a module or a function", model)
    end
-   local options = trace.check_options("export", given)
+   local options = trace.check_options("export", given, "optimize")
+   if options.optimize ~= nil and type(options.optimize) ~= "boolean" then
+      args.refuse("export", "optimize", "a boolean", options.optimize)
+   end
    local tensors, names, structure = trace.read_inputs("export", model, inputs, options.names)
    local named = named_tensors(model)
    local call = {
@@ -333,7 +361,7 @@ local function make(model, inputs, given)
    call.reset = keep_buffers(named)
    local graph = trace.graph(call, tensors, symbols):ready()
    check_marks(graph, call, tensors)
-   return wrap(graph)
+   return wrap(options.optimize and optimized(graph, call, tensors, symbols) or graph)
 end
 
 local M = {}
@@ -353,15 +381,19 @@ local M = {}
 ---@param model nn.Module|function
 ---@param inputs Tensor|table  the arguments of the call, in a list; an argument may be a table of
 --- tensors
----@param options? {dynamic: table<string, table>, names: string[]}  dynamic: for each input by
---- name, its dimensions that may have another size, `{x = {1}}`, or `{x = {[1] = "n"}, y = {[1] =
---- "n"}}` for one size in two inputs, or `{x = {[1] = {name = "n", min = 1, max = 512}}}`; the
---- model is called with sizes at both ends of the range and between, the smallest first, up to 256
---- of them and as long as the calls are short, and with all sizes at their ends; the program
---- refuses sizes out of the range; a branch that only one size takes, or one combination of
---- several, is not seen if the model was not called with it; an argument of an operator may be a
---- sum of products of up to three sizes; without `max` it ends at 16 times the example's size, at
---- least at 64; names: those of the inputs, in place of the names of forward's parameters
+---@param options? {dynamic: table<string, table>, names: string[], optimize: boolean}  dynamic:
+--- for each input by name, its dimensions that may have another size, `{x = {1}}`, or `{x = {[1] =
+--- "n"}, y = {[1] = "n"}}` for one size in two inputs, or `{x = {[1] = {name = "n", min = 1, max =
+--- 512}}}`; the model is called with sizes at both ends of the range and between, the smallest
+--- first, up to 256 of them and as long as the calls are short, and with all sizes at their ends;
+--- the program refuses sizes out of the range; a branch that only one size takes, or one
+--- combination of several, is not seen if the model was not called with it; an argument of an
+--- operator may be a sum of products of up to three sizes; without `max` it ends at 16 times the
+--- example's size, at least at 64; names: those of the inputs, in place of the names of forward's
+--- parameters; optimize: whether to make the program faster, as torch.compile does: batch norm is
+--- merged into the layer before it, convolutions on the CPU get packed weights, and sums and
+--- activations are computed with them; the program then has copies of the parameters, and its
+--- results may differ from the model's by rounding
 ---@return export.Program
 function M.export(model, inputs, options) return make(model, inputs, options) end
 

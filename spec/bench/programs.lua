@@ -1,6 +1,6 @@
--- programs.lua - inference at batch 1 on one thread: a model called as it is, as a program of torch.export, by
--- torch.compile and as a program of 8-bit integers, beside PyTorch and ONNX Runtime where a Python has them.
--- Figures are processor time, so that other processes on the machine matter less.
+-- programs.lua - inference at batch 1 on one thread: a model called as it is, as a program of torch.export and as one
+-- that is optimized, by torch.compile and as a program of 8-bit integers, beside PyTorch and ONNX Runtime where a
+-- Python has them. Figures are processor time, so that other processes on the machine matter less.
 --
 --    build/tlua spec/bench/programs.lua [--python FILE] [--only NAME]
 
@@ -104,22 +104,25 @@ local function times_of_python(sizes, code, model, x)
    return line:match "([^\t]*)\t([^\t]*)"
 end
 
-local form <const> = "%-24s %10s %10s %10s %10s %10s %10s"
-print(form:format("microseconds", "eager", "program", "compiled", "int8", "PyTorch", "ORT"))
+local form <const> = "%-24s" .. (" %10s"):rep(7)
+print(form:format("microseconds", "eager", "program", "optimized", "compiled", "int8", "PyTorch", "ORT"))
 for _, row in ipairs(rows) do
    local name, model, sizes, code, onnx = table.unpack(row, 1, 5)
    if not options.only or name:find(options.only, 1, true) then
       model:eval()
       local x = torch.randn(sizes)
       local program, fast = torch.export(model, {x}), torch.compile(model)
+      local optimized = torch.export(model, {x}, {optimize = true})
       local made, small = pcall(function()
          return torch.ao.quantization.quantize_(torch.export(model, {x}), {kind = "static", calibration = {x}})
       end)
       for _ = 1, 4 do fast(x) end
       local figures = {time(function() return model(x) end), time(function() return program(x) end),
-         time(function() return fast(x) end), made and time(function() return small(x) end)}
-      for i = 1, 4 do figures[i] = figures[i] and ("%.1f"):format(figures[i]) or "-" end
+         time(function() return optimized(x) end), time(function() return fast(x) end),
+         made and time(function() return small(x) end)}
+      for i = 1, 5 do figures[i] = figures[i] and ("%.1f"):format(figures[i]) or "-" end
       local pytorch, ort = times_of_python(sizes, code, onnx and model, x)
-      print(form:format(name, figures[1], figures[2], figures[3], figures[4], pytorch, ort))
+      print(form:format(name, figures[1], figures[2], figures[3], figures[4], figures[5], pytorch,
+         ort))
    end
 end

@@ -46,6 +46,76 @@ local function convnet()
                         nn.Dropout(0.5), nn.Linear(16, 10))
 end
 
+describe("torch.export with the option optimize", function()
+   local x
+   before_each(function()
+      torch.manual_seed(3)
+      x = torch.randn(2, 1, 8, 8)
+   end)
+
+   local function saved(program)
+      local path <const> = os.tmpname()
+      program:save(path)
+      local loaded = torch.export.load(path)
+      os.remove(path)
+      return loaded
+   end
+
+   it("merges layers, and keeps results and files", function()
+      local _ <close> = torch.no_grad()
+      local model = convnet():eval()
+      model[2].running_mean:normal_()
+      local program = torch.export(model, {x}, {optimize = true})
+      local text, expected = tostring(program), model(x)
+      for _, name in ipairs {"batch_norm", "= relu", "dropout", "[^_]conv2d"} do
+         if device == "cpu" or name ~= "[^_]conv2d" then assert.is_nil(text:find(name), text) end
+      end
+      assert.close(expected, program(x), 1e-5)
+      assert.is_true(program(x):equal(saved(program)(x)))
+      model[1].weight:zero_() -- the program has copies
+      assert.close(expected, program(x), 1e-5)
+   end)
+
+   it("serves dynamic sizes", function()
+      local _ <close> = torch.no_grad()
+      local model = convnet():eval()
+      local program = torch.export(model, {x}, {optimize = true, names = {"x"}, dynamic = {x = {1}}})
+      assert.is_nil(tostring(program):find("batch_norm", 1, true))
+      local loaded = saved(program)
+      for n = 1, 7, 3 do
+         local images = torch.randn(n, 1, 8, 8)
+         assert.close(model(images), program(images), 1e-5)
+         assert.close(model(images), loaded(images), 1e-5)
+      end
+   end)
+
+   it("computes constants only if they do not depend on sizes", function()
+      local function fn(a) return a + torch.zeros(a:size(1), 2):add(1):mul(torch.ones(2) * 3) end
+      local given = torch.randn(3, 2)
+      local program = torch.export(fn, {given}, {optimize = true, names = {"a"}, dynamic = {a = {1}}})
+      for n = 2, 5 do
+         local other = torch.randn(n, 2)
+         assert.is_true(fn(other):equal(program(other)))
+      end
+   end)
+
+   it("leaves buffers of models in training mode as they are", function()
+      local model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4))
+      local program = torch.export(model, {x}, {optimize = true})
+      assert.equal(0.0, model[2].running_mean:abs():sum():item())
+      local other = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4))
+      other:load_state_dict(model:state_dict())
+      local _ <close> = torch.no_grad()
+      assert.close(other(x), program(x), 1e-5)
+   end)
+
+   it("refuses values that are not boolean", function()
+      assert.raises("export: optimize: expected a boolean, got 1", function()
+         torch.export(nn.ReLU(), {x}, {optimize = 1})
+      end)
+   end)
+end)
+
 describe("torch.export", function()
    before_each(function() torch.manual_seed(3) end)
 

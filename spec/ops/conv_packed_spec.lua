@@ -201,6 +201,19 @@ describe("channels-last programs", function()
       end
    end)
 
+   it("of torch.export keep convolutions for which Winograd's method is faster", function()
+      local _ <close> = torch.no_grad()
+      local images = torch.randn(1, 64, 40, 40)
+      local function count_packed(layer)
+         local program = torch.export(layer:eval(), {images}, {optimize = true})
+         assert.close(layer(images), program(images), 1e-4)
+         return select(2, text_of(program))
+      end
+      assert.equal(0, count_packed(nn.Sequential(nn.Conv2d(64, 64, 3), nn.ReLU())))
+      assert.equal(1, count_packed(nn.Sequential(nn.Conv2d(64, 64, 3, {stride = 2}), nn.ReLU())))
+      assert.equal(1, count_packed(nn.Sequential(nn.Conv2d(64, 64, 1), nn.ReLU())))
+   end)
+
    it("of torch.compile keep channels-last results", function()
       local _ <close> = torch.no_grad()
       local layers = nn.Sequential(nn.Conv2d(3, 20, 3, {bias = false}), nn.BatchNorm2d(20), nn.ReLU()):eval()

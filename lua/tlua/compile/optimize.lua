@@ -1,8 +1,8 @@
--- optimize.lua - makes a program faster for fixed values of its constants, for torch.compile: batch
--- norm is merged into the convolution or linear layer before it, calls whose arguments are all
--- constants are computed once, equal and unused calls are removed, convolutions get packed weights
--- (convolutions.lua), and activations are merged into the linear layer before them or work in
--- place.
+-- optimize.lua - makes a program faster for fixed values of its constants, for torch.compile and
+-- torch.export: dropout in evaluation mode is removed, batch norm is merged into the convolution or
+-- linear layer before it, calls whose arguments are all constants are computed once, equal and
+-- unused calls are removed, convolutions get packed weights (convolutions.lua), and activations are
+-- merged into the linear layer before them or work in place.
 
 local torch = require "tlua"
 local convolutions = require "tlua.compile.convolutions"
@@ -71,6 +71,21 @@ local function constant(graph, name, tensor)
    return graph:create_node("get_attr", try, tensor)
 end
 
+-- Dropout -----------------------------------------------------------------------------------------
+
+-- Removes calls of dropout in evaluation mode, whose result is their argument itself.
+local function remove_dropout(graph)
+   local count = 0
+   for _, node in ipairs {table.unpack(graph.nodes)} do
+      if is_call(node, "dropout") and not node.args.training then
+         node:replace_all_uses_with(node.args.self)
+         graph:erase_node(node)
+         count = count + 1
+      end
+   end
+   return count
+end
+
 -- Batch norm --------------------------------------------------------------------------------------
 
 local function all_constants(node, ...)
@@ -137,11 +152,30 @@ local function changed_nodes(graph)
    return changed
 end
 
+local function is_size(value)
+   local meta = getmetatable(value)
+   return meta and meta.__name == "export.Size"
+end
+
+-- Returns whether an argument of a node depends on dynamic sizes.
+local function has_sizes(node)
+   for _, value in next, node.args do
+      if type(value) == "table" and not is_node(value) then
+         if is_size(value) then return true end
+         for _, item in next, value do
+            if is_size(item) then return true end
+         end
+      end
+   end
+   return false
+end
+
 local function fold_constants(graph)
    local changed, foldable, wanted = changed_nodes(graph), {}, {}
    for _, node in ipairs(graph.nodes) do
       if node.op == "call_function" and node.results == 1 and not writes(node)
-         and not changed[node] and not is_random(node) and not graph:_returns(node) then
+         and not changed[node] and not is_random(node) and not graph:_returns(node)
+         and not has_sizes(node) then
          local all, any = true, false
          each_input(node, function(input)
             all, any = all and (input.op == "get_attr" or foldable[input] == true), true
@@ -271,6 +305,28 @@ local function has(graph, test)
    return false
 end
 
+local function is_convolution(node) return is_call(node, "conv2d") end
+
+-- Returns whether a run may change inputs or constants.
+local function may_change_state(graph)
+   local changed = changed_nodes(graph)
+   return has(graph, function(node)
+      return node.args.training == true or node.op ~= "call_function" and changed[node]
+   end)
+end
+
+-- Removes the constants that no call uses.
+local function drop_constants(graph)
+   local count = 0
+   for _, node in ipairs {table.unpack(graph.nodes)} do
+      if node.op == "get_attr" and #node:users() == 0 then
+         graph:erase_node(node)
+         count = count + 1
+      end
+   end
+   return count
+end
+
 local function is_mark(node)
    return node.op == "call_function" and (node.target:find "^cond_" or node.target:find "^loop_")
 end
@@ -281,21 +337,26 @@ end
 ---@param handle userdata  a program
 ---@param only? "all"|"norms"|"row-major"  merges batch norms alone, or leaves memory formats as
 --- they are; by default, all optimizations are made
+---@param example? Tensor[]  inputs, whose sizes show whether packed convolutions are faster
 ---@return userdata? handle
 ---@return boolean? uses_values
-return function(handle, only)
+return function(handle, only, example)
    local graph = graph_of(handle)
    if has(graph, is_mark) then return nil end
+   if example and has(graph, is_convolution) and not may_change_state(graph) then
+      graph:propagate(table.unpack(example))
+   end
+   local dropped = remove_dropout(graph)
    local random, effects = has(graph, is_random), has(graph, writes)
    local folded = fold_norms(graph)
-   if only == "norms" then return folded > 0 and graph:program().graph_ or nil end
+   if only == "norms" then return dropped + folded > 0 and graph:program().graph_ or nil end
    folded = folded + fold_constants(graph)
-   local count = folded
+   local count = dropped + folded
    if not random and not effects then count = count + join_equal(graph) end
    local replaced = only == "row-major" and 0 or convolutions.replace(graph)
    folded, count = folded + replaced, count + replaced
    count = count + join_activations(graph)
-   if not random then count = count + graph:eliminate_dead_code() end
+   count = count + (random and drop_constants or graph.eliminate_dead_code)(graph)
    if count == 0 then return nil end
    return graph:program().graph_, folded > 0
 end

@@ -3,10 +3,9 @@
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
-local nested = require "tlua.export.nested"
 local trace = require "tlua.export.trace"
 local arguments = require "tlua.compile.arguments"
-local optimize = require "tlua.compile.optimize"
+local compare = require "tlua.compile.compare"
 local training = require "tlua.compile.training"
 local watch = require "tlua.compile.watch"
 
@@ -38,34 +37,6 @@ local function check_functions(seen, watched)
    if not watch.same_functions(seen, watched) then
       fail "another function is called while the call is recorded"
    end
-end
-
-local function strides_of(tensor) return table.concat(tensor:stride(), ",") end
-
--- Returns how a program's results differ from the function's; nil if they do not. `tolerance`, if
--- given, is the allowed difference relative to the largest magnitude in the tensor.
-local function difference(got, expected, tolerance)
-   local shared = {}
-   for i, tensor in ipairs(expected) do
-      local other = got[i]
-      if tensor.dtype ~= other.dtype or tostring(tensor.shape) ~= tostring(other.shape)
-         or strides_of(tensor) ~= strides_of(other)
-         or tensor:is_inference() ~= other:is_inference() or tensor.device ~= other.device then
-         return "a result of the program has another layout"
-      end
-      local a, b = torch._storage_key(tensor), torch._storage_key(other)
-      if shared[a] == nil then shared[a] = b end
-      if shared[a] ~= b then return "results of the program share memory in another way" end
-      if not nested.same_bits(other, tensor) then
-         local differs <const> = "a result of the program has other values"
-         if not tolerance or not tensor:is_floating_point() then return differs end
-         local size = tensor:abs():max():item()
-         local error_ = (tensor - other):abs():max():item()
-         local close = error_ <= tolerance * size -- false if one of them is NaN
-         if not close then return differs end
-      end
-   end
-   return nil
 end
 
 -- Returns the set of the tensors' storages. `field`, if given, is the index of the tensor in each
@@ -228,7 +199,7 @@ function M.record(call)
       return program:run(tensors)
    end
    local got = run(handle)
-   local why = difference(got, expected, not call.on_cpu and 1e-3 or nil)
+   local why = compare.difference(got, expected, not call.on_cpu and 1e-3 or nil)
    if why then fail(why .. " than the function's") end
    if call.live then
       why = training.difference(got, expected)
@@ -269,22 +240,11 @@ local function versions_of(state)
 end
 
 --- Optimizes the program of an entry for the current values of the tensors. `expected` lists the
---- results before optimization; `run` runs a program for the same inputs. If results have other
---- memory formats than expected, the convolutions stay as they are.
+--- results before optimization; `run` runs a program for the same inputs.
 function M.optimize(entry, state, expected, run)
-   for _, only in ipairs {"all", "row-major"} do
-      local fine, better, uses = pcall(optimize, entry.handle, only)
-      entry.better, entry.versions = nil, nil
-      entry.problem = not fine and tostring(better) or nil
-      if not fine or not better then return end
-      local ran, outputs = pcall(run, better)
-      entry.problem = not ran and tostring(outputs) or ran and difference(outputs, expected, 1e-4)
-      if not entry.problem then
-         entry.better = better
-         entry.versions = uses and versions_of(state) or nil
-         return
-      end
-   end
+   local better, more = compare.optimize(entry.handle, entry.example, expected, run)
+   entry.better, entry.problem = better, not better and more or nil
+   entry.versions = better and more and versions_of(state) or nil
 end
 
 --- Optimizes an entry's program again after the values of the tensors have changed.

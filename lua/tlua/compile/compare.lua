@@ -1,0 +1,56 @@
+-- compare.lua - compares the results of programs, and optimizes a program with a check that its
+-- results stay the same, for torch.compile and torch.export.
+
+local torch = require "tlua"
+local nested = require "tlua.export.nested"
+local optimize = require "tlua.compile.optimize"
+
+local M = {}
+
+local function strides_of(tensor) return table.concat(tensor:stride(), ",") end
+
+--- Returns how a program's results differ from the expected ones; nil if they do not. `tolerance`,
+--- if given, is the allowed difference relative to the largest magnitude in the tensor.
+function M.difference(got, expected, tolerance)
+   local shared = {}
+   for i, tensor in ipairs(expected) do
+      local other = got[i]
+      if tensor.dtype ~= other.dtype or tostring(tensor.shape) ~= tostring(other.shape)
+         or strides_of(tensor) ~= strides_of(other)
+         or tensor:is_inference() ~= other:is_inference() or tensor.device ~= other.device then
+         return "a result of the program has another layout"
+      end
+      local a, b = torch._storage_key(tensor), torch._storage_key(other)
+      if shared[a] == nil then shared[a] = b end
+      if shared[a] ~= b then return "results of the program share memory in another way" end
+      if not nested.same_bits(other, tensor) then
+         local differs <const> = "a result of the program has other values"
+         if not tolerance or not tensor:is_floating_point() then return differs end
+         local size = tensor:abs():max():item()
+         local error_ = (tensor - other):abs():max():item()
+         local close = error_ <= tolerance * size -- false if one of them is NaN
+         if not close then return differs end
+      end
+   end
+   return nil
+end
+
+--- Optimizes a program. `run(program)` returns the program's results for some inputs, the first
+--- of which are `example`, and `expected` lists these results before optimization. If results get
+--- other memory formats, convolutions stay as they are. Returns the optimized program and whether
+--- it is valid only while its constants keep their values; returns nil, and the reason if an
+--- optimized program failed or had other results, if there is no better program.
+function M.optimize(handle, example, expected, run)
+   local problem
+   for _, only in ipairs {"all", "row-major"} do
+      local fine, better, uses = pcall(optimize, handle, only, example)
+      if not fine then return nil, tostring(better) end
+      if not better then return nil end
+      local ran, outputs = pcall(run, better)
+      problem = not ran and tostring(outputs) or ran and M.difference(outputs, expected, 1e-4)
+      if not problem then return better, uses end
+   end
+   return nil, problem
+end
+
+return M
