@@ -62,11 +62,16 @@ local function from_model(llm, o)
    end
 end
 
+-- The tokenizer that had the same tokens as this one when they were compared.
+local compared = setmetatable({}, {__mode = "kv"})
+
 local function same_tokens(a, b)
+   if a == b or compared[a] == b then return true end
    if #a.tokens ~= #b.tokens then return false end
    for i, token in ipairs(a.tokens) do
       if b.tokens[i] ~= token then return false end
    end
+   compared[a] = b
    return true
 end
 

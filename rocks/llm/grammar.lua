@@ -225,8 +225,16 @@ local function compile_class(ranges, after)
    return #choices == 1 and choices[1] or {choices = choices}
 end
 
+-- The number of parts of a grammar after its repetitions are written out.
+local most_parts <const> = 100000
+
 function compile(self, tree, after)
    local kind = tree.kind
+   self.parts = (self.parts or 0) + 1
+   if self.parts > most_parts then
+      error({grammar = ("expected at most %d parts, with repeated ones counted each time"):format(
+         most_parts)}, 0)
+   end
    if kind == "class" then return compile_class(tree.ranges, after) end
    if kind == "rule" then return {rule = tree.name, after = after} end
    if kind == "sequence" then
@@ -402,6 +410,9 @@ function Grammar:__tostring() return ("llm.Grammar(%d bytes)"):format(#self.text
 
 local tries = setmetatable({}, {__mode = "k"})
 
+-- The number of states whose masks are kept.
+local kept <const> = 256
+
 -- Returns a trie of the bytes of all tokens. A node has its children by byte, and in `tokens` the
 -- tokens that end at the node.
 local function trie_of(tokenizer)
@@ -454,6 +465,10 @@ local function mask_of(self, size)
       end
       local mask = torch.full({size}, -math.huge, {device = "cpu"})
       mask:index_fill_(1, torch.tensor(list, {dtype = "int64", device = "cpu"}), 0)
+      if masks.count == kept then
+         for key in pairs(masks) do masks[key] = nil end
+      end
+      masks.count = (masks.count or 0) + 1
       masks[state] = mask
    end
    return masks[state]

@@ -238,11 +238,26 @@ end
 ---@return table
 function Sampler:distribution(logits, history)
    local o = self.o
+   if o.logprobs then self.log_softmax = logits:log_softmax(1) end
    if self.bias then logits:index_add_(1, self.bias_ids, self.bias) end
    penalise(o, logits, history)
    if o.logits_processor then logits = process(o.logits_processor, history, logits) end
    if o.grammar then logits = o.grammar:allow(logits) end
    return distribution_of(o, logits)
+end
+
+--- Returns the logarithm of a token's probability for the model, before all options, in the last
+--- distribution; also the most probable tokens, and their logarithms. Needs the option `logprobs`.
+---@param token integer
+---@param count integer  the number of the most probable tokens
+---@return number
+---@return integer[]
+---@return number[]
+function Sampler:log_probabilities(token, count)
+   local all = self.log_softmax
+   if count == 0 then return all[token]:item(), {}, {} end
+   local values, ids = all:topk(math.min(count, all:numel()))
+   return all[token]:item(), ids:tolist(), values:tolist()
 end
 
 --- Returns a random number from 0 to below 1.

@@ -27,6 +27,7 @@ answers all open requests and ends.
   --threads N            threads that compute a run
   --device NAME          where programs run
   --cache-type f32       language models' cached keys and values: f32, f16 or q8_0
+  --draft-model FILE     proposes tokens for a GGUF file; prompt_lookup: earlier tokens of the text
   --versions latest      latest or all
   --http-threads 1       threads that read and write
   --max-body BYTES       --max-connections N   --idle-timeout S   --receive-timeout S
@@ -40,7 +41,8 @@ local function fail(text) error({usage = text}, 0) end
 
 local function value_of(name, text)
    if name == "versions" or name == "address" or name == "key" or name == "certificate"
-      or name == "access_log" or name == "device" or name == "cache_type" then
+      or name == "access_log" or name == "device" or name == "cache_type"
+      or name == "draft_model" then
       return text
    end
    local number = tonumber(text)

@@ -4,6 +4,9 @@
 
 local torch = require "tlua"
 local caches = require "tlua.text.models.rounded_caches"
+local drafts = require "tlua.llm.drafts"
+local grammars = require "tlua.llm.grammar"
+local pieces = require "tlua.serve.pieces"
 local sampling = require "tlua.llm.sampling"
 local Scheduler = require "tlua.llm.scheduler"
 
@@ -34,25 +37,33 @@ end
 --- Starts to continue a text, which `step` then advances. Token numbers count from 1.
 ---@param ids integer[]  the tokens of the prompt
 ---@param options table  max_new_tokens, temperature, top_p, top_k, seed, presence_penalty,
---- frequency_penalty, logit_bias (maps tokens to numbers that are added to their logits)
----@param on_token fun(token: integer): boolean?  called for each new token; returns true to end the
---- generation
+--- frequency_penalty, logit_bias (maps tokens to numbers that are added to their logits), grammar
+--- (an llm.Grammar), logprobs (whether on_token may ask its sampler for log_probabilities)
+---@param on_token fun(token: integer, sampler: table): boolean?  called for each new token; returns
+--- true to end the generation
 ---@return table entry  its field `reason` is nil until the end, and then "stop" at an end token or
 --- if on_token returned true, "length" after max_new_tokens, "cancelled", or "error"; `cached` is
 --- the number of tokens of the prompt that were not computed again
 function Engine:start(ids, options, on_token)
-   local sampler = sampling.sampler {
+   local o = {
       temperature = options.temperature, top_p = options.top_p, top_k = options.top_k, min_p = 0.0,
       typical_p = 1.0, repeat_penalty = 1.0, repeat_last_n = -1, penalty_from = #ids,
       presence_penalty = options.presence_penalty, frequency_penalty = options.frequency_penalty,
-      logit_bias = options.logit_bias, seed = options.seed,
+      logit_bias = options.logit_bias, seed = options.seed, logprobs = options.logprobs,
+      draft_model = self.draft_model,
+      grammar = options.grammar and grammars._matcher("serve", options.grammar, self.pieces),
    }
-   local count = 0
+   for name, value in pairs(drafts.defaults) do o[name] = value end
+   local draft, sampler, count = drafts.maker("serve", o, self.llm), sampling.sampler(o), 0
    return self.scheduler:add(table.move(ids, 1, #ids, 1, {}), {sampler = sampler,
+      draft = draft and function(tokens, room)
+         return draft(tokens, math.min(room, options.max_new_tokens - count - 1))
+      end,
       accept = function(token)
          if self.ends[token] then return "stop" end
          count = count + 1
-         if on_token(token) then return "stop" end
+         if o.grammar then o.grammar:accept(token) end
+         if on_token(token, sampler) then return "stop" end
          return count >= options.max_new_tokens and "length" or nil
       end})
 end
@@ -118,9 +129,24 @@ function Packed:apply_chat_template(messages, options)
    return {input_ids = inner:encode(text, {special = true, add_bos = adds})}
 end
 
+-- Returns the model that proposes tokens, or "prompt_lookup", or nil.
+local function draft_model_of(path, options, llm)
+   local draft = options.draft_model
+   if not draft or draft == "prompt_lookup" then return draft or nil end
+   if not llm then
+      torch.raise('serve: draft_model: expected "prompt_lookup", since only GGUF files have draft '
+         .. "models, got " .. draft)
+   end
+   if draft:sub(1, 1) ~= "/" then draft = (path:match "^.*/" or "") .. draft end
+   local model = torch.llm.load(draft, {device = options.device})
+   drafts.maker("serve", {draft_model = model, num_pred_tokens = 1, max_ngram_size = 1}, llm)
+   return model
+end
+
 local function load_gguf(path, options)
    local llm = torch.llm.load(path, {device = options.device})
-   local self = setmetatable({}, Engine)
+   local self = setmetatable({llm = llm, pieces = llm.tokenizer}, Engine)
+   self.draft_model = draft_model_of(path, options, llm)
    self.model, self.device, self.context = llm.model, llm.device, llm.n_ctx
    self.can_generate = true
    self.tokenizer = setmetatable({inner = llm.tokenizer, vocab_size = #llm.tokenizer.tokens,
@@ -154,7 +180,11 @@ function M.load(path, options)
    for _, token in ipairs(list_of(own.eos_token_id or config.eos_token_id)) do
       if math.type(token) == "integer" then self.eos[#self.eos + 1] = token + 1 end
    end
-   if self.can_generate then make_scheduler(self, options) end
+   if self.can_generate then
+      make_scheduler(self, options)
+      self.pieces = pieces.of(self.tokenizer, self.ends)
+      self.draft_model = draft_model_of(path, options, nil)
+   end
    self.vocab = self.vocab or self.tokenizer.vocab_size
    return self
 end

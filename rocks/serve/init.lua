@@ -132,8 +132,7 @@ end
 --- fixed: boolean, quiet: boolean, max_batch_size: integer, max_queue_delay: number,
 --- queue: integer, timeout: number, instances: integer, threads: integer,
 --- versions: string|integer[], outputs: string[], device: string,
---- cache_type: string}  described in the package's
---- README
+--- cache_type: string, draft_model: string}  described in the package's README
 ---@return serve.Server
 function M.start(models, options)
    local title <const> = "serve.start"

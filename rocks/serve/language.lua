@@ -4,7 +4,9 @@
 
 local json = require "tlua.utils.json"
 local counters = require "tlua.serve.counters"
+local constraints = require "tlua.serve.constraints"
 local errors = require "tlua.serve.errors"
+local logprobs = require "tlua.serve.logprobs"
 local engine_of = require "tlua.serve.engine"
 
 local M = {}
@@ -61,7 +63,7 @@ end
 local function take_stops(body)
    local stop = body.stop
    if stop == nil or stop == json.null then return {} end
-   if type(stop) == "string" then stop = {stop} end
+   if type(stop) == "string" then stop = json.as_array {stop} end
    if not json.is_array(stop) or #stop > 16 then
       refuse("stop", "expected a text or up to 16 texts, got %s", not json.is_array(stop)
          and errors.kind(stop) or ("%d texts"):format(#stop))
@@ -96,19 +98,25 @@ local function take_bias(self, body)
 end
 
 local function check_unoffered(body)
-   for _, name in ipairs {"logprobs", "top_logprobs", "functions", "audio", "modalities",
-      "best_of", "suffix"} do
+   for _, name in ipairs {"functions", "audio", "modalities", "best_of", "suffix"} do
       local value = body[name]
       if value ~= nil and value ~= json.null and value ~= false and value ~= 0
          and not (name == "best_of" and value == 1) then
          refuse(name, "not supported by this server")
       end
    end
-   local format = body.response_format
-   if type(format) == "table" and format ~= json.null and format.type ~= "text" then
-      refuse("response_format", "expected the type text, got %s; grammars are not supported",
-         errors.kind(format.type))
+end
+
+-- Returns how many of the most probable tokens an answer describes beside each token; nil if it
+-- describes no tokens. The field logprobs is a flag in chats, and this number in completions.
+local function take_logprobs(body, is_chat)
+   local most <const> = 20
+   if not is_chat then
+      return body.logprobs ~= false and take_integer(body, "logprobs", nil, 0, most) or nil
    end
+   local count = take_integer(body, "top_logprobs", nil, 0, most)
+   if take_flag(body, "logprobs") then return count or 0 end
+   if count then refuse("top_logprobs", "expected none without logprobs = true, got %d", count) end
 end
 
 -- Reads the options of generation from a request.
@@ -127,6 +135,8 @@ local function read_options(self, body, default_most)
       frequency_penalty = take_number(body, "frequency_penalty", 0, -2, 2),
       logit_bias = take_bias(self, body), stops = take_stops(body), stream = stream,
       n = take_integer(body, "n", 1, 1, 16),
+      logprobs = take_logprobs(body, body.messages ~= nil),
+      grammar = constraints.read(self.grammars, body, refuse),
       usage = stream and type(more) == "table" and more.include_usage == true,
    }
 end
@@ -290,6 +300,10 @@ local function new_text(tokenizer, prompt, stops)
       return piece, stop_at ~= nil
    end
 
+   -- Returns the number of bytes, or of characters, of the whole text so far.
+   function self.bytes() return #text end
+   function self.characters() return utf8.len(text) end
+
    -- Returns the remaining text after the last token, including an incomplete character.
    function self.rest(stopped)
       if not stopped and read <= #ids then
@@ -317,7 +331,7 @@ end
 -- The functions and names that differ between answers to chats and to completions.
 local forms <const> = {
    chat = {
-      id = "chatcmpl", object = "chat.completion", chunk = "chat.completion.chunk",
+      name = "chat", id = "chatcmpl", object = "chat.completion", chunk = "chat.completion.chunk",
       first = function() return {delta = {role = "assistant", content = ""}} end,
       piece = function(text) return {delta = {content = text}} end,
       last = function() return {delta = {}} end,
@@ -326,37 +340,74 @@ local forms <const> = {
       end,
    },
    completion = {
-      id = "cmpl", object = "text_completion", chunk = "text_completion",
+      name = "completion", id = "cmpl", object = "text_completion", chunk = "text_completion",
       piece = function(text) return {text = text} end,
       last = function() return {text = ""} end,
       whole = function(text) return {text = text} end,
    },
 }
 
-local function choice(part, index, reason)
-   part.index, part.finish_reason, part.logprobs = index, reason or json.null, json.null
+local function choice(part, index, reason, described)
+   part.index, part.finish_reason, part.logprobs = index, reason or json.null,
+      described or json.null
    return part
 end
 
+-- Returns an object that collects the descriptions of tokens that the client has not got yet.
+local function new_description(self, job, options, text)
+   local list, own = {}, {}
+
+   function own.add(token, sampler)
+      if not options.logprobs then return end
+      local entry = logprobs.describe(self.engine, sampler, token, options.logprobs,
+         text.characters())
+      entry.first = text.bytes()
+      list[#list + 1] = entry
+   end
+
+   -- Drops the tokens of the stop text, after which the text ends.
+   function own.drop_stop()
+      while #list > 0 and list[#list].first >= text.bytes() do list[#list] = nil end
+   end
+
+   -- Returns the descriptions; nil if there are none, unless `always` is true.
+   function own.take(always)
+      if not options.logprobs or #list == 0 and not always then return nil end
+      local all = list
+      list = {}
+      return logprobs.format(job.form.name, all)
+   end
+
+   return own
+end
+
 -- Starts to generate one text. Returns it with its index, the engine's entry, and `finish`, a
--- function that sends or returns the rest of the text.
+-- function that sends or returns the rest of the text, and returns the descriptions of tokens that
+-- were not sent.
 local function start(self, job, prompt, options, index, send)
    local text = new_text(self.engine.tokenizer, prompt, options.stops)
    local own, stopped, pieces = {index = index, new_tokens = 0}, false, {}
+   local description = new_description(self, job, options, text)
    local function take(piece)
       if piece == "" then return end
-      if send then send(job.form.piece(piece), index) else pieces[#pieces + 1] = piece end
+      if send then
+         send(job.form.piece(piece), index, nil, description.take(true))
+      else
+         pieces[#pieces + 1] = piece
+      end
    end
-   own.entry = self.engine:start(prompt, options, function(token)
+   own.entry = self.engine:start(prompt, options, function(token, sampler)
       own.new_tokens = own.new_tokens + 1
+      description.add(token, sampler)
       local piece
       piece, stopped = text.add(token)
+      if stopped then description.drop_stop() end
       take(piece)
       return stopped
    end)
    function own.finish()
       take(text.rest(stopped))
-      return table.concat(pieces)
+      return table.concat(pieces), description.take(not send)
    end
    return own
 end
@@ -406,8 +457,8 @@ local function generate(self, request, job)
       if options.usage then value.usage = json.null end
       return value
    end
-   local send = options.stream and function(part, index, reason)
-      event(request, chunk {choice(part, index, reason)})
+   local send = options.stream and function(...)
+      event(request, chunk {choice(...)})
    end or nil
    if send then request:stream(200, "text/event-stream", {["Cache-Control"] = "no-cache"}) end
    local list <close> = setmetatable({}, {__close = function(list)
@@ -415,10 +466,11 @@ local function generate(self, request, job)
    end})
    local choices = {}
    local stayed = generate_all(self, request, job, list, send, function(own)
-      local text, reason = own.finish(), own.entry.reason
-      if send then return send(form.last(), own.index, reason) end
+      local text, described = own.finish()
+      local reason = own.entry.reason
+      if send then return send(form.last(), own.index, reason, described) end
       local echo = job.echo and job.echo[own.index // options.n + 1] or ""
-      choices[own.index + 1] = choice(form.whole(echo .. text), own.index, reason)
+      choices[own.index + 1] = choice(form.whole(echo .. text), own.index, reason, described)
    end)
    local prompt_tokens, new_tokens, cached = 0, 0, 0
    for _, prompt in ipairs(job.prompts) do prompt_tokens = prompt_tokens + #prompt end
@@ -468,6 +520,7 @@ tasks["/v1/completions"] = function(self, request, body)
    local echo
    if take_flag(body, "echo") then
       if options.stream then refuse("echo", "not with stream") end
+      if options.logprobs then refuse("echo", "not with logprobs") end
       echo = {}
       for i, prompt in ipairs(prompts) do echo[i] = self.engine.tokenizer:decode(prompt) end
    end
@@ -519,7 +572,7 @@ end
 ---@return table
 function M.load(spec, http)
    local self = setmetatable({name = spec.name, http = http, options = spec.options,
-      created = os.time()}, Language)
+      created = os.time(), grammars = {}}, Language)
    self.engine = engine_of.load(spec.path, spec.options)
    return self
 end

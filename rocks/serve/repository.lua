@@ -16,7 +16,7 @@ local M = {}
 M.defaults = {
    max_batch_size = 32, max_queue_delay = 0.0, queue = 1024, timeout = 60.0, instances = 1,
    threads = false, versions = "latest", outputs = false, device = false,
-   cache_type = "f32",
+   cache_type = "f32", draft_model = false,
 }
 
 local checks <const> = {
@@ -55,6 +55,9 @@ local checks <const> = {
    end},
    cache_type = {'"f32", "f16" or "q8_0"', function(v)
       return v == "f32" or v == "f16" or v == "q8_0"
+   end},
+   draft_model = {'"prompt_lookup" or the name of a GGUF file', function(v)
+      return v == "prompt_lookup" or type(v) == "string" and v:find "%.gguf$" ~= nil
    end},
    device = {"a device", function(v) return type(v) == "string" and pcall(torch.device, v) end},
 }

@@ -546,6 +546,7 @@ describe("llm.Grammar", function()
          ['root ::= "a"\nroot ::= "b"'] = "line 2: rule root occurs twice", ['root ::= "a"{2,1}'] = "repetitions",
          ["root ::= [b-a]"] = "ends before it begins",
          ['root ::= root "a"'] = "a rule begins with itself", ["root = x"] = "expected ::=",
+         ['root ::= ((("a"{1000}){1000}){1000}){1000}'] = "expected at most 100000 parts",
       } do
          assert.raises(why, function() Grammar.from_string(text) end)
       end
@@ -567,6 +568,7 @@ describe("llm.Grammar", function()
       for schema, expected in pairs {
          ['[3]'] = "schema: the keyword 1 is not supported", ["7"] = "schema: expected an object, got 7",
          ['{"type":"array","minItems":-1}'] = "schema: minItems: expected an integer from 0 to 1000, got -1",
+         ['{"type":"string","minLength":3,"maxLength":2}'] = "maxLength: expected at least minLength, 3, got 2",
          ['{"type":"array","minItems":3,"maxItems":2}'] = "schema: maxItems: expected at least minItems, 3, got 2",
          ['{"type":"object","required":["b"],"additionalProperties":false}'] =
             "schema: required: b is not in properties",

@@ -205,8 +205,19 @@ describe("torch.serve's language models", function()
          ['"prompt":"a","n":1.5'] = "n: expected an integer, got 1.5",
          ['"prompt":"a","stop":7'] = "stop: expected a text or up to 16 texts, got 7",
          ['"prompt":"a","stop":[""]'] = 'stop: expected texts that are not empty, got ""',
-         ['"prompt":"a","response_format":{"type":"json_object"}'] =
-            'response_format: expected the type text, got "json_object"; grammars are not supported',
+         ['"prompt":"a","stop":{"a":"b"}'] = "stop: expected a text or up to 16 texts, got an object",
+         ['"prompt":"a","max_tokens":0'] = "max_tokens: expected a number from 1 to 1048576, got 0",
+         ['"prompt":"a","response_format":"json"'] = 'response_format: expected an object, got "json"',
+         ['"prompt":"a","response_format":{"type":"xml"}'] =
+            'response_format: expected the type "text", "json_object" or "json_schema", got "xml"',
+         ['"prompt":"a","response_format":{"type":"json_schema"}'] =
+            "response_format: expected an object json_schema, got nothing",
+         ['"prompt":"a","response_format":{"type":"json_object","schema":{"type":"nothing"}}'] =
+            "response_format: schema: type: expected object, array",
+         ['"prompt":"a","grammar":"x ::= a"'] = "grammar: expected a rule named root",
+         ['"prompt":"a","grammar":7'] = "grammar: expected GBNF, got 7",
+         ['"prompt":"a","logprobs":21'] = "logprobs: expected a number from 0 to 20, got 21",
+         ['"prompt":"a","logprobs":1,"echo":true'] = "echo: not with logprobs",
          ['"prompt":["a",true]'] = "prompt: expected texts or lists of tokens, got true",
          ['"prompt":[-1]'] = "prompt: expected tokens from 0 to",
          ['"prompt":[]'] = "prompt: expected a text or a list, got an empty list",
@@ -216,6 +227,67 @@ describe("torch.serve's language models", function()
          assert.equal(400, status, fields)
          assert.matches(expected, answer.error.message, 1, true)
       end
+   end)
+
+   it("answers with the model's probabilities, and with texts that obey a grammar", function()
+      local llm = torch.llm.load "rocks/llm/spec/fixtures/llama.gguf"
+      local tokens = llm:tokenize "the low"
+      local expected = llm:logits(tokens)[-1]:log_softmax(1)
+      for _, temperature in ipairs {0, 2} do
+         local status, answer = ask {model = "llama", prompt = "the low", max_tokens = 1, temperature = temperature,
+            logprobs = 2, seed = 1, logit_bias = {["3"] = -5}}
+         assert.equal(200, status)
+         local got = answer.choices[1].logprobs
+         assert.same({0}, {table.unpack(got.text_offset)})
+         local values = {}
+         for _, value in pairs(got.top_logprobs[1]) do values[#values + 1] = value end
+         table.sort(values, function(a, b) return a > b end)
+         assert.is_true(math.abs(expected:max():item() - values[1]) < 1e-4)
+         assert.is_true(math.abs(got.top_logprobs[1][got.tokens[1]] - got.token_logprobs[1]) < 1e-4)
+      end
+      for _, model in ipairs {"llama", "tiny"} do -- a file's tokenizer, and one of Hugging Face
+         local status, answer = ask {model = model, prompt = "the low", max_tokens = 40, seed = 2,
+            grammar = 'root ::= "ü" ("yes" | "no") "!"{2}'}
+         assert.equal(200, status)
+         assert.matches("^üyes!!$", answer.choices[1].text:gsub("no", "yes"))
+         assert.equal("stop", answer.choices[1].finish_reason)
+      end
+   end)
+
+   it("generates the same greedy text with drafts, in fewer runs", function()
+      shell.with_folder(function(place)
+         for name, draft in pairs {plain = false, lookup = '"prompt_lookup"', model = '"draft.gguf"'} do
+            assert(torch.io.make_folder(("%s/%s/1"):format(place, name)))
+            for _, file in ipairs {"model", "draft"} do
+               shell.ok(("cp rocks/llm/spec/fixtures/llama.gguf %s/%s/1/%s.gguf"):format(place, name, file))
+            end
+            if draft then
+               shell.write(("%s/%s/config.json"):format(place, name), ('{"draft_model": %s}'):format(draft))
+            end
+         end
+         local other <close> = ready(serve(place))
+         local texts, runs = {}, {}
+         for _, name in ipairs {"plain", "lookup", "model"} do
+            local _, text = Client.once(other.port, "POST", "/v1/completions", json.encode {model = name,
+               prompt = "low low low low", max_tokens = 60, temperature = 0, logit_bias = {["2"] = -100}})
+            texts[name] = json.decode(text).choices[1].text
+            runs[name] = metric(other.port, ('tlua_inference_runs_total{model="%s",version="1"}'):format(name))
+         end
+         assert.equal(texts.plain, texts.lookup)
+         assert.equal(texts.plain, texts.model)
+         assert.is_true(runs.model < runs.plain / 2, runs.model .. " of " .. runs.plain)
+      end)
+      shell.with_folder(function(place)
+         shell.ok(("cp rocks/llm/spec/fixtures/llama.gguf %s/a.gguf && cp rocks/llm/spec/fixtures/qwen2.gguf "
+            .. "%s/b.gguf"):format(place, place))
+         local other <close> = serve(place .. "/a.gguf", {draft_model = "b.gguf"})
+         local last, reason = torch.io.clock() + 60
+         repeat
+            local _, index = Client.once(other.port, "POST", "/v2/repository/index", "")
+            reason = json.decode(index)[1].reason
+         until reason ~= "" or torch.io.clock() > last
+         assert.matches("draft_model: expected a model with the same tokens", reason, 1, true)
+      end)
    end)
 
    it("reports a model whose logits are NaN, and answers the next request", function()
