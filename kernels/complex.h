@@ -20,6 +20,9 @@ TLK_COMPLEX_FN T times(T a, T b) {
   return pair(re(a) * re(b) - im(a) * im(b), re(a) * im(b) + im(a) * re(b));
 }
 
+/* Returns the conjugate of a, times b. */
+TLK_COMPLEX_FN T conj_times(T a, T b) { return times(pair(re(a), -im(a)), b); }
+
 TLK_COMPLEX_FN T scaled(T a, R factor) { return pair(re(a) * factor, im(a) * factor); }
 
 TLK_COMPLEX_FN T divided(T a, T b) {
@@ -106,7 +109,9 @@ Z2(logical_and, uint8_t, nonzero(a) && nonzero(b))
 Z2(logical_or, uint8_t, nonzero(a) || nonzero(b))
 Z2(logical_xor, uint8_t, nonzero(a) != nonzero(b))
 Z2(logaddexp, T, log_sum(a, b))
-Z2(silu_backward, T, times(a, pair(re(silu_slope(b)), -im(silu_slope(b)))))
+Z2(silu_backward, T, conj_times(silu_slope(b), a))
+Z2(tanh_backward, T, conj_times(pair(1, 0) - times(b, b), a))
+Z2(sigmoid_backward, T, conj_times(b - times(b, b), a))
 Z3(addcmul, T, a + times(times(p, b), c))
 Z3(addcdiv, T, a + divided(times(p, b), c))
 Z3(lerp, T, lerp_of(a, b, c))

@@ -79,10 +79,14 @@ unary("sinh", {doc = "Computes the hyperbolic sine.", grad = {self = "grad * con
 unary("cosh", {doc = "Computes the hyperbolic cosine.", grad = {self = "grad * conj(sinh(self))"},
    autocast = {gpu = "float32"}})
 unary("tanh", {doc = "Computes the hyperbolic tangent.",
-grad = {self = "grad * conj(1 - result * result)"}})
+grad = {self = "tanh_backward(grad, result)"}})
 example("tanh", [[
    print(torch.tensor({-1.0, 0.0, 1.0}):tanh())
    --> tensor([-0.7616,  0.0000,  0.7616])]])
+op {"tanh_backward(Tensor grad_output, Tensor output) -> Tensor", internal = true,
+    pointwise = {types = "floating"},
+    grad = {grad_output = "conj(tanh_backward(conj(grad), output))",
+            output = "conj(grad) * grad_output * conj(output * -2)"}}
 unary("asinh", {doc = "Computes the inverse hyperbolic sine.", alias = {"arcsinh"},
    grad = {self = "grad * conj(rsqrt(self * self + 1))"}})
 unary("acosh", {doc = "Computes the inverse hyperbolic cosine; NaN below 1.", alias = {"arccosh"},
@@ -199,10 +203,14 @@ unary("sinc_second", {pointwise = rare, name = "sinc_backward", internal = true,
    inplace = false,
    nondiff = "third derivative of sinc"})
 unary("sigmoid", {doc = "Computes 1 / (1 + exp(-self)).", alias = {"expit"},
-   grad = {self = "grad * conj(result) * conj(1 - result)"}})
+   grad = {self = "sigmoid_backward(grad, result)"}})
 example("sigmoid", [[
    print(torch.tensor({-1.0, 0.0, 1.0}):sigmoid())
    --> tensor([0.2689, 0.5000, 0.7311])]])
+op {"sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor", internal = true,
+    pointwise = {types = "floating"},
+    grad = {grad_output = "conj(sigmoid_backward(conj(grad), output))",
+            output = "conj(grad) * grad_output * conj(1 - output * 2)"}}
 op {"logit(Tensor self, float eps=nil) -> Tensor",
     doc = "Computes log(self / (1 - self)); with eps self is first clamped to [eps, 1 - eps].",
     node = "Logit", composite = true, inplace = true,
@@ -239,4 +247,4 @@ op {"logaddexp2(Tensor self, Operand other) -> Tensor",
     examples = {"T(3, 4), T(4)"}}
 
 takes_complex [[exp exp2 expm1 log log2 log10 log1p sin tan asin atan sinh cosh tanh asinh
-   acosh acosh_slope atanh sinc sinc_slope sigmoid logaddexp]]
+   acosh acosh_slope atanh sinc sinc_slope sigmoid sigmoid_backward tanh_backward logaddexp]]
