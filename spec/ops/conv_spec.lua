@@ -65,6 +65,48 @@ describe("convolution", function()
       end
    end)
 
+   -- {batch, channels in, channels out, size of the image, size of the kernel, padding}
+   local small <const> = {
+      {3, 32, 64, {10, 10}, {5, 5}, 0}, {2, 1, 32, {20, 33}, {5, 5}, 0}, {2, 3, 17, {9, 7}, {4, 3}, 2},
+      {2, 6, 16, {5, 5}, {5, 5}, 0}, {1, 20, 18, {4, 6}, {3, 4}, 1}, {2, 4, 16, {8, 8}, {3, 1}, 2},
+      {2, 5, 16, {3, 9}, {3, 9}, 4},
+   }
+
+   it("has the gradients of its definition for small images and few channels", function()
+      for _, case in ipairs(small) do
+         local n, from, to, size, kernel, padding = table.unpack(case)
+         local x = torch.randn(n, from, size[1], size[2], {dtype = "float64", requires_grad = true})
+         local w = torch.randn(to, from, kernel[1], kernel[2], {dtype = "float64"})
+         local z = reference(x, w, 1, padding, 1)
+         local g = torch.randn(z.shape, {dtype = "float64"})
+         local expected = torch.autograd.grad(z, {x}, {g})
+         assert.close(expected, torch.autograd.grad(F.conv2d(x, w, nil, 1, padding), {x}, {g}), 1e-11)
+         local single, weight = x:detach():float():requires_grad_(), w:float()
+         local y = F.conv2d(single, weight, nil, 1, padding)
+         assert.close(expected, torch.autograd.grad(y, {single}, {g:float()}):double(), 1e-3)
+         assert.close(torch.cat({expected, expected}, 2), F.conv_transpose2d(torch.cat({g, g}, 2), torch.cat({w, w}, 1),
+            nil, 1, padding, 0, 2), 1e-11)
+      end
+   end)
+
+   it("has the gradients of its definition for small volumes", function()
+      local x = torch.randn(2, 7, 3, 4, 5, {dtype = "float64", requires_grad = true})
+      local w = torch.randn(16, 7, 2, 3, 3, {dtype = "float64"})
+      local z, padded = 0, F.pad(x, {1, 1, 1, 1, 1, 1})
+      for i = 1, 2 do -- a sum of images' convolutions
+         local part = 0
+         for d = 1, 4 do
+            local plane = F.conv2d(padded[{{}, {}, d + i - 1}], w[{{}, {}, i}])
+            part = part + F.pad(plane:unsqueeze(3), {0, 0, 0, 0, d - 1, 4 - d})
+         end
+         z = z + part
+      end
+      local y = F.conv3d(x, w, nil, 1, 1)
+      local g = torch.randn(y.shape, {dtype = "float64"})
+      assert.close(z, y, 1e-12)
+      assert.close(torch.autograd.grad(z, {x}, {g}), torch.autograd.grad(y, {x}, {g}), 1e-12)
+   end)
+
    it("gives the same bits for every number of threads", function()
       local before = torch.get_num_threads()
       local function run()

@@ -2,8 +2,9 @@
 ** conv.c - convolution and its gradients for any floating dtype; half types are computed in
 ** float32, except in dot1x1.c. conv1x1.c handles kernels of one element; winograd.c handles large
 ** convolutions in float32 with 3 x 3 kernels. plan.c describes all other convolutions, and the
-** gradient of the input, as weighted sums. weight_direct.c and weight_gemm.c compute the gradient
-** of the weight. One thread sums each output element in an order that depends on the sizes alone.
+** gradient of the input, as weighted sums. scatter.c computes the gradient of small images.
+** weight_direct.c and weight_gemm.c compute the gradient of the weight. One thread sums each output
+** element in an order that depends on the sizes alone.
 */
 #include "kernels/cpu/conv/conv.h"
 
@@ -58,6 +59,7 @@ static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, cons
     TL_TRY(winograd(c, which, to, a, b, bias, &finite));
     if (finite) return true;
   }
+  if (which == INPUT && tlk_conv_scatters(c)) return tlk_conv_scatter(c, to, a, b);
   if (which != WEIGHT) return sums(c, which == INPUT, to, a, b, bias);
   bool many =
       tlk_conv_many(c, c->channels_out / c->groups, c->batch * tlk_conv_product(c->windows.out));

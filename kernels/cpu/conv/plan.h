@@ -60,6 +60,12 @@ bool tlk_conv_weight_direct(const tlk_Conv *conv, void *grad_weight, const void 
 bool tlk_conv_weight_gemm(const tlk_Conv *conv, void *grad_weight, const void *in,
                           const void *grad_out);
 
+/* tlk_conv_scatters returns whether tlk_conv_scatter is the faster way to compute the gradient of the
+** input. */
+bool tlk_conv_scatters(const tlk_Conv *conv);
+bool tlk_conv_scatter(const tlk_Conv *conv, void *grad_in, const void *grad_out,
+                      const void *weight);
+
 /* tlk_conv1x1 returns whether the convolution is a matrix product that is large enough to be
 ** computed as one. The next two functions compute such a convolution and its weight's gradient by
 ** matrix products. */
