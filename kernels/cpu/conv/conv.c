@@ -25,17 +25,14 @@ static Sizes sizes_of(const tlk_Conv *c) {
                      tlk_conv_product(c->windows.kernel)};
 }
 
-typedef enum Which { FORWARD, INPUT, WEIGHT } Which;
-
-static bool winograd(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
-                     const void *bias, bool *finite) {
-  if (which == WEIGHT) return tlk_winograd_weight(c, to, a, b, finite);
-  return tlk_winograd_sums(c, which == INPUT, to, a, b, bias, finite);
-}
+/* Computes the output `to` from two arrays, all in the compute dtype, by the method that suits the
+** sizes. There is one function for each kernel, so that a small library links only those methods
+** that its kernels use. */
+typedef bool (*Method)(const tlk_Conv *c, void *to, const void *a, const void *b, const void *bias);
 
 /* Computes the convolution or, if `backward`, the gradient of its input. */
-static bool sums(const tlk_Conv *c, bool backward, void *out, const void *in, const void *weight,
-                 const void *bias) {
+static bool plan_sums(const tlk_Conv *c, bool backward, void *out, const void *in,
+                      const void *weight, const void *bias) {
   tlk_ConvPlan p = {.conv = c, .in = in, .bias = bias, .out = out};
   bool ok = tlk_conv_plan(&p, backward, weight);
   if (ok && p.tile)
@@ -46,40 +43,53 @@ static bool sums(const tlk_Conv *c, bool backward, void *out, const void *in, co
   return ok && !p.failed;
 }
 
-/* Runs the method that suits the call, on arrays that all have the compute dtype; `to` is the
-** output. */
-static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
-                   const void *bias) {
-  if (tlk_conv1x1(c)) {
-    if (which == WEIGHT) return tlk_conv1x1_weight(c, to, a, b);
-    return tlk_conv1x1_sums(c, which == INPUT, to, a, b, bias);
-  }
+static bool forward_or_input(const tlk_Conv *c, bool backward, void *out, const void *in,
+                             const void *weight, const void *bias) {
+  if (tlk_conv1x1(c)) return tlk_conv1x1_sums(c, backward, out, in, weight, bias);
   if (tlk_winograd_fits(c)) {
     bool finite;
-    TL_TRY(winograd(c, which, to, a, b, bias, &finite));
+    TL_TRY(tlk_winograd_sums(c, backward, out, in, weight, bias, &finite));
     if (finite) return true;
   }
-  if (which == INPUT && tlk_conv_scatters(c)) return tlk_conv_scatter(c, to, a, b);
-  if (which != WEIGHT) return sums(c, which == INPUT, to, a, b, bias);
-  bool many =
-      tlk_conv_many(c, c->channels_out / c->groups, c->batch * tlk_conv_product(c->windows.out));
-  return many ? tlk_conv_weight_gemm(c, to, a, b) : tlk_conv_weight_direct(c, to, a, b);
+  return plan_sums(c, backward, out, in, weight, bias);
 }
 
-static bool dispatch(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
-                     const void *bias) {
-  bool ok = choose(c, which, to, a, b, bias);
-  /* when the user interrupts this call, `choose` sets no message, so tli_go_on sets it */
+static bool forward(const tlk_Conv *c, void *out, const void *in, const void *weight,
+                    const void *bias) {
+  return forward_or_input(c, false, out, in, weight, bias);
+}
+
+static bool input(const tlk_Conv *c, void *grad_in, const void *grad_out, const void *weight,
+                  const void *bias) {
+  if (!tlk_conv1x1(c) && !tlk_winograd_fits(c) && tlk_conv_scatters(c))
+    return tlk_conv_scatter(c, grad_in, grad_out, weight);
+  return forward_or_input(c, true, grad_in, grad_out, weight, bias);
+}
+
+static bool weight(const tlk_Conv *c, void *grad_weight, const void *in, const void *grad_out,
+                   const void *bias) {
+  (void)bias;
+  if (tlk_conv1x1(c)) return tlk_conv1x1_weight(c, grad_weight, in, grad_out);
+  if (tlk_winograd_fits(c)) {
+    bool finite;
+    TL_TRY(tlk_winograd_weight(c, grad_weight, in, grad_out, &finite));
+    if (finite) return true;
+  }
+  bool many =
+      tlk_conv_many(c, c->channels_out / c->groups, c->batch * tlk_conv_product(c->windows.out));
+  return (many ? tlk_conv_weight_gemm : tlk_conv_weight_direct)(c, grad_weight, in, grad_out);
+}
+
+static bool run(const tlk_Conv *c, Method method, void *to, const void *a, const void *b,
+                const void *bias) {
+  bool ok = method(c, to, a, b, bias);
+  /* when the user interrupts this call, `method` sets no message, so tli_go_on sets it */
   return tli_go_on() && ok;
 }
 
-static bool in_wide(const tlk_Conv *c, Which which, void *to, int64_t nto, const void *a,
+static bool in_wide(const tlk_Conv *c, Method method, void *to, int64_t nto, const void *a,
                     int64_t na, const void *b, int64_t nb, const void *bias) {
-  if (c->dtype == TL_F32 || c->dtype == TL_F64) return dispatch(c, which, to, a, b, bias);
-  if (tlk_conv_dot1x1(c)) {
-    if (which == WEIGHT) return tlk_conv_dot1x1_weight(c, to, a, b);
-    return tlk_conv_dot1x1_sums(c, which == INPUT, to, a, b, bias);
-  }
+  if (c->dtype == TL_F32 || c->dtype == TL_F64) return run(c, method, to, a, b, bias);
   tlk_Conv wide = *c;
   wide.dtype = TL_F32;
   tlk_Array out = {to, c->dtype}, x = {(void *)(intptr_t)a, c->dtype};
@@ -87,7 +97,7 @@ static bool in_wide(const tlk_Conv *c, Which which, void *to, int64_t nto, const
   tlk_Array wout = tlk_upcast(out, nto, false), wx = tlk_upcast(x, na, true);
   tlk_Array wy = tlk_upcast(y, nb, true), wz = tlk_upcast(z, c->channels_out, true);
   bool ok = wout.data && wx.data && wy.data && (bias == NULL || wz.data) &&
-            dispatch(&wide, which, wout.data, wx.data, wy.data, wz.data);
+            run(&wide, method, wout.data, wx.data, wy.data, wz.data);
   if (ok)
     tlk_downcast(out, wout, nto);
   else
@@ -99,19 +109,27 @@ static bool in_wide(const tlk_Conv *c, Which which, void *to, int64_t nto, const
 }
 
 bool tlk_conv(const struct tlk_conv *call) {
-  Sizes n = sizes_of(&call->conv);
-  return in_wide(&call->conv, FORWARD, call->out, n.out, call->in, n.in, call->weight, n.weight,
-                 call->bias);
+  const tlk_Conv *c = &call->conv;
+  Sizes n = sizes_of(c);
+  if (tlk_conv_dot1x1(c))
+    return tlk_conv_dot1x1_sums(c, false, call->out, call->in, call->weight, call->bias);
+  return in_wide(c, forward, call->out, n.out, call->in, n.in, call->weight, n.weight, call->bias);
 }
 
 bool tlk_conv_input(const struct tlk_conv_input *call) {
-  Sizes n = sizes_of(&call->conv);
-  return in_wide(&call->conv, INPUT, call->grad_in, n.in, call->grad_out, n.out, call->weight,
-                 n.weight, NULL);
+  const tlk_Conv *c = &call->conv;
+  Sizes n = sizes_of(c);
+  if (tlk_conv_dot1x1(c))
+    return tlk_conv_dot1x1_sums(c, true, call->grad_in, call->grad_out, call->weight, NULL);
+  return in_wide(c, input, call->grad_in, n.in, call->grad_out, n.out, call->weight, n.weight,
+                 NULL);
 }
 
 bool tlk_conv_weight(const struct tlk_conv_weight *call) {
-  Sizes n = sizes_of(&call->conv);
-  return in_wide(&call->conv, WEIGHT, call->grad_weight, n.weight, call->in, n.in, call->grad_out,
-                 n.out, NULL);
+  const tlk_Conv *c = &call->conv;
+  Sizes n = sizes_of(c);
+  if (tlk_conv_dot1x1(c))
+    return tlk_conv_dot1x1_weight(c, call->grad_weight, call->in, call->grad_out);
+  return in_wide(c, weight, call->grad_weight, n.weight, call->in, n.in, call->grad_out, n.out,
+                 NULL);
 }
