@@ -65,13 +65,15 @@ end
 local loss_names <const> = {train = "train_loss", val = "val_loss", test = "test_loss"}
 
 local function step(self, batch, stage)
-   if type(batch) ~= "table" or #batch < 2 then
+   local input, target
+   if type(batch) == "table" then input, target = batch[1], batch[2] end
+   if target == nil then
       args.refuse("trainer.Learner", "batch", "a list of input and target", batch)
    end
-   local output = self.model(batch[1])
-   local loss = self.loss(output, batch[2])
+   local output = self.model(input)
+   local loss = self.loss(output, target)
    self:log(loss_names[stage], loss)
-   if self.metrics then log_metrics(self, output:detach(), batch[2], stage) end
+   if self.metrics then log_metrics(self, output:detach(), target, stage) end
    return loss
 end
 

@@ -58,13 +58,13 @@ local take_log = args.signature [[trainer.Module.log(name: string, value: any,
 --- over the ranks, too
 function Module:log(name, value, ...)
    local trainer = rawget(self, "trainer") or trainer_of(self, "log")
-   local plain = select("#", ...) == 0
-   if plain and trainer.logged:add_again(trainer, name, value) then return end
+   local logged, plain = trainer.logged, select("#", ...) == 0
+   if plain and logged:add_again(trainer, name, value) then return end
    if type(name) == "table" and not getmetatable(name) and name.name == nil then
       torch.raise(("%s.log: name: expected a name and a value; log_dict takes a table of them")
          :format(torch.type(self)))
    end
-   trainer.logged:add(trainer, plain and value ~= nil and {name = name, value = value}
+   logged:add(trainer, plain and value ~= nil and {name = name, value = value}
       or take_log(name, value, ...))
 end
 

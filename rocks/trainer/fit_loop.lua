@@ -207,34 +207,36 @@ end
 
 -- Logs --------------------------------------------------------------------------------------------
 
+-- Shows a step's value that has options.
+local function show_value(self, entry, value, values)
+   local name = entry.name
+   if entry.prog_bar then self.progress_bar_metrics[name] = value end
+   if not entry.forked then
+      if values and entry.logger then values[name] = value end
+      return
+   end
+   if values and entry.logger then values[entry.step_name] = value end
+   self.callback_metrics[entry.step_name] = value
+   if entry.prog_bar then self.progress_bar_metrics[entry.step_name] = value end
+end
+
 local function log_step(self)
    local results, progress = self.train_results, self.progress
    if not results.is_fresh then return end
    results.is_fresh = false
-   local due = progress.accumulated == 0 and progress.stepped % self.log_every_n_steps == 0
-   local values, order = nil, results.order
+   local due = progress.stepped % self.log_every_n_steps == 0 and progress.accumulated == 0
+   local values, metrics, order = due and {}, self.callback_metrics, results.order
    for i = 1, #order do
       local entry = order[i]
       if entry.fresh and entry.on_step then
          entry.fresh = false
-         local name, value = entry.name, entry.value
+         local value = entry.value
          if entry.sync_dist then value = results:step_value(self, entry) end
-         self.callback_metrics[name] = value
-         if entry.prog_bar then self.progress_bar_metrics[name] = value end
-         if entry.forked then
-            if due and entry.logger then
-               values = values or {}
-               values[entry.step_name] = value
-            end
-            self.callback_metrics[entry.step_name] = value
-            if entry.prog_bar then self.progress_bar_metrics[entry.step_name] = value end
-         elseif due and entry.logger then
-            values = values or {}
-            values[name] = value
-         end
+         metrics[entry.name] = value
+         if due or entry.prog_bar or entry.forked then show_value(self, entry, value, values) end
       end
    end
-   if values then self:_log_metrics(values) end
+   if due and next(values) then self:_log_metrics(values) end
 end
 
 local function log_epoch(self)
@@ -417,20 +419,25 @@ local function plain_batches(self, read)
    local method = optimizer.zero_grad
    local zero_grad = checked.origin(method)
    local results, limit = self.train_results, self.num_training_batches
+   local moves = not self.plan.moves_plainly or not self.has_one_device
    local device = self.plan.moves_plainly and torch.device(self.device)
-   self.log_stage = "train_batch"
+   self.log_stage, self.in_batch = "train_batch", true
    repeat
       local batch, is_last, is_list = read()
-      if batch == nil then return true end
+      if batch == nil then
+         self.in_batch = false
+         return true
+      end
       local number = progress.batch + 1
       if is_last or number == limit then is_last, progress.is_last = true, true end
-      self.in_batch = true
-      local first = is_list and device and batch[1]
-      local second = first and batch[2]
-      -- most batches are a list of two tensors that are on the device
-      if not first or batch[3] ~= nil or not is_tensor(first) or not is_tensor(second)
-            or first.device ~= device or second.device ~= device then
-         batch = self.mover:transfer_batch_to_device(batch, self.device, 1)
+      if moves then
+         local first = is_list and device and batch[1]
+         local second = first and batch[2]
+         -- most batches are a list of two tensors that are on the device
+         if not first or batch[3] ~= nil or not is_tensor(first) or not is_tensor(second)
+               or first.device ~= device or second.device ~= device then
+            batch = self.mover:transfer_batch_to_device(batch, self.device, 1)
+         end
       end
       self.batch = batch
       local loss = step(module, batch, number)
@@ -444,16 +451,21 @@ local function plain_batches(self, read)
       progress.batch, progress.total_batches = number, progress.total_batches + 1
       progress.stepped, progress.place = progress.stepped + 1, "batch"
       if results.is_fresh then log_step(self) end
-      self.in_batch, self.batch = false, nil
       if self.pending_save then self:_save_pending() end
-      if self.val_loaders and is_due(self, number, is_last) then validate(self) end
+      if self.val_loaders and is_due(self, number, is_last) then
+         self.batch = nil
+         validate(self)
+         self.in_batch = true
+      end
       if is_last or self.should_stop and stops(self)
             or self.max_steps >= 0 and steps_done(self) then
+         self.in_batch, self.batch = false, nil
          return false
       end
    until module.training_step ~= step or not module.automatic_optimization
       or self.optimizers ~= list or list[1] ~= optimizer or list[2]
       or optimizer.zero_grad ~= method
+   self.in_batch, self.batch = false, nil
    return "changed"
 end
 

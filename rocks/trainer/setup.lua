@@ -153,6 +153,9 @@ function M.place(name, self)
       self.device = "cuda:" .. self.local_rank % torch.cuda.device_count()
       torch.cuda.set_device(self.device)
    end
+   -- whether no tensor can be on another device than the trainer's
+   self.has_one_device = kind == "cpu" and not torch.cuda.is_available()
+      and not torch.sim.is_available()
    local precision = precisions[self.precision]
    self.autocast = precision.autocast
       and {device = kind, dtype = precision.autocast} or nil
