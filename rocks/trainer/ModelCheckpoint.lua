@@ -86,6 +86,22 @@ local function has_checkpoint(files)
    return false
 end
 
+-- Returns the steps that a checkpoint has made, and a number that is higher the later in the step's
+-- epoch it was saved; nil for a file that is no training's checkpoint. Weights are not read.
+local function age_of(path)
+   local ok, state = pcall(strategy.read, path, true)
+   if not ok then
+      io.stderr:write(("trainer: a checkpoint that cannot be read is passed over: %s\n"):format(
+         (tostring(state):gsub("^[^\n]-:%d+: ", ""))))
+      return nil
+   end
+   local step, epoch, loops = nil, nil, nil
+   if type(state) == "table" then step, epoch, loops = state.global_step, state.epoch, state.loops end
+   if type(step) ~= "number" or type(epoch) ~= "number" or type(loops) ~= "table" then return nil end
+   local places <const> = {epoch = 0.5, validated = 0.25}
+   return step, epoch + (places[loops.place] or 0)
+end
+
 --- Returns the newest checkpoint: last.ckpt, or the last one saved.
 ---@param trainer trainer.Trainer
 ---@return string? path
@@ -102,11 +118,8 @@ function ModelCheckpoint:find_last(trainer)
    end
    for _, file in ipairs(files) do
       if file:find "%.ckpt$" then
-         local ok, state = pcall(strategy.read, folder .. "/" .. file)
-         local step = ok and type(state) == "table" and state.loops and state.global_step or -1
-         local epoch = step >= 0 and (state.epoch + (state.loops.place == "epoch" and 0.5 or 0)
-            + (state.loops.place == "validated" and 0.25 or 0)) or -1
-         if step > best_step or step == best_step and epoch > best_epoch then
+         local step, epoch = age_of(folder .. "/" .. file)
+         if step and (step > best_step or step == best_step and epoch > best_epoch) then
             found, best_step, best_epoch = folder .. "/" .. file, step, epoch
          end
       end

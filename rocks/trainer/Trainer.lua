@@ -138,7 +138,9 @@ end
 function Trainer:_restore_random()
    if self.random_states then
       torch.random.set_states(self.random_states)
-      self.random_states = nil
+      local shift = self.random_shift -- of a rank that the saved training lacked
+      if shift then torch.manual_seed(torch.randint(0, 1 << 53, {1}):item() ~ shift) end
+      self.random_states, self.random_shift = nil, nil
    end
 end
 

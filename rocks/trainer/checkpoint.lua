@@ -6,6 +6,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local ranks = require "tlua.trainer.ranks"
+local Results = require "tlua.trainer.results"
 local setup = require "tlua.trainer.setup"
 local strategy = require "tlua.trainer.strategy"
 
@@ -169,14 +170,45 @@ local function check_count(what, expected, got)
       expected, what, got))
 end
 
+-- Returns whether an epoch has ended, except perhaps for its last hooks.
+local function is_between_epochs(loops)
+   return loops.place == "epoch" or loops.place == "done" or loops.place == nil
+      or loops.is_last == true
+end
+
+-- Refuses another number of ranks within an epoch: each rank has used its share of the batches.
+local function check_ranks(self, state)
+   local count = #(state.ranks or {})
+   if count == 0 then
+      torch.raise "trainer.Trainer.fit: ckpt_path: the checkpoint has no states of ranks"
+   elseif count ~= self.world_size and not is_between_epochs(state.loops) then
+      torch.raise(("trainer.Trainer.fit: ckpt_path: the checkpoint was saved by %d rank%s within "
+         .. "an epoch, after batch %d, and there %s %d now; only a checkpoint from an epoch's end "
+         .. "goes on with another number of ranks, and weights can be loaded by "
+         .. "load_from_checkpoint"):format(count, count == 1 and "" or "s", state.loops.batch,
+         self.world_size == 1 and "is" or "are", self.world_size))
+   end
+end
+
+-- Returns the part of a checkpoint that belongs to this rank. With another number of ranks, further
+-- ranks draw other random numbers than the first ones, buffers are those of the first rank, and
+-- logs are divided anew.
+local function own_part(self, state)
+   local count = #state.ranks
+   local own = state.ranks[self.global_rank + 1]
+   if count == self.world_size then return own end
+   local lists = {}
+   for i, part in ipairs(state.ranks) do lists[i] = part.results or {} end
+   return {random = (own or state.ranks[self.global_rank % count + 1]).random,
+      is_new = own == nil, buffers = state.ranks[1].buffers,
+      results = Results.divide(lists, self.global_rank)}
+end
+
 --- Loads everything but the weights and the loader's place.
 function M.load_rest(self, state)
    check_count("optimizers", #state.optimizer_states, #self.optimizers)
    check_count("schedules", #state.lr_schedulers, #self.schedules)
-   if #(state.ranks or {}) ~= self.world_size then
-      torch.raise(("trainer.Trainer.fit: ckpt_path: the checkpoint is of %d ranks, there are %d; "
-         .. "weights can be loaded by load_from_checkpoint"):format(#state.ranks, self.world_size))
-   end
+   check_ranks(self, state)
    for i, optimizer in ipairs(state.folder and {} or self.optimizers) do
       strategy.load_optimizer(self, optimizer, state.optimizer_states[i])
    end
@@ -202,7 +234,7 @@ function M.load_rest(self, state)
             .. "trainer lacks\n"):format(key))
       end
    end
-   local own = state.ranks[self.global_rank + 1]
+   local own = own_part(self, state)
    self.progress = state.loops
    self.accumulate = self.progress.accumulate
    self.should_stop = self.progress.place ~= "done" and self.progress.should_stop
@@ -213,6 +245,7 @@ function M.load_rest(self, state)
          .. "is %d"):format(state.epoch, self.max_epochs))
    end
    self.random_states = own.random
+   self.random_shift = own.is_new and self.global_rank or nil
    if own.results then self.train_results:load_state_dict(own.results) end
    self.callback_metrics, self.logged_metrics = state.metrics.callback, state.metrics.logged
    self.progress_bar_metrics = state.metrics.bar
@@ -235,7 +268,7 @@ end
 
 --- Puts the training loader where it was.
 function M.load_loader(self, state)
-   local own = state.ranks[self.global_rank + 1]
+   local own = state.ranks[self.global_rank + 1] or {}
    local loader = self.train_loader
    local place = self.progress.place
    self.loader_continues = false

@@ -187,6 +187,55 @@ function Results:state_dict()
    return list
 end
 
+-- Returns the entry of a name, or nil.
+local function find(list, name)
+   for _, entry in ipairs(list) do
+      if entry.name == name then return entry end
+   end
+end
+
+-- Divides what the ranks have collected under a name so that another number of ranks reduces it to
+-- the same value.
+local function redistribute(entry, lists, rank)
+   local sum, count
+   for _, list in ipairs(lists) do
+      local other = find(list, entry.name)
+      if other and other.sum ~= nil then
+         local value = args.to_number("log", entry.name, other.sum)
+         if entry.reduce_fx == "mean" then value = value / other.count end
+         count = (count or 0) + 1
+         if sum == nil then
+            sum = value
+         elseif entry.reduce_fx == "min" or entry.reduce_fx == "max" then
+            sum = (sum ~= sum or value ~= value) and 0 / 0 or math[entry.reduce_fx](sum, value)
+         else
+            sum = sum + value
+         end
+      end
+   end
+   if sum == nil then return end
+   if entry.reduce_fx == "mean" then
+      entry.sum, entry.count = sum / count, 1
+   else
+      entry.sum = (entry.reduce_fx == "sum" and rank > 0) and 0 or sum
+   end
+end
+
+--- Returns the entries of a rank, for a number of ranks other than that which has saved them. Values
+--- with sync_dist are reduced to the same ones; the others are those of the first rank.
+---@param lists table[]  the results of state_dict on the old ranks
+---@param rank integer  the new rank, from 0
+---@return table
+function Results.divide(lists, rank)
+   local divided = {}
+   for i, entry in ipairs(lists[1]) do
+      divided[i] = {}
+      for key, value in pairs(entry) do divided[i][key] = value end
+      if entry.sync_dist and entry.sum ~= nil then redistribute(divided[i], lists, rank) end
+   end
+   return divided
+end
+
 function Results:load_state_dict(list)
    self:reset()
    for i, entry in ipairs(list) do

@@ -280,10 +280,12 @@ end
 
 --- Reads a checkpoint, except the parts in a folder.
 ---@param path string
+---@param maps? boolean  whether the file is mapped, so that tensors are only read when they are used
 ---@return any state
-function M.read(path)
-   if #M.files_of(path) == 0 then return torch.load(path) end
-   local state = torch.load(path .. "/" .. REST)
+function M.read(path, maps)
+   local options = {mmap = maps or nil}
+   if #M.files_of(path) == 0 then return torch.load(path, options) end
+   local state = torch.load(path .. "/" .. REST, options)
    if type(state) == "table" then state.folder = path end
    return state
 end
