@@ -6,8 +6,9 @@
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/elementary.h"
 
-/* Number of columns for which random words are computed at a time. */
-#define WORDS 16
+/* Number of columns for which random words are computed at a time. gcc unrolls loops of 16, and does
+** not vectorise them then. */
+#define WORDS 32
 #define LOWEST (sizeof(real) == 4 ? -(double)FLT_MAX : -DBL_MAX)
 
 /* Returns e^x for x <= 0, or for x slightly above 0 because of rounding; returns 0 for -inf and
@@ -158,7 +159,8 @@ static inline void words_of(uint64_t seed, const uint64_t *blocks, uint32_t word
 static void keep(int64_t keys, int64_t cols, uint64_t seed, uint64_t block, uint64_t step, double p,
                  void *out) {
   uint64_t below = (uint64_t)((1 - p) * 0x1p32);
-  real by = p < 1 ? (real)(1 / (1 - p)) : 0;
+  uint32_t last = (uint32_t)(below - 1);
+  real by = below > 0 ? (real)(1 / (1 - p)) : 0;
   for (int64_t j = 0; j < keys; j += 4, block++) {
     for (int64_t c = 0; c < cols; c += WORDS) {
       uint64_t blocks[WORDS];
@@ -168,7 +170,7 @@ static void keep(int64_t keys, int64_t cols, uint64_t seed, uint64_t block, uint
       int64_t n = cols - c < WORDS ? cols - c : WORDS;
       for (int64_t r = 0; r < 4; r++) {
         real *to = (real *)out + (j + r) * cols + c;
-        for (int64_t k = 0; k < n; k++) to[k] = words[r][k] < below ? by : 0;
+        for (int64_t k = 0; k < n; k++) to[k] = words[r][k] <= last ? by : 0;
       }
     }
   }
