@@ -7,6 +7,7 @@ a0: the coefficient of the present output
 a1: the coefficient of the output one step before
 a2: the coefficient of the output two steps before
 a_coeffs: the coefficients of the outputs, the present first, (order + 1) or (filters, order + 1)
+activation: the name of the activation: "relu", "gelu" or "silu"
 allowed_gap: the longest pause in seconds within the sound
 amin: smaller values are replaced by this one
 aux: the last layer
@@ -16,6 +17,7 @@ b1: the coefficient of the input one step before
 b2: the coefficient of the input two steps before
 b_coeffs: the coefficients of the inputs, the present one first, as many as a_coeffs
 batching: whether each filter is applied to its own row of the waveform
+beam_width: the number of hypotheses that are kept
 beta: the shape of Kaiser's window
 bins_per_octave: the number of steps in an octave
 blank: the position of the blank token, from 1
@@ -61,6 +63,7 @@ encoder_num_layers: the number of layers
 encoder_pos_conv_groups: the groups of the positions' filters
 encoder_pos_conv_kernel: the steps of the positions' filters
 encoder_projection_dropout: the probability of zeros behind the projection
+encoding_dim: the features that sound and tokens are encoded in
 eps: a small number that keeps divisors from being zero
 f_max: the highest frequency in Hz
 f_min: the lowest frequency in Hz
@@ -74,9 +77,11 @@ gain: the gain in dB
 hop_length: the number of samples between frames
 hp_filter_freq: the lowest frequency in Hz
 hp_lifter_freq: the lowest pitch in Hz
+hypo_sort_key: a function that returns the rank of a hypothesis; by default, its score per token
 iid_masks: whether each example and channel has a mask of its own
 input_dim: the number of features
 input_type: "waveform", "power_spectrum" or "mfcc"
+left_context_length: the frames before a segment that it attends to
 length: the number of samples of the result
 lengths: the valid lengths
 limiter_gain: how much of what is above the limit remains
@@ -86,9 +91,13 @@ log_probs: log-probabilities, (batch, time, tokens)
 lowpass_filter_width: the number of zero crossings that the filter reaches to either side
 lp_filter_freq: the highest frequency in Hz
 lp_lifter_freq: the highest pitch in Hz
+lstm_dropout: the probability of dropout after each LSTM
+lstm_layer_norm: whether the gates and cells of LSTMs are normalised
+lstm_layer_norm_epsilon: the small number that the norm adds to variances
 mask: the weights of time and frequency, (..., freq, time)
 mask_param: masks have fewer columns than this
 mask_value: the value under a mask
+max_memory_size: the number of earlier segments whose means a segment attends to
 max_source_positions: the number of the encoder's steps
 max_target_positions: the largest number of tokens
 measure_duration: the length of a frame in seconds
@@ -118,6 +127,7 @@ n_mels: the number of mel bands
 n_steps: the number of steps by which the pitch rises
 n_stft: the number of frequencies
 n_time_masks: the number of masked spans
+negative_inf: the score of keys that a query does not see
 new_freq: the sample rate of the result
 noise: the noise, of the waveform's shape
 noise_down_time: how fast the noise falls, in seconds
@@ -132,8 +142,10 @@ num_features: the number of features
 num_frames: the largest number of frames, -1 for all
 num_heads: the heads of attention
 num_layers: the number of layers
+num_lstm_layers: the number of LSTMs
 num_mel_bins: the number of mel bands
 num_sources: the number of voices
+num_symbols: the number of tokens, the blank one included
 onesided: whether only frequencies from 0 to half of the sample rate are kept
 orig_freq: the sample rate of the waveform
 p: the largest share of an axis that is masked
@@ -149,24 +161,42 @@ rand_init: whether phases are random at first
 reduction: "none", "mean" or "sum"
 reference_channel: the channel's position, or weights of channels, (..., channel)
 resampling_method: "sinc_interp_hann" or "sinc_interp_kaiser"
+right_context_length: the frames after a segment that it attends to
 rolloff: the share of the lower sample rate's half that is kept
 rtf: the transfer functions relative to a channel, (..., freq, channel)
 sample_rate: the number of samples per second
 scores: log-probabilities, (time)
 search_time: the seconds before the trigger in which the sound may begin
+segment_length: the frames of a segment
 snr: the ratio of signal to noise in dB, (...)
 specgram: (..., freq, time)
 spectrogram: (..., freq, time), complex
+step_max_tokens: the most tokens that are emitted in a step of time
+symbol_embedding_dim: the features of embeddings of tokens, and of LSTMs
+tanh_on_mem: whether memories pass tanh, instead of being clamped to -10 to 10
+temperature: the number that scores are divided by
 time: the length in samples
 time_mask_param: spans have fewer frames than this
+time_reduction_input_dim: the features of a frame before frames are joined
+time_reduction_stride: the number of frames that are joined to one
 tokens: the positions of tokens
 top_db: values more than this below the largest are raised
+transformer_activation: the activation of the Emformer: "relu", "gelu" or "silu"
+transformer_dropout: the probability of dropout in the Emformer
+transformer_ffn_dim: the hidden features of the Emformer
+transformer_left_context_length: the Emformer's left context, in joined frames
+transformer_max_memory_size: the number of earlier segments that the Emformer remembers
+transformer_num_heads: the heads of attention of the Emformer
+transformer_num_layers: the number of layers of the Emformer
+transformer_tanh_on_mem: whether memories pass tanh, instead of being clamped
+transformer_weight_init_scale_strategy: the scale of first weights: "depthwise", "constant", "none"
 trigger_level: the level that begins the sound
 trigger_time: the seconds over which levels are averaged
 use_group_norm: whether group norm replaces batch norm
 vocab_size: the number of tokens
 waveform: (..., time)
 wavelength: the length of a wave
+weight_init_scale_strategy: the scale of first weights: "depthwise", "constant", "none"
 win_length: the length of the window
 window: the window, (win_length)
 window_fn: a function that returns a window of a given length

@@ -10,6 +10,9 @@ local modules = lazy.modules("tlua.audio.models", {
    wav2letter = "Wav2Letter",
    conv_tasnet = "ConvTasNet conv_tasnet_base",
    conformer = "Conformer",
+   emformer = "Emformer",
+   rnnt = "RNNT emformer_rnnt_model emformer_rnnt_base",
+   rnnt_search = "RNNTBeamSearch",
    whisper = "Whisper whisper_features",
    wav2vec2 = [[Wav2Vec2Model wav2vec2_model wav2vec2_base wav2vec2_large wav2vec2_large_lv60k
       hubert_base hubert_large hubert_xlarge]],
