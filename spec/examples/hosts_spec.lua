@@ -69,3 +69,28 @@ it("the game's creatures learn to walk within its frames", function()
       assert.is_true(#file:read "a" > 960 * 360 * 3, "the picture is too small")
    end)
 end)
+
+it("the spiders learn to walk in three dimensions", function()
+   if sanitized then return pending "the host would need the sanitizer's options" end
+   if not has "/usr/include/ode/ode.h" then return pending "ODE is not installed" end
+   shell.with_folder(function(folder)
+      local output = run("spider", "10 " .. shell.quote(folder .. "/spider.ppm"))
+      local function mean(round)
+         return tonumber(output:match(("round %d: the mean came (%%-?%%d+%%.%%d+) m far"):format(round)))
+      end
+      assert.is_true(mean(10) > mean(1) + 0.2, output)
+      assert.matches("a frame of the script took %d+ us", output)
+      local file <close> = assert(io.open(folder .. "/spider.ppm", "rb"))
+      local picture = file:read "a"
+      assert.equal(#"P6\n800 300\n255\n" + 3 * 800 * 300, #picture)
+      assert.is_true(picture:find("\200\60\30", 1, true) ~= nil, "the first spider is not in the picture")
+   end)
+end)
+
+it("an emulator's script learns to play a game", function()
+   if sanitized then return pending "the host would need the sanitizer's options" end
+   if not has "/usr/include/mgba/script/context.h" then return pending "libmgba is not installed" end
+   local output = run("emulator", "3000")
+   local function nearer(frame) return tonumber(output:match(("frames %d to %%d+: nearer in (%%d+)"):format(frame))) end
+   assert.is_true(nearer(2401) > nearer(1) and nearer(2401) > 400, output)
+end)
