@@ -7,6 +7,9 @@ local torch = require "tlua"
 
 local M = {}
 
+--- If a class's __init returns this value, its constructor returns nil instead of an object.
+M.none = {}
+
 local metatables = {}   -- maps names of classes to their metatables
 local constructors = {} -- maps names of classes to their constructor tables
 -- maps metatables to lists of their subclasses' metatables
@@ -93,7 +96,7 @@ function M.newmetatable(name, parent, make)
    metatables[name] = meta
    constructors[name] = constructor_table(meta, make or function(...)
       local object = setmetatable({}, meta)
-      if object.__init then object:__init(...) end
+      if object.__init and object:__init(...) == M.none then return nil end
       return object
    end)
    return meta

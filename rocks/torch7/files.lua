@@ -324,6 +324,7 @@ local function file_class(name)
    return class
 end
 
+-- Opens a file or pipe. If `quiet`, a failure makes the constructor return nil.
 local function opened(self, open, title, path, mode, quiet)
    local readable, writable
    mode, readable, writable = check_mode(title, mode)
@@ -333,7 +334,7 @@ local function opened(self, open, title, path, mode, quiet)
    begin(self, stream, ("%s <%s>"):format(title, path), readable, writable)
    if stream then return end
    if not quiet then torch.raise(("%s: %s"):format(title, problem)) end
-   self.is_quiet, self.failed = true, true
+   return classes.none
 end
 
 local DiskFile, MemoryFile, PipeFile = file_class "DiskFile", file_class "MemoryFile",
@@ -341,14 +342,14 @@ local DiskFile, MemoryFile, PipeFile = file_class "DiskFile", file_class "Memory
 
 --- Opens a file. The arguments are (name [, mode [, quiet]]).
 function DiskFile:__init(path, mode, quiet)
-   opened(self, streams.disk, "DiskFile", path, mode, quiet)
+   return opened(self, streams.disk, "DiskFile", path, mode, quiet)
 end
 
 function DiskFile:noBuffer() return self end
 
 --- Runs a command, and opens its input or output. The arguments are (command [, mode [, quiet]]).
 function PipeFile:__init(command, mode, quiet)
-   opened(self, streams.pipe, "PipeFile", command, mode, quiet)
+   return opened(self, streams.pipe, "PipeFile", command, mode, quiet)
 end
 
 --- Opens memory, or a storage of chars, as a file. The arguments are ([storage,] [mode]).

@@ -129,8 +129,10 @@ end
 -- Returns the text of a container that prints its modules side by side.
 local function beside(self)
    local lines = {}
+   local n = #self.modules
    for i, module in ipairs(self.modules) do
-      lines[#lines + 1] = ("    |`-> (%d): %s"):format(i, indented(tostring(module), "    |      "))
+      local line = i < n and "    |" or "     "
+      lines[i] = ("%s`-> (%d): %s"):format(line, i, indented(tostring(module), line .. "    "))
    end
    return ("%s {\n  input\n%s\n     ... -> output\n}"):format(classes.type(self),
       table.concat(lines, "\n"))
@@ -228,6 +230,11 @@ end, function(self, call, input, gradOutput)
    for i, module in ipairs(self.modules) do grads[i] = call(module, input[i], gradOutput[i]) end
    return grads
 end)
+
+MapTable.describe = function(self)
+   if not self.module then return classes.type(self) .. " { }" end
+   return ("%s {\n  %s\n}"):format(classes.type(self), indented(tostring(self.module), "  "))
+end
 
 function MapTable:add(module)
    self.module = module

@@ -118,16 +118,27 @@ end
 
 -- Convolutions ------------------------------------------------------------------------------------
 
+-- Returns a layer's fields for a letter, such as "kW" and "kH" for "k", as text.
+local function numbers(self, letter, axes, separator)
+   local list = {}
+   for i, axis in ipairs(axes) do list[i] = ("%d"):format(self[letter .. axis] or 0) end
+   return table.concat(list, separator)
+end
+
+-- Returns the text of kernel sizes, steps and padding. Without `always`, steps of 1 are left out.
+local function windows_text(self, axes, always)
+   local text, zeros = numbers(self, "k", axes, "x"), numbers({}, "", axes, ",")
+   local steps, padding = numbers(self, "d", axes, ","), numbers(self, "pad", axes, ",")
+   local is_padded = padding ~= zeros
+   if always or is_padded or steps ~= zeros:gsub("0", "1") then text = text .. ", " .. steps end
+   return is_padded and text .. ", " .. padding or text
+end
+
+local across <const>, through <const> = {"W", "H"}, {"T", "W", "H"}
+
 local function conv_describe(self)
-   local text = ("%s(%d -> %d, %dx%d"):format(self.__typename, self.nInputPlane, self.nOutputPlane,
-      self.kW, self.kH)
-   if self.dW ~= 1 or self.dH ~= 1 or self.padW ~= 0 or self.padH ~= 0 then
-      text = text .. (", %d,%d"):format(self.dW, self.dH)
-   end
-   if self.padW ~= 0 or self.padH ~= 0 then
-      text = text .. (", %d,%d"):format(self.padW, self.padH)
-   end
-   return text .. ")" .. (self.bias and "" or " without bias")
+   return ("%s(%d -> %d, %s)%s"):format(self.__typename, self.nInputPlane, self.nOutputPlane,
+      windows_text(self, self.kT and through or across), self.bias and "" or " without bias")
 end
 
 local function planes(self)
@@ -150,7 +161,8 @@ local Dilated = without_bias(fields_then("SpatialDilatedConvolution",
    conv_fields .. " dilationW=1 dilationH=dilationW", planes, spatial))
 Dilated.reset, Dilated.describe = base.reset(row_fan), conv_describe
 
-without_bias(fields_then("SpatialFullConvolution", conv_fields .. " adjW=0 adjH=0", function(self)
+local full_fields <const> = conv_fields .. " adjW=0 adjH=0"
+local Full = without_bias(fields_then("SpatialFullConvolution", full_fields, function(self)
    parameters(self, {self.nInputPlane, self.nOutputPlane, self.kH, self.kW}, {self.nOutputPlane})
 end, function(self, x, weight, bias)
    local adjust = {self.adjH, self.adjW}
@@ -166,7 +178,9 @@ end, function(self, x, weight, bias)
       end
    end
    return F.conv_transpose2d(x, weight, bias, {self.dH, self.dW}, {self.padH, self.padW}, adjust)
-end)).reset = base.reset(function(self) return self.nInputPlane * self.kH * self.kW end)
+end))
+Full.reset = base.reset(function(self) return self.nInputPlane * self.kH * self.kW end)
+Full.describe = conv_describe
 
 fields_then("SpatialDepthWiseConvolution", conv_fields, function(self)
    parameters(self, {self.nOutputPlane, self.nInputPlane, self.kH, self.kW},
@@ -258,8 +272,8 @@ local function volumetric(self, x, weight, bias)
    return F.conv3d(x, weight, bias, {self.dT, self.dH, self.dW}, {self.padT, self.padH, self.padW},
       {self.dilationT or 1, self.dilationH or 1, self.dilationW or 1})
 end
-without_bias(fields_then("VolumetricConvolution", volume_fields, volume,
-   volumetric)).reset = base.reset(row_fan)
+local Volume = without_bias(fields_then("VolumetricConvolution", volume_fields, volume, volumetric))
+Volume.reset, Volume.describe = base.reset(row_fan), conv_describe
 without_bias(fields_then("VolumetricDilatedConvolution",
    volume_fields .. " dilationT=1 dilationW=1 dilationH=1", volume,
       volumetric)).reset = base.reset(row_fan)
@@ -307,12 +321,16 @@ end
 local pictures <const>, volumes <const> = {"H", "W"}, {"T", "H", "W"}
 
 local function pooling(name, fields, axes, pool)
-   return with_modes(layer(name, fields, function(self, x)
+   local class = with_modes(layer(name, fields, function(self, x)
       self.inputSize = torch.LongStorage(shape(x))
       return pool(self, x, sizes_of(self, "k", axes), sizes_of(self, "d", axes),
          sizes_of(self, "pad", axes),
          sizes_of(self, "dilation", axes))
    end))
+   function class:describe()
+      local windows = windows_text(self, axes == volumes and through or across, true)
+      return ("%s(%s)"):format(self.__typename, windows)
+   end
 end
 
 local function keep_indices(pool)

@@ -453,6 +453,7 @@ for name, planes in pairs {SpatialDropout = 2, VolumetricDropout = 3} do
       return kept(self, sizes, x)
    end, function(self, x) return T.mul(x, self.noise or 1 - self.p) end)
    function class:setp(p) self.p = p end
+   function class:describe() return ("%s(%f)"):format(classes.type(self), self.p) end
 end
 
 noisy("WhiteNoise", function(self, mean, std)

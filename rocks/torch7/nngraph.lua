@@ -415,6 +415,7 @@ function gModule:backward(input, gradOutput, scale)
    self.gradInput = back(self, "backward", input, gradOutput, scale)
    return self.gradInput
 end
+function gModule:describe() return self.name or classes.type(self) end
 function gModule:clearState()
    self.given = nil
    passes.forget(self)

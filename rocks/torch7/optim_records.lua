@@ -106,10 +106,11 @@ function Matrix:__tostring__()
          t == self.nclasses and "]]" or "] ", self.valids[t] * 100,
          named and ("\t[class: %s]"):format(self.classes[t] or "") or "")
    end
-   return ("ConfusionMatrix:\n%s + average row correct: %.14g%% \n"
+   local text = ("ConfusionMatrix:\n%s + average row correct: %.14g%% \n"
       .. " + average rowUcol correct (VOC measure): %.14g%% \n + global correct: %.14g%%"):format(
       table.concat(rows), self.averageValid * 100, self.averageUnionValid * 100,
       self.totalValid * 100)
+   return (text:gsub("%-nan%%", "nan%%")) -- a class without samples; C prints a sign
 end
 
 -- Logger ------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ describe("Torch7's nngraph", function()
          end
       end
       assert.equal(1, count)
+      assert.equal("nn.gModule", tostring(model))
       local found = model:findModules "nn.Linear"
       assert.equal(56, found[1].bias:sum())
       assert.equal(0, #model:findModules "nn.SelectTable")

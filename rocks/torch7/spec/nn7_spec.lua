@@ -288,6 +288,30 @@ describe("Torch7's protocol of modules", function()
       assert.raises("there is no Liner in Torch7's nn", function() return nn.Liner end)
    end)
 
+   it("prints containers and layers as Torch7 did", function()
+      assert.equal([[nn.ConcatTable {
+  input
+    |`-> (1): nn.Sequential {
+    |      [input -> (1) -> output]
+    |      (1): nn.Tanh
+    |    }
+     `-> (2): nn.MapTable {
+           nn.Linear(2 -> 3)
+         }
+     ... -> output
+}]], tostring(nn.ConcatTable():add(nn.Sequential():add(nn.Tanh())):add(nn.MapTable(nn.Linear(2, 3)))))
+      for expected, module in pairs {
+         ["nn.SpatialMaxPooling(3x2, 2,1, 1,0)"] = nn.SpatialMaxPooling(3, 2, 2, 1, 1, 0),
+         ["nn.SpatialAveragePooling(7x7, 1,1)"] = nn.SpatialAveragePooling(7, 7),
+         ["nn.SpatialFullConvolution(100 -> 8, 4x4) without bias"] = nn.SpatialFullConvolution(100, 8, 4, 4):noBias(),
+         ["nn.SpatialFullConvolution(8 -> 4, 4x4, 2,2, 1,1)"] = nn.SpatialFullConvolution(8, 4, 4, 4, 2, 2, 1, 1),
+         ["nn.SpatialConvolution(64 -> 64, 3x3, 1,1, 1,1)"] = nn.SpatialConvolution(64, 64, 3, 3, 1, 1, 1, 1),
+         ["nn.SpatialConvolution(3 -> 8, 3x1, 2,1)"] = nn.SpatialConvolution(3, 8, 3, 1, 2, 1),
+         ["nn.VolumetricConvolution(1 -> 2, 2x3x4)"] = nn.VolumetricConvolution(1, 2, 2, 3, 4),
+         ["nn.SpatialDropout(0.250000)"] = nn.SpatialDropout(0.25),
+      } do assert.equal(expected, tostring(module)) end
+   end)
+
    it("prints models as Torch7 did", function()
       assert.equal([[
 nn.Sequential {

@@ -114,6 +114,7 @@ describe("Torch7's optim", function()
          .. " [       1       2]]  66.667% \t[class: dog]\n + average row correct: 83.333333333333% \n"
          .. " + average rowUcol correct (VOC measure): 58.333333333333% \n + global correct: 75%", tostring(matrix))
       assert.raises("expected classes from 1 to 2", function() matrix:add(3, 1) end)
+      assert.matches("  nan%% \t%[class: dog%]", tostring(optim.ConfusionMatrix {"cat", "dog"}))
    end)
 
    it("logs columns", function()
