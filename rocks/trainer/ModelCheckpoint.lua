@@ -95,9 +95,11 @@ local function age_of(path)
          (tostring(state):gsub("^[^\n]-:%d+: ", ""))))
       return nil
    end
-   local step, epoch, loops = nil, nil, nil
-   if type(state) == "table" then step, epoch, loops = state.global_step, state.epoch, state.loops end
-   if type(step) ~= "number" or type(epoch) ~= "number" or type(loops) ~= "table" then return nil end
+   if type(state) ~= "table" then return nil end
+   local step, epoch, loops = state.global_step, state.epoch, state.loops
+   if type(step) ~= "number" or type(epoch) ~= "number" or type(loops) ~= "table" then
+      return nil
+   end
    local places <const> = {epoch = 0.5, validated = 0.25}
    return step, epoch + (places[loops.place] or 0)
 end

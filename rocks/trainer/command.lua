@@ -27,6 +27,8 @@ A value may be given as --model.width=64 or --model.width 64; a list as Lua: --m
                    --sweep.trials 20 --sweep.model.lr "{min = 1e-4, max = 1, log = true}"
   --sweep halving  trains all for --sweep.min_epochs epochs (1), and the best third three times as
                    long, until trainer.max_epochs; --sweep.factor 3
+  --sweep asha     as halving, but no process waits for others: a trial goes on as soon as it is
+                   among the best third of those that have trained as long
   --sweep.monitor val_loss, --sweep.mode min, --sweep.workers 1 (processes at a time),
   --sweep.seed 0, --sweep.folder sweep: the same command goes on with a sweep that was killed
 ]]
@@ -69,7 +71,9 @@ local function asks_for_sweep(settings)
       if setting[1] == "sweep" then return true end
       options = options or setting[1]:find "^sweep%." and setting[1]
    end
-   if options then fail(("--%s: expected --sweep grid, random or halving, too"):format(options)) end
+   if options then
+      fail(("--%s: expected --sweep grid, random, halving or asha, too"):format(options))
+   end
    return false
 end
 

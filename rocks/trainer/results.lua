@@ -221,8 +221,8 @@ local function redistribute(entry, lists, rank)
    end
 end
 
---- Returns the entries of a rank, for a number of ranks other than that which has saved them. Values
---- with sync_dist are reduced to the same ones; the others are those of the first rank.
+--- Returns the entries of a rank, for a number of ranks other than that which has saved them.
+--- Values with sync_dist are reduced to the same ones; the others are those of the first rank.
 ---@param lists table[]  the results of state_dict on the old ranks
 ---@param rank integer  the new rank, from 0
 ---@return table

@@ -280,7 +280,7 @@ end
 
 --- Reads a checkpoint, except the parts in a folder.
 ---@param path string
----@param maps? boolean  whether the file is mapped, so that tensors are only read when they are used
+---@param maps? boolean  whether the file is mapped, so that tensors are read when they are used
 ---@return any state
 function M.read(path, maps)
    local options = {mmap = maps or nil}

@@ -10,6 +10,7 @@ local torch = require "tlua"
 local json = require "tlua.utils.json"
 local program = require "tlua.utils.program"
 local replace_file = require "tlua.io.replace"
+local Asha = require "tlua.trainer.sweep_asha"
 local configs = require "tlua.trainer.config"
 local plan = require "tlua.trainer.sweep_plan"
 local report = require "tlua.trainer.sweep_report"
@@ -140,6 +141,27 @@ local function command_of(sweep, trial)
    return table.concat(words, " ")
 end
 
+-- Opens and locks a file that a trial's processes inherit, so that the lock lasts as long as they
+-- live. Returns nil where that cannot be told: without locks, or if processes of a sweep that was
+-- killed have it still.
+local function watch(path)
+   if package.config:sub(1, 1) == "\\" then return nil end
+   local file = assert(io.open(path, "ab"))
+   if torch.io._hold(file, path) then
+      local other <close> = assert(io.open(path, "ab"))
+      if not torch.io._hold(other, path) then return file end
+   end
+   file:close()
+   return nil
+end
+
+-- Returns whether all processes of a trial have ended, as far as that can be told.
+local function has_ended(process)
+   if not process.watched then return false end
+   local file <close> = assert(io.open(process.watched, "ab"))
+   return torch.io._hold(file, process.watched)
+end
+
 local function start(sweep, trial, budget)
    local folder = folder_of(sweep, trial)
    make_folder(folder)
@@ -153,7 +175,10 @@ local function start(sweep, trial, budget)
    local line = ("%s%s %s --trial %s >%s 2>&1; echo $? >%s"):format(threads, quote(program()),
       command_of(sweep, trial), quote(("%s:%s"):format(folder, budget or "all")),
       quote(folder .. "/log.txt"), quote(ended))
-   return {trial = trial, ended = ended, handle = assert(io.popen(line, "r"))}
+   local lock = watch(folder .. "/alive")
+   local handle = assert(io.popen(line, "r"))
+   if lock then lock:close() end
+   return {trial = trial, ended = ended, handle = handle, watched = lock and folder .. "/alive"}
 end
 
 -- Returns the last line of a log that tells of an error, or the last line.
@@ -168,12 +193,18 @@ local function reason(path)
    return told or last or "its log is empty"
 end
 
+local function read_status(process)
+   local file <close> = io.open(process.ended, "rb")
+   return file and file:read "n"
+end
+
 -- Notes how a process has ended. Returns false if it has not.
 local function collect(sweep, process, budget)
-   local file = io.open(process.ended, "rb")
-   local status = file and file:read "n"
-   if file then file:close() end
-   if not status then return false end
+   local status = read_status(process)
+   if not status then
+      if not has_ended(process) then return false end
+      status = read_status(process) or 128 + 9 -- the shell that would have written it was killed
+   end
    process.handle:close()
    os.remove(process.ended)
    if status == 130 or status == 143 then torch.raise "tlua fit: the sweep was interrupted" end
@@ -208,31 +239,90 @@ local function load_result(sweep, trial, budget)
    return true
 end
 
--- Trains the trials until a number of epochs, in up to `workers` processes at a time.
-local function run_all(sweep, trials, budget)
-   local waiting, running = {}, {}
-   for _, trial in ipairs(trials) do
-      if not load_result(sweep, trial, budget) then waiting[#waiting + 1] = trial end
-   end
-   if #waiting < #trials then
-      print(("%d of %d results are there already"):format(#trials - #waiting, #trials))
-   end
-   while #waiting > 0 or #running > 0 do
-      while #waiting > 0 and #running < sweep.workers do
-         running[#running + 1] = start(sweep, table.remove(waiting, 1), budget)
+local function save_results(sweep) write(sweep.folder .. "/results.csv", report.csv(sweep)) end
+
+local function told_of_results(sweep, count, total)
+   if count > 0 then print(("%d of %d results are there already"):format(count, total)) end
+   save_results(sweep)
+end
+
+-- Trains what take(n) returns, a trial and its number of epochs (false: without a limit), until it
+-- returns nil while n = 0 trials are running. At most `workers` processes run at a time. When one
+-- has ended, note(trial, budget) is called.
+local function work(sweep, take, note)
+   local running = {}
+   while true do
+      while #running < sweep.workers do
+         local trial, budget = take(#running)
+         if not trial then break end
+         local process = start(sweep, trial, budget or nil)
+         process.budget = budget or nil
+         running[#running + 1] = process
       end
+      if #running == 0 then return end
       for i = #running, 1, -1 do
          local process = running[i]
-         if collect(sweep, process, budget) then
+         if collect(sweep, process, process.budget) then
             table.remove(running, i)
-            load_result(sweep, process.trial, budget)
+            load_result(sweep, process.trial, process.budget)
             print(report.line(sweep, process.trial))
-            write(sweep.folder .. "/results.csv", report.csv(sweep))
+            note(process.trial, process.budget)
+            save_results(sweep)
          end
       end
       torch.distributed._sleep(0.02)
    end
-   write(sweep.folder .. "/results.csv", report.csv(sweep))
+end
+
+-- Trains the trials until a number of epochs.
+local function run_all(sweep, trials, budget)
+   local waiting = {}
+   for _, trial in ipairs(trials) do
+      if not load_result(sweep, trial, budget or nil) then waiting[#waiting + 1] = trial end
+   end
+   told_of_results(sweep, #trials - #waiting, #trials)
+   work(sweep, function() return table.remove(waiting, 1), budget end, function() end)
+end
+
+-- Trains all trials, and then the best ones for longer. Returns the trials of the last comparison.
+local function run_rounds(sweep)
+   local trials = sweep.trials
+   for i, budget in ipairs(sweep.budgets) do
+      run_all(sweep, trials, budget)
+      if i == #sweep.budgets then break end
+      trials = report.best_of(sweep, trials, math.max(1, #trials // sweep.factor))
+      for _, trial in ipairs(sweep.trials) do
+         if trial.status == "done" then trial.status = "stopped" end
+      end
+      for _, trial in ipairs(trials) do trial.status = "done" end
+      if #trials == 0 then break end
+      print(("%d of %d trials go on after %s"):format(#trials, #sweep.trials,
+         report.count(budget, "epoch")))
+   end
+   return trials
+end
+
+-- Trains by asynchronous halving. Returns the trials that were trained to the end.
+local function run_asha(sweep)
+   local asha, rungs, count = Asha(sweep), {}, 0
+   for rung, budget in ipairs(sweep.budgets) do rungs[budget] = rung end
+   for _, trial in ipairs(sweep.trials) do
+      for rung, budget in ipairs(sweep.budgets) do
+         if not load_result(sweep, trial, budget) then break end
+         asha:note(trial, rung)
+         count = count + 1
+      end
+   end
+   told_of_results(sweep, count, #sweep.trials)
+   work(sweep, function(running)
+      local trial, rung = asha:take(running)
+      if not trial then return nil end
+      if rung > 1 then
+         print(("trial %d goes on until epoch %d"):format(trial.number, sweep.budgets[rung]))
+      end
+      return trial, sweep.budgets[rung]
+   end, function(trial, budget) asha:note(trial, rungs[budget]) end)
+   return asha:finished()
 end
 
 --- Runs a sweep. Returns whether a trial has succeeded.
@@ -244,20 +334,8 @@ function M.run(path, config, settings)
    local sweep = plan.make(path, config, settings)
    enter(sweep)
    print(("%d trials, %d at a time, in %s"):format(#sweep.trials, sweep.workers, sweep.folder))
-   local trials = sweep.trials
-   for i, budget in ipairs(sweep.budgets) do
-      run_all(sweep, trials, budget or nil)
-      if i == #sweep.budgets then break end
-      trials = report.best_of(sweep, trials, math.max(1, #trials // sweep.factor))
-      for _, trial in ipairs(sweep.trials) do
-         if trial.status == "done" then trial.status = "stopped" end
-      end
-      for _, trial in ipairs(trials) do trial.status = "done" end
-      if #trials == 0 then break end
-      print(("%d of %d trials go on after %s"):format(#trials, #sweep.trials,
-         report.count(budget, "epoch")))
-   end
-   write(sweep.folder .. "/results.csv", report.csv(sweep))
+   local trials = (sweep.method == "asha" and run_asha or run_rounds)(sweep)
+   save_results(sweep)
    return report.conclude(sweep, trials, command_of, config)
 end
 

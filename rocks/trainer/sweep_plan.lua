@@ -9,7 +9,8 @@ local M = {}
 
 local fail <const> = configs.fail
 
-local methods <const> = {grid = true, random = true, halving = true}
+local methods <const> = {grid = true, random = true, halving = true, asha = true}
+local expected_methods <const> = "grid, random, halving or asha"
 
 -- Options with their defaults; false: none.
 local defaults <const> = {method = false, monitor = "val_loss", mode = "min", trials = false,
@@ -22,7 +23,7 @@ local function check_option(name, value)
    local whole = name == "trials" or math.type(default) == "integer"
    local least = name == "factor" and 2 or name == "seed" and 0 or 1
    if name == "method" and not methods[value] then
-      fail(("--sweep: expected grid, random or halving, got %s%s"):format(tostring(value),
+      fail(("--sweep: expected %s, got %s%s"):format(expected_methods, tostring(value),
          suggest.hint(tostring(value), methods)))
    elseif name == "mode" and value ~= "min" and value ~= "max" then
       fail(("--sweep.mode: expected min or max, got %s"):format(tostring(value)))
@@ -74,7 +75,7 @@ local function read_options(config, settings)
    for name, default in pairs(defaults) do
       if options[name] == nil then options[name] = default end
    end
-   if not options.method then fail "--sweep: expected grid, random or halving" end
+   if not options.method then fail("--sweep: expected " .. expected_methods) end
    return options, space, words
 end
 
@@ -141,8 +142,8 @@ local function check_space(config, space, method)
       for _, value in ipairs(check_values(name, space[name])) do
          M.with_values(config, {name}, {[name] = value})
       end
-      if method == "halving" and name == "trainer.max_epochs" then
-         fail "--sweep.trainer.max_epochs: halving chooses the number of epochs itself"
+      if (method == "halving" or method == "asha") and name == "trainer.max_epochs" then
+         fail(("--sweep.trainer.max_epochs: %s chooses the number of epochs itself"):format(method))
       end
    end
    return names
@@ -200,11 +201,11 @@ end
 
 -- Returns the numbers of epochs after which trials are compared. {false}: trials end by themselves.
 local function budgets_of(sweep, config)
-   if sweep.method ~= "halving" then return {false} end
+   if sweep.method ~= "halving" and sweep.method ~= "asha" then return {false} end
    local most = config.trainer and config.trainer.max_epochs
    if math.type(most) ~= "integer" or most <= sweep.min_epochs then
-      fail(("--sweep halving: expected trainer.max_epochs above --sweep.min_epochs (%d), got %s")
-         :format(sweep.min_epochs, tostring(most)))
+      fail(("--sweep %s: expected trainer.max_epochs above --sweep.min_epochs (%d), got %s"):format(
+         sweep.method, sweep.min_epochs, tostring(most)))
    end
    local list, epochs = {}, sweep.min_epochs
    while epochs < most do

@@ -36,6 +36,7 @@ build = {
       ["tlua.trainer.setup"] = "setup.lua",
       ["tlua.trainer.strategy"] = "strategy.lua",
       ["tlua.trainer.sweep"] = "sweep.lua",
+      ["tlua.trainer.sweep_asha"] = "sweep_asha.lua",
       ["tlua.trainer.sweep_plan"] = "sweep_plan.lua",
       ["tlua.trainer.sweep_report"] = "sweep_report.lua",
       ["tlua.trainer.tuner"] = "tuner.lua",

@@ -1,5 +1,6 @@
 -- Tests `tlua fit --sweep`.
 
+local Asha = require "tlua.trainer.sweep_asha"
 local shell = require "spec.support.shell"
 
 local CONFIG <const> = [[
@@ -7,6 +8,9 @@ local CONFIG <const> = [[
    return {
       build = function(model, data)
          if model.width == 13 then error "width 13 is unlucky" end
+         -- the shell's parent is this process, whose own parent is the shell that waits for it
+         if model.width == 14 then os.execute "kill -9 $PPID" end
+         if model.width == 15 then os.execute "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat) $PPID" end
          local x = torch.randn(data.count, 3)
          local set = torch.data.TensorDataset(x, x:sum(2, {keepdim = true}))
          local net = torch.nn.Sequential(torch.nn.Linear(3, model.width), torch.nn.Linear(model.width, 1))
@@ -98,6 +102,71 @@ describe("a sweep", function()
       end, [[{workers = 2, folder = "halves", space = {["model.lr"] = {0.1, 0.03, 0.01, 0.003}}}]])
    end)
 
+   it("takes trials on without waiting for others, by results that one worker repeats", function()
+      with_config(function(fit, folder)
+         local words = '--sweep asha --sweep.trials 7 --sweep.factor 2 --sweep.model.lr '
+            .. '"{min = 1e-3, max = 0.3, log = true}" --trainer.max_epochs 4 --sweep.folder '
+         local said, status = fit(words .. "a")
+         assert.equal(0, status, said)
+         -- the trials that have trained longer were among the best half of their rung
+         local values, rung, begun, promotions = {{}, {}, {}}, {}, 0, 0
+         local rungs <const> = {["1"] = 1, ["2"] = 2, ["4"] = 3}
+         for line in said:gmatch "[^\n]+" do
+            local number, epoch = line:match "^trial (%d) goes on until epoch (%d)"
+            if number then
+               local at, worse = rungs[epoch] - 1, 0
+               for other, value in pairs(values[at]) do
+                  if other ~= number and value >= values[at][number] then worse = worse + 1 end
+               end
+               local count = 0
+               for _ in pairs(values[at]) do count = count + 1 end
+               assert.equal(rung[number], at)
+               assert.is_true(count - worse <= count // 2, line)
+               promotions = promotions + 1
+            end
+            local name, value, epochs = line:match "^trial (%d) of 7 .*val_loss = (%S+) after (%d)"
+            if name then
+               begun = math.max(begun, tonumber(name))
+               rung[name], values[rungs[epochs]][name] = rungs[epochs], tonumber(value)
+            end
+         end
+         assert.equal(7, begun)
+         assert.is_true(promotions >= 3 and next(values[3]) ~= nil)
+         local csv = shell.read(folder .. "/a/results.csv")
+         assert.equal((said:gsub("in a\n", "in b\n"):gsub(": a/", ": b/")), (fit(words .. "b")))
+         assert.equal(csv, shell.read(folder .. "/b/results.csv"))
+         -- a sweep that lacks the results of its last work does it again
+         local results = {}
+         for number, epochs in said:gmatch "\ntrial (%d) of 7 [^\n]* after (%d) epochs?%f[\n]" do
+            results[#results + 1] = ("trial-%s/result-%s.json"):format(number, epochs)
+         end
+         shell.ok(("cd %s/b && rm results.csv %s"):format(folder, table.concat(results, " ", #results - 2)))
+         local again = fit(words .. "b")
+         assert.matches("%d+ of 7 results are there already\n", again)
+         assert.equal(csv, shell.read(folder .. "/b/results.csv"))
+         local parallel = fit(words .. "c --sweep.workers 2")
+         assert.matches("best: trial %d, val_loss = %S+ after 4 epochs\n", parallel)
+      end)
+   end)
+
+   it("loses only the trials whose processes are killed", function()
+      with_config(function(fit, folder)
+         for _, workers in ipairs {1, 2} do
+            local said, status = fit(('--sweep asha --sweep.factor 2 --sweep.model.width "{14, 3, 15, 4, 5, 6}" '
+               .. '--sweep.folder %d --sweep.workers %d'):format(workers, workers))
+            assert.equal(0, status, said)
+            assert.matches("trial 1 of 6 [^\n]* failed: was killed by signal 9 ", said)
+            assert.matches("trial 3 of 6 [^\n]* failed: was killed by signal 9 ", said)
+            assert.matches("failed: 2 of 6 trials: 1, 3\n", said)
+            assert.matches("best: trial [2456], val_loss = %S+ after 4 epochs\n", said)
+            local ended = 0
+            local csv = shell.read(("%s/%d/results.csv"):format(folder, workers))
+            for _ in csv:gmatch "\n%d,%a+,[124]," do ended = ended + 1 end
+            assert.equal(4, ended)
+         end
+      end)
+   end)
+
    it("goes on after it was killed", function()
       with_config(function(fit, folder)
          local words = '--sweep grid --sweep.model.lr "{0.1, 0.03, 0.01, 0.003, 0.001, 0.3}" --sweep.workers 2'
@@ -130,9 +199,9 @@ describe("a sweep", function()
       with_config(function(fit)
          for _, row in ipairs {
             {"--sweep gird --sweep.model.lr {0.1}",
-               "--sweep: expected grid, random or halving, got gird; did you mean grid?"},
+               "--sweep: expected grid, random, halving or asha, got gird; did you mean grid?"},
             {"--sweep grid", "--sweep: expected values to try, such as --sweep.model.lr"},
-            {"--sweep.model.lr {0.1}", "--sweep.model.lr: expected --sweep grid, random or halving, too"},
+            {"--sweep.model.lr {0.1}", "--sweep.model.lr: expected --sweep grid, random, halving or asha, too"},
             {"--sweep grid --sweep.model.rl {0.1}", "model has no such field"},
             {"--sweep grid --sweep.model.width {1.5}", "--model.width: expected an integer, got 1.5"},
             {"--sweep grid --sweep.model.lr 0.1", "--sweep.model.lr: got 0.1; expected a list such as {0.1, 0.01}"},
@@ -150,6 +219,8 @@ describe("a sweep", function()
                "unknown option --sweep.wrokers; did you mean workers?"},
             {"--sweep grid --sweep.mode least --sweep.model.lr {1}", "--sweep.mode: expected min or max, got least"},
             {"--sweep halving --trainer.max_epochs 1 --sweep.model.lr {1}", "expected trainer.max_epochs above"},
+            {"--sweep asha --trainer.max_epochs 1 --sweep.model.lr {1}",
+               "--sweep asha: expected trainer.max_epochs above"},
             {"--sweep halving --sweep.trainer.max_epochs {1}", "halving chooses the number of epochs itself"},
             {"--sweep grid --sweep.model.lr {1} --trainer.max_epoch 2", "did you mean max_epochs?"},
             {"--sweep grid --sweep.model.lr {1} --print-config", "--print-config: expected no --sweep"},
@@ -159,5 +230,55 @@ describe("a sweep", function()
             assert.is_truthy(said:find(row[2], 1, true), row[1] .. "\n" .. said)
          end
       end)
+   end)
+end)
+
+describe("the choice of asynchronous halving", function()
+   -- Notes a value of a trial that has begun.
+   local function note(asha, trial, rung, value)
+      trial.status, trial.value = value and "done" or "failed", value
+      asha:note(trial, rung)
+   end
+
+   it("promotes the best third of a rung as soon as there is one, and else begins a trial", function()
+      local trials = {}
+      for number = 1, 8 do trials[number] = {number = number, status = "waiting"} end
+      local asha = Asha {trials = trials, budgets = {1, 3, 9}, factor = 3, mode = "min"}
+      for number = 1, 4 do assert.same({trials[number], 1}, {asha:take(number - 1)}) end
+      note(asha, trials[2], 1, 0.5)
+      note(asha, trials[1], 1, 0.7)
+      assert.same({trials[5], 1}, {asha:take(2)}) -- two results have no best third
+      note(asha, trials[4], 1, 0.6)
+      assert.same({trials[2], 2}, {asha:take(2)}) -- trials 3 and 5 are still running
+      assert.same({trials[6], 1}, {asha:take(3)})
+      note(asha, trials[3], 1) -- a trial that has failed counts for no rung
+      note(asha, trials[5], 1, 0.4)
+      assert.same({trials[5], 2}, {asha:take(2)}) -- the best of 4 results now
+      assert.same({trials[7], 1}, {asha:take(3)})
+      note(asha, trials[6], 1, 0 / 0) -- NaN is the worst value
+      note(asha, trials[7], 1, 0.45)
+      assert.same({trials[7], 2}, {asha:take(2)}) -- 6 results: the best two are trials 5 and 7
+      note(asha, trials[5], 2, 0.3)
+      note(asha, trials[2], 2, 0.2)
+      assert.same({trials[8], 1}, {asha:take(1)})
+      note(asha, trials[8], 1, 0.9)
+      assert.is_nil(asha:take(1)) -- trial 7 is running
+      note(asha, trials[7], 2)
+      assert.same({trials[2], 3}, {asha:take(0)}) -- nothing else is left
+      note(asha, trials[2], 3)
+      assert.same({trials[5], 3}, {asha:take(0)}) -- trial 2 has failed
+      note(asha, trials[5], 3, 0.1)
+      assert.is_nil(asha:take(0))
+      assert.same({trials[5]}, asha:finished())
+   end)
+
+   it("takes the greatest values with mode = max", function()
+      local trials = {{number = 1}, {number = 2}, {number = 3}}
+      local asha = Asha {trials = trials, budgets = {1, 2}, factor = 3, mode = "max"}
+      for number = 1, 3 do
+         asha:take(0)
+         note(asha, trials[number], 1, number)
+      end
+      assert.same({trials[3], 2}, {asha:take(0)})
    end)
 end)

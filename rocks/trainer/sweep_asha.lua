@@ -1,0 +1,91 @@
+-- sweep_asha.lua - asynchronous successive halving (ASHA): chooses the work of a sweep's processes.
+--
+-- The sweep's numbers of epochs are rungs. A process that is free takes the best trial that is
+-- among the first 1/factor of the results of its rung to the next one; if there is none, it begins
+-- the next trial. So no process waits for others. Source: Li et al., "A System for Massively
+-- Parallel Hyperparameter Tuning", 2018, algorithm 2. There trials never run out; here, once
+-- nothing else is left to do and no trial has reached the last rung, the best of the highest rung
+-- goes on.
+
+local class = require "tlua.class"
+local report = require "tlua.trainer.sweep_report"
+
+local Asha = class.class "trainer.Asha"
+
+---@param sweep table  trials, budgets, factor and mode are used
+function Asha:__init(sweep)
+   self.sweep, self.values = sweep, {}
+   for _, trial in ipairs(sweep.trials) do
+      trial.rung = 0 -- the highest rung that the trial was begun for
+      self.values[trial] = {}
+   end
+end
+
+--- Notes a trial's result at a rung; a trial that has failed has none.
+---@param trial table
+---@param rung integer
+function Asha:note(trial, rung)
+   trial.rung = rung
+   if trial.status == "failed" then return end
+   self.values[trial][rung] = trial.value
+   trial.status = rung == #self.sweep.budgets and "done" or "stopped"
+end
+
+-- Returns the trials with a result at a rung, best first.
+local function ranked(self, rung)
+   local list = {}
+   for _, trial in ipairs(self.sweep.trials) do
+      local value = self.values[trial][rung]
+      if value ~= nil then
+         list[#list + 1] = {number = trial.number, value = value, status = "done", trial = trial}
+      end
+   end
+   return report.best_of(self.sweep, list, #list)
+end
+
+-- Returns the best trial, among the first `count` of a rung, that has not left it; nil if there is
+-- none.
+local function to_promote(list, rung, count)
+   for i = 1, count do
+      local trial = list[i].trial
+      if trial.rung == rung then return trial end
+   end
+end
+
+--- Returns the next trial to train and its rung, and notes that it has begun; nil if there is none
+--- until a running trial ends, or none at all.
+---@param running integer  the number of trials that are being trained
+---@return table? trial
+---@return integer? rung
+function Asha:take(running)
+   local top = #self.sweep.budgets
+   local function begin(trial, rung)
+      trial.rung = rung
+      return trial, rung
+   end
+   for rung = top - 1, 1, -1 do
+      local list = ranked(self, rung)
+      local trial = to_promote(list, rung, #list // self.sweep.factor)
+      if trial then return begin(trial, rung + 1) end
+   end
+   for _, trial in ipairs(self.sweep.trials) do
+      if trial.rung == 0 then return begin(trial, 1) end
+   end
+   if running > 0 or #ranked(self, top) > 0 then return nil end
+   for rung = top - 1, 1, -1 do
+      local list = ranked(self, rung)
+      local trial = to_promote(list, rung, #list)
+      if trial then return begin(trial, rung + 1) end
+   end
+   return nil
+end
+
+--- Returns the trials that have a result at the last rung, best first.
+---@return table[]
+function Asha:finished()
+   local list = ranked(self, #self.sweep.budgets)
+   for i, entry in ipairs(list) do list[i] = entry.trial end
+   return list
+end
+
+return Asha
