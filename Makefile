@@ -831,10 +831,11 @@ emulator:
 
 ASAN_ENV = ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1 \
   LSAN_OPTIONS=suppressions=$(SUPPRESSIONS)/lsan.supp:print_suppressions=0 UBSAN_OPTIONS=print_stacktrace=1
-# What trains for long and calls no operator that another spec does not call is left out: examples with large models,
-# those of packages, agents and the whole models of vision.
-WITHOUT_ASAN = $(foreach name,gpt2 models notebooks resnet,spec/examples/$(name)) \
-  $(foreach name,$(notdir $(wildcard rocks/*)),rocks/$(name)/spec/examples) rocks/rl/spec/agents rocks/vision/spec/models
+# Specs that run for long and call no operator that another spec does not call are left out: examples, agents, whole
+# models of vision and their export, and trainings that are killed and resumed.
+WITHOUT_ASAN = $(foreach name,examples gpt2 models notebooks resnet,spec/examples/$(name)) \
+  $(foreach name,$(notdir $(wildcard rocks/*)),rocks/$(name)/spec/examples) rocks/onnx/spec/export rocks/rl/spec/agents \
+  rocks/trainer/spec/resume rocks/vision/spec/models
 asan:
 	@.ci/deps build test
 	@+$(ASAN_ENV) $(call SANITIZED,asan,address$(comma)undefined,$(addprefix --exclude ,$(WITHOUT_ASAN)))
