@@ -316,7 +316,7 @@ static bool can_share(const tl_Program *p, int32_t i, const tl_Tensor *of) {
     return tli_fail(TL_EDEVICE, "program: %s: expected programs on one device", name);
   if (to->dtype == of->dtype && tli_same_sizes(to, of)) return true;
   return tli_fail(TL_ESHAPE,
-                  "program: %s: expected a %s tensor of sizes %s, as the other program has, got %s "
+                  "program: %s: expected %s of sizes %s, as the other program has, got %s "
                   "%s",
                   name, tl_dtype_name((tl_DType)of->dtype), tli_sizes_str(of),
                   tl_dtype_name((tl_DType)to->dtype), tli_sizes_str(to));

@@ -626,7 +626,7 @@ static bool hand_over(const tli_Graph *g, tli_RunContext *c, int32_t i, tl_Tenso
   if (*out == NULL) return (*out = tli_clone_for("program", value)) != NULL;
   if ((*out)->dtype != value->dtype || !tli_same_sizes(*out, value))
     return tli_fail(TL_ESHAPE,
-                    "program: output %d of %d: expected a %s tensor of sizes %s, got %s %s", i + 1,
+                    "program: output %d of %d: expected %s of sizes %s, got %s %s", i + 1,
                     (int)g->noutputs, tl_dtype_name((tl_DType)value->dtype), tli_sizes_str(value),
                     tl_dtype_name((tl_DType)(*out)->dtype), tli_sizes_str(*out));
   TL_TRY(tli_copy(*out, value));
