@@ -9,6 +9,7 @@
 **   Z1(name, result, x)      defines the kernel `name` of one number x
 **   Z2(name, result, ...)    of two numbers a and b, and of the complex parameter p
 **   Z3(name, result, ...)    of three numbers a, b, c, and of p
+**   C1, C2                   do what Z1 and Z2 do, for expressions that call functions such as cexp
 **
 ** Results are of type T, R, or uint8_t (a bool). Products and quotients are written out. C's own
 ** operators also repair infinities that became NaN, which takes a function call for each element. A
@@ -25,16 +26,30 @@ TLK_COMPLEX_FN T conj_times(T a, T b) { return times(pair(re(a), -im(a)), b); }
 
 TLK_COMPLEX_FN T scaled(T a, R factor) { return pair(re(a) * factor, im(a) * factor); }
 
+/* Returns a / b. A number divided by 0 has infinite parts, or NaN for parts that are 0. */
 TLK_COMPLEX_FN T divided(T a, T b) {
   R c = re(b), d = im(b);
   bool wide = TLK_OF(fabs)(c) >= TLK_OF(fabs)(d);
   R large = wide ? c : d, small = wide ? d : c;
   R ratio = large == 0 ? 0 : small / large;
-  R scale = 1 / (large + small * ratio);
+  R scale = 1 / (large + small * ratio), infinite = TLK_OF(fabs)(c) + INFINITY;
   R first = wide ? re(a) + im(a) * ratio : re(a) * ratio + im(a);
   R second = wide ? im(a) - re(a) * ratio : im(a) * ratio - re(a);
-  if (large == 0) return pair(re(a) / TLK_OF(fabs)(c), im(a) / TLK_OF(fabs)(c));
-  return pair(first * scale, second * scale);
+  R real = large == 0 ? re(a) : first, imag = large == 0 ? im(a) : second;
+  R factor = large == 0 ? infinite : scale;
+  return pair(real * factor, imag * factor);
+}
+
+/* Returns 1 / x, as divided does. */
+TLK_COMPLEX_FN T inverse_of(T x) {
+  R c = re(x), d = im(x);
+  bool wide = TLK_OF(fabs)(c) >= TLK_OF(fabs)(d);
+  R large = wide ? c : d, small = wide ? d : c;
+  R ratio = large == 0 ? 0 : small / large;
+  R scale = 1 / (large + small * ratio), infinite = TLK_OF(fabs)(c) + INFINITY;
+  R real = wide ? 1 : ratio, imag = wide ? 0 - ratio : -1;
+  R factor = large == 0 ? infinite : scale;
+  return pair(real * factor, (large == 0 ? 0 : imag) * factor);
 }
 
 TLK_COMPLEX_FN bool nonzero(T x) { return re(x) != 0 || im(x) != 0; }
@@ -102,14 +117,14 @@ Z2(add, T, a + times(p, b))
 Z2(sub, T, a - times(p, b))
 Z2(mul, T, times(a, b))
 Z2(true_divide, T, divided(a, b))
-Z2(pow, T, power(a, b))
+C2(pow, T, power(a, b))
 Z2(eq, uint8_t, re(a) == re(b) && im(a) == im(b))
 Z2(ne, uint8_t, re(a) != re(b) || im(a) != im(b))
 Z2(logical_and, uint8_t, nonzero(a) && nonzero(b))
 Z2(logical_or, uint8_t, nonzero(a) || nonzero(b))
 Z2(logical_xor, uint8_t, nonzero(a) != nonzero(b))
-Z2(logaddexp, T, log_sum(a, b))
-Z2(silu_backward, T, conj_times(silu_slope(b), a))
+C2(logaddexp, T, log_sum(a, b))
+C2(silu_backward, T, conj_times(silu_slope(b), a))
 Z2(tanh_backward, T, conj_times(pair(1, 0) - times(b, b), a))
 Z2(sigmoid_backward, T, conj_times(b - times(b, b), a))
 Z3(addcmul, T, a + times(times(p, b), c))
@@ -125,33 +140,33 @@ Z1(angle, R, is_nan(x) ? (R)NAN : TLK_OF(carg)(x))
 Z1(sign, T, sign_of(x))
 Z1(square, T, times(x, x))
 Z1(cube, T, times(times(x, x), x))
-Z1(reciprocal, T, divided(pair(1, 0), x))
-Z1(sqrt, T, TLK_OF(csqrt)(x))
-Z1(rsqrt, T, divided(pair(1, 0), TLK_OF(csqrt)(x)))
-Z1(exp, T, TLK_OF(cexp)(x))
-Z1(exp2, T, TLK_OF(cexp)(scaled(x, LN2)))
-Z1(expm1, T, expm1_of(x))
-Z1(log, T, TLK_OF(clog)(x))
-Z1(log2, T, scaled(TLK_OF(clog)(x), 1 / LN2))
-Z1(log10, T, scaled(TLK_OF(clog)(x), 1 / LN10))
-Z1(log1p, T, log1p_of(x))
-Z1(sin, T, TLK_OF(csin)(x))
-Z1(cos, T, TLK_OF(ccos)(x))
-Z1(tan, T, TLK_OF(ctan)(x))
-Z1(asin, T, TLK_OF(casin)(x))
-Z1(acos, T, TLK_OF(cacos)(x))
-Z1(atan, T, TLK_OF(catan)(x))
-Z1(sinh, T, TLK_OF(csinh)(x))
-Z1(cosh, T, TLK_OF(ccosh)(x))
-Z1(tanh, T, TLK_OF(ctanh)(x))
-Z1(asinh, T, TLK_OF(casinh)(x))
-Z1(acosh, T, TLK_OF(cacosh)(x))
-Z1(atanh, T, TLK_OF(catanh)(x))
-Z1(sigmoid, T, sigmoid_of(x))
-Z1(sinc, T, sinc_of(x))
-Z1(silu, T, times(x, sigmoid_of(x)))
+Z1(reciprocal, T, inverse_of(x))
+C1(sqrt, T, TLK_OF(csqrt)(x))
+C1(rsqrt, T, divided(pair(1, 0), TLK_OF(csqrt)(x)))
+C1(exp, T, TLK_OF(cexp)(x))
+C1(exp2, T, TLK_OF(cexp)(scaled(x, LN2)))
+C1(expm1, T, expm1_of(x))
+C1(log, T, TLK_OF(clog)(x))
+C1(log2, T, scaled(TLK_OF(clog)(x), 1 / LN2))
+C1(log10, T, scaled(TLK_OF(clog)(x), 1 / LN10))
+C1(log1p, T, log1p_of(x))
+C1(sin, T, TLK_OF(csin)(x))
+C1(cos, T, TLK_OF(ccos)(x))
+C1(tan, T, TLK_OF(ctan)(x))
+C1(asin, T, TLK_OF(casin)(x))
+C1(acos, T, TLK_OF(cacos)(x))
+C1(atan, T, TLK_OF(catan)(x))
+C1(sinh, T, TLK_OF(csinh)(x))
+C1(cosh, T, TLK_OF(ccosh)(x))
+C1(tanh, T, TLK_OF(ctanh)(x))
+C1(asinh, T, TLK_OF(casinh)(x))
+C1(acosh, T, TLK_OF(cacosh)(x))
+C1(atanh, T, TLK_OF(catanh)(x))
+C1(sigmoid, T, sigmoid_of(x))
+C1(sinc, T, sinc_of(x))
+C1(silu, T, times(x, sigmoid_of(x)))
 Z1(softsign, T, scaled(x, 1 / (1 + TLK_OF(cabs)(x))))
-Z1(tanhshrink, T, x - TLK_OF(ctanh)(x))
+C1(tanhshrink, T, x - TLK_OF(ctanh)(x))
 Z1(isnan, uint8_t, is_nan(x))
 Z1(isinf, uint8_t, isinf(re(x)) || isinf(im(x)))
 Z1(isfinite, uint8_t, isfinite(re(x)) && isfinite(im(x)))

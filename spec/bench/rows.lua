@@ -622,6 +622,67 @@ local sound = {"local x, w = torch.randn(1, 160000), torch.hann_window(512)",
 row("stft of 10 s", sound, "local r = torch.stft(x, 512, 128, {window = w})",
    "r = torch.stft(x, 512, 128, window=w, return_complex=True)")
 
+-- Complex numbers: pointwise functions, reductions, products, decompositions ----------------------------
+
+group = {name = "complex"}
+
+local complex = {[[
+local z, w = torch.randn(256, 256, {dtype = "complex64"}), torch.randn(256, 256, {dtype = "complex64"})
+local x, y = torch.randn(256, 256), torch.randn(256, 256)
+local large = torch.randn(1024, 1024, {dtype = "complex64"})
+local batch = torch.randn(64, 32, 32, {dtype = "complex64"})
+local v, double = torch.randn(256, {dtype = "complex64"}), torch.randn(256, 256, {dtype = "complex128"})
+local hermitian = z + z.mH
+local positive = z:matmul(z.mH) + 256 * torch.eye(256)
+local p, q = z:clone():requires_grad_(), w:clone():requires_grad_()
+local order = torch.randperm(256)
+local signal, kernels = torch.randn(8, 16, 256, {dtype = "complex64"}), torch.randn(16, 16, 5, {dtype = "complex64"})]], [[
+z, w = torch.randn(256, 256, dtype=torch.complex64), torch.randn(256, 256, dtype=torch.complex64)
+x, y = torch.randn(256, 256), torch.randn(256, 256)
+large = torch.randn(1024, 1024, dtype=torch.complex64)
+batch = torch.randn(64, 32, 32, dtype=torch.complex64)
+v, double = torch.randn(256, dtype=torch.complex64), torch.randn(256, 256, dtype=torch.complex128)
+hermitian = z + z.mH
+positive = z @ z.mH + 256 * torch.eye(256)
+p, q = z.clone().requires_grad_(), w.clone().requires_grad_()
+order = torch.randperm(256)
+signal = torch.randn(8, 16, 256, dtype=torch.complex64)
+kernels = torch.randn(16, 16, 5, dtype=torch.complex64)]]}
+for _, each in ipairs {
+   {"z + w", "z + w", "z + w"}, {"z * w", "z * w", "z * w"}, {"z / w", "z / w", "z / w"},
+   {"z * x, x real", "z * x", "z * x"}, {"z * 2", "z * 2", "z * 2"},
+   {"z * w:conj()", "z * w:conj()", "z * w.conj()"}, {"abs", "z:abs()", "z.abs()"},
+   {"angle", "z:angle()", "z.angle()"}, {"exp", "z:exp()", "z.exp()"}, {"log", "z:log()", "z.log()"},
+   {"sqrt", "z:sqrt()", "z.sqrt()"}, {"sin", "z:sin()", "z.sin()"}, {"tanh", "z:tanh()", "z.tanh()"},
+   {"reciprocal", "z:reciprocal()", "z.reciprocal()"}, {"square", "z:square()", "z.square()"},
+   {"sgn", "z:sgn()", "z.sgn()"}, {"z^w", "z ^ w", "z ** w"}, {"complex(x, y)", "torch.complex(x, y)",
+      "torch.complex(x, y)"}, {"polar", "torch.polar(x, y)", "torch.polar(x, y)"},
+   {"sum", "z:sum()", "z.sum()"}, {"sum of rows", "z:sum(2)", "z.sum(1)"}, {"mean of columns", "z:mean(1)", "z.mean(0)"},
+   {"prod", "z:prod()", "z.prod()"}, {"cumsum", "z:cumsum(2)", "z.cumsum(1)"}, {"norm", "z:norm()", "z.norm()"},
+   {"real part, copied", "z.real:contiguous()", "z.real.contiguous()"},
+   {"transposed copy 1024", "large:t():contiguous()", "large.t().contiguous()"},
+   {"to complex128", "z:to 'complex128'", "z.to(torch.complex128)"},
+   {"index_select", "z:index_select(1, order)", "z.index_select(0, order)"},
+   {"cat", "torch.cat {z, w}", "torch.cat((z, w))"}, {"matmul 256", "z:matmul(w)", "z @ w"},
+   {"matmul 1024", "large:matmul(large)", "large @ large"},
+   {"matmul 256, complex128", "double:matmul(double)", "double @ double"},
+   {"z @ w.mH", "z:matmul(w.mH)", "z @ w.mH"}, {"bmm 64 x 32", "batch:bmm(batch)", "batch.bmm(batch)"},
+   {"matrix by vector", "z:mv(v)", "z.mv(v)"}, {"vdot", "torch.vdot(v, v)", "torch.vdot(v, v)"},
+   {"inv 256", "torch.linalg.inv(z)", "torch.linalg.inv(z)"},
+   {"solve 256", "torch.linalg.solve(z, w)", "torch.linalg.solve(z, w)"},
+   {"cholesky 256", "torch.linalg.cholesky(positive)", "torch.linalg.cholesky(positive)"},
+   {"qr 256", "torch.linalg.qr(z)", "torch.linalg.qr(z)"}, {"svd 256", "torch.linalg.svd(z)", "torch.linalg.svd(z)"},
+   {"eigh 256", "torch.linalg.eigh(hermitian)", "torch.linalg.eigh(hermitian)"},
+   {"eig 256", "torch.linalg.eig(z)", "torch.linalg.eig(z)"},
+   {"conv1d 8 x 16 x 256", "F.conv1d(signal, kernels)", "F.conv1d(signal, kernels)"},
+} do
+   row(each[1], complex, "local r = " .. each[2], "r = " .. each[3])
+end
+row("product, forward and backward", complex, "p.grad, q.grad = nil (p * q):abs():sum():backward()",
+   "p.grad = q.grad = None; (p * q).abs().sum().backward()")
+row("matmul, forward and backward", complex, "p.grad, q.grad = nil p:matmul(q):abs():sum():backward()",
+   "p.grad = q.grad = None; (p @ q).abs().sum().backward()")
+
 -- Memory ----------------------------------------------------------------------------------------
 
 group = {name = "memory"}

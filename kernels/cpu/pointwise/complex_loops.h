@@ -3,18 +3,27 @@
 ** isa/pointwise_<type>.c includes this file after it has defined TLK_PART (the type of a number's
 ** parts), TLK_OF(name) (the function of the C library for that type) and TLK_TYPE (the suffix of
 ** names). The functions of each element are in kernels/complex.h.
+**
+** Compilers vectorise badly where the parts of numbers alternate in memory, so a loop takes a block
+** of numbers apart into arrays of real and of imaginary parts, and puts the results together. Loops
+** that call a function of the C library for each number, which takes it as a whole, do not.
 */
 #include <complex.h>
 #include <math.h>
 
-#include "core/kernel/elementary.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/elementary.h"
 
 #ifdef TLK_PORTABLE /* tlk_pointwise refuses kernels that call other functions of the C library */
 #define cabs(x) tli_hypot(creal(x), cimag(x))
 #define cabsf(x) ((float)tli_hypot((double)crealf(x), (double)cimagf(x)))
 #define carg(x) tli_atan2(cimag(x), creal(x))
 #define cargf(x) ((float)tli_atan2((double)cimagf(x), (double)crealf(x)))
+#else /* these have vector forms */
+#define cabs(x) hypot(creal(x), cimag(x))
+#define cabsf(x) tlk_hypotf(crealf(x), cimagf(x))
+#define carg(x) atan2(cimag(x), creal(x))
+#define cargf(x) tlk_atan2f(cimagf(x), crealf(x))
 #endif
 
 typedef TLK_PART R;
@@ -23,59 +32,122 @@ typedef _Complex TLK_PART T;
 
 static inline R re(T x) { return TLK_OF(creal)(x); }
 static inline R im(T x) { return TLK_OF(cimag)(x); }
+static inline T pair(R real, R imag) { return __builtin_complex(real, imag); }
 
-static inline T pair(R real, R imag) {
-  union {
-    R parts[2];
-    T number;
-  } z = {{real, imag}};
-  return z.number;
+/* ---- blocks of numbers ---- */
+
+enum { BLOCK = 8 * TLK_LANES };
+
+typedef struct {
+  R re[BLOCK], im[BLOCK];
+} Parts;
+
+/* Keeps the compiler from repeating the loops of these two functions in each kernel. */
+#define APART static __attribute__((noinline))
+
+APART void take(Parts *to, const T *from, int64_t n) {
+  const R *parts = (const R *)from;
+  n -= n % TLK_LANES;
+  TLK_IVDEP
+  for (int64_t i = 0; i < n; i++) {
+    to->re[i] = parts[2 * i];
+    to->im[i] = parts[2 * i + 1];
+  }
 }
+
+APART void give(T *to, const Parts *from, int64_t n) {
+  R *parts = (R *)to;
+  n -= n % TLK_LANES;
+  TLK_IVDEP
+  for (int64_t i = 0; i < n; i++) {
+    parts[2 * i] = from->re[i];
+    parts[2 * i + 1] = from->im[i];
+  }
+}
+
+/* Store the result of one element, and those of a block, by the type of results. */
+#define KEEP_T(...)      \
+  T value = __VA_ARGS__; \
+  r.re[i] = re(value);   \
+  r.im[i] = im(value);
+#define KEEP_R(...) out[at + i] = (__VA_ARGS__);
+#define KEEP_uint8_t(...) out[at + i] = (__VA_ARGS__);
+#define GIVE_T give(out + at, &r, m);
+#define GIVE_R
+#define GIVE_uint8_t
 
 /* ---- the kernels ---- */
 
-#define Z1(name, result, ...)                                                      \
-  static bool loop_##name(int64_t n, void *const *args, const tl_Scalar *params) { \
-    (void)params;                                                                  \
-    n -= n % TLK_LANES;                                                            \
-    result *out = args[0];                                                         \
-    const T *in = args[1];                                                         \
-    for (int64_t i = 0; i < n; i++) {                                              \
-      T x = in[i];                                                                 \
-      out[i] = (__VA_ARGS__);                                                      \
-    }                                                                              \
-    return true;                                                                   \
-  }
 /* Declares p, the first parameter as a complex number. */
 #define PARAMETER_(params)                                          \
   T p = pair((R)tli_to_double((params)[0]), (R)((params)[0].imag)); \
   (void)p
-#define Z2(name, result, ...)                                                      \
+#define BEGIN_(name, result)                                                       \
   static bool loop_##name(int64_t n, void *const *args, const tl_Scalar *params) { \
     PARAMETER_(params);                                                            \
     n -= n % TLK_LANES;                                                            \
     result *out = args[0];                                                         \
-    const T *first = args[1], *second = args[2];                                   \
-    TLK_IVDEP                                                                      \
-    for (int64_t i = 0; i < n; i++) {                                              \
-      T a = first[i], b = second[i];                                               \
-      out[i] = (__VA_ARGS__);                                                      \
-    }                                                                              \
-    return true;                                                                   \
+    Parts r;                                                                       \
+    (void)r;                                                                       \
+    for (int64_t at = 0; at < n; at += BLOCK) {                                    \
+      int64_t m = n - at < BLOCK ? n - at : BLOCK;                                 \
+      m -= m % TLK_LANES;
+#define END_(result) \
+  GIVE_##result      \
+  }                  \
+  return true;       \
   }
-#define Z3(name, result, ...)                                                      \
+/* Declares the block of the k-th argument. */
+#define TAKE_(block, k) \
+  Parts block;          \
+  take(&block, (const T *)args[k] + at, m);
+#define OF_(block) pair(block.re[i], block.im[i])
+
+#define Z1(name, result, ...)       \
+  BEGIN_(name, result)              \
+  TAKE_(f, 1)                       \
+  TLK_IVDEP                         \
+  for (int64_t i = 0; i < m; i++) { \
+    T x = OF_(f);                   \
+    KEEP_##result(__VA_ARGS__)      \
+  }                                 \
+  END_(result)
+#define Z2(name, result, ...)       \
+  BEGIN_(name, result)              \
+  TAKE_(f, 1)                       \
+  TAKE_(g, 2)                       \
+  TLK_IVDEP                         \
+  for (int64_t i = 0; i < m; i++) { \
+    T a = OF_(f), b = OF_(g);       \
+    KEEP_##result(__VA_ARGS__)      \
+  }                                 \
+  END_(result)
+#define Z3(name, result, ...)             \
+  BEGIN_(name, result)                    \
+  TAKE_(f, 1)                             \
+  TAKE_(g, 2)                             \
+  TAKE_(h, 3)                             \
+  TLK_IVDEP                               \
+  for (int64_t i = 0; i < m; i++) {       \
+    T a = OF_(f), b = OF_(g), c = OF_(h); \
+    KEEP_##result(__VA_ARGS__)            \
+  }                                       \
+  END_(result)
+
+#define WHOLE_(name, result, inputs, ...)                                          \
   static bool loop_##name(int64_t n, void *const *args, const tl_Scalar *params) { \
     PARAMETER_(params);                                                            \
     n -= n % TLK_LANES;                                                            \
     result *out = args[0];                                                         \
-    const T *first = args[1], *second = args[2], *third = args[3];                 \
-    TLK_IVDEP                                                                      \
     for (int64_t i = 0; i < n; i++) {                                              \
-      T a = first[i], b = second[i], c = third[i];                                 \
+      inputs;                                                                      \
       out[i] = (__VA_ARGS__);                                                      \
     }                                                                              \
     return true;                                                                   \
   }
+#define NUMBER_(k) ((const T *)args[k])[i]
+#define C1(name, result, ...) WHOLE_(name, result, T x = NUMBER_(1), __VA_ARGS__)
+#define C2(name, result, ...) WHOLE_(name, result, T a = NUMBER_(1); T b = NUMBER_(2), __VA_ARGS__)
 
 #include "kernels/complex.h"
 

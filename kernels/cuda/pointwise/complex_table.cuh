@@ -51,6 +51,8 @@ template <> struct OutOf<T> { typedef T type; };
   FUNCTOR(name, 3, result, T a = v[0]; T b = v[1]; T c = v[2]; \
           [[maybe_unused]] T p = parameters[0]; return T(__VA_ARGS__);)
 
+#define C1 Z1
+#define C2 Z2
 #include "kernels/complex.h"
 
 /* Kernels whose inputs are not all of the type, such as `where`, take the general path. */

@@ -16,9 +16,9 @@ for dims = 1, 3 do
          local p = kind.parts(x)
          if not p then kind.unsupported(name .. " with a nested weight") end
          if p.dim ~= 2 or p.values:dim() ~= dims + 2 then
-            fail("%s: input: expected the shape (batch, ragged, channels%s), got %s; rows along the "
-               .. "ragged dimension are images, which no kernel joins", name, (", size"):rep(dims),
-               V.shown(p))
+            fail("%s: input: expected the shape (batch, ragged, channels%s), got %s; rows along "
+               .. "the ragged dimension are images, which no kernel joins", name,
+               (", size"):rep(dims), V.shown(p))
          end
          for i = 1, select("#", ...) do
             if kind.parts((select(i, ...))) then

@@ -296,6 +296,10 @@ static tl_Tensor *dot(const char *op, tl_Tensor *self, tl_Tensor *other) {
     return tli_fail_null(TL_ESHAPE, "%s: lengths differ: %s x %s", op, tli_sizes_str(self),
                          tli_sizes_str(other));
   tli_Chain c = {0};
+  if (tli_is_complex((tl_DType)self->dtype)) { /* blocks for one number cost more than they save */
+    tl_Tensor *terms = chain_mul(&c, self, other);
+    return tli_chain_end(&c, TLI_STEP(&c, tlo_sum(terms, (tl_Ints){0, NULL}, false, TL_NODTYPE)));
+  }
   tl_Tensor *row = chain_unsqueeze(&c, self, 0), *column = chain_unsqueeze(&c, other, 1);
   tl_Tensor *product = TLI_STEP(&c, tlo_mm(row, column));
   return tli_chain_end(&c, TLI_STEP(&c, tlo_view(product, (tl_Ints){0, (int64_t[]){0}})));
