@@ -127,13 +127,13 @@ function M.Unique(node, x)
    end
    inverse = inverse:reshape(-1)
    local n, total = counts:numel(), inverse:numel()
-   local places = torch.arange(1, total + 1, {dtype = "int64"})
-   local first = torch.full({n}, total, {dtype = "int64"})
+   local on = {dtype = "int64", device = x.device}
+   local places = torch.arange(1, total + 1, on)
+   local first = torch.full({n}, total, on)
       :scatter_reduce(1, inverse, places, "amin")
    if not sorted then -- in the order of the first of each
       local order = first:argsort()
-      local rank = torch.empty_like(order):scatter(1, order,
-         torch.arange(1, n + 1, {dtype = "int64"}))
+      local rank = torch.empty_like(order):scatter(1, order, torch.arange(1, n + 1, on))
       unique, first, counts = unique:index_select(dim, order), first:index_select(1, order),
          counts:index_select(1, order)
       inverse = rank:index_select(1, inverse)
@@ -145,8 +145,9 @@ function M.TensorScatter(node, past, update, write)
    local dim = node:dim(node:int("axis", -2), past:dim())
    local mode = node:text("mode", "linear")
    local n, length = update:size(dim), past:size(dim)
-   local starts = write and write:to "int64" or torch.zeros({past:size(1)}, {dtype = "int64"})
-   local places = starts:unsqueeze(2) + torch.arange(0, n, {dtype = "int64"}):unsqueeze(1)
+   local on = {dtype = "int64", device = past.device}
+   local starts = write and write:to "int64" or torch.zeros({past:size(1)}, on)
+   local places = starts:unsqueeze(2) + torch.arange(0, n, on):unsqueeze(1)
    if mode == "circular" then places = places:remainder(length) end
    if places:numel() > 0 and (places:min():item() < 0 or places:max():item() >= length) then
       node:fail("write_indices: expected 0 to %d", length - n)

@@ -206,9 +206,10 @@ local function deform(node, x, weight, offset, bias, mask)
    local groups, group = node:int("offset_group", 1), node:int("group", 1)
    local oh, ow = offset:size(3), offset:size(4)
    local shifts = offset:reshape(n, groups, kh * kw, 2, oh, ow)
+   local on = {dtype = x.dtype, device = x.device}
    local function positions(count, stride, before, k, dilation, dim)
-      local base = torch.arange(0, count, {dtype = x.dtype}) * stride - before
-      local inner = torch.arange(0, k, {dtype = x.dtype}) * dilation
+      local base = torch.arange(0, count, on) * stride - before
+      local inner = torch.arange(0, k, on) * dilation
       if dim == 1 then
          return inner:reshape(k, 1, 1, 1) + base:reshape(1, 1, count, 1)
       end
@@ -257,19 +258,20 @@ function M.Col2Im(node, x, image, block)
    if total ~= x:size(3) then
       node:fail("expected %d columns, got %s", total, values.describe(x))
    end
-   local index = torch.zeros(support.fill(2 * n, 1), {dtype = "int64"})
+   local on = {dtype = "int64", device = x.device}
+   local index = torch.zeros(support.fill(2 * n, 1), on)
    for i = 1, n do
       local function along(count, step, dim)
          local shape = support.fill(2 * n, 1)
          shape[dim] = count
-         return (torch.arange(0, count, {dtype = "int64"}) * step):reshape(shape)
+         return (torch.arange(0, count, on) * step):reshape(shape)
       end
       index = index * padded[i] + along(kernel[i], dilations[i], i)
          + along(counts[i], strides[i], n + i)
    end
    index = index:reshape(1, area * total) + 1
    local rows = x:reshape(batch * channels, area * total)
-   local y = torch.zeros({batch * channels, support.product(padded)}, {dtype = x.dtype})
+   local y = x:new_zeros({batch * channels, support.product(padded)})
       :scatter_add(2, index:expand(batch * channels, area * total):contiguous(), rows)
       :reshape({batch, channels, table.unpack(padded)})
    for i = 1, n do y = y:narrow(2 + i, pads[i] + 1, sizes[i]) end

@@ -54,7 +54,8 @@ end
 -- Returns, for each element of the windows, its position in the input: row-major, from 0.
 local function positions(x, window, counts, after, by_column)
    local shape, step = {1, 1}, 1
-   local places = torch.zeros({}, {dtype = "int64"})
+   local on = {dtype = "int64", device = x.device}
+   local places = torch.zeros({}, on)
    local order = {}
    for i = window.n, 1, -1 do order[#order + 1] = i end
    if by_column then
@@ -64,13 +65,13 @@ local function positions(x, window, counts, after, by_column)
    for _, i in ipairs(order) do
       local along = support.fill(window.n + 2, 1)
       along[2 + i] = window.sizes[i]
-      places = places + torch.arange(0, window.sizes[i], {dtype = "int64"}):reshape(along) * step
+      places = places + torch.arange(0, window.sizes[i], on):reshape(along) * step
       step = step * window.sizes[i]
       shape[2 + i] = window.sizes[i]
    end
    local flat = padded(places:expand(shape):contiguous(), window, after, 0)
    local own = windows(flat, window, counts)
-   local planes = torch.arange(0, x:size(1) * x:size(2), {dtype = "int64"})
+   local planes = torch.arange(0, x:size(1) * x:size(2), on)
       :reshape({x:size(1), x:size(2), table.unpack(support.fill(window.n + 1, 1))})
    return own + planes * step
 end

@@ -28,7 +28,8 @@ end
 local function linear_weights(coordinates, size)
    local inside = coordinates:ge(-1) * coordinates:le(size)
    local clamped = coordinates:clamp(0, size - 1)
-   local pixels = torch.arange(0, size, {dtype = coordinates.dtype}):unsqueeze(1)
+   local pixels = torch.arange(0, size,
+      {dtype = coordinates.dtype, device = coordinates.device}):unsqueeze(1)
    local weights = (1 - (clamped:unsqueeze(2) - pixels):abs()):clamp {min = 0}
    return weights * inside:to(weights.dtype):unsqueeze(2)
 end
@@ -54,7 +55,7 @@ function M.RoiAlign(node, x, rois, batches)
                list[#list + 1] = first + c * length / cells + (s + 0.5) * length / cells / n
             end
          end
-         return torch.tensor(list, {dtype = x.dtype}), n
+         return torch.tensor(list, {dtype = x.dtype, device = x.device}), n
       end
       local ys, ny = samples(y1, h, oh)
       local xs, nx = samples(x1, w, ow)
@@ -83,7 +84,7 @@ function M.RoiAlign(node, x, rois, batches)
          results[i] = sampled:reshape(-1, oh, ny, ow, nx):mean {3, 5}
       end
    end
-   if #results == 0 then return torch.empty({0, x:size(2), oh, ow}, {dtype = x.dtype}) end
+   if #results == 0 then return x:new_empty {0, x:size(2), oh, ow} end
    return torch.stack(results, 1)
 end
 
@@ -143,7 +144,7 @@ end
 
 function M.ImageDecoder(node, bytes)
    local format = node:text("pixel_format", "RGB")
-   local image, why = torch.io.decode_image(bytes:contiguous())
+   local image, why = torch.io.decode_image(bytes:contiguous():cpu())
    if not image then node:fail("%s", why) end
    -- decoded images are {channels, height, width}
    if image:size(1) == 1 and format ~= "Grayscale" then

@@ -4,6 +4,7 @@
 --    python rocks/onnx/spec/nodes.py FOLDER     (makes them by the package onnx)
 --    tlua rocks/onnx/spec/nodes.lua FOLDER [--all] [NAME ...]
 --
+-- TLUA_SPEC_DEVICE names the device on which the models run, by default the CPU.
 -- Prints the number of tests that pass, by the dtypes of their inputs and outputs, and the name and
 -- the reason of each that fails. Tolerances are the standard's: 1e-3 relative, 1e-7 absolute.
 
@@ -26,6 +27,15 @@ local function kind_of(info)
       return "SequenceProto", dtype
    end
    return "TensorProto", schema.dtypes[proto.tensor_type and proto.tensor_type.elem_type or 0]
+end
+
+-- Returns a value with its tensors on a device.
+local function moved(value, device)
+   if torch.is_tensor(value) then return value:to(device) end
+   if not values.is_sequence(value) then return value end
+   local items = {}
+   for i = 1, #value do items[i] = moved(value[i], device) end
+   return values.sequence(items)
 end
 
 local function differs(got, expected, at)
@@ -77,7 +87,8 @@ function M.run(folder)
       end
    end
    local fine, why = pcall(function()
-      local model = onnx.load(folder .. "/model.onnx")
+      local device = os.getenv "TLUA_SPEC_DEVICE" or "cpu"
+      local model = onnx.load(folder .. "/model.onnx"):to(device)
       local set = 0
       while exists(("%s/test_data_set_%d"):format(folder, set))
          or exists(("%s/test_data_set_%d/output_0.pb"):format(folder, set)) do
@@ -85,12 +96,14 @@ function M.run(folder)
          local given = {}
          for i, info in ipairs(inputs) do
             local path = ("%sinput_%d.pb"):format(at, i - 1)
-            if exists(path) then given[i] = onnx._read_value(path, (kind_of(info))) end
+            if exists(path) then
+               given[i] = moved(onnx._read_value(path, (kind_of(info))), device)
+            end
          end
          local results = table.pack(model(table.unpack(given, 1, #inputs)))
          for i, info in ipairs(outputs) do
             local expected = onnx._read_value(("%soutput_%d.pb"):format(at, i - 1), (kind_of(info)))
-            local difference = differs(results[i], expected, info.name)
+            local difference = differs(moved(results[i], "cpu"), moved(expected, "cpu"), info.name)
             if difference then error(difference, 0) end
          end
          set = set + 1
