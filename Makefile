@@ -514,6 +514,9 @@ endef
 $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 $(foreach isa,$(ISAS),$(OBJ)/kernels/cpu/reduce/isa/reduce_i32.$(isa).o \
   $(OBJ)/kernels/cpu/reduce/isa/reduce_i64.$(isa).o): FLAGS_OF_FILE := $(FEWER_UNROLLED)
+# In products of complex numbers terms cancel exactly, as in the imaginary part of a number by its conjugate.
+$(foreach isa,$(ISAS),$(eval $(foreach type,c64 c128,$(OBJ)/kernels/cpu/pointwise/isa/pointwise_$(type).$(isa).o): \
+  ISA_MATH_$(isa) += $(UNFUSED)))
 $(OBJ)/src/core/device/plugin.o: FLAGS_OF_FILE = -DTLI_MULTIARCH='"$(shell $(CC) -print-multiarch 2>/dev/null)"'
 $(OBJ)/kernels/cpu/pointwise/rare.o: FLAGS_OF_FILE := -O2 -fno-tree-vectorize -fno-inline
 # Code without loops over elements, which runs once for a call of an operator or less, is built for size where

@@ -636,7 +636,8 @@ local hermitian = z + z.mH
 local positive = z:matmul(z.mH) + 256 * torch.eye(256)
 local p, q = z:clone():requires_grad_(), w:clone():requires_grad_()
 local order = torch.randperm(256)
-local signal, kernels = torch.randn(8, 16, 256, {dtype = "complex64"}), torch.randn(16, 16, 5, {dtype = "complex64"})]], [[
+local signal = torch.randn(8, 16, 256, {dtype = "complex64"})
+local kernels = torch.randn(16, 16, 5, {dtype = "complex64"})]], [[
 z, w = torch.randn(256, 256, dtype=torch.complex64), torch.randn(256, 256, dtype=torch.complex64)
 x, y = torch.randn(256, 256), torch.randn(256, 256)
 large = torch.randn(1024, 1024, dtype=torch.complex64)
@@ -657,7 +658,8 @@ for _, each in ipairs {
    {"reciprocal", "z:reciprocal()", "z.reciprocal()"}, {"square", "z:square()", "z.square()"},
    {"sgn", "z:sgn()", "z.sgn()"}, {"z^w", "z ^ w", "z ** w"}, {"complex(x, y)", "torch.complex(x, y)",
       "torch.complex(x, y)"}, {"polar", "torch.polar(x, y)", "torch.polar(x, y)"},
-   {"sum", "z:sum()", "z.sum()"}, {"sum of rows", "z:sum(2)", "z.sum(1)"}, {"mean of columns", "z:mean(1)", "z.mean(0)"},
+   {"sum", "z:sum()", "z.sum()"}, {"sum of rows", "z:sum(2)", "z.sum(1)"},
+   {"mean of columns", "z:mean(1)", "z.mean(0)"},
    {"prod", "z:prod()", "z.prod()"}, {"cumsum", "z:cumsum(2)", "z.cumsum(1)"}, {"norm", "z:norm()", "z.norm()"},
    {"real part, copied", "z.real:contiguous()", "z.real.contiguous()"},
    {"transposed copy 1024", "large:t():contiguous()", "large.t().contiguous()"},

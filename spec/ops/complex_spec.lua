@@ -417,6 +417,52 @@ it("printing complex numbers is PyTorch's", function()
    end
 end)
 
+describe("products, quotients and sums of complex numbers", function()
+   local function random(dtype, ...) return torch.randn({...}, {dtype = dtype, device = "cpu"}) end
+
+   it("round each product, so that terms cancel exactly", function()
+      for _, dtype in ipairs {"complex64", "complex128"} do
+         local z = random(dtype, 1003)
+         assert.same(0.0, (z * z:conj()).imag:abs():max():item())
+         assert.is_true(torch.equal((z * z:conj()).real, z.real * z.real + z.imag * z.imag))
+         local turned = z * torch.complex(0, 1)
+         assert.is_true(torch.equal(turned.real, -z.imag))
+         assert.is_true(torch.equal(z:square().real, z.real * z.real - z.imag * z.imag))
+      end
+   end)
+
+   it("have PyTorch's infinities at a division by zero", function()
+      local z = numbers({1, -2, 0, 3, 0, 0, 0 / 0, 1}):cpu()
+      local function check(expected, result)
+         for k, value in ipairs(expected) do
+            local got = result:view_as_real():flatten()[k]:item()
+            assert.is_true(value == got or value ~= value and got ~= got, k)
+         end
+      end
+      local inf, nan = math.huge, 0 / 0
+      check({inf, -inf, nan, inf, nan, nan, nan, inf}, z / torch.zeros({4}, {dtype = "complex128", device = "cpu"}))
+      check({inf, nan}, numbers({0, 0}):cpu():reciprocal())
+      check({0.2, 0.4}, z[{{1, 1}}]:reciprocal())
+   end)
+
+   it("agree for rows of every length, in whole blocks and at their ends", function()
+      for _, n in ipairs {1, 15, 16, 17, 63, 64, 127, 128, 129, 160, 1000} do
+         local z, w = random("complex128", 3, n), random("complex128", 3, n)
+         local a, b, c, d = z.real, z.imag, w.real, w.imag
+         assert.close(torch.complex(a * c - b * d, a * d + b * c), z * w, 1e-12)
+         assert.close(z, (z * w) / w, 1e-9)
+         assert.close((a * a + b * b):sqrt(), z:abs(), 1e-12)
+         assert.close(torch.complex(a:sum(2), b:sum(2)), z:sum(2), 1e-12)
+         assert.close(torch.complex(a:sum {1, 2}, b:sum {1, 2}), z:sum(), 1e-11)
+         assert.same({3, 1}, {table.unpack(z:sum(2, true).shape)})
+         assert.close(torch.complex(a:cumsum(2), b:cumsum(2)), z:cumsum(2), 1e-12)
+         assert.close(torch.complex(a:cumsum(1), b:cumsum(1)), z:cumsum(1), 1e-12)
+         assert.close((z[1] * w[1]):sum(), torch.dot(z[1], w[1]), 1e-11)
+         assert.close((z[1]:conj() * w[1]):sum(), torch.vdot(z[1], w[1]), 1e-11)
+      end
+   end)
+end)
+
 -- Files are read and written through the CPU.
 describe("files of complex numbers", device.name and function() end or function()
    it("are read as they were written", function()
