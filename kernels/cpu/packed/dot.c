@@ -4,6 +4,7 @@
 */
 #include "kernels/cpu/packed/dot.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/block_walk.h"
@@ -291,85 +292,153 @@ ALWAYS VNNI float vnni_row_q6_k(const tlk_PackedRows *p, const uint8_t *row) {
   return _mm512_reduce_add_ps(sum);
 }
 
-/* A chunk of 16 weight rows. In q, elements 4 k to 4 k + 3 of all rows are adjacent, for each k. */
+/* A chunk of TLK_PANEL_ROWS weight rows, in vectors for 16 rows each. In q, elements 4 k to 4 k + 3
+** of all rows are adjacent, for each k. */
+enum { VECTORS = TLK_PANEL_ROWS / 16 };
 typedef struct Panel {
-  __m512i q[TLI_CHUNK / 4];
-  __m512 scale[TLK_GROUPS], least[TLK_GROUPS];
+  __m512i q[VECTORS][TLI_CHUNK / 4];
+  __m512 scale[VECTORS][TLK_GROUPS], least[VECTORS][TLK_GROUPS];
 } Panel;
 
-static VNNI void fill_panel(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t c,
-                            tli_Chunk *u, Panel *panel) {
+/* Transposes 64 bytes of 16 rows, and stores them. */
+ALWAYS VNNI void store_transposed(__m512i z[16], __m512i *to) {
+  tlk_transpose_16(z);
+  for (int i = 0; i < 16; i++) to[i] = z[i];
+}
+
+/* Fills a vector of rows from Q8_0, whose integers need no unpacking. The last row is repeated. */
+static VNNI void fill_q8_0(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t c,
+                           __m512i *q, __m512 *scale) {
+  enum { BLOCK = 34 };
+  const uint8_t *chunk = p->weight + first * p->bytes + c * 8 * BLOCK;
+  int blocks = (int)tlk_min(8, p->features / 32 - 8 * c);
+  int32_t starts[16];
+  for (int r = 0; r < 16; r++) starts[r] = (int32_t)(tlk_min(r, rows - 1) * p->bytes);
+  __m512i z[16], top = _mm512_set1_epi8((char)0x80);
+  for (int i = 0; i < 4; i++) {
+    for (int r = 0; r < 16; r++) {
+      const uint8_t *at = chunk + starts[r] + 2 * i * BLOCK;
+      __m256i low = _mm256_setzero_si256(), high = low;
+      if (2 * i < blocks) low = _mm256_loadu_si256((const __m256i *)(const void *)(at + 2));
+      if (2 * i + 1 < blocks)
+        high = _mm256_loadu_si256((const __m256i *)(const void *)(at + BLOCK + 2));
+      z[r] = _mm512_xor_si512(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), top);
+    }
+    store_transposed(z, q + 16 * i);
+  }
+  __m512i at = _mm512_loadu_si512(starts);
+  for (int g = 0; g < 8; g++) {
+    scale[g] = _mm512_setzero_ps();
+    if (g < blocks) /* the gathered numbers have a scale in their lower 16 bits */
+      scale[g] =
+          _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_i32gather_epi32(at, chunk + g * BLOCK, 1)));
+  }
+}
+
+/* Fills a vector of rows from any layout. */
+static VNNI void fill_any(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t c,
+                          tli_Chunk *u, __m512i *q, __m512 *scale, __m512 *least) {
   for (int64_t r = 0; r < rows; r++)
     unpack_chunk(vnni_unpack, p, p->weight + (first + r) * p->bytes, c, &u[r]);
   __m512i z[16];
   for (int part = 0; part < 4; part++) {
     for (int r = 0; r < 16; r++) z[r] = _mm512_loadu_si512(u[r].q + 64 * part);
-    tlk_transpose_16(z);
-    memcpy(panel->q + 16 * part, z, sizeof z);
+    store_transposed(z, q + 16 * part);
   }
   for (int r = 0; r < 16; r++) z[r] = _mm512_loadu_si512(u[r].scale);
   tlk_transpose_16(z);
-  memcpy(panel->scale, z, sizeof z);
+  memcpy(scale, z, sizeof z);
   for (int r = 0; r < 16; r++) z[r] = _mm512_loadu_si512(u[r].least);
   tlk_transpose_16(z);
-  memcpy(panel->least, z, sizeof z);
+  memcpy(least, z, sizeof z);
 }
 
-/* Adds the products of a panel and TLK_TOKENS input rows to sums (TLK_TOKENS, 16). */
+static VNNI void fill_panel(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t c,
+                            tli_Chunk *u, Panel *panel) {
+  bool plain = p->kind == TLI_Q8_0 && p->bytes <= INT32_MAX / 16;
+  for (int v = 0; v < VECTORS && 16 * v < rows; v++) {
+    int64_t here = tlk_min(16, rows - 16 * v);
+    if (plain)
+      fill_q8_0(p, first + 16 * v, here, c, panel->q[v], panel->scale[v]);
+    else
+      fill_any(p, first + 16 * v, here, c, u, panel->q[v], panel->scale[v], panel->least[v]);
+  }
+}
+
+enum { TILE = 4 /* number of input rows whose sums stay in registers; divides TLK_TOKENS */ };
+
+/* Adds the products of a panel and TILE input rows to sums (TILE, TLK_PANEL_ROWS). */
 ALWAYS VNNI void multiply_panel(const Panel *panel, const tlk_Rounded *x, int group, bool has_least,
-                                int zero, float *sums) {
-  __m512 total[TLK_TOKENS];
+                                float *sums) {
+  __m512 total[TILE][VECTORS];
 #pragma GCC unroll 8
-  for (int t = 0; t < TLK_TOKENS; t++) total[t] = _mm512_loadu_ps(sums + 16 * t);
-  __m512 offset = _mm512_set1_ps((float)zero);
+  for (int t = 0; t < TILE; t++)
+    for (int v = 0; v < VECTORS; v++)
+      total[t][v] = _mm512_loadu_ps(sums + TLK_PANEL_ROWS * t + 16 * v);
   for (int g = 0; g < TLI_CHUNK / group; g++) {
-    const __m512i *q = panel->q + g * group / 4;
-    __m512i dot[TLK_TOKENS];
+    __m512i dot[TILE][VECTORS];
 #pragma GCC unroll 8
-    for (int t = 0; t < TLK_TOKENS; t++) dot[t] = _mm512_setzero_si512();
+    for (int t = 0; t < TILE; t++)
+      for (int v = 0; v < VECTORS; v++) dot[t][v] = _mm512_set1_epi32(x[t].offset[g]);
 #pragma GCC unroll 8
     for (int k = 0; k < group / 4; k++)
 #pragma GCC unroll 8
-      for (int t = 0; t < TLK_TOKENS; t++) {
+      for (int t = 0; t < TILE; t++) {
         int32_t four;
         memcpy(&four, x[t].q + g * group + 4 * k, sizeof four);
-        dot[t] = _mm512_dpbusd_epi32(dot[t], q[k], _mm512_set1_epi32(four));
+        for (int v = 0; v < VECTORS; v++)
+          dot[t][v] = _mm512_dpbusd_epi32(dot[t][v], panel->q[v][g * group / 4 + k],
+                                          _mm512_set1_epi32(four));
       }
-    __m512 scale = panel->scale[g], least = _mm512_mul_ps(offset, scale);
-    if (has_least) least = panel->least[g];
 #pragma GCC unroll 8
-    for (int t = 0; t < TLK_TOKENS; t++) {
-      __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(x[t].scale[g]));
-      total[t] = _mm512_fmadd_ps(both, _mm512_cvtepi32_ps(dot[t]), total[t]);
-      total[t] = _mm512_fnmadd_ps(least, _mm512_set1_ps(x[t].sum[g]), total[t]);
-    }
+    for (int t = 0; t < TILE; t++)
+      for (int v = 0; v < VECTORS; v++) {
+        __m512 both = _mm512_mul_ps(panel->scale[v][g], _mm512_set1_ps(x[t].scale[g]));
+        total[t][v] = _mm512_fmadd_ps(both, _mm512_cvtepi32_ps(dot[t][v]), total[t][v]);
+        if (has_least)
+          total[t][v] =
+              _mm512_fnmadd_ps(panel->least[v][g], _mm512_set1_ps(x[t].sum[g]), total[t][v]);
+      }
   }
 #pragma GCC unroll 8
-  for (int t = 0; t < TLK_TOKENS; t++) _mm512_storeu_ps(sums + 16 * t, total[t]);
+  for (int t = 0; t < TILE; t++)
+    for (int v = 0; v < VECTORS; v++)
+      _mm512_storeu_ps(sums + TLK_PANEL_ROWS * t + 16 * v, total[t][v]);
 }
 
 /* Computes the products of up to TLK_PANEL_ROWS weight rows, beginning with row `first`. */
-static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows) {
+static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows, Panel *panel) {
   const tli_BlockLayout *layout = &tli_block_layouts[p->kind];
   bool has_least = tli_block_has_least(p->kind);
-  int64_t blocks = tlk_ceil_div(p->count, TLK_TOKENS);
+  int64_t tiles = tlk_ceil_div(p->count, TILE);
   tli_Chunk u[16];
-  Panel panel;
   memset(u, 0, sizeof u);
-  memset(p->sums, 0, (size_t)(blocks * TLK_TOKENS * 16) * sizeof(float));
+  memset(p->sums, 0, (size_t)(tiles * TILE * TLK_PANEL_ROWS) * sizeof(float));
   for (int64_t c = 0; c < p->chunks; c++) {
-    fill_panel(p, first, rows, c, u, &panel);
-    for (int64_t b = 0; b < blocks; b++) {
-      const tlk_Rounded *x = p->x + (b * p->chunks + c) * TLK_TOKENS;
-      float *sums = p->sums + b * TLK_TOKENS * 16;
+    fill_panel(p, first, rows, c, u, panel);
+    for (int64_t i = 0; i < tiles; i++) {
+      const tlk_Rounded *x = rounded_at(p, i * TILE, c);
+      float *sums = p->sums + i * TILE * TLK_PANEL_ROWS;
       if (layout->group == 16)
-        multiply_panel(&panel, x, 16, has_least, layout->zero, sums);
+        multiply_panel(panel, x, 16, has_least, sums);
       else
-        multiply_panel(&panel, x, 32, has_least, layout->zero, sums);
+        multiply_panel(panel, x, 32, has_least, sums);
     }
   }
   for (int64_t t = 0; t < p->count; t++)
-    memcpy(p->out + t * p->step + first, p->sums + t * 16, (size_t)rows * sizeof(float));
+    for (int64_t v = 0; v < rows; v += 16) {
+      __mmask16 mask = (__mmask16)((1u << tlk_min(16, rows - v)) - 1);
+      _mm512_mask_storeu_ps(p->out + t * p->step + first + v, mask,
+                            _mm512_loadu_ps(p->sums + t * TLK_PANEL_ROWS + v));
+    }
+}
+
+/* Computes the products of several input rows. */
+static VNNI void vnni_panels(const tlk_PackedRows *p, int64_t rows) {
+  Panel panel;
+  memset(&panel, 0, sizeof panel);
+  for (int64_t r = 0; r < rows; r += TLK_PANEL_ROWS)
+    vnni_panel(p, r, tlk_min(TLK_PANEL_ROWS, rows - r), &panel);
 }
 
 static VNNI void vnni_rows(const tlk_PackedRows *p, int64_t rows) {
@@ -377,8 +446,7 @@ static VNNI void vnni_rows(const tlk_PackedRows *p, int64_t rows) {
   tli_Chunk u[2 * AHEAD];
   for (int i = 0; i < 2 * AHEAD; i++) clear(&u[i]);
   if (p->count > 1)
-    for (int64_t r = 0; r < rows; r += TLK_PANEL_ROWS)
-      vnni_panel(p, r, tlk_min(TLK_PANEL_ROWS, rows - r));
+    vnni_panels(p, rows);
   else if (p->kind == TLI_Q4_K)
     for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row_k(p, p->weight + r * p->bytes, 4);
   else if (p->kind == TLI_Q5_K)
@@ -391,19 +459,52 @@ static VNNI void vnni_rows(const tlk_PackedRows *p, int64_t rows) {
     for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row(p, p->weight + r * p->bytes, 32, u);
 }
 
+/* Rounds a group as packed_linear.c does: elements whose number is a multiple of 16. */
+static VNNI float vnni_round_group(const float *x, int n, int8_t *q) {
+  __m512i all = _mm512_set1_epi32(0x7fffffff), most = _mm512_setzero_si512();
+  for (int i = 0; i < n; i += 16)
+    most = _mm512_max_epu32(most, _mm512_and_si512(_mm512_loadu_si512(x + i), all));
+  uint32_t bits = _mm512_reduce_max_epu32(most);
+  if (bits == 0) return 0;
+  if (bits >= 0x7f800000u) return NAN;
+  float largest = tli_bits_float(bits), by = 127.0f / largest;
+  if (isinf(by)) return 0;
+  if (n == TLI_CHUNK) { /* the first element with the largest absolute value becomes -127 */
+    int i = 0;
+    while (fabsf(x[i]) != largest) i++;
+    if (x[i] > 0) by = -by;
+  }
+  for (int i = 0; i < n; i += 16) {
+    __m512 product = _mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(by));
+    _mm_storeu_si128((__m128i *)(void *)(q + i), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(product)));
+  }
+  if (n == TLI_CHUNK) return 1.0f / by;
+  float scale = largest / 127.0f;
+  bool fits = scale > 6.2e-5f && scale < 65000.0f;
+  return fits ? _cvtsh_ss(_cvtss_sh(scale, _MM_FROUND_TO_NEAREST_INT)) : scale;
+}
+
 static bool is_at_least(const char *name) {
   const char *own = tlk_isa()->name;
   return strcmp(own, name) == 0 || strcmp(own, "x86-64-v4") == 0 ||
          strcmp(own, "x86-64-native") == 0;
 }
 
+static bool has_vnni(void) {
+  return is_at_least("x86-64-v4") && __builtin_cpu_supports("avx512vnni") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+}
+
+tlk_RoundGroup *tlk_round_group(tlk_RoundGroup *plain) {
+  return has_vnni() ? vnni_round_group : plain;
+}
+
 tlk_PackedLoops *tlk_packed_loops(void) {
-  if (is_at_least("x86-64-v4") && __builtin_cpu_supports("avx512vnni") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-    return vnni_rows;
+  if (has_vnni()) return vnni_rows;
   bool avx2 = is_at_least("x86-64-v3") && __builtin_cpu_supports("avx2");
   return avx2 && __builtin_cpu_supports("fma") ? avx2_rows : plain_rows;
 }
 #else
 tlk_PackedLoops *tlk_packed_loops(void) { return plain_rows; }
+tlk_RoundGroup *tlk_round_group(tlk_RoundGroup *plain) { return plain; }
 #endif

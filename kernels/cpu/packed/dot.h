@@ -8,16 +8,18 @@
 #include "kernels/cpu/cpu.h"
 
 enum {
-  TLK_TOKENS = 8,      /* number of input rows whose sums stay in registers */
-  TLK_PANEL_ROWS = 16, /* number of weight rows in a panel */
+  TLK_TOKENS = 8,      /* number of input rows in a block */
+  TLK_PANEL_ROWS = 32, /* number of weight rows in a panel */
   TLK_GROUPS = TLI_CHUNK / 16
 };
 
-/* A chunk of an input row, rounded to 8 bits. `scale` and `sum` have one element for each group of
-** the weight's layout; `sum` is the scale times the sum of the group's integers. */
+/* A chunk of an input row, rounded to 8 bits. `scale`, `sum` and `offset` have one element for each
+** group of the weight's layout; `sum` is the scale times the sum of the group's integers, and
+** `offset` is this sum of integers times minus the layout's zero. */
 typedef struct tlk_Rounded {
   int8_t q[TLI_CHUNK];
   float scale[TLK_GROUPS], sum[TLK_GROUPS];
+  int32_t offset[TLK_GROUPS];
 } tlk_Rounded;
 
 /* A product of weight rows and `count` input rows. Input rows are stored in blocks of TLK_TOKENS:
@@ -38,5 +40,11 @@ typedef void tlk_PackedLoops(const tlk_PackedRows *p, int64_t rows);
 
 /* Returns the fastest loops that this processor can run. */
 tlk_PackedLoops *tlk_packed_loops(void);
+
+/* A function that rounds n elements of a group to 8 bits, and returns their scale. */
+typedef float tlk_RoundGroup(const float *x, int n, int8_t *q);
+
+/* Returns a faster function than `plain` with the same results if this processor has one. */
+tlk_RoundGroup *tlk_round_group(tlk_RoundGroup *plain);
 
 #endif
