@@ -42,7 +42,7 @@ Tokenizer.example = [[{"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space"
 -- Makes the finders of added tokens, and clears the cache of chunks.
 local function refresh(self)
    local raw, normalized = {}, {}
-   self.chunked = self.is_local
+   self.chunked, self.wide = self.is_local, nil
    for _, token in ipairs(self.added_tokens) do
       local pattern = token.content
       if token.normalized and self.normalizer then
@@ -54,7 +54,8 @@ local function refresh(self)
          lstrip = token.lstrip, rstrip = token.rstrip}
       table.insert(token.normalized and normalized or raw, entry)
       if token.normalized and (token.rstrip or token.lstrip or pattern:find "[ \u{2581}]") then
-         self.chunked = false
+         self.wide = self.wide or {}
+         table.insert(self.wide, pattern)
       end
    end
    self.raw, self.normalized = added.new(raw), added.new(normalized)

@@ -308,6 +308,26 @@ describe("text.Tokenizer", function()
       refused("the intersection && is not supported in (?i)", split "(?i:[a&&b])")
    end)
 
+   -- The expected numbers are those of tokenizers 0.23.
+   it("does not cut texts where the parts would have other tokens", function()
+      local words = [["model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "a": 1, "b": 2, ",": 3},
+         "unk_token": "[UNK]"}]]
+      local scripts = assert(Tokenizer.from_str([[{"pre_tokenizer": {"type": "Sequence", "pretokenizers":
+         [{"type": "UnicodeScripts"}, {"type": "Whitespace"}]}, ]] .. words .. "}"))
+      local wide = assert(Tokenizer.from_str([[{"normalizer": {"type": "NFKC"}, "pre_tokenizer": {"type":
+         "WhitespaceSplit"}, "added_tokens": [{"id": 4, "content": "b a", "single_word": true, "lstrip": false,
+         "rstrip": true, "normalized": true, "special": false}], ]] .. words .. "}"))
+      for _, case in ipairs {
+         {scripts, "a \u{16C20}a b", {1, 0, 1, 2}}, -- a character without a script
+         {scripts, "\u{16C20}a a", {1, 1}},
+         {scripts, "a, a,b ab_a5 дa a", {1, 3, 1, 3, 2, 0, 0, 1, 0, 0, 1, 1}},
+         {wide, "a b a  a", {1, 4, 1}}, {wide, "a ｂ a a", {1, 4, 1}}, {wide, "b  a b a", {2, 1, 4}},
+         {wide, "ab a a", {0, 1, 1}},
+      } do
+         for _ = 1, 2 do assert.same(case[3], case[1]:encode(case[2]).file_ids) end -- known chunks the second time
+      end
+   end)
+
    it("names the fault of a file", function()
       refused("text.Tokenizer.from_str: at byte 1: the text ends too early", "")
       refused("at byte", '{"model": {"type": "BPE", "vocab": {"a"')

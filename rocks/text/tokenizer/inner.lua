@@ -105,7 +105,8 @@ end
 
 -- Steps -----------------------------------------------------------------------------------------
 
--- A state has `steps`, `nodes`, and whether the text is still ASCII.
+-- A state has `steps`, `nodes`, and whether the text is still ASCII; if not, `added` may be the
+-- only other character.
 
 local function step(state, fields) table.insert(state.steps, fields) end
 
@@ -197,8 +198,8 @@ local function split(state, node, behavior, inverts)
 end
 
 local function split_class(state, name, behavior)
-   if not state.is_ascii then give_up() end
-   local set = characters.class(name)
+   local set, added = characters.class(name), state.added
+   if not state.is_ascii and (not added or set[utf8.codepoint(added)]) then give_up() end
    split(state, class(state.nodes, function(code) return set[code] end), behavior)
 end
 
@@ -220,6 +221,11 @@ end
 
 function splitters.Digits(state, part)
    split_class(state, "numeric", part.config.individual_digits and "Isolated" or "Contiguous")
+end
+
+function splitters.UnicodeScripts(state)
+   if not state.is_ascii then give_up() end
+   split(state, tree(state.nodes, pattern.parse "[A-Za-z][A-Za-z ]*"))
 end
 
 function splitters.CharDelimiterSplit(state, part)
@@ -250,6 +256,7 @@ function splitters.Metaspace(state, part)
    if not scheme then scheme = config.add_prefix_space == false and "never" or "always" end
    step(state, {kind = META, text = config.replacement, a = scheme == "always",
       b = scheme == "first", splits = config.split ~= false})
+   state.added = state.is_ascii and utf8.len(config.replacement) == 1 and config.replacement
    state.is_ascii = false
 end
 

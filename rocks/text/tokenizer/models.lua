@@ -49,10 +49,17 @@ end
 makers.WordLevel = function(config, fail)
    local ids, tokens = read_vocab(config.vocab, fail)
    local unknown = unknown_of(config, ids, fail)
-   local model = {}
+   local model, prefix = {}, "\0\0"
    function model:tokenize(word)
       local id = ids[word] or unknown or missing(config.unk_token)
       return {ids = {id}, first = {1}, last = {#word}}
+   end
+   -- The loops of WordPiece, with a prefix that no token has, find whole words only.
+   for token in pairs(ids) do
+      if token:sub(1, #prefix) == prefix then return model, ids, tokens end
+   end
+   function model.inner()
+      return {kind = 2, ids = ids, prefix = prefix, unknown = unknown}
    end
    return model, ids, tokens
 end

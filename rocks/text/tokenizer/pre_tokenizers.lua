@@ -3,6 +3,9 @@
 --    apply(piece, into)  appends the parts of a piece to a list
 --    is_local, splits    whether it gives the same parts for the chunks of a text, and whether it
 --                        splits a text between its chunks (see chunks.lua)
+--    drops_spaces        whether no part has white space
+--    ignores_spaces      whether chunks have the same parts once their white space is dropped
+--    needs_whole(text)   optional: whether this does not hold for a text
 --    config              its configuration; a sequence has its `parts`
 
 local characters = require "tlua.text.tokenizer.characters"
@@ -41,7 +44,7 @@ local function split_spaces(piece, into)
 end
 
 makers.WhitespaceSplit = function()
-   return {is_local = true, splits = true, apply = split_spaces}
+   return {is_local = true, splits = true, drops_spaces = true, apply = split_spaces}
 end
 
 local function split_punctuation(piece, into)
@@ -53,7 +56,7 @@ local function split_punctuation(piece, into)
 end
 
 makers.BertPreTokenizer = function()
-   return {is_local = true, splits = true, apply = function(piece, into)
+   return {is_local = true, splits = true, drops_spaces = true, apply = function(piece, into)
       local words = {}
       split_spaces(piece, words)
       for i = 1, #words do split_punctuation(words[i], into) end
@@ -95,7 +98,7 @@ local function words_and_marks(text)
 end
 
 makers.Whitespace = function()
-   return {is_local = true, splits = true, apply = function(piece, into)
+   return {is_local = true, splits = true, drops_spaces = true, apply = function(piece, into)
       pieces.split(piece, words_and_marks(piece.text), "Isolated", into)
    end}
 end
@@ -247,19 +250,31 @@ makers.ByteLevel = function(config, fail)
    return self
 end
 
-makers.UnicodeScripts = function()
-   return {is_local = false, apply = function(piece, into)
-      local text, at, first, last = piece.text, 1, nil, nil
-      for _, code in utf8.codes(text) do
-         local script = characters.script[code]
-         if script ~= "0" and last ~= script then
-            if first then into[#into + 1] = pieces.slice(piece, first, at - 1) end
-            first, last = at, script
-         end
-         at = at + #utf8.char(code)
+local function split_scripts(piece, into)
+   local text, at, first, last = piece.text, 1, nil, nil
+   for _, code in utf8.codes(text) do
+      local script = characters.script[code]
+      if script ~= "0" and last ~= script then
+         if first then into[#into + 1] = pieces.slice(piece, first, at - 1) end
+         first, last = at, script
       end
-      if first then into[#into + 1] = pieces.slice(piece, first, #text) end
-   end}
+      at = at + #utf8.char(code)
+   end
+   if first then into[#into + 1] = pieces.slice(piece, first, #text) end
+end
+
+-- Returns whether a text has a character without a script other than a space. Such characters are
+-- dropped at the head of a text.
+local function lacks_script(text)
+   for character in text:gmatch "[\xC2-\xF4][\x80-\xBF]*" do
+      if characters.script[utf8.codepoint(character)] == "0" then return true end
+   end
+   return false
+end
+
+makers.UnicodeScripts = function()
+   return {is_local = false, ignores_spaces = true, needs_whole = lacks_script,
+      apply = split_scripts}
 end
 
 makers.FixedLength = function(config, fail)
@@ -280,8 +295,14 @@ makers.Sequence = function(config, fail)
    if type(config.pretokenizers) ~= "table" then fail "expected a list of pretokenizers" end
    for i, part in ipairs(config.pretokenizers) do
       list[i] = M.make(part, function(why) fail(("pretokenizers[%d]: %s"):format(i, why)) end)
-      whole.is_local = whole.is_local and list[i].is_local
       whole.splits = whole.splits or list[i].splits
+      whole.needs_whole = whole.needs_whole or list[i].needs_whole
+   end
+   local drops_spaces = false -- whether a later part drops them
+   for i = #list, 1, -1 do
+      whole.is_local = whole.is_local
+         and (list[i].is_local or drops_spaces and list[i].ignores_spaces or false)
+      drops_spaces = drops_spaces or list[i].drops_spaces
    end
    whole.parts = list
    whole.last = list[#list] and (list[#list].last or list[#list])

@@ -198,8 +198,25 @@ local function add_chunks(self, text, at, stop, all)
    return true
 end
 
+-- Returns whether a part of a text must not be cut: once normalised, it has an added token that may
+-- lie in several chunks, or the pre-tokeniser needs the whole text.
+local function is_whole(self, text, first, last)
+   local needs_whole = self.pre_tokenizer and self.pre_tokenizer.needs_whole
+   if needs_whole and needs_whole(text:sub(first, last)) then return true end
+   if not self.wide then return false end
+   local piece = pieces.new(text:sub(first, last), 0)
+   if self.normalizer then self.normalizer.apply(piece, {first = true, last = true}) end
+   for _, pattern in ipairs(self.wide) do
+      if piece.text:find(pattern, 1, true) then return true end
+   end
+   return false
+end
+
 local function add_part(self, text, first, last, all)
-   if self.chunked and add_chunks(self, text, first, last, all) then return end
+   if self.chunked and not is_whole(self, text, first, last)
+         and add_chunks(self, text, first, last, all) then
+      return
+   end
    local found = part_tokens(self, text:sub(first, last), first - 1, {first = true, last = true})
    append(all, found, first - 1)
    all.word = all.word + found.word
