@@ -12,6 +12,8 @@ local follow = require "tlua.export.follow"
 local nested = require "tlua.export.nested"
 local trace = require "tlua.export.trace"
 
+local is_tensor <const> = torch.is_tensor
+
 -- Programs ------------------------------------------------------------------------------------
 
 --- A model as the operators that it calls, with its parameters and buffers. A program gives bitwise
@@ -41,6 +43,9 @@ local function plain_count(structure)
    return #structure
 end
 
+-- The largest number of inputs, and of outputs, of a call that C makes (src/lua/program_run.c).
+local FEW <const> = 16
+
 --- Returns the program of a graph.
 local function wrap(graph)
    local program = setmetatable({}, Program)
@@ -49,9 +54,11 @@ local function wrap(graph)
    rawset(program, "graph_", graph)
    rawset(program, "device", graph:device())
    program.training, program.traced_, program.step_ = training, training, step
+   local plain_inputs, plain_outputs = plain_count(read.inputs), plain_count(read.outputs)
    program.structure_ = {
-      inputs = read.inputs, outputs = read.outputs,
-      plain_inputs = plain_count(read.inputs), plain_outputs = plain_count(read.outputs),
+      inputs = read.inputs, outputs = read.outputs, plain_inputs = plain_inputs,
+      plain_outputs = plain_outputs,
+      direct = plain_inputs and plain_outputs and math.max(plain_inputs, plain_outputs) <= FEW,
    }
    return program
 end
@@ -94,6 +101,15 @@ local function tensors_of(structure, ...)
    return list
 end
 
+-- Returns whether there are n arguments, all of which are tensors.
+local function are_tensors(n, ...)
+   if n ~= select("#", ...) then return false end
+   for i = 1, n do
+      if not is_tensor((select(i, ...))) then return false end
+   end
+   return true
+end
+
 --- Runs the program.
 ---@param ... Tensor  the arguments of the exported call, by position; an argument that was a table
 --- of tensors must be such a table again
@@ -104,6 +120,9 @@ function Program:__call(...)
          .. "got %s"):format(self.traced_, tostring(self.training)))
    end
    local structure, link = self.structure_, rawget(self, "link_")
+   if structure.direct and not link and are_tensors(structure.plain_inputs, ...) then
+      return self.graph_(...)
+   end
    local tensors = tensors_of(structure, ...)
    if link then follow.before(link) end
    local outputs = self.graph_:run(tensors)

@@ -116,6 +116,35 @@ describe("torch.export with the option optimize", function()
    end)
 end)
 
+describe("calls of programs", function()
+   local x
+   before_each(function() x = torch.ones(2) end)
+
+   it("take any number of tensors and return any number", function()
+      for _, n in ipairs {1, 2, 16, 17, 40} do
+         local function fn(...)
+            local list = {...}
+            for i = 1, n do list[i] = list[i] * i end
+            return table.unpack(list)
+         end
+         local given, names = {}, {}
+         for i = 1, n do given[i], names[i] = x + i, "x" .. i end
+         local results = {torch.export(fn, given, {names = names})(table.unpack(given))}
+         assert.equal(n, #results)
+         for i = 1, n do assert.same({(1 + i) * i, (1 + i) * i}, results[i]:tolist()) end
+      end
+   end)
+
+   it("name arguments that are no tensors", function()
+      local program = torch.export(function(a, b) return a + b end, {x, x})
+      assert.raises("program: inputs: expected 2 tensors, as in the exported call, got 1", function() program(x) end)
+      assert.raises("program: inputs.2: expected a tensor, or a table of tensors, got a userdata", function()
+         program(x, io.stdout)
+      end)
+      assert.raises("expected size 2 in dimension 1", function() program(x, torch.ones(3)) end)
+   end)
+end)
+
 describe("torch.export", function()
    before_each(function() torch.manual_seed(3) end)
 

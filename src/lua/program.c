@@ -7,11 +7,11 @@
 #include "lua/args/args.h"
 #include "lua/limits.h"
 #include "lua/list_length.h"
+#include "lua/program_run.h"
 #include "lua/tensor/value.h"
 #include "lua/autograd/autograd.h"
 
 #define TRACE "torch.Trace"
-#define PROGRAM "torch.Program"
 
 /* ---- traces ---- */
 
@@ -73,24 +73,9 @@ static void push_program(lua_State *L, tl_Program **place, tli_Graph *steals) {
 static tl_Program **new_program(lua_State *L) {
   tl_Program **p = lua_newuserdatauv(L, sizeof *p, 0);
   *p = NULL;
-  luaL_setmetatable(L, PROGRAM);
+  luaL_setmetatable(L, TLI_PROGRAM);
   tli_note_owner(L);
   return p;
-}
-
-/* Returns an array of the tensors in the list at a stack index. The array is in a userdata, which
-** the function pushes. */
-static tl_Tensor **push_tensors(lua_State *L, int index, int *n) {
-  luaL_checktype(L, index, LUA_TTABLE);
-  *n = (int)tli_list_length(L, index);
-  tl_Tensor **list = lua_newuserdatauv(L, (size_t)(*n + 1) * sizeof *list, 0);
-  for (int i = 0; i < *n; i++) {
-    lua_rawgeti(L, index, i + 1);
-    /* the list itself keeps the tensor alive */
-    list[i] = tli_check_tensor(L, lua_gettop(L), "export");
-    lua_pop(L, 1);
-  }
-  return list;
 }
 
 /* trace:branch(pred) begins the first branch of a cond. */
@@ -103,7 +88,7 @@ static int trace_branch(lua_State *L) {
 static int trace_otherwise(lua_State *L) {
   tli_Trace *t = check_trace(L);
   int n;
-  tl_Tensor **list = push_tensors(L, 2, &n);
+  tl_Tensor **list = tli_push_tensors(L, 2, &n);
   return tli_trace_otherwise(t, (tl_Tensors){n, list}) ? 0 : tli_raise(L);
 }
 
@@ -112,7 +97,7 @@ static int trace_copies(lua_State *L, bool (*fn)(tli_Trace *t, tl_Tensors given,
   tli_Trace *t = check_trace(L);
   int n;
   tl_Tensors *results = tli_push_list(L);
-  tl_Tensor **list = push_tensors(L, 2, &n);
+  tl_Tensor **list = tli_push_tensors(L, 2, &n);
   *results = tli_tensors_new(n);
   bool ok = (results->v != NULL || n == 0) && fn(t, (tl_Tensors){n, list}, results->v);
   lua_pop(L, 1);
@@ -137,7 +122,7 @@ static int trace_test(lua_State *L) {
 static int trace_again(lua_State *L) {
   tli_Trace *t = check_trace(L);
   int n;
-  tl_Tensor **list = push_tensors(L, 2, &n);
+  tl_Tensor **list = tli_push_tensors(L, 2, &n);
   return tli_trace_again(t, (tl_Tensors){n, list}) ? 0 : tli_raise(L);
 }
 
@@ -149,7 +134,7 @@ static int trace_finish(lua_State *L) {
   size_t size;
   const char *structure = luaL_checklstring(L, 4, &size);
   tl_Program **p = new_program(L);
-  tl_Tensor **outputs = push_tensors(L, 2, &n);
+  tl_Tensor **outputs = tli_push_tensors(L, 2, &n);
   tli_Graph *g = tli_trace_finish(t, outputs, n);
   if (g) {
     g->training = training;
@@ -167,16 +152,10 @@ static int trace_finish(lua_State *L) {
 
 /* ---- programs ---- */
 
-static tl_Program *check_program(lua_State *L, int index) {
-  tl_Program *p = *(tl_Program **)luaL_checkudata(L, index, PROGRAM);
-  if (p == NULL) tli_error(L, "program: it was finalized: the Lua state is closing");
-  return p;
-}
-
 /* Returns the graph of a new program. The graph may be changed, because no other code refers to it
 ** yet. */
 static tli_Graph *own_graph(lua_State *L, int index) {
-  return (tli_Graph *)tli_program_graph(check_program(L, index));
+  return (tli_Graph *)tli_program_graph(tli_check_program(L, index));
 }
 
 static int program_same(lua_State *L) {
@@ -288,7 +267,7 @@ static int program_ready(lua_State *L) {
 /* program:set_limits(iterations, seconds) limits the runs of the program; 0 means no limit, and nil
 ** leaves a limit as it is. */
 static int program_set_limits(lua_State *L) {
-  tl_Program *p = check_program(L, 1);
+  tl_Program *p = tli_check_program(L, 1);
   tl_ProgramLimits limits = tli_program_limits(p);
   limits.iterations = luaL_optinteger(L, 2, limits.iterations);
   limits.seconds = luaL_optnumber(L, 3, limits.seconds);
@@ -297,68 +276,10 @@ static int program_set_limits(lua_State *L) {
 
 /* program:limits() returns the limits of iterations and seconds. */
 static int program_limits(lua_State *L) {
-  tl_ProgramLimits limits = tli_program_limits(check_program(L, 1));
+  tl_ProgramLimits limits = tli_program_limits(tli_check_program(L, 1));
   lua_pushinteger(L, limits.iterations);
   lua_pushnumber(L, limits.seconds);
   return 2;
-}
-
-static int refuse_trace(lua_State *L) {
-  return tli_error(L, "program: torch.export does not record a program that a model calls; export "
-                      "the model with the original module");
-}
-
-/* Runs a program within the limits of the state. Each iteration of a loop counts as an instruction
-** of the state. */
-static bool run_program(lua_State *L, tl_Program *p, tl_Tensor *const *inputs, int n,
-                        tl_Tensor **outputs) {
-  lua_State *outer = tli_calling;
-  int64_t left = tli_limits_left(L), before = left;
-  tli_calling = L;
-  bool ok = tli_program_run(p, &tli_state(L)->generator, &left, inputs, n, outputs,
-                            tl_program_outputs(p));
-  tli_calling = outer;
-  tli_limits_spend(L, before - left + 1);
-  return ok;
-}
-
-/* program:run(inputs) runs the program and returns a list of its outputs. */
-static int program_run(lua_State *L) {
-  tl_Program *p = check_program(L, 1);
-  if (tli_tracing()) return refuse_trace(L);
-  int n, nout = tl_program_outputs(p);
-  tl_Tensors *outputs = tli_push_list(L);
-  tl_Tensor **inputs = push_tensors(L, 2, &n);
-  *outputs = tli_tensors_new(nout);
-  bool ok = (outputs->v != NULL || nout == 0) && run_program(L, p, inputs, n, outputs->v);
-  lua_pop(L, 1);
-  return ok ? tli_finish_list(L, outputs) : tli_raise(L);
-}
-
-/* The largest number of inputs and outputs of run_into together. */
-#define MOST_TENSORS 256
-
-/* program:run_into(inputs, n, outputs) runs the program as `run` does, with the first n values of the
-** list `inputs`, and stores the results in the tensors of the list `outputs`. The function allocates
-** nothing. */
-static int program_run_into(lua_State *L) {
-  tl_Program *p = check_program(L, 1);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  luaL_checktype(L, 4, LUA_TTABLE);
-  lua_Integer n = luaL_checkinteger(L, 3);
-  int nout = tl_program_outputs(p);
-  tl_Tensor *tensors[MOST_TENSORS];
-  if (tli_tracing()) return refuse_trace(L);
-  if (n < 0 || n > MOST_TENSORS - nout)
-    return tli_error(L, "program: expected at most %d inputs and outputs, got %d", MOST_TENSORS,
-                     (int)n + nout);
-  for (int i = 0; i < (int)n + nout; i++) {
-    bool given = i < n;
-    lua_rawgeti(L, given ? 2 : 4, given ? i + 1 : i + 1 - n);
-    tensors[i] = tli_check_tensor(L, -1, "program"); /* the list keeps it alive */
-    lua_pop(L, 1);
-  }
-  return run_program(L, p, tensors, (int)n, tensors + n) ? 0 : tli_raise(L);
 }
 
 /* program:inputs() returns {{name =, dtype =, shape = {sizes or names}}, ...}. */
@@ -570,7 +491,7 @@ static int program_state(lua_State *L) {
 /* program:memory() returns the size of a run's arena in bytes, and the largest number of bytes that
 ** are in use at the same time during a run. */
 static int program_memory(lua_State *L) {
-  tli_ProgramMemory memory = tli_program_memory(check_program(L, 1));
+  tli_ProgramMemory memory = tli_program_memory(tli_check_program(L, 1));
   lua_pushinteger(L, memory.arena);
   lua_pushinteger(L, memory.live);
   return 2;
@@ -589,7 +510,7 @@ static int program_reads(lua_State *L) {
 }
 
 static int program_save(lua_State *L) {
-  tl_Program *p = check_program(L, 1);
+  tl_Program *p = tli_check_program(L, 1);
   return tli_program_save(p, &tli_state(L)->generator, luaL_checkstring(L, 2)) ? 0 : tli_raise(L);
 }
 
@@ -618,7 +539,7 @@ static int program_rates(lua_State *L) {
 
 /* program:set_rate(call, element, value) changes a numeric option of an optimizer's step. */
 static int program_set_rate(lua_State *L) {
-  tl_Program *p = check_program(L, 1);
+  tl_Program *p = tli_check_program(L, 1);
   tli_GraphPlace at = {(int32_t)luaL_checkinteger(L, 2) - 1, 5,
                        (int32_t)luaL_checkinteger(L, 3) - 1};
   return tli_program_set_real(p, &at, luaL_checknumber(L, 4)) ? 0 : tli_raise(L);
@@ -628,7 +549,7 @@ static int program_set_rate(lua_State *L) {
 ** dtype; 0 if they differ at none. */
 static int same_memory(lua_State *L) {
   int n, m;
-  tl_Tensor **a = push_tensors(L, 1, &n), **b = push_tensors(L, 2, &m);
+  tl_Tensor **a = tli_push_tensors(L, 1, &n), **b = tli_push_tensors(L, 2, &m);
   int i = 0;
   while (i < n && i < m && a[i]->dtype == b[i]->dtype && tli_data(a[i]) == tli_data(b[i])) i++;
   lua_pushinteger(L, i < n ? i + 1 : 0);
@@ -679,7 +600,7 @@ static int program_device(lua_State *L) { return tli_push_device(L, own_graph(L,
 
 /* program:to(device) returns a program with the same calls on another device. */
 static int program_to(lua_State *L) {
-  tl_Program *p = check_program(L, 1);
+  tl_Program *p = tli_check_program(L, 1);
   tl_Device device = check_device(L, 2);
   tl_Program **to = new_program(L);
   *to = tl_program_to(p, device);
@@ -694,7 +615,7 @@ static int program_parse(lua_State *L) {
   const char *text = luaL_checklstring(L, 1, &size);
   tl_Device device = lua_isnoneornil(L, 3) ? TLI_CPU : check_device(L, 3);
   tl_Program **p = new_program(L);
-  tl_Tensor **constants = push_tensors(L, 2, &n);
+  tl_Tensor **constants = tli_push_tensors(L, 2, &n);
   tli_Graph *g = tli_graph_parse(text, size, constants, n, device);
   lua_pop(L, 1);
   push_program(L, p, g);
@@ -747,7 +668,7 @@ static int operator_parameters(lua_State *L) {
 
 static int program_text(lua_State *L) {
   tli_Text text = {0};
-  tli_program_show(check_program(L, 1), &text);
+  tli_program_show(tli_check_program(L, 1), &text);
   bool failed = text.failed;
   lua_pushcfunction(L, push_text);
   lua_pushlightuserdata(L, &text);
@@ -758,7 +679,7 @@ static int program_text(lua_State *L) {
 }
 
 static int program_gc(lua_State *L) {
-  tl_Program **p = luaL_checkudata(L, 1, PROGRAM);
+  tl_Program **p = luaL_checkudata(L, 1, TLI_PROGRAM);
   tl_program_free(*p);
   *p = NULL;
   return 0;
@@ -788,8 +709,9 @@ void tli_open_programs(lua_State *L) {
                                      {"fits", program_fits},
                                      {"range", program_range},
                                      {"ready", program_ready},
-                                     {"run", program_run},
-                                     {"run_into", program_run_into},
+                                     {"run", tli_program_run_list},
+                                     {"run_into", tli_program_run_into},
+                                     {"__call", tli_program_call},
                                      {"inputs", program_inputs},
                                      {"constants", program_constants},
                                      {"state", program_state},
@@ -815,7 +737,7 @@ void tli_open_programs(lua_State *L) {
                                        {"_operator_parameters", operator_parameters},
                                        {NULL, NULL}};
   tli_open_class(L, TRACE, trace);
-  tli_open_class(L, PROGRAM, program);
+  tli_open_class(L, TLI_PROGRAM, program);
   tli_set_functions(L, functions);
   tli_open_guards(L);
 }
