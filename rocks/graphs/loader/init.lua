@@ -5,5 +5,6 @@ local lazy = require "tlua.lazy"
 return lazy.load({}, lazy.modules("tlua.graphs.loader", {
    DataLoader = "DataLoader",
    NeighborLoader = "NeighborLoader",
+   HGTLoader = "HGTLoader",
    Cluster = "ClusterData ClusterLoader",
 }))

@@ -1,4 +1,4 @@
--- sampling.lua - samples edges around nodes, for NeighborLoader.
+-- sampling.lua - samples edges around nodes for NeighborLoader, and nodes for HGTLoader.
 
 local torch = require "tlua"
 
@@ -111,6 +111,84 @@ function M.sample(types, edges, start, seeds, replace)
       of_edges[name] = {edge_index = torch.stack {all(list.rows), all(list.columns)},
          ids = all(list.ids), counts = list.counts}
    end
+   return of_nodes, of_edges
+end
+
+-- Nodes of all types ------------------------------------------------------------------------------
+
+-- Adds 1 / degree of each new node of a type to the scores of its sources, unless the sample has
+-- them already.
+local function score(scores, nodes, edge, front)
+   if front == nil or front:numel() == 0 then return end
+   local place, owner = M.choose(edge.graph, front, -1)
+   local source = edge.graph.columns:index_select(1, place)
+   local fresh = nodes[edge.source].numbers:index_select(1, source):eq(0)
+   source, owner = source[fresh], owner[fresh]
+   local pointers = edge.graph.pointers
+   local degree = pointers:index_select(1, front + 1) - pointers:index_select(1, front)
+   scores[edge.source]:index_add_(1, source, 1 / degree:index_select(1, owner):double())
+end
+
+-- Draws up to k nodes without replacement, with chances in proportion to the squares of scores: the
+-- greatest ones of weight / exponential random number (Efraimidis and Spirakis, 2006).
+local function draw(scores, k)
+   local known = scores:nonzero():view(-1)
+   if known:numel() <= k then return known end
+   local weights = scores:index_select(1, known):square()
+   local keys = weights / torch.empty(known:numel(), {dtype = "float64"}):exponential_()
+   local _, places = torch.topk(keys, k)
+   return known:index_select(1, places)
+end
+
+-- Returns the edges of a type whose ends are both in a sample.
+local function edges_within(edge, nodes)
+   local target, source = nodes[edge.target], nodes[edge.source]
+   local all_targets = torch.cat(target.nodes)
+   local place, owner = none(), none()
+   if all_targets:numel() > 0 then place, owner = M.choose(edge.graph, all_targets, -1) end
+   local rows = source.numbers:index_select(1, edge.graph.columns:index_select(1, place))
+   local kept = rows:gt(0)
+   return {edge_index = torch.stack {rows[kept], owner[kept]},
+      ids = edge.graph.order:index_select(1, place[kept])}
+end
+
+--- Samples nodes of all types around nodes of one type, and the edges among them (Hu et al., 2020,
+--- algorithm 1).
+---@param types table<string, integer>  the number of nodes of each type
+---@param order string[]  the types
+---@param edges {name: string, source: string, target: string, graph: table}[]
+---@param start string  the type of the seeds
+---@param seeds Tensor
+---@param numbers table<string, integer[]>  the number of nodes of each type in each hop
+---@return table<string, {nodes: Tensor, counts: integer[]}> nodes
+---@return table<string, {edge_index: Tensor, ids: Tensor}> edges
+function M.sample_types(types, order, edges, start, seeds, numbers)
+   local nodes, scores, hops = {}, {}, 0
+   for _, name in ipairs(order) do
+      nodes[name] = begin(types[name], name == start and seeds or none())
+      scores[name] = torch.zeros(types[name], {dtype = "float64"})
+      hops = math.max(hops, #numbers[name])
+   end
+   local fresh = {[start] = seeds}
+   for hop = 1, hops do
+      for _, edge in ipairs(edges) do score(scores, nodes, edge, fresh[edge.target]) end
+      for _, name in ipairs(order) do
+         local one = nodes[name]
+         local drawn = draw(scores[name], numbers[name][hop] or 0)
+         if drawn:numel() > 0 then
+            one.numbers:index_copy_(1, drawn,
+               torch.arange(one.count + 1, one.count + drawn:numel() + 1))
+            scores[name]:index_fill_(1, drawn, 0)
+         end
+         one.count, fresh[name] = one.count + drawn:numel(), drawn
+         one.nodes[hop + 1], one.counts[hop + 1] = drawn, drawn:numel()
+      end
+   end
+   local of_nodes, of_edges = {}, {}
+   for name, one in pairs(nodes) do
+      of_nodes[name] = {nodes = torch.cat(one.nodes), counts = one.counts}
+   end
+   for _, edge in ipairs(edges) do of_edges[edge.name] = edges_within(edge, nodes) end
    return of_nodes, of_edges
 end
 

@@ -10,6 +10,7 @@ return lazy.load({}, lazy.modules("tlua.graphs.nn", {
    ["conv.sums"] = [[SAGEConv GraphConv GINConv GINEConv EdgeConv ChebConv APPNP SGConv
       GatedGraphConv]],
    ["conv.relations"] = "PNAConv RGCNConv",
+   ["conv.hgt"] = "HGTConv",
    pool = "global_add_pool global_mean_pool global_max_pool TopKPooling SAGPooling",
    norm = "BatchNorm GraphNorm",
    neighbors = "knn_graph radius_graph random_walk Node2Vec",

@@ -83,7 +83,7 @@ function M.reset(module)
    if module.reset_parameters then
       module:reset_parameters()
    elseif module.children then
-      for child in module:children() do M.reset(child) end
+      for _, child in ipairs(module:children()) do M.reset(child) end
    end
 end
 

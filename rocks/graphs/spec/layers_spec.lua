@@ -222,6 +222,13 @@ describe("layers of torch.graphs.nn", function()
       end
    end)
 
+   it("draw new weights for the networks that they contain", function()
+      local conv = N.GINConv(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU()), {eps = 0.5})
+      local before = conv.nn[1].weight:detach():clone()
+      conv:reset_parameters()
+      assert.is_false(conv.nn[1].weight:equal(before))
+   end)
+
    it("pool graphs whose batch vector is not sorted", function()
       local x, batch = torch.tensor {{1.0}, {2.0}, {4.0}}, torch.tensor {3, 1, 3}
       assert.same({2, 0, 5}, N.global_add_pool(x, batch):view(-1):tolist())
