@@ -21,8 +21,10 @@ local take = args.signature [[graphs.loader.HGTLoader(data: object, num_samples:
 ---
 ---     local data = torch.graphs.data.HeteroData()
 ---     data.paper.x, data.author.x = torch.ones(5, 2), torch.ones(3, 2)
----     data[{"author", "writes", "paper"}].edge_index = torch.tensor {{1, 2, 3}, {1, 1, 2}}
----     local loader = torch.graphs.loader.HGTLoader(data, {4, 4}, {input_nodes = "paper"})
+---     local edges = torch.tensor {{1, 2, 3}, {1, 1, 2}}
+---     data[{"author", "writes", "paper"}].edge_index = edges
+---     local HGTLoader = torch.graphs.loader.HGTLoader
+---     local loader = HGTLoader(data, {4, 4}, {input_nodes = "paper"})
 ---     for batch in loader:iter() do print(batch.author.num_nodes) break end
 ---     --> 2
 ---@class graphs.loader.HGTLoader: data.DataLoader
@@ -63,7 +65,8 @@ end
 --- batch draws in each hop
 ---@param options {input_nodes: any, batch_size: integer, shuffle: boolean, drop_last: boolean,
 --- num_workers: integer, transform: function}  input_nodes: the type of the seeds, or a list of the
---- type and the seeds or a mask of them; transform: is called with each batch
+--- type and the seeds or a mask of them; batch_size: the number of seeds of a batch; transform: is
+--- called with each batch
 function HGTLoader:__init(...)
    local a = take(...)
    local data = a.data
