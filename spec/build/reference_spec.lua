@@ -274,7 +274,7 @@ describe("annotations of examples", function()
       end
       for path, source in pairs(sources) do
          count = count + 1
-         for _, problem in ipairs(annotated.check(known, source, table.concat(whole))) do
+         for _, problem in ipairs(annotated.check(known, source, table.concat(whole), {emu = true})) do
             problems[#problems + 1] = path .. ":" .. problem
          end
       end

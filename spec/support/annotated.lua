@@ -112,8 +112,9 @@ end
 ---@param known table  the names that `read` returned
 ---@param source string
 ---@param beside string  other programs whose methods the program may call
+---@param foreign? table<string, boolean>  the variables whose methods belong to another program that runs this one
 ---@return string[]
-function M.check(known, source, beside)
+function M.check(known, source, beside, foreign)
    local code, problems = plain(source), {}
    local aliases, own = aliases_in(code), own_members(source .. beside)
    local function report(at, text)
@@ -141,7 +142,10 @@ function M.check(known, source, beside)
       end
    end
    for at, name in code:gmatch "():([%a_][%w_]*)%s*[%({\"]" do
-      if not known.members[name] and not own[name] and not name:find "^_" then report(at, "method " .. name) end
+      local is_foreign = foreign and foreign[code:sub(1, at - 1):match "[%w_]*$"]
+      if not known.members[name] and not own[name] and not is_foreign and not name:find "^_" then
+         report(at, "method " .. name)
+      end
    end
    return problems
 end

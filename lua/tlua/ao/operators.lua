@@ -21,8 +21,8 @@ end
 local function partner_of(who, name, value, first)
    local p = parts_of(who, name, value)
    if p.dtype ~= first.dtype or p.integers.device ~= first.integers.device then
-      args.refuse(who, name, ("a %s tensor on %s, as the first one is"):format(first.dtype,
-         first.integers.device), value)
+      args.refuse(who, name, ("%s tensor on %s, as the first one is"):format(
+         args.with_article(first.dtype), first.integers.device), value)
    end
    return p
 end
@@ -57,12 +57,12 @@ local function rescaled(p, factor, low, high, zero)
 end
 
 -- Adds a number: moves the zero point, and enlarges the scale if the point would leave the range.
-local function add_number(who, p, number, relu)
+local function add_number(who, p, number, relu, name)
    local low, high = quantized._limits(p.dtype)
    local device = p.integers.device
    local steps = (single(number, device) / single(p.scale, device)):round():double():item()
    if not (steps >= -0x1p31 and steps < 0x1p31) then
-      args.refuse(who, "b", ("a number of less than 2^31 steps of the scale, %g"):format(p.scale),
+      args.refuse(who, name, ("a number of less than 2^31 steps of the scale, %g"):format(p.scale),
          number)
    end
    local c = math.tointeger(steps)
@@ -94,6 +94,14 @@ local function multiply_number(_, p, number, relu)
    return quantized._of_integers(integers:clone(), p.dtype, scale, zero)
 end
 
+-- Calls fn with a quantized tensor and the number of the argument `name`, after checking both.
+local function call_with_number(fn, who, qa, name, value, relu)
+   local p = parts_of(who, "qa", qa)
+   local number = args.to_number(who, name, value)
+   if number - number ~= 0 then args.refuse(who, name, "a finite number", value) end
+   return fn(who, p, number, relu, name)
+end
+
 -- Defines name and name_relu: functions of a quantized tensor and a number.
 local function define_number(name, fn)
    for _, relu in ipairs {false, true} do
@@ -101,10 +109,7 @@ local function define_number(name, fn)
       local take = args.signature(who .. "(qa: any, b: any)")
       M[name .. (relu and "_relu" or "")] = function(...)
          local a = take(...)
-         local p = parts_of(who, "qa", a.qa)
-         local number = args.to_number(who, "b", a.b)
-         if number - number ~= 0 then args.refuse(who, "b", "a finite number", a.b) end
-         return fn(who, p, number, relu)
+         return call_with_number(fn, who, a.qa, "b", a.b, relu)
       end
    end
 end
@@ -155,7 +160,7 @@ local function product(like, p, q, relu)
 end
 
 -- Defines name and name_relu: functions of two quantized tensors, or of one and a number.
-local function define_pair(name, fn, number)
+local function define_pair(name, fn, fn_of_number)
    for _, relu in ipairs {false, true} do
       local whole = name .. (relu and "_relu" or "")
       local who = prefix .. whole
@@ -163,7 +168,7 @@ local function define_pair(name, fn, number)
       M[whole] = function(...)
          local a = take(...)
          if type(a.qb) == "number" and a.scale == nil and a.zero_point == nil then
-            return M[number .. (relu and "_relu" or "")](a.qa, a.qb)
+            return call_with_number(fn_of_number, who, a.qa, "qb", a.qb, relu)
          end
          local p = parts_of(who, "qa", a.qa)
          local q = partner_of(who, "qb", a.qb, p)
@@ -187,7 +192,7 @@ end
 ---@param zero_point? integer  of the result; not given for a number
 ---@return ao.QuantizedTensor
 ---@names torch.ops.quantized.add torch.ops.quantized.add_relu
-define_pair("add", sum, "add_scalar")
+define_pair("add", sum, add_number)
 
 --- Multiplies two quantized tensors of the same dtype, which broadcast. The products of the
 --- integers are exact before they are rounded to the scale and the zero point that are given. With
@@ -204,7 +209,7 @@ define_pair("add", sum, "add_scalar")
 ---@param zero_point? integer  of the result; not given for a number
 ---@return ao.QuantizedTensor
 ---@names torch.ops.quantized.mul torch.ops.quantized.mul_relu
-define_pair("mul", product, "mul_scalar")
+define_pair("mul", product, multiply_number)
 
 local take_matmul <const> = args.signature(prefix
    .. "matmul(qa: any, qb: any, scale: any, zero_point: any)")

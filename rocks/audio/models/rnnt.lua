@@ -257,10 +257,13 @@ function M.emformer_rnnt_model(options)
    return RNNT(Encoder(a), Predictor(a), Joiner(a.encoding_dim, a.num_symbols))
 end
 
+local take_base = args.signature "audio.models.emformer_rnnt_base(num_symbols: count)"
+
 --- Returns torchaudio's basic recurrent transducer with an Emformer, for 80 features a frame.
 ---@param num_symbols integer  the number of tokens, the blank one included
 ---@return audio.models.RNNT
-function M.emformer_rnnt_base(num_symbols)
+function M.emformer_rnnt_base(...)
+   local num_symbols = take_base(...).num_symbols
    return M.emformer_rnnt_model {
       input_dim = 80, encoding_dim = 1024, num_symbols = num_symbols, segment_length = 16,
       right_context_length = 4, time_reduction_input_dim = 128, time_reduction_stride = 4,
