@@ -172,9 +172,9 @@ describe("audio.models.RNNT", function()
    it("refuses nonsense", function()
       local row = saved.transducers.normed
       local model = models.emformer_rnnt_model(row.options)
-      local x, lengths, sizes = row.input, row.lengths, row.sizes
+      local x, lengths, sizes = moved(row.input), moved(row.lengths), moved(row.sizes)
       assert.raises("audio.models.RNNT: targets: expected tokens from 1 to 7 of shape (batch, length), got an int64",
-         function() model(x, lengths, row.targets * 0, sizes) end)
+         function() model(x, lengths, moved(row.targets) * 0, sizes) end)
       assert.raises("audio.models.RNNT: sources: expected a tensor of shape (batch, time, 6), got a float32 tensor",
          function() model(torch.zeros(2, 12, 5), lengths, row.targets + 1, sizes) end)
       assert.raises("audio.models.RNNT: sources: expected at least 2 frames", function()

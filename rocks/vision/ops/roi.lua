@@ -68,6 +68,7 @@ end
 -- Returns the pieces in the order of their boxes. A piece is {positions, result}.
 local function in_order(pieces, input, shape)
    if #pieces == 0 then return input:new_zeros(shape) + input:sum() * 0 end
+   if #pieces == 1 then return pieces[1][2]:contiguous() end
    local positions, results = {}, {}
    for i, piece in ipairs(pieces) do positions[i], results[i] = piece[1], piece[2] end
    local order = select(2, torch.cat(positions):sort())
@@ -262,19 +263,11 @@ local function cells_of(low, high, cells, size, is_ps)
    return from:long(), to:long()
 end
 
--- Returns the pixels of cells along one side, (n, cells, most), and which of these entries are
--- inside the cell; the last pixel is repeated to fill the row.
-local function pixels_of(size, from, to)
-   local most = math.max(1, (to - from):max():item())
-   local at = from:unsqueeze(3) + torch.arange(most, {dtype = "int64", device = from.device})
-   local stop = to:unsqueeze(3)
-   return torch.minimum(at, stop - 1):clamp(0, size - 1), at:lt(stop), most
-end
-
 local most_values <const> = 1 << 22 -- largest number of values that one reduction reads
 
--- Calls reduce(image, pixels, inside) for groups of regions, and returns the joined results,
--- (n, channels, height, width). `pixels` and `inside` have shape (n, height, width, pixels).
+-- Calls reduce(image, cells) for groups of regions, and returns the joined results, (n, channels,
+-- height, width). `cells` has tensors with a number for each cell: the first row and column from 0
+-- (y, x), the number of columns, and that of pixels (count).
 local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
    local height, width, scale = table.unpack(sizes)
    local rows, columns = input:size(3), input:size(4)
@@ -282,21 +275,25 @@ local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
    local function add(image, positions, own)
       local n = own:size(1)
       local x1, y1, x2, y2 = table.unpack(own:unbind(2))
-      local y, is_y, ny = pixels_of(rows, cells_of(y1, y2, height, rows, is_ps))
-      local x, is_x, nx = pixels_of(columns, cells_of(x1, x2, width, columns, is_ps))
-      local function along_y(values) return values:view(n, height, 1, ny, 1) end
-      local function along_x(values) return values:view(n, 1, width, 1, nx) end
-      local pixels = along_y(y * columns + 1) + along_x(x)
-      local inside = along_y(is_y):logical_and(along_x(is_x))
-      pieces[#pieces + 1] = {positions, reduce(image, pixels:flatten(4), inside:flatten(4))}
+      local top, bottom = cells_of(y1, y2, height, rows, is_ps)
+      local left, right = cells_of(x1, x2, width, columns, is_ps)
+      local function along_y(values) return values:unsqueeze(3):expand(n, height, width) end
+      local function along_x(values) return values:unsqueeze(2):expand(n, height, width) end
+      local across = along_x((right - left):clamp_min(0))
+      local cells = {
+         y = along_y(top):flatten(), x = along_x(left):flatten(), columns = across:flatten(),
+         count = (along_y((bottom - top):clamp_min(0)) * across):flatten(),
+      }
+      pieces[#pieces + 1] = {positions,
+         reduce(image, cells):view(n, height, width, -1):permute {1, 4, 2, 3}}
    end
    for number, part in ipairs(by_image(title, input, boxes)) do
       local own = part[2]:detach():to(input.dtype == "float64" and "float64" or "float32") * scale
       local n = own:size(1)
       if n > 0 then
          local sides = own:narrow(2, 3, 2) - own:narrow(2, 1, 2) + 2
-         local least = (sides:clamp(2, rows + columns):prod(2):max():item() + 4 * height * width)
-            * channels
+         local least = sides:clamp(2, rows + columns):prod(2):max():item()
+            + (channels + 4) * height * width
          if least ~= least then torch.raise(title .. ": boxes: expected numbers, got nan") end
          local step = math.max(1, most_values // math.tointeger(least // 1))
          for first = 1, n, step do
@@ -308,29 +305,81 @@ local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
    return in_order(pieces, input, {0, channels, height, width})
 end
 
--- Returns the pixels with the largest values, (cells, channels), and the cells without pixels,
--- (cells, 1). `maps` has a row of channels for each pixel; `pixels` and `inside` have a row for
--- each cell. Among equal values the first is chosen; NaN only in a cell whose first pixel is NaN.
-local function largest_pixels(maps, pixels, inside)
-   -- cells with many pixels first, so that those with a k-th pixel are the first ones for each k
-   local counts, order = inside:sum(2):sort(1, true)
-   local beyond <const> = (1 << 31) - 1
-   local list = torch.where(inside, pixels, beyond):index_select(1, order):sort(2):int()
-   local at = list:narrow(2, 1, 1):masked_fill(counts:eq(0):unsqueeze(2), 1)
-      :repeat_interleave(maps:size(2), 2)
-   local best = maps:index_select(1, at:select(2, 1))
-   for k = 2, list:size(2) do
-      local n = counts:ge(k):sum():item()
-      if n == 0 then break end
-      local own = list:select(2, k):narrow(1, 1, n):contiguous()
-      local values, own_best, own_at = maps:index_select(1, own), best:narrow(1, 1, n),
-         at:narrow(1, 1, n)
-      local is_larger = values:gt(own_best)
-      torch.where(is_larger, values, own_best, {out = own_best})
-      torch.where(is_larger, own:unsqueeze(2), own_at, {out = own_at})
+-- Returns the k-th pixels of cells, from 1, in an image with the given number of columns. `cell`
+-- has the numbers of the cells, from 1, and k the numbers of the pixels, from 0.
+local function pixels_of(cells, cell, k, columns)
+   local across = cells.columns:index_select(1, cell)
+   local row = torch.div(k, across, {rounding_mode = "floor"})
+   return (cells.y:index_select(1, cell) + row) * columns + cells.x:index_select(1, cell)
+      + (k - row * across) + 1
+end
+
+-- Returns the largest values of cells, (cells, channels), of `maps`, which has a row of channels
+-- for each pixel. `pixels` has the first pixels of having[1] cells, followed by the second pixels
+-- of the first having[2] cells, and so on. The other cells, of `number`, are 0.
+local function largest_of(maps, pixels, having, number)
+   local values, best, first = maps:detach(), maps:new_zeros(number, maps:size(2)), 1
+   local has_grad = torch.is_grad_enabled() and maps.requires_grad
+   local at = has_grad and torch.ones(best.shape, {dtype = pixels.dtype, device = maps.device})
+   local has_nan = has_grad and values:isnan():any():item()
+   for step, n in ipairs(having) do
+      local own = pixels:narrow(1, first, n)
+      local new, own_best = values:index_select(1, own), best:narrow(1, 1, n)
+      local own_at = has_grad and at:narrow(1, 1, n)
+      if step == 1 then
+         own_best:copy_(new)
+         if has_grad then own_at:copy_(own:unsqueeze(2):expand(own_at.shape)) end
+      elseif has_grad then
+         local is_larger = new:gt(own_best)
+         if has_nan then is_larger = is_larger | own_best:isnan() end
+         torch.where(is_larger, own:unsqueeze(2), own_at, {out = own_at})
+         torch.where(is_larger, new, own_best, {out = own_best})
+      else
+         torch.fmax(own_best, new, {out = own_best})
+      end
+      first = first + n
    end
-   local back = order:argsort()
-   return at:index_select(1, back):long(), inside:any(2, true):logical_not()
+   if not has_grad then return best end
+   best = maps:gather(1, at:long())
+   local filled = having[1] or 0
+   if filled == number then return best end
+   return torch.cat {best:narrow(1, 1, filled), maps:new_zeros(number - filled, maps:size(2))}
+end
+
+-- Returns the largest values of cells of an image (C, H, W), (cells, C), which are 0 without
+-- pixels. A value is NaN only if all pixels are NaN. Among equal values the first has the gradient.
+local function largest_values(image, cells)
+   local number, like = cells.count:size(1), {dtype = "int64", device = image.device}
+   -- cells with many pixels first, so that those with a k-th pixel are the first ones for each k
+   local counts, order = cells.count:sort(1, true)
+   local most = counts[1]:item()
+   local having = number
+      - torch.bincount(counts + 1, nil, most + 1):cumsum(1):narrow(1, 1, most)
+   local k = torch.arange(most, like):repeat_interleave(having)
+   local place = torch.arange(1, k:size(1) + 1, like)
+      - (having:cumsum(1) - having):repeat_interleave(having)
+   local pixels = pixels_of(cells, order:index_select(1, place), k, image:size(3)):int()
+   having = having:tolist()
+   -- Rows of a few channels stay in the cache.
+   local channels, results = math.max(16, (1 << 17) // (image:size(2) * image:size(3))), {}
+   for _, part in ipairs(image:split(channels, 1)) do
+      results[#results + 1] = largest_of(rows_of(part), pixels, having, number)
+   end
+   return torch.cat(results, 2):index_select(1, order:argsort())
+end
+
+-- Returns the means of cells in their own channels, (cells, C), which are 0 without pixels.
+local function mean_values(image, cells, height, width)
+   local maps, before = rows_of(image, height, width, true)
+   local count, like = cells.count, {dtype = "int64", device = image.device}
+   local number = count:size(1)
+   local cell = torch.arange(1, number + 1, like):repeat_interleave(count)
+   local ends = count:cumsum(1)
+   local k = torch.arange(cell:size(1), like) - (ends - count):index_select(1, cell)
+   local own = torch.remainder(cell - 1, height * width) + 1
+   local pixels = pixels_of(cells, cell, k, image:size(3)) + before:flatten():index_select(1, own)
+   local weights = count:to(image.dtype):reciprocal():index_select(1, cell)
+   return torch._csr_mm(torch.cat({torch.ones(1, like), ends + 1}), pixels, weights, maps, number)
 end
 
 local take_pool = args.signature [[vision.ops.roi_pool(input: tensor, boxes: any,
@@ -353,14 +402,7 @@ function M.roi_pool(...)
    local height, width = pair(title, "output_size", a.output_size)
    check_input(title, a.input)
    return pool(title, a.input, a.boxes, {height, width, a.spatial_scale}, a.input:size(2), false,
-      function(image, pixels, inside)
-         local n, count = pixels:size(1), pixels:size(4)
-         local maps = rows_of(image)
-         local at, is_empty = largest_pixels(maps:detach(), pixels:view(-1, count),
-            inside:view(-1, count))
-         return maps:gather(1, at):masked_fill(is_empty, 0):view(n, height, width, -1)
-            :permute {1, 4, 2, 3}
-      end)
+      largest_values)
 end
 
 local take_ps_pool = args.signature [[vision.ops.ps_roi_pool(input: tensor, boxes: any,
@@ -386,11 +428,7 @@ function M.ps_roi_pool(...)
    check_channels(title, a.input, height, width)
    local channels = a.input:size(2) // (height * width)
    return pool(title, a.input, a.boxes, {height, width, a.spatial_scale}, channels, true,
-      function(image, pixels, inside)
-         local weights = inside:to(image.dtype)
-         weights = weights / weights:sum(4, {keepdim = true}):clamp_min(1)
-         return sum_of_cells(image, pixels, weights, true)
-      end)
+      function(image, cells) return mean_values(image, cells, height, width) end)
 end
 
 -- Layers ------------------------------------------------------------------------------------------
