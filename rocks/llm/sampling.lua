@@ -143,9 +143,30 @@ local function fail_unless_finite(best)
    end
 end
 
--- Returns the best logits in decreasing order, their tokens and their number. Without top_k, there
--- are enough of them for top_p and min_p; then it also returns the logarithm of the sum of the
--- exponentials of all logits.
+-- Returns a temperature by which float32 logits can be divided.
+local function divisor(temperature) return math.min(math.max(temperature, 1e-20), 1e20) end
+
+-- Returns the distribution that top_p and min_p leave, when it has many tokens. `whole` is the
+-- logarithm of the sum of the exponentials of all logits.
+local function nucleus(o, logits, whole)
+   local values, ids = logits:sort(1, true)
+   local n = values:numel()
+   if o.top_p < 1 then
+      local sums = (values:double() - whole):exp():cumsum(1)
+      local wanted = torch.tensor({o.top_p}, {dtype = "float64", device = "cpu"})
+      n = math.min(n, torch.searchsorted(sums, wanted):item())
+   end
+   if o.min_p > 0 then
+      local least = values[1]:item() + math.log(o.min_p)
+      n = math.max(1, math.min(n, values:ge(least):sum():item()))
+   end
+   local p = (values:narrow(1, 1, n) / divisor(o.temperature)):softmax(1)
+   return {all = torch.zeros_like(logits):index_copy_(1, ids:narrow(1, 1, n), p)}
+end
+
+-- Returns the best logits in decreasing order, their tokens and their number. Without top_k, these
+-- are enough for top_p and min_p; then it also returns the logarithm of the sum of the exponentials
+-- of all logits. If very many would be needed, returns nil and this logarithm.
 local function best_of(o, logits)
    local most = logits:numel()
    if o.top_k > 0 or o.typical_p < 1 then
@@ -154,20 +175,14 @@ local function best_of(o, logits)
       return values:tolist(), indices:tolist(), n
    end
    local n, whole = math.min(256, most), logits:double():logsumexp(1):item()
-   while true do
-      local values, indices = logits:topk(n)
-      local list = values:tolist()
-      local sum = 0
-      for i = 1, n do sum = sum + math.exp(list[i] - whole) end
-      if n == most or sum >= o.top_p or list[n] < list[1] + math.log(o.min_p) then
-         return list, indices:tolist(), n, whole
-      end
-      n = math.min(most, 16 * n)
+   local values, indices = logits:topk(n)
+   local list, sum = values:tolist(), 0
+   for i = 1, n do sum = sum + math.exp(list[i] - whole) end
+   if n == most or sum >= o.top_p or list[n] < list[1] + math.log(o.min_p) then
+      return list, indices:tolist(), n, whole
    end
+   return nil, whole
 end
-
--- Returns a temperature by which float32 logits can be divided.
-local function divisor(temperature) return math.min(math.max(temperature, 1e-20), 1e20) end
 
 local function distribution_of(o, logits)
    local value, index = logits:max(1)
@@ -177,6 +192,7 @@ local function distribution_of(o, logits)
       return {all = (logits / divisor(o.temperature)):softmax(1)}
    end
    local list, ids, n, whole = best_of(o, logits)
+   if not list then return nucleus(o, logits, ids) end
    while n > 1 and list[n] == -math.huge do n = n - 1 end
    if o.typical_p < 1 then list, ids, n = typical(o, list, ids, n) end
    n = cut(o, list, n, whole)
@@ -315,7 +331,15 @@ end
 ---@param d table
 ---@return integer
 function Sampler:draw(d)
-   if d.all then return d.all:multinomial(1, false, {generator = self.generator}):item() end
+   if d.all then -- one random number: multinomial would draw one for each token
+      local sums = d.all:double():cumsum(1)
+      local r = torch.rand(1, {dtype = "float64", generator = self.generator, device = "cpu"})
+      local total = sums:narrow(1, sums:numel(), 1)
+      local token = torch.searchsorted(sums, r * total, {right = true}):item()
+      -- r * total may be rounded up to the total: the last token with a probability is the first
+      -- whose sum is the total
+      return token <= sums:numel() and token or torch.searchsorted(sums, total):item()
+   end
    if #d.p == 1 then return d.ids[1] end
    local r = self:uniform()
    for i, p in ipairs(d.p) do

@@ -386,12 +386,26 @@ describe("llm.Batch", function()
             local o = {temperature = 0.5, top_k = top_k, min_p = own.min_p or 0.0, top_p = own.top_p or 1.0}
             return distribution(o)
          end
-         local some, all = copy(0), copy(3000)
-         assert.equal(#all.p, #some.p)
-         for i = 1, #all.p do
-            assert.equal(all.ids[i], some.ids[i])
-            assert.close(all.p[i], some.p[i], 1e-9)
-         end
+         local some, all, dense = copy(0), copy(3000), torch.zeros(3000, {dtype = "float64"})
+         for i, value in ipairs(all.p) do dense[all.ids[i]] = value end
+         local found = some.all or torch.zeros(3000, {dtype = "float64"})
+         for i, value in ipairs(some.p or {}) do found[some.ids[i]] = value end
+         assert.is_true(torch.equal(dense:gt(0), found:gt(0)))
+         assert.close(dense, found:double(), 1e-6)
       end
+   end)
+
+   it("draws tokens of the whole vocabulary as often as their probabilities say", function()
+      local sampling = require "tlua.llm.sampling"
+      local p = torch.tensor {0, 0.5, 0, 0.25, 0.125, 0.125, 0}
+      local sampler, counts, n = sampling.sampler {seed = 3}, {0, 0, 0, 0, 0, 0, 0}, 20000
+      for _ = 1, n do
+         local token = sampler:draw {all = p}
+         counts[token] = counts[token] + 1
+      end
+      for i, value in ipairs(p:tolist()) do -- 4.5 standard deviations
+         assert.is_true(math.abs(counts[i] - n * value) <= 4.5 * math.sqrt(n * value * (1 - value)))
+      end
+      assert.equal(2, sampler:draw {all = torch.tensor {0, 1e-30, 0}})
    end)
 end)

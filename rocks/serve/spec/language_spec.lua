@@ -233,9 +233,9 @@ describe("torch.serve's language models", function()
       local llm = torch.llm.load "rocks/llm/spec/fixtures/llama.gguf"
       local tokens = llm:tokenize "the low"
       local expected = llm:logits(tokens)[-1]:log_softmax(1)
-      for _, temperature in ipairs {0, 2} do
-         local status, answer = ask {model = "llama", prompt = "the low", max_tokens = 1, temperature = temperature,
-            logprobs = 2, seed = 1, logit_bias = {["3"] = -5}}
+      for token, bias in pairs {["70"] = 1000, ["75"] = 1000} do -- a bias that determines the token
+         local status, answer = ask {model = "llama", prompt = "the low", max_tokens = 1, temperature = 2,
+            logprobs = 2, seed = 1, logit_bias = {[token] = bias}}
          assert.equal(200, status)
          local got = answer.choices[1].logprobs
          assert.same({0}, {table.unpack(got.text_offset)})
@@ -243,7 +243,8 @@ describe("torch.serve's language models", function()
          for _, value in pairs(got.top_logprobs[1]) do values[#values + 1] = value end
          table.sort(values, function(a, b) return a > b end)
          assert.is_true(math.abs(expected:max():item() - values[1]) < 1e-4)
-         assert.is_true(math.abs(got.top_logprobs[1][got.tokens[1]] - got.token_logprobs[1]) < 1e-4)
+         assert.is_true(math.abs(expected[token + 1]:item() - got.token_logprobs[1]) < 1e-4)
+         assert.equal(llm.tokenizer:piece(token + 1), got.tokens[1])
       end
       for _, model in ipairs {"llama", "tiny"} do -- a file's tokenizer, and one of Hugging Face
          local status, answer = ask {model = model, prompt = "the low", max_tokens = 40, seed = 2,
