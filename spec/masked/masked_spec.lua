@@ -67,6 +67,24 @@ describe("torch.masked", function()
       assert.equal("int64", masked.argmax(x, 2, {mask = mask}).dtype)
    end)
 
+   it("takes sparse masks, which are false where they have no elements", function()
+      local x, mask = input()
+      for _, sparse in ipairs {mask:to_sparse(), mask:to_sparse_csr()} do
+         for name in sorted(expected) do
+            local order = (name == "norm" or name == "normalize") and {2} or {}
+            local function call(given)
+               local rest = table.move({2, {mask = given}}, 1, 2, #order + 1, {table.unpack(order)})
+               return masked[name](x, table.unpack(rest))
+            end
+            if name ~= "logaddexp" then assert.close(call(mask), call(sparse), 0, name) end
+         end
+         assert.raises("masked.sum: input: expected a dense tensor, which to_dense() makes, got a float64 sparse",
+            function() masked.sum(x:nan_to_num():to_sparse(), 2, {mask = sparse}) end)
+         assert.raises("masked.masked_tensor: mask: expected a dense tensor of bool",
+            function() masked.masked_tensor(x, sparse) end)
+      end
+   end)
+
    it("equals torch's functions without a mask, and broadcasts a mask", function()
       local x = torch.randn(3, 4, F64):t()
       for _, name in ipairs {"sum", "prod", "amax", "amin", "mean", "var", "std", "logsumexp"} do

@@ -27,12 +27,13 @@ import zlib
 os.environ["OMP_NUM_THREADS"] = "1"
 warnings.simplefilter("ignore")
 
+sys.dont_write_bytecode = True
+import expect
 import numpy
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import (BinaryUfuncInfo, ReductionOpInfo, ShapeFuncInfo, UnaryUfuncInfo)
 
-sys.dont_write_bytecode = True
 import more
 import sparse
 from lua import DTYPES, Unwritable, each, kinds, keyword_kind, lua, result_kinds

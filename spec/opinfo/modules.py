@@ -18,6 +18,7 @@ import warnings
 os.environ["OMP_NUM_THREADS"] = "1"
 warnings.simplefilter("ignore")
 sys.dont_write_bytecode = True
+import expect
 
 import torch
 import torch.utils.checkpoint
@@ -370,6 +371,7 @@ def names(folder):
 
 def main():
     folder = sys.argv[1]
+    os.makedirs(folder, exist_ok=True)
     names(folder)
     if sys.argv[2:] == ["names"]:
         return

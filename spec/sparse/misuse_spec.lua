@@ -205,3 +205,9 @@ describe("the option out of operators with sparse tensors", function()
          function() torch.mm(matrix():requires_grad_(), eye, {out = torch.empty(3, 3)}) end)
    end)
 end)
+
+it("semi-structured sparse matrices are refused by name", function()
+   assert.raises("torch.sparse.to_sparse_semi_structured: tlua has no matrices of the 2:4 pattern",
+      function() return torch.sparse.to_sparse_semi_structured end)
+   assert.raises("torch.sparse: no field 'spmn'", function() return torch.sparse.spmn end)
+end)

@@ -32,8 +32,8 @@ local function check(who, data, mask)
    if torch._wrapped_parts(data, getmetatable(data)) then
       args.refuse(who, "data", "a dense tensor", data)
    end
-   if mask.dtype ~= "bool" then
-      args.refuse(who, "mask", "a tensor of bool, true where elements count", mask)
+   if mask.dtype ~= "bool" or args.kind_of(mask) then
+      args.refuse(who, "mask", "a dense tensor of bool, true where elements count", mask)
    end
    local same = mask:dim() == data:dim()
    for d = 1, same and data:dim() or 0 do same = same and data:size(d) == mask:size(d) end

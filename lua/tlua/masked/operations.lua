@@ -16,10 +16,15 @@ local function split(x)
    return x, nil
 end
 
--- Returns the dense input and the mask, broadcast to the input's shape; nil without a mask.
+-- Returns the dense input and the mask, broadcast to the input's shape; nil without a mask. A
+-- sparse mask is false where it has no elements.
 local function input_and_mask(who, input, given, name)
    local data, mask = split(input)
+   if torch._sparse_parts(data) then
+      args.refuse(who, "input", "a dense tensor, which to_dense() makes", data)
+   end
    if given then
+      if torch._sparse_parts(given) then given = given:to_dense() end
       if torch._wrapped_parts and select(2, split(given)) then
          args.refuse(who, name or "mask", "a dense tensor", given)
       end

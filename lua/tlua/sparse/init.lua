@@ -2,9 +2,10 @@
 
 local lazy = require "tlua.lazy"
 
-return lazy.load({}, lazy.modules("tlua.sparse", {
+local M = lazy.load({}, lazy.modules("tlua.sparse", {
    products = "mm addmm sampled_addmm spsolve",
    reductions = "sum softmax log_softmax",
    diagonals = "spdiags",
    invariants = "check_sparse_tensor_invariants",
 }))
+return lazy.entitle(M, "torch.sparse", "tlua.sparse.unsupported")
