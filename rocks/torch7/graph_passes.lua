@@ -1,16 +1,16 @@
--- graph_passes.lua - fast passes of graphs of plain layers. A plain layer inherits the gradient
--- methods of Module unchanged. The forward pass records all plain layers in one autograd history,
--- and one backward call computes all gradients. Besides its operators, a layer only stores its
--- output and the versions of its tensors. Other modules may come between the graph's inputs and the
--- plain layers; their own methods compute them.
+-- graph_passes.lua - fast passes of graphs. A plain layer inherits the gradient methods of Module
+-- unchanged. If there is a formula for its gradients (formulas.lua), the forward pass stores only
+-- the layer's output and the versions of tensors, and otherwise also an autograd history of this
+-- layer. Other modules compute their outputs and gradients by their own methods.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
 local base = require "tlua.torch7.Module"
 local records = require "tlua.torch7.records"
+local formulas = require "tlua.torch7.formulas"
 
 local field, methods, is_tensor = types.field, types.methods, types.is_tensor
-local detach, tag = tlua.detach, types.tag
+local detach, tag, close = tlua.detach, types.tag, types.close
 local Module = base.Module
 local has_options, options_of = records.has_options, records.options
 
@@ -18,47 +18,24 @@ local M = {}
 
 -- Plain layers ------------------------------------------------------------------------------------
 
-local own = {}
-for _, name in ipairs {"updateOutput", "updateGradInput", "accGradParameters", "backward"} do
-   own[name] = Module[name]
+local update_output, update_grad_input = Module.updateOutput, Module.updateGradInput
+local acc_grad_parameters, backward = Module.accGradParameters, Module.backward
+
+-- `compute` is the function that computes the layer's output.
+local function is_plain(module, compute)
+   return compute and module.compute == compute and module.train ~= false
+      and module.updateOutput == update_output and module.updateGradInput == update_grad_input
+      and module.accGradParameters == acc_grad_parameters and module.backward == backward
 end
 
-local function has_own_methods(module)
-   for name, method in next, own do
-      if module[name] ~= method then return false end
-   end
-   return true
-end
-
-local function is_plain(module)
-   return module.compute and module.train ~= false and rawget(module, "modules") == nil
-      and has_own_methods(module)
-end
-
--- Returns whether all inputs of a step are inputs of the graph.
-local function comes_first(plan, step)
-   if step.input then return false end
-   for _, source in ipairs(step.sources) do
-      local module = plan[source].module
-      if not plan[source].input or module and not module.compute then return false end
-   end
-   return true
-end
-
--- Sorts the steps of a graph's plan into plain layers and modules that come first. Returns nil if
--- there are modules of other kinds.
+-- Lists the plain layers among a plan's modules, and their functions and formulas.
 local function sort_steps(plan)
-   local sorted, seen = {plain = {}, first = {}, classes = {}}, {}
+   local sorted = {plain = {}, functions = {}, formulas = {}}
    for i, step in ipairs(plan) do
       local module = step.module
-      if module and is_plain(module) then
-         sorted.plain[i] = module
-         local class = getmetatable(module)
-         if not seen[class] then table.insert(sorted.classes, class) end
-         seen[class] = true
-      elseif module then
-         if not comes_first(plan, step) then return nil end
-         sorted.first[i] = module
+      if module and rawget(module, "modules") == nil and is_plain(module, module.compute) then
+         sorted.plain[i], sorted.functions[i] = module, module.compute
+         sorted.formulas[i] = formulas[module.compute]
       end
    end
    return sorted
@@ -93,18 +70,12 @@ local function is_unchanged(module)
    return count == 0
 end
 
--- Returns whether the plain layers are still plain. Layers with unchanged options need no check.
+-- Returns whether the plain layers are still plain.
 local function are_plain(sorted, n)
-   for _, class in ipairs(sorted.classes) do
-      if not has_own_methods(class) then return false end
-   end
-   local plain = sorted.plain
+   local plain, functions = sorted.plain, sorted.functions
    for i = 1, n do
       local module = plain[i]
-      if module and not is_unchanged(module) then
-         if not is_plain(module) then return false end
-         known[module], counts[module] = nil, nil
-      end
+      if module and not is_plain(module, functions[i]) then return false end
    end
    return true
 end
@@ -122,14 +93,6 @@ local function note(pass, tensor)
    pass.count, pass.noted[n], pass.versions[n] = n, tensor, field(tensor, "_version")
 end
 
--- Returns a tensor that begins an autograd history.
-local function leaf(pass, tensor)
-   local made = detach(tensor)
-   if tlua.is_floating_point(made) then made.requires_grad = true end
-   note(pass, tensor)
-   return made
-end
-
 -- Returns a tree with fn(pass, tensor) in the place of each tensor.
 local function map(fn, pass, tree)
    if is_tensor(tree) then return fn(pass, tree) end
@@ -139,61 +102,60 @@ local function map(fn, pass, tree)
    return made
 end
 
-local function new_leaf(pass, tensor)
-   local made = leaf(pass, tensor)
-   if field(made, "requires_grad") then pass.leaves[#pass.leaves + 1] = made end
-   return made
-end
-
--- Returns the leaves of a tree of tensors.
-local function leaves_of(pass, tree) return map(new_leaf, pass, tree) end
-
-local function without_history(pass, tensor)
-   local made = tag(detach(methods.dim(tensor) == 0 and tlua.unsqueeze(tensor, 1) or tensor))
+-- Returns a layer's output with Torch7's type. An output with an autograd history becomes a tensor
+-- without one.
+local function result(pass, value)
+   if field(value, "requires_grad") then value = detach(value) end
+   local made = tag(methods.dim(value) == 0 and tlua.unsqueeze(value, 1) or value)
    note(pass, made)
    return made
 end
 
--- Returns a layer's output without a history, with Torch7's types.
-local function result(pass, value) return map(without_history, pass, value) end
-
--- Returns the leaf of a layer's parameter. `wanted` lists the layer, the field, its value and the
--- field of its gradient, and `parameters` the leaves.
-local function parameter(pass, module, name, grad_name)
+-- Notes a layer's parameter, which a program may change before it calls `backward`.
+local function parameter(pass, module, name)
    local value = rawget(module, name)
    if value == nil or not is_tensor(value) or methods.numel(value) == 0 then return nil end
-   local made, wanted, n = leaf(pass, value), pass.wanted, #pass.parameters
-   pass.parameters[n + 1] = made
-   n = 4 * n
-   wanted[n + 1], wanted[n + 2], wanted[n + 3], wanted[n + 4] = module, name, value, grad_name
+   note(pass, value)
+   local wanted, n = pass.wanted, pass.n_wanted
+   wanted[n + 1], wanted[n + 2], wanted[n + 3] = module, name, value
+   pass.n_wanted = n + 3
+   return value
+end
+
+local function new_leaf(leaves, tensor)
+   local made = detach(tensor)
+   if tlua.is_floating_point(made) then
+      made.requires_grad = true
+      leaves[#leaves + 1] = made
+   end
    return made
 end
 
--- Returns the leaves of a layer's parameters. A layer that is called twice has one set.
-local function parameters_of(pass, module)
-   if rawget(module, "weight") == nil and rawget(module, "bias") == nil then return nil, nil end
-   local pair = pass.pairs[module]
-   if not pair then
-      pair = {parameter(pass, module, "weight", "gradWeight") or false,
-         parameter(pass, module, "bias", "gradBias") or false}
-      pass.pairs[module] = pair
-   end
-   return pair[1] or nil, pair[2] or nil
+-- Computes a layer with an autograd history. The list `leaves` gets the parameters, then the inputs
+-- that have gradients.
+local function recorded(module, x, weight, bias)
+   local leaves = {weight = weight, bias = bias}
+   weight, bias = weight and new_leaf(leaves, weight), bias and new_leaf(leaves, bias)
+   leaves.input = map(new_leaf, leaves, x)
+   leaves.value = module.compute(module, leaves.input, weight, bias)
+   return leaves.value, leaves
 end
 
-local function compute(pass, module, input, given)
-   local options = known[module]
+-- Computes a plain layer that has no formula. Returns its output and the record of its history.
+local function compute(pass, module, x)
+   local options = is_unchanged(module) and known[module]
    local is_new = not options
    if is_new then options = options_of(module) end
-   if module.prepare then module:prepare(given) end
-   local value = module.compute(module, input, parameters_of(pass, module))
+   if module.prepare then module:prepare(x) end
+   local value, record = recorded(module, x, parameter(pass, module, "weight"), parameter(pass,
+      module, "bias"))
    if is_new or writes[module] then
       if not has_options(module, options) then
          writes[module], options = true, options_of(module)
       end
       remember(module, options)
    end
-   return value
+   return value, record
 end
 
 local function gather(sources, values)
@@ -204,25 +166,27 @@ local function gather(sources, values)
 end
 
 local function new_pass(self)
-   local pass = {noted = {}, versions = {}, values = {}, outputs = {}, wanted = {}}
+   local pass = {noted = {}, versions = {}, given = {}, outputs = {}, wanted = {}}
    passes[self] = pass
    return pass
 end
 
 local function clear(pass)
    for i = #pass.noted, pass.count + 1, -1 do pass.noted[i] = nil end
+   for i = #pass.wanted, pass.n_wanted + 1, -1 do pass.wanted[i] = nil end
 end
 
--- Returns the output of a layer that returns its input, or an element of it, and nil otherwise.
+-- Returns the output of a layer that returns its input, or an element of it, and nil otherwise. `x`
+-- is what the layer was called with, and `given` the same tensors without autograd history.
 local function same_output(value, x, given)
    if rawequal(value, x) then return given end
-   if type(x) ~= "table" or #x < 3 then return nil end
+   if type(x) ~= "table" then return nil end
    for k = 1, #x do
       if rawequal(x[k], value) then return given[k] end
    end
 end
 
---- Computes a graph's output, if the graph has only plain layers and modules that come first.
+--- Computes a graph's output, and notes what `backward` needs.
 ---@param self table
 ---@param plan table
 ---@param input any
@@ -232,97 +196,126 @@ function M.forward(self, plan, input)
    if pass then pass.is_done = false end
    if self.train == false or records.is_running() then return false end
    local n = #plan
-   local sorted = sorted_of[plan] or sort_steps(plan)
-   sorted_of[plan] = sorted
-   if not sorted then return false end
-   if not are_plain(sorted, n) then
-      sorted_of[plan] = nil
-      return false
+   local sorted = sorted_of[plan]
+   if not sorted or not are_plain(sorted, n) then
+      sorted = sort_steps(plan)
+      sorted_of[plan] = sorted
    end
    pass = pass or new_pass(self)
-   pass.count, pass.leaves, pass.parameters, pass.pairs = 0, {}, {}, {}
-   pass.given = records.flatten(input, {})
-   local inputs = leaves_of(pass, input)
+   pass.count, pass.n_wanted, pass.records = 0, 0, {}
+   pass.inputs = records.flatten(input, {})
+   for _, x in ipairs(pass.inputs) do
+      if is_tensor(x) then note(pass, x) end
+   end
    local single, plain = plan.n_inputs == 1, sorted.plain
-   local values, outputs = pass.values, pass.outputs
+   local functions, by_formula = sorted.functions, sorted.formulas
+   local given, outputs = pass.given, pass.outputs
    for i = 1, n do
       local step = plan[i]
       local at = step.input
-      local x, given
-      if not at then
-         x, given = gather(step.sources, values), gather(step.sources, outputs)
-      elseif single then
-         x, given = inputs, input
-      else
-         x, given = inputs[at], input[at]
-      end
+      local x
+      if not at then x = gather(step.sources, outputs)
+      elseif single then x = input
+      else x = input[at] end
+      given[i] = x
       local module = plain[i]
-      if module then
-         local value = compute(pass, module, x, given)
-         local output = same_output(value, x, given) or result(pass, value)
-         values[i], outputs[i], module.output = value, output, output
+      local formula = by_formula[i]
+      if formula then
+         local output
+         if formula.has_parameters then
+            output = result(pass, functions[i](module, x, parameter(pass, module, "weight"),
+               parameter(pass, module, "bias")))
+         elseif formula.gives_list then
+            output = map(result, pass, functions[i](module, x))
+         else
+            output = formula.gives_input and x or result(pass, functions[i](module, x))
+         end
+         outputs[i], module.output = output, output
+      elseif module then
+         local value, record = compute(pass, module, x)
+         pass.records[i] = record
+         local output = same_output(value, record.input, x) or map(result, pass, value)
+         outputs[i], module.output = output, output
       elseif step.module then
-         outputs[i] = step.module:updateOutput(given)
-         values[i] = leaves_of(pass, outputs[i])
+         outputs[i] = step.module:updateOutput(x)
       else
-         local key = step.select
-         if key then x, given = x[key], given[key] end
-         values[i], outputs[i] = x, given
+         outputs[i] = step.select and x[step.select] or x
       end
    end
    clear(pass)
-   pass.inputs, pass.is_done = inputs, true
+   pass.is_done = true
    self.output = gather(plan.ends, outputs)
    return true
 end
 
---- Returns the inputs of each step at the last call.
+--- Returns the inputs of each step: those of the last call, and the graph's input.
 function M.given(self, plan, input)
-   local pass, list = passes[self], {}
+   local pass = passes[self]
    if not pass or not pass.outputs[1] then
       tlua.raise "nn.gModule: backward needs a forward call"
    end
+   local list = {}
    for i, step in ipairs(plan) do
-      if step.input then
-         list[i] = plan.n_inputs == 1 and input or input[step.input]
-      else
-         list[i] = gather(step.sources, pass.outputs)
-      end
+      list[i] = pass.given[i]
+      if step.input then list[i] = plan.n_inputs == 1 and input or input[step.input] end
    end
    return list
 end
 
 -- Returns whether the inputs, parameters, options and outputs are those of the pass.
 local function is_current(pass, sorted, input)
-   local given = records.flatten(input, {})
-   if #given ~= #pass.given then return false end
-   for i = 1, #given do
-      if not rawequal(given[i], pass.given[i]) then return false end
+   local inputs = records.flatten(input, {})
+   if #inputs ~= #pass.inputs then return false end
+   for i = 1, #inputs do
+      if not rawequal(inputs[i], pass.inputs[i]) then return false end
    end
    local noted, versions = pass.noted, pass.versions
    for i = 1, pass.count do
       if field(noted[i], "_version") ~= versions[i] then return false end
    end
    local wanted = pass.wanted
-   for i = 1, 4 * #pass.parameters, 4 do
+   for i = 1, pass.n_wanted, 3 do
       if not rawequal(wanted[i][wanted[i + 1]], wanted[i + 2]) then return false end
    end
-   local outputs, plain = pass.outputs, sorted.plain
+   local outputs, plain, by_formula = pass.outputs, sorted.plain, sorted.formulas
    for i = 1, #outputs do
       local module = plain[i]
-      if module and not (rawequal(module.output, outputs[i]) and is_unchanged(module)) then
+      if module and not (rawequal(module.output, outputs[i])
+         and (by_formula[i] or is_unchanged(module))) then
          return false
       end
    end
    return true
 end
 
-local function add(a, b)
+-- Sums of gradients -------------------------------------------------------------------------------
+
+-- A backward pass owns the gradients between layers: nothing else refers to these tensors. So each
+-- one is closed as soon as it has been used, and the next gradient gets its memory, which is still
+-- in the processor's cache.
+
+local function release(tree)
+   if is_tensor(tree) then
+      close(tree)
+   elseif type(tree) == "table" then
+      for _, value in next, tree do release(value) end
+   end
+end
+
+-- Returns the sum of two trees of gradients. If `owned`, they are closed.
+local function add(a, b, owned)
    if a == nil then return b end
    if b == nil then return a end
-   if is_tensor(a) then return tag(tlua.add(a, b)) end
+   if is_tensor(a) then
+      local made = tag(tlua.add(a, b))
+      if owned then
+         close(a)
+         close(b)
+      end
+      return made
+   end
    local made = {}
-   for key, value in pairs(a) do made[key] = add(value, b[key]) end
+   for key, value in pairs(a) do made[key] = add(value, b[key], owned) end
    for key, value in pairs(b) do
       if a[key] == nil then made[key] = value end
    end
@@ -330,43 +323,118 @@ local function add(a, b)
 end
 M.add = add
 
--- Returns the gradients of a tree of leaves, with zeros for leaves that have no gradient.
-local function gradient_of(by_leaf, tree)
-   if is_tensor(tree) then return tag(by_leaf[tree] or tlua.zeros_like(tree)) end
-   if type(tree) ~= "table" then return tree end
+--- Returns gradients of a table of outputs, with zeros where elements have none.
+local function filled(output, g)
+   if is_tensor(output) or type(output) ~= "table" then return g end
    local made = {}
-   for key, value in next, tree do made[key] = gradient_of(by_leaf, value) end
+   for k, x in ipairs(output) do
+      made[k] = g[k] ~= nil and filled(x, g[k]) or records.map(function(one)
+         return is_tensor(one) and tag(tlua.zeros_like(one)) or one
+      end, x)
+   end
+   return made
+end
+M.filled = filled
+
+-- Returns a gradient that does not come from a formula as a gradient of the pass, with the type and
+-- size of its output.
+local function fitted(output, g, at)
+   if g == nil then return nil end
+   if is_tensor(output) ~= is_tensor(g) then
+      tlua.raise(("backward: gradOutput %d: expected a %s, got a %s"):format(at,
+         is_tensor(output) and "tensor" or type(output), is_tensor(g) and "tensor" or type(g)))
+   end
+   if is_tensor(output) then return tag(detach(records.gradient_like(output, g, at))) end
+   if type(output) ~= "table" or type(g) ~= "table" then return g end
+   local made = {}
+   for key, value in next, g do made[key] = fitted(output[key], value, at) end
    return made
 end
 
--- Calls `backward` of the modules that come first. Returns the gradients of the graph's inputs.
-local function backward_first(plan, pass, sorted, by_leaf, scale)
-   local into = {}
-   for i, module in next, sorted.first do
-      local sources = plan[i].sources
-      local given = gather(sources, pass.outputs)
-      local g = module:backward(given, gradient_of(by_leaf, pass.values[i]), scale)
-      for k, source in ipairs(sources) do
-         local at = plan[source].input
-         into[at] = add(into[at], #sources == 1 and g or g[k])
+local function tagged(_, g) return tag(g) end
+
+-- Returns the gradient of a plain layer's input from the autograd history of its call.
+local function unrecorded(module, record, g, scale)
+   local list = records.gradients(record.value, record, g, false)
+   local at = 0
+   for _, name in ipairs {"weight", "bias"} do
+      if record[name] then
+         at = at + 1
+         local sum = module[name == "weight" and "gradWeight" or "gradBias"]
+         if list[at] and sum then tlua.add_(sum, list[at], {alpha = scale}) end
       end
    end
-   return into
+   local by_leaf = {}
+   for k = at + 1, #record do by_leaf[record[k]] = list[k] end
+   return map(function(_, leaf) return tag(by_leaf[leaf] or tlua.zeros_like(leaf)) end, nil,
+      record.input)
 end
 
-local function input_gradient(by_leaf, tree, from_first)
-   if from_first == nil then return gradient_of(by_leaf, tree) end
-   if is_tensor(tree) and not by_leaf[tree] then return from_first end
-   return add(gradient_of(by_leaf, tree), from_first)
-end
-
--- Adds the gradients of parameters, which begin after position n of a list, to the layers' sums.
-local function add_gradients(pass, list, n, scale)
-   local wanted, options = pass.wanted, {alpha = scale}
-   for k = 1, #pass.parameters do
-      local g, sum = list[n + k], wanted[4 * k - 3][wanted[4 * k]]
-      if g and sum then tlua.add_(sum, g, options) end
+local function plain_gradient(pass, i, module, formula, g, scale)
+   local record = pass.records[i]
+   if formula then
+      local x = pass.given[i]
+      local made = formula.gradient(module, x, pass.outputs[i], g, scale)
+      if made ~= nil then return map(tagged, nil, made) end
+      local _
+      _, record = recorded(module, x, parameter(pass, module, "weight"), parameter(pass, module,
+         "bias"))
    end
+   return unrecorded(module, record, filled(pass.outputs[i], g), scale)
+end
+
+-- Adds a gradient to that of an element of a step's output. Lists in `split` belong to the pass.
+local function add_to_element(grads, split, source, key, g)
+   local list = split[source]
+   if not list then
+      list = {}
+      if grads[source] ~= nil then
+         for k, value in next, grads[source] do list[k] = value end
+      end
+      split[source], grads[source] = list, list
+   end
+   list[key] = add(list[key], g, true)
+end
+
+-- Passes the gradients of a step's inputs on to the steps before it.
+local function pass_on(step, g, grads, split, into)
+   local at, sources = step.input, step.sources
+   if at then into[at] = add(into[at], g, true) end
+   local n = #sources
+   for k = 1, n do
+      local part, source = g, sources[k]
+      if n > 1 then part = g[k] end
+      if part ~= nil then
+         if step.select then
+            add_to_element(grads, split, source, step.select, part)
+         else
+            grads[source], split[source] = add(grads[source], part, true), nil
+         end
+      end
+   end
+end
+
+-- Returns the gradients of an input of the graph. `seen` has the keys of storages that the program
+-- holds already.
+local function input_gradient(seen, input, g)
+   if is_tensor(input) then
+      if g == nil then return tag(tlua.zeros_like(input)) end
+      if seen[types.storage_key(g)] then g = tag(tlua.clone(g)) end
+      seen[types.storage_key(g)] = true
+      return g
+   end
+   if type(input) ~= "table" then return g end
+   local made = {}
+   for key, value in next, input do made[key] = input_gradient(seen, value, g and g[key]) end
+   return made
+end
+
+local function storages_of(tree)
+   local seen = {}
+   for _, x in ipairs(records.flatten(tree, {})) do
+      if is_tensor(x) then seen[types.storage_key(x)] = true end
+   end
+   return seen
 end
 
 --- Computes all gradients of a graph, if its last call allows it.
@@ -381,26 +449,43 @@ function M.backward(self, plan, input, gradOutput, scale)
    if not (pass and sorted and pass.is_done and is_current(pass, sorted, input)) then
       return false
    end
-   local leaves, by_leaf = pass.leaves, {}
-   local n = #leaves
-   table.move(pass.parameters, 1, #pass.parameters, n + 1, leaves)
-   local list = records.gradients(gather(plan.ends, pass.values), leaves, gradOutput, false)
-   pass.is_done = false
-   for i = 1, n do by_leaf[leaves[i]] = list[i] end
-   add_gradients(pass, list, n, scale)
-   local plain = sorted.plain
-   for i = 1, #plan do
-      local module = plain[i]
-      if module then module.gradInput = nil end
+   if gradOutput == nil then
+      tlua.raise "nn.gModule: backward: gradOutput: expected a tensor or a table, got nil"
    end
-   local from_first = next(sorted.first) and backward_first(plan, pass, sorted, by_leaf, scale)
-      or {}
+   pass.is_done = false
+   local grads, split, into, outputs, plain = {}, {}, {}, pass.outputs, sorted.plain
+   local ends = plan.ends
+   for i, at in ipairs(ends) do
+      local g = gradOutput
+      if #ends > 1 then g = gradOutput[i] end
+      grads[at] = add(grads[at], fitted(outputs[at], g, i), true)
+   end
+   for i = #plan, 1, -1 do
+      local step, g = plan[i], grads[i]
+      local module = step.module
+      if module and g ~= nil then
+         local used = g
+         if plain[i] then
+            g = plain_gradient(pass, i, module, sorted.formulas[i], g, scale)
+            module.gradInput = nil
+            release(used)
+         else
+            module:backward(pass.given[i], filled(outputs[i], g), scale)
+            g = module.gradInput
+            local is_empty = is_tensor(g) and methods.numel(g) == 0 -- the module defines none
+            g = not is_empty and fitted(pass.given[i], g, i) or nil
+         end
+      end
+      if g ~= nil then pass_on(step, g, grads, split, into) end
+   end
+   pass.records = {}
+   local seen = storages_of(gradOutput)
    if plan.n_inputs == 1 then
-      self.gradInput = input_gradient(by_leaf, pass.inputs, from_first[1])
+      self.gradInput = input_gradient(seen, input, into[1])
    else
       self.gradInput = {}
       for k = 1, plan.n_inputs do
-         self.gradInput[k] = input_gradient(by_leaf, pass.inputs[k], from_first[k])
+         self.gradInput[k] = input_gradient(seen, input[k], into[k])
       end
    end
    return true

@@ -587,4 +587,4 @@ layer("LayerNormalization", function(self, nOutput, bias, eps, affine)
 end, function(self, x, weight, bias) return F.layer_norm(x, {self.nOutput}, weight, bias,
    self.eps) end)
 
-return {with_batch = with_batch}
+return {with_batch = with_batch, feature_dim = feature_dim}

@@ -359,19 +359,7 @@ function gModule:updateOutput(input)
    return self.output
 end
 
-local add = passes.add
-
--- Returns gradients of a table of outputs, with zeros where elements have none.
-local function filled(output, g)
-   if types.is_tensor(output) or type(output) ~= "table" then return g end
-   local made = {}
-   for k, x in ipairs(output) do
-      made[k] = g[k] ~= nil and filled(x, g[k]) or records.map(function(one)
-         return types.is_tensor(one) and types.tag(tlua.zeros_like(one)) or one
-      end, x)
-   end
-   return made
-end
+local add, filled = passes.add, passes.filled
 
 local function back(self, method, input, gradOutput, scale)
    local grads, into, plan = {}, {}, plan_of(self)

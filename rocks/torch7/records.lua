@@ -424,23 +424,26 @@ end
 
 -- Gradients ---------------------------------------------------------------------------------------
 
+--- Gives the gradient of an output the output's dtype and size.
+local function gradient_like(output, g, i)
+   local dtype = field(output, "dtype")
+   if field(g, "dtype") ~= dtype then g = methods.to(g, dtype) end
+   if tlua.is_same_size(g, output) then return g end
+   if methods.numel(g) ~= methods.numel(output) then
+      tlua.raise(("backward: gradOutput %d: expected %d elements, got %d"):format(i,
+         methods.numel(output), methods.numel(g)))
+   end
+   return tlua.reshape(g, field(output, "shape"))
+end
+M.gradient_like = gradient_like
+
 -- Returns the outputs that have an autograd history, and the gradients of these outputs.
 local function outputs_of(output, gradOutput)
    local outputs, given, kept, grads = flatten(output, {}), flatten(gradOutput, {}), {}, {}
    for i, one in ipairs(outputs) do
       if is_tensor(one) and field(one, "requires_grad") and is_tensor(given[i]) then
          local n = #kept + 1
-         local g = given[i]
-         local dtype = field(one, "dtype")
-         if field(g, "dtype") ~= dtype then g = methods.to(g, dtype) end
-         if not tlua.is_same_size(g, one) then
-            if methods.numel(g) ~= methods.numel(one) then
-               tlua.raise(("backward: gradOutput %d: expected %d elements, got %d"):format(i,
-                  methods.numel(one), methods.numel(g)))
-            end
-            g = tlua.reshape(g, field(one, "shape"))
-         end
-         kept[n], grads[n] = one, g
+         kept[n], grads[n] = one, gradient_like(one, given[i], i)
       end
    end
    return kept, grads

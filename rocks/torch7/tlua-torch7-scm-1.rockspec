@@ -26,6 +26,7 @@ build = {
       ["tlua.torch7.files"] = "files.lua",
       ["tlua.torch7.gnuplot"] = "gnuplot.lua",
       ["tlua.torch7.graph_passes"] = "graph_passes.lua",
+      ["tlua.torch7.formulas"] = "formulas.lua",
       ["tlua.torch7.image"] = "image.lua",
       ["tlua.torch7.image_base"] = "image_base.lua",
       ["tlua.torch7.image_colours"] = "image_colours.lua",

@@ -15,6 +15,9 @@ local set_metatable, get_metatable = debug.setmetatable, debug.getmetatable
 local field = native.__index
 M.field = field
 M.native_newindex = native.__newindex
+--- Frees a tensor that nothing uses any longer, before the collector finds it.
+---@type fun(tensor: Tensor)
+M.close = native.__close
 
 local sample = torch.empty(0)
 -- The methods of tlua's tensors, indexed by name.

@@ -34,6 +34,76 @@ describe("Torch7's nngraph", function()
       assert.equal(0, #model:findModules "nn.SelectTable")
    end)
 
+   -- Returns a graph of n layers over {rows, 4} with three inputs, and the number of its outputs.
+   local function random_graph(n)
+      local x = {nn.Identity()(), nn.Identity()(), nn.Identity()()}
+      local nodes, is_used = {nn.CAddTable()(x)}, {}
+      local function any()
+         local node = nodes[torch.random(1, #nodes)]
+         is_used[node] = true
+         return node
+      end
+      local makers = {
+         function() return nn.Linear(4, 4)(any()) end, function() return nn.Linear(4, 4, false)(any()) end,
+         function() return nn.CAddTable() {any(), any()} end, function() return nn.CMulTable() {any(), any()} end,
+         function() return nn.CAddTable() {any(), any(), any()} end,
+         function() return nn.CMulTable() {any(), any(), any()} end,
+         function() return nn.CSubTable() {any(), any()} end, function() return nn.ReLU()(any()) end,
+         function() return nn.Tanh()(any()) end, function() return nn.Sigmoid()(any()) end,
+         function() return nn.LogSoftMax()(any()) end, function() return nn.Identity()(any()) end,
+         function() return nn.View(-1, 4)(any()) end,
+         function() return nn.Sequential():add(nn.Linear(4, 4)):add(nn.Tanh())(any()) end,
+         function()
+            local a, b = nn.SplitTable(2)(nn.Reshape(2, 2)(any())):split(2)
+            return nn.JoinTable(2) {a, torch.random(2) == 1 and a or b}
+         end,
+      }
+      for _ = 1, n do nodes[#nodes + 1] = makers[torch.random(1, #makers)]() end
+      local ends = {nodes[#nodes]}
+      for _, node in ipairs(nodes) do
+         if not is_used[node] then ends[#ends + 1] = node end
+      end
+      return nn.gModule(x, ends), #ends
+   end
+
+   it("computes the gradients that the layers' two halves compute", function()
+      for trial = 1, 60 do
+         local model, n = random_graph(trial % 15)
+         local x, g = {torch.randn(3, 4), torch.randn(3, 4), torch.randn(3, 4)}, {}
+         for i = 1, n do g[i] = torch.randn(3, 4) end
+         local kept = g[1]:clone()
+         model:forward(x)
+         model:zeroGradParameters()
+         local grads = model:backward(x, n == 1 and g[1] or g, 0.5)
+         local _, sums = model:parameters()
+         local copies = {}
+         for i, sum in ipairs(sums or {}) do copies[i] = sum:clone() end
+         model:zeroGradParameters()
+         model:forward(x)
+         local expected = model:updateGradInput(x, n == 1 and g[1] or g)
+         model:accGradParameters(x, n == 1 and g[1] or g, 0.5)
+         for i = 1, 3 do close(expected[i], grads[i]) end
+         for i, sum in ipairs(sums or {}) do close(sum, copies[i]) end
+         -- the gradients have memory of their own
+         grads[1]:fill(7)
+         close(expected[2], grads[2])
+         close(kept, g[1])
+      end
+   end)
+
+   it("refuses gradients of another kind than the outputs", function()
+      local x = nn.Identity()()
+      local model, input = nn.gModule({x}, {nn.Tanh()(x)}), torch.randn(2, 3)
+      for problem, g in pairs {
+         ["expected a tensor, got a table"] = {input}, ["expected 6 elements, got 2"] = torch.ones(2),
+      } do
+         model:forward(input)
+         assert.raises(problem, function() model:backward(input, g) end)
+      end
+      model:forward(input)
+      assert.raises("expected a tensor or a table, got nil", function() model:backward(input) end)
+   end)
+
    it("computes an LSTM's step and its gradients", function()
       local model = lstm()
       local x = {torch.randn(2, 3), torch.randn(2, 2), torch.randn(2, 2)}

@@ -1,0 +1,91 @@
+-- formulas.lua - the gradients of layers that graphs have many of, in few operators. A formula
+-- takes the place of the autograd history of a layer's call. Its function `gradient` takes the
+-- layer, its input, its output, the output's gradient, which has the output's size, and the factor
+-- for the gradients of parameters. It adds the gradients of the parameters to the layer's sums, and
+-- returns the gradient of the input: new tensors, which may share memory with others, or nil if the
+-- formula does not suit the input.
+
+local tlua = require "tlua"
+local types = require "tlua.torch7.types"
+local nn = require "tlua.torch7.nn"
+local with_batch = require "tlua.torch7.nn_simple".with_batch
+local feature_dim = require "tlua.torch7.nn_simple".feature_dim
+
+local T = tlua
+local field, methods = types.field, types.methods
+
+local function dims(x) return #field(x, "shape") end
+
+-- Layers with parameters --------------------------------------------------------------------------
+
+local function linear(self, x, _, g, scale)
+   local n, sizes = dims(x), nil
+   if n ~= 2 then
+      sizes = field(x, "shape")
+      x, g = T.reshape(x, {-1, sizes[n]}), T.reshape(g, {-1, field(g, "shape")[n]})
+   end
+   local weight, sum, bias_sum = self.weight, self.gradWeight, self.bias and self.gradBias
+   if sum then methods.addmm_(sum, T.t(g), x, {alpha = scale}) end
+   if bias_sum then T.add_(bias_sum, T.sum(g, 1), {alpha = scale}) end
+   local made = T.mm(g, weight)
+   return sizes and T.reshape(made, sizes) or made
+end
+
+-- Tables of tensors -------------------------------------------------------------------------------
+
+local function have_one_size(x)
+   for k = 2, #x do
+      if not T.is_same_size(x[1], x[k]) then return false end
+   end
+   return true
+end
+
+local function sum(_, x, _, g)
+   if not have_one_size(x) then return nil end
+   local made = {}
+   for k = 1, #x do made[k] = T.detach(g) end
+   return made
+end
+
+local function product(_, x, _, g)
+   if #x ~= 2 or not have_one_size(x) then return nil end
+   return {T.mul(g, x[2]), T.mul(g, x[1])}
+end
+
+local function split(self, x, y, g)
+   local list = {}
+   for k = 1, #y do list[k] = g[k] or T.zeros_like(y[k]) end
+   return T.stack(list, with_batch(self.dimension, self.nInputDims, x))
+end
+
+-- Other layers ------------------------------------------------------------------------------------
+
+local minus <const> = {value = -1}
+
+local function tanh(_, _, y, g) return T.addcmul(g, T.mul(g, y), y, minus) end
+
+local function sigmoid(_, _, y, g)
+   local part = T.mul(g, y)
+   return T.addcmul(part, part, y, minus)
+end
+
+local function log_softmax(_, x, y, g)
+   return T.addcmul(g, T.exp(y), T.sum(g, feature_dim(x), true), minus)
+end
+
+local function reshape(_, x, _, g) return T.detach(T.reshape(g, field(x, "shape"))) end
+
+local function identity(_, _, _, g) return T.detach(g) end
+
+local M = {}
+for name, gradient in pairs {
+   Linear = linear, CAddTable = sum, CMulTable = product, SplitTable = split, Tanh = tanh,
+   Sigmoid = sigmoid, LogSoftMax = log_softmax, Reshape = reshape, View = reshape,
+   Identity = identity,
+} do
+   M[nn[name].compute] = {gradient = gradient, has_parameters = name == "Linear",
+      gives_list = name == "SplitTable", gives_input = name == "Identity"}
+end
+
+--- Maps the function `compute` of a layer to the formula for its gradients.
+return M
