@@ -18,16 +18,9 @@
 #include "autograd/graph.h"
 #include "calls.h"
 #include "core/memory/alloc.h"
+#include "graph/addresses.h"
 #include "graph/branches.h"
 #include "ops/common.h"
-
-/* A hash map from addresses to numbers, with open addressing; the number of slots is a power of
-** 2. */
-typedef struct Map {
-  const void **keys; /* key of each slot; NULL in a free slot */
-  int32_t *numbers;
-  int64_t size, used;
-} Map;
 
 /* The storage of an input, a constant or a result. */
 typedef struct Memory {
@@ -62,14 +55,14 @@ struct tli_Trace {
   tli_Tracer tracer;
   tli_Graph *graph; /* the graph that is being recorded (owned); NULL once the trace is finished */
   tli_Region region;
-  Map values;   /* maps tensors to values */
-  Map named_at; /* maps tensors to indices in `named` */
-  Map memories_at;
-  Map fresh;        /* tensors whose .grad was set or cleared during this trace */
-  bool step;        /* whether backward passes are recorded */
-  bool live;        /* whether each run records gradients */
-  bool placed;      /* whether the graph's device is known */
-  tl_Tensor **kept; /* owned */
+  tli_Addresses values;   /* maps tensors to values */
+  tli_Addresses named_at; /* maps tensors to indices in `named` */
+  tli_Addresses memories_at;
+  tli_Addresses fresh; /* tensors whose .grad was set or cleared during this trace */
+  bool step;           /* whether backward passes are recorded */
+  bool live;           /* whether each run records gradients */
+  bool placed;         /* whether the graph's device is known */
+  tl_Tensor **kept;    /* owned */
   Memory *memories;
   Named *named;
   int32_t nkept, nmemories, nnamed, unnamed;
@@ -78,42 +71,6 @@ struct tli_Trace {
   int32_t nchanges, nbranches;
   tli_CallArg *pending; /* arguments of the running call, in the form that the graph stores */
 };
-
-/* ---- maps ---- */
-
-static int64_t place(const Map *m, const void *key) {
-  uint64_t hash = (uint64_t)(uintptr_t)key * 0x9E3779B97F4A7C15u;
-  int64_t i = (int64_t)(hash >> 20) & (m->size - 1);
-  while (m->keys[i] != NULL && m->keys[i] != key) i = (i + 1) & (m->size - 1);
-  return i;
-}
-
-static int32_t find(const Map *m, const void *key) {
-  if (m->size == 0) return -1;
-  int64_t i = place(m, key);
-  return m->keys[i] ? m->numbers[i] : -1;
-}
-
-static bool put(tli_Region *r, Map *m, const void *key, int32_t number) {
-  if (2 * m->used >= m->size) {
-    Map more = {.size = m->size > 0 ? 2 * m->size : 64, .used = m->used};
-    more.keys = tli_region_get(r, more.size, sizeof *more.keys);
-    more.numbers = tli_region_get(r, more.size, sizeof *more.numbers);
-    if (more.keys == NULL || more.numbers == NULL) return false;
-    for (int64_t k = 0; k < m->size; k++) {
-      if (m->keys[k] == NULL) continue;
-      int64_t i = place(&more, m->keys[k]);
-      more.keys[i] = m->keys[k];
-      more.numbers[i] = m->numbers[k];
-    }
-    *m = more;
-  }
-  int64_t i = place(m, key);
-  if (m->keys[i] == NULL) m->used++;
-  m->keys[i] = key;
-  m->numbers[i] = number;
-  return true;
-}
 
 /* ---- tensors ---- */
 
@@ -124,7 +81,7 @@ static bool keep(tli_Trace *t, tl_Tensor *tensor) {
 }
 
 static Memory *memory_of(const tli_Trace *t, const tl_Tensor *tensor) {
-  int32_t i = find(&t->memories_at, tensor->storage);
+  int32_t i = tli_addresses_find(&t->memories_at, tensor->storage);
   return i < 0 ? NULL : &t->memories[i];
 }
 
@@ -135,7 +92,7 @@ static bool note_memory(tli_Trace *t, tl_Tensor *tensor, tli_ValueKind kind) {
   if (!tli_region_grow(&t->region, (void **)&t->memories, t->nmemories, sizeof *t->memories))
     return false;
   t->memories[t->nmemories] = (Memory){kind, tensor, tli_version(tensor), -1, false, false};
-  return put(&t->region, &t->memories_at, tensor->storage, t->nmemories++);
+  return tli_addresses_put(&t->region, &t->memories_at, tensor->storage, t->nmemories++);
 }
 
 /* Within a branch, stores the value that a tensor had before. */
@@ -143,14 +100,14 @@ static bool note_change(tli_Trace *t, tl_Tensor *tensor) {
   if (t->nbranches == 0) return true;
   if (!tli_region_grow(&t->region, (void **)&t->changes, t->nchanges, sizeof *t->changes))
     return false;
-  t->changes[t->nchanges++] = (Change){tensor, find(&t->values, tensor)};
+  t->changes[t->nchanges++] = (Change){tensor, tli_addresses_find(&t->values, tensor)};
   return true;
 }
 
 /* Records that a tensor is the value with the given number. */
 static bool note(tli_Trace *t, tl_Tensor *tensor, int32_t value, tli_ValueKind kind) {
   return value >= 0 && keep(t, tensor) && note_memory(t, tensor, kind) && note_change(t, tensor) &&
-         put(&t->region, &t->values, tensor, value);
+         tli_addresses_put(&t->region, &t->values, tensor, value);
 }
 
 /* Records a call of an operator that takes one tensor and lists of integers. */
@@ -251,13 +208,13 @@ static int32_t known(tli_Trace *t, tl_Tensor *tensor);
 static tl_Tensor *gradient_of(const tl_Tensor *t) { return t->autograd ? t->autograd->grad : NULL; }
 
 static bool is_fresh(const tli_Trace *t, const tl_Tensor *tensor) {
-  return find(&t->fresh, tensor) >= 0;
+  return tli_addresses_find(&t->fresh, tensor) >= 0;
 }
 
 /* Fails if a tensor has a gradient that was not computed in this trace. */
 static bool no_old_gradient(const tli_Trace *t, const tl_Tensor *tensor) {
   if (gradient_of(tensor) == NULL || is_fresh(t, tensor)) return true;
-  int32_t named = find(&t->named_at, tensor);
+  int32_t named = tli_addresses_find(&t->named_at, tensor);
   return tli_fail(TL_EARG,
                   "export_step: %s has a gradient of an earlier step; begin the step with "
                   "zero_grad(), without set_to_none = false, which keeps the gradient",
@@ -286,7 +243,7 @@ static bool after_backward(tli_Trace *t) {
   for (int32_t i = 0; i < t->nkept; i++) {
     tl_Tensor *grad = gradient_of(t->kept[i]);
     if (grad == NULL) continue;
-    TL_TRY(put(&t->region, &t->fresh, t->kept[i], 1));
+    TL_TRY(tli_addresses_put(&t->region, &t->fresh, t->kept[i], 1));
     Memory *memory = memory_of(t, grad);
     if (memory && memory->kind == TLI_VALUE_RESULT) memory->version = tli_version(grad);
   }
@@ -312,7 +269,7 @@ static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
   }
   int32_t gradient = as_gradient(t, tensor);
   if (gradient != -2) return note(t, tensor, gradient, TLI_VALUE_RESULT) ? gradient : -1;
-  int32_t named = find(&t->named_at, tensor);
+  int32_t named = tli_addresses_find(&t->named_at, tensor);
   char text[32];
   const char *name = named >= 0 ? t->named[named].name : text;
   const char *form = tensor->flags & TLI_REQUIRES_GRAD ? "parameter_%d" : "constant_%d";
@@ -330,7 +287,7 @@ static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
 }
 
 static int32_t known(tli_Trace *t, tl_Tensor *tensor) {
-  int32_t value = find(&t->values, tensor);
+  int32_t value = tli_addresses_find(&t->values, tensor);
   const Memory *memory = memory_of(t, tensor);
   if (memory && memory->version != tli_version(tensor)) {
     const char *writer = tensor->storage->writer;
@@ -389,7 +346,7 @@ static bool may_change(const tli_Trace *t, const tli_Call *call, const Memory *m
   if (memory && memory->kind == TLI_VALUE_RESULT) return true;
   if (memory && memory->kind == TLI_VALUE_INPUT)
     return refuse(call, "it changes an input (write to a copy, x:clone())");
-  int32_t named = memory ? find(&t->named_at, memory->first) : -1;
+  int32_t named = memory ? tli_addresses_find(&t->named_at, memory->first) : -1;
   if (named >= 0 && t->named[named].changes) return true;
   if (named >= 0)
     return tli_fail(TL_EARG,
@@ -442,7 +399,7 @@ static bool check_written(tli_Trace *t, const tli_Call *call, tl_Tensor *written
 static bool note_state(const tli_Trace *t, const tli_Call *call, const Memory *memory) {
   TL_TRY(may_change(t, call, memory));
   if (memory->kind != TLI_VALUE_CONSTANT) return true;
-  const char *name = t->named[find(&t->named_at, memory->first)].name;
+  const char *name = t->named[tli_addresses_find(&t->named_at, memory->first)].name;
   if (memory->constant < 0 || memory->copied)
     return tli_fail(TL_EARG,
                     "%s: it changes %s, so torch.export cannot record it unless %s is a row-major "
@@ -526,9 +483,10 @@ static bool begin_gradients(const tli_Trace *t, const tli_Call *call, const tli_
       TL_TRY(no_old_gradient(t, args[0].tensors.v[i]));
   if (t->live && call == &tli_call_autograd_requires_grad_)
     return refuse(call, "it changes whether a tensor has a gradient");
-  if (call == &tli_call_autograd_requires_grad_ && find(&t->named_at, args[0].tensor) >= 0)
+  if (call == &tli_call_autograd_requires_grad_ &&
+      tli_addresses_find(&t->named_at, args[0].tensor) >= 0)
     return tli_fail(TL_EARG, "requires_grad_: %s must not change during a step",
-                    t->named[find(&t->named_at, args[0].tensor)].name);
+                    t->named[tli_addresses_find(&t->named_at, args[0].tensor)].name);
   return true;
 }
 
@@ -599,7 +557,8 @@ static bool end(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *arg
   if (made == NULL) return false;
   made->args = t->pending;
   made->records = (t->step || t->live) && tli_grad_mode();
-  if (call == &tli_call_autograd_set_grad) return put(&t->region, &t->fresh, args[0].tensor, 1);
+  if (call == &tli_call_autograd_set_grad)
+    return tli_addresses_put(&t->region, &t->fresh, args[0].tensor, 1);
   if (call == &tli_call_autograd_backward) return after_backward(t);
   for (int64_t i = 0; i < n; i++)
     if (results[i]) TL_TRY(note(t, results[i], made->results[i], TLI_VALUE_RESULT));
@@ -637,8 +596,8 @@ static bool enter_branch(tli_Trace *t) {
 /* Restores the value that a tensor had before the branch. Views that the branch has recorded are
 ** recorded again when they are used outside; constants belong to no branch. */
 static bool undo(tli_Trace *t, const Change *change, int32_t memories) {
-  int32_t now = find(&t->values, change->tensor), value = change->value;
-  int32_t at = find(&t->memories_at, change->tensor->storage);
+  int32_t now = tli_addresses_find(&t->values, change->tensor), value = change->value;
+  int32_t at = tli_addresses_find(&t->memories_at, change->tensor->storage);
   bool made_here = value == -1 && at >= memories;
   if (now >= 0 && t->graph->values[now].kind == TLI_VALUE_CONSTANT) return true;
   if (made_here && t->memories[at].kind == TLI_VALUE_CONSTANT &&
@@ -646,7 +605,7 @@ static bool undo(tli_Trace *t, const Change *change, int32_t memories) {
     return tli_fail(TL_EARG, "cond: expected row-major parameters and constants in the branches "
                              "(x:contiguous())");
   if (made_here && t->memories[at].kind == TLI_VALUE_RESULT) value = LOCAL;
-  return put(&t->region, &t->values, change->tensor, value);
+  return tli_addresses_put(&t->region, &t->values, change->tensor, value);
 }
 
 static bool leave_branch(tli_Trace *t) {
@@ -748,13 +707,14 @@ bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) {
 }
 
 bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor, bool changes) {
-  if (find(&t->values, tensor) >= 0 || find(&t->named_at, tensor) >= 0) return true;
+  if (tli_addresses_find(&t->values, tensor) >= 0 || tli_addresses_find(&t->named_at, tensor) >= 0)
+    return true;
   TL_TRY(place_tensor(t, name, tensor));
   if (!tli_region_grow(&t->region, (void **)&t->named, t->nnamed, sizeof *t->named)) return false;
   name = tli_region_text(&t->region, name, strlen(name));
   if (name == NULL || !keep(t, tensor)) return false;
   t->named[t->nnamed] = (Named){name, tensor, changes};
-  if (!put(&t->region, &t->named_at, tensor, t->nnamed++) ||
+  if (!tli_addresses_put(&t->region, &t->named_at, tensor, t->nnamed++) ||
       !note_memory(t, tensor, TLI_VALUE_CONSTANT))
     return false;
   Memory *memory = memory_of(t, tensor);
