@@ -221,6 +221,25 @@ it("a collection for lack of memory keeps the operator's inputs", function()
    assert.equal("tensor(released)", tostring(x))
 end)
 
+it("a collection for lack of memory leaves the stream of random numbers as it is", function()
+   local x = torch.ones(300000)
+   local function draw(room)
+      torch.manual_seed(3)
+      torch.ones(300000) -- garbage, whose memory the next result needs
+      if room then torch.set_memory_limit(torch.memory_stats().used + room) end
+      local fine, result = pcall(torch.nn.functional.dropout, x, 0.5, true)
+      torch.set_memory_limit(0)
+      assert.is_true(fine)
+      return {result:sum():item(), torch.rand(2):tolist()}
+   end
+   collectgarbage()
+   collectgarbage "stop"
+   local fine, expected, got = pcall(function() return draw(nil), draw(100000) end)
+   collectgarbage "restart"
+   assert.is_true(fine, tostring(expected))
+   assert.same(expected, got)
+end)
+
 describe("a collection during an operator", function()
    -- Calls fn when there is no memory for the results of fn. Returns the results of pcall.
    local function without_memory(fn, finalizer)

@@ -267,6 +267,7 @@ void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature) {
   a->nlist = 0;
   a->npool = 0;
   a->rooms = NULL;
+  a->generator = NULL;
   a->ntemps = 0;
   int top = lua_gettop(L), at = 1;
   a->top = top;
@@ -315,6 +316,7 @@ void tli_args_fail(tli_Args *a, int i, const char *expected) { fail_with_hint(a,
 bool tli_args_retry(tli_Args *a) {
   if (a->failed || tl_error_kind() != TL_EMEM || tli_device_exhausted()) return false;
   tli_pacer_collect(a->L, a->S);
+  if (a->generator) a->generator->offset = a->position;
   return true;
 }
 
@@ -726,9 +728,11 @@ tl_Device tli_arg_device(tli_Args *a, int i, tl_Device otherwise) {
 }
 
 tli_Generator *tli_arg_generator(tli_Args *a, int i) {
-  if (a->at[i] == 0 || a->failed) return &a->S->generator;
-  tli_Generator *g = tli_to_generator(a->L, a->at[i]);
+  bool given = a->at[i] != 0 && !a->failed;
+  tli_Generator *g = given ? tli_to_generator(a->L, a->at[i]) : &a->S->generator;
   if (g == NULL) tli_args_fail(a, i, "a torch.Generator");
+  a->generator = g;
+  if (g) a->position = g->offset;
   return g;
 }
 

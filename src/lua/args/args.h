@@ -82,6 +82,9 @@ typedef struct tli_Args {
   tl_Tensor *temps[TLI_MAX_TEMPS]; /* tensors made from numbers (owned) */
   int64_t pool[TLI_POOL];          /* elements of short lists */
   struct tli_Room *rooms;          /* memory of long lists (owned) */
+  /* the generator among the arguments, or NULL, and its position before the call */
+  tli_Generator *generator;
+  uint64_t position;
 } tli_Args;
 
 /* Assigns the arguments on the stack to the signature's parameters. Raises an error only if memory
@@ -118,8 +121,9 @@ tli_Generator *tli_arg_generator(tli_Args *a, int i);
 /* Records an error: parameter i is not the expected value. */
 void tli_args_fail(tli_Args *a, int i, const char *expected);
 
-/* Called after an operator has failed: if memory was exhausted, collects garbage and returns true,
-** so that the caller tries the operator again. */
+/* Called after an operator has failed: if memory was exhausted, collects garbage, gives back the
+** random numbers that the operator has drawn, and returns true, so that the caller tries the operator
+** again. */
 bool tli_args_retry(tli_Args *a);
 
 /* Allocates n 8-byte elements that live until tli_args_end. If memory is exhausted, records a
