@@ -131,20 +131,39 @@ static bool same_geometry(const tl_Tensor *a, const tl_Tensor *b) {
   return true;
 }
 
-/* Records that a tensor is a view of another value with the same storage. */
+/* Returns a known tensor with the same storage as `tensor`, if possible with the same geometry. */
+static tl_Tensor *base_of(const tli_Trace *t, const tl_Tensor *tensor, tl_Tensor *first) {
+  for (int32_t i = 0; i < t->nkept; i++) {
+    tl_Tensor *other = t->kept[i];
+    if (other->storage == tensor->storage && other->dtype == tensor->dtype &&
+        same_geometry(tensor, other) && tli_addresses_find(&t->values, other) >= 0)
+      return other;
+  }
+  return first;
+}
+
+/* Records that a tensor is a view of another value with the same storage. An input may begin at any
+** place of its storage, so the place of a view is relative to that of the input. */
 static int32_t alias(tli_Trace *t, const tl_Tensor *tensor, const tl_Tensor *base, int32_t value) {
   if (tensor->dtype != base->dtype) {
     tli_fail(TL_EARG, "export: a tensor shares memory with another one of a different dtype");
     return -1;
   }
+  bool same = same_geometry(tensor, base);
   bool cut = (base->flags & TLI_REQUIRES_GRAD) && !(tensor->flags & TLI_REQUIRES_GRAD);
-  if ((t->step || t->live) && cut) { /* x.data or x:detach(), through which a leaf may be changed */
+  if (same || ((t->step || t->live) && cut)) { /* x.data or x:detach() */
     value = add_view(t, &tli_call_detach, value, NULL, 0);
-    if (value < 0 || same_geometry(tensor, base)) return value;
+    if (value < 0 || same) return value;
+  }
+  bool moved = tensor->offset != base->offset;
+  if (moved && memory_of(t, base)->kind == TLI_VALUE_INPUT) {
+    tli_fail(TL_EARG, "export: a tensor is a view of an input that no operator has made");
+    return -1;
   }
   const tl_Ints geometry[] = {{tensor->ndim, tensor->sizes}, {tensor->ndim, tensor->strides}};
   int32_t made = add_view(t, &tli_call_as_strided, value, geometry, 2);
-  if (made >= 0) t->graph->calls[t->graph->ncalls - 1].args[3].integer = tensor->offset;
+  if (made >= 0)
+    t->graph->calls[t->graph->ncalls - 1].args[3].integer = moved ? tensor->offset : TLI_NOINT;
   return made;
 }
 
@@ -258,7 +277,7 @@ static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
       tli_fail(TL_EARG, "export: a parameter shares memory with another tensor");
       return -1;
     }
-    tl_Tensor *base = memory->first; /* copied, since the next call may reallocate `memories` */
+    tl_Tensor *base = base_of(t, tensor, memory->first);
     int32_t of = known(t, base), value = of < 0 ? -1 : alias(t, tensor, base, of);
     return note(t, tensor, value, TLI_VALUE_RESULT) ? value : -1;
   }

@@ -4,22 +4,40 @@ local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 
 --- The module that torch.compile returns for a module. It has the original's parameters, whose
---- names get the prefix `_orig_mod.`, as in PyTorch, and all its other fields and methods.
+--- names get the prefix `_orig_mod.`, as in PyTorch, and all its other fields and methods. A value
+--- that is assigned to a field becomes a field of the original.
 ---@class OptimizedModule: nn.Module
 local Optimized, parent = class.class("OptimizedModule", Module)
 
 function Optimized:__init(module)
    parent.__init(self)
    self._orig_mod = module
-   if not module.training then self.training = false end
 end
 
 function Optimized.__index(self, key)
+   local module = rawget(self, "_orig_mod")
+   if key == "training" and module then return module.training end
    local value = type(key) == "string" and Optimized[key] or nil
    if value ~= nil then return value end
-   local module = rawget(self, "_orig_mod")
    if module == nil then return nil end
    return module[key]
+end
+
+function Optimized.__newindex(self, key, value)
+   local module = rawget(self, "_orig_mod")
+   if module and (key == "training" or Optimized[key] == nil) then
+      module[key] = value
+   else
+      Module.__newindex(self, key, value)
+   end
+end
+
+-- The mode is that of the original: no value of the module's own hides it.
+function Optimized:train(...)
+   parent.train(self, ...)
+   rawset(self, "training", nil)
+   rawset(self, "_evaluating", false)
+   return self
 end
 
 function Optimized:__len() return #self._orig_mod end

@@ -85,6 +85,30 @@ function M.tensors(leaves)
    return tensors, positions
 end
 
+--- Returns the tensors among the leaves of results, each once, and a list of {position, number of
+--- the tensor}, one for each leaf that is a tensor.
+function M.results(leaves)
+   local tensors, places, numbers = {}, {}, {}
+   for i = 1, leaves.n do
+      local leaf = leaves[i]
+      if torch.is_tensor(leaf) then
+         if not numbers[leaf] then
+            tensors[#tensors + 1] = leaf
+            numbers[leaf] = #tensors
+         end
+         places[#places + 1] = {i, numbers[leaf]}
+      end
+   end
+   return tensors, places
+end
+
+--- Returns a copy of the leaves of results with the given tensors at the given places.
+function M.with_results(leaves, places, tensors)
+   local list = table.move(leaves, 1, leaves.n, 1, {n = leaves.n})
+   for _, place in ipairs(places) do list[place[1]] = tensors[place[2]] end
+   return list
+end
+
 --- Returns a copy of the leaves with the given tensors at the given positions.
 function M.with_tensors(leaves, positions, tensors)
    local list = table.move(leaves, 1, leaves.n, 1, {n = leaves.n})

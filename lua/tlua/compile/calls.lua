@@ -5,6 +5,7 @@ local torch = require "tlua"
 local class = require "tlua.class"
 local arguments = require "tlua.compile.arguments"
 local states = require "tlua.compile.state"
+local strided = require "tlua.export.strided"
 local training = require "tlua.compile.training"
 local watch = require "tlua.compile.watch"
 
@@ -85,7 +86,7 @@ end
 
 local function results_of(entry, outputs)
    if entry.plain then return table.unpack(outputs) end
-   local leaves = arguments.with_tensors(entry.leaves, entry.positions, outputs)
+   local leaves = arguments.with_results(entry.leaves, entry.places, outputs)
    local values = arguments.unflatten(entry.template, leaves)
    return table.unpack(values, 1, values.n)
 end
@@ -109,7 +110,7 @@ local function run(self, entry, tensors, ...)
    if type(self.options.backend) == "function" then
       return results_of(entry, run_backend(self, entry, handle, tensors))
    end
-   local fine, outputs = pcall(handle.run, handle, tensors)
+   local fine, outputs = pcall(handle.run, handle, strided.lines(entry.strided, tensors))
    if not fine then
       -- the program has already changed the buffers as the function does
       if entry.written and #entry.written > 0 then error(outputs, 0) end
@@ -310,7 +311,7 @@ local function watched_call(self, slot, ...)
          fn = self.fn, template = template, leaves = leaves, state = state, watch = seen,
          results = {n = results.n - 1, table.unpack(results, 2, results.n)}, random = random,
          on_cpu = on_cpu, tables = tables, batch = slot.dynamic and batch_of(leaves),
-         live = records, written = written,
+         live = records, written = written, backend = type(self.options.backend) == "function",
       }, values)
       return give()
    end

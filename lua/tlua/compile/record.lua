@@ -6,6 +6,7 @@ local json = require "tlua.utils.json"
 local trace = require "tlua.export.trace"
 local arguments = require "tlua.compile.arguments"
 local compare = require "tlua.compile.compare"
+local strided = require "tlua.export.strided"
 local training = require "tlua.compile.training"
 local watch = require "tlua.compile.watch"
 
@@ -93,10 +94,12 @@ end
 
 -- Makes the first size of the arguments that have the size `batch` there a symbol of the graph. Two
 -- more calls, with other sizes, show which integers depend on it.
-local function make_dynamic(graph, recorded, tensors, batch)
-   local symbol = {name = "batch"}
+local function make_dynamic(graph, recorded, tensors, batch, lines)
+   local symbol, is_line = {name = "batch"}, {}
+   for _, item in ipairs(lines) do is_line[item[1]] = true end
    for i, tensor in ipairs(tensors) do
-      if tensor:dim() > 0 and tensor:is_contiguous() and tensor:size(1) == batch then
+      if not is_line[i] and tensor:dim() > 0 and tensor:is_contiguous()
+         and tensor:size(1) == batch then
          symbol[#symbol + 1] = {input = i, dim = 1}
          graph:dynamic(i, 1, symbol.name)
       end
@@ -110,7 +113,7 @@ end
 local function copies_of(tensors, live)
    local copies = {}
    for i, tensor in ipairs(tensors) do
-      copies[i] = tensor:detach():clone()
+      copies[i] = strided.copy(tensor)
       if live and tensor.requires_grad then copies[i]:requires_grad_() end
    end
    return copies
@@ -122,7 +125,8 @@ function M.fits(entry, tensors, batch)
    local restore = training.put_copies(entry.written or {})
    local random <const> = torch.get_rng_state()
    local fine, why = pcall(function()
-      local other = trace.record(entry.recorded, copies_of(tensors, entry.recorded.live))
+      local given = copies_of(strided.lines(entry.strided, tensors), entry.recorded.live)
+      local other = trace.record(entry.recorded, given)
       entry.handle:fits_all({batch}, other)
    end)
    restore()
@@ -132,13 +136,16 @@ end
 
 --- Records a call. `call` has the fields fn, template, leaves, state, watch (of the second watched
 --- call), results (packed) and random (the generator's state before that call). Returns an entry:
---- the program `handle`, the results' `template`, `leaves` and `positions`, and more. Raises
+--- the program `handle`, the results' `template`, `leaves` and `places`, and more. Raises
 --- {why = text} if the call cannot be recorded.
 function M.record(call)
    local tensors, positions = arguments.tensors(call.leaves)
-   local result_template, result_leaves, result_positions, first_leaves
+   -- gradients are recorded for the caller's own tensors, and a backend gets them
+   local found = strided.find((call.live or call.backend) and {} or tensors)
+   local result_template, result_leaves, result_places, first_leaves
    local function model(...)
-      local leaves = arguments.with_tensors(call.leaves, positions, {...})
+      local given = strided.views(found, {...})
+      local leaves = arguments.with_tensors(call.leaves, positions, given)
       local values = arguments.unflatten(call.template, leaves)
       local results = table.pack(watch.call(call.fn, table.unpack(values, 1, values.n)))
       check_functions(results[1], call.watch)
@@ -146,8 +153,8 @@ function M.record(call)
       result_template, result_leaves = arguments.flatten(packed)
       if not result_template then fail "a result is neither a tensor nor plain data" end
       local list
-      list, result_positions = arguments.tensors(result_leaves)
-      for _, position in ipairs(result_positions) do result_leaves[position] = false end
+      list, result_places = arguments.results(result_leaves)
+      for _, place in ipairs(result_places) do result_leaves[place[1]] = false end
       if #list == 0 then fail "the function returns no tensor" end
       first_leaves = first_leaves or result_leaves
       if not same_leaves(first_leaves, result_leaves) then
@@ -161,12 +168,12 @@ function M.record(call)
       title = "compile", model = model, names = names_of(positions), inputs = inputs,
       named = named_tensors(call.state, call.fn, call.written), training = false, live = call.live,
    }
-   local copies = copies_of(tensors, call.live)
+   local copies = copies_of(strided.lines(found, tensors), call.live)
    local handle = trace.record(recorded, copies)
    handle:same(trace.record_other_values(recorded, copies))
    local sizes
    if call.batch then
-      local fine, why = pcall(make_dynamic, handle, recorded, copies, call.batch)
+      local fine, why = pcall(make_dynamic, handle, recorded, copies, call.batch, found)
       if not fine then fail("dynamic: " .. tostring(type(why) == "table" and why.why or why)) end
       sizes = {[call.batch] = true, [call.batch + 1] = true, [call.batch + 3] = true}
    end
@@ -181,7 +188,12 @@ function M.record(call)
    if not given_template or arguments.text(given_template) ~= arguments.text(result_template) then
       fail "the results have another structure when the call is recorded"
    end
-   local expected = arguments.tensors(given_leaves)
+   local expected, places = arguments.results(given_leaves)
+   for i, place in ipairs(places) do
+      if not result_places[i] or place[2] ~= result_places[i][2] then
+         fail "the results have another structure when the call is recorded"
+      end
+   end
    check_results(expected, tensors, call.state)
    for i = 1, given_leaves.n do
       local value = given_leaves[i]
@@ -196,7 +208,7 @@ function M.record(call)
    end
    local function run(program)
       torch.set_rng_state(call.random)
-      return program:run(tensors)
+      return program:run(strided.lines(found, tensors))
    end
    local got = run(handle)
    local why = compare.difference(got, expected, not call.on_cpu and 1e-3 or nil)
@@ -207,8 +219,8 @@ function M.record(call)
    end
    local entry = {
       handle = handle, template = result_template, leaves = result_leaves,
-      positions = result_positions, fixed = is_fixed(handle, call.state),
-      plain = #result_positions == result_leaves.n and result_template.n == result_leaves.n,
+      places = result_places, strided = found, fixed = is_fixed(handle, call.state),
+      plain = #expected == result_leaves.n and result_template.n == result_leaves.n,
       example = copies, sizes = sizes, recorded = sizes and recorded,
    }
    if sizes then -- the entry keeps the call, but not its tensors

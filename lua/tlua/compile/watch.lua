@@ -14,6 +14,7 @@ function M.running() return running end
 -- Properties of tensors that a trace does not record.
 local properties <const> = {
    grad = true, grad_fn = true, _version = true, retains_grad = true, output_nr = true,
+   is_leaf = true,
 }
 
 -- Returns the n-th argument of the C function that is being called, which is at level 5 while one
@@ -56,7 +57,18 @@ end
 local Watch = {}
 Watch.__index = Watch
 
+-- Restores the functions, and lets other calls be watched.
+local function finish(watch)
+   if watch.finished then return end
+   if debug.gethook() == watch.hook then debug.sethook() end
+   watch.active, watch.finished, running = false, true, false
+   for _, entry in ipairs(watch.restore) do debug.setupvalue(entry[1], entry[2], entry[3]) end
+end
+
+-- Ends the watch, since the call cannot be a program. The call itself goes on, or waits in a
+-- coroutine that perhaps nobody resumes.
 local function refuse(watch, why)
+   finish(watch)
    if not watch.refusal then
       local info = debug.getinfo(4, "Sl")
       local place = info and info.currentline > 0
@@ -161,17 +173,15 @@ local function on_call(watch)
 end
 
 local function stop(watch, ...)
-   if debug.gethook() ~= watch.hook then
+   if not watch.finished and debug.gethook() ~= watch.hook then
       watch.refusal = watch.refusal or "another debug hook ran"
    end
-   debug.sethook()
+   finish(watch)
    return ...
 end
 
-local function finish(watch, fine, ...)
-   if not fine and debug.gethook() == watch.hook then debug.sethook() end
-   watch.active, running = false, false
-   for _, entry in ipairs(watch.restore) do debug.setupvalue(entry[1], entry[2], entry[3]) end
+local function pass_on(watch, fine, ...)
+   finish(watch)
    if not fine then error((...), 0) end
    return watch, ...
 end
@@ -221,7 +231,7 @@ function M.call(fn, ...)
    watch.checks = checks_of(watch.proxies)
    watch.hook = function() on_call(watch) end
    running = true
-   return finish(watch, pcall(function(...)
+   return pass_on(watch, pcall(function(...)
       debug.sethook(watch.hook, "c")
       return stop(watch, fn(...))
    end, ...))

@@ -6,6 +6,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local json = require "tlua.utils.json"
 local nested = require "tlua.export.nested"
+local strided = require "tlua.export.strided"
 
 -- `recorder` is the trace of the running call, `step` whether it is a step's, and `failure` the
 -- first error while torch.cond or torch.while_loop was recorded.
@@ -145,7 +146,7 @@ local function with_other_values(tensors, changes)
       elseif tensor:numel() < 2 then
          list[i] = floating and tensor + 1 or tensor
       else
-         list[i] = tensor:flatten():flip(1):reshape(tensor.shape)
+         list[i] = strided.reversed(tensor)
       end
       if tensor.requires_grad and not rawequal(list[i], tensor) then
          list[i] = list[i]:detach():requires_grad_()
