@@ -178,6 +178,16 @@ static bool keep_list(tli_Graph *g, const void **list, int64_t n, size_t size) {
   return true;
 }
 
+/* The names are compared, so that small libraries need not have these operators. */
+bool tli_graph_placed(const tli_Graph *g, const tli_GraphCall *call) {
+  if (strcmp(call->call->name, "as_strided") != 0 || call->args[3].integer == TLI_NOINT)
+    return false;
+  const tli_GraphValue *of = &g->values[call->args[0].integer];
+  while (of->kind == TLI_VALUE_RESULT && strcmp(g->calls[of->index].call->name, "detach") == 0)
+    of = &g->values[g->calls[of->index].args[0].integer];
+  return of->kind != TLI_VALUE_RESULT;
+}
+
 bool tli_graph_keep(tli_Graph *g, tli_CallKind kind, tli_CallArg *arg) {
   if (tli_kind_is_ints(kind) || kind == TLI_CALL_TENSORS)
     return keep_list(g, (const void **)&arg->ints.v, arg->ints.n, sizeof *arg->ints.v);

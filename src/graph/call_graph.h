@@ -175,6 +175,9 @@ tli_GraphHole *tli_graph_hole(tli_Graph *g) TL_MUSTCHECK;
 /* Computes the integer of a hole for given sizes of all symbols. Fails on overflow. */
 bool tli_graph_hole_value(const tli_Graph *g, const tli_GraphHole *h, const int64_t *sizes,
                           int64_t *out) TL_MUSTCHECK;
+/* Returns whether a call is an as_strided whose place counts from the first element of its tensor,
+** an input or a constant, instead of the beginning of the storage. */
+bool tli_graph_placed(const tli_Graph *g, const tli_GraphCall *call);
 /* Copies an argument's list or text into the graph. */
 bool tli_graph_keep(tli_Graph *g, tli_CallKind kind, tli_CallArg *arg) TL_MUSTCHECK;
 

@@ -20,6 +20,7 @@
 #include "core/memory/alloc.h"
 #include "graph/addresses.h"
 #include "graph/branches.h"
+#include "graph/geometry.h"
 #include "ops/common.h"
 
 /* The storage of an input, a constant or a result. */
@@ -124,58 +125,29 @@ static int32_t add_view(tli_Trace *t, const tli_Call *call, int32_t of, const tl
   return made->results[0];
 }
 
-static bool same_geometry(const tl_Tensor *a, const tl_Tensor *b) {
-  if (!tli_same_sizes(a, b) || a->offset != b->offset) return false;
-  for (int d = 0; d < a->ndim; d++)
-    if (a->strides[d] != b->strides[d]) return false;
-  return true;
+/* Returns the place from which the places of views count (tli_graph_placed): inputs and constants
+** may begin anywhere in their storages when the program runs. */
+static int64_t start_of(const tli_Trace *t, const tl_Tensor *tensor) {
+  const Memory *memory = memory_of(t, tensor);
+  return memory && memory->kind != TLI_VALUE_RESULT ? memory->first->offset : 0;
 }
 
-/* Returns a known tensor with the same storage as `tensor`, if possible with the same geometry. */
-static tl_Tensor *base_of(const tli_Trace *t, const tl_Tensor *tensor, tl_Tensor *first) {
-  for (int32_t i = 0; i < t->nkept; i++) {
-    tl_Tensor *other = t->kept[i];
-    if (other->storage == tensor->storage && other->dtype == tensor->dtype &&
-        same_geometry(tensor, other) && tli_addresses_find(&t->values, other) >= 0)
-      return other;
-  }
-  return first;
-}
-
-/* Records that a tensor is a view of another value with the same storage. An input may begin at any
-** place of its storage, so the place of a view is relative to that of the input. */
+/* Records that a tensor is a view of another value with the same storage. */
 static int32_t alias(tli_Trace *t, const tl_Tensor *tensor, const tl_Tensor *base, int32_t value) {
   if (tensor->dtype != base->dtype) {
     tli_fail(TL_EARG, "export: a tensor shares memory with another one of a different dtype");
     return -1;
   }
-  bool same = same_geometry(tensor, base);
   bool cut = (base->flags & TLI_REQUIRES_GRAD) && !(tensor->flags & TLI_REQUIRES_GRAD);
-  if (same || ((t->step || t->live) && cut)) { /* x.data or x:detach() */
+  if ((t->step || t->live) && cut) { /* x.data or x:detach(), through which a leaf may be changed */
     value = add_view(t, &tli_call_detach, value, NULL, 0);
-    if (value < 0 || same) return value;
-  }
-  bool moved = tensor->offset != base->offset;
-  if (moved && memory_of(t, base)->kind == TLI_VALUE_INPUT) {
-    tli_fail(TL_EARG, "export: a tensor is a view of an input that no operator has made");
-    return -1;
+    if (value < 0 || tli_same_geometry(tensor, base)) return value;
   }
   const tl_Ints geometry[] = {{tensor->ndim, tensor->sizes}, {tensor->ndim, tensor->strides}};
   int32_t made = add_view(t, &tli_call_as_strided, value, geometry, 2);
   if (made >= 0)
-    t->graph->calls[t->graph->ncalls - 1].args[3].integer = moved ? tensor->offset : TLI_NOINT;
+    t->graph->calls[t->graph->ncalls - 1].args[3].integer = tensor->offset - start_of(t, tensor);
   return made;
-}
-
-/* Sorts dimensions by stride, the largest first, into `order`: a dense t permuted by `order` is
-** row-major. `back` is the inverse permutation. */
-static void sort_dims(const tl_Tensor *t, int64_t *order, int64_t *back) {
-  for (int d = 0; d < t->ndim; d++) {
-    int at = d;
-    for (; at > 0 && t->strides[order[at - 1]] < t->strides[d]; at--) order[at] = order[at - 1];
-    order[at] = d;
-  }
-  for (int d = 0; d < t->ndim; d++) back[order[d]] = d;
 }
 
 static bool on_device(tl_Device a, tl_Device b) { return a.type == b.type && a.index == b.index; }
@@ -205,7 +177,7 @@ static int32_t constant(tli_Trace *t, const char *name, tl_Tensor *tensor) {
   bool turned = !tli_contiguous(tensor) && tli_dense(tensor);
   t->tracer.depth++; /* operators called from here on are not part of the model */
   tl_Tensor *plain = tli_detached(tensor), *row_major = NULL;
-  if (turned) sort_dims(tensor, order, back);
+  if (turned) tli_sort_dims(tensor, order, back);
   if (plain && turned) {
     tl_Tensor *other = tlo_permute(plain, (tl_Ints){tensor->ndim, order});
     tli_release(plain);
@@ -269,6 +241,21 @@ static bool after_backward(tli_Trace *t) {
   return true;
 }
 
+/* Records the value of a tensor that shares its storage with tensors that were used before. A view
+** that the graph's copy of a constant does not have is a constant of its own. */
+static int32_t view_value(tli_Trace *t, tl_Tensor *tensor) {
+  tl_Tensor *base = memory_of(t, tensor)->first;
+  int32_t of = known(t, base);
+  if (of < 0) return -1;
+  const Memory *memory = memory_of(t, tensor);
+  bool has = memory->kind != TLI_VALUE_CONSTANT || memory->changes ||
+             (!memory->copied && tli_is_within(tensor, base));
+  if (has || tli_same_geometry(tensor, base)) return alias(t, tensor, base, of);
+  char name[32];
+  snprintf(name, sizeof name, "constant_%d", ++t->unnamed);
+  return constant(t, name, tensor);
+}
+
 /* Returns the value of a tensor that is used for the first time. */
 static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
   const Memory *memory = memory_of(t, tensor);
@@ -277,8 +264,7 @@ static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
       tli_fail(TL_EARG, "export: a parameter shares memory with another tensor");
       return -1;
     }
-    tl_Tensor *base = base_of(t, tensor, memory->first);
-    int32_t of = known(t, base), value = of < 0 ? -1 : alias(t, tensor, base, of);
+    int32_t value = view_value(t, tensor);
     return note(t, tensor, value, TLI_VALUE_RESULT) ? value : -1;
   }
   if (t->live && tli_requires_grad(tensor) && !(tensor->flags & TLI_REQUIRES_GRAD)) {
@@ -464,6 +450,13 @@ static bool read_arg(tli_Trace *t, const tli_Call *call, int i, const tli_CallAr
     bool own = given->generator && given->generator->family == NULL;
     out->generator = NULL; /* not stored, because each run has its own generator */
     return !own || refuse(call, "it uses a generator of its own");
+  }
+  if (call == &tli_call_as_strided && i == 3 && given->integer != TLI_NOINT) {
+    const tl_Tensor *self = given[-3].tensor;
+    bool is_view = t->graph->values[out[-3].integer].kind == TLI_VALUE_RESULT;
+    if (is_view && memory_of(t, self)->kind != TLI_VALUE_RESULT)
+      return refuse(call, "it takes a place in the memory of another tensor");
+    out->integer -= start_of(t, self);
   }
   if (kind == TLI_CALL_DEVICE) {
     if (!on_device(device_of(call, i, given - i), t->graph->device))

@@ -78,6 +78,7 @@ static bool make_arg(tli_RunContext *c, tli_RunStep *s, int kind, const tli_Call
 static bool make_step(const tl_Program *p, tli_RunContext *c, int32_t i) {
   tli_RunStep *s = &c->steps[i];
   s->call = &p->graph->calls[i];
+  s->placed = tli_graph_placed(p->graph, s->call);
   const tli_Call *call = s->call->call;
   s->args = tli_region_get(&c->region, call->nparams, sizeof *s->args);
   s->slots = tli_region_get(&c->region, count_slots(s->call), sizeof *s->slots);
@@ -408,7 +409,10 @@ static bool run_call(tli_RunContext *c, tli_RunStep *s, tli_RunStep *to) {
   TL_TRY(put_tensors(c, s));
   for (int32_t r = 0; r < to->call->nresults; r++) to->results[r] = NULL;
   tli_set_grad_mode(s->call->records);
+  tli_CallArg *place = s->placed ? &s->args[3] : NULL;
+  if (place) place->integer += s->args[0].tensor->offset;
   bool ok = s->call->call->run(s->args, &(tl_Tensors){to->call->nresults, to->results});
+  if (place) place->integer -= s->args[0].tensor->offset;
   for (int32_t r = 0; !ok && r < to->call->nresults; r++) tli_release(to->results[r]);
   return ok;
 }

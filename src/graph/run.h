@@ -24,6 +24,7 @@ typedef struct tli_RunStep {
   tl_Tensor **results;
   int32_t nslots;
   bool sweeps; /* whether the call is one of several elementwise calls that run in one sweep */
+  bool placed; /* tli_graph_placed */
 } tli_RunStep;
 
 /* The state of one run of a program. */

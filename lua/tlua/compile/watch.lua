@@ -2,6 +2,7 @@
 -- called and the global variables read. It also notes the first action that a program cannot
 -- repeat.
 
+local torch = require "tlua"
 local library = require "tlua.compile.library"
 
 local M = {}
@@ -34,7 +35,16 @@ local function checks_of(proxies)
       debug.setlocal(4, 1, env)
       return "the table of globals is used as a value"
    end
+   -- The place counts from the beginning of the storage, where no program's input need be.
+   local function check_place()
+      local second, third, fourth = argument(2), argument(3), argument(4)
+      for _, given in ipairs {second, third, fourth} do
+         if type(given) == "table" and rawget(given, "storage_offset") then fourth = 0 end
+      end
+      return math.type(fourth) and "a view takes a place in memory"
+   end
    return {
+      [torch.as_strided] = check_place,
       [library.index] = function()
          local key = argument(2)
          return properties[key] and ("the property %s of a tensor is read"):format(key)

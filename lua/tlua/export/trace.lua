@@ -59,7 +59,12 @@ function M.read_inputs(title, model, inputs, own_names)
       local name = given[i] or ("input_%d"):format(i)
       structure[i] = json.as_array {i, nested.flatten(title, name, value, tensors, names)}
    end
-   for i, tensor in ipairs(tensors) do tensors[i] = tensor:detach():contiguous() end
+   -- in memory of their own, since views of other tensors of the model must not be taken for theirs
+   for i, tensor in ipairs(tensors) do
+      local plain = tensor:detach():contiguous()
+      local shares = torch._storage_key(plain) == torch._storage_key(tensor)
+      tensors[i] = shares and plain:clone() or plain
+   end
    return tensors, names, structure
 end
 
