@@ -247,3 +247,53 @@ const tli_Call *tli_call_find(const char *name) {
   }
   return NULL;
 }
+
+/* ---- guards ---- */
+
+static bool bad_input(const tli_GraphInput *in, const tl_Tensor *t, int d, int64_t expected) {
+  return tli_fail(TL_ESHAPE,
+                  "program: %s: expected size %" PRId64 " in dimension " TLI_POS
+                  ", as in the exported call, got sizes %s",
+                  in->name, expected, (int64_t)d, tli_sizes_str(t));
+}
+
+bool tli_graph_check_input(const tli_Graph *g, const tli_GraphInput *in, const tl_Tensor *t,
+                           int64_t *sizes) {
+  if (t == NULL) return tli_fail(TL_EARG, "program: %s: expected a tensor, got NULL", in->name);
+  tl_Device on = tli_device(t);
+  if (on.type != TL_CPU && (on.type != g->device.type || on.index != g->device.index))
+    return tli_fail(TL_EDEVICE, "program: %s: expected a tensor on %s%s, got one on %s", in->name,
+                    g->device.type == TL_CPU ? "the CPU" : tli_device_str(g->device),
+                    g->device.type == TL_CPU ? "" : " or the CPU", tli_device_str(on));
+  if ((tl_DType)t->dtype != in->dtype)
+    return tli_fail(TL_EDTYPE, "program: %s: expected dtype %s, as in the exported call, got %s",
+                    in->name, tl_dtype_name(in->dtype), tl_dtype_name((tl_DType)t->dtype));
+  if (t->ndim != in->ndim)
+    return tli_fail(TL_ESHAPE,
+                    "program: %s: expected %d dimensions, as in the exported call, got sizes %s",
+                    in->name, in->ndim, tli_sizes_str(t));
+  for (int d = 0; d < in->ndim; d++) {
+    int32_t s = in->symbols[d];
+    if (s < 0 && t->sizes[d] != in->sizes[d]) return bad_input(in, t, d, in->sizes[d]);
+    if (s < 0) continue;
+    if (sizes[s] < 0) sizes[s] = t->sizes[d];
+    if (sizes[s] != t->sizes[d])
+      return tli_fail(TL_ESHAPE,
+                      "program: %s: expected size %" PRId64 " in dimension " TLI_POS
+                      ", which is %s as in another input, got sizes %s",
+                      in->name, sizes[s], (int64_t)d, g->symbols[s].name, tli_sizes_str(t));
+    if (t->sizes[d] < g->symbols[s].least)
+      return tli_fail(TL_ESHAPE,
+                      "program: %s: expected a size of at least %" PRId64 " in dimension " TLI_POS
+                      ", got sizes %s",
+                      in->name, g->symbols[s].least, (int64_t)d, tli_sizes_str(t));
+    if (t->sizes[d] > g->symbols[s].most)
+      return tli_fail(
+          TL_ESHAPE,
+          "program: %s: expected a size of at most %" PRId64 " in dimension " TLI_POS
+          ", the largest of %s in the export, got sizes %s (give `max` in `dynamic` for "
+          "larger ones)",
+          in->name, g->symbols[s].most, (int64_t)d, g->symbols[s].name, tli_sizes_str(t));
+  }
+  return true;
+}

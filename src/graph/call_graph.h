@@ -175,6 +175,9 @@ tli_GraphHole *tli_graph_hole(tli_Graph *g) TL_MUSTCHECK;
 /* Computes the integer of a hole for given sizes of all symbols. Fails on overflow. */
 bool tli_graph_hole_value(const tli_Graph *g, const tli_GraphHole *h, const int64_t *sizes,
                           int64_t *out) TL_MUSTCHECK;
+/* Checks an input and records the sizes of its dynamic dimensions. */
+bool tli_graph_check_input(const tli_Graph *g, const tli_GraphInput *in, const tl_Tensor *t,
+                           int64_t *sizes) TL_MUSTCHECK;
 /* Returns whether a call is an as_strided whose place counts from the first element of its tensor,
 ** an input or a constant, instead of the beginning of the storage. */
 bool tli_graph_placed(const tli_Graph *g, const tli_GraphCall *call);

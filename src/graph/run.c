@@ -276,57 +276,6 @@ tli_ProgramMemory tli_program_memory(tl_Program *p) {
   return (tli_ProgramMemory){p->arena, p->live, p->contexts};
 }
 
-/* ---- guards ---- */
-
-static bool bad_input(const tli_GraphInput *in, const tl_Tensor *t, int d, int64_t expected) {
-  return tli_fail(TL_ESHAPE,
-                  "program: %s: expected size %" PRId64 " in dimension " TLI_POS
-                  ", as in the exported call, got sizes %s",
-                  in->name, expected, (int64_t)d, tli_sizes_str(t));
-}
-
-/* Checks an input and records the sizes of its dynamic dimensions. */
-static bool check_input(const tli_Graph *g, const tli_GraphInput *in, const tl_Tensor *t,
-                        int64_t *sizes) {
-  if (t == NULL) return tli_fail(TL_EARG, "program: %s: expected a tensor, got NULL", in->name);
-  tl_Device on = tli_device(t);
-  if (on.type != TL_CPU && (on.type != g->device.type || on.index != g->device.index))
-    return tli_fail(TL_EDEVICE, "program: %s: expected a tensor on %s%s, got one on %s", in->name,
-                    g->device.type == TL_CPU ? "the CPU" : tli_device_str(g->device),
-                    g->device.type == TL_CPU ? "" : " or the CPU", tli_device_str(on));
-  if ((tl_DType)t->dtype != in->dtype)
-    return tli_fail(TL_EDTYPE, "program: %s: expected dtype %s, as in the exported call, got %s",
-                    in->name, tl_dtype_name(in->dtype), tl_dtype_name((tl_DType)t->dtype));
-  if (t->ndim != in->ndim)
-    return tli_fail(TL_ESHAPE,
-                    "program: %s: expected %d dimensions, as in the exported call, got sizes %s",
-                    in->name, in->ndim, tli_sizes_str(t));
-  for (int d = 0; d < in->ndim; d++) {
-    int32_t s = in->symbols[d];
-    if (s < 0 && t->sizes[d] != in->sizes[d]) return bad_input(in, t, d, in->sizes[d]);
-    if (s < 0) continue;
-    if (sizes[s] < 0) sizes[s] = t->sizes[d];
-    if (sizes[s] != t->sizes[d])
-      return tli_fail(TL_ESHAPE,
-                      "program: %s: expected size %" PRId64 " in dimension " TLI_POS
-                      ", which is %s as in another input, got sizes %s",
-                      in->name, sizes[s], (int64_t)d, g->symbols[s].name, tli_sizes_str(t));
-    if (t->sizes[d] < g->symbols[s].least)
-      return tli_fail(TL_ESHAPE,
-                      "program: %s: expected a size of at least %" PRId64 " in dimension " TLI_POS
-                      ", got sizes %s",
-                      in->name, g->symbols[s].least, (int64_t)d, tli_sizes_str(t));
-    if (t->sizes[d] > g->symbols[s].most)
-      return tli_fail(
-          TL_ESHAPE,
-          "program: %s: expected a size of at most %" PRId64 " in dimension " TLI_POS
-          ", the largest of %s in the export, got sizes %s (give `max` in `dynamic` for "
-          "larger ones)",
-          in->name, g->symbols[s].most, (int64_t)d, g->symbols[s].name, tli_sizes_str(t));
-  }
-  return true;
-}
-
 /* ---- dynamic sizes ---- */
 
 /* Writes the integers that depend on sizes into the arguments. */
@@ -629,10 +578,10 @@ static bool hand_over(const tli_Graph *g, tli_RunContext *c, int32_t i, tl_Tenso
   }
   if (*out == NULL) return (*out = tli_clone_for("program", value)) != NULL;
   if ((*out)->dtype != value->dtype || !tli_same_sizes(*out, value))
-    return tli_fail(TL_ESHAPE,
-                    "program: output %d of %d: expected %s of sizes %s, got %s %s", i + 1,
-                    (int)g->noutputs, tl_dtype_name((tl_DType)value->dtype), tli_sizes_str(value),
-                    tl_dtype_name((tl_DType)(*out)->dtype), tli_sizes_str(*out));
+    return tli_fail(TL_ESHAPE, "program: output %d of %d: expected %s of sizes %s, got %s %s",
+                    i + 1, (int)g->noutputs, tl_dtype_name((tl_DType)value->dtype),
+                    tli_sizes_str(value), tl_dtype_name((tl_DType)(*out)->dtype),
+                    tli_sizes_str(*out));
   TL_TRY(tli_copy(*out, value));
   tli_bump(*out, "program");
   return true;
@@ -775,7 +724,8 @@ bool tli_program_run(tl_Program *p, tli_Generator *generator, int64_t *most,
     return tli_fail(TL_EARG, "program: expected at most %d dynamic sizes, got %d", TLI_SYMBOLS_MOST,
                     (int)g->nsymbols);
   for (int32_t s = 0; s < g->nsymbols; s++) sizes[s] = -1;
-  for (int i = 0; i < ninputs; i++) TL_TRY(check_input(g, &g->inputs[i], inputs[i], sizes));
+  for (int i = 0; i < ninputs; i++)
+    TL_TRY(tli_graph_check_input(g, &g->inputs[i], inputs[i], sizes));
   for (int32_t s = 0; s < g->nsymbols; s++)
     /* no input has this size, so the example's size is used */
     if (sizes[s] < 0) sizes[s] = g->symbols[s].example;
