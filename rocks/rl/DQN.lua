@@ -112,7 +112,7 @@ function DQN:_stepped(n)
    self.since_target = self.since_target + n
    if self.since_target >= self.target_update_interval then
       self.since_target = 0
-      self:_follow(self.target, self.net)
+      self:_follow(self.target:parameters(), self.net:parameters())
    end
 end
 

@@ -31,15 +31,23 @@ function ReplayBuffer:__init(...)
    if a.capacity < 1 then args.refuse("rl.ReplayBuffer", "capacity", "at least 1", a.capacity) end
    self.capacity, self.size, self.at = a.capacity, 0, 0
    self.prioritized, self.alpha = a.prioritized, a.alpha
-   -- the system gives memory to rows when they are written
-   self.columns = {
-      torch.empty(a.capacity, a.observation_size), torch.empty(a.capacity, a.action_size),
-      torch.empty(a.capacity), torch.empty(a.capacity, a.observation_size),
-      torch.empty(a.capacity),
-   }
+   -- A row is a transition, so that one call draws a batch. The system gives memory to rows when
+   -- they are written.
+   self.sizes = {a.observation_size, a.action_size}
+   self.rows = torch.empty(a.capacity, 2 * a.observation_size + a.action_size + 2)
+   self.columns = self:_split(self.rows)
    if a.prioritized then
       self.priorities, self.highest = torch.zeros(a.capacity), 1.0
    end
+end
+
+-- Returns the columns of rows, as views: observations, actions, rewards, next observations, and
+-- whether the task has ended.
+function ReplayBuffer:_split(rows)
+   local size, actions = self.sizes[1], self.sizes[2]
+   local pair = size + actions
+   return {rows:narrow(2, 1, size), rows:narrow(2, size + 1, actions), rows:select(2, pair + 1),
+      rows:narrow(2, pair + 3, size), rows:select(2, pair + 2)}
 end
 
 --- Returns the number of transitions.
@@ -106,8 +114,7 @@ function ReplayBuffer:sample(batch_size, beta)
    else
       indices = torch.randint(1, self.size + 1, {batch_size})
    end
-   local list = {}
-   for i, column in ipairs(self.columns) do list[i] = column:index_select(1, indices) end
+   local list = self:_split(self.rows:index_select(1, indices))
    return {observations = list[1], actions = list[2], rewards = list[3],
       next_observations = list[4], terminated = list[5], indices = indices, weights = weights}
 end

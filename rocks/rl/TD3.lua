@@ -91,7 +91,7 @@ function M.TD3:_update()
       return -self.critics[1](input):mean()
    end)
    self:_follow_critics()
-   self:_follow(self.actor_target, self.actor)
+   self:_follow(self.actor_target:parameters(), self.actor:parameters())
 end
 
 -- DDPG --------------------------------------------------------------------------------------------

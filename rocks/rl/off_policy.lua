@@ -48,13 +48,12 @@ function OffPolicy:_begin(env, a, kind, hidden, action_size)
       {prioritized = a.prioritized or false})
 end
 
---- Moves the parameters of a target network towards those of a network.
-function OffPolicy:_follow(target, net)
+--- Moves parameters of target networks towards those of networks, in one call.
+---@param targets Tensor[]
+---@param parameters Tensor[]
+function OffPolicy:_follow(targets, parameters)
    local _ <close> = torch.no_grad()
-   local own = net:parameters()
-   for i, parameter in ipairs(target:parameters()) do
-      parameter:lerp_(own[i]:detach(), self.tau)
-   end
+   torch._fused_step_(targets, parameters, {}, {}, "lerp", {self.tau})
 end
 
 --- Is called after each step of the environments; n: their number.
@@ -117,7 +116,11 @@ function Continuous:_make_critics(count)
       local own = self.critics[i]:parameters()
       table.move(own, 1, #own, #parameters + 1, parameters)
    end
-   self.critic_parameters = parameters
+   self.critic_parameters, self.target_parameters = parameters, {}
+   for _, target in ipairs(self.targets) do
+      local own = target:parameters()
+      table.move(own, 1, #own, #self.target_parameters + 1, self.target_parameters)
+   end
    self.critic_optimizer = torch.optim.Adam(parameters, {lr = self.learning_rate})
 end
 
@@ -140,9 +143,11 @@ end
 
 --- Makes a step of the critics towards the goals of a batch.
 function Continuous:_fit_critics(batch, goals, factor)
-   local input, loss = torch.cat({batch.observations, batch.actions}, 2), 0
+   local input, loss = torch.cat({batch.observations, batch.actions}, 2), nil
    for _, critic in ipairs(self.critics) do
-      loss = loss + factor * nn.functional.mse_loss(critic(input):view(-1), goals)
+      local own = nn.functional.mse_loss(critic(input):view(-1), goals)
+      if factor ~= 1 then own = factor * own end
+      loss = loss and loss + own or own
    end
    self.critic_optimizer:zero_grad()
    loss:backward()
@@ -163,7 +168,7 @@ function Continuous:_fit_actor(loss)
 end
 
 function Continuous:_follow_critics()
-   for i, critic in ipairs(self.critics) do self:_follow(self.targets[i], critic) end
+   self:_follow(self.target_parameters, self.critic_parameters)
 end
 
 function Continuous:_explore(input)
