@@ -253,22 +253,50 @@ local function finish(self)
    detach(self.module)
 end
 
--- Runs fn; after an error, on_exception is called, and the error goes on.
-local function guarded(self, fn)
-   local ok, message = xpcall(fn, function(message)
-      if type(message) == "string" and not message:find "\n" then return message end
-      return message
-   end)
-   if ok then return end
-   self.in_batch, self.pending_save = false, nil
+-- Calls on_exception of all callbacks; their own errors are only told, since the first one counts.
+local function tell_callbacks(self, message)
    for _, callback in ipairs(self.callbacks) do
-      if callback.on_exception then callback:on_exception(self, self.module, message) end
+      if callback.on_exception then
+         local ok, why = pcall(callback.on_exception, callback, self, self.module, message)
+         if not ok then
+            io.stderr:write(("trainer: %s.on_exception: %s\n"):format(torch.type(callback),
+               tostring(why)))
+         end
+      end
    end
+end
+
+-- Runs fn for the method `stage`; after an error, on_exception is called, and the error goes on.
+local function guarded(self, stage, fn)
+   if self.running then
+      torch.raise(("%s.%s: this trainer is running %s; a hook needs another trainer and another "
+         .. "module"):format(NAME, stage, self.running))
+   end
+   self.running = stage
+   local ok, message = pcall(fn)
+   if ok then
+      self.running = nil
+      return
+   end
+   self.in_batch, self.pending_save = false, nil
+   tell_callbacks(self, message)
    for _, logger in ipairs(self.loggers) do
       if self.is_global_zero and logger.flush then logger:flush() end
    end
    if self.module then detach(self.module) end
+   self.running = nil
    error(message, 0)
+end
+
+-- Tells of loaders without a batch, whose values are not logged.
+local function tell_empty(self, kind, limits)
+   for i, n in ipairs(limits) do
+      if n == 0 and self.is_global_zero then
+         local which = #limits > 1 and " " .. i or ""
+         io.stderr:write(("trainer: the %s loader%s gives no batches, so it has no values\n")
+            :format(kind, which))
+      end
+   end
 end
 
 local function find_val_loaders(self, given)
@@ -281,6 +309,7 @@ local function find_val_loaders(self, given)
    end
    self.val_loaders = setup.distributed_loaders(self, loaders, false)
    self.num_val_batches = limits_of(self.val_loaders, self.limit_val_batches)
+   tell_empty(self, "validation", self.num_val_batches)
 end
 
 -- Validates for some batches before the training, so that a mistake shows early.
@@ -372,7 +401,7 @@ function Trainer:fit(...)
    check_self(self, "fit")
    local a = take_fit(...)
    local train, datamodule = split(NAME .. ".fit", a.train_dataloaders, a.datamodule)
-   guarded(self, function()
+   guarded(self, "fit", function()
       local path = checkpoint.find(self, a.ckpt_path)
       begin(self, "fit", a.module, datamodule)
       local module = self.module
@@ -433,7 +462,7 @@ local function run_eval(self, stage, kind, short, ...)
    local who = ("%s.%s"):format(NAME, stage)
    local given, datamodule = split(who, a.dataloaders, a.datamodule)
    local result
-   guarded(self, function()
+   guarded(self, stage, function()
       local path = checkpoint.find(self, a.ckpt_path)
       begin(self, stage, a.module, datamodule)
       if not self.module[kind .. "_step"] then
@@ -447,8 +476,9 @@ local function run_eval(self, stage, kind, short, ...)
             .. "%s_dataloader; got none"):format(who, short))
       end
       loaders = setup.distributed_loaders(self, loaders, false)
-      result = evaluate.run(self, kind, loaders,
-         limits_of(loaders, self[("limit_%s_batches"):format(short)]))
+      local limits = limits_of(loaders, self[("limit_%s_batches"):format(short)])
+      tell_empty(self, kind, limits)
+      result = evaluate.run(self, kind, loaders, limits)
       finish(self)
    end)
    if stage ~= "predict" and a.verbose then print_metrics(self, stage, result) end

@@ -53,10 +53,11 @@ local function check_counts(name, a)
       args.refuse(name, "val_check_interval",
          "a number of batches (integer) with check_val_every_n_epoch = false", a.val_check_interval)
    end
-   if a.gradient_clip_val and a.gradient_clip_val < 0 then
+   local clip, time = a.gradient_clip_val, a.max_time
+   if clip and (clip < 0 or clip ~= clip) then
       args.refuse(name, "gradient_clip_val", "a number of at least 0", a.gradient_clip_val)
    end
-   if a.max_time and a.max_time < 0 then
+   if time and (time < 0 or time ~= time) then
       args.refuse(name, "max_time", "seconds of at least 0", a.max_time)
    end
 end
