@@ -119,7 +119,7 @@ for name in pairs(formats) do dtypes[name] = types.kinds[name].dtype end
 
 -- Converts a string of binary data to a vector of elements.
 local function decode(self, name, text, size)
-   if #text == 0 then return torch.empty(0, {dtype = dtypes[name]}) end
+   if #text == 0 then return torch.empty(0, {dtype = dtypes[name], device = "cpu"}) end
    text = swap(self, text, size)
    if name == "Long" and size == 4 then
       return methods.to(torch.frombuffer(text, {dtype = "int32"}), "int64")
@@ -152,8 +152,8 @@ local function read_vector(self, name, n)
    end
    local list = read_words(self, n)
    if #list < n then fail(self, "expected %d numbers, got %d", n, #list) end
-   if #list == 0 then return torch.empty(0, {dtype = dtypes[name]}) end
-   return torch.tensor(list, {dtype = dtypes[name]})
+   if #list == 0 then return torch.empty(0, {dtype = dtypes[name], device = "cpu"}) end
+   return torch.tensor(list, {dtype = dtypes[name], device = "cpu"})
 end
 
 local function put(self, text)

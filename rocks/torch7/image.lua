@@ -47,7 +47,7 @@ local function netpbm(text)
       local list = {}
       for word in text:sub(at):gmatch "%d+" do list[#list + 1] = math.tointeger(tonumber(word)) end
       if #list < count then tlua.raise "image.load: the file is too short" end
-      values = T.tensor(table.move(list, 1, count, 1, {}), {dtype = "int32"})
+      values = T.tensor(table.move(list, 1, count, 1, {}), {dtype = "int32", device = "cpu"})
    end
    return T.permute(T.reshape(values, {h, w, channels}), {3, 1, 2}), most
 end
@@ -206,7 +206,7 @@ local function weights(from, to, fill)
          list[i * from + k + 1] = list[i * from + k + 1] + value
       end)
    end
-   return T.reshape(T.tensor(list, {dtype = "float64"}), {to, from})
+   return T.reshape(T.tensor(list, {dtype = "float64", device = "cpu"}), {to, from})
 end
 
 -- A smaller line takes the mean over each pixel's part of the source; a larger one interpolates
@@ -260,8 +260,10 @@ function M.scale(src, width, height, mode)
          tostring(mode)))
    end
    local y = as_batch(src, function(x)
-      local size = shape(x)
-      return T.matmul(T.matmul(line(size[3], h), x), T.transpose(line(size[4], w), 1, 2))
+      local size, device = shape(x), field(x, "device")
+      local rows, columns = line(size[3], h), line(size[4], w)
+      return T.matmul(T.matmul(methods.to(rows, device), x),
+         T.transpose(methods.to(columns, device), 1, 2))
    end)
    return into and into:copy(y) or y
 end

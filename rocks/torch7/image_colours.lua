@@ -16,7 +16,7 @@ local function linear(name, rows)
       if #size ~= 3 or size[1] ~= 3 then
          tlua.raise(("image.%s: expected (3, height, width)"):format(name))
       end
-      local matrix = T.tensor(rows, {dtype = field(x, "dtype")})
+      local matrix = T.tensor(rows, {dtype = field(x, "dtype"), device = field(x, "device")})
       return tag(T.reshape(T.mm(matrix, T.reshape(x, {3, -1})), {#rows, size[2], size[3]}))
    end
 end
@@ -125,7 +125,7 @@ function M.lab2rgb(src)
       xyz[i] = T.mul(T.where(T.gt(c, 0.206893), T.pow(c, 3), T.div(T.sub(c, 16 / 116), 7.787)),
          white[i])
    end
-   local back = methods.tolist(T.inverse(T.tensor(to_xyz, {dtype = "float64"})))
+   local back = methods.tolist(T.inverse(T.tensor(to_xyz, {dtype = "float64", device = "cpu"})))
    local rgb = times(back, xyz)
    for i, c in ipairs(rgb) do
       rgb[i] = T.where(T.gt(c, 0.0031308), T.sub(T.mul(T.pow(T.clamp(c, 1e-12), 1 / 2.4), 1.055),
@@ -147,7 +147,7 @@ end
 --- Returns n colours (n, 3) around the wheel of hues.
 function M.colormap(n)
    n = check_count("colormap", n)
-   local hue = T.div(T.arange(0, n, {dtype = "float64"}), n)
+   local hue = T.div(T.arange(0, n, {dtype = "float64", device = "cpu"}), n)
    local ones = T.ones_like(hue)
    local rgb = M.hsv2rgb(tag(T.reshape(T.stack({hue, ones, ones}, 1), {3, 1, n})))
    return tag(methods.contiguous(T.transpose(T.reshape(rgb, {3, n}), 1, 2)))
@@ -156,7 +156,7 @@ end
 --- Returns n colours (n, 3) from blue to red.
 function M.jetColormap(n)
    n = check_count("jetColormap", n)
-   local at = T.linspace(0, 4, n, {dtype = "float64"})
+   local at = T.linspace(0, 4, n, {dtype = "float64", device = "cpu"})
    local list = {}
    for i, peak in ipairs {3, 2, 1} do
       list[i] = T.clamp(T.rsub(T.abs(T.sub(at, peak)), 1.5), 0, 1)

@@ -30,7 +30,7 @@ end
 
 -- Returns ((i - centre) / (sigma * n))^2 / 2 for the positions i from 1 to n.
 local function squares(n, sigma, mean)
-   local at = T.arange(1, n + 1, {dtype = "float64"})
+   local at = T.arange(1, n + 1, {dtype = "float64", device = "cpu"})
    return T.div(T.square(T.div(T.sub(at, mean * n + 0.5), sigma * n)), 2)
 end
 

@@ -74,9 +74,10 @@ local function sample(x, rows, columns, mode, pad)
    return T.masked_fill(made, T.logical_or(outside(rows, size[3]), outside(columns, size[4])), pad)
 end
 
-local function mesh(h, w)
-   local rows = methods.expand(T.reshape(T.arange(0, h, {dtype = "float64"}), {h, 1}), {h, w})
-   return rows, methods.expand(T.reshape(T.arange(0, w, {dtype = "float64"}), {1, w}), {h, w})
+local function mesh(h, w, like)
+   local place = {dtype = "float64", device = types.field(like, "device")}
+   local rows = methods.expand(T.reshape(T.arange(0, h, place), {h, 1}), {h, w})
+   return rows, methods.expand(T.reshape(T.arange(0, w, place), {1, w}), {h, w})
 end
 base.mesh = mesh
 
@@ -108,7 +109,7 @@ function M.warp(src, flow, mode, offset, clamp, pad)
       local rows, columns = T.select(flow, 1, 1), T.select(flow, 1, 2)
       rows, columns = methods.to(rows, "float64"), methods.to(columns, "float64")
       if offset ~= false then
-         local y0, x0 = mesh(size[2], size[3])
+         local y0, x0 = mesh(size[2], size[3], rows)
          rows, columns = T.add(rows, y0), T.add(columns, x0)
       end
       return sample(x, rows, columns, mode, pad)
@@ -126,7 +127,7 @@ function M.affinetransform(src, matrix, mode, translation, clamp, pad)
    local m = methods.tolist(matrix)
    local t = translation and methods.tolist(translation) or {0, 0}
    return as_batch(src, function(x)
-      local rows, columns = mesh(H, W)
+      local rows, columns = mesh(H, W, x)
       local cy, cx = (H - 1) / 2, (W - 1) / 2
       rows, columns = T.sub(rows, cy), T.sub(columns, cx)
       local y = T.add(T.add(T.mul(rows, m[1][1]), T.mul(columns, m[1][2])), cy + t[1])
@@ -171,7 +172,7 @@ local function define_polar(name, radius_of)
          h, w = into:size(into:dim() - 1), into:size(into:dim())
       end
       local made = as_batch(src, function(x)
-         local i, j = mesh(h, w)
+         local i, j = mesh(h, w, x)
          local angle = T.mul(i, 2 * math.pi / h)
          local radius = radius_of(T.div(j, w), longest)
          return sample(x, T.add(T.mul(T.sin(angle), radius), (H - 1) / 2),

@@ -325,7 +325,8 @@ op("potri", {["T Ts"] = function(factor, uplo) return T.cholesky_inverse(factor,
 op("inverse", {T = T.inverse})
 op("symeig", {["T Ts Tss"] = function(x, want, uplo)
    local values, vectors = linalg.eigh(x, uplo or "U")
-   return values, want == "V" and vectors or T.empty(0, {dtype = field(x, "dtype")})
+   return values, want == "V" and vectors
+      or T.empty(0, {dtype = field(x, "dtype"), device = field(x, "device")})
 end}, two)
 -- eig returns eigenvalues as rows of a real and an imaginary part. The eigenvectors of a complex
 -- pair are two columns, the real and the imaginary part of the first one, as LAPACK's geev returns.
@@ -380,8 +381,9 @@ op("pstrf", {["T Ts"] = function(x, uplo)
          end
       end
    end
-   local factor = T.tensor(l, {dtype = field(x, "dtype")})
-   return uplo == "L" and factor or T.t(factor), T.tensor(order, {dtype = "int32"})
+   local device = field(x, "device")
+   local factor = T.tensor(l, {dtype = field(x, "dtype"), device = device})
+   return uplo == "L" and factor or T.t(factor), T.tensor(order, {dtype = "int32", device = device})
 end}, two)
 
 -- Convolutions

@@ -412,7 +412,7 @@ local function fractional(name, n, pool)
       local size = shape(input)
       local single = #size == n + 1
       self.randomSamples = types.tag(T.rand({single and 1 or size[1], size[#size - n], n},
-         {dtype = "float64"}))
+         {dtype = "float64", device = "cpu"}))
    end
    function class:fixPoolingRegions(value)
       self.fixed = value == nil or value

@@ -138,7 +138,8 @@ function Kmeans:initRandom(input)
       tlua.raise(("nn.Kmeans:initRandom: expected at least %d examples, got %d"):format(self.k,
          shape(x)[1]))
    end
-   local order = T.narrow(T.randperm(shape(x)[1], {dtype = "int64"}), 1, 1, self.k)
+   local order = T.narrow(T.randperm(shape(x)[1], {dtype = "int64",
+      device = field(x, "device")}), 1, 1, self.k)
    methods.copy_(self.weight, T.index_select(x, 1, order))
    return self
 end

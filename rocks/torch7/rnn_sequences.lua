@@ -258,7 +258,9 @@ local function zero_rows(self, input)
    end
    if self.nInputDim == nil then
       if self.v1 then return T.logical_not(T.any(T.reshape(x, {rows, -1}), 2)) end
-      if self.zeroMask == false then return T.zeros({rows}, {dtype = "bool"}) end
+      if self.zeroMask == false then
+         return T.zeros({rows}, {dtype = "bool", device = field(x, "device")})
+      end
       tlua.raise(classes.type(self) .. ": expected a call of setZeroMask before forward, or "
          .. "nInputDim, the number of the input's dimensions without the batch")
    end

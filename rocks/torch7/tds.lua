@@ -184,7 +184,7 @@ local Counter = classes.class "tds.AtomicCounter"
 -- The count is an element of a tensor, which interpreters share, under a lock of the package
 -- threads.
 function Counter:__init()
-   self.count = types.storage(types.kinds.Long, tlua.zeros(1, {dtype = "int64"}))
+   self.count = types.storage(types.kinds.Long, tlua.zeros(1, {dtype = "int64", device = "cpu"}))
    self.mutex = require "tlua.torch7.threads".Mutex()
 end
 local function change(self, fn)

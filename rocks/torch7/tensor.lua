@@ -385,7 +385,8 @@ local function map(self, fn, ...)
       if value ~= nil then flat[i] = value end
    end
    if #flat > 0 then
-      methods.copy_(self, T.reshape(T.tensor(flat, {dtype = "float64"}), field(self, "shape")))
+      local values = T.tensor(flat, {dtype = "float64", device = "cpu"})
+      methods.copy_(self, T.reshape(values, field(self, "shape")))
    end
    return self
 end
