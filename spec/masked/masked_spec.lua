@@ -78,11 +78,32 @@ describe("torch.masked", function()
             end
             if name ~= "logaddexp" then assert.close(call(mask), call(sparse), 0, name) end
          end
-         assert.raises("masked.sum: input: expected a dense tensor, which to_dense() makes, got a float64 sparse",
-            function() masked.sum(x:nan_to_num():to_sparse(), 2, {mask = sparse}) end)
+         assert.raises("masked.var: input: expected a dense tensor, which to_dense() makes, got a float64 sparse",
+            function() masked.var(x:nan_to_num():to_sparse(), 2, {mask = sparse}) end)
          assert.raises("masked.masked_tensor: mask: expected a dense tensor of bool",
             function() masked.masked_tensor(x, sparse) end)
       end
+   end)
+
+   -- PyTorch 2.15: torch.masked.sum(x.to_sparse(), 1, mask=x % 2 == 0), and so on
+   it("reduces sparse inputs", function()
+      local x = torch.tensor {{0.0, 1, 2, 3}, {4, 0, 6, 7}, {0, 9, 0, 11}}
+      local s, mask = x:to_sparse(), x:remainder(2):eq(0)
+      for name, values in pairs {sum = {2, 10, 0}, prod = {0, 0, 0}, amax = {2, 6, 0}, amin = {0, 0, 0}} do
+         for _, given in ipairs {mask, mask:to_sparse()} do
+            local r = masked[name](s, 2, {mask = given})
+            assert.equal("sparse_coo", r.layout)
+            assert.same({{1, 2, 3}}, r:indices():tolist(), name)
+            assert.same(values, r:values():tolist(), name)
+         end
+      end
+      assert.same({6, 17, 20}, masked.sum(s, 2):values():tolist())
+      local mean = masked.mean(x:to_sparse_csr(), 2, {keepdim = true})
+      assert.equal("sparse_csr", mean.layout)
+      assert.close({2, 17 / 3, 10}, mean:values(), 1e-6)
+      local leaf = x:to_sparse():requires_grad_()
+      masked.sum(leaf, 2, {mask = mask}):to_dense():sum():backward()
+      assert.same({0, 1, 0, 1, 1, 0, 0, 0}, leaf.grad:coalesce():values():tolist())
    end)
 
    it("equals torch's functions without a mask, and broadcasts a mask", function()

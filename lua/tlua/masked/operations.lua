@@ -109,6 +109,32 @@ local function sum_over(x, dims, keepdim, dtype)
    return torch.sum(x, dims, {keepdim = keepdim, dtype = dtype})
 end
 
+-- Returns a sparse tensor as a dense one, and where the sparse one has elements.
+local function spread(x)
+   local s = x.layout == "sparse_coo" and x:coalesce() or x:to_sparse_coo():coalesce()
+   local ones = torch.ones_like(s:values(), {dtype = "bool"})
+   return x:to_dense(), torch.sparse_coo_tensor(s:indices(), ones, s.shape,
+      {is_coalesced = true}):to_dense()
+end
+
+-- Reductions of sparse tensors. Elements that a tensor lacks are left out without a mask, and are 0
+-- with one, as in PyTorch. A result has an element where any element counts.
+local takes_sparse <const> = {sum = true, prod = true, amax = true, amin = true, mean = true}
+
+local function of_sparse(who, fn, a)
+   local x, stored = spread(a.input)
+   local _, mask = input_and_mask(who, x, a.mask)
+   mask = mask or stored
+   local dims = dims_of(who, a.dim, x)
+   local result, kept = fn(x, mask, dims, a.keepdim, a, who), mask
+   if #dims > 0 then kept = mask:any(dims, {keepdim = a.keepdim}) end
+   -- a single number is there even if its mask is false everywhere
+   if result:dim() == 0 and a.mask then kept = torch.ones_like(kept) end
+   local sparse = result:sparse_mask(kept:to_sparse())
+   if a.input.layout == "sparse_coo" or sparse:dim() ~= 2 then return sparse end
+   return sparse:to_sparse {layout = a.input.layout}
+end
+
 -- Defines a reduction over any dimensions: fn(input, mask, dims, keepdim, a).
 local function reduction(name, fn, own)
    local who = "masked." .. name
@@ -116,6 +142,7 @@ local function reduction(name, fn, own)
       .. "dtype: string?, mask: tensor?)"):format(who, own or ""))
    M[name] = function(...)
       local a = take(...)
+      if takes_sparse[name] and torch._sparse_parts(a.input) then return of_sparse(who, fn, a) end
       local x, mask = input_and_mask(who, a.input, a.mask)
       return fn(x, mask, dims_of(who, a.dim, x), a.keepdim, a, who)
    end
