@@ -158,6 +158,7 @@ ALWAYS VNNI __m512i lanes_of(int group, int i) {
   return group == 32 ? _mm512_srli_epi32(at, 3) : _mm512_srli_epi32(at, 2);
 }
 
+enum { Q8_0_BYTES = 34 /* bytes of a block, which begins with its scale */ };
 enum { AHEAD = 2 /* number of chunks that are unpacked ahead; a power of two */ };
 
 /* Computes the product of one weight row and one input row. Chunks are unpacked AHEAD chunks before
@@ -191,6 +192,49 @@ ALWAYS VNNI float vnni_row(const tlk_PackedRows *p, const uint8_t *row, int grou
     }
   }
   return _mm512_reduce_add_ps(_mm512_add_ps(even, odd));
+}
+
+/* Returns elements of two blocks of Q8_0, plus 128. Blocks beyond the row's end have zeros. */
+ALWAYS VNNI __m512i load_q8_0(const uint8_t *at, int blocks) {
+  __m256i low = _mm256_setzero_si256(), high = low;
+  if (blocks > 0) low = _mm256_loadu_si256((const __m256i *)(const void *)(at + 2));
+  if (blocks > 1) high = _mm256_loadu_si256((const __m256i *)(const void *)(at + Q8_0_BYTES + 2));
+  return _mm512_xor_si512(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1),
+                          _mm512_set1_epi8((char)0x80));
+}
+
+/* Computes one element of the result for Q8_0. */
+ALWAYS VNNI float vnni_row_q8_0(const tlk_PackedRows *p, const uint8_t *row) {
+  __m256i starts = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  starts = _mm256_mullo_epi32(starts, _mm256_set1_epi32(Q8_0_BYTES));
+  __m512i lanes[4];
+  for (int i = 0; i < 4; i++) lanes[i] = lanes_of(32, i);
+  __m512 even = _mm512_setzero_ps(), odd = _mm512_setzero_ps();
+  __m256 rest = _mm256_setzero_ps();
+  for (int64_t c = 0; c < p->chunks; c++, row += 8 * Q8_0_BYTES) {
+    const tlk_Rounded *x = p->x + c * TLK_TOKENS;
+    int blocks = (int)tlk_min(8, p->features / 32 - 8 * c);
+    __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(blocks * Q8_0_BYTES), starts);
+    __m256i halves = _mm256_mask_i32gather_epi32(_mm256_setzero_si256(),
+                                                 (const int *)(const void *)row, starts, mask, 1);
+    __m256 both =
+        _mm256_mul_ps(_mm256_cvtph_ps(_mm256_cvtepi32_epi16(halves)), _mm256_loadu_ps(x->scale));
+    __m256i offset = _mm256_loadu_si256((const __m256i *)(const void *)x->offset);
+    rest = _mm256_fmadd_ps(both, _mm256_cvtepi32_ps(offset), rest);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+      __m512i q = load_q8_0(row + 2 * i * Q8_0_BYTES, blocks - 2 * i);
+      __m512i fours =
+          _mm512_dpbusd_epi32(_mm512_setzero_si512(), q, _mm512_loadu_si512(x->q + 64 * i));
+      __m512 by = _mm512_permutexvar_ps(lanes[i], _mm512_castps256_ps512(both));
+      if (i % 2)
+        odd = _mm512_fmadd_ps(by, _mm512_cvtepi32_ps(fours), odd);
+      else
+        even = _mm512_fmadd_ps(by, _mm512_cvtepi32_ps(fours), even);
+    }
+  }
+  even = _mm512_add_ps(even, odd);
+  return _mm512_reduce_add_ps(_mm512_add_ps(even, _mm512_zextps256_ps512(rest)));
 }
 
 /* Returns the eight scales of Q4_K and Q5_K, then the eight minimums, from a block's first 16
@@ -309,29 +353,22 @@ ALWAYS VNNI void store_transposed(__m512i z[16], __m512i *to) {
 /* Fills a vector of rows from Q8_0, whose integers need no unpacking. The last row is repeated. */
 static VNNI void fill_q8_0(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t c,
                            __m512i *q, __m512 *scale) {
-  enum { BLOCK = 34 };
-  const uint8_t *chunk = p->weight + first * p->bytes + c * 8 * BLOCK;
+  const uint8_t *chunk = p->weight + first * p->bytes + c * 8 * Q8_0_BYTES;
   int blocks = (int)tlk_min(8, p->features / 32 - 8 * c);
   int32_t starts[16];
   for (int r = 0; r < 16; r++) starts[r] = (int32_t)(tlk_min(r, rows - 1) * p->bytes);
-  __m512i z[16], top = _mm512_set1_epi8((char)0x80);
+  __m512i z[16];
   for (int i = 0; i < 4; i++) {
-    for (int r = 0; r < 16; r++) {
-      const uint8_t *at = chunk + starts[r] + 2 * i * BLOCK;
-      __m256i low = _mm256_setzero_si256(), high = low;
-      if (2 * i < blocks) low = _mm256_loadu_si256((const __m256i *)(const void *)(at + 2));
-      if (2 * i + 1 < blocks)
-        high = _mm256_loadu_si256((const __m256i *)(const void *)(at + BLOCK + 2));
-      z[r] = _mm512_xor_si512(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), top);
-    }
+    for (int r = 0; r < 16; r++)
+      z[r] = load_q8_0(chunk + starts[r] + 2 * i * Q8_0_BYTES, blocks - 2 * i);
     store_transposed(z, q + 16 * i);
   }
   __m512i at = _mm512_loadu_si512(starts);
   for (int g = 0; g < 8; g++) {
     scale[g] = _mm512_setzero_ps();
     if (g < blocks) /* the gathered numbers have a scale in their lower 16 bits */
-      scale[g] =
-          _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_i32gather_epi32(at, chunk + g * BLOCK, 1)));
+      scale[g] = _mm512_cvtph_ps(
+          _mm512_cvtepi32_epi16(_mm512_i32gather_epi32(at, chunk + g * Q8_0_BYTES, 1)));
   }
 }
 
@@ -447,6 +484,8 @@ static VNNI void vnni_rows(const tlk_PackedRows *p, int64_t rows) {
   for (int i = 0; i < 2 * AHEAD; i++) clear(&u[i]);
   if (p->count > 1)
     vnni_panels(p, rows);
+  else if (p->kind == TLI_Q8_0)
+    for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row_q8_0(p, p->weight + r * p->bytes);
   else if (p->kind == TLI_Q4_K)
     for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row_k(p, p->weight + r * p->bytes, 4);
   else if (p->kind == TLI_Q5_K)
