@@ -18,6 +18,20 @@ function M.real(title, name, value, dims, shape)
    if value:dim() < dims then args.refuse(title, name, "a tensor of shape " .. shape, value) end
 end
 
+--- Raises an error unless a value has lengths (batch) from 0 to `most`.
+function M.lengths(title, lengths, batch, most)
+   if not torch.is_tensor(lengths) or lengths:dim() ~= 1 or lengths:size(1) ~= batch
+         or lengths:is_floating_point() or lengths.dtype == "bool" then
+      args.refuse(title, "lengths", ("integers of shape (%d)"):format(batch), lengths)
+   end
+   if batch == 0 then return end
+   for _, value in ipairs {lengths:min():item(), lengths:max():item()} do
+      if value < 0 or value > most then
+         args.refuse(title, "lengths", ("numbers from 0 to %d"):format(most), value)
+      end
+   end
+end
+
 --- Raises an error unless a value is a complex tensor with at least `dims` dimensions.
 function M.complex(title, name, value, dims, shape)
    if not value:is_complex() or value:dim() < dims then

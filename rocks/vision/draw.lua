@@ -58,6 +58,13 @@ local function check_image(title, image, grey)
    end
 end
 
+-- Raises an error if a tensor has NaN or infinite numbers.
+local function check_finite(title, name, value)
+   if value:is_floating_point() and not value:isfinite():all():item() then
+      torch.raise(("%s: %s: expected finite numbers, got nan or inf"):format(title, name))
+   end
+end
+
 -- Returns a copy of an image as uint8 with three channels.
 local function to_bytes(image)
    if image.dtype ~= "uint8" then image = (image:double() * 255.999):clamp(0, 255):to "uint8" end
@@ -110,6 +117,7 @@ function M.draw_bounding_boxes(...)
       args.refuse(title, "boxes", "a tensor of shape (n, 4)", a.boxes)
    end
    if a.width < 1 then args.refuse(title, "width", "at least 1", a.width) end
+   check_finite(title, "boxes", a.boxes)
    local colours = colours_of(title, a.colors, a.boxes:size(1))
    local result = to_bytes(a.image)
    for i, box in ipairs(a.boxes:long():cpu():tolist()) do
@@ -219,6 +227,8 @@ function M.draw_keypoints(...)
    if visible:dim() ~= 2 or visible:size(1) ~= n or visible:size(2) ~= count then
       args.refuse(title, "visibility", ("a tensor of shape (%d, %d)"):format(n, count), visible)
    end
+   check_finite(title, "keypoints",
+      points:masked_fill(visible:to(points.device):eq(0):unsqueeze(3), 0))
    for i, pair in ipairs(a.connectivity or {}) do
       for _, k in ipairs(type(pair) == "table" and #pair == 2 and pair or {0}) do
          if math.type(k) ~= "integer" or k < 1 or k > count then
@@ -283,6 +293,8 @@ function M.flow_to_image(...)
    if flow.dtype ~= "float32" or batch:dim() ~= 4 or batch:size(2) ~= 2 then
       args.refuse(title, "flow", "a float32 tensor of shape (2, H, W) or (N, 2, H, W)", flow)
    end
+   if flow:numel() == 0 then args.refuse(title, "flow", "at least one pixel", flow) end
+   check_finite(title, "flow", flow)
    local longest = batch:square():sum(2):sqrt():max()
    batch = batch / (longest + 2.0 ^ -23)
    local colours = wheel():to(flow.device)

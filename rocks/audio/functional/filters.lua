@@ -24,6 +24,9 @@ local function check_coefficients(title, a, b)
       args.refuse(title, "b_coeffs", ("the shape of a_coeffs, (%s)"):format(
          table.concat(a.shape, ", ")), b)
    end
+   if a:select(-1, 1):eq(0):any():item() then
+      args.refuse(title, "a_coeffs", "a first coefficient other than 0", a)
+   end
 end
 
 -- Returns the weighted sums of the present and the K previous inputs; x is (batch, filters, time),

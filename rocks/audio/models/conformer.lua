@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checks = require "tlua.audio.checks"
 local class = require "tlua.class"
 
 local nn = torch.nn
@@ -77,15 +78,20 @@ function Conformer:__init(...)
       args.refuse("audio.models.Conformer", "depthwise_conv_kernel_size", "an odd number",
          a.depthwise_conv_kernel_size)
    end
+   self.input_dim = a.input_dim
    local list = {}
    for i = 1, a.num_layers do list[i] = Layer(a) end
    self.conformer_layers = nn.ModuleList(list)
 end
 
 function Conformer:forward(input, lengths)
-   if input:dim() ~= 3 or lengths:dim() ~= 1 or lengths:size(1) ~= input:size(1) then
-      args.refuse("audio.models.Conformer", "lengths", "a tensor of shape (batch)", lengths)
+   local title <const> = "audio.models.Conformer"
+   if not torch.is_tensor(input) or input:dim() ~= 3 or input:size(2) == 0
+         or input:size(3) ~= self.input_dim then
+      args.refuse(title, "input", ("a tensor of shape (batch, at least 1, %d)"):format(
+         self.input_dim), input)
    end
+   checks.lengths(title, lengths, input:size(1), input:size(2))
    local steps = torch.arange(input:size(2), {device = input.device})
    local mask = steps:ge(lengths:unsqueeze(2))
    local x = input:transpose(1, 2)

@@ -239,26 +239,19 @@ local function hidden_keys(self, frames, device)
    return seen:logical_not()
 end
 
-local function check(self, title, input, lengths)
+local function check(self, title, input, lengths, most)
    checks.real(title, "input", input, 3, "(batch, time, features)")
    if input:dim() ~= 3 or input:size(3) ~= self.input_dim or input:size(2) <= self.right then
       args.refuse(title, "input", ("a tensor of shape (batch, more than %d, %d)"):format(self.right,
          self.input_dim), input)
    end
-   local batch = input:size(1)
-   if not torch.is_tensor(lengths) or lengths:dim() ~= 1 or lengths:size(1) ~= batch
-         or lengths:is_floating_point() or lengths.dtype == "bool" then
-      args.refuse(title, "lengths", ("integers of shape (%d)"):format(batch), lengths)
-   end
+   checks.lengths(title, lengths, input:size(1), most)
 end
 
 function Emformer:forward(input, lengths)
-   check(self, prefix, input, lengths)
+   local n = torch.is_tensor(input) and input:dim() > 1 and input:size(2) - self.right
+   check(self, prefix, input, lengths, n)
    local x = input:transpose(1, 2)
-   local n = x:size(1) - self.right
-   if lengths:max():item() > n or lengths:min():item() < 0 then
-      args.refuse(prefix, "lengths", ("numbers from 0 to %d"):format(n), lengths)
-   end
    local frames, right = x:narrow(1, 1, n), right_contexts(self, x, n)
    local hidden, mems = hidden_keys(self, n, x.device), nil
    if self.memory > 0 then
@@ -280,7 +273,7 @@ end
 ---@return table[] states
 function Emformer:infer(input, lengths, states)
    local title <const> = prefix .. ":infer"
-   check(self, title, input, lengths)
+   check(self, title, input, lengths, self.segment + self.right)
    if input:size(2) ~= self.segment + self.right then
       args.refuse(title, "input", ("%d frames, a segment and its right context"):format(
          self.segment + self.right), input)

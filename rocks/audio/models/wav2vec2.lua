@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checks = require "tlua.audio.checks"
 local class = require "tlua.class"
 
 local nn = torch.nn
@@ -213,10 +214,14 @@ function M.Wav2Vec2Model:__init(feature_extractor, encoder, aux)
    if aux then self.aux = aux end
 end
 
-local function check(name, waveforms)
-   if not torch.is_tensor(waveforms) or waveforms:dim() ~= 2 then
-      args.refuse("audio.models.Wav2Vec2Model" .. name, "waveforms",
-         "a tensor of shape (batch, time)", waveforms)
+local function check(name, waveforms, lengths)
+   local title = "audio.models.Wav2Vec2Model" .. name
+   if not torch.is_tensor(waveforms) or waveforms:dim() ~= 2
+         or not waveforms:is_floating_point() then
+      args.refuse(title, "waveforms", "floating-point numbers of shape (batch, time)", waveforms)
+   end
+   if lengths ~= nil then
+      checks.lengths(title, lengths, waveforms:size(1), waveforms:size(2))
    end
 end
 
@@ -228,7 +233,7 @@ end
 ---@return Tensor[] features
 ---@return Tensor? lengths
 function M.Wav2Vec2Model:extract_features(waveforms, lengths, num_layers)
-   check(":extract_features", waveforms)
+   check(":extract_features", waveforms, lengths)
    local most = #self.encoder.transformer.layers
    local fits = num_layers == nil or math.type(num_layers) == "integer" and num_layers >= 1
       and num_layers <= most
@@ -242,7 +247,7 @@ function M.Wav2Vec2Model:extract_features(waveforms, lengths, num_layers)
 end
 
 function M.Wav2Vec2Model:forward(waveforms, lengths)
-   check("", waveforms)
+   check("", waveforms, lengths)
    local x, valid = self.feature_extractor(waveforms, lengths)
    x = self.encoder(x, valid)
    return self.has_aux and self.aux(x) or x, valid

@@ -196,7 +196,7 @@ end
 local SECONDS <const>, RATE <const> = 30, 16000
 
 local take_features = args.signature [[audio.models.whisper_features(waveform: tensor,
-   n_mels: count = 80)]]
+   sample_rate: count = 16000, n_mels: count = 80)]]
 
 --- Returns Whisper's features of waveforms with 16,000 samples per second: log-mel spectra of 30
 --- seconds; the waveform is cut off or padded with silence.
@@ -205,13 +205,17 @@ local take_features = args.signature [[audio.models.whisper_features(waveform: t
 ---     print(features.shape)
 ---     --> torch.Size([1, 80, 3000])
 ---@param waveform Tensor  (batch, time) or (time)
+---@param sample_rate? integer  16000; any other rate is an error
 ---@param n_mels? integer  80 by default, 128 for Whisper large v3
 ---@return Tensor  (batch, n_mels, 3000)
 function M.whisper_features(...)
    local title, a = "audio.models.whisper_features", take_features(...)
    local waveform = a.waveform
    checks.waveform(title, waveform)
-   checks.at_least(title, "n_mels", a.n_mels, 1)
+   if a.sample_rate ~= RATE then
+      args.refuse(title, "sample_rate", ("%d samples per second, to which functional.resample "
+         .. "converts"):format(RATE), a.sample_rate)
+   end
    local functional = torch.audio.functional
    local x = waveform:dim() == 1 and waveform:unsqueeze(1) or waveform
    local n = SECONDS * RATE

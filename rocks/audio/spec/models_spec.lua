@@ -77,6 +77,15 @@ describe("audio.models", function()
          function() models.Conformer(8, 2, 10, 1, 4) end)
       assert.raises("audio.models.ConvTasNet: input: expected a tensor of shape (batch, 1, time), got a float32",
          function() models.conv_tasnet_base()(torch.zeros(1, 2, 100)) end)
+      local wav2vec2, conformer = makers.wav2vec2(), makers.Conformer()
+      assert.raises("audio.models.Wav2Vec2Model: lengths: expected numbers from 0 to 400, got 900",
+         function() wav2vec2(torch.randn(1, 400), torch.tensor {900}) end)
+      assert.raises("audio.models.Wav2Vec2Model: waveforms: expected floating-point numbers of shape (batch, time)",
+         function() wav2vec2(torch.zeros(1, 400):int()) end)
+      assert.raises("audio.models.Conformer: lengths: expected numbers from 0 to 6, got -4",
+         function() conformer(torch.randn(2, 6, 8), torch.tensor {6, -4}) end)
+      assert.raises("audio.models.Conformer: input: expected a tensor of shape (batch, at least 1, 8), got a float32",
+         function() conformer(torch.randn(2, 0, 8), torch.tensor {0, 0}) end)
       assert.raises('audio.models.Wav2Letter: input_type: expected "waveform", "power_spectrum" or "mfcc", got "mp3"',
          function() models.Wav2Letter(40, "mp3") end)
    end)
@@ -109,6 +118,8 @@ describe("audio.models.Whisper", function()
    it("refuses nonsense", function()
       assert.raises("audio.models.Whisper: features: expected a tensor of shape (batch, 8, 20), got a float32 tensor",
          function() model(torch.zeros(1, 8, 10), torch.ones(1, 1)) end)
+      assert.raises("audio.models.whisper_features: sample_rate: expected 16000 samples per second",
+         "got 44100", function() models.whisper_features(torch.zeros(1, 10), 44100) end)
       assert.raises("audio.models.Whisper: encoder_attention_heads: expected a divisor of d_model, 384, got 5",
          function() models.Whisper {encoder_attention_heads = 5} end)
    end)

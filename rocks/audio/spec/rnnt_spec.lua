@@ -91,7 +91,7 @@ describe("audio.models.Emformer", function()
          model, torch.zeros(1, 2, 8), torch.tensor {1})
       refused(": lengths: expected integers of shape (1), got a float32 tensor", model, torch.zeros(1, 6, 8),
          torch.ones(1))
-      refused(": lengths: expected numbers from 0 to 4", model, torch.zeros(1, 6, 8), torch.tensor {6})
+      refused(": lengths: expected numbers from 0 to 4, got 6", model, torch.zeros(1, 6, 8), torch.tensor {6})
       refused(":infer: input: expected 6 frames, a segment and its right context, got a float32 tensor", model.infer,
          model, torch.zeros(1, 5, 8), torch.tensor {5})
       refused(":infer: states: expected the states that infer has returned, got a table", model.infer, model,

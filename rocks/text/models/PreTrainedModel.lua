@@ -55,6 +55,7 @@ local function check_ids(title, name, ids)
    if ids and (ids:dim() ~= 2 or ids:is_floating_point() or ids.dtype == "bool") then
       args.refuse(title, name, "token numbers of shape (batch, length)", ids)
    end
+   if ids and ids:numel() == 0 then args.refuse(title, name, "at least one token", ids) end
 end
 
 local function check_keep(title, keep)

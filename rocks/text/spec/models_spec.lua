@@ -229,6 +229,11 @@ describe("torch.text's models", function()
          llama(torch.tensor {{1, 2}}, {position_ids = torch.tensor {{-1, 2}}})
       end))
       assert.match("expected input_ids or inputs_embeds", message_of(function() model() end))
+      for _, shape in ipairs {{1, 0}, {0, 3}} do
+         assert.match("input_ids: expected at least one token", message_of(function()
+            model(torch.zeros(shape, {dtype = "int64"}))
+         end))
+      end
       assert.match("unknown option mask", message_of(function() model(torch.tensor {{1}}, {mask = 1}) end))
    end)
 end)

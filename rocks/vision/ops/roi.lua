@@ -37,6 +37,9 @@ local function by_image(title, input, boxes)
                :format(title, count, low < 1 and low or high))
          end
       end
+      if not images:eq(images:round()):all():item() then
+         torch.raise(title .. ": boxes: expected whole numbers in the first column")
+      end
       for i = 1, count do
          local own = images:eq(i):nonzero():squeeze(2)
          parts[i] = {own, boxes:index_select(1, own):narrow(2, 2, 4)}
@@ -63,6 +66,7 @@ local function check_input(title, input)
    if input:dim() ~= 4 or not input:is_floating_point() then
       args.refuse(title, "input", "floating numbers of shape (N, C, H, W)", input)
    end
+   if input:numel() == 0 then args.refuse(title, "input", "at least one value", input) end
 end
 
 -- Returns the pieces in the order of their boxes. A piece is {positions, result}.
@@ -136,15 +140,21 @@ local function average(image, boxes, height, width, ny, nx, is_aligned, is_ps)
       is_ps)
 end
 
+local most_samples <const> = 1 << 26 -- largest number of samples of a region
+
 -- Returns lists of the boxes that need the same numbers of samples: {ny, nx, positions}. Without a
 -- ratio a cell has a sample for each pixel of its height and width.
-local function by_samples(boxes, height, width, ratio)
+local function by_samples(title, boxes, height, width, ratio)
    if ratio > 0 then return {{ratio, ratio}} end
    local groups, list = {}, {}
    local sides = (boxes:narrow(2, 3, 2) - boxes:narrow(2, 1, 2)):double():cpu()
    for i = 1, boxes:size(1) do
       local nx = math.max(1, math.ceil(sides[{i, 1}]:item() / width))
       local ny = math.max(1, math.ceil(sides[{i, 2}]:item() / height))
+      if ny * nx * height * width > most_samples then
+         torch.raise(("%s: boxes: expected at most %d samples for a box, got %d x %d of them; a "
+            .. "sampling_ratio limits them"):format(title, most_samples, nx * width, ny * height))
+      end
       local key = ny * 65536 + nx
       if not groups[key] then
          groups[key] = {ny, nx, {}}
@@ -163,6 +173,9 @@ local function align(title, input, boxes, height, width, scale, ratio, is_aligne
    for i, part in ipairs(parts) do
       local positions, own = part[1], part[2]
       if own:size(1) > 0 then
+         if not own:isfinite():all():item() then
+            torch.raise(title .. ": boxes: expected finite numbers, got nan or inf")
+         end
          own = own:detach():to(input.dtype) * scale - (is_aligned and 0.5 or 0)
          local image = input[i]
          local real = own
@@ -170,7 +183,7 @@ local function align(title, input, boxes, height, width, scale, ratio, is_aligne
             local low, high = own:narrow(2, 1, 2), own:narrow(2, 3, 2)
             real = torch.cat({low, torch.maximum(high, low + 1)}, 2)
          end
-         for _, group in ipairs(by_samples(real, height, width, ratio)) do
+         for _, group in ipairs(by_samples(title, real, height, width, ratio)) do
             local which = group[3] and torch.tensor(group[3], {device = own.device})
             local chosen = which and own:index_select(1, which) or own
             pieces[#pieces + 1] = {which and positions:index_select(1, which) or positions,
@@ -294,7 +307,9 @@ local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
          local sides = own:narrow(2, 3, 2) - own:narrow(2, 1, 2) + 2
          local least = sides:clamp(2, rows + columns):prod(2):max():item()
             + (channels + 4) * height * width
-         if least ~= least then torch.raise(title .. ": boxes: expected numbers, got nan") end
+         if not own:isfinite():all():item() then
+            torch.raise(title .. ": boxes: expected finite numbers, got nan or inf")
+         end
          local step = math.max(1, most_values // math.tointeger(least // 1))
          for first = 1, n, step do
             local count = math.min(step, n - first + 1)

@@ -183,6 +183,38 @@ describe("layers", function()
 end)
 
 describe("errors of torch.vision.ops", function()
+   it("name boxes that are not numbers or too large, images that are not whole numbers, and inputs without values",
+      function()
+      local x, nan = torch.randn(1, 4, 8, 8), 0 / 0
+      local function refused(message, fn) assert.raises("vision.ops." .. message, fn) end
+      for _, box in ipairs {{nan, 0, 1, 1}, {0, 0, 1 / 0, 1}} do
+         for _, name in ipairs {"roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool"} do
+            refused(name .. ": boxes: expected finite numbers, got nan or inf",
+               function() ops[name](x, {torch.tensor {box}}, 2) end)
+         end
+      end
+      refused("roi_align: boxes: expected at most 67108864 samples for a box, got 1000000000 x 1000000000 of them",
+         function() ops.roi_align(x, {torch.tensor {{0, 0, 1e9, 1e9}}}, 2) end)
+      for _, image in ipairs {nan, 0.5} do
+         refused("roi_align: boxes: expected", function() ops.roi_align(x, torch.tensor {{image, 0, 0, 1, 1}}, 2) end)
+      end
+      refused("roi_align: boxes: expected whole numbers in the first column",
+         function() ops.roi_align(torch.randn(2, 1, 4, 4), torch.tensor {{1.5, 0, 0, 1, 1}}, 2) end)
+      refused("roi_pool: input: expected at least one value",
+         function() ops.roi_pool(torch.zeros(1, 2, 0, 8), {torch.zeros(1, 4)}, 2) end)
+   end)
+
+   it("leave out NaN among the pixels of a cell", function()
+      local x = torch.tensor {{{{0 / 0, 2, 5}, {1, 0 / 0, 0 / 0}}}}
+      local boxes = {torch.tensor {{0.0, 0, 1, 1}, {2, 0, 2, 1}, {2, 1, 2, 1}}}
+      local expected = {2, 5}
+      local plain, with_grad = ops.roi_pool(x, boxes, 1), ops.roi_pool(x:clone():requires_grad_(), boxes, 1)
+      for _, y in ipairs {plain, with_grad:detach()} do
+         assert.same(expected, y:flatten():narrow(1, 1, 2):tolist())
+         assert.is_true(y:flatten()[3]:isnan():item())
+      end
+   end)
+
    it("name the argument, its shape and the expected one", function()
       local x = torch.zeros(1, 4, 8, 8)
       for expected, fn in pairs {

@@ -94,6 +94,12 @@ describe("drawing", function()
             message_of(utils.draw_keypoints, image, saved.points, {connectivity = {{0, 1}}}),
          ["flow_to_image: flow: expected a float32 tensor of shape"] =
             message_of(utils.flow_to_image, torch.zeros(3, 4, 4)),
+         ["flow_to_image: flow: expected finite numbers, got nan or inf"] =
+            message_of(utils.flow_to_image, torch.full({2, 3, 3}, 0 / 0)),
+         ["draw_bounding_boxes: boxes: expected finite numbers, got nan or inf"] =
+            message_of(utils.draw_bounding_boxes, image, torch.tensor {{0 / 0, 0, 2, 2}}),
+         ["draw_keypoints: keypoints: expected finite numbers, got nan or inf"] =
+            message_of(utils.draw_keypoints, image, torch.tensor {{{0 / 0, 0.0}}}),
       } do
          assert.matches(expected, message)
       end
