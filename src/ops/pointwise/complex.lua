@@ -57,7 +57,7 @@ example("angle", [[
 op {"angle_backward(Tensor grad, Tensor self) -> Tensor", internal = true, composite = true}
 op {"sgn_backward(Tensor grad, Tensor self, Tensor result) -> Tensor", internal = true,
     composite = true}
-op {"complex(Tensor real, Tensor imag) -> Tensor",
+op {"complex(Tensor real, Tensor imag) -> Tensor", node = "Complex",
     doc = [[Makes complex numbers of a real and an imaginary part: two float32 or float64 tensors of
     one dtype, which are broadcast. Two numbers make one complex number.]],
     composite = true, examples = {"T(3), T(3)", "T(2, 1), T(3)"}}
@@ -66,7 +66,7 @@ example("complex", [[
    --> tensor([1.+0.j, 2.-1.j])
    print(torch.complex(1, 2) * torch.complex(0, 1))
    --> -2+1i]])
-op {"polar(Tensor abs, Tensor angle) -> Tensor",
+op {"polar(Tensor abs, Tensor angle) -> Tensor", node = "Polar",
     doc = [[Makes complex numbers of magnitudes and angles in radians: two float32 or float64
     tensors of one dtype, which are broadcast.]],
     composite = true, examples = {"T(3), T(3)"}}
