@@ -249,8 +249,8 @@ local function unpack_body(body, encoding, most)
          body:byte(1, 2))
    end
    -- unpacks one byte more than is allowed; 1032 is the highest ratio of the two sizes
-   local bytes, message = torch.io.inflate(torch.io.bytes(zlib and body:sub(3) or body),
-      zlib and "raw" or "gzip", math.min(most + 1, 1032 * #body + 64), true)
+   local bytes, message = torch.io.inflate(torch.io.bytes(body), "gzip",
+      math.min(most + 1, 1032 * #body + 64), true)
    if not bytes then refuse("the body is not %s: %s", encoding, message) end
    local size = bytes:numel()
    if size > most then
@@ -343,7 +343,7 @@ function M.read(http, model, request)
    local head = request:header "Inference-Header-Content-Length"
    local text, places, start = body, nil, 0
    if head then
-      start = math.tointeger(tonumber(head))
+      start = head:find "^%d+$" and math.tointeger(tonumber(head))
       if not start or start < 1 or start > #body then
          refuse("Inference-Header-Content-Length: expected 1 to %d, the body's length, got %s",
             #body, head)

@@ -116,7 +116,7 @@ void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expecte
   if (block == NULL) return tli_fail_null(TL_EMEM, "out of memory for %zu unpacked bytes", room);
   Stream s;
   memset(&s, 0, sizeof s);
-  int bits = kind == TLI_DEFLATE_RAW ? -15 : 31;
+  int bits = kind == TLI_DEFLATE_RAW ? -15 : 47; /* 15, and 32 for gzip or zlib by the head */
   bool ok = zlib.begin(&s, bits, "1.2.0", (int)sizeof s) == 0;
   if (!ok) (void)tli_fail(TL_EIO, "zlib cannot be initialized");
   if (ok) {

@@ -212,16 +212,27 @@ describe("compressed bodies", function()
       local program = torch.export(torch.nn.ReLU(), {torch.ones(1, 2)})
       local server <close> = ready(serve(program, {max_body = 1000}))
       local text = json.encode {inputs = json.as_array {input("input", {1, 2}, {-1, 2})}}
-      -- Packs a text with one stored block of deflate (RFC 1951); the checksum of zlib (RFC 1950) is not used.
-      local function zlib(s) return "\x78\x01\x01" .. ("<I2I2"):pack(#s, ~#s & 0xFFFF) .. s .. "\0\0\0\0" end
+      -- Packs a text with one stored block of deflate (RFC 1951), with the head and the checksum of zlib (RFC 1950).
+      local function zlib(s)
+         local a, b = 1, 0
+         for i = 1, #s do
+            a = (a + s:byte(i)) % 65521
+            b = (b + a) % 65521
+         end
+         return "\x78\x01\x01" .. ("<I2I2"):pack(#s, ~#s & 0xFFFF) .. s .. (">I2I2"):pack(b, a)
+      end
       local function ask(content, encoding)
          local status, answer = infer(server.port, "model", content, {["Content-Encoding"] = encoding})
          return status, answer.error or answer.outputs[1].data[2]
       end
       assert.same({200, 2.0}, {ask(zlib(text), "deflate")})
       assert.same({200, 2.0}, {ask(zlib(text), "Deflate")})
-      local _, message = ask(zlib(text):sub(1, 40), "deflate")
-      assert.matches("the body is not deflate: ", message, 1, true)
+      local damaged = zlib(text):gsub("2", "3") -- other data under the same checksum
+      for _, content in ipairs {zlib(text):sub(1, 40), zlib(text):sub(1, -2), damaged} do
+         local status, message = ask(content, "deflate")
+         assert.equal(400, status)
+         assert.matches("the body is not deflate: ", message, 1, true)
+      end
       assert.same({400, "the body is not deflate: it begins otherwise, with the bytes 78 02"},
          {ask("\x78\x02" .. text, "deflate")})
       assert.same({400, "the body is not deflate: it is too short, 2 bytes"}, {ask("\x78\x01", "deflate")})

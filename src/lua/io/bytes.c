@@ -166,8 +166,9 @@ static int io_text(lua_State *L) {
   return 1;
 }
 
-/* inflate(bytes, kind, expected, head) returns bytes, or nil and a message. With `head`, only the
-** first `expected` bytes are decompressed. Without `expected`, the result may be at most 100 times
+/* inflate(bytes, kind, expected, head) returns bytes, or nil and a message. The kind is "raw", or
+** "gzip" for gzip's and zlib's formats. With `head`, only the first `expected` bytes are
+** decompressed. Without `expected`, the result may be at most 100 times
 ** as large as the input, or at most 256 MB if that is more. */
 static int io_inflate(lua_State *L) {
   check_bytes(L, "io.inflate");
