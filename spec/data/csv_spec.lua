@@ -183,4 +183,19 @@ describe("data.CSV", function()
       assert.same({1, 2}, torch.data.CSV(path .. ".csv.gz"):read().a:tolist())
       os.remove(path .. ".csv.gz")
    end)
+
+   it("decompresses all members of a file of gzip, and refuses a file that ends in one", function()
+      -- gzip's files may be joined (RFC 1952, 2.2); some programs end each with an empty one
+      local function packed(text)
+         shell.write(path .. ".csv", text)
+         shell.ok("gzip -f " .. shell.quote(path .. ".csv"))
+         return shell.read(path .. ".csv.gz")
+      end
+      local whole = packed "a\n1\n" .. packed "2\n" .. packed ""
+      shell.write(path .. ".csv.gz", whole)
+      assert.same({1, 2}, torch.data.CSV(path .. ".csv.gz"):read().a:tolist())
+      shell.write(path .. ".csv.gz", whole:sub(1, -25))
+      assert.raises("the deflated data", function() torch.data.CSV(path .. ".csv.gz") end)
+      os.remove(path .. ".csv.gz")
+   end)
 end)

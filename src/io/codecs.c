@@ -76,8 +76,20 @@ static bool grow(unsigned char **block, size_t *room, size_t n) {
   return true;
 }
 
-static bool run(Stream *s, const unsigned char *data, size_t n, bool exact, bool head,
-                unsigned char **block, size_t *room, size_t *bytes) {
+static bool begin(Stream *s, tli_Deflated kind) {
+  memset(s, 0, sizeof *s);
+  int bits = kind == TLI_DEFLATE_RAW ? -15 : 47; /* 15, and 32 for gzip or zlib by the head */
+  return zlib.begin(s, bits, "1.2.0", (int)sizeof *s) == 0 ||
+         tli_fail(TL_EIO, "zlib cannot be initialized");
+}
+
+/* Returns whether another member of a gzip file follows (RFC 1952, 2.2). */
+static bool has_member(tli_Deflated kind, const unsigned char *data, size_t n) {
+  return kind == TLI_DEFLATE_GZIP && n >= 2 && data[0] == 0x1f && data[1] == 0x8b;
+}
+
+static bool run(Stream *s, const unsigned char *data, size_t n, tli_Deflated kind, bool exact,
+                bool head, unsigned char **block, size_t *room, size_t *bytes) {
   size_t taken = 0, made = 0;
   for (int status = 0; status != STREAM_END && !(head && made == *room);) {
     if (made == *room && !exact && !grow(block, room, n)) return false;
@@ -96,6 +108,11 @@ static bool run(Stream *s, const unsigned char *data, size_t n, bool exact, bool
                       s->message ? s->message : "");
     if (status == 0 && in_now + out_now == 0)
       return tli_fail(TL_EIO, "the deflated data end too early or are too many");
+    if (status == STREAM_END && has_member(kind, data + taken, n - taken)) {
+      zlib.end(s);
+      TL_TRY(begin(s, kind));
+      status = 0;
+    }
   }
   if (exact && !head && made != *room)
     return tli_fail(TL_EIO, "expected %zu unpacked bytes, got %zu", *room, made);
@@ -115,12 +132,9 @@ void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expecte
   unsigned char *block = (unsigned char *)malloc(room ? room : 1);
   if (block == NULL) return tli_fail_null(TL_EMEM, "out of memory for %zu unpacked bytes", room);
   Stream s;
-  memset(&s, 0, sizeof s);
-  int bits = kind == TLI_DEFLATE_RAW ? -15 : 47; /* 15, and 32 for gzip or zlib by the head */
-  bool ok = zlib.begin(&s, bits, "1.2.0", (int)sizeof s) == 0;
-  if (!ok) (void)tli_fail(TL_EIO, "zlib cannot be initialized");
+  bool ok = begin(&s, kind);
   if (ok) {
-    ok = run(&s, (const unsigned char *)data, n, expected >= 0, head, &block, &room, bytes);
+    ok = run(&s, (const unsigned char *)data, n, kind, expected >= 0, head, &block, &room, bytes);
     zlib.end(&s);
   }
   if (ok) return block;
