@@ -5,6 +5,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local fields = require "tlua.trainer.checkpoint_fields"
 local ranks = require "tlua.trainer.ranks"
 local Results = require "tlua.trainer.results"
 local setup = require "tlua.trainer.setup"
@@ -133,12 +134,14 @@ end
 --- Reads a checkpoint.
 function M.read(self, path)
    local state = strategy.read(path)
-   if type(state) ~= "table" or not state.state_dict or not state.trainer_version then
+   if type(state) ~= "table" or not state.state_dict
+         or math.type(state.trainer_version) ~= "integer" then
       torch.raise(("trainer.Trainer: ckpt_path: %s: expected a trainer's checkpoint"):format(path))
    elseif state.trainer_version > VERSION then
       torch.raise(("trainer.Trainer: ckpt_path: %s: was written by a newer version (%d, this one "
          .. "reads %d)"):format(path, state.trainer_version, VERSION))
    end
+   fields.check(("trainer.Trainer: ckpt_path: %s"):format(path), state)
    if self.stage == "fit" and not state.loops then
       torch.raise(("trainer.Trainer.fit: ckpt_path: %s has only weights; load them by "
          .. "load_from_checkpoint"):format(path))
@@ -178,7 +181,7 @@ end
 
 -- Refuses another number of ranks within an epoch: each rank has used its share of the batches.
 local function check_ranks(self, state)
-   local count = #(state.ranks or {})
+   local count = #state.ranks
    if count == 0 then
       torch.raise "trainer.Trainer.fit: ckpt_path: the checkpoint has no states of ranks"
    elseif count ~= self.world_size and not is_between_epochs(state.loops) then

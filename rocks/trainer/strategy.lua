@@ -201,13 +201,22 @@ local function with_paths(self, optimizer, state)
    return result
 end
 
+-- Returns whether the parameters of an optimizer's state are named by paths.
+local function has_paths(state)
+   local value = state
+   for _, key in ipairs {"param_groups", 1, "params", 1} do
+      if type(value) ~= "table" then return false end
+      value = value[key]
+   end
+   return type(value) == "string"
+end
+
 --- Loads an optimizer's whole state.
 ---@param self trainer.Trainer
 ---@param optimizer optim.Optimizer
 ---@param state table
 function M.load_optimizer(self, optimizer, state)
-   local first = state.param_groups[1]
-   local by_path = first and type(first.params[1]) == "string"
+   local by_path = has_paths(state)
    if not self.shards and not by_path then return optimizer:load_state_dict(state) end
    distributed_checkpoint().set_optimizer_state_dict(self.module, optimizer,
       with_paths(self, optimizer, state), {full_state_dict = true})

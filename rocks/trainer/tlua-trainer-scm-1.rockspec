@@ -22,6 +22,7 @@ build = {
       ["tlua.trainer.Trainer"] = "Trainer.lua",
       ["tlua.trainer.callbacks"] = "callbacks.lua",
       ["tlua.trainer.checkpoint"] = "checkpoint.lua",
+      ["tlua.trainer.checkpoint_fields"] = "checkpoint_fields.lua",
       ["tlua.trainer.command"] = "command.lua",
       ["tlua.trainer.config"] = "config.lua",
       ["tlua.trainer.dispatch"] = "dispatch.lua",

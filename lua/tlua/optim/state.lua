@@ -100,6 +100,12 @@ local function check_groups(self, groups)
          name, #self.param_groups, type(groups) == "table" and #groups or 0))
    end
    for g, group in ipairs(groups) do
+      if type(group) ~= "table" then
+         args.refuse(name, ("param_groups[%d]"):format(g), "a table", group)
+      elseif group.params ~= nil and type(group.params) ~= "table" then
+         args.refuse(name, ("param_groups[%d].params"):format(g), "a list of positions",
+            group.params)
+      end
       local own, saved = #self.param_groups[g].params, #(group.params or {})
       if own ~= saved then
          torch.raise(("%s: group %d: expected %d parameters, got %d"):format(name, g, own, saved))
