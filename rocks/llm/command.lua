@@ -165,12 +165,16 @@ function commands.set(text, state)
 end
 
 function commands.save(path, state)
+   if path == "" then return show "/save: expected the name of a file\n" end
    local file, why = io.open(path, "w")
    if not file then return show(tostring(why) .. "\n") end
-   for _, message in ipairs(state.messages) do
-      file:write(("%s: %s\n\n"):format(message.role, message.content))
+   local lines = {}
+   for i, message in ipairs(state.messages) do
+      lines[i] = ("%s: %s\n\n"):format(message.role, message.content)
    end
-   file:close()
+   local written, problem = file:write(table.concat(lines))
+   local closed, later = file:close()
+   if not written or not closed then show(("%s: %s\n"):format(path, problem or later)) end
 end
 
 -- Reads a line, and further lines while the last one ends in a backslash. Returns nil at the end of

@@ -465,6 +465,13 @@ describe("tlua chat", function()
       assert.matches("/undo  ", said, 1, true)
    end)
 
+   it("says why it cannot save a conversation", function()
+      local said = chat(folder .. "qwen2.gguf --max-tokens 3", "hello\\n/save\\n/save /dev/full\\n/save /none/a\\n")
+      assert.matches("/save: expected the name of a file", said, 1, true)
+      assert.matches("/dev/full: No space left on device", said, 1, true)
+      assert.matches("/none/a: No such file or directory", said, 1, true)
+   end)
+
    -- Runs the command with a model that would write "aaaa..." for some seconds.
    local slow <const> = [[
       local torch = require "tlua"
