@@ -1038,7 +1038,8 @@ install: all $(REFERENCE)
 	  echo "install rocks/$$name"; for folder in $$(cd "rocks/$$name" && $(package_files) | sed 's|/[^/]*$$||' | sort -u); do \
 	  mkdir -p "$$AT_LUA_DIR/tlua/$$name/$$folder" && \
 	  install -m 644 "rocks/$$name/$$folder"/*.lua "$$AT_LUA_DIR/tlua/$$name/$$folder/" || exit 1; done; done
-	$(if $(SERVE_MODULE),$(if $(filter serve,$(PACKAGES)),install -s $(strip_with) -m 755 $(SERVE_MODULE) "$$AT_LUA_DIR/tlua/serve/http.so"))
+	$(if $(SERVE_MODULE),$(if $(filter serve,$(PACKAGES)),mkdir -p "$$AT_LUA_CDIR/tlua/serve" && \
+	  install -s $(strip_with) -m 755 $(SERVE_MODULE) "$$AT_LUA_CDIR/tlua/serve/http.so"))
 	$(if $(REFERENCE),@for name in tlua $(PACKAGES); do ! test -f "$(BUILD)/reference/$$name.lua" || \
 	  install -m 644 "$(BUILD)/reference/$$name.lua" "$$AT_PREFIX/share/tlua/types/" || exit 1; done)
 	$(if $(REFERENCE),gzip -9nc $(BUILD)/reference/manual.md >"$$AT_PREFIX/share/doc/tlua/manual.md.gz" && \
@@ -1143,7 +1144,8 @@ uninstall:
 	  "$$AT_PREFIX/share/doc/tlua/LICENSE"
 	rm -rf "$$AT_PREFIX/bin/.debug/tlua.debug" "$$AT_LIBDIR/.debug/$(SONAME).debug" "$$AT_LIBDIR/tlua/.debug"
 	@rmdir "$$AT_PREFIX/bin/.debug" "$$AT_LIBDIR/.debug" 2>/dev/null || true
-	@rm -f "$$AT_PREFIX/share/tlua/types/tlua.lua" "$$AT_LUA_DIR/tlua/serve/http.so"
+	@rm -f "$$AT_PREFIX/share/tlua/types/tlua.lua" "$$AT_LUA_CDIR/tlua/serve/http.so"
+	@rmdir "$$AT_LUA_CDIR/tlua/serve" "$$AT_LUA_CDIR/tlua" 2>/dev/null || true
 	@for folder in rocks/*/; do name=$$(basename "$$folder"); rm -f "$$AT_PREFIX/share/tlua/types/$$name.lua"; \
 	  ! test -d "$$AT_LUA_DIR/tlua/$$name" || { (cd "rocks/$$name" && $(package_files)) | \
 	  (cd "$$AT_LUA_DIR/tlua/$$name" && xargs rm -f); }; \

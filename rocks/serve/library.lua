@@ -11,14 +11,13 @@ local function readable(path)
 end
 
 -- Returns the C module's path, or nil. In a checkout, the module is beside tlua's library; an
--- installation has it in the package's folder. LuaRocks puts it into a folder below `lib` that
--- package.cpath may lack; it is the package's folder with `lib` in place of `share`.
+-- installation has it in a folder below `lib` that package.cpath may lack: the package's folder,
+-- with `lib` in place of `share`.
 local function find()
    local beside = (torch._library_path():match "^(.*)/" or ".") .. "/tlua_serve.so"
    local own = packages.find "tlua.serve.library" or ""
-   local inside = own:gsub("library%.lua$", "http.so")
-   local rock = inside:gsub("/share/lua/", "/lib/lua/")
-   for _, path in ipairs {beside, inside, rock} do
+   local installed = own:gsub("library%.lua$", "http.so"):gsub("/share/lua/", "/lib/lua/")
+   for _, path in ipairs {beside, installed} do
       if path:find "%.so$" and readable(path) then return path end
    end
    return package.searchpath("tlua.serve.http", package.cpath)
