@@ -213,6 +213,27 @@ TEST(alternating_branches_allocate_nothing) {
   close_case(&c);
 }
 
+TEST(outputs_have_memory_of_their_own) {
+  Case c = open_case("lstm");
+  tl_Tensor *outputs[3] = {NULL};
+  CHECK(c.noutputs == 3 && run_case(&c, outputs));
+  tl_Tensor *twice[] = {outputs[0], outputs[1], outputs[1]};
+  CHECK(!run_case(&c, twice) && tl_error_kind() == TL_EARG);
+  CHECK(strstr(tl_error(), "output 3 of 3: expected a tensor with memory of its own") != NULL);
+  float one = 0;
+  int64_t zeros[TL_MAX_DIMS] = {0};
+  tl_Tensor *narrow = tl_tensor_wrap(&one, TL_F32, tl_tensor_ndim(outputs[0]),
+                                     tl_tensor_sizes(outputs[0]), zeros, NULL, NULL);
+  tl_Tensor *folded[] = {narrow, outputs[1], outputs[2]};
+  CHECK(!run_case(&c, folded) && strstr(tl_error(), "output 1 of 3") != NULL);
+  CHECK(run_case(&c, outputs) && as_expected(&c, outputs[0]));
+  CHECK(tl_program_to(c.program, (tl_Device){TL_CPU, 5}) == NULL);
+  CHECK(strcmp(tl_error(), "program: expected device cpu, got cpu:5") == 0);
+  tl_tensor_release(narrow);
+  drop(outputs, 3);
+  close_case(&c);
+}
+
 TEST(loops_have_limits) {
   Case c = open_case("loops");
   tl_Tensor *out = NULL;

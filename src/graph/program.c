@@ -277,6 +277,8 @@ static bool move_constants(const tli_Graph *g, tl_Device device, tl_Tensor **mov
 
 tl_Program *tl_program_to(tl_Program *p, tl_Device device) {
   if (p == NULL) return tli_fail_null(TL_EARG, "program: expected a program, got NULL");
+  if (device.type == TL_CPU && device.index != 0)
+    return tli_fail_null(TL_EDEVICE, "program: expected device cpu, got cpu:%d", device.index);
   if (device.type < 0 || device.type == TL_META || tli_backend_open(device) == NULL)
     return device.type >= 0 && device.type != TL_META
                ? NULL

@@ -608,6 +608,22 @@ static bool may_share_memory(const tl_Tensor *a, const tl_Tensor *b) {
   return x < y + b->storage->bytes && y < x + a->storage->bytes;
 }
 
+/* Returns whether no output would hide the values of another one, or of itself. */
+static bool outputs_fit(const tli_Graph *g, tl_Tensor *const *outputs) {
+#ifndef TLI_RUNTIME
+  for (int32_t i = 0; i < g->noutputs; i++) {
+    bool fits = outputs[i] == NULL || !tli_overlaps_itself(outputs[i]);
+    for (int32_t k = 0; k < i && fits; k++) fits = outputs[i] == NULL || outputs[i] != outputs[k];
+    if (!fits)
+      return tli_fail(TL_EARG, "program: output %d of %d: expected a tensor with memory of its own",
+                      i + 1, (int)g->noutputs);
+  }
+#else
+  (void)g, (void)outputs;
+#endif
+  return true;
+}
+
 /* Copies results that the values of an output would overwrite: the caller may give the same tensor as
 ** an input and as an output, and a program may return an input. */
 static bool save_results(const tli_Graph *g, tli_RunContext *c, tl_Tensor *const *outputs) {
@@ -726,6 +742,7 @@ bool tli_program_run(tl_Program *p, tli_Generator *generator, int64_t *most,
   for (int32_t s = 0; s < g->nsymbols; s++) sizes[s] = -1;
   for (int i = 0; i < ninputs; i++)
     TL_TRY(tli_graph_check_input(g, &g->inputs[i], inputs[i], sizes));
+  TL_TRY(outputs_fit(g, outputs));
   for (int32_t s = 0; s < g->nsymbols; s++)
     /* no input has this size, so the example's size is used */
     if (sizes[s] < 0) sizes[s] = g->symbols[s].example;
