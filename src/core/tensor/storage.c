@@ -55,7 +55,8 @@ static tl_Storage *make(tl_Device device, int64_t bytes) {
   void *data = NULL;
   const tl_Backend *backend = NULL;
   if (device.type == TL_CPU) {
-    data = tli_alloc((size_t)bytes);
+    size_t size = (size_t)bytes; /* has 32 bits on some machines */
+    data = tli_alloc((int64_t)size == bytes ? size : SIZE_MAX);
   } else {
     backend = tli_backend_open(device);
     if (backend && bytes > 0) data = tli_device_alloc(device, bytes);
