@@ -121,9 +121,10 @@ INLINE void strips_of(int strips, bool largest, const tlk_PackedTile *t, int64_t
     for (int v = 0; v < strips; v++)
       acc[r][v] = load((largest ? t->in[r] : t->bias) + col + v * LANES);
   for (int64_t e = 0; e < t->elements; e++) {
+    if (!largest) {
 #pragma GCC unroll 2
-    for (int v = 0; v < strips && !largest; v++)
-      w[v] = load(t->weight + e * t->pitch + col + v * LANES);
+      for (int v = 0; v < strips; v++) w[v] = load(t->weight + e * t->pitch + col + v * LANES);
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 2
