@@ -49,7 +49,7 @@ CUDA ?= $(FOUND_CUDA)
 CUDA_ARCH ?= $(filter $(shell $(CUDA)/bin/nvcc --list-gpu-code 2>/dev/null | sed -n 's/^sm_//p'),80 90 100 120)
 # Found by themselves if not given: LUA, an interpreter of version 5.4 or 5.5 for the
 # generators (empty: a small host is built first); LUA_INCDIR or LUA_CFLAGS;
-# LUA_LIBS. BLAS and line editing are looked for at run time: see
+# LUA_LIBS. LUA_SOURCES is the folder of Lua's own sources (its src), to be compiled for this build. BLAS and line editing are looked for at run time: see
 # `tlua doctor`.
 
 # ---- nothing to change below this line ------------------------------------------
@@ -69,13 +69,13 @@ endif
 
 # The compiler knows: a processor, and what of these three it is for, if any.
 machine := $(shell echo | $(CC) -dM -E -x c - 2>/dev/null | sed -n \
-  -e 's/^.define __\(x86_64\|i386\|aarch64\|arm\|wasm\)__ 1$$/\1/p' \
+  -e 's/^.define __\(x86_64\|i386\|aarch64\|arm\|s390x\|powerpc64\|wasm\)__ 1$$/\1/p' \
   -e 's/^.define _\(WIN32\) 1$$/\1/p' -e 's/^.define __\(EMSCRIPTEN\|APPLE\)__ 1$$/\1/p')
 WINDOWS := $(filter WIN32,$(machine))
 WASM := $(filter EMSCRIPTEN,$(machine))
 APPLE := $(filter APPLE,$(machine))
 # Not for the machine that builds: nothing that is installed for that one fits.
-here := $(shell uname -m | sed -e 's/^i.86$$/i386/' -e 's/^arm64$$/aarch64/' -e 's/^arm[v0-9].*/arm/')
+here := $(shell uname -m | sed -e 's/^i.86$$/i386/' -e 's/^arm64$$/aarch64/' -e 's/^arm[v0-9].*/arm/' -e 's/^ppc64/powerpc64/')
 CROSS := $(if $(machine),$(if $(filter $(here),$(machine)),,yes)$(if \
   $(WINDOWS),$(if $(filter Windows_NT,$(OS)),,yes)))
 multiarch := $(if $(CROSS),$(if $(WASM),,$(shell $(CC) -print-multiarch 2>/dev/null)))
@@ -96,6 +96,11 @@ LUA := $(shell for lua in lua5.4 lua54 lua5.5 lua55 lua; do \
   $$lua -e 'assert(_VERSION == "Lua 5.4" or _VERSION == "Lua 5.5")' 2>/dev/null && command -v $$lua && break; done)
 endif
 
+LUA_SOURCES ?=
+ifneq ($(LUA_SOURCES),)
+LUA_INCDIR := $(LUA_SOURCES)
+LUA_LIBS := $(BUILD)/liblua.a
+endif
 # pkg-config knows Lua under several names; without it the usual folders are tried.
 LUA_PC := $(shell for pc in lua5.4 lua-5.4 lua54 lua5.5 lua-5.5 lua55 lua; do \
   $(PKG_CONFIG) --exists "$$pc >= 5.4 $$pc < 5.6" 2>/dev/null && echo $$pc && break; done)
@@ -180,7 +185,7 @@ TL_CFLAGS := -std=gnu11 $(if $(WINDOWS)$(WASM),,-fPIC -pthread) -fvisibility=hid
   $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 # TLI_DEBUG: assertions, and no block is kept for reuse.
 TL_CPPFLAGS := -Isrc -I. -I$(BUILD)/gen $(LUA_CFLAGS) $(if $(SANITIZE),-DTLI_DEBUG) \
-  $(if $(WINDOWS),-D__USE_MINGW_ANSI_STDIO=1) $(CPPFLAGS)
+  $(if $(WINDOWS),-D__USE_MINGW_ANSI_STDIO=1) $(if $(filter i386 arm,$(machine)),-D_FILE_OFFSET_BITS=64) $(CPPFLAGS)
 ifneq ($(PROFILE),)
 TL_CFLAGS += -ffunction-sections -fdata-sections
 TL_CPPFLAGS += -DTLI_INFER $(if $(filter runtime,$(PROFILE)),-DTLI_RUNTIME $(if $(filter train,$(MODE)),-DTLI_TRAIN))
@@ -189,10 +194,12 @@ override LDFLAGS += -Wl,--gc-sections -Wl,-z,noseparate-code
 endif
 TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(WINDOWS)$(WASM),,-pthread) $(LDFLAGS)
 TL_LIBS := $(if $(WINDOWS)$(WASM),,-ldl -lpthread) -lm $(LDLIBS)
+# The command for node, which gives it this machine's files.
+NODE_FLAGS := $(if $(WASM),-O1 -sALLOW_MEMORY_GROWTH=1 -sSTACK_SIZE=1MB -sNODERAWFS=1 -sEXIT_RUNTIME=1 -sENVIRONMENT=node)
 # nodelete: a Lua state that closes unloads modules in C, whose threads go on.
 SHARED_FLAGS := -shared $(if $(WINDOWS),,-Wl,-soname,libtlua.so.0 -Wl,-z,nodelete)
 # Modules in C that the program loads find Lua's functions in it.
-PROGRAM_FLAGS := $(if $(WINDOWS),,-Wl,-E)
+PROGRAM_FLAGS := $(if $(WINDOWS)$(WASM),,-Wl,-E)
 # Tables of functions need 22,000 relocations: half a megabyte, or a few kilobytes where the linker and
 # the C library (glibc from 2.36 on) know packed ones.
 PACKED := $(if $(CROSS)$(WINDOWS)$(WASM)$(APPLE),,$(shell echo 'int main(void) { return 0; }' | \
@@ -310,7 +317,7 @@ endif
 
 # ---- a person's day --------------------------------------------------------------
 
-.PHONY: all demo test sim emulated clang cross test-arm wasm asan emulated-asan tsan valgrind bench \
+.PHONY: all demo test sim emulated clang cross test-arm platforms wasm asan emulated-asan tsan valgrind bench \
   registers traffic instructions races host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs notes deb abi rockspecs deps config help \
   install install-debug uninstall size infer runtime fuzz-programs fuzz-scripts race-programs clean
 
@@ -320,6 +327,7 @@ test: ## install what is missing, build, run all specs
 cross: ## build for another machine: TARGET=aarch64-linux-gnu, x86_64-w64-mingw32 ...
 sim: ## the specs of tensors, operators and training on the simulated device
 test-arm: ## build for ARM, run the specs there under qemu-user
+platforms: ## build and test for other machines and compilers, and print a table: LUA_SOURCES=folder PLATFORMS='i686 musl'
 wasm: ## a page for browsers, in build/wasm/page, by Emscripten
 emulated: ## the same on kernels of the GPU, which the CPU runs
 clang: ## build with clang, run the specs of operators and of the core
@@ -403,6 +411,11 @@ test-arm:
 	  --exclude spec/dist --exclude spec/examples --exclude spec/core/cudnn --exclude spec/profiler/threads \
 	  --exclude rocks/mlflow --exclude rocks/hub --exclude rocks/wandb --exclude spec/memory --exclude spec/embed/memory --exclude spec/device \
 	  --exclude spec/ops/fuzz $(SPEC_ARGS)" check
+
+# Platforms whose compiler is installed, with Lua built from LUA_SOURCES for each of them.
+PLATFORMS ?=
+platforms:
+	@+CCACHE='$(CCACHE)' LUA_SOURCES='$(LUA_SOURCES)' SPEC='$(SPEC)' .ci/platforms '$(BUILD)' $(PLATFORMS)
 
 # For `python3 -m http.server -d build/wasm/page`. One thread: browsers give more to
 # pages only that their server isolates.
@@ -658,7 +671,20 @@ $(EMULATOR_TEST): $(EMULATOR_OBJ)
 
 $(TLUA): $(MAIN_OBJ) $(LIB_OBJ) $(OBJ)/files.txt
 	$(call say,LD,$@)
-	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) $(PROGRAM_FLAGS) -o $@ $(MAIN_OBJ) $(LIB_OBJ) $(LUA_LIBS) $(TL_LIBS)
+	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) $(PROGRAM_FLAGS) $(NODE_FLAGS) -o $@ $(MAIN_OBJ) $(LIB_OBJ) $(LUA_LIBS) $(TL_LIBS)
+
+ifneq ($(LUA_SOURCES),)
+$(TLUA) $(EMBED_BIN) $(LUA_BIN): $(BUILD)/liblua.a
+$(BUILD)/liblua.a: $(patsubst $(LUA_SOURCES)/%.c,$(OBJ)/lua/%.o,$(filter-out %/lua.c %/luac.c,$(wildcard $(LUA_SOURCES)/*.c)))
+	$(call say,AR,$@)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
+$(OBJ)/lua/%.o: $(LUA_SOURCES)/%.c
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O2 $(if $(WINDOWS),,-DLUA_USE_POSIX $(if $(WASM),,-DLUA_USE_DLOPEN -fPIC)) \
+	  $(filter -msse2 -mfpmath=sse,$(TL_CFLAGS)) -c -o $@ $<
+endif
 
 # The example of a profile: a program in C with everything that it needs.
 $(BUILD)/digits: examples/infer/digits.c $(STATIC_LIB)
@@ -698,7 +724,7 @@ endif
 
 # ---- testing ---------------------------------------------------------------------
 
-.PHONY: check run-specs lint-lua lint-format lint-c
+.PHONY: check platform run-specs lint-lua lint-format lint-c
 
 # A program that embeds tlua sees tlua.h and nothing else of ours.
 $(BUILD)/include/tlua.h: src/tlua.h
@@ -735,9 +761,17 @@ $(LUA_BIN): $(BUILD)/%: $(OBJ)/%.o $(STATIC_LIB)
 SPEC_ENV = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL TLUA='$(TLUA)' TLUA_BUILD='$(BUILD)' \
   CC='$(CC)' CUDA=0
 SPEC_ARGS :=
+define run_specs
+@$(SPEC_ENV) $(or $(LUA),$(BUILD)/host) spec/support/run.lua --jobs $(JOBS) \
+  $(if $(FILTER),--filter '$(FILTER)') $(if $(SPEC),,--exclude spec/cuda --exclude spec/profiles) $(SPEC_ARGS) $(SPEC)
+endef
 check: all $(EMBED_BIN) $(CORE_BIN) $(LUA_BIN)
-	@$(SPEC_ENV) $(or $(LUA),$(BUILD)/host) spec/support/run.lua --jobs $(JOBS) \
-	  $(if $(FILTER),--filter '$(FILTER)') $(if $(SPEC),,--exclude spec/cuda --exclude spec/profiles) $(SPEC_ARGS) $(SPEC)
+	$(run_specs)
+
+# For .ci/platforms, which separates them: the command and the programs among SPEC, and the specs.
+platform: $(TLUA) $(if $(WINDOWS)$(WASM),,$(SIM_PLUGIN)) $(patsubst %.c,$(BUILD)/%,$(filter %.c,$(SPEC)))
+run-specs:
+	$(run_specs)
 
 # Warnings and numbers that differ between compilers are those of the C side. For the
 # least instruction set, which no other run has. Wrong calls are the same with any compiler.

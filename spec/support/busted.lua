@@ -1,10 +1,31 @@
 -- Implements busted's command line, for the interpreter under test: the command `busted` would run this machine's `lua`
 -- instead.
 
--- busted uses lua-term to find out whether its output is a terminal. Debian installs lua-term's C module for only one
--- processor at a time, so the module would be missing in an emulated program.
+-- busted and Penlight load three modules in C: lua-term, lua-system and lua-filesystem. Those that are installed are for
+-- this machine's own programs. An emulated program gets what busted needs of them for files that are named.
 if os.getenv "SPEC_EMULATED" then
+   -- Returns whether a path is that of a file or a folder, which can be opened but not read.
+   local function mode_of(path)
+      local file <close> = io.open(path, "rb")
+      if not file then return nil, path .. ": no such file" end
+      return file:read(0) == nil and select(3, file:read(1)) and "directory" or "file"
+   end
+   local function attributes(path, name)
+      local mode, message = mode_of(path)
+      if mode and name == nil then return {mode = mode} end
+      return mode, message
+   end
    package.preload.term = function() return {isatty = function() return false end} end
+   package.preload["system.core"] = function()
+      return {gettime = os.time, monotime = os.clock, sleep = function() end}
+   end
+   package.preload.lfs = function()
+      return {
+         attributes = attributes, symlinkattributes = attributes,
+         currentdir = function() return os.getenv "PWD" or "." end,
+         chdir = function(path) return path == "." or path == "./" end, -- busted's own folder
+      }
+   end
 end
 
 -- In a spec, busted searches each global name in all blocks around the running test, at every access. Lua's own
