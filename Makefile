@@ -392,8 +392,7 @@ cross:
 	  '(Debian: gcc-$(TARGET), for Windows gcc-mingw-w64-x86-64)' >&2; exit 1; }
 	@+$(MAKE) --no-print-directory CC='$(CCACHE) $(TARGET)-gcc' BUILD=$(BUILD)/$(TARGET) all
 
-# Busted under the emulator needs two modules in C of that machine's, lua-filesystem and
-# lua-system (Debian: with :arm64), and specs those libraries that `tlua doctor` names. What
+# Specs need those libraries of that machine's that `tlua doctor` names (Debian: with :arm64). What
 # builds, is a command for people, starts others of the same program or measures memory is
 # this machine's business. Wrong calls are the same on any processor, and they and the
 # simulated device take minutes there.
