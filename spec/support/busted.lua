@@ -1,8 +1,8 @@
 -- Implements busted's command line, for the interpreter under test: the command `busted` would run this machine's `lua`
 -- instead.
 
--- busted and Penlight load three modules in C: lua-term, lua-system and lua-filesystem. Those that are installed are for
--- this machine's own programs. An emulated program gets what busted needs of them for files that are named.
+-- busted and Penlight load three modules in C: lua-term, lua-system and lua-filesystem. Those that are installed are
+-- for this machine's own programs. An emulated program gets what busted needs of them for files that are named.
 if os.getenv "SPEC_EMULATED" then
    -- Returns whether a path is that of a file or a folder, which can be opened but not read.
    local function mode_of(path)
