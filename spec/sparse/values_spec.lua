@@ -322,3 +322,14 @@ it("sparse.sampled_addmm takes complex factors", function()
    local sum = torch.sparse.sampled_addmm(s, one, one, {alpha = torch.complex(2, 3), beta = torch.complex(1, 2)})
    assert.equal(torch.complex(3, 5), sum:values()[1]:item())
 end)
+
+it("products with dense matrices of every width are those of the dense matrix", function()
+   for _, dtype in ipairs {"float32", "float64"} do
+      local dense = torch.randn({7, 20}, {dtype = dtype}) * torch.rand(7, 20):lt(0.4)
+      local s = dense:to_sparse_csr()
+      for _, width in ipairs {1, 2, 15, 16, 31, 32, 33, 63, 64, 65, 80, 127, 128, 129, 200} do
+         local x = torch.randn({20, width}, {dtype = dtype})
+         assert.close(dense:matmul(x), torch.mm(s, x), 1e-5, width)
+      end
+   end
+end)

@@ -15,24 +15,31 @@
 typedef real Vector
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
-static inline void whole_panel(const real *values, const int64_t *columns, int64_t n,
-                               const real *in, int64_t step, real *out) {
+/* Multiplies a row by a panel of `vectors` vectors, a constant at each inlined call. */
+static inline __attribute__((always_inline)) void panel_of(int vectors, const real *values,
+                                                           const int64_t *columns, int64_t n,
+                                                           const real *in, int64_t step,
+                                                           real *out) {
   Vector sum[VECTORS] = {{0}};
   for (int64_t e = 0; e < n; e++) {
     const real *row = in + (columns[e] - 1) * step;
     Vector v = (Vector){0} + values[e];
-    for (int i = 0; i < VECTORS; i++) {
+    for (int i = 0; i < vectors; i++) {
       Vector x;
       memcpy(&x, row + i * LANES, sizeof x);
       sum[i] += v * x;
     }
   }
-  for (int i = 0; i < VECTORS; i++) memcpy(out + i * LANES, &sum[i], sizeof sum[i]);
+  for (int i = 0; i < vectors; i++) memcpy(out + i * LANES, &sum[i], sizeof sum[i]);
 }
 
 static inline void part_panel(const real *values, const int64_t *columns, int64_t n, const real *in,
                               int64_t step, real *out, int64_t width) {
   int64_t c = 0;
+  if (width >= PANEL / 2) {
+    panel_of(VECTORS / 2, values, columns, n, in, step, out);
+    c = PANEL / 2;
+  }
   for (; c + LANES <= width; c += LANES) {
     Vector sum = {0};
     for (int64_t e = 0; e < n; e++) {
@@ -88,7 +95,7 @@ static void product(const tlk_CsrRows *r) {
     real *out = (real *)r->out + i * r->out_step;
     int64_t c = 0;
     for (; c + PANEL <= r->width; c += PANEL)
-      whole_panel(values + first, r->columns + first, n, in + c, r->in_step, out + c);
+      panel_of(VECTORS, values + first, r->columns + first, n, in + c, r->in_step, out + c);
     if (c < r->width)
       part_panel(values + first, r->columns + first, n, in + c, r->in_step, out + c, r->width - c);
   }
