@@ -254,6 +254,28 @@ function MapTable:parameters() return self.module:parameters() end
 function MapTable:zeroGradParameters() self.module:zeroGradParameters() end
 function MapTable:updateParameters(rate) self.module:updateParameters(rate) end
 
+-- DataParallelTable (cunn's): programs add one module for several GPUs, or a copy for each GPU. The
+-- first module computes the whole batch on one device.
+local Parallel = container("DataParallelTable", function(self, dimension)
+   self.modules, self.dimension = {}, dimension
+end, function(self, input)
+   if not self.modules[1] then tlua.raise "nn.DataParallelTable: expected a call of add before" end
+   return self:rethrowErrors(self.modules[1], 1, "updateOutput", input)
+end, function(self, call, input, gradOutput)
+   return call(self.modules[1], input, gradOutput)
+end, nil, "forwards")
+
+function Parallel:add(module)
+   return self.modules[1] and self or Container.add(self, module)
+end
+
+--- Calls a function that prepares an interpreter of a GPU; here it is this one.
+function Parallel:threads(fn)
+   if fn then fn() end
+   return self
+end
+function Parallel:syncParameters() end
+
 -- Concatenations ----------------------------------------------------------------------------------
 
 local function join(outputs, d) return types.tag(tlua.cat(outputs, d)) end

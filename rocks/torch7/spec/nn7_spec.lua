@@ -288,6 +288,19 @@ describe("Torch7's protocol of modules", function()
       assert.raises("there is no Liner in Torch7's nn", function() return nn.Liner end)
    end)
 
+   it("computes by the first module of a DataParallelTable", function()
+      local inner = nn.Sequential():add(nn.Linear(3, 2)):add(nn.Tanh())
+      local model = nn.DataParallelTable(1, true):add(inner, {1, 2}):threads(function() return nn end)
+      local x, g = torch.randn(4, 3), torch.randn(4, 2)
+      near(values(inner:forward(x)), model:forward(x))
+      inner:zeroGradParameters()
+      near(values(inner:backward(x, g)), model:backward(x, g))
+      local _, sums = model:parameters()
+      near(values(torch.mm(g:clone():cmul(model.output:clone():pow(2):mul(-1):add(1)):t(), x) * 2), sums[1])
+      assert.equal(1, model:add(inner:clone(), 2):size())
+      assert.raises("expected a call of add", function() nn.DataParallelTable(1):forward(x) end)
+   end)
+
    it("prints containers and layers as Torch7 did", function()
       assert.equal([[nn.ConcatTable {
   input
