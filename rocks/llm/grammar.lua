@@ -486,6 +486,81 @@ function Matcher:accept(token)
    for i = 1, #piece do self.state = self.grammar:_step(self.state, piece:byte(i)) end
 end
 
+-- Returns the bytes of a token of a text.Tokenizer within a text, or "" if it has none of its own.
+local function bytes_of(tokenizer, token)
+   local bytes = require "tlua.text.tokenizer.bytes"
+   local decode = tokenizer.decoder
+   local function joined(...) return table.concat(decode {...}) end
+   if joined "\u{120}" == " " then return bytes.decode(token) or token end -- byte-level
+   local byte = token:match "^<0x(%x%x)>$"
+   if byte and joined "<0x41>" == "A" then return string.char(tonumber(byte, 16)) end
+   local alone, text = joined "a", joined("a", token)
+   return text:sub(1, #alone) == alone and text:sub(#alone + 1) or ""
+end
+
+-- A text.Tokenizer in the form that a matcher reads.
+local Pieces = class.class("llm.GrammarPieces")
+
+function Pieces:__init(tokenizer, ends)
+   self.tokens, self.ends, self.bytes = tokenizer.tokens, ends, {}
+   local special = {}
+   for _, added in ipairs(tokenizer.added_tokens or {}) do
+      if added.special then special[added.content] = true end
+   end
+   for id, token in ipairs(self.tokens) do
+      self.bytes[id] = special[token] and "" or bytes_of(tokenizer, token)
+   end
+end
+
+function Pieces:piece(id) return self.bytes[id] or "" end
+
+--- Returns a function for logits_processor of torch.text's generate: the new text, which begins
+--- after the prompt, obeys the grammar and then ends.
+---
+---     local text = torch.text
+---     local grammar = torch.llm.Grammar.from_string 'root ::= "low"'
+---     local tokenizer = text.Tokenizer.from_str(text.Tokenizer.example)
+---     local model = text.from_config {model_type = "gpt2", n_embd = 4,
+---        n_head = 2, n_layer = 1, vocab_size = 13}
+---     local ids = torch.tensor {{1, 2}}
+---     local obey = grammar:logits_processor(tokenizer, ids:size(2), 13)
+---     local options = {logits_processor = {obey}, eos_token_id = 13}
+---     local made = model:generate(ids, options)[1]:tolist()
+---     print(tokenizer:decode {table.unpack(made, 3, #made - 1)})
+---     --> low
+---@param tokenizer text.Tokenizer
+---@param prompt_length integer  the number of tokens before the new text
+---@param eos_token_id integer|integer[]  the tokens that end a text
+---@return fun(ids: Tensor, scores: Tensor): Tensor
+function Grammar:logits_processor(tokenizer, prompt_length, eos_token_id)
+   local title <const> = "llm.Grammar:logits_processor"
+   if not class.isinstance(tokenizer, require "tlua.text.Tokenizer") or not tokenizer.decoder then
+      args.refuse(title, "tokenizer", "a text.Tokenizer with a decoder", tokenizer)
+   end
+   if math.type(prompt_length) ~= "integer" or prompt_length < 1 then
+      args.refuse(title, "prompt_length", "a positive integer", prompt_length)
+   end
+   local ends, list = {}, type(eos_token_id) == "table" and eos_token_id or {eos_token_id}
+   for _, id in ipairs(list) do ends[id] = math.type(id) == "integer" and id >= 1 or nil end
+   if next(ends) == nil then
+      args.refuse(title, "eos_token_id", "a token number from 1, or a list of them", eos_token_id)
+   end
+   local first = M._matcher(title, self, Pieces(tokenizer, ends))
+   return function(ids, scores)
+      local rows = {}
+      for i, row in ipairs(ids:tolist()) do
+         local matcher, is_ended = setmetatable({state = first.state}, {__index = first}), false
+         for k = prompt_length + 1, #row do
+            is_ended = is_ended or ends[row[k]] or false
+            if not is_ended then Matcher.accept(matcher, row[k]) end
+         end
+         local mask = not is_ended and mask_of(matcher, scores:size(2)):to(scores.device)
+         rows[i] = mask and scores[i] + mask or scores[i]
+      end
+      return torch.stack(rows, 1)
+   end
+end
+
 -- Returns a new matcher for sampling.lua, from a grammar or its text.
 function M._matcher(title, grammar, tokenizer)
    if type(grammar) == "string" then
