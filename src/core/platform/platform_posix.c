@@ -364,6 +364,8 @@ void *tli_file_map(const char *path, size_t *bytes) {
     *bytes = (size_t)info.st_size;
     if (S_ISDIR(info.st_mode))
       errno = EISDIR;
+    else if ((off_t)*bytes != info.st_size)
+      errno = EFBIG; /* addresses have 32 bits */
     else if (info.st_size == 0)
       data = &empty;
     else
