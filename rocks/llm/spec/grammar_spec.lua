@@ -7,7 +7,8 @@ local text, Grammar = torch.text, torch.llm.Grammar
 local function trained()
    local trainers = text.trainers
    local tokenizer = assert(text.Tokenizer.from_str [[{"pre_tokenizer": {"type": "ByteLevel",
-      "add_prefix_space": false}, "decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": {}, "merges": []}}]])
+      "add_prefix_space": false}, "decoder": {"type": "ByteLevel"},
+      "model": {"type": "BPE", "vocab": {}, "merges": []}}]])
    tokenizer:train_from_iterator({"low lower lowest", "the lowest"}, trainers.BpeTrainer {vocab_size = 270,
       special_tokens = {"<end>"}, initial_alphabet = trainers.byte_alphabet()})
    return tokenizer
