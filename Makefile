@@ -157,6 +157,10 @@ ISA_FLAGS_native := -march=native
 ISA_FLAGS_v2 := -march=x86-64-v2
 ISA_FLAGS_v3 := -march=x86-64-v3
 ISA_FLAGS_v4 := -march=x86-64-v4
+# Matrix products of the portable set, in wider vectors, which give the same bits.
+UNFUSED_ISAS = $(if $(filter v2,$(ISAS)),$(addsuffix u,$(filter v3 v4,$(ISAS))))
+ISA_FLAGS_v3u = $(ISA_FLAGS_v3) $(UNFUSED)
+ISA_FLAGS_v4u = $(ISA_FLAGS_v4) $(UNFUSED)
 # gcc keeps vectors of 32 and 64 bytes on a stack that Windows aligns to 16.
 ifdef WINDOWS
 unaligned := $(call accepts,-Wa$(comma)-muse-unaligned-vector-move)
@@ -257,8 +261,10 @@ GEN_SRC := $(FAMILIES:%=$(GEN)/ops_%.c) $(if $(filter runtime,$(PROFILE)),,$(FAM
   $(if $(filter infer,$(PROFILE)),,$(GEN)/calls.c)
 GEN_OTHER := $(addprefix $(GEN)/,ops.h calls.h kernels.h each_pointwise.h each_reduction.h each_scan.h bind.h manual.lua signatures.lua gradlist.lua operators.lua)
 
+TILE_SRC := $(filter kernels/cpu/matmul/isa/tile_%,$(ISA_SRC))
 LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(BUILT_IN_SRC:%.c=$(OBJ)/%.o) \
   $(foreach isa,$(ISAS),$(ISA_SRC:%.c=$(OBJ)/%.$(isa).o)) \
+  $(foreach isa,$(UNFUSED_ISAS),$(TILE_SRC:%.c=$(OBJ)/%.$(isa).o)) \
   $(GEN_SRC:$(GEN)/%.c=$(OBJ)/gen/%.o) $(if $(filter runtime,$(PROFILE)),,$(OBJ)/gen/embed.o)
 MAIN_OBJ := $(MAIN_SRC:%.c=$(OBJ)/%.o)
 # What plugins share is in kernels/device.
@@ -523,7 +529,8 @@ $(OBJ)/%.$(1).o: %.c $(OBJ)/flags.txt | $(GEN)/stamp
 	@mkdir -p $$(@D)
 	$$(Q)$$(COMPILE) $$(KERNEL_CFLAGS) $$(NO_UNWINDING) $$(FLAGS_OF_FILE) -DTLK_ISA=$(1) $$(ISA_FLAGS_$(1)) $$(ISA_MATH_$(1)) -c -o $$@ $$<
 endef
-$(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
+$(foreach isa,$(ISAS) $(UNFUSED_ISAS),$(eval $(call isa_rule,$(isa))))
+$(OBJ)/kernels/cpu/backend.o: FLAGS_OF_FILE := $(UNFUSED_ISAS:%=-DTLK_BUILT_%)
 $(foreach isa,$(ISAS),$(OBJ)/kernels/cpu/reduce/isa/reduce_i32.$(isa).o \
   $(OBJ)/kernels/cpu/reduce/isa/reduce_i64.$(isa).o): FLAGS_OF_FILE := $(FEWER_UNROLLED)
 # In products of complex numbers terms cancel exactly, as in the imaginary part of a number by its conjugate.

@@ -9,6 +9,7 @@
 #include "core/memory/alloc.h"
 #include "isas.h" /* generated header that defines TLK_ISAS */
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/matmul/tile.h"
 
 /* ---- instruction sets ------------------------------------------------------------ */
 
@@ -79,9 +80,13 @@ static atomic_bool portable;
 
 bool tlk_portable(void) { return atomic_load_explicit(&portable, memory_order_relaxed); }
 
+/* the best set while the portable set is in use, otherwise NULL */
+static _Atomic(const tlk_Isa *) best;
+
 bool tlk_cpu_set_portable(bool on) {
   const tlk_Isa *isa = on ? choose_portable() : choose();
   if (isa == NULL) return false;
+  atomic_store(&best, on ? choose() : NULL);
   atomic_store(&portable, on);
   atomic_store(&chosen, isa);
   return true;
@@ -94,6 +99,34 @@ const tlk_Isa *tlk_isa(void) {
     atomic_store_explicit(&chosen, isa, memory_order_release);
   }
   return isa;
+}
+
+/* The loops of a wider set without fused multiply-add; TLK_BUILT_<set> says that there are some. */
+typedef struct Unfused {
+  const tlk_Isa *isa;
+  const tlk_TileLoops *tile[2];
+} Unfused;
+
+#ifdef TLK_BUILT_v4u
+extern const tlk_TileLoops tlk_tile_f32_v4u, tlk_tile_f64_v4u;
+#endif
+#ifdef TLK_BUILT_v3u
+extern const tlk_TileLoops tlk_tile_f32_v3u, tlk_tile_f64_v3u;
+#endif
+
+const tlk_TileLoops *tlk_product_loops(bool wide) {
+  static const Unfused unfused[] = {
+#ifdef TLK_BUILT_v4u
+      {&tlk_isa_v4, {&tlk_tile_f32_v4u, &tlk_tile_f64_v4u}},
+#endif
+#ifdef TLK_BUILT_v3u
+      {&tlk_isa_v3, {&tlk_tile_f32_v3u, &tlk_tile_f64_v3u}},
+#endif
+      {NULL, {NULL, NULL}}};
+  const tlk_Isa *isa = atomic_load_explicit(&best, memory_order_relaxed);
+  for (const Unfused *u = unfused; isa && u->isa; u++)
+    if (u->isa == isa) return u->tile[wide];
+  return tlk_isa()->tile[wide];
 }
 
 /* ---- the table ------------------------------------------------------------------- */

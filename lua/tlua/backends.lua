@@ -100,20 +100,22 @@ local take_mode = args.signature [[use_deterministic_algorithms(mode: any,
 --- torch.utils.deterministic.
 ---
 --- The mode "portable" also makes operators on the CPU give the same bits on all processors of
---- x86-64 and with any number of threads. Sums have a fixed order, no product is fused with a sum,
---- and elementary functions are tlua's own. x86-64 processors all use the loops of x86-64-v2. The
---- bits of ten short trainings, layers, optimizers, random numbers and all operators are recorded,
---- and compared with 1, 3 and all threads (spec/portable). ARM was compared in an emulator, before
---- the last changes; 32-bit processors, Windows and other compilers follow the same rules when tlua
---- is built, but have not been compared.
+--- x86-64 and with any number of threads. Sums have a fixed order, no product is fused with a
+--- sum, and elementary functions are tlua's own. x86-64 processors all use the loops of
+--- x86-64-v2, and wider vectors for matrix products alone, where the width does not change the
+--- order. The bits of ten short trainings, layers, optimizers, random numbers and all operators
+--- are recorded, and compared with 1, 3 and all threads (spec/portable). ARM was compared in an
+--- emulator, before the last changes; 32-bit processors, Windows and other compilers follow the
+--- same rules when tlua is built, but have not been compared.
 --- Conditions and costs:
 --- * Factorizations of linear algebra (torch.linalg.solve, svd, eigh and others that call LAPACK),
 ---   elementary functions of complex numbers, and special.bessel_j0, j1, y0 and y1 raise an error.
 --- * The bits of NaN may differ, and so may conversions of floats to integer dtypes that cannot
 ---   hold them. GPUs compute as without this mode.
---- * Operators use vectors of 16 bytes and no BLAS library. On a processor with AVX-512, in one
----   thread, a training step of a convolutional network took 1.91 times as long as in the fast
----   mode, that of a transformer's layer 2.89 times, and that of an LSTM 5.0 times.
+--- * Operators other than matrix products use vectors of 16 bytes, and none uses a BLAS library.
+---   On a processor with AVX-512, in one thread, a training step of a convolutional network took
+---   2.1 times as long as in the fast mode, that of a transformer's layer 2.0 times, and that of
+---   an LSTM 1.9 times (spec/bench/portable.lua).
 --- * The mode holds for the whole process. No other thread may run operators while it changes.
 --- * A library that was built for one instruction set (ISAS of make) may refuse this mode.
 ---@param mode boolean|"portable"

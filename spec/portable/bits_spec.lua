@@ -52,6 +52,17 @@ describe("portable determinism", function()
       end)
    end
 
+   it("gives the same bits of matrix products with vectors of all widths", function()
+      if not has_mode then return pending "this build has no portable loops (ISAS)" end
+      local function hash(environment)
+         return shell.ok(("%s TLUA_BUILD=%s %s spec/portable/products.lua"):format(environment,
+            shell.quote(shell.build), shell.start()))
+      end
+      local narrow = hash "TLUA_ISA=x86-64-v2"
+      assert.equal(narrow, hash "TLUA_ISA=x86-64-v3")
+      assert.equal(narrow, hash "TLUA_ISA=")
+   end)
+
    it("refuses factorizations and elementary functions of complex numbers, and is switched off again", function()
       if not has_mode then return pending "this build has no portable loops (ISAS)" end
       torch.use_deterministic_algorithms "portable"

@@ -131,7 +131,7 @@ static bool run_all(const tlk_Gemm *g, const tlk_Epilogue *after) {
                  .pieces = vector || !real};
   int64_t lines = batch.rows ? g->m : g->n;
   if (real) {
-    const tlk_TileLoops *f = tlk_isa()->tile[g->dtype == TL_F64];
+    const tlk_TileLoops *f = tlk_product_loops(g->dtype == TL_F64);
     batch.step = vector ? PIECE : batch.rows ? f->rows : f->lanes;
   }
   batch.steps = (lines + batch.step - 1) / batch.step;

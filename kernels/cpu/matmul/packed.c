@@ -15,7 +15,7 @@
 
 bool tlk_pack(tlk_Packed *p, tl_DType dtype, bool trans, int64_t k, int64_t n, const void *b,
               int64_t ldb) {
-  p->loops = tlk_isa()->tile[dtype == TL_F64];
+  p->loops = tlk_product_loops(dtype == TL_F64);
   p->size = dtype == TL_F64 ? 8 : 4;
   p->k = k, p->n = n;
   p->width = tlk_max(p->loops->lanes, tlk_tile_width(p->loops, n));

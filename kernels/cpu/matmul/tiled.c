@@ -213,7 +213,7 @@ static bool sum_columns(Product *p, int64_t col, int64_t cols) {
 bool tlk_tiled_gemm(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a, const void *b,
                     void *c) {
   bool wide = g->dtype == TL_F64;
-  const tlk_TileLoops *f = tlk_isa()->tile[wide];
+  const tlk_TileLoops *f = tlk_product_loops(wide);
   Product p; /* not initialised, because most of the array `offsets` is not used */
   p.g = g, p.after = after, p.loops = f, p.size = wide ? 8 : 4, p.a = a, p.b = b, p.c = c;
   p.alpha = tli_to_double(g->alpha), p.beta = tli_to_double(g->beta);
