@@ -33,7 +33,8 @@ static tl_Tensor *hidden_pairs(tli_Chain *c, tl_Tensor *mask, const tlk_Attentio
 ** weights are set to 0 at the end. */
 tl_Tensor *tli_attention_weights(tli_Chain *c, tl_Tensor *mask, const tlk_Attention *a,
                                  tl_Tensor *query, tl_Tensor *key) {
-  tl_Tensor *scores = chain_matmul(c, chain_scale(c, query, a->scale), chain_t(c, key));
+  tl_Tensor *turned = chain_t(c, key), *scaled = chain_scale(c, query, a->scale);
+  tl_Tensor *scores = chain_matmul(c, scaled, turned);
   tl_Tensor *hidden = query ? hidden_pairs(c, mask, a, tli_device(query)) : NULL;
   if (hidden == NULL) return TLI_STEP(c, tlo_softmax(scores, -1, TL_NODTYPE));
   tl_Tensor *blind = TLI_STEP(c, tlo_all(hidden, (tl_Ints){1, (int64_t[]){-1}}, true));

@@ -106,9 +106,10 @@ bool tlo_rotate_pairs_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *cos
     tl_DType dtype = (tl_DType)cos->dtype;
     narrow_pairs(&c, grad, pairs, interleaved, dtype, &x, &y);
     narrow_pairs(&c, input, pairs, interleaved, dtype, &a, &b);
-    out[1] = chain_add(&c, chain_mul(&c, x, a), chain_mul(&c, y, b));
-    out[2] = back ? chain_sub(&c, chain_mul(&c, x, b), chain_mul(&c, y, a))
-                  : chain_sub(&c, chain_mul(&c, y, a), chain_mul(&c, x, b));
+    tl_Tensor *yb = chain_mul(&c, y, b), *xa = chain_mul(&c, x, a);
+    out[1] = chain_add(&c, xa, yb);
+    tl_Tensor *xb = chain_mul(&c, x, b), *ya = chain_mul(&c, y, a);
+    out[2] = back ? chain_sub(&c, xb, ya) : chain_sub(&c, ya, xb);
   }
   return tli_chain_end_all(&c, out, 3);
 }

@@ -95,16 +95,19 @@ static tl_Tensor *triangular(tli_Chain *c, tl_Tensor *a, tl_Tensor *b, bool uppe
 
 /* Copies the conjugate of the strict lower triangle to the upper triangle. */
 static tl_Tensor *symmetric_lower(tli_Chain *c, tl_Tensor *m) {
-  return chain_add(c, chain_tril(c, m, 0), chain_h(c, chain_tril(c, m, -1)));
+  tl_Tensor *upper = chain_h(c, chain_tril(c, m, -1)), *lower = chain_tril(c, m, 0);
+  return chain_add(c, lower, upper);
 }
 
 /* Computes the gradient of the Cholesky factor. P is the lower triangle of L^H G with its diagonal
 ** halved; the gradient is L^-H (P + P^H) L^-1 / 2. */
 tl_Tensor *tlo_cholesky_backward(tl_Tensor *grad, tl_Tensor *L) {
   tli_Chain c = {0};
-  tl_Tensor *p = chain_tril(&c, chain_matmul(&c, chain_h(&c, L), chain_tril(&c, grad, 0)), 0);
+  tl_Tensor *lower = chain_tril(&c, grad, 0), *lh = chain_h(&c, L);
+  tl_Tensor *p = chain_tril(&c, chain_matmul(&c, lh, lower), 0);
   tl_Tensor *half = chain_scale(&c, p, 0.5);
-  tl_Tensor *symmetric = chain_add(&c, chain_h(&c, half), chain_tril(&c, half, -1));
+  tl_Tensor *strict = chain_tril(&c, half, -1), *turned = chain_h(&c, half);
+  tl_Tensor *symmetric = chain_add(&c, turned, strict);
   tl_Tensor *Lc = chain_conj(&c, L);
   tl_Tensor *x = triangular(&c, Lc, symmetric, false, true, false);
   tl_Tensor *y = triangular(&c, Lc, chain_h(&c, x), false, true, false);
@@ -314,8 +317,8 @@ static tl_Tensor *cofactors(tli_Chain *c, tl_Tensor *a) {
   tl_Tensor *others =
       chain_add(c, chain_mul(c, copies, chain_sub(c, chain_number(c, 1), eye)), eye);
   tl_Tensor *d = TLI_STEP(c, tlo_prod(others, -1, false, TL_NODTYPE));
-  tl_Tensor *signs = chain_mul(c, TLI_STEP(c, tlo_det(usv[0])), TLI_STEP(c, tlo_det(usv[2])));
-  signs = chain_conj(c, signs);
+  tl_Tensor *of_v = TLI_STEP(c, tlo_det(usv[2])), *of_u = TLI_STEP(c, tlo_det(usv[0]));
+  tl_Tensor *signs = chain_conj(c, chain_mul(c, of_u, of_v));
   tl_Tensor *body = chain_matmul(c, by_columns(c, usv[0], d), usv[2]);
   return chain_mul(c, chain_unsqueeze(c, chain_unsqueeze(c, signs, -1), -1), body);
 }
@@ -508,13 +511,14 @@ tl_Tensor *tlo_ldl_solve(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B, bool he
 /* Computes the gradient of QR for m >= n: (gQ + Q copyltu(R gR^H - gQ^H Q)) R^-H (Walter and
 ** Lehmann 2012). */
 static tl_Tensor *qr_tall(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor *q, tl_Tensor *r) {
-  tl_Tensor *m =
-      chain_sub(c, chain_matmul(c, r, chain_h(c, gr)), chain_matmul(c, chain_h(c, gq), q));
+  tl_Tensor *of_q = chain_matmul(c, chain_h(c, gq), q), *of_r = chain_matmul(c, r, chain_h(c, gr));
+  tl_Tensor *m = chain_sub(c, of_r, of_q);
   tl_Tensor *symmetric = symmetric_lower(c, m);
   if (!c->failed && tli_is_complex((tl_DType)m->dtype)) /* the diagonal must be real, like R's */
     symmetric = chain_scale(c, chain_add(c, symmetric, chain_h(c, symmetric)), 0.5);
   tl_Tensor *rhs = chain_add(c, gq, chain_matmul(c, q, symmetric));
-  return chain_t(c, triangular(c, chain_conj(c, r), chain_t(c, rhs), true, false, false));
+  tl_Tensor *turned = chain_t(c, rhs), *rc = chain_conj(c, r);
+  return chain_t(c, triangular(c, rc, turned, true, false, false));
 }
 
 /* Computes the gradient of QR for m < n. A is [X | Y] with X square, and R is [U | V]. Y = Q V
@@ -557,7 +561,8 @@ bool tlo_svd(tl_Tensor *A, bool full_matrices, tl_Tensor **out) {
 
 /* Returns the matrix F that is 1 / (s_j^2 - s_i^2) off the diagonal and 0 on the diagonal. */
 static tl_Tensor *gaps(tli_Chain *c, tl_Tensor *squares, tl_Tensor *eye) {
-  tl_Tensor *e = chain_sub(c, chain_unsqueeze(c, squares, -2), chain_unsqueeze(c, squares, -1));
+  tl_Tensor *column = chain_unsqueeze(c, squares, -1), *row = chain_unsqueeze(c, squares, -2);
+  tl_Tensor *e = chain_sub(c, row, column);
   tl_Tensor *safe = chain_add(c, e, eye);
   return chain_div(c, chain_sub(c, chain_number(c, 1), eye), safe);
 }
@@ -574,7 +579,8 @@ static tl_Tensor *plus(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
 /* Returns (I - Q Q^H) g / S, which is the part of g / S outside the column space of Q. */
 static tl_Tensor *outside(tli_Chain *c, tl_Tensor *g, tl_Tensor *q, tl_Tensor *s) {
   tl_Tensor *inside = chain_matmul(c, q, chain_matmul(c, chain_h(c, q), g));
-  return chain_div(c, chain_sub(c, g, inside), chain_unsqueeze(c, s, -2));
+  tl_Tensor *row = chain_unsqueeze(c, s, -2), *rest = chain_sub(c, g, inside);
+  return chain_div(c, rest, row);
 }
 
 /* Fails if the gradients of complex vectors depend on the vectors' phases, which are arbitrary.
@@ -629,7 +635,8 @@ tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Ten
     inner = plus(&c, inner, by_rows(&c, chain_mul(&c, f, skew), S));
   }
   if (inner) inner = chain_to(&c, inner, (tl_DType)U->dtype);
-  tl_Tensor *result = chain_matmul(&c, chain_matmul(&c, u, inner), chain_h(&c, v));
+  tl_Tensor *vh = chain_h(&c, v), *left = chain_matmul(&c, u, inner);
+  tl_Tensor *result = chain_matmul(&c, left, vh);
   if (gu && m > k)
     result = chain_add(&c, result, chain_matmul(&c, outside(&c, gu, u, S), chain_h(&c, v)));
   if (gv && n > k)
@@ -676,7 +683,8 @@ tl_Tensor *tlo_eigh_backward(tl_Tensor *gL, tl_Tensor *gV, tl_Tensor *L, tl_Tens
     inner = chain_mul(&c, gaps(&c, L, eye), turned);
   }
   if (gL) inner = plus(&c, inner, chain_mul(&c, chain_unsqueeze(&c, gL, -1), eye));
-  tl_Tensor *g = chain_matmul(&c, chain_matmul(&c, V, inner), chain_h(&c, V));
+  tl_Tensor *vh = chain_h(&c, V), *left = chain_matmul(&c, V, inner);
+  tl_Tensor *g = chain_matmul(&c, left, vh);
   return tli_chain_end(&c, chain_scale(&c, chain_add(&c, g, chain_h(&c, g)), 0.5));
 }
 
@@ -701,7 +709,8 @@ tl_Tensor *tlo_eig_backward(tl_Tensor *gL, tl_Tensor *gV, tl_Tensor *L, tl_Tenso
     tl_Tensor *growth = TLI_STEP(&c, tlo_diagonal(turned, 0, -2, -1));
     growth = TLI_STEP(&c, tlo_real(growth));
     tl_Tensor *lengths = by_columns(&c, chain_matmul(&c, vh, V), growth);
-    inner = chain_mul(&c, gaps(&c, chain_conj(&c, L), eye), chain_sub(&c, turned, lengths));
+    tl_Tensor *rest = chain_sub(&c, turned, lengths);
+    inner = chain_mul(&c, gaps(&c, chain_conj(&c, L), eye), rest);
   }
   if (gL) inner = plus(&c, inner, chain_mul(&c, chain_unsqueeze(&c, gL, -1), eye));
   inner = chain_matmul(&c, inner, vh);

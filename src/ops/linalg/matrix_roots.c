@@ -41,10 +41,11 @@ tl_Tensor *tli_op_solve_lyapunov(tl_Tensor *B, tl_Tensor *X) {
   tl_Tensor *lv[2];
   eigen(&c, X, lv);
   tl_Tensor *turned = chain_matmul(&c, chain_matmul(&c, chain_h(&c, lv[1]), B), lv[1]);
-  tl_Tensor *sums = chain_add(&c, chain_unsqueeze(&c, lv[0], -1), chain_unsqueeze(&c, lv[0], -2));
+  tl_Tensor *row = chain_unsqueeze(&c, lv[0], -2), *column = chain_unsqueeze(&c, lv[0], -1);
+  tl_Tensor *sums = chain_add(&c, column, row);
   tl_Tensor *solved = chain_div(&c, turned, sums);
-  tl_Tensor *result =
-      tli_chain_end(&c, chain_matmul(&c, chain_matmul(&c, lv[1], solved), chain_h(&c, lv[1])));
+  tl_Tensor *vh = chain_h(&c, lv[1]), *left = chain_matmul(&c, lv[1], solved);
+  tl_Tensor *result = tli_chain_end(&c, chain_matmul(&c, left, vh));
   tli_set_grad_mode(mode);
   return result;
 }
@@ -54,8 +55,8 @@ tl_Tensor *tli_op_solve_lyapunov(tl_Tensor *B, tl_Tensor *X) {
 tl_Tensor *tlo_lyapunov_backward(tl_Tensor *grad, tl_Tensor *X, tl_Tensor *Y) {
   tli_Chain c = {0};
   tl_Tensor *z = TLI_STEP(&c, tlo_solve_lyapunov(grad, X)), *yh = chain_h(&c, Y);
-  return tli_chain_end(
-      &c, chain_neg(&c, chain_add(&c, chain_matmul(&c, z, yh), chain_matmul(&c, yh, z))));
+  tl_Tensor *right = chain_matmul(&c, yh, z), *left = chain_matmul(&c, z, yh);
+  return tli_chain_end(&c, chain_neg(&c, chain_add(&c, left, right)));
 }
 
 /* Computes U = W V^H and H = V S V^H from the singular values of A = W S V^H. */

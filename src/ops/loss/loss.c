@@ -215,10 +215,10 @@ tl_Tensor *tlo_cosine_embedding_loss(tl_Tensor *input1, tl_Tensor *input2, tl_Te
   tl_Tensor *size = TLI_STEP(&c, tlo_sqrt(squared));
   tl_Tensor *cosine = chain_div(&c, product, size);
   tl_Tensor *zero = chain_number(&c, 0);
-  tl_Tensor *alike =
-      chain_where(&c, chain_equals(&c, target, 1), chain_plus(&c, chain_neg(&c, cosine), 1), zero);
-  tl_Tensor *apart = chain_where(&c, chain_equals(&c, target, -1),
-                                 chain_at_least(&c, chain_plus(&c, cosine, -margin), 0), zero);
+  tl_Tensor *distance = chain_plus(&c, chain_neg(&c, cosine), 1);
+  tl_Tensor *alike = chain_where(&c, chain_equals(&c, target, 1), distance, zero);
+  tl_Tensor *beyond = chain_at_least(&c, chain_plus(&c, cosine, -margin), 0);
+  tl_Tensor *apart = chain_where(&c, chain_equals(&c, target, -1), beyond, zero);
   return tli_chain_end(&c, chain_reduced(&c, chain_add(&c, alike, apart), reduction));
 }
 

@@ -114,8 +114,10 @@ tl_Tensor *tlo_cross(tl_Tensor *self, tl_Tensor *other, int64_t dim) {
     return tli_fail_null(TL_ESHAPE, "cross: expected vectors of 3, got shapes %s and %s",
                          tli_sizes_str(self), tli_sizes_str(other));
   tli_Chain c = {0};
-  tl_Tensor *forth = chain_mul(&c, chain_roll(&c, self, -1, d), chain_roll(&c, other, -2, d));
-  tl_Tensor *back = chain_mul(&c, chain_roll(&c, self, -2, d), chain_roll(&c, other, -1, d));
+  tl_Tensor *b2 = chain_roll(&c, other, -2, d), *a1 = chain_roll(&c, self, -1, d);
+  tl_Tensor *forth = chain_mul(&c, a1, b2);
+  tl_Tensor *b1 = chain_roll(&c, other, -1, d), *a2 = chain_roll(&c, self, -2, d);
+  tl_Tensor *back = chain_mul(&c, a2, b1);
   return tli_chain_end(&c, chain_sub(&c, forth, back));
 }
 

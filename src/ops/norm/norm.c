@@ -548,7 +548,8 @@ tl_Tensor *tlo_local_response_norm(tl_Tensor *input, int64_t size, double alpha,
   means = chain_reshape(&c, means, input->ndim, input->sizes);
   if (means && !tli_is_float((tl_DType)means->dtype))
     means = TLI_STEP(&c, tlo_to_dtype(means, TL_F32));
-  tl_Tensor *sum = chain_add(&c, chain_scale(&c, means, alpha), chain_number(&c, k));
+  tl_Tensor *offset = chain_number(&c, k), *scaled = chain_scale(&c, means, alpha);
+  tl_Tensor *sum = chain_add(&c, scaled, offset);
   tl_Tensor *divisor = chain_with(&c, tlo_pow, sum, beta);
   return tli_chain_end(&c, chain_div(&c, input, divisor));
 }

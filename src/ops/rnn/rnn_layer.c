@@ -146,7 +146,8 @@ static void chain_lstm(tli_Chain *c, const Layer *l, tl_Tensor *x, tl_Tensor **s
   tl_Tensor *forget = chain_sigmoid(c, chain_gate(c, gates, 1, n));
   tl_Tensor *new = chain_tanh(c, chain_gate(c, gates, 2, n));
   tl_Tensor *open = chain_sigmoid(c, chain_gate(c, gates, 3, n));
-  state[1] = chain_add(c, chain_mul(c, forget, state[1]), chain_mul(c, in, new));
+  tl_Tensor *added = chain_mul(c, in, new), *kept = chain_mul(c, forget, state[1]);
+  state[1] = chain_add(c, kept, added);
   state[0] = chain_mul(c, open, chain_tanh(c, state[1]));
   if (l->v[WEIGHT_HR]) state[0] = chain_linear(c, state[0], l->v[WEIGHT_HR], NULL);
 }
@@ -154,9 +155,10 @@ static void chain_lstm(tli_Chain *c, const Layer *l, tl_Tensor *x, tl_Tensor **s
 static void chain_gru(tli_Chain *c, const Layer *l, tl_Tensor *x, tl_Tensor **state) {
   int64_t n = hidden_of(l);
   tl_Tensor *y = chain_linear(c, state[0], l->v[WEIGHT_HH], l->v[BIAS_HH]);
-  tl_Tensor *reset = chain_sigmoid(c, chain_add(c, chain_gate(c, x, 0, n), chain_gate(c, y, 0, n)));
-  tl_Tensor *update =
-      chain_sigmoid(c, chain_add(c, chain_gate(c, x, 1, n), chain_gate(c, y, 1, n)));
+  tl_Tensor *y0 = chain_gate(c, y, 0, n), *x0 = chain_gate(c, x, 0, n);
+  tl_Tensor *reset = chain_sigmoid(c, chain_add(c, x0, y0));
+  tl_Tensor *y1 = chain_gate(c, y, 1, n), *x1 = chain_gate(c, x, 1, n);
+  tl_Tensor *update = chain_sigmoid(c, chain_add(c, x1, y1));
   tl_Tensor *share = chain_mul(c, reset, chain_gate(c, y, 2, n));
   tl_Tensor *new = chain_tanh(c, chain_add(c, chain_gate(c, x, 2, n), share));
   state[0] = chain_add(c, new, chain_mul(c, update, chain_sub(c, state[0], new)));
