@@ -89,6 +89,26 @@ describe("portable determinism", function()
       for i in ipairs(fast) do assert.close(fast[i], slow[i], 1e-13) end
    end)
 
+   it("is noticed by compiled functions, whose constants were computed in the fast mode", function()
+      if not has_mode then return pending "this build has no portable loops (ISAS)" end
+      local _ <close> = torch.no_grad()
+      local nn = torch.nn
+      local function result(first)
+         torch.use_deterministic_algorithms(first)
+         torch.manual_seed(4)
+         local model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(), nn.Linear(576, 9))
+         model[2].running_var:uniform_(0.5, 2)
+         local weight, x = torch.randn(9, 9), torch.randn(2, 3, 8, 8)
+         local fast = torch.compile(function(a) return model(a) * weight:exp():sum() end, {fullgraph = true})
+         model:eval()
+         for _ = 1, 4 do fast(x) end
+         torch.use_deterministic_algorithms "portable"
+         for _ = 1, 4 do fast(x) end
+         return fast(x):tolist()
+      end
+      assert.same(result "portable", result(false))
+   end)
+
    it("refuses other words", function()
       assert.raises('expected true, false or "portable", got', function()
          torch.use_deterministic_algorithms "exact"

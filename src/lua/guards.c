@@ -6,6 +6,7 @@
 
 #include "autograd/graph.h"
 #include "autograd/pack_hooks.h"
+#include "core/device/backend.h"
 #include "core/observe/trace.h"
 #include "lua/args/args.h"
 #include "lua/tensor/value.h"
@@ -113,8 +114,8 @@ static int make_key(lua_State *L, bool dynamic) {
   luaL_Buffer b;
   luaL_buffinit(L, &b);
   tl_Device on = tli_default_device();
-  char modes[] = {tli_grad_mode(), tli_inference_mode(), (char)tli_default_dtype(), (char)on.type,
-                  (char)on.index};
+  char modes[] = {tli_grad_mode(), tli_inference_mode(), (char)tli_default_dtype(),
+                  (char)on.type,   (char)on.index,       tlk_portable()};
   add_bytes(&b, modes, sizeof modes);
   for (int i = 1; i <= n && why == NULL; i++)
     if (!add_argument(L, S, &b, i, batch)) why = "an argument is neither a tensor nor plain data";
