@@ -117,25 +117,17 @@ static tl_Tensor *pairs_of(tl_Tensor *t) {
 /* Returns the complex b (..., k, n) as a real matrix (..., 2k, 2n) of 2 x 2 blocks. */
 static tl_Tensor *blocks_of(tl_Tensor *b) {
   tli_Chain c = {0};
-  tl_Tensor *re = TLI_STEP(&c, tlo_real(b)), *pairs = TLI_STEP(&c, tlo_view_as_real(b));
-  tl_Tensor *turned = TLI_STEP(&c, tlo_conj_physical(b));
-  tl_Tensor *minus = TLI_STEP(&c, tlo_imag(turned));
-  int64_t sizes[TL_MAX_DIMS + 2], n = b->ndim, r = n - 2;
-  memcpy(sizes, b->sizes, (size_t)n * sizeof *sizes);
-  sizes[n] = b->sizes[n - 1];
-  sizes[r + 1] = sizes[n + 1] = 2;
-  tl_Tensor *both =
-      c.failed ? NULL
-               : TLI_STEP(&c, tli_empty((tl_DType)re->dtype, tli_device(b), (int)n + 2, sizes));
-  tl_Tensor *upper = TLI_STEP(&c, tlo_select(both, r + 1, 0));
-  tl_Tensor *lower = TLI_STEP(&c, tlo_select(both, r + 1, 1));
-  tl_Tensor *first = TLI_STEP(&c, tlo_select(lower, -1, 0));
-  tl_Tensor *second = TLI_STEP(&c, tlo_select(lower, -1, 1));
-  if (!c.failed && !(tli_copy(upper, pairs) && tli_copy(first, minus) && tli_copy(second, re)))
-    c.failed = true;
-  sizes[r] = 2 * b->sizes[r];
-  sizes[r + 1] = 2 * b->sizes[r + 1];
-  return tli_chain_end(&c, TLI_STEP(&c, tlo_view(both, (tl_Ints){n, sizes})));
+  tl_Tensor *re = TLI_STEP(&c, tlo_real(b)), *im = TLI_STEP(&c, tlo_imag(b));
+  tl_Tensor *minus = chain_neg(&c, im);
+  tl_Tensor *upper = TLI_STEP(&c, tlo_stack((tl_Tensors){2, (tl_Tensor *[]){re, im}}, -1));
+  tl_Tensor *lower = TLI_STEP(&c, tlo_stack((tl_Tensors){2, (tl_Tensor *[]){minus, re}}, -1));
+  tl_Tensor *both = TLI_STEP(&c, tlo_stack((tl_Tensors){2, (tl_Tensor *[]){upper, lower}}, -3));
+  int64_t sizes[TL_MAX_DIMS];
+  int r = b->ndim - 2;
+  memcpy(sizes, b->sizes, (size_t)b->ndim * sizeof *sizes);
+  sizes[r] *= 2;
+  sizes[r + 1] *= 2;
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_view(both, (tl_Ints){b->ndim, sizes})));
 }
 
 static bool multiply(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scalar alpha, tl_Scalar beta);
@@ -304,10 +296,6 @@ static tl_Tensor *dot(const char *op, tl_Tensor *self, tl_Tensor *other) {
     return tli_fail_null(TL_ESHAPE, "%s: lengths differ: %s x %s", op, tli_sizes_str(self),
                          tli_sizes_str(other));
   tli_Chain c = {0};
-  if (tli_is_complex((tl_DType)self->dtype)) { /* blocks for one number cost more than they save */
-    tl_Tensor *terms = chain_mul(&c, self, other);
-    return tli_chain_end(&c, TLI_STEP(&c, tlo_sum(terms, (tl_Ints){0, NULL}, false, TL_NODTYPE)));
-  }
   tl_Tensor *row = chain_unsqueeze(&c, self, 0), *column = chain_unsqueeze(&c, other, 1);
   tl_Tensor *product = TLI_STEP(&c, tlo_mm(row, column));
   return tli_chain_end(&c, TLI_STEP(&c, tlo_view(product, (tl_Ints){0, (int64_t[]){0}})));
