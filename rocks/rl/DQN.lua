@@ -104,8 +104,7 @@ function DQN:_update()
    end
    self.optimizer:zero_grad()
    losses:mean():backward()
-   nn.utils.clip_grad_norm_(self.net:parameters(), self.max_grad_norm)
-   self.optimizer:step()
+   self.optimizer:step {max_norm = self.max_grad_norm}
 end
 
 function DQN:_stepped(n)

@@ -58,15 +58,24 @@ end
 
 local log_root <const> = 0.5 * math.log(2 * math.pi)
 
--- Returns the logarithms of the probabilities of actions, and the entropy, from the actor's output.
+-- Returns the logarithms of the probabilities of actions from the actor's output, and the mean
+-- entropy, unless its coefficient is 0.
 local function evaluate(self, output, actions)
+   local weighs = self.ent_coef ~= 0
    if self.is_discrete then
       local log_p = output:log_softmax(2)
-      return log_p:gather(2, actions:view(-1, 1)):view(-1), -(log_p:exp() * log_p):sum(2)
+      return log_p:gather(2, actions:view(-1, 1)):view(-1),
+         weighs and -(log_p:exp() * log_p):sum(2):mean() or nil
    end
    local z = (actions - output) / self.log_std:exp()
    local log_p = (-0.5 * z * z - self.log_std - log_root):sum(2)
-   return log_p, (self.log_std + 0.5 + log_root):sum():expand(log_p.shape)
+   return log_p, weighs and (self.log_std + 0.5 + log_root):sum() or nil
+end
+
+-- Returns the sum of the losses of the policy, of the values and of the entropy.
+local function total(self, policy_loss, entropy, value_loss)
+   local loss = policy_loss + self.vf_coef * value_loss
+   return entropy and loss - self.ent_coef * entropy or loss
 end
 
 local function draw(self, output)
@@ -113,8 +122,7 @@ end
 local function step(self, loss)
    self.optimizer:zero_grad()
    loss:backward()
-   nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm)
-   self.optimizer:step()
+   self.optimizer:step {max_norm = self.max_grad_norm}
 end
 
 local function normalized(self, advantages)
@@ -172,19 +180,19 @@ function M.PPO:_iterate()
    local data = collect(self)
    local n = data.returns:size(1)
    for _ = 1, self.n_epochs do
-      local order = torch.randperm(n)
+      local order, mixed = torch.randperm(n), {}
+      for name, values in pairs(data) do mixed[name] = values:index_select(1, order) end
       for from = 1, n, self.batch_size do
-         local rows = order:narrow(1, from, math.min(self.batch_size, n - from + 1))
-         local input = data.observations:index_select(1, rows)
-         local log_p, entropy = evaluate(self, self.actor(input), data.actions:index_select(1,
-            rows))
-         local advantages = normalized(self, data.advantages:index_select(1, rows))
-         local ratio = (log_p - data.log_p:index_select(1, rows)):exp()
+         local count = math.min(self.batch_size, n - from + 1)
+         local function rows(name) return mixed[name]:narrow(1, from, count) end
+         local input = rows "observations"
+         local log_p, entropy = evaluate(self, self.actor(input), rows "actions")
+         local advantages = normalized(self, rows "advantages")
+         local ratio = (log_p - rows "log_p"):exp()
          local clipped = ratio:clamp(1 - self.clip_range, 1 + self.clip_range)
          local policy_loss = -torch.minimum(advantages * ratio, advantages * clipped):mean()
-         local value_loss = nn.functional.mse_loss(self.critic(input):view(-1),
-            data.returns:index_select(1, rows))
-         step(self, policy_loss - self.ent_coef * entropy:mean() + self.vf_coef * value_loss)
+         local value_loss = nn.functional.mse_loss(self.critic(input):view(-1), rows "returns")
+         step(self, total(self, policy_loss, entropy, value_loss))
       end
    end
 end
@@ -228,7 +236,7 @@ function M.A2C:_iterate()
    local log_p, entropy = evaluate(self, self.actor(data.observations), data.actions)
    local policy_loss = -(normalized(self, data.advantages) * log_p):mean()
    local value_loss = nn.functional.mse_loss(self.critic(data.observations):view(-1), data.returns)
-   step(self, policy_loss - self.ent_coef * entropy:mean() + self.vf_coef * value_loss)
+   step(self, total(self, policy_loss, entropy, value_loss))
 end
 
 return M
