@@ -1,10 +1,11 @@
 -- Measures how many steps of the environment agents make in a second, with their learning:
 --
---    tlua rocks/rl/spec/bench.lua [steps]
+--    tlua rocks/rl/spec/bench.lua [steps] [name]
 --
--- One thread; steps a second of processor time, the median of three runs. bench.py is the same for
--- Stable Baselines3. The last rows are bounds for SAC and TD3: they compute only the products of
--- matrices that a step needs, apart from those with the few inputs and outputs.
+-- A name limits the rows to those that contain it. One thread; steps a second of processor time,
+-- the median of three runs. bench.py is the same for Stable Baselines3. The last rows are bounds for
+-- SAC and TD3: they compute only the products of matrices that a step needs, apart from those with
+-- the few inputs and outputs.
 
 local torch = require "tlua"
 local rl = torch.rl
@@ -63,7 +64,7 @@ local rows <const> = {
    {"products of TD3 alone", products(11.5, 400, 300), 20},
 }
 
-for _, row in ipairs(rows) do
+local function measure(row)
    local rates, made = {}, steps // (row[3] or 1)
    for i = 1, 3 do
       local run = row[2]()
@@ -73,4 +74,8 @@ for _, row in ipairs(rows) do
    end
    table.sort(rates)
    print(("%-34s %9.0f steps a second"):format(row[1], rates[2]))
+end
+
+for _, row in ipairs(rows) do
+   if row[1]:find(arg[2] or "", 1, true) then measure(row) end
 end

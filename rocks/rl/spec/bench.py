@@ -1,4 +1,4 @@
-"""The rows of bench.lua with Stable Baselines3: python bench.py [steps]"""
+"""The rows of bench.lua with Stable Baselines3: python bench.py [steps] [name]"""
 import sys, time, torch, gymnasium as gym
 from stable_baselines3 import PPO, DQN, SAC, TD3
 from stable_baselines3.common.env_util import make_vec_env
@@ -15,7 +15,7 @@ rows = [("environment alone, CartPole-v1", lambda: alone, 1),
         ("DQN, CartPole-v1, 1 environment", lambda: DQN("MlpPolicy", "CartPole-v1", seed=1, device="cpu").learn, 1),
         ("SAC, Pendulum-v1, 1 environment", lambda: SAC("MlpPolicy", "Pendulum-v1", seed=1, device="cpu").learn, 20),
         ("TD3, Pendulum-v1, 1 environment", lambda: TD3("MlpPolicy", "Pendulum-v1", seed=1, device="cpu").learn, 20)]
-for name, make, part in rows:
+for name, make, part in [row for row in rows if len(sys.argv) < 3 or sys.argv[2] in row[0]]:
     rates = []
     for _ in range(3):
         run = make(); begun = time.process_time(); run(steps // part)
