@@ -42,6 +42,18 @@ TEST(special_arguments_give_special_values) {
         tli_hypot(0x1.8p-1060, 0x1p-1059) == 0x1.4p-1059);
 }
 
+/* mpmath: log(abs(gamma(x))) with 300 bits */
+TEST(lgamma_is_exact_beside_its_pole_at_0) {
+  static const double rows[][2] = {
+      {-0x1.8p-12, 0x1.fa669b0b9a00fp+2},   {-0x1.8p-36, 0x1.88c3ecf2690a6p+4},
+      {-0x1.8p-50, 0x1.1203e0f59fe12p+5},   {-0x1.8p-56, 0x1.3349457417381p+5},
+      {-0x1.8p-59, 0x1.43ebf7b352e38p+5},   {-0x1.8p-70, 0x1.80eb2ff08302dp+5},
+      {-0x1.8p-1000, 0x1.5a5ef0882c4a1p+9},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    check("lgamma", rows[i][0], tli_lgamma(rows[i][0]), rows[i][1], 2.1);
+}
+
 TEST(powers_follow_the_standard) {
   CHECK(tli_pow(NAN, 0) == 1 && tli_pow(1, NAN) == 1 && isnan(tli_pow(-2, 0.5)));
   CHECK(tli_pow(-2, 3) == -8 && tli_pow(-2, -2) == 0.25 && tli_pow(10, 2) == 100);

@@ -565,9 +565,9 @@ double tli_lgamma(double x) {
   if (x != x) return x;
   if (fabs(x) == INFINITY) return INFINITY;
   if (x > 0) return lgamma_positive(x);
-  double whole = floor(x), f = x - whole; /* exact; sin(pi x) is 0 for integers alone */
+  double f = fabs(x - rint(x)); /* exact; sin(pi x) is 0 for integers alone */
   if (f == 0) return INFINITY;
-  double sin_pi = tli_sin(2 * HALF_PI * (f > 0.5 ? 1 - f : f));
+  double sin_pi = tli_sin(2 * HALF_PI * f);
   if (x > -0x1p-60) return -tli_log(-x);
   return tli_log(2 * HALF_PI / (-x * sin_pi)) - lgamma_positive(-x);
 }
