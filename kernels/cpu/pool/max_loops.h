@@ -97,8 +97,9 @@ static inline void max_block(const Element *best, const int32_t *rows, int64_t w
   }
   TLK_VECTOR
   for (int i = 0; i < BLOCK; i++) out[i] = m[i];
+  if (indices == NULL) return;
   TLK_VECTOR
-  for (int i = 0; indices && i < BLOCK; i++)
+  for (int i = 0; i < BLOCK; i++)
     indices[i] = (int64_t)row[i] * width + column + i * stride + at[i] * step + 1;
 }
 
