@@ -417,8 +417,7 @@ TEST(failures_are_told) {
   CHECK(!tl_program_run(c.program, &wrong, 1, &out, 1) && says("expected size 64 in dimension"));
   CHECK(out == NULL);
   out = wrong;
-  CHECK(!tl_program_run(c.program, &c.in, 1, &out, 1) &&
-        says("expected float32 of sizes [3, 10]"));
+  CHECK(!tl_program_run(c.program, &c.in, 1, &out, 1) && says("expected float32 of sizes [3, 10]"));
   CHECK(out == wrong);
   CHECK(!tl_program_input(c.program, 1, &in) && says("expected an input from 0 to 0, got 1"));
   CHECK(tl_program_inputs(NULL) == 0 && tl_program_outputs(NULL) == 0);
