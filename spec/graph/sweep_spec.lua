@@ -73,6 +73,16 @@ describe("a sweep over elementwise operators", function()
       end)
    end)
 
+   it("reads an array before an operator outside the sweep overwrites it", function()
+      local narrow = torch.randn(64, 1, 64)
+      same(function(y)
+         local z = y:matmul(y)
+         local w = z * 2 + 1
+         z:add_(narrow) -- the loop has three dimensions with short rows, which no sweep takes
+         return w, z
+      end, torch.randn(64, 64, 64))
+   end)
+
    it("runs operators that overlap in memory one after the other", function()
       same(function(y)
          local z = y:exp()

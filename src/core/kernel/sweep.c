@@ -246,10 +246,12 @@ static bool find_version(const tli_Sweep *s, const tli_Iter *it, const tli_IterA
 }
 
 /* Returns whether a write to an array would change values that a stored call reads from other
-** memory. */
-static bool harms_reader(const tli_Sweep *s, const tli_Iter *it, const tli_IterArg *out) {
+** memory. A stored write may overwrite what has been read, if both visit the array in the same
+** order; a write before the stored calls may not. */
+static bool harms_reader(const tli_Sweep *s, const tli_Iter *it, const tli_IterArg *out,
+                         bool stored) {
   int64_t bytes = extent(it, out);
-  bool dense = is_dense(it, out) && it->numel == s->numel;
+  bool dense = stored && is_dense(it, out) && it->numel == s->numel;
   for (int i = 0; i < s->n; i++) {
     const tli_Iter *other = &s->steps[i].call.it;
     for (int k = 1; k < other->nargs; k++) {
@@ -263,7 +265,7 @@ static bool harms_reader(const tli_Sweep *s, const tli_Iter *it, const tli_IterA
   return false;
 }
 
-/* Returns whether a call may run before the stored ones. */
+/* Returns whether a call can run before the stored calls without changing any result. */
 static bool is_apart(const tli_Sweep *s, const tli_Iter *it) {
   for (int k = 0; k < it->nargs; k++) {
     int version;
@@ -271,7 +273,7 @@ static bool is_apart(const tli_Sweep *s, const tli_Iter *it) {
         version >= 0)
       return false;
   }
-  return !harms_reader(s, it, &it->args[0]);
+  return !harms_reader(s, it, &it->args[0], false);
 }
 
 /* Returns whether a call can be stored if the sweep is empty. */
@@ -294,7 +296,7 @@ static bool store(tli_Sweep *s, const struct tlk_pointwise *call) {
   Step *step = &s->steps[s->n];
   for (int k = 0; k < it->nargs; k++)
     if (!find_version(s, it, &it->args[k], &step->versions[k])) return false;
-  if (harms_reader(s, it, &it->args[0])) return false;
+  if (harms_reader(s, it, &it->args[0], true)) return false;
   if (s->n == 0) {
     s->numel = it->numel;
     s->width = 0;
