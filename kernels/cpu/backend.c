@@ -63,10 +63,9 @@ static const tlk_Isa *choose(void) {
     if (strlen(sets[i].isa->name) == n && strncmp(sets[i].isa->name, wish, n) == 0 &&
         sets[i].usable())
       return sets[i].isa;
-  int i = 0;
-  /* the last set is the build's minimum, so its condition is not checked */
-  while (i < NSETS - 1 && !sets[i].usable()) i++;
-  return sets[i].isa;
+  for (int i = 0; i < NSETS - 1; i++)
+    if (sets[i].usable()) return sets[i].isa;
+  return sets[NSETS - 1].isa; /* the build's minimum, whose condition is not checked */
 }
 
 /* Returns the best portable set; NULL if none was built. */

@@ -43,8 +43,8 @@ function M.describe(value)
    if kind == "number" or kind == "boolean" or kind == "nil" then return tostring(value) end
    if torch.is_tensor(value) then
       if not pcall(value.dim, value) then return "a tensor that was released" end
-      return ("%s %s of shape (%s)"):format(M.with_article(value.dtype), M.kind_of(value) or "tensor",
-         table.concat(value.shape, ", "))
+      return ("%s %s of shape (%s)"):format(M.with_article(value.dtype),
+         M.kind_of(value) or "tensor", table.concat(value.shape, ", "))
    end
    local name = torch.type(value)
    local meta = getmetatable(value)

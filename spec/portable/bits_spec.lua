@@ -96,7 +96,8 @@ describe("portable determinism", function()
       local function result(first)
          torch.use_deterministic_algorithms "portable"
          torch.manual_seed(4)
-         local model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(), nn.Linear(576, 9))
+         local model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(),
+            nn.Linear(576, 9))
          model[2].running_var:uniform_(0.5, 2)
          local weight, x = torch.randn(9, 9), torch.randn(2, 3, 8, 8)
          local fast = torch.compile(function(a) return model(a) * weight:exp():sum() end, {fullgraph = true})

@@ -162,8 +162,8 @@ function ParametrizationList:right_inverse(value)
    end
    for i, original in ipairs(originals) do
       if values[i].dtype ~= original.dtype then
-         args.refuse("right_inverse", "result " .. i, args.with_article(original.dtype) .. " tensor",
-            values[i])
+         args.refuse("right_inverse", "result " .. i,
+            args.with_article(original.dtype) .. " tensor", values[i])
       end
    end
    for i, original in ipairs(originals) do
