@@ -219,7 +219,8 @@ TLK_F32_FN float tlk_tanf_fast(float x) {
   return x == 0 ? x : v;
 }
 
-/* Returns asin(s) for 0 <= s <= 1/2, in double, so that callers can compute further with it. */
+/* Returns asin(s) for 0 <= s <= 1/2, where z = s * s. The result is a double so that callers can
+** use it in further arithmetic before rounding. */
 TLK_F32_FN double tlk_asin_half(float s, float z) {
   float q =
       0.166666598f +

@@ -1,7 +1,7 @@
 /*
-** loops.h - macros for templates of loops. A template is included once for each kernel of a
-** generated list, such as each_pointwise.h. A file with such loops defines `real`, TYPE (f32 for
-** float) and TEMPLATE, and includes the list.
+** loops.h - macros for templates of loops. A file of such loops defines `real`, TYPE (f32 for
+** float) and TEMPLATE (the path of the template), and then includes a generated header, such as
+** each_pointwise.h. This header includes the template once for each kernel that TAKES selects.
 */
 #ifndef TLK_LOOPS_H
 #define TLK_LOOPS_H

@@ -121,7 +121,8 @@ end
 local Linear4bit = class.class("text.Linear4bit", nn.Module)
 M.Linear4bit = Linear4bit
 
---- Rounds the weight of a linear layer.
+--- Makes a 4-bit layer from a linear layer, whose weight is quantized to NF4. The given layer is
+--- not changed.
 ---@param layer nn.Module  a Linear or a Conv1D
 function Linear4bit:__init(layer)
    if not is_linear(layer) then

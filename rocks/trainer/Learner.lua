@@ -77,17 +77,17 @@ local function step(self, batch, stage)
    return loss
 end
 
---- Computes the loss of a batch.
+--- Computes the loss and metrics of a training batch, logs them, and returns the loss.
 ---@param batch any  the batch
 ---@return any
 function Learner:training_step(batch) return step(self, batch, "train") end
 
---- Computes the values of a validation for a batch.
+--- Computes the loss and metrics of a validation batch, logs them, and returns the loss.
 ---@param batch any  the batch
 ---@return any
 function Learner:validation_step(batch) return step(self, batch, "val") end
 
---- Computes the values of a test for a batch.
+--- Computes the loss and metrics of a test batch, logs them, and returns the loss.
 ---@param batch any  the batch
 ---@return any
 function Learner:test_step(batch) return step(self, batch, "test") end

@@ -103,7 +103,8 @@ function LearningRateMonitor:on_train_epoch_start(trainer) log_rates(self, train
 
 -- GradientAccumulationScheduler -------------------------------------------------------------------
 
---- Changes the number of batches whose gradients make a step, at the beginning of epochs.
+--- At the start of given epochs, changes the number of batches over which gradients are accumulated
+--- before each optimizer step.
 ---
 ---     local trainer = torch.trainer
 ---     local scheduler = trainer.GradientAccumulationScheduler {[0] = 8, [4] = 4}

@@ -1,5 +1,5 @@
--- Tests two of NVIDIA's tools besides CUDA: NVML's statistics, from a replacement library, and ranges for Nsight, which
--- a replacement for Nsight receives through NVTX if NVTX is installed.
+-- Tests the use of two NVIDIA libraries besides CUDA, NVML and NVTX. A replacement for NVML supplies the statistics. If
+-- NVTX is installed, it passes ranges and marks to a replacement for Nsight.
 
 local shell = require "spec.support.shell"
 local emulated <const> = require("spec.support.device").is_emulated() and it or pending

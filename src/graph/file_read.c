@@ -371,7 +371,8 @@ static bool index_of(const tli_Json *j, int32_t high, int32_t *out) {
   return ok;
 }
 
-/* Reads the products of sizes in a hole; `list` is NULL if there are none. */
+/* Reads the terms of a hole (call_graph.h), each a product of a factor and two or three sizes.
+** `list` is NULL if the hole has none. */
 static bool read_terms(Loader *l, const tli_Json *list, tli_GraphHole *h) {
   if (list == NULL) return true;
   if (!is_list(list)) return false;

@@ -81,7 +81,7 @@ typedef struct tli_Tokens {
   tli_TokenStep *steps; /* owned */
   int nsteps;
   bool has_steps; /* whether all steps of the tokenizer are known here */
-  /* the cache */
+  /* the cache of the tokens of chunks: the fields from here to the end */
   /* values are positions in data, or -2 for chunks that are left to the caller */
   tli_ByteMap chunks;
   /* for each chunk the numbers of tokens and words, then the lists of a tli_TokenList (owned) */

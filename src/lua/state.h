@@ -202,9 +202,9 @@ static inline tl_Tensor *tli_to_tensor(lua_State *L, const tli_State *S, int ind
 ** one (scope.c). */
 void tli_scope_note(lua_State *L, tli_State *S);
 
-/* Releases the tensor of the box at a stack index. While the pacer collects garbage, or an operator
-** runs Lua code, the release is left to a later collection, because an operator may still be
-** reading the tensor. */
+/* Releases the tensor that the box at a stack index holds. While the pacer (pacer.c) collects
+** garbage or an operator calls a pack hook (saved_hooks.c), an operator may still be reading the
+** tensor, so it is moved to a new box, which a later collection frees. */
 void tli_release_box(lua_State *L, int index);
 
 /* Pushes a userdata that owns a list of tensors, which is empty at first. */

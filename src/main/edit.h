@@ -20,7 +20,8 @@ void tli_edit_open(tli_EditComplete complete);
 ** caller frees it; otherwise *line is NULL. After Ctrl-C the result is TLI_EDIT_INTERRUPTED. */
 tli_EditResult tli_edit_read(const char *prompt, char **line);
 
-/* Adds a line to the history and to the history's file. Does nothing if no library edits lines. */
+/* Adds a line to the history and to the history file. Does nothing if neither libedit nor readline
+** is in use. */
 void tli_edit_remember(const char *entry);
 
 /* Returns the file name of the library that edits lines when stdin is a terminal; NULL if no

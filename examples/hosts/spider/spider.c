@@ -122,7 +122,8 @@ static void sense(const Spider *s, int frame, float *out) {
 ** The script
 ** --------------------------------------------------------------------- */
 
-/* Pushes memory of this program's as a tensor; called in protected mode alone. */
+/* Pushes a tensor that uses `data`, an array of this program, as its memory. Must be called in
+** protected mode, because it may raise an error. */
 static void push_floats(lua_State *L, float *data, int rows, int columns) {
   const int64_t shape[] = {rows, columns};
   tl_Tensor *t = tl_tensor_wrap(data, TL_F32, columns ? 2 : 1, shape, NULL, NULL, NULL);

@@ -34,9 +34,10 @@ typedef struct tlk_AttentionLoops {
   ** so far for each column. Replaces the scores by exponentials; `factor` receives the number by
   ** which the caller must multiply older sums. */
   void (*softmax)(int64_t keys, int64_t cols, void *scores, void *largest, void *sum, void *factor);
-  /* Replaces `scores` by the attention weights, and `grads`, the gradients of the weights, by the
-  ** gradients of the scores. norm and delta have one number for each column; keep is (keys, cols)
-  ** or NULL. */
+  /* Replaces `scores` with the attention weights, and replaces `grads`, which holds the gradients
+  ** of the weights, with the gradients of the scores. For each query (column), norm is the value
+  ** that the forward pass saved and delta is sum(grad_out * out). keep holds the dropout factors
+  ** (keys, cols), or is NULL. */
   void (*gradient)(int64_t keys, int64_t cols, void *scores, void *grads, const void *keep,
                    const void *norm, const void *delta);
   /* Converts a boolean mask x to an additive mask of 0 and -inf, leaves any other mask as it is,

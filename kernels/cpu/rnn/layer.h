@@ -97,8 +97,9 @@ tlk_RnnLayer tlk_rnn_layer(const tlk_Rnn *rnn, void *reserve);
 bool tlk_rnn_share(const tlk_Rnn *r, void (*fn)(void *context, int64_t begin, int64_t end),
                    void *context);
 
-/* Multiplies by all panels of a matrix, as tlk_packed_product does. If samples are divided among
-** threads (tlk_rnn_share), this thread multiplies alone; otherwise threads share the panels. */
+/* Multiplies `a` by the whole packed matrix, as tlk_packed_product does for a range of panels. The
+** panels are divided among threads, unless tlk_rnn_share has already divided the samples; then the
+** calling thread computes all panels itself. */
 void tlk_rnn_multiply(const tlk_Packed *matrix, int64_t rows, const void *a, int64_t a_step,
                       bool add, void *c, int64_t c_step);
 

@@ -35,7 +35,7 @@ bool tlk_check_index(const struct tlk_check_index *call) {
 
 tli_Iter cuda_index_loop(const tlk_IndexCall *call, int indexed) {
   tli_Iter it = call->it;
-  /* chooses an operand that is not indexed; its strides order the loop's dimensions */
+  /* an operand that is not indexed; its strides determine where the new dimension is inserted */
   int other = indexed == 0 ? 2 : 0;
   int at = 0;
   if (call->count == 1) return it;

@@ -94,7 +94,8 @@ local function multiply_number(_, p, number, relu)
    return quantized._of_integers(integers:clone(), p.dtype, scale, zero)
 end
 
--- Calls fn with a quantized tensor and the number of the argument `name`, after checking both.
+-- Checks that qa is a quantized tensor and that `value`, the argument called `name`, is a finite
+-- number, then calls fn with both.
 local function call_with_number(fn, who, qa, name, value, relu)
    local p = parts_of(who, "qa", qa)
    local number = args.to_number(who, name, value)

@@ -13,8 +13,8 @@ local items = require "tlua.data.items"
 ---     print(#part, part:get(1))
 ---     --> 2	tensor(30)
 ---@class data.Subset: data.Dataset
----@field dataset data.Dataset  the whole one
----@field indices Tensor  (n), int64
+---@field dataset data.Dataset  the dataset from which the items are taken
+---@field indices Tensor  the positions of the items, an int64 tensor of shape (n)
 ---@overload fun(dataset: data.Dataset, indices: Tensor|integer[]): data.Subset
 local Subset, parent = class.class("data.Subset", Dataset)
 

@@ -95,7 +95,7 @@ end
 ---@param edge_index Tensor
 ---@param edge_attr? Tensor|Tensor[]
 ---@param num_nodes? integer
----@param reduce? string  as of scatter
+---@param reduce? string  a reduction that scatter accepts; 'sum' by default
 ---@param is_sorted? boolean  whether the edges are sorted already
 ---@param sort_by_row? boolean  whether edges are sorted by their sources
 ---@return Tensor edge_index
@@ -308,8 +308,8 @@ end
 local take_to_undirected = args.signature [[graphs.utils.to_undirected(edge_index: tensor,
    edge_attr: any?, num_nodes: count?, reduce: string = 'add')]]
 
---- Adds the reverse of each edge, sorts the edges and merges equal ones, whose attributes are
---- reduced.
+--- Adds the reverse of each edge, sorts the edges and merges duplicates, combining their attributes
+--- as `reduce` says.
 ---
 ---     local U = torch.graphs.utils
 ---     local edges, weight = U.to_undirected(torch.tensor {{1, 2}, {2, 3}},
@@ -319,7 +319,7 @@ local take_to_undirected = args.signature [[graphs.utils.to_undirected(edge_inde
 ---@param edge_index Tensor
 ---@param edge_attr? Tensor|Tensor[]
 ---@param num_nodes? integer
----@param reduce? string  as of scatter
+---@param reduce? string  a reduction that scatter accepts; 'add' by default
 ---@return Tensor edge_index
 ---@return Tensor|Tensor[]|nil edge_attr
 function M.to_undirected(...)

@@ -157,7 +157,7 @@ local take_segment = args.signature [[graphs.utils.segment(src: tensor, ptr: ten
 ---     --> tensor([3., 5.])
 ---@param src Tensor
 ---@param ptr Tensor  int64
----@param reduce? string  as of scatter
+---@param reduce? string  a reduction that scatter accepts; 'sum' by default
 ---@return Tensor
 function M.segment(...)
    local title <const> = "graphs.utils.segment"

@@ -25,7 +25,7 @@
 typedef struct Connection {
   int fd;
   size_t size;
-  double due; /* when the open request was due */
+  double due; /* the time at which the unanswered request was scheduled to be sent */
   bool waits;
   char answer[2048];
 } Connection;

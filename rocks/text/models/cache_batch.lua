@@ -6,8 +6,9 @@ local torch = require "tlua"
 local class = require "tlua.class"
 local masks = require "tlua.text.models.masks"
 
---- The caches of several sequences whose new tokens are one row of a batch. A decoder takes it as
---- past_key_values, with input_ids of shape (1, the sum of all counts). Internal.
+--- Holds the caches of several sequences whose new tokens form one row of a batch. A decoder takes
+--- this object as past_key_values, with input_ids of shape (1, the sum of all counts). This class
+--- is internal.
 ---@class text.CacheBatch
 ---@field parts {cache: text.Cache, count: integer}[]  each sequence's cache, and the number of its
 --- new tokens

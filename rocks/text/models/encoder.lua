@@ -123,8 +123,8 @@ M.Embeddings = Embeddings
 
 ---@param config table
 ---@param size integer
----@param after_padding? boolean  whether positions count only tokens that are not padding,
---- beginning after pad_token_id, as in RoBERTa
+---@param after_padding? boolean  whether only non-padding tokens are numbered, starting one above
+--- the padding token's id, as in RoBERTa
 function Embeddings:__init(config, size, after_padding)
    local pad = config.pad_token_id and config.pad_token_id + 1
    local padding = {padding_idx = pad}

@@ -304,7 +304,8 @@ local function steps_of(self)
    return state.steps, list
 end
 
---- Returns the loops for a tokenizer, or false if they do not support its model.
+--- Makes the C implementation of a tokenizer (src/io/tokens.h). Returns false if the C code does
+--- not support the tokenizer's model.
 ---@param self text.Tokenizer
 ---@return userdata|false
 function M.new(self)

@@ -97,7 +97,8 @@ local function decide_chunks(self)
    end
 end
 
--- Returns the text that a normaliser's configuration makes of a space.
+-- Returns the text with which a normaliser, given by its configuration, replaces a space, or a
+-- space if there is no such replacement.
 local function space_of(config)
    if not config then return " " end
    local space = " "

@@ -8,8 +8,8 @@ end
 
 local function list_of(tree) return torch.isTensor(tree) and {tree} or tree end
 
--- Checks gradients of inputs and parameters, by `backward` and by its two halves. The inputs that
--- are not floating-point tensors are constants.
+-- Checks the gradients of inputs and parameters, computed by `backward` and then by updateGradInput and
+-- accGradParameters. Only DoubleTensor inputs are varied; all others are constants.
 local function check_gradients(module, input)
    local parameters, grads = module:getParameters()
    local weights = {}

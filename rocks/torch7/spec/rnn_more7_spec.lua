@@ -1,5 +1,5 @@
--- Tests the less common modules of the package rnn: values against plain Lua, gradients against
--- finite differences, the distribution of the noise.
+-- Tests the less common modules of the package rnn. Compares values with plain Lua and gradients with finite
+-- differences, and checks the distribution of NCEModule's noise samples.
 
 local torch = require "torch7"
 local nn = require "tlua.torch7.rnn"

@@ -156,7 +156,8 @@ static void share_out(int tasks, int sharers) {
   pool.nshares = n;
 }
 
-/* Runs tasks of the thread's own share, then of other shares. Thread 0 is the owner. */
+/* Runs the tasks of the thread's own share, then tasks that are left in other shares. Thread 0 is
+** the thread that started the job. */
 static void take_tasks(int thread) {
   for (int k = 0; k < pool.nshares; k++) {
     Share *share = &pool.shares[(thread + k) % pool.nshares];

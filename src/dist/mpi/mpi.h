@@ -55,7 +55,7 @@ bool tli_mpi_pause(tli_MpiGroup *m, tli_Work *w, tli_MpiPause *p) TL_MUSTCHECK;
 bool tli_mpi_look(tli_MpiGroup *m, tli_Work *w) TL_MUSTCHECK;
 /* Waits for n requests of the call w. On failure, w and its tensors are never released. */
 bool tli_mpi_finish(tli_MpiGroup *m, tli_Work *w, tli_MpiRequest *q, int n) TL_MUSTCHECK;
-/* Abandons a call. MPI may still use the call's memory, so that memory is never freed. */
+/* Abandons a call. The call's memory is never freed, because MPI may still use it. */
 void tli_mpi_abandon(tli_MpiGroup *m, tli_Work *w);
 
 /* ---- calls ---- */

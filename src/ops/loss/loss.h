@@ -1,5 +1,5 @@
 /*
-** loss.h - chain steps (see chain.h) for losses.
+** loss.h - helper functions for writing losses as chains of operators (chain.h).
 */
 #ifndef TLI_LOSS_H
 #define TLI_LOSS_H

@@ -243,8 +243,8 @@ static tl_Tensor *as_three(tl_Tensor *t, tl_DType dtype, const Groups *g, int x,
   return result;
 }
 
-/* Converts a product (batch, left, right) back to the common order. Summed dimensions have size
-** 1. */
+/* Reshapes a product (batch, left, right) and permutes its dimensions back to the common order (see
+** the top of the file). Dimensions that were summed get size 1. */
 static tl_Tensor *from_three(const Plan *p, tl_Tensor *t, tl_Tensor *a, tl_Tensor *b,
                              const Groups *g) {
   static const int kinds[4] = {BATCH, LEFT, SUM, RIGHT};

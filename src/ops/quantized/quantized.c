@@ -56,7 +56,9 @@ static bool run_on(struct tlk_quantized *call, tl_Tensor *out, tl_Tensor *const 
   return tli_backend(tli_device(out))->quantized(call);
 }
 
-/* Computes a layer. `layer` lists the weight, scales, sums, bias and `other`. */
+/* Computes a quantized linear or convolution layer. `layer` lists the weight, each channel's scale,
+** the sum of each channel's integers, the bias, and a tensor `other` to add; the last two may be
+** NULL. */
 static tl_Tensor *run(struct tlk_quantized *call, tl_Tensor *self, tl_Tensor *const *layer,
                       int ndim, const int64_t *sizes) {
   static const tl_DType dtypes[] = {TL_I8, TL_F32, TL_I32, TL_F32, TL_F32};

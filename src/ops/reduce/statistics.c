@@ -208,8 +208,8 @@ tl_Tensor *tlo_bincount(tl_Tensor *self, tl_Tensor *weights, int64_t minlength) 
 }
 
 /* Determines the range [low, high]. It is the requested range or, if that is empty, the range of
-** the elements. If all elements are equal, both bounds are moved outwards by `beside`; without
-** elements, high is low + 1. */
+** the elements. If low and high are still equal, both are moved outwards by `beside`. If the tensor
+** has no elements, high becomes low + 1 instead. */
 static bool settle_range(const char *op, tl_Tensor *self, double beside, double *low,
                          double *high) {
   if (*low == *high && self->numel > 0 && tli_has_values(self)) TL_TRY(ends_of(self, low, high));

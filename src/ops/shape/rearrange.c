@@ -81,7 +81,8 @@ tl_Tensor *tlo_column_stack(tl_Tensors tensors) {
   return each_then_cat("column_stack", tensors, as_column, 1);
 }
 
-/* Concatenates zeros (rows, before), the matrix, and zeros (rows, after). */
+/* Converts the matrix to dtype and pads it with `before` columns of zeros on the left and `after`
+** columns on the right. */
 static tl_Tensor *block_row(tl_Tensor *matrix, int64_t before, int64_t after, tl_DType dtype) {
   int64_t left[] = {matrix->sizes[0], before}, right[] = {matrix->sizes[0], after};
   tl_Device device = tli_device(matrix);

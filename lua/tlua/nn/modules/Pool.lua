@@ -47,7 +47,8 @@ local M = {}
 ---@class nn.AdaptiveMaxPool2d: nn.Module
 ---@class nn.AdaptiveMaxPool3d: nn.Module
 
---- Takes the norm of order norm_type of each window of (N, C, ...).
+--- Computes the p-norm of each window of an input (N, C, ...): (sum of x^p)^(1/p), where p is
+--- norm_type.
 ---
 ---     local layer = torch.nn.LPPool1d(2, 2)
 ---     print(layer(torch.tensor {{3.0, 4.0, 6.0, 8.0}}):round {decimals = 3})
@@ -106,7 +107,7 @@ for n = 1, 3 do
       end)
 end
 
--- Takes the norm of order norm_type of each window.
+-- Computes the p-norm of each window, where p is norm_type.
 for n = 1, 3 do
    local pool = ("lp_pool%dd"):format(n)
    local name = ("LPPool%dd"):format(n)

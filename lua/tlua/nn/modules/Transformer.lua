@@ -334,8 +334,8 @@ function Transformer.generate_square_subsequent_mask(size, options)
    return torch.full({size, size}, -math.huge, options or {}):triu(1)
 end
 
---- Computes encoder and decoder. The masks of the encoder and the decoder are given by position or
---- by name.
+--- Runs the encoder on src, and the decoder on tgt and the encoder's output. The masks of both can
+--- be passed by position or by name.
 ---@param src Tensor
 ---@param tgt Tensor
 ---@param ... any  src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask,

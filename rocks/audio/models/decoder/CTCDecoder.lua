@@ -339,8 +339,9 @@ function CTCDecoder:idxs_to_tokens(...)
    return names
 end
 
--- Sets each node's `most`, the best score of a word below it; words of equal spelling count as one,
--- with the sum of their probabilities. A node precedes its children.
+-- Sets `most` of each node except the root to the best score of any word at or below the node.
+-- Words with the same spelling count as one word, whose score is the log_add of their scores. Nodes
+-- are visited from last to first, because each node comes before its children in the list.
 local function spread(nodes, score_of)
    for i = #nodes, 2, -1 do
       local node = nodes[i]

@@ -47,7 +47,7 @@ local function relative_positions(size)
       :to(torch.get_default_device())
 end
 
--- Divides a video into windows, (N * windows, places, channels).
+-- Divides a video into windows, (N * windows, positions, channels).
 local function divide(video, size)
    local n, t, h, w, channels = table.unpack(video.shape)
    return video:reshape(n, t // size[1], size[1], h // size[2], size[2], w // size[3], size[3],
@@ -60,8 +60,8 @@ local function join(parts, size, shape)
       channels):permute({1, 2, 5, 3, 6, 4, 7, 8}):reshape(n, t, h, w, channels)
 end
 
--- Returns -100 for each pair of places that shifting has brought into one window, otherwise 0;
--- (windows, 1, places, places).
+-- Returns the attention mask (windows, 1, positions, positions) of shifted windows: -100 for two
+-- positions that share a window only because the shift wraps around, otherwise 0.
 local function shift_mask(like, size, shift)
    local regions = 0
    for i = 1, 3 do
