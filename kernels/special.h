@@ -428,7 +428,7 @@ TLM_LONG_FN double tlm_erfcx(double x) {
   return sum * (0.5 * TLM_2_SQRTPI) / x;
 }
 
-/* Returns the logarithm of the normal distribution function at x. */
+/* Returns the logarithm of the standard normal cumulative distribution function at x. */
 TLM_LONG_FN double tlm_log_ndtr(double x) {
   double t = x * TLM_SQRT1_2;
   return x < -1 ? log(0.5 * tlm_erfcx(-t)) - t * t : log1p(-0.5 * erfc(t));

@@ -53,7 +53,8 @@ int cuda_multiprocessors(int device);
 ** cuda.cuh). */
 int64_t cuda_shared_bytes(int device);
 
-/* Identifies a device model in the keys of files on disk. Keys are compared as bytes. */
+/* Describes a device model. The struct is part of the keys of cuDNN's plans on disk, which are
+** compared byte by byte. */
 typedef struct cuda_DeviceKind {
   char name[96];
   int64_t major, minor, multiprocessors, memory;

@@ -98,9 +98,9 @@ local function is_device(value)
    return type(value) == "userdata" and torch._to_device(value) ~= nil
 end
 
--- Implements isinstance for classes that torch.class has not made: torch.Tensor and other tables
--- with a metatable that has a function `holds`, torch.device, torch.Size, nn.Parameter, and lists
--- of classes.
+-- Implements isinstance for classes not made by torch.class: torch.device, torch.Size,
+-- nn.Parameter, lists of classes, and tables whose metatable has a function `holds`, such as
+-- torch.Tensor.
 local function is_of(object, cls)
    local meta = getmetatable(cls)
    if type(meta) == "table" and meta.holds then return meta.holds(object) end

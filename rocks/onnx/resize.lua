@@ -1,5 +1,5 @@
--- resize.lua - resizing of images and of any other dimensions. Each dimension is resized by a
--- matrix, which has the weights of the old elements for each new one.
+-- resize.lua - resizes images, or any other dimensions. Except in nearest mode, each dimension is
+-- multiplied by a matrix; each row holds the weights of the old elements in one new element.
 
 local torch = require "tlua"
 local support = require "tlua.onnx.support"
@@ -72,7 +72,8 @@ end
 -- old size an element's place may lie outside, and the weights of a matrix.
 local LARGEST <const>, FARTHEST <const>, MOST_WEIGHTS <const> = 1 << 24, 1 << 24, 1 << 30
 
--- Returns the matrix {new, old} with the weights of the old elements for the new ones' places.
+-- Returns the {new, old} matrix whose row i holds the weights of the old elements for the new
+-- element at places[i].
 local function weight_matrix(node, places, old, stretch, dtype, options)
    if #places * old > MOST_WEIGHTS then
       node:fail("sizes: expected at most %d weights from %d to %d elements", MOST_WEIGHTS, old,

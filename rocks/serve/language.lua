@@ -422,9 +422,9 @@ local function start_text(self, job, index, send)
    return start(self, job, job.prompts[p], own, index, send)
 end
 
--- Starts the texts of a request and adds them to `list`; waits until all have ended, and calls
--- `on_end` for each. A request may have as many open texts as its share of the batch allows.
--- Returns false if the client has left.
+-- Generates all texts of a request. Adds each to `list` when it starts, and calls `on_end` when it
+-- ends. The number generated at once is limited to the request's share of the batch. Returns false
+-- if the client has disconnected.
 local function generate_all(self, request, job, list, send, on_end)
    local open, total = {}, #job.prompts * job.options.n
    while #list < total or #open > 0 do

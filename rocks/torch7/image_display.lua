@@ -29,8 +29,9 @@ end
 
 local names <const> = "input padding nrow scaleeach min max symmetric saturate"
 
---- Puts images side by side, scaled to 0 to 1. The arguments are input (a table or a tensor),
---- padding, nrow, scaleeach, min, max, symmetric and saturate, in this order or as a table.
+--- Arranges images in a grid, `nrow` in each row, and scales their values to the range 0 to 1. The
+--- arguments are input (a table or a tensor), padding, nrow, scaleeach, min, max, symmetric and
+--- saturate, in this order or as a table.
 function M.toDisplayTensor(...)
    local o = by_name("toDisplayTensor", names, ...)
    local list, single = images_of("toDisplayTensor", o.input)

@@ -38,7 +38,8 @@ end
 
 -- Tensors and storages ----------------------------------------------------------------------------
 
--- Returns the type name under which elements are written: "Float" for "Cuda".
+-- Returns the name of the CPU type that has the same elements, such as "Float" for "Cuda" and
+-- "Long" for "CudaLong". A CPU type has its own name.
 local function element_name(kind)
    if not kind.cuda then return kind.name end
    local rest = kind.name:match "^Cuda(.*)$"

@@ -226,13 +226,15 @@ for hook, stage in pairs {train = "train", validation = "validate", test = "test
    Timer["on_" .. hook .. "_end"] = function(self) self.ended[stage] = torch.io.clock() end
 end
 
---- The hook after a batch.
+--- Runs after each training batch. If `interval` is "step", stops the training once the time is
+--- used up.
 ---@param trainer trainer.Trainer
 function Timer:on_train_batch_end(trainer)
    if self.interval == "step" then check_time(self, trainer) end
 end
 
---- The hook at the end of an epoch.
+--- Runs at the end of each training epoch. If `interval` is "epoch", stops the training once the
+--- time is used up.
 ---@param trainer trainer.Trainer
 function Timer:on_train_epoch_end(trainer)
    if self.interval == "epoch" then check_time(self, trainer) end

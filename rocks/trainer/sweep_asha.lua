@@ -1,11 +1,11 @@
 -- sweep_asha.lua - asynchronous successive halving (ASHA): chooses the work of a sweep's processes.
 --
--- The sweep's numbers of epochs are rungs. A process that is free takes the best trial that is
--- among the first 1/factor of the results of its rung to the next one; if there is none, it begins
--- the next trial. So no process waits for others. Source: Li et al., "A System for Massively
--- Parallel Hyperparameter Tuning", 2018, algorithm 2. There trials never run out; here, once
--- nothing else is left to do and no trial has reached the last rung, the best of the highest rung
--- goes on.
+-- Each of the sweep's numbers of epochs is a rung. A free process looks at the trials in the top
+-- 1/factor of each rung, highest rung first, and promotes the best one that has not been promoted
+-- yet; if there is none, it begins a new trial. So no process waits for another. Source: Li et al.,
+-- "A System for Massively Parallel Hyperparameter Tuning", 2018, algorithm 2. In the paper, trials
+-- never run out. Here, when there is nothing left to begin or promote, no trial is running and none
+-- has a result at the last rung, the best trial of the highest rung is promoted.
 
 local class = require "tlua.class"
 local report = require "tlua.trainer.sweep_report"

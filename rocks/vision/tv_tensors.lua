@@ -28,7 +28,7 @@ class.index_by(TVTensor, function(cls)
    end
 end)
 
-TVTensor.format = false -- for objects other than boxes
+TVTensor.format = false -- only boxes have a format
 
 local function to_tensor(title, data)
    if type(data) == "table" and not getmetatable(data) then return torch.tensor(data) end

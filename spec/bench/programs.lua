@@ -38,7 +38,7 @@ local rows = {
    {"LSTM 64-128, 32 steps", nn.LSTM(64, 128), {32, 1, 64}, "nn.LSTM(64, 128)"},
 }
 
--- Returns the microseconds of the fastest of several series of calls.
+-- Returns the CPU time of one call in microseconds, from the fastest of several series of calls.
 local function time(fn)
    fn()
    local begun = os.clock()

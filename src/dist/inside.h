@@ -112,7 +112,7 @@ typedef struct tli_Transport {
   bool (*move)(tli_Group *g, bool slept);
   /* Waits until a message has ended; returns false with a message if the group has failed. */
   bool (*await)(tli_Group *g, tli_Work *w);
-  /* Ends all messages with this thread's error message. */
+  /* Ends all pending messages as failed, with the calling thread's current error. */
   void (*fail)(tli_Group *g);
   /* Publishes for all ranks why the group has failed. This function may be called while another
   ** thread runs a call. The pointer is NULL if a group has no other ranks. */

@@ -447,7 +447,7 @@ static tl_Tensors read_list(lua_State *L, const char *name, int index,
   return list;
 }
 
-/* Opens a span of the profiler, which records the Lua call stack. tli_span_close ends the span. */
+/* Opens a profiler span that records the Lua call stack. tli_span_close ends the span. */
 static tli_Span open_span(lua_State *L, const char *what) {
   if (!tli_profiling()) return (tli_Span){.event = -1};
   lua_State *before = tli_calling;

@@ -49,7 +49,8 @@ static void drop(tli_Elastic *e) {
   e->server = NULL;
 }
 
-/* Serves a new store, and sets in it the number of the last round that this launcher knows. */
+/* Starts a server for a new store, and stores the number of the last round that this launcher knows
+** of. */
 static bool begin_to_serve(tli_Elastic *e) {
   int64_t sum;
   e->server = tli_store_serve(e->host, e->port, e->secret);

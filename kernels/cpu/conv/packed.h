@@ -1,8 +1,8 @@
 /*
 ** packed.h - loops of convolutions whose images are channels-last and whose weights are packed. A
-** tile has a few positions of the result. For each element of the kernel and each position, a table
-** has a pointer to the channels of the image at that place, or to zeros in the padding. So images
-** are neither copied nor padded.
+** tile covers a few positions of the output. For each kernel element and output position, a table
+** holds a pointer to the channels of the corresponding input pixel, or to zeros (-inf for max
+** pooling) where that pixel lies in the padding. So images need not be copied or padded.
 */
 #ifndef TLK_CONV_PACKED_H
 #define TLK_CONV_PACKED_H

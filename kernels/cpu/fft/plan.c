@@ -13,10 +13,10 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/fft/line.h"
 
-/* The largest length that is transformed by passes alone. Longer lines are arranged as a matrix
-** (n1, n2) if n has suitable divisors. */
+/* The largest length n at which many lines are transformed together, with radix passes alone.
+** Longer lines are always arranged as an n1 x n2 matrix if n has suitable divisors. */
 #define PASSES_MOST 4096
-/* The smallest length that is arranged as a matrix (n1, n2) if there are few lines. */
+/* The smallest length that is arranged as an n1 x n2 matrix if there are few lines. */
 #define DIVIDED_LEAST 64
 
 /* ---- lengths ---- */

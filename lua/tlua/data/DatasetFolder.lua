@@ -13,6 +13,8 @@ local signature = args.signature [[data.DatasetFolder(root: string, loader: call
    extensions: table?, transform: callable?, target_transform: callable?,
    is_valid_file: callable?, allow_empty: boolean = false)]]
 
+--- A dataset of the files in a folder whose subfolders are named after the classes.
+---
 ---     for _, class in ipairs {"cat", "dog"} do
 ---        torch.io.make_folder("pets/" .. class)
 ---        torch.save({x = torch.ones(1)}, "pets/" .. class .. "/a.st")
@@ -23,10 +25,10 @@ local signature = args.signature [[data.DatasetFolder(root: string, loader: call
 ---     --> 2	dog	2
 ---@class data.DatasetFolder: data.Dataset
 ---@field root string  the folder
----@field classes string[]  sorted
----@field class_to_idx table<string, integer>  from 1
----@field samples {[1]: string, [2]: integer}[]  path and class
----@field targets integer[]  the class of each sample
+---@field classes string[]  the class names, sorted
+---@field class_to_idx table<string, integer>  each class's number, from 1
+---@field samples {[1]: string, [2]: integer}[]  the path and the class number of each file
+---@field targets integer[]  the class number of each sample
 ---@overload fun(root: string, loader: function, options?: table): data.DatasetFolder
 local DatasetFolder, parent = class.class(name, Dataset)
 

@@ -46,7 +46,8 @@ local take = args.signature [[nn.parallel.DistributedDataParallel(module: any,
    gradient_as_bucket_view: boolean = true, init_sync: boolean = true, device_ids: table?,
    output_device: any?)]]
 
--- Raises if the ranks' parameters differ. The message names the first one that differs.
+-- Raises an error if the ranks' parameters differ in name, shape, dtype or requires_grad. The
+-- message names the first difference.
 local function verify(self)
    local mine = {}
    for path, parameter in self.module:named_parameters() do

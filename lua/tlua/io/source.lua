@@ -11,15 +11,15 @@ local M = {}
 -- read.
 local map_from <const> = 1 << 24
 
---- Throws an error in a file's content.
+--- Reports an error in a file's content: throws {file = message}, which `protect` catches.
 ---@param format string
 ---@param ... any
 function M.fail(format, ...)
    error({file = format:format(...)}, 0)
 end
 
---- Calls fn(...) and returns its results, or nil and a message if fn has thrown an error in a
---- file's content.
+--- Calls fn(...) and returns its results, or nil and the message if fn has reported an error in a
+--- file's content with `fail`.
 ---@param fn function
 ---@param ... any
 ---@return any ...

@@ -266,8 +266,9 @@ end
 local take_narrow = args.signature [[nested.narrow(tensor: tensor, dim: dim, start: integer|tensor,
    length: integer|tensor, layout: string = 'jagged')]]
 
---- Makes a nested tensor of the rows start to start + length - 1 of each element of a batch: a view
---- of the tensor, with holes between the sequences.
+--- Makes a nested tensor that holds, for each element of a batch, `length` rows beginning at row
+--- `start`. If the tensor is contiguous, the result is a view of the tensor, with gaps between the
+--- sequences.
 ---
 ---     local x, lengths = torch.arange(8):view(2, 4), torch.tensor {3, 1}
 ---     local y = torch.nested.narrow(x, 2, torch.tensor {1, 3}, lengths)
@@ -275,8 +276,8 @@ local take_narrow = args.signature [[nested.narrow(tensor: tensor, dim: dim, sta
 ---     --> tensor([0, 1, 2])	tensor([6])
 ---@param tensor Tensor  (batch, rows, ...)
 ---@param dim integer  2, the one dimension that can be narrowed
----@param start integer|Tensor  (batch) if a tensor, which counts from 1
----@param length integer|Tensor  (batch) if a tensor
+---@param start integer|Tensor  the first row, from 1; a tensor (batch) gives one for each element
+---@param length integer|Tensor  the number of rows; a tensor (batch) gives one for each element
 ---@param options? {layout?: string}
 --- layout: "jagged", the one layout there is
 ---@return Tensor

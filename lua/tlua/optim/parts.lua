@@ -14,7 +14,7 @@ local function is_part(place)
    return place ~= nil and (place.flat ~= nil or place.dim_group ~= nil)
 end
 
---- Returns the shape of the whole parameter.
+--- Returns the full shape of a parameter, even if the parameter is split over ranks.
 ---@param parameter Tensor
 ---@return integer[]
 function M.whole_shape(parameter)

@@ -24,11 +24,12 @@ local function check(title, a, dims)
    return axis, most
 end
 
--- Sets the positions of x from `first` to `behind` - 1 to a value. Positions count from 0.
-local function fill(x, axis, first, behind, value)
+-- Returns a copy of x in which the positions `first` to `stop` - 1 along `axis`, counted from 0,
+-- are replaced by a value.
+local function fill(x, axis, first, stop, value)
    local positions = torch.arange(x:size(axis), {device = x.device})
    if axis == x:dim() - 1 then positions = positions:unsqueeze(2) end
-   local mask = positions:ge(first) & positions:lt(behind)
+   local mask = positions:ge(first) & positions:lt(stop)
    if torch.is_tensor(value) then return torch.where(mask, value, x) end
    return x:masked_fill(mask, value)
 end

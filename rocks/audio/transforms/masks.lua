@@ -9,7 +9,8 @@ local functional = torch.audio.functional
 
 local M = {}
 
--- Masks one band in the dimension `back`, which counts from the last.
+-- Masks a random band along a dimension; `back` is the dimension's position from the end (1 is the
+-- last). With iid_masks, each example and channel has its own band.
 local function mask(self, specgram, param, back, value)
    value = value or 0
    if self.iid_masks then

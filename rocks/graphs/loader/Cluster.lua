@@ -45,9 +45,10 @@ local function by_breadth(list, n)
    return order
 end
 
--- Returns the part of each node. Parts begin as consecutive nodes of a breadth-first search; then
--- each node moves to the part of most of its neighbours, as long as the parts' sizes differ by at
--- most a tenth.
+-- Returns the part that each node belongs to. Parts begin as runs of consecutive nodes in
+-- breadth-first order. Then, in up to five passes, each node moves to the part that contains the
+-- most neighbours of the node. A move must keep the sizes of both parts within about a tenth of the
+-- average.
 local function divide(edge_index, n, parts)
    local list = neighbours(edge_index, n)
    local part, sizes = {}, {}

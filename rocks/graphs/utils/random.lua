@@ -27,7 +27,8 @@ local function all_pairs(n)
    }
 end
 
--- Does the same as all_pairs for a bipartite graph of n sources and m targets.
+-- Numbers the possible edges of a bipartite graph of n sources and m targets. Returns the same
+-- fields as all_pairs.
 local function bipartite_pairs(n, m)
    return {
       population = n * m,
@@ -39,7 +40,8 @@ local function bipartite_pairs(n, m)
    }
 end
 
--- Does the same as all_pairs for pairs with row < col, each of which makes two edges.
+-- Numbers the pairs of nodes with row < col, each of which makes two edges. Returns the same fields
+-- as all_pairs.
 local function undirected_pairs(n)
    -- the number of pairs with a lower row
    local function before(row)

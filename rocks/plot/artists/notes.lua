@@ -68,7 +68,8 @@ end
 local take_note = args.signature [[utils.plot.Axes.annotate(text: string, xy: numbers,
    xytext: numbers?, color: any = 'black', fontsize: number = 11)]]
 
---- Writes a text, with an arrow from the text to a position.
+--- Writes text at the position `xy`. With `xytext`, writes the text at that position instead, with
+--- an arrow that points to `xy`.
 ---@param text string  the text
 ---@param xy number[]  the position {x, y}
 ---@param options? {xytext: number[], color: any, fontsize: number}  xytext: the text's position;

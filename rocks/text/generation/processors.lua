@@ -202,10 +202,9 @@ function M.temperature(temperature)
    return function(_, scores) return scores / temperature end
 end
 
---- Keeps the k tokens with the highest scores, and all tokens with the same score as the last of
---- these.
+--- Keeps the k tokens with the highest scores, and any tokens that tie with the last of them.
 ---@param k integer
----@param keep? integer  the number of tokens that remain at least
+---@param keep? integer  the minimum number of tokens to keep
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.top_k(k, keep)
    k = math.max(k, keep or 1)
@@ -217,7 +216,7 @@ end
 
 --- Keeps the most probable tokens, until their probabilities together reach p.
 ---@param p number
----@param keep? integer  the number of tokens that remain at least
+---@param keep? integer  the minimum number of tokens to keep
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.top_p(p, keep)
    return function(_, scores)
@@ -240,7 +239,7 @@ end
 
 --- Keeps tokens that are at least p times as probable as the most probable token.
 ---@param p number
----@param keep? integer  the number of tokens that remain at least
+---@param keep? integer  the minimum number of tokens to keep
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.min_p(p, keep)
    return function(_, scores)
@@ -251,7 +250,7 @@ end
 
 --- Keeps tokens whose probability is at least `epsilon`.
 ---@param epsilon number
----@param keep? integer  the number of tokens that remain at least, 1 by default
+---@param keep? integer  the minimum number of tokens to keep, 1 by default
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.epsilon_cutoff(epsilon, keep)
    return function(_, scores)
@@ -268,7 +267,7 @@ end
 --- Keeps tokens whose probability is at least the lesser of `epsilon` and sqrt(epsilon)
 --- exp(-entropy).
 ---@param epsilon number
----@param keep? integer  the number of tokens that remain at least, 1 by default
+---@param keep? integer  the minimum number of tokens to keep, 1 by default
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.eta_cutoff(epsilon, keep)
    return function(_, scores)
@@ -295,7 +294,7 @@ end
 --- Keeps the tokens whose information content is nearest to the entropy, until their probabilities
 --- together reach p.
 ---@param p number
----@param keep? integer  the number of tokens that remain at least
+---@param keep? integer  the minimum number of tokens to keep
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.typical_p(p, keep)
    return function(_, scores)

@@ -258,7 +258,8 @@ end
 ---@param name string  the calling function's name, for messages
 ---@param next_text fun(): string?
 ---@param trainer table  a trainer of text.trainers
----@return table parts  of the tokenizer with that vocabulary, as loading.json returns them
+---@return table parts  the parts of the tokenizer with that vocabulary, in the form that
+--- loading.json returns
 function M.parts(self, name, next_text, trainer)
    check_trainer(self, name, trainer)
    local counts, n = {}, 0

@@ -34,7 +34,8 @@ local function integers(text, kind, n, from)
    return list
 end
 
--- Returns the name and the tensor of a matrix; nil instead of a tensor for other kinds of arrays.
+-- Returns the name and the tensor of an array of numbers; for other kinds of arrays, returns only
+-- the name.
 local function read_matrix(text, at)
    local kind, n, from, next_at = tag(text, at)
    local flags = integers(text, kind, n, from)[1] or fail "it has no flags"

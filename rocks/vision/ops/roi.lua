@@ -165,7 +165,7 @@ local function by_samples(title, boxes, height, width, ratio)
    return list
 end
 
--- Computes aligned regions of all images.
+-- Computes RoI Align for the boxes of all images; with is_ps, the position-sensitive variant.
 local function align(title, input, boxes, height, width, scale, ratio, is_aligned, is_ps)
    check_input(title, input)
    local pieces = {}

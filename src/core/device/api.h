@@ -161,7 +161,7 @@ typedef enum tl_CaptureMode {
   TL_CAPTURE_RELAXED
 } tl_CaptureMode;
 
-/* Flags of an event. A thread that waits for an event with TL_EVENT_BLOCKING sleeps. */
+/* Flags of an event. TL_EVENT_BLOCKING makes a thread sleep while it waits for the event. */
 enum { TL_EVENT_TIMING = 1, TL_EVENT_BLOCKING = 2 };
 
 /* A kernel, copy or fill that a device has run; times are in ns on the device's clock. */

@@ -15,7 +15,7 @@ typedef struct Scan {
   tli_State *S;
   int ndim; /* number of dimensions; -1 until the first leaf is found */
   int64_t sizes[TL_MAX_DIMS];
-  int64_t path[TL_MAX_DIMS + 1]; /* path to the current value, counted from 1 */
+  int64_t path[TL_MAX_DIMS + 1]; /* indices of the current value in the nested tables, from 1 */
   bool integers, floats, booleans, complexes;
   tl_DType tensors; /* dtype of the 0-d tensors among the leaves */
   tl_DType whole;   /* the integer dtype that all elements must fit; TL_NODTYPE for another one */

@@ -361,9 +361,9 @@ static tl_Tensor *part(tli_Chain *c, tl_Tensor *a, int64_t dim, int64_t begin, i
   return TLI_STEP(c, tlo_narrow(a, dim, begin, end - begin));
 }
 
-/* Computes the gradient for A = P B. B1 = L1 U1 is the square part of B. The rest B2 follows from
-** the factors of B1: U2 = L1^-1 B2 if B is wide, L2 = B2 U1^-1 if B is tall. The gradients are
-** computed accordingly. */
+/* Computes the gradient of lu_factor for A = P B, where B = L U. B1 = L1 U1 is the leading square
+** block of B. The remaining columns B2 of a wide B give U2 = L1^-1 B2; the remaining rows B2 of a
+** tall B give L2 = B2 U1^-1. */
 tl_Tensor *tlo_lu_factor_backward(tl_Tensor *grad, tl_Tensor *LU, tl_Tensor *pivots) {
   tli_Chain c = {0};
   int64_t m = LU->sizes[LU->ndim - 2], n = LU->sizes[LU->ndim - 1], k = m < n ? m : n;
@@ -521,8 +521,8 @@ static tl_Tensor *qr_tall(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor 
   return chain_t(c, triangular(c, rc, turned, true, false, false));
 }
 
-/* Computes the gradient of QR for m < n. A is [X | Y] with X square, and R is [U | V]. Y = Q V
-** contributes to gQ. */
+/* Computes the gradient of QR for m < n. Write A = [X | Y] with X square, and R = [U | V]. Since
+** V = Q^H Y, gV adds Y gV^H to the gradient of Q. */
 static tl_Tensor *qr_wide(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor *q, tl_Tensor *r) {
   int64_t m = r->sizes[r->ndim - 2], n = r->sizes[r->ndim - 1];
   tl_Tensor *u = TLI_STEP(c, tlo_narrow(r, -1, 0, m)),

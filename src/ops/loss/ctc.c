@@ -87,8 +87,9 @@ static bool check_lengths(const char *what, const tl_Tensor *lengths, int64_t n,
   return true;
 }
 
-/* Converts concatenated targets to one row per sample, as long as the longest target. If values are
-** unknown because a tensor is on the meta device, rows have the maximum possible length. */
+/* Splits the concatenated targets into one row per sample, padded to the length of the longest
+** target. If values are unknown because a tensor is on the meta device, rows have the maximum
+** possible length. */
 static tl_Tensor *target_rows(const tl_Tensor *list, const tl_Tensor *label_counts, int64_t n) {
   if (!tli_has_values(list) || !tli_has_values(label_counts))
     return tli_empty(TL_I64, (tl_Device){TL_META, 0}, 2, (int64_t[]){n, list->numel});

@@ -1,4 +1,5 @@
--- Selection, comparison and logic, elementwise. arithmetic.lua explains the names in examples.
+-- Elementwise selection, comparison and logic operators. The names used in the examples (T, P, I,
+-- ...) are explained in arithmetic.lua.
 
 local function predicate(name, doc)
    op {name .. "(Tensor self) -> Tensor", doc = doc, pointwise = {types = "number", out = "bool"},

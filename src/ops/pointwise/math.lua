@@ -1,4 +1,5 @@
--- Elementary and special functions, elementwise. arithmetic.lua explains the names in examples.
+-- Elementwise elementary and special functions. The names used in the examples (T, P, I, ...) are
+-- explained in arithmetic.lua.
 
 local function unary(name, entry)
    entry[1] = name .. "(Tensor self) -> Tensor"

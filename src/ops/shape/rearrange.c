@@ -139,7 +139,8 @@ bool tlo_broadcast_tensors(tl_Tensors tensors, tl_Tensors *out) {
   return ok;
 }
 
-/* Returns a vector that extends along dimension d, expanded to the n sizes of a grid. */
+/* Lays a vector along dimension d, expands it to the n-dimensional shape `sizes`, and returns the
+** result. */
 static tl_Tensor *grid_part(tl_Tensor *vector, int64_t d, int64_t n, const int64_t *sizes) {
   int64_t line[TL_MAX_DIMS];
   for (int64_t k = 0; k < n; k++) line[k] = k == d ? sizes[k] : 1;

@@ -131,8 +131,9 @@ static void filter_weights(const Axis *a, const Filter *f, int64_t i, int64_t fi
 
 /* ---- sums of taps ---- */
 
-/* The tables for the kernel, in one block of memory: weights (terms), at (terms), first (n + 1).
-** The taps of element i are those from first[i] up to, but not including, first[i + 1]. */
+/* The kernel's tables, in one block of memory. Each of the `terms` taps has an entry in `weights`
+** and in `at`, the position that it reads. Element i has the taps from first[i] up to, but not
+** including, first[i + 1]. */
 typedef struct Sums {
   int64_t n, terms;
   int32_t *first, *at;

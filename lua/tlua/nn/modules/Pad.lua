@@ -1,4 +1,4 @@
--- Pad.lua - layers that enlarge the last dimensions of their input at both ends.
+-- Pad.lua - layers that pad the last dimensions of their input at both ends.
 
 local torch = require "tlua"
 local args = require "tlua.args"
