@@ -635,7 +635,10 @@ static bool save_results(const tli_Graph *g, tli_RunContext *c, tl_Tensor *const
       if (outputs[k] == NULL || !may_share_memory(*value, outputs[k])) continue;
       tl_Tensor *copy = tli_clone_for("program", *value);
       if (copy == NULL) return false;
+      /* the plan gets back memory that came from the plan */
+      if (!tli_graph_live(g)) tli_run_plan_resume(c->plan);
       tli_release(*value);
+      if (!tli_graph_live(g)) tli_run_plan_pause(c->plan);
       *value = copy;
     }
   }
