@@ -22,7 +22,6 @@
 local torch = require "tlua"
 local json = require "tlua.utils.json"
 local kinds = require "tlua.io.kinds"
-local quantized = require "tlua.io.quantized"
 
 local M = {}
 
@@ -116,7 +115,7 @@ local function flatten_nested(x, path, state)
 end
 
 local function flatten_quantized(x, path, state)
-   local p, node = quantized.parts(x), {}
+   local p, node = require "tlua.io.quantized".parts(x), {}
    for _, key in ipairs {"integers", "dtype", "scale", "zero_point", "axis"} do
       if p[key] then node[key] = flatten_value(p[key], join(path, key), state) end
    end
@@ -225,6 +224,10 @@ end
 
 special["$quantized"] = function(node, tensors)
    local p = type(node) == "table" and rebuild_value(node, tensors) or {}
+   local there, quantized = pcall(require, "tlua.io.quantized")
+   if not there then
+      fail("", "the structure has a quantized tensor, which this small library cannot make")
+   end
    local x, why = quantized.rebuild(p)
    return x or fail("", "the structure has " .. why)
 end
