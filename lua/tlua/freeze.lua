@@ -6,6 +6,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local export = require "tlua.export"
 local nested = require "tlua.export.nested"
+local random = require "tlua.random"
 
 local Program = getmetatable(export).Program
 
@@ -52,9 +53,10 @@ local function fill(list, n, structure, value, argument)
    return n
 end
 
--- Runs the program for the first time, and keeps its results for later calls.
+-- Makes the program if there is none, runs it for the first time, and keeps its results for later
+-- calls. The trace draws no random numbers that the run would then lack.
 local function begin(self, ...)
-   local program = self.program or export(rawget(self, "model_"), {...})
+   local program = self.program or random.fork_rng(export, rawget(self, "model_"), {...})
    local structure, inputs = program.structure_, {}
    nested.flatten("freeze", "inputs", {...}, inputs)
    local outputs = program.graph_:run(inputs)

@@ -25,6 +25,15 @@ describe("torch.freeze", function()
       end
    end)
 
+   it("draws the random numbers of the model, from the first call on", function()
+      local function noise(x) return x + torch.rand(2) end
+      local frozen, x = torch.freeze(noise), torch.zeros(2)
+      torch.manual_seed(3)
+      local expected = {noise(x), noise(x), noise(x)}
+      torch.manual_seed(3)
+      for i = 1, 3 do assert.same(expected[i]:tolist(), frozen(x):tolist()) end
+   end)
+
    it("takes and returns tables of tensors", function()
       local cell, lstm = nn.LSTMCell(3, 4):eval(), nn.LSTM(3, 4):eval()
       local frozen = torch.freeze(cell)
