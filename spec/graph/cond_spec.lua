@@ -1,16 +1,14 @@
 -- Tests torch.cond: by itself, with gradients, and in programs, whose two branches must compute what the functions do.
 
 local torch = require "tlua"
+local saved = require("spec.support.programs").saved
 local nn = torch.nn
 
 -- Exports a function, and compares the program, the loaded program and the rewritten one with the function, for inputs
 -- that take each way.
 local function check(fn, sets, options)
    local program = torch.export(fn, sets[1], options)
-   local path <const> = os.tmpname()
-   program:save(path)
-   local programs = {program, torch.export.load(path), program:graph():program()}
-   os.remove(path)
+   local programs = {program, saved(program), program:graph():program()}
    assert.equal(program:graph():eliminate_dead_code(), 0)
    for _, set in ipairs(sets) do
       local expected = {fn(table.unpack(set))}

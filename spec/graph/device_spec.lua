@@ -4,18 +4,11 @@
 local torch = require "tlua"
 local nn, optim = torch.nn, torch.optim
 local device <const> = require("spec.support.device").name or "sim"
+local saved = require("spec.support.programs").saved
 
 local function convnet()
    return nn.Sequential(nn.Conv2d(1, 4, 3, {padding = 1}), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
       nn.Linear(64, 5))
-end
-
-local function saved(program)
-   local path <const> = os.tmpname()
-   program:save(path)
-   local loaded = torch.export.load(path)
-   os.remove(path)
-   return loaded
 end
 
 local function on(place, ...) return torch.randn(...):to(place) end

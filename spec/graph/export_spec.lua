@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local device <const> = require("spec.support.device").name or "cpu"
+local saved = require("spec.support.programs").saved
 local nn, F = torch.nn, torch.nn.functional
 
 local function plain(program) return (tostring(program):gsub("; [^\n]*$", "")) end
@@ -19,12 +20,9 @@ end
 
 -- Exports a model for the first set of inputs, and compares the model, the program and the saved program for all sets.
 local function check(model, sets, options)
-   local path <const> = os.tmpname()
    if type(model) == "table" then model:eval() end
    local program = torch.export(model, sets[1], options)
-   program:save(path)
-   local loaded = torch.export.load(path)
-   os.remove(path)
+   local loaded = saved(program)
    assert.equal(plain(program), plain(loaded))
    local _ <close> = torch.no_grad()
    for round = 1, 3 do
@@ -52,14 +50,6 @@ describe("torch.export with the option optimize", function()
       torch.manual_seed(3)
       x = torch.randn(2, 1, 8, 8)
    end)
-
-   local function saved(program)
-      local path <const> = os.tmpname()
-      program:save(path)
-      local loaded = torch.export.load(path)
-      os.remove(path)
-      return loaded
-   end
 
    it("merges layers, and keeps results and files", function()
       local _ <close> = torch.no_grad()
@@ -245,10 +235,7 @@ describe("torch.export", function()
       local program = torch.export(model, {torch.randn(3, 4)})
       assert.equal(0, model[1].num_batches_tracked:item())
       assert.same({0, 0, 0, 0}, model[1].running_mean:tolist())
-      local path <const> = os.tmpname()
-      program:save(path)
-      local loaded = torch.export.load(path)
-      os.remove(path)
+      local loaded = saved(program)
       for _ = 1, 3 do
          local t = torch.randn(5 - 2, 4)
          local expected = torch.no_grad(function() return twin(t) end)

@@ -2,6 +2,7 @@
 -- loaded. Code that a program cannot repeat must raise an error that names the code.
 
 local torch = require "tlua"
+local saved = require("spec.support.programs").saved
 local nn, optim, F = torch.nn, torch.optim, torch.nn.functional
 
 local function mlp() return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 4)) end
@@ -54,10 +55,7 @@ local function check(make, options)
    local eager = step_of(twin, options)
    local program = torch.export_step(step, {x, y}, parts)
    for name, value in pairs(model:state_dict()) do assert(value:equal(twin:state_dict()[name]), name) end
-   local path <const> = os.tmpname()
-   program:save(path)
-   local loaded = torch.export.load(path)
-   os.remove(path)
+   local loaded = saved(program)
    local losses = {}
    for _, run in ipairs {eager, program, loaded} do
       torch.manual_seed(7)
@@ -126,10 +124,7 @@ describe("a training step as a program", function()
             return loss:detach()
          end
          local program = torch.export_step(step, {x}, {model = model, optimizer = optimizer})
-         local path <const> = os.tmpname()
-         program:save(path)
-         local loaded = torch.export.load(path)
-         os.remove(path)
+         local loaded = saved(program)
          for _ = 1, 5 do assert.equal(step(x):item(), loaded(x):item()) end
       end
       train(nn.LSTM(4, 6, {batch_first = true}), torch.randn(3, 5, 4))
@@ -274,10 +269,7 @@ describe("a program and the objects of the script", function()
       same_steps(2, eager, step, x, y)
       same_steps(3, eager, program, x, y)
       assert.equal(8, parts.scheduler.last_epoch)
-      local path <const> = os.tmpname()
-      program:save(path)
-      local loaded = torch.export.load(path)
-      os.remove(path)
+      local loaded = saved(program)
       same_steps(2, eager, loaded, x, y)
       assert.equal(8, parts.scheduler.last_epoch)
    end)
@@ -290,10 +282,7 @@ describe("a program and the objects of the script", function()
             o.param_groups[1].lr, o.param_groups[1].weight_decay = 0.02, 0.125
          end
          same_steps(3, eager, program, x, y)
-         local path <const> = os.tmpname()
-         program:save(path)
-         local loaded = torch.export.load(path)
-         os.remove(path)
+         local loaded = saved(program)
          same_steps(2, eager, loaded, x, y)
       end
    end)

@@ -2,6 +2,7 @@
 -- compute what its nodes say.
 
 local torch = require "tlua"
+local saved = require("spec.support.programs").saved
 local nn = torch.nn
 
 local function text_of(program) return (tostring(program):gsub("; [^\n]*$", "")) end
@@ -37,10 +38,7 @@ describe("a program's graph", function()
          graph:lint()
          local again = graph:program()
          assert.equal(text_of(program), text_of(again))
-         local path <const> = os.tmpname()
-         again:save(path)
-         local loaded = torch.export.load(path)
-         os.remove(path)
+         local loaded = saved(again)
          for _, set in ipairs(sets) do
             local expected = table.pack(program(table.unpack(set)))
             for _, p in ipairs {again, loaded} do

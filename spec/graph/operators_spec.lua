@@ -5,6 +5,7 @@
 local device = require "spec.support.device"
 local table_of = require "spec.support.table"
 local torch = require "tlua"
+local saved = require("spec.support.programs").saved
 
 -- Overloads that return values other than tensors, or results whose sizes depend on values.
 local REFUSED <const> = {
@@ -47,10 +48,7 @@ local function check(row, text)
    if #expected == 0 then return nil, "no tensors" end
    local ok, program = pcall(torch.export, model, {tensors})
    if not ok then return nil, tostring(program) end
-   local path <const> = os.tmpname()
-   program:save(path)
-   local loaded = torch.export.load(path)
-   os.remove(path)
+   local loaded = saved(program)
    for _, p in ipairs {program, program, loaded} do
       torch.manual_seed(7)
       local fault = difference(expected, (p(tensors)))

@@ -1,15 +1,8 @@
 -- Tests that a program finds the elements of its inputs and constants wherever these begin in their storages.
 local torch = require "tlua"
+local saved = require("spec.support.programs").saved
 
 local rows <const> = torch.arange(1, 25, {dtype = "float32"}):reshape(4, 6)
-
-local function saved(program)
-   local path <const> = os.tmpname()
-   program:save(path)
-   local loaded = torch.export.load(path)
-   os.remove(path)
-   return loaded
-end
 
 -- Asserts that a program of a function, exported for the first arguments and saved, has the function's results for all
 -- arguments.
