@@ -40,7 +40,7 @@ TLK_COMPLEX_FN T divided(T a, T b) {
   return pair(real * factor, imag * factor);
 }
 
-/* Returns 1 / x, as divided does. */
+/* Returns 1 / x by the rules of `divided`. */
 TLK_COMPLEX_FN T inverse_of(T x) {
   R c = re(x), d = im(x);
   bool wide = TLK_OF(fabs)(c) >= TLK_OF(fabs)(d);

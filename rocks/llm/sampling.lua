@@ -164,9 +164,9 @@ local function nucleus(o, logits, whole)
    return {all = torch.zeros_like(logits):index_copy_(1, ids:narrow(1, 1, n), p)}
 end
 
--- Returns the best logits in decreasing order, their tokens and their number. Without top_k, these
--- are enough for top_p and min_p; then it also returns the logarithm of the sum of the exponentials
--- of all logits. If very many would be needed, returns nil and this logarithm.
+-- Returns the best logits in decreasing order, their tokens and their number. Without top_k, the
+-- logits are enough for top_p and min_p, and the fourth result is the logarithm of the sum of the
+-- exponentials of all logits. If very many logits would be needed, returns nil and this logarithm.
 local function best_of(o, logits)
    local most = logits:numel()
    if o.top_k > 0 or o.typical_p < 1 then

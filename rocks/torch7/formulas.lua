@@ -1,9 +1,9 @@
--- formulas.lua - the gradients of layers that graphs have many of, in few operators. A formula
--- takes the place of the autograd history of a layer's call. Its function `gradient` takes the
--- layer, its input, its output, the output's gradient, which has the output's size, and the factor
--- for the gradients of parameters. It adds the gradients of the parameters to the layer's sums, and
--- returns the gradient of the input: new tensors, which may share memory with others, or nil if the
--- formula does not suit the input.
+-- formulas.lua - computes the gradients of the most frequent layers of graphs, by few operators.
+-- A formula takes the place of the autograd history of a layer's call. Its function `gradient`
+-- takes the layer, its input, its output, the output's gradient, which has the output's size,
+-- and the factor for the gradients of parameters. It adds the gradients of the parameters to the
+-- layer's sums, and returns the gradient of the input: new tensors, which may share memory with
+-- others, or nil if the formula does not suit the input.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"

@@ -176,8 +176,8 @@ local function clear(pass)
    for i = #pass.wanted, pass.n_wanted + 1, -1 do pass.wanted[i] = nil end
 end
 
--- Returns the output of a layer that returns its input, or an element of it, and nil otherwise. `x`
--- is what the layer was called with, and `given` the same tensors without autograd history.
+-- Returns the output of a layer that returns its input, or an element of its input, and nil
+-- otherwise. `x` is the layer's input, and `given` the same tensors without autograd history.
 local function same_output(value, x, given)
    if rawequal(value, x) then return given end
    if type(x) ~= "table" then return nil end

@@ -254,8 +254,8 @@ function MapTable:parameters() return self.module:parameters() end
 function MapTable:zeroGradParameters() self.module:zeroGradParameters() end
 function MapTable:updateParameters(rate) self.module:updateParameters(rate) end
 
--- DataParallelTable (cunn's): programs add one module for several GPUs, or a copy for each GPU. The
--- first module computes the whole batch on one device.
+-- DataParallelTable belongs to cunn. A program adds one module for several GPUs, or a copy for each
+-- GPU. Here the first module computes the whole batch on one device.
 local Parallel = container("DataParallelTable", function(self, dimension)
    self.modules, self.dimension = {}, dimension
 end, function(self, input)

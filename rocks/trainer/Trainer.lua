@@ -253,7 +253,8 @@ local function finish(self)
    detach(self.module)
 end
 
--- Calls on_exception of all callbacks; their own errors are only told, since the first one counts.
+-- Calls on_exception of all callbacks. An error in such a call is only printed, since the training
+-- ends with the first error.
 local function tell_callbacks(self, message)
    for _, callback in ipairs(self.callbacks) do
       if callback.on_exception then
@@ -288,7 +289,7 @@ local function guarded(self, stage, fn)
    error(message, 0)
 end
 
--- Tells of loaders without a batch, whose values are not logged.
+-- Prints a warning for each loader without batches, since no values are logged for it.
 local function tell_empty(self, kind, limits)
    for i, n in ipairs(limits) do
       if n == 0 and self.is_global_zero then

@@ -207,7 +207,7 @@ end
 
 -- Logs --------------------------------------------------------------------------------------------
 
--- Shows a step's value that has options.
+-- Passes a value that a step has logged with options to the progress bar and the loggers.
 local function show_value(self, entry, value, values)
    local name = entry.name
    if entry.prog_bar then self.progress_bar_metrics[name] = value end

@@ -194,8 +194,8 @@ local function find(list, name)
    end
 end
 
--- Divides what the ranks have collected under a name so that another number of ranks reduces it to
--- the same value.
+-- Divides the values that the ranks have collected under a name, so that another number of ranks
+-- reduces them to the same value.
 local function redistribute(entry, lists, rank)
    local sum, count
    for _, list in ipairs(lists) do

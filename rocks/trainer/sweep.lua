@@ -246,9 +246,10 @@ local function told_of_results(sweep, count, total)
    save_results(sweep)
 end
 
--- Trains what take(n) returns, a trial and its number of epochs (false: without a limit), until it
--- returns nil while n = 0 trials are running. At most `workers` processes run at a time. When one
--- has ended, note(trial, budget) is called.
+-- Calls take(n), where n is the number of trials that are running, and trains the trial that it
+-- returns for the number of epochs that it returns (false: without a limit), until it returns nil
+-- while no trial is running. At most `workers` processes run at a time. When one has ended, calls
+-- note(trial, budget).
 local function work(sweep, take, note)
    local running = {}
    while true do

@@ -185,7 +185,7 @@ describe("data.CSV", function()
    end)
 
    it("decompresses all members of a file of gzip, and refuses a file that ends in one", function()
-      -- gzip's files may be joined (RFC 1952, 2.2); some programs end each with an empty one
+      -- A file may consist of several files of gzip (RFC 1952, 2.2); some programs add an empty one at the end.
       local function packed(text)
          shell.write(path .. ".csv", text)
          shell.ok("gzip -f " .. shell.quote(path .. ".csv"))

@@ -92,7 +92,7 @@ M[3] = {"token of a GPT with a cache, 2 layers of 64", function()
    end
 end}
 
--- Returns a training step with its example input, and the parts that torch.export_step wants.
+-- Returns a training step, its example input, and the options that torch.export_step takes.
 local function training_step()
    torch.manual_seed(3)
    local model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))

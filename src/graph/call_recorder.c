@@ -242,7 +242,7 @@ static bool after_backward(tli_Trace *t) {
 }
 
 /* Records the value of a tensor that shares its storage with tensors that were used before. A view
-** that the graph's copy of a constant does not have is a constant of its own. */
+** with elements outside the graph's copy of a constant becomes another constant. */
 static int32_t view_value(tli_Trace *t, tl_Tensor *tensor) {
   tl_Tensor *base = memory_of(t, tensor)->first;
   int32_t of = known(t, base);

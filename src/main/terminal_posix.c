@@ -64,7 +64,7 @@ tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn) {
 }
 
 void tli_terminal_later(tli_InterruptFn fn) {
-  /* SA_RESTART is not set: a read that began just after SIGINT came is interrupted now */
+  /* SA_RESTART is not set, so that the signal interrupts a read that began just after SIGINT */
   struct sigaction action = {.sa_handler = on_signal};
   const struct itimerval tenth = {.it_value = {.tv_usec = fn ? 100000 : 0}};
   if (fn == NULL && of_alarm.current == NULL) return;

@@ -1,6 +1,6 @@
 -- chase.lua - a script for mGBA: presses left or right in each frame, and learns from whether that
--- brought the player nearer to the prey (REINFORCE, a batch of 32 frames at a time). What the keys
--- do, and where the player and the prey are, it finds out itself but for their addresses.
+-- brought the player nearer to the prey (REINFORCE, a batch of 32 frames at a time). The script
+-- knows the addresses of the player and of the prey, and learns the effect of the keys.
 local torch = require "tlua"
 local nn = torch.nn
 

@@ -1,6 +1,6 @@
 /*
-** emulator.c - plays a game of the Game Boy's in mGBA without a screen; chase.lua plays it by the
-** emulator's own scripting, which is Lua 5.4, and learns with tlua meanwhile.
+** emulator.c - runs a game for the Game Boy in mGBA, without a screen. The emulator's own Lua 5.4 runs
+** chase.lua, which presses the keys and learns with tlua.
 **
 **   emulator chase.lua FRAMES
 */

@@ -33,8 +33,8 @@ typedef struct tlk_TileLoops {
                  int64_t out_step);
 } tlk_TileLoops;
 
-/* Returns the loops for matrix products in float, or in double if `wide`. The portable set's have
-** vectors as wide as the processor's, since the width does not change the order of a sum. */
+/* Returns the loops for matrix products in float, or in double if `wide`. In the portable mode their
+** vectors are as wide as the processor's, since the width does not change the order of a sum. */
 const tlk_TileLoops *tlk_product_loops(bool wide);
 
 /* Returns the panel width, a multiple of the vector's lanes, that divides n columns most evenly. */

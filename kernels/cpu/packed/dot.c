@@ -344,7 +344,7 @@ typedef struct Panel {
   __m512 scale[VECTORS][TLK_GROUPS], least[VECTORS][TLK_GROUPS];
 } Panel;
 
-/* Transposes 64 bytes of 16 rows, and stores them. */
+/* Transposes a matrix of 16 rows and 16 columns, each element of 4 bytes, and stores the result. */
 ALWAYS VNNI void store_transposed(__m512i z[16], __m512i *to) {
   tlk_transpose_16(z);
   for (int i = 0; i < 16; i++) to[i] = z[i];
@@ -498,7 +498,7 @@ static VNNI void vnni_rows(const tlk_PackedRows *p, int64_t rows) {
     for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row(p, p->weight + r * p->bytes, 32, u);
 }
 
-/* Rounds a group as packed_linear.c does: elements whose number is a multiple of 16. */
+/* Rounds a group of n elements, a multiple of 16, as packed_linear.c does. */
 static VNNI float vnni_round_group(const float *x, int n, int8_t *q) {
   __m512i all = _mm512_set1_epi32(0x7fffffff), most = _mm512_setzero_si512();
   for (int i = 0; i < n; i += 16)

@@ -5,8 +5,8 @@
 ** names). The functions of each element are in kernels/complex.h.
 **
 ** Compilers vectorise badly where the parts of numbers alternate in memory, so a loop takes a block
-** of numbers apart into arrays of real and of imaginary parts, and puts the results together. Loops
-** that call a function of the C library for each number, which takes it as a whole, do not.
+** of numbers apart into arrays of real and of imaginary parts, and puts the results together. A loop
+** that calls a function of the C library for each number passes the whole number instead.
 */
 #include <complex.h>
 #include <math.h>

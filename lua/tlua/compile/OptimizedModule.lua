@@ -32,7 +32,7 @@ function Optimized.__newindex(self, key, value)
    end
 end
 
--- The mode is that of the original: no value of the module's own hides it.
+-- The original module has the mode, so this module keeps no value of its own that would hide it.
 function Optimized:train(...)
    parent.train(self, ...)
    rawset(self, "training", nil)

@@ -35,7 +35,8 @@ local function checks_of(proxies)
       debug.setlocal(4, 1, env)
       return "the table of globals is used as a value"
    end
-   -- The place counts from the beginning of the storage, where no program's input need be.
+   -- The place counts from the beginning of the storage, but an input of a program may begin
+   -- anywhere in its storage.
    local function check_place()
       local second, third, fourth = argument(2), argument(3), argument(4)
       for _, given in ipairs {second, third, fourth} do

@@ -59,7 +59,8 @@ function M.read_inputs(title, model, inputs, own_names)
       local name = given[i] or ("input_%d"):format(i)
       structure[i] = json.as_array {i, nested.flatten(title, name, value, tensors, names)}
    end
-   -- in memory of their own, since views of other tensors of the model must not be taken for theirs
+   -- The inputs get memory of their own, so that a view of another tensor of the model is not
+   -- mistaken for a view of an input.
    for i, tensor in ipairs(tensors) do
       local plain = tensor:detach():contiguous()
       local shares = torch._storage_key(plain) == torch._storage_key(tensor)

@@ -68,7 +68,7 @@ function Attention:forward(parts, lengths, hidden)
    local query = self.emb_to_query(join(right, frames, parts.summary))
    local key, value = table.unpack(self.emb_to_key_value(join(mems, right, frames)):chunk(2, 3))
    local longest = math.tointeger(lengths:max():item())
-   -- As in torchaudio, frames after the longest length count as right context.
+   -- Frames after the longest length count as right context, as in torchaudio.
    local before = count_of(mems) + count_of(right) + frames:size(1) - longest
    if parts.left_key then
       key = join(first(key, before), parts.left_key, after(key, before))
@@ -217,8 +217,8 @@ local function right_contexts(self, x, frames)
    return torch.cat(list, 1)
 end
 
--- Returns which keys (memory, right contexts, frames) a query (right contexts, frames, summaries)
--- does not see.
+-- Returns a mask of the keys (memory, right contexts, frames) that each query (right contexts,
+-- frames, summaries) does not see.
 local function hidden_keys(self, frames, device)
    local size, count = self.segment, (frames + self.segment - 1) // self.segment
    local at = {dtype = "int64", device = device}

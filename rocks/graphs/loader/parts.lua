@@ -1,4 +1,5 @@
--- parts.lua - what loaders of parts of a large graph share: seeds, and the making of batches.
+-- parts.lua - functions that the loaders of parts of a large graph share: they read the seeds, and
+-- make batches.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -1,6 +1,6 @@
--- Tests torch.text.peft's virtual tokens: those of PEFT have its logits, gradients and tokens; they train, and are
--- saved and loaded. The fixtures are fixtures/prompts.py's. With TLUA_PROMPTS=FOLDER, the adapters that are saved again
--- stay in this folder, for the same script with the folder.
+-- Tests torch.text.peft's virtual tokens: adapters that PEFT has saved give the same logits, gradients and tokens;
+-- virtual tokens train, and are saved and loaded. fixtures/prompts.py has written the fixtures. With
+-- TLUA_PROMPTS=FOLDER, this file saves the adapters again in the folder, where that script checks them.
 
 local torch = require "tlua"
 local device = require "spec.support.device"

@@ -24,7 +24,8 @@ end
 -- Returns the error that fn raises.
 local function error_of(fn) return select(2, pcall(fn)) end
 
--- Returns what a program says that trains with `callback`; the rest of its arguments is Lua.
+-- Runs a program that trains with `callback`, with further arguments that are given as Lua code, and returns its
+-- output.
 local function said_by(callback, rest)
    return shell.with_folder(function(folder)
       local file <close> = assert(io.open(folder .. "/program.lua", "w"))

@@ -135,7 +135,7 @@ describe("a sweep", function()
          local csv = shell.read(folder .. "/a/results.csv")
          assert.equal((said:gsub("in a\n", "in b\n"):gsub(": a/", ": b/")), (fit(words .. "b")))
          assert.equal(csv, shell.read(folder .. "/b/results.csv"))
-         -- a sweep that lacks the results of its last work does it again
+         -- a sweep whose last results are missing repeats the trainings that gave them
          local results = {}
          for number, epochs in said:gmatch "\ntrial (%d) of 7 [^\n]* after (%d) epochs?%f[\n]" do
             results[#results + 1] = ("trial-%s/result-%s.json"):format(number, epochs)

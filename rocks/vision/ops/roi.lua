@@ -361,8 +361,9 @@ local function largest_of(maps, pixels, having, number)
    return torch.cat {best:narrow(1, 1, filled), maps:new_zeros(number - filled, maps:size(2))}
 end
 
--- Returns the largest values of cells of an image (C, H, W), (cells, C), which are 0 without
--- pixels. A value is NaN only if all pixels are NaN. Among equal values the first has the gradient.
+-- Returns the largest value of each cell of an image (C, H, W), as (cells, C). A cell without
+-- pixels gives 0, and a cell gives NaN only if all of its pixels are NaN. The first one of equal
+-- values has the gradient.
 local function largest_values(image, cells)
    local number, like = cells.count:size(1), {dtype = "int64", device = image.device}
    -- cells with many pixels first, so that those with a k-th pixel are the first ones for each k
