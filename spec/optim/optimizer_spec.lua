@@ -269,6 +269,28 @@ describe("optim.Optimizer", function()
          s[1].exp_avg = torch.ones(1)
          s[1].exp_avg:release()
       end)
+      refuse(" of parameter 1: exp_avg_sq: expected a tensor of shape (1), got nil", function(s) s[1].exp_avg_sq = nil end)
+      refuse(" of parameter 1: exp_avg_sq: expected a tensor of shape (1), got a float32 tensor of shape (2)",
+         function(s) s[1].exp_avg_sq = torch.ones(2) end)
+      refuse(" of parameter 1: step: expected a number of at least 0, got nil", function(s) s[1] = {exp_avg = before.exp_avg} end)
+   end)
+
+   it("loads a state without parts that later options add, and an empty one", function()
+      local a, b = parameter(1), parameter(1)
+      local first, second = optim.Adam({a}), optim.SGD({b}, {lr = 1})
+      descend(first, a)
+      descend(second, b)
+      first.param_groups[1].amsgrad = true
+      second.param_groups[1].momentum = 0.5
+      first:load_state_dict(first:state_dict())
+      second:load_state_dict(second:state_dict())
+      local dict = first:state_dict()
+      dict.state[1] = {}
+      first:load_state_dict(dict)
+      descend(first, a)
+      assert.equal(1, first.state[1].step:item())
+      descend(second, b)
+      assert.equal(1, second.state[1].momentum_buffer:numel())
    end)
 
    it("loads counts of steps as numbers or in other dtypes", function()

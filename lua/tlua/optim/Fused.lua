@@ -317,6 +317,19 @@ local function is_clock(self, key)
    return false
 end
 
+-- The options that add tensors to a state. A check of a saved state takes them as off, since the
+-- next step makes the tensors of an option that was turned on after the last step.
+local off <const> = {amsgrad = false, centered = false, momentum = 0}
+
+function Fused:needed_state(group)
+   local options = setmetatable({}, {__index = function(_, key)
+      if off[key] ~= nil then return off[key] end
+      return group[key]
+   end})
+   local _, names = self:rule(options)
+   return names
+end
+
 --- Converts a loaded state. Clocks keep their dtype; `capturable` determines their device.
 function Fused:adopt(key, value, parameter, group)
    if is_clock(self, key) then

@@ -131,4 +131,8 @@ function Muon:update_group(o, offset)
    end
 end
 
+function Muon:needed_state() -- luacheck: no unused args
+   return {"momentum_buffer"}
+end
+
 return Muon

@@ -88,6 +88,9 @@ function SGD:update_sparse(parameter, values, grad, state, o)
    values:add_(grad, {alpha = -lr})
 end
 
+-- A state without a momentum buffer begins with the next gradient.
+function SGD:needed_state() return none end -- luacheck: no unused args
+
 local function is_new(state) return not state.momentum_buffer end
 local function is_old(state) return not is_new(state) end
 

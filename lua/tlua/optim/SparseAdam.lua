@@ -81,4 +81,8 @@ function SparseAdam:update_group(o, offset)
    end
 end
 
+function SparseAdam:needed_state() -- luacheck: no unused args
+   return {"exp_avg", "exp_avg_sq"}
+end
+
 return SparseAdam

@@ -120,8 +120,10 @@ local function check_groups(self, groups)
    end
 end
 
--- Raises unless a parameter's saved state is a table in which no tensor was released.
-local function check_state(self, position, saved)
+-- Raises unless a parameter's saved state is a table in which no tensor was released. The table is
+-- empty or has all parts that a step leaves. A missing part would start again from its initial
+-- value.
+local function check_state(self, position, saved, parameter, group)
    local name = ("%s.load_state_dict: state of parameter %d"):format(torch.type(self), position)
    if type(saved) ~= "table" then
       torch.raise(("%s: expected a table, got %s"):format(name, args.describe(saved)))
@@ -129,6 +131,18 @@ local function check_state(self, position, saved)
    for key, value in pairs(saved) do
       if torch.is_tensor(value) and not pcall(value.dim, value) then
          torch.raise(("%s: %s: expected a tensor, got one that was released"):format(name, key))
+      end
+   end
+   if next(saved) == nil then return end
+   for _, clock in ipairs(self.clocks or {}) do
+      if saved[clock] == nil then args.refuse(name, clock, "a number of at least 0", nil) end
+   end
+   local shape = table.concat(parameter.shape, ", ")
+   for _, key in ipairs(self:needed_state(group)) do
+      local part = saved[key]
+      if not torch.is_tensor(part) or parameter.layout == "strided"
+            and table.concat(part.shape, ", ") ~= shape then
+         args.refuse(name, key, ("a tensor of shape (%s)"):format(shape), part)
       end
    end
 end
@@ -182,6 +196,12 @@ return function(Optimizer)
    ---@param group table  a copy
    function Optimizer:options_to_pytorch(group) end -- luacheck: no unused args
 
+   --- Returns the names of the tensors, of a parameter's shape, that the parameter's state contains
+   --- after a step. Optimizers with such tensors override this method.
+   ---@param group table  the group's options
+   ---@return string[]
+   function Optimizer:needed_state(group) return {} end -- luacheck: no unused args
+
    --- Converts a saved value to a parameter's state: a tensor is moved to the parameter's device
    --- and, if floating-point, cast to the parameter's dtype. The tensor is always copied, so that
    --- later steps do not change the saved state.
@@ -221,8 +241,10 @@ return function(Optimizer)
             return value
          end})
          local saved = dict.state[from[1]]
-         if saved then check_state(self, position, saved) end
-         if saved then state[position] = adopt(self, saved, parameter, both) end
+         if saved then
+            check_state(self, position, saved, parameter, both)
+            state[position] = adopt(self, saved, parameter, both)
+         end
       end
       self.state = state
       for g, group in ipairs(dict.param_groups) do take_options(self.param_groups[g], group) end
