@@ -115,8 +115,14 @@ describe("packed convolutions", function()
             local got = torch._max_pool2d_packed(x, kernel, stride, padding, dilation)
             assert.is_true(torch.equal(expected:isnan(), got:isnan()))
             assert.is_true(torch.equal(expected:nan_to_num(9), got:nan_to_num(9)))
+            expected = F.max_pool2d(x, kernel, stride, padding, dilation, true)
+            got = torch._max_pool2d_packed(x, kernel, stride, padding, dilation, true)
+            assert.is_true(torch.equal(expected:nan_to_num(9), got:nan_to_num(9)))
          end
       end
+      -- the last window would begin in the padding after the image, so it does not count
+      local x = torch.randn(1, 16, 5, 6)
+      assert.is_true(torch.equal(F.max_pool2d(x, 2, 4, 1, 1, true), torch._max_pool2d_packed(x, 2, 4, 1, 1, true)))
    end)
 
    it("refuse other tensors", function()

@@ -246,7 +246,7 @@ end
 -- Replaces a call of max_pool2d whose input is channels-last and whose indices nobody uses.
 local function replace_pool(graph, node)
    local users = node:users()
-   if node.args.ceil_mode or channels_of(graph, node.args.input) < LANES
+   if channels_of(graph, node.args.input) < LANES
       or not users[1] or users[1].target ~= "getitem" or users[1].args.index ~= 1
       or #users > 2 or users[2] and #users[2]:users() > 0 or graph:_returns(node)
       or graph:_returns(users[2]) then
@@ -257,6 +257,7 @@ local function replace_pool(graph, node)
    local call = graph:create_node("call_function", "_max_pool2d_packed", {
       self = node.args.input, kernel = kernel, stride = pair(node.args.stride or kernel),
       padding = pair(node.args.padding or 0), dilation = pair(node.args.dilation or 1),
+      ceil_mode = node.args.ceil_mode or false,
    })
    graph:inserting_before()
    users[1]:replace_all_uses_with(call)
@@ -299,7 +300,6 @@ local function is_worthwhile(graph)
    for _, node in ipairs(graph.nodes) do
       local sizes = node.meta.shape
       if node.target == "cat" and sizes then packed_time = packed_time + 0.5 * sizes:numel() end
-      if node.args.ceil_mode and sizes then packed_time = packed_time + 6 * sizes:numel() end
       if node.target ~= "conv2d" or not sizes or node.args.weight.op ~= "get_attr" then
          goto continue
       end

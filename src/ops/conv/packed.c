@@ -20,9 +20,10 @@ static bool check(const char *op, const char *name, const tl_Tensor *t, int64_t 
                   op, name, numel, tl_dtype_name((tl_DType)t->dtype), tli_sizes_str(t));
 }
 
-/* Describes a call without its result's channels. */
+/* Describes a call without its result's channels. `single` says that each channel is computed from
+** that channel alone; with `ceil_mode` a last, incomplete window counts. */
 static bool describe(const char *op, const tl_Tensor *self, const Options *o, bool single,
-                     tlk_Conv *c) {
+                     bool ceil_mode, tlk_Conv *c) {
   if (!tli_is_float((tl_DType)self->dtype) || self->ndim != 4 || self->sizes[1] < (single ? 16 : 1))
     return tli_fail(
         TL_ESHAPE,
@@ -43,11 +44,11 @@ static bool describe(const char *op, const tl_Tensor *self, const Options *o, bo
   TL_TRY(tli_spread(op, "dilation", o->dilation, 2, 1, w->dilation + 1));
   for (int d = 1; d < 3; d++) {
     w->in[d] = self->sizes[d + 1];
-    int64_t room = w->in[d] + 2 * w->padding[d] - w->dilation[d] * (w->kernel[d] - 1) - 1;
-    if (room < 0)
+    w->out[d] = tli_count_windows(w->in[d], w->kernel[d], w->stride[d], w->padding[d],
+                                  w->dilation[d], ceil_mode);
+    if (w->out[d] < 1)
       return tli_fail(TL_ESHAPE, "%s: the kernel is larger than self with its padding: %s", op,
                       tli_sizes_str(self));
-    w->out[d] = room / w->stride[d] + 1;
   }
   return true;
 }
@@ -110,7 +111,7 @@ tl_Tensor *tli_op__conv2d_packed(tl_Tensor *self, tl_Tensor *weight, tl_Tensor *
     return tli_chain_end(&chain, TLI_STEP(&chain, tlo_select(out, 0, 0)));
   }
   Options o = {kernel, stride, padding, dilation};
-  TL_TRY_NULL(describe(op, self, &o, depthwise, &c));
+  TL_TRY_NULL(describe(op, self, &o, depthwise, false, &c));
   if (channels < 1 || channels > INT32_MAX || (depthwise && channels != c.channels_in))
     return tli_fail_null(TL_EARG, "%s: channels: expected %s, got %" PRId64, op,
                          depthwise ? "the number of self's" : "1 to 2147483647", channels);
@@ -128,10 +129,10 @@ tl_Tensor *tli_op__conv2d_packed(tl_Tensor *self, tl_Tensor *weight, tl_Tensor *
 }
 
 tl_Tensor *tli_op__max_pool2d_packed(tl_Tensor *self, tl_Ints kernel, tl_Ints stride,
-                                     tl_Ints padding, tl_Ints dilation) {
+                                     tl_Ints padding, tl_Ints dilation, bool ceil_mode) {
   static const char op[] = "_max_pool2d_packed";
   Options o = {kernel, stride, padding, dilation};
   tlk_Conv c;
-  TL_TRY_NULL(describe(op, self, &o, true, &c));
+  TL_TRY_NULL(describe(op, self, &o, true, ceil_mode, &c));
   return run(&c, self, NULL, NULL, NULL, -INFINITY, INFINITY);
 }

@@ -13,7 +13,7 @@ op {[[_conv2d_packed(Tensor self, Tensor weight, Tensor bias, int channels, int[
        "torch.ones(1, 16, 3, 3), torch.ones(9, 16), torch.ones(16), 16, {3, 3}, 0, 6, 1, 1, 1, "
        .. "true, torch.ones(1, 16, 3, 3)"}}
 op {[[_max_pool2d_packed(Tensor self, int[2] kernel, int[2] stride=1, int[2] padding=0,
-      int[2] dilation=1) -> Tensor]],
+      int[2] dilation=1, bool ceil_mode=false) -> Tensor]],
     doc = [[Returns the largest elements of the windows of self (N, C, H, W) with at least 16
     channels. torch.compile makes programs that call it. CPU only.]],
     method = false, nondiff = "torch.compile calls it without gradients",

@@ -50,18 +50,6 @@ static bool read_output_size(const char *op, const tl_Tensor *input, int n, tl_I
   return true;
 }
 
-/* Returns the number of windows along one dimension. */
-static int64_t count_windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
-                             int64_t dilation, bool ceil_mode) {
-  int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1;
-  if (room < 0 && !ceil_mode) return 0;
-  int64_t count = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
-  if (room + (ceil_mode ? stride - 1 : 0) < 0) return 0;
-  /* the last window must begin inside the input or the padding before it */
-  if (ceil_mode && (count - 1) * stride >= size + padding) count--;
-  return count;
-}
-
 /* Fills in the kernel call *p and the result's sizes. Each list in *w has n numbers. */
 static bool plan(const char *op, const int64_t *in_sizes, int ndim, const Windows *w, int n,
                  bool ceil_mode, tlk_Pool *p, int64_t *sizes) {
@@ -75,8 +63,8 @@ static bool plan(const char *op, const int64_t *in_sizes, int ndim, const Window
     v->stride[k] = d < 0 ? 1 : w->stride[d];
     v->padding[k] = d < 0 ? 0 : w->padding[d];
     v->dilation[k] = d < 0 ? 1 : w->dilation[d];
-    v->out[k] = count_windows(v->in[k], v->kernel[k], v->stride[k], v->padding[k], v->dilation[k],
-                              ceil_mode);
+    v->out[k] = tli_count_windows(v->in[k], v->kernel[k], v->stride[k], v->padding[k],
+                                  v->dilation[k], ceil_mode);
     if (v->out[k] < 1)
       return tli_fail(TL_ESHAPE, "%s: a window of %" PRId64 " elements does not fit into input %s",
                       op, v->dilation[k] * (v->kernel[k] - 1) + 1, tli_shape_str(ndim, in_sizes));
