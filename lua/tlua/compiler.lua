@@ -127,6 +127,7 @@ function Explanation:__tostring()
    if self.program then
       lines[1] = ("a program of %d calls, with guards on %d fields, %d variables and %d tensors")
          :format(self.calls, self.fields, self.variables, self.tensors)
+      lines[2] = self.unoptimized and "optimizations were left out: " .. self.unoptimized
    else
       lines[1] = "no program: " .. tostring(self.reason)
    end
@@ -143,8 +144,9 @@ end
 ---@param fn any  a module or a function
 ---@param ... any  the arguments of the calls
 ---@return {program: export.Program, reason: string, calls: integer, fields: integer, variables:
---- integer, tensors: integer, times: number[]} explanation  program: nil if there is none, and
---- `reason` says why; times: the seconds that one call of the function and one of the program take
+--- integer, tensors: integer, times: number[], unoptimized: string} explanation  program: nil if
+--- there is none, and `reason` says why; times: the seconds that one call of the function and one of
+--- the program take; unoptimized: why optimizations were left out, or nil
 function M.explain(fn, ...)
    if not args.is_callable(fn) then
       args.refuse("compiler.explain", "fn", "a module or a function", fn)
@@ -163,7 +165,7 @@ function M.explain(fn, ...)
       made.program = getmetatable(torch.export).wrap(entry.better or entry.handle)
       made.calls = #made.program.graph_:calls().calls
       made.fields, made.variables = state.fields, (state.upvalues.n + state.globals.n) // 3
-      made.tensors = state.tensors.n // 4
+      made.tensors, made.unoptimized = state.tensors.n // 4, entry.problem
    elseif not made.reason then
       made.reason = "the arguments are not tensors and plain data, or the state changes"
    end

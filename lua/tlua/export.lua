@@ -30,6 +30,8 @@ local is_tensor <const> = torch.is_tensor
 ---@field training boolean  the mode of the model when it was exported; the program refuses to run
 --- in another mode
 ---@field device torch.device  where the program runs: the device of the model's tensors
+---@field unoptimized string?  why `optimize` of torch.export left out optimizations: an optimized
+--- program failed, or had other results for the example; nil if none was left out
 ---@overload fun(...): Tensor
 local Program = class.class("export.Program")
 
@@ -336,8 +338,9 @@ local function check_marks(graph, call, tensors)
    compare(graph, call, other, false)
 end
 
--- Returns an optimized program for a graph, or the graph if there is no better one. Results are
--- compared for the example, and for another value of each dynamic size.
+-- Returns an optimized program for a graph, or the graph if there is no better one, and the reason
+-- if optimizations were left out. Results are compared for the example, and for another value of
+-- each dynamic size.
 local function optimized(graph, call, tensors, symbols)
    local random = torch.get_rng_state()
    local sets = {tensors}
@@ -356,9 +359,10 @@ local function optimized(graph, call, tensors, symbols)
       end
       return results
    end
-   local better = require "tlua.compile.compare".optimize(graph, tensors, run(graph), run)
+   local better, _, problem =
+      require "tlua.compile.compare".optimize(graph, tensors, run(graph), run)
    torch.set_rng_state(random)
-   return better or graph
+   return better or graph, problem
 end
 
 local function make(model, inputs, given)
@@ -380,7 +384,11 @@ local function make(model, inputs, given)
    call.reset = keep_buffers(named)
    local graph = trace.graph(call, tensors, symbols):ready()
    check_marks(graph, call, tensors)
-   return wrap(options.optimize and optimized(graph, call, tensors, symbols) or graph)
+   if not options.optimize then return wrap(graph) end
+   local better, problem = optimized(graph, call, tensors, symbols)
+   local program = wrap(better)
+   program.unoptimized = problem
+   return program
 end
 
 local M = {}
@@ -412,7 +420,8 @@ local M = {}
 --- parameters; optimize: whether to make the program faster, as torch.compile does: batch norm is
 --- merged into the layer before it, convolutions on the CPU get packed weights, and sums and
 --- activations are computed with them; the program then has copies of the parameters, and its
---- results may differ from the model's by rounding
+--- results may differ from the model's by rounding; the program's field `unoptimized` says why an
+--- optimization was left out
 ---@return export.Program
 function M.export(model, inputs, options) return make(model, inputs, options) end
 

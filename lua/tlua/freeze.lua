@@ -53,6 +53,29 @@ local function fill(list, n, structure, value, argument)
    return n
 end
 
+-- Returns the sizes of tensors as a list of lists.
+local function sizes_of(tensors)
+   local sizes = {}
+   for i, tensor in ipairs(tensors) do sizes[i] = {table.unpack(tensor.shape)} end
+   return sizes
+end
+
+-- Raises the error of a run. If the results do not fit into the tensors of the first call, which had
+-- another dynamic size, the error names the input and the size.
+local function fail(state, message)
+   local misfit = type(message) == "string" and message:find "program: output %d+ of %d+: expected"
+   for i, input in ipairs(misfit and state.graph:inputs() or {}) do
+      for d, size in ipairs(input.shape) do
+         local got, first = state.inputs[i]:size(d), state.sizes[i][d]
+         if type(size) == "string" and got ~= first then
+            torch.raise(("freeze: %s: expected size %d in dimension %d, as in the first call, whose "
+               .. "results later calls overwrite, got %d"):format(input.name, first, d, got))
+         end
+      end
+   end
+   error(message, 0)
+end
+
 -- Makes the program if there is none, runs it for the first time, and keeps its results for later
 -- calls. The trace draws no random numbers that the run would then lack.
 local function begin(self, ...)
@@ -68,6 +91,7 @@ local function begin(self, ...)
    rawset(self, "state_", {
       graph = program.graph_, inputs = inputs, outputs = outputs, results = results,
       count = count, structure = structure.inputs, arguments = select("#", ...),
+      sizes = sizes_of(inputs),
    })
 end
 
@@ -89,7 +113,8 @@ function Frozen:__call(...)
          local structure = state.structure
          n = fill(list, n, structure and structure[i][2] or 0, (select(i, ...)), i)
       end
-      state.graph:run_into(list, n, state.outputs)
+      local fine, message = pcall(state.graph.run_into, state.graph, list, n, state.outputs)
+      if not fine then fail(state, message) end
    end
    if state.count == 1 then return state.results[1] end
    return table.unpack(state.results, 1, state.count)

@@ -79,6 +79,19 @@ describe("torch.export with the option optimize", function()
       end
    end)
 
+   it("says why an optimization was left out", function()
+      local _ <close> = torch.no_grad()
+      local model = convnet():eval()
+      assert.is_nil(torch.export(model, {x}, {optimize = true}).unoptimized)
+      local compare = require "tlua.compile.compare"
+      local difference = compare.difference
+      compare.difference = function() return "a result of the program has other values" end
+      local program = torch.export(model, {x}, {optimize = true})
+      compare.difference = difference
+      assert.equal("a result of the program has other values", program.unoptimized)
+      assert.is_true(model(x):equal(program(x)))
+   end)
+
    it("computes constants only if they do not depend on sizes", function()
       local function fn(a) return a + torch.zeros(a:size(1), 2):add(1):mul(torch.ones(2) * 3) end
       local given = torch.randn(3, 2)

@@ -119,6 +119,20 @@ describe("torch.freeze", function()
          function() cell(torch.ones(1, 2), {torch.ones(1, 2)}) end)
    end)
 
+   it("names the input whose dynamic size differs from that of the first call", function()
+      local program = torch.export(nn.Linear(2, 3):eval(), {torch.ones(4, 2)}, {dynamic = {input = {1}}})
+      local frozen = torch.freeze(program)
+      frozen(torch.ones(4, 2))
+      fails("freeze: input: expected size 4 in dimension 1, as in the first call, .* got 5", frozen, torch.ones(5, 2))
+      fails("program: input: expected size 2 in dimension 2", frozen, torch.ones(5, 3))
+      assert.same({4, 3}, {table.unpack(frozen(torch.ones(4, 2)).shape)})
+      -- a result that does not have the dynamic size fits for every size
+      local total = torch.freeze(torch.export(function(x) return x:sum() end, {torch.ones(4)}, {
+         names = {"x"}, dynamic = {x = {1}},
+      }))
+      assert.same({4, 7}, {total(torch.ones(4)):item(), total(torch.ones(7)):item()})
+   end)
+
    it("refuses a model in training mode, and other values", function()
       fails("freeze: model: expected a module in evaluation mode; call model:eval%(%)",
          function() torch.freeze(nn.Dropout(0.5)) end)

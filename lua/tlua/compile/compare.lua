@@ -37,20 +37,21 @@ end
 
 --- Optimizes a program. `run(program)` returns the program's results for some inputs, the first
 --- of which are `example`, and `expected` lists these results before optimization. If results get
---- other memory formats, convolutions stay as they are. Returns the optimized program and whether
---- it is valid only while its constants keep their values; returns nil, and the reason if an
---- optimized program failed or had other results, if there is no better program.
+--- other memory formats, convolutions stay as they are. Returns the optimized program, or nil if
+--- there is none; whether it is valid only while its constants keep their values; and the reason if
+--- optimizations were left out because an optimized program failed or had other results.
 function M.optimize(handle, example, expected, run)
    local problem
    for _, only in ipairs {"all", "row-major"} do
       local fine, better, uses = pcall(optimize, handle, only, example)
-      if not fine then return nil, tostring(better) end
-      if not better then return nil end
+      if not fine then return nil, false, tostring(better) end
+      if not better then return nil, false, problem end
       local ran, outputs = pcall(run, better)
-      problem = not ran and tostring(outputs) or ran and M.difference(outputs, expected, 1e-4)
-      if not problem then return better, uses end
+      local wrong = not ran and tostring(outputs) or ran and M.difference(outputs, expected, 1e-4)
+      if not wrong then return better, uses, problem end
+      problem = problem or wrong
    end
-   return nil, problem
+   return nil, false, problem
 end
 
 return M

@@ -254,9 +254,10 @@ end
 --- Optimizes the program of an entry for the current values of the tensors. `expected` lists the
 --- results before optimization; `run` runs a program for the same inputs.
 function M.optimize(entry, state, expected, run)
-   local better, more = compare.optimize(entry.handle, entry.example, expected, run)
-   entry.better, entry.problem = better, not better and more or nil
-   entry.versions = better and more and versions_of(state) or nil
+   local better, uses
+   better, uses, entry.problem = compare.optimize(entry.handle, entry.example, expected, run)
+   entry.better = better
+   entry.versions = better and uses and versions_of(state) or nil
 end
 
 --- Optimizes an entry's program again after the values of the tensors have changed.
