@@ -144,9 +144,9 @@ end
 ---@param fn any  a module or a function
 ---@param ... any  the arguments of the calls
 ---@return {program: export.Program, reason: string, calls: integer, fields: integer, variables:
---- integer, tensors: integer, times: number[], unoptimized: string} explanation  program: nil if
---- there is none, and `reason` says why; times: the seconds that one call of the function and one of
---- the program take; unoptimized: why optimizations were left out, or nil
+--- integer, tensors: integer, times: number[], unoptimized: string?} explanation  program: nil if
+--- there is none, and `reason` says why; times: the seconds that one call of the function and one
+--- of the program take; unoptimized: why optimizations were left out
 function M.explain(fn, ...)
    if not args.is_callable(fn) then
       args.refuse("compiler.explain", "fn", "a module or a function", fn)

@@ -60,16 +60,16 @@ local function sizes_of(tensors)
    return sizes
 end
 
--- Raises the error of a run. If the results do not fit into the tensors of the first call, which had
--- another dynamic size, the error names the input and the size.
+-- Raises the error of a run. If the results do not fit into the tensors of the first call,
+-- which had another dynamic size, the error names the input and the size.
 local function fail(state, message)
-   local misfit = type(message) == "string" and message:find "program: output %d+ of %d+: expected"
+   local misfit = type(message) == "string" and message:find "program: output %d+ of %d+"
    for i, input in ipairs(misfit and state.graph:inputs() or {}) do
       for d, size in ipairs(input.shape) do
          local got, first = state.inputs[i]:size(d), state.sizes[i][d]
          if type(size) == "string" and got ~= first then
-            torch.raise(("freeze: %s: expected size %d in dimension %d, as in the first call, whose "
-               .. "results later calls overwrite, got %d"):format(input.name, first, d, got))
+            torch.raise(("freeze: %s: expected size %d in dimension %d, as in the first call, "
+               .. "whose results later calls overwrite, got %d"):format(input.name, first, d, got))
          end
       end
    end

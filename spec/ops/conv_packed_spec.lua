@@ -185,6 +185,18 @@ describe("channels-last programs", function()
       return text, select(2, text:gsub("_conv2d_packed%(", "")), select(2, text:gsub("_quantized_conv2d%(", ""))
    end
 
+   it("find the largest elements of joined images as they are", function()
+      local _ <close> = torch.no_grad()
+      local first, second = nn.Conv2d(3, 16, 3), nn.Conv2d(3, 24, 3)
+      local function pooled(image)
+         return F.max_pool2d(torch.cat({first(image), second(image)}, 2), 3, {stride = 2, ceil_mode = true})
+      end
+      local program = torch.export(pooled, {x}, {names = {"x"}})
+      rawset(program, "graph_", require "tlua.compile.optimize"(program.graph_))
+      assert.truthy(tostring(program):find("_max_pool2d_packed", 1, true))
+      assert.close(pooled(x), program(x), 1e-5)
+   end)
+
    it("of torch.compile merge sums, activations and pools, and return row-major results", function()
       local _ <close> = torch.no_grad()
       local program = torch.export(model, {x})

@@ -239,6 +239,13 @@ end
 local function channels_of(graph, node)
    if node.target == "_max_pool2d_packed" then return LANES end
    if node.target == "_conv2d_packed" then return node.args.channels end
+   if node.target == "cat" then
+      local least = math.huge
+      for _, input in ipairs(node.args.tensors) do
+         least = math.min(least, channels_of(graph, input))
+      end
+      return least < math.huge and least or 0
+   end
    if node.target ~= "_quantized_conv2d" then return 0 end
    return graph.constants_[node.args.scales.target]:numel()
 end
