@@ -18,7 +18,8 @@ describe("products", function()
    it("agree with sums of elementwise products", function()
       for dtype, limit in sorted(limits) do
          for _, s in ipairs {{2, 2, 2}, {5, 7, 63}, {6, 64, 64}, {7, 65, 65}, {13, 129, 16}, {97, 130, 20},
-                             {100, 200, 31}, {30, 3, 200}} do
+                             {100, 200, 31}, {30, 3, 200}, {1, 3, 300}, {1, 16, 4}, {1, 47, 9}, {1, 100, 1},
+                             {5, 33, 1}, {66, 31, 1}} do
             local a, b, c = normal(dtype, {s[1], s[2]}), normal(dtype, {s[2], s[3]}), normal(dtype, {s[1], s[3]})
             local expected = slow(a:double(), b:double())
             local size = limit * math.sqrt(s[2])
@@ -40,6 +41,12 @@ describe("products", function()
       for _, n in ipairs {2, 5, 17, 64, 89} do
          assert.is_true(torch.equal(whole:narrow(2, 1, n), a:matmul(b:narrow(2, 1, n):contiguous())))
          assert.is_true(torch.equal(whole:narrow(1, 1, n), a:narrow(1, 1, n):matmul(b)))
+      end
+      local row, lines = a:narrow(1, 3, 1), b:t():contiguous()
+      whole = F.linear(row, lines)
+      for n = 1, 9 do
+         assert.is_true(torch.equal(whole:narrow(2, 3, n), F.linear(row, lines:narrow(1, 3, n))))
+         assert.is_true(torch.equal(whole[1]:narrow(1, 3, n), lines:narrow(1, 3, n):mv(row[1])))
       end
    end)
 end)

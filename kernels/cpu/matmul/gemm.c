@@ -1,6 +1,7 @@
 /*
-** gemm.c - matrix products. float32 and float64 use tiled.c, or BLAS if one side is a vector
-** and a BLAS was found. Half types use half_gemm.c. Integers, which wrap around, have a plain loop.
+** gemm.c - matrix products. float32 and float64 use tiled.c. If one side is a vector, they use a loop
+** of dot products where the rows of the matrix are contiguous, and otherwise BLAS if one was found.
+** Half types use half_gemm.c. Integers, which wrap around, have a plain loop.
 **
 ** Threads share the products of a batch, and the rows or columns of each product. The dimension k
 ** is never divided among threads, so each element is summed as a single thread would sum it. BLAS
@@ -54,6 +55,24 @@
 #define GEMV dgemv
 #include "kernels/cpu/matmul/vector_loops.h"
 
+/* Returns whether the results of a product are dot products of contiguous rows of a matrix and a
+** contiguous vector, which our own loop computes faster than BLAS. */
+static bool suits_dots(const tlk_Gemm *g) {
+  bool left = g->n == 1, by_row = left ? !g->trans_a : g->trans_b;
+  int64_t step = left ? (g->trans_b ? 1 : g->ldb) : (g->trans_a ? g->lda : 1);
+  return by_row && step == 1 && tli_to_double(g->alpha) == 1 && tli_to_double(g->beta) == 0;
+}
+
+static bool dots(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a, const void *b,
+                 void *c) {
+  bool left = g->n == 1;
+  tlk_product_loops(g->dtype == TL_F64)
+      ->dots(left ? g->m : g->n, g->k, left ? a : b, left ? g->lda : g->ldb, left ? b : a, c,
+             left ? g->ldc : 1);
+  if (after) tlk_finish(after, g->dtype, g->m, g->n, c, g->ldc);
+  return true;
+}
+
 /* ---- batches ---- */
 
 typedef bool (*One)(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a, const void *b,
@@ -62,6 +81,7 @@ typedef bool (*One)(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a,
 /* Returns the function that computes products of this dtype and of the sizes in g. */
 static One one_of(const tlk_Gemm *g, tl_DType dtype) {
   bool vector = (g->m == 1 || g->n == 1) && !tlk_portable();
+  if (vector && (dtype == TL_F32 || dtype == TL_F64) && suits_dots(g)) return dots;
   if (dtype == TL_F32) return vector && tlk_blas() ? vector_s : tlk_tiled_gemm;
   if (dtype == TL_F64) return vector && tlk_blas() ? vector_d : tlk_tiled_gemm;
   if (tli_dtype_category(dtype) != TLI_INT) return NULL;

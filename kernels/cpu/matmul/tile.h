@@ -31,6 +31,11 @@ typedef struct tlk_TileLoops {
   /* Adds bias[c] to out[r][c] unless bias is NULL; then sets negative elements to 0 if `relu`. */
   void (*finish)(int64_t rows, int64_t cols, const void *bias, bool relu, void *out,
                  int64_t out_step);
+  /* Computes out[i * out_step], for i < rows, as the dot product of row i of a matrix and x, both of
+  ** n elements. Rows of the matrix are `pitch` elements apart. Each result is summed in an order that
+  ** depends on n alone. */
+  void (*dots)(int64_t rows, int64_t n, const void *matrix, int64_t pitch, const void *x, void *out,
+               int64_t out_step);
 } tlk_TileLoops;
 
 /* Returns the loops for matrix products in float, or in double if `wide`. In the portable mode their

@@ -106,5 +106,66 @@ static void finish(int64_t rows, int64_t cols, const void *bias, bool relu, void
     finish_rows(rows, cols, bias, false, out, out_step);
 }
 
+/* ---- dot products ---- */
+
+typedef real Quarter __attribute__((vector_size(16)));
+
+/* Returns the sum of a vector's elements. */
+static inline real total(Vec v) {
+#if TLK_VECTOR_BYTES > 16
+  union {
+    Vec all;
+    Quarter parts[TLK_VECTOR_BYTES / 16];
+  } u = {v};
+  Quarter sum = u.parts[0] + u.parts[1];
+#if TLK_VECTOR_BYTES > 32
+  sum += u.parts[2] + u.parts[3];
+#endif
+#else
+  Quarter sum = v;
+#endif
+  const int half = 8 / sizeof(real);
+  real total = 0;
+  for (int j = 0; j < half; j++) total += sum[j] + sum[half + j];
+  return total;
+}
+
+/* The number of rows that are summed at the same time. */
+#define DOTS 4
+
+static void dots(int64_t rows, int64_t n, const void *matrix, int64_t pitch, const void *x_,
+                 void *out_, int64_t out_step) {
+  const real *x = x_;
+  real *out = out_;
+  for (int64_t i = 0; i < rows; i += DOTS) {
+    const real *row[DOTS];
+    Vec acc[DOTS], more[DOTS];
+    int64_t k = 0;
+    for (int r = 0; r < DOTS; r++) {
+      row[r] = (const real *)matrix + (i + r < rows ? i + r : rows - 1) * pitch;
+      acc[r] = more[r] = (Vec){0};
+    }
+    for (; k + 2 * LANES <= n; k += 2 * LANES) {
+      Vec a = load(x + k), b = load(x + k + LANES);
+#pragma GCC unroll 4
+      for (int r = 0; r < DOTS; r++) {
+        acc[r] += load(row[r] + k) * a;
+        more[r] += load(row[r] + k + LANES) * b;
+      }
+    }
+    for (; k + LANES <= n; k += LANES) {
+      Vec a = load(x + k);
+#pragma GCC unroll 4
+      for (int r = 0; r < DOTS; r++) acc[r] += load(row[r] + k) * a;
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < DOTS; r++) {
+      real sum = total(acc[r] + more[r]);
+      for (int64_t j = k; j < n; j++) sum += row[r][j] * x[j];
+      if (i + r < rows) out[(i + r) * out_step] = sum;
+    }
+  }
+}
+
 #define PANEL_LOOPS \
-  { LANES, ROWS, VECTORS, tile, finish }
+  { LANES, ROWS, VECTORS, tile, finish, dots }
