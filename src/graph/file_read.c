@@ -324,7 +324,10 @@ static bool read_call(Loader *l, const tli_Json *j) {
     return wrong("an operator's name, arguments and a number of results as a call");
   if (call == NULL)
     return tli_fail(TL_EIO, "operator %.80s: there is none of this name in this build", name);
-  if (args->count != call->nparams || (call->nresults >= 0 && nresults != call->nresults))
+  int least = call->nparams;
+  while (least > args->count && call->params[least - 1].kind == TLI_CALL_BOOL) least--;
+  if (args->count < least || args->count > call->nparams ||
+      (call->nresults >= 0 && nresults != call->nresults))
     return tli_fail(TL_EIO, "operator %s: expected %d arguments and %d results", call->name,
                     call->nparams, call->nresults);
   tli_CallArg *read = tli_region_get(&l->g->region, call->nparams, sizeof *read);
@@ -332,6 +335,8 @@ static bool read_call(Loader *l, const tli_Json *j) {
   int param = 0;
   for (const tli_Json *a = args->first; a; a = a->next, param++)
     TL_TRY(read_arg(l, call, param, a, &read[param]));
+  /* the file is older than the last arguments of the operator, which are false */
+  for (; param < call->nparams; param++) read[param] = (tli_CallArg){.flag = false};
   if (!l->g->step && strncmp(call->name, "autograd_", 9) == 0)
     return tli_fail(TL_EIO, "operator %s: only a training step calls it", call->name);
   TL_TRY(check_writes(l, call, read));
