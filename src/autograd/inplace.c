@@ -240,6 +240,14 @@ static bool check_modes(const char *op, const tl_Tensor *self) {
   if (base->flags & TLI_REQUIRES_GRAD) return fail_leaf(op, "a view of a leaf");
   if (!tli_contiguous(base) && tli_overlaps_itself(base))
     return fail_overlap(op, "the base of a view,", base);
+  /* A view that was taken while gradients were recorded has a node if its base has one. */
+  if (base->autograd && base->autograd->node && !stale(self) &&
+      (self->autograd == NULL || self->autograd->node == NULL))
+    return tli_fail(TL_EAUTOGRAD,
+                    "%s: a view that was taken under torch.no_grad from a result with a grad_fn "
+                    "cannot be changed in place while gradients are recorded; take the view again, "
+                    "or change it under torch.no_grad",
+                    op);
   return true;
 }
 
