@@ -122,7 +122,10 @@ function Program:__call(...)
          .. "got %s"):format(self.traced_, tostring(self.training)))
    end
    local structure, link = self.structure_, rawget(self, "link_")
-   if structure.direct and not link and are_tensors(structure.plain_inputs, ...) then
+   local direct = structure.direct and are_tensors(structure.plain_inputs, ...)
+   if direct and not link then return self.graph_(...) end
+   if direct and not link.schedulers[1] then
+      follow.before(link)
       return self.graph_(...)
    end
    local tensors = tensors_of(structure, ...)

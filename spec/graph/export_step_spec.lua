@@ -285,6 +285,23 @@ describe("a program and the objects of the script", function()
          local loaded = saved(program)
          same_steps(2, eager, loaded, x, y)
       end
+      local eager, program, own, parts, x, y = twins {optimizer = adamw}
+      same_steps(2, eager, program, x, y)
+      for _, o in ipairs {own.optimizer, parts.optimizer} do o.param_groups[1].betas[1] = 0.5 end
+      same_steps(2, eager, program, x, y)
+      -- a rule of the script, which may depend on anything
+      local factor = 1
+      for _, o in ipairs {own.optimizer, parts.optimizer} do
+         o.rule = function(self, group)
+            local name, names, numbers = optim.AdamW.rule(self, group)
+            numbers[1] = numbers[1] * factor
+            return name, names, numbers
+         end
+      end
+      for i = 1, 3 do
+         factor = i
+         same_steps(2, eager, program, x, y)
+      end
    end)
 
    it("refuse to run after changes that they cannot follow", function()

@@ -275,19 +275,47 @@ static bool globals_hold(lua_State *L, int list, int64_t i) {
   return ok;
 }
 
-/* Returns whether a tensor is unchanged. The list is {tensor, alias made earlier, requires_grad,
-** version or false, ...}. */
-static bool tensors_hold(lua_State *L, int list, int64_t i) {
+/* A tensor, an alias made earlier, and what the tensor had then. The version is -1 if it does not
+** matter. */
+typedef struct NotedTensor {
+  const tli_Box *box, *alias;
+  int64_t version;
+  bool requires_grad;
+} NotedTensor;
+
+/* Reads a tensor of the list {tensor, alias, requires_grad, version or false, ...}. */
+static NotedTensor tensor_at(lua_State *L, int list, int64_t i) {
   for (int k = 0; k < 4; k++) lua_rawgeti(L, list, (lua_Integer)(i + k));
   const tli_State *S = tli_state(L);
-  const tl_Tensor *t = tli_to_tensor(L, S, -4), *alias = tli_to_tensor(L, S, -3);
+  NotedTensor n = {tli_to_box(L, S, -4), tli_to_box(L, S, -3),
+                   lua_isinteger(L, -1) ? lua_tointeger(L, -1) : -1, lua_toboolean(L, -2)};
+  lua_pop(L, 4);
+  return n;
+}
+
+static bool tensor_holds(const NotedTensor *n) {
+  const tl_Tensor *t = n->box ? n->box->tensor : NULL, *alias = n->alias ? n->alias->tensor : NULL;
   bool ok = t && alias && t->storage == alias->storage && t->offset == alias->offset &&
             t->dtype == alias->dtype && tli_same_sizes(t, alias) &&
-            tli_requires_grad(t) == lua_toboolean(L, -2) &&
-            (!lua_isinteger(L, -1) || lua_tointeger(L, -1) == (lua_Integer)tli_version(t));
+            tli_requires_grad(t) == n->requires_grad &&
+            (n->version < 0 || n->version == (int64_t)tli_version(t));
   for (int d = 0; ok && d < t->ndim; d++) ok = t->strides[d] == alias->strides[d];
-  lua_pop(L, 4);
   return ok;
+}
+
+static bool tensors_hold(lua_State *L, int list, int64_t i) {
+  NotedTensor n = tensor_at(L, list, i);
+  return tensor_holds(&n);
+}
+
+/* Returns the number of values in the list at a stack index. The field `n` has it, because values may
+** be nil. */
+static int64_t length_of(lua_State *L, int list) {
+  luaL_checktype(L, list, LUA_TTABLE);
+  lua_getfield(L, list, "n");
+  int64_t n = lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return n;
 }
 
 /* _state_differs(snapshot, upvalues, globals, tensors) returns nothing if nothing has changed.
@@ -306,10 +334,7 @@ static int state_differs(lua_State *L) {
     return 2;
   }
   for (int l = 2; l <= 4; l++) {
-    luaL_checktype(L, l, LUA_TTABLE);
-    lua_getfield(L, l, "n"); /* `n` is the length, because values in the list may be nil */
-    int64_t n = lua_tointeger(L, -1);
-    lua_pop(L, 1);
+    int64_t n = length_of(L, l);
     for (int64_t i = 1; i <= n; i += lists[l - 2].step) {
       if (lists[l - 2].holds(L, l, i)) continue;
       lua_pushinteger(L, l);
@@ -318,6 +343,85 @@ static int state_differs(lua_State *L) {
     }
   }
   return 0;
+}
+
+/* ---- notes ---- */
+
+/* The value of a field, and whether the field's table is that of the field before. */
+typedef struct NotedField {
+  Word value;
+  bool same_table;
+} NotedField;
+
+/* The arguments of _state_differs in a form that is compared quickly. They are the user values 1 to 4
+** of the note. */
+typedef struct Note {
+  int64_t upvalues, ntensors, nfields;
+  NotedTensor *tensors;
+  NotedField *fields;
+} Note;
+#define NOTE "tlua.compile.note" /* name of the metatable of notes */
+#define MOST_NOTED (INT32_MAX / 4)
+
+/* _note(snapshot, upvalues, globals, tensors) returns a note of the arguments of _state_differs. */
+static int note_new(lua_State *L) {
+  lua_settop(L, 4);
+  if (!lua_isnil(L, 1)) luaL_checkudata(L, 1, SNAPSHOT);
+  int64_t upvalues = length_of(L, 2), fields = length_of(L, 3) / 3, tensors = length_of(L, 4) / 4;
+  if (upvalues < 0 || fields < 0 || tensors < 0 || fields > MOST_NOTED || tensors > MOST_NOTED)
+    return tli_error(L, "compile: expected lists of guards");
+  Note *n = lua_newuserdatauv(
+      L, sizeof *n + (size_t)tensors * sizeof *n->tensors + (size_t)fields * sizeof *n->fields, 4);
+  luaL_setmetatable(L, NOTE);
+  *n = (Note){upvalues, tensors, fields, (NotedTensor *)(n + 1), NULL};
+  n->fields = (NotedField *)(n->tensors + tensors);
+  lua_pushnil(L); /* the table of the last field */
+  for (int64_t i = 0; i < fields; i++) {
+    if (lua_rawgeti(L, 3, (lua_Integer)(3 * i + 1)) != LUA_TTABLE)
+      return tli_error(L, "compile: expected a list of tables");
+    lua_rawgeti(L, 3, (lua_Integer)(3 * i + 3));
+    n->fields[i] = (NotedField){word_at(L, -1), lua_rawequal(L, -2, -3)};
+    lua_pop(L, 1);
+    lua_remove(L, -2);
+  }
+  lua_pop(L, 1);
+  for (int64_t i = 0; i < tensors; i++) n->tensors[i] = tensor_at(L, 4, 4 * i + 1);
+  for (int k = 1; k <= 4; k++) {
+    lua_pushvalue(L, k);
+    lua_setiuservalue(L, 5, k);
+  }
+  return 1;
+}
+
+/* Returns whether the fields of a note, whose list is at a stack index, are unchanged. */
+static bool noted_fields_hold(lua_State *L, const Note *n, int list) {
+  int top = lua_gettop(L);
+  bool ok = true;
+  for (int64_t i = 0; ok && i < n->nfields; i++) {
+    if (!n->fields[i].same_table) {
+      lua_settop(L, top);
+      lua_rawgeti(L, list, (lua_Integer)(3 * i + 1));
+    }
+    lua_rawgeti(L, list, (lua_Integer)(3 * i + 2));
+    lua_rawget(L, -2);
+    /* equal long strings may be different objects */
+    ok = same_words(&n->fields[i].value, word_at(L, -1)) || globals_hold(L, list, 3 * i + 1);
+    lua_pop(L, 1);
+  }
+  lua_settop(L, top);
+  return ok;
+}
+
+/* _note_holds(note) returns whether _state_differs returns nothing for the arguments of the note. */
+static int note_holds(lua_State *L) {
+  const Note *n = luaL_checkudata(L, 1, NOTE);
+  lua_settop(L, 1);
+  for (int k = 1; k <= 3; k++) lua_getiuservalue(L, 1, k);
+  bool ok = true;
+  for (int64_t i = 0; ok && i < n->ntensors; i++) ok = tensor_holds(&n->tensors[i]);
+  for (int64_t i = 1; ok && i <= n->upvalues; i += 3) ok = upvalues_hold(L, 3, i);
+  lua_pushboolean(L, ok && noted_fields_hold(L, n, 4) && snapshot_differs(L, 2) == 0);
+  return 1;
 }
 
 /* _same_tensor(a, b) returns whether two values of Lua are the same tensor, not only equal ones. */
@@ -330,9 +434,12 @@ static int same_tensor(lua_State *L) {
 
 void tli_open_guards(lua_State *L) {
   static const luaL_Reg functions[] = {
-      {"_call_key", call_key},           {"_dynamic_key", dynamic_key}, {"_snapshot", snapshot_new},
-      {"_state_differs", state_differs}, {"_same_tensor", same_tensor}, {NULL, NULL}};
+      {"_call_key", call_key},       {"_dynamic_key", dynamic_key},
+      {"_snapshot", snapshot_new},   {"_state_differs", state_differs},
+      {"_same_tensor", same_tensor}, {"_note", note_new},
+      {"_note_holds", note_holds},   {NULL, NULL}};
   luaL_newmetatable(L, SNAPSHOT);
-  lua_pop(L, 1);
+  luaL_newmetatable(L, NOTE);
+  lua_pop(L, 2);
   tli_set_functions(L, functions);
 }

@@ -69,7 +69,7 @@ local OCCURS_TWICE <const> = "an argument occurs twice"
 -- have changed since, first optimizes it again.
 local function program_of(entry)
    if not entry.better then return entry.handle end
-   if not entry.versions or not torch._state_differs(nil, NONE, NONE, entry.versions) then
+   if not entry.versions or torch._note_holds(entry.versions) then
       return entry.better
    end
    entry.updates = entry.updates + (entry.runs < RUNS and 1 or 0)
@@ -124,10 +124,8 @@ end
 local function find(slot, tensors, tables)
    for i = 1, #slot do
       local entry = slot[i]
-      local state = entry.state
-      if not torch._state_differs(state.snapshot, state.upvalues, state.globals, entry.tensors_now)
-      then
-         local seen = state.seen
+      if torch._note_holds(entry.note) then
+         local seen = entry.state.seen
          for k = 1, #tensors do
             if seen[tensors[k]] then return nil end
          end
@@ -209,8 +207,8 @@ local function compile(self, slot, call, values)
       return leave(self, slot, states.difference(call.state, loose) .. " while it was recorded")
    end
    entry.state, entry.runs, entry.updates = call.state, 0, 0
-   entry.tensors_now = entry.fixed and call.state.tensors
-      or states.without_versions(call.state.tensors)
+   entry.note = states.note(call.state, entry.fixed and call.state.tensors
+      or states.without_versions(call.state.tensors))
    entry.written = call.written
    self.made = entry
    local backend = self.options.backend

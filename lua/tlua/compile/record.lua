@@ -238,7 +238,7 @@ function M.record(call)
    return entry
 end
 
--- Returns the tensors of a state with their current versions, in the form for _state_differs.
+-- Returns a note of the tensors of a state with their current versions.
 local function versions_of(state)
    local list = {n = 0}
    for _, pair in ipairs(state.list) do
@@ -248,7 +248,7 @@ local function versions_of(state)
       end
       list.n = list.n + 4
    end
-   return list
+   return torch._note(nil, {n = 0}, {n = 0}, list)
 end
 
 --- Optimizes the program of an entry for the current values of the tensors. `expected` lists the

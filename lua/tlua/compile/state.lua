@@ -179,6 +179,15 @@ function M.without_versions(tensors)
    return copy
 end
 
+--- Returns a note of a state (src/lua/guards.c), which torch._note_holds compares with the current
+--- values.
+---@param state table
+---@param tensors table  the list of tensors
+---@return userdata
+function M.note(state, tensors)
+   return torch._note(state.snapshot, state.upvalues, state.globals, tensors)
+end
+
 --- Returns a text that names the first difference between a state and the current values; nil if
 --- there is none.
 ---@param state table

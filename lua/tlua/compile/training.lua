@@ -108,7 +108,7 @@ end
 --- function. Both passes record gradients; the backward pass is the same.
 function M.is_faster(calls, _, entry, values)
    local random, restore = torch.get_rng_state(), M.put_copies(entry.written)
-   local state, repeats = entry.state, 1
+   local repeats = 1
    local arguments = require "tlua.compile.arguments"
    local _, leaves = arguments.flatten(values)
    local tensors = arguments.tensors(leaves)
@@ -118,7 +118,7 @@ function M.is_faster(calls, _, entry, values)
    local function compiled()
       for _ = 1, repeats do
          torch._call_key(table.unpack(leaves, 1, leaves.n))
-         torch._state_differs(state.snapshot, state.upvalues, state.globals, entry.tensors_now)
+         torch._note_holds(entry.note)
          entry.handle:run(tensors)
       end
    end

@@ -2,8 +2,12 @@
 -- made from: before a run, the program takes over what the script has changed since, or refuses to
 -- run; after a run, the schedulers advance as the function would have advanced them. A program
 -- that was loaded from a file has no such objects.
+--
+-- guards.lua notes the fields and tensors that these checks read, so that a run after which none of
+-- them has changed is checked by one function of C.
 
 local torch = require "tlua"
+local guards = require "tlua.export.guards"
 
 local M = {}
 
@@ -178,8 +182,8 @@ function M.new(graph, parts, order, increments, named, schedule)
    return link
 end
 
---- Called before a run: follows the script's changes, or raises an error that names the change.
-function M.before(link)
+-- Raises an error if something has changed that a program cannot follow.
+local function check_fixed(link)
    check_fields(link.fields)
    if count_parameters(link.parts) ~= link.counts then
       torch.raise("program: the optimizer has other parameters than in the export; " .. AGAIN)
@@ -189,7 +193,10 @@ function M.before(link)
       torch.raise(("program: %s has another memory or dtype than in the export; %s"):format(
          link.names[moved], AGAIN))
    end
-   local steps = follow_schedulers(link)
+end
+
+-- Takes over the options of the optimizers.
+local function follow_options(link, steps)
    for _, call in ipairs(link.calls) do
       local options, rate, rule = options_of(call.optimizer, call.group)
       local changed = not rawequal(rate, call.rate) and "lr" or rule ~= call.rule and "the rule"
@@ -201,6 +208,20 @@ function M.before(link)
       for element in pairs(call.numbers) do
          follow_option(link, call, element, options[element], steps)
       end
+   end
+end
+
+--- Called before a run: follows the script's changes, or raises an error that names the change.
+function M.before(link)
+   if not guards.hold(link.fixed) then
+      check_fixed(link)
+      link.fixed = guards.of_fixed(link.parts, link.fields, link.own, link.kept)
+   end
+   if #link.schedulers > 0 then
+      follow_options(link, follow_schedulers(link))
+   elseif not guards.hold(link.options) then
+      follow_options(link, nil)
+      link.options = guards.of_options(link.parts.optimizers)
    end
 end
 
