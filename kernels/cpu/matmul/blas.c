@@ -66,7 +66,8 @@ static void open_blas(void) {
   open_library();
   open_again_if_misjudged();
   char *(*get_config)(void) = NULL;
-  found = take(&table.sgemv, "cblas_sgemv") && take(&table.dgemv, "cblas_dgemv");
+  found = take(&table.sgemv, "cblas_sgemv") && take(&table.dgemv, "cblas_dgemv") &&
+          take(&table.cgemv, "cblas_cgemv") && take(&table.zgemv, "cblas_zgemv");
   if (!found) {
     snprintf(config, sizeof config, "none found (libopenblas0 brings linear algebra)");
     return;

@@ -15,10 +15,16 @@ enum { TLK_ROW_MAJOR = 101, TLK_NO_TRANS = 111, TLK_TRANS = 112 };
 #define TLK_GEMV_ARGS(T)                                                                           \
   (int order, int trans, int m, int n, T alpha, const T *a, int lda, const T *x, int incx, T beta, \
    T *y, int incy)
+#define TLK_COMPLEX_GEMV_ARGS(T)                                                                \
+  (int order, int trans, int m, int n, const T *alpha, const T *a, int lda, const T *x, int incx, \
+   const T *beta, T *y, int incy)
 
 typedef struct tlk_Blas {
   void(*sgemv) TLK_GEMV_ARGS(float);
   void(*dgemv) TLK_GEMV_ARGS(double);
+  /* the same for complex numbers; alpha and beta are passed by address */
+  void(*cgemv) TLK_COMPLEX_GEMV_ARGS(float);
+  void(*zgemv) TLK_COMPLEX_GEMV_ARGS(double);
 } tlk_Blas;
 
 /* Returns the table of BLAS functions, or NULL if no BLAS was found. The first call opens the

@@ -1,7 +1,8 @@
 /*
-** gemm.c - matrix products. float32 and float64 use tiled.c. If one side is a vector, they use a loop
-** of dot products where the rows of the matrix are contiguous, and otherwise BLAS if one was found.
-** Half types use half_gemm.c. Integers, which wrap around, have a plain loop.
+** gemm.c - matrix products. float32, float64 and complex numbers of these use tiled.c. If one side is
+** a vector, they use BLAS if one was found, but float32 and float64 use a loop of dot products where
+** the rows of the matrix are contiguous. Half types use half_gemm.c. Integers, which wrap around, have
+** a plain loop.
 **
 ** Threads share the products of a batch, and the rows or columns of each product. The dimension k
 ** is never divided among threads, so each element is summed as a single thread would sum it. BLAS
@@ -47,12 +48,24 @@
 /* ---- products with a vector ---- */
 
 #define real float
+#define PARTS 1
 #define VECTOR vector_s
 #define GEMV sgemv
 #include "kernels/cpu/matmul/vector_loops.h"
 #define real double
+#define PARTS 1
 #define VECTOR vector_d
 #define GEMV dgemv
+#include "kernels/cpu/matmul/vector_loops.h"
+#define real float
+#define PARTS 2
+#define VECTOR vector_c
+#define GEMV cgemv
+#include "kernels/cpu/matmul/vector_loops.h"
+#define real double
+#define PARTS 2
+#define VECTOR vector_z
+#define GEMV zgemv
 #include "kernels/cpu/matmul/vector_loops.h"
 
 /* Returns whether the results of a product are dot products of contiguous rows of a matrix and a
@@ -82,8 +95,14 @@ typedef bool (*One)(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a,
 static One one_of(const tlk_Gemm *g, tl_DType dtype) {
   bool vector = (g->m == 1 || g->n == 1) && !tlk_portable();
   if (vector && (dtype == TL_F32 || dtype == TL_F64) && suits_dots(g)) return dots;
-  if (dtype == TL_F32) return vector && tlk_blas() ? vector_s : tlk_tiled_gemm;
-  if (dtype == TL_F64) return vector && tlk_blas() ? vector_d : tlk_tiled_gemm;
+  vector = vector && tlk_blas();
+  switch (dtype) {
+  case TL_F32: return vector ? vector_s : tlk_tiled_gemm;
+  case TL_F64: return vector ? vector_d : tlk_tiled_gemm;
+  case TL_C64: return vector ? vector_c : tlk_tiled_gemm;
+  case TL_C128: return vector ? vector_z : tlk_tiled_gemm;
+  default: break;
+  }
   if (tli_dtype_category(dtype) != TLI_INT) return NULL;
   One const by_size[] = {plain_8, plain_16, plain_32, plain_64};
   return by_size[tlk_log2_size(dtype)];
@@ -138,7 +157,7 @@ static void run_steps(void *context, int64_t begin, int64_t end) {
 }
 
 static bool run_all(const tlk_Gemm *g, const tlk_Epilogue *after) {
-  bool vector = g->m == 1 || g->n == 1, real = tli_is_float(g->dtype);
+  bool vector = g->m == 1 || g->n == 1, real = tli_is_inexact(g->dtype);
   double all = (double)g->m * (double)g->n * (double)g->k;
   if (g->batch == 1 && all <= TLK_PRODUCT_GRAIN && (!vector || tlk_max(g->m, g->n) <= PIECE))
     return one_of(g, g->dtype)(g, after, g->a, g->b, g->c) ||
@@ -151,7 +170,7 @@ static bool run_all(const tlk_Gemm *g, const tlk_Epilogue *after) {
                  .pieces = vector || !real};
   int64_t lines = batch.rows ? g->m : g->n;
   if (real) {
-    const tlk_TileLoops *f = tlk_product_loops(g->dtype == TL_F64);
+    const tlk_TileLoops *f = tlk_product_loops(tli_real_dtype(g->dtype) == TL_F64);
     batch.step = vector ? PIECE : batch.rows ? f->rows : f->lanes;
   }
   batch.steps = (lines + batch.step - 1) / batch.step;
@@ -186,7 +205,7 @@ static bool scale(const tlk_Gemm *g) {
 }
 
 static bool fits_blas(const tlk_Gemm *g) {
-  if (!tli_is_float(g->dtype)) return true;
+  if (!tli_is_inexact(g->dtype)) return true;
   if (g->lda <= INT_MAX && g->ldb <= INT_MAX && g->ldc <= INT_MAX) return true;
   return tli_fail(TL_ESHAPE, "matmul: expected rows of less than 2^31 elements");
 }

@@ -4,6 +4,12 @@
 ** few rows of a. If many rows of a use the panels, all panels of a block are packed once and kept;
 ** if a row uses many panels, the rows of the block are packed as well. The order in which an
 ** element of c is summed does not depend on the number of rows and columns.
+**
+** A product of complex numbers is a product of real ones. A complex number is stored as a pair, so a
+** complex a (m, k) is a real matrix (m, 2k), and c (m, n) is a real matrix (m, 2n). In the panels,
+** each element re + im i of b becomes the block ((re, im), (-im, re)). The result is as accurate as
+** any real product of 2k terms. (A method with three real products instead of four would lose digits
+** of the smaller part.)
 */
 #include "kernels/cpu/matmul/tile.h"
 
@@ -39,7 +45,8 @@
 #define PANELS_TRANSPOSED 1
 
 typedef struct Product {
-  const tlk_Gemm *g;
+  const tlk_Gemm *g; /* all its sizes count real numbers */
+  bool complex;      /* whether pairs of real numbers are complex numbers */
   const tlk_Epilogue *after;
   const tlk_TileLoops *loops;
   int64_t size;  /* size of an element in bytes */
@@ -76,10 +83,46 @@ COMBINE(f32, float)
 COMBINE(f64, double)
 
 /* Returns whether reading b in place is better than packing it. */
-static bool in_place(const tlk_Gemm *g, int64_t size) {
-  int64_t row = g->ldb * size;
-  if (g->trans_b) return false;
+static bool in_place(const Product *p) {
+  const tlk_Gemm *g = p->g;
+  int64_t row = g->ldb * p->size;
+  if (g->trans_b || p->complex) return false;
   return row <= CLOSE_BYTES || g->m <= VERY_FEW || (g->m <= FEW && row % CLOSE_BYTES != 0);
+}
+
+/* Writes n / 2 complex numbers x to one row of a panel, and i x to the next row. `x` may be the first
+** of these rows. */
+#define PAIR(s, type)                                                \
+  static void pair_##s(int64_t n, const void *x, void *panel, int64_t row) { \
+    const type *from = x;                                            \
+    type *first = panel, *next = (type *)panel + row;                \
+    TLK_IVDEP                                                        \
+    for (int64_t i = 0; i < n; i += 2) {                             \
+      type re = from[i], im = from[i + 1];                           \
+      first[i] = re, first[i + 1] = im;                              \
+      next[i] = -im, next[i + 1] = re;                               \
+    }                                                                \
+  }
+PAIR(f32, float)
+PAIR(f64, double)
+
+/* Does the work of pack_panels for complex numbers. */
+static void pack_complex(const Product *p, int64_t at, int64_t n, int64_t col, int64_t cols,
+                         char *panels) {
+  const tlk_Gemm *g = p->g;
+  int64_t size = p->size, row = p->width * size, panel = row * p->depth;
+  int64_t whole = cols / p->width, rest = cols % p->width, line = g->ldb * size;
+  void (*pair)(int64_t, const void *, void *, int64_t) = size == 4 ? pair_f32 : pair_f64;
+  const char *b = p->b + (g->trans_b ? col / 2 * g->ldb + at : at / 2 * g->ldb + col) * size;
+  if (rest > 0) memset(panels + whole * panel, 0, (size_t)(n * row));
+  for (int64_t j = 0; g->trans_b && j < cols; j += p->width)
+    tlk_isa()->move[size == 8 ? 4 : 3](panels + j / p->width * panel, 2 * row, 2 * size,
+                                       b + j / 2 * line, 2 * size, line, n / 2,
+                                       tlk_min(p->width, cols - j) / 2);
+  for (int64_t t = 0; t < n; t += 2, panels += 2 * row, b += line)
+    for (int64_t j = 0; j * p->width < cols; j++)
+      pair(j < whole ? p->width : rest, g->trans_b ? panels + j * panel : b + j * row,
+           panels + j * panel, p->width);
 }
 
 /* Packs rows [at, at + n) and columns [col, col + cols) of b into panels. Each row of b is read
@@ -89,6 +132,10 @@ static void pack_panels(const Product *p, int64_t at, int64_t n, int64_t col, in
   const tlk_Gemm *g = p->g;
   int64_t size = p->size, row = p->width * size, panel = row * p->depth;
   int64_t whole = cols / p->width, rest = cols % p->width * size;
+  if (p->complex) {
+    pack_complex(p, at, n, col, cols, panels);
+    return;
+  }
   const char *b = p->b + (g->trans_b ? col * g->ldb + at : at * g->ldb + col) * size;
   if (rest > 0) memset(panels + whole * panel, 0, (size_t)(n * row));
   if (g->trans_b) {
@@ -110,13 +157,14 @@ static void pack_panels(const Product *p, int64_t at, int64_t n, int64_t col, in
 /* Returns terms [at, at + n) of rows [begin, begin + rows) of a, packed or in place. */
 static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, int64_t n) {
   const tlk_Gemm *g = p->g;
-  int64_t size = p->size, row = p->depth * size;
-  const char *a = p->a + (g->trans_a ? at * g->lda + begin : begin * g->lda + at) * size;
-  if (p->rows == NULL) return (Rows){a, rows, g->trans_a ? 1 : g->lda};
+  int64_t size = p->size, row = p->depth * size, parts = p->complex ? 2 : 1;
+  int64_t element = parts * size, line = g->lda * size;
+  const char *a = p->a + (g->trans_a ? at / parts * line + begin * element : begin * line + at * size);
+  if (p->rows == NULL) return (Rows){a, rows, g->trans_a ? parts : g->lda};
   if (g->trans_a) /* packs few terms at a time, so that rows of a are read from end to end */
-    for (int64_t t = 0; t < n; t += 16)
-      tlk_isa()->move[size == 8 ? 3 : 2](p->rows + t * size, row, size, a + t * g->lda * size, size,
-                                         g->lda * size, rows, tlk_min(16, n - t));
+    for (int64_t t = 0; t < n / parts; t += 16)
+      tlk_isa()->move[(size == 8 ? 3 : 2) + p->complex](p->rows + t * element, row, element, a + t * line, element,
+                                         line, rows, tlk_min(16, n / parts - t));
   else
     for (int64_t r = 0; r < rows; r++, a += g->lda * size)
       memcpy(p->rows + r * row, a, (size_t)(n * size));
@@ -186,7 +234,7 @@ static bool sum_columns(Product *p, int64_t col, int64_t cols) {
   const tlk_Gemm *g = p->g;
   char one[TLK_TILE_DEPTH * PANEL_BYTES] __attribute__((aligned(64)));
   int64_t height = p->panels ? ROWS : MANY_ROWS;
-  bool near = !p->panels && in_place(g, p->size);
+  bool near = !p->panels && in_place(p);
   p->width = tlk_tile_width(p->loops, cols);
   for (int64_t at = 0; at < g->k; at += p->depth) {
     int64_t terms = tlk_min(p->depth, g->k - at);
@@ -210,12 +258,23 @@ static bool sum_columns(Product *p, int64_t col, int64_t cols) {
   return true;
 }
 
-bool tlk_tiled_gemm(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a, const void *b,
+/* Returns the real product that computes the complex product g. */
+static tlk_Gemm real_product(tlk_Gemm g) {
+  g.dtype = tli_real_dtype(g.dtype);
+  g.n *= 2, g.k *= 2, g.lda *= 2, g.ldb *= 2, g.ldc *= 2;
+  return g;
+}
+
+bool tlk_tiled_gemm(const tlk_Gemm *product, const tlk_Epilogue *after, const void *a, const void *b,
                     void *c) {
+  bool complex = tli_is_complex(product->dtype);
+  tlk_Gemm pairs = complex ? real_product(*product) : *product;
+  const tlk_Gemm *g = &pairs;
   bool wide = g->dtype == TL_F64;
   const tlk_TileLoops *f = tlk_product_loops(wide);
   Product p; /* not initialised, because most of the array `offsets` is not used */
   p.g = g, p.after = after, p.loops = f, p.size = wide ? 8 : 4, p.a = a, p.b = b, p.c = c;
+  p.complex = complex;
   p.alpha = tli_to_double(g->alpha), p.beta = tli_to_double(g->beta);
   int64_t most = (int64_t)f->lanes * f->vectors, block = COLUMN_BYTES / p.size;
   /* if memory for copies is lacking, operands are read in place */
@@ -226,9 +285,11 @@ bool tlk_tiled_gemm(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a,
   bool far = g->n > most * (g->trans_a ? PANELS_TRANSPOSED : PANELS);
   p.rows = far ? tli_alloc(row_bytes) : NULL;
   if ((far && !p.rows) || (g->m > MANY_ROWS && !p.panels)) tli_error_clear();
-  int64_t step = g->trans_a && !p.rows ? g->lda : 1;
-  p.piece = TLK_TILE_DEPTH * step * p.size;
-  for (int64_t t = 0; t < tlk_min(TLK_TILE_DEPTH, g->k); t++) p.offsets[t] = t * step;
+  /* a complex number has two terms, which are neighbours */
+  int64_t parts = complex ? 2 : 1, step = g->trans_a && !p.rows ? g->lda : parts;
+  p.piece = TLK_TILE_DEPTH / parts * step * p.size;
+  for (int64_t t = 0; t < tlk_min(TLK_TILE_DEPTH, g->k); t++)
+    p.offsets[t] = t / parts * step + t % parts;
   bool whole = true;
   for (int64_t j = 0; whole && j < g->n; j += block)
     whole = sum_columns(&p, j, tlk_min(block, g->n - j));

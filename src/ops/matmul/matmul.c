@@ -92,11 +92,9 @@ void tli_product_end(tli_Product *p) {
 
 /* ---- complex products as one real product ----
 **
-** A complex number is stored as a pair of real numbers. A complex (m, k) is therefore also a real
-** matrix (m, 2k), and the result (m, n) is a real matrix (m, 2n). Each element re + im i of b
-** becomes the block ((re, im), (-im, re)). The real product then computes the sums of the complex
-** product, and is as accurate as any real product of 2k terms. (A method with three real products
-** instead of four would lose digits of the smaller part.) */
+** The CPU's kernel multiplies complex numbers. Other devices multiply real matrices, in which a
+** complex (m, k) is a real matrix (m, 2k), the result (m, n) is a real matrix (m, 2n), and each
+** element re + im i of b becomes the block ((re, im), (-im, re)), as in kernels/cpu/matmul/tiled.c. */
 
 /* Returns a complex t as row-major real numbers. Real and imaginary parts alternate along the last
 ** dimension, whose size doubles. */
@@ -140,6 +138,13 @@ static bool scale(tl_Tensor *t, tl_Scalar factor) {
   return ok;
 }
 
+/* Returns whether the device's kernel multiplies complex numbers of out's dtype and takes these
+** factors, which it expects to be real. */
+static bool has_complex_kernel(const tl_Tensor *out, tl_Scalar alpha, tl_Scalar beta) {
+  return tli_device(out).type == TL_CPU && (out->dtype == TL_C64 || out->dtype == TL_C128) &&
+         alpha.kind != TL_COMPLEX && beta.kind != TL_COMPLEX;
+}
+
 static bool multiply_complex(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scalar alpha,
                              tl_Scalar beta) {
   bool mode = tli_set_grad_mode(false);
@@ -167,7 +172,9 @@ static bool multiply_complex(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scal
 
 static bool multiply(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scalar alpha, tl_Scalar beta) {
   if (out->numel == 0) return true;
-  if (tli_is_complex((tl_DType)out->dtype)) return multiply_complex(out, a, b, alpha, beta);
+  bool complex = tli_is_complex((tl_DType)out->dtype);
+  if (complex && !has_complex_kernel(out, alpha, beta))
+    return multiply_complex(out, a, b, alpha, beta);
   tli_Product p;
   bool ok =
       tli_product(&p, out, a, b, alpha, beta) && TLI_RUN(tli_device(out), gemm, .gemm = p.gemm);
