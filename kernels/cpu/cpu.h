@@ -174,7 +174,9 @@ typedef struct tlk_Isa {
   const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* indexed by compute type and by tlk_Reduction */
   /* indexed by compute type; in each array, [0] finds the smallest element and [1] the largest */
   const tlk_Reducer *best[TLK_NCOMPUTE];
-  const tlk_Reducer *moments[2];             /* moments for float and for double */
+  const tlk_Reducer *moments[2]; /* moments for float and for double */
+  /* Adds n contiguous pairs of float, or of double, to the pair `sums`; NULL in a small library. */
+  void (*sum_pairs[2])(int64_t n, const void *x, double *sums);
   const tlk_Scanner *scanners[TLK_NCOMPUTE]; /* indexed by compute type and by tlk_Scan */
   const tlk_Softmax *softmax[2];             /* softmax for float and for double */
   const tlk_Norm *norm[2];                   /* normalisation for float and for double */

@@ -47,6 +47,8 @@ ROW const tlk_Reducer TLK_ISA_NAME(tlk_reducers_f64)[];
 ROW const tlk_Reducer TLK_ISA_NAME(tlk_best_i32)[2], TLK_ISA_NAME(tlk_best_i64)[2];
 ROW const tlk_Reducer TLK_ISA_NAME(tlk_best_f32)[2], TLK_ISA_NAME(tlk_best_f64)[2];
 ROW const tlk_Reducer TLK_ISA_NAME(tlk_moments_f32), TLK_ISA_NAME(tlk_moments_f64);
+ROW void TLK_ISA_NAME(tlk_sum_pairs_f32)(int64_t, const void *, double *);
+ROW void TLK_ISA_NAME(tlk_sum_pairs_f64)(int64_t, const void *, double *);
 ROW const tlk_Scanner TLK_ISA_NAME(tlk_scanners_i32)[];
 ROW const tlk_Scanner TLK_ISA_NAME(tlk_scanners_i64)[];
 ROW const tlk_Scanner TLK_ISA_NAME(tlk_scanners_f32)[];
@@ -104,6 +106,7 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
              [TLK_C_F32] = TLK_ISA_NAME(tlk_best_f32),
              [TLK_C_F64] = TLK_ISA_NAME(tlk_best_f64)},
     .moments = {&TLK_ISA_NAME(tlk_moments_f32), &TLK_ISA_NAME(tlk_moments_f64)},
+    .sum_pairs = {TLK_ISA_NAME(tlk_sum_pairs_f32), TLK_ISA_NAME(tlk_sum_pairs_f64)},
     .scanners = {[TLK_C_I32] = TLK_ISA_NAME(tlk_scanners_i32),
                  [TLK_C_I64] = TLK_ISA_NAME(tlk_scanners_i64),
                  [TLK_C_F32] = TLK_ISA_NAME(tlk_scanners_f32),

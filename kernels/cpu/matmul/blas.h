@@ -15,7 +15,7 @@ enum { TLK_ROW_MAJOR = 101, TLK_NO_TRANS = 111, TLK_TRANS = 112 };
 #define TLK_GEMV_ARGS(T)                                                                           \
   (int order, int trans, int m, int n, T alpha, const T *a, int lda, const T *x, int incx, T beta, \
    T *y, int incy)
-#define TLK_COMPLEX_GEMV_ARGS(T)                                                                \
+#define TLK_COMPLEX_GEMV_ARGS(T)                                                                  \
   (int order, int trans, int m, int n, const T *alpha, const T *a, int lda, const T *x, int incx, \
    const T *beta, T *y, int incy)
 

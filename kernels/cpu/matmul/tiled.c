@@ -92,16 +92,16 @@ static bool in_place(const Product *p) {
 
 /* Writes n / 2 complex numbers x to one row of a panel, and i x to the next row. `x` may be the first
 ** of these rows. */
-#define PAIR(s, type)                                                \
+#define PAIR(s, type)                                                        \
   static void pair_##s(int64_t n, const void *x, void *panel, int64_t row) { \
-    const type *from = x;                                            \
-    type *first = panel, *next = (type *)panel + row;                \
-    TLK_IVDEP                                                        \
-    for (int64_t i = 0; i < n; i += 2) {                             \
-      type re = from[i], im = from[i + 1];                           \
-      first[i] = re, first[i + 1] = im;                              \
-      next[i] = -im, next[i + 1] = re;                               \
-    }                                                                \
+    const type *from = x;                                                    \
+    type *first = panel, *next = (type *)panel + row;                        \
+    TLK_IVDEP                                                                \
+    for (int64_t i = 0; i < n; i += 2) {                                     \
+      type re = from[i], im = from[i + 1];                                   \
+      first[i] = re, first[i + 1] = im;                                      \
+      next[i] = -im, next[i + 1] = re;                                       \
+    }                                                                        \
   }
 PAIR(f32, float)
 PAIR(f64, double)
@@ -159,12 +159,14 @@ static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, i
   const tlk_Gemm *g = p->g;
   int64_t size = p->size, row = p->depth * size, parts = p->complex ? 2 : 1;
   int64_t element = parts * size, line = g->lda * size;
-  const char *a = p->a + (g->trans_a ? at / parts * line + begin * element : begin * line + at * size);
+  const char *a =
+      p->a + (g->trans_a ? at / parts * line + begin * element : begin * line + at * size);
   if (p->rows == NULL) return (Rows){a, rows, g->trans_a ? parts : g->lda};
   if (g->trans_a) /* packs few terms at a time, so that rows of a are read from end to end */
     for (int64_t t = 0; t < n / parts; t += 16)
-      tlk_isa()->move[(size == 8 ? 3 : 2) + p->complex](p->rows + t * element, row, element, a + t * line, element,
-                                         line, rows, tlk_min(16, n / parts - t));
+      tlk_isa()->move[(size == 8 ? 3 : 2) + p->complex](p->rows + t * element, row, element,
+                                                        a + t * line, element, line, rows,
+                                                        tlk_min(16, n / parts - t));
   else
     for (int64_t r = 0; r < rows; r++, a += g->lda * size)
       memcpy(p->rows + r * row, a, (size_t)(n * size));
@@ -265,8 +267,8 @@ static tlk_Gemm real_product(tlk_Gemm g) {
   return g;
 }
 
-bool tlk_tiled_gemm(const tlk_Gemm *product, const tlk_Epilogue *after, const void *a, const void *b,
-                    void *c) {
+bool tlk_tiled_gemm(const tlk_Gemm *product, const tlk_Epilogue *after, const void *a,
+                    const void *b, void *c) {
   bool complex = tli_is_complex(product->dtype);
   tlk_Gemm pairs = complex ? real_product(*product) : *product;
   const tlk_Gemm *g = &pairs;

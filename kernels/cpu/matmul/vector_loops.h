@@ -23,8 +23,8 @@ static bool VECTOR(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a_,
     const real *b = (const real *)b_ + PARTS * p * (g->trans_b ? 1 : g->ldb);
     int64_t k = tlk_min(g->k - p, BLAS_MAX), rows = by_row ? lines : k, cols = by_row ? k : lines;
     tlk_blas()->GEMV(TLK_ROW_MAJOR, by_row ? TLK_NO_TRANS : TLK_TRANS, (int)rows, (int)cols,
-                     FACTOR(tli_to_double(g->alpha)), left ? a : b, (int)ld, left ? b : a, (int)step,
-                     FACTOR(p ? 1 : tli_to_double(g->beta)), c, left ? (int)g->ldc : 1);
+                     FACTOR(tli_to_double(g->alpha)), left ? a : b, (int)ld, left ? b : a,
+                     (int)step, FACTOR(p ? 1 : tli_to_double(g->beta)), c, left ? (int)g->ldc : 1);
   }
   if (after) tlk_finish(after, g->dtype, g->m, g->n, c, g->ldc);
   return true;

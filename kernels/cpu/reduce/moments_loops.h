@@ -2,7 +2,8 @@
 ** moments_loops.h - mean and sum of squared deviations: moments_<type>.c defines `real` and
 ** includes this file. In a piece that stays in the cache, a second pass sums squared deviations
 ** from the mean of the piece. Pieces are merged in double by the formula of Chan, Golub and
-** LeVeque. So no digits are lost by cancellation, even if the mean is large.
+** LeVeque. So no digits are lost by cancellation, even if the mean is large. The file also has the
+** sum of complex numbers.
 */
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"
@@ -44,9 +45,10 @@ static real plain(real x, real m) {
 static real square(real x, real m) { return (x - m) * (x - m); }
 
 /* Sums `term` over a row: groups of four elements in the type of the row, then the groups in
-** double. `term` is a constant at each inlined call. */
-static inline __attribute__((always_inline)) double sum_of(Term *term, int64_t n, const real *x,
-                                                           real m) {
+** double. sums[k] receives the sum of the elements k, k + each, ..., where `each` divides n and
+** LANES. `term` and `each` are constants at each inlined call. */
+static inline __attribute__((always_inline)) void sums_of(Term *term, int64_t n, const real *x,
+                                                          real m, const int each, double *sums) {
   double lane[LANES] = {0};
   int64_t i = 0;
   for (; i + 4 * LANES <= n; i += 4 * LANES)
@@ -57,11 +59,24 @@ static inline __attribute__((always_inline)) double sum_of(Term *term, int64_t n
     }
   for (; i + LANES <= n; i += LANES)
     for (int k = 0; k < LANES; k++) lane[k] += term(x[i + k], m);
-  for (int half = LANES / 2; half > 0; half /= 2)
+  for (int half = LANES / 2; half >= each; half /= 2)
     for (int k = 0; k < half; k++) lane[k] += lane[k + half];
-  double total = lane[0];
-  for (; i < n; i++) total += term(x[i], m);
+  for (; i < n; i += each)
+    for (int k = 0; k < each; k++) lane[k] += term(x[i + k], m);
+  for (int k = 0; k < each; k++) sums[k] = lane[k];
+}
+
+static inline __attribute__((always_inline)) double sum_of(Term *term, int64_t n, const real *x,
+                                                           real m) {
+  double total;
+  sums_of(term, n, x, m, 1, &total);
   return total;
+}
+
+static void sum_pairs(int64_t n, const void *x, double *sums) {
+  double more[2];
+  sums_of(plain, 2 * n, x, 0, 2, more);
+  for (int k = 0; k < 2; k++) sums[k] += more[k];
 }
 
 static void row(int64_t n, const void *x_, void *acc, const tl_Scalar *params) {

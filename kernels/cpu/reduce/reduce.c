@@ -36,6 +36,8 @@ struct Plan {
   /* Stores the results [first, first + count). */
   void (*store)(const Plan *p, int64_t first, int64_t count, const char *acc);
   tlk_Array out2; /* the second result, if there is one */
+  /* adds pairs of numbers, such as complex numbers; NULL for all calls but such sums */
+  void (*sum_pairs)(int64_t n, const void *x, double *sums);
 };
 
 typedef struct Task {
@@ -113,7 +115,9 @@ static void add_short_rows(const Plan *p, const char *src, int64_t count, int64_
 
 static void accumulate(const Plan *p, const Task *t, char *acc) {
   p->r->start(t->count, acc, p->params);
-  if (p->inner > 1) {
+  if (p->sum_pairs) {
+    p->sum_pairs(t->n, t->src, (double *)(void *)acc);
+  } else if (p->inner > 1) {
     if (t->count == p->inner && p->inner < NARROW && !p->r->ordered)
       add_narrow(p, t->src, t->n, t->count, acc);
     else
@@ -231,6 +235,10 @@ bool tlk_reduce(const struct tlk_reduce *call) {
             .n = call->n,
             .inner = call->inner,
             .store = store_result};
+  bool floating = call->compute == TL_F32 || call->compute == TL_F64;
+  if (call->kernel == TLK_reduction_sum && call->inner == 2 && floating &&
+      call->in.dtype == call->compute)
+    p.sum_pairs = isa->sum_pairs[call->compute == TL_F64];
   if (p.r->row == NULL)
     return tli_fail(TL_EINTERNAL, "reduction %d: no kernel that computes in %s", (int)call->kernel,
                     tl_dtype_name(call->compute));

@@ -1,8 +1,8 @@
 /*
 ** scan.c - scans (running reductions) along n. One thread processes each line of elements from its
-** first to its last element; adjacent lines are processed together in strips. If lines are rows,
-** they are transposed piece by piece into adjacent columns, whose results do not depend on each
-** other.
+** first to its last element; adjacent lines are processed together in strips. If lines are rows, or
+** rows of pairs such as complex numbers, they are transposed piece by piece into adjacent columns,
+** whose results do not depend on each other.
 */
 #include "core/platform/parallel.h"
 #include "kernels/cpu/block_walk.h"
@@ -27,8 +27,10 @@ typedef struct Plan {
   int64_t lines; /* total number of lines of elements */
   /* number of lines in a strip, and number of strips in a group of adjacent lines */
   int64_t width, strips;
-  int64_t group;  /* number of adjacent lines: inner, or all lines if inner is 1 */
+  int64_t group;  /* number of adjacent lines: inner, or all lines if they are transposed */
   int64_t s0, s1; /* strides across lines and along n, in elements */
+  /* number of elements that a transposition moves together: inner, or 1 if lines are adjacent */
+  int64_t unit;
 } Plan;
 
 typedef struct Strip {
@@ -46,12 +48,12 @@ static char *element(tlk_Array a, int64_t i) {
 ** buffer. */
 static void carry(const Plan *p, const Strip *s, int64_t rows, tl_DType dtype, char *outside,
                   char *buffer, bool out) {
-  int64_t size = (int64_t)tl_dtype_size(dtype);
-  tlk_Move copy = p->isa->move[tlk_log2_size(dtype)];
+  int64_t size = (int64_t)tl_dtype_size(dtype), unit = p->unit * size, cols = s->cols / p->unit;
+  tlk_Move copy = p->isa->move[tlk_log2_size(dtype) + (p->unit == 2)];
   if (out)
-    copy(outside, p->s0 * size, p->s1 * size, buffer, size, size * s->cols, s->cols, rows);
+    copy(outside, p->s0 * unit, p->s1 * size, buffer, unit, size * s->cols, cols, rows);
   else
-    copy(buffer, size, size * s->cols, outside, p->s0 * size, p->s1 * size, s->cols, rows);
+    copy(buffer, unit, size * s->cols, outside, p->s0 * unit, p->s1 * size, cols, rows);
 }
 
 /* Scans `rows` elements of each line, beginning with element `at`, through buffers of TLK_CHUNK
@@ -97,7 +99,7 @@ static void run_strips(void *context, int64_t begin, int64_t end) {
 bool tlk_scan(const struct tlk_scan *call) {
   if (call->outer == 0 || call->n == 0 || call->inner == 0) return true;
   const tlk_Isa *isa = tlk_isa();
-  bool turned = call->inner == 1 && call->outer >= FEW && call->n > 1;
+  bool turned = call->inner <= 2 && call->outer >= FEW && call->n > 1;
   Plan p = {.isa = isa,
             .scanner = &isa->scanners[tlk_compute_index(call->compute)][call->kernel],
             .compute = call->compute,
@@ -107,15 +109,17 @@ bool tlk_scan(const struct tlk_scan *call) {
             .n = call->n,
             .inner = call->inner,
             .lines = call->outer * call->inner,
-            .group = turned ? call->outer : call->inner,
+            .group = turned ? call->outer * call->inner : call->inner,
             .s0 = turned ? call->n : 1,
-            .s1 = turned ? 1 : call->inner};
+            .s1 = call->inner,
+            .unit = turned ? call->inner : 1};
   if (p.scanner->run == NULL)
     return tli_fail(TL_EINTERNAL, "scan %d: no kernel that computes in %s", (int)call->kernel,
                     tl_dtype_name(call->compute));
   int64_t share = tlk_max(FEW, tlk_ceil_div(call->outer, tl_get_num_threads()));
   bool is_long = call->n * (int64_t)tl_dtype_size(call->in.dtype) > PAGE;
-  p.width = tlk_min(p.group, turned ? tlk_min(is_long ? TURNED_LONG : TURNED, share) : STRIP);
+  p.width =
+      tlk_min(p.group, turned ? p.unit * tlk_min(is_long ? TURNED_LONG : TURNED, share) : STRIP);
   p.strips = tlk_ceil_div(p.group, p.width);
   return tli_parallel_try(p.lines / p.group * p.strips, tlk_max(1, TLK_GRAIN / (call->n * p.width)),
                           run_strips, &p);

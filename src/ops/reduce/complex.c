@@ -27,23 +27,6 @@ static tl_Tensor *of_parts(tl_Tensor *steals) {
   return result;
 }
 
-enum { WIDTH = 16 };
-
-/* Sums the pairs in each row of a contiguous tensor of rows of n pairs, n a multiple of WIDTH, and
-** gives the result the sizes. A kernel would add one pair at a time, so stretches of WIDTH pairs are
-** added up first. */
-static tl_Tensor *sum_of_rows(tl_Tensor *parts, int64_t n, int ndim, const int64_t *sizes) {
-  int64_t rows = parts->numel / (2 * n), middle = 1;
-  tl_Ints along = {1, &middle};
-  tli_Chain c = {0};
-  int64_t cuts[] = {rows, n / WIDTH, 2 * WIDTH};
-  tl_Tensor *cut = TLI_STEP(&c, tli_op_view(parts, (tl_Ints){3, cuts}));
-  tl_Tensor *few = TLI_STEP(&c, tli_op_sum(cut, along, false, TL_NODTYPE));
-  tl_Tensor *pairs = TLI_STEP(&c, tli_op_view(few, (tl_Ints){3, (int64_t[]){rows, WIDTH, 2}}));
-  tl_Tensor *sums = TLI_STEP(&c, tli_op_sum(pairs, along, false, TL_NODTYPE));
-  return tli_chain_end(&c, TLI_STEP(&c, tli_op_view(sums, (tl_Ints){ndim, sizes})));
-}
-
 tl_Tensor *tli_complex_sum(const char *op, tl_Tensor *self, tl_Ints dim, bool keepdim,
                            tl_DType result) {
   bool marked[TL_MAX_DIMS];
@@ -52,17 +35,8 @@ tl_Tensor *tli_complex_sum(const char *op, tl_Tensor *self, tl_Ints dim, bool ke
   for (int d = 0; d < self->ndim; d++)
     if (marked[d]) dims[n++] = d;
   if (n == 0) return tli_op_to_dtype(self, result);
-  tl_Tensor *parts = parts_of(self, result), *sum = NULL;
-  /* the sizes of the result's parts if the dimensions are the last ones */
-  int64_t sizes[TL_MAX_DIMS + 1], pairs = 1, kept = self->ndim - n, left = kept;
-  for (int d = 0; d < self->ndim; d++) sizes[d] = d < kept ? self->sizes[d] : 1;
-  for (int64_t d = kept; d < self->ndim; d++) pairs *= self->sizes[d];
-  if (keepdim) left = self->ndim;
-  sizes[left] = 2;
-  if (parts && dims[0] == kept && tli_contiguous(parts) && pairs >= 4 * WIDTH && pairs % WIDTH == 0)
-    sum = sum_of_rows(parts, pairs, (int)left + 1, sizes);
-  else if (parts)
-    sum = tli_op_sum(parts, (tl_Ints){n, dims}, keepdim, TL_NODTYPE);
+  tl_Tensor *parts = parts_of(self, result);
+  tl_Tensor *sum = parts ? tli_op_sum(parts, (tl_Ints){n, dims}, keepdim, TL_NODTYPE) : NULL;
   tli_release(parts);
   return of_parts(sum);
 }
@@ -73,13 +47,7 @@ tl_Tensor *tli_complex_cumsum(const char *op, tl_Tensor *self, int64_t dim, tl_D
   if (self->ndim == 0) return tli_op_to_dtype(self, result);
   tli_Chain c = {0};
   tl_Tensor *parts = TLI_STEP(&c, parts_of(self, result));
-  if (d < self->ndim - 1)
-    return of_parts(tli_chain_end(&c, TLI_STEP(&c, tli_op_cumsum(parts, d, TL_NODTYPE))));
-  /* the kernel is slow along short rows of pairs, so the parts become the next to last dimension */
-  tl_Tensor *turned = TLI_STEP(&c, tli_op_transpose(parts, d, -1));
-  tl_Tensor *dense = TLI_STEP(&c, tli_contiguous_as(turned, (tl_DType)turned->dtype));
-  tl_Tensor *sums = TLI_STEP(&c, tli_op_cumsum(dense, -1, TL_NODTYPE));
-  return of_parts(tli_chain_end(&c, TLI_STEP(&c, tli_op_transpose(sums, d, -1))));
+  return of_parts(tli_chain_end(&c, TLI_STEP(&c, tli_op_cumsum(parts, d, TL_NODTYPE))));
 }
 
 /* ---- products ---- */
