@@ -57,6 +57,7 @@
 #define VECTOR vector_d
 #define GEMV dgemv
 #include "kernels/cpu/matmul/vector_loops.h"
+#if TLK_COMPLEX_PRODUCTS
 #define real float
 #define PARTS 2
 #define VECTOR vector_c
@@ -67,6 +68,7 @@
 #define VECTOR vector_z
 #define GEMV zgemv
 #include "kernels/cpu/matmul/vector_loops.h"
+#endif
 
 /* Returns whether the results of a product are dot products of contiguous rows of a matrix and a
 ** contiguous vector, which our own loop computes faster than BLAS. */
@@ -99,8 +101,10 @@ static One one_of(const tlk_Gemm *g, tl_DType dtype) {
   switch (dtype) {
   case TL_F32: return vector ? vector_s : tlk_tiled_gemm;
   case TL_F64: return vector ? vector_d : tlk_tiled_gemm;
+#if TLK_COMPLEX_PRODUCTS
   case TL_C64: return vector ? vector_c : tlk_tiled_gemm;
   case TL_C128: return vector ? vector_z : tlk_tiled_gemm;
+#endif
   default: break;
   }
   if (tli_dtype_category(dtype) != TLI_INT) return NULL;

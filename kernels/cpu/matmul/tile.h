@@ -18,6 +18,14 @@
 /* The smallest number of multiplications of a product for which another thread is worthwhile. */
 #define TLK_PRODUCT_GRAIN (64 * 64 * 64)
 
+/* Whether the CPU multiplies complex numbers as such. The library of a program, which has to be small,
+** multiplies blocks of real numbers instead, as other devices do. */
+#ifdef TLI_RUNTIME
+#define TLK_COMPLEX_PRODUCTS 0
+#else
+#define TLK_COMPLEX_PRODUCTS 1
+#endif
+
 /* Loops of the register tile: one set for float, one for double. */
 typedef struct tlk_TileLoops {
   int lanes;   /* number of elements in a vector, a power of two */

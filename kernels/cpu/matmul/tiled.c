@@ -132,7 +132,7 @@ static void pack_panels(const Product *p, int64_t at, int64_t n, int64_t col, in
   const tlk_Gemm *g = p->g;
   int64_t size = p->size, row = p->width * size, panel = row * p->depth;
   int64_t whole = cols / p->width, rest = cols % p->width * size;
-  if (p->complex) {
+  if (TLK_COMPLEX_PRODUCTS && p->complex) {
     pack_complex(p, at, n, col, cols, panels);
     return;
   }
@@ -269,7 +269,7 @@ static tlk_Gemm real_product(tlk_Gemm g) {
 
 bool tlk_tiled_gemm(const tlk_Gemm *product, const tlk_Epilogue *after, const void *a,
                     const void *b, void *c) {
-  bool complex = tli_is_complex(product->dtype);
+  bool complex = TLK_COMPLEX_PRODUCTS && tli_is_complex(product->dtype);
   tlk_Gemm pairs = complex ? real_product(*product) : *product;
   const tlk_Gemm *g = &pairs;
   bool wide = g->dtype == TL_F64;
