@@ -5,6 +5,14 @@
 local torch = require "tlua"
 torch.manual_seed(1)
 
+-- Without the instruction set that TLUA_ISA names, the results would be those of another run.
+local isa <const> = torch.config().cpu_isa
+local asked <const> = os.getenv "TLUA_ISA"
+if asked and asked ~= "" and asked ~= isa then
+   print(isa, 0, "")
+   return
+end
+
 local count, wrong = 0, {}
 
 local function check(right, ...)
@@ -113,4 +121,4 @@ for _, case in ipairs {{1, 1, 1, 1, 1, 1, 1}, {2, 2, 2, 5, 97, 16, 17}, {1, 4, 2
       near(grad, right[i], "attention's gradient", i, table.unpack(case))
    end
 end
-print(torch.config().cpu_isa, count, table.concat(wrong, ", "))
+print(isa, count, table.concat(wrong, ", "))

@@ -11,9 +11,9 @@ describe("products, convolutions and attention of bfloat16", function()
                :format(threads), {env = "TLUA_ISA=" .. isa})
             assert.equal("", result.err)
             local used, count, wrong = result.out:match("^(%S+)\t(%d+)\t(.*)\n$")
+            if isa ~= "" and used ~= isa then return pending("this processor or build has no " .. isa) end
             assert.equal("185", count)
             assert.equal("", wrong)
-            if isa ~= "" and used ~= isa then pending("this processor or build has no " .. isa) end
          end
       end)
    end

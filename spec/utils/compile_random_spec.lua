@@ -99,8 +99,8 @@ end
 
 it("random programs have the function's bits, when compiled", function()
    if device.name then return pending "sums on other devices may be rounded in another way" end
-   local compiled = 0
-   for seed = 1, 90 do
+   local compiled, programs = 0, os.getenv "SPEC_SANITIZED" == "1" and 30 or 90
+   for seed = 1, programs do
       local random, gradients = generator(seed), seed % 2 == 0
       torch.manual_seed(seed)
       local program, inputs, last = make(random)
@@ -122,5 +122,5 @@ it("random programs have the function's bits, when compiled", function()
          if call == 5 then compiled = compiled + 1 end
       end
    end
-   assert.is_true(compiled > 40, tostring(compiled))
+   assert.is_true(compiled > programs * 4 // 9, tostring(compiled))
 end)
