@@ -90,7 +90,7 @@ describe("distributions", function()
    -- Returns the Kolmogorov-Smirnov distance between the distributions of a sample and of the generator. Multiplied by
    -- the square root of n, it exceeds 1.95 for one in a thousand samples.
    local function distance(x, cdf)
-      local values, worst = x:double():flatten():sort():tolist(), 0
+      local values, worst = x:double():flatten():to "cpu":sort():tolist(), 0
       for i, value in ipairs(values) do
          local p = cdf(value)
          worst = math.max(worst, math.abs(i / #values - p), math.abs((i - 1) / #values - p))
@@ -99,7 +99,9 @@ describe("distributions", function()
    end
 
    it("are the distributions that they are called", function()
-      local function normal(z) return 0.5 * torch.erfc(torch.tensor(-z / math.sqrt(2), {dtype = "float64"})):item() end
+      local function normal(z)
+         return 0.5 * torch.erfc(torch.tensor(-z / math.sqrt(2), {dtype = "float64", device = "cpu"})):item()
+      end
       torch.manual_seed(13)
       local size = {20000}
       for _, dtype in ipairs {"float32", "float64"} do
