@@ -40,6 +40,10 @@ describe("torch.Size", function()
    it("multiplies the sizes in numel", function()
       assert.equal(24, x.shape:numel())
       assert.equal(1, torch.Size({}):numel())
+      for _, wrong in ipairs {1, {}, x, io.stdout, "x"} do
+         assert.error_matches(function() x.shape.numel(wrong) end, "Size: numel: expected a torch.Size, got ")
+      end
+      assert.error_matches(function() x.shape.numel() end, "Size: numel: expected a torch.Size, got ")
    end)
 
    it("is a list like any other", function()

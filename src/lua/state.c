@@ -72,6 +72,7 @@ void tli_refuse_closed(lua_State *L, tli_State *S) {
 ** which no Lua value refers. In that case the box is marked to be finalized again later. */
 static int box_gc(lua_State *L) {
   tli_Box *box = (tli_Box *)lua_touserdata(L, 1);
+  if (box == NULL) return 0; /* a script has given the metatable to a table */
   tl_Tensor *tensor = box->tensor;
   if (tensor && box->state->packing > 0 && lua_getmetatable(L, 1)) {
     lua_setmetatable(L, 1);
@@ -97,7 +98,7 @@ void tli_release_box(lua_State *L, int index) {
 }
 
 static int box_close(lua_State *L) {
-  tli_release_box(L, 1);
+  if (lua_isuserdata(L, 1)) tli_release_box(L, 1);
   return 0;
 }
 
@@ -280,5 +281,7 @@ void tl_lua_push(lua_State *L, tl_Tensor *tensor) {
 
 tl_Tensor *tl_lua_to(lua_State *L, int index) {
   tli_State *S = L ? tli_state_find(L) : NULL;
+  /* Lua reads an index below the stack without a check */
+  if (index == 0 || (index > LUA_REGISTRYINDEX && S && index < -lua_gettop(L))) return NULL;
   return S && lua_type(L, index) == LUA_TUSERDATA ? tli_to_tensor(L, S, index) : NULL;
 }

@@ -70,6 +70,7 @@ void tl_set_observer(void (*observe)(const tl_Work *work, void *user), void *use
 }
 
 void tl_counters(tl_Counters *out) {
+  if (out == NULL) return;
   *out = (tl_Counters){.bytes_used = tl_memory_used(),
                        .bytes_cached = tl_memory_cached(),
                        .bytes_peak = tli_memory_peak()};

@@ -99,13 +99,16 @@ static int size_concat(lua_State *L) {
 }
 
 static int size_numel(lua_State *L) {
-  lua_Integer numel = 1;
+  if (!tli_is_size(L, 1))
+    return tli_error(L, "Size: numel: expected a torch.Size, got %s",
+                     tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
+  lua_Unsigned numel = 1;
   for (lua_Integer i = 1, n = tli_list_length(L, 1); i <= n; i++) {
     lua_rawgeti(L, 1, i);
-    numel *= lua_tointeger(L, -1);
+    numel *= (lua_Unsigned)lua_tointeger(L, -1);
     lua_pop(L, 1);
   }
-  lua_pushinteger(L, numel);
+  lua_pushinteger(L, (lua_Integer)numel);
   return 1;
 }
 
