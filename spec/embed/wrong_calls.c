@@ -1,7 +1,7 @@
 /*
 ** wrong_calls.c - tests calls of the public functions with arguments that a host must not pass: each
 ** call fails with a message or does nothing, and the library works afterwards. The calls show more
-** under the address and undefined-behaviour sanitizers.
+** under the address and undefined-behaviour sanitizers. Also tests which operators tl_interrupt ends.
 */
 #include <lauxlib.h>
 #include <limits.h>
@@ -343,6 +343,57 @@ TEST(interruption_of_nothing) {
   tl_interrupt_clear();
   lua_settop(L, 0);
   CHECK(runs(L, "assert(torch.ones(100, 100):matmul(torch.ones(100, 100))[1][1]:item() == 100)"));
+  lua_close(L);
+}
+
+/* Operators that work long for large tensors. Each looks for an interruption while it works. */
+static const char *const long_operators[] = {
+    "x:sort()",
+    "x:topk(10)",
+    "x:kthvalue(1000)",
+    "x:median()",
+    "i:mode()",
+    "torch.unique(i)",
+    "torch.unique(i:view(-1, 4), {dim = 1})",
+    "torch.searchsorted(x, x)",
+    "torch.isin(i, i)",
+    "x:cumsum(1)",
+    "x:cummax(1)",
+    "x:index_select(1, i)",
+    "x:gather(1, i)",
+    "torch.zeros(n):scatter_add_(1, i, x)",
+    "return x[x:gt(0)]",
+    "x:nonzero()",
+    "torch.randperm(n)",
+    "torch.fft.rfft(x)",
+    "x:view(512, -1):matmul(x:view(-1, 512))",
+    "torch.cdist(x:view(-1, 64), x:view(-1, 64))",
+    "torch.nn.functional.cross_entropy(x:view(-1, 1024), i[{{1, n // 1024}}] % 1024 + 1)",
+    "torch.nn.functional.ctc_loss(x:view(-1, 8, 16):log_softmax(3), i[{{1, 80}}]:view(8, 10) % 15 + 2,\n"
+    "   torch.full({8}, n // 128, {dtype = 'int64'}), torch.full({8}, 10, {dtype = 'int64'}), {blank = 1})",
+    "torch.nn.functional.embedding(i % 8192 + 1, x:view(8192, -1))",
+    "torch.nn.functional.conv2d(x:view(8, 16, 64, 64), x[{{1, 2304}}]:view(16, 16, 3, 3))",
+    "x:exp()",
+    "x:sum()",
+    NULL};
+
+TEST(long_operators_stop) {
+  lua_State *L = opened();
+  int threads = tl_get_num_threads();
+  CHECK(runs(L, "n = 1 << 19 x = torch.arange(0, n) / n i = torch.arange(1, n + 1)"));
+  for (int n = 1; n <= 2; n++) {
+    CHECK(tl_set_num_threads(n));
+    for (int i = 0; long_operators[i]; i++) {
+      tl_interrupt();
+      bool stopped = luaL_dostring(L, long_operators[i]) != LUA_OK &&
+                     strstr(lua_tostring(L, -1), "interrupted!") != NULL;
+      if (!stopped) printf("# %s: %s\n", long_operators[i], lua_tostring(L, -1));
+      CHECK_AT(i, stopped);
+      tl_interrupt_clear();
+      lua_settop(L, 0);
+    }
+  }
+  CHECK(tl_set_num_threads(threads));
   lua_close(L);
 }
 

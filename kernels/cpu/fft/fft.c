@@ -195,7 +195,7 @@ static bool run_call(Call *c) {
     run_lines(c, 0, c->lines); /* there are few lines, so threads share the work of each line */
   }
   return !atomic_load_explicit(&c->failed, memory_order_relaxed) ||
-         tli_fail(TL_EMEM, "fft: out of memory");
+         (tli_go_on() && tli_fail(TL_EMEM, "fft: out of memory"));
 }
 
 bool tlk_fft(const struct tlk_fft *call) {

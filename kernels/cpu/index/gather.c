@@ -14,6 +14,8 @@
 
 /* Number of elements in a task. */
 #define TASK 16384
+/* Number of elements of a line that are scattered between two checks for interruption. */
+#define UNASKED (1 << 18)
 
 /* ---- checking positions ---- */
 
@@ -42,7 +44,7 @@ static void check_range(void *context, int64_t begin, int64_t end) {
 
 bool tlk_check_index(const struct tlk_check_index *call) {
   Check c = {.index = call->index, .size = call->size, .wrap = call->wrap};
-  tli_parallel_pieces(call->n, 4 * TLK_GRAIN, check_range, &c);
+  TL_TRY(tli_parallel_try(call->n, 4 * TLK_GRAIN, check_range, &c));
   return tlk_no_fault(call->cx, &c.first,
                       (tlk_Fault){.kind = call->wrap ? TLK_FAULT_WRAPPED : TLK_FAULT_POSITION,
                                   .source = call->source,
@@ -60,6 +62,7 @@ typedef struct Walk {
   tlk_GatherLoop gather;
   tlk_ScatterLoop scatter;
   tlk_FirstFault first;
+  atomic_bool stopped; /* whether the user has interrupted a scatter */
 } Walk;
 
 static tlk_Tile tile_at(const Walk *w, int64_t block, int64_t stretch) {
@@ -117,19 +120,24 @@ bool tlk_gather(const struct tlk_gather *call) {
   w.blocks = tlk_blocks(it, cols, 1);
   w.stretches = tlk_ceil_div(call->index.count, w.stretch);
   int64_t work = tlk_max(1, w.blocks.cols * w.stretch);
-  tli_parallel_pieces(w.blocks.count * w.stretches, tlk_max(1, TLK_GRAIN / work), gather_tasks, &w);
+  TL_TRY(tli_parallel_try(w.blocks.count * w.stretches, tlk_max(1, TLK_GRAIN / work), gather_tasks,
+                          &w));
   return tlk_no_fault(
       call->cx, &w.first,
       (tlk_Fault){.kind = TLK_FAULT_POSITION, .source = call->source, .size = call->index.n});
 }
 
+/* Scatters the stretches of a task's lines in order. */
 static void scatter_tasks(void *context, int64_t begin, int64_t end) {
-  const Walk *w = context;
-  for (int64_t i = begin; i < end; i++) {
-    tlk_Tile t = tile_at(w, i / w->ranges, 0);
-    int64_t part = i % w->ranges, n = w->call->n;
+  Walk *w = context;
+  for (int64_t i = begin * w->stretches; i < end * w->stretches && !w->stopped; i++) {
+    int64_t task = i / w->stretches, stretch = i % w->stretches;
+    tlk_Tile t = tile_at(w, task / w->ranges, stretch);
+    t.ptrs[2] += stretch * w->stretch * w->call->strides[2];
+    int64_t part = task % w->ranges, n = w->call->n;
     t.low = part * n / w->ranges + 1;
     t.high = (part + 1) * n / w->ranges;
+    if (stretch > 0 && tli_interrupted()) w->stopped = true;
     w->scatter(&t);
   }
 }
@@ -138,7 +146,8 @@ bool tlk_scatter(const struct tlk_scatter *call) {
   const tli_Iter *it = &call->index.it;
   const tlk_IndexLoops *loops = tlk_isa()->index;
   tl_DType dtype = it->args[0].dtype;
-  Walk w = {.call = &call->index, .stretch = call->index.count, .stretches = 1, .ranges = 1};
+  Walk w = {.call = &call->index, .stretch = tlk_min(call->index.count, UNASKED), .ranges = 1};
+  w.stretches = tlk_ceil_div(call->index.count, w.stretch);
   w.scatter = call->join == TLK_JOIN_SET ? loops->set[tlk_log2_size(dtype)]
                                          : loops->join[call->join][tlk_compute_index(dtype)];
   int64_t threads = tl_get_num_threads(), side = it->ndim > 0 ? it->sizes[0] : 1;
@@ -152,8 +161,9 @@ bool tlk_scatter(const struct tlk_scatter *call) {
   w.blocks = tlk_blocks(it, cols, 1);
   if (w.blocks.count < threads && work >= 2 * TLK_GRAIN) w.ranges = tlk_min(threads, call->index.n);
   int64_t each = tlk_max(1, work / (w.blocks.count * w.ranges));
-  tli_parallel_pieces(w.blocks.count * w.ranges, tlk_max(1, TLK_GRAIN / each), scatter_tasks, &w);
-  return true;
+  TL_TRY(
+      tli_parallel_try(w.blocks.count * w.ranges, tlk_max(1, TLK_GRAIN / each), scatter_tasks, &w));
+  return !w.stopped || (tli_go_on() && tli_fail(TL_EINTERRUPT, "interrupted!"));
 }
 
 /* ---- nonzero elements ---- */
@@ -240,17 +250,18 @@ static void write_parts(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Counts the nonzero elements of each part. The caller must free the counts. */
+static void free_counts(Nonzero *z) {
+  tli_free(z->counts, (size_t)tlk_ceil_div(z->n, PART) * sizeof *z->counts);
+}
+
+/* Counts the nonzero elements of each part. After success, the caller must free the counts. */
 static bool count_all(Nonzero *z) {
   int64_t parts = tlk_ceil_div(z->n, PART);
   z->counts = tli_alloc((size_t)parts * sizeof *z->counts);
   if (z->counts == NULL) return false;
-  tli_parallel_for(parts, 1, count_parts, z);
-  return true;
-}
-
-static void free_counts(Nonzero *z) {
-  tli_free(z->counts, (size_t)tlk_ceil_div(z->n, PART) * sizeof *z->counts);
+  bool ok = tli_parallel_try(parts, 1, count_parts, z);
+  if (!ok) free_counts(z);
+  return ok;
 }
 
 bool tlk_count_nonzero(const struct tlk_count_nonzero *call) {
@@ -272,9 +283,9 @@ bool tlk_nonzero(const struct tlk_nonzero *call) {
     z.counts[p] = before;
     before += here;
   }
-  tli_parallel_for(parts, 1, write_parts, &z);
+  bool ok = tli_parallel_try(parts, 1, write_parts, &z);
   free_counts(&z);
-  return true;
+  return ok;
 }
 
 /* ---- searching ---- */
@@ -323,6 +334,5 @@ static void search_range(void *context, int64_t begin, int64_t end) {
 
 bool tlk_search(const struct tlk_search *call) {
   Search s = {call->out, call->sorted, call->values, call->n, call->m, call->right};
-  tli_parallel_for(call->rows * call->m, 2048, search_range, &s);
-  return true;
+  return tli_parallel_try(call->rows * call->m, 2048, search_range, &s);
 }

@@ -126,13 +126,13 @@ static void turned_loss_tasks(void *context, int64_t begin, int64_t end) {
 }
 
 /* Calls `turned` for groups of samples if samples are transposed first, otherwise `whole` for
-** strips. */
-static void for_strips(const tlk_Classes *k, int64_t strips, tli_RangeFn whole, tli_RangeFn turned,
+** strips. Returns false if the user interrupts it. */
+static bool for_strips(const tlk_Classes *k, int64_t strips, tli_RangeFn whole, tli_RangeFn turned,
                        void *context) {
   int64_t each = k->classes * (is_turned(k) ? SAMPLES : tlk_min(k->inner, TLK_CLASS_COLS));
-  tli_parallel_for(is_turned(k) ? tlk_ceil_div(k->outer, SAMPLES) : k->outer * strips,
-                   tlk_max(1, TLK_GRAIN / 4 / tlk_max(1, each)), is_turned(k) ? turned : whole,
-                   context);
+  return tli_parallel_try(is_turned(k) ? tlk_ceil_div(k->outer, SAMPLES) : k->outer * strips,
+                          tlk_max(1, TLK_GRAIN / 4 / tlk_max(1, each)),
+                          is_turned(k) ? turned : whole, context);
 }
 
 bool tlk_class_loss(const struct tlk_class_loss *call) {
@@ -144,7 +144,7 @@ bool tlk_class_loss(const struct tlk_class_loss *call) {
             .weights = call->weights,
             .norm = call->norm};
   l.strips = tlk_ceil_div(call->classes.inner, TLK_CLASS_COLS);
-  for_strips(&call->classes, l.strips, loss_tasks, turned_loss_tasks, &l);
+  TL_TRY(for_strips(&call->classes, l.strips, loss_tasks, turned_loss_tasks, &l));
   return tlk_no_fault(
       call->cx, &l.first,
       (tlk_Fault){.kind = TLK_FAULT_LABEL, .source = call->source, .size = call->classes.classes});
@@ -235,6 +235,5 @@ bool tlk_class_loss_backward(const struct tlk_class_loss_backward *call) {
             .grad = call->grad_loss.data,
             .out = call->grad_in.data};
   b.strips = tlk_ceil_div(call->classes.inner, TLK_CLASS_COLS);
-  for_strips(&call->classes, b.strips, back_tasks, turned_back_tasks, &b);
-  return true;
+  return for_strips(&call->classes, b.strips, back_tasks, turned_back_tasks, &b);
 }

@@ -19,7 +19,7 @@ typedef struct Work {
   bool wide; /* whether the data is double; otherwise it is float */
   const void *log_probs, *grad_loss, *loss_in, *alpha_in;
   void *loss, *alpha, *grad;
-  atomic_bool failed;
+  atomic_bool failed, stopped; /* stopped: the user has interrupted the work */
 } Work;
 
 static double get(const Work *w, const void *data, int64_t i) {
@@ -59,10 +59,16 @@ static int64_t alpha_at(const tlk_Ctc *c, int64_t sample, int64_t t, int64_t sta
   return (sample * c->time + t) * (2 * c->longest + 1) + state;
 }
 
-static void forward_sample(const Work *w, int64_t sample) {
+/* Returns whether to compute another frame. */
+static bool goes_on(Work *w) {
+  if (tli_interrupted()) w->stopped = true;
+  return !w->stopped;
+}
+
+static void forward_sample(Work *w, int64_t sample) {
   const tlk_Ctc *c = w->call;
   int64_t frames = c->input_lengths[sample], states = 2 * c->target_lengths[sample] + 1;
-  for (int64_t t = 0; t < frames; t++)
+  for (int64_t t = 0; t < frames && goes_on(w); t++)
     for (int64_t s = 0; s < states; s++) {
       double sum = -INFINITY;
       if (t == 0) {
@@ -119,13 +125,13 @@ static void frame_gradient(const Work *w, int64_t sample, int64_t t, int64_t sta
   }
 }
 
-static void backward_sample(const Work *w, int64_t sample, double *beta, double *through) {
+static void backward_sample(Work *w, int64_t sample, double *beta, double *through) {
   const tlk_Ctc *c = w->call;
   int64_t frames = c->input_lengths[sample], states = 2 * c->target_lengths[sample] + 1;
   for (int64_t t = c->time - 1; t >= frames; t--)
     for (int64_t k = 0; k < c->classes; k++)
       set(w, w->grad, (t * c->batch + sample) * c->classes + k, 0);
-  for (int64_t t = frames - 1; t >= 0; t--) {
+  for (int64_t t = frames - 1; t >= 0 && goes_on(w); t--) {
     step_back(w, sample, t, states, beta);
     frame_gradient(w, sample, t, states, beta, through);
   }
@@ -151,7 +157,7 @@ bool tlk_ctc_loss(const struct tlk_ctc_loss *call) {
             .loss = call->loss.data,
             .alpha = call->alpha};
   tli_parallel_for(call->ctc.batch, 1, forward_range, &w);
-  return true;
+  return !w.stopped || (tli_go_on() && tli_fail(TL_EINTERRUPT, "interrupted!"));
 }
 
 bool tlk_ctc_loss_backward(const struct tlk_ctc_loss_backward *call) {
@@ -163,5 +169,6 @@ bool tlk_ctc_loss_backward(const struct tlk_ctc_loss_backward *call) {
             .alpha_in = call->alpha,
             .grad = call->grad_in.data};
   tli_parallel_for(call->ctc.batch, 1, backward_range, &w);
+  if (w.stopped) return tli_go_on() && tli_fail(TL_EINTERRUPT, "interrupted!");
   return !w.failed;
 }

@@ -4,6 +4,8 @@
 ** rows of pairs such as complex numbers, they are transposed piece by piece into adjacent columns,
 ** whose results do not depend on each other.
 */
+#include <stdatomic.h>
+
 #include "core/platform/parallel.h"
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
@@ -15,7 +17,8 @@
 #define TURNED 32
 #define TURNED_LONG 16
 #define PAGE 4096
-#define FEW 8 /* if there are fewer rows than this, rows are processed one by one */
+#define UNASKED (1 << 18) /* number of elements between two checks for interruption */
+#define FEW 8             /* if there are fewer rows than this, rows are processed one by one */
 
 typedef struct Plan {
   const tlk_Isa *isa;
@@ -31,6 +34,7 @@ typedef struct Plan {
   int64_t s0, s1; /* strides across lines and along n, in elements */
   /* number of elements that a transposition moves together: inner, or 1 if lines are adjacent */
   int64_t unit;
+  atomic_bool stopped; /* whether the user has interrupted the scan */
 } Plan;
 
 typedef struct Strip {
@@ -72,21 +76,29 @@ static void run_buffered(const Plan *p, Strip *s, int64_t at, int64_t rows) {
   carry(p, s, rows, p->out.dtype, element(p->out, first), convert_out ? raw : buffer, true);
 }
 
-static void run_strip(const Plan *p, Strip *s) {
+static void run_strip(Plan *p, Strip *s) {
   p->scanner->start(s->cols, s->state);
   for (int64_t c = 0; c < s->cols; c++) s->where[c] = 1;
   bool side_by_side = p->s0 == 1 || s->cols == 1;
-  if (side_by_side && p->in.dtype == p->compute && p->out.dtype == p->compute) {
-    p->scanner->run(p->n, s->cols, p->s1, element(p->in, s->first), element(p->out, s->first),
-                    p->s1, p->indices ? p->indices + s->first : NULL, 1, s->state, s->where);
-    return;
+  bool direct = side_by_side && p->in.dtype == p->compute && p->out.dtype == p->compute;
+  int64_t rows = (direct ? UNASKED : TLK_CHUNK) / s->cols, done = 0;
+  for (int64_t r = 0; r < p->n && !p->stopped; r += rows) {
+    int64_t count = tlk_min(rows, p->n - r), at = s->first + r * p->s1;
+    done += count * s->cols;
+    if (done > UNASKED) {
+      done = 0;
+      if (tli_interrupted()) p->stopped = true;
+    }
+    if (direct)
+      p->scanner->run(count, s->cols, p->s1, element(p->in, at), element(p->out, at), p->s1,
+                      p->indices ? p->indices + at : NULL, r + 1, s->state, s->where);
+    else
+      run_buffered(p, s, r, count);
   }
-  int64_t rows = TLK_CHUNK / s->cols;
-  for (int64_t r = 0; r < p->n; r += rows) run_buffered(p, s, r, tlk_min(rows, p->n - r));
 }
 
 static void run_strips(void *context, int64_t begin, int64_t end) {
-  const Plan *p = context;
+  Plan *p = context;
   Strip s;
   for (int64_t i = begin; i < end; i++) {
     int64_t o = i / p->strips, line = i % p->strips * p->width;
@@ -121,6 +133,7 @@ bool tlk_scan(const struct tlk_scan *call) {
   p.width =
       tlk_min(p.group, turned ? p.unit * tlk_min(is_long ? TURNED_LONG : TURNED, share) : STRIP);
   p.strips = tlk_ceil_div(p.group, p.width);
-  return tli_parallel_try(p.lines / p.group * p.strips, tlk_max(1, TLK_GRAIN / (call->n * p.width)),
-                          run_strips, &p);
+  TL_TRY(tli_parallel_try(p.lines / p.group * p.strips, tlk_max(1, TLK_GRAIN / (call->n * p.width)),
+                          run_strips, &p));
+  return !p.stopped || (tli_go_on() && tli_fail(TL_EINTERRUPT, "interrupted!"));
 }

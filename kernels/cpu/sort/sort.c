@@ -136,12 +136,24 @@ static void make_items(void *context, int64_t begin, int64_t end) {
   }
 }
 
-static void make_keys(uint64_t *keys, const void *data, tl_DType dtype, int64_t n, bool flip) {
+/* Number of elements between two checks for interruption, in loops over a row. */
+#define UNASKED (1 << 18)
+
+/* Runs the following statement for parts [begin, end) of a list of n elements. Returns `result` if
+** the user interrupts it. */
+#define FOR_PARTS(n, result)                                                                \
+  for (int64_t begin = 0, end; end = tlk_min(begin + UNASKED, n), begin < (n); begin = end) \
+    if (begin > 0 && !tli_go_on()) {                                                        \
+      return result;                                                                        \
+    } else
+
+static bool make_keys(uint64_t *keys, const void *data, tl_DType dtype, int64_t n, bool flip) {
   uint64_t mask = !flip ? 0 : is_wide(dtype, 0) ? UINT64_MAX : 0xffffffffu;
-  int64_t begin = 0, end = n;
 #define PUT(k) keys[i] = (k) ^ mask
+  FOR_PARTS(n, false)
   ALL_KEYS
 #undef PUT
+      return true;
 }
 
 static uint64_t nan_key(tl_DType dtype) {
@@ -276,7 +288,7 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
 
 /* Rows of at least this length are processed one after the other, each by all threads, and can be
 ** interrupted. */
-#define LONG_ROW (1 << 22)
+#define LONG_ROW (1 << 19)
 
 /* Runs fn on all rows. Threads divide the rows among themselves or, for few or long rows, divide
 ** each row. */
@@ -289,7 +301,9 @@ static bool run(Work *w, RowFn fn, size_t bytes) {
     run_rows(&r, 0, w->rows);
   else
     TL_TRY(tli_parallel_try(w->rows, grain, run_rows, &r));
-  return !w->failed;
+  if (!w->failed || w->alone) return !w->failed;
+  /* another thread has failed, so this one has no message yet */
+  return tli_go_on() && tli_fail(TL_EMEM, "sort: out of memory");
 }
 
 static size_t sort_bytes(tl_DType dtype, int64_t n) {
@@ -312,47 +326,52 @@ bool tlk_sort(const struct tlk_sort *call) {
 #define SELECT_BITS 11
 #define SELECT_BINS (1 << SELECT_BITS)
 
-/* Returns the key of rank `rank` among n keys; *smaller receives the number of smaller keys. Finds
+/* Finds the key of rank `rank` among n keys; *smaller receives the number of smaller keys. Finds
 ** one digit at a time, beginning with the highest, and keeps only the keys that have the digits
 ** found so far. Overwrites `keys`. */
-static uint64_t select_key(uint64_t *keys, int64_t n, int64_t rank, int bits, int64_t *smaller) {
+static bool select_key(uint64_t *keys, int64_t n, int64_t rank, int bits, uint64_t *found,
+                       int64_t *smaller) {
   int64_t counts[SELECT_BINS];
-  uint64_t found = 0;
+  *found = 0;
   *smaller = 0;
   for (int shift = bits - SELECT_BITS; n > 0; shift -= SELECT_BITS) {
     int low = shift < 0 ? 0 : shift;
     uint64_t mask = ((uint64_t)1 << (shift < 0 ? SELECT_BITS + shift : SELECT_BITS)) - 1;
     memset(counts, 0, sizeof counts);
-    for (int64_t i = 0; i < n; i++) counts[(keys[i] >> low) & mask]++;
+    FOR_PARTS(n, false)
+    for (int64_t i = begin; i < end; i++) counts[(keys[i] >> low) & mask]++;
     uint64_t bin = 0;
     for (; rank >= counts[bin]; bin++) {
       rank -= counts[bin];
       *smaller += counts[bin];
     }
     int64_t kept = 0;
-    for (int64_t i = 0; i < n; i++)
+    FOR_PARTS(n, false)
+    for (int64_t i = begin; i < end; i++)
       if (((keys[i] >> low) & mask) == bin) keys[kept++] = keys[i];
     n = kept;
-    found = keys[0];
+    *found = keys[0];
     if (low == 0) break;
   }
-  return found;
+  return true;
 }
 
 static int key_bits(tl_DType dtype) { return is_wide(dtype, 0) ? 64 : 32; }
 
-/* Collects the elements of a row whose keys are at most `limit`; returns their number. */
+/* Collects the elements of a row whose keys are at most `limit`; returns their number, or -1 if the
+** user interrupts it. */
 static int64_t make_items_below(uint64_t limit, tlk_LargePair *items, const void *data,
                                 tl_DType dtype, int64_t n, uint64_t mask) {
-  int64_t begin = 0, end = n, kept = 0;
+  int64_t kept = 0;
 #define PUT(key)                                                       \
   do {                                                                 \
     uint64_t k_ = (key) ^ mask;                                        \
     if (k_ <= limit) items[kept++] = (tlk_LargePair){k_, (uint64_t)i}; \
   } while (0)
+  FOR_PARTS(n, -1)
   ALL_KEYS
 #undef PUT
-  return kept;
+      return kept;
 }
 
 /* Keeps the items whose key is below `last`, and the first `ties` items whose key is `last`. */
@@ -372,15 +391,15 @@ static bool select_row(const Work *w, int64_t row, void *memory) {
   uint64_t *keys = (uint64_t *)(void *)(items + w->n);
   int bits = key_bits(w->in.dtype);
   uint64_t mask = !w->flip ? 0 : bits == 64 ? UINT64_MAX : 0xffffffffu;
-  uint64_t limit = UINT64_MAX;
+  uint64_t limit = UINT64_MAX, last;
   int64_t smaller, part = w->n / SAMPLE;
   if (w->k <= part / 4) {
-    make_keys(keys, data, w->in.dtype, part, w->flip);
-    limit = select_key(keys, part, w->k - 1, bits, &smaller);
+    TL_TRY(make_keys(keys, data, w->in.dtype, part, w->flip) &&
+           select_key(keys, part, w->k - 1, bits, &limit, &smaller));
   }
   int64_t near = make_items_below(limit, items, data, w->in.dtype, w->n, mask);
   for (int64_t i = 0; i < near; i++) keys[i] = items[i].key;
-  uint64_t last = select_key(keys, near, w->k - 1, bits, &smaller);
+  TL_TRY(near >= 0 && select_key(keys, near, w->k - 1, bits, &last, &smaller));
   keep_items(items, near, last, w->k - smaller);
   tlk_LargePair *spare = (tlk_LargePair *)(void *)keys;
   tlk_LargePair *sorted = tlk_sort_large_pairs(w->k, bits, items, spare, false);
@@ -413,7 +432,7 @@ static int64_t find_key(const Work *w, int64_t row, uint64_t key, int64_t which)
 static bool rank_row(const Work *w, int64_t row, void *memory) {
   uint64_t *keys = memory, nan = nan_key(w->in.dtype);
   int64_t rank = w->rank, smaller, nans = 0;
-  make_keys(keys, row_data(w, row), w->in.dtype, w->n, false);
+  TL_TRY(make_keys(keys, row_data(w, row), w->in.dtype, w->n, false));
   if (rank < 0) { /* a negative rank asks for the median */
     for (int64_t i = 0; nan != 0 && i < w->n; i++) nans += keys[i] == nan;
     if (nans > 0 && (!w->skip_nan || nans == w->n)) {
@@ -422,7 +441,8 @@ static bool rank_row(const Work *w, int64_t row, void *memory) {
     }
     rank = (w->n - nans - 1) / 2;
   }
-  uint64_t key = select_key(keys, w->n, rank, key_bits(w->in.dtype), &smaller);
+  uint64_t key;
+  TL_TRY(select_key(keys, w->n, rank, key_bits(w->in.dtype), &key, &smaller));
   give(w, row, 0, find_key(w, row, key, rank - smaller));
   return true;
 }
@@ -487,27 +507,34 @@ static void merge_orders(const uint64_t *keys, int64_t m, const int64_t *a, int6
   }
 }
 
-static void order_rows(const uint64_t *keys, int64_t n, int64_t m, int64_t *order, int64_t *spare) {
+/* Returns false if the user interrupts the sort. */
+static bool order_rows(const uint64_t *keys, int64_t n, int64_t m, int64_t *order, int64_t *spare) {
   int64_t *from = order, *to = spare;
   for (int64_t i = 0; i < n; i++) from[i] = i;
-  for (int64_t run = 1; run < n; run *= 2) {
+  for (int64_t run = 1, merged = 0; run < n; run *= 2) {
     for (int64_t i = 0; i < n; i += 2 * run) {
       int64_t na = tlk_min(run, n - i), nb = tlk_min(run, n - i - na);
       merge_orders(keys, m, from + i, na, from + i + na, nb, to + i);
+      merged += na + nb;
+      if (merged < UNASKED / 16) continue;
+      TL_TRY(tli_go_on());
+      merged = 0;
     }
     int64_t *sorted = to;
     to = from;
     from = sorted;
   }
   for (int64_t i = 0; i < n; i++) order[i] = from[i] + 1;
+  return true;
 }
 
 bool tlk_row_order(const struct tlk_row_order *call) {
   size_t bytes = (size_t)(call->n * call->m + call->n) * sizeof(uint64_t);
   uint64_t *keys = tli_alloc(bytes);
   if (keys == NULL) return false;
-  make_keys(keys, call->in.data, call->in.dtype, call->n * call->m, false);
-  order_rows(keys, call->n, call->m, call->order, (int64_t *)(void *)(keys + call->n * call->m));
+  bool ok = make_keys(keys, call->in.data, call->in.dtype, call->n * call->m, false) &&
+            order_rows(keys, call->n, call->m, call->order,
+                       (int64_t *)(void *)(keys + call->n * call->m));
   tli_free(keys, bytes);
-  return true;
+  return ok;
 }

@@ -16,7 +16,7 @@
 #define RADIX 384         /* from this many items on, radix sort is faster */
 #define WIDE_DIGITS 65536 /* from this many items on, digits of 11 bits are faster */
 #define CHUNKS 16 /* smallest number of chunks into which a row is divided for several threads */
-#define CHUNK (1 << 22) /* largest number of items in a chunk */
+#define CHUNK (1 << 20) /* largest number of items in a chunk */
 #define BINS 2048
 
 /* Returns the number of bits of a digit, so that the bits of a key are divided evenly among the

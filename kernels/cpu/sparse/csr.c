@@ -141,15 +141,15 @@ bool tlk_csr(const struct tlk_csr *call) {
   Call c = {.call = call, .loops = tlk_isa()->csr[call->out.dtype == TL_F64]};
   c.bytes = (int64_t)tl_dtype_size(call->out.dtype);
   c.panel = c.loops->panel;
-  if (call->kind == TLK_CSR_SAMPLED) {
-    tli_parallel_pieces(call->rows, grain(call), sampled_rows, &c);
-  } else if (call->kind == TLK_CSR_TRANSPOSED) {
-    tli_parallel_for((call->k + STRIP - 1) / STRIP, 1, transposed_strips, &c);
-  } else if (call->k >= 4 * c.panel && call->nnz >= 4 * call->across) {
-    tli_parallel_pieces((call->k + c.panel - 1) / c.panel, 1, product_panels, &c);
-  } else {
-    tli_parallel_pieces(call->rows, grain(call), product_rows, &c);
-  }
-  if (!atomic_load(&c.exhausted)) return true;
+  bool ok;
+  if (call->kind == TLK_CSR_SAMPLED)
+    ok = tli_parallel_try(call->rows, grain(call), sampled_rows, &c);
+  else if (call->kind == TLK_CSR_TRANSPOSED)
+    ok = tli_parallel_try((call->k + STRIP - 1) / STRIP, 1, transposed_strips, &c);
+  else if (call->k >= 4 * c.panel && call->nnz >= 4 * call->across)
+    ok = tli_parallel_try((call->k + c.panel - 1) / c.panel, 1, product_panels, &c);
+  else
+    ok = tli_parallel_try(call->rows, grain(call), product_rows, &c);
+  if (!ok || !atomic_load(&c.exhausted)) return ok;
   return tli_fail(TL_EMEM, "sparse.mm: out of memory for a panel of the dense matrix");
 }

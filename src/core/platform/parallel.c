@@ -299,9 +299,9 @@ void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context
 
 /* ---- interruption ---- */
 
-/* The target time between two checks for interruption while a range runs. A part of the range may
-** take twice as long. */
-#define UNASKED_NS 5000000
+/* The target time between two checks for interruption while a range runs. Most parts of a range take
+** less than twice as long. */
+#define UNASKED_NS 2000000
 
 typedef struct Polled {
   tli_RangeFn fn;
@@ -327,7 +327,8 @@ static bool fail_interrupted(void) {
                                      : "interrupted!");
 }
 
-/* Runs a range in parts. The size of the parts doubles until a part takes long enough. */
+/* Runs a range in parts. The size of the parts doubles until a part takes long enough, and is halved
+** when one takes too long, as the first ones of new memory do. */
 static void run_polled(void *context, int64_t begin, int64_t end) {
   Polled *p = context;
   int64_t part = p->grain > 0 ? p->grain : 1, before = tli_now_ns();
@@ -339,7 +340,10 @@ static void run_polled(void *context, int64_t begin, int64_t end) {
     p->fn(p->context, begin, begin + n);
     begin += n;
     int64_t now = tli_now_ns();
-    if (now - before < UNASKED_NS) part *= 2;
+    if (now - before < UNASKED_NS)
+      part *= 2;
+    else if (now - before > 2 * UNASKED_NS && part > p->grain)
+      part /= 2;
     before = now;
   }
 }

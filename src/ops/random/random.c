@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/platform/parallel.h"
 #include "ops/chain.h"
 #include "ops/copy/memory_format.h"
 
@@ -162,11 +163,12 @@ tl_Tensor *tlo_randint_like_high(tl_Tensor *self, int64_t high, tli_Generator *g
 /* Shuffles n numbers by the algorithm of Fisher and Yates: each position i gets a random number of
 ** those that are still unused. The algorithm is sequential, so it runs on the CPU for every
 ** device. */
-static void shuffle(int64_t *out, int64_t n, tli_Generator *g) {
+static bool shuffle(int64_t *out, int64_t n, tli_Generator *g) {
   uint64_t block = tli_generator_take(g, n, 2);
   uint32_t words[4];
   for (int64_t i = 0; i < n; i++) out[i] = i + 1;
   for (int64_t i = 0; i < n - 1; i++) {
+    if (i % 65536 == 65535) TL_TRY(tli_go_on());
     if (i % 2 == 0) tli_philox(g->seed, block + (uint64_t)i / 2, words);
     uint64_t word = words[2 * (i % 2)] | (uint64_t)words[2 * (i % 2) + 1] << 32;
     int64_t other = i + (int64_t)tli_multiply_high(word, (uint64_t)(n - i));
@@ -174,6 +176,7 @@ static void shuffle(int64_t *out, int64_t n, tli_Generator *g) {
     out[i] = out[other];
     out[other] = swapped;
   }
+  return true;
 }
 
 tl_Tensor *tlo_randperm(int64_t n, tli_Generator *generator, tl_DType dtype, tl_Device device) {
@@ -183,10 +186,9 @@ tl_Tensor *tlo_randperm(int64_t n, tli_Generator *generator, tl_DType dtype, tl_
   tl_Tensor *t = tli_new("randperm", (tl_Ints){1, &n}, TL_I64, TLI_CPU);
   if (t == NULL) return NULL;
   tl_Tensor *result = NULL;
-  if (tli_check_holds("randperm", tli_int(n), dtype)) {
-    shuffle(tli_data(t), n, tli_generator_of(generator, device));
+  if (tli_check_holds("randperm", tli_int(n), dtype) &&
+      shuffle(tli_data(t), n, tli_generator_of(generator, device)))
     result = tlo_to(t, dtype, false, false, device, NULL);
-  }
   tli_release(t);
   return result;
 }
