@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/kernel/byte_order.h"
 #include "core/memory/alloc.h"
 #include "core/platform/platform.h"
 #include "graph/json.h"
@@ -119,7 +120,7 @@ static tl_Tensor *read_tensor(Loader *l, const char *name) {
                          "that fit the shape",
                          name, l->data_bytes);
   char *data = (char *)l->data + first;
-  if (count > 0 && (uintptr_t)data % tli_dtype_bytes[type] == 0) {
+  if (!TLI_BIG_ENDIAN && count > 0 && (uintptr_t)data % tli_dtype_bytes[type] == 0) {
     atomic_fetch_add(&l->file->refs, 1);
     tl_Tensor *t = tli_wrap("program", TLI_CPU, data, type, (int)shape->count, sizes, NULL,
                             file_release, l->file);
@@ -128,6 +129,7 @@ static tl_Tensor *read_tensor(Loader *l, const char *name) {
   }
   tl_Tensor *copy = tli_empty(type, TLI_CPU, (int)shape->count, sizes);
   if (copy && last > first) memcpy(tli_data(copy), data, (size_t)(last - first));
+  if (copy) tli_swap_for_file(tli_data(copy), count, type);
   return copy;
 }
 

@@ -12,6 +12,7 @@
 #include "core/platform/replace.h"
 #include "graph/json.h"
 #include "graph/text.h"
+#include "ops/file_order.h"
 
 /* Maps prefixes of dtype names to the format's letters. */
 static const char *const letters[][2] = {
@@ -333,9 +334,11 @@ static bool put_data(Writer *w, const tli_GraphConstant *c, void *context) {
 #else
   tl_Tensor *host = tli_moved(c->tensor, TLI_CPU, false);
 #endif
-  if (host == NULL) return false;
-  bool ok = bytes == 0 || fwrite(tli_data(host), 1, bytes, context) == bytes;
+  tl_Tensor *stored = host ? tli_in_file_order(host) : NULL;
   tli_release(host);
+  if (stored == NULL) return false;
+  bool ok = bytes == 0 || fwrite(tli_data(stored), 1, bytes, context) == bytes;
+  tli_release(stored);
   ok = ok && (gap == 0 || fwrite(zeros, 1, gap, context) == gap);
   return ok || tli_fail(TL_EIO, "%s", strerror(errno));
 }

@@ -142,9 +142,9 @@ static bool multiply_packed(const struct tlk_packed_linear *l) {
 
 static inline void unpack_half(int kind, const uint16_t *from, int64_t n, float *to) {
   if (kind == TLK_PACKED_F16)
-    for (int64_t i = 0; i < n; i++) to[i] = tli_f16_to_f32(from[i]);
+    for (int64_t i = 0; i < n; i++) to[i] = tli_f16_to_f32(tli_file_u16(from + i));
   else
-    for (int64_t i = 0; i < n; i++) to[i] = tli_bf16_to_f32(from[i]);
+    for (int64_t i = 0; i < n; i++) to[i] = tli_bf16_to_f32(tli_file_u16(from + i));
 }
 
 /* Returns a dot product. 16 partial sums allow the compiler to vectorize the loop. */

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "core/kernel/byte_order.h"
 #include "core/kernel/half.h"
 
 /* X(name, bytes of a block, elements of a block, elements of a group, zero) */
@@ -69,7 +70,7 @@ TLI_UNPACK void tli_plain_halves(const uint16_t from[8], float to[8]) {
 typedef float tli_Half(uint16_t bits);
 
 TLI_UNPACK float tli_half_at(tli_Half *half, const uint8_t *p) {
-  return half((uint16_t)(p[0] | p[1] << 8));
+  return half(tli_file_u16(p));
 }
 
 /* Reads the scales of `count` blocks of 32 elements; with has_least, also the minimums after
@@ -77,8 +78,8 @@ TLI_UNPACK float tli_half_at(tli_Half *half, const uint8_t *p) {
 TLI_UNPACK void tli_half_scales(tli_Halves *halves, const uint8_t *restrict b, int bytes, int count,
                                 int has_least, tli_Chunk *restrict u) {
   uint16_t scales[8] = {0}, leasts[8] = {0};
-  for (int g = 0; g < count; g++) memcpy(&scales[g], b + bytes * g, 2);
-  for (int g = 0; has_least && g < count; g++) memcpy(&leasts[g], b + bytes * g + 2, 2);
+  for (int g = 0; g < count; g++) scales[g] = tli_file_u16(b + bytes * g);
+  for (int g = 0; has_least && g < count; g++) leasts[g] = tli_file_u16(b + bytes * g + 2);
   halves(scales, u->scale);
   if (!has_least) return;
   halves(leasts, u->least);

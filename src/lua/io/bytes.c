@@ -10,6 +10,7 @@
 #include "io/codecs.h"
 #include "io/csv.h"
 #include "core/kernel/blocks.h"
+#include "core/kernel/byte_order.h"
 #include "io/sound.h"
 #include "core/platform/folder.h"
 #include "core/platform/platform.h"
@@ -134,7 +135,7 @@ static int io_bytes_as(lua_State *L) {
   tl_Tensor *t;
   bool same = dtype != TL_BOOL && (uintptr_t)data % size == 0 &&
               (data - (const char *)bytes->storage->data) % (ptrdiff_t)size == 0 &&
-              __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+              !TLI_BIG_ENDIAN;
   if (same) {
     int64_t strides[TL_MAX_DIMS];
     tli_row_major(ndim, sizes, strides);
@@ -145,10 +146,8 @@ static int io_bytes_as(lua_State *L) {
     for (int64_t i = 0; i < n; i++, to += size, data += size) {
       memcpy(to, data, size);
       if (dtype == TL_BOOL) *to = *to != 0;
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-      for (size_t k = 0; k < size; k++) to[k] = data[size - 1 - k];
-#endif
     }
+    tli_swap_for_file(tli_data(t), n, dtype);
   }
   if (t == NULL) return tli_raise(L);
   tli_fill_box(tli_state(L), box, t);

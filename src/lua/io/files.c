@@ -13,6 +13,7 @@
 #include "core/platform/replace.h"
 #include "dist/sha256.h"
 #include "lua/tensor/value.h"
+#include "ops/file_order.h"
 
 static FILE *check_file(lua_State *L, int index, const char *what) {
   luaL_Stream *stream = (luaL_Stream *)luaL_testudata(L, index, LUA_FILEHANDLE);
@@ -20,19 +21,6 @@ static FILE *check_file(lua_State *L, int index, const char *what) {
     tli_error(L, "%s: expected a file, got %s", what, tli_describe(L, tli_state(L), index));
   if (stream->closef == NULL) tli_error(L, "%s: the file is closed", what);
   return stream->f;
-}
-
-#define BIG_ENDIAN_HOST (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
-
-/* Swaps the bytes of n elements on a big-endian machine, since files are little-endian. */
-static void swap(char *data, int64_t n, size_t bytes) {
-  if (!BIG_ENDIAN_HOST) return;
-  for (int64_t i = 0; i < n; i++, data += bytes)
-    for (size_t k = 0; k < bytes / 2; k++) {
-      char c = data[k];
-      data[k] = data[bytes - 1 - k];
-      data[bytes - 1 - k] = c;
-    }
 }
 
 /* Sets every nonzero byte of a bool tensor to 1, because a file may contain other values. */
@@ -72,7 +60,7 @@ static int io_read(lua_State *L) {
     lua_pushstring(L, why);
     return 2;
   }
-  swap((char *)tli_data(t), t->numel, bytes);
+  tli_swap_for_file(tli_data(t), t->numel, dtype);
   normalize(t);
   tli_fill_box(a.S, box, t);
   return 1;
@@ -83,11 +71,7 @@ static tl_Tensor *in_file_order(const char *name, tl_Tensor *t) {
   if (tli_device(t).type != TL_CPU)
     return tli_fail_null(TL_EDEVICE, "%s: expected a tensor of the CPU, got one of %s", name,
                          tli_device_str(tli_device(t)));
-  /* on a big-endian machine the bytes of a copy are swapped, never those of the user's tensor */
-  tl_Tensor *plain =
-      BIG_ENDIAN_HOST ? tli_clone_for(name, t) : tli_contiguous_as(t, (tl_DType)t->dtype);
-  if (plain) swap((char *)tli_data(plain), plain->numel, tl_dtype_size((tl_DType)t->dtype));
-  return plain;
+  return tli_in_file_order(t);
 }
 
 /* Pushes the reason why a write has failed. If the tensor is a mapped file that was truncated, the
