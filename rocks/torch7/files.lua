@@ -8,6 +8,8 @@ local streams = require "tlua.torch7.streams"
 
 local field, methods = types.field, types.methods
 
+local native <const> = string.pack("=i2", 1) == "\1\0" and "<" or ">" -- order of bytes of this machine
+
 local M = {}
 
 classes.newmetatable "torch.File"
@@ -35,9 +37,9 @@ File.autoSpacing, File.noAutoSpacing = setter("spaces", true), setter("spaces", 
 File.quiet, File.pedantic = setter("is_quiet", true), setter("is_quiet", false)
 File.clearError = setter("failed", false)
 File.littleEndianEncoding, File.bigEndianEncoding = setter("order", "<"), setter("order", ">")
-File.nativeEndianEncoding = setter("order", string.pack("=i2", 1) == "\1\0" and "<" or ">")
+File.nativeEndianEncoding = setter("order", native)
 
-function File.isLittleEndianCPU() return string.pack("=i2", 1) == "\1\0" end
+function File.isLittleEndianCPU() return native == "<" end
 function File.isBigEndianCPU() return not File.isLittleEndianCPU() end
 
 function File:longSize(size)
@@ -109,8 +111,9 @@ local function read_words(self, n)
    return list
 end
 
-local function swap(self, text, size)
-   if self.order == "<" or size == 1 then return text end
+-- Converts elements between the order of bytes in the file and the given one.
+local function swap(self, text, size, order)
+   if self.order == order or size == 1 then return text end
    return (text:gsub(("."):rep(size), string.reverse))
 end
 
@@ -120,7 +123,7 @@ for name in pairs(formats) do dtypes[name] = types.kinds[name].dtype end
 -- Converts a string of binary data to a vector of elements.
 local function decode(self, name, text, size)
    if #text == 0 then return torch.empty(0, {dtype = dtypes[name], device = "cpu"}) end
-   text = swap(self, text, size)
+   text = swap(self, text, size, "<") -- frombuffer reads little-endian elements
    if name == "Long" and size == 4 then
       return methods.to(torch.frombuffer(text, {dtype = "int32"}), "int64")
    end
@@ -132,7 +135,7 @@ local function encode(self, name, vector, size)
    vector = methods.to(torch.clone(vector), "cpu")
    if name == "Long" and size == 4 then vector = methods.to(vector, "int32") end
    local bytes = torch._storage_view(vector, true)
-   return swap(self, torch.io.text(bytes, 1, field(bytes, "shape")[1]), size)
+   return swap(self, torch.io.text(bytes, 1, field(bytes, "shape")[1]), size, native)
 end
 
 -- Reads up to n elements; returns them as a vector.

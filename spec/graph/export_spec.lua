@@ -653,10 +653,16 @@ Program(input: float32 {input_1, 3})
       end
    end)
 
-   it("has the model's parameters by name", function()
+   it("has the model's parameters by name, and so has its file, which torch.load reads", function()
       local model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
-      local state = torch.export(model, {torch.ones(4, 3)}):state_dict()
-      for name, value in pairs(model:state_dict()) do assert(state[name]:equal(value), name) end
+      local program, path = torch.export(model, {torch.ones(4, 3)}), os.tmpname()
+      program:save(path)
+      local state, stored = program:state_dict(), torch.load(path)
+      os.remove(path)
+      for name, value in pairs(model:state_dict()) do
+         assert(state[name]:equal(value), name)
+         assert(stored[name]:equal(value), name)
+      end
    end)
 
    it("refuses options and arguments that it does not know", function()

@@ -219,6 +219,8 @@ end)
 
 describe("a large safetensors file", function()
    it("opens at once, and is read at the elements that are used", function()
+      if string.pack("=i2", 1) ~= "\1\0" then return pending "this machine swaps the bytes of each element it reads" end
+      if string.packsize "T" < 8 then return pending "the file is longer than the addresses of 32 bits reach" end
       local n = 10 << 30
       local header = ('{"x":{"dtype":"F32","shape":[%d,1024],"data_offsets":[0,%d]}}'):format(n // 4096, n)
       header = header .. (" "):rep(-#header % 8)

@@ -206,7 +206,7 @@ end)
 
 it("Torch7's tester counts assertions, and raises if a test fails", function()
    local shell = require "spec.support.shell"
-   local text = shell.ok(("%s --torch7 -e %s"):format(shell.tlua, shell.quote [[
+   local text = shell.ok(("%s --torch7 -e %s"):format(shell.start(), shell.quote [[
       local tester, suite = torch.Tester(), torch.TestSuite()
       function suite.good()
          tester:eq(1, 1)
@@ -237,7 +237,7 @@ end)
 
 it("Torch7's tester reports as its document shows", function()
    local shell = require "spec.support.shell"
-   local text, status = shell.run(("%s --torch7 -e %s"):format(shell.tlua, shell.quote [[
+   local text, status = shell.run(("%s --torch7 -e %s"):format(shell.start(), shell.quote [[
       local tester, suite, order = torch.Tester(), torch.TestSuite(), {}
       function suite.testA() tester:eq(torch.Tensor {1, 2, 3}, torch.Tensor {1, 2, 4}, "a and b") end
       function suite.testB() tester:eq({2, torch.Tensor {1}}, {2, torch.Tensor {1.001}}, 0.01, "close") end

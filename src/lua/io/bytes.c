@@ -10,12 +10,12 @@
 #include "io/codecs.h"
 #include "io/csv.h"
 #include "core/kernel/blocks.h"
-#include "core/kernel/byte_order.h"
 #include "io/sound.h"
 #include "core/platform/folder.h"
 #include "core/platform/platform.h"
 #include "lua/list_length.h"
 #include "lua/tensor/value.h"
+#include "ops/file_order.h"
 
 enum { MOST_PIXELS = 1 << 28, JPEG_SIDE = 65535 };
 
@@ -191,7 +191,7 @@ static int io_inflate(lua_State *L) {
   return give(L, box, block, 1, &size, free_block, NULL);
 }
 
-/* deflate(text, tensor) compresses the bytes of the text followed by the bytes of the tensor.
+/* deflate(text, tensor) compresses the bytes of the text followed by those of the tensor in a file.
 ** Returns the compressed bytes, or nil and a message. */
 static int io_deflate(lua_State *L) {
   const void *data[2];
@@ -205,9 +205,12 @@ static int io_deflate(lua_State *L) {
   tl_Tensor *t = tli_check_tensor(L, 2, "io.deflate");
   if (tli_device(t).type != TL_CPU || !tli_contiguous(t))
     return tli_error(L, "io.deflate: expected a contiguous Tensor on the CPU");
-  data[1] = tli_data(t);
+  tl_Tensor *stored = tli_in_file_order(t);
+  if (stored == NULL) return tli_raise(L);
+  data[1] = tli_data(stored);
   n[1] = (size_t)t->numel * tl_dtype_size((tl_DType)t->dtype);
   void *block = tli_deflate(data, n, &packed);
+  tli_release(stored);
   if (block == NULL) return give_up(L);
   int64_t size = (int64_t)packed;
   return give(L, box, block, 1, &size, free_block, NULL);
