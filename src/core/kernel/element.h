@@ -58,15 +58,18 @@ TLI_FLOAT_ELEMENT(F8E8M0, uint8_t, float, tli_f8e8m0_to_f32, tli_f32_to_f8e8m0)
 TLI_INT_ELEMENT(U16, uint16_t, int32_t)
 TLI_INT_ELEMENT(U32, uint32_t, int64_t)
 TLI_INT_ELEMENT(U64, uint64_t, uint64_t)
-/* complex32 is a pair of float16, the real part in the lower half. */
+/* complex32 is a pair of float16, the real part at the lower address. */
+enum { TLI_REAL_SHIFT = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 16 : 0 };
 typedef uint32_t tli_C32;
 typedef tli_C64 tli_wide_C32;
 #ifndef __cplusplus
 TLI_FN _Complex float tli_read_C32(uint32_t x) {
-  return __builtin_complex(tli_f16_to_f32((uint16_t)x), tli_f16_to_f32((uint16_t)(x >> 16)));
+  return __builtin_complex(tli_f16_to_f32((uint16_t)(x >> TLI_REAL_SHIFT)),
+                           tli_f16_to_f32((uint16_t)(x >> (16 - TLI_REAL_SHIFT))));
 }
 TLI_FN uint32_t tli_write_C32(_Complex float x) {
-  return tli_f32_to_f16(__real__ x) | (uint32_t)tli_f32_to_f16(__imag__ x) << 16;
+  return (uint32_t)tli_f32_to_f16(__real__ x) << TLI_REAL_SHIFT |
+         (uint32_t)tli_f32_to_f16(__imag__ x) << (16 - TLI_REAL_SHIFT);
 }
 #endif
 #endif
