@@ -8,7 +8,8 @@ local streams = require "tlua.torch7.streams"
 
 local field, methods = types.field, types.methods
 
-local native <const> = string.pack("=i2", 1) == "\1\0" and "<" or ">" -- order of bytes of this machine
+-- The order of this machine's bytes.
+local native <const> = string.pack("=i2", 1) == "\1\0" and "<" or ">"
 
 local M = {}
 

@@ -69,9 +69,7 @@ TLI_UNPACK void tli_plain_halves(const uint16_t from[8], float to[8]) {
 /* A function that converts one float16 number. */
 typedef float tli_Half(uint16_t bits);
 
-TLI_UNPACK float tli_half_at(tli_Half *half, const uint8_t *p) {
-  return half(tli_file_u16(p));
-}
+TLI_UNPACK float tli_half_at(tli_Half *half, const uint8_t *p) { return half(tli_file_u16(p)); }
 
 /* Reads the scales of `count` blocks of 32 elements; with has_least, also the minimums after
 ** them. */

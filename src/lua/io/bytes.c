@@ -134,8 +134,7 @@ static int io_bytes_as(lua_State *L) {
   const char *data = (const char *)tli_data(bytes) + first;
   tl_Tensor *t;
   bool same = dtype != TL_BOOL && (uintptr_t)data % size == 0 &&
-              (data - (const char *)bytes->storage->data) % (ptrdiff_t)size == 0 &&
-              !TLI_BIG_ENDIAN;
+              (data - (const char *)bytes->storage->data) % (ptrdiff_t)size == 0 && !TLI_BIG_ENDIAN;
   if (same) {
     int64_t strides[TL_MAX_DIMS];
     tli_row_major(ndim, sizes, strides);
