@@ -236,6 +236,29 @@ it("tensordot takes both lists in one table, and broadcasts summed dimensions of
    assert.raises("tensordot", "two lists", function() torch.tensordot(a, b, {{1}, {1, 2}}) end)
 end)
 
+it("addmm_ and baddbmm_ write into self, whatever its layout, as the plain forms compute", function()
+   for _, dtype in ipairs {"float32", "float64", "bfloat16", "int32", "complex64"} do
+      local function make(...) return (torch.randn(...) * 3):to(dtype) end
+      local a, b, c, square = make(5, 7), make(7, 6), make(5, 6), make(5, 5)
+      local batch_a, batch_b, batch_c = make(2, 5, 7), make(2, 7, 6), make(2, 5, 6)
+      for _, by in ipairs {{beta = 1}, {beta = 0, alpha = 2}, {beta = 2, alpha = 3}, {alpha = 0}} do
+         local expected = torch.addmm(c, a, b, by)
+         assert.close(expected, c:clone():addmm_(a, b, by), 0)
+         local columns = torch.zeros(6, 5, {dtype = dtype}):t()
+         assert.close(expected, columns:copy_(c):addmm_(a, b, by), 0)
+         local same = square:clone()
+         assert.close(torch.addmm(square, square, square, by), same:addmm_(same, same, by), 0)
+         assert.close(torch.baddbmm(batch_c, batch_a, batch_b, by), batch_c:clone():baddbmm_(batch_a, batch_b, by), 0)
+      end
+   end
+   assert.close(torch.eye(2), torch.full({2, 2}, 0 / 0):addmm_(torch.eye(2), torch.eye(2), {beta = 0}), 0)
+   assert.raises("addmm_: the result has shape [2, 2], which does not fit self of shape [2, 1]",
+      function() torch.ones(2, 1):addmm_(torch.eye(2), torch.eye(2)) end)
+   local x = torch.eye(2, {requires_grad = true})
+   local y = torch.ones(2, 2):mul_(x):addmm_(x, torch.full({2, 2}, 3.0), {beta = 2})
+   assert.close(torch.full({2, 2}, 8.0), torch.autograd.grad(y:sum(), x), 0)
+end)
+
 describe("dtypes of products", function()
    it("are int64 where one operand's integers are summed", function()
       local x = torch.tensor({{1, 2}, {3, 4}}, {dtype = "int32"})

@@ -171,7 +171,7 @@ local function write_call(op)
       local tensors, params = pointwise_arrays(op)
       local call = ("tli_pointwise_into(&spec_%s, %s, %s, self)"):format(op.cname, tensors, params)
       return checked(op, "(%s && %s)", call)
-   elseif op.inplace == "native" or op.inplace_form then
+   elseif op.inplace == "native" or op.inplace == "own" or op.inplace_form then
       local name = op.inplace_form and op.cname or op.cname .. "_"
       return ("tli_op_%s(%s)"):format(name, join(names(op), ", "))
    end
@@ -353,8 +353,10 @@ function M.header(all)
       out[#out + 1] = M.prototype(op) .. ";"
       if op.inplace then out[#out + 1] = inplace_prototype(op) .. ";" end
       if not (op.composite and not op.flops and not op.hooked or op.expr or op.pointwise) then
-         natives[#natives + 1] = (op.inplace == "native" and inplace_prototype(op, "tli_op")
-                                  or M.prototype(op, "tli_op")) .. ";"
+         if op.inplace ~= "native" then natives[#natives + 1] = M.prototype(op, "tli_op") .. ";" end
+         if op.inplace == "native" or op.inplace == "own" then
+            natives[#natives + 1] = inplace_prototype(op, "tli_op") .. ";"
+         end
       end
    end
    out[#out + 1] = "\n/* What src/ops implements for them; these make no node. */"

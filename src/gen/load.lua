@@ -24,7 +24,8 @@ local fields = {
    view = "boolean",        -- true: the result shares self's storage
    composite = "boolean",   -- true: the C code calls other operators, and these record history
    expr = "string",         -- the operator is a composition, written as an expression
-   -- true: the in-place form op_ copies the result to self; "native": the C function works in place
+   -- true: the in-place form op_ copies the result to self; "native": the C function works in place;
+   -- "own": there are two C functions, tli_op_<name> and tli_op_<name>_, which works in place
    inplace = "any",
    out = "boolean",         -- false: the operator has no out= form
    -- maps an input's name to an expression for its gradient, or several names "a, b" to one

@@ -280,9 +280,11 @@ bool tlk_tiled_gemm(const tlk_Gemm *product, const tlk_Epilogue *after, const vo
   p.alpha = tli_to_double(g->alpha), p.beta = tli_to_double(g->beta);
   int64_t most = (int64_t)f->lanes * f->vectors, block = COLUMN_BYTES / p.size;
   /* if memory for copies is lacking, operands are read in place */
-  size_t panel_bytes = (size_t)((tlk_min(block, g->n) + most) * TERMS * p.size);
+  /* an odd number of cache lines, so that packed rows do not evict one another */
+  int64_t line = 64 / p.size, depth = (((g->k + line - 1) / line) | 1) * line;
+  size_t panel_bytes = (size_t)((tlk_min(block, g->n) + most) * tlk_min(depth, TERMS) * p.size);
   p.panels = g->m > MANY_ROWS ? tli_alloc(panel_bytes) : NULL;
-  p.depth = p.panels ? TERMS : TLK_TILE_DEPTH;
+  p.depth = tlk_min(depth, p.panels ? TERMS : TLK_TILE_DEPTH);
   size_t row_bytes = (size_t)(tlk_min(p.panels ? ROWS : MANY_ROWS, g->m) * p.depth * p.size);
   bool far = g->n > most * (g->trans_a ? PANELS_TRANSPOSED : PANELS);
   p.rows = far ? tli_alloc(row_bytes) : NULL;

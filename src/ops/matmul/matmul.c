@@ -280,6 +280,42 @@ tl_Tensor *tli_op_baddbmm(tl_Tensor *self, tl_Tensor *batch1, tl_Tensor *batch2,
   return add_product("baddbmm", self, batch1, batch2, beta, alpha);
 }
 
+/* Returns whether beta * self + alpha * a @ b can be computed in the memory of self: the product has
+** the layout of self, and its factors lie elsewhere. */
+static bool fits_in_self(const tl_Tensor *self, const tl_Tensor *a, const tl_Tensor *b, int ndim) {
+  if (self->ndim != ndim || a->ndim != ndim || b->ndim != ndim || !tli_contiguous(self))
+    return false;
+  int r = ndim - 2, c = ndim - 1;
+  return self->dtype == a->dtype && a->dtype == b->dtype && a->dtype != TL_BOOL &&
+         !tli_is_complex((tl_DType)a->dtype) && a->sizes[c] == b->sizes[r] &&
+         self->sizes[r] == a->sizes[r] && self->sizes[c] == b->sizes[c] &&
+         (r == 0 || (self->sizes[0] == a->sizes[0] && a->sizes[0] == b->sizes[0])) &&
+         self->storage != a->storage && self->storage != b->storage &&
+         tli_same_device(tli_device(self), tli_device(a)) &&
+         tli_same_device(tli_device(a), tli_device(b));
+}
+
+static bool add_product_to_self(const char *op, tl_Tensor *self, tl_Tensor *a, tl_Tensor *b,
+                                tl_Scalar beta, tl_Scalar alpha) {
+  TL_TRY(tli_check_complex_number(op, beta, (tl_DType)self->dtype) &&
+         tli_check_complex_number(op, alpha, (tl_DType)self->dtype));
+  return multiply(self, a, b, tli_fitting(alpha, a), tli_fitting(beta, a));
+}
+
+bool tli_op_addmm_(tl_Tensor *self, tl_Tensor *mat1, tl_Tensor *mat2, tl_Scalar beta,
+                   tl_Scalar alpha) {
+  if (fits_in_self(self, mat1, mat2, 2))
+    return add_product_to_self("addmm", self, mat1, mat2, beta, alpha);
+  return tli_write_back("addmm_", self, tli_op_addmm(self, mat1, mat2, beta, alpha));
+}
+
+bool tli_op_baddbmm_(tl_Tensor *self, tl_Tensor *batch1, tl_Tensor *batch2, tl_Scalar beta,
+                     tl_Scalar alpha) {
+  if (fits_in_self(self, batch1, batch2, 3))
+    return add_product_to_self("baddbmm", self, batch1, batch2, beta, alpha);
+  return tli_write_back("baddbmm_", self, tli_op_baddbmm(self, batch1, batch2, beta, alpha));
+}
+
 /* ---- vectors ---- */
 
 static bool check_vectors(const char *op, const tl_Tensor *a, int na, const tl_Tensor *b, int nb) {

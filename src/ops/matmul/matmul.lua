@@ -68,7 +68,7 @@ example("outer", [=[
    -->         [ 6,  8, 10]])]=])
 op {"addmm(Tensor self, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha=1) -> Tensor",
     doc = "Computes beta * self + alpha * mat1 @ mat2; self is broadcast to (n, m).",
-    inplace = true, flops = "2 * numel(result) * size(mat1, 2)",
+    inplace = "own", flops = "2 * numel(result) * size(mat1, 2)",
     grad = {self = "scaled(grad, conj(beta))",
             mat1 = "scaled(mm(grad, conj(t(mat2))), conj(alpha))",
             mat2 = "scaled(mm(conj(t(mat1)), grad), conj(alpha))"},
@@ -84,7 +84,7 @@ op {[[baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Numbe
       -> Tensor]],
     doc = [[Computes beta * self + alpha * batch1 @ batch2 for batches of matrices; self is
     broadcast.]],
-    inplace = true, flops = "2 * numel(result) * size(batch1, 3)",
+    inplace = "own", flops = "2 * numel(result) * size(batch1, 3)",
     grad = {self = "scaled(grad, conj(beta))",
             batch1 = "scaled(bmm(grad, conj(transpose(batch2, 1, 2))), conj(alpha))",
             batch2 = "scaled(bmm(conj(transpose(batch1, 1, 2)), grad), conj(alpha))"},
