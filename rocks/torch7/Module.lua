@@ -236,7 +236,7 @@ function Module:clearState()
    for _, name in ipairs {"output", "gradInput"} do
       local value = self[name]
       if is_tensor(value) then
-         self[name] = value:new()
+         self[name] = value.new()
       elseif type(value) == "table" then
          self[name] = {}
       end

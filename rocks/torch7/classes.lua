@@ -142,6 +142,31 @@ function M.class(name, parent, module)
    return constructors[name], parent and metatables[parent]
 end
 
+-- The names of classes that programs have defined.
+local of_programs = {}
+
+--- Defines a program's class, as `class` does. The class takes the place of this package's class of
+--- the same name, if there is one, since programs were written when there were fewer classes.
+---@param name string
+---@param parent? string|table
+---@param module? table
+---@return table class
+---@return table? parent
+function M.define(name, parent, module)
+   check_name("class", name)
+   local before, known = metatables[name], constructors[name]
+   if before and not of_programs[name] and not name:find "^torch%." then
+      metatables[name], constructors[name] = nil, nil
+   end
+   local good, class, above = pcall(M.class, name, parent, module)
+   if not good then
+      metatables[name], constructors[name] = before, known
+      torch.raise((class:gsub("^[^:]*:%d+: ", "")))
+   end
+   of_programs[name] = true
+   return class, above
+end
+
 --- Returns a class's metatable; nil if there is no such class.
 ---@param name string
 ---@return table? metatable

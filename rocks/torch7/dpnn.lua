@@ -247,7 +247,7 @@ function Serial:write(file)
       if self.serialMode == "light" then
          module:apply(function(one)
             for _, name in ipairs(one.dpnn_gradParameters) do
-               if is_tensor(one[name]) then one[name] = one[name]:new() end
+               if is_tensor(one[name]) then one[name] = one[name].new() end
             end
          end)
       end

@@ -393,13 +393,13 @@ local function add_to_element(grads, split, source, key, g)
       end
       split[source], grads[source] = list, list
    end
-   list[key] = add(list[key], g, true)
+   list[key] = add(list[key], g, not M.keeps)
 end
 
 -- Passes the gradients of a step's inputs on to the steps before it.
 local function pass_on(step, g, grads, split, into)
    local at, sources = step.input, step.sources
-   if at then into[at] = add(into[at], g, true) end
+   if at then into[at] = add(into[at], g, not M.keeps) end
    local n = #sources
    for k = 1, n do
       local part, source = g, sources[k]
@@ -408,7 +408,7 @@ local function pass_on(step, g, grads, split, into)
          if step.select then
             add_to_element(grads, split, source, step.select, part)
          else
-            grads[source], split[source] = add(grads[source], part, true), nil
+            grads[source], split[source] = add(grads[source], part, not M.keeps), nil
          end
       end
    end
@@ -436,6 +436,11 @@ local function storages_of(tree)
    end
    return seen
 end
+
+--- Sets whether layers of graphs keep their gradInput, as Torch7's do. By default the memory of a
+--- gradient is used again as soon as the layer before has used it, which is faster.
+---@param keep boolean
+function M.keep_gradients(keep) M.keeps = keep end
 
 --- Computes all gradients of a graph, if its last call allows it.
 ---@param self table
@@ -467,8 +472,8 @@ function M.backward(self, plan, input, gradOutput, scale)
          local used = g
          if plain[i] then
             g = plain_gradient(pass, i, module, sorted.formulas[i], g, scale)
-            module.gradInput = nil
-            release(used)
+            module.gradInput = M.keeps and g or nil
+            if not M.keeps then release(used) end
          else
             module:backward(pass.given[i], filled(outputs[i], g), scale)
             g = module.gradInput

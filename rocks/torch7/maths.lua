@@ -302,9 +302,28 @@ local function column(x) return dims(x) == 1 and T.unsqueeze(x, 2) or x end
 op("gesv", {TT = function(b, a)
    return linalg.solve(a, column(b)), linalg.lu_factor(a)
 end}, two)
+-- gels: solves a least-squares problem, as LAPACK's gels does. If there are more equations than
+-- unknowns, the rows after the solution have squares whose sums are the residuals, by column. The
+-- second result is the factorization of a.
 op("gels", {TT = function(b, a)
-   local solution = linalg.lstsq(a, column(b))
-   return solution, T.clone(a)
+   b = column(b)
+   local m, n = table.unpack(field(a, "shape"))
+   if not n or #field(a, "shape") > 2 or field(b, "shape")[1] ~= m then
+      T.raise(("torch.gels: expected a matrix b and a matrix a of as many rows, got sizes {%s} and "
+         .. "{%s}"):format(table.concat(field(b, "shape"), ", "), table.concat(field(a, "shape"),
+         ", ")))
+   end
+   local factors, tau = T.geqrf(m < n and T.t(a) or a)
+   local triangle = T.triu(T.narrow(factors, 1, 1, math.min(m, n)))
+   local zero = T.nonzero(T.eq(T.diag(triangle), 0))
+   if methods.numel(zero) > 0 then
+      T.raise(("torch.gels: the matrix has no full rank: element %d of the diagonal of its "
+         .. "triangular factor is 0"):format(methods.item(zero[1])))
+   end
+   if m < n then return linalg.lstsq(a, b), T.t(factors) end
+   local turned = T.ormqr(factors, tau, b, true, true)
+   local solution = linalg.solve_triangular(triangle, T.narrow(turned, 1, 1, n), {upper = true})
+   return m == n and solution or T.cat({solution, T.narrow(turned, 1, n + 1, m - n)}, 1), factors
 end}, two)
 op("trtrs", {["TT TTs TTss TTsss"] = function(b, a, uplo, trans, diag)
    local upper = (uplo or "U") == "U"

@@ -1,6 +1,5 @@
 -- nn.lua - Torch7's package nn: its modules and criterions, a trainer, and checks of gradients.
 
-local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
 local types = require "tlua.torch7.types"
 local classes = require "tlua.torch7.classes"
@@ -41,7 +40,7 @@ end
 local function pairwise(name, fn)
    local function run(a, b, ...)
       if is_tensor(b) then
-         a = is_tensor(a) and a or b:new()
+         a = is_tensor(a) and a or b.new()
          return fn(a, b, ...), b
       end
       a = type(a) == "table" and a or {a}
@@ -135,8 +134,4 @@ nn.Jacobian = require "tlua.torch7.nn_jacobian"
 nn.SparseJacobian = nn.Jacobian.sparse
 nn.hessian = require "tlua.torch7.nn_hessian"
 
--- an unknown name raises an error, so that misspelled names of layers are found
-return setmetatable(nn, {__index = function(_, name)
-   if type(name) ~= "string" or name:find "^_" then return nil end
-   tlua.raise(("nn: there is no %s in Torch7's nn here"):format(name))
-end})
+return nn

@@ -30,6 +30,7 @@ end
 
 function Container:get(i) return self.modules[i] end
 function Container:size() return #self.modules end
+Container.__len__ = Container.size
 
 --- Calls a method of the i-th module; an error message names the module.
 function Container:rethrowErrors(module, i, method, ...)

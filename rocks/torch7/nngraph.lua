@@ -503,8 +503,12 @@ function M.annotateNodes()
    end
 end
 
---- Sets whether a graph that fails writes a file in which the node that failed is red.
-function M.setDebug(enabled) debugging = enabled ~= false end
+--- Sets whether graphs are being debugged: a graph that fails writes a file in which the node that
+--- failed is red, and the layers of graphs keep their gradInput.
+function M.setDebug(enabled)
+   debugging = enabled ~= false
+   passes.keep_gradients(debugging)
+end
 
 rawset(_G, "graph", rawget(_G, "graph") or M.graph)
 rawset(_G, "nngraph", rawget(_G, "nngraph") or M)

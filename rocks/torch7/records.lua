@@ -201,8 +201,8 @@ end
 -- Options: the fields of a layer that its function may read, such as a constant or a mask. Fields
 -- that a call writes, and those that are compared by themselves, are left out.
 local no_option = {}
-for name in ("output gradInput weight bias gradWeight gradBias last started _indices loss")
-   :gmatch "%S+" do no_option[name] = true end
+for name in ([[output gradInput weight bias gradWeight gradBias last started cell userGradPrevOutput
+   userGradPrevCell _indices loss]]):gmatch "%S+" do no_option[name] = true end
 local deepest <const> = 4
 
 -- The key under which a list of options stores the versions of tensors.

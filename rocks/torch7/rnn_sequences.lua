@@ -478,6 +478,71 @@ local function kept_steps(self, name, size)
    return T.eq(T.unsqueeze(self.zeroMask, 3), 0)
 end
 
+-- Maps a layer to its last call: `first`, the states before the first step, and `last`, those after
+-- the last step, with their autograd history. The states before the first step are leaves.
+local calls = setmetatable({}, {__mode = "k"})
+
+-- Computes gradients of a layer whose first or last states belong to other layers too, as those of
+-- an encoder and a decoder do. `gradPrevOutput` and `userNextGradCell` are the gradients of the
+-- last states; `userGradPrevOutput` and `userGradPrevCell` become those of the first states.
+local function coupled_gradients(self, input, gradOutput, scale)
+   local made = records.record_of(self, input)
+   local call = calls[self]
+   local outputs = {made.output}
+   local grads = {records.gradient_like(made.output, gradOutput, 1)}
+   for i, name in ipairs {"gradPrevOutput", "userNextGradCell"} do
+      if self[name] and call.last[i] then
+         outputs[#outputs + 1] = call.last[i]
+         grads[#grads + 1] = records.gradient_like(call.last[i], self[name], i + 1)
+      end
+   end
+   local leaves = {made.leaves, made.weight_leaf, made.bias_leaf}
+   for _, state in ipairs(call.first) do
+      if field(state, "requires_grad") then leaves[#leaves + 1] = state end
+   end
+   local list = {T.autograd.grad(outputs, leaves, grads,
+      {retain_graph = true, allow_unused = true})}
+   local at = 3
+   for i, name in ipairs {"userGradPrevOutput", "userGradPrevCell"} do
+      local has_gradient = call.first[i] and field(call.first[i], "requires_grad")
+      if has_gradient then at = at + 1 end
+      self[name] = has_gradient and types.tag(list[at] or T.zeros_like(call.first[i])) or nil
+   end
+   if scale then
+      T.add_(self.gradWeight, list[2], {alpha = scale})
+      T.add_(self.gradBias, list[3], {alpha = scale})
+   end
+   return types.tag(list[1])
+end
+
+-- Returns whether a layer's first or last states belong to other layers too.
+local function is_coupled(self)
+   return self.userPrevOutput or self.userPrevCell or self.gradPrevOutput or self.userNextGradCell
+end
+
+-- Defines the gradients of a layer whose states may be coupled to those of other layers.
+local function define_gradients(class)
+   function class:updateGradInput(input, gradOutput)
+      if not is_coupled(self) then return Module.updateGradInput(self, input, gradOutput) end
+      self.gradInput = coupled_gradients(self, input, gradOutput)
+      return self.gradInput
+   end
+   function class:accGradParameters(input, gradOutput, scale)
+      if not is_coupled(self) then
+         return Module.accGradParameters(self, input, gradOutput, scale)
+      end
+      coupled_gradients(self, input, gradOutput, scale or 1)
+   end
+   function class:backward(input, gradOutput, scale)
+      if self.updateGradInput ~= class.updateGradInput then
+         return Module.backward(self, input, gradOutput, scale)
+      end
+      self.gradInput = (is_coupled(self) and coupled_gradients or records.backward)(self, input,
+         gradOutput, scale or 1)
+      return self.gradInput
+   end
+end
+
 -- Defines a layer that computes the steps of a sequence (step, batch, size) by one function:
 -- (projected input, list of states, part of the weight for the output) to the next states.
 -- `projection`, a matrix (hiddensize, outputSize), maps the first state to the output of a step.
@@ -485,6 +550,7 @@ local function define(name, n_gates, n_states, step)
    local class = base.layer(name, nil, function(self, x, weight, bias)
       return self:run(x, weight, bias)
    end)
+   define_gradients(class)
 
    -- Computes a whole sequence, for tensors that record a gradient as well.
    function class:run(x, weight, bias, projection)
@@ -508,7 +574,8 @@ local function define(name, n_gates, n_states, step)
          mask = T.any(T.detach(x), 3, true)
       end
       local recurrent_weight = T.narrow(weight, 1, n + 1, self.outputSize)
-      local states, outputs = self:start(size[2], x), {}
+      local states, outputs, cells = self:start(size[2], x), {}, {}
+      local first = states
       for t = 1, size[1] do
          states = step(T.select(gates, 1, t), states, recurrent_weight, hidden)
          if projection then states[1] = T.mm(states[1], projection) end
@@ -516,9 +583,11 @@ local function define(name, n_gates, n_states, step)
             local keep = methods.to(T.select(mask, 1, t), field(x, "dtype"))
             for i, state in ipairs(states) do states[i] = T.mul(state, keep) end
          end
-         outputs[t] = states[1]
+         outputs[t], cells[t] = states[1], states[2]
       end
+      calls[self] = {first = first, last = states}
       if not records.again then
+         if cells[1] then self.cell = types.tag(T.detach(T.stack(cells, 1))) end
          self.last = {}
          for i, state in ipairs(states) do self.last[i] = types.tag(T.detach(state)) end
       end
@@ -541,6 +610,7 @@ local function define(name, n_gates, n_states, step)
          local n = i == 2 and self.hiddensize or self.outputSize
          made[i] = given[i] and T.detach(given[i]) or T.zeros({rows, n}, {dtype =
             field(x, "dtype"), device = field(x, "device")})
+         made[i].requires_grad = given[i] ~= nil and is_coupled(self) ~= nil
          if field(made[i], "shape")[1] ~= rows then
             tlua.raise(("nn.%s: input: the remembered sequence has %d examples, this one %d; call "
                .. "forget()"):format(name, field(made[i], "shape")[1], rows))

@@ -4,6 +4,7 @@
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
 local op = require "tlua.torch7.dispatch".op
+local pointers = require "tlua.torch7.pointers"
 
 local T, field, methods = torch, types.field, types.methods
 local is_tensor = types.is_tensor
@@ -170,8 +171,6 @@ end
 
 function Tensor:cuda() return convert(self, types.kinds.Cuda) end
 
-function Tensor:new(...) return types.new(types.kind_of(self), ...) end
-
 function Tensor:totable() return numel(self) == 0 and {} or methods.tolist(self) end
 
 function Tensor:retain() end
@@ -179,8 +178,13 @@ function Tensor:free() end
 
 function Tensor:cdata() return types.storage_key(self) end
 
-function Tensor:data()
-   torch.raise "data: pointers of LuaJIT are not available; use apply, totable or the operators"
+--- Returns a pointer to the first element. A pointer's elements count from 0, as LuaJIT's do.
+function Tensor:data() return pointers.to(self, methods.storage_offset(self)) end
+
+for _, kind in ipairs(types.list) do
+   kind.storage.data = function(self)
+      return pointers.to(self.elements, methods.storage_offset(self.elements))
+   end
 end
 
 -- Views ------------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ build = {
       ["tlua.torch7.optim_records"] = "optim_records.lua",
       ["tlua.torch7.optim_search"] = "optim_search.lua",
       ["tlua.torch7.paths"] = "paths.lua",
+      ["tlua.torch7.pointers"] = "pointers.lua",
       ["tlua.torch7.printing"] = "printing.lua",
       ["tlua.torch7.random"] = "random.lua",
       ["tlua.torch7.records"] = "records.lua",

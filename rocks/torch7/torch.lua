@@ -14,6 +14,7 @@ local methods, is_tensor = types.methods, types.is_tensor
 
 dispatch.into(M)
 for name, value in pairs(classes) do M[name] = value end
+M.class, M.define = classes.define, nil
 require "tlua.torch7.maths"
 require "tlua.torch7.tensor"
 require "tlua.torch7.printing"

@@ -365,6 +365,11 @@ end
 function M.install()
    for _, kind in ipairs(M.list) do
       for name, method in pairs(M.Tensor) do rawset(kind.tensor, name, method) end
+      rawset(kind.tensor, "new", function(first, ...)
+         -- x:new() is another tensor with the elements of x, and x:new(2, 3) has these sizes
+         if is_tensor(first) and select("#", ...) > 0 then return M.new(kind, ...) end
+         return M.new(kind, first, ...)
+      end)
    end
 end
 

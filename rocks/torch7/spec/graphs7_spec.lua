@@ -215,6 +215,27 @@ describe("Torch7's nngraph", function()
       for _, ending in ipairs {"", ".dot", ".svg"} do os.remove(model.name .. ending) end
    end)
 
+   it("keeps gradInput of layers while graphs are being debugged", function()
+      local first, inner, last, side = nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2), nn.Linear(3, 2)
+      local chain = nn.Sequential():add(first:clone()):add(nn.Tanh()):add(last:clone())
+      local x = nn.Identity()()
+      local model = nn.gModule({x}, {nn.CAddTable() {last(inner(first(x))), side(x)}})
+      local input, g = torch.randn(2, 3), torch.randn(2, 2)
+      chain:forward(input)
+      chain:backward(input, g)
+      model:forward(input)
+      local expected = model:backward(input, g):clone()
+      assert.is_nil(last.gradInput)
+      nngraph.setDebug(true)
+      finally(function() nngraph.setDebug(false) end)
+      for _ = 1, 2 do
+         model:forward(input)
+         close(expected, model:backward(input, g))
+         for i, layer in ipairs {first, inner, last} do close(chain:get(i).gradInput, layer.gradInput) end
+         close(expected, first.gradInput + side.gradInput)
+      end
+   end)
+
    it("refuses inputs that do not fit", function()
       local model = lstm()
       assert.raises("expected a table of 3 inputs, got torch.DoubleTensor", function() model:forward(torch.ones(3)) end)

@@ -54,7 +54,7 @@ describe("A mistake in a program of Torch7", function()
       ["with parameters of two types"] = {"getParameters: expected parameters of one type", function()
          nn.Sequential():add(nn.Linear(2, 2)):add(nn.Linear(2, 2):float()):getParameters()
       end},
-      ["with an unknown layer"] = {"there is no Foo in Torch7's nn here", function() nn.Foo() end},
+      ["with an unknown layer"] = {"attempt to call a nil value (field 'Foo')", function() nn.Foo() end},
    } do
       it(name .. " gets an error that names it", function()
          local good, problem = pcall(case[2])

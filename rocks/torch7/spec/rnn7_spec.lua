@@ -248,6 +248,37 @@ describe("a recurrent module of the package rnn", function()
       for t = 2, 1, -1 do near(0, (encoder:backward(x[t], g[t]) - expected[t]):abs():max()) end
    end)
 
+   it("couples the states of layers that take sequences as tensors", function()
+      for _, name in ipairs {"SeqLSTM", "SeqGRU"} do
+         local whole = nn[name](2, 3)
+         local encoder, decoder = whole:clone(), whole:clone()
+         local x, g = torch.randn(5, 2, 2), torch.randn(5, 2, 3)
+         local y = whole:forward(x)
+         whole:zeroGradParameters()
+         local expected = whole:backward(x, g)
+         for _, wrap in ipairs {false, true} do
+            local first, second = encoder, decoder
+            if wrap then first, second = nn.Sequential():add(encoder), nn.Sequential():add(decoder) end
+            first:zeroGradParameters()
+            second:zeroGradParameters()
+            local x1, x2 = x:narrow(1, 1, 2), x:narrow(1, 3, 3)
+            first:forward(x1)
+            decoder.userPrevOutput = encoder.output[2]
+            decoder.userPrevCell = encoder.cell and encoder.cell[2]
+            near(0, (second:forward(x2) - y:narrow(1, 3, 3)):abs():max())
+            second:backward(x2, g:narrow(1, 3, 3))
+            near(0, (second.gradInput - expected:narrow(1, 3, 3)):abs():max())
+            encoder.gradPrevOutput, encoder.userNextGradCell = decoder.userGradPrevOutput, decoder.userGradPrevCell
+            first:backward(x1, g:narrow(1, 1, 2))
+            near(0, (first.gradInput - expected:narrow(1, 1, 2)):abs():max())
+            near(0, (encoder.gradWeight + decoder.gradWeight - whole.gradWeight):abs():max())
+            near(0, (encoder.gradBias + decoder.gradBias - whole.gradBias):abs():max())
+            assert.equal(name == "SeqLSTM", encoder.cell ~= nil and decoder.userGradPrevCell ~= nil)
+            encoder.gradPrevOutput, encoder.userNextGradCell = nil, nil
+         end
+      end
+   end)
+
    it("shares parameters between steps after getParameters, type, clone and files", function()
       local seq, x = nn.Sequencer(nn.GRU(2, 3)), steps(3, 1, 2)
       seq:forward(x)

@@ -199,7 +199,13 @@ describe("Torch7's tensors", function()
       assert.is_true((torch.mm(torch.inverse(a), a) - torch.eye(2)):abs():max() < 1e-12)
       local b = torch.Tensor {{1}, {2}, {4}}
       local fit = torch.gels(b, torch.Tensor {{1, 0}, {1, 1}, {1, 2}})
-      assert.is_true((fit - torch.Tensor {{5 / 6}, {1.5}}):abs():max() < 1e-12)
+      assert.is_true((fit:narrow(1, 1, 2) - torch.Tensor {{5 / 6}, {1.5}}):abs():max() < 1e-12)
+      assert.is_true(math.abs(fit[3][1] ^ 2 - 1 / 6) < 1e-12) -- the sum of squared residuals
+      assert.raises("torch.gels: the matrix has no full rank: element 2 of the diagonal", function()
+         torch.gels(b, torch.Tensor {{1, 0}, {1, 0}, {1, 0}})
+      end)
+      assert.raises("torch.gels: expected a matrix b and a matrix a of as many rows, got sizes {3, 1} and {2, 2}",
+         function() torch.gels(b, a) end)
       local f, order = torch.pstrf(a)
       local back = torch.mm(f:t(), f)
       for i = 1, 2 do
@@ -317,8 +323,47 @@ describe("Torch7's classes", function()
       assert.is_false(torch.isTypeOf(zoo.SpecAnimal "x", "SpecDog"))
       assert.is_nil(torch.factory "SpecDog"().name)
       assert.equal("SpecDog", torch.type(torch.setmetatable({}, "SpecDog")))
+      -- a program's class takes the place of a layer of the same name
+      local nn = require "tlua.torch7.nn"
+      local layer = nn.KLDCriterion
+      finally(function() nn.KLDCriterion = layer end)
+      torch.class("nn.KLDCriterion", "nn.Criterion").updateOutput = function() return 5 end
+      assert.equal(5, nn.KLDCriterion():forward())
+      assert.raises("the class nn.KLDCriterion exists",
+         function() torch.class("nn.KLDCriterion", "nn.Criterion") end)
+      assert.raises("the parent class nn.NoSuch does not exist",
+         function() torch.class("nn.Tanh", "nn.NoSuch") end)
+      assert.equal("nn.Tanh", torch.type(nn.Tanh()))
       assert.raises("the class SpecDog exists", function() torch.class("SpecDog", zoo) end)
       assert.raises("the parent class NoSuch does not exist", function() torch.class("SpecCat", "NoSuch", zoo) end)
+   end)
+
+   it("give pointers to elements, which count from 0", function()
+      local x = torch.range(1, 6):resize(2, 3)
+      local p, q = x:data(), x[2]:data()
+      for i = 0, 5 do p[i] = p[i] * 2 end
+      same({{2.0, 4.0, 6.0}, {8.0, 10.0, 12.0}}, x)
+      assert.same({8.0, 6.0, 3, 8.0, 4.0}, {q[0], q[-1], q - p, (p + 3)[0], (q - 2)[0]})
+      assert.is_true(p + 3 == q and p ~= q)
+      assert.equal(12.0, x:storage():data()[5])
+      assert.equal(255, torch.ByteTensor {255}:data()[0])
+      assert.raises("data: index 3: expected a position inside of the storage, from -3 to 2",
+         function() return q[3] end)
+      assert.raises("data: expected an integer as an index, got x", function() return q.x end)
+      assert.raises("data: expected a number as an element, got string", function() q[0] = "x" end)
+      assert.raises("data: expected pointers to one storage",
+         function() return p - torch.ones(1):data() end)
+   end)
+
+   it("make tensors of their type by x.new(...)", function()
+      local x = torch.FloatTensor {1, 2}
+      assert.equal("torch.FloatTensor", x.new(2, 3):type())
+      same({2, 3}, x.new(#torch.zeros(2, 3)):size())
+      same({5.0}, x.new {5})
+      assert.equal(0, x.new():nElement())
+      x:new():fill(7)
+      same({7.0, 7.0}, x)
+      same({3}, x:new(3):size())
    end)
 
    it("count types of tensors", function()
