@@ -70,9 +70,9 @@ static void join_rows(const tlk_Spans *p, const Element *in, int64_t d, int64_t 
 #ifdef BLOCK
 /* Computes a block of maxima, of windows that are `stride` elements apart and all have `count`
 ** elements. Writes 1 + the position of each maximum if indices is not NULL. */
-static inline void max_block(const Element *best, const int32_t *rows, int64_t width,
-                             int64_t stride, int64_t step, int64_t count, int64_t column,
-                             Element *out, int64_t *indices) {
+static inline __attribute__((always_inline)) void
+max_block(const Element *best, const int32_t *rows, int64_t width, int64_t stride, int64_t step,
+          int64_t count, int64_t column, Element *out, int64_t *indices) {
   Element m[BLOCK];
   int32_t row[BLOCK], at[BLOCK];
   TLK_VECTOR
@@ -101,6 +101,17 @@ static inline void max_block(const Element *best, const int32_t *rows, int64_t w
   TLK_VECTOR
   for (int i = 0; i < BLOCK; i++)
     indices[i] = (int64_t)row[i] * width + column + i * stride + at[i] * step + 1;
+}
+
+/* Computes windows [first, end), which are `stride` elements apart and have `count` elements. */
+static inline __attribute__((always_inline)) void
+max_blocks(const tlk_Spans *p, const Element *best, const int32_t *rows, int64_t stride,
+           int64_t count, int64_t first, int64_t end, Element *out, int64_t *indices) {
+  EACH_BLOCK(o, end - first) {
+    int64_t at = first + o, column = p->begin[2][at];
+    max_block(best + column, rows + column, p->in[2], stride, p->step[2], count, column, out + at,
+              indices ? indices + at : NULL);
+  }
 }
 
 /* Returns the number of elements of window o. */
@@ -141,11 +152,10 @@ static void max_row(const tlk_Spans *p, const Element *best, const int32_t *rows
     max_one(p, best, rows, first++, out, indices);
   while (end > first && window_count(p, end - 1) != count)
     max_one(p, best, rows, --end, out, indices);
-  EACH_BLOCK(o, end - first) {
-    int64_t at = first + o, column = begin[at];
-    max_block(best + column, rows + column, p->in[2], stride, p->step[2], count, column, out + at,
-              indices ? indices + at : NULL);
-  }
+  if (stride == 1) /* as a constant, so that the loops load vectors, and gather nothing */
+    max_blocks(p, best, rows, 1, count, first, end, out, indices);
+  else
+    max_blocks(p, best, rows, stride, count, first, end, out, indices);
 #endif
   EACH_OF_SHORT(o, end - first) max_one(p, best, rows, first + o, out, indices);
 }
