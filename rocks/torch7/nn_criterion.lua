@@ -120,11 +120,15 @@ local function total(self, losses)
 end
 
 -- Returns a target, which may be a number, with the shape and type of the input.
-local function like(x, target)
+local function like(self, x, target)
    if type(target) == "number" then target = T.tensor({target}) end
+   if not is_tensor(target) or methods.numel(target) ~= methods.numel(x) then
+      tlua.raise(("%s: target: expected %d elements, as the input has, got %s"):format(
+         classes.type(self), methods.numel(x), is_tensor(target) and methods.numel(target)
+         or type(target)))
+   end
    target = methods.to(target, {dtype = field(x, "dtype"), device = field(x, "device")})
-   return methods.numel(target) == methods.numel(x) and T.reshape(target, field(x, "shape"))
-      or target
+   return T.reshape(target, field(x, "shape"))
 end
 
 -- Returns labels as positions, one for each sample.
@@ -142,26 +146,26 @@ local function classified(x, target, fn)
 end
 
 local sized <const> = "sizeAverage=true"
-criterion("AbsCriterion", sized, function(self, x, y) return F.l1_loss(x, like(x, y),
+criterion("AbsCriterion", sized, function(self, x, y) return F.l1_loss(x, like(self, x, y),
    {reduction = reduction(self)}) end)
 criterion("MSECriterion", sized, function(self, x, y)
-   return F.mse_loss(x, like(x, y), {reduction = reduction(self)})
+   return F.mse_loss(x, like(self, x, y), {reduction = reduction(self)})
 end)
 criterion("SmoothL1Criterion", sized, function(self, x, y)
-   return F.smooth_l1_loss(x, like(x, y), {reduction = reduction(self)})
+   return F.smooth_l1_loss(x, like(self, x, y), {reduction = reduction(self)})
 end)
 criterion("SoftMarginCriterion", sized, function(self, x, y)
-   return F.soft_margin_loss(x, like(x, y), {reduction = reduction(self)})
+   return F.soft_margin_loss(x, like(self, x, y), {reduction = reduction(self)})
 end)
 criterion("DistKLDivCriterion", sized, function(self, x, y)
-   return F.kl_div(x, like(x, y), {reduction = reduction(self)})
+   return F.kl_div(x, like(self, x, y), {reduction = reduction(self)})
 end)
 criterion("WeightedMSECriterion", "weight sizeAverage=true", function(self, x, y)
-   return total(self, T.mul(T.square(T.sub(x, like(x, y))), T.detach(self.weight)))
+   return total(self, T.mul(T.square(T.sub(x, like(self, x, y))), T.detach(self.weight)))
 end)
 criterion("BCECriterion", "weights=nil sizeAverage=true", function(self, x, y)
    local w = self.weights and methods.expand(T.detach(self.weights), field(x, "shape"))
-   return F.binary_cross_entropy(x, like(x, y), {weight = w, reduction = reduction(self)})
+   return F.binary_cross_entropy(x, like(self, x, y), {weight = w, reduction = reduction(self)})
 end)
 
 local function nll(self, x, y)
@@ -212,7 +216,7 @@ criterion("CrossEntropyCriterion", "weights=nil sizeAverage=true", function(self
 end)
 
 criterion("MarginCriterion", "margin=1 sizeAverage=true", function(self, x, y)
-   return total(self, T.relu(T.rsub(T.mul(x, like(x, y)), self.margin)))
+   return total(self, T.relu(T.rsub(T.mul(x, like(self, x, y)), self.margin)))
 end)
 criterion("MultiMarginCriterion", "p=1 weights=nil margin=1 sizeAverage=true", function(self, x, y)
    return classified(x, y, function(scores, target)
@@ -239,14 +243,15 @@ criterion("MultiLabelMarginCriterion", sized, function(self, x, y)
    return total(self, losses)
 end)
 criterion("MultiLabelSoftMarginCriterion", "weights=nil sizeAverage=true", function(self, x, y)
-   return F.multilabel_soft_margin_loss(x, like(x, y), {reduction = reduction(self),
+   return F.multilabel_soft_margin_loss(x, like(self, x, y), {reduction = reduction(self),
       weight = self.weights and T.detach(self.weights)})
 end)
 
 -- Losses of pairs ---------------------------------------------------------------------------------
 
 criterion("HingeEmbeddingCriterion", "margin=1 sizeAverage=true", function(self, x, y)
-   return F.hinge_embedding_loss(x, like(x, y), {margin = self.margin, reduction = reduction(self)})
+   return F.hinge_embedding_loss(x, like(self, x, y),
+      {margin = self.margin, reduction = reduction(self)})
 end)
 criterion("L1HingeEmbeddingCriterion", "margin=1", function(self, x, y)
    local distance = T.sum(T.abs(T.sub(x[1], x[2])))
@@ -262,7 +267,8 @@ criterion("CosineEmbeddingCriterion", "margin=0 sizeAverage=true", function(self
       {margin = self.margin, reduction = reduction(self)})
 end)
 criterion("MarginRankingCriterion", "margin=1 sizeAverage=true", function(self, x, y)
-   return total(self, T.relu(T.add(T.mul(T.neg(like(x[1], y)), T.sub(x[1], x[2])), self.margin)))
+   local sign = like(self, x[1], y)
+   return total(self, T.relu(T.add(T.mul(T.neg(sign), T.sub(x[1], x[2])), self.margin)))
 end)
 criterion("DistanceRatioCriterion", sized, function(self, x)
    local near, far = x[1], x[2]

@@ -437,21 +437,39 @@ local function gradient_like(output, g, i)
 end
 M.gradient_like = gradient_like
 
--- Returns the outputs that have an autograd history, and the gradients of these outputs.
-local function outputs_of(output, gradOutput)
-   local outputs, given, kept, grads = flatten(output, {}), flatten(gradOutput, {}), {}, {}
-   for i, one in ipairs(outputs) do
-      if is_tensor(one) and field(one, "requires_grad") and is_tensor(given[i]) then
-         local n = #kept + 1
-         kept[n], grads[n] = one, gradient_like(one, given[i], i)
+-- Appends the outputs that have an autograd history to the list `kept`, and their gradients to
+-- `grads`. A table of gradients has the keys of the table of outputs. Returns the number of tensors
+-- so far, which is `n` at first.
+local function pair_gradients(output, g, kept, grads, n)
+   if is_tensor(output) then
+      n = n + 1
+      if g ~= nil and not is_tensor(g) then
+         tlua.raise(("backward: gradOutput %d: expected a tensor, got a %s"):format(n, type(g)))
       end
+      if g and field(output, "requires_grad") then
+         local count = #kept + 1
+         kept[count], grads[count] = output, gradient_like(output, g, n)
+      end
+      return n
    end
-   return kept, grads
+   if not is_branch(output) then return n end
+   if g ~= nil and not is_branch(g) then
+      tlua.raise("backward: gradOutput: expected a table of gradients, got a "
+         .. (is_tensor(g) and "tensor" or type(g)))
+   end
+   for key, value in next, output do
+      n = pair_gradients(value, g and g[key], kept, grads, n)
+   end
+   return n
 end
 
 -- Returns the gradient of each leaf; nil for a leaf without a gradient.
 local function gradients(output, leaves, gradOutput, retain)
-   local outputs, grads = outputs_of(output, gradOutput)
+   if gradOutput == nil then
+      tlua.raise "backward: gradOutput: expected a tensor or a table, got nil"
+   end
+   local outputs, grads = {}, {}
+   pair_gradients(output, gradOutput, outputs, grads, 0)
    if #outputs == 0 or #leaves == 0 then return {} end
    return {grad(outputs, leaves, grads, {retain_graph = retain, allow_unused = true})}
 end

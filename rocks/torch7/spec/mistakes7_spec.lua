@@ -54,6 +54,21 @@ describe("A mistake in a program of Torch7", function()
       ["with parameters of two types"] = {"getParameters: expected parameters of one type", function()
          nn.Sequential():add(nn.Linear(2, 2)):add(nn.Linear(2, 2):float()):getParameters()
       end},
+      ["with a target of another size"] = {"nn.MSECriterion: target: expected 8 elements, as the input has, got 2",
+         function() nn.MSECriterion():forward(torch.ones(2, 4), torch.ones(2, 1)) end},
+      ["without a target"] = {"nn.BCECriterion: target: expected 2 elements, as the input has, got nil",
+         function() nn.BCECriterion():forward(torch.ones(2)) end},
+      ["without a gradOutput"] = {"backward: gradOutput: expected a tensor or a table, got nil", function()
+         local model = nn.Sequential():add(nn.Linear(2, 2))
+         model:forward(torch.ones(2))
+         model:backward(torch.ones(2))
+      end},
+      ["with a gradOutput for a table"] = {"backward: gradOutput: expected a table of gradients, got a tensor",
+         function()
+            local model, x = nn.SplitTable(1), torch.ones(2, 2)
+            model:forward(x)
+            model:backward(x, x)
+         end},
       ["with an unknown layer"] = {"attempt to call a nil value (field 'Foo')", function() nn.Foo() end},
    } do
       it(name .. " gets an error that names it", function()

@@ -99,6 +99,7 @@ end
 local rows = {
    {"char-rnn, 28 characters, 32 units, 12 steps, batch 4", char_rnn, 28, 32, 12, 4, 60},
    {"char-rnn, 65 characters, 128 units, 50 steps, batch 50", char_rnn, 65, 128, 50, 50, 9},
+   {"LeNet, batch 1, as StochasticGradient trains", lenet, 1, 300},
    {"LeNet, batch 10", lenet, 10, 60},
    {"LeNet, batch 64", lenet, 64, 20},
 }

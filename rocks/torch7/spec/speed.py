@@ -74,5 +74,6 @@ def lenet(batch, n):
 
 print(char_rnn(28, 32, 12, 4, 60))
 print(char_rnn(65, 128, 50, 50, 9))
+print(lenet(1, 300))
 print(lenet(10, 60))
 print(lenet(64, 20))
