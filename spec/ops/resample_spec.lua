@@ -296,6 +296,29 @@ describe("grid_sample", function()
       end
    end)
 
+   -- The formula computes samples that have gradients, and a kernel the others.
+   it("gives the same samples with and without gradients", function()
+      torch.manual_seed(5)
+      local images = torch.randn(2, 3, 9, 13):transpose(3, 4)
+      local places = torch.randn(2, 11, 7, 2)
+      places[{1, 1, 1, 1}], places[{1, 1, 2, 2}], places[{1, 1, 3, 1}] = 0 / 0, 1 / 0, -1 / 0
+      places[{2, 1}] = 1
+      for _, mode in ipairs {"bilinear", "nearest"} do
+         for _, padding in ipairs {"zeros", "border"} do
+            for _, corners in ipairs {false, true} do
+               local function sample(x) return F.grid_sample(x, places, mode, padding, corners) end
+               local recorded = sample(images:clone():requires_grad_())
+               assert.close(recorded:detach(), sample(images), 1e-5, mode .. padding)
+               assert.equal(0, sample(images):isnan():sum():item())
+            end
+         end
+      end
+      local infinite = torch.full({1, 1, 2, 2}, 1 / 0)
+      local beyond = torch.full({1, 1, 1, 2}, 5.0)
+      assert.equal(0, F.grid_sample(infinite, beyond):item())
+      assert.same({1, 2, 0, 7}, {table.unpack(F.grid_sample(torch.zeros(1, 2, 3, 3), torch.zeros(1, 0, 7, 2)).shape)})
+   end)
+
    it("names the argument that does not fit", function()
       assert.raises("grid_sample", "got [1, 1, 3, 4] and [1, 4, 2]",
          function() F.grid_sample(image, torch.zeros(1, 4, 2)) end)

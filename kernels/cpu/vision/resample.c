@@ -1,6 +1,7 @@
 /*
-** resample.c - resampling along one dimension. Along the last dimension, elements are summed one by
-** one; along other dimensions, whole rows of elements are summed.
+** resample.c - resampling along one dimension, and sampling at given places. Along the last
+** dimension, elements are summed one by one; along other dimensions, whole rows of elements are
+** summed.
 */
 #include "kernels/cpu/vision/resample.h"
 
@@ -136,4 +137,31 @@ bool tlk_resample(const struct tlk_resample *call) {
                        lines ? run_lines : run_rows, &s);
   tli_free(narrow, (size_t)n * sizeof *narrow);
   return ok;
+}
+
+/* ---- samples ---- */
+
+/* The places of an image that are sampled at a time. */
+enum { PLACES = 1024 };
+
+/* Samples pieces [begin, end); pieces are numbered through the images. */
+static void run_samples(void *context, int64_t begin, int64_t end) {
+  const struct tlk_grid_sample *s = context;
+  const float *in = s->in.data, *grid = s->grid.data;
+  float *out = s->out.data;
+  int64_t pieces = (s->places + PLACES - 1) / PLACES;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t image = i / pieces, first = i % pieces * PLACES, rest = s->places - first;
+    tlk_isa()->resample[0]->sample(s, rest < PLACES ? rest : PLACES,
+                                   grid + (image * s->places + first) * 2,
+                                   in + image * s->channels * s->size[0] * s->size[1],
+                                   out + image * s->channels * s->places + first);
+  }
+}
+
+bool tlk_grid_sample(const struct tlk_grid_sample *call) {
+  struct tlk_grid_sample s = *call;
+  int64_t pieces = (s.places + PLACES - 1) / PLACES;
+  return tli_parallel_try(s.images * pieces, TLK_GRAIN / ((s.channels + 4) * 4 * PLACES) + 1,
+                          run_samples, &s);
 }

@@ -1,4 +1,5 @@
-/* resample.h - inner loops of resampling along one dimension (see tlk_Resample). */
+/* resample.h - inner loops of resampling along one dimension (see tlk_Resample), and of sampling at
+** given places. */
 #ifndef TLK_RESAMPLE_H
 #define TLK_RESAMPLE_H
 
@@ -13,6 +14,10 @@ typedef struct tlk_ResampleLoops {
   ** 1]. `terms` is the number of terms if it is the same for all i, otherwise 0. */
   void (*line)(int64_t n, int64_t terms, const int32_t *first, const int32_t *at,
                const void *weights, const void *in, void *out);
+  /* Samples an image (channels, size[1], size[0]) at n places, to out (channels, places). NULL for
+  ** double. */
+  void (*sample)(const struct tlk_grid_sample *call, int64_t n, const float *grid, const float *in,
+                 float *out);
 } tlk_ResampleLoops;
 
 /* The loops of resampling bytes. Weights have `digits` binary digits after the point; the sums are

@@ -46,6 +46,3 @@ static void line(int64_t n, int64_t terms, const int32_t *first, const int32_t *
     to[i] = sum;
   }
 }
-
-#define RESAMPLE_LOOPS \
-  { row, line }

@@ -643,6 +643,19 @@ struct tlk_resample {
   tlk_Array out, in;
 };
 
+/* Samples float32 images (images, channels, size[1], size[0]) at the places of `grid` (images,
+** places, 2), to (images, channels, places). The position of coordinate x along dimension d
+** is (x + 1) * scale[d] - shift, from 0; d is 0 for columns, whose coordinate is first. A sample is
+** bilinear, or the nearest element. Beyond the image there are zeros, or the border's elements. All
+** sums are fused multiply-adds, in the order of PyTorch's kernels for vectors. */
+struct tlk_grid_sample {
+  const tlk_Context *cx;
+  int64_t images, channels, places, size[2];
+  double scale[2], shift;
+  int32_t nearest, border; /* 0 or 1 */
+  tlk_Array out, in, grid;
+};
+
 /* Copies windows to columns: cols (planes, kernel..., out...) receives the elements of each window
 ** of `in` (planes, in...), and 0 in the padding. col2im adds the elements of cols to `in`, at the
 ** windows' positions. */
@@ -844,6 +857,7 @@ struct tlk_packed_linear {
   X(avg_pool, FLAT)            \
   X(avg_pool_backward, FLAT)   \
   X(resample, FLAT)            \
+  X(grid_sample, FLAT)         \
   X(im2col, FLAT)              \
   X(col2im, FLAT)              \
   X(optim_coefs, FLAT)         \

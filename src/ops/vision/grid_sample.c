@@ -1,7 +1,8 @@
 /*
 ** grid_sample.c - resampling images at arbitrary coordinates: affine_grid, grid_sample. In each
 ** dimension a sample depends on a few elements ("taps"), whose weights depend on the coordinate.
-** The computation is composed of operators, so it has derivatives with respect to the grid as well.
+** The computation is composed of operators, so it has derivatives with respect to the grid as well;
+** where none are recorded, the most frequent cases have a kernel.
 */
 #include <math.h>
 #include <string.h>
@@ -287,6 +288,33 @@ static tl_Tensor *sample(tl_Tensor *input, tl_Tensor *grid, int n, const Samplin
   return tli_chain_end(&c, TLI_STEP(&c, tlo_reshape(samples, (tl_Ints){n + 2, shape})));
 }
 
+/* ---- the kernel ---- */
+
+/* Returns whether the kernel computes samples of images. It has no derivatives. */
+static bool has_kernel(tl_Tensor *input, tl_Tensor *grid, const Sampling *s) {
+  return input->ndim == 4 && s->mode != CUBIC && s->beyond != REFLECTION &&
+         input->dtype == TL_F32 && tli_device(input).type != TL_CUDA &&
+         input->sizes[2] <= INT32_MAX / input->sizes[3] &&
+         !tli_recording((tl_Tensor *[]){input, grid}, 2);
+}
+
+static tl_Tensor *run_kernel(tl_Tensor *input, tl_Tensor *grid, const Sampling *s) {
+  const int64_t *in = input->sizes, shape[4] = {in[0], in[1], grid->sizes[1], grid->sizes[2]};
+  int64_t ends = s->align_corners;
+  tli_Chain c = {0};
+  tl_Tensor *image = TLI_STEP(&c, tli_contiguous_as(input, (tl_DType)input->dtype));
+  tl_Tensor *places = TLI_STEP(&c, tli_contiguous_as(grid, (tl_DType)grid->dtype));
+  tl_Tensor *out = TLI_STEP(&c, tli_empty((tl_DType)input->dtype, tli_device(input), 4, shape));
+  if (out && out->numel)
+    TLI_DO(&c, TLI_RUN(tli_device(input), grid_sample, .images = in[0], .channels = in[1],
+                       .places = shape[2] * shape[3], .size = {in[3], in[2]},
+                       .scale = {(double)(in[3] - ends) / 2, (double)(in[2] - ends) / 2},
+                       .shift = ends ? 0 : 0.5, .nearest = s->mode == NEAREST,
+                       .border = s->beyond == BORDER, .out = tli_array(out), .in = tli_array(image),
+                       .grid = tli_array(places)));
+  return tli_chain_end(&c, out);
+}
+
 /* ---- options ---- */
 
 static bool find_name(const char *what, const char *const names[3], const char *name, int *found) {
@@ -344,7 +372,9 @@ tl_Tensor *tlo_grid_sample(tl_Tensor *input, tl_Tensor *grid, const char *mode,
   tli_Chain c = {0};
   tl_Tensor *image = half ? TLI_STEP(&c, tlo_to_dtype(input, TL_F32)) : input;
   tl_Tensor *places = half ? TLI_STEP(&c, tlo_to_dtype(grid, TL_F32)) : grid;
-  tl_Tensor *samples = TLI_STEP(&c, sample(image, places, input->ndim - 2, &s));
+  bool fast = !c.failed && has_kernel(image, places, &s);
+  tl_Tensor *samples = TLI_STEP(&c, fast ? run_kernel(image, places, &s)
+                                         : sample(image, places, input->ndim - 2, &s));
   if (m == 0) samples = with_grid(&c, samples, places);
   if (half) samples = TLI_STEP(&c, tlo_to_dtype(samples, (tl_DType)input->dtype));
   samples = tli_chain_end(&c, samples);
