@@ -115,7 +115,7 @@ end
 local function sum_of_cells(image, pixels, weights, is_ps)
    local n, height, width, count = table.unpack(pixels.shape)
    local maps, before = rows_of(image, height, width, is_ps)
-   if is_ps then pixels = pixels + before:view(1, height, width, 1) end
+   if is_ps then pixels:add_(before:view(1, height, width, 1)) end
    local cells = n * height * width
    local pointers = torch.arange(1, cells * count + 2, count,
       {dtype = "int64", device = image.device})
@@ -132,12 +132,18 @@ local function average(image, boxes, height, width, ny, nx, is_aligned, is_ps)
    if not is_aligned then w, h = w:clamp_min(1), h:clamp_min(1) end
    local y, y_weights = samples(y1, h / height, height, ny, rows)
    local x, x_weights = samples(x1, w / width, width, nx, columns)
-   local function along_y(values) return values:view(n, height, 1, 2 * ny, 1) end
-   local function along_x(values) return values:view(n, 1, width, 1, 2 * nx) end
+   -- The elements of a cell are contiguous before they are combined, which is faster.
+   local function along_y(values)
+      return values:view(n, height, 1, 2 * ny, 1):expand(n, height, 1, 2 * ny, 2 * nx)
+         :reshape(n, height, 1, -1)
+   end
+   local function along_x(values)
+      return values:view(n, 1, width, 1, 2 * nx):expand(n, 1, width, 2 * ny, 2 * nx)
+         :reshape(n, 1, width, -1)
+   end
    local pixels = along_y(y * columns + 1) + along_x(x)
    local weights = along_y(y_weights) * along_x(x_weights)
-   return sum_of_cells(image, pixels:view(n, height, width, -1), weights:view(n, height, width, -1),
-      is_ps)
+   return sum_of_cells(image, pixels, weights, is_ps)
 end
 
 local most_samples <const> = 1 << 26 -- largest number of samples of a region
@@ -279,8 +285,8 @@ end
 local most_values <const> = 1 << 22 -- largest number of values that one reduction reads
 
 -- Calls reduce(image, cells) for groups of regions, and returns the joined results, (n, channels,
--- height, width). `cells` has tensors with a number for each cell: the first row and column from 0
--- (y, x), the number of columns, and that of pixels (count).
+-- height, width). `cells` has tensors with a number for each cell: the position of its first pixel,
+-- from 1, the number of columns, and that of pixels (count).
 local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
    local height, width, scale = table.unpack(sizes)
    local rows, columns = input:size(3), input:size(4)
@@ -294,7 +300,7 @@ local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
       local function along_x(values) return values:unsqueeze(2):expand(n, height, width) end
       local across = along_x((right - left):clamp_min(0))
       local cells = {
-         y = along_y(top):flatten(), x = along_x(left):flatten(), columns = across:flatten(),
+         first = (along_y(top * columns + 1) + along_x(left)):flatten(), columns = across:flatten(),
          count = (along_y((bottom - top):clamp_min(0)) * across):flatten(),
       }
       pieces[#pieces + 1] = {positions,
@@ -323,10 +329,10 @@ end
 -- Returns the k-th pixels of cells, from 1, in an image with the given number of columns. `cell`
 -- has the numbers of the cells, from 1, and k the numbers of the pixels, from 0.
 local function pixels_of(cells, cell, k, columns)
-   local across = cells.columns:index_select(1, cell)
-   local row = torch.div(k, across, {rounding_mode = "floor"})
-   return (cells.y:index_select(1, cell) + row) * columns + cells.x:index_select(1, cell)
-      + (k - row * across) + 1
+   local across = cells.columns:int():index_select(1, cell)
+   local row = torch.div(k:int(), across, {rounding_mode = "floor"})
+   return row:mul_(across:neg_():add_(columns)):long():add_(k)
+      :add_(cells.first:index_select(1, cell))
 end
 
 -- Returns the largest values of cells, (cells, channels), of `maps`, which has a row of channels
@@ -392,8 +398,8 @@ local function mean_values(image, cells, height, width)
    local cell = torch.arange(1, number + 1, like):repeat_interleave(count)
    local ends = count:cumsum(1)
    local k = torch.arange(cell:size(1), like) - (ends - count):index_select(1, cell)
-   local own = torch.remainder(cell - 1, height * width) + 1
-   local pixels = pixels_of(cells, cell, k, image:size(3)) + before:flatten():index_select(1, own)
+   cells.first = (cells.first:view(-1, height, width) + before):flatten()
+   local pixels = pixels_of(cells, cell, k, image:size(3))
    local weights = count:to(image.dtype):reciprocal():index_select(1, cell)
    return torch._csr_mm(torch.cat({torch.ones(1, like), ends + 1}), pixels, weights, maps, number)
 end

@@ -79,14 +79,25 @@ local function finish(output, image)
    return image:is_floating_point() and output or output:to(image.dtype)
 end
 
+local minus_ones = torch.full({33}, -1.0, {dtype = "float32", device = "cpu"})
+local above_one = torch.full({33}, 1 + 2^-12, {dtype = "float32", device = "cpu"})
+
+-- Returns whether the CPU adds a multiple of a tensor by fused multiply-add, which rounds once.
+-- This depends on the processor and on torch.use_deterministic_algorithms.
+local function rounds_once(image)
+   if image.device.type ~= "cpu" or torch._tracing() then return false end
+   local sum = torch.add(minus_ones, above_one, {alpha = 1 + 2^-12})
+   return sum:eq(2^-11 + 2^-24):all():item()
+end
+
 local function blend(image, other, ratio)
    local own = image:mul(ratio + 0.0)
-   if image:is_floating_point() then
-      return finish(own:add(other, {alpha = 1.0 - ratio}), image)
+   if image:is_floating_point() or rounds_once(image) then
+      return finish(own:add_(other, {alpha = 1.0 - ratio}), image)
    end
-   -- Rounds once, as fused multiply-add does, so that all processors give the same bytes.
+   -- The sum is in double precision, so that all processors give the same bytes.
    local weight = torch.tensor(1.0 - ratio, {dtype = "float32"}):item()
-   return finish((own:double() + other:double() * weight):float(), image)
+   return finish(own:double():add_(other:double(), {alpha = weight}):float(), image)
 end
 
 -- Defines a function of an image and a factor of at least 0.

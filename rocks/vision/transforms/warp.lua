@@ -30,8 +30,8 @@ end
 local function positions(x, size) return ((x + 1):double() * (size / 2) - 0.5):float() end
 
 -- Samples bytes (N, C, H, W), given as float32, bilinearly, and rounds at the same steps as
--- PyTorch's vector code.
-local function sample_bytes(batch, map)
+-- PyTorch's vector code. On other devices than a GPU, grid_sample rounds at these steps.
+local function sample_on_gpu(batch, map)
    local height, width = batch:size(3), batch:size(4)
    local x, y = positions(map:select(4, 1), width):flatten(), positions(map:select(4, 2), height)
       :flatten()
@@ -51,6 +51,32 @@ local function sample_bytes(batch, map)
    return sum:view(batch:size(1), batch:size(2), map:size(2), map:size(3))
 end
 
+-- Returns the batch as floating numbers; with `has_mask`, a channel of ones follows its channels.
+local function as_reals(batch, has_mask)
+   local n, channels, height, width = table.unpack(batch.shape)
+   if batch:is_floating_point() then
+      return has_mask and torch.cat({batch, batch:new_ones(n, 1, height, width)}, 2) or batch
+   end
+   if not has_mask then return batch:float() end
+   local real = batch:new_empty({n, channels + 1, height, width}, {dtype = "float32"})
+   real:narrow(2, 1, channels):copy_(batch)
+   real:narrow(2, channels + 1, 1):fill_(1)
+   return real
+end
+
+-- Replaces samples from outside the image by a fill value. The last channel of `result` has the
+-- share of each sample that is from inside.
+local function fill_outside(result, fill, mode, is_real)
+   local channels = result:size(2) - 1
+   local mask = result:narrow(2, channels + 1, 1)
+   result = result:narrow(2, 1, channels)
+   local values = torch.tensor(type(fill) == "table" and fill or {fill},
+      {dtype = result.dtype, device = result.device}):view(1, -1, 1, 1)
+   if mode == "nearest" then return torch.where(mask:lt(0.5), values, result) end
+   if is_real then return (result - values) * mask + values end
+   return result:sub_(values):mul_(mask):add_(values)
+end
+
 -- Samples an image along a map (1, rows, columns, 2). Pixels outside the image have the value
 -- `fill`, which bilinear interpolation blends with the image's edge.
 local function sample(title, image, map, mode, fill)
@@ -60,36 +86,32 @@ local function sample(title, image, map, mode, fill)
       local n, channels = batch:size(1), batch:size(2)
       if batch:numel() == 0 then return batch:new_zeros(n, channels, rows, columns) end
       local is_real = batch:is_floating_point()
-      local real = is_real and batch or batch:float()
-      if fill then
-         real = torch.cat({real, real:new_ones(n, 1, batch:size(3), batch:size(4))}, 2)
-      end
+      local real = as_reals(batch, fill ~= nil)
+      if not is_real then map = map:detach() end
       local result
-      if mode == "bilinear" and not is_real then
-         result = sample_bytes(real, map)
+      if mode == "bilinear" and real.is_cuda and not is_real then
+         result = sample_on_gpu(real, map)
       else
          result = F.grid_sample(real, map:expand(n, -1, -1, -1),
             {mode = mode, padding_mode = "zeros", align_corners = false})
       end
-      if fill then
-         local mask = result:narrow(2, channels + 1, 1)
-         result = result:narrow(2, 1, channels)
-         local values = torch.tensor(type(fill) == "table" and fill or {fill},
-            {dtype = result.dtype, device = result.device}):view(1, -1, 1, 1)
-         if mode == "nearest" then
-            result = torch.where(mask:lt(0.5), values, result)
-         else
-            result = (result - values) * mask + values
-         end
-      end
-      return is_real and result or result:round():to(batch.dtype)
+      if fill then result = fill_outside(result, fill, mode, is_real) end
+      return is_real and result or result:round_():to(batch.dtype)
    end)
 end
 
--- Returns a x + b y + c for the pixels at the coordinates x (columns) and y (rows).
+local few_pixels <const> = 67 -- PyTorch multiplies matrices of fewer rows by another kernel
+
+-- Returns a x + b y + c for the pixels at the coordinates x (columns) and y (rows). The first sum
+-- is a fused multiply-add, as in PyTorch's product of matrices on Intel's processors, unless the
+-- image is tiny.
 local function linear(x, y, coefficients)
    local a, b, c = table.unpack(coefficients:unbind())
-   return x:view(1, -1) * a + y:view(-1, 1) * b + c
+   local row, column = (x * a):view(1, -1), y:view(-1, 1)
+   if x.dtype ~= "float32" or x:numel() * y:numel() < few_pixels then
+      return (row + column * b):add_(c)
+   end
+   return (row:double() + column:double() * b:double()):float():add_(c)
 end
 
 local function numbers(list, dtype, device)
@@ -307,13 +329,13 @@ local function solve(title, from, to)
    local rows, values = {}, {}
    for i = 1, 4 do
       local ex, ey, sx, sy = to[i][1], to[i][2], from[i][1], from[i][2]
-      rows[#rows + 1] = {ex, ey, 1, 0, 0, 0, -sx * ex, -sx * ey}
-      rows[#rows + 1] = {0, 0, 0, ex, ey, 1, -sy * ex, -sy * ey}
+      -- Rows of integers are exact; others are float32, as in torchvision.
+      rows[#rows + 1] = numbers({ex, ey, 1, 0, 0, 0, -sx * ex, -sx * ey}, nil, "cpu"):double()
+      rows[#rows + 1] = numbers({0, 0, 0, ex, ey, 1, -sy * ex, -sy * ey}, nil, "cpu"):double()
       values[#values + 1], values[#values + 2] = sx, sy
    end
-   local place = {dtype = "float64", device = "cpu"}
-   local ok, result = pcall(torch.linalg.solve, torch.tensor(rows, place),
-      torch.tensor(values, place))
+   local ok, result = pcall(torch.linalg.solve, torch.stack(rows),
+      numbers(values, "float64", "cpu"))
    if not ok or not result:isfinite():all():item() then
       torch.raise(title .. ": endpoints: expected four corners, no three of them on a line")
    end
@@ -348,8 +370,8 @@ local function perspective_image(image, a, title)
    local top = numbers({{c[1], c[2], c[3]}, {c[4], c[5], c[6]}}, dtype, device)
       / numbers({0.5 * width, 0.5 * height}, dtype, device):unsqueeze(2)
    local below = linear(x, y, numbers({c[7], c[8], 1.0}, dtype, device))
-   local map = torch.stack({linear(x, y, top[1]) / below - 1.0, linear(x, y, top[2]) / below - 1.0},
-      3):unsqueeze(1)
+   local map = torch.stack({linear(x, y, top[1]):div_(below):sub_(1.0),
+      linear(x, y, top[2]):div_(below):sub_(1.0)}, 3):unsqueeze(1)
    return sample(title, image, map, a.interpolation, a.fill)
 end
 
@@ -407,11 +429,24 @@ kinds.define(M, "perspective", [[startpoints: names?, endpoints: names?,
 
 -- Elastic -----------------------------------------------------------------------------------------
 
+-- Returns the centres of n pixels in a map's coordinates. In float32, the step between them is
+-- rounded and the coordinates are counted from both ends, as PyTorch's linspace does.
+local function centres(n, dtype, device)
+   local low, high = (1 - n) / n, (n - 1) / n
+   if dtype ~= "float32" or n == 1 then
+      return torch.linspace(low, high, n, {dtype = dtype, device = device})
+   end
+   local function round(x) return (string.unpack("<f", string.pack("<f", x))) end
+   low, high = round(low), round(high)
+   local step = round(round(high - low) / (n - 1))
+   local before = torch.arange(n, {dtype = "float64", device = device})
+   return torch.cat({before:narrow(1, 1, n // 2) * step + low,
+      (before:narrow(1, n // 2 + 1, n - n // 2) - (n - 1)) * step + high}):float()
+end
+
 -- Returns the identity map.
 local function identity(height, width, dtype, device)
-   local place = {dtype = dtype, device = device}
-   local x = torch.linspace((1 - width) / width, (width - 1) / width, width, place)
-   local y = torch.linspace((1 - height) / height, (height - 1) / height, height, place)
+   local x, y = centres(width, dtype, device), centres(height, dtype, device)
    return torch.stack({x:view(1, -1):expand(height, width), y:view(-1, 1):expand(height, width)},
       3):unsqueeze(1)
 end
