@@ -67,6 +67,22 @@ static inline void turn_32(char *dst, int64_t ds1, const char *src, int64_t ss0)
     for (int i = 0; i < 4; i++) WIDE(storeu_ps)((float *)(void *)(dst + i * ds1), rows[i]);
   }
 }
+
+#define SIDE_64 (SIDE_32 / 2)
+
+/* The same for elements of 64 bits, of which `fours` loads two each from columns 0, 2, 4 ... All
+** loads come first, since rows of dst may evict columns of src from the cache. */
+static inline void turn_64(char *dst, int64_t ds1, const char *src, int64_t ss0) {
+  Wide rows[SIDE_64];
+#pragma GCC unroll 4
+  for (int r = 0; r < SIDE_64; r += 2) {
+    Wide even = fours(src + 8 * r, ss0 / 2), odd = fours(src + ss0 + 8 * r, ss0 / 2);
+    rows[r] = WIDE(shuffle_ps)(even, odd, 0x44);
+    rows[r + 1] = WIDE(shuffle_ps)(even, odd, 0xee);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < SIDE_64; r++) WIDE(storeu_ps)((float *)(void *)(dst + r * ds1), rows[r]);
+}
 #else
 #define SIDE_32 8
 #endif
@@ -106,10 +122,6 @@ static void turn_part_32(char *dst, int64_t ds1, const char *src, int64_t ss0, i
 #define Word uint16_t
 #define SIDE 8
 #include "kernels/cpu/copy/move_loops.h"
-#define BITS 64
-#define Word uint64_t
-#define SIDE 8
-#include "kernels/cpu/copy/move_loops.h"
 #define BITS 128
 #define Word uint128_t
 #define SIDE 4
@@ -118,6 +130,14 @@ static void turn_part_32(char *dst, int64_t ds1, const char *src, int64_t ss0, i
 #ifdef __AVX__
 #define TURNS_WHOLE
 #endif
+#define BITS 64
+#define Word uint64_t
+#ifdef __AVX__
+#define SIDE SIDE_64
+#else
+#define SIDE 8
+#endif
+#include "kernels/cpu/copy/move_loops.h"
 #ifdef __AVX512F__
 #define TURNS_PART
 #endif
