@@ -6,6 +6,7 @@
 */
 #include "core/memory/alloc.h"
 #include "core/error.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/linalg/lapack_call.h"
 #include "kernels/cpu/matmul/blas.h"
 
@@ -16,12 +17,14 @@
 #define ORTHOGONAL "un"
 #define SYMMETRIC "he"
 typedef const void *Factor; /* cblas takes complex factors by address */
+#define FACTOR(x) (&(const number){x})
 #else
 #define REAL_WORK_TYPE
 #define REAL_SIZE_TYPE
 #define ORTHOGONAL "or"
 #define SYMMETRIC "sy"
 typedef real Factor;
+#define FACTOR(x) (x)
 #endif
 
 /* The library's routines for `number`. */
@@ -50,6 +53,8 @@ static struct {
   void (*hetrs)(const char *, const int *, const int *, const number *, const int *, const int *,
                 number *, const int *, int *, size_t);
   void (*trsm)(int, int, int, int, int, int, int, Factor, const number *, int, number *, int);
+  void (*gemm)(int, int, int, int, int, int, Factor, const number *, int, const number *, int,
+               Factor, number *, int);
 #ifdef TLK_COMPLEX
   void (*geev)(const char *, const char *, const int *, number *, const int *, number *, number *,
                const int *, number *, const int *, number *, const int *, real *, int *, size_t,
@@ -74,7 +79,8 @@ static bool open_routines(void) {
          load_routine(&lib.sytrf, P "sytrf_") && load_routine(&lib.sytrs, P "sytrs_") &&
          load_routine(&lib.hetrf, P SYMMETRIC "trf_") &&
          load_routine(&lib.hetrs, P SYMMETRIC "trs_") &&
-         load_routine(&lib.trsm, "cblas_" P "trsm") && load_routine(&lib.geev, P "geev_");
+         load_routine(&lib.trsm, "cblas_" P "trsm") && load_routine(&lib.gemm, "cblas_" P "gemm") &&
+         load_routine(&lib.geev, P "geev_");
 }
 
 /* A workspace of n elements; n is what a routine has returned to a query for the size. */
@@ -107,11 +113,72 @@ static bool getrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   return true;
 }
 
+/* Triangles of up to this size are left to the library, whose solutions of larger ones are slow. */
+#define TRIANGLE 16
+
+/* Solves x a^T = b for a triangle a (n, n), whose diagonal is 1 if it is the lower one. b (rows, n) is
+** replaced by x. Nearly all of the work is done by products. */
+static void solve_by_products(bool upper, int n, int rows, const number *a, int lda, number *b) {
+  if (n <= TRIANGLE) {
+    lib.trsm(TLK_COLUMN_MAJOR, 142, upper ? 121 : 122, TLK_TRANS, upper ? 131 : 132, rows, n,
+             FACTOR(1), a, lda, b, rows);
+    return;
+  }
+  int first = (n / 2 + TRIANGLE - 1) / TRIANGLE * TRIANGLE, rest = n - first;
+  const number *right = a + (int64_t)first * lda;
+  number *last = b + (int64_t)first * rows;
+  if (upper) {
+    solve_by_products(upper, rest, rows, right + first, lda, last);
+    lib.gemm(TLK_COLUMN_MAJOR, TLK_NO_TRANS, TLK_TRANS, rows, first, rest, FACTOR(-1), last, rows,
+             right, lda, FACTOR(1), b, rows);
+    solve_by_products(upper, first, rows, a, lda, b);
+  } else {
+    solve_by_products(upper, first, rows, a, lda, b);
+    lib.gemm(TLK_COLUMN_MAJOR, TLK_NO_TRANS, TLK_TRANS, rows, rest, first, FACTOR(-1), b, rows,
+             a + first, lda, FACTOR(1), last, rows);
+    solve_by_products(upper, rest, rows, right + first, lda, last);
+  }
+}
+
+/* Transposes a column-major matrix (m, n). */
+static void transpose(int m, int n, const number *from, number *to) {
+  int64_t size = sizeof(number);
+  tlk_isa()->move[size == 16  ? 4
+                  : size == 8 ? 3
+                              : 2]((char *)to, size, n * size, (const char *)from, m * size, size,
+                                   n, m);
+}
+
+/* Solves like getrs, through the transposed right-hand side `t`. */
+static void solve_transposed(int n, int nrhs, const number *lu, const int *pivots, number *b,
+                             number *t) {
+  transpose(n, nrhs, b, t);
+  for (int64_t k = 0; k < n; k++)
+    for (int64_t j = 0, other = pivots[k] - 1; other != k && j < nrhs; j++) {
+      number kept = t[k * nrhs + j];
+      t[k * nrhs + j] = t[other * nrhs + j];
+      t[other * nrhs + j] = kept;
+    }
+  solve_by_products(false, n, nrhs, lu, n, t);
+  solve_by_products(true, n, nrhs, lu, n, t);
+  transpose(nrhs, n, t, b);
+}
+
 static bool getrs(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int n = c->n, nrhs = c->nrhs, ld = most(n, 1), info;
-  for (int64_t i = begin; i < end; i++)
-    lib.getrs("N", &n, &nrhs, (const number *)c->in + i * n * n, &ld, c->pivots_in + i * n,
-              (number *)c->b + i * n * nrhs, &ld, &info, 1);
+  bool many = n > 2 * TRIANGLE && nrhs >= TRIANGLE && (int64_t)n * nrhs <= INT32_MAX;
+  Work w = {0};
+  if (many) TL_TRY(work_new(&w, (double)n * nrhs, sizeof(number)));
+  for (int64_t i = begin; i < end; i++) {
+    const number *lu = (const number *)c->in + i * n * n;
+    const int *pivots = c->pivots_in + i * n;
+    number *b = (number *)c->b + i * n * nrhs;
+    if (many)
+      solve_transposed(n, nrhs, lu, pivots, b, w.data);
+    else
+      lib.getrs("N", &n, &nrhs, lu, &ld, pivots, b, &ld, &info, 1);
+  }
+  if (many) work_free(&w);
   return true;
 }
 
@@ -253,15 +320,9 @@ static bool sytrs(const tlk_LapackCall *c, int64_t begin, int64_t end) {
 
 static bool trsm(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int m = c->m, n = c->n, k = c->left ? m : n;
-#ifdef TLK_COMPLEX
-  const number one = 1;
-  Factor factor = &one;
-#else
-  Factor factor = 1;
-#endif
   for (int64_t i = begin; i < end && m > 0 && n > 0; i++)
     lib.trsm(TLK_ROW_MAJOR, c->left ? 141 : 142, c->upper ? 121 : 122,
-             c->transpose ? TLK_TRANS : TLK_NO_TRANS, c->unit ? 132 : 131, m, n, factor,
+             c->transpose ? TLK_TRANS : TLK_NO_TRANS, c->unit ? 132 : 131, m, n, FACTOR(1),
              (const number *)c->in + i * k * k, most(k, 1), (number *)c->b + i * m * n, most(n, 1));
   return true;
 }

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 /* The values of CBLAS's enumerations. */
-enum { TLK_ROW_MAJOR = 101, TLK_NO_TRANS = 111, TLK_TRANS = 112 };
+enum { TLK_ROW_MAJOR = 101, TLK_COLUMN_MAJOR, TLK_NO_TRANS = 111, TLK_TRANS = 112 };
 
 #define TLK_GEMV_ARGS(T)                                                                           \
   (int order, int trans, int m, int n, T alpha, const T *a, int lda, const T *x, int incx, T beta, \
