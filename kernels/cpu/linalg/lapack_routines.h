@@ -31,6 +31,8 @@ typedef real Factor;
 static struct {
   void (*potrf)(const char *, const int *, number *, const int *, int *, size_t);
   void (*getrf)(const int *, const int *, number *, const int *, int *, int *);
+  void (*laswp)(const int *, number *, const int *, const int *, const int *, const int *,
+                const int *);
   void (*getrs)(const char *, const int *, const int *, const number *, const int *, const int *,
                 number *, const int *, int *, size_t);
   void (*geqrf)(const int *, const int *, number *, const int *, number *, number *, const int *,
@@ -73,11 +75,11 @@ static bool load_routine(void *member, const char *name) {
 
 static bool open_routines(void) {
   return load_routine(&lib.potrf, P "potrf_") && load_routine(&lib.getrf, P "getrf_") &&
-         load_routine(&lib.getrs, P "getrs_") && load_routine(&lib.geqrf, P "geqrf_") &&
-         load_routine(&lib.orgqr, P ORTHOGONAL "gqr_") && load_routine(&lib.gesdd, P "gesdd_") &&
-         load_routine(&lib.syevd, P SYMMETRIC "evd_") && load_routine(&lib.gelsd, P "gelsd_") &&
-         load_routine(&lib.sytrf, P "sytrf_") && load_routine(&lib.sytrs, P "sytrs_") &&
-         load_routine(&lib.hetrf, P SYMMETRIC "trf_") &&
+         load_routine(&lib.laswp, P "laswp_") && load_routine(&lib.getrs, P "getrs_") &&
+         load_routine(&lib.geqrf, P "geqrf_") && load_routine(&lib.orgqr, P ORTHOGONAL "gqr_") &&
+         load_routine(&lib.gesdd, P "gesdd_") && load_routine(&lib.syevd, P SYMMETRIC "evd_") &&
+         load_routine(&lib.gelsd, P "gelsd_") && load_routine(&lib.sytrf, P "sytrf_") &&
+         load_routine(&lib.sytrs, P "sytrs_") && load_routine(&lib.hetrf, P SYMMETRIC "trf_") &&
          load_routine(&lib.hetrs, P SYMMETRIC "trs_") &&
          load_routine(&lib.trsm, "cblas_" P "trsm") && load_routine(&lib.gemm, "cblas_" P "gemm") &&
          load_routine(&lib.geev, P "geev_");
@@ -103,13 +105,6 @@ static bool potrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int n = c->n, ld = most(n, 1);
   for (int64_t i = begin; i < end; i++)
     lib.potrf("L", &n, (number *)c->a + i * n * n, &ld, c->info + i, 1);
-  return true;
-}
-
-static bool getrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
-  int m = c->m, n = c->n, ld = most(m, 1), k = least(m, n);
-  for (int64_t i = begin; i < end; i++)
-    lib.getrf(&m, &n, (number *)c->a + i * m * n, &ld, c->pivots + i * k, c->info + i);
   return true;
 }
 
@@ -141,18 +136,60 @@ static void solve_by_products(bool upper, int n, int rows, const number *a, int 
 }
 
 /* Transposes a column-major matrix (m, n). */
-static void transpose(int m, int n, const number *from, number *to) {
+static void transpose(int m, int n, const number *from, int ld_from, number *to, int ld_to) {
   int64_t size = sizeof(number);
   tlk_isa()->move[size == 16  ? 4
                   : size == 8 ? 3
-                              : 2]((char *)to, size, n * size, (const char *)from, m * size, size,
-                                   n, m);
+                              : 2]((char *)to, size, ld_to * size, (const char *)from,
+                                   ld_from * size, size, n, m);
+}
+
+/* The library factors up to this number of columns faster than factor_halves does. */
+#define COLUMNS 32
+
+/* Factors like getrf: first the left half of the columns, then the rest. `t` has room for a quarter
+** of a. */
+static void factor_halves(int m, int n, number *a, int ld, int *pivots, int *info, number *t) {
+  int k = least(m, n), one = 1, later = 0;
+  if (k <= COLUMNS) {
+    lib.getrf(&m, &n, a, &ld, pivots, info);
+    return;
+  }
+  int first = (k / 2 + TRIANGLE - 1) / TRIANGLE * TRIANGLE, rest = n - first, next = first + 1;
+  number *right = a + (int64_t)first * ld;
+  factor_halves(m, first, a, ld, pivots, info, t);
+  lib.laswp(&rest, right, &ld, &one, &first, pivots, &one);
+  transpose(first, rest, right, ld, t, rest);
+  solve_by_products(false, first, rest, a, ld, t);
+  transpose(rest, first, t, rest, right, ld);
+  lib.gemm(TLK_COLUMN_MAJOR, TLK_NO_TRANS, TLK_NO_TRANS, m - first, rest, first, FACTOR(-1),
+           a + first, ld, right, ld, FACTOR(1), right + first, ld);
+  factor_halves(m - first, rest, right + first, ld, pivots + first, &later, t);
+  if (*info == 0 && later > 0) *info = later + first;
+  for (int i = first; i < k; i++) pivots[i] += first;
+  lib.laswp(&first, a, &ld, &next, &k, pivots, &one);
+}
+
+static bool getrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
+  int m = c->m, n = c->n, ld = most(m, 1), k = least(m, n);
+  bool halves = k > COLUMNS && (int64_t)k * n <= INT32_MAX;
+  Work w = {0};
+  if (halves) TL_TRY(work_new(&w, (double)k * n, sizeof(number)));
+  for (int64_t i = begin; i < end; i++) {
+    number *a = (number *)c->a + i * m * n;
+    if (halves)
+      factor_halves(m, n, a, ld, c->pivots + i * k, c->info + i, w.data);
+    else
+      lib.getrf(&m, &n, a, &ld, c->pivots + i * k, c->info + i);
+  }
+  if (halves) work_free(&w);
+  return true;
 }
 
 /* Solves like getrs, through the transposed right-hand side `t`. */
 static void solve_transposed(int n, int nrhs, const number *lu, const int *pivots, number *b,
                              number *t) {
-  transpose(n, nrhs, b, t);
+  transpose(n, nrhs, b, n, t, nrhs);
   for (int64_t k = 0; k < n; k++)
     for (int64_t j = 0, other = pivots[k] - 1; other != k && j < nrhs; j++) {
       number kept = t[k * nrhs + j];
@@ -161,7 +198,7 @@ static void solve_transposed(int n, int nrhs, const number *lu, const int *pivot
     }
   solve_by_products(false, n, nrhs, lu, n, t);
   solve_by_products(true, n, nrhs, lu, n, t);
-  transpose(nrhs, n, t, b);
+  transpose(nrhs, n, t, nrhs, b, n);
 }
 
 static bool getrs(const tlk_LapackCall *c, int64_t begin, int64_t end) {
