@@ -80,6 +80,7 @@ build = {
       ["tlua.vision.transforms.kinds"] = "transforms/kinds.lua",
       ["tlua.vision.transforms.mixing"] = "transforms/mixing.lua",
       ["tlua.vision.transforms.points"] = "transforms/points.lua",
+      ["tlua.vision.transforms.queries"] = "transforms/queries.lua",
       ["tlua.vision.transforms.random"] = "transforms/random.lua",
       ["tlua.vision.transforms.resample"] = "transforms/resample.lua",
       ["tlua.vision.transforms.tones"] = "transforms/tones.lua",

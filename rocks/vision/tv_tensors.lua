@@ -231,6 +231,16 @@ function M.wrap(...)
    })
 end
 
+--- torchvision's names of the formats of boxes.
+---
+---     local tv = torch.vision.tv_tensors
+---     local options = {format = tv.BoundingBoxFormat.XYWH, canvas_size = {9, 9}}
+---     print(tv.BoundingBoxes({{1, 2, 3, 4}}, options).format)
+---     --> XYWH
+---@names vision.tv_tensors.BoundingBoxFormat
+---@enum vision.tv_tensors.BoundingBoxFormat
+M.BoundingBoxFormat = {XYXY = "XYXY", XYWH = "XYWH", CXCYWH = "CXCYWH"}
+
 M._TVTensor, M._like = TVTensor, like
 
 return M

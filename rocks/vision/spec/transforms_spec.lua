@@ -137,3 +137,33 @@ it("transforms pass labels through, and Compose names one that returns nothing",
    assert.raises("vision.transforms.v2.Compose: transforms[2] returned nothing",
       function() v2.Compose {v2.Resize(8), function() end}(torch.zeros(3, 10, 12)) end)
 end)
+
+describe("transforms of one's own", function()
+   local tv = torch.vision.tv_tensors
+   local image, boxes = tv.Image(torch.zeros(3, 5, 6)), {{0, 0, 2, 2}}
+   boxes = tv.BoundingBoxes(boxes, {format = tv.BoundingBoxFormat.XYXY, canvas_size = {5, 6}})
+
+   it("find out what a sample contains", function()
+      local values = {image, nil, boxes, "label", n = 4}
+      assert.is_true(v2.has_any(values, tv.Mask, tv.BoundingBoxes))
+      assert.is_false(v2.has_any(values, tv.Mask, torch.Tensor))
+      assert.is_true(v2.has_all(values, tv.Image, function(x) return x == "label" end))
+      assert.is_false(v2.has_all(values, tv.Image, tv.Video))
+      assert.same({5, 6}, v2.query_size(values))
+      assert.same({3, 5, 6}, v2.query_chw(values))
+   end)
+
+   it("get errors that name what does not fit", function()
+      assert.raises("query_size", "5 x 6 and 9 x 6", function() v2.query_size {image, torch.zeros(3, 9, 6)} end)
+      assert.raises("query_chw", "expected an image or a video", function() v2.query_chw {boxes} end)
+      assert.raises("has_any", "types_or_checks #1", function() v2.has_any({image}, 3) end)
+      assert.raises("has_all", "flat_inputs", function() v2.has_all(image, tv.Image) end)
+   end)
+
+   it("have torchvision's names of options", function()
+      local nearest = f.resize(saved.image, {12, 40}, {interpolation = v2.InterpolationMode.NEAREST})
+      assert.is_true(torch.equal(saved.resize_nearest, nearest))
+      assert.is_true(torch.equal(saved.to_float, f.convert_image_dtype(saved.image)))
+      assert.equal(25, #v2.AutoAugment(v2.AutoAugmentPolicy.SVHN):_policies())
+   end)
+end)

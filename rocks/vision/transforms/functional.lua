@@ -381,6 +381,7 @@ return lazy.load(M, lazy.modules("tlua.vision.transforms", {
       clamp_keypoints sanitize_keypoints]],
    tones = "posterize solarize autocontrast adjust_sharpness adjust_gamma equalize",
    values = [[gaussian_noise permute_channels grayscale_to_rgb to_grayscale jpeg to_image
-      uniform_temporal_subsample get_size get_dimensions get_num_channels get_num_frames]],
-   warp = "affine rotate perspective elastic",
+      uniform_temporal_subsample get_size get_dimensions get_num_channels get_num_frames
+      get_image_num_channels convert_image_dtype is_pure_tensor]],
+   warp = "affine rotate perspective elastic elastic_transform",
 }))

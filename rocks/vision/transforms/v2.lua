@@ -18,5 +18,6 @@ return lazy.load({}, lazy.modules("tlua.vision.transforms", {
       UniformTemporalSubsample]],
    functional = "functional",
    mixing = "MixUp CutMix",
+   queries = "InterpolationMode AutoAugmentPolicy has_any has_all query_size query_chw",
    Transform = "Transform",
 }))

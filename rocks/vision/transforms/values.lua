@@ -170,10 +170,10 @@ kinds.define(M, "uniform_temporal_subsample", "num_samples: integer",
 -- Sizes -------------------------------------------------------------------------------------------
 
 -- Returns the tensor of an image or video, or raises an error for other values.
-local function image_of(title, value)
+local function image_of(title, value, name)
    local kind = kinds.of(value)
    if kind ~= "image" and kind ~= "video" then
-      args.refuse(title, "inpt", "an image or a video", value)
+      args.refuse(title, name or "inpt", "an image or a video", value)
    end
    return check(title, torch.is_tensor(value) and value or value.data)
 end
@@ -247,5 +247,40 @@ kinds.lift(M, "gaussian_noise permute_channels grayscale_to_rgb jpeg")
 ---@param num_output_channels? integer  1 by default, or 3
 ---@return Tensor
 M.to_grayscale = functional.rgb_to_grayscale
+
+--- Another name of get_num_channels.
+---@names vision.transforms.v2.functional.get_image_num_channels
+---@param inpt any  an image, a video, or another kind of value that has this property
+---@return integer
+M.get_image_num_channels = M.get_num_channels
+
+--- Returns whether a value is a plain tensor, and no object of torch.vision.tv_tensors.
+---
+---     local f = torch.vision.transforms.v2.functional
+---     print(f.is_pure_tensor(torch.zeros(3, 4, 6)))
+---     --> true
+---@names vision.transforms.v2.functional.is_pure_tensor
+---@param inpt any
+---@return boolean
+M.is_pure_tensor = torch.is_tensor
+
+local take_dtype = args.signature(prefix .. [[convert_image_dtype(image: any,
+   dtype: string = 'float32')]])
+
+--- Converts images to another dtype and scales their values to its range, as to_dtype does with
+--- `scale`.
+---
+---     local f = torch.vision.transforms.v2.functional
+---     print(f.convert_image_dtype(torch.full({1, 1, 1}, 255, {dtype = "uint8"})))
+---     --> tensor([[[1.]]])
+---@names vision.transforms.v2.functional.convert_image_dtype
+---@param image any  an image or a video
+---@param dtype? string  "float32" by default
+---@return any
+function M.convert_image_dtype(...)
+   local a = take_dtype(...)
+   image_of(prefix .. "convert_image_dtype", a.image, "image")
+   return functional.to_dtype(a.image, a.dtype, true)
+end
 
 return M

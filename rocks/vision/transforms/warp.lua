@@ -517,6 +517,14 @@ kinds.define(M, "elastic", [[displacement: tensor, interpolation: string = 'bili
    end,
 })
 
+--- Another name of elastic.
+---@names vision.transforms.v2.functional.elastic_transform
+---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
+---@param displacement Tensor  (1, H, W, 2)
+---@param options? {interpolation: string, fill: number|number[]}  as those of elastic
+---@return any
+M.elastic_transform = M.elastic
+
 M._solve = solve
 
 return M

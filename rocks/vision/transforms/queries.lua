@@ -1,0 +1,150 @@
+-- queries.lua - the part of transforms.v2 for transforms of one's own: functions that find out what
+-- a list of values contains, and torchvision's names of options.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local kinds = require "tlua.vision.transforms.kinds"
+local values = require "tlua.vision.transforms.values"
+
+local M = {}
+
+local prefix <const> = "vision.transforms.v2."
+
+--- torchvision's names of interpolations; the transforms take their values, which are strings.
+---
+---     local T = torch.vision.transforms.v2
+---     local resize = T.Resize(8, {interpolation = T.InterpolationMode.NEAREST})
+---     print(resize(torch.zeros(3, 4, 6)).shape)
+---     --> torch.Size([3, 8, 12])
+---@names vision.transforms.v2.InterpolationMode
+---@enum vision.transforms.v2.InterpolationMode
+M.InterpolationMode = {
+   NEAREST = "nearest",
+   NEAREST_EXACT = "nearest-exact",
+   BILINEAR = "bilinear",
+   BICUBIC = "bicubic",
+   LANCZOS = "lanczos",
+}
+
+--- torchvision's names of AutoAugment's policies.
+---
+---     local T = torch.vision.transforms.v2
+---     local transform = T.AutoAugment(T.AutoAugmentPolicy.CIFAR10)
+---     print(transform(torch.zeros(3, 4, 6)).shape)
+---     --> torch.Size([3, 4, 6])
+---@names vision.transforms.v2.AutoAugmentPolicy
+---@enum vision.transforms.v2.AutoAugmentPolicy
+M.AutoAugmentPolicy = {IMAGENET = "imagenet", CIFAR10 = "cifar10", SVHN = "svhn"}
+
+-- Checks a list of values, and that each of the other arguments is a class or a function.
+local function check_list(title, flat_inputs, ...)
+   if type(flat_inputs) ~= "table" or getmetatable(flat_inputs) then
+      args.refuse(title, "flat_inputs", "a list of values", flat_inputs)
+   end
+   for i, wanted in ipairs {...} do
+      if type(wanted) ~= "function" and type(wanted) ~= "table" then
+         args.refuse(title, "types_or_checks #" .. i, "a class or a function", wanted)
+      end
+   end
+end
+
+local function is(value, wanted)
+   if type(wanted) == "function" then return not not wanted(value) end
+   return class.isinstance(value, wanted)
+end
+
+local function contains(flat_inputs, wanted)
+   for i = 1, flat_inputs.n or #flat_inputs do
+      if is(flat_inputs[i], wanted) then return true end
+   end
+   return false
+end
+
+--- Returns whether a list contains a value of any of some classes, or one for which any of some
+--- functions returns true.
+---
+---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
+---     local values = {tv.Image(torch.zeros(3, 4, 6)), 7}
+---     print(T.has_any(values, tv.Image, tv.Video))
+---     print(T.has_any(values, torch.Tensor))
+---     --> true
+---     --> false
+---@param flat_inputs any[]  values, as make_params of a transform receives them
+---@param ... table|fun(value: any): boolean  classes, such as tv_tensors.Image or torch.Tensor, and
+--- functions
+---@return boolean
+function M.has_any(flat_inputs, ...)
+   check_list(prefix .. "has_any", flat_inputs, ...)
+   for _, wanted in ipairs {...} do
+      if contains(flat_inputs, wanted) then return true end
+   end
+   return false
+end
+
+--- Returns whether a list contains a value of each of some classes, or one for which each of some
+--- functions returns true.
+---
+---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
+---     local values = {tv.Image(torch.zeros(3, 4, 6)), 7}
+---     print(T.has_all(values, tv.Image, math.type))
+---     print(T.has_all(values, tv.Image, tv.Mask))
+---     --> true
+---     --> false
+---@param flat_inputs any[]  values, as make_params of a transform receives them
+---@param ... table|fun(value: any): boolean  classes, such as tv_tensors.Image or torch.Tensor, and
+--- functions
+---@return boolean
+function M.has_all(flat_inputs, ...)
+   check_list(prefix .. "has_all", flat_inputs, ...)
+   for _, wanted in ipairs {...} do
+      if not contains(flat_inputs, wanted) then return false end
+   end
+   return true
+end
+
+-- Returns the size that `get` finds in all values of the given kinds.
+local function common_size(title, flat_inputs, wanted, get)
+   check_list(title, flat_inputs)
+   local size
+   for i = 1, flat_inputs.n or #flat_inputs do
+      local value = flat_inputs[i]
+      if wanted[kinds.of(value)] then
+         local own = get(value)
+         if size and table.concat(own, " ") ~= table.concat(size, " ") then
+            torch.raise(("%s: flat_inputs: expected values of one size, got %s and %s")
+               :format(title, table.concat(size, " x "), table.concat(own, " x ")))
+         end
+         size = own
+      end
+   end
+   if not size then torch.raise(title .. ": flat_inputs: expected an image or a video") end
+   return size
+end
+
+--- Returns the height and width that the images, videos, masks, boxes and keypoints of a list have.
+---
+---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
+---     print(table.unpack(T.query_size {tv.Image(torch.zeros(3, 4, 6)), "label"}))
+---     --> 4	6
+---@param flat_inputs any[]  values, as make_params of a transform receives them
+---@return integer[]
+function M.query_size(flat_inputs)
+   return common_size(prefix .. "query_size", flat_inputs,
+      {image = true, video = true, mask = true, boxes = true, keypoints = true}, values.get_size)
+end
+
+--- Returns the number of channels, the height and the width of the images and videos of a list.
+---
+---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
+---     print(table.unpack(T.query_chw {tv.Image(torch.zeros(3, 4, 6)), "label"}))
+---     --> 3	4	6
+---@param flat_inputs any[]  values, as make_params of a transform receives them
+---@return integer[]
+function M.query_chw(flat_inputs)
+   return common_size(prefix .. "query_chw", flat_inputs, {image = true, video = true},
+      values.get_dimensions)
+end
+
+return M
