@@ -267,7 +267,7 @@ local function too_close(rows, columns, threshold)
    local width = torch.minimum(columns[3], x2):sub_(torch.maximum(columns[1], x1)):clamp_min_(0)
    local height = torch.minimum(columns[4], y2):sub_(torch.maximum(columns[2], y1)):clamp_min_(0)
    local common = width:mul_(height)
-   return common:div(columns[5] + area - common):gt(threshold)
+   return common:div_((columns[5] + area):sub_(common)):gt(threshold)
 end
 
 local block <const> = 256 -- boxes that are compared at once with all that follow

@@ -329,8 +329,9 @@ end
 -- Returns the k-th pixels of cells, from 1, in an image with the given number of columns. `cell`
 -- has the numbers of the cells, from 1, and k the numbers of the pixels, from 0.
 local function pixels_of(cells, cell, k, columns)
-   local across = cells.columns:int():index_select(1, cell)
-   local row = torch.div(k:int(), across, {rounding_mode = "floor"})
+   -- Floating numbers are divided faster than integers, and all of these are exact.
+   local across = cells.columns:double():index_select(1, cell)
+   local row = (k / across):floor_()
    return row:mul_(across:neg_():add_(columns)):long():add_(k)
       :add_(cells.first:index_select(1, cell))
 end
