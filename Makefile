@@ -183,8 +183,9 @@ WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wmissing-p
   $(if $(filter-out 0,$(WERROR)),-Werror) \
   $(if $(WINDOWS),-Wno-float-conversion) # isnan and its like, as MinGW has them
 # Hidden names: only what tlua.h marks TL_API is exported. -fexceptions: a host
-# whose Lua is built as C++ raises errors by unwinding through our frames.
-TL_CFLAGS := -std=gnu11 $(if $(WINDOWS)$(WASM),,-fPIC -pthread) -fvisibility=hidden $(WARNINGS) \
+# whose Lua is built as C++ raises errors by unwinding through our frames. MinGW's sqrt rounds twice, the
+# processor's instruction once: the compiler may use it where nobody asks for errno.
+TL_CFLAGS := -std=gnu11 $(if $(WINDOWS),-fno-math-errno) $(if $(WINDOWS)$(WASM),,-fPIC -pthread) -fvisibility=hidden $(WARNINGS) \
   $(if $(filter i386,$(machine)),-msse2 -mfpmath=sse -Wno-psabi) \
   $(if $(filter x86_64 i386,$(if $(filter -march=% -mfma,$(CFLAGS)),,$(machine))),,$(UNFUSED)) $(if $(WASM),-msimd128,-fexceptions) $(CFLAGS) \
   $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer)

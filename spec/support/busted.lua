@@ -28,6 +28,12 @@ if os.getenv "SPEC_EMULATED" then
    end
 end
 
+-- The C library of Windows gives names with endings such as ".b", by which torch.save chooses a format.
+if package.config:sub(1, 1) == "\\" then
+   local new_name = os.tmpname
+   function os.tmpname() return (new_name():gsub("%.", "_")) end
+end
+
 -- In a spec, busted searches each global name in all blocks around the running test, at every access. Lua's own
 -- names, which nobody assigns, are put into the specs' environment, so that `pairs` costs what it costs in a program.
 -- `assert` is busted's own.
