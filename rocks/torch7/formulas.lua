@@ -8,6 +8,7 @@
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
 local nn = require "tlua.torch7.nn"
+local records = require "tlua.torch7.records"
 local with_batch = require "tlua.torch7.nn_simple".with_batch
 local feature_dim = require "tlua.torch7.nn_simple".feature_dim
 
@@ -18,16 +19,16 @@ local function dims(x) return #field(x, "shape") end
 
 -- Layers with parameters --------------------------------------------------------------------------
 
+local add_linear = records.accumulate[nn.Linear.compute]
+
 local function linear(self, x, _, g, scale)
    local n, sizes = dims(x), nil
    if n ~= 2 then
       sizes = field(x, "shape")
       x, g = T.reshape(x, {-1, sizes[n]}), T.reshape(g, {-1, field(g, "shape")[n]})
    end
-   local weight, sum, bias_sum = self.weight, self.gradWeight, self.bias and self.gradBias
-   if sum then methods.addmm_(sum, T.t(g), x, {alpha = scale}) end
-   if bias_sum then T.add_(bias_sum, T.sum(g, 1), {alpha = scale}) end
-   local made = T.mm(g, weight)
+   add_linear(self, x, g, scale)
+   local made = T.mm(g, self.weight)
    return sizes and T.reshape(made, sizes) or made
 end
 

@@ -47,6 +47,21 @@ Linear.describe = function(self)
    return ("nn.Linear(%d -> %d)%s"):format(self.weight:size(2), self.weight:size(1),
       self.bias and "" or " without bias")
 end
+
+-- Returns a tensor as a matrix whose rows are the vectors along the last dimension.
+local function as_rows(x)
+   local sizes = shape(x)
+   return #sizes == 2 and x or T.reshape(x, {-1, sizes[#sizes]})
+end
+
+records.accumulate[linear] = function(self, x, g, scale)
+   x, g = as_rows(x), as_rows(g)
+   if self.gradWeight then methods.addmm_(self.gradWeight, T.t(g), x, {alpha = scale}) end
+   if self.bias and self.gradBias then
+      T.add_(self.gradBias, T.sum(g, 1), {alpha = scale})
+   end
+end
+
 function Linear:noBias()
    self.bias, self.gradBias = nil, nil
    return self

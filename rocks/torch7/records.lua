@@ -344,6 +344,20 @@ end
 --- Returns whether a layer has parameters.
 function M.has_parameters(self) return parameter(self, "weight") or parameter(self, "bias") end
 
+--- Maps the function `compute` of a layer to a function that adds the gradients of the layer's
+--- parameters, times `scale`, to its sums, given the input and the gradient of the output, which
+--- have no autograd history. A run calls this function instead of asking autograd for gradients that
+--- it would then have to add.
+---@type table<function, fun(self: table, x: Tensor, g: Tensor, scale: number)>
+M.accumulate = {}
+
+-- Returns whether a run adds the gradients of a call's parameters by such a function.
+local function is_accumulated(call)
+   local module = call.module
+   return M.accumulate[module.compute] and call.weight_leaf and module.gradWeight
+      and is_tensor(call.output)
+end
+
 local function has_duplicates(list)
    for i = 2, #list do
       for k = 1, i - 1 do
@@ -594,8 +608,11 @@ function M.backward_run(self, input, gradOutput, scale)
    if not is_current(self, made, input) then return false end
    local leaves, calls = wanted(made.leaves, {}), made.calls
    for i = 2, #calls, 2 do
-      if made.passes then wanted(calls[i].leaves, leaves) end
-      parameter_leaves(calls[i], leaves)
+      local call = calls[i]
+      if made.passes then wanted(call.leaves, leaves) end
+      call.accumulated = is_accumulated(call)
+      if call.accumulated then leaves[#leaves + 1] = call.output
+      else parameter_leaves(call, leaves) end
    end
    for _, call in ipairs(made.passes and made.containers or {}) do wanted(call.leaves, leaves) end
    local output = map(function(x) return is_tensor(x) and made.links[x] or false end, made.output)
@@ -608,8 +625,15 @@ function M.backward_run(self, input, gradOutput, scale)
    for i = 2, #calls, 2 do
       local call = calls[i]
       if made.passes then given[call], at = input_gradients(call, list, at) end
-      call.module.gradInput = given[call]
-      at = add_gradients(call.module, call, list, at, scale)
+      local module = call.module
+      module.gradInput = given[call]
+      if not call.accumulated then
+         at = add_gradients(module, call, list, at, scale)
+      else
+         local g = list[at]
+         if g then M.accumulate[module.compute](module, detach(call.leaves), g, scale) end
+         at = at + 1
+      end
    end
    for _, call in ipairs(made.containers) do
       if made.passes then given[call], at = input_gradients(call, list, at) end
