@@ -28,10 +28,11 @@ local function pass_on(meta, name, value)
    end
 end
 
+-- A method __index__ returns a value and true, or false alone if it leaves the key to the class.
 local function index_by(method, meta)
    return function(object, key)
       local value, handled = method(object, key)
-      if value ~= nil or handled then return value end
+      if handled or value then return value end
       return meta[key]
    end
 end

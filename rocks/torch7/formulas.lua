@@ -13,7 +13,7 @@ local with_batch = require "tlua.torch7.nn_simple".with_batch
 local feature_dim = require "tlua.torch7.nn_simple".feature_dim
 
 local T = tlua
-local field, methods = types.field, types.methods
+local field = types.field
 
 local function dims(x) return #field(x, "shape") end
 

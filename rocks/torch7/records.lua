@@ -346,8 +346,8 @@ function M.has_parameters(self) return parameter(self, "weight") or parameter(se
 
 --- Maps the function `compute` of a layer to a function that adds the gradients of the layer's
 --- parameters, times `scale`, to its sums, given the input and the gradient of the output, which
---- have no autograd history. A run calls this function instead of asking autograd for gradients that
---- it would then have to add.
+--- have no autograd history. A run calls this function instead of asking autograd for gradients,
+--- which it would have to add.
 ---@type table<function, fun(self: table, x: Tensor, g: Tensor, scale: number)>
 M.accumulate = {}
 

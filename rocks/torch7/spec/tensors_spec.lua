@@ -338,6 +338,21 @@ describe("Torch7's classes", function()
       assert.raises("the parent class NoSuch does not exist", function() torch.class("SpecCat", "NoSuch", zoo) end)
    end)
 
+   it("leave keys to the class if __index__ returns false", function()
+      local zoo = {}
+      local Bag = torch.class("SpecBag", zoo)
+      function Bag:size() return 3 end
+      function Bag:__index__(key)
+         if type(key) == "number" then return key > 1 and key or nil, true end
+         return false
+      end
+      local bag = zoo.SpecBag()
+      assert.equal(3, bag:size())
+      assert.equal(2, bag[2])
+      assert.is_nil(bag[1])
+      assert.is_nil(bag.colour)
+   end)
+
    it("give pointers to elements, which count from 0", function()
       local x = torch.range(1, 6):resize(2, 3)
       local p, q = x:data(), x[2]:data()
