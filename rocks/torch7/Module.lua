@@ -65,11 +65,30 @@ function Module:accGradParameters(input, gradOutput, scale)
    records.add_gradients(self, input, gradOutput, scale or 1)
 end
 
+--- Subtracts the gradients of the parameters, times `rate`, from the parameters. If a class defines
+--- accGradParameters, gradWeight and gradBias are the parameters during a call of this method.
 function Module:accUpdateGradParameters(input, gradOutput, rate)
-   if not self.compute then return end
-   records.update_parameters(self, input, gradOutput, -rate)
+   self:defaultAccUpdateGradParameters(input, gradOutput, rate)
 end
-Module.sharedAccUpdateGradParameters = Module.accUpdateGradParameters
+
+function Module:defaultAccUpdateGradParameters(input, gradOutput, rate)
+   if self.compute then
+      return records.update_parameters(self, input, gradOutput, -rate)
+   end
+   local weight_grad, bias_grad = self.gradWeight, self.gradBias
+   self.gradWeight, self.gradBias = self.weight, self.bias
+   local good, problem = pcall(self.accGradParameters, self, input, gradOutput, -rate)
+   self.gradWeight, self.gradBias = weight_grad, bias_grad
+   if not good then error(problem, 0) end
+end
+
+--- Does the same, and leaves the gradients in gradWeight and gradBias.
+function Module:sharedAccUpdateGradParameters(input, gradOutput, rate)
+   if not self:parameters() then return end
+   self:zeroGradParameters()
+   self:accGradParameters(input, gradOutput, 1)
+   self:updateParameters(rate)
+end
 
 --- Computes the gradients of inputs and parameters in one backward pass, unless the class overrides
 --- updateGradInput or accGradParameters.
@@ -192,7 +211,7 @@ function Module:getParameters()
    local weights, grads = self:parameters()
    return flatten_tensors(weights or {}), flatten_tensors(grads or {})
 end
-Module._flatten = flatten_tensors
+Module.flatten = flatten_tensors
 
 -- Makes fields of this module share memory with the same fields of another module.
 function Module:share(other, ...)
@@ -207,6 +226,26 @@ function Module:clone(...)
    local made = copying.copy(self)
    if select("#", ...) > 0 then made:share(self, ...) end
    return made
+end
+
+-- Files
+-- ---------------------------------------------------------------------------------------------
+
+--- Writes the fields, for classes whose own `write` calls this one.
+function Module:write(file)
+   local fields = {}
+   for key, value in next, self do fields[key] = value end
+   file:writeObject(fields)
+end
+
+--- Reads the fields, for classes whose own `read` calls this one.
+function Module:read(file)
+   local fields = file:readObject()
+   if type(fields) ~= "table" or fields == self then
+      tlua.raise(("%s: read: expected a table of fields, got %s"):format(classes.type(self),
+         fields == self and "the object" or type(fields)))
+   end
+   for key, value in next, fields do rawset(self, key, value) end
 end
 
 -- Types

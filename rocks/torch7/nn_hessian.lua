@@ -175,7 +175,7 @@ function M.enable()
       end)
       local weights, grads = getParameters(self)
       if #list == 0 then return weights, grads end
-      return weights, grads, Module._flatten(list)
+      return weights, grads, Module.flatten(list)
    end
 end
 

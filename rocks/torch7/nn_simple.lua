@@ -355,10 +355,9 @@ local Reshape = layer("Reshape", function(self, ...)
    self.nelement = 1
    for _, size in ipairs(sizes) do self.nelement = self.nelement * size end
 end, function(self, x)
-   local sizes = self.size:totable()
-   local batch = self.batchMode
-   if batch == nil then
-      batch = methods.numel(x) ~= self.nelement or shape(x)[1] == 1 and #sizes < dims(x)
+   local sizes, batch = self.size:totable(), self.batchMode
+   if batch == nil then -- a first dimension of size 1 always is a batch dimension
+      batch = methods.numel(x) ~= self.nelement or shape(x)[1] == 1
    end
    if batch then table.insert(sizes, 1, shape(x)[1]) end
    return T.reshape(x, sizes)

@@ -280,6 +280,49 @@ describe("Torch7's protocol of modules", function()
          model:get(1).weight, model:get(1).gradWeight) >= 0)
    end)
 
+   it("takes a first dimension of size 1 as a batch in Reshape, unless batchMode is false", function()
+      for _, case in ipairs {
+         {nn.Reshape(4, 3), {1, 12}, {1, 4, 3}}, {nn.Reshape(2, 6), {1, 3, 4}, {1, 2, 6}},
+         {nn.Reshape(4, 3), {12}, {4, 3}}, {nn.Reshape(4, 3, false), {1, 12}, {4, 3}},
+         {nn.Reshape(4, 3), {2, 12}, {2, 4, 3}}, {nn.Reshape(12), {3, 4}, {12}},
+      } do
+         local y = case[1]:forward(torch.zeros(torch.LongStorage(case[2])))
+         assert.same(case[3], y:size():totable())
+      end
+   end)
+
+   it("updates the parameters of modules that define accGradParameters", function()
+      local Scale, above = torch.class("nn.SpecScale", "nn.Module")
+      function Scale:__init()
+         above.__init(self)
+         self.weight, self.gradWeight = torch.Tensor {2}, torch.zeros(1)
+      end
+      function Scale:updateOutput(x)
+         self.output = x * self.weight[1]
+         return self.output
+      end
+      function Scale:updateGradInput(_, g)
+         self.gradInput = g * self.weight[1]
+         return self.gradInput
+      end
+      function Scale:accGradParameters(x, g, scale)
+         if self.bad then error "bad" end
+         self.gradWeight:add((scale or 1) * x:dot(g))
+      end
+      local x, g = torch.Tensor {1, 3}, torch.Tensor {2, 1}
+      local module = nn.SpecScale()
+      module:forward(x)
+      module:backwardUpdate(x, g, 0.1)
+      assert.is_true(math.abs(module.weight[1] - 1.5) < 1e-12)
+      assert.equal(0.0, module.gradWeight[1])
+      module:sharedAccUpdateGradParameters(x, g, 0.1)
+      assert.is_true(math.abs(module.weight[1] - 1) < 1e-12)
+      assert.equal(5.0, module.gradWeight[1])
+      module.bad = true
+      assert.is_false((pcall(module.accUpdateGradParameters, module, x, g, 0.1)))
+      assert.equal(5.0, module.gradWeight[1])
+   end)
+
    it("names the place of an error", function()
       local model = nn.Sequential():add(nn.Linear(2, 3)):add(nn.Linear(2, 3))
       local ok, message = pcall(model.forward, model, torch.ones(2))

@@ -273,3 +273,28 @@ it("a MemoryFile writes into the storage that it was given", function()
    local both = torch.MemoryFile(torch.CharStorage():string "1 2", "rw")
    assert.equal(1, both:readInt())
 end)
+
+it("modules read and write files by methods that call those of nn.Module", function()
+   local Counted, parent = torch.class("nn.SpecCounted", "nn.Linear")
+   function Counted:write(file)
+      file:writeInt(7)
+      parent.write(self, file)
+   end
+   function Counted:read(file, version)
+      self.count = file:readInt()
+      parent.read(self, file, version)
+   end
+   local module, x = nn.Sequential():add(nn.SpecCounted(3, 2)), torch.ones(3)
+   for _, format in ipairs {"binary", "ascii"} do
+      local loaded = torch.deserialize(torch.serialize(module, format), format)
+      assert.equal(7, loaded:get(1).count)
+      assert.same(module:forward(x):totable(), loaded:forward(x):totable())
+   end
+   local lie = torch.MemoryFile()
+   lie:writeInt(7)
+   lie:writeObject "text"
+   lie:seek(1)
+   local good, problem = pcall(module:get(1).read, nn.SpecCounted(1, 1), lie)
+   assert.is_false(good)
+   assert.matches("nn.SpecCounted: read: expected a table of fields, got string", problem, 1, true)
+end)
