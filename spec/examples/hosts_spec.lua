@@ -62,8 +62,8 @@ it("the game's creatures learn to walk within its frames", function()
       return pending "Chipmunk or SDL is not installed"
    end
    shell.with_folder(function(folder)
-      local output = run("game", "7300 " .. shell.quote(folder .. "/walk.bmp"))
-      assert.is_true(tonumber(output:match "round 20: the mean came (%-?%d+) far") > 20, output)
+      local output = run("game", "3700 " .. shell.quote(folder .. "/walk.bmp"))
+      assert.is_true(tonumber(output:match "round 10: the mean came (%-?%d+) far") > 20, output)
       assert.matches("a call of the script took %d+ us", output)
       local file <close> = assert(io.open(folder .. "/walk.bmp", "rb"))
       assert.is_true(#file:read "a" > 960 * 360 * 3, "the picture is too small")
