@@ -29,7 +29,7 @@ struct Plan {
   tlk_Array out, in;
   int64_t in_size;
   int64_t outer, n, inner;
-  int64_t batch;         /* number of rows in a task if inner is 1, otherwise 1 */
+  int64_t batch;         /* number of rows, or rows of pairs, in a task; 1 for strips of columns */
   int64_t width, strips; /* number of columns in a strip, and number of strips in a row */
   int64_t segment, segments;
   char *partial; /* accumulators of all tasks if n is divided into segments (owned) */
@@ -116,7 +116,8 @@ static void add_short_rows(const Plan *p, const char *src, int64_t count, int64_
 static void accumulate(const Plan *p, const Task *t, char *acc) {
   p->r->start(t->count, acc, p->params);
   if (p->sum_pairs) {
-    p->sum_pairs(t->n, t->src, (double *)(void *)acc);
+    for (int64_t i = 0; i < t->count; i += 2)
+      p->sum_pairs(t->n, t->src + i * p->n * p->in_size, (double *)(void *)acc + i);
   } else if (p->inner > 1) {
     if (t->count == p->inner && p->inner < NARROW && !p->r->ordered)
       add_narrow(p, t->src, t->n, t->count, acc);
@@ -141,8 +142,8 @@ static Task task_at(const Plan *p, int64_t index) {
   int64_t o = index / p->strips * p->batch;
   Task t;
   t.first = o * p->inner + strip * p->width;
-  t.count = p->inner > 1 ? tlk_min(p->width, p->inner - strip * p->width)
-                         : tlk_min(p->batch, p->outer - o);
+  t.count = p->inner > 1 && !p->sum_pairs ? tlk_min(p->width, p->inner - strip * p->width)
+                                          : tlk_min(p->batch, p->outer - o) * p->inner;
   t.src = (const char *)p->in.data +
           (o * p->n * p->inner + g * p->segment * p->inner + strip * p->width) * p->in_size;
   t.n = tlk_min(p->segment, p->n - g * p->segment);
@@ -185,8 +186,8 @@ static void cut(Plan *p) {
     int64_t most = tlk_min(tlk_ceil_div(FEW_TASKS, tasks), each / TLK_GRAIN);
     p->segment = tlk_ceil_div(p->n, tlk_min(most, p->n));
     p->segments = tlk_ceil_div(p->n, p->segment);
-  } else if (p->inner == 1) {
-    p->batch = tlk_max(1, tlk_min(STRIP, TLK_GRAIN / 4 / each));
+  } else if (p->inner == 1 || p->sum_pairs) {
+    p->batch = tlk_max(1, tlk_min(STRIP / p->inner, TLK_GRAIN / 4 / each));
   }
 }
 
