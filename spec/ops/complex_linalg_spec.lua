@@ -179,6 +179,27 @@ describe("linalg on complex matrices", function()
       assert.close(x, (u * s:unsqueeze(-2)):matmul(vh), 1e-4)
    end)
 
+   it("factors and solves matrices that are larger than a block, of each dtype", function()
+      torch.manual_seed(5)
+      for dtype, tolerance in pairs {float32 = 1e-3, float64 = 1e-10, complex64 = 1e-3, complex128 = 1e-10} do
+         for _, size in ipairs {{50, 50}, {90, 70}, {40, 75}} do
+            local x = torch.randn(2, size[1], size[2], {dtype = dtype})
+            local P, L, U = linalg.lu(x)
+            assert.close(x, P:to(dtype):matmul(L):matmul(U), tolerance)
+            assert.is_true(L:abs():max():item() < 1.5, "rows are exchanged for the largest pivots")
+            if size[1] == size[2] then
+               local b = torch.randn(2, size[1], 20, {dtype = dtype})
+               local factors, pivots = linalg.lu_factor(x)
+               local solution = linalg.solve(x, b)
+               assert.close(b, x:matmul(solution), tolerance * solution:abs():max():item())
+               assert.close(solution, linalg.lu_solve(factors, pivots, b), tolerance * solution:abs():max():item())
+               x[2]:select(2, 44):zero_()
+               assert.raises("linalg.inv: matrix 2 of the batch is singular", function() linalg.inv(x) end)
+            end
+         end
+      end
+   end)
+
    it("takes empty matrices", function()
       local x = torch.zeros(0, 3, 3, {dtype = "complex64"})
       assert.same({0, 3}, linalg.eig(x).shape)

@@ -447,18 +447,48 @@ describe("products, quotients and sums of complex numbers", function()
 
    it("agree for rows of every length, in whole blocks and at their ends", function()
       for _, n in ipairs {1, 15, 16, 17, 63, 64, 127, 128, 129, 160, 1000} do
-         local z, w = random("complex128", 3, n), random("complex128", 3, n)
+         -- from eight rows on, the kernel of cumsum transposes them
+         local rows = n % 2 == 0 and 3 or 9
+         local z, w = random("complex128", rows, n), random("complex128", rows, n)
          local a, b, c, d = z.real, z.imag, w.real, w.imag
          assert.close(torch.complex(a * c - b * d, a * d + b * c), z * w, 1e-12)
          assert.close(z, (z * w) / w, 1e-9)
          assert.close((a * a + b * b):sqrt(), z:abs(), 1e-12)
          assert.close(torch.complex(a:sum(2), b:sum(2)), z:sum(2), 1e-12)
          assert.close(torch.complex(a:sum {1, 2}, b:sum {1, 2}), z:sum(), 1e-11)
-         assert.same({3, 1}, {table.unpack(z:sum(2, true).shape)})
+         assert.same({rows, 1}, {table.unpack(z:sum(2, true).shape)})
          assert.close(torch.complex(a:cumsum(2), b:cumsum(2)), z:cumsum(2), 1e-12)
          assert.close(torch.complex(a:cumsum(1), b:cumsum(1)), z:cumsum(1), 1e-12)
          assert.close((z[1] * w[1]):sum(), torch.dot(z[1], w[1]), 1e-11)
          assert.close((z[1]:conj() * w[1]):sum(), torch.vdot(z[1], w[1]), 1e-11)
+      end
+   end)
+
+   it("of matrices are the sums of real products, for views, large sizes and any number of threads", function()
+      local function with_threads(n, call)
+         local before = torch.get_num_threads()
+         torch.set_num_threads(n)
+         local result = call()
+         torch.set_num_threads(before)
+         return result
+      end
+      for dtype, tolerance in pairs {complex64 = 2e-4, complex128 = 1e-12} do
+         -- few and many rows, more terms than a panel has, and more columns than a packed row serves
+         for _, size in ipairs {{3, 70, 5}, {130, 9, 33}, {400, 150, 37}, {7, 40, 300}} do
+            local m, k, n = table.unpack(size)
+            local lefts = {random(dtype, m, k), random(dtype, k, m):t(), random(dtype, m, k + 3):narrow(2, 2, k),
+               random(dtype, m, k).mH.mH}
+            local rights = {random(dtype, k, n), random(dtype, n, k):t(), random(dtype, k, n + 1):narrow(2, 2, n),
+               random(dtype, n, k).mH}
+            for _, x in ipairs(lefts) do
+               for _, y in ipairs(rights) do
+                  local a, b, c, d = x.real, x.imag, y.real, y.imag
+                  local product = with_threads(1, function() return x:mm(y) end)
+                  assert.close(torch.complex(a:mm(c) - b:mm(d), a:mm(d) + b:mm(c)), product, tolerance)
+                  assert.is_true(torch.equal(product, with_threads(2, function() return x:mm(y) end)))
+               end
+            end
+         end
       end
    end)
 end)
