@@ -13,6 +13,10 @@
 #include "kernels/cpu/fft/line.h"
 #include "kernels/cpu/fft/plan.h"
 
+/* The smallest length at which each complex row of a batch is transformed alone, if it can be arranged
+** as a matrix. Several rows at once would not fit into the first-level cache. */
+#define ALONE_LEAST 1024
+
 typedef struct Call {
   const struct tlk_fft *call;
   /* plan for n numbers; for n / 2 if the signal is real and its length n is even */
@@ -186,7 +190,9 @@ static bool run_call(Call *c) {
                        ? c->call->outer * tlk_ceil_div(c->call->inner, c->lanes)
                        : tlk_ceil_div(c->lines, c->lanes);
   bool divides = p->columns || p->inner;
-  if (tlk_fft_has_lanes(p) && (!divides || c->lines >= c->lanes / 2)) {
+  bool alone =
+      p->columns && p->n >= ALONE_LEAST && c->call->kind == TLK_FFT_COMPLEX && c->call->inner == 1;
+  if (tlk_fft_has_lanes(p) && !alone && (!divides || c->lines >= c->lanes / 2)) {
     TL_TRY(tli_parallel_try(blocks, tlk_max(1, TLK_GRAIN / (4 * c->call->n * c->lanes)), run_blocks,
                             c));
   } else if (c->lines >= tl_get_num_threads()) {
