@@ -181,7 +181,8 @@ describe("linalg on complex matrices", function()
 
    it("factors and solves matrices that are larger than a block, of each dtype", function()
       torch.manual_seed(5)
-      for dtype, tolerance in pairs {float32 = 1e-3, float64 = 1e-10, complex64 = 1e-3, complex128 = 1e-10} do
+      for _, dtype in ipairs {"float32", "float64", "complex64", "complex128"} do
+         local tolerance = (dtype == "float32" or dtype == "complex64") and 1e-3 or 1e-10
          for _, size in ipairs {{50, 50}, {90, 70}, {40, 75}} do
             local x = torch.randn(2, size[1], size[2], {dtype = dtype})
             local P, L, U = linalg.lu(x)
