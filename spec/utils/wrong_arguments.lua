@@ -5,8 +5,8 @@
 local torch = require "tlua"
 local lazy = require "tlua.lazy"
 
--- number of calls with random arguments, which follow calls with fixed arguments
-local calls <const> = 12
+-- number of calls with random arguments, which follow calls with fixed arguments; fewer with a sanitizer
+local calls <const> = os.getenv "SPEC_SANITIZED" == "1" and 3 or 12
 -- The weights of nn.Transformer take 177 MB, and those of an earlier instance may not be collected yet.
 local memory_limit <const> = 512 << 20
 -- limit on the processor time of one call in seconds, far more than any call needs
@@ -57,6 +57,7 @@ local others <const> = {
    all_gather = "get_world_size", reduce_scatter = "get_world_size", kaiming_uniform = "uniform_",
    kaiming_uniform_ = "uniform_", parameters_to_vector = "cat", ParametrizationList = "", LayerNorm = "ones",
    RMSNorm = "ones", device_of = "device", Subset = "tensor", save_on_cpu = "saved_tensors_hooks", hint = "near",
+   elastic_transform = "elastic", get_image_num_channels = "get_num_channels", is_pure_tensor = "is_tensor",
    find = "near", asarray = "as_tensor", from_numpy = "tensor", from_table = "tensor", frombuffer = "empty",
    sdp_kernel = "sdpa_kernel", is_dynamo_compiling = "is_compiling", identity_transform = "ComposeTransform",
    data_parallel = "DataParallel", set_anomaly_enabled = "set_detect_anomaly", set_states = "set_rng_state",

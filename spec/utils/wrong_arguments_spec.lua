@@ -28,5 +28,5 @@ it("a public function called with wrong arguments raises an error at the user's 
    local seed <const> = os.getenv "SPEC_SANITIZED" == "1" and 2 or 1
    local faults, errors = calls(seed):match "^(.*)errors: (%d+)\n$"
    assert.equal("", faults, "seed " .. seed)
-   assert.is_true(tonumber(errors) > 10000)
+   assert.is_true(tonumber(errors) > 10000, errors)
 end)
