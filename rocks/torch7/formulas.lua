@@ -13,7 +13,7 @@ local with_batch = require "tlua.torch7.nn_simple".with_batch
 local feature_dim = require "tlua.torch7.nn_simple".feature_dim
 
 local T = tlua
-local field = types.field
+local field, methods, close = types.field, types.methods, types.close
 
 local function dims(x) return #field(x, "shape") end
 
@@ -63,15 +63,26 @@ end
 
 local minus <const> = {value = -1}
 
-local function tanh(_, _, y, g) return T.addcmul(g, T.mul(g, y), y, minus) end
+-- The formulas close their intermediate results, so that the next results get the same memory.
+
+local function tanh(_, _, y, g)
+   local part = T.mul(g, y)
+   local made = T.addcmul(g, part, y, minus)
+   close(part)
+   return made
+end
 
 local function sigmoid(_, _, y, g)
-   local part = T.mul(g, y)
-   return T.addcmul(part, part, y, minus)
+   local made = T.mul(g, y)
+   return methods.addcmul_(made, made, y, minus)
 end
 
 local function log_softmax(_, x, y, g)
-   return T.addcmul(g, T.exp(y), T.sum(g, feature_dim(x), true), minus)
+   local probabilities, sum_of_g = T.exp(y), T.sum(g, feature_dim(x), true)
+   local made = T.addcmul(g, probabilities, sum_of_g, minus)
+   close(probabilities)
+   close(sum_of_g)
+   return made
 end
 
 local function reshape(_, x, _, g) return T.detach(T.reshape(g, field(x, "shape"))) end
