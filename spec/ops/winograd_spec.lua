@@ -11,7 +11,7 @@ local on_gpu <const> = device.name == "cuda" and not device.is_emulated()
 -- For the weight's gradient, cuDNN has its own fixed order of summation, which is not pairwise.
 local factor <const> = on_gpu and 3 or 1
 
--- With a sanitizer, large convolutions take minutes.
+-- With a sanitizer, large convolutions take minutes, and so do the expected values, which are compared without one.
 local sanitized = os.getenv "SPEC_SANITIZED" == "1"
 
 -- Returns a convolution with stride 1, and the gradients of the sum of (result * g).
@@ -42,6 +42,7 @@ describe("convolution in tiles", function()
       local y = F.conv2d(x, w, bias, 1, padding, 1, groups)
       local g = torch.randn(y.shape)
       local dx, dw = torch.autograd.grad((y * g):sum(), {x, w})
+      if sanitized then return end
       local ey, ex, ew = by_columns(x, w, bias, padding, groups, g)
       for i, pair in ipairs {{ey, y:detach()}, {ex, dx}, {ew, dw}} do
          assert.equal(table.concat(pair[1].shape, " "), table.concat(pair[2].shape, " "))
