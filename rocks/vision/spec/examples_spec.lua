@@ -16,3 +16,19 @@ describe("examples/detect.lua", function()
       shell.ok("rm -r " .. folder)
    end)
 end)
+
+describe("examples/transfer.lua", function()
+   it("reads its data and evaluates both models", function()
+      local path, lines = os.tmpname(), {}
+      for line in io.lines "examples/data/digits.csv" do
+         lines[#lines + 1] = line
+         if #lines == 20 then break end
+      end
+      local file <close> = assert(io.open(path, "w"))
+      file:write(table.concat(lines, "\n"), "\n")
+      file:flush()
+      local output = shell.ok(("%s rocks/vision/examples/transfer.lua 0 %s"):format(shell.start(), path))
+      assert.matches("accuracy %d%.%d+ with the frozen body, %d%.%d+ without", output)
+      os.remove(path)
+   end)
+end)
