@@ -119,6 +119,9 @@ describe("errors of transforms", function()
          ["adjust_brightness: inpt: expected 1 or 3 channels"] = function()
             f.adjust_brightness(torch.zeros(2, 4, 4), 1)
          end,
+         ["invert: inpt: expected an image of real numbers, got a complex64"] = function()
+            f.invert(image:to "complex64")
+         end,
          ["RandomCrop: image: expected at least 9 x 9 pixels"] = function() v2.RandomCrop(9)(image) end,
          ["erase: the rectangle of 4 x 4 pixels at %(6, 6%) is not inside"] = function()
             f.erase(image, 6, 6, 4, 4, torch.zeros(1))

@@ -15,7 +15,11 @@ local M = {}
 
 local prefix <const> = "vision.transforms.v2.functional."
 
-local check <const> = kinds.check
+-- Raises an error unless a tensor is an image of real numbers.
+local function check(title, image)
+   if image:is_complex() then args.refuse(title, "inpt", "an image of real numbers", image) end
+   return kinds.check(title, image)
+end
 
 local function check_channels(title, image)
    local channels = image:size(-3)
