@@ -30,6 +30,7 @@ typedef struct Run {
   const struct tlk_conv_packed *call;
   const tlk_PackedLoops *loops;
   int64_t positions, elements, block;
+  bool single;           /* whether each window is the pixel at the same position */
   int64_t panels, parts; /* the panels of a block are divided into parts for several threads */
   atomic_bool failed;
 } Run;
@@ -42,6 +43,14 @@ typedef struct Scratch {
   float *outside;      /* stands for the channels of a place in the padding (channels) */
 } Scratch;
 
+/* Returns whether each window is the pixel at the same position of the image. */
+static bool is_single(const tlk_Windows *w) {
+  bool single = true;
+  for (int d = 0; d < 3; d++)
+    single = single && w->kernel[d] == 1 && w->stride[d] == 1 && w->padding[d] == 0;
+  return single;
+}
+
 /* Fills in the table of positions [begin, begin + n). */
 static void fill_table(const Run *run, int64_t begin, int64_t n, Scratch *s) {
   const tlk_Conv *c = &run->call->conv;
@@ -50,7 +59,9 @@ static void fill_table(const Run *run, int64_t begin, int64_t n, Scratch *s) {
   int64_t x = begin % w->out[2], y = begin / w->out[2] % w->out[1];
   const float *image = (const float *)run->call->in + begin / w->out[2] / w->out[1] * height * row;
   int64_t down = (w->kernel[1] - 1) * w->dilation[1], across = (w->kernel[2] - 1) * w->dilation[2];
-  for (int64_t k = 0; k < n; k++) {
+  for (int64_t k = 0; run->single && k < n; k++)
+    s->table[k] = (const float *)run->call->in + (begin + k) * channels;
+  for (int64_t k = 0; !run->single && k < n; k++) {
     const float **to = s->table + k / ROWS * run->elements * ROWS + k % ROWS;
     int64_t top = y * w->stride[1] - w->padding[1], left = x * w->stride[2] - w->padding[2];
     const float *at = image + top * row + left * channels;
@@ -194,6 +205,7 @@ bool tlk_conv_packed(const struct tlk_conv_packed *call) {
              .loops = tlk_isa()->packed,
              .positions = c->batch * tlk_conv_product(c->windows.out),
              .elements = tlk_conv_product(c->windows.kernel),
+             .single = is_single(&c->windows),
              .panels = c->groups > 1 ? 1 : tlk_ceil_div(c->channels_out, WIDTH)};
   int64_t terms = run.elements * (c->groups > 1 ? 1 : c->channels_in);
   run.block = terms * c->channels_out * 4 > LARGE_BYTES ? LARGE_BLOCK : BLOCK;

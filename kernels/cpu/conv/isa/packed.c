@@ -42,23 +42,26 @@ INLINE Vec limit(Vec x, float low, float high) {
 /* Adds t->bias and t->other to sums, limits the results and stores those that exist. This is a
 ** function of its own to keep the tiles' code small. */
 static __attribute__((noinline)) void finish(const tlk_PackedTile *t, int64_t col, int64_t width) {
-  const float *sums = t->sums + col;
-  int64_t end = tlk_min(col + width, t->cols);
+  const float *sums = t->sums + col, *bias = t->bias + col;
+  int64_t n = tlk_min(width, t->cols - col), whole = n / LANES * LANES, step = t->step;
+  size_t rest = (size_t)(n - whole) * sizeof(float);
+  float low = t->low, high = t->high;
   for (int r = 0; r < t->rows; r++, sums += TLK_PACKED_WIDTH) {
-    float *out = t->out + r * t->step;
-    const float *other = t->other ? t->other + r * t->step : NULL;
-    int64_t k = col;
-    for (; k + LANES <= end; k += LANES) {
-      Vec sum = load(sums + k - col) + load(t->bias + k);
+    float *out = t->out + r * step + col;
+    const float *other = t->other ? t->other + r * step + col : NULL;
+    for (int64_t k = 0; k < whole; k += LANES) {
+      Vec sum = load(sums + k) + load(bias + k);
       if (other) sum += load(other + k);
-      store(out + k, limit(sum, t->low, t->high));
+      store(out + k, limit(sum, low, high));
     }
-    for (; k < end; k++) {
-      float sum = sums[k - col] + t->bias[k];
-      if (other) sum += other[k];
-      sum = sum < t->low ? t->low : sum;
-      out[k] = sum > t->high ? t->high : sum;
+    if (rest == 0) continue;
+    Vec sum = load(sums + whole) + load(bias + whole), more = {0}; /* sums and bias are padded */
+    if (other) {
+      memcpy(&more, other + whole, rest);
+      sum += more;
     }
+    sum = limit(sum, low, high);
+    memcpy(out + whole, &sum, rest);
   }
 }
 
