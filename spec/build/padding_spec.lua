@@ -10,7 +10,7 @@ local padded <const> = {
    "tlk_Attention.scale tlk_Classes.end tlk_Context.stream tlk_Fault.source tlk_Gemm.m tlk_Pool.divisor",
    "tlk_Rnn.steps tlk_activation_backward.grad_in tlk_check_index.source tlk_csr.out tlk_fft.out",
    "tlk_linear.inner tlk_list_clip.count tlk_list_reduce.params tlk_nonzero.sizes tlk_optim_coefs.count",
-   "tlk_optim_coefs.options tlk_optim_step.coefs tlk_packed_linear.rows tlk_quantized.windows tlk_random.out",
+   "tlk_optim_coefs.options tlk_optim_step.coefs tlk_packed_linear.rows tlk_random.out",
    "tlk_reduce_index.values tlk_scatter.end tlk_search.end tlk_select_rank.values tlk_softmax.out",
    "tlk_softmax_backward.grad_in",
    "tlk_sort.values tlk_topk.values",

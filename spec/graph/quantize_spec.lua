@@ -17,6 +17,17 @@ local function panels(integers)
    return packed, integers:reshape(n, -1):sum(2):to "int32"
 end
 
+-- Returns the weight's integers (n, 1, height, width) in quads, the elements of each column four at a time, and their
+-- sums.
+local function quads(integers)
+   local n, _, height, width = table.unpack(integers.shape)
+   local count = (height + 3) // 4
+   local padded = torch.zeros(n, count * 4, width)
+   padded[{{}, {1, height}, {}}] = integers[{{}, 1}]
+   return padded:reshape(n, count, 4, width):permute(4, 2, 1, 3):contiguous():to "int8",
+      integers:reshape(n, -1):sum(2):to "int32"
+end
+
 -- Returns the bytes of x as float64, and their scale and zero point.
 local function rounded(x, scale, zero)
    if scale == 0 then
@@ -85,6 +96,60 @@ describe("quantized operators", function()
             assert.is_true(torch.equal(y:relu(), z))
          end
       end
+   end)
+
+   it("convolve each channel alone as defined", function()
+      if device.name == "cuda" then return pending "the operators are on the CPU alone" end
+      local cases = {
+         {2, 3, 9, 11, {3, 5}, {2, 1}, {1, 2}, {1, 1}}, {1, 64, 9, 7, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+         {2, 130, 8, 9, {3, 3}, {2, 2}, {1, 1}, {1, 1}}, {1, 72, 9, 9, {5, 5}, {1, 1}, {2, 2}, {1, 1}},
+         {1, 16, 12, 9, {1, 2}, {1, 3}, {0, 0}, {1, 4}}, {1, 66, 21, 20, {9, 8}, {1, 1}, {0, 3}, {2, 1}},
+      }
+      for _, case in ipairs(cases) do
+         local b, n, h, wide, kernel, stride, padding, dilation = table.unpack(case)
+         local w, x = integers(n, 1, kernel[1], kernel[2]), torch.randn(b, n, h, wide)
+         local weight, sums = quads(w)
+         local scales, bias = torch.rand(n) * 0.01, torch.randn(n)
+         for _, range in ipairs {{0.0, 0}, {0.02, 120}} do
+            local expected = {}
+            for i = 1, b do
+               local q, scale, zero = rounded(x[i], range[1], range[2])
+               local sum = nn.functional.conv2d((q - zero):unsqueeze(1), w:double(), nil, stride, padding, dilation, n)
+               expected[i] = sum * (scales:double():view(-1, 1, 1) * scale) + bias:double():view(-1, 1, 1)
+            end
+            expected = torch.cat(expected):float()
+            local function convolve(given, relu, most, out_scale, out_zero, other)
+               return torch._quantized_conv2d(given, weight, scales, sums, bias, kernel, stride, padding, dilation,
+                  range[1], range[2], relu, most, out_scale, out_zero, other, true)
+            end
+            local y = convolve(x, false, 0.0, 0.0, 0)
+            assert.close(expected, y, 2e-5)
+            assert.is_true(torch.equal(y:clamp(0, 1), convolve(x, true, 1.0, 0.0, 0)))
+            local other = torch.randn(y.shape)
+            assert.close(expected + other, convolve(x, false, 0.0, 0.0, 0, other), 2e-5)
+            for _, added in ipairs {false, other} do
+               local bytes = convolve(x, true, 0.5, 0.004, 7, added or nil)
+               local exact = ((added and y + added or y):clamp(0, 0.5) / 0.004 + 7):clamp(0, 255)
+               assert.equal("uint8", bytes.dtype)
+               assert.is_true((bytes:float() - exact):abs():max():item() <= 0.501)
+            end
+            if range[1] > 0 then -- the input may be bytes already
+               local bytes = ((x / range[1]):round() + range[2]):clamp(0, 255):to "uint8"
+               assert.close(y, convolve(bytes, false, 0.0, 0.0, 0), 1e-6)
+            end
+         end
+      end
+      local weight, sums = quads(torch.ones(64, 1, 3, 3))
+      local image = torch.ones(2, 64, 4, 4)
+      image[{2, 3, 2, 2}] = 0 / 0
+      local function by(channels)
+         return torch._quantized_conv2d(image, weight, torch.ones(channels), sums, torch.zeros(channels), {3, 3}, 1, 1,
+            1, 0.0, 0, false, 0.0, 0.0, 0, nil, true)
+      end
+      assert.same({false, true}, by(64):flatten(2):isnan():all(2):tolist())
+      assert.error_matches(function() by(32) end, "depthwise: expected scales of self's 64 channels, got 32")
+      weight = weight:narrow(1, 1, 2)
+      assert.error_matches(function() by(64) end, "weight: expected 768 elements of int8")
    end)
 
    it("give NaN for rows without a finite range, and clamp numbers outside a given range", function()
@@ -185,6 +250,22 @@ describe("quantize_", function()
       quantize_(program, {skip = {"7.weight"}})
       local _, count = tostring(program):gsub("_quantized_linear%(", "")
       assert.equal(1, count)
+   end)
+
+   it("passes bytes through depthwise convolutions if the ranges are known", function()
+      local model = nn.Sequential(nn.Conv2d(3, 32, 3, {padding = 1}), nn.ReLU6(),
+         nn.Conv2d(32, 32, 3, {groups = 32, padding = 1}), nn.ReLU6(), nn.Conv2d(32, 8, 1)):eval()
+      local x = torch.randn(2, 3, 9, 9)
+      local program = torch.export(model, {x})
+      local y = program(x)
+      quantize_(program, {kind = "static", calibration = {x}})
+      local text = tostring(program)
+      local function count(pattern) return select(2, text:gsub(pattern, "")) end
+      assert.same({3, 2, 1}, {count "_quantized_conv2d%(", count "out_scale = 0%.0%d", count "depthwise = true"}, text)
+      assert.is_true(error_of(program(x), y) < 0.03, error_of(program(x), y))
+      program = quantize_(torch.export(model, {x}))
+      text = tostring(program)
+      assert.same({2, 1}, {count "_quantized_conv2d%(", count "_conv2d_packed%("}, text)
    end)
 
    it("packs weights of linear layers in blocks of 8 or 4 bits", function()

@@ -2,7 +2,7 @@
 ** quantized.c - products and convolutions of 8-bit integers. First the input is rounded to unsigned
 ** bytes with padding, unless it is bytes already. The channels are innermost, so a window consists of
 ** a few contiguous runs of bytes. A tile of the result has up to 6 positions and 64 channels. Sums are 32-bit integers, so results do
-** not depend on the number of threads.
+** not depend on the number of threads. Depthwise convolutions are in depthwise.c.
 */
 #include <math.h>
 #include <stdatomic.h>
@@ -12,38 +12,13 @@
 #include "core/platform/parallel.h"
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-#define HAS_VNNI 1
-#define VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
-#else
-#define HAS_VNNI 0
-#endif
+#include "kernels/cpu/quantized/quantized.h"
 
 #define LANES 16      /* number of channels in a panel */
 #define PANELS 4      /* number of panels in a tile */
 #define POSITIONS 6   /* number of positions in a tile */
 #define GROUP 96      /* number of positions in a task */
 #define MOST_RUNS 256 /* largest number of runs in a window */
-
-typedef struct Product {
-  const struct tlk_quantized *call;
-  bool vnni;
-  int64_t height, width, channels; /* sizes of `bytes` with padding; channels is a multiple of 4 */
-  int64_t pixels;                  /* number of positions in one image; of rows if call->rows */
-  int64_t images;                  /* number of images; 1 if call->rows */
-  int64_t runs, run;               /* number of runs in a window, number of bytes in a run */
-  int64_t groups, panels,
-      parts; /* tasks of an image: groups * parts; panels are split into parts */
-  /* the rounded input (images, height, width, channels): the caller's, or `copy` */
-  const uint8_t *bytes;
-  uint8_t *copy;  /* (owned) */
-  float *scales;  /* the scale of each image or row (owned) */
-  int32_t *zeros; /* the zero point of each image or row (owned) */
-  /* whether the image or row has a NaN, so the results are NaN (owned) */
-  atomic_bool *bad;
-} Product;
 
 /* ---- rounding the input ---- */
 
@@ -78,28 +53,14 @@ static bool round_plain(int64_t n, const float *x, float inverse, int32_t zero, 
 }
 
 #if HAS_VNNI
-static inline __attribute__((always_inline)) VNNI __m512i to_bytes(__m512 x, __m512 inverse,
-                                                                   __m512i zero) {
-  __m512 q = _mm512_mul_ps(x, inverse);
-  /* limits large numbers, which do not fit into integers */
-  q = _mm512_min_ps(_mm512_max_ps(q, _mm512_set1_ps(-512)), _mm512_set1_ps(512));
-  __m512i i = _mm512_add_epi32(_mm512_cvtps_epi32(q), zero);
-  return _mm512_min_epi32(_mm512_max_epi32(i, _mm512_setzero_si512()), _mm512_set1_epi32(255));
-}
-
-static __mmask16 first_of(int64_t n) {
-  unsigned all = 0xFFFF;
-  return (__mmask16)(n < 16 ? all >> (16 - n) : all);
-}
-
 static VNNI bool round_vnni(int64_t n, const float *x, float inverse, int32_t zero, uint8_t *to) {
   __m512 by = _mm512_set1_ps(inverse);
   __m512i z = _mm512_set1_epi32(zero);
   __mmask16 bad = 0;
   for (int64_t k = 0; k < n; k += 16) {
-    __mmask16 some = first_of(n - k);
+    __mmask16 some = tlk_first_of(n - k);
     __m512 v = _mm512_maskz_loadu_ps(some, x + k);
-    _mm512_mask_cvtepi32_storeu_epi8(to + k, some, to_bytes(v, by, z));
+    _mm512_mask_cvtepi32_storeu_epi8(to + k, some, tlk_to_bytes(v, by, z));
     bad |= _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
   }
   return bad != 0;
@@ -109,7 +70,7 @@ static VNNI Range range_vnni(const float *x, int64_t n) {
   __m512 low = _mm512_setzero_ps(), high = low;
   __mmask16 bad = 0;
   for (int64_t k = 0; k < n; k += 16) {
-    __m512 v = _mm512_maskz_loadu_ps(first_of(n - k), x + k);
+    __m512 v = _mm512_maskz_loadu_ps(tlk_first_of(n - k), x + k);
     low = _mm512_min_ps(low, v);
     high = _mm512_max_ps(high, v);
     bad |= _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
@@ -120,7 +81,7 @@ static VNNI Range range_vnni(const float *x, int64_t n) {
 
 /* Sets the scale and the zero point of image or row i from its range. If there is no finite range,
 ** the scale is NaN, so the results are NaN. */
-static void set_scale(Product *p, int64_t i, const float *x, int64_t n) {
+static void set_scale(tlk_QuantizedProduct *p, int64_t i, const float *x, int64_t n) {
   Range r;
 #if HAS_VNNI
   if (p->vnni)
@@ -137,7 +98,7 @@ static void set_scale(Product *p, int64_t i, const float *x, int64_t n) {
 }
 
 static void scale_all(void *context, int64_t begin, int64_t end) {
-  Product *p = context;
+  tlk_QuantizedProduct *p = context;
   const tlk_Windows *w = &p->call->windows;
   int64_t n = p->call->channels * (p->call->rows ? 1 : w->in[1] * w->in[2]);
   for (int64_t i = begin; i < end; i++) set_scale(p, i, (const float *)p->call->in + i * n, n);
@@ -145,7 +106,8 @@ static void scale_all(void *context, int64_t begin, int64_t end) {
 
 /* Rounds n positions of image or row i, and fills their channels up to p->channels. Notes whether a
 ** number is NaN. */
-static void round_positions(Product *p, int64_t n, const void *x, int64_t i, uint8_t *to) {
+static void round_positions(tlk_QuantizedProduct *p, int64_t n, const void *x, int64_t i,
+                            uint8_t *to) {
   int64_t from = p->call->channels, channels = p->channels;
   int64_t runs = from == channels ? 1 : n, run = from == channels ? n * from : from;
   float inverse = 1 / p->scales[i];
@@ -164,7 +126,7 @@ static void round_positions(Product *p, int64_t n, const void *x, int64_t i, uin
 }
 
 static void round_rows(void *context, int64_t begin, int64_t end) {
-  Product *p = context;
+  tlk_QuantizedProduct *p = context;
   int64_t n = p->call->channels * (int64_t)tl_dtype_size(p->call->dtype);
   for (int64_t i = begin; i < end; i++)
     round_positions(p, 1, (const char *)p->call->in + i * n, i, p->copy + i * p->channels);
@@ -172,7 +134,7 @@ static void round_rows(void *context, int64_t begin, int64_t end) {
 
 /* Rounds rows `begin` to `end` of the padded images. */
 static void round_images(void *context, int64_t begin, int64_t end) {
-  Product *p = context;
+  tlk_QuantizedProduct *p = context;
   const tlk_Windows *w = &p->call->windows;
   int64_t h = w->in[1], row = p->width * p->channels, edge = w->padding[2] * p->channels;
   int64_t size = (int64_t)tl_dtype_size(p->call->dtype);
@@ -263,16 +225,14 @@ static VNNI void sum_vnni(const Tile *t, Sums out) {
 #endif
 
 /* Returns the offset of the first byte of a position's window within an image. */
-static int64_t position_at(const Product *p, int64_t i) {
+static int64_t position_at(const tlk_QuantizedProduct *p, int64_t i) {
   const tlk_Windows *w = &p->call->windows;
   if (p->call->rows) return i * p->channels;
   return (i / w->out[2] * w->stride[1] * p->width + i % w->out[2] * w->stride[2]) * p->channels;
 }
 
-/* Writes `cols` channels of position `at`, beginning with `channel`. `image` is the image or row that
-** has the scale. */
-static void write_row(const Product *p, int64_t image, int64_t at, int64_t channel, int cols,
-                      const int32_t *sums) {
+void tlk_quantized_write(const tlk_QuantizedProduct *p, int64_t image, int64_t at, int64_t channel,
+                         int cols, const int32_t *sums) {
   const struct tlk_quantized *call = p->call;
   float row[PANELS * LANES], scale = p->scales[image];
   int32_t zero = p->zeros[image];
@@ -293,39 +253,69 @@ static void write_row(const Product *p, int64_t image, int64_t at, int64_t chann
 }
 
 #if HAS_VNNI
-/* Does the same as write_row for the n positions of a tile. */
-static VNNI void write_vnni(const Product *p, int64_t image, int64_t first, int n, int64_t channel,
-                            int cols, Sums sums) {
+/* Does the same as tlk_quantized_write for the n positions of a tile. `panels` is a constant at each
+** inlined call. */
+static inline __attribute__((always_inline)) VNNI void write_some(const tlk_QuantizedProduct *p,
+                                                                  int64_t image, int64_t first,
+                                                                  int n, int64_t channel, int cols,
+                                                                  int panels, Sums sums) {
   const struct tlk_quantized *call = p->call;
-  __m512i out_zero = _mm512_set1_epi32(call->out_zero);
+  tlk_ByteLimits limits = tlk_byte_limits(call);
   __m512 low = _mm512_set1_ps(call->low), high = _mm512_set1_ps(call->high);
-  __m512 inverse = _mm512_set1_ps(1 / call->out_scale);
-  for (int c = 0; c < cols; c += LANES) {
-    __mmask16 some = first_of(cols - c);
-    int64_t k = channel + c, at = (image * p->pixels + first) * call->n + k;
-    __m512i weights = _mm512_maskz_loadu_epi32(some, call->sums + k);
-    __m512 scales = _mm512_maskz_loadu_ps(some, call->scales + k);
-    __m512 bias = call->bias ? _mm512_maskz_loadu_ps(some, call->bias + k) : _mm512_setzero_ps();
-    for (int r = 0; r < n; r++, at += call->n) {
-      int64_t of = call->rows ? first + r : image;
-      __m512i less = _mm512_mullo_epi32(weights, _mm512_set1_epi32(p->zeros[of]));
-      __m512i sum = _mm512_sub_epi32(_mm512_loadu_si512(sums[r] + c), less);
-      __m512 scale = _mm512_mul_ps(_mm512_set1_ps(p->scales[of]), scales);
-      __m512 x = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale), bias);
-      if (call->other) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(some, call->other + at));
+  /* packing joins the quarters of the vectors; this order separates them again */
+  __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  __mmask64 bytes = cols < 64 ? ((__mmask64)1 << cols) - 1 : ~(__mmask64)0;
+  __m512i less[PANELS];
+  __m512 factors[PANELS], bias[PANELS];
+  __mmask16 some[PANELS];
+  for (int v = 0; v < panels; v++) {
+    some[v] = tlk_first_of(cols - v * LANES);
+    bias[v] = call->bias ? _mm512_maskz_loadu_ps(some[v], call->bias + channel + v * LANES)
+                         : _mm512_setzero_ps();
+  }
+  for (int r = 0; r < n; r++) {
+    int64_t at = (image * p->pixels + first + r) * call->n + channel;
+    __m512i out[PANELS];
+    for (int v = 0; v < panels; v++) {
+      int64_t k = channel + v * LANES;
+      if (call->rows || r == 0) {
+        int64_t of = call->rows ? first + r : image;
+        less[v] = _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(some[v], call->sums + k),
+                                     _mm512_set1_epi32(p->zeros[of]));
+        factors[v] = _mm512_mul_ps(_mm512_set1_ps(p->scales[of]),
+                                   _mm512_maskz_loadu_ps(some[v], call->scales + k));
+      }
+      __m512i sum = _mm512_sub_epi32(_mm512_loadu_si512(sums[r] + v * LANES), less[v]);
+      __m512 x = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), factors[v], bias[v]);
+      if (call->other)
+        x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(some[v], call->other + at + v * LANES));
+      out[v] = tlk_byte_of(x, &limits);
+      if (call->out_dtype == TL_U8) continue;
       /* the operands' order matters: the result is NaN if the second one is NaN */
       x = _mm512_min_ps(high, _mm512_max_ps(low, x));
-      if (call->out_dtype == TL_U8)
-        _mm512_mask_cvtepi32_storeu_epi8((uint8_t *)call->out + at, some,
-                                         to_bytes(x, inverse, out_zero));
-      else
-        _mm512_mask_storeu_ps((float *)call->out + at, some, x);
+      _mm512_mask_storeu_ps((float *)call->out + at + v * LANES, some[v], x);
     }
+    if (call->out_dtype != TL_U8) continue;
+    for (int v = panels; v < PANELS; v++) out[v] = _mm512_setzero_si512();
+    __m512i all =
+        _mm512_packus_epi16(_mm512_packs_epi32(out[0], out[1]), _mm512_packs_epi32(out[2], out[3]));
+    _mm512_mask_storeu_epi8((uint8_t *)call->out + at, bytes, _mm512_permutexvar_epi32(order, all));
+  }
+}
+
+static VNNI void write_vnni(const tlk_QuantizedProduct *p, int64_t image, int64_t first, int n,
+                            int64_t channel, int cols, int panels, Sums sums) {
+  switch (panels) {
+  case 1: write_some(p, image, first, n, channel, cols, 1, sums); break;
+  case 2: write_some(p, image, first, n, channel, cols, 2, sums); break;
+  case 3: write_some(p, image, first, n, channel, cols, 3, sums); break;
+  default: write_some(p, image, first, n, channel, cols, PANELS, sums);
   }
 }
 #endif
 
-static void run_tile(const Product *p, Tile *t, int64_t image, int64_t first, int64_t panel) {
+static void run_tile(const tlk_QuantizedProduct *p, Tile *t, int64_t image, int64_t first,
+                     int64_t panel) {
   Sums sums;
   const uint8_t *bytes = p->bytes + image * p->height * p->width * p->channels;
   for (int r = 0; r < POSITIONS; r++)
@@ -336,18 +326,18 @@ static void run_tile(const Product *p, Tile *t, int64_t image, int64_t first, in
 #if HAS_VNNI
   if (p->vnni) {
     sum_vnni(t, sums);
-    write_vnni(p, image, first, t->n, channel, cols, sums);
+    write_vnni(p, image, first, t->n, channel, cols, t->panels, sums);
     return;
   }
 #endif
   sum_plain(t, sums);
   for (int r = 0; r < t->n; r++)
-    write_row(p, p->call->rows ? first + r : image, image * p->pixels + first + r, channel, cols,
-              sums[r]);
+    tlk_quantized_write(p, p->call->rows ? first + r : image, image * p->pixels + first + r,
+                        channel, cols, sums[r]);
 }
 
 static void run_tasks(void *context, int64_t begin, int64_t end) {
-  const Product *p = context;
+  const tlk_QuantizedProduct *p = context;
   const tlk_Windows *w = &p->call->windows;
   int64_t offsets[MOST_RUNS];
   bool wide = p->runs == w->kernel[1] * w->kernel[2];
@@ -374,7 +364,7 @@ static void run_tasks(void *context, int64_t begin, int64_t end) {
 
 /* ---- calls ---- */
 
-static void describe(Product *p) {
+static void describe(tlk_QuantizedProduct *p) {
   const struct tlk_quantized *call = p->call;
   const tlk_Windows *w = &call->windows;
   p->channels = (call->channels + 3) / 4 * 4;
@@ -398,7 +388,7 @@ static void describe(Product *p) {
 }
 
 bool tlk_quantized(const struct tlk_quantized *call) {
-  Product p = {.call = call};
+  tlk_QuantizedProduct p = {.call = call};
   describe(&p);
   if (p.runs > MOST_RUNS)
     return tli_fail(TL_ESHAPE, "quantized convolution: expected a kernel of at most 256 rows");
@@ -426,6 +416,11 @@ bool tlk_quantized(const struct tlk_quantized *call) {
     tli_parallel_for(p.images * p.height, 1 + 16384 / (p.width * p.channels), round_images, &p);
   for (int64_t i = 0; i < scaled; i++)
     if (p.bad[i]) p.scales[i] = NAN;
+  if (call->depthwise) {
+    tlk_quantized_channels(&p);
+    tli_free(memory, size + extra);
+    return true;
+  }
   int64_t tasks = p.images * p.groups * p.parts;
   int64_t work = tlk_min(GROUP, p.pixels) * p.runs * p.run * call->n / p.parts;
   tli_parallel_for(tasks, 1 + 65536 / tlk_max(work / 16, 1), run_tasks, &p);

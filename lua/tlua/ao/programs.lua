@@ -30,16 +30,26 @@ local function in_panels(integers)
       :contiguous():to "int8"
 end
 
+-- Returns integers (n, height, width) in quads: the elements of each column, four at a time.
+local function in_quads(integers)
+   local n, height, width = table.unpack(integers.shape)
+   local quads = (height + 3) // 4
+   local padded = torch.zeros(n, quads * 4, width)
+   padded[{{}, {1, height}, {}}] = integers
+   return padded:reshape(n, quads, 4, width):permute(4, 2, 1, 3):contiguous():to "int8"
+end
+
 -- Returns the tensors of a layer with 8-bit integers: the packed weight, and for each output
 -- channel its scale and the sum of its integers.
-local function quantized_layer(weight)
+local function quantized_layer(weight, depthwise)
    local n = weight:size(1)
    local flat = weight:detach():to "float32":reshape(n, weight:size(2), -1):transpose(2, 3)
    local places, channels = flat:size(2), flat:size(3)
    local integers, scales = round_weight(flat:reshape(n, -1))
    return {
-      weight = in_panels(integers:reshape(n, places, channels)), scales = scales,
-      sums = integers:sum(2):to "int32",
+      weight = depthwise and in_quads(integers:reshape(n, weight:size(3), weight:size(4)))
+         or in_panels(integers:reshape(n, places, channels)),
+      scales = scales, sums = integers:sum(2):to "int32",
    }
 end
 
@@ -87,14 +97,24 @@ local packers <const> = {[8] = {blocks_of_8, "Q8_0"}, [4] = {blocks_of_4, "Q4_0"
 
 -- Graphs ------------------------------------------------------------------------------------------
 
--- Returns whether a node is a layer that can be replaced by one of integers.
-local function is_layer(graph, node)
+-- Returns whether a convolution computes each channel from that channel alone.
+local function is_depthwise(graph, node)
+   local weight = graph.constants_[node.args.weight.target]
+   local groups = node.args.groups or 1
+   return node.target == "conv2d" and weight:size(2) == 1 and groups > 1
+      and groups == weight:size(1)
+end
+
+-- Returns whether a node is a layer that can be replaced by one of integers. Depthwise convolutions
+-- gain only if the range of their input is known.
+local function is_layer(graph, node, is_static)
    local weight = node.args.weight
    if node.op ~= "call_function" or not weight or weight.op ~= "get_attr" then return false end
    local tensor, bias = graph.constants_[weight.target], node.args.bias
    if tensor.dtype ~= "float32" or bias and bias.op ~= "get_attr" then return false end
    if node.target == "linear" or node.target == "linear_relu" then return tensor:dim() == 2 end
-   return node.target == "conv2d" and node.args.groups == 1
+   return node.target == "conv2d"
+      and (node.args.groups == 1 or is_static and is_depthwise(graph, node))
 end
 
 local function pair(value) return type(value) == "table" and value or {value, value} end
@@ -110,7 +130,8 @@ end
 local function replace_layer(graph, node, range)
    local name <const> = node.args.weight.target
    local weight = graph.constants_[name]
-   local made = quantized_layer(weight)
+   local depthwise = is_depthwise(graph, node)
+   local made = quantized_layer(weight, depthwise)
    local given = {
       self = node.args.input, scale = range[1], zero = range[2], bias = node.args.bias,
       relu = node.target == "linear_relu",
@@ -123,7 +144,7 @@ local function replace_layer(graph, node, range)
       target = "_quantized_conv2d"
       given.kernel, given.stride = {weight:size(3), weight:size(4)}, pair(node.args.stride)
       given.padding, given.dilation = pair(node.args.padding), pair(node.args.dilation)
-      given.most, given.out_scale, given.out_zero = 0.0, 0.0, 0
+      given.most, given.out_scale, given.out_zero, given.depthwise = 0.0, 0.0, 0, depthwise
       given.bias = given.bias or add_constant(graph, name .. ".bias", torch.zeros(weight:size(1)))
    end
    graph:inserting_before(node)
@@ -184,10 +205,10 @@ local function scale_of(low, high)
 end
 
 -- Returns the layers of a graph that quantize_ replaces. `skip` is a set of names of weights.
-local function layers_of(graph, skip)
+local function layers_of(graph, skip, is_static)
    local layers = {}
    for _, node in ipairs(graph.nodes) do
-      if is_layer(graph, node) and not skip[node.args.weight.target] then
+      if is_layer(graph, node, is_static) and not skip[node.args.weight.target] then
          layers[#layers + 1] = node
       end
    end
@@ -226,8 +247,9 @@ end
 local kinds <const> = {dynamic = true, static = true, weight_only = true}
 
 --- Changes a program so that its linear layers and ungrouped 2-D convolutions multiply 8-bit
---- integers. Weights get one scale for each output channel. Inputs get a scale for each row or
---- image, computed in each call ("dynamic"), or one scale from runs with example inputs ("static").
+--- integers, and with the kind "static" depthwise convolutions as well. Weights get one scale for
+--- each output channel. Inputs get a scale for each row or image, computed in each call
+--- ("dynamic"), or one scale from runs with example inputs ("static").
 --- Batch norm in evaluation mode is first merged into the layer before it. The kind "weight_only"
 --- changes only linear layers whose input size is a multiple of 32: their weights become integers
 --- of 8 or 4 bits in blocks of 32, each with a scale (GGUF's Q8_0 and Q4_0). Programs must be on
@@ -278,7 +300,7 @@ local function quantize_(program, config)
    local _ <close> = torch.no_grad()
    handle = require "tlua.compile.optimize"(handle, "norms") or handle
    local graph = graph_of(handle)
-   local layers = layers_of(graph, skip)
+   local layers = layers_of(graph, skip, kind == "static")
    if kind == "weight_only" then
       local linear = {}
       for _, node in ipairs(layers) do
@@ -294,7 +316,7 @@ local function quantize_(program, config)
    local ranges
    if calibration then
       local copy = graph_of(handle)
-      ranges = calibrate(copy, layers_of(copy, skip), calibration)
+      ranges = calibrate(copy, layers_of(copy, skip, true), calibration)
    end
    for k, node in ipairs(layers) do
       if kind == "weight_only" then

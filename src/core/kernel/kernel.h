@@ -578,16 +578,19 @@ struct tlk_conv_packed {
 ** and out (batch, n); otherwise they are images, which are channels-last. The input is rounded to
 ** bytes, x / scale + zero; if scale is 0, both are computed from the range of each row or image.
 ** weight (ceil(n / 16), depth / 4, 16, 4) has panels of 16 channels; in the depth, the window's
-** elements are outermost, and the channels are padded to a multiple of 4. scales and sums (n) have
-** each channel's scale and the sum of its integers; bias (n) may be NULL, and so may `other`, which
-** has the form of out and is added. Results are limited to the range from low to high. out is
-** float32, or bytes as `in` can be, with their own scale and zero. */
+** elements are outermost, and the channels are padded to a multiple of 4. With `depthwise`, each of
+** the n channels is computed from that channel alone, and weight is (kernel width,
+** ceil(kernel height / 4), n, 4). scales and sums (n) have each channel's scale and the sum of its
+** integers; bias (n) may be NULL, and so may `other`, which has the form of out and is added. Results
+** are limited to the range from low to high. out is float32, or bytes as `in` can be, with their own
+** scale and zero. */
 struct tlk_quantized {
   const tlk_Context *cx;
   int32_t rows;
   tl_DType dtype, out_dtype; /* of in and out: float32 or uint8; bytes are rounded already */
   float scale, out_scale, low, high;
   int32_t zero, out_zero;
+  int32_t depthwise;
   tlk_Windows windows;
   int64_t batch, channels, n;
   const void *in;

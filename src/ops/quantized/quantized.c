@@ -20,16 +20,18 @@ static bool check(const char *op, const char *name, const tl_Tensor *t, tl_DType
   return true;
 }
 
-/* Checks a layer's tensors. A window has `places` elements of each channel. */
+/* Checks a layer's tensors. Each result is a sum over `places` elements of `channels` channels, or of
+** one channel if `channels` is 0. */
 static bool check_layer(const char *op, const tl_Tensor *self, tl_Tensor *const *t,
                         int64_t channels, int64_t places, double scale, int64_t zero) {
   bool bytes = self->dtype == TL_U8 && scale > 0;
   if (!bytes && !tli_is_float((tl_DType)self->dtype))
     return tli_fail(TL_EDTYPE, "%s: self: expected a floating dtype, got %s", op,
                     tl_dtype_name((tl_DType)self->dtype));
-  int64_t n = t[1]->numel, panels = (n + 15) / 16, depth, numel;
-  if (__builtin_mul_overflow((channels + 3) / 4 * 4, places, &depth) ||
-      __builtin_mul_overflow(panels * 16, depth, &numel))
+  int64_t n = t[1]->numel, depth, numel;
+  int64_t each = channels > 0 ? (channels + 3) / 4 * 4 : 1,
+          rows = channels > 0 ? (n + 15) / 16 * 16 : n;
+  if (__builtin_mul_overflow(each, places, &depth) || __builtin_mul_overflow(rows, depth, &numel))
     depth = numel = INT64_MAX;
   TL_TRY(check(op, "weight", t[0], TL_I8, numel));
   TL_TRY(check(op, "scales", t[1], TL_F32, n) && check(op, "sums", t[2], TL_I32, n));
@@ -113,7 +115,7 @@ tl_Tensor *tli_op__quantized_conv2d(tl_Tensor *self, tl_Tensor *weight, tl_Tenso
                                     tl_Tensor *sums, tl_Tensor *bias, tl_Ints kernel,
                                     tl_Ints stride, tl_Ints padding, tl_Ints dilation, double scale,
                                     int64_t zero, bool relu, double most, double out_scale,
-                                    int64_t out_zero, tl_Tensor *other) {
+                                    int64_t out_zero, tl_Tensor *other, bool depthwise) {
   static const char op[] = "_quantized_conv2d";
   if (self->ndim != 4 || self->sizes[1] == 0)
     return tli_fail_null(TL_ESHAPE, "%s: self: expected (N, C, H, W) with channels, got %s", op,
@@ -129,6 +131,7 @@ tl_Tensor *tli_op__quantized_conv2d(tl_Tensor *self, tl_Tensor *weight, tl_Tenso
       .n = scales->numel,
       .scale = (float)scale,
       .zero = (int32_t)zero,
+      .depthwise = depthwise,
       .windows = {{1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {0, 0, 0}, {1, 0, 0}}};
   tlk_Windows *w = &call.windows;
   TL_TRY_NULL(tli_spread(op, "kernel", kernel, 2, 1, w->kernel + 1));
@@ -137,7 +140,13 @@ tl_Tensor *tli_op__quantized_conv2d(tl_Tensor *self, tl_Tensor *weight, tl_Tenso
   TL_TRY_NULL(tli_spread(op, "dilation", dilation, 2, 1, w->dilation + 1));
   if (w->kernel[1] > 256 || w->kernel[2] > 256)
     return tli_fail_null(TL_ESHAPE, "%s: kernel: expected sizes of at most 256", op);
-  TL_TRY_NULL(check_layer(op, self, t, call.channels, w->kernel[1] * w->kernel[2], scale, zero));
+  int64_t column = depthwise ? (w->kernel[1] + 3) / 4 * 4 : w->kernel[1];
+  if (depthwise && call.n != call.channels)
+    return tli_fail_null(
+        TL_ESHAPE, "%s: depthwise: expected scales of self's %" PRId64 " channels, got %" PRId64,
+        op, call.channels, call.n);
+  TL_TRY_NULL(
+      check_layer(op, self, t, depthwise ? 0 : call.channels, column * w->kernel[2], scale, zero));
   for (int d = 1; d < 3; d++) {
     w->in[d] = self->sizes[d + 1];
     int64_t room = w->in[d] + 2 * w->padding[d] - w->dilation[d] * (w->kernel[d] - 1) - 1;
@@ -156,7 +165,7 @@ tl_Tensor *tli_op__quantized_conv2d(tl_Tensor *self, tl_Tensor *weight, tl_Tenso
     tli_Chain c = {0};
     tl_Tensor *sum = TLI_STEP(&c, tli_op__quantized_conv2d(self, weight, scales, sums, bias, kernel,
                                                            stride, padding, dilation, scale, zero,
-                                                           false, 0, 0, 0, NULL));
+                                                           false, 0, 0, 0, NULL, depthwise));
     tl_Tensor *least = chain_number(&c, low), *largest = chain_number(&c, high);
     sum = chain_add(&c, sum, other);
     return tli_chain_end(&c, TLI_STEP(&c, tlo_clamp(sum, least, largest)));

@@ -1,0 +1,211 @@
+/*
+** depthwise.c - depthwise convolutions of 8-bit integers: each channel of the result is computed from
+** that channel alone. The elements of a kernel's column are taken four at a time (a quad), padded
+** with zeros, so that one instruction multiplies and adds the four bytes of each channel.
+*/
+#include "core/platform/parallel.h"
+#include "kernels/cpu/block_walk.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/quantized/quantized.h"
+
+#define WIDE 64       /* number of channels in a block */
+#define MOST_QUADS 16 /* largest number of quads in a kernel for which there is a fast loop */
+
+/* Returns the number of quads in a column of the kernel. */
+static int64_t quads_of(const tlk_Windows *w) { return tlk_ceil_div(w->kernel[1], 4); }
+
+/* Returns the first byte of the window at a position of the result. */
+static const uint8_t *window_at(const tlk_QuantizedProduct *p, int64_t image, int64_t y,
+                                int64_t x) {
+  const tlk_Windows *w = &p->call->windows;
+  int64_t row = (image * p->height + y * w->stride[1]) * p->width + x * w->stride[2];
+  return p->bytes + row * p->channels;
+}
+
+/* Returns the offset of a kernel element from the window's first byte. Elements that only pad a quad
+** are the quad's first element, whose bytes are multiplied by zeros. */
+static int64_t offset_of(const tlk_QuantizedProduct *p, int64_t column, int64_t quad, int r) {
+  const tlk_Windows *w = &p->call->windows;
+  int64_t row = 4 * quad + r < w->kernel[1] ? 4 * quad + r : 4 * quad;
+  return (row * w->dilation[1] * p->width + column * w->dilation[2]) * p->channels;
+}
+
+/* Computes `cols` channels, beginning with `col`, of a row of results. */
+static void run_plain(const tlk_QuantizedProduct *p, int64_t image, int64_t y, int64_t col,
+                      int cols) {
+  const struct tlk_quantized *call = p->call;
+  const tlk_Windows *w = &call->windows;
+  int64_t quads = quads_of(w);
+  for (int64_t x = 0; x < w->out[2]; x++) {
+    const uint8_t *in = window_at(p, image, y, x) + col;
+    int32_t sums[WIDE] = {0};
+    for (int64_t e = 0; e < w->kernel[2] * quads; e++) {
+      const int8_t *weight = call->weight + (e * call->n + col) * 4;
+      for (int r = 0; r < 4; r++) {
+        const uint8_t *bytes = in + offset_of(p, e / quads, e % quads, r);
+        for (int c = 0; c < cols; c++) sums[c] += bytes[c] * weight[4 * c + r];
+      }
+    }
+    int64_t at = (image * w->out[1] + y) * w->out[2] + x;
+    tlk_quantized_write(p, image, at, col, cols, sums);
+  }
+}
+
+#if HAS_VNNI
+/* The constants of a block of channels. Its vectors have the channels in the order in which
+** sum_window computes their sums: vector q has the q-th quarter of each 16 channels. */
+typedef struct Block {
+  __m512i weights[MOST_QUADS][4], less[4];
+  __m512 factors[4], bias[4];
+  int64_t offsets[MOST_QUADS][4];
+  int n; /* the number of quads in the kernel */
+  __mmask64 some;
+} Block;
+
+/* Exchanges the i-th quarter of vector k and the k-th quarter of vector i. */
+static inline __attribute__((always_inline)) VNNI void exchange(__m512i v[4]) {
+  __m512i a = _mm512_shuffle_i32x4(v[0], v[1], 0x44), b = _mm512_shuffle_i32x4(v[2], v[3], 0x44);
+  __m512i c = _mm512_shuffle_i32x4(v[0], v[1], 0xEE), d = _mm512_shuffle_i32x4(v[2], v[3], 0xEE);
+  v[0] = _mm512_shuffle_i32x4(a, b, 0x88), v[1] = _mm512_shuffle_i32x4(a, b, 0xDD);
+  v[2] = _mm512_shuffle_i32x4(c, d, 0x88), v[3] = _mm512_shuffle_i32x4(c, d, 0xDD);
+}
+
+/* Loads the first `cols` of 64 numbers of 4 bytes in the order of a block. */
+static VNNI void load_block(const void *from, int cols, __m512i to[4]) {
+  for (int v = 0; v < 4; v++) {
+    __mmask16 some = cols > 16 * v ? tlk_first_of(cols - 16 * v) : 0;
+    to[v] = _mm512_maskz_loadu_epi32(some, (const int32_t *)from + 16 * v);
+  }
+  exchange(to);
+}
+
+static VNNI void prepare(const tlk_QuantizedProduct *p, int64_t image, int64_t col, int cols,
+                         Block *b) {
+  const struct tlk_quantized *call = p->call;
+  int64_t quads = quads_of(&call->windows);
+  __m512i sums[4], scales[4], bias[4] = {0};
+  b->n = (int)(quads * call->windows.kernel[2]);
+  b->some = cols < WIDE ? ((__mmask64)1 << cols) - 1 : ~(__mmask64)0;
+  for (int e = 0; e < b->n; e++) {
+    load_block(call->weight + (e * call->n + col) * 4, cols, b->weights[e]);
+    for (int r = 0; r < 4; r++) b->offsets[e][r] = offset_of(p, e / quads, e % quads, r);
+  }
+  load_block(call->sums + col, cols, sums);
+  load_block(call->scales + col, cols, scales);
+  if (call->bias) load_block(call->bias + col, cols, bias);
+  for (int v = 0; v < 4; v++) {
+    b->less[v] = _mm512_mullo_epi32(sums[v], _mm512_set1_epi32(p->zeros[image]));
+    b->factors[v] = _mm512_mul_ps(_mm512_castsi512_ps(scales[v]), _mm512_set1_ps(p->scales[image]));
+    b->bias[v] = call->bias ? _mm512_castsi512_ps(bias[v]) : _mm512_setzero_ps();
+  }
+}
+
+/* Adds the products of all quads of a window to the sums. `full` is a constant at each inlined
+** call. */
+static inline __attribute__((always_inline)) VNNI void
+sum_window(const Block *b, bool full, const uint8_t *in, __m512i sums[4]) {
+  for (int e = 0; e < b->n; e++) {
+    __m512i x[4];
+    for (int r = 0; r < 4; r++) {
+      const uint8_t *from = in + b->offsets[e][r];
+      x[r] = full ? _mm512_loadu_si512(from) : _mm512_maskz_loadu_epi8(b->some, from);
+    }
+    __m512i first = _mm512_unpacklo_epi8(x[0], x[1]), second = _mm512_unpacklo_epi8(x[2], x[3]);
+    __m512i third = _mm512_unpackhi_epi8(x[0], x[1]), fourth = _mm512_unpackhi_epi8(x[2], x[3]);
+    const __m512i *w = b->weights[e];
+    sums[0] = _mm512_dpbusd_epi32(sums[0], _mm512_unpacklo_epi16(first, second), w[0]);
+    sums[1] = _mm512_dpbusd_epi32(sums[1], _mm512_unpackhi_epi16(first, second), w[1]);
+    sums[2] = _mm512_dpbusd_epi32(sums[2], _mm512_unpacklo_epi16(third, fourth), w[2]);
+    sums[3] = _mm512_dpbusd_epi32(sums[3], _mm512_unpackhi_epi16(third, fourth), w[3]);
+  }
+}
+
+/* Writes a position's results as numbers. */
+static VNNI void write_numbers(const struct tlk_quantized *call, int64_t at, int cols,
+                               const __m512 x[4]) {
+  __m512i out[4];
+  for (int v = 0; v < 4; v++) out[v] = _mm512_castps_si512(x[v]);
+  exchange(out);
+  for (int v = 0; 16 * v < cols; v++) {
+    __mmask16 some = tlk_first_of(cols - 16 * v);
+    __m512 y = _mm512_castsi512_ps(out[v]);
+    /* the operands' order matters: the result is NaN if the second one is NaN */
+    y = _mm512_min_ps(_mm512_set1_ps(call->high), _mm512_max_ps(_mm512_set1_ps(call->low), y));
+    _mm512_mask_storeu_ps((float *)call->out + at + 16 * v, some, y);
+  }
+}
+
+static inline __attribute__((always_inline)) VNNI void run_row(const tlk_QuantizedProduct *p,
+                                                               const Block *b, bool full,
+                                                               int64_t image, int64_t y,
+                                                               int64_t col, int cols) {
+  const struct tlk_quantized *call = p->call;
+  const tlk_Windows *w = &call->windows;
+  const uint8_t *in = window_at(p, image, y, 0) + col;
+  int64_t step = w->stride[2] * p->channels;
+  int64_t at = (image * w->out[1] + y) * w->out[2] * call->n + col;
+  tlk_ByteLimits limits = tlk_byte_limits(call);
+  for (int64_t k = 0; k < w->out[2]; k++, in += step, at += call->n) {
+    __m512i sums[4];
+    __m512 x[4];
+    for (int v = 0; v < 4; v++) sums[v] = _mm512_setzero_si512();
+    sum_window(b, full, in, sums);
+    for (int v = 0; v < 4; v++) {
+      x[v] = _mm512_cvtepi32_ps(_mm512_sub_epi32(sums[v], b->less[v]));
+      x[v] = _mm512_fmadd_ps(x[v], b->factors[v], b->bias[v]);
+    }
+    if (call->out_dtype != TL_U8) {
+      write_numbers(call, at, cols, x);
+      continue;
+    }
+    for (int v = 0; v < 4; v++) sums[v] = tlk_byte_of(x[v], &limits);
+    __m512i bytes = _mm512_packus_epi16(_mm512_packs_epi32(sums[0], sums[1]),
+                                        _mm512_packs_epi32(sums[2], sums[3]));
+    if (full)
+      _mm512_storeu_si512((uint8_t *)call->out + at, bytes);
+    else
+      _mm512_mask_storeu_epi8((uint8_t *)call->out + at, b->some, bytes);
+  }
+}
+
+/* Computes rows [begin, end) of an image for the channels of a block. */
+static VNNI void run_vnni(const tlk_QuantizedProduct *p, int64_t image, int64_t begin, int64_t end,
+                          int64_t col, int cols) {
+  Block b;
+  prepare(p, image, col, cols, &b);
+  for (int64_t y = begin; y < end; y++)
+    if (cols == WIDE)
+      run_row(p, &b, true, image, y, col, cols);
+    else
+      run_row(p, &b, false, image, y, col, cols);
+}
+#endif
+
+/* Computes rows of results, which are counted through all images. */
+static void run_rows(void *context, int64_t begin, int64_t end) {
+  const tlk_QuantizedProduct *p = context;
+  const tlk_Windows *w = &p->call->windows;
+  bool fast = p->vnni && w->kernel[2] * quads_of(w) <= MOST_QUADS && p->call->other == NULL;
+  for (int64_t row = begin, next; row < end; row = next) {
+    int64_t image = row / w->out[1], y = row % w->out[1];
+    next = tlk_min(end, (image + 1) * w->out[1]);
+    for (int64_t col = 0; col < p->call->n; col += WIDE) {
+      int cols = (int)tlk_min(WIDE, p->call->n - col);
+#if HAS_VNNI
+      if (fast) {
+        run_vnni(p, image, y, y + next - row, col, cols);
+        continue;
+      }
+#endif
+      for (int64_t i = 0; i < next - row; i++) run_plain(p, image, y + i, col, cols);
+    }
+  }
+  (void)fast;
+}
+
+void tlk_quantized_channels(const tlk_QuantizedProduct *p) {
+  const tlk_Windows *w = &p->call->windows;
+  int64_t work = w->out[2] * w->kernel[1] * w->kernel[2] * p->call->n;
+  tli_parallel_for(p->images * w->out[1], 1 + (1 << 18) / tlk_max(work, 1), run_rows,
+                   (void *)(uintptr_t)p);
+}
