@@ -137,6 +137,9 @@ end
 function M.class(name, parent, module)
    check_name("class", name)
    if type(parent) == "table" then parent, module = nil, parent end
+   if module ~= nil and type(module) ~= "table" then
+      torch.raise("torch.class: module: expected a table, got " .. type(module))
+   end
    local place, last = place_of(name, module)
    M.newmetatable(name, parent)
    rawset(place, last, constructors[name])

@@ -308,7 +308,7 @@ end}, two)
 op("gels", {TT = function(b, a)
    b = column(b)
    local m, n = table.unpack(field(a, "shape"))
-   if not n or #field(a, "shape") > 2 or field(b, "shape")[1] ~= m then
+   if #field(a, "shape") ~= 2 or #field(b, "shape") ~= 2 or field(b, "shape")[1] ~= m then
       T.raise(("torch.gels: expected a matrix b and a matrix a of as many rows, got sizes {%s} and "
          .. "{%s}"):format(table.concat(field(b, "shape"), ", "), table.concat(field(a, "shape"),
          ", ")))

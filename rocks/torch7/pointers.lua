@@ -62,7 +62,8 @@ end
 pointer.__add = moved
 
 local function is_same_storage(a, b)
-   return types.storage_key(storages[a]) == types.storage_key(storages[b])
+   return storages[a] and storages[b]
+      and types.storage_key(storages[a]) == types.storage_key(storages[b])
 end
 
 function pointer.__sub(a, b)

@@ -206,6 +206,7 @@ describe("Torch7's tensors", function()
       end)
       assert.raises("torch.gels: expected a matrix b and a matrix a of as many rows, got sizes {3, 1} and {2, 2}",
          function() torch.gels(b, a) end)
+      assert.raises("expected a matrix b", function() torch.gels(torch.ones(2, 2, 2), a) end)
       local f, order = torch.pstrf(a)
       local back = torch.mm(f:t(), f)
       for i = 1, 2 do
@@ -334,6 +335,8 @@ describe("Torch7's classes", function()
       assert.raises("the parent class nn.NoSuch does not exist",
          function() torch.class("nn.Tanh", "nn.NoSuch") end)
       assert.equal("nn.Tanh", torch.type(nn.Tanh()))
+      assert.raises("torch.class: module: expected a table, got number",
+         function() torch.class("SpecCat", "SpecAnimal", 5) end)
       assert.raises("the class SpecDog exists", function() torch.class("SpecDog", zoo) end)
       assert.raises("the parent class NoSuch does not exist", function() torch.class("SpecCat", "NoSuch", zoo) end)
    end)
@@ -368,6 +371,7 @@ describe("Torch7's classes", function()
       assert.raises("data: expected a number as an element, got string", function() q[0] = "x" end)
       assert.raises("data: expected pointers to one storage",
          function() return p - torch.ones(1):data() end)
+      assert.raises("data: expected pointers to one storage", function() return 2 - p end)
    end)
 
    it("make tensors of their type by x.new(...)", function()
