@@ -47,6 +47,24 @@ it("clingo asks a network for the legs of the fastest tour", function()
    assert.matches("OPTIMUM FOUND", output, 1, true)
 end)
 
+it("Dovecot refuses a right password from an odd network", function()
+   if sanitized then return pending "the host would need the sanitizer's options" end
+   if not has("dovecot", "/usr/lib/dovecot/modules/auth/libauthdb_lua.so") then
+      return pending "Dovecot or its Lua is not installed"
+   end
+   local output = run("dovecot", "")
+   assert.matches([[
+alice from 10.1.20.30 by imap: welcome
+alice from 10.1.20.30 by imap: refused
+alice from 203.0.113.7 by imap: refused
+bob from 192.168.7.7 by smtp: welcome
+mallory from 10.1.20.30 by imap: refused
+]], output, 1, true)
+   assert.is_true(tonumber(output:match "odd by ([%d.]+)") < 0.2, output)
+   local _, lines = output:gsub("login of %a+ is odd", "")
+   assert.equal(4, lines, output) -- mallory is unknown
+end)
+
 it("the robot balances its pole without Lua", function()
    if sanitized then return pending "the host would need the sanitizer's options" end
    local output = run("robot", "2")

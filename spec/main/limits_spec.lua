@@ -52,6 +52,19 @@ describe("a limit of the stack", function()
    end)
 end)
 
+describe("a limit of the address space", function()
+   it("gives products without OpenBLAS, which would wait for its memory for ever", function()
+      if watched then return pending "sanitizers and valgrind need more memory" end
+      for _, limit in ipairs {180000, 300000} do
+         local output, status = shell.run(("ulimit -v %d; timeout 60 %s -e %s 2>&1"):format(limit, tlua, shell.quote [[
+            torch.set_num_threads(1)
+            print(torch.ones(1000, 1000):matmul(torch.ones(1000)):sum():item())]]))
+         assert.equal("1000000.0\n", output)
+         assert.equal(0, status)
+      end
+   end)
+end)
+
 describe("too few open files", function()
    -- Runs a command under several limits at the same time. Each run must succeed or name the limit. Returns the number
    -- of failed runs.

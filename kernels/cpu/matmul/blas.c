@@ -13,6 +13,7 @@
 #include "kernels/cpu/cpu.h"
 
 #define CORE_VARIABLE "OPENBLAS_CORETYPE"
+#define THREADS_VARIABLE "OPENBLAS_NUM_THREADS"
 
 static tlk_Blas table;
 /* the opened library; NULL if none was found, or if BLAS is linked statically */
@@ -26,11 +27,29 @@ void *tlk_blas_symbol(const char *name) {
   return found ? tli_library_symbol(library, name) : NULL;
 }
 
+/* OpenBLAS allocates 128 MB for each of its threads when it is opened, and as much for each thread
+** that calls it. If it gets none, it tries again for ever. */
+#define BUFFER_BYTES ((size_t)128 << 20)
+#define OTHER_BYTES ((size_t)72 << 20) /* for all else */
+
+static bool has_room(size_t buffers) {
+  if (buffers > (SIZE_MAX - OTHER_BYTES) / BUFFER_BYTES) return false;
+  void *room = tli_memory_get(64, buffers * BUFFER_BYTES + OTHER_BYTES);
+  tli_memory_put(room);
+  return room != NULL;
+}
+
+/* Opens the library, unless the host limits the process to less memory than OpenBLAS needs. If there
+** is too little for its threads, it starts none. */
 static void open_library(void) {
 /* a library built for one program does not open BLAS, since opening it takes longer than such a
 ** program runs */
 #if !defined(TLK_LINK_BLAS) && !defined(TLI_RUNTIME)
+  if (!has_room(1)) return;
+  bool alone = !getenv(THREADS_VARIABLE) && !has_room((size_t)tli_processors() + 1);
+  if (alone) tli_environment_set(THREADS_VARIABLE, "1");
   library = tli_optional_open(TLI_OPTIONAL_BLAS, NULL);
+  if (alone) tli_environment_set(THREADS_VARIABLE, NULL);
 #endif
 }
 
@@ -62,6 +81,15 @@ static void open_again_if_misjudged(void) {
   tli_environment_set(CORE_VARIABLE, NULL);
 }
 
+/* Lets OpenBLAS allocate its memory now, while there is some, by a product that is too long for its
+** stack. */
+static void allocate_now(void) {
+  static float x[8192];
+  float y = 0;
+  if (tli_library_symbol(library, "openblas_get_config"))
+    table.sgemv(TLK_ROW_MAJOR, TLK_NO_TRANS, 1, 8192, 1, x, 8192, x, 1, 0, &y, 1);
+}
+
 static void open_blas(void) {
   open_library();
   open_again_if_misjudged();
@@ -79,6 +107,7 @@ static void open_blas(void) {
   /* limits BLAS to one thread, because our own threads call it (gemm.c) */
   void (*set_num_threads)(int) = NULL;
   if (take(&set_num_threads, "openblas_set_num_threads")) set_num_threads(1);
+  allocate_now();
 }
 
 const tlk_Blas *tlk_blas(void) {
