@@ -210,11 +210,13 @@ TEST(findings_of_the_fuzzer) {
 
 /* ---- limits ---- */
 
-static lua_State *open_limited(tl_Limits limits) {
-  lua_State *L = open_with(TL_SANDBOX);
+static lua_State *open_limited_with(unsigned denied, tl_Limits limits) {
+  lua_State *L = open_with(denied);
   CHECK(tl_set_limits(L, &limits));
   return L;
 }
+
+static lua_State *open_limited(tl_Limits limits) { return open_limited_with(TL_SANDBOX, limits); }
 
 TEST(limit_of_tensor_bytes) {
   tl_Limits limits = {.tensor_bytes = 1 << 20};
@@ -334,16 +336,48 @@ static const char *const endless[] = {
     "torch.export(f, {torch.tensor(5)}):set_limits({iterations = 0})(torch.tensor(0))",
     NULL};
 
+/* Finalizers that would never end, in states that have them. */
+static const char *const finalizing[] = {
+    "setmetatable({}, {__gc = function() while true do end end}) collectgarbage() while true do end",
+    "setmetatable({}, {__gc = function() while true do pcall(error) end end})\n"
+    "collectgarbage() while true do end",
+    "setmetatable({}, {__gc = function() ('x'):rep(100000):find(('.-'):rep(20) .. 'y') end})\n"
+    "collectgarbage() while true do end",
+    "local C = torch.class 'C' C.__gc = function() while true do end end\n"
+    "C() collectgarbage() while true do end",
+    NULL};
+
+/* States without sandbox have their functions replaced when they get limits. */
+TEST(functions_in_trusted_states) {
+  lua_State *L = open_limited_with(0, (tl_Limits){.instructions = 1000000});
+  works(L, "local log, m = {}, {} m.__gc = function(x) log[#log + 1] = x[1] end\n"
+           "setmetatable({5}, m) setmetatable({6}, m) collectgarbage()\n"
+           "assert(table.concat(log, ' ') == '6 5')");
+  works(L,
+        "local log = {}\n"
+        "setmetatable({}, {__gc = function() coroutine.yield() log[1] = 1 end}) collectgarbage()\n"
+        "setmetatable({}, {__gc = rawlen}) setmetatable({}, {__gc = true}) collectgarbage()");
+  works(L, "local t = setmetatable({}, {__len = function() return 2 end, __index = {3, 4}})\n"
+           "assert(table.concat(t, ' ') == '3 4' and table.unpack(t) == 3)");
+  works(L, "local t = {} table.move({1, 2, 3}, 1, 3, 1, t) table.insert(t, 4) assert(#t == 4)");
+  refuses(L, "table.move({}, 1, 1 << 60, 1, {})",
+          "at most 100000000 elements in a state of tl_set");
+  works(L, "assert(debug.getinfo(1) and io.open and load(string.dump(function() end)))");
+  CHECK(tl_set_limits(L, NULL));
+  works(L, "assert(('key = value'):gsub('(%w+) = (%w+)', '%2 = %1') == 'value = key')");
+  lua_close(L);
+}
+
 /* Checks that each script ends with an error of a limit. When the time is over, Lua gets no large
 ** blocks of memory either. */
-static void ends(tl_Limits limits, const char *text) {
-  lua_State *L = open_limited(limits);
-  for (int i = 0; endless[i]; i++) {
+static void ends(unsigned denied, const char *const *scripts, tl_Limits limits, const char *text) {
+  lua_State *L = open_limited_with(denied, limits);
+  for (int i = 0; scripts[i]; i++) {
     CHECK(tl_set_limits(L, &limits));
-    const char *message = run(L, endless[i]);
+    const char *message = run(L, scripts[i]);
     bool ended =
         strstr(message, text) || (limits.seconds > 0 && strstr(message, "not enough memory"));
-    if (!ended) printf("%s: %s\n", endless[i], message);
+    if (!ended) printf("%s: %s\n", scripts[i], message);
     CHECK(ended);
     CHECK(tl_set_limits(L, &limits));
     works(L,
@@ -353,7 +387,11 @@ static void ends(tl_Limits limits, const char *text) {
 }
 
 TEST(limit_of_instructions) {
-  ends((tl_Limits){.instructions = 200000}, "used up its 200000 instructions (tl_set_limits)");
+  tl_Limits limits = {.instructions = 200000};
+  const char *text = "used up its 200000 instructions (tl_set_limits)";
+  ends(TL_SANDBOX, endless, limits, text);
+  ends(0, endless, limits, text);
+  ends(0, finalizing, limits, text);
 }
 
 /* Iterations of the loops of programs count as well if a run fails. */
@@ -369,7 +407,10 @@ TEST(limit_of_instructions_in_programs) {
   lua_close(L);
 }
 
-TEST(limit_of_seconds) { ends((tl_Limits){.seconds = 0.1}, "(tl_set_limits)"); }
+TEST(limit_of_seconds) {
+  ends(TL_SANDBOX, endless, (tl_Limits){.seconds = 0.1}, "(tl_set_limits)");
+  ends(0, finalizing, (tl_Limits){.seconds = 0.1}, "(tl_set_limits)");
+}
 
 /* A comparison of long strings takes long, and table.sort makes many. */
 TEST(limit_of_seconds_in_sort) {

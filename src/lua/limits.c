@@ -178,6 +178,14 @@ bool tl_set_limits(lua_State *L, const tl_Limits *limits) {
   tli_State *S = tli_state_find(L);
   if (S == NULL || S->ledger == NULL)
     return tli_fail(TL_EARG, "set_limits: the library is not open in this Lua state");
+  if (limits->instructions > 0 || limits->seconds > 0) {
+    lua_pushcfunction(L, tli_bound_functions);
+    if (lua_pcall(L, 0, 0, 0) != LUA_OK) {
+      tli_fail(TL_EMEM, "set_limits: %s", lua_tostring(L, -1));
+      lua_pop(L, 1);
+      return false;
+    }
+  }
   lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
   lua_State *main = lua_tothread(L, -1);
   lua_pop(L, 1);

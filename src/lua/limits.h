@@ -27,6 +27,10 @@ int64_t tli_limits_left(lua_State *L);
 /* Returns the largest number of threads that the state may start; 0 means no limit. */
 int tli_limits_threads(lua_State *L);
 
+/* A function of Lua without arguments and results: replaces functions of the standard libraries that
+** a limit could not end, once in each state. States of tl_lua_open_with have them from the start. */
+int tli_bound_functions(lua_State *L);
+
 /* Adds functions that match string patterns within the limits, to the table on top of the stack. */
 void tli_bound_patterns(lua_State *L);
 

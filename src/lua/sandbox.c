@@ -13,6 +13,7 @@
 
 #include "lua/limits.h"
 #include "lua/state.h"
+#include "lua/tensor/value.h"
 #include "tlua.h"
 
 /* A function that is denied if the state's flags have one of `flags`. */
@@ -117,8 +118,9 @@ static int load_text(lua_State *L) {
 /* ---- functions that could run forever ---- */
 
 /* The largest number of elements that functions of `table` may move, sort or shift: more than fits
-** into most limits of memory. A table may claim to have 2^62, and no hook runs meanwhile. */
-#define MOST_ELEMENTS ((lua_Integer)10000000)
+** into most limits of memory. A table may claim to have 2^62, and no hook runs meanwhile. States whose
+** scripts are trusted may have more. */
+static lua_Integer most_elements(lua_State *L) { return tli_denied(L) ? 10000000 : 100000000; }
 
 /* Calls the original function, upvalue 1, with all arguments. */
 static int call_original(lua_State *L) {
@@ -131,16 +133,19 @@ static int call_original(lua_State *L) {
 
 /* Upvalue 2 is the function's name in the following functions. */
 static int too_many(lua_State *L) {
-  return luaL_error(L, "table.%s: expected at most %I elements in a state of tl_lua_open_with",
-                    lua_tostring(L, lua_upvalueindex(2)), (LUAI_UACINT)MOST_ELEMENTS);
+  return luaL_error(L, "table.%s: expected at most %I elements in a state of %s",
+                    lua_tostring(L, lua_upvalueindex(2)), (LUAI_UACINT)most_elements(L),
+                    tli_denied(L) ? "tl_lua_open_with" : "tl_set_limits");
 }
 
-/* Implements functions of lists. Their lengths must not come from a metamethod, which could return
-** another length later. */
+/* Implements functions of lists. If scripts are not trusted, the lengths must not come from a
+** metamethod, which could return another length later. */
 static int bounded_list(lua_State *L) {
   if (lua_type(L, 1) == LUA_TTABLE) {
-    if (lua_rawlen(L, 1) > (lua_Unsigned)MOST_ELEMENTS) return too_many(L);
-    if (luaL_getmetafield(L, 1, "__len") != LUA_TNIL)
+    if (lua_rawlen(L, 1) > (lua_Unsigned)most_elements(L)) return too_many(L);
+    if (!tli_denied(L)) {
+      if (luaL_len(L, 1) > most_elements(L)) return too_many(L);
+    } else if (luaL_getmetafield(L, 1, "__len") != LUA_TNIL)
       return luaL_error(L,
                         "table.%s: expected a table without __len in a state of "
                         "tl_lua_open_with",
@@ -174,8 +179,8 @@ static int bounded_sort(lua_State *L) {
 
 static int bounded_move(lua_State *L) {
   lua_Integer first = luaL_checkinteger(L, 2), last = luaL_checkinteger(L, 3);
-  if (last >= first && (lua_Unsigned)last - (lua_Unsigned)first >= (lua_Unsigned)MOST_ELEMENTS)
-    return too_many(L);
+  lua_Unsigned most = (lua_Unsigned)most_elements(L);
+  if (last >= first && (lua_Unsigned)last - (lua_Unsigned)first >= most) return too_many(L);
   return call_original(L);
 }
 
@@ -271,6 +276,37 @@ static int set_unfinalized(lua_State *L) {
   return status == LUA_OK ? 1 : lua_error(L);
 }
 
+/* Calls a finalizer, upvalue 1, in a coroutine: Lua disables hooks in the thread that collects
+** garbage, but not in a thread that this one resumes. */
+static int finalize(lua_State *L) {
+  int results;
+  lua_settop(L, 1);
+  lua_State *thread = lua_newthread(L);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushcclosure(L, tli_limits_body, 1);
+  lua_pushvalue(L, 1);
+  lua_xmove(L, thread, 2);
+  int status = lua_resume(thread, L, 1, &results);
+  if (status == LUA_OK || status == LUA_YIELD) return 0;
+  lua_xmove(thread, L, 1);
+  return lua_error(L);
+}
+
+/* Sets metatables, and makes finalizers that are Lua functions end at the state's limits. */
+static int set_finalized(lua_State *L) {
+  if (lua_type(L, 2) == LUA_TTABLE) {
+    lua_settop(L, 2);
+    lua_pushliteral(L, "__gc");
+    lua_pushvalue(L, 3);
+    if (lua_rawget(L, 2) == LUA_TFUNCTION && !lua_iscfunction(L, -1)) {
+      lua_pushcclosure(L, finalize, 1);
+      lua_rawset(L, 2);
+    }
+    lua_settop(L, 2);
+  }
+  return call_original(L);
+}
+
 static const struct Bounded {
   const char *library, *name;
   lua_CFunction function;
@@ -345,23 +381,42 @@ static bool push_loaded(lua_State *L, const char *name) {
   return there;
 }
 
-/* Replaces functions that a limit could not end. */
-static void bound_standard(lua_State *L) {
+/* Pushes a standard library as the library's Lua files have it, or nil. */
+static bool push_copied(lua_State *L, const char *name) {
+  tli_push_environment(L);
+  if (strcmp(name, "_G") == 0) return lua_istable(L, -1);
+  return lua_istable(L, -1) && lua_getfield(L, -1, name) == LUA_TTABLE;
+}
+
+/* Replaces functions that a limit could not end, in the libraries that `push` finds. */
+static void bound_standard(lua_State *L, bool (*push)(lua_State *L, const char *name),
+                           lua_CFunction set_metatable) {
   int top = lua_gettop(L);
   for (const struct Bounded *b = bounded; b->name; b++) {
-    if (push_loaded(L, b->library)) {
+    if (push(L, b->library)) {
       lua_pushstring(L, b->name);
       wrap(L, b->name, b->function);
     }
     lua_settop(L, top);
   }
-  if (push_loaded(L, "string")) tli_bound_patterns(L);
+  if (push(L, "string")) tli_bound_patterns(L);
   lua_settop(L, top);
-  if (push_loaded(L, "_G")) {
+  if (push(L, "_G")) {
     lua_pushboolean(L, false);
-    wrap(L, "setmetatable", set_unfinalized);
+    wrap(L, "setmetatable", set_metatable);
   }
   lua_settop(L, top);
+}
+
+static const char bounded_key = 0; /* its address is a key in the registry: whether this was done */
+
+int tli_bound_functions(lua_State *L) {
+  if (tli_denied(L) || lua_rawgetp(L, LUA_REGISTRYINDEX, &bounded_key) != LUA_TNIL) return 0;
+  bound_standard(L, push_loaded, set_finalized);
+  bound_standard(L, push_copied, set_finalized);
+  lua_pushboolean(L, true);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &bounded_key);
+  return 0;
 }
 
 static const char denied_key = 0; /* its address is the key of the flags in the registry */
@@ -396,7 +451,7 @@ void tli_deny_standard(lua_State *L) {
     deny(L, "file:", "close", TL_DENY_FILES);
   }
   lua_settop(L, top);
-  bound_standard(L);
+  bound_standard(L, push_loaded, set_unfinalized);
   if (push_loaded(L, "_G") && lua_getfield(L, -1, "load") == LUA_TFUNCTION) {
     lua_pushcclosure(L, load_text, 1);
     lua_setfield(L, -2, "load");
