@@ -82,6 +82,21 @@ local function load_file(path)
    return chunk
 end
 
+-- The end of the call that runs, and whether it has passed. A thread's interpreter runs one call at a
+-- time.
+local deadline, late
+local limited
+
+-- Raises an error when the time is over. From then on it runs at each instruction, so the error also
+-- ends functions that have caught an earlier one.
+local function check()
+   if not deadline or not late and torch.io.clock() <= deadline then return end
+   if late and debug.getinfo(2, "f").func == limited then return debug.sethook() end
+   debug.sethook(check, "", 1)
+   late = true
+   error({status = 504, message = "the deadline is over"}, 0)
+end
+
 --- Loads a model that is written in Lua.
 ---@param spec table  with the fields name, version, path, options
 ---@param http table
@@ -110,14 +125,13 @@ function Script:describe()
 end
 
 -- Calls a function with a limit of time.
-local function limited(self, fn, ...)
-   local last = torch.io.clock() + self.options.timeout
-   local function check()
-      if torch.io.clock() > last then error({status = 504, message = "the deadline is over"}, 0) end
-   end
+function limited(self, fn, ...)
+   deadline, late = torch.io.clock() + self.options.timeout, false
    debug.sethook(check, "", instructions)
    local results = table.pack(pcall(fn, ...))
    if debug.gethook() == check then debug.sethook() end
+   deadline = nil
+   if late then error({status = 504, message = "the deadline is over"}, 0) end
    if not results[1] then
       local problem = results[2]
       if type(problem) == "table" and math.type(problem.status) == "integer"

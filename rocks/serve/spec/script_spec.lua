@@ -87,7 +87,9 @@ describe("a model in Lua", function()
          local case = inputs.x:tolist()[1]
          if case == 1 then error "no luck" end
          if case == 2 then coroutine.yield(5) end
-         if case == 3 then while true do end end
+         local function forever() while true do end end
+         local function catch() while true do pcall(forever) end end
+         if case == 3 then while true do pcall(catch) end end
          if case == 4 then return nil end
          if case == 5 then return {y = inputs.x:double()} end
          if case == 6 then return {y = inputs.x:view(-1, 1)} end
