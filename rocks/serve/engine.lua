@@ -45,6 +45,7 @@ end
 --- if on_token returned true, "length" after max_new_tokens, "cancelled", or "error"; `cached` is
 --- the number of tokens of the prompt that were not computed again
 function Engine:start(ids, options, on_token)
+   if options.max_new_tokens == 0 then return {reason = "length", cached = 0} end
    local o = {
       temperature = options.temperature, top_p = options.top_p, top_k = options.top_k, min_p = 0.0,
       typical_p = 1.0, repeat_penalty = 1.0, repeat_last_n = -1, penalty_from = #ids,
@@ -79,6 +80,47 @@ end
 --- Ends a text.
 ---@param entry table
 function Engine:cancel(entry) self.scheduler:finish(entry, "cancelled") end
+
+-- The number of positions whose logits are computed at a time.
+local block <const> = 64
+
+-- Adds to `list` the logarithms of the probabilities of tokens [first + 1, last + 1].
+local function log_probabilities(self, ids, first, last, count, cache, list)
+   local _ <close> = torch.no_grad()
+   local like = {dtype = "int64", device = self.device}
+   local result = self.model {input_ids = torch.tensor({table.move(ids, first, last, 1, {})}, like),
+      past_key_values = cache, logits_to_keep = last - first + 1}
+   local all = result.logits[1]:to("cpu"):float():narrow(2, 1, self.vocab):log_softmax(2)
+   local next_ones = torch.tensor({table.move(ids, first + 1, last + 1, 1, {})},
+      {dtype = "int64", device = "cpu"}):t()
+   local own, best, places = all:gather(2, next_ones):flatten():tolist(), {}, {}
+   if count > 0 then
+      local values, indices = all:topk(math.min(count, self.vocab), 2)
+      best, places = values:tolist(), indices:tolist()
+   end
+   for i, value in ipairs(own) do
+      if value ~= value then
+         torch.raise "the logits are NaN: the file's weights are damaged, or overflow"
+      end
+      list[first + i] = {value, places[i] or {}, best[i] or {}}
+   end
+end
+
+--- Returns, for each token after the first, the logarithm of its probability after the tokens
+--- before it, the `count` most probable tokens there, and the logarithms of their probabilities:
+--- {[position] = {number, integer[], number[]}}.
+---@param ids integer[]
+---@param count integer
+---@param wait fun()  called after each part of the computation
+---@return table<integer, table>
+function Engine:log_probabilities(ids, count, wait)
+   local cache, list = self.scheduler.new_cache(), {}
+   for first = 1, #ids - 1, block do
+      log_probabilities(self, ids, first, math.min(#ids - 1, first + block - 1), count, cache, list)
+      wait()
+   end
+   return list
+end
 
 --- Returns an embedding for each list of tokens: the mean of the last layer's states, scaled to
 --- length 1.

@@ -122,8 +122,9 @@ end
 -- Reads the options of generation from a request.
 local function read_options(self, body, default_most)
    check_unoffered(body)
+   -- a completion of no tokens describes its prompt
    local most = take_integer(body, "max_completion_tokens", nil, 1, 1 << 20)
-      or take_integer(body, "max_tokens", default_most, 1, 1 << 20)
+      or take_integer(body, "max_tokens", default_most, body.messages == nil and 0 or 1, 1 << 20)
    local stream = take_flag(body, "stream")
    local more = body.stream_options
    return {
@@ -248,7 +249,7 @@ local function fit(self, ids, options, where)
       end
    end
    local room = context and context - #ids or 4096
-   if room < 1 then
+   if room < math.min(1, options.max_new_tokens or 1) then
       refuse(where, "the model's context has %d tokens, and the prompt %d", context, #ids)
    end
    return math.min(options.max_new_tokens or room, room)
@@ -353,14 +354,15 @@ local function choice(part, index, reason, described)
    return part
 end
 
--- Returns an object that collects the descriptions of tokens that the client has not got yet.
-local function new_description(self, job, options, text)
-   local list, own = {}, {}
+-- Returns an object that collects the descriptions of tokens that the client has not got yet. They
+-- begin with those of the prompt, if the answer repeats it.
+local function new_description(self, job, options, text, echo)
+   local list, own = table.move(echo.described, 1, #echo.described, 1, {}), {}
 
    function own.add(token, sampler)
       if not options.logprobs then return end
-      local entry = logprobs.describe(self.engine, sampler, token, options.logprobs,
-         text.characters())
+      local entry = logprobs.describe(self.engine, token, echo.characters + text.characters(),
+         sampler:log_probabilities(token, options.logprobs))
       entry.first = text.bytes()
       list[#list + 1] = entry
    end
@@ -381,13 +383,35 @@ local function new_description(self, job, options, text)
    return own
 end
 
+local no_echo <const> = {text = "", characters = 0, described = {}}
+
+-- Returns the beginning of an answer that repeats its prompt: the text, and the descriptions of its
+-- tokens. Yields while they are computed.
+local function echo_of(self, prompt, count)
+   local engine = self.engine
+   local echo = {text = engine.tokenizer:decode(prompt), described = {}}
+   echo.characters = utf8.len(echo.text)
+   if not count then return echo end
+   local found = engine:log_probabilities(prompt, count, coroutine.yield)
+   local text = new_text(engine.tokenizer, {}, {})
+   for i, token in ipairs(prompt) do
+      local entry = logprobs.describe(engine, token, text.characters(),
+         table.unpack(found[i] or {}))
+      entry.first = -1 -- no stop text in the answer drops it
+      echo.described[i] = entry
+      text.add(token)
+   end
+   return echo
+end
+
 -- Starts to generate one text. Returns it with its index, the engine's entry, and `finish`, a
 -- function that sends or returns the rest of the text, and returns the descriptions of tokens that
 -- were not sent.
-local function start(self, job, prompt, options, index, send)
+local function start(self, job, p, options, index, send)
+   local prompt, echo = job.prompts[p], job.echo and job.echo[p] or no_echo
    local text = new_text(self.engine.tokenizer, prompt, options.stops)
    local own, stopped, pieces = {index = index, new_tokens = 0}, false, {}
-   local description = new_description(self, job, options, text)
+   local description = new_description(self, job, options, text, echo)
    local function take(piece)
       if piece == "" then return end
       if send then
@@ -396,6 +420,7 @@ local function start(self, job, prompt, options, index, send)
          pieces[#pieces + 1] = piece
       end
    end
+   take(echo.text)
    own.entry = self.engine:start(prompt, options, function(token, sampler)
       own.new_tokens = own.new_tokens + 1
       description.add(token, sampler)
@@ -419,7 +444,7 @@ local function start_text(self, job, index, send)
    if send and job.form.first then send(job.form.first(), index) end
    local own = setmetatable({max_new_tokens = job.most[p],
       seed = options.seed and options.seed + k}, {__index = options})
-   return start(self, job, job.prompts[p], own, index, send)
+   return start(self, job, p, own, index, send)
 end
 
 -- Generates all texts of a request. Adds each to `list` when it starts, and calls `on_end` when it
@@ -469,8 +494,7 @@ local function generate(self, request, job)
       local text, described = own.finish()
       local reason = own.entry.reason
       if send then return send(form.last(), own.index, reason, described) end
-      local echo = job.echo and job.echo[own.index // options.n + 1] or ""
-      choices[own.index + 1] = choice(form.whole(echo .. text), own.index, reason, described)
+      choices[own.index + 1] = choice(form.whole(text), own.index, reason, described)
    end)
    local prompt_tokens, new_tokens, cached = 0, 0, 0
    for _, prompt in ipairs(job.prompts) do prompt_tokens = prompt_tokens + #prompt end
@@ -519,10 +543,11 @@ tasks["/v1/completions"] = function(self, request, body)
    for i, prompt in ipairs(prompts) do most[i] = fit(self, prompt, options, "prompt") end
    local echo
    if take_flag(body, "echo") then
-      if options.stream then refuse("echo", "not with stream") end
-      if options.logprobs then refuse("echo", "not with logprobs") end
       echo = {}
-      for i, prompt in ipairs(prompts) do echo[i] = self.engine.tokenizer:decode(prompt) end
+      for i, prompt in ipairs(prompts) do
+         echo[i] = echo_of(self, prompt, options.logprobs)
+         if request:gone() then return "gone", 0, 0 end
+      end
    end
    return generate(self, request, {form = forms.completion, options = options, prompts = prompts,
       most = most, echo = echo})

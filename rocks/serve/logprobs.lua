@@ -9,22 +9,22 @@ local M = {}
 -- JSON has no infinity; OpenAI's server returns this number for improbable tokens.
 local least <const> = -9999.0
 
---- Describes a token that was generated.
+--- Describes a token of an answer, or of a prompt.
 ---@param engine table
----@param sampler table
 ---@param token integer
----@param count integer  the number of the most probable tokens that are described, too
 ---@param offset integer  the number of characters before the token
+---@param own? number  the logarithm of its probability; nil for the first token of a prompt
+---@param ids? integer[]  the most probable tokens
+---@param values? number[]  the logarithms of their probabilities
 ---@return table
-function M.describe(engine, sampler, token, count, offset)
+function M.describe(engine, token, offset, own, ids, values)
    local function entry(id, value)
       local piece = engine.pieces:piece(id)
-      return {token = decoders.repair(piece), logprob = math.max(value, least),
+      return {token = decoders.repair(piece), logprob = value and math.max(value, least),
          bytes = json.as_array {piece:byte(1, -1)}}
    end
-   local own, ids, values = sampler:log_probabilities(token, count)
    local best = {}
-   for i, id in ipairs(ids) do best[i] = entry(id, values[i]) end
+   for i, id in ipairs(ids or {}) do best[i] = entry(id, values[i]) end
    local described = entry(token, own)
    described.top_logprobs, described.offset = json.as_array(best), offset
    return described
@@ -42,15 +42,22 @@ function forms.chat(list)
    return {content = json.as_array(content), refusal = json.null}
 end
 
--- The form of /v1/completions.
+-- Returns the most probable tokens and the token itself: {[token] = logprob}.
+local function best_of(item)
+   if not item.logprob then return json.null end
+   local best = {[item.token] = item.logprob}
+   for _, other in ipairs(item.top_logprobs) do
+      best[other.token] = math.max(other.logprob, best[other.token] or least)
+   end
+   return best
+end
+
+-- The form of /v1/completions. The first token of a prompt has no probability.
 function forms.completion(list)
    local tokens, values, best, offsets = {}, {}, {}, {}
    for i, item in ipairs(list) do
-      tokens[i], values[i], offsets[i], best[i] = item.token, item.logprob, item.offset, {}
-      for _, other in ipairs(item.top_logprobs) do
-         best[i][other.token] = math.max(other.logprob, best[i][other.token] or least)
-      end
-      best[i][item.token] = math.max(item.logprob, best[i][item.token] or least)
+      tokens[i], values[i], offsets[i] = item.token, item.logprob or json.null, item.offset
+      best[i] = best_of(item)
    end
    return {tokens = json.as_array(tokens), token_logprobs = json.as_array(values),
       top_logprobs = json.as_array(best), text_offset = json.as_array(offsets)}

@@ -120,8 +120,11 @@ check(answer.choices[0].text in ("yes!", "no!") and answer.choices[0].finish_rea
 refused("schema with a pattern", openai.BadRequestError, "the keyword pattern is not supported",
         lambda: client.chat.completions.create(model="tiny", messages=messages, response_format={
             "type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "string", "pattern": "a"}}}))
-refused("logprobs and echo", openai.BadRequestError, "echo: not with logprobs", lambda: client.completions.create(
-    model="tiny", prompt="a", logprobs=3, echo=True))
+
+named("logprobs and echo")
+choice = client.completions.create(model="tiny", prompt="low low", max_tokens=0, logprobs=3, echo=True).choices[0]
+check(choice.text == "low low" and choice.logprobs.token_logprobs[0] is None, choice)
+check(all(v < 0 for v in choice.logprobs.token_logprobs[1:]) and len(choice.logprobs.text_offset) > 1, choice)
 
 if len(sys.argv) > 2:
     recorder.save(sys.argv[2], names)

@@ -206,7 +206,7 @@ describe("torch.serve's language models", function()
          ['"prompt":"a","stop":7'] = "stop: expected a text or up to 16 texts, got 7",
          ['"prompt":"a","stop":[""]'] = 'stop: expected texts that are not empty, got ""',
          ['"prompt":"a","stop":{"a":"b"}'] = "stop: expected a text or up to 16 texts, got an object",
-         ['"prompt":"a","max_tokens":0'] = "max_tokens: expected a number from 1 to 1048576, got 0",
+         ['"prompt":"a","max_tokens":-1'] = "max_tokens: expected a number from 0 to 1048576, got -1",
          ['"prompt":"a","response_format":"json"'] = 'response_format: expected an object, got "json"',
          ['"prompt":"a","response_format":{"type":"xml"}'] =
             'response_format: expected the type "text", "json_object" or "json_schema", got "xml"',
@@ -217,7 +217,7 @@ describe("torch.serve's language models", function()
          ['"prompt":"a","grammar":"x ::= a"'] = "grammar: expected a rule named root",
          ['"prompt":"a","grammar":7'] = "grammar: expected GBNF, got 7",
          ['"prompt":"a","logprobs":21'] = "logprobs: expected a number from 0 to 20, got 21",
-         ['"prompt":"a","logprobs":1,"echo":true'] = "echo: not with logprobs",
+         ['"prompt":"a","logprobs":1,"echo":1'] = "echo: expected true or false, got 1",
          ['"prompt":["a",true]'] = "prompt: expected texts or lists of tokens, got true",
          ['"prompt":[-1]'] = "prompt: expected tokens from 0 to",
          ['"prompt":[]'] = "prompt: expected a text or a list, got an empty list",
@@ -253,6 +253,61 @@ describe("torch.serve's language models", function()
          assert.matches("^üyes!!$", answer.choices[1].text:gsub("no", "yes"))
          assert.equal("stop", answer.choices[1].finish_reason)
       end
+   end)
+
+   -- Joins the parts of a stream's choices.
+   local function joined(reply)
+      local choices = {}
+      for line in reply:gmatch "data: ({[^\n]+)" do
+         for _, part in ipairs(json.decode(line).choices) do
+            local whole = choices[part.index + 1] or {text = "", logprobs = {}}
+            choices[part.index + 1] = whole
+            whole.text, whole.finish_reason = whole.text .. part.text, part.finish_reason
+            for name, list in pairs(part.logprobs ~= json.null and part.logprobs or {}) do
+               local own = whole.logprobs[name] or {}
+               whole.logprobs[name] = table.move(list, 1, #list, #own + 1, own)
+            end
+         end
+      end
+      return choices
+   end
+
+   it("describes the tokens of a prompt that the answer repeats", function()
+      local llm = torch.llm.load "rocks/llm/spec/fixtures/llama.gguf"
+      local tokens = llm:tokenize "hello the low, world"
+      local expected, prompt = llm:logits(tokens):log_softmax(2), {}
+      for i, token in ipairs(tokens) do prompt[i] = token - 1 end
+      for _, stream in ipairs {false, true} do
+         for new = 0, 2, 2 do
+            local body = {model = "llama", prompt = json.as_array(prompt), max_tokens = new, echo = true, logprobs = 2,
+               n = 2, temperature = 0, stream = stream or nil, logit_bias = {["70"] = 1000}}
+            local status, reply = Client.once(port, "POST", "/v1/completions", json.encode(body))
+            assert.equal(200, status)
+            local choices = stream and joined(reply) or json.decode(reply).choices
+            for i = 1, 2 do
+               local choice = choices[i]
+               local got, text = choice.logprobs, ""
+               assert.equal(#tokens + new, #got.tokens)
+               assert.equal(json.null, got.token_logprobs[1])
+               assert.equal(json.null, got.top_logprobs[1])
+               for k = 2, #tokens do
+                  assert.is_true(math.abs(expected[k - 1][tokens[k]]:item() - got.token_logprobs[k]) < 1e-4)
+                  local best = -math.huge
+                  for _, value in pairs(got.top_logprobs[k]) do best = math.max(best, value) end
+                  assert.is_true(math.abs(expected[k - 1]:max():item() - best) < 1e-4)
+               end
+               for k, token in ipairs(got.tokens) do
+                  assert.equal(utf8.len(text), got.text_offset[k])
+                  text = (text .. token):gsub("^ ", "") -- texts begin without the tokenizer's space
+               end
+               assert.equal(text, choice.text)
+               assert.equal("length", choice.finish_reason)
+            end
+         end
+      end
+      local _, answer = ask {model = "llama", prompt = "low", max_tokens = 0}
+      assert.equal("", answer.choices[1].text)
+      assert.equal(0, answer.usage.completion_tokens)
    end)
 
    it("generates the same greedy text with drafts, in fewer runs", function()
