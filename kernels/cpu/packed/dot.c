@@ -402,25 +402,27 @@ static VNNI void fill_panel(const tlk_PackedRows *p, int64_t first, int64_t rows
   }
 }
 
-enum { TILE = 4 /* number of input rows whose sums stay in registers; divides TLK_TOKENS */ };
+/* The largest number of input rows whose sums stay in registers; it divides TLK_TOKENS. With fewer,
+** the processor would wait for the results of products. */
+enum { TILE = 6, SMALL_TILE = 4 };
 
-/* Adds the products of a panel and TILE input rows to sums (TILE, TLK_PANEL_ROWS). */
-ALWAYS VNNI void multiply_panel(const Panel *panel, const tlk_Rounded *x, int group, bool has_least,
-                                float *sums) {
+/* Adds the products of a panel and `tile` input rows to sums (tile, TLK_PANEL_ROWS). */
+ALWAYS VNNI void multiply_tile(const Panel *panel, const tlk_Rounded *x, int group, bool has_least,
+                               int tile, float *sums) {
   __m512 total[TILE][VECTORS];
 #pragma GCC unroll 8
-  for (int t = 0; t < TILE; t++)
+  for (int t = 0; t < tile; t++)
     for (int v = 0; v < VECTORS; v++)
       total[t][v] = _mm512_loadu_ps(sums + TLK_PANEL_ROWS * t + 16 * v);
   for (int g = 0; g < TLI_CHUNK / group; g++) {
     __m512i dot[TILE][VECTORS];
 #pragma GCC unroll 8
-    for (int t = 0; t < TILE; t++)
+    for (int t = 0; t < tile; t++)
       for (int v = 0; v < VECTORS; v++) dot[t][v] = _mm512_set1_epi32(x[t].offset[g]);
 #pragma GCC unroll 8
     for (int k = 0; k < group / 4; k++)
 #pragma GCC unroll 8
-      for (int t = 0; t < TILE; t++) {
+      for (int t = 0; t < tile; t++) {
         int32_t four;
         memcpy(&four, x[t].q + g * group + 4 * k, sizeof four);
         for (int v = 0; v < VECTORS; v++)
@@ -428,7 +430,7 @@ ALWAYS VNNI void multiply_panel(const Panel *panel, const tlk_Rounded *x, int gr
                                           _mm512_set1_epi32(four));
       }
 #pragma GCC unroll 8
-    for (int t = 0; t < TILE; t++)
+    for (int t = 0; t < tile; t++)
       for (int v = 0; v < VECTORS; v++) {
         __m512 both = _mm512_mul_ps(panel->scale[v][g], _mm512_set1_ps(x[t].scale[g]));
         total[t][v] = _mm512_fmadd_ps(both, _mm512_cvtepi32_ps(dot[t][v]), total[t][v]);
@@ -438,16 +440,39 @@ ALWAYS VNNI void multiply_panel(const Panel *panel, const tlk_Rounded *x, int gr
       }
   }
 #pragma GCC unroll 8
-  for (int t = 0; t < TILE; t++)
+  for (int t = 0; t < tile; t++)
     for (int v = 0; v < VECTORS; v++)
       _mm512_storeu_ps(sums + TLK_PANEL_ROWS * t + 16 * v, total[t][v]);
 }
 
-/* Computes the products of up to TLK_PANEL_ROWS weight rows, beginning with row `first`. */
-static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows, Panel *panel) {
+/* Adds the products of a panel and up to TILE input rows. */
+ALWAYS VNNI void multiply_panel(const Panel *panel, const tlk_Rounded *x, int group, bool has_least,
+                                int64_t rows, float *sums) {
+  if (rows <= SMALL_TILE)
+    multiply_tile(panel, x, group, has_least, SMALL_TILE, sums);
+  else
+    multiply_tile(panel, x, group, has_least, TILE, sums);
+}
+
+/* Asks for the next part of the memory from `*at` to `end`, so that it is in the cache when it is
+** read. The processor does not foresee the order in which fill_panel reads rows. */
+ALWAYS VNNI void fetch_part(const uint8_t **at, const uint8_t *end, int64_t bytes) {
+  const uint8_t *stop = *at + tlk_min(bytes, end - *at);
+  for (const uint8_t *line = *at; line < stop; line += 64)
+    _mm_prefetch((const char *)line, _MM_HINT_T1);
+  *at = stop;
+}
+
+/* Computes the products of up to TLK_PANEL_ROWS weight rows, beginning with row `first`. Meanwhile,
+** asks for the following rows, up to row `end`. */
+static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t end,
+                            Panel *panel) {
   const tli_BlockLayout *layout = &tli_block_layouts[p->kind];
   bool has_least = tli_block_has_least(p->kind);
   int64_t tiles = tlk_ceil_div(p->count, TILE);
+  const uint8_t *next = p->weight + (first + rows) * p->bytes;
+  const uint8_t *next_end = p->weight + tlk_min(end, first + 2 * rows) * p->bytes;
+  int64_t part = (rows * p->bytes / (p->chunks * tiles) + 64) & -64;
   tli_Chunk u[16];
   memset(u, 0, sizeof u);
   memset(p->sums, 0, (size_t)(tiles * TILE * TLK_PANEL_ROWS) * sizeof(float));
@@ -456,10 +481,11 @@ static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows
     for (int64_t i = 0; i < tiles; i++) {
       const tlk_Rounded *x = rounded_at(p, i * TILE, c);
       float *sums = p->sums + i * TILE * TLK_PANEL_ROWS;
+      fetch_part(&next, next_end, part);
       if (layout->group == 16)
-        multiply_panel(panel, x, 16, has_least, sums);
+        multiply_panel(panel, x, 16, has_least, p->count - i * TILE, sums);
       else
-        multiply_panel(panel, x, 32, has_least, sums);
+        multiply_panel(panel, x, 32, has_least, p->count - i * TILE, sums);
     }
   }
   for (int64_t t = 0; t < p->count; t++)
@@ -475,7 +501,7 @@ static VNNI void vnni_panels(const tlk_PackedRows *p, int64_t rows) {
   Panel panel;
   memset(&panel, 0, sizeof panel);
   for (int64_t r = 0; r < rows; r += TLK_PANEL_ROWS)
-    vnni_panel(p, r, tlk_min(TLK_PANEL_ROWS, rows - r), &panel);
+    vnni_panel(p, r, tlk_min(TLK_PANEL_ROWS, rows - r), rows, &panel);
 }
 
 static VNNI void vnni_rows(const tlk_PackedRows *p, int64_t rows) {

@@ -8,7 +8,7 @@
 #include "kernels/cpu/cpu.h"
 
 enum {
-  TLK_TOKENS = 8,      /* number of input rows in a block */
+  TLK_TOKENS = 12,     /* number of input rows in a block */
   TLK_PANEL_ROWS = 32, /* number of weight rows in a panel */
   TLK_GROUPS = TLI_CHUNK / 16
 };

@@ -14,7 +14,8 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/packed/dot.h"
 
-enum { MOST_TOKENS = 512 /* largest number of input rows that are rounded at a time */ };
+/* The largest number of input rows that are rounded at a time, a multiple of TLK_TOKENS. */
+enum { MOST_TOKENS = 504 };
 
 typedef struct Call {
   const struct tlk_packed_linear *call;
