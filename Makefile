@@ -82,7 +82,7 @@ CROSS := $(if $(machine),$(if $(filter $(here),$(machine)),,yes)$(if \
 multiarch := $(if $(CROSS),$(if $(WASM),,$(shell $(CC) -print-multiarch 2>/dev/null)))
 ifdef CROSS
 PKG_CONFIG ?= PKG_CONFIG_LIBDIR=/usr/lib/$(or $(multiarch),none)/pkgconfig pkg-config
-AR := $(shell $(CC) -print-prog-name=ar 2>/dev/null)
+AR := $(if $(WASM),emar,$(shell $(CC) -print-prog-name=ar 2>/dev/null))
 STRIP ?= $(shell $(CC) -print-prog-name=strip 2>/dev/null)
 OBJCOPY ?= $(shell $(CC) -print-prog-name=objcopy 2>/dev/null)
 endif
@@ -200,8 +200,9 @@ override LDFLAGS += -Wl,--gc-sections -Wl,-z,noseparate-code
 endif
 TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(WINDOWS)$(WASM),,-pthread) $(LDFLAGS)
 TL_LIBS := $(if $(WINDOWS)$(WASM),,-ldl -lpthread) -lm $(LDLIBS)
-# The command for node, which gives it this machine's files.
-NODE_FLAGS := $(if $(WASM),-O1 -sALLOW_MEMORY_GROWTH=1 -sSTACK_SIZE=1MB -sNODERAWFS=1 -sEXIT_RUNTIME=1 -sENVIRONMENT=node)
+# The command for node, which gives it this machine's files. Emscripten has no pthread_kill, which is
+# called only where another thread takes a signal.
+NODE_FLAGS := $(if $(WASM),-O1 -sALLOW_MEMORY_GROWTH=1 -sTOTAL_STACK=1MB -sERROR_ON_UNDEFINED_SYMBOLS=0 -sNODERAWFS=1 -sEXIT_RUNTIME=1 -sENVIRONMENT=node)
 # nodelete: a Lua state that closes unloads modules in C, whose threads go on.
 SHARED_FLAGS := -shared $(if $(WINDOWS),,-Wl,-soname,libtlua.so.0 -Wl,-z,nodelete)
 # Modules in C that the program loads find Lua's functions in it.
