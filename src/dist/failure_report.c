@@ -1,6 +1,6 @@
 /*
-** failure_report.c - implements failure_report.h: keys in the store for the status of ranks and for
-** the reason of a failure.
+** failure_report.c - implements failure_report.h. The store has keys for the status of each rank
+** and for the reason of a failure.
 */
 #include "dist/failure_report.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* nanoseconds that the other ranks have for reporting their status */
+/* nanoseconds that the other ranks have to report their status */
 #define ANSWER INT64_C(1000000000)
 /* the time in nanoseconds for which this rank tries to reach the store */
 #define ABORT INT64_C(5000000000)
@@ -36,7 +36,8 @@ void tli_report_key(const tli_FailureReport *t, char key[300], const char *what,
 
 /* ---- meeting ------------------------------------------------------------------------- */
 
-/* Reports the ranks that have not joined, according to the store. */
+/* Sets an error that names the ranks which, according to the store, have not joined. Returns
+** false. */
 static bool absent(tli_Group *g, tli_FailureReport *t) {
   char list[300] = "", key[300], why[500];
   int at = 0, n = 0;
@@ -53,8 +54,8 @@ static bool absent(tli_Group *g, tli_FailureReport *t) {
                   (double)g->timeout / 1e9, list);
 }
 
-/* Waits for all ranks in the store, because waiting there has a timeout, unlike joining in MPI or
-** NCCL. */
+/* Waits until all ranks have joined. The ranks meet in the store, because waiting there has a
+** timeout, unlike joining in MPI or NCCL. */
 bool tli_report_join(tli_Group *g, tli_FailureReport *t) {
   char key[300];
   int64_t came;
@@ -79,8 +80,8 @@ bool tli_report_end(tli_Group *g, tli_FailureReport *t, const char *why) {
   return tli_report_failed(t);
 }
 
-/* Handles a store that cannot be reached. Rank 0 runs the store; when rank 0 ends, the store may
-** end before the last data that rank 0 has sent arrives. */
+/* Handles a store that cannot be reached. Rank 0 runs the store. When rank 0 ends, the store may
+** end before the last data that rank 0 has sent arrives, so the group ends only after a delay. */
 static bool without_store(tli_Group *g, tli_FailureReport *t) {
   int64_t now = tli_now_ns();
   if (t->store_lost_at == 0) t->store_lost_at = now;
@@ -89,7 +90,7 @@ static bool without_store(tli_Group *g, tli_FailureReport *t) {
   return true;
 }
 
-/* Reads the reason that another rank has published, if any. */
+/* Ends the group with the reason that another rank has published, if there is one. */
 static bool read_why(tli_Group *g, tli_FailureReport *t, int64_t timeout) {
   char key[300];
   bool there;
@@ -128,7 +129,7 @@ void tli_report_abort(const tli_FailureReport *t, const char *why) {
 }
 
 /* Publishes the call that this rank waits for, if another rank has asked for it or if `asked` is
-** set. Does so only once. */
+** set. Publishes it only once. */
 static bool answer(tli_Group *g, tli_FailureReport *t, bool asked) {
   char key[300], text[240];
   if (t->answered) return true;

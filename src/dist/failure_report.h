@@ -3,8 +3,8 @@
 ** reports that it has joined, why the group has failed and, once a call takes too long, which call
 ** it waits for. Transports without shared memory use these reports.
 **
-** A rank that has waited for too long asks for a report. The other ranks, which read the store now
-** and then, add their own calls; a rank that adds nothing is missing.
+** A rank that has waited for too long asks for a report. The other ranks read the store now and
+** then, see the request and add their own calls. A rank that adds nothing counts as missing.
 */
 #ifndef TLI_DIST_FAILURE_REPORT_H
 #define TLI_DIST_FAILURE_REPORT_H
@@ -12,7 +12,7 @@
 #include "dist/inside.h"
 
 typedef struct tli_FailureReport {
-  tli_Store *store; /* the group's own connection to the store (owned) */
+  tli_Store *store; /* this group's own connection to the store (owned) */
   char name[200];   /* the group's name in the store */
   tli_Status status;
   bool broken;
@@ -34,16 +34,16 @@ bool tli_report_join(tli_Group *g, tli_FailureReport *t) TL_MUSTCHECK;
 /* Checks the other ranks' reports. Returns false with the reason if a rank has reported a failure.
 ** Publishes this rank's call if another rank has asked for it. */
 bool tli_report_check(tli_Group *g, tli_FailureReport *t) TL_MUSTCHECK;
-/* Reports that this rank has waited in vain for `timeout` nanoseconds: returns false with a message
-** that describes the calls of all ranks. */
+/* Reports that this rank has waited for `timeout` nanoseconds without success. Returns false with a
+** message that describes the calls of all ranks. */
 bool tli_report_timeout(tli_Group *g, tli_FailureReport *t, tli_Collective kind, int64_t timeout);
 /* Publishes for all ranks the reason why the group has failed, unless another rank has already
 ** published a reason. Returns false; the message is the reason that all ranks get. */
 bool tli_report_publish(tli_Group *g, tli_FailureReport *t, const char *why);
-/* Publishes a failure like tli_report_publish, but over a new connection, so that any thread may
-** call it at any time. This rank notices the failure the next time it reads the store. */
+/* Publishes a failure like tli_report_publish, but over a new connection, so any thread may call
+** this function at any time. This rank notices the failure the next time it reads the store. */
 void tli_report_abort(const tli_FailureReport *t, const char *why);
-/* Ends the group on this rank only, without a report to other ranks. */
+/* Ends the group on this rank only, and reports nothing to the other ranks. */
 bool tli_report_end(tli_Group *g, tli_FailureReport *t, const char *why);
 bool tli_report_failed(const tli_FailureReport *t);
 

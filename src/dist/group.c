@@ -1,7 +1,7 @@
 /*
 ** group.c - joining and leaving a group, and running its calls. The caller runs a call itself if no
 ** other call is pending. Otherwise a thread of the group runs the calls one after the other. The
-** transport implements the calls.
+** group's transport implements the calls.
 */
 #include <string.h>
 
@@ -81,7 +81,7 @@ int tli_group_size(const tli_Group *g) { return g->size; }
 
 /* ---- making calls ------------------------------------------------------------------ */
 
-/* Begins a call. A collective is complete afterwards; a message may still be in progress. */
+/* Begins a call. On return a collective is complete, but a message may still be in progress. */
 static void start(tli_Group *g, tli_Work *w) {
   w->deadline = w->timeout > INT64_MAX - tli_now_ns() ? INT64_MAX : tli_now_ns() + w->timeout;
   w->begun = tli_now_ns();
@@ -96,7 +96,7 @@ static void start(tli_Group *g, tli_Work *w) {
   tli_work_end(w, ok);
 }
 
-/* Waits until a message that has begun is complete. */
+/* Waits until a message that was begun earlier is complete. */
 static void await_message(tli_Group *g, tli_Work *w) {
   if (!g->transport->await(g, w)) g->transport->fail(g);
   if (tli_work_error(w)[0] == '\0') g->transport->note(g, &w->status, false);
@@ -136,8 +136,8 @@ static bool move(tli_Group *g, bool slept) {
   return moved;
 }
 
-/* Makes progress on messages for a while, or until a new call arrives. `looked` is the time of the
-** last check that all ranks are alive. */
+/* Makes progress on messages. If there is none, sleeps briefly or until a new call arrives.
+** `looked` is the time of the last check that all ranks are alive. */
 static void attend_messages(tli_Group *g, int64_t *looked) {
   unsigned seen = atomic_load(g->wake_count);
   atomic_fetch_add(g->sleepers, 1);
@@ -275,8 +275,8 @@ void tli_group_abort(tli_Group *g, const char *why) {
 
 #define DRAIN INT64_C(5000000000)
 
-/* Waits for calls that the devices have not completed, since possibly no caller has waited for
-** these calls. */
+/* Waits a limited time for calls that the devices have not completed; no caller may have waited for
+** them. */
 static void drain(tli_Group *g) {
   int64_t deadline = tli_now_ns() + DRAIN;
   atomic_uint none = 0;

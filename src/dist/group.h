@@ -3,9 +3,9 @@
 ** or use MPI on one or more machines, or have a GPU each and use NCCL. A rank is a process or, with
 ** shared memory, also a thread with an interpreter of its own.
 **
-** Every rank makes the same calls in the same order. If a call does not return in time, a rank has
-** ended, or the ranks' calls differ, the call fails on all ranks, and the group cannot be used from
-** then on.
+** Every rank makes the same calls in the same order. A call fails on all ranks if it does not
+** return in time, if a rank has ended, or if the ranks' calls differ. After a failure the group
+** cannot be used any more.
 */
 #ifndef TLI_GROUP_H
 #define TLI_GROUP_H
@@ -17,9 +17,9 @@
 #define TLI_MOST_RANKS 4096
 #define TLI_SHM_RANKS 128 /* the largest number of ranks on one machine */
 
-/* X(name, text). SEND and RECV are between two ranks; the others, which come before SEND, involve
-** all ranks. Transports and work.c switch over the collectives without a default case, so that the
-** compiler lists the code that must be extended for a new collective. */
+/* The collectives and messages, as X(name, text). SEND and RECV involve two ranks. The others,
+** which come before SEND, involve all ranks. Transports and work.c switch over this list without a
+** default case, so that the compiler names the code that must be extended for a new collective. */
 #define TLI_COLLECTIVES(X)            \
   X(BARRIER, "barrier")               \
   X(BROADCAST, "broadcast")           \
@@ -48,8 +48,8 @@ typedef struct tli_Work tli_Work;
 /* Joins a group as rank `rank` of `size`; returns when all ranks have joined. The ranks find each
 ** other through a store in which no other group has the same name. `backend` is "shm", "mpi",
 ** "nccl" (with the calling thread's current CUDA device) or "record". ranks[i] is rank i's name in
-** messages. `timeout`, in nanoseconds, applies to joining and to each call. With `detail`, the
-** shapes must be equal on all ranks, too. */
+** messages. `timeout`, in nanoseconds, applies to joining and to each call. If `detail` is set, the
+** shapes must also be equal on all ranks. */
 tli_Group *tli_group_join(const char *backend, tli_Store *store, const char *name, int rank,
                           int size, const int *ranks, int64_t timeout, bool detail) TL_MUSTCHECK;
 /* Returns whether this process can use the back end with this name. "mpi" requires a library and a
@@ -58,11 +58,11 @@ bool tli_group_available(const char *backend);
 /* Returns this process's rank among the processes that mpirun or srun has started, the number of
 ** those processes, and the name of this machine. */
 bool tli_mpi_rank(int *rank, int *size, char host[256]) TL_MUSTCHECK;
-/* Copies the text of process 0 to all processes. */
+/* Copies the text of process 0 to all processes that mpirun or srun has started. */
 bool tli_mpi_share(char *text, int bytes) TL_MUSTCHECK;
 
-/* Makes a group fail on all its ranks, and publishes the reason. A rank that fails between calls,
-** while others wait for it, calls this function. The first reason is kept. */
+/* Makes a group fail on all its ranks, and publishes the reason. A rank that fails between calls
+** uses this function, because other ranks may be waiting for it. Only the first reason is kept. */
 void tli_group_abort(tli_Group *g, const char *why);
 /* Leaves the group. Pending calls fail on this rank and on the ranks that wait for this rank.
 ** Accepts NULL. */
@@ -74,8 +74,8 @@ int tli_group_size(const tli_Group *g);
 
 /* The recorded traffic of one rank, for one kind of calls. */
 typedef struct tli_Traffic {
-  /* number of calls, and the larger of two numbers: bytes of the calls' inputs, bytes of the calls'
-  ** outputs */
+  /* number of calls, and for each call the larger of its inputs' and its outputs' bytes, summed
+  ** up */
   int64_t calls, bytes;
   /* number of messages to other ranks, and number of bytes in these messages */
   int64_t messages, sent;
@@ -84,8 +84,8 @@ typedef struct tli_Traffic {
 ** traffic. */
 bool tli_group_traffic(const tli_Group *g, tli_Collective kind, tli_Traffic *out);
 
-/* A call. Tensors may be on any device and have any strides; all tensors of all ranks have one
-** dtype. The kind determines the number of tensors (N is the number of ranks):
+/* A call. Tensors may be on any device and have any strides; all tensors of a call have the same
+** dtype on all ranks. The kind determines the number of tensors (N is the number of ranks):
 **
 **   BARRIER         no tensors
 **   BROADCAST       out: 1; the root's is copied to all
@@ -112,19 +112,21 @@ typedef struct tli_Call {
   int64_t timeout; /* timeout in nanoseconds; 0 means the group's timeout */
 } tli_Call;
 
-/* Starts a call; returns NULL if its arguments are wrong. With `async`, a thread of the group runs
-** the call while the caller continues, and the tensors must not change until tli_work_wait has
-** returned. Without `async`, the call is complete on return, and tli_work_wait tells whether it
-** succeeded. */
+/* Starts a call; returns NULL if its arguments are wrong. If `async` is set, a thread of the
+** group runs the call while the caller continues, and the tensors must not change until
+** tli_work_wait has returned. Otherwise the call is complete on return, and tli_work_wait tells
+** whether it succeeded. */
 tli_Work *tli_group_start(tli_Group *g, const tli_Call *call, bool async) TL_MUSTCHECK;
-/* Begins or ends a batch. The messages that begin within a batch are sent together if the transport
-** supports that, so their order may differ between ranks. Batches can be nested. */
+/* Begins a batch, or ends it if `begins` is false. The messages that begin within a batch are sent
+** together if the transport supports that, so their order may differ between ranks. Batches can be
+** nested. */
 bool tli_group_batch(tli_Group *g, bool begins) TL_MUSTCHECK;
-/* Begins the next pass of training. Calls of ranks in different passes count as different calls. */
+/* Begins the next training pass. Two calls that ranks make in different passes are different calls,
+** which is an error. */
 void tli_group_next_pass(tli_Group *g);
-/* Registers a tensor's memory that will be sent often, so that NCCL works on that memory in place;
-** if `add` is false, ends the registration. The group keeps a registered tensor alive. With other
-** back ends, the function does nothing. */
+/* Registers a tensor's memory that will be sent often, so that NCCL sends it without a copy. If
+** `add` is false, ends the registration. The group keeps a registered tensor alive. With other back
+** ends, the function does nothing. */
 bool tli_group_buffer(tli_Group *g, tl_Tensor *t, bool add) TL_MUSTCHECK;
 /* Creates a tensor of n zeros on the CPU in memory that the group's ranks share. An all_reduce of
 ** such tensors, or of parts of them, needs no copies. *out is NULL if no shared memory is

@@ -12,7 +12,7 @@
 #include "core/platform/share.h"
 #include "dist/group.h"
 
-/* The call that a rank is making, for messages. */
+/* The call that a rank is making, as it is described in messages. */
 typedef struct tli_Status {
   /* number of the rank's current collective, counted from 1; 0 before the first call */
   int64_t number;
@@ -35,9 +35,9 @@ typedef struct tli_Piece {
   bool in, out;
 } tli_Piece;
 
-/* TLI_COMMON_FROM is the smallest size in bytes of a tensor in shared memory (tli_group_common): an
-** all_reduce of such tensors needs an extra barrier, which pays only for large tensors.
-** TLI_COMMON_MOST is the largest size, so that an offset is below 2^40. */
+/* TLI_COMMON_FROM is the smallest size in bytes of a tensor in shared memory (tli_group_common). An
+** all_reduce of such tensors needs an extra barrier, which is worth its time only for large
+** tensors. TLI_COMMON_MOST is the largest size; it keeps offsets below 2^40. */
 #define TLI_COMMON_FROM ((int64_t)256 << 10)
 #define TLI_COMMON_MOST ((int64_t)1 << 39)
 
@@ -58,8 +58,8 @@ struct tli_Work {
   uint64_t hash;
   tli_Status status;
   bool finished;
-  /* lets the group's thread join the caller's profile (owned); NULL if the caller records no
-  ** profile */
+  /* lets the group's thread add to the caller's profile (owned); NULL if no profile is being
+  ** recorded */
   tli_Invitation *invitation;
   int64_t begun; /* tli_now_ns */
   /* whether the call counts as outstanding: the group's thread runs it and holds a reference */
@@ -102,13 +102,13 @@ typedef struct tli_Transport {
   bool (*usable)(tli_Group *g);
   /* Publishes this rank's current call, and whether the rank waits for other ranks in that call. */
   void (*note)(tli_Group *g, const tli_Status *s, bool active);
-  /* Runs a collective from beginning to end. */
+  /* Runs a collective and returns when it is complete. */
   bool (*collective)(tli_Group *g, tli_Work *w);
   /* Begins a message. A later call of `collective`, `move` or `await` ends the message by calling
   ** tli_work_end. */
   void (*post)(tli_Group *g, tli_Work *w);
-  /* Makes progress on pending messages, and returns whether there was any. With `slept`, also
-  ** checks for late calls and failed ranks. */
+  /* Makes progress on pending messages, and returns whether there was any progress. If `slept` is
+  ** set, also checks for calls past their deadlines and for failed ranks. */
   bool (*move)(tli_Group *g, bool slept);
   /* Waits until a message has ended; returns false with a message if the group has failed. */
   bool (*await)(tli_Group *g, tli_Work *w);
@@ -125,10 +125,10 @@ typedef struct tli_Transport {
   ** transport runs calls one by one. */
   bool (*batch)(tli_Group *g, bool begins);
   /* Registers memory that will be sent often; if `add` is false, ends the registration. The pointer
-  ** is NULL if the transport does not support that. */
+  ** is NULL if the transport does not register memory. */
   bool (*buffer)(tli_Group *g, tl_Tensor *t, bool add);
   /* Implements tli_group_common for more than one rank. The caller does not hold the engine lock.
-  ** The pointer is NULL if the transport does not support that. */
+  ** The pointer is NULL if the transport has no shared memory. */
   bool (*common)(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out);
 } tli_Transport;
 
@@ -142,13 +142,13 @@ struct tli_Group {
   tl_Device device; /* the device on which calls run; tensors on other devices are copied to it */
   int64_t timeout;
   bool detail;
-  int64_t number; /* number of collectives so far */
+  int64_t number; /* number of collectives that have begun */
   int64_t pass;   /* number of the training pass, see tli_group_next_pass */
   /* the lock held by the thread that runs a call: a caller or the group's thread */
   tli_Mutex engine;
   bool by_thread; /* whether the group's thread holds the engine's lock */
-  /* The number of callers that wait for the group's thread. While this number is 0, the callers
-  ** compute, and the group's thread leaves the processor to them. */
+  /* The number of callers that wait for the group's thread. While it is 0, the callers are
+  ** computing, so the group's thread does not poll, which would take processor time from them. */
   atomic_int callers;
   /* guards the fields that callers and the group's thread share */
   tli_Mutex lock;
@@ -157,9 +157,9 @@ struct tli_Group {
   bool has_thread;
   atomic_bool closing;
   atomic_uint ended;
-  /* wake_count is the word that the group's thread sleeps on; sleepers is the number of threads
-  ** asleep on it. Both are in this struct, or in shared memory, where other ranks can wake the
-  ** thread. */
+  /* The group's thread sleeps on the word *wake_count, and *sleepers is the number of threads that
+  ** are asleep on it. Both words are in this struct, or in shared memory, where other ranks can
+  ** wake the thread. */
   atomic_uint *wake_count, *sleepers;
   atomic_uint own_wake_count, own_sleepers;
 };

@@ -1,7 +1,7 @@
 /*
 ** record.c - groups in which one process simulates a single rank out of many. Calls end immediately
-** and record the messages that the rank would send. So one process can measure a program's traffic
-** on thousands of ranks.
+** and record the messages that the rank would send. In this way one process can measure a program's
+** traffic on thousands of ranks.
 **
 ** This rank's own data replaces that of other ranks: sums and broadcast data stay as they are,
 ** gathered parts are copies of this rank's part, received messages are zeros. The numbers of
@@ -98,7 +98,7 @@ static void count(Record *r, const tli_Work *w) {
 
 /* ---- calls ----------------------------------------------------------------------------- */
 
-/* Copies `from` to `to`, as far as it fits, and fills the rest of `to` with zeros. */
+/* Copies `from` to `to`, up to the size of `to`, and fills the rest of `to` with zeros. */
 static void fill(tli_Part to, tli_Part from) {
   int64_t n = from.bytes < to.bytes ? from.bytes : to.bytes;
   if (n > 0 && to.data != from.data) memmove(to.data, from.data, (size_t)n);

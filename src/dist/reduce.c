@@ -1,7 +1,7 @@
 /*
 ** reduce.c - implements reduce.h. The arrays are reduced in blocks that fit into the first-level
-** cache, in the dtype's wide type, to which smaller elements are converted first. Two arrays of
-** float32, the common case, are added in one pass.
+** cache. Elements are first converted to the dtype's wide type, such as float for float16. Two
+** arrays of float32, the common case, are added in one pass.
 */
 #include "dist/reduce.h"
 
@@ -29,7 +29,7 @@ bool tli_reduction_fits(const char *op, tli_Reduction r, tl_DType dtype) {
 
 enum { BLOCK = 2048 };
 
-/* The arithmetic of the wide type W. */
+/* The operations on two values of the wide type W. */
 #define SUM(W, a, b) ((a) + (b))
 #define PRODUCT(W, a, b) ((a) * (b))
 #define FLOAT_MIN(W, a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
@@ -52,7 +52,7 @@ enum { BLOCK = 2048 };
   static void step_##name(tli_Reduction r, W *restrict acc, const W *restrict b, int64_t n) { \
     switch (r == TLI_REDUCE_AVG ? TLI_REDUCE_SUM : r) {                                       \
       CASES(W)                                                                                \
-    default: break; /* such a reduction was refused earlier */                                \
+    default: break; /* tli_reduction_fits has refused all other reductions */                 \
     }                                                                                         \
   }
 #define COMPLEX_CASES(W)       \
@@ -94,7 +94,7 @@ STEP(c128, tli_C128, COMPLEX_CASES)
 #define MEAN_INT(x, k) (x)
 #define MEAN_BOOL(x, k) (x)
 
-/* The reduction that truth values have in place of r. */
+/* Returns the bitwise reduction that has the same effect as r on bool values. */
 static tli_Reduction of_truths(tli_Reduction r) {
   return r == TLI_REDUCE_SUM || r == TLI_REDUCE_MAX       ? TLI_REDUCE_BOR
          : r == TLI_REDUCE_PRODUCT || r == TLI_REDUCE_MIN ? TLI_REDUCE_BAND

@@ -31,9 +31,9 @@ extern const char *const tli_reduction_names[TLI_NREDUCTIONS];
 bool tli_reduction_fits(const char *op, tli_Reduction r, tl_DType dtype) TL_MUSTCHECK;
 
 /* Computes out[i] = from[0][i] o from[1][i] o ..., where "o" is the reduction's operation, always
-** in this order, so that all ranks get the same bits. float16 and bfloat16 are rounded once, at the
-** end. Integers wrap around. The minimum and the maximum are NaN if an operand is NaN. `out` may be
-** one of the k > 0 arrays. */
+** from left to right, so that all ranks get the same bits. float16 and bfloat16 are rounded once,
+** at the end. Integers wrap around. The minimum and the maximum are NaN if an operand is NaN. `out`
+** may be one of the k > 0 arrays. */
 void tli_reduce_arrays(tl_DType dtype, tli_Reduction r, void *out, const void *const *from, int k,
                        int64_t n);
 

@@ -42,8 +42,8 @@ void tli_secret_prove(const char *secret, tli_SecretSide side,
                       const unsigned char challenge[TLI_CHALLENGE],
                       const unsigned char answer[TLI_CHALLENGE],
                       unsigned char proof[TLI_SHA256_BYTES]) {
-  /* length of a label. Each side's proof contains a label of its own, so that no program can return
-  ** a side's own proof to that side */
+  /* length of a label. Each side puts a label of its own into its proof, so that no program can
+  ** pass by returning the proof that it was sent */
   enum { LABEL = 16 };
   static const char labels[][LABEL + 1] = {"tlua store asks ", "tlua store gives"};
   unsigned char text[LABEL + 2 * TLI_CHALLENGE];

@@ -1,7 +1,7 @@
 /*
 ** secret.h - the shared secret of a job's processes. Each side of a connection proves that it knows
-** the secret: it sends an HMAC-SHA256 of random bytes of both sides. The secret itself is never
-** sent.
+** the secret: it sends an HMAC-SHA256 of random bytes that both sides have chosen. The secret
+** itself is never sent.
 */
 #ifndef TLI_SECRET_H
 #define TLI_SECRET_H
@@ -32,8 +32,8 @@ void tli_secret_prove(const char *secret, tli_SecretSide side,
                       const unsigned char challenge[TLI_CHALLENGE],
                       const unsigned char answer[TLI_CHALLENGE],
                       unsigned char proof[TLI_SHA256_BYTES]);
-/* Compares two proofs in constant time: the time does not depend on the position of a
-** difference. */
+/* Compares two proofs. The time that this takes does not depend on the position of the first
+** difference, so it reveals nothing about the proof. */
 bool tli_secret_same(const unsigned char a[TLI_SHA256_BYTES],
                      const unsigned char b[TLI_SHA256_BYTES]);
 

@@ -98,7 +98,7 @@ void tli_sha256_end(tli_Sha256 *s, unsigned char out[TLI_SHA256_BYTES]) {
     out[i] = (unsigned char)(s->state[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-/* Begins a hash with the key's bytes, each XORed with `pad`; the text is added afterwards. */
+/* Begins a hash of the key's bytes, each XORed with `pad`. The caller adds the text afterwards. */
 static void begin_padded(tli_Sha256 *s, const unsigned char *key, unsigned char pad) {
   unsigned char block[TLI_SHA256_BLOCK];
   for (int i = 0; i < TLI_SHA256_BLOCK; i++) block[i] = key[i] ^ pad;

@@ -1,5 +1,6 @@
 /*
-** sha256.h - SHA-256 (FIPS 180-4) and HMAC-SHA256 (RFC 2104), for proofs that a secret is known.
+** sha256.h - SHA-256 (FIPS 180-4) and HMAC-SHA256 (RFC 2104). They serve to prove that a process
+** knows a secret.
 */
 #ifndef TLI_SHA256_H
 #define TLI_SHA256_H

@@ -25,10 +25,11 @@ struct tli_Store {
 
 /* ---- meeting --------------------------------------------------------------------- */
 
-/* A greeting may take the rest of the connection's timeout, but at least GREETING nanoseconds,
-** since a store may be waiting for a processor, and at most LONGEST_GREETING, since another program
-** may never answer. AGAIN is the delay before another attempt if the other side closes the
-** connection first, as a store does while it ends. */
+/* The limits for the exchange at the start of a connection, the greeting. It may take the rest of
+** the connection's timeout, but at least GREETING nanoseconds, since the store may be waiting for a
+** processor. It may take at most LONGEST_GREETING, since a program that is no store may never
+** answer. AGAIN is the delay before another attempt if the other side closes the connection first,
+** as a store does while it ends. */
 #define GREETING INT64_C(3000000000)
 #define LONGEST_GREETING INT64_C(30000000000)
 #define AGAIN INT64_C(500000000)
@@ -47,8 +48,8 @@ static Peer differ(char *how, size_t size, const char *text) {
   return WRONG_SECRET;
 }
 
-/* Exchanges the proofs of both sides. The client's proof comes first, so a program that only
-** listens learns nothing. */
+/* Exchanges the proofs of both sides. The client's proof comes first, so a program that sends no
+** valid proof learns nothing from the server. */
 static Peer prove(const tli_Store *s, const unsigned char *challenge, int64_t deadline, char *how,
                   size_t size) {
   struct {
@@ -90,8 +91,8 @@ static Peer accept_open(const tli_Store *s, char *how, size_t size) {
       "or TLUA_SECRET=none where all of the network is trusted");
 }
 
-/* Determines whether the other side is a store. If it is not, `how` describes the bytes that it has
-** sent. The first bytes decide, because other programs may send less than a whole answer. */
+/* Determines whether the other side is a store. If not, `how` describes the bytes that it has sent.
+** The first bytes are read alone, because another program may send less than a whole answer. */
 static Peer greet(const tli_Store *s, int64_t deadline, char *how, size_t size) {
   tli_StoreRequest r = {.magic = TLI_STORE_MAGIC, .what = TLI_STORE_GREET};
   tli_StoreAnswer a = {0};
@@ -184,7 +185,7 @@ static bool lost(tli_Store *s, const char *what, const char *key) {
 static const char *const names[] = {"set",    "get",   "wait",   "add",         "check",
                                     "delete", "count", "append", "compare_set", "clear"};
 
-/* Sends a request, and receives the header of the answer. The caller then receives the answer's
+/* Sends a request, and receives the header of the answer. The caller must receive the answer's
 ** value. */
 static bool ask(tli_Store *s, uint32_t what, const char *key, const void *value, size_t size,
                 int64_t number, int64_t timeout, tli_StoreAnswer *a) {

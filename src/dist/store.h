@@ -29,9 +29,9 @@ void tli_store_server_stop(tli_StoreServer *server);
 #define TLI_STORE_TRUST ""
 
 /* Connects within `timeout` nanoseconds. A connection belongs to one thread at a time. The server
-** must say within a few seconds that it is a store, and must prove that it knows the secret as
-** well. Otherwise the error, of kind TL_EARG, says that another program or another job has the
-** port. */
+** must answer within a few seconds that it is a store, and must prove that it knows the secret,
+** too. Otherwise the function fails with kind TL_EARG, and the message says that another program or
+** another job uses the port. */
 tli_Store *tli_store_connect(const char *host, int port, const char *secret, int64_t timeout)
     TL_MUSTCHECK;
 /* Opens another connection to the same store. */
@@ -73,15 +73,15 @@ enum {
   TLI_STORE_DELETE,
   TLI_STORE_COUNT,
   TLI_STORE_APPEND,
-  /* compare and set: the value consists of the expected value, which has `number` bytes, and the
-  ** desired value */
+  /* compare and set: the request's value is the expected value, which has `number` bytes, followed
+  ** by the desired value */
   TLI_STORE_COMPARE,
   TLI_STORE_CLEAR,
   /* The first request of a connection. The answer's number and status are TLI_STORE_MAGIC. If the
   ** server has a secret, the answer's value is the server's challenge, and the client must send
   ** TLI_STORE_PROVE next. */
   TLI_STORE_GREET,
-  /* The second request: the client's challenge with its proof. The answer's value is the server's
+  /* The second request has the client's challenge and its proof. The answer's value is the server's
   ** proof. */
   TLI_STORE_PROVE
 };
@@ -90,14 +90,15 @@ enum { TLI_STORE_OK, TLI_STORE_LATE, TLI_STORE_REFUSED, TLI_STORE_STRANGER };
 #define TLI_STORE_KEY 1000u
 #define TLI_STORE_VALUE (64u << 20)
 
-typedef struct tli_StoreRequest { /* A request's header; the key and then the value follow. */
+/* A request's header. The bytes of the key and of the value follow it. */
+typedef struct tli_StoreRequest {
   uint32_t magic, what;
   uint32_t key, value; /* sizes of the key and the value in bytes */
   /* the number to add, or a timeout in nanoseconds, or the number described at TLI_STORE_COMPARE */
   int64_t number;
 } tli_StoreRequest;
 
-typedef struct tli_StoreAnswer { /* An answer's header; the value follows. */
+typedef struct tli_StoreAnswer { /* An answer's header. The bytes of the value follow it. */
   uint32_t status, value;
   int64_t number;
 } tli_StoreAnswer;

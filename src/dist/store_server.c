@@ -1,9 +1,9 @@
 /*
-** store_server.c - the server of a store: one thread for all connections. No connection can delay
-** the others: sockets never block, only a few requests of each connection are answered in each
-** turn, and a connection that does not read its answer is not served until it does. All resources
-** that strangers (connections that have not proved the secret) use have limits: they get little
-** time, few bytes and few places (see README.md).
+** store_server.c - the server of a store: one thread serves all connections. No connection can
+** delay the others: sockets never block, only a few requests of each connection are answered in
+** each turn, and a connection that does not read its answer is not served until it does. A client
+** that has not proved that it knows the secret is called a stranger. Strangers get only a limited
+** time, number of bytes, and number of connections (see README.md).
 */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,9 +21,9 @@
 #define SECOND INT64_C(1000000000)
 /* the time that a client has for proving that it knows the secret */
 #define INTRODUCTION (10 * SECOND)
-#define CROWDED SECOND        /* this shorter limit applies while other clients wait for a place */
+#define CROWDED SECOND /* the shorter limit that applies while other clients wait to be accepted */
 #define STALLED (60 * SECOND) /* the longest time without progress while a client reads an answer */
-/* delay before connections are accepted again, after file descriptors were exhausted */
+/* the delay before the server accepts connections again after it ran out of file descriptors */
 #define BREATH (SECOND / 10)
 enum {
   CLIENTS = 32768, /* the largest number of connections */
@@ -31,7 +31,8 @@ enum {
   /* number of file descriptors that the server leaves for the rest of the program */
   SPARE_FILES = 64,
   AT_ONCE = 16, /* the largest number of requests that one connection may make in one turn */
-  CHUNK = 65536 /* the largest number of bytes that one connection may send in one turn */
+  /* the largest number of bytes that one connection may send to the server in one turn */
+  CHUNK = 65536
 };
 
 typedef enum State { NEW, CHALLENGED, KNOWN } State;
@@ -49,7 +50,7 @@ typedef struct Client {
   int socket;
   State state;
   bool gone;
-  bool parts;       /* whether the connection is closed once its answer is sent */
+  bool parts;       /* whether the server closes the connection once the answer is sent */
   bool waits;       /* whether the connection's request waits for a key */
   int64_t deadline; /* the time at which the wait ends */
   int64_t version;  /* version of the table when the key was last looked up */
@@ -57,7 +58,7 @@ typedef struct Client {
   int64_t since;
   unsigned char challenge[TLI_CHALLENGE];
   char *data; /* a buffer with bytes of the next requests (owned) */
-  /* the buffer has `room` bytes; `size` bytes of requests start at `begin` */
+  /* the buffer has `room` bytes; `size` bytes of requests begin at index `begin` */
   size_t begin, size, room;
   Output out;
 } Client;
@@ -69,7 +70,7 @@ struct tli_StoreServer {
   atomic_uint ended;
   bool has_secret, trusts;
   char secret[TLI_SECRET_ROOM];
-  /* all connections (owned); only the server's thread uses the fields from here on */
+  /* all connections (owned); only the server's thread uses this field and those after it */
   Client **clients;
   int n, room, most, most_strangers;
   int64_t pause;         /* the time before which no connections are accepted */
@@ -87,7 +88,7 @@ static void end_output(tli_StoreServer *s, Client *c) {
   if (c->parts) c->gone = true;
 }
 
-/* Restarts a client's time limit. The limit of a stranger does not restart. */
+/* Restarts the time limit of a client that is not a stranger. */
 static void touch(Client *c) {
   if (c->state == KNOWN) c->since = tli_now_ns();
 }
@@ -145,7 +146,8 @@ static void answer_done(tli_StoreServer *s, Client *c, bool done, int64_t number
 
 /* ---- requests -------------------------------------------------------------------- */
 
-/* Concatenates two byte strings. Returns NULL if there is no room for the result. */
+/* Concatenates two byte strings to a value. Returns NULL if the table has no room for the
+** result. */
 static tli_Value *join(tli_StoreServer *s, const char *a, uint32_t n, const char *b, uint32_t m) {
   tli_Value *v = n <= TLI_STORE_VALUE - m ? tli_value_new(s->table, n + m) : NULL;
   if (v && n > 0) memcpy(v->data, a, n);
@@ -167,7 +169,7 @@ static bool put(tli_StoreServer *s, const tli_StoreRequest *r, const char *key, 
   return tli_table_put(s->table, key, r->key, v);
 }
 
-/* Returns whether the client's request must wait longer. */
+/* Returns whether the client's request must still wait for its key. */
 static bool waits_for(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, const char *key,
                       int64_t now) {
   int64_t version = tli_table_version(s->table);
@@ -227,7 +229,8 @@ static void compare(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, co
 /* ---- authentication ------------------------------------------------------------------ */
 
 /* Answers the first request of a connection. Without a secret, all users of this machine can reach
-** the port. Connections of other users are refused if the system tells whose they are. */
+** the port, so connections of other users are refused if the system tells which user has opened a
+** connection. */
 static void greet(tli_StoreServer *s, Client *c) {
   if (!s->has_secret && !s->trusts && tli_socket_is_foreign(c->socket)) {
     c->parts = true;
@@ -296,7 +299,8 @@ static bool is_proper(const Client *c, const tli_StoreRequest *r) {
   return c->state == KNOWN;
 }
 
-/* Returns whether a whole request has arrived. An improper request ends the connection. */
+/* Returns whether a whole request has arrived. Closes the connection if the request is not
+** allowed. */
 static bool whole(Client *c, tli_StoreRequest *r) {
   if (c->gone || c->size < sizeof *r) return false;
   memcpy(r, c->data + c->begin, sizeof *r);
@@ -343,8 +347,8 @@ static bool make_room(tli_StoreServer *s, Client *c, size_t bytes) {
   return true;
 }
 
-/* Receives bytes. A stranger may send only its two requests. Another client may send one more
-** request while an earlier one waits. */
+/* Receives bytes. A stranger may send only the two requests of the greeting. Other clients may send
+** one more request while an earlier one waits. */
 static void receive(tli_StoreServer *s, Client *c) {
   enum { STRANGER_BYTES = 512 };
   tli_StoreRequest r;
@@ -429,7 +433,7 @@ static void accept_all(tli_StoreServer *s, int64_t now) {
 }
 
 /* Returns the time at which a connection will be closed unless it makes progress. If new
-** connections wait for a place, the time is earlier. */
+** connections wait to be accepted, a stranger's time is earlier. */
 static int64_t end_of(const Client *c, bool crowded) {
   if (c->state != KNOWN) return c->since + (crowded ? CROWDED : INTRODUCTION);
   return is_sending(c) ? c->since + STALLED : INT64_MAX;
@@ -462,7 +466,7 @@ static void wait_for_some(tli_StoreServer *s, tli_Watch *w) {
   for (int i = 0; i < s->n; i++) {
     Client *c = s->clients[i];
     tli_StoreRequest r;
-    /* whether the buffer still holds a complete request, to be answered in the next turn */
+    /* whether the buffer holds a complete request for the next turn */
     bool full = !is_sending(c) && !c->waits && whole(c, &r);
     w[i + 2] = (tli_Watch){full ? TLI_NOSOCKET : c->socket, is_sending(c), false};
     if (c->waits) deadline = least(deadline, c->deadline);

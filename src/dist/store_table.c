@@ -1,5 +1,5 @@
 /*
-** store_table.c - implements store_table.h: a hash table whose bytes are counted and limited.
+** store_table.c - implements store_table.h by a hash table that counts and limits its bytes.
 */
 #include "dist/store_table.h"
 

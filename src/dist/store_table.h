@@ -19,13 +19,14 @@ tli_StoreTable *tli_table_new(void) TL_MUSTCHECK;
 /* Frees a table; no value of the table may be in use. Accepts NULL. */
 void tli_table_free(tli_StoreTable *t);
 
-/* Returns uninitialised bytes with one reference; NULL if there is no room. */
+/* Returns a value of `size` uninitialised bytes with one reference; NULL if the table has no
+** room. */
 tli_Value *tli_value_new(tli_StoreTable *t, uint32_t size) TL_MUSTCHECK;
 /* Releases a reference to a value. Accepts NULL. */
 void tli_value_release(tli_StoreTable *t, tli_Value *v);
 
-/* Counts bytes of other memory of the server as used. Returns false if the table's limit leaves no
-** room for them. */
+/* Counts further memory of the server as used bytes of the table. Returns false if the table's
+** limit leaves no room for them. */
 bool tli_table_reserve(tli_StoreTable *t, int64_t bytes) TL_MUSTCHECK;
 void tli_table_return(tli_StoreTable *t, int64_t bytes);
 

@@ -27,7 +27,7 @@ static bool in_place(tli_Collective kind) {
   return kind == TLI_BROADCAST || kind == TLI_ALL_REDUCE || kind == TLI_REDUCE;
 }
 
-/* Computes how many input and output tensors this rank passes to a call. */
+/* Computes the numbers of input and output tensors that this rank passes to a call. */
 static void counts(const tli_Group *g, const tli_Call *c, int *in, int *out) {
   bool root = tli_group_rank(g) == c->root;
   int n = tli_group_size(g);
@@ -72,7 +72,7 @@ static bool check_written(const tli_Call *c) {
   return true;
 }
 
-/* Checks the sizes that this rank can check without knowing those of other ranks. */
+/* Checks the sizes of this rank's tensors. The sizes on other ranks are not known here. */
 static bool check_sizes(const tli_Group *g, const tli_Call *c) {
   if (c->kind != TLI_REDUCE_SCATTER) return true;
   for (int r = 0; r < tli_group_size(g); r++)
@@ -138,8 +138,8 @@ static bool stage(tli_Work *w, tli_Piece *p, tl_Tensor *t, bool in, bool out) {
   return true;
 }
 
-/* Records an event on the device's current stream. The call waits for this event, and thereby for
-** the work that the stream has so far. */
+/* Records an event on the device's current stream. The call waits for this event, and so for all
+** work that is already queued on the stream. */
 static bool mark(tli_Work *w, tl_Device device) {
   for (int i = 0; i < w->nevents; i++)
     if (tli_same_device(w->event_devices[i], device)) return true;
@@ -191,8 +191,9 @@ static void let_go(tli_Work *w) {
   w->npieces = 0;
 }
 
-/* Makes the current stream wait for a call that the device runs. The call's tensors may have been
-** allocated on another stream, so the current stream is registered as a user of their memory. */
+/* Makes the current stream wait for the end of a call that runs on the device. The call's tensors
+** may have been allocated on another stream, so the current stream is registered as a user of their
+** memory. */
 static bool follow(tli_Work *w) {
   const tl_DeviceApi *api = tli_backend(w->device)->device;
   tl_Stream *now = tli_stream(w->device);
@@ -205,7 +206,8 @@ static bool follow(tli_Work *w) {
   return true;
 }
 
-/* Completes a call and releases its tensors, even if Lua has not collected the Work object yet. */
+/* Completes a call and releases its tensors. They are released even if Lua has not collected the
+** Work object yet. */
 static bool finish(tli_Work *w) {
   if (w->finished) return true;
   w->finished = true;
@@ -325,7 +327,8 @@ bool tli_work_done(const tli_Work *w) {
   bool done = atomic_load(&w->state) != TLI_PENDING;
   if (done || w->end == NULL) return done;
   if (tli_backend(w->device)->device->event_query(w->end, &done)) return done;
-  tli_error_clear(); /* the error belongs to the thread that waits for the call */
+  /* the call's error is reported to the thread that waits for the call, not to this one */
+  tli_error_clear();
   return false;
 }
 

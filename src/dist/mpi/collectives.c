@@ -10,8 +10,7 @@
 #include "core/kernel/element.h"
 #include "dist/mpi/mpi.h"
 
-/* The largest number of bytes that one MPI call moves, and the largest number of elements that one
-** MPI call sums. */
+/* The largest number of bytes or elements in one MPI call. */
 #define PIECE ((int64_t)1 << 30)
 #define ELEMENTS ((int64_t)1 << 26)
 
@@ -23,7 +22,7 @@ typedef struct CallInfo {
 
 /* ---- requests ------------------------------------------------------------------------ */
 
-/* Begins a request; `call` is an expression that calls MPI. */
+/* Begins a request; `call` is an expression that calls an MPI function. */
 #define BEGIN(m, code, call)         \
   do {                               \
     tli_mutex_lock(&tli_mpi_lock);   \
@@ -72,7 +71,8 @@ static bool finish_all(tli_MpiGroup *m, tli_Work *w, Requests *r, bool begun) {
   if (!ok)
     tli_mpi_abandon(m, w);
   else if ((ok = tli_mpi_finish(m, w, r->q, r->n)))
-    free(r->q); /* after a failure MPI may still use the requests, so they are not freed */
+    /* after a failure MPI may still use the array of requests, so it is freed only after success */
+    free(r->q);
   return ok;
 }
 
@@ -101,8 +101,9 @@ static int64_t own_bytes(const tli_Work *w) {
   return 0;
 }
 
-/* Exchanges the headers of all ranks' calls, and returns them in a block for free(). Like a
-** barrier, the function waits for all ranks. */
+/* Exchanges the headers of all ranks' calls and compares them. Returns the headers in a block for
+** free(), or NULL with a message if the calls differ. Like a barrier, the function waits for all
+** ranks. */
 static CallInfo *tell(tli_MpiGroup *m, tli_Work *w) {
   const tli_Group *g = &m->base;
   /* the buffer includes the outgoing header, which MPI may read after a failure */
@@ -203,7 +204,7 @@ static bool gather(tli_MpiGroup *m, tli_Work *w, const CallInfo *infos) {
 }
 
 /* Moves a part from each rank to each rank (all_to_all), or only from the root to each rank
-** (scatter). The ranks first exchange the sizes. */
+** (scatter). The ranks exchange the parts' sizes first. */
 static bool exchange(tli_MpiGroup *m, tli_Work *w, int root) {
   const tli_Group *g = &m->base;
   bool gives = root < 0 || root == g->rank;
@@ -322,7 +323,7 @@ static bool reduce(tli_MpiGroup *m, tli_Work *w, int root) {
   return true;
 }
 
-/* Reduces piece by piece. MPI requires the inputs of a piece to be contiguous, so they are
+/* Reduces the tensors in pieces. MPI requires the inputs of a piece to be contiguous, so they are
 ** copied. */
 static bool reduce_scatter(tli_MpiGroup *m, tli_Work *w) {
   int size = m->base.size;

@@ -1,6 +1,6 @@
 /*
-** group.c - joining and leaving groups whose ranks communicate by MPI, and the table of their
-** transport.
+** group.c - joining and leaving groups whose ranks communicate by MPI, and the function table of
+** that transport.
 */
 #include <stdio.h>
 #include <stdlib.h>

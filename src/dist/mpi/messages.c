@@ -14,7 +14,9 @@ typedef struct Head {
   int32_t tag;   /* tag under which the data is sent */
 } Head;
 
-enum { PARTS = 5 }; /* number of requests: one for the header, the others for pieces of the data */
+/* the largest number of requests of a message: one for its header, the others for pieces of its
+** data */
+enum { PARTS = 5 };
 #define PIECE ((int64_t)1 << 30)
 
 struct tli_MpiMessage {
@@ -23,7 +25,7 @@ struct tli_MpiMessage {
   Head head;
   tli_MpiRequest request[PARTS];
   bool done[PARTS];
-  int n; /* number of requests that have begun */
+  int n; /* number of requests that have been started */
 };
 
 /* ---- beginning ----------------------------------------------------------------------- */
@@ -87,7 +89,7 @@ void tli_mpi_post(tli_Group *g, tli_Work *w) {
   tli_mutex_unlock(&tli_mpi_lock);
   if (!tli_mpi_ok(m->mpi, code)) {
     tli_mpi_abandon(m, w);
-    tli_work_end(w, false); /* a request may still write to s, so s is not freed */
+    tli_work_end(w, false); /* MPI may still write to the requests in s, so s is not freed */
     return;
   }
   while (*at) at = &(*at)->next;

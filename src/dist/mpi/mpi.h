@@ -5,10 +5,10 @@
 ** MPI makes no progress by itself: the thread that waits (the caller or the group's thread) polls
 ** its requests. One lock serialises all calls of MPI (MPI_THREAD_SERIALIZED).
 **
-** A call begins with an exchange of headers, so that different calls fail on all ranks instead of
-** confusing MPI. Failures are published in the store, which a waiting rank reads now and then. A
-** request that MPI has begun cannot be cancelled, so the tensors of a failed call are never
-** released.
+** Every collective begins with an exchange of headers, so that ranks whose calls differ all get an
+** error, instead of passing mismatched calls to MPI. Failures are published in the store, which a
+** waiting rank reads now and then. A request that MPI has begun cannot be cancelled, so the tensors
+** of a failed call are never released.
 */
 #ifndef TLI_DIST_MPI_H
 #define TLI_DIST_MPI_H
@@ -24,8 +24,9 @@ typedef struct tli_MpiGroup {
   const tli_Mpi *mpi;
   tli_MpiComm *comm; /* owned */
   tli_FailureReport report;
-  int next_tag;             /* tag for the data of the next message */
-  tli_MpiMessage *messages; /* list of messages, in order (owned) */
+  int next_tag; /* tag for the data of the next message */
+  /* list of messages that have not ended, in the order in which they began (owned) */
+  tli_MpiMessage *messages;
 } tli_MpiGroup;
 
 static inline tli_MpiGroup *tli_mpi_group(tli_Group *g) { return (tli_MpiGroup *)(void *)g; }
@@ -34,7 +35,8 @@ static inline tli_MpiGroup *tli_mpi_group(tli_Group *g) { return (tli_MpiGroup *
 ** (find_mpi.c). Returns NULL with a message that names the missing part. *rank and *size refer to
 ** all processes that MPI has started. */
 const tli_Mpi *tli_mpi_open(int *rank, int *size) TL_MUSTCHECK;
-/* Returns whether MPI can be used; if it cannot, leaves a message. Does not initialise MPI. */
+/* Returns whether MPI can be used; if it cannot, leaves a message. The function does not initialise
+** MPI. */
 bool tli_mpi_available(void);
 /* The lock that serialises the calls of MPI by all threads and groups. */
 extern tli_Mutex tli_mpi_lock;
@@ -48,12 +50,13 @@ typedef struct tli_MpiPause {
   int64_t looked;
 } tli_MpiPause;
 
-/* Sleeps between two tests of requests, each time for longer. Returns false with a message if it is
-** futile to wait for `w` any longer. */
+/* Sleeps between two tests of requests, longer each time. Returns false with a message if the group
+** has failed or the deadline of `w` has passed. */
 bool tli_mpi_pause(tli_MpiGroup *m, tli_Work *w, tli_MpiPause *p) TL_MUSTCHECK;
-/* Checks for failures of the group, and whether the deadline of w has passed. */
+/* Returns false with a message if the group has failed or the deadline of `w` has passed. */
 bool tli_mpi_look(tli_MpiGroup *m, tli_Work *w) TL_MUSTCHECK;
-/* Waits for n requests of the call w. On failure, w and its tensors are never released. */
+/* Waits for n requests of the call w. After a failure, w and its tensors are never released,
+** because MPI may still use them. */
 bool tli_mpi_finish(tli_MpiGroup *m, tli_Work *w, tli_MpiRequest *q, int n) TL_MUSTCHECK;
 /* Abandons a call. The call's memory is never freed, because MPI may still use it. */
 void tli_mpi_abandon(tli_MpiGroup *m, tli_Work *w);

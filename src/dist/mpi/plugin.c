@@ -21,7 +21,8 @@ static MPI_Op least, greatest;
 
 /* ---- initialising and ending MPI -------------------------------------------------------- */
 
-/* Defines a function that stores the smaller (or the greater) elements of two arrays in `to`. */
+/* Defines an MPI operation that compares two arrays and stores the smaller (or the greater)
+** elements in the array `to`. */
 #define PICK(name, T, op)                                          \
   static void name##_##T(const T *from, T *to, int n) {            \
     for (int i = 0; i < n; i++)                                    \
@@ -46,8 +47,8 @@ static void pick_greatest(void *from, void *to, int *n, MPI_Datatype *type) {
     greatest_double(from, to, *n);
 }
 
-/* Finalizes MPI at the end of the process. A process that fails also ends all other processes,
-** because they would wait for it. */
+/* Finalizes MPI at the end of the process. If the process has failed, aborts all other processes
+** too, because they would wait for this one. */
 static void at_end(int status, void *none) {
   int finalized;
   (void)none;
@@ -143,14 +144,15 @@ static int comm_free(tli_MpiComm *c) {
 
 /* ---- calls --------------------------------------------------------------------------- */
 
-/* Returns the MPI datatype for a tli_MpiType. ORDER MPITYPE */
+/* Returns the MPI datatype for a tli_MpiType. The table has the order of tli_MpiType (ORDER
+** MPITYPE). */
 static MPI_Datatype type_of(tli_MpiType type) {
   const MPI_Datatype types[] = {MPI_FLOAT,   MPI_DOUBLE,  MPI_INT8_T, MPI_INT16_T,
                                 MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T};
   return types[type];
 }
 
-/* Returns the MPI operation for a tli_MpiOp. ORDER MPIOP */
+/* Returns the MPI operation for a tli_MpiOp. The table has the order of tli_MpiOp (ORDER MPIOP). */
 static MPI_Op op_of(tli_MpiOp op, tli_MpiType type) {
   const MPI_Op ops[] = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_BAND, MPI_BOR, MPI_BXOR};
   bool floating = type <= TLI_MPI_F64;

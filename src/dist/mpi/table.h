@@ -3,8 +3,8 @@
 ** that do not depend on the MPI library that the plugin was compiled for. tlua_mpi_openmpi.so and
 ** tlua_mpi_mpich.so are built from one source, plugin.c; the engine links neither.
 **
-** Functions return 0 or MPI's error code. Only one thread calls them at a time. Functions with a
-** request only begin an operation; `test` tells when the operation has ended.
+** Functions return 0 or MPI's error code. Only one thread calls them at a time. A function with a
+** parameter for a request only begins an operation; `test` tells when the operation has ended.
 */
 #ifndef TLI_DIST_MPI_TABLE_H
 #define TLI_DIST_MPI_TABLE_H
@@ -54,10 +54,11 @@ typedef struct tli_Mpi {
   /* Writes the library's name and version, such as "Open MPI v4.1.4". */
   void (*library)(char *name, int size);
   void (*error)(int code, char *text, int size);
-  /* Copies the bytes of process 0 to all processes. Waits for the other processes. */
+  /* Copies the bytes of process 0 to all processes. Every process must call this function, which
+  ** waits for the others. */
   int (*share)(void *data, int bytes);
-  /* Makes the process exit without waiting for the other processes, because calls are
-  ** incomplete. */
+  /* Makes the process exit without waiting for the other processes. Used when calls are incomplete,
+  ** since the others may never finish them. */
   void (*give_up)(void);
   /* Creates a communicator of some of the world's ranks. All of these ranks must call the function,
   ** which waits for the others. */
@@ -66,14 +67,14 @@ typedef struct tli_Mpi {
   int (*broadcast)(tli_MpiComm *c, void *data, int bytes, int root, tli_MpiRequest *r);
   int (*all_gather)(tli_MpiComm *c, const void *in, int bytes, void *out, tli_MpiRequest *r);
   int (*all_to_all)(tli_MpiComm *c, const void *in, int bytes, void *out, tli_MpiRequest *r);
-  /* Reduces `data` in place; root -1 means that all ranks get the result. If MPI cannot work in
-  ** place, the root's result is in `out`. */
+  /* Reduces `data` of all ranks in place. If root is -1, all ranks get the result. If MPI cannot
+  ** work in place, the root's result is in `out`. */
   int (*reduce)(tli_MpiComm *c, void *data, int n, tli_MpiType type, tli_MpiOp op, int root,
                 tli_MpiRequest *r);
   int (*reduce_scatter)(tli_MpiComm *c, const void *in, void *out, int n, tli_MpiType type,
                         tli_MpiOp op, tli_MpiRequest *r);
-  /* Begin to send and to receive a message between two ranks. If `message` is set, the message is
-  ** kept separate from the messages of collectives. */
+  /* These functions begin to send and to receive a message between two ranks. If `message` is set,
+  ** the message is kept separate from the messages of collectives. */
   int (*send)(tli_MpiComm *c, bool message, const void *data, int bytes, int to, int tag,
               tli_MpiRequest *r);
   int (*receive)(tli_MpiComm *c, bool message, void *data, int bytes, int from, int tag,

@@ -1,6 +1,6 @@
 /*
-** group.c - joining NCCL groups, launching and monitoring their calls, and the table of their
-** transport.
+** group.c - joining NCCL groups, launching and monitoring their calls, and the function table of
+** that transport.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +32,8 @@ static void end_all(tli_Work **list) {
   }
 }
 
-/* Makes the group fail with this thread's error. The abort also ends kernels that wait for other
-** ranks. If this rank is leaving and no call is pending, nothing happens. */
+/* Makes the group fail with this thread's error, and aborts kernels that wait for other ranks. If
+** this rank is leaving and no call is pending, nothing happens. */
 static void fail(tli_Group *g) {
   tli_Nccl *n = tli_nccl(g);
   char why[1500];
@@ -49,8 +49,8 @@ static void fail(tli_Group *g) {
 
 /* ---- launching ------------------------------------------------------------------------- */
 
-/* Waits until NCCL has queued the operations that it has begun. NCCL's call may return earlier, but
-** only queued operations are on the stream. */
+/* Waits until NCCL has put its operations on the stream. NCCL's functions may return before they
+** have done so. */
 static bool settle(tli_Nccl *n, int64_t deadline) {
   for (int turns = 0;; turns++) {
     bool busy;
@@ -63,8 +63,8 @@ static bool settle(tli_Nccl *n, int64_t deadline) {
   }
 }
 
-/* Records the event at the end of a call. A call in a graph capture ends as soon as it is recorded,
-** and no thread waits for it. */
+/* Records the event at the end of a call. If the call is captured in a graph, it counts as ended as
+** soon as it is recorded, and no thread waits for it. */
 static bool mark_end(tli_Nccl *n, tli_Work *w, bool captured) {
   const tl_DeviceApi *api = device_of(n);
   w->end = api->event(w->device, 0);
@@ -95,8 +95,8 @@ static bool launch_steps(tli_Nccl *n) {
   return true;
 }
 
-/* Launches a call. If its arguments are wrong, only that call fails, and it is not launched. If the
-** launch itself fails, the whole group fails, since the other ranks wait for the call. */
+/* Launches the collected calls. If that fails, the whole group fails, because the other ranks wait
+** for the calls. Arguments were checked before, so wrong ones fail only their own call. */
 static bool launch_or_fail(tli_Nccl *n) {
   if (launch_steps(n)) return true;
   fail(&n->base);
@@ -116,7 +116,7 @@ static bool same_call(tli_Nccl *n, const tli_Work *w) {
   snprintf(what, sizeof what, "came/%lld", (long long)w->status.number);
   tli_report_key(&n->report, key, what, -1);
   TL_TRY(tli_store_add(n->report.store, key, 1, &came));
-  if (came == g->size) { /* the last rank deletes the keys */
+  if (came == g->size) { /* the last rank deletes the keys of the previous call */
     bool there;
     snprintf(what, sizeof what, "came/%lld", (long long)w->status.number - 1);
     tli_report_key(&n->report, key, what, -1);
@@ -160,7 +160,7 @@ static bool batch(tli_Group *g, bool begins) {
 
 /* ---- monitoring -------------------------------------------------------------------------- */
 
-/* Ends the calls that are complete. Calls complete in order. */
+/* Ends the calls that are complete. Calls complete in the order in which they were launched. */
 static bool collect_ended(tli_Nccl *n, bool *ended) {
   *ended = false;
   while (n->in_flight) {
@@ -251,8 +251,8 @@ static bool share_id(tli_Nccl *n, unsigned char id[TL_COMM_ID_BYTES]) {
   return size == TL_COMM_ID_BYTES || tli_fail(TL_EIO, "nccl: the store has another id");
 }
 
-/* Returns the functions for NCCL. Returns NULL with a message if this build or machine has no GPUs
-** or no NCCL. */
+/* Returns the table of functions that call NCCL. Returns NULL with a message if this build or
+** machine has no GPUs or no NCCL. */
 static const tl_CommApi *open_api(tl_Device device) {
   const tl_Backend *backend = tli_backend_open(device);
   TL_TRY_NULL(backend);
@@ -281,7 +281,7 @@ static bool join(tli_Group *g, tli_Store *store, const char *name) {
   return n->comm && settle(n, deadline);
 }
 
-/* Closes the communicator in an orderly way if all work on the stream has ended. */
+/* Closes the communicator. If work on the stream has not ended, aborts the communicator instead. */
 static void close_comm(tli_Nccl *n) {
   bool good = !n->report.broken && n->in_flight == NULL && n->api->finalize(n->comm) &&
               settle(n, tli_now_ns() + 5000000000);

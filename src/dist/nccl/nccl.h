@@ -2,11 +2,11 @@
 ** nccl.h - groups whose ranks have a GPU each. NCCL is called through tl_CommApi
 ** (core/device/api.h), which the GPU's plugin implements.
 **
-** The caller queues a call on the group's stream, after the work that the current stream has so
-** far, and does not wait. Waiting for the call (tli_work_wait) makes the stream that is current at
-** that time wait for the call's end. The group's thread monitors the calls. It notices calls that
-** have ended, errors of NCCL, failures that other ranks publish in the store, and calls that are
-** late, since NCCL itself waits forever.
+** The caller queues a call on the group's stream and does not wait. The call starts after the work
+** that is already queued on the current stream. Waiting for the call (tli_work_wait) makes the
+** stream that is current at that time wait for the call's end. The group's thread monitors the
+** calls. It notices calls that have ended, errors of NCCL, failures that other ranks publish in the
+** store, and calls that are late, since NCCL itself waits forever.
 */
 #ifndef TLI_DIST_NCCL_H
 #define TLI_DIST_NCCL_H
@@ -14,7 +14,7 @@
 #include "core/device/backend.h"
 #include "dist/failure_report.h"
 
-/* Memory that is registered with NCCL for use without copies. */
+/* Memory that is registered with NCCL, so that NCCL sends it without copies. */
 typedef struct tli_NcclBuffer {
   tl_Tensor *tensor; /* owned */
   void *handle;      /* NCCL's handle; NULL if NCCL does not use the buffer */
@@ -31,7 +31,7 @@ typedef struct tli_Nccl {
   int nsteps, room;
   int batches;         /* number of open batches */
   tli_Work *held;      /* calls of the open batch (borrowed) */
-  tli_Work *in_flight; /* launched calls, in order (borrowed) */
+  tli_Work *in_flight; /* launched calls, in the order of their launches (borrowed) */
   int64_t looked;      /* time of the last read of the store */
   tli_NcclBuffer *buffers;
   int nbuffers, buffer_room;

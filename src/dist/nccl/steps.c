@@ -1,7 +1,8 @@
 /*
-** steps.c - collectives as steps of NCCL. A collective that NCCL lacks consists of messages between
-** two ranks, as NCCL's manual shows, or of one NCCL call for each rank, all in one group call. No
-** bytes are copied before or after. Data that is only moved is sent as bytes.
+** steps.c - translates collectives into NCCL operations ("steps"). A collective that NCCL lacks
+** becomes messages between pairs of ranks, as NCCL's manual shows, or one NCCL call for each rank;
+** all steps run in one NCCL group call. No bytes are copied before or after. Data that is moved
+** without arithmetic is sent as bytes.
 */
 #include <string.h>
 
@@ -54,7 +55,8 @@ static bool op_of(const tli_Work *w, tl_CommOp *op) {
 static bool reduce(tli_Nccl *n, const tli_Work *w, tl_CommKind kind, int root, const void *in,
                    void *out, int64_t bytes) {
   tl_CommStep step = {.kind = kind, .peer = root, .in = in, .out = out};
-  tl_DType real = tli_real_dtype(w->dtype); /* sums of complex numbers are sums of their parts */
+  /* a sum of complex numbers is the sum of the real and of the imaginary parts */
+  tl_DType real = tli_real_dtype(w->dtype);
   step.dtype = real == TL_BOOL ? TL_U8 : (int)real;
   step.count = bytes / tli_dtype_bytes[real];
   if (real != w->dtype && w->reduce != TLI_REDUCE_SUM && w->reduce != TLI_REDUCE_AVG)

@@ -1,8 +1,9 @@
 /*
-** channel.c - messages from one rank to another, through a ring buffer in shared memory: a header,
-** then the bytes. Messages of several calls progress in parallel, so that two ranks can send to
-** each other at the same time. A call may first have to move earlier messages out of the buffer. A
-** message that no call is waiting for yet is stored in a stash.
+** channel.c - messages from one rank to another, through a ring buffer in shared memory. A message
+** is a header followed by its bytes. Messages of several calls progress in parallel, so that two
+** ranks can send to each other at the same time. If earlier messages are in front of the message
+** that a call receives, they are first moved out of the ring into stashes, where later calls find
+** them.
 */
 #include <stdio.h>
 #include <string.h>
@@ -12,14 +13,14 @@
 
 /* ---- ring buffers ------------------------------------------------------------------ */
 
-/* Returns the number of bytes between two counters, at most the size of a ring. The limit is needed
-** because another process writes one of the counters. */
+/* Returns the number of unread bytes, given the counters of bytes read and written, but at most the
+** size of a ring. The limit is needed because another process writes one of the counters. */
 static int64_t between(uint64_t read, uint64_t written) {
   uint64_t bytes = written - read;
   return bytes <= (uint64_t)TLI_RING ? (int64_t)bytes : 0;
 }
 
-/* Writes as many bytes as the ring has room for; returns the number of bytes written. */
+/* Writes to the ring as many bytes as it has room for; returns that number. */
 static int64_t ring_put(tli_Ring *ring, const void *data, int64_t bytes) {
   uint64_t at = atomic_load_explicit(&ring->written, memory_order_relaxed);
   int64_t room = TLI_RING - between(atomic_load_explicit(&ring->read, memory_order_acquire), at);
@@ -98,8 +99,8 @@ static tli_Work *take_posted(tli_Shm *g, int from, int64_t tag) {
   return NULL;
 }
 
-/* Returns whether a call waits for a message from rank `from`. If so, earlier messages of that rank
-** must be moved out of the ring. */
+/* Returns whether any call waits for a message from rank `from`. If so, earlier messages of that
+** rank must be moved out of the ring. */
 static bool wanted(const tli_Shm *g, int from) {
   for (const tli_Work *w = g->posted; w; w = w->next)
     if (w->root == from || w->root < 0) return true;
@@ -153,8 +154,8 @@ static bool place(tli_Shm *g, int from, tli_Incoming *i) {
   return i->stash != NULL;
 }
 
-/* Handles a stashed message that is complete: passes it to a call that was posted meanwhile, or
-** keeps it. */
+/* Handles a complete message in a stash. Passes the message to a call that was posted meanwhile, or
+** keeps it for a later call. */
 static void stash_ends(tli_Shm *g, int from, tli_Incoming *i) {
   tli_Work *w = take_posted(g, from, i->head.tag);
   if (w == NULL) {
@@ -198,7 +199,7 @@ static bool receive_some(tli_Shm *g, int from) {
       i->has_head = moved = true;
       if (i->head.bytes < 0) damaged(g, from);
     }
-    if (i->head.bytes < 0) break; /* no data of the ring can be trusted after an invalid header */
+    if (i->head.bytes < 0) break; /* an invalid header makes the rest of the ring meaningless */
     if (i->to == NULL && i->stash == NULL && !place(g, from, i)) break;
     char *to = i->to ? i->to->out[0].data : i->stash->data;
     int64_t n = ring_take(ring, to + i->at, i->head.bytes - i->at);
@@ -212,7 +213,7 @@ static bool receive_some(tli_Shm *g, int from) {
   return moved;
 }
 
-/* Passes a matching stashed message to a new call, if there is such a message. */
+/* Passes a stashed message to a new call, if one matches the call. */
 static bool take_kept(tli_Shm *g, tli_Work *w) {
   for (int from = 0; from < g->base.size; from++) {
     for (tli_Stash **at = &g->incoming[from].kept; *at; at = &(*at)->next) {

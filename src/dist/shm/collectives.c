@@ -11,8 +11,8 @@
 
 #include "dist/shm/shm.h"
 
-/* A reduction is divided among the ranks from SHARED_FROM bytes on if there are at least MANY
-** ranks, and from SHARED_FROM_FEW bytes on if there are fewer. */
+/* A reduction is divided among the ranks if the tensor has at least SHARED_FROM bytes and there are
+** at least MANY ranks, or if the tensor has at least SHARED_FROM_FEW bytes. */
 enum { MANY = 4, SHARED_FROM = 16384, SHARED_FROM_FEW = 2 << 20 };
 #define STEP ((int64_t)16 << 10)
 
@@ -29,8 +29,8 @@ static bool differs(tli_Shm *g, int rank) {
   return tli_broken(g);
 }
 
-/* Checks that the published round of rank `who`, or of all ranks if `who` is -1, belongs to this
-** rank's call. */
+/* Checks that the published round of rank `who`, or of all ranks if `who` is -1, belongs to the
+** same call as this rank's round. */
 static bool same_call(tli_Shm *g, int who) {
   for (int r = 0; r < g->base.size; r++) {
     if (r == g->base.rank || (who >= 0 && r != who)) continue;
@@ -40,7 +40,7 @@ static bool same_call(tli_Shm *g, int who) {
   return true;
 }
 
-/* Returns this rank's slot for the next round; NULL on failure. */
+/* Begins a round. Returns this rank's slot for the round, or NULL on failure. */
 static char *begin(tli_Shm *g, const tli_Work *w) {
   tli_Wait all = {.step = g->step, .who = -1, .work = w};
   TL_TRY_NULL(tli_await(g, &all));
@@ -64,7 +64,7 @@ static bool publish(tli_Shm *g, const tli_Work *w, int64_t most, int who) {
   return tli_await(g, &wait) && same_call(g, who);
 }
 
-/* Returns the largest `most` that any rank has published in this round. */
+/* Returns the maximum of the values `most` that the ranks have published in this round. */
 static int64_t most_of_all(const tli_Shm *g) {
   int64_t most = 0;
   for (int r = 0; r < g->base.size; r++) {
@@ -111,7 +111,7 @@ static bool broadcast(tli_Shm *g, tli_Work *w) {
 }
 
 /* Reduces the data in all ranks' slots, beginning at position `from`. This rank's own data is read
-** from its tensor (`own`) instead of its slot, because the tensor is closer in the cache. */
+** from its tensor (`own`) instead of its slot, because the tensor is in a nearer cache. */
 static void reduce_slots(const tli_Shm *g, const tli_Work *w, char *out, const char *own,
                          int64_t from, int64_t bytes) {
   const void *arrays[TLI_SHM_RANKS];
@@ -120,8 +120,8 @@ static void reduce_slots(const tli_Shm *g, const tli_Work *w, char *out, const c
                     bytes / tli_dtype_bytes[w->dtype]);
 }
 
-/* Reduces whole tensors. If `everywhere`, all ranks compute the result; otherwise only the root
-** does. */
+/* Reduces whole tensors, not sections. If `everywhere` is set, all ranks compute the result;
+** otherwise only the root does. */
 static bool reduce_whole(tli_Shm *g, tli_Work *w, bool everywhere) {
   tli_Part part = w->out[0];
   int64_t at = 0;
@@ -138,7 +138,7 @@ static bool reduce_whole(tli_Shm *g, tli_Work *w, bool everywhere) {
   return true;
 }
 
-/* Reduces one rank's section into that rank's tensor, in steps that fit the first-level cache, and
+/* Reduces the section of this rank into its tensor, in steps that fit the first-level cache, and
 ** copies the result to the rank's slot of the next round. */
 static void reduce_section(const tli_Shm *g, const tli_Work *w, char *own, int64_t from,
                            int64_t bytes) {
@@ -226,8 +226,8 @@ static bool wrong_size(tli_Shm *g, const tli_Work *w, int from, int64_t came, in
   return tli_broken(g);
 }
 
-/* Gathers the parts of all ranks. If `everywhere`, all ranks get the parts; otherwise only the root
-** does. */
+/* Gathers the parts of all ranks. If `everywhere` is set, all ranks get the parts; otherwise only
+** the root does. */
 static bool gather(tli_Shm *g, tli_Work *w, bool everywhere) {
   tli_Part part = w->in[0];
   int64_t at = 0, total;
@@ -257,7 +257,7 @@ static int64_t largest(const tli_Part *parts, int n) {
   return most;
 }
 
-/* The number of bytes before each section's data; they contain the size of the whole part. */
+/* The number of bytes in front of each section's data; they hold the size of the whole part. */
 enum { LABEL = 64 };
 
 /* Moves a part from each rank to each rank (all_to_all), or only from the root to each rank

@@ -3,9 +3,9 @@
 ** memory and can access the other ranks' tensors, so reductions of such tensors need no copies
 ** (collectives.c).
 **
-** When the rank leaves the group, its tensor keeps the mapping and becomes ordinary memory. Ranks
-** may free their tensors at different times, so the ranks compare marks before they access one
-** another's tensors.
+** When a rank leaves the group, its tensor keeps the mapping and becomes ordinary memory. Ranks may
+** free their tensors at different times. So before the ranks access one another's tensors, they
+** check by marks that they all use the same shared memory.
 */
 #include <string.h>
 
@@ -66,8 +66,8 @@ static const char *part_of(const tli_Common *c, int rank) {
   return (const char *)c->share.data + c->stride * rank;
 }
 
-/* Returns the part of this rank's tensor in shared memory that `part` refers to. The result stays
-** valid, because the call holds the tensor, and the tensor holds the memory. */
+/* Finds `part` in this rank's shared memory, and the corresponding parts of the other ranks. The
+** result stays valid, because the call holds the tensor and the tensor holds the memory. */
 tli_CommonPart tli_common_find(const tli_Shm *g, tli_Part part) {
   tli_CommonPart found = {0};
   tli_mutex_lock(&lock);
@@ -85,7 +85,7 @@ tli_CommonPart tli_common_find(const tli_Shm *g, tli_Part part) {
 
 /* ---- creating ----------------------------------------------------------------------- */
 
-/* Runs a collective of a few bytes and waits for its end. */
+/* Runs a collective of a few bytes and waits until it is complete. */
 static bool call(tli_Group *g, tli_Collective kind, tli_Reduction reduce, void *data, int64_t n) {
   tl_Tensor *t = tli_wrap("common", TLI_CPU, data, TL_U8, 1, &n, NULL, NULL, NULL);
   TL_TRY(t);

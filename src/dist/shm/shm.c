@@ -1,5 +1,5 @@
 /*
-** shm.c - joining and leaving groups in shared memory, and the table of their transport.
+** shm.c - joining and leaving groups in shared memory, and the function table of that transport.
 */
 #include "dist/shm/shm.h"
 
@@ -45,8 +45,8 @@ static bool open_share(tli_Shm *g, tli_Store *store, const char *name) {
   return ok;
 }
 
-/* Fails if another process has the same rank. The store counts the processes that claim each
-** rank. */
+/* Fails if another process has the same rank. A counter in the store for each rank tells how many
+** processes have claimed it. */
 static bool take_number(tli_Shm *g, tli_Store *store, const char *name) {
   char key[256];
   int64_t came;

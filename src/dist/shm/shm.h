@@ -9,8 +9,8 @@
 **
 ** Messages between two ranks use a ring buffer for each direction (channel.c).
 **
-** A waiting rank sleeps on the wake counter of its own tli_ShmRank; a rank that publishes a round
-** wakes it.
+** A waiting rank sleeps on the wake counter of its own tli_ShmRank. A rank that publishes a round
+** wakes the sleeping ranks.
 */
 #ifndef TLI_DIST_SHM_H
 #define TLI_DIST_SHM_H
@@ -35,7 +35,7 @@ typedef struct tli_ShmRank {
     ** memory */
     int64_t most;
   } round[2];
-  /* incremented after every change that this rank may be waiting for */
+  /* incremented by other ranks after every change that this rank may be waiting for */
   _Alignas(64) atomic_uint wake_count;
   atomic_uint sleepers;
   /* version of `status`; odd while `status` is being written */
@@ -73,7 +73,8 @@ typedef struct tli_Incoming {
   bool has_head;
   tli_MessageHead head;
   int64_t at;
-  tli_Work *to;     /* the call that receives the message (borrowed); NULL if there is none yet */
+  /* the call that receives the message (borrowed); NULL if no call has been posted for it */
+  tli_Work *to;
   tli_Stash *stash; /* the stash for the message (owned), used if no call receives the message */
   tli_Stash *kept;  /* complete messages that no call has received (owned list, oldest first) */
 } tli_Incoming;
@@ -86,9 +87,9 @@ typedef struct tli_Shm {
   tli_Ring *rings;
   char *slots;
   uint64_t step, hash;
-  /* whether the other ranks' calls of this round were compared with this rank's call */
+  /* whether this rank's call was compared with the other ranks' calls of this round */
   bool checked;
-  /* number of shared memories (tli_group_common) created so far; equal on all ranks */
+  /* number of shared memories that tli_group_common has created; equal on all ranks */
   int64_t commons;
   /* messages in flight, in the order in which they began */
   tli_Work *posted, *sends[TLI_SHM_RANKS];
@@ -117,13 +118,13 @@ typedef struct tli_Wait {
 } tli_Wait;
 
 /* Waits for the round or message given by `wait`, and makes progress on messages meanwhile. Returns
-** false with an error message if waiting is futile. */
+** false with an error message if the group has failed or a deadline has passed. */
 bool tli_await(tli_Shm *g, const tli_Wait *wait) TL_MUSTCHECK;
 /* Returns whether to continue waiting. If `slept` is set, also checks that the other ranks are
 ** alive. */
 bool tli_wait_goes_on(tli_Shm *g, const tli_Wait *wait, bool slept) TL_MUSTCHECK;
-/* Publishes for all ranks why the group has failed. Only the first reason is kept. Returns
-** false. */
+/* Publishes for all ranks the reason why the group has failed; only the first reason is kept.
+** Returns false. */
 bool tli_break(tli_Shm *g, const char *why);
 /* Sets this call's error to the reason of the group's failure. Returns false. */
 bool tli_broken(tli_Shm *g);
@@ -149,11 +150,11 @@ void tli_commons_leave(const tli_Shm *g);
 
 /* ---- calls ---- */
 
-/* Runs a collective from beginning to end (collectives.c). */
+/* Runs a collective and returns when it is complete (collectives.c). */
 bool tli_shm_collective(tli_Group *g, tli_Work *w) TL_MUSTCHECK;
 /* Begins a message (channel.c). */
 void tli_message_post(tli_Group *g, tli_Work *w);
-/* Makes progress on messages; returns whether there was any. */
+/* Makes progress on messages; returns whether there was any progress. */
 bool tli_messages_move(tli_Shm *g);
 /* Ends all messages with this thread's error message. */
 void tli_messages_fail(tli_Group *g);

@@ -1,6 +1,6 @@
 /*
-** wait.c - waiting for other ranks. Waiting ends early at a timeout, after a rank has ended, after
-** a rank has reported a failure, or on Ctrl-C.
+** wait.c - waiting for other ranks. Waiting ends early when the timeout passes, when a rank has
+** ended or reported a failure, or when the user presses Ctrl-C.
 */
 #include <stdio.h>
 #include <string.h>
@@ -30,8 +30,9 @@ void tli_shm_wake(tli_Shm *g, int rank) {
 
 /* ---- the status of a rank -------------------------------------------------------------- */
 
-/* Publishes a status while other ranks may be reading it. Each word is stored (release) after the
-** version has become odd, so a rank that loads a new word (acquire) also sees the new version. */
+/* Publishes a status while other ranks may be reading it. The version is made odd before the words
+** are stored with release order. So a rank that loads a new word with acquire order also sees the
+** new version, and knows that the status is incomplete. */
 void tli_status_set(tli_Shm *g, const tli_Status *s, bool active) {
   tli_ShmRank *state = tli_shm_rank(g, g->base.rank);
   tli_Status now = *s;
@@ -148,7 +149,7 @@ static bool late(tli_Shm *g, const tli_Wait *w) {
   return tli_broken(g);
 }
 
-/* Returns a rank that has ended and that this rank waits for; -1 if there is none. */
+/* Returns a rank that has ended although this rank waits for it, or -1 if there is none. */
 static int find_dead(const tli_Shm *g, const tli_Wait *w) {
   for (int r = 0; r < g->base.size; r++)
     if (lacks(g, w, r) &&
@@ -178,14 +179,14 @@ bool tli_wait_goes_on(tli_Shm *g, const tli_Wait *w, bool slept) {
     return false;
   }
   int rank = find_dead(g, w);
-  /* first receives the messages that the dead rank had sent */
+  /* receives the messages that the rank sent before it ended */
   while (rank >= 0 && tli_messages_move(g)) continue;
   if (rank >= 0 && !over(g, w)) return dead(g, w, rank);
   return tli_now_ns() < w->work->deadline || over(g, w) || late(g, w);
 }
 
-/* Returns whether this rank may poll. Polling occupies a processor, which must not be taken from
-** other ranks or, while this rank's caller computes, from the caller. */
+/* Returns whether this rank may poll. Polling occupies a processor. It must not take that processor
+** from other ranks, nor from this rank's caller while the caller computes. */
 static bool may_look(tli_Shm *g) {
   int computing = g->base.by_thread && atomic_load(&g->base.callers) == 0 ? 2 : 1;
   return g->base.size * computing <= tli_processors();
