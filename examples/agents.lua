@@ -33,7 +33,7 @@ else
    steps = steps > 0 and steps or 10000
 end
 
--- The learning ends early once ten episodes have had (nearly) the highest return.
+-- Training stops early once the mean return of ten episodes is (nearly) the highest possible.
 local goal = id == "CartPole-v1" and 495 or -160
 local every, next_look = steps // 20, steps // 20
 agent:learn(steps, function()

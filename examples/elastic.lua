@@ -5,7 +5,7 @@
 --    tlua run -n 2 --max-restarts 3 examples/elastic.lua --die-at 50
 --    tlua run -n 2 examples/elastic.lua --fresh       never stops: the same last line
 --
--- A different number of processes can continue from the same checkpoint. The results then differ
+-- A different number of processes may continue from the same checkpoint. The results then differ
 -- only by rounding, since the mean over all ranks is the mean over the same batch.
 local torch = require "tlua"
 local nn, optim, dist = torch.nn, torch.optim, torch.distributed

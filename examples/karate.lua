@@ -1,5 +1,6 @@
--- A graph convolutional network finds the communities of Zachary's karate club from one labelled
--- member of each, and the club is drawn as the network sees it:
+-- A graph convolutional network finds the communities of Zachary's karate club. Only one member of
+-- each community has a label. The program draws the club with the communities that the network has
+-- found:
 --
 --    tlua examples/karate.lua
 --    tlua examples/karate.lua --svg club.svg --epochs 200
@@ -47,15 +48,15 @@ local function layout(edge_index, n, rounds)
       local pull = adjacency * distance / ideal
       local force = ((push - pull):unsqueeze(3) * apart):sum(2)
       local length = force:norm(2, 2, true):clamp_min(1e-9)
-      local step = 0.1 * (1 - round / rounds) -- the greatest move falls to 0
+      local step = 0.1 * (1 - round / rounds) -- the largest allowed move falls to 0
       place = place + force / length * length:clamp_max(step)
    end
    local least, most = place:amin(1), place:amax(1)
    return (place - least) / (most - least)
 end
 
--- Writes a drawing. A circle's fill is the community that the network has found, its ring the true
--- one, and the labelled members are larger.
+-- Draws the club. A circle's fill shows the community that the network has found, and its ring the
+-- true one. Labelled members have larger circles.
 local function draw(path, place)
    local colors <const> = {"#4477aa", "#ee6677", "#228833", "#ccbb44"}
    local at, size, edge = (place * 560 + 40):tolist(), 640, data.edge_index:t():tolist()

@@ -4,9 +4,9 @@
 --    tlua examples/miniproject.lua
 --    tlua examples/miniproject.lua --epochs 20 --logs runs   (then: tlua top runs)
 --
--- The input is an image of 8 x 8 pixels. Each block mixes the features of one position across
--- channels, and those of one channel across positions (Tolstikhin et al., arXiv:2105.01601); a
--- squeeze-and-excitation gate follows (Hu et al., arXiv:1709.01507).
+-- The input is an image of 8 x 8 pixels. Each block first mixes positions within each channel, then
+-- channels within each position (Tolstikhin et al., arXiv:2105.01601). A squeeze-and-excitation
+-- gate follows (Hu et al., arXiv:1709.01507).
 local torch = require "tlua"
 local nn, optim = torch.nn, torch.optim
 local F = nn.functional

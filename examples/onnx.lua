@@ -1,5 +1,5 @@
--- Trains a network on handwritten digits, writes it as an ONNX file for other people's runtimes,
--- reads the file back, compares both, and goes on training what was read:
+-- Trains a network on handwritten digits, writes it as an ONNX file for other runtimes, reads the
+-- file back, compares both networks, and goes on training the network that was read:
 --
 --    tlua examples/onnx.lua
 --    tlua examples/onnx.lua --epochs 20 --save /tmp/digits.onnx
@@ -60,7 +60,8 @@ local model = nn.Sequential(
 train(model, opt.epochs)
 print(("trained: accuracy %.3f"):format(accuracy(model)))
 
--- The number of images may differ from that of the example; scores are not normalized.
+-- The exported model accepts any number of images, not only the two of the example. Its scores are
+-- not normalized.
 torch.onnx.export(model, {test_images:narrow(1, 1, 2)}, opt.save, {
    input_names = {"image"}, output_names = {"scores"}, dynamic_axes = {image = {[1] = "batch"}},
    opset_version = opt.opset,

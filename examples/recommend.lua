@@ -27,7 +27,7 @@ local hidden <const> = 4
 local tastes, traits = torch.randn(opt.users, hidden), torch.randn(opt.items, hidden)
 local fame = torch.randn(opt.items) * 0.5
 local user = torch.randint(1, opt.users + 1, {n})
--- the popularity of items falls: the k-th item is rated about 1 / k as often as the first
+-- the k-th most popular item is rated about 1 / k as often as the most popular one
 local item = (torch.rand(n, {dtype = "float64"}) * math.log(opt.items)):exp():to("int64")
 item = item:clamp(1, opt.items)
 local rating = (tastes[user] * traits[item]):sum(2) * 0.4 + fame[item] + 3.5
@@ -62,7 +62,8 @@ local mean = part(rating, test + 1, n):mean():item()
 local model = Recommender(mean)
 local optimizer = torch.optim.SparseAdam(model:parameters(), {lr = opt.lr})
 
--- Returns the root mean squared error for ratings that were not used in training.
+-- Returns the root mean squared error of the predictions for ratings that were not used in
+-- training.
 local function error_of(predict)
    return torch.no_grad(function()
       local off = predict(part(user, 1, test), part(item, 1, test)) - part(rating, 1, test)

@@ -90,7 +90,7 @@ while progress.step < opt.steps do
    end
 end
 
--- this line changes if any bit of the weights changes
+-- this line's output changes if any bit of the weights changes
 local sum = 0
 for _, parameter in ipairs(model:parameters()) do
    for i, value in ipairs(parameter:detach():view(-1):tolist()) do

@@ -24,7 +24,8 @@ local device = torch[kind]
 local _ <close> = device.device(opt.device)
 local size = {opt.size, opt.size}
 
--- The host's part of the data is in pinned memory, which the device can copy without the host.
+-- The host's part of the data is in pinned memory, which the device can copy while the host does
+-- other work.
 torch.manual_seed(1)
 local parts = {}
 for i = 1, opt.parts do parts[i] = torch.rand(size):pin_memory(kind) end

@@ -27,7 +27,7 @@ local model = nn.Sequential(
    nn.Flatten(), nn.Dropout(0.2), nn.Linear(128, 10)
 )
 local optimizer = optim.Adam(model:parameters(), {lr = 3e-3})
-local held_out = 360 -- digits that the training does not see
+local held_out = 360 -- digits that are not used for training
 local known = #images - held_out
 local digits = torch.data.TensorDataset(images:narrow(1, 1, known), classes:narrow(1, 1, known))
 local loader = torch.data.DataLoader(digits, {batch_size = 64, shuffle = true})
@@ -49,7 +49,7 @@ local program = export()
 program:save(opt.save)
 print(program)
 
--- Returns how many of the new digits a program reads right.
+-- Returns how many of the held-out digits a program recognises. runs(images) runs the program.
 local function right_of(runs)
    local scores = runs(images:narrow(1, known + 1, held_out))
    return scores:argmax(2):eq(classes:narrow(1, known + 1, held_out)):sum():item()

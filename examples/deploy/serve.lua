@@ -16,7 +16,7 @@ local server <close> = torch.serve.start(path, {port = 0, max_batch_size = 200, 
 local address = "http://127.0.0.1:" .. server.port
 
 local about
-repeat -- until the model is loaded
+repeat -- repeats the request until the server has loaded the model
    about = http.request("GET", address .. "/v2/health/ready")
 until about.status == 200
 local index = http.request("POST", address .. "/v2/repository/index", {body = "{}"})

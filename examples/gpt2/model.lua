@@ -26,7 +26,7 @@ function Block:__init(o)
       linear(4 * o.width, o.width, last))
 end
 
--- Returns the queries, keys and values of x (batch, time, width); each is (batch, heads, time,
+-- Projects x (batch, time, width). Returns the queries, keys and values, each (batch, heads, time,
 -- width of a head).
 function Block:look_up(x)
    local batch, time, width = x:size(1), x:size(2), x:size(3) // self.heads
@@ -114,7 +114,7 @@ function GPT2:forward(x, targets)
    return F.cross_entropy(logits:view(-1, o.vocab), targets:reshape(-1))
 end
 
---- Returns two groups for an optimizer: matrices with weight decay, all others without.
+--- Returns two parameter groups for an optimizer: matrices have weight decay, all others have none.
 function GPT2:groups(weight_decay)
    local matrices, others = {}, {}
    for _, p in ipairs(self:parameters()) do

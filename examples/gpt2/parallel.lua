@@ -29,8 +29,8 @@ function Parallel:part(model)
    return model:part(self.mesh.pp:get_local_rank(), stages)
 end
 
--- Shards this rank's part of the model. An optimizer's parameter groups must be made
--- before.
+-- Shards this rank's part of the model. The parameter groups of an optimizer must be made before
+-- this call.
 function Parallel:split(model)
    local o, mesh = self.options, self.mesh
    self.model = model
@@ -88,8 +88,7 @@ function Parallel:train(x, y)
    return loss
 end
 
---- Scales gradients down so that their norm over all stages is at most
---- `most`.
+--- Scales the gradients down so that their norm over all stages is at most `most`.
 function Parallel:clip(most)
    local parameters = self.model:parameters()
    -- the limit is infinite, so this call only measures the norm

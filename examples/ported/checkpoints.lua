@@ -26,7 +26,7 @@ local function new_run()
    return run
 end
 
--- Trains to the end of an epoch. Returns its last loss.
+-- Trains up to `last_epoch`. Returns the last loss.
 local function train(run, last_epoch)
    local loss
    while run.epoch < last_epoch do
@@ -75,7 +75,7 @@ local straight = train(run, opt.epochs)
 local continued = train(load_run(), opt.epochs)
 print(("loss %.6f without a break, %.6f from the checkpoint"):format(straight, continued))
 
--- warm start: the layers that fit are loaded, all others keep their initial weights
+-- warm start: loads the layers that have the same shapes; all others keep their initial weights
 local wider = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1), nn.Linear(1, 4))
 local missing, unexpected = wider:load_state_dict(torch.load(path).model_state_dict,
    {names = "pytorch", strict = false})

@@ -1,6 +1,7 @@
--- chase.lua - a script for mGBA: presses left or right in each frame, and learns from whether that
--- brought the player nearer to the prey (REINFORCE, a batch of 32 frames at a time). The script
--- knows the addresses of the player and of the prey, and learns the effect of the keys.
+-- chase.lua - a script for mGBA: presses left or right in each frame, and rewards a press that
+-- brings the player nearer to the prey. The policy learns by REINFORCE, from batches of 32 frames.
+-- The script knows the addresses of the player and of the prey, and learns the effects of the keys
+-- from these rewards.
 local torch = require "tlua"
 local nn = torch.nn
 
@@ -12,7 +13,7 @@ torch.set_num_threads(1)
 local policy = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 2))
 local optimizer = torch.optim.Adam(policy:parameters(), {lr = 0.03})
 
--- Returns how far the prey is to the right of the player; places are on a circle of 256.
+-- Returns how far the prey is to the right of the player. Positions wrap around after 256.
 local function distance()
    return (emu:read8(PREY) - emu:read8(PLAYER) + 128) % 256 - 128
 end
@@ -33,7 +34,7 @@ end
 
 callbacks:add("frame", function()
    local now = distance()
-   if key and math.abs(now - last) <= 1 and last ~= 0 then -- the prey has not leapt
+   if key and math.abs(now - last) <= 1 and last ~= 0 then -- learns only if the prey has not leapt
       local gain = math.abs(last) - math.abs(now)
       nearer = nearer + math.max(gain, 0)
       seen[#seen + 1], keys[#keys + 1], rewards[#rewards + 1] = last / 32, key, gain + 0.0

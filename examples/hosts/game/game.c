@@ -1,12 +1,14 @@
 /*
-** game.c - a game whose creatures learn to walk while it runs: Chipmunk moves them, SDL draws them,
-** and walker.lua, in a Lua state of the game's, decides and learns within the frames.
+** game.c - a game whose creatures learn to walk while the game runs. Chipmunk simulates the
+** creatures, SDL draws them, and walker.lua controls and trains them in each frame, in a Lua state
+** of the game.
 **
 **   game walker.lua                        in a window, at 60 frames a second
 **   game walker.lua FRAMES picture.bmp     without one, as fast as it goes; the last frame is kept
 **
-** The script has a budget of 2 ms in a frame: the game stops Lua's collector and gives it a slice of
-** that time (tl_gc_step). Saving walker.lua while the game runs changes the creatures' minds.
+** The script may use 2 ms of each frame. To keep this limit, the game stops Lua's garbage collector
+** and runs it for a part of these 2 ms (tl_gc_step). If walker.lua is edited and saved while the
+** game runs, the game loads the new file.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +28,7 @@ enum {
   SENSES = 11,
   JOINTS = 4,
   PARTS = 5,
-  ROUND = 360, /* frames of a round: six seconds */
+  ROUND = 360, /* frames in a round, which lasts six seconds */
   WIDTH = 960,
   HEIGHT = 360,
   BUDGET_US = 2000,
@@ -34,7 +36,7 @@ enum {
 };
 
 typedef struct Creature {
-  cpBody *part[PARTS]; /* the trunk, then thigh and shin of each leg */
+  cpBody *part[PARTS]; /* the trunk, then the thigh and the shin of each leg */
   cpShape *shape[PARTS];
   cpConstraint *motor[JOINTS], *other[2 * JOINTS];
 } Creature;
@@ -58,7 +60,7 @@ static void add_part(cpSpace *space, Creature *c, int i, cpVect at, cpFloat mass
   cpShapeSetFilter(c->shape[i], cpShapeFilterNew(1, CP_ALL_CATEGORIES, CP_ALL_CATEGORIES));
 }
 
-/* Joins part b to part a at a place of the world. */
+/* Joins part b to part a at a point in world coordinates. */
 static void add_joint(cpSpace *space, Creature *c, int i, int a, int b, cpVect at, cpFloat low,
                       cpFloat high) {
   cpBody *upper = c->part[a], *lower = c->part[b];
@@ -117,7 +119,8 @@ static void sense(const Creature *c, int frame, float *out) {
 ** The script
 ** --------------------------------------------------------------------- */
 
-/* Pushes memory of the game's as a tensor; called in protected mode alone. */
+/* Pushes a tensor that uses `data`, an array of this program, as its memory. Must be called in
+** protected mode, because it may raise an error. */
 static void push_floats(lua_State *L, float *data, int rows, int columns) {
   const int64_t shape[] = {rows, columns};
   tl_Tensor *t = tl_tensor_wrap(data, TL_F32, columns ? 2 : 1, shape, NULL, NULL, NULL);
@@ -126,7 +129,8 @@ static void push_floats(lua_State *L, float *data, int rows, int columns) {
   tl_tensor_release(t);
 }
 
-/* Loads the script named by the argument, and gives it the weights of the one that ran before. */
+/* Loads the script that the argument names, and passes it the weights of the script loaded
+** before. */
 static int load(lua_State *L) {
   bool again = lua_getfield(L, LUA_REGISTRYINDEX, "walker") == LUA_TTABLE; /* at 2 */
   if (luaL_loadfile(L, luaL_checkstring(L, 1)) != LUA_OK) return lua_error(L);
@@ -155,7 +159,8 @@ static int learn(lua_State *L) {
   return 0;
 }
 
-/* Calls one of these functions; an error of the script is printed, and the game goes on. */
+/* Calls one of the C functions above in protected mode. If the script raises an error, the error
+** is printed and the game goes on. */
 static bool call(lua_State *L, lua_CFunction f, const char *argument) {
   lua_pushcfunction(L, f);
   if (argument) lua_pushstring(L, argument);
@@ -196,7 +201,7 @@ static void draw(SDL_Renderer *r, cpFloat camera) {
   SDL_RenderClear(r);
   SDL_SetRenderDrawColor(r, 150, 150, 140, 255);
   SDL_RenderDrawLine(r, 0, HEIGHT - 60, WIDTH, HEIGHT - 60);
-  for (int x = 0; x < 40; x++) { /* a post each 100 units */
+  for (int x = 0; x < 40; x++) { /* a post every 100 units */
     int at = (int)(x * 100 - camera);
     SDL_RenderDrawLine(r, at, HEIGHT - 60, at, HEIGHT - 50);
   }
@@ -210,13 +215,13 @@ static void draw(SDL_Renderer *r, cpFloat camera) {
   SDL_RenderPresent(r);
 }
 
-/* How long the script's calls took, garbage included, in microseconds. */
+/* How long the script's calls took, in microseconds, including garbage collection. */
 typedef struct Costs {
   double most, sum;
   long calls, over;
 } Costs;
 
-/* Calls a function of the script's, and gives the collector its slice of time. */
+/* Calls one of the script's functions, and gives the garbage collector its share of the time. */
 static void think(lua_State *L, lua_CFunction f, Costs *costs) {
   double before = microseconds();
   call(L, f, NULL);
@@ -228,8 +233,9 @@ static void think(lua_State *L, lua_CFunction f, Costs *costs) {
   if (cost > costs->most) costs->most = cost;
 }
 
-/* Notes how far a creature has come; its score has a point for each frame on its legs too, so that it
-** does not learn to leap and fall. One that has fallen gets no more of either. */
+/* Updates a creature's distance and score. The score also gains a point for each frame in which
+** the creature stands, so that creatures do not learn to leap and fall. A fallen creature gains
+** neither distance nor points. */
 static void look_at(int i) {
   const cpBody *trunk = creatures[i].part[0];
   if (fallen[i]) return;
@@ -321,7 +327,8 @@ int main(int argc, char **argv) {
   cpSpace *space = new_world();
   bool ok = tl_set_num_threads(1) && tl_lua_open(L);
   if (!ok) fprintf(stderr, "game: %s\n", tl_error());
-  ok = ok && call(L, load, argv[1]) && call(L, act, NULL); /* the first call is the slow one */
+  /* the first call is slow, so it comes before the timed frames */
+  ok = ok && call(L, load, argv[1]) && call(L, act, NULL);
   if (ok) {
     lua_gc(L, LUA_GCSTOP);
     play(L, space, renderer, window, argv[1], frames);

@@ -1,17 +1,17 @@
--- walker.lua - the minds of the game's creatures. game.c calls these functions, and loads this file
--- again when it changes: the weights stay.
+-- walker.lua - controls the creatures of the game. game.c calls these functions. It loads this file
+-- again when the file changes, and keeps the weights.
 --
--- Each creature has the weights `mean` with a disturbance of its own. After each round the mean
--- moves towards the disturbances of those that came far (evolution strategies, Salimans and others
--- 2017, with mirrored disturbances and ranks).
+-- Each creature has the weights `mean` plus its own random disturbance. After each round the mean
+-- moves towards the disturbances of the creatures that came far (evolution strategies, Salimans and
+-- others 2017, with mirrored disturbances and ranks).
 local torch = require "tlua"
 
 local HIDDEN <const>, SIGMA <const>, RATE <const> = 16, 0.1, 0.05
 local M = {}
 
--- Begins with the host's memory: the creatures' senses (n x senses) and the movements of their
--- joints (n x joints, from -1 to 1). `mean` has the weights from an earlier life of this file, or
--- is nil.
+-- Starts with two arrays in the host's memory: the creatures' senses (n x senses) and the movements
+-- of their joints (n x joints, from -1 to 1). `mean` has the weights from before the file was
+-- loaded again, or is nil.
 function M.start(senses, joints, mean)
    M.senses, M.joints = senses, joints
    M.n, M.ins, M.outs = senses:size(1), senses:size(2), joints:size(2)
@@ -22,12 +22,13 @@ function M.start(senses, joints, mean)
    M.begin()
 end
 
--- Gives each creature its weights for a round.
+-- Gives each creature its weights for the next round.
 function M.begin()
    local half = torch.randn(M.n // 2, M.mean:numel())
    M.noise = torch.cat({half, -half}, 1)
    local weights = M.mean + SIGMA * M.noise
-   weights[1]:copy_(M.mean) -- the first creature shows what the mean can do
+   -- the first creature has the mean itself, to show how well the mean walks
+   weights[1]:copy_(M.mean)
    M.noise[1]:zero_()
    local first, second = weights[{{}, {1, M.first}}], weights[{{}, {M.first + 1, -1}}]
    M.first_layer = first:reshape(M.n, M.ins + 1, HIDDEN)
@@ -35,7 +36,7 @@ function M.begin()
    M.one = torch.ones(M.n, 1, 1)
 end
 
--- Decides for all creatures, in each frame.
+-- Computes the movements of all creatures from their senses, in each frame.
 function M.act()
    local _ <close> = torch.no_grad()
    local x = torch.cat({M.senses:unsqueeze(2), M.one}, 3)
@@ -43,7 +44,7 @@ function M.act()
    M.joints:copy_(hidden:bmm(M.second_layer):tanh_():squeeze(2))
 end
 
--- Learns from a round, in which the creatures reached n `scores`, and begins the next.
+-- Learns from a round, in which the n creatures reached `scores`, and begins the next round.
 function M.learn(scores)
    local ranks = scores:argsort():argsort():double() / (M.n - 1) - 0.5
    M.mean.grad = -(ranks:float():view(1, -1):mm(M.noise):view(-1)) / (M.n * SIGMA)

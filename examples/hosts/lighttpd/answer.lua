@@ -1,8 +1,8 @@
--- answer.lua - answers a request; lighttpd's mod_magnet runs this file for each one. A POST to
--- /recognise has lines of 64 grey levels, the answer is a digit for each. A POST to /learn/DIGIT
--- trains the network of this worker with such lines.
+-- answer.lua - answers a request; lighttpd's mod_magnet runs this file for each request. The body
+-- of a POST to /recognise has one image per line, as 64 grey levels; the answer has one digit per
+-- line. A POST to /learn/DIGIT trains this worker's network with images of that digit.
 local r = lighty.r -- luacheck: read globals lighty
-if not r.req_body.collect then return 0 end -- the body has not arrived whole
+if not r.req_body.collect then return 0 end -- waits until the whole body has arrived
 
 local length = tonumber(r.req_header["Content-Length"]) or 0
 -- lighttpd 1.4.69 may put the request's header before a short body.

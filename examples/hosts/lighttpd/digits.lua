@@ -1,16 +1,17 @@
--- digits.lua - a network that recognises handwritten digits, for answer.lua. The server's worker
--- keeps this module between requests, as `require` does, so the network is loaded once.
+-- digits.lua - a network that recognises handwritten digits, for answer.lua. `require` keeps this
+-- module loaded between a worker's requests, so each worker loads the network once.
 local torch = require "tlua"
 local nn = torch.nn
 
 local model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 local state = torch.load(os.getenv "DIGITS_WEIGHTS")
-state.expected = nil -- PyTorch's scores of three digits, which the file holds for transfer.lua
+state.expected = nil -- for transfer.lua: PyTorch's scores of three digits, which are not parameters
 model:load_state_dict(state, {names = "pytorch"})
 local optimizer = torch.optim.SGD(model:parameters(), {lr = 0.05})
 local M = {}
 
--- Reads images, a line of 64 grey levels from 0 to 16 each; raises an error at a bad line.
+-- Reads images from text. Each line has the 64 grey levels of an image, from 0 to 16. Raises an
+-- error at a bad line.
 local function read(lines)
    local images = {}
    for line in lines:gmatch "[^\r\n]+" do
@@ -28,14 +29,14 @@ local function read(lines)
    return torch.tensor(images) / 16
 end
 
--- Returns the digit of each image, a line each.
+-- Returns the digits of the images, one per line.
 function M.recognise(lines)
    local images = read(lines)
    local classes = torch.no_grad(function() return model(images):argmax(2) end)
    return table.concat((classes - 1):tolist(), "\n") .. "\n"
 end
 
--- Makes one training step: all images show the digit. Returns the loss before the step.
+-- Makes one training step on images that all show `digit`. Returns the loss before the step.
 function M.learn(lines, digit)
    if not math.tointeger(digit) or digit < 0 or digit > 9 then
       error("expected /learn/DIGIT, a digit from 0 to 9", 0)

@@ -2,9 +2,10 @@
 --
 --    tlua examples/hosts/robot/controller.lua --save cart.tlp
 --
--- The policy learns by gradients through the cart's equations of motion: each step of training
--- rolls 32 carts forward and goes down the slope of their distance from rest. The program holds a
--- Kalman filter too, since the robot measures only where the cart and the pole are, with noise.
+-- The policy learns from gradients through the cart's equations of motion. Each training step
+-- simulates 32 carts, and follows the gradient of their mean distance from rest. The program also
+-- contains a Kalman filter, because the robot measures only the positions of the cart and the pole,
+-- with noise.
 local torch = require "tlua"
 local nn, optim = torch.nn, torch.optim
 
@@ -15,12 +16,14 @@ parser:option("--save", "where the program goes", "cart.tlp")
 local opt = parser:parse()
 torch.manual_seed(opt.seed)
 
--- The cart's equations, as robot.c has them: 1 kg, with a pole of 0.1 kg and 1 m. A state has the
--- columns position (m), velocity (m/s), angle (rad, 0 is upright) and angular velocity (rad/s).
+-- The cart's equations, which robot.c has too. The cart has 1 kg; the pole has 0.1 kg and is 1 m
+-- long. A state has the columns position (m), velocity (m/s), angle (rad, 0 is upright) and angular
+-- velocity (rad/s).
 local GRAVITY, CART, POLE, HALF = 9.8, 1.0, 0.1, 0.5
 local TOTAL, MOST_FORCE = CART + POLE, 10
 
--- Returns the states after `seconds` with a force (N) on each cart, by one step of Euler's method.
+-- Returns the states after `seconds` with a force (N) on each cart, computed by one step of Euler's
+-- method.
 local function move(state, force, seconds)
    local x, v, angle, turn = table.unpack(state:unbind(2))
    local sin, cos = angle:sin(), angle:cos()
@@ -41,7 +44,7 @@ local weights = torch.tensor {1, 0.1, 10, 0.1}
 for step = 1, opt.steps do
    local state = (torch.rand(32, 4) - 0.5) * torch.tensor {1, 1, 0.5, 1}
    local cost = torch.zeros(1)
-   for _ = 1, 100 do -- two seconds
+   for _ = 1, 100 do -- 100 steps take two seconds
       local force = force_of(state)
       state = move(state, force, 0.02)
       cost = cost + (state * state * weights):sum(2):mean() + 1e-3 * (force * force):mean()
@@ -55,16 +58,19 @@ end
 
 -- The filter ------------------------------------------------------------------------------------
 
--- One step of a millisecond near the upright pole is state * A^T + force * B: the equations'
--- Jacobians there. The gain is the one that the filter's covariance settles at (Kalman 1960).
+-- Near the upright pole, one step of a millisecond is state * A^T + force * B, where A and B are
+-- Jacobians of the equations. The filter uses the steady-state Kalman gain (Kalman 1960): the loop
+-- below repeats the update until the covariance is constant.
 local TICK = 1e-3
 local rest, none = torch.zeros(1, 4), torch.zeros(1)
 local jacobians = torch.func.jacrev(function(state, force) return move(state, force, TICK) end,
                                     {argnums = {1, 2}})(rest, none)
 local A, B = jacobians[1]:view(4, 4), jacobians[2]:view(4)
-local C = torch.tensor {{1.0, 0, 0, 0}, {0, 0, 1, 0}} -- position and angle are measured
+-- only the position and the angle are measured
+local C = torch.tensor {{1.0, 0, 0, 0}, {0, 0, 1, 0}}
 local process = torch.diag(torch.tensor {1e-10, 1e-6, 1e-10, 1e-6})
-local noise = torch.diag(torch.tensor {1e-6, 1e-6}) -- a millimetre, a milliradian
+-- standard deviations: a millimetre and a milliradian
+local noise = torch.diag(torch.tensor {1e-6, 1e-6})
 local covariance, gain = torch.eye(4), nil
 for _ = 1, 5000 do
    local seen = C:mm(covariance):mm(C:t()) + noise

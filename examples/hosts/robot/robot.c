@@ -6,9 +6,9 @@
 **   cc -O2 -o robot examples/hosts/robot/robot.c $(pkg-config --cflags --libs tlua) -lm
 **   ./robot cart.tlp 5
 **
-** The cart is simulated in the loop, in the place of sensors and a motor. The program asks for
-** SCHED_FIFO and for locked memory, and goes on without them where they are refused. At the end it
-** prints how late the loop woke, how long the controller took, and how far the pole ever leant.
+** The loop simulates the cart, in place of sensors and a motor. The program asks the system for
+** SCHED_FIFO and for locked memory, and goes on without them if the system refuses. At the end it
+** prints how late the loop woke, how long the controller took, and the largest angle of the pole.
 */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -24,11 +24,11 @@
 enum { TICK_NS = 1000000, BINS = 12 };
 
 typedef struct Cart {
-  double x, v, angle, turn; /* m, m/s, rad from upright, rad/s */
+  double x, v, angle, turn; /* in m, m/s, rad from upright, rad/s */
 } Cart;
 
-/* Durations in bins of powers of two microseconds: bin 0 has those below 1, bin i those below 2^i,
-** and the last one all others. */
+/* Counts durations in bins. Bin 0 has durations below 1 microsecond, bin i those below 2^i, and
+** the last bin all longer ones. */
 typedef struct Histogram {
   long count[BINS];
   double most;
@@ -62,7 +62,7 @@ static void move(Cart *c, double force) {
   c->turn += bend * dt;
 }
 
-/* Returns a number with a normal distribution, by Box and Muller's transform. */
+/* Returns a normally distributed random number, by the Box-Muller transform. */
 static double normal(void) {
   double u = (rand() + 1.0) / (RAND_MAX + 2.0), v = rand() / (RAND_MAX + 1.0);
   return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
@@ -80,8 +80,8 @@ static void ask_for_real_time(void) {
     printf("without locked memory: %s\n", strerror(errno));
 }
 
-/* Runs the loop. The controller's state goes from one of two tensors to the other, so that a tick
-** allocates nothing. */
+/* Runs the loop. Two tensors take turns as the old and the new state of the controller, so that
+** a tick allocates nothing. */
 static bool balance(tl_Program *program, double seconds) {
   static float expected[2][4], measured[2], force[1];
   const int64_t four[] = {1, 4}, two[] = {1, 2}, one[] = {1, 1};

@@ -1,7 +1,6 @@
 /*
-** spider.c - four-legged creatures in three dimensions learn to walk: ODE moves them, and the script
-** of the game next door (../game/walker.lua), in a Lua state of this program, decides for them and
-** learns after each round.
+** spider.c - four-legged creatures in three dimensions learn to walk: ODE simulates their bodies,
+** and ../game/walker.lua controls them and learns after each round, in a Lua state of this program.
 **
 **   spider walker.lua ROUNDS picture.ppm     the picture shows the last frame
 */
@@ -23,14 +22,14 @@ enum {
   JOINTS = 2 * LEGS, /* a hip and a knee for each leg */
   PARTS = 1 + 2 * LEGS,
   SENSES = 12 + JOINTS,
-  ROUND = 240, /* frames of a round: four seconds */
+  ROUND = 240, /* frames in a round, which lasts four seconds */
   WIDTH = 800,
   HEIGHT = 300,
   GARBAGE_US = 300
 };
 
 typedef struct Spider {
-  dBodyID part[PARTS]; /* the trunk, then thigh and shin of each leg */
+  dBodyID part[PARTS]; /* the trunk, then the thigh and the shin of each leg */
   dGeomID box[PARTS];
   dJointID joint[JOINTS];
 } Spider;
@@ -41,7 +40,7 @@ static dGeomID ground;
 static dJointGroupID contacts;
 static Spider spiders[SPIDERS];
 static float senses[SPIDERS][SENSES], joints[SPIDERS][JOINTS], scores[SPIDERS];
-static double distances[SPIDERS]; /* how far each came on its legs */
+static double distances[SPIDERS]; /* how far each creature came on its legs */
 static bool fallen[SPIDERS];
 static const dReal sizes[PARTS][3] = {{0.8, 0.4, 0.15},   {0.1, 0.1, 0.35},   {0.08, 0.08, 0.35},
                                       {0.1, 0.1, 0.35},   {0.08, 0.08, 0.35}, {0.1, 0.1, 0.35},
@@ -94,7 +93,8 @@ static void remove_spider(Spider *s) {
   }
 }
 
-/* Creatures do not touch one another: all walk on the same spot. */
+/* Makes contacts with the ground only: creatures do not touch one another, since all walk on the
+** same spot. */
 static void touch(void *unused, dGeomID a, dGeomID b) {
   (void)unused;
   dContact found[4];
@@ -111,7 +111,7 @@ static void sense(const Spider *s, int frame, float *out) {
   const dReal *turned = dBodyGetRotation(trunk), *at = dBodyGetPosition(trunk),
               *speed = dBodyGetLinearVel(trunk), *spin = dBodyGetAngularVel(trunk);
   double beat = 6.283185307179586 * frame / 40;
-  /* the trunk's upright and forward directions, in the world */
+  /* the trunk's up and forward directions, in world coordinates */
   const dReal all[12] = {turned[2],   turned[6],   turned[4], at[2] - 0.78, speed[0],  speed[1],
                          spin[0] / 3, spin[1] / 3, spin[2],   speed[2],     sin(beat), cos(beat)};
   for (int i = 0; i < 12; i++) out[i] = (float)all[i];
@@ -203,7 +203,8 @@ static bool play_frame(lua_State *L, int frame, double *spent) {
 
 static unsigned char picture[HEIGHT][WIDTH][3];
 
-/* Puts a place of the world, seen from the side and a little from above, into the picture. */
+/* Projects a point in world coordinates into the picture, seen from the side and a little from
+** above. */
 static void project(const dReal *at, double *out) {
   out[0] = 100 + 90 * at[0] + 35 * at[1];
   out[1] = HEIGHT - 60 - 90 * at[2] - 30 * at[1];
@@ -216,7 +217,7 @@ static void draw_line(const double *a, const double *b, const unsigned char *col
   }
 }
 
-/* Draws the edges of a box: those between corners that differ in one direction. */
+/* Draws the edges of a box. An edge connects two corners that differ in one coordinate. */
 static void draw_part(const Spider *s, int part, const unsigned char *colour) {
   double corner[8][2];
   for (int c = 0; c < 8; c++) {
@@ -235,7 +236,7 @@ static bool save_picture(const char *path) {
   static const unsigned char first[] = {200, 60, 30}, others[] = {170, 185, 200},
                              grid[] = {215, 215, 205};
   memset(picture, 245, sizeof picture);
-  for (int x = 0; x < 9; x++) { /* a line each metre */
+  for (int x = 0; x < 9; x++) { /* a line every metre */
     double a[2], b[2];
     project((dReal[]){x, -1, 0}, a);
     project((dReal[]){x, 1, 0}, b);
