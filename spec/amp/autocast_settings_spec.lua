@@ -1,5 +1,4 @@
--- Tests torch.set_autocast_enabled and the related functions. PyTorch returns the expected values for the same
--- calls.
+-- Tests torch.set_autocast_enabled and related functions. The expected values are PyTorch's results for the same calls.
 
 local torch = require "tlua"
 

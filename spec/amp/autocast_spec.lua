@@ -1,4 +1,5 @@
--- Tests torch.autocast: which operators cast their arguments, scopes, cached casts, and Functions.
+-- Tests torch.autocast: which operators cast their arguments, how scopes nest, when casts are cached, and how autograd
+-- Functions behave.
 
 local operators = require "spec.support.table"
 local torch = require "tlua"
@@ -8,8 +9,8 @@ local nn, F = torch.nn, torch.nn.functional
 
 local function autocast(...) return torch.autocast("cpu", ...) end
 
--- Maps an operator's name to the name in PyTorch's lists, where the two differ. If PyTorch composes the operator of
--- others, the name is that of one of these others.
+-- Maps the name of an operator of tlua to its name in PyTorch's lists, where the names differ. If PyTorch composes the
+-- operator of several others, the name is that of one of these.
 local names_of_lists <const> = {vecdot = "linalg_vecdot", multi_dot = "linalg_multi_dot",
    vector_norm = "linalg_vector_norm", matrix_norm = "linalg_matrix_norm", grid_sample = "grid_sampler"}
 
@@ -45,11 +46,11 @@ describe("the lists of autocast", function()
       for _, row in ipairs(operators.rows()) do
          if row.autocast_cpu and row.examples[1] then
             local known = expected.cpu[row.form] or row.form:find "^cholesky" or row.form:find "several$"
-               or row.form:find "^eig" -- the fixture has no complex results
-               -- the fixture is older than these
+               or row.form:find "^eig" -- the fixture has no complex results, so it lacks these operators
+               -- these operators were added after the fixture was recorded
                or row.form == "matrix_sqrth" or row.form == "polar_linalg"
                or row.form == "qr_torch" or row.form == "lu_solve" or row.form == "ctc_loss_lists"
-               -- PyTorch has the operator only for GPUs
+               -- PyTorch has this operator only for GPUs
                or row.form == "_scaled_dot_product_flash_attention"
             assert.truthy(known, row.form .. " is not compared")
          end
@@ -110,7 +111,7 @@ describe("the lists of autocast", function()
          assert.equal("bfloat16", torch.addcmul(y, y, y).dtype)
          assert.raises("binary_cross_entropy: not safe under autocast",
             function() F.binary_cross_entropy(y:sigmoid(), y) end)
-         -- autocast is off for the CPU
+         -- autocast is off for the CPU here
          assert.equal("float32", torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype)
       end)
       assert.equal("float32", F.linear(x, w).dtype)
@@ -234,7 +235,8 @@ describe("gradients under autocast", function()
       end
    end)
 
-   -- the derivative with respect to the first argument needs the second argument, which is saved after its cast
+   -- The derivative with respect to the first argument uses the second argument. The graph saves that argument after
+   -- its cast.
    local function used(w)
       local x = torch.ones(2, 2, {requires_grad = true})
       return torch.mm(x, w)
@@ -287,7 +289,7 @@ describe("gradients under autocast", function()
          local y = used(w)
          y:sum():backward()
          assert.equal(8, w.grad:sum():item())
-         used(w):sum():backward() -- a second pass uses the cached casts
+         used(w):sum():backward() -- a second backward pass uses the same cached casts
          assert.equal(16, w.grad:sum():item())
       end)
    end)

@@ -21,7 +21,8 @@ local makers = {
 
 local function parameter(device) return torch.tensor({1.0, 2.0, -1.0}):to(device):requires_grad_() end
 
--- Compares a training run with a row of the fixture. With `folded`, step() also clips the gradients.
+-- Repeats the training run of a row of the fixture, and compares the results. With `folded`, step() also clips the
+-- gradients.
 local function follow(row, device, capturable, folded)
    local p = parameter(device)
    local optimizer = makers[row.optimizer]({p}, capturable)
@@ -261,7 +262,7 @@ describe("GradScaler", function()
    end)
 end)
 
--- PyTorch 2.15 has the expected states after the same losses
+-- The expected states are those of PyTorch 2.15 after the same losses.
 describe("the state of a GradScaler", function()
    local scales <const> = {8, 16, 16, 8, 8, 4, 4, 8}
    local trackers <const> = {1, 0, 1, 0, 1, 0, 1, 0}

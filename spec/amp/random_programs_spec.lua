@@ -98,8 +98,8 @@ local function leaves_of(number, dtype)
    return leaves
 end
 
--- Returns the distance of two tensors: relative to the norm of the second, or absolute if that norm is small, since
--- some gradients are sums whose terms cancel.
+-- Returns the distance of two tensors, divided by the norm of the second one. If that norm is small, returns the
+-- absolute distance instead, because some gradients are sums whose terms cancel.
 local function distance(a, b)
    a, b = a:double(), b:double()
    return ((a - b):norm() / (b:norm() + 10)):item()
@@ -138,7 +138,8 @@ describe("a random program", function()
          for name, format in pairs(FORMATS) do
             for key, value in pairs(run(steps, leaves, format, true)) do
                local far = distance(value, expected[key])
-               -- rounding changes which element of a window is the maximum, and so which element gets the gradient
+               -- Rounding changes which element of a window is the maximum. The gradient then goes to another element,
+               -- so the bound for gradients is larger.
                local bound = key:find "^gradient" and 0.5 or 0.15
                assert.is_true(far < bound, ("%s, %s: %g"):format(name, key, far))
             end

@@ -1,4 +1,4 @@
--- Tests the tools that find the source line whose results are wrong numbers.
+-- Tests the tools that find the source line that first computes NaN or infinity.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -152,7 +152,7 @@ describe("set_deterministic_debug_mode", function()
       assert.raises('expected "default", "warn" or "error"', function() torch.set_deterministic_debug_mode "loud" end)
    end)
 
-   -- https://docs.pytorch.org/docs/stable/deterministic.html specifies the values
+   -- https://docs.pytorch.org/docs/stable/deterministic.html specifies the fill values.
    it("fills undefined memory, unless that is turned off", function()
       local settings = torch.utils.deterministic
       torch.use_deterministic_algorithms(true)

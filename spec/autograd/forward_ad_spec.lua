@@ -1,5 +1,5 @@
--- Tests torch.autograd.forward_ad, and Functions with setup_context, jvp, vmap and once_differentiable. Expected values
--- are computed from closed-form derivatives.
+-- Tests torch.autograd.forward_ad, and autograd Functions that have setup_context, jvp, vmap or once_differentiable.
+-- The expected values come from closed-form derivatives.
 
 local torch = require "tlua"
 local fwd, func = torch.autograd.forward_ad, torch.func
@@ -29,7 +29,7 @@ describe("forward_ad", function()
       assert.close({{-2, 2}, {0, 4}}, tangent:view_as_real(), 1e-6)
    end)
 
-   -- PyTorch 2.15 gives the same results for the same calls
+   -- PyTorch 2.15 gives the same results for the same calls.
    it("keeps tangents under no_grad, and ends gradients there", function()
       local w = double({3, 3}, {requires_grad = true})
       local _ <close> = fwd.dual_level()

@@ -1,4 +1,4 @@
--- Tests torch.autograd.Function: user-defined operators.
+-- Tests torch.autograd.Function, by which users define operators with derivatives of their own.
 
 local torch = require "tlua"
 
@@ -17,7 +17,7 @@ function Exp.backward(ctx, grad)
    return grad * y
 end
 
--- A Function for a * b + k, whose arguments and results include a plain number.
+-- A Function that computes a * b + k. One of its arguments and one of its results is a plain number.
 local MulAdd = torch.class("MulAdd", torch.autograd.Function)
 
 function MulAdd.forward(ctx, a, k, b)
@@ -179,7 +179,7 @@ describe("a Function", function()
    end)
 
    it("may run a backward pass of its own", function()
-      -- A Function that computes its forward pass again with recording, as activation checkpointing does.
+      -- A Function whose backward pass repeats the forward pass with recording, as activation checkpointing does.
       local Again = torch.class("Again", torch.autograd.Function)
       function Again.forward(ctx, fn, x)
          ctx.fn = fn
@@ -223,7 +223,7 @@ describe("a Function", function()
    end)
 end)
 
--- the expected values were computed by hand; PyTorch records the same graph nodes
+-- The expected values were computed by hand. PyTorch records the same graph nodes.
 describe("a Function that changes its argument in place", function()
    local Double = torch.class("Double", torch.autograd.Function)
    function Double.forward(ctx, x)

@@ -6,7 +6,7 @@ local function leaf(data) return torch.tensor(data, {dtype = "float64", requires
 
 local function constant(data) return torch.tensor(data, {dtype = "float64"}) end
 
--- A Function for x * 1; `counter` counts how often the derivative is computed.
+-- A Function that multiplies x by 1; `counter` counts how often its derivative is computed.
 local counting = torch.class("counting", torch.autograd.Function)
 function counting.forward(ctx, x, counter)
    ctx.counter = counter
@@ -186,7 +186,7 @@ describe("higher derivatives", function()
       local a, b = leaf {{1, 2}, {3, 4}}, leaf {5, 6}
       local db = torch.autograd.grad((a * b * b):sum(), b, {create_graph = true})
       local da = torch.autograd.grad((db * db):sum(), a)
-      -- db = 2 b (a1 + a2); the derivative of db^2 with respect to a is 2 db 2 b
+      -- db is 2 b (a1 + a2). The derivative of db^2 with respect to a is 2 db * 2 b.
       assert.close({{2 * 40 * 10, 2 * 72 * 12}, {2 * 40 * 10, 2 * 72 * 12}}, da)
    end)
 

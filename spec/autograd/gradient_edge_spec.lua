@@ -1,4 +1,5 @@
--- Tests gradient edges, and zeros for unused inputs. PyTorch returns the expected values for the same calls.
+-- Tests gradient edges (torch.autograd.graph.GradientEdge), and zero gradients for unused inputs. The expected values
+-- are PyTorch's results for the same calls.
 
 local torch = require "tlua"
 

@@ -159,7 +159,7 @@ describe("a hook", function()
       h:register_hook(function(grad) return grad * h end)
       local g = torch.autograd.grad(h:sum(), x, {create_graph = true}) -- h * 2x
       assert.close({2, 16}, g)
-      -- in this pass the gradient of h is 2x, and it also goes through the hook: 2x * h * 2x + 2h
+      -- In this pass the hook also changes the gradient of h, which is 2x. So the gradient of x is 2x * h * 2x + 2h.
       assert.close({4 + 2, 64 + 8}, (torch.autograd.grad(g:sum(), x)))
    end)
 

@@ -1,8 +1,8 @@
--- Tests long and wide graphs: functions must not recurse, and times must not grow quadratically.
+-- Tests long and wide graphs: the traversal must not recurse, and its time must not grow quadratically.
 
 local torch = require "tlua"
 
--- Graphs run on the host, since a device would only add a queue of a million calls.
+-- The graphs run on the host: on a device, a million calls would only fill the device's queue.
 torch.set_default_device("cpu")
 
 -- With a sanitizer, the stack overflows at a smaller recursion depth.

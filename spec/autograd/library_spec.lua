@@ -1,9 +1,9 @@
--- Tests torch.library.Library, define, impl and opcheck: operators declared by schemas. PyTorch has the same values and
--- verdicts for the same calls.
+-- Tests torch.library.Library, define, impl and opcheck, which declare operators by schemas. The expected values and
+-- verdicts are PyTorch's for the same calls.
 
 local torch = require "tlua"
 local library = torch.library
-local cpu = {device = "cpu"} -- independent of the specs' default device
+local cpu = {device = "cpu"} -- makes the tests independent of the specs' default device
 
 local count = 0
 -- Returns a name for a namespace that no other test uses.

@@ -1,5 +1,5 @@
--- Tests the names of nodes. The expected names were recorded from PyTorch 2.15's type(y.grad_fn).__name__ for the same
--- calls; the number of an operator's overload in a name is always 0 in tlua.
+-- Tests the names of graph nodes. The expected names were recorded from PyTorch 2.15 by type(y.grad_fn).__name__ for
+-- the same calls. PyTorch's names end with the number of an operator's overload; tlua's always end with 0.
 
 local torch = require "tlua"
 local F <const> = torch.nn.functional
@@ -209,7 +209,7 @@ describe("the node that a call ends with has PyTorch's name", function()
       assert.equal("<MeanBackward0>", tostring(mean.grad_fn))
       assert.equal("<ExpandBackward0>", tostring(same.grad_fn))
       assert.equal("<MulBackward0>", tostring((x * 1).grad_fn))
-      -- an operator that returns its argument keeps the node's name
+      -- An operator that returns its argument keeps the node, and so the node's name.
       local h = x:relu()
       F.dropout(h, 0.5, false)
       assert.equal("<ReluBackward0>", tostring(h.grad_fn))

@@ -1,4 +1,4 @@
--- Tests hooks on tensors that nodes save, and hooks that wait for several gradients.
+-- Tests hooks on the tensors that graph nodes save, and hooks that wait for the gradients of several tensors.
 
 local torch = require "tlua"
 local graph = torch.autograd.graph
@@ -217,7 +217,7 @@ describe("saved_tensors_hooks", function()
    it("packs for an operator during which a finalizer has failed", function()
       local x = leaf(0):to "cpu":detach():requires_grad_()
       local failed, y
-      collectgarbage "stop" -- the garbage of later calls is kept until memory runs out
+      collectgarbage "stop" -- garbage then stays until memory runs out
       local garbage = torch.ones(1 << 19, {dtype = "float64", device = "cpu"}) -- luacheck: ignore 231
       setmetatable({}, {__gc = function() failed = not pcall(torch.matmul, x, 3) end})
       garbage = nil

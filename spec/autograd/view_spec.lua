@@ -1,5 +1,5 @@
--- Tests in-place changes of views, of tensors that have views, and of views of views. The constants are PyTorch's
--- results; random programs are compared with finite differences.
+-- Tests in-place changes of views, of tensors that have views, and of views of views. Constants are PyTorch's results.
+-- Random programs are compared with finite differences.
 
 local torch = require "tlua"
 
@@ -218,8 +218,8 @@ end)
 
 -- Random programs --------------------------------------------------------------------------------
 
--- Makes a program: a list of steps on a list of tensors. Tensor 1 is the base; each new view is added at the end. The
--- steps are drawn from a generator, and can be run with any input.
+-- Makes a program: a list of steps that work on a list of tensors. Tensor 1 is the base, and each new view is appended.
+-- `random` chooses the steps; the program can run with any input.
 local function random_program(random)
    local shapes, steps = {{3, 4}}, {}
    local function pick(n) return random(1, n) end
@@ -256,7 +256,7 @@ local function random_program(random)
       end
    end
 
-   -- Returns w in the given shape.
+   -- Returns as many elements of w as the shape has, in that shape.
    local function piece(w, shape)
       local n = 1
       for _, size in ipairs(shape) do n = n * size end
@@ -348,7 +348,7 @@ describe("random programs of views and in-place changes", function()
          end
          local expected = difference(slope, {x}, 1)
          local at = x:clone():requires_grad_()
-         local s = slope(at) -- a constant slope does not require a gradient
+         local s = slope(at) -- a constant slope has no further derivative
          local actual = s.requires_grad and torch.autograd.grad(s, at, {allow_unused = true})
          -- finite differences of the slope amplify rounding errors by 1e5
          assert.close(expected, actual or torch.zeros_like(x), 1e-6 + 1e-9 * s:item())
