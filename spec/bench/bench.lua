@@ -6,7 +6,7 @@
 --    ./tlua spec/bench/bench.lua --device cuda
 --
 -- Both programs take turns, row by row and round by round, so that other load on the machine affects both alike. Times
--- are medians, in microseconds for one round of the row; `ratio` is PyTorch's time divided by ours. rows.lua describes
+-- are medians, in microseconds for one run of the row; `ratio` is PyTorch's time divided by ours. rows.lua describes
 -- the form of rows; model_rows.lua has more rows.
 --
 -- For a memory-bound row, the last column is its bandwidth divided by the bandwidth of a plain copy of
@@ -15,13 +15,13 @@
 -- the time of the steps alone divided by their time with the loader; 1 means that the loader is
 -- hidden.
 --
--- With --device all tensors are on that device, gpu_rows.lua has the rows, with larger sizes, and a measurement ends
--- when the device has finished its work.
+-- With --device all tensors are on that device. The rows then come from gpu_rows.lua and have larger sizes, and a
+-- measurement ends when the device has finished its work.
 --
--- With --best a time is the fastest of many short measurements: on a shared machine the minimum reflects the cost of
--- the code, whereas the median reflects the load. With --cpu a time is processor time, summed over the process's
--- threads: on one thread it hardly depends on other load. (Rows that wait for a loader or a device need the wall clock
--- instead.)
+-- With --best a time is the fastest of many short measurements. On a shared machine this minimum shows the cost of the
+-- code, while the median also shows the load of other programs. With --cpu a time is processor time, summed over the
+-- process's threads. On one thread, other load hardly changes it. (Rows that wait for a loader or a device need the
+-- wall clock instead.)
 
 local torch = require "tlua"
 
@@ -76,7 +76,7 @@ local function find_python()
    end
 end
 
--- Requests are sent through a pipe, replies through a named pipe.
+-- The parent sends requests through a pipe and reads replies from a named pipe.
 function Python:__init(command)
    local pipe = assert(io.popen("mktemp -d"))
    self.folder = pipe:read("l")
@@ -102,7 +102,7 @@ function Python:close()
    os.execute("rm -r " .. self.folder)
 end
 
--- Compiles a row for PyTorch, as `compile` does for tlua; returns nil and a message if PyTorch lacks a function.
+-- Sends a row to Python, which compiles it. Returns nil and a message if PyTorch lacks a function.
 function Python:compile(row)
    local function one_line(text) return (text:gsub("\n", "\x1f")) end
    local answer = self:ask("setup ", one_line(row.setup[2]), "\x1e", one_line(row.python))
@@ -122,7 +122,7 @@ end
 
 -- Measuring ---------------------------------------------------------------------------------
 
--- Returns the number of rounds that take the duration of a measurement.
+-- Returns how many runs of a row take as long as one measurement should.
 local function calibrate(run)
    local rounds = 1
    while true do
@@ -139,7 +139,7 @@ local function typical(list)
    return (list[half] + list[#list + 1 - half]) / 2
 end
 
--- Returns the microseconds that each function takes for one round. The functions take turns.
+-- Returns the microseconds that each function takes for one run. The functions are measured in turn.
 local function measure(runs)
    local rounds, times = {}, {}
    for i, run in ipairs(runs) do rounds[i], times[i] = calibrate(run), {} end
@@ -188,14 +188,15 @@ local function summary(ratios)
    print(("%d of %d rows ahead, geometric mean of ratios %.2f"):format(ahead, #ratios, math.exp(logs / #ratios)))
 end
 
--- Returns a copy operation that moves this many bytes: it reads half of them and writes the other half.
+-- Returns a row's function that copies a tensor and moves this many bytes: it reads half of them and writes the other
+-- half.
 local function copy_of(bytes)
    return compile {name = "copy", lua = "to:copy_(from)", setup = {
       ("local from, to = torch.ones(%d), torch.ones(%d)"):format(bytes // 8, bytes // 8)}}
 end
 
--- Returns a list of times, the number of them that are not PyTorch's (these come first), PyTorch's function, and its
--- message if PyTorch lacks a function.
+-- Measures a row. Returns the times, how many of them are tlua's (these come first), PyTorch's function, and a message
+-- if PyTorch lacks a function.
 local function times_of(row, python)
    local run = compile(row)
    local theirs, fault

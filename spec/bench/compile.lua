@@ -1,7 +1,7 @@
--- compile.lua - torch.compile on one thread: chains of elementwise operators, inference and training steps, called as
--- they are and compiled, beside PyTorch and its torch.compile where a Python has them (--python FILE). Each pair is
--- measured in turn; figures are processor time, so that other processes on the machine matter less. "compile" is the
--- time of the calls until the program runs, in milliseconds.
+-- compile.lua - measures torch.compile on one thread: chains of elementwise operators, inference and training steps,
+-- each eagerly and compiled. With --python FILE, PyTorch and its torch.compile are measured too. Each pair is measured
+-- in turn. Times are processor time, so that other processes on the machine matter less. The column "compile" has the
+-- milliseconds of the first calls, until the compiled program runs.
 --
 --    build/tlua spec/bench/compile.lua [--python FILE] [--only NAME]
 
@@ -14,8 +14,8 @@ torch.set_num_threads(1)
 torch.manual_seed(1)
 io.stdout:setvbuf "line"
 
--- Rows are {name, a function that returns the function to compile and a function that calls it once, Python}. The
--- Python sets `fn`, and `step(f)`, which calls f once.
+-- A row is {name, fn, Python}. fn returns two functions: the function to compile, and a function that calls it once.
+-- The Python text defines `fn`, and `step(f)`, which calls f once.
 local rows = {}
 
 local function row(name, make, python) rows[#rows + 1] = {name, make, python} end
@@ -28,7 +28,7 @@ local function without_gradients(fn, ...)
    end
 end
 
--- A training step: forward and backward pass and optimizer, with a loss of the model's result.
+-- Returns a training step: a forward pass, a loss of the model's result, a backward pass and an optimizer step.
 local function training(model, optimizer, x, y)
    local loss = y and function(out) return F.cross_entropy(out, y) end or function(out) return out:square():mean() end
    return model, function(f)
@@ -139,7 +139,8 @@ local function once(fn, n)
    return (os.clock() - start) / n
 end
 
--- Returns the microseconds of the fastest of several series of calls of each function, measured in turn.
+-- Returns the microseconds that one call of each function takes, measured in turn. Each time is the fastest of several
+-- series of calls.
 local function times(a, b)
    local n = math.max(1, math.floor(0.02 / math.max(once(a, 1), 1e-7)))
    local best = {math.huge, math.huge}

@@ -1,6 +1,6 @@
--- frozen.lua - how even the calls of torch.freeze's functions are: the median, the 99th and the 99.9th percentile
--- and the longest of a million calls, in microseconds, and the ratio of the 99.9th percentile to the median. On
--- a core of its own, since a process that the system puts to sleep between two calls has long calls:
+-- frozen.lua - measures how much the duration of calls of torch.freeze's functions varies. Prints the median, the 99th
+-- and the 99.9th percentile and the longest of a million calls, in microseconds, and the ratio of the 99.9th percentile
+-- to the median. Run it on a core of its own, because calls take long if the system runs another process in the middle:
 --
 --    taskset -c 1 chrt -f 50 build/tlua spec/bench/frozen.lua [CALLS]
 
@@ -12,7 +12,7 @@ local calls = math.tointeger(arg[1] or 1000000)
 torch.set_num_threads(1)
 torch.manual_seed(1)
 
--- Takes about 10 microseconds.
+-- A loop that takes about 10 microseconds.
 local function loop()
    local sum = 0
    for i = 1, 3000 do sum = sum + i end

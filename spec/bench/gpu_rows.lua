@@ -1,9 +1,9 @@
--- gpu_rows.lua - the rows that bench.lua measures on a GPU. They have the form of rows.lua, and sizes that fill a
--- GPU.
+-- gpu_rows.lua - the rows that bench.lua measures on a GPU. They have the same form as those in rows.lua, and sizes
+-- that keep a whole GPU busy.
 
 local rows = {}
 
-local group -- the group of the following rows
+local group -- the group that the following rows belong to
 
 local function row(name, setup, lua, python, bytes)
    if type(setup) == "string" then setup = {setup, setup} end

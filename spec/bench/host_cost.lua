@@ -1,6 +1,6 @@
--- host_cost.lua - measures the host's cost of an operator call on a GPU, without a GPU: the emulated driver skips
--- kernels (TLUA_EMULATED_IDLE). `make host-cost` runs this program, which fails if a call costs more than the limit.
--- The driver's own share of a launch is not included.
+-- host_cost.lua - measures the time that the host needs to call an operator on a GPU. No GPU is needed, because the
+-- emulated driver skips kernels (TLUA_EMULATED_IDLE). `make host-cost` runs this program, which fails if a call costs
+-- more than the limit. The measurement does not include the real driver's time for a launch.
 
 local torch = require "tlua"
 

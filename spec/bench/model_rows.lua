@@ -39,7 +39,7 @@ x = torch.randn(1, 64)]]},
    "local _ <close> = torch.inference_mode() local r = net(x)",
    "with torch.inference_mode(): r = net(x)")
 
--- This GPT has a vocabulary of 65 characters.
+-- The GPT of the following rows has a vocabulary of 65 characters.
 local gpt = {[[
 local C, H, T, V = 128, 4, 64, 65
 local token, place, norm, head = nn.Embedding(V, C), nn.Embedding(T, C), nn.LayerNorm(C),
@@ -188,8 +188,8 @@ each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))]]},
 
 group = "data"
 
--- Returns the source of a dataset of n items. Each item takes the given seconds of processor time or, with `waits`, of
--- sleep.
+-- Returns the source of a dataset of n items. Computing an item takes the given seconds of processor time or, with
+-- `waits`, sleeps for these seconds.
 local function dataset(n, seconds, waits)
    local lua = waits and "torch.distributed._sleep(%g)"
       or "local begin = torch.io.clock()\n   while torch.io.clock() - begin < %g do end"
@@ -253,7 +253,7 @@ end
 behind("2 workers, the same behind 20 steps of 3.2 ms", 20, false)
 behind("2 workers, items and 40 steps that wait as long", 40, true)
 
--- the file has 15 MB, so 100,000 us are 150 MB per second
+-- the file has 15 MB, so a time of 100,000 us means 150 MB per second
 rows[#rows + 1] = {group = group, name = "CSV of 15 MB, 8 columns of numbers", setup = {[[
 local path = os.tmpname()
 local file = io.open(path, "w")

@@ -1,5 +1,6 @@
--- portable.lua - the cost of use_deterministic_algorithms "portable": training steps on one thread, in the fast mode
--- and in the portable one, measured in turn. Figures are processor time. Needs a build with the portable set (ISAS).
+-- portable.lua - measures the cost of use_deterministic_algorithms "portable". Training steps run on one thread, in
+-- turn in the fast mode and in the portable mode. Times are processor time. The build must contain the portable
+-- instruction set (ISAS).
 --
 --    build/tlua spec/bench/portable.lua
 

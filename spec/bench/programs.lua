@@ -1,6 +1,6 @@
--- programs.lua - inference at batch 1 on one thread: a model called as it is, as a program of torch.export and as one
--- that is optimized, by torch.compile and as a program of 8-bit integers, beside PyTorch and ONNX Runtime where a
--- Python has them. Figures are processor time, so that other processes on the machine matter less.
+-- programs.lua - measures inference with batch size 1 on one thread. Each model runs eagerly, by torch.compile, as an
+-- exported program, as an optimized program, and as a program of 8-bit integers. If Python has PyTorch and ONNX
+-- Runtime, they are measured too. Times are processor time, so that other processes on the machine matter less.
 --
 --    build/tlua spec/bench/programs.lua [--python FILE] [--only NAME]
 
@@ -19,7 +19,7 @@ local _ <close> = torch.no_grad()
 
 local vision = require "tlua.vision"
 
--- {name, model, sizes of the input, the model in Python or nil, whether ONNX Runtime can run it}
+-- A row is {name, model, sizes of the input, the model in Python or nil, whether ONNX Runtime can run it}.
 local rows = {
    {"MLP 64-128-10", nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)), {1, 64},
       "nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))", true},

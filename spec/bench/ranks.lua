@@ -9,9 +9,8 @@ local torch = require "tlua"
 
 local here = arg[0]:match "^(.*)/" or "."
 
--- Measures the median seconds of n calls. For each call, `before` runs first, then all ranks begin
--- together. With `work` it also measures the processor time of all threads of the rank, as a row
--- NAME_cpu.
+-- Measures the median seconds of n calls. Before each call, `before` runs, and then all ranks begin together. With
+-- `work`, also measures the processor time of all threads of the rank, and prints it as the row NAME_cpu.
 local function time(name, n, fn, dist, before, work)
    local seconds, computed = {}, {}
    for i = -2, n do
@@ -124,7 +123,7 @@ end
 local apart = math.max(least.gpt_backward[1], least.gpt_exchange[1])
 print(("a backward pass with its exchange costs %.2f of the larger of the two"):format(
    least.gpt_backward_ddp[1] / apart))
--- if the ranks' own threads use all processors, the exchange of gradients takes processor time away from them
+-- If the ranks' own threads use all processors, exchanging the gradients slows the backward pass down.
 local alone = least.gpt_backward_cpu[1]
 print(("processor time: %.2f of a backward pass alone; the exchange's %.2f make it at least %.2f"):format(
    least.gpt_backward_ddp_cpu[1] / alone, least.gpt_exchange_cpu[1] / alone,

@@ -12,9 +12,9 @@
 
 local rows = {}
 
-local group -- the group of the following rows
+local group -- the group that the following rows belong to
 
--- Adds a row. If Python's version of a text is missing, the text is the same in both languages.
+-- Adds a row. If Python's version of a text is missing, the Lua text is also valid Python.
 local function row(name, setup, lua, python, bytes)
    if type(setup) == "string" then setup = {setup, setup} end
    rows[#rows + 1] = {group = group.name, threads = group.threads, name = name, setup = setup,
@@ -132,8 +132,8 @@ adam = torch.optim.Adam(net.parameters())]]},
    "adam:zero_grad() F.cross_entropy(net(x), y):backward() adam:step()",
    "adam.zero_grad(); F.cross_entropy(net(x), y).backward(); adam.step()")
 
--- Rows for optimizer steps, with the parameters of the model above, and with many large parameters. PyTorch uses its
--- fused optimizers if it has them.
+-- Rows for optimizer steps on the parameters of the model above, and on many large parameters. PyTorch uses its fused
+-- optimizers if it has them.
 
 group = {name = "optim"}
 
@@ -142,7 +142,7 @@ local sets = {
    large = {"sizes(48, 512, 384)", "[(512, 384)] * 48 + [(384,)] * 48"},
 }
 
--- Returns the setup text that makes parameters with gradients, and an optimizer `o` for them.
+-- Returns the setup text, which makes parameters with gradients and an optimizer `o` for them.
 local function of_parameters(set, lua, python)
    return {[[
 local function sizes(n, a, b)
@@ -266,7 +266,7 @@ row("log_softmax 4096x1024", wide, "local r = F.log_softmax(a, 2)", "r = F.log_s
 row("layer_norm 4096x1024", wide, "local r = F.layer_norm(a, {1024})", "r = F.layer_norm(a, (1024,))")
 row("layer_norm, forward and backward", wide, "F.layer_norm(x, {1024}, w, b):backward(g)",
    "F.layer_norm(x, (1024,), w, b).backward(g)")
--- each row is one pass over memory in tlua, and a composition of operators in PyTorch
+-- For each row, tlua makes one pass over memory, and PyTorch calls several operators.
 local two = {wide[1] .. [[
 
 local r, y = torch.randn(4096, 1024, {requires_grad = true}), torch.randn(4096, 1024)
@@ -373,7 +373,7 @@ row("matrix 2048 times vector", {
 
 group = {name = "attention"}
 
--- each row: batch, heads, positions, features of a head, and an option
+-- Each row has batch, heads, positions, features of a head, and an option.
 for _, s in ipairs {
    {4, 8, 512, 64}, {4, 8, 512, 64, "causal"}, {4, 8, 512, 64, "masked"}, {4, 8, 512, 64, "dropout 0.1"},
    {16, 4, 64, 32}, {1, 2, 2048, 128}, {4, 8, 512, 64, "bfloat16"},
@@ -406,7 +406,7 @@ x, g = torch.randn(8, 64, 256), torch.randn(8, 64, 256)]]}, "layer(x):backward(g
 
 group = {name = "conv"}
 
--- each row: batch, input channels, size, output channels, kernel, stride, padding, groups
+-- Each row has batch, input channels, size, output channels, kernel, stride, padding and groups.
 for _, s in ipairs {
    {8, 3, 224, 64, 7, 2, 3, 1}, {8, 64, 56, 64, 3, 1, 1, 1}, {8, 64, 56, 256, 1, 1, 0, 1},
    {8, 128, 28, 128, 3, 1, 1, 1}, {8, 256, 14, 256, 3, 1, 1, 1}, {8, 512, 7, 512, 3, 1, 1, 1},
@@ -466,7 +466,7 @@ row("interpolate x2, bilinear", images,
 
 group = {name = "rnn"}
 
--- each row: class, number of layers of width 128, steps, batch size
+-- Each row has the class, the number of layers of width 128, the steps and the batch size.
 for _, s in ipairs {{"LSTM", 2, 64, 16}, {"GRU", 2, 64, 16}, {"RNN", 2, 64, 16}, {"LSTM", 1, 100, 1}} do
    local setup = {
       ("local net, x = nn.%s(128, 128, %d), torch.randn(%d, %d, 128) "):format(s[1], s[2], s[3], s[4]) ..
@@ -524,7 +524,7 @@ row("masked_fill 4M", lookup, "local r = square:masked_fill(mask, 0)", "r = squa
 
 group = {name = "sparse"}
 
--- The positions follow a pattern, so that both languages multiply the same matrix.
+-- The positions of the nonzero elements follow a pattern, so that both languages multiply the same matrix.
 local csr = {[[
 local function csr(n, density)
    local each = math.floor(n * density)

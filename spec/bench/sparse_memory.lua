@@ -2,8 +2,8 @@
 --
 --    ./tlua spec/bench/sparse_memory.lua [PYTHON]
 --
--- Each row runs in processes of its own. A figure is the growth of resident memory up to its peak, in megabytes,
--- from the end of the setup. Linux only.
+-- Each row runs in processes of its own. A result is the peak of resident memory minus its size at the end of the
+-- setup, in megabytes. Runs on Linux only.
 
 local matrix = {[[
 local n, each = 4096, math.floor(4096 * PERCENT / 100)
@@ -43,7 +43,7 @@ local rows = {
       lua = "o:step()", python = "o.step()"},
 }
 
--- Programs that print the growth. Writing 5 to clear_refs resets the peak.
+-- The programs print how much resident memory grows. Writing 5 to clear_refs resets the recorded peak.
 local ours = [[
 local function status(name) for l in io.lines "/proc/self/status" do
    local kb = l:match("^" .. name .. ":%%s*(%%d+)") if kb then return tonumber(kb) end end end

@@ -10,7 +10,8 @@ local function row(name, setup, theirs, lua, python)
    rows[#rows + 1] = {group = "steps", name = name, setup = {setup, theirs}, lua = lua, python = python}
 end
 
--- Adds a row for each way to run a step. `setup` defines the function step() in each language.
+-- Adds one row for each way to run a step: eagerly and as a captured graph. `setup` defines the function step() in each
+-- language.
 local function ways(name, setup, theirs, inputs)
    local captured = ("local captured = torch.cuda.capture_step(step, {%s})"):format(inputs)
    row(name .. ", eager", setup, theirs, "step()", "step()")

@@ -1,5 +1,5 @@
--- Tests that programs which were linked with the library keep working: the functions, structs and enums of src/tlua.h
--- are those of src/tlua.abi, and the names of the library have versions.
+-- Tests that programs that were linked with an older library keep working: the functions, structs and enums of
+-- src/tlua.h equal those listed in src/tlua.abi, and the library's symbols have versions.
 
 local shell = require "spec.support.shell"
 

@@ -1,9 +1,10 @@
--- Tests .ci/run and .ci/deps with stand-ins for make and for the machine's programs.
+-- Tests .ci/run and .ci/deps with replacements for make and for the other commands that they call.
 
 local shell = require "spec.support.shell"
 
 describe(".ci/run", function()
-   -- Returns the output and status of .ci/run when `make TARGET` runs these shell commands.
+   -- Runs .ci/run with a replacement for `make` that runs commands[TARGET] for each target. Returns the output and
+   -- status.
    local function run(commands)
       return shell.with_folder(function(folder)
          shell.ok(("mkdir %s/.ci %s/bin && cp .ci/run %s/.ci"):format(folder, folder, folder))
@@ -38,7 +39,7 @@ describe(".ci/run", function()
 end)
 
 describe(".ci/deps", function()
-   -- every command that .ci/deps looks for exists here, so nothing is installed
+   -- Here every command that .ci/deps looks for exists, so nothing is installed.
    it("is silent if nothing is missing", shell.in_folder(function(folder)
       for name in ([[cc make pkg-config lua5.4 luarocks g++ mpirun.openmpi mpirun.mpich python3
             apt-get]]):gmatch "%S+" do

@@ -1,19 +1,18 @@
--- Tests builds for other processors, systems and compilers: what `make cross` requires and builds for a small
--- library, and whether the machine-dependent files compile. A test is pending if its compiler is not
--- installed.
+-- Tests builds for other processors, systems and compilers: which tools `make cross` requires, what it builds for a
+-- small library, and whether the machine-dependent files compile. A test is pending if its compiler is not installed.
 
 local shell = require "spec.support.shell"
 local small_tree = require "spec.support.small_tree"
 
 local warnings = "-Wall -Wextra -Wshadow -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wvla -Werror"
 
--- Returns the engine's machine-dependent files for a system.
+-- Returns the machine-dependent source files of the engine for a system.
 local function core(system)
    return "src/core/memory/alloc.c src/core/platform/parallel.c src/core/device/generator.c src/ops/random/random.c " ..
       "src/core/platform/platform_" .. system .. ".c"
 end
 
--- Returns whether a compiler and its headers of the C library are installed.
+-- Returns whether a compiler and its C library's headers are installed.
 local function compiles(compiler)
    return shell.has(compiler) and
       select(2, shell.run(("echo '#include <stdio.h>' | %s -E - >/dev/null"):format(compiler))) == 0
@@ -91,7 +90,7 @@ describe("make cross", function()
       small_tree.write(tree)
       shell.ok(("mkdir %s/lua54 && cp /usr/include/lua5.4/*.h %s/lua54 2>/dev/null || true"):format(tree, tree))
       shell.ok(("find /usr/include -name lua5.4-deb-multiarch.h -exec cp {} %s/lua54 \\;"):format(tree))
-      -- A stand-in for Lua's library, against which programs are linked. The programs are never executed.
+      -- A replacement for Lua's library, so that programs can be linked. The programs are never executed.
       local stub = {}
       for _, name in ipairs {"lua_createtable", "lua_pushlstring", "lua_setfield", "lua_pushfstring", "lua_pushstring",
          "lua_settable", "lua_pushinteger", "luaL_buffinitsize", "luaL_pushresultsize"} do
@@ -138,7 +137,7 @@ describe("make cross", function()
       if not shell.has("aarch64-linux-gnu-gcc") then return pending("no aarch64-linux-gnu-gcc") end
       build("aarch64-linux-gnu")
       local program = tree .. "/build/aarch64-linux-gnu/tlua"
-      -- in an ELF header, this machine number is EM_AARCH64
+      -- this machine number in an ELF header is EM_AARCH64
       assert.equal("\xB7\x00", shell.read(program):sub(19, 20))
       local output, status = make("install CC=aarch64-linux-gnu-gcc BUILD=build/aarch64-linux-gnu " ..
          "LUA_INCDIR=$PWD/lua54 LUA_LIBS=$PWD/lua54/liblua.a DESTDIR=$PWD/root")

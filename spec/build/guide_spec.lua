@@ -1,4 +1,4 @@
--- Tests the guides: every block of Lua runs and prints the lines that follow its `-->`.
+-- Tests the guides: every block of Lua code runs, and prints the lines that the guide shows after `-->`.
 
 local shell = require "spec.support.shell"
 
@@ -11,7 +11,7 @@ local function program(block)
    return block, table.concat(expected, "\n")
 end
 
--- guides whose blocks of Lua show their output
+-- These guides show the output of their Lua code.
 for _, path in ipairs {"lua/tlua/from_pytorch.md"} do
    describe(path, function()
       local n = 0

@@ -17,8 +17,7 @@ local function folders(root)
    return set
 end
 
--- Maps operators to the files that define their C functions; functions defined by macros are not
--- found.
+-- Maps each operator to the file that defines its C function. Functions that macros define are not found.
 local function definitions()
    local where = {}
    for _, path in ipairs(files("src/ops/*/*.c")) do
@@ -65,8 +64,8 @@ it("kernels/cpu has no family that src/ops does not know", function()
    for name in pairs(folders("kernels/cpu")) do assert.truthy(ops[name] or name == "isa", name) end
 end)
 
--- Maps each folder to the prefixes of paths that its files may include. Lower layers must not include higher ones,
--- except that operators and the graph share two headers.
+-- Maps each folder to the prefixes of the paths that its files may include. Lower layers must not include higher ones.
+-- The only exception is two headers that the operators and the graph share.
 local may_include = {
    ["src/core"] = {"core/", "tlua.h", "kernels.h"},
    ["src/io"] = {"core/", "io/"},
@@ -166,7 +165,7 @@ end)
 describe("comments", function()
    local read = require("spec.support.comments").read
 
-   -- Patterns of fragments without a subject, and of pronouns whose noun is not in the comment.
+   -- Patterns that match sentences without a subject, and pronouns whose noun is not in the comment.
    local headless <const> = {
       "^%s*What ", "^%s*Who ", "^%s*Whose ", "^%s*Whom ", "^%s*Which ", "^%s*Where ", "^%s*That ", "^%s*Whoever ",
       "^%s*Whatever ", "^%s*Of ", "^%s*And ", "^%s*But ", "^%s*Or ", "^%s*Also ", "^%s*Too ", "^%s*So ", "^%s*Not ",

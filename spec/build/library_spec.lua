@@ -1,4 +1,4 @@
--- Tests the built libraries and the public header as their users see them.
+-- Tests the built libraries and the public header from outside, as programs that use them see them.
 
 local shell = require "spec.support.shell"
 
@@ -11,7 +11,7 @@ local function symbols(options, file)
    return names
 end
 
--- Returns the names that match none of the patterns.
+-- Returns those of the names that match none of the patterns.
 local function others(names, ...)
    local left = {}
    for _, name in ipairs(names) do

@@ -6,11 +6,11 @@ local small_tree = require "spec.support.small_tree"
 describe("make", function()
    local tree
 
-   -- Returns the output of make in the tree; make prints one short line for each step.
+   -- Runs make in the tree, and returns its output, which has one short line for each step.
    local function make(arguments) return shell.ok("cd " .. tree .. " && make " .. (arguments or "")) end
 
-   -- Rewrites a source. Its time stamp must be newer than the built file's by more than the file system's
-   -- resolution.
+   -- Rewrites a source file, after waiting until its new time stamp is later than the built file's, at the resolution
+   -- of the file system.
    local function change(path, text)
       shell.ok("sleep 0.05")
       shell.write(tree .. "/" .. path, text)

@@ -1,5 +1,5 @@
--- Tests that declared options are the options that the code reads. The test provokes the error for an unknown option,
--- which names all options of the function.
+-- Tests that the options that a declaration lists are exactly those that the code accepts. Each function is called with
+-- an unknown option; its error message names all valid options.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -7,7 +7,7 @@ local shell = require "spec.support.shell"
 package.path = "src/docs/?.lua;" .. package.path
 local all = require "declarations".all(".", shell.build .. "/gen")
 
--- Options that users do not pass: the function adds them itself, or they are the tensor of a method.
+-- Options that users do not pass: some are added by the function itself, others are the tensor of a method.
 local given <const> = {
    ["torch.cuda.amp.GradScaler"] = {device = true}, ["torch.sim.amp.GradScaler"] = {device = true},
    ["torch.Tensor.stft"] = {input = true}, ["torch.Tensor.istft"] = {input = true},
@@ -19,7 +19,7 @@ local function value_of(path)
    return value
 end
 
--- Returns three things about a declaration: the parameters' names, the required ones' names, and whether there are
+-- Returns the parameters' names in a declaration, the names of required parameters, and whether the function takes
 -- options.
 local function declared_names(declared)
    local names, required, has_options = {}, {}, false
@@ -43,8 +43,8 @@ local samples <const> = {
    integer = 1, number = 0.5, boolean = true, string = "mean", ["function"] = function() end, table = {},
 }
 
--- Calls a function with an unknown option after its required arguments, or after a different number of arguments, and
--- returns the error message about the option.
+-- Calls a function with 0 to 4 arguments and an unknown option, until an error message names that option. Returns the
+-- message.
 local function refusal(fn, required)
    for n = 0, 4 do
       for _, of_type in ipairs {true, false} do
@@ -61,7 +61,7 @@ local function refusal(fn, required)
    end
 end
 
--- Returns the names in a message: "there are a, b and c", or "usage: sum(self, dim?, {dtype})".
+-- Returns the option names in an error message, such as "there are a, b and c" or "usage: sum(self, dim?, {dtype})".
 local function names_in(message)
    local names, usage = {}, message:match "usage: (.*)$"
    if usage then
@@ -77,8 +77,8 @@ local function names_in(message)
    return list and names or nil
 end
 
--- Returns whether the spec may call a function or class: all except profiler.script.start, which would record the
--- remaining tests.
+-- Returns whether this spec may call a function or class. It must not call profiler.script.start, which would record
+-- the remaining tests.
 local function is_called(declared)
    if declared.path == "torch.profiler.script.start" then return false end
    return (declared.kind == "function" or declared.kind == "class") and not declared.is_value
@@ -102,11 +102,11 @@ describe("the options in declarations", function()
                      undeclared[#undeclared + 1] = declared.path .. ": " .. name
                   end
                end
-               -- for an operator with several forms, the error may show the usage of another form
+               -- For an operator with several forms, the error may list the options of another form.
                local is_one = not declared.forms or #declared.forms == 1
                for _, p in ipairs(is_one and declared.params or {}) do
                   local by_name = (p.optional or p.default ~= nil) and p.name ~= "options"
-                     and p.name ~= "fn" -- `fn` is the function that a scope runs
+                     and p.name ~= "fn" -- `fn` is the function that a scope calls, not an option
                   for _, name in ipairs {by_name and p.name or nil} do
                      if not read[name] then unread[#unread + 1] = declared.path .. ": " .. name end
                   end

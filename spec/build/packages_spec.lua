@@ -1,6 +1,6 @@
--- Tests the packages in rocks/: each rockspec names its files; LuaRocks builds each package alone, and the package
--- passes its specs with an installed core that has no other packages; programs find packages that `make install` has
--- installed.
+-- Tests the packages in rocks/. Each rockspec lists the package's files. LuaRocks builds each package separately, and
+-- the package's specs pass with an installed core and no other packages. Programs find the packages that `make install`
+-- has installed.
 
 local torch = require "tlua"
 local packages = require "tlua.packages"
@@ -9,7 +9,7 @@ local shell = require "spec.support.shell"
 local names = {}
 for path in shell.ok("ls -d rocks/*/"):gmatch "rocks/([^/\n]+)/" do names[#names + 1] = path end
 
--- Returns the paths of a package's modules in its folder.
+-- Returns the paths of a package's Lua modules, relative to the package's folder.
 local function lua_files(folder)
    local list = {}
    local command = "cd %s && find . -name '*.lua' ! -path './spec/*' ! -path './examples/*'"
@@ -34,7 +34,7 @@ describe("a rockspec", function()
          end
          assert.equal("tlua-" .. name, spec.package)
          for module, built in pairs(spec.build.modules) do
-            if type(built) == "table" then -- a module in C
+            if type(built) == "table" then -- the module is written in C
                for _, source in ipairs(built.sources) do shell.read(("rocks/%s/%s"):format(name, source)) end
                expected[module] = built
             end
@@ -156,7 +156,8 @@ describe("make install", function()
       shell.ok(("cd rocks/%s && luarocks --lua-version 5.4 make --deps-mode none --tree %s"):format(name, tree))
    end
 
-   -- These files train or build large models, or wait for many processes. Every module is loaded without them.
+   -- These spec files train or build large models, or wait for many processes, so they are left out. The other files
+   -- still load every module.
    local long <const> = {
       "audio/spec/examples", "audio/spec/functional", "llm/spec/cache", "llm/spec/examples",
       "notebook/spec/kernel", "onnx/spec/export", "rl/spec/agents", "serve/spec/command", "serve/spec/script",

@@ -1,10 +1,10 @@
--- Tests which structs of kernels have padding. The bytes of padding are not initialised, so a struct that has some must
--- not be hashed, compared or stored as bytes. `padded` lists the structs that have some: a new one either gets a field
--- in place of the padding, or is added to the list if no code looks at its bytes.
+-- Tests which structs of kernels have padding bytes. These bytes are not initialised, so a struct with padding must not
+-- be hashed, compared or stored as bytes. `padded` lists the structs that have padding. If a new struct has some, fill
+-- it by a field, or add the struct to the list if no code looks at its bytes.
 
 local shell = require "spec.support.shell"
 
--- The fields before which there is padding, or "end", for each struct.
+-- Maps each struct to the fields that follow padding; "end" stands for padding at the struct's end.
 local padded <const> = {
    "tl_Limits.end tl_Scalar.anonymous tl_Work.begin tli_IterArg.strides tlk_Array.end tlk_Attention.batch",
    "tlk_Attention.scale tlk_Classes.end tlk_Context.stream tlk_Fault.source tlk_Gemm.m tlk_Pool.divisor",
@@ -16,8 +16,8 @@ local padded <const> = {
    "tlk_sort.values tlk_topk.values",
 }
 
--- Compiles C code, and returns the padding that the compiler finds in it and in the files that it includes, as
--- "struct.field".
+-- Compiles C code. Returns the places of padding that the compiler reports for the code and the files that it includes,
+-- as "struct.field".
 local function padding_of(code)
    local path = os.tmpname()
    shell.write(path, code)
@@ -68,7 +68,7 @@ describe("padding", function()
       assert.same(known, padding_of(headers))
    end)
 
-   -- A convolution's key has a tlk_Conv.
+   -- The key of a convolution contains a tlk_Conv.
    it("is in no key that the GPU's plugin compares as bytes", function()
       local count = 0
       for path in shell.ok "ls kernels/cuda/lib/*.c":gmatch "%S+" do

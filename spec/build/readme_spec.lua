@@ -1,11 +1,11 @@
--- Tests README.md: its examples run unchanged and print the output shown.
+-- Tests README.md: its examples run unchanged and print the output that the file shows.
 
 local shell = require "spec.support.shell"
 
 local readme = shell.read("README.md")
 local tlua = shell.quote(shell.tlua)
 
--- Returns the code blocks of a language in order; "" stands for blocks without a language.
+-- Returns the code blocks of one language in order. The language "" stands for blocks without a language.
 local function blocks(language)
    local found = {}
    for name, text in readme:gmatch("\n```(%w*)\n(.-\n)```") do

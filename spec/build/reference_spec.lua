@@ -1,5 +1,5 @@
--- Tests the reference: every public name is declared beside its code, and the generated files (annotations for editors,
--- the manual, the site) cover every name.
+-- Tests the reference: every public name has a declaration next to its code, and the generated files (annotations for
+-- editors, the manual, the site) contain every name.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -37,8 +37,7 @@ local sample <const> = {
    numbers = {0.5, 0.9}, any = torch.ones(2),
 }
 
--- Returns a layer made with the arguments that its signature requires, or nil if it needs more
--- arguments.
+-- Creates a layer with the arguments that its declaration requires. Returns nil if the layer needs more arguments.
 local function layer(declared)
    local arguments = {}
    for _, p in ipairs(declared.signature or {}) do
@@ -189,7 +188,7 @@ local basic <const> = {}
 for name in ([[nil any boolean string number integer function table thread userdata unknown self fun
    true false file* lightuserdata]]):gmatch "%S+" do basic[name] = true end
 
--- Returns the names of types that occur in a type, without the names of parameters and fields.
+-- Returns the names of other types inside a type, without the names of parameters and fields.
 local function names_in(type)
    local plain = type:gsub('"[^"]*"', ""):gsub("([(,]%s*)[%w_]+%??%f[,)]", "%1")
    plain = plain:gsub("[%w_]+%??%s*:", " "):gsub("%.%.%.", " ")
@@ -198,7 +197,7 @@ end
 
 describe("annotations", function()
    local text = annotations.print(all)
-   local known = {T = true} -- names declared by ---@generic
+   local known = {T = true} -- names that ---@generic declares
    for name in text:gmatch "\n%-%-%-@class ([%w_.]+)" do known[name] = true end
    for name in text:gmatch "\n%-%-%-@alias ([%w_.]+)" do known[name] = true end
 

@@ -1,4 +1,4 @@
--- Tests what a release has besides its sources: the version, the rockspec and the notes.
+-- Tests the files of a release other than the sources: the version, the rockspec and the release notes.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -55,7 +55,7 @@ describe("a release", function()
       })
    end)
 
-   -- Makes Debian packages of a tree with these files, and returns the command's output and status.
+   -- Makes Debian packages of a source tree that has these files. Returns the command's output and status.
    local function debian_packages(folder, paths)
       for _, path in ipairs(paths) do
          local target = folder .. "/root/usr/" .. path

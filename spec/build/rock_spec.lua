@@ -1,6 +1,6 @@
--- Tests the rock, built and installed into a separate tree for the system's Lua. To save a second build, it is built
--- with two additional dtypes, from spec/support/more_dtypes.h: they show that a table row and conversions suffice to
--- support a dtype everywhere.
+-- Tests the rock, which is built and installed into a separate tree for the system's Lua. The same build also has two
+-- additional dtypes from spec/support/more_dtypes.h. They show that a dtype works everywhere if it has a row in the
+-- table and conversions.
 
 local shell = require "spec.support.shell"
 
@@ -57,7 +57,7 @@ assert(best:item() == 7)
 local u = torch.rand(1000, {dtype = "float8_half"})
 assert(u:amax():item() < 1 and u:amin():item() >= 0)
 
--- the new dtypes are printed, saved and loaded
+-- tensors of the new dtypes are printed, saved and loaded
 assert(tostring(a):find("int16u") and tostring(rounded):find("float8_half"))
 torch.save({a = a, f = bytes}, folder .. "/more.safetensors")
 local back = torch.load(folder .. "/more.safetensors")

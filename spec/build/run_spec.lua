@@ -1,12 +1,12 @@
--- Tests the spec runner and the assertions that specs use: all other specs would be worthless if the runner passed
--- broken specs.
+-- Tests the spec runner and the assertions that all other specs use. If the runner passed failing tests, no other spec
+-- would be worth anything.
 
 local shell = require "spec.support.shell"
 
 local header = 'describe("x", function() it("y", function() %s end) end)\n'
 
 describe("spec/support/run.lua", function()
-   -- Runs spec files that have these bodies. Returns the runner's output and status.
+   -- Writes a spec file for each of these bodies and runs the files. Returns the runner's output and status.
    local function run(bodies, options)
       return shell.with_folder(function(folder)
          for name, body in pairs(bodies) do
