@@ -1,11 +1,11 @@
 /*
-** address_map_test.c - compares core/memory/address_map.h with a plain array of flags.
+** address_map_test.c - compares the hash table in core/memory/address_map.h with a plain array of flags.
 */
 #include "test.h"
 
 enum { KEYS = 700 };
 
-static int64_t held, blocks; /* bytes and blocks that the map currently holds */
+static int64_t held, blocks; /* bytes and memory blocks that the map currently uses */
 static bool empty_handed;
 
 static void *get(size_t bytes) {
@@ -58,7 +58,7 @@ TEST(test_a_new_entry_is_zero_and_found_again) {
   CHECK(map.n == 0 && map.size == 0 && blocks == 0 && held == 0);
 }
 
-/* Checks that the map has exactly the marked keys, with their values. */
+/* Checks that the map has exactly the keys that are marked in `there`, with the right values. */
 static void check_same(const test_Map *map, const bool *there, int unit) {
   size_t n = 0;
   for (int i = 0; i < KEYS; i++) {
@@ -79,7 +79,7 @@ TEST(test_adding_and_removing_at_random) {
     test_Map map = {0};
     bool there[KEYS] = {false};
     for (int step = 0; step < 20000; step++) {
-      /* the map alternately becomes nearly full and nearly empty */
+      /* the map grows nearly full and shrinks nearly empty in turn */
       int i = (int)test_random(KEYS);
       bool add = test_random(4) != 0;
       if (step / 3000 % 2 == 1) add = !add;

@@ -1,6 +1,6 @@
 /*
-** alloc_test.c - tests the allocator: sizes, alignment, counters, limits, faults and threads.
-** Builds with sanitizers run this test too; their allocator caches nothing.
+** alloc_test.c - tests the allocator: sizes, alignment, counters, limits, failing allocations and threads. Builds with
+** sanitizers run this test too, although their allocator caches nothing.
 */
 #include "core/memory/alloc.h"
 
@@ -111,7 +111,8 @@ TEST(trim_gives_back) {
     if (block[i] != middle) tli_free(block[i], 200);
   if (caching()) CHECK(tl_memory_cached() > 10 << 20);
   tl_memory_trim();
-  CHECK(tl_memory_cached() <= before + (128 << 10)); /* the slab with `middle` stays in use */
+  CHECK(tl_memory_cached() <=
+        before + (128 << 10)); /* the slab that contains `middle` stays in use */
   memset(middle, 1, 200);
   for (int i = 0; i < 1000; i++) block[i] = tli_alloc(200);
   for (int i = 0; i < 1000; i++) CHECK_AT(i, block[i] != middle);
@@ -192,7 +193,7 @@ static void open_parcel(Parcel *p) {
   tli_free(p, sizeof *p + p->bytes);
 }
 
-/* Exchanges blocks with other threads, so that each block is freed by another thread. */
+/* Exchanges blocks with other threads, so that one thread allocates a block and another thread frees it. */
 static void *exchange(void *context) {
   unsigned state = (unsigned)(uintptr_t)context * 2654435761u + 1;
   for (int i = 0; i < ROUNDS; i++) {

@@ -10,7 +10,7 @@
 #include "ops.h"
 #include "test.h"
 
-/* The objects that a step has made. A call that fails returns NULL, which is not stored. */
+/* The objects that a step has made. hold() does not store the NULL of a call that failed. */
 typedef struct Bag {
   tl_Tensor *held[64];
   int n;
@@ -41,8 +41,8 @@ static bool half(void *context, tl_Tensor *grad, tl_Tensor **out) {
   return *out != NULL;
 }
 
-/* Exercises broadcasting, views, in-place changes of views, saved results, hooks, retained
-** gradients, a first pass that is itself recorded, and a second pass. */
+/* Runs a step that uses broadcasting, views, in-place changes of views, saved results, hooks and retained gradients.
+** Its first backward pass is recorded, and a second pass differentiates that recording. */
 static bool step_in(Bag *bag, int *hooks) {
   tl_Tensor *x = leaf(bag, 2, 2, (int64_t[]){3, 4}),
             *w = x ? leaf(bag, 3, 1, (int64_t[]){4}) : NULL;
@@ -87,8 +87,8 @@ static bool step(int *hooks) {
   return ok;
 }
 
-/* Tests passes in which an allocation fails. The first two runs fill caches, such as those of each
-** thread, so that later runs allocate equally often. */
+/* Tests backward passes in which an allocation fails. The first two runs fill the caches, such as those of each
+** thread, so that all later runs make the same number of allocations. */
 TEST(memory_may_run_out_anywhere) {
   int hooks = 0;
   CHECK(step(&hooks) && hooks == 2);
@@ -124,7 +124,7 @@ TEST(an_interrupt_stops_a_pass) {
   empty(&bag);
 }
 
-/* Tests that a gradient that nothing else owns becomes .grad without a copy. */
+/* Tests that a gradient becomes .grad without a copy if nothing else refers to it. */
 TEST(gradients_are_not_copied_without_need) {
   Bag bag = {.n = 0};
   tl_Tensor *x = leaf(&bag, 2, 1, (int64_t[]){1000});
@@ -138,7 +138,7 @@ TEST(gradients_are_not_copied_without_need) {
   CHECK(tli_grad_accumulate(x, shared, false));
   CHECK(x->autograd->grad == shared);
 
-  /* a part of a larger block must be copied; otherwise it would keep the whole block alive */
+  /* A gradient that is part of a larger block must be copied: otherwise it would keep the whole block allocated. */
   tl_Tensor *large = hold(&bag, tli_empty(TL_F32, TLI_CPU, 2, (int64_t[]){2, 1000}));
   CHECK(tlo_fill_(large, one));
   tl_Tensor *part = tlo_select(large, 0, 1);

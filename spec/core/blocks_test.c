@@ -1,8 +1,8 @@
 /*
-** blocks_test.c - compares the device allocator, on simulated memory and streams, with a plain
-** model: in a million random calls, when the n-th call fails, and with graph pools.
+** blocks_test.c - compares the device allocator with a plain model, on simulated memory and streams: in a million
+** random calls, when the n-th call fails, and with graph pools.
 **
-** A stream is two counters: work queued, and work done. The address space is never accessed; the
+** A simulated stream is two counters: how much work is queued and how much is done. The memory is never accessed; the
 ** model knows which streams may still write to which addresses.
 */
 #include <stdlib.h>
@@ -20,11 +20,11 @@ enum { STREAMS = 4, MIB = 1 << 20, GRANULE = 2 * MIB, MEMORY = 256 * MIB };
 
 typedef struct World {
   uint64_t given[STREAMS], done[STREAMS];
-  int64_t granted; /* most bytes of address space to grant */
+  int64_t granted; /* the most bytes of address space that the simulated driver grants */
   int64_t mapped, reserved, marks, waits;
-  /* number of bytes in freed blocks: of the general pool [0], and of graph pools [1] */
+  /* bytes in freed blocks: freed[0] counts those of the general pool, freed[1] those of graph pools */
   int64_t freed[2];
-  int64_t fail_at; /* number of calls until one fails; 0: none fails */
+  int64_t fail_at; /* the number of calls until one fails; 0 means that no call fails */
   uintptr_t next;  /* the next unused address */
 } World;
 
@@ -105,7 +105,7 @@ static void freed(void *self, char *data, int64_t bytes, int stream, uint64_t po
   w->freed[pool > 0] += bytes;
 }
 
-/* Opens blocks whose first arenas have `reach` bytes of address space. */
+/* Opens an allocator whose first arenas reserve `reach` bytes of address space. */
 static void open_with(tlk_Blocks *b, World *w, int64_t reach) {
   static const tl_Host host = {.fail = failed, .memory_event = no_note};
   tlk_BlockSource source = {.self = w,
@@ -141,14 +141,13 @@ static void close_blocks(tlk_Blocks *b, const World *w) {
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* Bytes that may still be written: they are in use, or they were freed while streams still used
-** them. */
+/* A range of bytes that may still be written: the range is in use, or it was freed while streams still used it. */
 typedef struct Held {
   char *data;
   int64_t bytes;
   int stream;
   bool used;
-  /* once freed: the streams that used the bytes, and the work that each must have done */
+  /* for a freed range: the streams that used it, and how much work each must have done before reuse */
   uint64_t others, until[STREAMS];
 } Held;
 

@@ -1,6 +1,5 @@
 /*
-** cache_test.c - tests disk_cache.h: a stored entry is found again, and no other file is taken for
-** an entry.
+** cache_test.c - tests disk_cache.h: a stored entry is found again, and the cache accepts no other file as an entry.
 */
 #include "core/device/disk_cache.h"
 
@@ -19,7 +18,7 @@
 
 static char folder[64] = "/tmp/tlua-cache-XXXXXX";
 
-/* Stores the path of the only entry in `path`. */
+/* Writes the path of the cache's only entry into `path`. */
 static void only_entry(char *path, size_t size) {
   size_t bytes;
   char *list = tli_folder_list(folder, &bytes);
@@ -136,8 +135,8 @@ TEST(a_folder_that_cannot_be_written_is_no_error) {
   tli_environment_set("TLUA_CACHE", folder);
 }
 
-/* Returns whether a file that `command` puts in the place of an entry is neither read nor
-** overwritten. No call may wait for the file. */
+/* Replaces an entry by the file that `command` makes. Returns whether the cache neither reads nor overwrites that
+** file. No call may wait for the file. */
 static bool is_left_alone(const char *command) {
   char path[128], line[512];
   empty();
@@ -158,7 +157,7 @@ TEST(other_kinds_of_files_are_left_alone) {
   CHECK(is_left_alone("rm %s && ln -s /dev/full %s"));
   CHECK(is_left_alone("mv %s %s.there && cd %s && ln -s *.there $(basename *.there .there)"));
   snprintf(path, sizeof path, "grep -q data %s/*.there", folder);
-  CHECK(system(path) == 0); /* the link was not followed */
+  CHECK(system(path) == 0); /* fails if the cache followed the link */
 }
 
 TEST(files_that_others_may_write_are_not_read) {
@@ -193,8 +192,8 @@ TEST(a_limit_or_a_full_disk_is_no_error) {
 
 enum { WRITERS = 4, ROUNDS = 200 };
 
-/* Tests processes that store data under the same key: a reader finds the complete data of one of
-** them, or no entry. */
+/* Tests processes that store data under the same key at the same time. A reader finds the complete data of one
+** process, or no entry. */
 TEST(processes_store_under_one_key) {
   static char data[WRITERS][3000];
   empty();

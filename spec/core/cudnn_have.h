@@ -1,6 +1,6 @@
 /*
-** cudnn_have.h - defines HAVE_CUDNN if the tests can run. They need cuDNN's headers and no address
-** sanitizer, which reports cuDNN's own leaks. Otherwise defines a main that prints why they cannot.
+** cudnn_have.h - defines HAVE_CUDNN if the cuDNN tests can run; otherwise defines a main that prints the reason. The
+** tests need cuDNN's headers. They cannot run with the address sanitizer, because it reports cuDNN's own leaks.
 */
 #ifndef CUDNN_HAVE_H
 #define CUDNN_HAVE_H

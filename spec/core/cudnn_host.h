@@ -1,7 +1,6 @@
 /*
-** cudnn_host.h - support for tests of the plugin's cuDNN code: the few plugin functions that
-** this code calls, and the description of a device, with which cuDNN makes plans even without a
-** GPU.
+** cudnn_host.h - support for tests of the plugin's cuDNN code. It has replacements for the few plugin functions that
+** this code calls, and the description of a device. With that description cuDNN makes plans even without a GPU.
 */
 #ifndef CUDNN_HOST_H
 #define CUDNN_HOST_H
@@ -39,7 +38,7 @@ static bool capturing;
 bool cuda_device_captures(int device) { return capturing || device < 0; }
 int cuda_relax(void) { return 0; }
 void cuda_unrelax(const int *mode) { (void)mode; }
-static char some_room[64]; /* the scratch memory that kernels may use */
+static char some_room[64]; /* the temporary memory that kernels may use */
 void *cuda_scratch(const tlk_Context *cx, int64_t bytes) {
   (void)cx;
   return bytes <= (int64_t)sizeof some_room ? some_room : NULL;
@@ -93,7 +92,7 @@ static inline cudnnBackendDescriptor_t described_device(cuda_DnnGraph *g) {
   return d;
 }
 
-/* Functions that the replacements for cuDNN share: there is one handle, and no stream. */
+/* Functions that all replacements for cuDNN share. There is one handle, and there are no streams. */
 static inline cudnnStatus_t stand_in_handle(cudnnHandle_t *handle) {
   static char one;
   *handle = (cudnnHandle_t)(void *)&one;
@@ -103,8 +102,8 @@ static inline cudnnStatus_t stand_in_stream(cudnnHandle_t handle, cudaStream_t s
   return handle && !stream ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* Returns whether there is a CUDA driver; without one, cuDNN compiles no engines. A library whose
-** functions all return success is enough (cudnn_spec.lua builds one). */
+/* Returns whether a CUDA driver can be loaded. Without one, cuDNN compiles no engines. A fake driver whose functions
+** all return success is enough; cudnn_spec.lua builds one. */
 static inline bool has_driver(void) {
   return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != NULL;
 }

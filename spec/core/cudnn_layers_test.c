@@ -86,7 +86,7 @@ static bool compute(const NormCall *c) {
   return ok;
 }
 
-/* Returns the sum over a channel of (x - mx) * (y - my). */
+/* Returns the sum of (x - mx) * (y - my) over channel c. */
 static double moment(const float *x, double mx, const float *y, double my, int c) {
   double sum = 0;
   for (int r = 0; r < ROWS; r++)
@@ -182,7 +182,7 @@ static void deterministic_layers_use_our_kernels(void) {
 
 /* ---- caching plans --------------------------------------------------------------------------- */
 
-/* Functions of a library that has one engine for every graph; its plans need 48 bytes. */
+/* The functions of a fake cuDNN. It offers one engine for every graph, and its plans need 48 bytes. */
 static int executed;
 static bool was_zero;
 
@@ -243,7 +243,7 @@ static bool norm_is_done(int64_t rows) {
 }
 
 static void with_one_engine(void (*test)(void)) {
-  (void)cuda_cudnn(); /* opens the library */
+  (void)cuda_cudnn(); /* loads the fake library */
   cuda_Cudnn real = calls;
   bool was = opened;
   calls = one_engine, opened = true;

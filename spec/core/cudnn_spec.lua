@@ -1,10 +1,9 @@
--- Tests the graphs that the CUDA plugin gives to cuDNN, with a fake driver whose functions all return success, because
--- cuDNN asks the driver to load the engines that it compiles for a plan.
+-- Tests the graphs that the CUDA plugin gives to cuDNN. cuDNN asks the CUDA driver to load the engines that it
+-- compiles, so the tests use a fake driver whose functions all return success.
 
 local shell = require "spec.support.shell"
 
--- The source of the fake driver: cuDNN calls these functions to get handles, and to get the address of a function by
--- name.
+-- The source code of the fake driver. cuDNN calls these functions to get handles, and to look up functions by name.
 local driver <const> = [[
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -28,7 +27,7 @@ local handles <const> = {
    "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleGetFunction",
 }
 
--- Returns all function names in the toolkit's stub of the driver, or nil without a toolkit.
+-- Returns all function names in the toolkit's stub library of the driver, or nil without a toolkit.
 local function names_of_driver(cuda)
    local output, status = shell.run(("nm -D %s/lib64/stubs/libcuda.so"):format(cuda))
    if status ~= 0 then return nil end
@@ -53,8 +52,8 @@ local function make_driver(folder, names)
       os.getenv "CC" or "cc", folder, folder))
 end
 
--- Runs a test program with cuDNN and, unless `alone`, with the driver of make_driver. The tests in the list `tests`
--- must pass.
+-- Runs a test program with cuDNN and, unless `alone` is true, with the fake driver. The tests in the list `tests` must
+-- pass.
 local function passes(test, tests, alone)
    local cuda = shell.run "dirname $(dirname $(command -v nvcc || echo /usr/local/cuda/bin/nvcc))"
    cuda = cuda:gsub("%s+$", "")

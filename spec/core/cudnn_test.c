@@ -1,10 +1,9 @@
 /*
-** cudnn_test.c - tests that cuDNN accepts the CUDA plugin's graphs for convolutions and attention,
-** and has plans for them. cuDNN is given a description of an H200, so no GPU is needed. Also tests
-** that attention's graphs compute the right values, that plans are stored on disk when they should
-** be (with a replacement for cuDNN), and that cuDNN can read them back. Tests that cannot run are
-** skipped with a message: all of them without cuDNN's headers or with the address sanitizer, which
-** would report cuDNN's own leaks, and most of them without the library.
+** cudnn_test.c - tests that cuDNN accepts the CUDA plugin's graphs for convolutions and attention, and has plans for
+** them. cuDNN is given a description of an H200, so no GPU is needed. Also tests that attention's graphs compute the
+** right values, that the right plans are stored on disk (with a replacement for cuDNN), and that cuDNN can read them
+** back. Without cuDNN's headers, or with the address sanitizer (which would report cuDNN's own leaks), all tests are
+** skipped with a message. Without cuDNN's library, most are.
 */
 #include "spec/core/cudnn_have.h"
 
@@ -71,7 +70,7 @@ static void all_three_of_a_convolution_have_plans(void) {
     }
 }
 
-/* Tests that channels-last tensors have plans, for each kind of convolution of a ResNet-50. */
+/* Tests that cuDNN has plans for channels-last tensors, for each kind of convolution in a ResNet-50. */
 static void channels_last_have_plans(void) {
   static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
   for (int i = 0; i < 3; i++)
@@ -140,8 +139,7 @@ static tlk_Attention attention(tl_DType dtype, int64_t queries, int64_t keys, in
   return a;
 }
 
-/* Returns the number of plans; -1 if cuDNN refused the graph, or -2 if the plugin would not ask
-** cuDNN. */
+/* Returns the number of plans. Returns -1 if cuDNN refuses the graph, and -2 if the plugin would not use cuDNN. */
 static int attention_plans(const tlk_Attention *a, bool backward) {
   tlk_HeadRows out = rows_of(a->queries, a->heads, a->value_size);
   AttentionCall c;
@@ -210,7 +208,7 @@ typedef struct Problem {
       wide[MOST], grad_query[MOST], grad_key[MOST], grad_value[MOST];
 } Problem;
 
-/* Returns the position of (b, h, i, d) in (b, n, heads, size). */
+/* Returns the index of element (b, h, i, d) in an array of shape (b, n, heads, size). */
 static int64_t spot(int64_t n, int64_t heads, int64_t size, int64_t b, int64_t h, int64_t i,
                     int64_t d) {
   return ((b * n + i) * heads + h) * size + d;
@@ -228,8 +226,7 @@ static void close_to(int line, const float *x, int64_t place, double expected) {
   CHECK_AT(line, fabs((double)x[place] - expected) < 2e-5 * (1 + fabs(expected)));
 }
 
-/* Computes the weights of one query in double, and returns the log-sum-exp of the query's
-** scores. */
+/* Computes the attention weights of one query in double. Returns the log-sum-exp of the query's scores. */
 static double weights_of(const Problem *p, int64_t b, int64_t h, int64_t i, double *w) {
   double sum = 0;
   int64_t kv = h / (HEADS / p->kv_heads);
@@ -423,14 +420,14 @@ static const cuda_Cudnn pieces = {.cudnnCreate = stand_in_handle,
                                   .cudnnBackendGetAttribute = piece_get,
                                   .cudnnBackendExecute = piece_run};
 
-/* Adds an empty graph, because the fake library does not look at the graph. */
+/* Adds an empty graph, which suffices because the fake library does not look at graphs. */
 static cudnnBackendDescriptor_t no_graph(cuda_DnnGraph *g, const void *key) {
   (void)key;
   return cuda_dnn_add(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
 }
 
-/* Makes the same request twice. Returns the engine that ran last, and counts how often cuDNN was
-** asked for engines and how often any engine ran. */
+/* Makes the same request twice. Returns the engine that ran last. *asks becomes the number of requests to cuDNN for
+** engines, *runs the number of runs of any engine. */
 static int work_twice(int64_t key, bool benchmark, int *asks, int *runs) {
   struct tl_Stream stream = {.handle = NULL};
   tlk_Context cx = {.device = {TL_CUDA, 0}, .stream = &stream};
@@ -456,7 +453,7 @@ static char folder[64] = "/tmp/tlua-plans-XXXXXX";
 
 static void with_pieces(void (*test)(void)) {
   char command[128];
-  (void)cuda_cudnn(); /* opens the library */
+  (void)cuda_cudnn(); /* loads the fake library */
   cuda_Cudnn real = calls;
   bool was = opened;
   calls = pieces, opened = true;
@@ -512,7 +509,7 @@ static void check_refusals(void) {
   size_t bytes = disk_key(&work, &(cuda_Wanted){0, CUDNN_WORKSPACE, 1}, &key);
   CHECK(tli_cache_store("plan", &key, bytes, "nonsense", 8));
   CHECK(program(1, false, &asks, &runs) == 0 && asks == 1);
-  CHECK(program(1, false, &asks, &runs) == 0 && asks == 0); /* the entry was replaced */
+  CHECK(program(1, false, &asks, &runs) == 0 && asks == 0); /* the plan on disk was replaced */
   says_nothing = true;
   CHECK(program(7, false, &asks, &runs) == 0 && asks == 1);
   CHECK(program(7, false, &asks, &runs) == 0 && asks == 1);
@@ -520,10 +517,10 @@ static void check_refusals(void) {
 }
 static void invalid_stored_plans_are_replaced(void) { with_pieces(check_refusals); }
 
-/* Checks that captures time no plans, and do not store their plan as a timed one. */
+/* Checks that no plan is timed during a capture, and that the plan used then is not stored as if it had been timed. */
 static void check_captures(void) {
   int asks, runs;
-  CHECK(program(2, false, &asks, &runs) == 0); /* this call opens the handle */
+  CHECK(program(2, false, &asks, &runs) == 0); /* this call creates the handle */
   capturing = true;
   CHECK(program(1, true, &asks, &runs) == 0 && asks == 1 && runs == 2);
   CHECK(work_twice(1, true, &asks, &runs) == 0 && asks == 1 && runs == 2);
@@ -561,7 +558,7 @@ static void check_full_table(void) {
 }
 static void plans_are_found_as_long_as_no_more_are_made(void) { with_pieces(check_full_table); }
 
-/* Tests with cuDNN itself that plans for each kind of convolution can be read back. */
+/* Tests that cuDNN itself can read stored plans for each kind of convolution. */
 static void plans_are_read_back_by_cudnn(void) {
   const cuda_Cudnn *lib = cuda_cudnn();
   for (Which which = FORWARD; which <= WEIGHT; which++) {

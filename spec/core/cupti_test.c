@@ -28,7 +28,8 @@ static void *stand_in_symbol(void *library, const char *name);
 
 static CUpti_BuffersCallbackRequestFunc wanted;
 static CUpti_BuffersCallbackCompleteFunc filled;
-static int enabled, flushed, refuse = -1; /* refuse: the kind of record that cannot be enabled */
+static int enabled, flushed,
+    refuse = -1; /* `refuse` is the kind of record that cannot be enabled */
 static uint8_t *buffer;
 static size_t used, room;
 
@@ -58,7 +59,7 @@ static CUptiResult flush(uint32_t flag) {
   return CUPTI_SUCCESS;
 }
 
-/* A record of a kind that the plugin did not request. */
+/* A record of a kind that the plugin did not enable. */
 typedef struct Other {
   CUpti_ActivityKind kind;
   uint32_t rest[15];
@@ -181,7 +182,8 @@ static void nothing_is_told_after_the_end_or_where_it_is_refused(void) {
   put_kernel("late", 4000, 4100);
   flush(0);
   CHECK(told_n == 0);
-  refuse = CUPTI_ACTIVITY_KIND_MEMSET; /* now fails as if another profiler were attached */
+  refuse =
+      CUPTI_ACTIVITY_KIND_MEMSET; /* the next call fails as if another profiler were attached */
   CHECK(!cuda_activities(note, &now));
   CHECK(enabled == 0);
   refuse = -1;

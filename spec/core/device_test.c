@@ -1,6 +1,6 @@
 /*
-** device_test.c - tests of the simulated device that need separate processes: the host accesses the
-** device's memory, processes fork, and threads wait for each other.
+** device_test.c - tests of the simulated device that need separate processes: the host accesses the device's memory,
+** processes fork, or threads wait for each other.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -30,7 +30,7 @@ static tl_Tensor *ones(void) {
   return tli_upload(TL_F32, sim, 1, &size, values);
 }
 
-/* Runs fn in a child process whose stderr is read into `said`; returns the child's status. */
+/* Runs fn in a child process, and reads the child's stderr into `said`. Returns the child's exit status. */
 static int in_child(void (*fn)(void), char *said, size_t room) {
   int ends[2], status = -1;
   if (pipe(ends) != 0) return -1;
@@ -76,11 +76,11 @@ static void use_after_fork(void) {
 
 enum { LARGE = 1 << 20, SMALL = 1 << 10, GROWTH = 256, MORE = 100 };
 
-/* Whether the device's thread has begun to work, and whether the other thread has allocated. */
+/* `working`: the device's thread has begun its work. `grown`: the other thread has allocated memory. */
 static atomic_bool working, grown;
 
-/* A host's job system, which runs the tasks of the large copy. It keeps the device's thread busy
-** until the other thread has allocated. */
+/* A job system of the host, which gets the tasks of the large copy. It delays the device's thread until the other
+** thread has allocated memory. */
 static void hold(int tasks, void (*task)(void *context, int i), void *context, void *unused) {
   (void)unused;
   for (int i = 0; i < tasks; i++) task(context, i);
@@ -102,8 +102,8 @@ static void *grow(void *unused) {
   return NULL;
 }
 
-/* Tests that, while this thread waits for many copies on one device, work that another thread
-** queues on the second device is still done. */
+/* Tests a thread that waits for many copies on one device: work that another thread queues on a second device must
+** still be done. */
 static void wait_meanwhile(void) {
   static float values[LARGE];
   int64_t size = LARGE, few = 1;
@@ -212,7 +212,7 @@ static __attribute__((unused)) void children_of_a_process_that_opens_a_device(vo
   }
 }
 
-/* the calls that the kernels got */
+/* the arguments of the last call that reached the kernel */
 static struct tlk_fft seen;
 static struct tlk_optim_coefs coefs_seen;
 
@@ -232,8 +232,7 @@ static bool is_clear(const void *call, size_t first, size_t end) {
   return first == end;
 }
 
-/* Opens the plugin with a CPU whose kernels note their calls, and gives it calls whose padding is
-** not zero. */
+/* Opens the plugin with a CPU whose kernels record their calls, and makes calls whose padding bytes are not zero. */
 static void call_with_padding(void) {
   static tl_Backend cpu;
   cpu = tlk_cpu_backend;
@@ -283,8 +282,8 @@ static void call_with_padding(void) {
   fprintf(stderr, clean ? "clean" : "dirty");
 }
 
-/* Tests that a number of a call that shares the upper half of a word with padding gets a padding of
-** 0, since words that look like addresses are translated. */
+/* Tests that padding bytes are 0 if they share the upper half of a word with a number. The plugin translates words
+** that look like addresses, so other padding could be taken for an address. */
 static void calls_have_clear_padding(void) {
   char said[4096];
   CHECK(in_child(call_with_padding, said, sizeof said) == 0);
@@ -296,7 +295,7 @@ int main(void) {
   if (build) setenv("TLUA_PLUGINS", build, 0);
   RUN(the_host_may_not_touch); /* must run first, before any test opens the device */
   RUN(calls_have_clear_padding);
-#ifndef __SANITIZE_ADDRESS__ /* in a child, locks of the sanitizer's allocator stay locked */
+#ifndef __SANITIZE_ADDRESS__ /* in a forked child, locks of the sanitizer's allocator stay locked */
   RUN(children_of_a_process_that_opens_a_device);
 #endif
   RUN(threads_allocate_while_others_wait); /* runs in a separate process as well */

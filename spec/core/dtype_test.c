@@ -1,5 +1,5 @@
 /*
-** dtype_test.c - tests names of dtypes, promotion against PyTorch's table, and scalars.
+** dtype_test.c - tests the names of dtypes, scalars, and promotion, which must equal PyTorch's table.
 */
 #include "core/tensor/dtype.h"
 
@@ -30,7 +30,7 @@ TEST(compute_types) {
   CHECK(tli_dtype_compute(TL_I64) == TL_I64 && tli_dtype_compute(TL_F64) == TL_F64);
 }
 
-/* Returns operand i of the list in promotion.py. */
+/* Returns operand i in the order of the list in promotion.py. */
 static tl_Tensor *operand(int i) {
   static const int64_t two[] = {2};
   if (i < TL_NDTYPES) return tli_empty((tl_DType)i, TLI_CPU, 1, two);
@@ -98,7 +98,8 @@ TEST(scalar_arithmetic) {
 TEST(load_and_store) {
   char bytes[17] = {0};
   for (int d = 0; d < TL_NDTYPES; d++) {
-    tli_store(bytes + 1, (tl_DType)d, tli_int(1)); /* stores to an odd address */
+    tli_store(bytes + 1, (tl_DType)d,
+              tli_int(1)); /* an odd address is not aligned for any larger dtype */
     CHECK_AT(d, tli_to_double(tli_load(bytes + 1, (tl_DType)d)) == 1);
   }
   tli_store(bytes, TL_U8, tli_int(257));

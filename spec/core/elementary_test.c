@@ -8,7 +8,7 @@
 
 #include "test.h"
 
-/* Returns the distance of y from the expected value, in units in its last place. */
+/* Returns the distance of y from the expected value, in units of the expected value's last place. */
 static double units(double y, double expected) {
   double next = nextafter(fabs(expected), INFINITY) - fabs(expected);
   return fabs(y - expected) / next;
@@ -42,7 +42,7 @@ TEST(special_arguments_give_special_values) {
         tli_hypot(0x1.8p-1060, 0x1p-1059) == 0x1.4p-1059);
 }
 
-/* mpmath: log(abs(gamma(x))) with 300 bits */
+/* The expected values are mpmath's log(abs(gamma(x))) with 300 bits. */
 TEST(lgamma_is_exact_beside_its_pole_at_0) {
   static const double rows[][2] = {
       {-0x1.8p-12, 0x1.fa669b0b9a00fp+2},   {-0x1.8p-36, 0x1.88c3ecf2690a6p+4},

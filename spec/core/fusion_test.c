@@ -1,7 +1,7 @@
 /*
-** fusion_test.c - tests which calls are combined into a chain (grouping.c), and that NVRTC compiles
-** the CUDA C of chains for the H200's architecture. No GPU is needed. Without CUDA's headers, a
-** single test says so.
+** fusion_test.c - tests which calls are combined into a chain (grouping.c), and that NVRTC compiles the CUDA C of
+** chains for the H200's architecture. No GPU is needed. Without CUDA's headers, a single test prints that the others
+** are skipped.
 */
 #include "test.h"
 
@@ -96,7 +96,8 @@ static void steps_share_a_common_operand(void) {
   CHECK(!plan.operands[2].loaded && plan.operands[2].written);
   fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 8000), 4000);
   CHECK(plan.operands[2].dead && !plan.operands[3].dead);
-  fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 12000), 3999); /* frees a part of the array */
+  fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 12000),
+                3999); /* frees memory that overlaps the array */
   CHECK(!plan.operands[3].dead);
   CHECK(fusion_width(&plan) == 4);
 }
@@ -113,13 +114,13 @@ static void other_overlaps_are_not_fused(void) {
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, operand(2000, TL_F32, 0), F(3000))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, operand(2000, TL_F32, 2), F(3000))));
   CHECK(memcmp(&before, &plan, sizeof plan) == 0);
-  /* arrays that are only adjacent do not overlap */
+  /* adjacent arrays do not overlap */
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1400), F(400))));
   CHECK(plan.noperands == 4);
 }
 
-/* Tests that memory that was freed during a capture may be reused with another dtype or size, as
-** long as its old contents are not read. */
+/* Tests that memory that is freed during a capture can be used again with another dtype or size. Its old contents
+** must not be read. */
 static void freed_memory_is_used_again(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
@@ -129,7 +130,7 @@ static void freed_memory_is_used_again(void) {
   fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 1000), 512);
   CHECK(add_pointwise(&plan, test));
   CHECK(plan.operands[1].dead && plan.noperands == 4 && plan.operands[3].written);
-  /* an array that is written again after it was freed must be stored again */
+  /* An array that is written again after it was freed must be stored again. */
   fusion_Plan same = {0};
   CHECK(add_pointwise(&same, call1(TLK_exp, 100, F(1000), F(0))));
   fusion_forget(&same, (char *)(uintptr_t)(0x100000 + 1000), 512);
@@ -137,7 +138,7 @@ static void freed_memory_is_used_again(void) {
   CHECK(!same.operands[1].dead && same.noperands == 2);
 }
 
-/* Fuses calls whose loops split 120 elements differently: as 120, as 20 x 6, and as 5 x 24. */
+/* Fuses calls whose loops have different shapes of the same 120 elements: 120, 20 x 6, and 5 x 24. */
 static void shapes_meet_in_their_parts(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call1(TLK_exp, 120, F(1000), F(0))));
@@ -170,7 +171,7 @@ static void shapes_meet_in_their_parts(void) {
   CHECK(flat.ndim == 1 && flat.sizes[0] == 120 && flat.operands[0].strides[0] == 4);
 }
 
-/* Tests that every elementwise kernel can be fused, in every type for which it is defined. */
+/* Tests that every elementwise kernel can be fused, for every dtype that the kernel supports. */
 static void all_kernels_are_taken(void) {
   static const tl_DType types[] = {TL_F32, TL_F64, TL_I32, TL_I64};
   for (int t = 0; t < 4; t++)
@@ -182,7 +183,7 @@ static void all_kernels_are_taken(void) {
     }
 }
 
-/* Tests that two halves of a tensor do not overlap, nor do its even and its odd elements. */
+/* Tests that the two halves of a tensor count as separate arrays, and so do its even and its odd elements. */
 static void parts_of_one_tensor_do_not_overlap(void) {
   static const int64_t second[] = {40, 4}, step[] = {4, 8};
   for (int i = 0; i < 2; i++) {
@@ -202,7 +203,8 @@ static void parts_of_one_tensor_do_not_overlap(void) {
   }
 }
 
-/* Tests that a dropout is not fused if it would draw the same numbers at each replay. */
+/* Tests that a dropout is not fused if it has no random state of its own, because it would draw the same numbers at
+** each replay. */
 static void dropout_has_a_state(void) {
   fusion_Plan plan = {0};
   const uint64_t state[2] = {1, 2};
@@ -231,8 +233,8 @@ static int count_of(const char *text, const char *part) {
   return n;
 }
 
-/* Fuses p = x * y, r = relu(p) and r + x. Both arrays are read once; without freed results, only
-** the last result is written. */
+/* Fuses p = x * y, r = relu(p) and r + x. The chain reads both inputs once. The results p and r are freed, so it
+** writes only the last result. */
 static void each_array_is_read_once_and_what_was_freed_is_not_written(void) {
   fusion_Plan plan = {0};
   char source[FUSION_SOURCE];
@@ -260,7 +262,7 @@ static bool compiles(const fusion_Plan *plan) {
   return elf;
 }
 
-/* Compiles every kernel in every type for which it is defined, in the longest chains allowed. */
+/* Compiles every kernel for every dtype that it supports, in the longest chains that are allowed. */
 static void nvrtc_compiles_every_kernel(void) {
   static const tl_DType types[] = {TL_F32, TL_F64, TL_I32, TL_I64};
   static const struct {

@@ -7,8 +7,7 @@
 
 #include "test.h"
 
-/* Decodes a number with `m` fraction bits and exponent bias `bias` from its bits, as plainly as
-** possible. */
+/* Decodes the bits h as a number with `m` fraction bits and the exponent bias `bias`, in the simplest way. */
 static double decode(unsigned h, int m, int bias) {
   unsigned exponents = 1u << (15 - m);
   unsigned exponent = (h >> m) & (exponents - 1), fraction = h & ((1u << m) - 1);
@@ -42,9 +41,8 @@ static void check_patterns(const Format *f) {
   }
 }
 
-/* Checks rounding: a number half-way between two neighbours becomes the even neighbour, any other
-** number the nearer one. Infinity counts as the neighbour of the largest finite value, as if it
-** were the next finite value. */
+/* Checks rounding. A number half-way between two neighbours must become the even one; any other number must become
+** the nearer neighbour. Above the largest finite value, infinity counts as the next neighbour. */
 static void check_rounding(const Format *f) {
   unsigned infinity = (1u << 15) - (1u << f->m);
   for (unsigned h = 0; h < infinity; h++) {
@@ -75,7 +73,8 @@ TEST(far_values) {
   CHECK(tli_f32_to_f16(1e-30f) == 0 && tli_f32_to_f16(-1e-30f) == 0x8000);
   CHECK(tli_f32_to_f16(INFINITY) == 0x7c00 && tli_f32_to_bf16(-INFINITY) == 0xff80);
   CHECK(tli_f32_to_bf16(3.4028235e38f) == 0x7f80);
-  uint32_t quiet_low_bits = 0x7f800001u; /* a NaN whose upper half equals that of infinity */
+  uint32_t quiet_low_bits =
+      0x7f800001u; /* the upper half of this NaN equals infinity in bfloat16 */
   CHECK(isnan(tli_bf16_to_f32(tli_f32_to_bf16(tli_bits_float(quiet_low_bits)))));
   CHECK(isnan(tli_f16_to_f32(tli_f32_to_f16(tli_bits_float(quiet_low_bits)))));
 }

@@ -1,6 +1,6 @@
 /*
-** iter_test.c - tests that the loop with merged dimensions visits the same elements as plain nested
-** loops over the shape, and has as few dimensions as the memory layout allows.
+** iter_test.c - tests the iterator, which merges the dimensions of a loop. It must visit the same elements as plain
+** nested loops over the shape, with as few dimensions as the memory layout allows.
 */
 #include "core/kernel/iter.h"
 #include "core/tensor/tensor.h"
@@ -11,7 +11,7 @@
 
 enum { OPERANDS = 3 };
 
-/* For each element, the addresses of all operands, as one tuple. */
+/* Stores one tuple for each visited element: the addresses of all operands. */
 typedef struct Trace {
   int nargs;
   int64_t n;
@@ -100,7 +100,7 @@ static void random_case(int round) {
   size_t bytes = sizeof(char *) * OPERANDS * (size_t)(numel + 1);
   Trace expected = {nargs, 0, &it, calloc(1, bytes)}, got = {nargs, 0, &it, calloc(1, bytes)};
   naive(&expected, args, ndim, shape, numel);
-  /* cut the loop in two, as if two threads shared the elements */
+  /* Splits the loop into two parts, as if two threads shared the elements. */
   int64_t cut = numel > 0 ? test_random(numel + 1) : 0;
   CHECK_AT(round, tli_iter_rows(&it, 0, cut, record_row, &got));
   CHECK_AT(round, got.n == cut);

@@ -95,7 +95,7 @@ TEST(nested_loops_run_serially) {
 
 static int host_tasks;
 
-/* A host's job system that runs the tasks in reverse order. */
+/* A job system of the host that runs the tasks in reverse order. */
 static void host_run(int tasks, void (*task)(void *context, int i), void *context, void *user) {
   *(int *)user = tasks;
   for (int i = tasks - 1; i >= 0; i--) task(context, i);
@@ -139,7 +139,7 @@ TEST(callers_at_the_same_time) {
   CHECK(failures == 0);
 }
 
-/* Tests that a forked process can start threads of its own. */
+/* Tests that a forked process can start worker threads of its own. */
 TEST(after_a_fork) {
 #ifndef __SANITIZE_THREAD__ /* the sanitizer does not allow threads after a fork */
   if (test_emulated()) return;
@@ -181,7 +181,8 @@ TEST(an_interruption_ends_a_loop) {
     CHECK(count.calls >= 1 && count.calls <= threads);
     CHECK(!tli_parallel_try(N, 10, count_range, &count) && !tli_go_on());
     CHECK(count.calls <= threads);
-    CHECK(tli_parallel_try(10, 10, count_range, &count)); /* a loop this short is not interrupted */
+    CHECK(tli_parallel_try(10, 10, count_range,
+                           &count)); /* a loop as short as this one is not interrupted */
     tl_interrupt_clear();
     CHECK(tli_go_on());
   }

@@ -26,7 +26,7 @@ export('digits', nn.Sequential(nn.Unflatten(2, {1, 8, 8}), nn.Conv2d(1, 16, 3, {
 export('lstm', nn.LSTM(8, 16, {num_layers = 2, batch_first = true}), torch.randn(2, 7, 8))
 export('transformer', nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4,
    {dim_feedforward = 64, batch_first = true}), 2), torch.randn(2, 9, 32))
--- integers that depend on a product of sizes
+-- This model computes with integers that are products of the sizes of its input.
 local tokens = nn.Linear(4, 4)
 function tokens.forward(self, x)
    local y = x:reshape(x:size(1) * x:size(2), 4)
@@ -39,7 +39,8 @@ do
    put('products.out', tokens(x))
 end
 
--- branches and loops: in a branch, in a loop, and with values from outside
+-- The first model has a branch inside a branch; the second has a loop inside a branch, and a branch inside the loop.
+-- Their functions also use tensors from outside.
 local branches = nn.Sequential(nn.Linear(6, 16), nn.Linear(6, 6))
 function branches.forward(self, x)
    local y = x:tanh()
@@ -66,7 +67,7 @@ function loops.forward(self, x)
 end
 export('loops', loops, torch.rand(3, 4))
 
--- Exports a training step, the losses of 20 steps, and the results of the trained model.
+-- Exports a training step of a model, together with the losses of 20 steps and the results of the trained model.
 local function train(name, make, x, optimizer_of, schedule_of)
    local y = torch.randint(1, 5, {x:size(1)})
    local function step_of(model)

@@ -1,8 +1,8 @@
 /*
-** program_test.c - tests exported programs without Lua, which is not linked here.
-** program_models.lua exports models, inputs, and the results that must be reproduced bit for bit.
-** Mutated files must be refused, or run without a crash. `make fuzz-programs` and `make
-** race-programs` run this test with sanitizers, linked with a library made for these programs.
+** program_test.c - tests exported programs without Lua, which is not linked here. program_models.lua exports models,
+** inputs, and the results that must be reproduced bit for bit. The loader must refuse mutated files, or run them
+** without a crash. `make fuzz-programs` and `make race-programs` run this test with sanitizers, linked with a library
+** that is built for these programs.
 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -92,7 +92,7 @@ typedef struct Case {
   tl_Program *program;
   tl_Tensor *in;
   void *in_data, *expected;
-  size_t bytes; /* bytes of the first result */
+  size_t bytes; /* the size of the first result in bytes */
   int noutputs;
 } Case;
 
@@ -181,13 +181,15 @@ TEST(later_runs_allocate_nothing) {
   CHECK(!COUNTED || atomic_load(&mallocs) == before + 1);
 }
 
-/* Tests that each branch keeps its plan: runs allocate nothing, whichever way the last one took. */
+/* Tests that each branch keeps its own plan, so that a run allocates nothing even if the previous run took the other
+** branch. */
 TEST(alternating_branches_allocate_nothing) {
   CHECK(tl_set_num_threads(1));
   Case c = open_case("branches");
   tl_Tensor *inputs[3], *outputs[3] = {NULL};
   float values[3][18];
-  for (int way = 0; way < 3; way++) { /* the first branch, and both of those in the second one */
+  for (int way = 0; way < 3;
+       way++) { /* takes the first branch, and both inner branches of the second one */
     for (int k = 0; k < 18; k++) values[way][k] = way == 0 ? 0.5F : -1;
     if (way == 2) values[way][0] = 1;
     inputs[way] = tl_tensor_wrap(values[way], TL_F32, 2, (int64_t[]){3, 6}, NULL, NULL, NULL);
@@ -254,7 +256,7 @@ TEST(loops_have_limits) {
   close_case(&c);
 }
 
-/* Makes n steps. Their losses must equal those of eager training, beginning with step `first`. */
+/* Makes n training steps. Their losses must equal the losses of eager training from step `first` on. */
 static void train(const Case *c, int first, int n) {
   for (int i = first; i < first + n; i++) {
     tl_Tensor *loss = NULL;
@@ -266,7 +268,7 @@ static void train(const Case *c, int first, int n) {
   }
 }
 
-/* Checks the results of a model after a program has trained its parameters. */
+/* Checks the results of a model whose parameters a program has trained. */
 static void check_trained(const char *name, tl_Program *program) {
   char eval[40];
   snprintf(eval, sizeof eval, "%s_eval", name);
@@ -332,7 +334,7 @@ static void *step_often(void *context) {
   return ok ? context : NULL;
 }
 
-/* Tests that steps from several threads run one after the other, with the same results. */
+/* Tests that training steps that several threads make run one after the other, with the same results. */
 TEST(threads_step_in_turn) {
   for (int i = 0; trained[i]; i++) {
     Case c = open_case(trained[i]);
@@ -437,7 +439,7 @@ TEST(failures_are_told) {
   close_case(&c);
 }
 
-/* Tests that loading and running fail cleanly when any one allocation fails, or each `every`-th. */
+/* Tests that loading and running fail cleanly if a single allocation fails, and if each `every`-th allocation fails. */
 static void failing_allocations_of(const char *name, int every) {
   Case c = open_case(name);
   bool step = c.bytes == STEPS * sizeof(float);

@@ -1,7 +1,7 @@
 /*
-** replace_test.c - tests replace.h: which files remain if a program is killed just before a save
-** renames its file, and when they are removed. This file replaces rename, so that events can happen
-** just before it.
+** replace_test.c - tests replace.h, which saves a file under a temporary name and then renames it. The tests check
+** which files remain if the program is killed just before the rename, and when they are removed. This test has its own
+** rename, so that it can do something just before the renaming.
 */
 #include "core/platform/replace.h"
 
@@ -26,7 +26,7 @@ int rename(const char *from, const char *to) {
 #ifdef __linux__
 #include <errno.h>
 #include <sys/syscall.h>
-/* If set, simulates a file system that has no unnamed files. */
+/* If true, the file system seems to have no unnamed files (O_TMPFILE). */
 static bool no_links;
 int linkat(int from, const char *old, int to, const char *name, int flags) {
   errno = EPERM;
@@ -53,7 +53,7 @@ static bool save(const char *name, const char *text) {
   return false;
 }
 
-/* Returns the number of files in the folder; *temporary becomes the number of temporary ones. */
+/* Returns the number of files in the folder, and sets *temporary to the number of temporary files among them. */
 static int count(int *temporary) {
   int all = 0;
   *temporary = 0;
@@ -77,7 +77,7 @@ static bool contains(const char *name, const char *text) {
 
 static void die(void) { kill(getpid(), SIGKILL); }
 
-/* Saves a file in another process, where `event` happens before the rename. Returns its status. */
+/* Saves a file in a child process, which calls `event` just before the rename. Returns the child's status. */
 static int save_elsewhere(const char *name, const char *text, void (*event)(void)) {
   int status = -1;
   pid_t child = fork();
@@ -122,7 +122,7 @@ static bool make(const char *name) {
   return fd >= 0 && close(fd) == 0;
 }
 
-/* Repeats the tests once the library knows that the file system has no unnamed files. */
+/* Repeats the tests after the library has found out that the file system has no unnamed files. */
 TEST(names_from_the_start) {
 #ifdef __linux__
   no_links = true;

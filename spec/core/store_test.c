@@ -1,6 +1,6 @@
 /*
-** store_test.c - tests store.h: connections to a port that belongs to another program, clients with
-** and without the secret, and that no client delays the others.
+** store_test.c - tests store.h: what happens if another program owns the port, clients with and without the secret, and
+** that no client delays the others.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
@@ -27,8 +27,7 @@
 
 static const char secret[] = "the secret of this job", another[] = "that of another job";
 
-/* A program that is not a store: it accepts some connections, sends `text` on each one, and then
-** closes it. */
+/* A program that is not a store. It accepts some connections, sends `text` on each one, and closes it. */
 typedef struct Other {
   int listener, port, connections;
   const char *text;
@@ -43,7 +42,7 @@ static void talk(void *context) {
     if (socket < 0) continue;
     if (!tli_socket_send(socket, o->text, strlen(o->text), tli_now_ns() + 1000000000))
       tli_error_clear();
-    /* closing the socket with unread input would discard the bytes that were sent */
+    /* Closing the socket with unread input would discard the bytes that were sent, so the input is read first. */
     char heard[24];
     if (*o->text && !tli_socket_receive(socket, heard, sizeof heard, tli_now_ns() + 10000000000))
       tli_error_clear();
@@ -85,8 +84,8 @@ TEST(a_silent_server_is_refused) {
   tli_socket_close(listener);
 }
 
-/* Tests a store that is ending: it closes its connections, and a new store may soon take its port.
-** The client must try again. */
+/* Tests a store that is about to end: it closes its connections, and soon a new store has its port. The client must
+** try again until the new store answers. */
 TEST(a_closed_connection_is_tried_again) {
   Other other = {.connections = 1, .text = ""};
   begin(&other);
@@ -159,8 +158,7 @@ TEST(other_machines_need_a_secret) {
   }
 }
 
-/* A program that takes a store's place without knowing the secret; it sends back everything that it
-** receives. */
+/* A program that listens on a store's port without knowing the secret. It sends back everything that it receives. */
 static void mirror(void *context) {
   Other *o = context;
   CHECK(tli_socket_wait(o->listener, tli_now_ns() + LONG));
@@ -236,7 +234,7 @@ TEST(a_client_without_proof_may_make_no_request) {
   tli_store_server_stop(server);
 }
 
-/* Tests that silent connections do not use up the job's connections or the process's file
+/* Tests that clients that connect and send nothing do not use up the store's connections or the process's file
 ** descriptors. */
 TEST(silent_clients_do_not_keep_others_out) {
   struct rlimit before, few;
@@ -245,7 +243,7 @@ TEST(silent_clients_do_not_keep_others_out) {
   few.rlim_cur = 200;
   CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
   tli_StoreServer *server = serve(secret);
-  /* the server has started with the lower limit; restore the old one */
+  /* the server keeps the lower limit with which it started; the old limit is restored here */
   CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
   int silent[400];
   for (int i = 0; i < 400; i++) silent[i] = knock(server);
@@ -260,7 +258,7 @@ TEST(silent_clients_do_not_keep_others_out) {
 
 enum { LARGE = 8 << 20 };
 
-/* Returns a connection without a secret that has already received the greeting. */
+/* Returns a connection that has received the server's greeting but has not proved that it knows the secret. */
 static int greeted(const tli_StoreServer *server) {
   int socket = knock(server);
   tli_StoreRequest r = {TLI_STORE_MAGIC, TLI_STORE_GREET, 0, 0, 0};
@@ -271,7 +269,8 @@ static int greeted(const tli_StoreServer *server) {
   return socket;
 }
 
-/* Tests a bug of the past: each client that did not read delayed the server by five seconds. */
+/* Tests that a client that does not read delays no other client. In an old version, each such client delayed the
+** server by five seconds. */
 TEST(a_client_that_does_not_read_delays_no_other) {
   tli_StoreServer *server = serve(NULL);
   tli_Store *store = connect_with(server, NULL);
@@ -286,7 +285,7 @@ TEST(a_client_that_does_not_read_delays_no_other) {
   }
   for (int i = 0; i < 50; i++)
     check_works(store); /* fails after ten seconds if the server is delayed */
-  /* a client that reads late gets the complete old value, though it has changed meanwhile */
+  /* a client that reads late gets the complete old value, although the value has changed meanwhile */
   memset(large, 1, LARGE);
   CHECK(tli_store_set(store, "large", large, LARGE));
   tli_StoreAnswer a;
@@ -300,7 +299,7 @@ TEST(a_client_that_does_not_read_delays_no_other) {
   tli_store_server_stop(server);
 }
 
-/* Sends until the socket's buffer is full, as happens when the peer never reads. */
+/* Sends until the socket's buffer is full, which happens because the peer never reads. */
 static void pour(int socket, const void *data, size_t bytes) {
   for (int i = 0; i < 2000; i++)
     if (tli_socket_give(socket, data, bytes) <= 0) break;
@@ -376,7 +375,7 @@ TEST(a_secret_is_read_from_a_private_file_alone) {
   rmdir(folder);
 }
 
-/* Tests that a name is accepted only if a process of the same user made the memory. */
+/* Tests that the name of shared memory is accepted only if a process of the same user made the memory. */
 TEST(shared_memory_is_opened_by_its_exact_name) {
   tli_Share share, other;
   char name[TLI_SHARE_NAME], path[100], wrong[200];
@@ -404,7 +403,7 @@ TEST(shared_memory_is_opened_by_its_exact_name) {
     CHECK(!tli_share_open(&other, wrong, 4096));
     CHECK_ERROR(TL_EARG, "is not the name of a block");
   }
-  /* an open file whose name has the right form and whose length is right */
+  /* the path of an open file: its form and the file's length are right, but the file is not shared memory */
   snprintf(wrong, sizeof wrong, "/proc/%ld/fd/%d", (long)getpid(), fileno(file));
   CHECK(!tli_share_open(&other, wrong, 4096));
   CHECK_ERROR(TL_EIO, "its maker must be a process of this machine and user");

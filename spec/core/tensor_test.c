@@ -128,7 +128,7 @@ TEST(bad_foreign_memory) {
   CHECK(released == 0);
 }
 
-/* Tests that any single allocation may fail, and that nothing leaks. */
+/* Tests that nothing leaks if any single allocation fails. */
 TEST(failing_allocations) {
   int64_t used = tl_memory_used();
   for (int64_t size = 8; size < 100000; size *= 100) {
@@ -168,7 +168,7 @@ TEST(long_chains_of_bases) {
   CHECK(tl_memory_used() == used);
 }
 
-/* Tests foreign memory that begins right behind the block of the storage's header. */
+/* Tests foreign memory that happens to begin right behind the block with the storage's header. */
 TEST(foreign_memory_behind_the_header) {
   int64_t used = tl_memory_used();
   tl_Storage *s = tli_storage_wrap(TLI_CPU, &used, 56, NULL, NULL);
