@@ -1,4 +1,4 @@
--- bits.lua - compares device tensors bit by bit, for programs that a spec runs.
+-- bits.lua - compares tensors on a device bit by bit. Specs run programs that use this module.
 
 local torch = require "tlua"
 
@@ -8,8 +8,8 @@ local as_integer <const> = {
    float32 = "int32", float64 = "int64", float16 = "int16", bfloat16 = "int16", bool = "uint8",
 }
 
--- Returns the bits of a tensor. All NaN count as equal, as on a GPU: on a CPU, the sum of two NaN is the first operand,
--- and the compiler decides which operand comes first.
+-- Returns the bits of a tensor, in which all NaN become the same, as on a GPU. On a CPU the sum of two NaN is the first
+-- operand, and the compiler decides which operand comes first.
 local function bits(x)
    x = x:cpu():contiguous()
    if x.dtype:find "float" then x = x:masked_fill(x:isnan(), 0 / 0) end

@@ -1,6 +1,6 @@
--- Tests captures. A global capture forbids most driver calls in every thread. Whatever a script does during a capture
--- must still work, and the graph must be complete: the emulator invalidates the capture at each call that is not in its
--- list of allowed calls (spec/cuda/captures.cc).
+-- Tests captures of CUDA graphs. A global capture forbids most driver calls in every thread, but whatever a script does
+-- during a capture must still work, and the graph must be complete. The emulator invalidates the capture at each call
+-- that is not in the list of allowed calls in spec/cuda/captures.cc.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -10,8 +10,7 @@ local emulated <const> = require("spec.support.device").is_emulated() and it or 
 local cuda = torch.cuda
 local on <const> = {device = "cuda"}
 
--- Captures a function, and does the given work in the middle of the capture; the graph must give the function's
--- result.
+-- Captures a function and calls `work` in the middle of the capture. The graph must still give the function's result.
 local function beside(work)
    local x, g = torch.ones(100, on), cuda.Graph()
    local y = cuda.graph(g, function()
@@ -23,7 +22,7 @@ local function beside(work)
    assert.equal(201, y:item())
 end
 
--- Collects garbage until the finalizers of the values that `make` returned have run.
+-- Calls `make` and collects garbage until the finalizers of its results have run.
 local function collect()
    collectgarbage()
    collectgarbage()
@@ -157,7 +156,7 @@ end)
 
 describe("a captured graph", function()
    emulated("keeps the priorities of the streams that it was captured on", function()
-      -- the order of the two writes is undefined, but the stream of higher priority goes first
+      -- the order of the two writes is undefined, but the emulator runs the stream of higher priority first
       assert.equal("true\n", shell.ok("TLUA_EMULATED_LAZY=1 " .. shell.start() .. " -e " .. shell.quote [[
          local cuda = torch.cuda
          local x, g = torch.zeros(4, {device = "cuda"}), cuda.Graph()

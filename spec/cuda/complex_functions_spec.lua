@@ -1,5 +1,5 @@
 -- Compares the GPU's functions of complex numbers with the C library's at extreme arguments: zeros of both signs, tiny
--- and huge numbers, infinities, NaN, branch cuts, and arguments near which digits cancel.
+-- and huge numbers, infinities, NaN, branch cuts, and arguments where rounding errors are large because digits cancel.
 
 local torch = require "tlua"
 
@@ -15,14 +15,14 @@ local parts <const> = {
 }
 local precision <const> = {complex64 = 2.0 ^ -23, complex128 = 2.0 ^ -52}
 
--- Returns all pairs of the parts as complex numbers.
+-- Returns complex numbers with all pairs of the extreme values as real and imaginary parts.
 local function grid(dtype)
    local real = torch.tensor(parts[dtype], {dtype = "float64", device = "cpu"})
    local n = real:numel()
    return torch.complex(real:reshape(n, 1):expand(n, n), real:reshape(1, n):expand(n, n)):reshape(-1):to(dtype)
 end
 
--- Returns whether two parts agree, of numbers of this magnitude.
+-- Returns whether the real (or imaginary) parts e and a of two numbers of this magnitude agree.
 local function agree(e, a, magnitude, tolerance)
    if e ~= e then return a ~= a end
    return e == a or math.abs(e - a) <= tolerance * magnitude

@@ -1,12 +1,11 @@
 /*
-** cudnn.c - implements, for the emulated build, cuDNN's functions for recurrent layers (one layer,
-** forward only) by the formulas in cuDNN's documentation. Each call checks the documented
-** requirements: descriptors are set and consistent, sizes agree, addresses are valid and aligned. A
-** program that violates one is ended. The computation runs in stream order (cudnn_math.c), and
-** memory is accessed only then.
+** cudnn.c - implements, for the emulated build, cuDNN's functions for recurrent layers (one layer, forward only) by the
+** formulas in cuDNN's documentation. Each call checks the documented requirements: descriptors are set and consistent,
+** sizes agree, addresses are valid and aligned. A program that violates a requirement is ended. The computation
+** (cudnn_math.c) is queued on the stream, and accesses memory only when the stream reaches it.
 **
-** In the weight space, the input's gates are adjacent, but there are gaps between the state's
-** gates, so that code that assumes one of these layouts fails.
+** In the weight space, the matrices of the input's gates are adjacent, but there are gaps between those of the state's
+** gates. Code that assumes the same layout for both fails.
 **
 ** TLUA_EMULATED_CUDNN=1 logs each call on stderr and, at exit, the number of remaining descriptors;
 ** with 0 there is no cuDNN. TLUA_EMULATED_CUDNN_FAIL names a file with a number n: the n-th call
@@ -58,8 +57,8 @@ __attribute__((destructor)) static void tell_what_is_left(void) {
   if (tells()) fprintf(stderr, "cuDNN: %d descriptors are left\n", atomic_load(&descriptors));
 }
 
-/* Returns whether this call must fail: whether it is the n-th call since n was written into the
-** file that TLUA_EMULATED_CUDNN_FAIL names. */
+/* Returns whether this call must fail. TLUA_EMULATED_CUDNN_FAIL names a file with a number n; the n-th call after
+** that file was written fails. */
 static bool is_the_one(void) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static int which, calls;
@@ -76,7 +75,7 @@ static bool is_the_one(void) {
   return yes;
 }
 
-/* Returns whether this call must fail; logs the call in any case. */
+/* Logs a call, and returns whether the call must fail. */
 static bool fails(const char *call) {
   bool fail = is_the_one();
   if (tells()) fprintf(stderr, "%s%s\n", call, fail ? " fails" : "");

@@ -48,7 +48,7 @@ static void set(const RnnShape *s, void *to, long i, double x) {
         s->type == CUDNN_DATA_HALF ? tli_f32_to_f16((float)x) : tli_f32_to_bf16((float)x);
 }
 
-/* Rounds a factor of a product; in TF32 it keeps 10 fraction bits. */
+/* Rounds a factor of a product as the hardware does; TF32 keeps 10 fraction bits. */
 static double factor(const RnnShape *s, double x) {
   if (!s->tf32 || x == 0 || !isfinite(x)) return x;
   int exponent;
@@ -78,7 +78,7 @@ static Matrix linear(const RnnJob *j, int id) {
   return m;
 }
 
-/* Sets `to` to the matrix times v, plus the bias. */
+/* Computes to = matrix * v + bias. */
 static void apply(const Matrix *m, const double *v, double *to) {
   for (int k = 0; k < m->rows; k++) {
     double sum = 0;
@@ -88,7 +88,7 @@ static void apply(const Matrix *m, const double *v, double *to) {
   }
 }
 
-/* Adds the transposed matrix times v to `to`. */
+/* Computes to += transposed matrix * v. */
 static void apply_transposed(const Matrix *m, const double *v, double *to) {
   for (int i = 0; i < m->columns; i++)
     for (int k = 0; k < m->rows; k++)
@@ -123,7 +123,7 @@ static Record record_of(const RnnJob *j, double *reserve, int step, int sample) 
   return record(&j->shape, reserve + 1 + n * rnn_record(&j->shape));
 }
 
-/* Checks that the passes run in order: `from` must be the last pass; records `to`. */
+/* Checks the order of the passes: the last pass must be `from`. Records `to` as the last pass. */
 static void advance(double *reserve, int from, int to) {
   if (reserve[0] != from) {
     fprintf(stderr, "emulated cuDNN: the reserve is not what the pass before leaves\n");
@@ -206,9 +206,9 @@ void rnn_forward(void *job) {
 
 /* ---- the gradient of the data ---------------------------------------------------------------- */
 
-/* Computes the gradients of the gates' sums from d, the gradient of h' before the projection.
-** `cell` is the gradient of c' on entry and of c on return. The part of h's gradient that bypasses
-** the sums is added to `state`. */
+/* Computes the gradients of the sums inside the gates from d, the gradient of h' before the projection. `cell` holds
+** the gradient of c' on entry and the gradient of c on return. The part of h's gradient that does not go through the
+** sums is added to `state`. */
 static void gates_back(const RnnShape *s, const Record *r, const double *d, double *cell,
                        double *state) {
   for (int k = 0; k < s->hidden; k++) {
@@ -237,8 +237,8 @@ static const double *grad_of(const RnnShape *s, const Record *r, int id) {
   return s->mode == CUDNN_GRU && id == 5 ? r->grad_state : r->grads[id % s->gates];
 }
 
-/* Computes one step of one sample backward. `state` and `cell` are the gradients of the states: on
-** entry of those after the step, on return of those before it. */
+/* Computes the backward pass of one step of one sample. On entry, `state` and `cell` hold the gradients of the
+** states after the step; on return, the gradients of the states before the step. */
 static void step_back(const RnnJob *j, const Record *r, double *dx, double *state, double *cell) {
   const RnnShape *s = &j->shape;
   double *d = memory((size_t)s->hidden * sizeof *d);

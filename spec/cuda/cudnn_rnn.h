@@ -16,17 +16,17 @@ typedef struct RnnShape {
   int input, hidden, output; /* sizes; there is a projection if output < hidden */
 } RnnShape;
 
-/* Returns the size of the weight space, and sets the offsets of a linear layer's matrix and bias in
-** the weight space. */
+/* Returns the size of the weight space, and sets *matrix and *bias to the offsets of linear layer `id` in the weight
+** space. */
 size_t rnn_params(const RnnShape *s, int id, size_t *matrix, size_t *bias);
-/* Returns the size of a record: how many numbers the reserve has for one step of one sample. */
+/* Returns the size of a record, which is the part of the reserve for one step of one sample, in numbers. */
 size_t rnn_record(const RnnShape *s);
 
-/* A pass of a layer. The fields have the names of cuDNN's arguments. */
+/* The arguments of one pass of a layer. The fields have the names of cuDNN's arguments. */
 typedef struct RnnJob {
   RnnShape shape;
   int steps, batch;
-  void *weights; /* in the pass for weight gradients: these gradients */
+  void *weights; /* in the pass that computes weight gradients: the gradients of the weights */
   void *work;
   size_t work_bytes;
   void *reserve; /* NULL if there is none */

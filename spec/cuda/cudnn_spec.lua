@@ -32,12 +32,12 @@ local prelude <const> = [[
    end
 ]]
 
--- Returns the output of a program that runs with the given settings of the emulator.
+-- Runs a program with the given settings of the emulator, and returns its output.
 local function run(settings, program)
    return shell.ok(("%s %s -e %s"):format(settings, shell.start(), shell.quote(prelude .. program)))
 end
 
--- Returns how often a program calls each of cuDNN's three passes: forward, backward for the data, and backward for the
+-- Runs a program. Returns how often it calls cuDNN's passes: forward, backward for the data, and backward for the
 -- weights.
 local function asked(program, settings)
    local text = run("TLUA_EMULATED_CUDNN=1 " .. (settings or ""), program)
@@ -174,8 +174,8 @@ describe("a recurrent layer that cuDNN has computed", function()
 end)
 
 describe("if a call of cuDNN fails,", function()
-   -- If cuDNN's forward pass fails, our kernels take over. The backward pass has no such choice, because only cuDNN can
-   -- read a reserve that cuDNN has filled.
+   -- If cuDNN's forward pass fails, our kernels compute it. The backward pass cannot change to our kernels, because
+   -- only cuDNN can read a reserve that cuDNN has filled.
    emulated("the result is the same, or an error names the call, and nothing leaks", function()
       shell.with_folder(function(folder)
          local path = folder .. "/which"

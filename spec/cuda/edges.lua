@@ -1,5 +1,5 @@
--- edges.lua BITS - tests three limits of a GPU: a tensor of more than 2^BITS elements, running out of memory, and a
--- captured collective in an NCCL process group with one rank. Prints a line for each test.
+-- edges.lua BITS - tests three limits of a GPU: a tensor of more than 2^BITS elements, an allocation that is too large,
+-- and a captured collective in an NCCL process group of one rank. Prints a line for each test.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -9,7 +9,8 @@ local on <const> = {device = "cuda"}
 
 local function say(name, ...) print(name .. ":", ...) io.stdout:flush() end
 
--- A tensor with more elements than 32 bits can count; the values at its end are lost if an index wraps around.
+-- Tests a tensor with more elements than an index of 32 bits can count. If an index wraps around, the values at the end
+-- of the tensor are wrong.
 do
    local n <const> = (1 << bits) + 77
    local x = torch.zeros(n, {device = "cuda", dtype = torch.int8})

@@ -1,12 +1,12 @@
--- Tests that the emulator, which runs the GPU's kernels on the CPU, detects errors in kernels. `make emulator` builds
--- the programs.
+-- Tests that the emulator, which runs GPU kernels on the CPU, detects errors in kernels. `make emulator` builds the
+-- test programs, which contain deliberate errors.
 
 local shell = require "spec.support.shell"
 
 local plain = shell.build .. "/emulated/emulator_test"
 local sanitized = shell.build .. "/asan/emulated/emulator_test"
 
--- Returns the output and the status of a test program with a deliberate error.
+-- Runs a deliberate error of a test program. Returns the program's output and status.
 local function wrong(program, name, seed)
    return shell.run(("TLUA_EMULATED_SEED=%d %s %s"):format(seed or 1, program, name))
 end

@@ -1,5 +1,5 @@
--- Tests that an error on a GPU becomes a Lua error with a description and a location, and that the program can
--- continue.
+-- Tests that an error on a GPU becomes a Lua error that describes the cause and names the source line, and that the
+-- program can continue.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -8,7 +8,7 @@ local emulated <const> = require("spec.support.device").is_emulated() and it or 
 local cuda = torch.cuda
 local on <const> = {device = "cuda"}
 
--- Returns the output of a program that runs with the given settings of the emulator.
+-- Runs a program with the given settings of the emulator, and returns its output.
 local function run(settings, program)
    return shell.ok(("%s %s -e %s"):format(settings, shell.start(), shell.quote(program)))
 end
@@ -60,7 +60,8 @@ describe("on a GPU", function()
    end)
 
    emulated("an error for lack of memory has figures, and its history the line", function()
-      -- only tlua's own allocator has these statistics, and other specs may select another one
+      -- this test needs tlua's own allocator, because only that one has statistics; other specs may select another
+      -- allocator
       local output = run("TLUA_CUDA_ALLOCATOR=native TLUA_EMULATED_MEMORY=67108864", [[
          torch.cuda.memory._record_memory_history()
          local kept = torch.ones(1 << 22, {device = "cuda"})

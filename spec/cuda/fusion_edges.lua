@@ -95,7 +95,7 @@ function M.holding()
    collectgarbage()
    g:replay()
    bits.compare("what is held", {eager[1], table.unpack(kept[1])}, {result, table.unpack(kept[2])})
-   -- results that are garbage need not be stored
+   -- results that become garbage need not be written to memory
    local other = x:clone()
    do
       local h = cuda.Graph()
@@ -108,7 +108,7 @@ function M.holding()
       h:replay()
       bits.compare("what others have", {copy, other * 2 + 1}, {between, first})
    end
-   -- in the middle of the chain, releases one of its inputs
+   -- one input of the chain is released in the middle of the chain
    g = cuda.Graph()
    result = cuda.graph(g, function()
       local b = other + other:sum(1, true)
@@ -118,7 +118,7 @@ function M.holding()
    end)
    g:replay()
    bits.compare("an input that goes", {(other + other:sum(1, true)) * 7}, {result})
-   -- a finalizer runs operators while a chain is being launched
+   -- a finalizer calls operators while a chain is being launched
    local made
    g = cuda.Graph()
    result = cuda.graph(g, function()
@@ -186,7 +186,7 @@ end
 
 function M.captures()
    local x = random(40)
-   -- captures that an error ends half-way
+   -- errors end these captures before they are complete
    local live = cuda.memory_allocated()
    for i = 1, 5 do
       local ok, message = pcall(cuda.graph, cuda.Graph(), function()
@@ -214,7 +214,7 @@ function M.captures()
       local y = F.linear(a * 2, w) * b + F.linear(b, w)
       return {y, (F.gelu(y) * 0.5):float() - a}
    end)
-   -- the work moves between streams
+   -- the chain moves from one stream to another
    local side = cuda.Stream()
    same("two streams", {x}, function(a)
       local here, b = cuda.current_stream(), a * 2 + 1
@@ -318,8 +318,8 @@ function M.transformer()
    bits.compare("transformer", train(false), train(true))
 end
 
--- Makes one runtime call fail (TLUA_EMULATED_FAIL_AT): either the capture must fail, or the results must be
--- complete.
+-- Makes the n-th call of the CUDA runtime fail (TLUA_EMULATED_FAIL_AT). Either the capture must fail, or its results
+-- must be complete.
 function M.failing()
    local ok, message = pcall(function()
       local x = torch.ones(9):to "cuda"

@@ -1,6 +1,6 @@
 -- fusion_operators.lua FOLDER: runs cases for fusion_spec.lua, each with its own kernel cache in FOLDER. Each case does
--- the same work eagerly and in a graph, twice, compares the results bit for bit, and counts the graph's kernels: an
--- operator that cannot be fused would split the chain into several.
+-- the same work eagerly and in a graph, twice, and compares the results bit for bit. It also counts the graph's
+-- kernels, because an operator that cannot be fused would split the chain into several kernels.
 
 local torch = require "tlua"
 local replayed = require "spec.cuda.bits".replayed
@@ -30,8 +30,8 @@ torch.manual_seed(1)
 
 -- Dropout ---------------------------------------------------------------------------------------------------
 
--- The number of elements is not a multiple of the vector width, so that the remaining elements also need random
--- words.
+-- The number of elements is no multiple of the vector width, so the elements after the last whole vector need random
+-- words too.
 for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
    local first, second = case("dropout, " .. dtype, 1, {random(dtype, 1003), random(dtype, 1003)},
       function(x, y) return {F.dropout(x * 2, 0.3) + y, F.dropout(y, 0.6)} end)
@@ -91,7 +91,7 @@ local activations <const> = {
 }
 local edges = torch.tensor {0 / 0, math.huge, -math.huge, 0.0, -0.0, 1e-40, -1e30, 88}
 for _, dtype in ipairs {"float32", "bfloat16"} do
-   for first = 1, #activations, 5 do -- limits the activations in a kernel to five
+   for first = 1, #activations, 5 do -- a kernel has at most five activations
       local last = math.min(first + 4, #activations)
       local x = torch.cat({torch.randn(57) * 3, edges}):to(dtype):to "cuda"
       local name = ("gradients of %s to %s, %s"):format(activations[first], activations[last], dtype)
@@ -110,7 +110,7 @@ for _, name in ipairs {"linear_relu", "linear_gelu"} do
       case(("the gradient of %s, bias %s"):format(name, bias), 1, {random(nil, 9, 6):requires_grad_(),
          random(nil, 5, 6), random(nil, 5):requires_grad_(bias), random(nil, 9, 5)}, function(x, w, b, g)
          local y = F[name](x, w, bias and b or nil)
-         g = bias and g * 2 + 1 or g * 2 - 1 -- so that no other case has the same kernel
+         g = bias and g * 2 + 1 or g * 2 - 1 -- differs from all other cases, so that their kernels cannot be reused
          return {torch.autograd.grad(y, bias and {x, b} or {x}, {grad_outputs = g})}
       end)
    end
@@ -144,6 +144,6 @@ do
    assert(torch.equal(result:cpu(), torch.tensor {-3, -3, 1, 4}))
    y[3] = 1
    g:replay()
-   cuda.synchronize() -- waits, so that all tensors can be freed
+   cuda.synchronize() -- waits for the device, so that all tensors can be freed
 end
 print "the same bits"

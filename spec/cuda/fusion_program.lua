@@ -1,6 +1,5 @@
--- fusion_program.lua WHAT [FIRST LAST]: the programs that fusion_spec.lua runs with various settings. Each
--- program does the same work eagerly and in a graph, and reports any difference in the bits of the
--- results.
+-- fusion_program.lua WHAT [FIRST LAST]: programs that fusion_spec.lua runs with various settings of the emulator. Each
+-- program does the same work eagerly and in a graph, and reports any difference in the bits of the results.
 
 local numbers = require "spec.support.numbers"
 local torch = require "tlua"
@@ -13,8 +12,8 @@ local what, first, last = arg[1], tonumber(arg[2]), tonumber(arg[3])
 local FLOATING <const> = {"float32", "float64", "float16", "bfloat16"}
 local INTEGER <const> = {"int64", "int32", "int16", "int8", "uint8"}
 
--- Functions that take two tensors of the same dtype and return a tensor. These are for floating dtypes; those for any
--- dtype follow.
+-- Functions of two tensors of the same dtype that return a tensor. This list is for floating dtypes; the next list is
+-- for all dtypes.
 local of_floating <const> = {
    function(a, b) return a / b end,
    function(a) return a:exp() end,
@@ -45,11 +44,11 @@ local in_place <const> = {
    function(a) a:fill_(2) end,
 }
 
--- The shapes of chains; input() chooses the layouts of their inputs.
+-- The shapes of the tensors in a chain. input() chooses the memory layouts.
 local sizes <const> = {{1}, {7}, {128}, {1001}, {3, 5}, {9, 16}, {4, 3, 6}, {33, 31}}
 local function input(draw, dtype, shape)
    local values = torch.randn(shape, {dtype = "float64", device = "cpu"}) * 3
-   if draw(2) == 1 and #shape > 0 then -- adds NaN and infinities
+   if draw(2) == 1 and #shape > 0 then -- adds NaN and infinities to some inputs
       local flat = values:view(-1)
       flat[1] = 0 / 0
       if flat:numel() > 3 then flat[2], flat[3] = math.huge, -math.huge end
@@ -68,7 +67,7 @@ local function input(draw, dtype, shape)
    return values
 end
 
--- Returns the inputs of a random chain, and a function that runs its steps on a list of the inputs.
+-- Returns the inputs of random chain `number`, and a function that runs the chain's steps on a list of the inputs.
 local function chain(number)
    local draw = numbers(number)
    torch.manual_seed(number)
@@ -84,7 +83,7 @@ local function chain(number)
          if not fixed[a] then steps[i] = function(list) change(list[a], list[b]:to(list[a].dtype)) end end
       elseif kind == 2 then
          local to = draw(2) == 1 and FLOATING[draw(#FLOATING)] or INTEGER[draw(#INTEGER)]
-         -- clamped, because processors convert numbers outside an integer's range differently
+         -- Values are clamped, because processors differ in how they convert numbers outside an integer's range.
          steps[i] = function(list)
             local x = list[a]
             if x.dtype:find "float" and not to:find "float" then x = x:nan_to_num(0, 100, 0):clamp(0, 100) end
@@ -100,7 +99,7 @@ local function chain(number)
          count = count + 1
       end
    end
-   -- some results are released before the end
+   -- some intermediate results are released before the end of the chain
    local dropped = {}
    for i = #inputs + 1, count do dropped[i] = draw(3) == 1 end
    return inputs, function(list)
@@ -144,8 +143,8 @@ end
 -- Overlapping windows
 -- --------------------------------------------------------------------------------------
 
--- Steps on windows of one base tensor that are shifted by one element, so that each write changes other windows too.
--- The whole base is compared, so that a write past the end of a window shows.
+-- Steps on overlapping windows of one base tensor; each window is shifted by one element, so each write also changes
+-- other windows. The whole base is compared, so that a write past the end of a window is detected.
 local window_steps <const> = {
    function(a, b, _, made) made[#made + 1] = a * 0.5 + b end,
    function(a, b, c) a:add_(b * 0.25 - c) end,
@@ -179,7 +178,7 @@ end
 
 -- Training ------------------------------------------------------------------------------------------------
 
--- Trains with activations and an optimizer that are written with elementwise operators.
+-- Trains a model whose activations and optimizer are written with elementwise operators.
 local function train(captured)
    torch.manual_seed(3)
    local nn = torch.nn
@@ -230,7 +229,7 @@ local function run_between()
    local x, side = torch.linspace(-3, 3, 1001):to "cuda", cuda.Stream()
    local function run()
       local a = x * 2 + 1
-      local b = a:sum() -- another kernel reads `a`, so the chain must be launched first
+      local b = a:sum() -- another kernel reads `a`, so the fused chain must be launched before that kernel
       local c = a - 1
       local here = cuda.current_stream()
       side:wait_stream(here)

@@ -1,5 +1,5 @@
--- Tests that a chain of elementwise kernels that a graph captures becomes one generated kernel. The compiler
--- that built the emulator compiles it, and the result is kept on disk. The programs are in
+-- Tests that a captured chain of elementwise kernels becomes one generated kernel. In these tests, the compiler that
+-- built the emulator compiles that kernel, and the cache on disk keeps the result. The programs are in
 -- fusion_program.lua.
 --
 --   TLUA_FUSION_CHAINS=500 make emulated SPEC=spec/cuda/fusion_spec.lua
@@ -12,7 +12,7 @@ local emulated <const> = require("spec.support.device").is_emulated() and it or 
 
 local CHAINS <const> = tonumber(os.getenv "TLUA_FUSION_CHAINS") or 12
 
--- Runs a program with its own kernel cache and the given settings; returns the number of kernels in the cache
+-- Runs a program with a kernel cache of its own and with the given settings. Returns the number of kernels in the cache
 -- afterwards.
 local function run(folder, program, settings, file)
    local output, status = shell.run(("TLUA_EMULATED_COMPILER=1 TLUA_CACHE=%s %s %s spec/cuda/%s.lua %s")

@@ -1,15 +1,17 @@
--- instructions.lua FILE.ptx... - counts how many instructions kernels need for each element, in the PTX of
--- nvcc: the instructions of the loop that streams, divided by the number of elements in one iteration.
--- Prints a table with the 64-bit divisions and the widest load and store. Fails if a kernel that must
--- stream divides in its loop, loads less than 16 bytes at once, or needs more than 60 % of the
--- instructions that an H100 can issue while it moves the element's bytes. By its data sheet, 132
--- multiprocessors issue 4 warp instructions per cycle at 1.755 GHz, and memory moves 3.35 TB/s. Run by
--- `make instructions`.
+-- instructions.lua FILE.ptx... - counts how many instructions kernels need for each element, in nvcc's PTX. It finds
+-- the main loop, which streams over memory, and divides the number of its instructions by the number of elements in one
+-- iteration. It prints a table with the 64-bit divisions and the widest load and store. A memory-bound kernel must not
+-- divide in this loop, must load at least 16 bytes at once, and may need at most 60 % of the instructions that an H100
+-- can issue while it moves the element's bytes; otherwise the program fails. An H100 issues 4 warp instructions per
+-- cycle on each of 132 multiprocessors at 1.755 GHz, and moves 3.35 TB/s (data sheet). `make instructions` runs this
+-- program.
 
-local slots <const> = 132 * 4 * 32 * 1.755e9 / 3.35e12 -- instructions that can be issued while one byte moves
+-- the number of instructions that an H100 can issue while it moves one byte
+local slots <const> = 132 * 4 * 32 * 1.755e9 / 3.35e12
 local share <const> = 0.6
 
--- The kernels that must stream: a pattern for the demangled name, and the number of arrays that are read or written.
+-- The memory-bound kernels that are checked. Each has a pattern for the demangled name, and the number of arrays that
+-- are read or written.
 local bounds <const> = {
    {"rows_kernel<add_f32", 3}, {"rows_kernel<mul_f32", 3}, {"rows_kernel<relu_f32", 2}, {"rows_kernel<addcmul_f32", 4},
    {"finish_kernel<[48], [01], b?f[^,]*, ", 2}, {"back_kernel<[48], [01], b?f", 3}, {"bias_rows_kernel<[48]", 2},
@@ -19,7 +21,7 @@ local bounds <const> = {
 local widths <const> = {b8 = 1, u8 = 1, s8 = 1, b16 = 2, u16 = 2, s16 = 2, b32 = 4, u32 = 4, s32 = 4, f32 = 4,
    b64 = 8, u64 = 8, s64 = 8, f64 = 8}
 
--- Returns how many bytes an instruction loads from or stores to global memory, or nil for other instructions.
+-- Returns the number of bytes that an instruction loads from or stores to global memory, or nil for other instructions.
 local function access(line)
    local word = line:match "^%s*@%S+%s+(%S+)" or line:match "^%s*(%S+)"
    local kind, rest = word:match "^([ls][dt])%.([%w.]+)"
@@ -46,7 +48,7 @@ local function kernels_of(path)
    return list
 end
 
--- Returns the loops of a kernel as {first line, last line}; each ends with a branch back to a label.
+-- Returns the loops of a kernel as {first line, last line}. The last line of a loop branches back to a label.
 local function loops_of(lines)
    local labels, list = {}, {}
    for i, line in ipairs(lines) do
@@ -58,9 +60,8 @@ local function loops_of(lines)
    return list
 end
 
--- Returns the set of lines within a range that belong to inner loops without memory accesses.
--- The offsets of loops in more than one dimension are computed there; long one-dimensional loops do
--- not run them.
+-- Returns the set of lines within a range that belong to inner loops without memory accesses. Such loops compute
+-- offsets for loops in several dimensions; long one-dimensional loops skip them, so their instructions are not counted.
 local function of_offsets(lines, loops, first, last)
    local inside = {}
    for _, loop in ipairs(loops) do
@@ -85,8 +86,8 @@ local function count(lines, loops, first, last)
    return c
 end
 
--- Returns the counts of the loop that streams: the loop with the widest loads, or the shortest one if there
--- are several such loops.
+-- Returns the counts for the main loop, which has the widest loads. If several loops have them, it is the shortest of
+-- these.
 local function streaming(lines)
    local best
    local loops = loops_of(lines)

@@ -1,7 +1,7 @@
--- Compares the GPU's kernels with the CPU's for every operator of the table, with its examples, in every dtype, in
--- layouts that take other paths through a kernel, and in unusual sizes: 0-d, empty, large and odd. Where the CPU raises
--- an error, the device must raise the same error. Gradients are compared only in some variants, because they take as
--- long again.
+-- Compares the GPU's kernels with the CPU's. Each operator of the table runs with its examples in every dtype, in
+-- memory layouts that use other code paths of a kernel, and in unusual sizes: 0-d, empty, large and odd. If the CPU
+-- raises an error, the device must raise the same error. Gradients are compared only in some variants, because they
+-- take as long as all results.
 
 local torch = require "tlua"
 local table_of = require "spec.support.table"
@@ -41,7 +41,8 @@ local function each(change)
    end
 end
 sizes.empty = each(function(n, i) return i == 1 and 0 or n end)
--- Makes all sizes odd, and the number of elements larger than a block; equal sizes stay equal.
+-- Makes all sizes odd, and large enough that a tensor has more elements than a block has threads. Equal sizes stay
+-- equal.
 function sizes.large(...)
    local grow = select("#", ...) > 2 and function(n) return 2 * n + 3 end or function(n) return 11 * n - 4 end
    return each(function(n) return n == 1 and 1 or grow(n) end)(...)
@@ -78,13 +79,13 @@ local variants = {
    {"complex64, empty", "complex64", "contiguous", "empty", gradients = true},
 }
 
--- The distance of neighbouring numbers near 1. A device adds in another order and computes functions by other formulas,
--- so results may differ by several such distances, relative to the largest number in the result.
+-- The distance of neighbouring numbers near 1. A device adds in another order and uses other formulas for functions, so
+-- its results may differ from the CPU's by several such distances, relative to the largest number in the result.
 local spacing <const> = {float64 = 2.0 ^ -52, float32 = 2.0 ^ -23, float16 = 2.0 ^ -10, bfloat16 = 2.0 ^ -7}
 local steps <const> = {float64 = 512, float32 = 32, float16 = 2, bfloat16 = 2}
 
 -- For these operators, the tolerance of gradients is multiplied by the input matrix's condition number, since the
--- gradients involve its inverse. For these random matrices it is in the hundreds.
+-- gradients involve the inverse of the matrix. The condition number of these random matrices is in the hundreds.
 local condition <const> = 128
 local inverts <const> = {}
 for name in ([[cholesky cholesky_inverse cholesky_solve cond det eigh inv inv_ex inverse ldl_solve logdet lstsq
@@ -93,23 +94,23 @@ for name in ([[cholesky cholesky_inverse cholesky_solve cond det eigh inv inv_ex
    inverts[name] = true
 end
 -- The rounding error E of a factorization changes the logarithm of a determinant by trace(inv(A) E), so the tolerance
--- of these results is scaled by the condition number as well. Singular vectors and eigenvectors turn by the error
--- divided by the distance to the next value; cuSOLVER finds these values by rotations.
--- The root of a matrix takes two products with eigenvectors besides.
+-- of these results is scaled by the condition number as well. An error turns a singular vector or eigenvector by an
+-- angle: the error divided by the distance from its singular value or eigenvalue to the next one. The square root of a
+-- matrix also multiplies by the eigenvectors twice.
 local sensitive <const> = {det = condition, logdet = condition, slogdet = condition, eigh = condition, svd = condition,
                            svdvals = condition, matrix_sqrth = 4}
 
--- Factors for the tolerance of gradients: in half types, cuDNN rounds the gradient of a recurrent layer's state after
--- each step.
+-- Factors for the tolerance of these operators' gradients. In half types, cuDNN rounds the gradient of a recurrent
+-- layer's state after each step.
 local recurrent <const> = {rnn_tanh = 4, rnn_relu = 4, lstm = 4, gru = 4}
 
--- The signs of eigenvectors and singular vectors are arbitrary, and singular vectors without a singular value may
--- be any basis. For each operator, lists which results contain vectors, and whether these are the rows or the
--- columns.
+-- The signs of eigenvectors and singular vectors are arbitrary. Singular vectors that have no singular value may be any
+-- basis. This table maps an operator to its results that contain vectors, and tells whether the vectors are the rows or
+-- the columns.
 local vectors <const> = {eigh = {[2] = "columns"}, svd = {[1] = "columns", [3] = "rows"}}
 
--- Returns an operator's results with two changes: each vector has the sign that makes its element of largest magnitude
--- positive, and vectors without a singular value are left out.
+-- Makes an operator's results comparable: changes the sign of each vector so that its element of largest magnitude is
+-- positive, and leaves out vectors that have no singular value.
 local function canonical(row, results)
    local kinds = row.form == "svd_torch" and {"columns", [3] = "columns"} or vectors[row.name]
    local values = kinds and results[row.name == "eigh" and 1 or 2]
@@ -131,14 +132,13 @@ end
 local unwritten <const> = {empty = true, empty_like = true, new_empty = true, empty_strided = true,
                            empty_permuted = true, new_empty_strided = true, resize_ = true,
                            resize_as_ = true, requires_grad_ = true}
--- Returns whether an operator's results have a dtype that GPUs lack, complex32.
+-- Returns whether an operator's results have the dtype complex32, which GPUs do not support.
 local function is_refused(row, dtype)
    return row.name == "chalf" or row.name == "view_as_complex" and dtype == "float16"
 end
 local function is_left_out(row) return unwritten[row.form] or unwritten[row.name] end
 
--- An error that only the CPU raises, because checking the offsets of bags would require reading them back from the
--- device.
+-- Only the CPU raises this error: to check the offsets of bags, a device would have to copy them to the host.
 local unchecked <const> = "embedding_bag: offsets: expected ascending positions"
 
 local function cast(x, dtype)
@@ -157,7 +157,8 @@ local function arguments(text, variant, device)
    end)
 end
 
--- Returns an error without the parts that may differ: the call that reports it, and which bad position it names.
+-- Returns an error message without the parts that may differ: the call that reports the error, and which of several bad
+-- positions it names.
 local function message_of(fault)
    fault = tostring(fault):gsub("\nstack traceback.*", ""):gsub("%s*%(called at [^)]*%)", "")
    fault = fault:gsub("^.-: ", "", 1):gsub("cuda:0", "cpu"):gsub("^cuda%.synchronize: ", "")
@@ -165,19 +166,20 @@ local function message_of(fault)
    return (fault:gsub("(expected values from .*, got) %S+$", "%1 n"))
 end
 
--- Bytes that these operators return may differ by 1: the CPU resizes images of bytes with PyTorch's integer weights,
--- and a device with float weights.
+-- The bytes that these operators return may differ by 1. The CPU resizes images of bytes with integer weights, as
+-- PyTorch does; a device uses float weights.
 local rounded <const> = {interpolate = 2}
 
--- Returns a description of how two results differ, or nil; `factor` scales the tolerance, and integers may differ by
--- less than it.
+-- Returns a description of how two results differ, or nil. `factor` multiplies the tolerance. Integers may differ by
+-- less than `factor`.
 local function difference(expected, actual, factor)
    if expected.dtype ~= actual.dtype then return ("%s, not %s"):format(actual.dtype, expected.dtype) end
    local e, a = expected:detach(), actual:detach():cpu()
    local here, there = table.concat(e.shape, ", "), table.concat(a.shape, ", ")
    if here ~= there then return ("(%s), not (%s)"):format(there, here) end
    if e:numel() == 0 or torch.equal(e, a) then return nil end
-   local lost -- complex numbers that overflow on both devices: their parts depend on the order of products
+   -- marks complex numbers that overflow on both devices, because their parts depend on the order of products
+   local lost
    if e:is_complex() then
       lost = e:isfinite():logical_or(a:isfinite()):logical_not():unsqueeze(-1)
       e, a = torch.view_as_real(e), torch.view_as_real(a)
@@ -202,7 +204,8 @@ local function compare(expected, actual, factor)
    return table_of.compare(expected, actual, function(e, a) return difference(e, a, factor) end)
 end
 
--- Returns true and a call's results, or false and the error. On a device, errors appear at the next wait.
+-- Calls fn on a device. Returns true and the results, or false and the error. Waits for the device, because its errors
+-- appear only then.
 local function attempt(device, fn, ...)
    local results = table.pack(pcall(fn, ...))
    if device ~= "cpu" then
@@ -219,7 +222,7 @@ local function run(row, text, variant, device)
    return ok, ok and table.pack(canonical(row, results[1])) or results, args
 end
 
--- Returns the gradients of the inputs, for random gradients of the results that are the same on both
+-- Returns the gradients of the inputs. The gradients of the results are random numbers that are the same on both
 -- devices.
 local function gradients(args, results)
    local inputs, outputs, given = table_of.leaves(args), table_of.leaves(results), {}
@@ -234,8 +237,8 @@ end
 local compared -- number of examples in this variant that gave results on both devices
 local derived  -- number of examples in this variant whose gradients were compared
 
--- Returns a description of how the outcomes on two devices differ, or nil. An outcome is two arguments: whether the
--- call succeeded, and its results or error.
+-- Returns a description of how the outcomes of a call on two devices differ, or nil. An outcome is two arguments:
+-- whether the call succeeded, and either its results or its error.
 local function differ(factor, ok, expected, fine, actual)
    if ok ~= fine then return ok and "fails: " .. tostring(actual) or "does not fail: " .. tostring(expected) end
    if ok then return compare(expected, actual, factor) end
@@ -243,10 +246,10 @@ local function differ(factor, ok, expected, fine, actual)
    if e ~= a then return ("says %q, not %q"):format(a, e) end
 end
 
--- Returns a description of how an example fails in a variant, or nil.
+-- Runs an example in a variant on both devices. Returns a description of the difference, or nil.
 local function check(row, text, variant)
    local made = pcall(arguments, text, variant, "cpu")
-   if not made then return nil end -- the example cannot have these sizes
+   if not made then return nil end -- this example cannot have the sizes of this variant
    local ok, expected, here = run(row, text, variant, "cpu")
    local fine, actual, there = run(row, text, variant, "cuda")
    if not ok and fine and tostring(expected):find(unchecked, 1, true) then return nil end
@@ -287,7 +290,8 @@ describe("on the GPU's kernels", function()
          end
          local list = table.concat(faults, "\n", 1, math.min(#faults, 40))
          assert(#faults == 0, ("%d faults\n%s"):format(#faults, list))
-         -- guards against examples that raise errors on both sides
+         -- The test would show nothing if most examples raised errors on both devices, so at least this many must give
+         -- results.
          local least = variant[2]:find "complex" and 200 or 500
          assert(compared >= least, ("only %d examples had results"):format(compared))
          assert(not variant.gradients or derived >= 0.6 * least, ("only %d examples had gradients"):format(derived))

@@ -1,9 +1,9 @@
 /*
-** library.c - replaces, in the emulated build, kernels that call cuBLAS, cuDNN and similar
-** libraries, and kernels that do not exist yet: the CPU's kernels run in their place, in stream
-** order. If kernels/cuda has a function with the same name, that function is used instead.
+** library.c - replaces kernels in the emulated build: those that call cuBLAS, cuDNN and similar libraries, and those
+** that do not exist yet. In their place the CPU's kernels run, in stream order. If kernels/cuda has a function with the
+** same name, that function is used instead.
 */
-/* The emulated kernels call the C library's elementary functions, and so do these. */
+/* The emulated kernels compute elementary functions by the C library, so the kernels here do too. */
 #define TLK_C_LIBRARY
 
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "kernels/math.h"
 #include "spec/cuda/library.h"
 
-/* run() relies on this: in all call structs with a loop, the loop is at the same offset. */
+/* run() relies on this: each call struct that has a loop has it at the same offset. */
 _Static_assert(offsetof(struct tlk_gather, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_scatter, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
@@ -30,7 +30,8 @@ typedef struct Answer {
   _Alignas(16) char call[];
 } Answer;
 
-/* If an operand is a number, sets its `data` to that number's address, as CPU kernels expect. */
+/* CPU kernels expect that the `data` of an operand points to its value. If an operand is a single number, sets
+** `data` to that number's address. */
 static void place_numbers(tli_Iter *it) {
   for (int k = 0; k < it->nargs; k++)
     if (it->args[k].data == NULL) it->args[k].data = (char *)&it->args[k].number;
@@ -42,7 +43,7 @@ static void note(const cuda_Word *word, const tlk_Fault *fault) {
   *word->fault = *fault;
 }
 
-/* Runs a call on the CPU. Each run has its own copy, because a graph runs a call several times. */
+/* Runs a call on the CPU. Each run gets its own copy of the call, because a graph may run a call several times. */
 static void run(void *copy) {
   Answer *a = copy;
   tlk_Fault fault = {0};
@@ -82,9 +83,9 @@ TLK_KERNELS(X)
 
 /* ---- products ------------------------------------------------------------------------------- */
 
-/* Returns how many terms to put into the first of two partial sums. cuBLAS's order of summation
-** depends on the shape, so the same rows in another shape may give other rounding errors; splitting
-** the sum by shape imitates that. */
+/* Returns how many terms go into the first of two partial sums. In cuBLAS, the order of summation depends on the
+** shape, so the same rows in a matrix of another shape may have other rounding errors. Splitting the sum at a place
+** that depends on the shape imitates this. */
 static int64_t terms_of(const tlk_Gemm *g) {
   uint64_t shape = (uint64_t)(g->m * 3 + g->n * 5 + g->k * 7 + g->lda * 11 + g->ldb * 13);
   int64_t k = g->k, ways[] = {k, k / 2, 1, k - 1};
@@ -119,7 +120,7 @@ static float *widened(tl_DType dtype, const void *from, int64_t rows, int64_t ld
   return to;
 }
 
-/* Computes one product into `out`, whose rows have the length ldc. */
+/* Computes one product into `out`, whose rows are ldc elements apart. */
 static bool multiply_wide(tlk_Gemm g, float *out) {
   int64_t rows_a = g.trans_a ? g.k : g.m, rows_b = g.trans_b ? g.n : g.k;
   float *a = widened(g.dtype, g.a, rows_a, g.lda), *b = widened(g.dtype, g.b, rows_b, g.ldb);
@@ -154,8 +155,8 @@ bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out) {
 
 /* ---- epilogues ------------------------------------------------------------------------------ */
 
-/* Returns whether the fake cuBLASLt accepts a call: bfloat16 and float32 with sizes that are
-** multiples of 8. Other calls (float16, float64, other sizes) test the plugin's own second pass. */
+/* Returns whether the fake cuBLASLt supports a call. It supports bfloat16 and float32 with sizes that are multiples
+** of 8. For all other calls, the plugin must add the bias and activation in a second pass, which is tested too. */
 static bool takes_linear(const struct tlk_linear *call) {
   const tlk_Gemm *g = &call->gemm;
   bool sums_only = !call->bias && !call->inner && call->activation == TLK_ACTIVATION_NONE;
@@ -219,7 +220,7 @@ bool cuda_lib_linear(const struct tlk_linear *call, bool *done) {
                  "tlk_library");
 }
 
-/* Declines, as without cuDNN, so that the plugin's own kernels compute attention. */
+/* Refuses every call, as if cuDNN were missing, so that the plugin's own kernels compute attention. */
 bool cuda_lib_attention(const struct tlk_attention *call, bool *done) {
   (void)call;
   *done = false;
@@ -233,8 +234,8 @@ bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 
-/* Returns whether a convolution may use TF32. Only these are computed here, with operands of 10
-** fraction bits as on tensor cores; the plugin's own kernels compute all others. */
+/* Returns whether a convolution may use TF32. This file computes only such convolutions; their operands have 10
+** fraction bits, as on tensor cores. The plugin's own kernels compute all others. */
 static bool in_tf32(const tlk_Conv *c) {
   return c->dtype == TL_F32 && cuda_host->setting(TL_CUDNN_ENABLED) &&
          cuda_host->setting(TL_CUDNN_TF32);
@@ -291,7 +292,7 @@ static void *rounded(const void *from, Order o) {
   return to;
 }
 
-/* Copies a result from channels-first order to the operand's own order, and frees `rows`. */
+/* Copies a result from channels-first order to the order of the operand, and frees `rows`. */
 static void put_back(uint32_t *rows, Order o, void *to) {
   for (int64_t i = 0; i < o.n; i++) ((uint32_t *)to)[place(&o, i)] = rows[i];
   free(rows);
@@ -360,8 +361,8 @@ int64_t cuda_lib_cudnn_version(void) { return 0; }
 
 /* ---- batch norm ----------------------------------------------------------------------------- */
 
-/* Returns whether the fake cuDNN accepts a batch norm: half types without the deviation, as in
-** cuDNN's engines. float32 tests the plugin's own kernels. */
+/* Returns whether the fake cuDNN supports a batch norm. Like cuDNN's engines, it supports only half types, and does
+** not return the deviation. So the plugin's own kernels run for float32, and are tested too. */
 static bool takes_norm(tl_DType dtype, int64_t channels, int64_t inner, const void *weight) {
   return cuda_host->setting(TL_CUDNN_ENABLED) && cuda_host->setting(TL_DETERMINISTIC) == 0 &&
          inner == 1 && weight && (dtype == TL_F16 || dtype == TL_BF16) && channels % 8 == 0;
@@ -393,15 +394,15 @@ bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bo
 
 /* ---- Fourier transforms ---------------------------------------------------------------------- */
 
-/* Copies a line of n elements of `size` bytes between memory where they are `stride` apart and a
-** buffer. */
+/* Copies a line of n elements of `size` bytes to or from a buffer. In memory the elements are `stride` apart; in the
+** buffer they are adjacent. */
 static void carry(char *line, int64_t stride, char *buffer, int64_t n, int64_t size, bool out) {
   for (int64_t i = 0; i < n; i++)
     memcpy(out ? line + i * stride * size : buffer + i * size,
            out ? buffer + i * size : line + i * stride * size, (size_t)size);
 }
 
-/* Transforms one line after the other on the CPU. Like cuFFT, it overwrites half lines that become
+/* Transforms the lines one by one on the CPU. Like cuFFT, it overwrites the input of a transform from complex to
 ** real. */
 static void run_lines(void *copy) {
   const cuda_Fft *f = copy;

@@ -1,5 +1,5 @@
 /*
-** library.h - the emulator's functions that files in C call.
+** library.h - functions of the emulator that files in C call.
 */
 #ifndef TLK_EMULATED_LIBRARY_H
 #define TLK_EMULATED_LIBRARY_H

@@ -1,5 +1,5 @@
--- Tests factorizations on a GPU with cuSOLVER and cuBLAS: which routine is called for which matrices, and that the
--- results equal the CPU's. spec/cuda/solver.c checks the arguments of each call.
+-- Tests matrix factorizations on a GPU: which routines of cuSOLVER and cuBLAS are called for which matrices, and that
+-- the results equal the CPU's. spec/cuda/solver.c checks the arguments of each call.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -7,7 +7,7 @@ local emulated <const> = require("spec.support.device").is_emulated() and it or 
 local linalg = torch.linalg
 local on <const> = {device = "cuda"}
 
--- Returns the library calls that a program has made, one per line.
+-- Runs a program, and returns the library calls that it made, one per line.
 local function calls(program)
    local text = shell.ok(("TLUA_EMULATED_SOLVER=1 %s -e %s 2>&1"):format(shell.start(),
       shell.quote('local on = {device = "cuda"}; local linalg = torch.linalg; ' .. program)))

@@ -4,16 +4,16 @@
 local shell = require "spec.support.shell"
 local emulated <const> = require("spec.support.device").is_emulated() and it or pending
 
--- Returns the output of a program that runs with tlua's own allocator and the given settings.
+-- Runs a program with tlua's own allocator and the given settings, and returns its output.
 local function run(settings, program)
    return shell.ok(("TLUA_CUDA_ALLOCATOR=native %s %s -e %s"):format(settings, shell.start(), shell.quote(program)))
 end
 
--- settings like those of a GPU with 80 GB; its address space has 47 bits
+-- the memory size of a GPU with 80 GB; its address space has 47 bits
 local H100 <const> = "TLUA_EMULATED_MEMORY=85899345920"
 
 describe("a GPU's addresses", function()
-   -- if each pool reserved eight times the device's memory, the address space would suffice for fewer than 204 pools
+   -- If each pool reserved eight times the device's memory, the address space would be exhausted before 204 pools.
    it("suffice for 220 pools of graphs on 80 GB", function()
       local output = run(H100, [[
          local cuda = torch.cuda

@@ -1,5 +1,5 @@
--- Tests the back end "nccl" on emulated GPUs, with a replacement for NCCL (spec/cuda/nccl) that logs calls and passes
--- the data between processes. `make emulated` builds the emulator and the replacement.
+-- Tests the back end "nccl" on emulated GPUs. A replacement for NCCL (spec/cuda/nccl) logs the calls and passes the
+-- data between processes. `make emulated` builds the emulator and the replacement.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -8,7 +8,7 @@ local plugins = os.getenv "TLUA_PLUGINS"
 local there = plugins and io.open(plugins .. "/libnccl.so.2")
 if there then there:close() end
 
--- The beginning of each program. `called` checks which NCCL calls were made since it was last called.
+-- The beginning of each program. Its function `called` checks which NCCL calls were made since `called` last ran.
 local head = [[
 torch.cuda.set_device(tonumber(os.getenv "LOCAL_RANK"))
 function notes()
@@ -46,7 +46,8 @@ local rank, size = dist.get_rank(), dist.get_world_size()
 called(("Init %%d of %%d, blocking 0"):format(rank, size))
 ]]
 
--- Runs code on n ranks that have joined a group. Options: alone (do not join), env (settings), fails (may fail).
+-- Runs code on n ranks that have joined a process group. Options: alone (the ranks do not join), env (settings), fails
+-- (the program may fail).
 local function on(n, code, options)
    options = options or {}
    return shell.with_folder(function(folder)
@@ -108,7 +109,7 @@ describe("groups by nccl", function()
          dist.all_gather(list, torch.ones({2 * rank + 1}, {device = "cuda"}) * (rank + 1))
          check({1}, list[1])
          check({2, 2, 2}, list[2])
-         -- a rank sends from its input, and receives in place
+         -- each rank sends from its input, and receives in place
          local own = rank == 0 and {"", " in place"} or {" in place", ""}
          called(("Broadcast 4 uint8 0%s on stream 1"):format(own[1]),
             ("Broadcast 12 uint8 1%s on stream 1"):format(own[2]), "Group of 2")
@@ -199,7 +200,7 @@ describe("groups by nccl", function()
          dist.barrier()
          called "AllReduce 1 float32 sum in place on stream 1"
          local last = torch.ones({4}, {device = "cuda"})
-         dist.all_reduce(last) -- no thread waits for this call
+         dist.all_reduce(last) -- no thread waits until this call is complete
          local file = ("%s/log.%d"):format(os.getenv "TLUA_NCCL_FOLDER", rank)
          dist.destroy_process_group()
          check({2, 2, 2, 2}, last)
@@ -243,7 +244,7 @@ describe("groups by nccl", function()
       ]])
    end)
 
-   -- Two ranks that both send first would deadlock, because a send ends only once it is received.
+   -- If two ranks both send first, they wait forever, because a send ends only when the other rank receives.
    by("run pipelines with one NCCL group for all simultaneous messages of a stage", function()
       for _, case in ipairs {{2, "ScheduleGPipe", 1}, {3, "Schedule1F1B", 1}, {2, "ScheduleInterleaved1F1B", 2},
          {4, "Schedule1F1B", 1}, {3, "ScheduleInterleavedZeroBubble", 1}, {2, "ScheduleInterleavedZeroBubble", 2}} do
@@ -302,7 +303,7 @@ describe("groups by nccl", function()
          local x = torch.ones({8, 4}, {device = "cuda"})
          refused("on purpose", function()
             if rank == 0 then schedule:step(x) else schedule:step {target = rank == 2 and x or nil} end
-            torch.cuda.synchronize() -- the program does not wait for work on the stream
+            torch.cuda.synchronize() -- until now, the program has not waited for work on the stream
          end)
          refused("on purpose", function()
             dist.barrier()
@@ -317,19 +318,19 @@ describe("groups by nccl", function()
       local output = on(3, [[
          local t, store = torch.ones({4}, {device = "cuda"}), dist.group.WORLD.store
          local group = dist.new_group(nil, {timeout = 3})
-         dist.barrier() -- all ranks have arrived
+         dist.barrier() -- after this barrier all ranks have started
          dist.all_reduce(t, {group = group})
          if rank == 2 then
             store:wait {"late0", "late1"}
             refused("did not arrive within 3 s", function()
-               for _ = 1, 2 do -- the first rank may still find files of the other ranks
+               for _ = 1, 2 do -- the first rank may still find the files of the other ranks
                   dist.all_reduce(t, {group = group})
                   t:sum():item()
                end
             end)
          else
             local work = dist.all_reduce(t, {group = group, async_op = true})
-            work:wait() -- waits only on the stream
+            work:wait() -- only the stream waits, not the host
             refused("all_reduce: rank 2 did not arrive within 3 s; rank 0 waits in all_reduce number 2 " ..
                "of float32 [4] at ", function() return t:sum():item() end)
             check(true, work:exception():find("rank 2 did not arrive", 1, true) ~= nil)

@@ -1,10 +1,10 @@
--- Tests the use of two NVIDIA libraries besides CUDA, NVML and NVTX. A replacement for NVML supplies the statistics. If
+-- Tests NVML and NVTX, two more NVIDIA libraries that tlua uses. A replacement for NVML supplies the statistics. If
 -- NVTX is installed, it passes ranges and marks to a replacement for Nsight.
 
 local shell = require "spec.support.shell"
 local emulated <const> = require("spec.support.device").is_emulated() and it or pending
 
--- The source of a replacement for NVML. Each device gives different answers, so that devices can be told apart.
+-- The source of the replacement for NVML. Each device has different statistics, so that a wrong device is noticed.
 local nvml <const> = [[
 #include <string.h>
 typedef struct { unsigned gpu, memory; } Rates;
@@ -29,7 +29,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, Process *p) {
 }
 ]]
 
--- The source of a replacement for Nsight. NVTX 3 passes it tables, and it fills in their entries.
+-- The source of the replacement for Nsight. NVTX 3 passes function tables to it, and it fills in their entries.
 local injection <const> = [[
 #include <stdint.h>
 #include <stdio.h>

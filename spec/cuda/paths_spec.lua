@@ -1,12 +1,11 @@
--- Tests which of a kernel's code paths a call takes, by the counters of torch.backends.cuda.stats(). Also
--- tests that all paths of linear layers, of a convolution's bias and of elementwise operators give the CPU's
--- results.
+-- Tests which of a kernel's code paths a call uses, by the counters of torch.backends.cuda.stats(). Also tests that all
+-- paths of linear layers, of a convolution's bias and of elementwise operators give the CPU's results.
 
 local torch = require "tlua"
 local emulated <const> = require("spec.support.device").is_emulated() and it or pending
 local F = torch.nn.functional
 
--- Returns by how much each counter changed while fn ran; unchanged counters are left out.
+-- Runs fn, and returns by how much each counter has changed. Unchanged counters are left out.
 local function counted(fn)
    local before, changes = torch.backends.cuda.stats(), {}
    fn()
@@ -18,8 +17,8 @@ end
 
 local function on_cpu(dtype, ...) return torch.randn({...}, {device = "cpu"}):to(dtype) end
 
--- Checks that results differ by at most `scale` times a tolerance: the distance of neighbouring numbers near 1, doubled
--- for float32 and quadrupled for float64.
+-- Checks that results differ by at most `scale` times a tolerance. The tolerance is the distance of neighbouring
+-- numbers near 1, doubled for float32 and quadrupled for float64.
 local function close(expected, actual, dtype, scale)
    local spacing = ({float32 = 2.0 ^ -22, float64 = 2.0 ^ -50, float16 = 2.0 ^ -10, bfloat16 = 2.0 ^ -7})[dtype]
    local off = (actual:cpu():double() - expected:double()):abs():max():item()
@@ -47,7 +46,8 @@ describe("a linear layer", function()
                local y, grads = run "cpu"
                local z, others = run "cuda"
                close(y, z, dtype, 16)
-               -- sums may cancel in one gradient: its rounding errors are those of the terms
+               -- Large terms may cancel in the sums of one gradient, whose rounding errors are as large as those of the
+               -- terms.
                local largest = 1
                for i = 1, 3 do largest = math.max(largest, grads[i]:double():abs():max():item()) end
                for i = 1, 3 do close(grads[i], others[i], dtype, 8 * largest) end
@@ -135,7 +135,7 @@ it("an elementwise operator has the CPU's bits for any length, start, stride and
 end)
 
 describe("attention of a few queries to many keys", function()
-   -- Sizes: {batch, heads, kv_heads, queries, keys, size}; then the kind of mask, if any.
+   -- Each row has {batch, heads, kv_heads, queries, keys, size}, then the kind of mask, if there is one.
    local cases <const> = {
       {{2, 4, 4, 1, 300, 64}}, {{1, 8, 2, 1, 1500, 128}}, {{2, 6, 2, 3, 130, 40}}, {{1, 2, 2, 16, 40, 32}},
       {{3, 2, 1, 2, 1, 16}}, {{1, 4, 4, 5, 700, 8}}, {{2, 2, 2, 7, 9, 96}, "causal"},
@@ -150,7 +150,7 @@ describe("attention of a few queries to many keys", function()
       if case[2] == "float" then options.attn_mask = on_cpu(dtype, n, m) end
       if case[2] == "bool" then
          options.attn_mask = torch.rand({b, 1, n, m}, {device = "cpu"}):gt(0.4)
-         options.attn_mask[1]:fill_(false) -- the first sample's queries see no keys
+         options.attn_mask[1]:fill_(false) -- the mask hides all keys from the first sample's queries
       end
       return q, k, v, options
    end
@@ -215,7 +215,7 @@ describe("torch.backends.cuda.stats", function()
       local x, w = torch.randn(1, 2, 5, 5, {device = "cuda"}), torch.randn(3, 2, 3, 3, {device = "cuda"})
       local cudnn = torch.backends.cudnn
       local allowed = cudnn.allow_tf32
-      cudnn.allow_tf32 = true -- the emulator computes convolutions in cuDNN's place only in TF32
+      cudnn.allow_tf32 = true -- the emulator replaces cuDNN's convolutions only in TF32
       assert.same({["cudnn.convolution"] = 1}, counted(function() F.conv2d(x, w) end))
       cudnn.enabled = false
       assert.same({["cudnn.convolution_own"] = 1}, counted(function() F.conv2d(x, w) end))
@@ -227,7 +227,7 @@ describe("torch.backends.cuda.stats", function()
       local q = torch.randn(1, 1, 4, 8, {device = "cuda"})
       assert.same({["cudnn.attention_own"] = 1}, counted(function() F.scaled_dot_product_attention(q, q, q) end))
       local fusion = torch.backends.cuda.fusion.stats()
-      assert.is_false(fusion.same_compiler) -- there is no NVRTC in the emulator
+      assert.is_false(fusion.same_compiler) -- the emulator has no NVRTC
       assert.is_true(fusion.kernels >= 0 and fusion.unfused >= 0)
    end)
 end)

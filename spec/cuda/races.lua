@@ -5,7 +5,7 @@ local torch = require "tlua"
 local F = torch.nn.functional
 local sorted = require "spec.support.sorted"
 
--- The tolerance is that of float, or of bfloat16 where an input is of that type.
+-- The tolerance is that of bfloat16 if an input has that dtype, otherwise that of float32.
 local function on_both(fn, ...)
    local inputs = {...}
    local is_half = inputs[1].dtype == "bfloat16"
@@ -43,8 +43,8 @@ function programs.attention()
    end
    on_both(attend {}, torch.randn(1, 2, 70, 12), torch.randn(1, 2, 75, 12), torch.randn(1, 2, 75, 12))
    on_both(attend {is_causal = true}, torch.randn(1, 1, 68, 8), torch.randn(1, 1, 68, 8), torch.randn(1, 1, 68, 8))
-   -- First, rows are so long that a tile of attention has fewer rows than a warp has threads; then some keys are seen
-   -- by no query; last, there are no keys.
+   -- In the first call, rows are so long that a tile of attention has fewer rows than a warp has threads. Then come
+   -- calls in which no query sees some of the keys, and a call without keys.
    on_both(attend {}, torch.randn(1, 1, 20, 200), torch.randn(1, 1, 21, 200), torch.randn(1, 1, 21, 200))
    on_both(attend {is_causal = true}, torch.randn(1, 1, 5, 9), torch.randn(1, 1, 75, 9), torch.randn(1, 1, 75, 9))
    on_both(attend {}, torch.randn(1, 1, 40, 9), torch.randn(1, 1, 0, 9), torch.randn(1, 1, 0, 9))
@@ -59,7 +59,7 @@ function programs.few_queries()
    on_both(function(q, keys, values, mask)
       return F.scaled_dot_product_attention(q, keys, values, {attn_mask = mask, enable_gqa = true})
    end, torch.randn(2, 4, 3, 40), k, v, torch.rand(3, 300):gt(0.4))
-   -- by tensor cores, with several blocks of keys and rows of other heads
+   -- Tensor cores compute this call. It has several blocks of keys, and a tile has rows of several heads.
    on_both(function(q, keys, values)
       return F.scaled_dot_product_attention(q, keys, values, {enable_gqa = true})
    end, torch.randn(1, 12, 2, 64):bfloat16(), torch.randn(1, 1, 400, 64):bfloat16(),
@@ -67,7 +67,7 @@ function programs.few_queries()
 end
 
 function programs.sort()
-   -- radix sorts with equal keys, in one block and in several blocks
+   -- radix sorts of rows with equal keys, in one block and in several blocks
    on_both(function(x) return x:sort() end, torch.randint(0, 50, {2, 3000}):short())
    on_both(function(x) return x:sort() end, torch.randn(5000))
    on_both(function(x) return x:sort() end, torch.randint(0, 256, {5, 4500}):byte())

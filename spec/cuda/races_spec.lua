@@ -1,5 +1,5 @@
 -- Tests that the GPU's kernels have no races, and that races.cc detects a race when a barrier is removed. `make races`
--- tries 20 different thread orders.
+-- runs the kernels in 20 different orders of threads.
 
 local shell = require "spec.support.shell"
 

@@ -1,6 +1,5 @@
--- registers.lua - reports each GPU kernel's registers, stack and shared memory, from the output
--- of the assembler (ptxas -v). Run by `make registers`. Fails if a kernel spills registers to
--- memory.
+-- registers.lua - prints the registers, stack and shared memory of each GPU kernel, from the output of the assembler
+-- (ptxas -v). Fails if a kernel spills registers to memory. `make registers` runs this program.
 
 local most_rows <const> = 25
 
@@ -16,7 +15,7 @@ local function kernels_of(path)
       end
       local stack, stores, loads =
          line:match "(%d+) bytes stack frame, (%d+) bytes spill stores, (%d+) bytes spill loads"
-      -- later lines are about functions that the kernel calls
+      -- the lines that follow are about functions that the kernel calls
       if stack and kernel and not kernel.stack then
          kernel.stack, kernel.spilled = tonumber(stack), tonumber(stores) + tonumber(loads)
       end
@@ -59,7 +58,7 @@ end
 assert(#kernels > 0, "nothing is known of any kernel: make CUDA's plugin first")
 demangle(kernels)
 
--- Sorts the costliest kernels first: by spills, then by stack, then by registers.
+-- Sorts the kernels by cost, the highest first: by spills, then by stack, then by registers.
 table.sort(kernels, function(a, b)
    if a.spilled ~= b.spilled then return a.spilled > b.spilled end
    if a.stack ~= b.stack then return a.stack > b.stack end

@@ -1,8 +1,8 @@
 /*
-** solver.c - implements cuSOLVER and cuBLAS for the emulated build. Each routine checks the
-** documented requirements when it is called: sizes, leading dimensions, a workspace of the
-** requested size, aligned arrays, a stream. The CPU's LAPACK computes in stream order, and memory
-** is accessed only then; the workspace is overwritten.
+** solver.c - implements cuSOLVER and cuBLAS for the emulated build. When a routine is called, it checks the documented
+** requirements: sizes, leading dimensions, a workspace of the requested size, aligned arrays, a stream. Then it queues
+** the computation, for which it uses the CPU's LAPACK. Memory is accessed only when the stream reaches the computation,
+** which also overwrites the workspace.
 **
 ** TLUA_EMULATED_SOLVER=1 logs each call on stderr.
 */
@@ -40,7 +40,7 @@ static bool tells(void) {
   return value && strcmp(value, "0") != 0;
 }
 
-/* Returns whether the test asks for Jacobi rotations that do not converge. */
+/* Returns whether the test has requested that Jacobi rotations do not converge. */
 static bool is_stuck(void) {
   const char *value = getenv("TLUA_EMULATED_SOLVER");
   return value && strcmp(value, "stuck") == 0;
@@ -61,8 +61,8 @@ static bool refuse(const char *call, const char *what) {
 
 static bool aligned(const void *p, size_t bytes) { return p && (uintptr_t)p % bytes == 0; }
 
-/* Checks the arguments that all routines have: a matrix of m rows with a leading dimension ld,
-** stored at a. */
+/* Checks the arguments that all routines have in common: a matrix of m rows, stored at a with the leading dimension
+** ld. */
 static bool good(const char *call, bool handle, int m, int n, int ld, const void *a, size_t bytes) {
   if (!handle) return refuse(call, "the handle was not created");
   if (m < 0 || n < 0) return refuse(call, "a negative size");
@@ -72,13 +72,13 @@ static bool good(const char *call, bool handle, int m, int n, int ld, const void
 
 /* ---- work on the stream ---------------------------------------------------------------------- */
 
-/* A call. If `batch` is 0, the arrays are those of one matrix; otherwise they belong to a
-** batch. */
+/* The arguments of a call. If `batch` is 0, the arrays belong to one matrix; otherwise they belong to a batch. */
 typedef struct Job {
   void (*run)(const struct Job *job, int64_t i, void *a, void *b);
   tl_DType dtype;
   int m, n, k, nrhs, batch; /* sizes; if batch is 0, there is one matrix */
-  int64_t step_a, step_b;   /* bytes from one matrix to the next; -1: arrays of pointers */
+  int64_t step_a,
+      step_b; /* bytes from one matrix to the next; -1 if the array has pointers to the matrices */
   bool vectors, upper, left, transpose, unit;
   char job;
   int ld_a, ld_b;
@@ -116,7 +116,7 @@ static bool put(cudaStream_t stream, const Job *job) {
   return tlk_emulated_put(stream, run, job, sizeof *job) == cudaSuccess;
 }
 
-/* Converts a truth value to a status of cuSOLVER or cuBLAS. */
+/* Converts a boolean to a status of cuSOLVER or cuBLAS. */
 #define SOLVED(ok) ((ok) ? CUSOLVER_STATUS_SUCCESS : CUSOLVER_STATUS_INVALID_VALUE)
 #define MULTIPLIED(ok) ((ok) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE)
 
@@ -157,7 +157,8 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, siz
   return MULTIPLIED(aligned(workspace, 256));
 }
 
-/* Checks a call of cuBLAS. A workspace must be set, because streams would share the default. */
+/* Checks the arguments of a cuBLAS call. A workspace must be set, because several streams would share the default
+** one. */
 static bool blas_good(const char *call, cublasHandle_t handle, int m, int n, int ld,
                       const void *a) {
   return good(call, handle, m, n, ld, a, sizeof(void *)) &&
@@ -190,8 +191,8 @@ static void run_syevd(const Job *j, int64_t i, void *a, void *b) {
   check(cpu()->syevd(here(), j->dtype, j->vectors, j->upper, 1, j->n, a, b, j->info + i));
 }
 
-/* Computes a singular value decomposition. The routine returns V (n, columns) in b, but LAPACK
-** returns V^T. If no vectors are wanted, both arrays are overwritten anyway. */
+/* Computes a singular value decomposition. The routine returns V (n, columns) in b, while LAPACK returns V^T. Even
+** if no vectors are requested, the contents of both arrays are lost. */
 static void run_gesvdj(const Job *j, int64_t i, void *a, void *b) {
   int k = least(j->m, j->n), uc = j->job == 'S' ? k : j->m, vc = j->job == 'S' ? k : j->n;
   size_t bytes = j->dtype == TL_F64 ? 8 : 4;
@@ -214,7 +215,7 @@ static void run_gesvdj(const Job *j, int64_t i, void *a, void *b) {
   j->info[i] = j->n + 1;
 }
 
-/* Solves the transposed system x^T op(a)^T = b^T, because the CPU's matrices are row-major. */
+/* Solves the transposed system x^T op(a)^T = b^T, because the CPU's kernels take row-major matrices. */
 static void run_trsm(const Job *j, int64_t i, void *a, void *b) {
   (void)i;
   check(cpu()->trsm(here(), j->dtype, !j->left, !j->upper, j->transpose, j->unit, 1, j->n, j->m, a,
@@ -229,7 +230,7 @@ static void run_trsm(const Job *j, int64_t i, void *a, void *b) {
 #define PASTE(a, b, c) PASTE_(a, b, c)
 #define SOLVER(name) PASTE(cusolverDn, P, name)
 #define BLAS(name) PASTE(cublas, P, name)
-/* A job that runs a routine, with the fields given. */
+/* Makes a job that runs a routine; the remaining arguments initialize the job's fields. */
 #define JOB(routine, ...) ((Job){routine, DTYPE, __VA_ARGS__})
 
 #define P S

@@ -1,4 +1,4 @@
--- Tests streams that other libraries made, and the information about a build for GPUs.
+-- Tests streams that other libraries have created, and the functions that describe a build for GPUs.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"

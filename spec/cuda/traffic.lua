@@ -1,6 +1,6 @@
--- traffic.lua - measures how many bytes the GPU's kernels move, and compares that with the minimum, where each input is
--- read once and each result written once. `make traffic` runs this with a plugin that counts the bytes (traffic.cc).
--- Fails if a row exceeds the minimum by more than a tenth.
+-- traffic.lua - measures how many bytes the GPU's kernels move, and compares them with the minimum, which is to read
+-- each input once and to write each result once. Fails if a row moves more than a tenth above the minimum. `make
+-- traffic` runs this program with a plugin that counts the bytes (traffic.cc).
 
 local torch = require "tlua"
 local path = assert(os.getenv "TLUA_EMULATED_TRAFFIC", "make traffic runs this")
@@ -9,7 +9,7 @@ local on <const> = {device = "cuda"}
 
 local log = assert(io.open(path, "r"))
 
--- Returns how many bytes were read and written by launches since the last call.
+-- Returns how many bytes the launches since the last call have read and written.
 local function moved()
    torch.cuda.synchronize()
    local bytes, kernels = 0, {}
@@ -38,7 +38,7 @@ local function row(name, least, fn, launches)
 end
 
 torch.manual_seed(1)
-local R <const>, C <const> = 250, 1030 -- not powers of two
+local R <const>, C <const> = 250, 1030 -- sizes that are not powers of two
 local n <const> = R * C
 local function tensor(dtype) return torch.randn(R, C, on):to(dtype or "float32") end
 local tensor_to_cast = tensor()
@@ -74,18 +74,19 @@ end
 
 row("float32 to bfloat16", 6 * n, function() return tensor_to_cast:bfloat16() end)
 
--- A step reads and writes the parameter and the optimizer's states, and reads the gradient.
+-- A step of an optimizer reads and writes the parameter and the optimizer's states, and reads the gradient. The last
+-- number of a row counts these passes over memory.
 for _, step in ipairs {{"SGD", {momentum = 0.9}, 5}, {"Adam", {}, 7}, {"AdamW", {}, 7}} do
    local p = tensor():requires_grad_()
    p.grad = tensor()
    local optimizer = torch.optim[step[1]]({p}, step[2])
-   optimizer:step() -- the first step creates the states
+   optimizer:step() -- the first step creates the states, so it is not measured
    row(step[1] .. " step", step[3] * 4 * n, function() optimizer:step() end)
 end
 
--- The step divides by the scale, detects non-finite gradients and clips; computing the norm reads the
--- gradient once more. Four launches compute the parts of the norm, the scalars of the step, the step counts, and
--- the step.
+-- The step divides by the scale, detects non-finite gradients and clips. For the norm, it reads the gradient once more.
+-- There are four launches: for the parts of the norm, for the scalars of the step, for the step counts, and for the
+-- step itself.
 do
    local p = tensor():requires_grad_()
    p.grad = tensor()
@@ -102,9 +103,9 @@ do
    row("AdamW step, clipped", 8 * 4 * n, function() adam:step {max_norm = 1.0} end, 4)
 end
 
--- Chains that a graph has captured, each of which becomes one kernel. The kernels need not store intermediate
--- results, but the script releases these only when its garbage is collected. Values needed for a gradient are
--- stored.
+-- In these rows, a graph captures a chain of operators, which becomes one kernel. The kernel need not store
+-- intermediate results, but the script releases them only when its garbage is collected. Values that a gradient needs
+-- are stored.
 local F = torch.nn.functional
 local function chain(name, arrays, size, fn)
    local g = torch.cuda.Graph()

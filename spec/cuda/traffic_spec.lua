@@ -1,4 +1,4 @@
--- Tests the bytes that kernels move. `make traffic` shows them as a table.
+-- Tests the number of bytes that kernels move. `make traffic` prints them as a table.
 
 local shell = require "spec.support.shell"
 

@@ -1,6 +1,5 @@
 /*
-** reduce_f32.cu - a few reductions that compute in float, compiled to count their memory traffic
-** (traffic.cc).
+** reduce_f32.cu - compiles a few float reductions so that each memory access is counted (traffic.cc).
 */
 #include "kernels/cuda/reduce/reduce.cuh"
 

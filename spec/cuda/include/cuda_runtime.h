@@ -5,7 +5,7 @@
 #ifndef TLK_EMULATED_RUNTIME_H
 #define TLK_EMULATED_RUNTIME_H
 
-/* must come before the macros below, because the C++ library uses some of these names */
+/* This must come before the macros below, because the C++ library uses some of their names. */
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -1,12 +1,11 @@
 /*
-** nccl.c - a replacement for NCCL without a GPU. Ranks are processes, each with an emulated device;
-** they exchange data through files in the folder TLUA_NCCL_FOLDER. The calls of each rank are
-** logged there in the file log.<rank>.
+** nccl.c - a replacement for NCCL without a GPU. Ranks are processes, each with an emulated device. They exchange data
+** through files in the folder TLUA_NCCL_FOLDER, and each rank logs its calls there in the file log.<rank>.
 **
-** The library reproduces NCCL's pitfalls. Communicators are non-blocking: an operation is queued on
-** the stream only at the second call of ncclCommGetAsyncError, and until then every other call is
-** an error. A call that the other ranks do not make never ends. TLUA_NCCL_FAIL names a call that
-** fails immediately; TLUA_NCCL_BREAK names a call that breaks the communicator.
+** The library reproduces NCCL's pitfalls. Communicators are non-blocking: an operation is queued on the stream only at
+** the second call of ncclCommGetAsyncError, and until then every other call is an error. A collective that other ranks
+** do not call never ends. TLUA_NCCL_FAIL names a call that fails immediately; TLUA_NCCL_BREAK names a call that breaks
+** the communicator.
 */
 #include <nccl.h>
 
@@ -46,9 +45,9 @@ struct ncclComm {
   int polls; /* how often the operation in progress was polled; 0 if there is none */
   atomic_bool aborted;
   ncclResult_t failed;
-  /* for each rank, the sequence numbers of the next collective [0] and of the next message [1] */
+  /* for each rank, the numbers of the next collective ([0]) and of the next message ([1]), sent and received */
   unsigned seq_out[2][MOST_RANKS], seq_in[2][MOST_RANKS];
-  struct Job *job; /* a job that was begun but is not on the stream yet (owned) */
+  struct Job *job; /* the job that was begun and is not yet queued on the stream (owned) */
 };
 
 typedef struct Job {
@@ -119,7 +118,7 @@ static void put(struct ncclComm *c, Step *s, int to, const char *data, size_t by
   rename(other, path);
 }
 
-/* Receives a message, and counts it, once its file exists. */
+/* Receives a message if its file exists, and counts it. */
 static bool get(struct ncclComm *c, Step *s, int from, size_t bytes) {
   char path[500];
   if (s->parts[from]) return true;
@@ -134,8 +133,7 @@ static bool get(struct ncclComm *c, Step *s, int from, size_t bytes) {
   return n == bytes;
 }
 
-/* Returns whether the other rank has received a message. Only then is a send complete, because NCCL
-** does not buffer messages. */
+/* Returns whether the other rank has received a message. NCCL does not buffer messages, so a send ends only then. */
 static bool taken(const struct ncclComm *c, const Step *s) {
   char path[500];
   path_of(path, c, s, c->rank, s->peer, s->number, s->bytes);
@@ -239,7 +237,7 @@ static int ready(void *data) {
   Job *j = data;
   bool all = true;
   if (j->comm->aborted) return 1;
-  /* Steps are received in order from each rank: after a missing one, later ones wait. */
+  /* The steps with one rank are received in order: if a message is missing, the later ones wait. */
   for (int r = 0; r < j->comm->size; r++)
     for (int kind = 0; kind < 2; kind++)
       for (int i = 0; i < j->n; i++) {
@@ -272,7 +270,7 @@ static void end(void *data) {
   free(j);
 }
 
-/* Finds one of the emulator's functions in the plugin that has loaded this library. */
+/* Finds a function of the emulator in the plugin that has loaded this library. */
 static bool find(const char *name, void *function) {
   char path[500];
   const char *plugins = getenv("TLUA_PLUGINS");
@@ -290,7 +288,7 @@ static bool launch(Job *j) {
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
-/* Logs a call that is not allowed now, and returns the error for it. */
+/* Logs a call that is not allowed at this point, and returns the error for it. */
 static ncclResult_t refuse(struct ncclComm *c, const char *what) {
   char text[200];
   snprintf(text, sizeof text, "WRONG %s while something is under way", what);
@@ -422,8 +420,8 @@ API ncclResult_t ncclCommAbort(ncclComm_t c) {
   return ncclSuccess;
 }
 
-/* Registers memory. By NCCL's manual ("User buffer registration"), mapped memory must have been
-** created in a way that lets other processes open it. */
+/* Registers memory. NCCL's manual ("User buffer registration") requires of mapped memory that other processes can
+** open it; this depends on how the memory was created. */
 API ncclResult_t ncclCommRegister(const ncclComm_t c, void *data, size_t bytes, void **handle) {
   char text[100];
   int (*is_shared)(void *);

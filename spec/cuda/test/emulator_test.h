@@ -1,6 +1,5 @@
 /*
-** emulator_test.h - code that the emulator's tests share: a device for launch(), and checks of
-** calls that must succeed.
+** emulator_test.h - code that the emulator's tests share: a device for launch(), and checks that calls succeed.
 */
 #ifndef EMULATOR_TEST_H
 #define EMULATOR_TEST_H
@@ -8,7 +7,7 @@
 #include "spec/cuda/inside.h"
 #include "spec/support/test.h"
 
-/* Returns a stream of device 0, for launch(). */
+/* Returns a stream of device 0, for use with launch(). */
 const tlk_Context *context();
 cudaStream_t stream();
 /* Returns the error of the last runtime call that failed, and clears it. */
@@ -36,10 +35,10 @@ template <class T> struct Device {
   }
 };
 
-/* The parts of the test. Each one returns 0 if all its checks passed. */
+/* The parts of the test. Each function returns 0 if all its checks have passed. */
 int test_threads();
 int test_runtime();
-/* Runs a kernel whose error the emulator must report. */
+/* Runs the kernel with this name, which contains an error that the emulator must report. */
 int do_wrong(const char *name);
 
 #endif

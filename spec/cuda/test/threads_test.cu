@@ -69,8 +69,7 @@ TEST(barriers_count) {
   for (int got : out.read()) CHECK(got == 34 * 10000 + 1000 + 10);
 }
 
-/* A kernel in which each thread goes on to the next stage only after its neighbour has reached the
-** current one. */
+/* A kernel in which each thread enters the next stage only after its neighbour has reached the current stage. */
 __global__ void relay(int *out, int stages) {
   int *stage = dynamic_shared<int>();
   unsigned next = (threadIdx.x + 1) % blockDim.x;
@@ -284,7 +283,7 @@ static tli_Iter loop_of(int ndim, int64_t inner, int64_t outer) {
   return it;
 }
 
-/* Returns whether the parts of a loop cover all elements and begin at multiples of 16 bytes. */
+/* Returns whether the parts of a split loop cover all elements and begin at multiples of 16 bytes. */
 static bool is_cut_well(const tli_Iter &it) {
   int64_t all = 0;
   char *next = it.args[0].data;

@@ -70,7 +70,7 @@ __global__ void without_second_barrier(int *out) {
   out[threadIdx.x] = sum;
 }
 
-/* A kernel that relies on lockstep, although the threads of a warp do not run in lockstep. */
+/* A kernel that is right only if the threads of a warp run in lockstep, which they do not. */
 __global__ void without_warp_barrier(int *out) {
   int *shared = dynamic_shared<int>();
   shared[threadIdx.x] = 0;
@@ -79,7 +79,7 @@ __global__ void without_warp_barrier(int *out) {
   out[threadIdx.x] = shared[(threadIdx.x + 5) % blockDim.x];
 }
 
-/* Returns how many of 20 launches show the error. */
+/* Launches a kernel 20 times, and returns how many launches give a wrong result. */
 static int shown(void (*kernel)(int *), int (*expected)(int)) {
   Device<int> out(64);
   int wrong = 0;

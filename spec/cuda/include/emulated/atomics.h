@@ -7,14 +7,14 @@
 #define TLK_EMULATED_ATOMICS_H
 
 namespace emulated {
-/* Marks an atomic operation as running for as long as the object exists. */
+/* Marks the running thread as executing an atomic operation while the object exists. */
 class Atomically {
   bool removed;
 
 public:
   explicit Atomically(Line at) : removed(is_removed(at)) { place.atomic = !removed; }
   ~Atomically() { place.atomic = false; }
-  /* Lets other threads run between the load and the store, if atomicity was removed. */
+  /* Lets other threads run between the load and the store if the test has disabled this operation's atomicity. */
   void halfway() const {
     if (removed) pause();
   }
@@ -33,7 +33,7 @@ public:
   ATOMIC(name, int, result)        \
   ATOMIC(name, unsigned, result)   \
   ATOMIC(name, unsigned long long, result)
-/* Integer sums wrap around. */
+/* The sum is computed in unsigned, because integer sums wrap around. */
 ATOMIC(atomicAdd, int, (unsigned)old + (unsigned)x)
 ATOMIC(atomicAdd, unsigned, old + x)
 ATOMIC(atomicAdd, unsigned long long, old + x)

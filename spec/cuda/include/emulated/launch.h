@@ -1,5 +1,5 @@
 /*
-** launch.h - implements launch() and dynamic_shared(), which cuda.cuh implements for a GPU.
+** launch.h - the emulator's versions of launch() and dynamic_shared(), which cuda.cuh defines for a GPU.
 */
 #ifndef TLK_EMULATED_LAUNCH_H
 #define TLK_EMULATED_LAUNCH_H
@@ -10,10 +10,10 @@ namespace emulated {
 
 template <class T> struct Same { typedef T type; };
 
-/* Largest size of a kernel's arguments in bytes. */
+/* the largest total size of a kernel's arguments in bytes */
 enum { MOST_ARGUMENTS = 32764 };
 
-/* Queues a kernel on a stream; `thread` is the function that runs one thread. */
+/* Queues a kernel on a stream. `thread` is a function that runs one thread of the kernel. */
 cudaError_t put_kernel(const void *kernel, dim3 blocks, dim3 threads, size_t shared,
                        cudaStream_t stream, std::function<void()> thread);
 

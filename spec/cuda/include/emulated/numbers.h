@@ -135,7 +135,7 @@ template <class A, class B> INLINE emulated::Common<A, B> min(A a, B b) {
 
 /* ---- functions --------------------------------------------------------------------- */
 
-/* macros, because the C library declares functions with these names */
+/* These are macros, because the C library already declares functions with these names. */
 #define __expf(x) std::exp((float)(x))
 #define __exp10f(x) std::pow(10.0f, (float)(x))
 #define __logf(x) std::log((float)(x))
@@ -147,7 +147,7 @@ template <class A, class B> INLINE emulated::Common<A, B> min(A a, B b) {
 #define __tanf(x) std::tan((float)(x))
 #define __sincosf(x, sine, cosine) sincosf((x), (sine), (cosine))
 
-/* Defines a function for double, and one for float whose name has the suffix f. */
+/* Defines a function for double, and a function for float whose name ends with f. */
 #define OF_BOTH(name, expression)                       \
   INLINE double name(double x) { return (expression); } \
   INLINE float name(float x_) {                         \

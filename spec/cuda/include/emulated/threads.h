@@ -15,17 +15,17 @@ struct Place {
   bool atomic;  /* whether the thread is executing an atomic operation */
 };
 
-/* The position of the running CUDA thread. Only one CUDA thread runs at a time in the process. */
+/* The position of the running CUDA thread in the grid. In the whole process, only one CUDA thread runs at a time. */
 extern Place place;
 
-/* A source line, for messages about the place where a thread waits. */
+/* A source line, for messages that say where a thread waits. */
 struct Line {
   const char *file;
   int line;
 };
 #define TLK_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-/* Waits for all threads of the block; returns the number of threads whose count is not 0. */
+/* Waits for all threads of the block. Returns the number of threads whose `count` is not 0. */
 int meet_block(int count, const char *what, Line at);
 
 enum Meeting { SYNC, SHUFFLE, BALLOT, MATCH, ADD, MIN, MAX, UMIN, UMAX, AND, OR, XOR };
@@ -36,17 +36,17 @@ uint64_t meet_warp(Meeting meeting, unsigned mask, uint64_t x, int source, const
                    Line at);
 
 #ifdef TLK_GENERATED
-/* A kernel that is compiled at run time cannot call the emulator's functions. Its threads need not
-** take turns, because they share only the word in which faults are recorded. */
+/* Kernels that are compiled at run time cannot call the emulator's functions, so their threads do not take turns.
+** They do not need to: they share only the word in which faults are recorded. */
 static inline void pause() {}
 static inline void fence(Line) {}
 static inline bool is_removed(Line) { return false; }
 #else
 /* Lets other threads of the block run. */
 void pause();
-/* Makes the thread's earlier writes visible to all threads before its later ones (races.cc). */
+/* Makes the thread's earlier writes visible to all threads before its later writes (races.cc). */
 void fence(Line at);
-/* Returns whether the barrier, fence or atomic operation at a line was disabled (races.cc). */
+/* Returns whether a test has disabled the barrier, fence or atomic operation at this line (races.cc). */
 bool is_removed(Line at);
 #endif
 /* Ends the process with a message that names the running thread. */
@@ -102,7 +102,7 @@ static inline void __nanosleep(unsigned) { emulated::pause(); }
 static inline void __syncwarp(unsigned mask = 0xffffffffu, TLK_HERE) {
   emulated::meet_warp(emulated::SYNC, mask, 0, 0, "__syncwarp", {file, line});
 }
-/* Returns the smallest mask that CUDA permits: only the thread's own lane. */
+/* Returns only the thread's own lane, the smallest mask that CUDA allows. */
 static inline unsigned __activemask() { return 1u << emulated::place.lane; }
 
 template <class T>

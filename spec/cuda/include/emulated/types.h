@@ -1,5 +1,5 @@
 /*
-** types.h - CUDA's short vectors.
+** types.h - CUDA's vector types of two to four elements.
 */
 #ifndef TLK_EMULATED_TYPES_H
 #define TLK_EMULATED_TYPES_H
