@@ -45,7 +45,7 @@ describe("data.CSV", function()
 
    it("returns pieces of batch_size rows", function()
       local rows = csv("x\n1\n2\n3\n4\n5\n\n", {batch_size = 2})
-      for _ = 1, 2 do -- each pass starts at the beginning of the file
+      for _ = 1, 2 do -- each pass over the reader starts at the beginning of the file
          local sizes = {}
          for piece in rows:iter() do sizes[#sizes + 1] = piece.x:tolist() end
          assert.same({{1, 2}, {3, 4}, {5}}, sizes)
@@ -76,8 +76,8 @@ describe("data.CSV", function()
    end)
 
    it("reads numbers to the last bit", function()
-      -- numbers that are difficult to parse: half-way between two doubles, with many digits, and at both ends of the
-      -- range
+      -- These numbers are difficult to parse: some are half-way between two doubles, some have many digits, and some
+      -- are at the ends of the range.
       local texts = {"0.1", "123456789012345678", "9007199254740993", "1.7976931348623157e308",
          "5e-324", "2.2250738585072011e-308", "1e23", "8.5e22", "-0.0", "+3", ".5", "7.", "1E5",
          "0.000000000000000000000000000012345678901234567890123", "1e400", "1e-400",
@@ -160,7 +160,7 @@ describe("data.CSV", function()
    end)
 
    it("refuses a compressed file that would fill the memory", function()
-      -- a compressed file that grows by a factor of 1000 when it is decompressed
+      -- the decompressed file is 1000 times larger than the compressed one
       shell.ok("head -c 300000000 /dev/zero | gzip -c > " .. shell.quote(path .. ".csv.gz"))
       assert.raises("become more than 268435456; unpack them before",
          function() torch.data.CSV(path .. ".csv.gz") end)
@@ -185,7 +185,7 @@ describe("data.CSV", function()
    end)
 
    it("decompresses all members of a file of gzip, and refuses a file that ends in one", function()
-      -- A file may consist of several files of gzip (RFC 1952, 2.2); some programs add an empty one at the end.
+      -- A gzip file may consist of several compressed members (RFC 1952, 2.2). Some programs append an empty member.
       local function packed(text)
          shell.write(path .. ".csv", text)
          shell.ok("gzip -f " .. shell.quote(path .. ".csv"))

@@ -1,5 +1,5 @@
--- Tests DataLoader with num_workers. Each program is a string, so that a worker receives only the values of the
--- program, and not the values of the running specs.
+-- Tests DataLoader with num_workers. Each program is a string that a new process runs, so that a worker receives only
+-- the values of that program, and not the values of the running specs.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -142,7 +142,7 @@ describe("data.DataLoader with workers", function()
       local x = torch.arange(0, 12):view(6, 2)
       local seen = 0
       for rows in torch.data.DataLoader(x, {batch_size = false, num_workers = 2}):iter() do
-         rows:fill_(-1) -- the batch is a view of the dataset's memory
+         rows:fill_(-1) -- fails if the batch is not a view of the dataset's memory
          seen = seen + 1
       end
       assert.equal(6, seen)

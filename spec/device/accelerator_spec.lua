@@ -1,4 +1,4 @@
--- Tests torch.accelerator, and the modules for devices that tlua does not support.
+-- Tests torch.accelerator, and the modules of devices that tlua does not support.
 
 local torch = require "tlua"
 

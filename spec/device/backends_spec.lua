@@ -1,4 +1,4 @@
--- Tests torch.backends and other settings of kernels, with PyTorch's names and defaults.
+-- Tests torch.backends and other settings of kernels, which have PyTorch's names and defaults.
 
 local device = require "spec.support.device"
 local torch = require "tlua"

@@ -1,4 +1,4 @@
--- Tests backward on several streams: the backward pass of each node runs on the stream of its forward call, and
+-- Tests backward passes on several streams. The backward of each node runs on the stream of its forward call, and the
 -- gradients of leaves are ready on the stream that called backward.
 
 local torch = require "tlua"

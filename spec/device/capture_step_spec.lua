@@ -1,5 +1,5 @@
--- Tests training steps and modules that are captured once and replayed. The results are compared with those of eager
--- runs.
+-- Tests training steps and modules that are captured once as a graph and then replayed. Their results are compared with
+-- those of eager runs.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -18,7 +18,7 @@ local makers = {
    SGD = function(p) return optim.SGD(p, {lr = 0.05, momentum = 0.9}) end,
 }
 
--- Runs n training steps on different inputs. Returns the bits of the losses, and the final parameters. With `folded`,
+-- Makes n training steps on different inputs. Returns the bits of the losses, and the final parameters. With `folded`,
 -- the scaler's step also clips the gradients.
 local function train(n, captured, make, scaled, folded)
    local net = model()
@@ -79,13 +79,13 @@ describe("a captured step", function()
             assert.equal(text(eager), text(replayed))
             assert.same(eager.parameters, replayed.parameters)
             assert.equal(eager.scale, replayed.scale)
-            -- the loss is NaN, and this step was skipped
+            -- the loss of step 20 is NaN, so the scaler has skipped this step
             assert.is_true(eager.losses[20] ~= eager.losses[20])
          end)
       end
    end
 
-   -- only the simulated device counts waits
+   -- The test runs only on the simulated device, because no other device counts waits.
    local counting = sim.waits and it or function() end
    counting("waits for nothing once it is captured", function()
       local _, step = train(4, true, makers.AdamW, true)

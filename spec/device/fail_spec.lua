@@ -1,5 +1,5 @@
--- Tests failing calls of the device's driver: in a training step, each call in turn fails. Each failure must be a clean
--- error, leak nothing, and leave the next step working.
+-- Tests failing calls of the device's driver. In a training step, each call in turn fails once. Each failure must raise
+-- a clear error, leak nothing, and leave the next step working.
 
 local torch = require "tlua"
 local sim, nn = torch.sim, torch.nn
@@ -28,8 +28,7 @@ describe("a training step whose n-th call of the device fails", function()
       end
 
       step()
-      -- when memory is exhausted, garbage is collected and the call is repeated; then the step
-      -- succeeds
+      -- When memory is exhausted, the garbage is collected and the call is repeated, so the step succeeds.
       local used, failures, last = nil, 0, 0
       for n = 1, 600 do
          sim.configure {fail_at = n}

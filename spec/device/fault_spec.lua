@@ -1,10 +1,10 @@
--- Tests faults that a kernel finds in its data: the next wait reports the operator, the argument, the position, and the
--- line of the call.
+-- Tests faults that a kernel finds in its data, such as an index out of range. The next wait raises an error with the
+-- operator, the argument, the position, and the line of the call.
 
 local torch = require "tlua"
 local sim = torch.sim
 
--- Runs fn, which calls the operator on its first line. Returns the message of the next wait.
+-- Runs fn, which calls the operator on its first line. Returns the error message of the next wait.
 local function fault_of(fn)
    sim.synchronize()
    local line = debug.getinfo(fn, "S").linedefined

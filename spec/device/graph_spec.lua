@@ -1,4 +1,4 @@
--- Tests graphs, which capture work once and replay it many times.
+-- Tests graphs, which capture a device's work once and replay it many times.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -101,7 +101,7 @@ describe("a graph", function()
          assert.matches("graph_spec.*" .. name .. ": .*while a graph is captured", message)
          assert.is_false(sim.is_current_stream_capturing())
          assert.raises(named "CUDAGraph.replay: nothing was captured", function() g:replay() end)
-         assert.equal(4, x:sum():item()) -- the capture is closed
+         assert.equal(4, x:sum():item()) -- the error has ended the capture, so the device works normally
          local y = sim.graph(g, function() return x + 1 end) -- the graph can still be captured
          g:replay()
          assert.equal(8, y:sum():item())
@@ -136,7 +136,7 @@ describe("a graph", function()
          before:release()
          return x + 1
       end)
-      local after = ones(64) -- `after` gets the address that `before` had
+      local after = ones(64) -- `after` gets the address of the released `before`
       g:replay()
       assert.equal(64, after:sum():item())
    end)
@@ -185,7 +185,7 @@ describe("a graph", function()
       local s = sim.Stream()
       sim.stream(s, function() g:replay() end)
       g:reset()
-      local other = ones(1 << 20):mul_(50) -- gets x's address, unless a replay may still read x
+      local other = ones(1 << 20):mul_(50) -- must not get x's address, because a replay may still read x
       sim.current_stream():wait_stream(s)
       assert.equal(2 << 20, sum:sum():item())
       assert.equal(50 << 20, other:sum():item())
@@ -256,14 +256,14 @@ describe("random numbers in a graph", function()
       }
       for name, draw in sorted(draws) do
          local g = sim.Graph()
-         torch.manual_seed(99) -- does not affect later random numbers
+         torch.manual_seed(99) -- does not change the random numbers of the replays
          local y = sim.graph(g, draw)
          torch.manual_seed(5)
          g:replay()
          local first = list(y)
          g:replay()
          local second = list(y)
-         local after = torch.rand(2):tolist() -- the generator has advanced
+         local after = torch.rand(2):tolist() -- the generator has advanced by the graph's random numbers
          torch.manual_seed(5)
          assert.same(list(draw()), first, name)
          assert.same(list(draw()), second, name)
@@ -330,7 +330,7 @@ describe("streams in a graph", function()
             side:wait_event(fork)
             assert.is_true(sim.is_current_stream_capturing())
             b = a + 1
-            sim.stream(third, function() -- a third stream that waits for the second stream
+            sim.stream(third, function() -- a third stream, which waits for the second stream
                third:wait_stream(side)
                c = b * 10
             end)
@@ -497,7 +497,7 @@ describe("memory of graphs", function()
       return sim.memory_reserved()
    end
 
-   -- Returns a graph and its result, a number. To compute this number, the graph needs two blocks of 16 MiB.
+   -- Captures a graph that computes a number and needs two blocks of 16 MiB for it. Returns the graph and the number.
    local function captured(pool, x)
       local g = sim.Graph()
       local y = sim.graph(g, {pool = pool}, function()
@@ -528,7 +528,7 @@ describe("memory of graphs", function()
 
    it("is shared by graphs that name one pool", function()
       local x = ones(4 * MIB)
-      local other = captured(nil, x) -- generator states of all graphs share a segment
+      local other = captured(nil, x) -- the generator states of all graphs are in one memory segment
       local base = settle()
       local first, y = captured(nil, x)
       local once = settle() - base
@@ -544,7 +544,7 @@ describe("memory of graphs", function()
       second:replay()
       assert.equal(12 * MIB, z:item())
       first:reset()
-      assert.equal(once, settle() - base) -- the segment is still in use by the other graph
+      assert.equal(once, settle() - base) -- the other graph still uses the segment
       second:replay()
       assert.equal(12 * MIB, z:item())
       second:reset()

@@ -1,4 +1,5 @@
--- Tests a device's memory: statistics, the cache of free blocks, its release, and exhausted memory.
+-- Tests a device's memory: statistics, the cache of free blocks, how the cache is released, and what happens when
+-- memory is exhausted.
 
 local device = require "spec.support.device"
 local shell = require "spec.support.shell"
@@ -35,7 +36,7 @@ describe("memory of a device", function()
       loss:backward()
       collectgarbage()
       collectgarbage()
-      assert.equal(12, math.floor(used())) -- memory in use: x, w, the gradient of w, and the loss
+      assert.equal(12, math.floor(used())) -- tensors in use: x, w, the gradient of w, and the loss
       local peak = (sim.max_memory_allocated() - base) / MIB
       assert.is_true(peak >= 20 and peak <= 28, peak)
       sim.reset_peak_memory_stats()
@@ -43,7 +44,7 @@ describe("memory of a device", function()
       x:release()
    end)
 
-   -- runs in a separate process, so that memory of earlier results does not count
+   -- Runs in a separate process, so that memory that earlier tests use does not count.
    it("equals PyTorch's bytes for a small training step", function()
       local output = shell.ok(shell.start() .. [[ -e '
          local function row() print(torch.sim.memory_allocated() / (96 << 20)) end
@@ -58,7 +59,7 @@ describe("memory of a device", function()
          loss:backward() row()
          w.grad = nil row()
          assert(torch.sim.max_memory_allocated() <= 5 * (96 << 20)) ']])
-      local small = 512 / (96 << 20) -- the size of the loss as a fraction of the memory
+      local small = 512 / (96 << 20) -- the size of the loss, as a fraction of the device's memory
       local expected = {2, 4, 3 + small, 3 + small, 2 + small}
       local i = 0
       for units in output:gmatch "%S+" do
@@ -99,7 +100,7 @@ describe("memory of a device", function()
       for _ = 1, 100 do torch.ones(MB, {device = "sim"}) end -- these tensors fit, since garbage is collected
       local small = torch.ones(MB * 4, {device = "sim"}) -- 16 MB
       small:release()
-      local other = torch.ones(MB * 8, {device = "sim"}) -- the cached block of 16 MB is too small
+      local other = torch.ones(MB * 8, {device = "sim"}) -- the cached block of 16 MB is too small for this tensor
       sim.reset_accumulated_memory_stats()
       local ok, message = pcall(torch.ones, MB * 8, {device = "sim"})
       sim.configure {memory = total}
@@ -126,7 +127,7 @@ describe("pinned memory", function()
       local before = sim.host_memory_stats()
       assert.equal(before["active_bytes.current"], before["allocated_bytes.current"])
       local function since(name) return sim.host_memory_stats()[name] - before[name] end
-      local a = torch.ones(300):pin_memory("sim") -- 1200 bytes, which take a block of 2048
+      local a = torch.ones(300):pin_memory("sim") -- takes 1200 bytes, for which a block of 2048 is allocated
       local b = torch.ones(300):pin_memory("sim")
       assert.equal(2, since "allocations.current")
       assert.equal(4096, since "active_bytes.current")
@@ -142,7 +143,7 @@ describe("pinned memory", function()
       local late = torch.ones(300):pin_memory("sim")
       local there = late:to("sim", {non_blocking = true})
       local from = late:data_ptr()
-      late:release() -- a copy from `late` may still be pending
+      late:release() -- the copy from `late` may still be pending
       local other = torch.full({300}, 7.0):pin_memory("sim")
       assert.equal(300, there:sum():item())
       sim.synchronize()
@@ -176,10 +177,10 @@ describe("pinned memory", function()
       local pinned = torch.ones(100):pin_memory("sim")
       local waits = sim.waits()
       local x = pinned:to("sim", nil, true)
-      pinned:fill_(2) -- overwrites too early: the copy is pending
+      pinned:fill_(2) -- deliberately too early: the copy is pending, so it gets these values
       assert.equal(200, x:sum():item())
       assert.equal(waits + 1, sim.waits())
-      x = pinned:to("sim") -- without non_blocking, x gets the current values
+      x = pinned:to("sim") -- without non_blocking, the copy is complete when `to` returns
       pinned:fill_(3)
       assert.equal(200, x:sum():item())
       local plain = torch.ones(100)
@@ -202,7 +203,7 @@ describe("pinned memory", function()
       sim.synchronize()
       assert.equal(500, there:sum():item())
       there = torch.zeros(100, {dtype = "float64"}):pin_memory("sim")
-      there:copy_(x, true) -- the host converts the dtype, and therefore waits until the data have arrived
+      there:copy_(x, true) -- the host converts the dtype, so it waits until the data have arrived
       assert.equal(500, there:sum():item())
       assert.equal(500, x:to("cpu", "float64", true):sum():item())
    end)

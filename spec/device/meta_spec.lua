@@ -1,7 +1,7 @@
 -- Tests every operator of the operator table on the meta device, with the examples of the operator's entry. Results and
--- gradients must have the CPU's shapes, dtypes and strides, be on meta, and draw no random numbers. An operator that
--- needs the values of its arguments raises an error that says so; only operators whose entry has `waits` may raise this
--- error.
+-- gradients must be on meta, have the shapes, dtypes and strides of the CPU's, and draw no random numbers. An operator
+-- that needs the values of its arguments must raise an error that says so. Only operators whose entry has `waits` may
+-- raise it.
 
 local table_of = require "spec.support.table"
 local torch = require "tlua"
@@ -9,7 +9,7 @@ local torch = require "tlua"
 -- Operators whose results are on a device other than that of their inputs.
 local elsewhere <const> = {to_device = true, to_device_only = true}
 
--- Overloads that return Lua values, results whose shapes depend on values, or results on the CPU.
+-- Operator forms that return Lua values, results whose shapes depend on values, or results on the CPU.
 local VALUES <const> = {
    "allclose", "argwhere", "bincount", "cpu", "equal", "gru_data", "is_nonzero", "lstm_data", "masked_select",
    "narrow_tensor", "nonzero", "nonzero_tuple", "one_hot", "repeat_interleave_each", "repeat_interleave_positions",
@@ -23,7 +23,7 @@ local function on_meta(x) return kept(x, x:detach():to "meta") end
 
 local function as_made(x) return x end
 
--- Returns a tensor with the same values whose dimensions are stored in the opposite order in memory.
+-- Returns a tensor with the same values, whose dimensions are in the opposite order in memory.
 local function reversed(x)
    local order = {}
    for d = 1, x.ndim do order[d] = x.ndim + 1 - d end
@@ -47,8 +47,8 @@ local function compare(row, expected, actual)
    end
 end
 
--- Returns a description of an example's failure, or nil if there is none; and whether the example needed
--- values.
+-- Runs an example on the CPU and on meta. Returns a description of the difference, or nil, and whether the example
+-- needed values.
 local function check(row, text, form)
    local args = table_of.map(table_of.arguments(text), form)
    local there = table_of.map(args, on_meta)

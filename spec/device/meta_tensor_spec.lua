@@ -1,4 +1,4 @@
--- Tests tensors on the meta device: their properties, the operations that are refused, and the scope in which new
+-- Tests tensors on the meta device: their properties, the operations that they refuse, and the scope in which new
 -- tensors are on meta.
 
 local numbers = require "spec.support.numbers"

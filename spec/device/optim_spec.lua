@@ -1,5 +1,5 @@
--- Tests optimizers on the simulated device: results must equal the CPU's bitwise, eagerly and in graphs, and no step
--- may wait.
+-- Tests optimizers on the simulated device. Eagerly and in graphs, their results must equal the CPU's bit for bit, and
+-- no step may wait for the device.
 
 local torch = require "tlua"
 local problem = require "spec.support.optim"
@@ -8,7 +8,7 @@ local sim = torch.sim
 
 local here <const>, there <const> = {device = "cpu"}, {device = "sim"}
 
--- Optimizers that update all parameters in one call, with options that need no norm.
+-- Optimizers that update all parameters in one call, with options that do not need the norm of the gradients.
 local rows = {}
 for _, row in ipairs(problem.rows) do rows[#rows + 1] = row end
 

@@ -1,9 +1,9 @@
--- Tests missing or invalid plugins. Such a plugin must cause a message and nothing worse.
+-- Tests missing or invalid plugin files, which must cause an error message and nothing worse.
 
 local shell = require "spec.support.shell"
 
--- Returns the output of a program that makes a tensor on the device; the device's plugin file consists of these
--- bytes.
+-- Writes these bytes to the plugin file of a device, and runs a program that makes a tensor on the device. Returns the
+-- output.
 local function tried_with(bytes)
    return shell.with_folder(function(folder)
       shell.write(folder .. "/tlua_sim.so", bytes)

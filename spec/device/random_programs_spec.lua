@@ -1,6 +1,6 @@
--- Tests random programs on two devices with two streams each. Only events and waits between streams order the work;
--- results must equal the CPU's bit for bit. Conversely, programs that lack a wait must give other numbers, because the
--- simulated device runs work as late as possible.
+-- Tests random programs on two devices with two streams each. Only events and waits between streams order the work, and
+-- the results must equal the CPU's bit for bit. A second test omits the waits: then some results must differ, because
+-- the simulated device runs work as late as possible.
 --
 --   TLUA_SIM_PROGRAMS=10000 TLUA_SIM_SEEDS=20 make test SPEC=spec/device/random_programs_spec.lua
 --
@@ -28,7 +28,7 @@ local OPERATORS = {
    function(a, b) return torch.cat {a:narrow(1, 1, 8), b:narrow(1, 9, 8)} end,
 }
 
--- In-place versions of these functions.
+-- The in-place versions of these functions.
 local CHANGES = {
    function(a, b) a:add_(b):clamp_(-9, 9) end,
    function(a, b) a:mul_(b):clamp_(-9, 9) end,
@@ -69,8 +69,8 @@ local function on_cpu(steps)
    return slots
 end
 
--- Runs a program on the devices. A slot records the stream that wrote it last and the streams that have read it since
--- then. `careless` omits all waits between streams.
+-- Runs a program on the devices. A slot records which stream wrote it last, and which streams have read it since then.
+-- If `careless` is true, all waits between streams are omitted.
 local function on_devices(steps, careless)
    local streams, slots = {}, {}
    for i = 1, 4 do streams[i] = sim.Stream {device = (i - 1) // 2} end
@@ -96,8 +96,8 @@ local function on_devices(steps, careless)
       if not careless then slot.tensor:record_stream(stream) end
    end
 
-   -- Returns a slot's tensor for work on a stream. If the tensor is on the other device, returns a copy, which that
-   -- device's current stream sends.
+   -- Returns a slot's tensor for work on a stream. If the tensor is on the other device, returns a copy, which the
+   -- current stream of that device sends.
    local function read(slot, stream, by_event)
       if slot.tensor.device == stream.device then
          before(slot, stream, false, by_event)
@@ -121,7 +121,7 @@ local function on_devices(steps, careless)
          slots[step.to] = {tensor = sim.stream(stream, function() return step.operator(a, b) end),
                            writer = stream, readers = {},
                            sender = streams[(step.stream - 1) // 2 * 2 + 1]}
-         to.tensor:release() -- released immediately, so that the device may reuse the memory
+         to.tensor:release() -- released immediately, so that the device may use the memory again
       else
          -- runs on one of the two streams of the tensor's device
          local stream = streams[(step.stream - 1) % 2 + 1 + (to.tensor.device == torch.device "sim:1" and 2 or 0)]
