@@ -39,7 +39,7 @@ describe(".ci/run", function()
 end)
 
 describe(".ci/deps", function()
-   -- Here every command that .ci/deps looks for exists, so nothing is installed.
+   -- All commands that .ci/deps looks for exist here, so nothing is installed.
    it("is silent if nothing is missing", shell.in_folder(function(folder)
       for name in ([[cc make pkg-config lua5.4 luarocks g++ mpirun.openmpi mpirun.mpich python3
             apt-get]]):gmatch "%S+" do

@@ -1,5 +1,5 @@
--- Tests recurrent layers on a device by comparing all results and gradients with the CPU: in every dtype, with and
--- without initial states, for sequences of equal length and packed ones.
+-- Tests recurrent layers on a device. All results and gradients are compared with the CPU's: in every dtype, with and
+-- without initial states, for sequences of equal length and for packed ones.
 
 local device = require "spec.support.device"
 local torch = require "tlua"
@@ -15,11 +15,11 @@ local kinds <const> = {
    {"LSTM", {bidirectional = true, bias = false}},
    {"LSTM", {proj_size = 3, num_layers = 2}},
 }
--- Tolerances relative to the largest absolute value in a result. A GPU rounds half-precision types after each
+-- The tolerances are relative to the largest absolute value in a result. A GPU rounds half-precision types after each
 -- step.
 local tolerance <const> = {float64 = 1e-13, float32 = 2e-6, float16 = 2e-3, bfloat16 = 1.6e-2}
 
--- Returns all results and gradients of a layer on one device, in float64.
+-- Runs a layer on one device. Returns all results and gradients in float64.
 local function run(kind, dtype, packed, with_states, where)
    local options = {dtype = dtype, device = "cpu"}
    for k, v in pairs(kind[2] or {}) do options[k] = v end

@@ -1,5 +1,5 @@
--- Tests torch.cuda.memory: snapshots of a device's memory in PyTorch's format, with the source lines that
--- allocated.
+-- Tests torch.cuda.memory: snapshots of a device's memory in PyTorch's format, which contain the source lines of the
+-- allocations.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -19,7 +19,7 @@ local function settle()
    module.empty_cache()
 end
 
--- Returns the block of a snapshot that is at an address.
+-- Returns the block that is at an address in a snapshot.
 local function block_at(snapshot, address)
    for _, segment in ipairs(snapshot.segments) do
       for _, block in ipairs(segment.blocks) do
@@ -74,7 +74,7 @@ describe("a snapshot of a device's memory", function()
       for _, event in ipairs(memory._snapshot().device_traces[1]) do
          if event.addr == address and not event.action:find "^segment" then
             actions[#actions + 1] = event.action
-            assert.equal(20480, event.size) -- the size, rounded up to 512
+            assert.equal(20480, event.size) -- the size is rounded up to a multiple of 512
             if event.action == "alloc" then assert.equal("ones", event.frames[1].name) end
          end
       end
@@ -118,7 +118,7 @@ describe("a snapshot of a device's memory", function()
    end))
 end)
 
--- the expected bytes were written by hand, from the description of opcodes in Python's pickletools
+-- The expected bytes were written by hand, following the description of opcodes in Python's pickletools.
 describe("a pickle", function()
    it("has the opcodes of protocol 2", function()
       local function body(value) return pickle.encode(value):sub(3, -2) end

@@ -146,7 +146,7 @@ describe("a stream", function()
       local y = sim.stream(s, function() return x * 2 end)
       local waits = sim.waits()
       assert.is_false(s:query())
-      assert.equal(waits, sim.waits()) -- the host has not waited since
+      assert.equal(waits, sim.waits()) -- the host has not waited since then
       s:synchronize()
       assert.equal(waits + 1, sim.waits())
       assert.is_true(s:query())
@@ -161,7 +161,7 @@ describe("a stream", function()
          local x = torch.zeros(64, on(0))
          sim.synchronize()
          for _ = 1, 5 do x:add_(1) end
-         local y = sim.stream(s, function() return x + 0 end) -- deliberately lacks a wait
+         local y = sim.stream(s, function() return x + 0 end) -- deliberately does not wait for the additions to x
          if sim.stream(s, function() return y:sum():item() end) ~= 5 * 64 then wrong = wrong + 1 end
          sim.synchronize()
       end
@@ -180,7 +180,8 @@ describe("a stream", function()
 end)
 
 describe("memory that another stream uses", function()
-   -- If a released tensor's memory is reused in the order of its own stream, the tensor is overwritten at once.
+   -- Releases a tensor while another stream still uses it. If its memory is reused in the order of the tensor's own
+   -- stream, the tensor is overwritten at once.
    local function use(record)
       local wrong = 0
       for seed = 1, 20 do

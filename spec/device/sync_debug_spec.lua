@@ -1,4 +1,4 @@
--- Tests reports of operators that make the host wait.
+-- Tests the mode that reports operators that make the host wait.
 
 local torch = require "tlua"
 local device = require "spec.support.device"

@@ -1,6 +1,6 @@
 -- Tests every operator of the operator table on the simulated device, with the examples of the operator's entry.
--- Results and gradients must equal the CPU's bit for bit, results must be on the device, and the host may wait only if
--- the entry says so (`waits`).
+-- Results and gradients must equal the CPU's bit for bit, and results must be on the device. The host may wait for the
+-- device only if the entry has `waits`.
 
 local torch = require "tlua"
 local table_of = require "spec.support.table"
@@ -13,14 +13,14 @@ local function on_sim(x)
    return x.requires_grad and copy:requires_grad_() or copy
 end
 
--- Returns row-major copies of the CPU's tensors, to compare them with copies from a device, which are row-major
--- too.
+-- Returns row-major copies of the CPU's tensors. Copies from a device are row-major too, so both can be compared.
 local function row_major(x)
    local copy = x:detach():contiguous()
    return x.requires_grad and copy:requires_grad_() or copy
 end
 
--- Returns a description of how two tensors differ, including in the sign of zeros, or nil if they are equal.
+-- Returns a description of how two tensors differ, or nil if they are equal. Zeros of different signs count as
+-- different.
 local function difference(expected, actual)
    expected, actual = expected:detach(), actual:detach():cpu()
    local ok, fault = pcall(assert.close, expected, actual, 0)
@@ -38,7 +38,8 @@ local function compare(row, expected, actual)
    end)
 end
 
--- Returns a description of an example's failure, or nil if there is none; and whether the host has waited.
+-- Runs an example on the CPU and on the device. Returns a description of the difference, or nil, and whether the host
+-- has waited.
 local function check(row, text)
    local args = table_of.map(table_of.arguments(text), row_major)
    local expected = table_of.call(row, args)
