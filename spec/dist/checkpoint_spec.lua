@@ -1,4 +1,4 @@
--- Tests checkpoints that one set of ranks writes and another set reads.
+-- Tests distributed checkpoints that one set of ranks writes and a different set of ranks reads.
 
 local torch = require "tlua"
 local ranks = require "spec.dist.ranks"
@@ -318,7 +318,8 @@ describe("distributed.checkpoint", function()
       end
    end)
 
-   -- The reference values are the states of the same optimizers in one process, and the results of their next step.
+   -- The reference values come from the same optimizers in one process: their states, and the results of their next
+   -- step.
    it("gives and takes whole states of optimizers, by the paths of parameters", function()
       for _, kind in ipairs {"both", "ddp"} do
          ranks.ok(4, code(("local KIND = %q "):format(kind) .. [==[
@@ -409,7 +410,8 @@ describe("boxes", function()
                   for d, s in ipairs(size) do flat = flat * s + box.offset[d] end
                   assert.equal(at, flat)
                   at = at + boxes.product(box.size)
-                  -- after the first dimension in which the box has several rows, the box contains whole dimensions
+                  -- a box of adjacent elements: after the first dimension in which it has several rows, it contains
+                  -- whole dimensions
                   local open = false
                   for d, s in ipairs(size) do
                      if open then assert.equal(s, box.size[d]) end
@@ -426,8 +428,8 @@ end)
 describe("parts of a save that was killed", function()
    local function listing(id) return shell.ok("ls -A " .. shell.quote(id)) end
 
-   -- The script saves a checkpoint until all data files are written, and is killed before the index replaces the old
-   -- index.
+   -- The script saves a checkpoint. It is killed when all data files are written, before the new index replaces the old
+   -- one.
    local killed <const> = [==[
       local torch = require "tlua"
       local writer = require "tlua.distributed.checkpoint.files"

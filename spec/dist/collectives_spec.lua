@@ -1,5 +1,4 @@
--- Tests collectives. Expected values are sums computed by hand; the data of rank r are usually r + 1 or a multiple of r
--- + 1.
+-- Tests collectives. The expected values are sums computed by hand. Most data of rank r are r + 1 or multiples of it.
 
 local ranks = require "spec.dist.ranks"
 
@@ -30,8 +29,8 @@ describe("all_reduce", function()
       local b = torch.tensor {rank == 1, false, true}
       dist.all_reduce(b)
       check({true, false, true}, b)
-      -- 2048 + 1 is rounded to 2048 in float16, while 2048 + 1 + 1 is exact; bfloat16 rounds 256
-      -- + 1 to 256
+      -- In float16, 2048 + 1 is rounded to 2048, but the sum 2048 + 1 + 1 is exact. In bfloat16, the same holds for
+      -- 256.
       for _, row in ipairs {{"float16", 2048}, {"bfloat16", 256}} do
          local dtype, big = row[1], row[2]
          local t = torch.tensor({rank == 0 and big or 1}, {dtype = dtype})
@@ -99,7 +98,7 @@ describe("all_reduce", function()
       refused("expected 2 tensors here, got 1", dist.all_gather, {torch.ones(1)}, torch.ones(1))
       refused("expected tensors of one dtype", dist.all_gather,
          {torch.ones(1), torch.ones(1):long()}, torch.ones(1))
-      dist.barrier() -- the group works after the error
+      dist.barrier() -- the group still works after the error
    ]]))
 end)
 
@@ -232,7 +231,7 @@ describe("async_op", function()
          works[i] = dist.all_reduce(tensors[i], {async_op = true})
       end
       local last = torch.ones(1)
-      dist.all_reduce(last) -- this collective is called after all others
+      dist.all_reduce(last) -- all other collectives have been called before this one
       for i = 1, 20 do
          assert(works[i]:wait())
          assert(works[i]:is_completed() and works[i]:is_success())
@@ -279,7 +278,7 @@ describe("groups", function()
       check(2, #two)
       check(rank == 2 and dist.GroupMember.NON_GROUP_MEMBER or two[rank == 1 and 2 or 1], some)
       check(({{0, 3}, {1}, {}, {0, 3}})[rank + 1], dist.get_process_group_ranks(some))
-      -- the groups that exist are the world, its half, `own` and `some`
+      -- there are four groups: the world, its half, `own` and `some`
       check(rank == 2 and 3 or 4, dist.get_pg_count())
       dist.destroy_process_group(some)
       check("off", dist.get_debug_level())
@@ -290,7 +289,7 @@ describe("groups", function()
       dist.destroy_process_group()
       check(false, dist.is_initialized())
       refused("all_reduce: there is no process group", dist.all_reduce, t)
-      -- the process group is initialised a second time
+      -- initialises the process group a second time
       dist.init_process_group {backend = BACKEND}
       dist.barrier()
    ]]))
@@ -302,8 +301,8 @@ describe("groups", function()
       local t = torch.tensor {rank + 0.0}
       dist.broadcast(t, 3 - (rank == 1 and 2 or 0), {group = a})
       check({rank == 1 and 1.0 or 3.0}, t)
-      -- Splits a group of some of the ranks: ranks are numbered within the group, and ranks
-      -- outside the group need not call.
+      -- Splits a group that contains only some of the ranks. Ranks are numbered within the group, and ranks outside the
+      -- group need not call.
       if rank ~= 1 then
          local b = dist.split_group(a, {{0, 2}})
          if rank == 0 then
@@ -353,8 +352,8 @@ describe("groups", function()
 end)
 
 describe("torch.distributed.nn", function()
-   -- The expected gradients were computed by hand: for data sent to a rank, the gradient comes back multiplied by that
-   -- rank's weights.
+   -- The expected gradients were computed by hand. Each rank multiplies its results by weights of its own, so the
+   -- gradient of data that were sent to a rank contains the weights of that rank.
    it("lets gradients through lists and to one rank", ranks:case(3, [[
       local nn = dist.nn
       local function leaf(...) return torch.tensor({...}, {requires_grad = true}) end
@@ -430,7 +429,7 @@ describe("tensors of the simulated device", function()
       local x = torch.ones(3, {device = "sim"})
       for _ = 1, 10 do
          x = x * 2
-         -- the collective is recorded: all_reduce doubles the gradient, as it doubles the value
+         -- The graph records all_reduce, which doubles the gradient as it doubles the value.
          dist.all_reduce(x)
       end
       check("sim:0", x.device)

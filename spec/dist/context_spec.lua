@@ -1,4 +1,5 @@
--- Tests sequences and experts that are split over ranks. One process computes the reference values.
+-- Tests sequences (context parallel) and experts (expert parallel) that are split over ranks. One process computes the
+-- reference values.
 
 local ranks = require "spec.dist.ranks"
 
@@ -26,7 +27,7 @@ describe("context_parallel", function()
          near(all[1], expected)
          for i = 1, 3 do near(all[i + 1], whole[i].grad, 1e-5, "gradient " .. i) end
       end
-      -- after the block, attention is the original function
+      -- after the context-parallel block, attention is the original function again
       local q = torch.randn(1, 3, 2)
       near(F.scaled_dot_product_attention(q, q, q, {attn_mask = torch.zeros(3, 3)}),
          F.scaled_dot_product_attention(q, q, q))
@@ -145,7 +146,7 @@ describe("MixtureOfExperts", function()
    it("sends positions to their experts and back, with the gradients", case({1, 2, 4}, [==[
       for k = 1, 2 do
          local layer = build(4, k, 3)
-         -- every rank draws the weights of all experts
+         -- all ranks draw the weights of all experts, so that these are equal
          torch.manual_seed(3)
          local router, all = nn.Linear(6, 4, {bias = false}), {}
          for i = 1, 4 do
@@ -157,8 +158,8 @@ describe("MixtureOfExperts", function()
          local x, g = torch.randn(12, 6):requires_grad_(), torch.randn(12, 6)
          local expected = plain(router, all, x, k)
          ;(expected * g):sum():backward()
-         -- ranks have different numbers of positions: the first rank has the positions that
-         -- the other ranks lack
+         -- The ranks have different numbers of positions: the first rank has one less than the others, and the second
+         -- rank one more.
          local each = 12 // size
          local from, many = rank * each + 1, each
          if size > 1 and rank == 0 then many = each - 1 end

@@ -1,5 +1,4 @@
--- Tests DistributedDataParallel. For the reference values, one process trains the same model on the whole
--- batch.
+-- Tests DistributedDataParallel. One process trains the same model on the whole batch, and gives the reference values.
 
 local ranks = require "spec.dist.ranks"
 
@@ -122,8 +121,8 @@ describe("DistributedDataParallel", function()
          check({{1.0, 1.0}, {1.0, 1.0}}, model.module.used.weight.grad)
          check({{0.5, 0.5}, {0.5, 0.5}}, model.module.maybe.weight.grad)
          check(nil, model.module.never.weight.grad)
-         -- the model has one bucket; the first pass also exchanges the set of used parameters
-         -- and the order of gradients
+         -- The model has one bucket. In the first pass, the ranks also exchange which parameters were used and the
+         -- order of gradients.
          check(pass == 1 and {"all_reduce", "all_reduce", "broadcast"} or {"all_reduce"}, calls)
       end
       refused("static_graph: maybe." .. (rank == 0 and "weight got no gradient" or "weight got a gradient") ..
@@ -172,7 +171,7 @@ describe("DistributedDataParallel", function()
          local model = DDP(layer)
          model:register_comm_hook(power.PowerSGDState {matrix_approximation_rank = weight_rank,
             start_powerSGD_iter = 1}, power.powerSGD_hook)
-         -- on rank 2, a gradient comes from two inputs that are equal on all ranks
+         -- The gradient has rank 2, because there are two inputs; they are the same in both processes.
          local a, b = torch.randn(2, 32), torch.randn(2, 32)
          local sum = torch.zeros(32, 32)
          for _ = 1, steps do
@@ -185,7 +184,8 @@ describe("DistributedDataParallel", function()
       end
       local got, exact = gradient(2, 3)
       near({got}, {exact}, 1e-3)
-      -- rank 1 leaves out one tensor in each step, but adds its gradient later
+      -- An approximation of rank 1 leaves out a part of the gradient in each step, but adds the part to later
+      -- gradients.
       local one, whole = gradient(1, 2)
       local many = gradient(1, 60)
       assert((many - whole):norm():item() < 0.3 * (one - whole):norm():item())
@@ -204,8 +204,8 @@ describe("DistributedDataParallel", function()
          end
          return "done"
       end))
-      -- after a step of both ranks the weight is -1; then rank 1 steps alone twice, with its
-      -- gradient halved, and rank 0 receives its weights
+      -- After a step of both ranks the weight is -1. Then rank 1 makes two steps alone, in which its gradient is
+      -- halved, and rank 0 receives rank 1's weights.
       check({{-2.0, -2.0}}, model.module.weight)
    ]==]))
 
@@ -228,7 +228,7 @@ describe("DistributedDataParallel", function()
          local view = model.place[1][1].views[model.place[1][2]]
          assert(view:data_ptr() ~= model.params[1].grad:data_ptr())
       end
-      -- the gradient is doubled if gradients accumulate
+      -- since gradients accumulate, this pass doubles the gradient
       loss(model, mine(x), mine(y)):backward()
       for i, g in ipairs(expected) do expected[i] = g * 2 end
       near(grads(model), expected)
@@ -252,8 +252,8 @@ describe("DistributedDataParallel", function()
       end
       local model = DDP(build(1))
       local scale = train(model, mine(x), mine(y))
-      -- both ranks have skipped the third step: the scale is 2^10, times 2 after two good steps,
-      -- / 2, times 2, and one more good step
+      -- Both ranks have skipped the third step. The scale began at 2^10. It was doubled after two good steps, halved
+      -- after the bad step, and doubled again after two good steps; one more good step changed nothing.
       check(2.0 ^ 11, scale)
       same_everywhere(model:parameters())
       for _, p in ipairs(model:parameters()) do assert(p:isfinite():all():item()) end
@@ -294,7 +294,7 @@ describe("DistributedDataParallel", function()
       near(grads(model), expected)
       same_everywhere(model:parameters())
       averager:average_parameters(model)
-      step() -- the gradient is divided and clipped by separate calls
+      step() -- separate calls divide and clip the gradient
       local list = {}
       for i, p in ipairs(model:parameters()) do
          list[i] = p:detach():clone()
@@ -304,7 +304,7 @@ describe("DistributedDataParallel", function()
       averager:average_parameters(model:parameters())
       near(model:parameters(), list)
       same_everywhere(model:parameters())
-      -- the same training with an optimizer that divides and clips in its step
+      -- The same training, with an optimizer that divides and clips within its step.
       local function both()
          local net = DDP(build(1))
          net:register_comm_hook(hooks.PostLocalSGDState {start_localSGD_iter = 1},
@@ -381,7 +381,7 @@ describe("DistributedDataParallel", function()
                y:sum():backward()
             end
             pass()
-            fails = true -- the hook fails on all ranks, so the ranks stay in step
+            fails = true -- the hook fails on all ranks, so all ranks make the same calls
             refused("on purpose", pass)
             fails = false
             pass()

@@ -1,5 +1,5 @@
 -- Tests ranks that are killed at random moments. The result must equal that of an uninterrupted training bit for bit,
--- and no files or processes may remain. SPEC_KILLS is the number of kills (up to 3).
+-- and no files or processes may remain. SPEC_KILLS is the number of kills (3 by default).
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -14,8 +14,8 @@ end
 
 local function last_line(output) return output:match "%[0%] (step %d+: %d+ of %d+ digits right, weights %x+)" end
 
--- Trains without interruption, and then with ranks that are killed. Returns whether enough ranks were killed before the
--- training ended.
+-- Trains without interruption, and then again while ranks are killed. Returns whether enough ranks were killed before
+-- the second training ended.
 local function train_and_kill(folder, steps)
    local expected = last_line(shell.ok(("cd %s && %s --fresh --checkpoint alone"):format(folder, train(steps, ""))))
    assert.truthy(expected)
@@ -56,7 +56,7 @@ describe("a training whose ranks are killed", function()
       while not enough do
          assert.truthy(steps < 1e6)
          enough = shell.with_folder(function(folder) return train_and_kill(folder, steps) end)
-         steps = 4 * steps -- on a fast machine the training must be longer to be interrupted
+         steps = 4 * steps -- on a fast machine, the training must be longer so that it can be interrupted
       end
    end)
 

@@ -1,15 +1,15 @@
--- Tests ranks that fail, end early or make calls that differ from the other ranks' calls: all ranks must get errors in
--- time.
+-- Tests ranks that fail, that end early, or that make other calls than the other ranks. All ranks must get errors
+-- before the timeout.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
 
--- Checks how many ranks have printed "told".
+-- Checks that `count` ranks have called told(), which prints "told".
 local function assert_told(count, output) assert.equal(count, select(2, output:gsub("told", "")), output) end
 
 describe("a rank that has ended", function()
-   -- The rank ends without a failure, since the launcher ends all other ranks some seconds after a failure. The
-   -- messages of the other ranks show that they did not wait for the timeout.
+   -- Rank 1 ends without a failure, because the launcher would end all other ranks some seconds after a failure. The
+   -- messages of the other ranks show that they did not wait until the timeout.
    it("is named by all others at once", function()
       assert_told(2, ranks.ok(3, [[
          local t = torch.ones(10)
@@ -95,7 +95,7 @@ describe("a call that others do not make", function()
    it("ends after the timeout and names the missing ranks and the calls of the others", ranks:case(3, [[
       local t, store = torch.ones(4), dist.group.WORLD.store
       local group = dist.new_group(nil, {timeout = 3})
-      dist.barrier() -- the barrier shows that all ranks have arrived
+      dist.barrier() -- the barrier ensures that all ranks have started
       dist.all_reduce(t, {group = group})
       if rank == 2 then
          store:wait {"late0", "late1"}
@@ -136,7 +136,7 @@ describe("init_process_group", function()
 
    it("refuses two ranks of one number", function()
       local output = ranks.run(2, [[
-         -- both ranks have arrived when the timeout begins
+         -- Both ranks have started when the timeout begins.
          local me = math.tointeger(tonumber(os.getenv "RANK"))
          io.open(FOLDER .. "/" .. me, "w"):close()
          while not io.open(FOLDER .. "/" .. 1 - me) do dist._sleep(0.01) end

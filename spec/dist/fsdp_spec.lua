@@ -1,4 +1,4 @@
--- Tests fully_shard. For the reference values, one process trains the same model on the whole batch.
+-- Tests fully_shard. One process trains the same model on the whole batch, and gives the reference values.
 
 local ranks = require "spec.dist.ranks"
 
@@ -28,7 +28,7 @@ describe("fully_shard", function()
       local alone = build(16, 2)
       reset(alone, 3)
       local filled = shard(torch.default_device("meta", build, 16, 2))
-      reset(filled, 3) -- the reset changes nothing, because the module has no memory yet
+      reset(filled, 3) -- these resets change nothing, because the module has no memory yet
       check(true, filled:parameters()[1].is_meta)
       filled:to_empty {device = "cpu"}
       for _, model in ipairs {filled, shard(build(16, 2))} do
@@ -46,7 +46,7 @@ describe("fully_shard", function()
       end
       local linear = fully_shard(nn.Linear(4, 4))
       linear:unshard()
-      reset(linear, 5 + rank) -- the parameters are reset while they are gathered
+      reset(linear, 5 + rank) -- resets the parameters while they are gathered
       local other = nn.Linear(4, 4)
       reset(other, 5)
       near(full(linear.weight), other.weight, 0)
@@ -106,8 +106,8 @@ describe("fully_shard", function()
                expected:backward() got:backward()
                if step == 1 then near_model(model, alone) end
                local norm = nn.utils.clip_grad_norm_(alone:parameters(), 0.5)
-               -- A step divides by roots of small gradients: from the second step on, parameters,
-               -- and with them the norm, have the same error as the final parameters.
+               -- A step divides by roots of small gradients, which enlarges rounding errors. So from the second step
+               -- on, the parameters and the norm have as large an error as the final parameters.
                near(norm, nn.utils.clip_grad_norm_(model:parameters(), 0.5),
                   step == 1 and 1e-6 or 2e-5)
                sgd:step() adam:step()
@@ -146,12 +146,12 @@ describe("fully_shard", function()
       local before = torch.memory_allocated()
       local model = build(w, blocks)
       local total, block = bytes(model), bytes(model[2])
-      -- the peak without the parameters: the memory of activations and kernels
+      -- the peak without the parameters, which is the memory of activations and kernels
       local beside = peak_of(model, 3) - before - 4 * total
       model = nil
       collectgarbage() collectgarbage()
       local sharded = shard(build(w, blocks))
-      peak_of(sharded, 1) -- the first step allocates the buffers of the groups
+      peak_of(sharded, 1) -- the first step allocates the buffers of the parameter groups
       sharded:zero_grad()
       collectgarbage() collectgarbage()
       local held = 0
@@ -159,11 +159,11 @@ describe("fully_shard", function()
       assert(held <= total // 4 + 64)
       local groups = torch.memory_allocated() - before - held
       local peak = peak_of(sharded, 3) - before - groups
-      -- The gates at both ends of each block, in both directions, keep inputs and outputs that
-      -- are Lua values and may wait for the collector.
+      -- The gates are autograd functions at both ends of each block. In both passes they keep inputs and outputs that
+      -- are Lua values, which may stay in memory until garbage is collected.
       local gates = 2 * 4 * (blocks + 1) * part * w * 4
-      -- The limit is a quarter of the model's size for each of 4 kinds of tensors, and the sizes of
-      -- the gathered blocks and of their gradients.
+      -- The limit is a quarter of the model's size for each of 4 kinds of tensors, plus the sizes of the gathered
+      -- blocks and of their gradients.
       local limit = total + 2 * 2 * block + beside + gates
       assert(peak <= limit, ("%d bytes, at most %d expected; blocks of %d, %d beside"):format(
          peak, limit, block, beside))
@@ -200,9 +200,9 @@ describe("fully_shard", function()
          if kind == "all_gather" then gathered = gathered + 1 end
          return raw:run(kind, ...)
       end}, {__index = function() return function() end end})
-      -- In the first pass, no order is known: the root and block 2 are gathered, and the blocks
-      -- named by set_modules_to_forward_prefetch; the backward pass gathers block 4 and the
-      -- block before it. The root stays gathered.
+      -- In the first pass, the order of the blocks is not yet known. The root, block 2, and the blocks named by
+      -- set_modules_to_forward_prefetch are gathered. The backward pass gathers block 4 and the block before it. The
+      -- root stays gathered.
       for _, case in ipairs {{nil, nil, 2, 2}, {{3, 4}, {3, 2}, 4, 3}, {{}, {2}, 2, 2}} do
          local model, ahead, back = shard(build(8, 3)), {}, {}
          for _, i in ipairs(case[1] or {}) do ahead[#ahead + 1] = model[i] end
@@ -245,7 +245,7 @@ describe("fully_shard", function()
       check(nil, model[2]:unshard())
       near(weight, whole, 0)
       model[2]:reshard()
-      model[2]:unshard(true) -- the module itself waits for the unshard that has begun
+      model[2]:unshard(true) -- the forward call waits for the unshard that has begun
       near(model(mine(x)), alone(mine(x)))
       fsdp.register_fsdp_forward_method(model[2], "twice")
       fsdp.register_fsdp_forward_method(alone[2], "twice")
@@ -261,7 +261,7 @@ describe("fully_shard", function()
    it("divides gradients by a given factor, and passes them to a hook", case(2, [==[
       local alone, model = build(8, 2), shard(build(8, 2))
       loss(alone, x, y):backward()
-      -- on 2 ranks, a factor of 0.5 gives four times the average
+      -- With 2 ranks, dividing by 0.5 instead of 2 gives four times the average.
       model[2]:set_gradient_divide_factor(0.5)
       model[3]:set_all_reduce_hook(function(t) check(1, t:dim()) t:mul_(-3) end)
       loss(model, mine(x), mine(y)):backward()
@@ -482,8 +482,8 @@ describe("fully_shard", function()
       ]==])
    end)
 
-   -- Hooks that refer to their own parameters are collected only from time to time. Therefore one earlier model may
-   -- still be in memory, but not two. With MPI, other code leaves garbage at first, which is collected before the
+   -- Hooks that refer to their own parameters are collected only after some time. Therefore one earlier model may still
+   -- be in memory, but not two. With MPI, other code leaves garbage at first, which is collected before the
    -- measurement.
    it("is freed with its model", case(2, [==[
       collectgarbage() collectgarbage()

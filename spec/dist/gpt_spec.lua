@@ -1,5 +1,5 @@
--- Tests a GPT that uses data, tensor and pipeline parallel ranks at once. For the reference values, one process trains
--- the same model on the whole batch.
+-- Tests a GPT that is split over data, tensor and pipeline parallel ranks at once. One process trains the same model on
+-- the whole batch, and gives the reference values.
 
 local ranks = require "spec.dist.ranks"
 
@@ -32,7 +32,7 @@ describe("a GPT on 2 x 2 x 2 ranks", function()
             other = torch.optim.AdamW(alone:parameters(), {lr = 3e-3})
          end
          local worst, first, last = 0, nil, nil
-         -- By MPI, ranks without a processor of their own wait long for one another.
+         -- With MPI, ranks that share a processor wait long for one another, so fewer steps are made.
          local steps = BACKEND == "mpi" and 10 or 50
          for step = 1, steps do
             local x, y = batch(step)

@@ -1,4 +1,4 @@
--- Tests `tlua run`.
+-- Tests `tlua run`, the launcher of ranks.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -48,7 +48,7 @@ describe("tlua run", function()
          return pending "needs Linux 5.3"
       end
       local output, status = alone(2, [[
-         local function stat(pid) -- returns a process's state and its parent
+         local function stat(pid) -- Returns a process's state and the number of its parent.
             local file <close> = io.open(("/proc/%s/stat"):format(pid))
             return (file and file:read "a" or ""):match ".*%) (%a) (%d+)"
          end
@@ -111,7 +111,7 @@ describe("tlua run", function()
       end
    end)
 
-   -- Starts two launchers as if on two machines; they meet at a free port of this machine.
+   -- Starts two launchers that behave as if they ran on two machines. They meet at a free port of this machine.
    local function two_nodes(folder, code, options)
       shell.write(folder .. "/a.lua", code)
       local start = ("%s run -n 2 --nnodes 2 --rdzv 127.0.0.1:%d --timeout 120 %s --node-rank"):format(
@@ -226,7 +226,7 @@ describe("tlua run", function()
          shell.ok(("cd %s && cc -shared -fPIC -o jump.so jump.c -ldl"):format(folder))
          shell.write(folder .. "/a.lua", [[
             local dist, data = torch.distributed, torch.data
-            -- the clock must really jump, or the test would prove nothing
+            -- if the clock did not really jump, the test would show nothing
             assert(math.abs(torch.io.time() - torch.io.time()) > 3e7)
             dist.init_process_group()
             for _ = 1, 50 do dist.all_reduce(torch.ones(1)) end
@@ -252,7 +252,7 @@ describe("tlua run", function()
       local output, status = shell.run("ulimit -Sn 40; " .. run)
       assert.equal(0, status, output)
       assert.equal(12, select(2, output:gsub("limit 40", "")), output)
-      -- Thirty open files are too few. The launcher must raise an error instead of hanging.
+      -- A limit of thirty open files is too low. The launcher must raise an error and must not hang.
       output, status = shell.run("ulimit -n 30; " .. run)
       assert.equal(1, status, output)
       assert.matches("run: a process could not be started: Too many open files", output, nil, true)
@@ -260,7 +260,7 @@ describe("tlua run", function()
 
    it("reads nothing from standard input if a rank could not be started", shell.in_folder(function(folder)
       shell.write(folder .. "/a.lua", "print(torch.distributed.is_available())")
-      -- the launcher opens this input, whose end is never reached
+      -- The launcher opens this named pipe as its input, which never ends.
       shell.ok(("mkfifo %s/input"):format(folder))
       local output, status = shell.run(("ulimit -n 16; timeout 60 %s run -n 8 %s/a.lua <>%s/input")
          :format(ranks.tlua, folder, folder))

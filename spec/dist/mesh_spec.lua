@@ -1,4 +1,4 @@
--- Tests device meshes, and the optimizer that shards its state over ranks.
+-- Tests device meshes, and the optimizer that shards its state over ranks (ZeroRedundancyOptimizer).
 
 local ranks = require "spec.dist.ranks"
 
@@ -7,7 +7,7 @@ describe("init_device_mesh", function()
       local mesh = dist.init_device_mesh("cpu", {2, 2, 2}, {mesh_dim_names = {"pp", "dp", "tp"}})
       check({rank // 4, rank // 2 % 2, rank % 2}, mesh:get_coordinate())
       check(3, mesh.ndim)
-      -- PyTorch's module device_mesh also has init_device_mesh
+      -- as in PyTorch, the module device_mesh also has init_device_mesh
       check(dist.init_device_mesh, dist.device_mesh.init_device_mesh)
       check(8, mesh:size())
       check(2, mesh:size("dp"))

@@ -1,4 +1,4 @@
--- Tests sending and receiving tensors between two ranks.
+-- Tests sending tensors from one rank to another.
 
 local ranks = require "spec.dist.ranks"
 

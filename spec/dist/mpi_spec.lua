@@ -1,5 +1,5 @@
--- Tests the back end "mpi" with Open MPI and MPICH: runs other specs' cases for groups in shared memory, and tests the
--- behaviour that only "mpi" has.
+-- Tests the back end "mpi" with Open MPI and MPICH. Runs cases of other specs, which normally use groups in shared
+-- memory, and tests the behaviour that only "mpi" has.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -20,8 +20,8 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
       end
 
       by("give the results of groups in shared memory", function()
-         -- The back end calls both libraries at the same places, so modules that use groups are tested with only one of
-         -- the two.
+         -- The back end uses both libraries in the same way, so modules that use groups are tested with only one of the
+         -- two.
          local files = {"collectives", "messages", "mesh"}
          if mpi == "openmpi" then
             for _, name in ipairs {"ddp", "fsdp", "tensor", "context", "optim", "pipelining"} do
@@ -34,7 +34,8 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
 
       local function once(...) if mpi == "openmpi" then by(...) end end
       once("write checkpoints that other numbers of ranks read, and train a GPT on 2 x 2 x 2", function()
-         -- These tests make groups in different ways. Files do not depend on the back end.
+         -- These tests create process groups in different ways. The files of checkpoints do not depend on the back end,
+         -- so few of their tests run here.
          assert.equal(5, ranks.each_by_mpi(mpi, "spec/dist/checkpoint_spec.lua", {
             "meta device", "^writes each element once", "^is written by async_save", "^leaves the old files if a rank",
             "^gives and takes whole states$"}))
@@ -59,7 +60,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
          local output = ranks.mpirun(mpi, 3, [[
             local t, store = torch.ones(4), dist.group.WORLD.store
             local group = dist.new_group(nil, {timeout = 3})
-            dist.barrier() -- the barrier shows that all ranks have arrived
+            dist.barrier() -- the barrier ensures that all ranks have started
             dist.all_reduce(t, {group = group})
             if rank == 2 then
                store:wait {"late0", "late1"}
@@ -100,7 +101,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
          ]])
          assert.matches("bad luck", output)
          assert.not_equal(0, status)
-         -- the error was raised before the timeout
+         -- the error came before the timeout
          assert.is_nil(output:find("did not arrive within", 1, true), output)
       end)
 

@@ -1,12 +1,11 @@
--- Tests launchers on several machines (tlua run --nnodes) where machines join and leave while a
--- program runs, and the first machine dies. Network namespaces act as machines if the system permits
--- them.
+-- Tests launchers on several machines (tlua run --nnodes). Machines join and leave while a program runs, and the first
+-- machine dies. Network namespaces act as machines if the system permits them.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
 
--- A program that counts steps until a file named "enough" exists. It continues from the count of the previous
--- world.
+-- A program that counts steps until a file named "enough" exists. After a restart with other machines, it continues
+-- from the last count.
 local program = [[
 local dist = torch.distributed
 dist.init_process_group()
@@ -34,8 +33,8 @@ end
 print "done"
 ]]
 
--- Shell functions that control launchers: `start` starts a launcher under a name, `await` waits for a line that the
--- launcher has written since the last `forget`, and `kill` kills the launcher.
+-- Shell functions that control launchers. `start` starts a launcher under a name, `await` waits for a line that the
+-- launcher writes after the last `forget`, and `kill` kills the launcher.
 local driver = [[
 start() { name=$1; shift; : >$name.out; (exec "$@" >>$name.out 2>&1) & eval "pid_$name=\$!"; }
 # What came before is no answer; a world may begin with fewer machines than will be there, where
@@ -118,7 +117,7 @@ describe("tlua run --nnodes MIN:MAX", function()
    end)
 end)
 
--- Makes two connected network namespaces, which act as machines, and removes them when `work` ends.
+-- Makes two connected network namespaces, which act as machines. Removes them when `work` ends.
 local function with_hosts(work)
    local name = ("tlua%06d"):format(math.random(0, 999999))
    local a, b = name .. "a", name .. "b"
@@ -131,7 +130,7 @@ local function with_hosts(work)
          ("-n %s addr add 10.77.0.1/24 dev eth0"):format(a), ("-n %s addr add 10.77.0.2/24 dev eth0"):format(b),
          ("-n %s link set eth0 up"):format(a), ("-n %s link set eth0 up"):format(b),
          ("-n %s link set lo up"):format(a), ("-n %s link set lo up"):format(b),
-         -- the command mounts file systems, which the system may forbid
+         -- `ip netns exec` mounts file systems, which the system may forbid
          ("netns exec %s true"):format(a),
       } do if not ip(command) then return false end end
       return true
@@ -144,13 +143,15 @@ local function with_hosts(work)
    return there
 end
 
--- Returns a job number for which the port of the ranks' meeting is free: 15000 + (31 job + step) % 15000.
+-- Returns a number of a Slurm job for which the port where the ranks meet is free. The port is 15000 + (31 job + step)
+-- % 15000.
 local job
 repeat
    job = math.random(0, 999999)
 until ranks.is_free(15000 + job * 31 % 15000)
 
--- Returns the environment that srun sets for rank `rank` of two ranks, each on its own host of the list.
+-- Returns the environment variables that srun sets for rank `rank` of two ranks. Each rank has its own host in the
+-- list.
 local function slurm(rank, list, more)
    return ("env -u RANK -u WORLD_SIZE -u MASTER_PORT SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_LOCALID=0 " ..
       "SLURM_JOB_ID=%d SLURM_STEP_ID=0 SLURM_NNODES=2 SLURM_JOB_NODELIST=%s %s "):format(rank,

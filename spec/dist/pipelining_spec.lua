@@ -1,4 +1,4 @@
--- Tests pipelines. For the reference values, one process runs the same layers.
+-- Tests pipelines. One process runs the same layers, and gives the reference values.
 
 local torch = require "tlua"
 local ranks = require "spec.dist.ranks"
@@ -157,7 +157,7 @@ describe("a pipeline", function()
    it("fails on every rank if one rank fails", function()
       for _, n in ipairs {2, 3} do
          run(n, [==[
-            -- Runs a batch on a separate group, which must fail; afterwards the group is unusable.
+            -- Runs a batch on a group of its own. The batch must fail; after that, the group cannot be used.
             local function fails(text, at, what)
                local group = dist.new_group()
                local Worse = torch.class("Worse", nn.Module)
@@ -202,7 +202,7 @@ describe("a pipeline", function()
 end)
 
 describe("the orders of schedules", function()
-   -- Calls fn(plan, ranks, stages of each rank, micro-batches) for every schedule, with those of the given numbers that
+   -- Calls fn(plan, ranks, stages of each rank, micro-batches) for every schedule, with each of the given numbers that
    -- the schedule supports.
    local function for_all_plans(numbers_of_ranks, numbers_of_parts, fn)
       local pipe = torch.distributed.pipelining
@@ -221,9 +221,9 @@ describe("the orders of schedules", function()
       end
    end
 
-   -- Simulates all ranks in steps of equal time, one for each action ("B" takes two). An action waits for the actions
-   -- on which it depends. Returns the total time, and the longest idle time of any rank between its first and its last
-   -- action.
+   -- Simulates all ranks. Each action takes one unit of time ("B" takes two), and begins when the actions that it
+   -- depends on have ended. Returns the total time, and the longest idle time of any rank between its first and its
+   -- last action.
    local function simulate(plan, n_ranks, here, n)
       local ends, at, free, lists, began, idle = {}, {}, {}, {}, {}, 0
       for r = 0, n_ranks - 1 do lists[r], at[r], free[r] = plan(r, n_ranks, here, n), 1, 0 end
@@ -270,9 +270,9 @@ describe("the orders of schedules", function()
       for_all_plans({1, 2, 3, 4, 8}, {1, 2, 3, 5, 8, 16}, simulate)
    end)
 
-   -- Simulates ranks that run their batches of messages in order. A batch ends when, for each message, the peer has
-   -- begun the batch that contains the message. Returns the total number of batches and the total number of
-   -- messages.
+   -- Simulates ranks that run their batches of messages in order. A batch ends when, for each of its messages, the
+   -- other rank has begun the batch that contains the same message. Returns the total number of batches and the total
+   -- number of messages.
    local function exchange(plan, n_ranks, here, n)
       local lists, batches, stages, owners = {}, {}, n_ranks * here, {}
       for r = 0, n_ranks - 1 do
@@ -337,12 +337,11 @@ describe("the orders of schedules", function()
       assert.truthy(batches <= 2 * (16 + 1))
    end)
 
-   -- A micro-batch takes time F = 1 forward and B = 2 backward: I = 1 for the gradients of its inputs and W = 1 for
-   -- those of the weights. The papers give these idle times. 1F1B: (p - 1) (F + B). Both interleaved schedules: the
-   -- same, divided by the number of stages per rank. ZB-H1: (p - 1) (F + I - W). ZB-V: none once a rank has begun.
-   -- DualPipeV: at most (p - 1) (F + B + B - 3 W), because F and B of a pair end together.
-   -- In this simulation of DualPipeV, the next rank gets the result of F before B ends, so the idle time is only
-   -- (p - 1) W.
+   -- A micro-batch takes time F = 1 forward and B = 2 backward; B consists of I = 1 for the gradients of its inputs and
+   -- W = 1 for the gradients of the weights. The papers give these idle times. 1F1B: (p - 1) (F + B). Both interleaved
+   -- schedules: the time of 1F1B divided by the number of stages per rank. ZB-H1: (p - 1) (F + I - W). ZB-V: none once
+   -- a rank has begun. DualPipeV: at most (p - 1) (F + B + B - 3 W), because F and B of a pair end together. In this
+   -- simulation of DualPipeV, the next rank gets the result of F before B ends, so the idle time is only (p - 1) W.
    it("take as long as their papers say", function()
       local pipe = torch.distributed.pipelining
       for _, p in ipairs {2, 4, 8} do
@@ -364,7 +363,7 @@ describe("the orders of schedules", function()
       end
    end)
 
-   -- PyTorch 2.15's orders for 2 ranks with 2 stages each and 4 micro-batches (2 micro-batches for
+   -- PyTorch 2.15 has these orders of actions for 2 ranks with 2 stages each and 4 micro-batches (2 micro-batches for
    -- ScheduleLoopedBFS).
    it("are PyTorch's", function()
       local expected = {
@@ -389,7 +388,7 @@ describe("the orders of schedules", function()
       end
    end)
 
-   -- A stage of ZB-V is half the size of a stage of 1F1B, because each rank has two stages.
+   -- Each rank has two stages of ZB-V but only one of 1F1B, so a stage of ZB-V is half as large.
    for name, row in sorted {
       ["ZB-V"] = {"ScheduleZBVZeroBubble", stages = 2}, ["ZB-H1"] = {"ScheduleInterleavedZeroBubble", stages = 1},
    } do

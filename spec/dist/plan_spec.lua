@@ -1,4 +1,4 @@
--- Tests the plans for many devices against published results.
+-- Tests dist.plan, which plans how to split a model over many devices, against published results.
 
 local torch = require "tlua"
 local dist = torch.distributed
@@ -21,7 +21,7 @@ local function model(heads, width, layers, batch, sequence)
    return {layers = layers, width = width, heads = heads, vocab = 51200, batch = batch, sequence = sequence or 2048}
 end
 
--- Returns the published layout, completed by the best micro-batch size and number of stages.
+-- Returns the published layout of a row. The best micro-batch size and number of stages complete it.
 local function best_of(row)
    local _, heads, width, layers, tensor, pipeline, devices, batch = table.unpack(row)
    local data, best = devices // (tensor * pipeline), nil
@@ -49,7 +49,8 @@ describe("distributed.plan", function()
       end
    end)
 
-   -- From Figure 1 of the ZeRO paper: for 7.5e9 parameters on 64 ranks, a rank needs 120, 31.4, 16.6 and 1.9 GB.
+   -- Figure 1 of the ZeRO paper gives these numbers: with 7.5e9 parameters on 64 ranks, a rank needs 120, 31.4, 16.6
+   -- and 1.9 GB.
    it("computes the bytes of parameters, gradients and state as the paper on ZeRO", function()
       local m = model(32, 4096, 36, 64, 1)
       for zero, gigabytes in pairs {[0] = 120, 31.4, 16.6, 1.9} do
@@ -58,8 +59,8 @@ describe("distributed.plan", function()
       end
    end)
 
-   -- From section 5 of "Reducing Activation Recomputation": activations without the attention weights need 70 % less
-   -- memory for GPT-3, and 65 % less for MT-NLG.
+   -- Section 5 of "Reducing Activation Recomputation" gives these numbers: without the attention weights, activations
+   -- need 70 % less memory for GPT-3, and 65 % less for MT-NLG.
    it("computes the bytes of activations", function()
       for _, case in ipairs {{96, 12288, 0.70}, {128, 20480, 0.65}} do
          local function held(flash)

@@ -6,8 +6,8 @@ local M = {}
 
 local programs <const> = shell.ok("realpath spec/dist/programs"):match "[^\n]+"
 
--- Returns a statement that runs a file of spec/dist/programs. The statement is put into the first line of a program, so
--- that errors have the line numbers of the spec's text.
+-- Returns a statement that runs a file of spec/dist/programs. The statement is in the first line of a program, so that
+-- line numbers in errors are those of the spec's text.
 local function running(name) return ("dofile %q; "):format(("%s/%s.lua"):format(programs, name)) end
 
 -- Writes the file that every program in the folder runs first.
@@ -16,8 +16,8 @@ local function write_head(folder, text)
       programs, text))
 end
 
--- The ranks' timeout in seconds; a rank may have to wait for a processor. A spec that tests timeouts passes a shorter
--- one to a group or a call that begins after all ranks have arrived.
+-- The ranks' timeout in seconds, which is long because a rank may have to wait for a processor. A spec that tests
+-- timeouts passes a shorter one to a group or a call that begins after all ranks have started.
 local patience <const> = 120
 
 local joined <const> = ([[
@@ -52,12 +52,13 @@ function M.ok(n, code, options)
    return output
 end
 
---- Returns a function that takes a text, and prepends a file of spec/dist/programs.
+--- Returns a function that takes the text of a program, and prepends a statement that runs a file of
+--- spec/dist/programs.
 ---@param name string
 ---@return fun(text: string): string
 function M.following(name) return function(text) return running(name) .. text end end
 
--- Returns a function that calls run(n, code); `numbers` is one number of ranks or a list of numbers.
+-- Returns a function that calls run(n, code) for each n; `numbers` is one number of ranks or a list of numbers.
 local function each_number(run, numbers, code)
    return function()
       for _, n in ipairs(type(numbers) == "table" and numbers or {numbers}) do run(n, code) end
@@ -70,16 +71,16 @@ end
 ---@return fun()
 function M:case(n, code) return each_number(function(...) self.ok(...) end, n, code) end
 
---- Returns variants of `ok` and `case`: they first run the file `name` from spec/dist/programs, and then the code
---- passed to them.
+--- Returns variants of `ok` and `case` that first run the file `name` from spec/dist/programs, and then the code passed
+--- to them.
 ---@param name string
 function M:run_after(name)
    local function run(n, code, options) return self.ok(n, running(name) .. code, options) end
    return run, function(n, code) return each_number(run, n, code) end
 end
 
--- Calls those cases of a spec file whose names match one of the patterns, or all cases without patterns. `runner`
--- replaces this module; after(name, ok, message) is called for each case.
+-- Runs those cases of a spec file whose names match one of the patterns, or all cases if there are no patterns.
+-- `runner` replaces this module in the spec file. after(name, ok, message) is called after each case.
 local function each_case(file, runner, after, patterns)
    local function chosen(name)
       for _, pattern in ipairs(patterns or {""}) do
@@ -112,8 +113,7 @@ function M.is_free(port)
    return ok
 end
 
---- Returns a port that is free and stays free, because it is below the range from which the system assigns
---- ports.
+--- Returns a free port. The system does not assign it to another program, because it is below the range of such ports.
 ---@return integer
 function M.free_port()
    for _ = 1, 1000 do
@@ -123,9 +123,8 @@ function M.free_port()
    error "no port is free"
 end
 
--- Records a spec file's calls of `ok` as a list of {n =, name =, code =}, where n is the number of ranks, instead of
--- running the programs. Calls with options are left out, because some of these programs make the group
--- unusable.
+-- Loads a spec file and returns its calls of `ok` as a list of {n =, name =, code =}, without running the programs; n
+-- is the number of ranks. Calls with options are left out, because some of these programs make the group unusable.
 local function record(file)
    local list, recorder = {}, setmetatable({run = left_out}, {__index = M})
    function recorder.ok(n, code, options)
@@ -137,7 +136,7 @@ local function record(file)
    return list
 end
 
--- Command lines of `mpirun`; each allows more processes than the machine has cores.
+-- The command lines of `mpirun` for both libraries. Each one allows more processes than the machine has cores.
 local mpirun = {
    openmpi = "mpirun.openmpi --allow-run-as-root --oversubscribe -q -x SPEC_DIST_BACKEND -n %d",
    mpich = "mpirun.mpich -n %d",
@@ -186,7 +185,7 @@ function M.each_by_mpi(mpi, file, patterns)
    return passed
 end
 
---- Runs the cases of spec files by mpirun: for each number n of ranks, one program runs all cases for n ranks.
+--- Runs the cases of spec files by mpirun. For each number n of ranks, one program runs all cases that need n ranks.
 ---@param mpi "openmpi"|"mpich"
 ---@param files string[]
 ---@return integer count  number of programs that passed on all their ranks

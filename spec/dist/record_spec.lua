@@ -1,5 +1,5 @@
--- Tests the back end "record", in which one process plays the ranks of a large world. The expected counts were computed
--- by hand from the formulas of ring algorithms.
+-- Tests the back end "record", in which one process acts as all ranks of a large world and counts the messages. The
+-- expected counts were computed by hand from the formulas of ring algorithms.
 
 local torch = require "tlua"
 local dist = torch.distributed
@@ -20,7 +20,7 @@ describe("groups that record", function()
          local t = torch.ones(1000)
          dist.all_reduce(t)
          dist.broadcast(t, 0)
-         dist.broadcast(t, 2) -- rank 1 is the last rank in the chain from rank 2
+         dist.broadcast(t, 2) -- in the chain that begins at rank 2, rank 1 is the last rank
          local all = torch.empty(4000)
          dist.all_gather_into_tensor(all, t)
          dist.reduce_scatter_tensor(torch.empty(1000), all)
@@ -67,9 +67,9 @@ describe("groups that record", function()
       end
    end)
 
-   -- From section 7.2 of the ZeRO paper: stage 3 gathers a unit's parameters before the forward and before the backward
-   -- pass, and reduces and scatters its gradients once. Each of these collectives moves (N - 1) / N of the unit's
-   -- bytes.
+   -- Section 7.2 of the ZeRO paper gives these formulas. Stage 3 gathers a unit's parameters before the forward pass
+   -- and before the backward pass, and reduces and scatters its gradients once. Each of these collectives moves (N - 1)
+   -- / N of the unit's bytes.
    it("run fully_shard's step: messages and bytes are the formulas'", function()
       local units <const>, width <const> = 3, 64
       local count <const> = width * width + width -- number of parameters in a unit
@@ -81,11 +81,12 @@ describe("groups that record", function()
                for _ = 1, units do net:append(torch.nn.Linear(width, width)) end
                for i = 1, units do dist.fsdp.fully_shard(net[i]) end
                dist.fsdp.fully_shard(net)
-               -- DDP's constructor compares the model across ranks; those messages do not count
+               -- DDP's constructor compares the model across ranks; the messages for that are not counted
                before = dist.group.WORLD:traffic()
                net(torch.ones(1, width)):sum():backward()
             end)
-            -- a unit's bytes: the number of its parameters is padded to a multiple of the number of ranks
+            -- the size of a unit in bytes, after its number of parameters is padded to a multiple of the number of
+            -- ranks
             local unit = (count + size - 1) // size * size * 4
             for name, n in pairs(t.all_gather) do t.all_gather[name] = n - before.all_gather[name] end
             assert.same({calls = 2 * units, bytes = 2 * units * unit, messages = 2 * units * (size - 1),

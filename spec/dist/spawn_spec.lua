@@ -36,7 +36,7 @@ describe("spawn", function()
       assert.equal(0, status, output)
       assert.matches("[0] rank 0 of 2: 33 63, float64\n", output, 1, true) -- (10 t + 1) (1 + 2)
       assert.matches("[1] rank 1 of 2: 33 63, float64\n", output, 1, true)
-      assert.matches("over\n$", output) -- at the end, the ranks' folder is removed
+      assert.matches("over\n$", output) -- the launcher has removed the ranks' folder
       assert.equal(1, select(2, output:gsub('"gloo" is the back end "shm" here', "")), output)
    end)
 

@@ -1,4 +1,4 @@
--- Tests stores, and the ways in which processes find each other.
+-- Tests stores, and the ways in which the processes of a job find each other.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -48,7 +48,7 @@ describe("TCPStore", function()
       assert.raises("append: value: expected a string, got 3", function() store:append("x", 3) end)
    end)
 
-   -- The cases are those of PyTorch's documentation of compare_set.
+   -- These cases are in PyTorch's documentation of compare_set.
    it("sets a key if it has the expected value", function()
       -- if the key does not exist yet, it gets the second value
       assert.equal("first", store:compare_set("c", "first", "second"))
@@ -137,14 +137,14 @@ describe("the secret of a store", function()
    end)
 end)
 
--- Wraps a command so that it runs as another user, which only root may do.
+-- Wraps a command so that it runs as another user. Only root may do this.
 local function as_other(command) return "setpriv --reuid=12345 --regid=12345 --clear-groups " .. command end
 
 local function has_other()
    return shell.ok "id -u" == "0\n" and shell.has "setpriv" and select(2, shell.run(as_other "true")) == 0
 end
 
--- Another user cannot run a program in a private folder, but setpriv itself can still be run.
+-- Returns whether another user can run tlua. If tlua is in a private folder, the other user can only run setpriv.
 local function other_runs_program()
    return has_other() and select(2, shell.run(as_other("env " .. ranks.tlua .. " -v"))) == 0
 end
@@ -160,8 +160,8 @@ describe("users without the secret", function()
          print(s.port) io.stdout:flush() io.read()]])
       shell.with_folder(function(folder)
          shell.ok("chmod 755 " .. folder)
-         -- Processes of root may do anything, but a process of an ordinary user must not be served by a process of
-         -- another user.
+         -- A process of root may do anything. But a process of another ordinary user must not be accepted as a store by
+         -- an ordinary user.
          local output = run(([[cd %s; mkfifo hold; (%s <hold >port) & exec 3>hold
             until [ -s port ]; do sleep 0.01; done
             setpriv --reuid=12346 --regid=12346 --clear-groups %s %s; echo "status $?"
@@ -207,7 +207,7 @@ it("destroy_process_group removes the keys of groups", function()
    ranks.ok(2, [[
          dist.init_process_group {timeout = 120}
          local rank, store = dist.get_rank(), dist.group.WORLD.store
-         local function settled() -- Waits until no rank adds or deletes keys.
+         local function settled() -- waits until no rank adds or deletes keys
             dist.barrier()
             local n = store:num_keys()
             dist.barrier()

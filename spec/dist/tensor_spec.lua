@@ -1,4 +1,4 @@
--- Tests tensor parallelism. For the reference values, one process runs the same layers.
+-- Tests tensor parallelism. One process runs the same layers, and gives the reference values.
 
 local ranks = require "spec.dist.ranks"
 
@@ -92,7 +92,7 @@ describe("parallelize_module", function()
       end
       local losses = tp.cross_entropy(model(tokens), targets, mesh, {reduction = "none"})
       near(losses, F.cross_entropy(alone(tokens), targets, {reduction = "none"}))
-      -- layers that are split by columns give the whole result on every rank
+      -- Layers that are split by columns give the whole result on every rank.
       local by_columns = tp.parallelize_module(build(), mesh, {
          ["*"] = tp.ColwiseParallel {output_layouts = Replicate()}})
       near(by_columns(tokens), alone(tokens))
@@ -102,7 +102,7 @@ describe("parallelize_module", function()
       near_model(by_columns, alone, 2e-5)
    ]==]))
 
-   -- For the reference values, F.cross_entropy runs on all classes in one process.
+   -- One process calls F.cross_entropy on all classes for the reference values.
    it("has cross_entropy take a rank's classes within loss_parallel", case(2, [==[
       torch.manual_seed(4)
       local plain, mesh = F.cross_entropy, dist.init_device_mesh("cpu", {2})
@@ -131,8 +131,8 @@ describe("parallelize_module", function()
          local _ <close> = tp.loss_parallel()
          near(nn.CrossEntropyLoss()(mine(logits), target), plain(logits, target))
          local even = torch.randint(-32, 33, {4, 6}):float() / 16
-         -- Adding a constant to all logits does not change the loss; sums of multiples of 1/16
-         -- are exact.
+         -- Adding a constant to all logits does not change the loss. The logits are multiples of 1/16, so adding the
+         -- constant is exact.
          for _, shift in ipairs {0, 1 << 19} do
             near(F.cross_entropy(mine(even + shift), target), plain(even, target), 1e-6)
          end
@@ -204,16 +204,16 @@ describe("parallelize_module", function()
    ]==]))
 end)
 
--- The reference is the tensor before the split, and results that one process computes from that tensor.
+-- The reference values are the tensor before the split, and the results that one process computes from that tensor.
 describe("DTensor", function()
    it("gives each rank its part, and the whole", case(4, [==[
       local T, Partial = dist.tensor, dist.tensor.Partial
       local mesh = dist.init_device_mesh("cpu", {2, 2})
       local i, j = table.unpack(mesh:get_coordinate())
       local w = torch.arange(32):float():view(4, 8)
-      -- the elements of rank 0's tensor are distributed
+      -- only the elements of rank 0's tensor are distributed
       local given = w + (rank == 0 and 0 or 100)
-      local cases = { -- each case has placements and the expected local tensor of a rank
+      local cases = { -- each case has placements and the local tensor that a rank should get
          {{Replicate(), Replicate()}, w},
          {{Shard(1), Replicate()}, w:narrow(1, 2 * i + 1, 2)},
          {{Replicate(), Shard(-1)}, w:narrow(2, 4 * j + 1, 4)},
@@ -233,7 +233,8 @@ describe("DTensor", function()
             near(moved:to_local(), other[2], 0, tostring(d) .. " to " .. tostring(moved))
             assert(moved.placements[1] == other[1][1])
          end
-         -- the placement "partial" stands for the sum over the first dimension of the mesh
+         -- The placement "partial" means that the tensor is the sum of the local tensors over the first dimension of
+         -- the mesh.
          local parts = T.DTensor.from_local(d:to_local() * (i + 1), mesh,
             {Partial(), case[1][2]})
          if case[1][1] == Replicate() then
@@ -273,13 +274,13 @@ describe("DTensor", function()
          ;(x:matmul(d:full_tensor():t()):tanh() * v):sum():backward()
          near(d.grad:to_local(), mine(w.grad, dim))
          near(d.grad:full_tensor(), w.grad)
-         -- the weight is split by rows, so each rank has some of the results
+         -- The weight is split by rows, so each rank computes some of the results.
          d:to_local().grad = nil
          local rows = d:redistribute {placements = {Shard(1)}}:to_local()
          local y = T.DTensor.from_local(x:matmul(rows:t()), mesh, {Shard(2)})
          ;(y:full_tensor():tanh() * v):sum():backward()
          near(d.grad:full_tensor(), w.grad)
-         -- the weight is split by columns, so results are partial sums
+         -- The weight is split by columns, so each rank computes partial sums of all results.
          d:to_local().grad = nil
          local columns = d:redistribute {placements = {Shard(2)}}:to_local()
          y = T.DTensor.from_local(mine(x, 2):matmul(columns:t()), mesh, {T.Partial()})

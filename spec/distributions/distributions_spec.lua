@@ -1,12 +1,11 @@
--- Tests the fields, shapes and dtypes of distributions, empty batches, and refused
--- arguments.
+-- Tests the properties, shapes and dtypes of distributions, empty batches, and arguments that are refused.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local D = torch.distributions
 local constraints = D.constraints
 
--- Returns one distribution of each class, with the batch shape (2).
+-- Returns one distribution of each class. Each has the batch shape (2).
 local function all()
    local t = torch.tensor
    local rows = t {{0.2, 0.8}, {0.5, 0.5}}

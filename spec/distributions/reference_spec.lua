@@ -13,7 +13,7 @@ local function compare(where, expected, actual, tolerance)
    if not ok then error(("%s: %s"):format(where, tostring(message)), 0) end
 end
 
--- In PyTorch, approximations of Bessel functions have errors of up to 1e-7.
+-- PyTorch approximates Bessel functions with errors of up to 1e-7.
 local function tolerance(d) return torch.type(d):find "VonMises" and 1e-6 or 1e-9 end
 
 describe("a distribution", function()
@@ -56,7 +56,7 @@ describe("a distribution", function()
       it("has the same values in float32 and after expand: " .. name, function()
          local single = case.make(distributions, function(x) return torch.tensor(x, {dtype = "float32"}) end)
          local value = t(case.value)
-         -- Events in float32 need a wider tolerance than the one by which constraints are checked.
+         -- Validation is off, because its tolerance is too small for events in float32.
          single._validate_args = false
          local log_prob = single:log_prob(value:float())
          assert.close(t(case.log_prob):float(), log_prob, 2e-3)
@@ -115,7 +115,7 @@ describe("the derivatives of random numbers", function()
    it("are PyTorch's for gamma distributions", function()
       for _, row in ipairs(reference.gamma_slopes) do
          local a, x, expected = table.unpack(row)
-         -- In PyTorch, approximations of these derivatives have errors of up to 5e-4.
+         -- PyTorch approximates these derivatives with errors of up to 5e-4.
          assert.close(t(expected), torch._standard_gamma_grad(t(a), t(x)), 1e-3 * math.max(1, expected))
       end
    end)

@@ -10,7 +10,7 @@ local options <const> = {dtype = "float64"}
 local function t(x) return torch.tensor(x, options) end
 
 -- Returns the largest distance between a sample's empirical distribution function and cdf, times the square root of the
--- sample size. It exceeds 1.95 for one in a thousand samples (Kolmogorov and Smirnov).
+-- sample size. This statistic exceeds 1.95 for one in a thousand samples (Kolmogorov and Smirnov).
 local function distance(x, cdf)
    local n = x:numel()
    local f = cdf(x:flatten():sort())
@@ -45,7 +45,8 @@ local one <const> = {
    D.MixtureSameFamily(D.Categorical(t {0.3, 0.7}), D.Normal(t {-2, 1}, 1)),
    D.TransformedDistribution(D.Normal(t(0), 1), {D.AffineTransform(1, -2), D.SigmoidTransform()}),
 }
--- Distributions without a cdf. For each, an interval contains nearly all draws.
+-- Distributions that have no method cdf, which is integrated from the density. Nearly all draws lie in the given
+-- interval.
 local by_density <const> = {
    {D.Beta(t(2), 3), 0, 1}, {D.Beta(t(5), 1.5), 0, 1}, {D.StudentT(t(5), 1, 2), -120, 120},
    {D.FisherSnedecor(t(4), 9), 1e-9, 120}, {D.VonMises(t(1), 2), -math.pi, math.pi},
@@ -54,7 +55,7 @@ local by_density <const> = {
 }
 
 describe("a sample", function()
-   local n <const> = device.name == "cuda" and 3000 or 20000 -- smaller on the emulated device, which is slow
+   local n <const> = device.name == "cuda" and 3000 or 20000 -- smaller on the emulated GPU, which is slow
 
    for _, d in ipairs(one) do
       it("has the distribution function of " .. tostring(d), function()
@@ -96,7 +97,8 @@ describe("a sample", function()
       end)
    end
 
-   -- bfloat16 has 256 uniform numbers. With only these, Geometric would have the mean 4, and tails would be missing.
+   -- A uniform number in bfloat16 has only 256 possible values. If distributions used only these, Geometric would have
+   -- the mean 4, and tails would be missing.
    local of_half <const> = {
       Geometric = {0.25, 3, 12 ^ 0.5}, Laplace = {0, 0, 2 ^ 0.5, 1}, Gumbel = {0, 0.5772, math.pi / 6 ^ 0.5, 1},
       LogitRelaxedBernoulli = {1, 0, math.pi / 3 ^ 0.5, 0.5},
@@ -143,7 +145,8 @@ describe("a sample", function()
       for _, at in ipairs {{2, 1}, {3, 1}, {3, 2}} do
          local x = r:select(-1, at[2]):select(-1, at[1])
          assert.is_true(math.abs(x:mean():item()) < 2 / n ^ 0.5)
-         -- (x + 1) / 2 has a beta distribution whose parameters are both concentration - 1 + dim / 2.
+         -- The component x along the mean is such that (x + 1) / 2 has a beta distribution with both parameters equal
+         -- to concentration - 1 + dim / 2.
          assert.is_true(math.abs(x:var():item() - 1 / (2 * 2 + 1)) < 1.4 / n ^ 0.5)
       end
    end)
@@ -171,8 +174,8 @@ describe("a sample", function()
 end)
 
 describe("rsample", function()
-   -- Checks implicit gradients. For any distribution of single numbers, x = F^-1(u; p) has the derivative -(dF/dp) /
-   -- (dF/dx) with respect to a parameter p.
+   -- Checks implicit gradients. For any distribution of single numbers, the sample x = F^-1(u; p) has the derivative
+   -- -(dF/dp) / (dF/dx) with respect to the parameter p.
    local function implicit(make, params, cdf)
       local inputs = {}
       for i, p in ipairs(params) do inputs[i] = t(p):requires_grad_() end

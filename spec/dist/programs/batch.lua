@@ -1,4 +1,4 @@
--- batch.lua - defines a batch of 8 samples, each rank's share of the batch, and the loss.
+-- batch.lua - defines a batch of 8 samples, the part of the batch that each rank trains on, and the loss.
 
 nn = torch.nn
 torch.manual_seed(7)

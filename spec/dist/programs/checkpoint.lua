@@ -1,4 +1,4 @@
--- checkpoint.lua - defines a model, ways to split the model over ranks, and training steps.
+-- checkpoint.lua - defines a model, ways to split it over ranks, and training steps.
 
 nn, F = torch.nn, torch.nn.functional
 dcp, tp = dist.checkpoint, dist.tensor.parallel

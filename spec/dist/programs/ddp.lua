@@ -1,5 +1,5 @@
--- ddp.lua - defines a model of some layers, a batch of 8 samples, the gradients of the batch in one
--- process, and each rank's share of the batch.
+-- ddp.lua - defines a model of some layers, a batch of 8 samples, the part of the batch that each rank trains on, and
+-- the gradients that one process computes from the whole batch.
 
 dofile(PROGRAMS .. "/batch.lua")
 DDP = nn.parallel.DistributedDataParallel

@@ -1,4 +1,4 @@
--- each.lua - runs several programs, one after the other, in the same MPI process of each rank; the environment variable
+-- each.lua - runs several programs, one after the other, in the same MPI process of each rank. The environment variable
 -- COUNT is the number of programs.
 
 for i = 1, COUNT do

@@ -1,5 +1,5 @@
--- experts.lua - defines a mixture of experts, and the reference function `plain`, which calls the experts of each
--- position one after another.
+-- experts.lua - defines a mixture of experts, and the function `plain`, which computes the reference values: it calls
+-- the experts of each position one by one.
 
 nn = torch.nn
 MoE = dist.tensor.experimental.MixtureOfExperts

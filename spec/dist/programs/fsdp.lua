@@ -1,4 +1,4 @@
--- fsdp.lua - defines a model of blocks, a batch of 8 samples and each rank's share of the batch.
+-- fsdp.lua - defines a model of blocks, a batch of 8 samples, and the part of the batch that each rank trains on.
 
 dofile(PROGRAMS .. "/batch.lua")
 fsdp = dist.fsdp

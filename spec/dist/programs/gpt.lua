@@ -1,4 +1,5 @@
--- gpt.lua - defines a GPT of some layers, its batches, and the plan of its tensor parallel layers.
+-- gpt.lua - defines a GPT of some layers, its batches, and the plan by which its layers are split over tensor parallel
+-- ranks.
 
 nn, F = torch.nn, torch.nn.functional
 tp, pipe, fsdp = dist.tensor.parallel, dist.pipelining, dist.fsdp

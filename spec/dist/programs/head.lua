@@ -1,5 +1,5 @@
--- head.lua - defines functions that the programs of all ranks may call. One is `check`, which compares two values and
--- raises an error that names the rank and both values.
+-- head.lua - defines functions that the programs of all ranks may call. For example, `check` compares two values, and
+-- raises an error that names the rank and both values if they differ.
 
 torch.set_num_threads(1)
 dist = torch.distributed
@@ -25,7 +25,7 @@ function refused(text, fn, ...)
    if not message:find(text, 1, true) then error(("expected %s, got %s"):format(text, message), 2) end
 end
 
-LIMIT = 1e-5 -- tolerance for values that are summed in another order
+LIMIT = 1e-5 -- tolerance for sums whose terms are added in another order
 
 function near(a, b, limit, what)
    local off = (a - b):abs():max():item()
@@ -33,15 +33,15 @@ function near(a, b, limit, what)
    if not fits then error((what or "value") .. " is off by " .. off, 2) end
 end
 
--- Prints "told", and waits for the other ranks before the process ends. Otherwise mpirun would end all ranks together
--- with the first one, and the error "has ended" would hide the expected error.
+-- Prints "told", and waits for the other ranks before the process ends. If it did not wait, mpirun would end all ranks
+-- when the first one ends, and the error "has ended" would hide the expected error.
 function told()
    print "told"
    io.stdout:flush()
    local store, names = dist.group.WORLD.store, {}
    store:set("told" .. dist.get_rank(), "")
    for i = 1, dist.get_world_size() do names[i] = "told" .. i - 1 end
-   -- the rank whose memory has the store may have ended
+   -- fails if the rank that holds the store has ended
    pcall(store.wait, store, names, 300)
 end
 

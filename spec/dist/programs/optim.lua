@@ -1,4 +1,4 @@
--- optim.lua - defines a model, ways to split the model over ranks, and a training that compares the split model with an
+-- optim.lua - defines a model, ways to split it over ranks, and a training that compares the split model with an
 -- unsplit copy.
 
 nn, optim = torch.nn, torch.optim

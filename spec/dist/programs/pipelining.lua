@@ -1,4 +1,5 @@
--- pipelining.lua - defines a model of blocks, a batch, and a training that is compared with the whole model.
+-- pipelining.lua - defines a model of blocks, a batch, and a training of a pipeline that is compared with the training
+-- of the whole model.
 
 nn, F = torch.nn, torch.nn.functional
 pipe = dist.pipelining

@@ -1,4 +1,4 @@
--- tensor.lua - defines an attention block and the mesh of its ranks.
+-- tensor.lua - defines an attention block, and the device mesh of the ranks.
 
 nn, F = torch.nn, torch.nn.functional
 tensor = dist.tensor
