@@ -86,7 +86,7 @@ static void delete_versioned(struct DLManagedTensorVersioned *self) {
   deleted_versioned++;
 }
 
-/* The memory of a matrix (2, 3) of int32 that begins 4 bytes after the start. */
+/* Memory for a matrix (2, 3) of int32, which begins 4 bytes after the start of the array. */
 static int32_t ints[7] = {-1, 1, 2, 3, 4, 5, 6};
 static int64_t shape[2] = {2, 3}, strides[2] = {3, 1};
 
@@ -153,7 +153,7 @@ TEST(empty_and_zero_dimensional_tensors) {
 }
 
 TEST(every_dtype_comes_back) {
-  /* tlua's dtypes, with their codes and bits in DLPack */
+  /* Maps tlua's dtypes to their codes and bits in DLPack. */
   static const struct {
     tl_DType dtype;
     int code, bits;
@@ -219,7 +219,7 @@ TEST(unsupported_memory_is_refused) {
   int64_t wide[2] = {INT64_MAX, 1}, wider[2] = {1, INT64_MAX / 16};
   dl.strides = wide;
   refuse(dl, TL_EARG, "from_dlpack: strides [9223372036854775807, 1]");
-  /* the tensor takes fewer than 2^63 bytes, but extends past the end of the address space */
+  /* The tensor has fewer than 2^63 bytes, but it would extend past the end of the address space. */
   dl.strides = wider;
   dl.data = (void *)(UINTPTR_MAX - 1023);
   dl.byte_offset = 0;

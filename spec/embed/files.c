@@ -1,6 +1,6 @@
 /*
-** files.c - tests that a file is always complete while several processes save to the file.
-** */
+** files.c - tests that several processes can save to the same file at once, and that the file is complete at any time.
+*/
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -22,8 +22,8 @@ static bool run(lua_State *L, const char *text, const char *path) {
   return ok;
 }
 
-/* A script for a child process. The Lua states of child and parent are equal, including every
-** address in the state. */
+/* A script for a child process. The child is a copy of the parent, so their Lua states are equal, including all
+** addresses. */
 static const char *save =
     "local path = ...\n"
     "for i = 1, 20 do\n"
@@ -56,7 +56,7 @@ TEST(forked_processes_save_to_one_file) {
     if (children[i] != 0) continue;
     alarm(600);
     bool ok = run(L, save, path);
-    lua_close(L); /* lua_close deletes the unfinished file, which belongs to the parent */
+    lua_close(L); /* lua_close deletes the parent's unfinished file */
     _exit(ok ? 0 : 1);
   }
   for (int i = 0; i < CHILDREN; i++) {

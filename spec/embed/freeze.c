@@ -1,6 +1,6 @@
 /*
-** freeze.c - tests that calls of torch.freeze's functions allocate nothing, take no lock and start no
-** thread. The functions of the C library that do so are replaced here by functions that count.
+** freeze.c - tests that calls of torch.freeze's functions allocate nothing, take no lock and start no thread. This file
+** replaces the C library's functions for these tasks by functions that count their calls.
 */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -46,7 +46,7 @@ int posix_memalign(void **out, size_t align, size_t bytes) {
   return *out ? 0 : ENOMEM;
 }
 
-/* The C library's own functions, found before the first test. */
+/* The C library's own functions, which are looked up before the first test. */
 static int (*real_lock)(pthread_mutex_t *);
 static int (*real_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
@@ -75,7 +75,7 @@ static Counts counts(void) {
 
 /* ---- calls ---- */
 
-/* Returns a state in which the globals `call` and `check` are those of a model of freeze.lua. */
+/* Opens a state in which the globals `call` and `check` belong to one of the models of freeze.lua. */
 static lua_State *opened(int model) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);
@@ -94,11 +94,12 @@ static void call(lua_State *L) {
   CHECK(lua_pcall(L, 0, 0, 0) == LUA_OK);
 }
 
-/* Makes 50 calls after three; they may take `locks_each` locks each. */
+/* Makes 3 calls of a model, then 50 calls that must allocate nothing and start no thread. Each of the 50 calls must
+** take `locks_each` locks. */
 static void check_calls(int model, long locks_each) {
   lua_State *L = opened(model);
   call(L);
-  lua_gc(L, LUA_GCCOLLECT); /* nothing that the first call has made is needed only by chance */
+  lua_gc(L, LUA_GCCOLLECT); /* frees all objects that no frozen model owns */
   for (int i = 0; i < 2; i++) call(L);
   int64_t used = tl_memory_used();
   Counts before = counts();
@@ -114,7 +115,7 @@ static void check_calls(int model, long locks_each) {
 TEST(calls_of_a_convnet_allocate_nothing) { check_calls(1, 0); }
 TEST(steps_of_an_lstm_allocate_nothing) { check_calls(2, 0); }
 TEST(tokens_of_a_gpt_allocate_nothing) { check_calls(3, 0); }
-/* A step that changes parameters excludes the steps of other threads. */
+/* This step changes parameters, so it takes one lock to keep steps of other threads out. */
 TEST(training_steps_allocate_nothing) { check_calls(4, 1); }
 
 static void *no_work(void *context) { return context; }

@@ -1,6 +1,6 @@
--- freeze.lua - frozen models for freeze.c and for spec/bench/frozen.lua. Each entry has a title and a
--- function that returns two functions: `call` makes one call of a frozen model, and `check` returns
--- whether the last call had the bits of the model itself, called as often.
+-- freeze.lua - frozen models for freeze.c and for spec/bench/frozen.lua. Each entry has a title and a function that
+-- returns two functions. `call` makes one call of a frozen model. `check` calls the original model as often, and
+-- returns whether its last results equal those of the frozen model bit for bit.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -15,7 +15,7 @@ M[1] = {"convnet for digits, one image", function()
    return function() frozen(x) end, function() return frozen(x):equal(model(x)) end
 end}
 
--- The results are inputs of the next call.
+-- The results of a call are inputs of the next call.
 M[2] = {"step of an LSTM, 64 to 128", function()
    local cell = nn.LSTMCell(64, 128):eval()
    local frozen, x, n = torch.freeze(cell), torch.randn(1, 64), 0
@@ -49,7 +49,7 @@ function GPT:__init()
    self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS)
 end
 
--- Takes one token and its place; `mask` has the places that the token sees, and `cache` the keys and
+-- Takes one token and its position. `mask` marks the positions that the token attends to, and `cache` has the keys and
 -- values of earlier tokens.
 function GPT:forward(token, place, mask, cache)
    local x = self.tokens(token) + self.places(place)
@@ -92,7 +92,7 @@ M[3] = {"token of a GPT with a cache, 2 layers of 64", function()
    end
 end}
 
--- Returns a training step, its example input, and the options that torch.export_step takes.
+-- Returns a training step, its example input, and options for torch.export_step.
 local function training_step()
    torch.manual_seed(3)
    local model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))

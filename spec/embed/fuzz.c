@@ -1,8 +1,8 @@
 /*
-** fuzz.c - runs hostile scripts in states of tl_lua_open_with(L, TL_SANDBOX), under limits:
-** fuzz [SEED [SCRIPTS [FIRST]]]. fuzz.lua writes the scripts. A child process runs BATCH scripts in one
-** state; if it crashes or hangs, the scripts are minimised, and printed with the seed. Without
-** arguments, scripts run for a few seconds. `make fuzz-scripts` runs it under the sanitizers.
+** fuzz.c - runs hostile scripts in sandboxed states (tl_lua_open_with with TL_SANDBOX), under limits: fuzz [SEED
+** [SCRIPTS [FIRST]]]. fuzz.lua writes the scripts. A child process runs BATCH scripts in one state. If the child
+** crashes or hangs, the program removes as many lines as possible and prints the remaining ones with the seed. Without
+** arguments, the program ends after a few seconds. `make fuzz-scripts` runs it with the sanitizers.
 */
 #include <fcntl.h>
 #include <lauxlib.h>
@@ -19,31 +19,32 @@
 #include "tlua.h"
 
 enum {
-  BATCH = 20,        /* scripts that share a state */
-  SHORT_SECONDS = 8, /* time of a run without arguments */
-  HANG_SECONDS = 30, /* time of a line after which it counts as a hang */
+  BATCH = 20,        /* number of scripts that share a state */
+  SHORT_SECONDS = 8, /* duration of a run without arguments */
+  HANG_SECONDS = 30, /* a line that runs longer than this counts as a hang */
   MOST_LINES = 4096
 };
 
-/* The lines of the scripts of one state. The texts belong to the generator's state. */
+/* The lines of all scripts that run in one state. The generator's Lua state owns the texts. */
 typedef struct Case {
   int count;
   const char *line[MOST_LINES];
 } Case;
 
-/* The report of a child to its parent, in shared memory. */
+/* What a child reports to its parent, in shared memory. */
 typedef struct Report {
-  int at; /* the line that is running */
+  int at; /* the index of the line that is running */
   long calls, errors;
 } Report;
 
 static lua_State *generator;
 static Report *report;
 static char log_path[64];
-static long long seed = 1, scripts, first; /* the arguments; without them `scripts` is 0 */
+static long long seed = 1, scripts,
+                 first; /* the arguments of the program; `scripts` is 0 without arguments */
 
-/* Lets a line run for HANG_SECONDS of processor time, and wait for a multiple of that, after which
-** the kernel ends the process. */
+/* Limits the running line to HANG_SECONDS of processor time, and to a multiple of that in real time. After that, the
+** kernel ends the process. */
 static void watch(void) {
   struct itimerval timer = {{0, 0}, {HANG_SECONDS, 0}};
   setitimer(ITIMER_VIRTUAL, &timer, NULL);
@@ -66,7 +67,8 @@ static void run_case(const Case *c) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);
   if (!tl_lua_open_with(L, TL_SANDBOX)) _exit(3);
-  tl_set_memory_limit((int64_t)512 << 20); /* includes memory that belongs to no tensor */
+  tl_set_memory_limit((int64_t)512
+                      << 20); /* this limit includes memory that belongs to no tensor */
   for (int i = 0; i < c->count; i++) {
     report->at = i;
     run_line(L, c->line[i]);
@@ -95,13 +97,13 @@ static int run_child(const Case *c) {
   return status;
 }
 
-/* Returns the signal or the exit status that ended a child; 0 if it ended well. */
+/* Returns the signal or the exit status that ended a child, or 0 if the child ended normally. */
 static int fate(int status) { return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status); }
 
-/* Removes runs of lines for as long as the case still ends in a crash. */
+/* Makes a case smaller: removes groups of lines as long as the case still crashes without them. */
 static void minimise(Case *c) {
   for (int part = c->count / 2; part >= 1; part = part > 1 ? part / 2 : 0) {
-    for (int i = 1; i < c->count;) { /* line 0 is the prelude */
+    for (int i = 1; i < c->count;) { /* line 0 is the prelude, which stays */
       Case less = {0, {NULL}};
       for (int k = 0; k < c->count; k++)
         if (k < i || k >= i + part) less.line[less.count++] = c->line[k];
@@ -137,7 +139,7 @@ static bool add_script(Case *c, long long number) {
     c->line[c->count++] = lua_tostring(W, -1);
     lua_pop(W, 1);
   }
-  lua_rawseti(W, 4, (lua_Integer)number % BATCH + 1); /* keeps the texts */
+  lua_rawseti(W, 4, (lua_Integer)number % BATCH + 1); /* keeps the texts from being collected */
   return true;
 }
 
@@ -165,7 +167,7 @@ static void run_batch(long long from) {
   FAIL("a script crashed or hung");
 }
 
-/* Loads fuzz.lua in a state of its own, which runs no scripts. */
+/* Loads fuzz.lua in a separate state, in which no scripts run. */
 static bool open_generator(void) {
   lua_State *W = generator = luaL_newstate();
   luaL_openlibs(W);
@@ -189,11 +191,11 @@ static bool open_generator(void) {
   lua_pushnil(W);
   lua_setglobal(W, "modules");
   if (lua_pcall(W, 1, 3, 0) != LUA_OK) return false;
-  lua_newtable(W); /* the scripts of the present batch */
+  lua_newtable(W); /* this table keeps the scripts of the current batch */
   return true;
 }
 
-/* Runs scripts until their number or the time of a short run is reached. */
+/* Runs scripts until the requested number is reached or, without arguments, until the time is over. */
 TEST(hostile_scripts_do_no_harm) {
   CHECK(open_generator());
   if (test_faults > 0) {
@@ -217,7 +219,8 @@ TEST(hostile_scripts_do_no_harm) {
 }
 
 int main(int argc, char **argv) {
-  if (test_emulated()) return test_end(); /* children do not start threads */
+  if (test_emulated())
+    return test_end(); /* under emulation, child processes cannot start threads */
   if (argc > 1) seed = atoll(argv[1]);
   if (argc > 2) scripts = atoll(argv[2]);
   if (argc > 3) first = atoll(argv[3]);

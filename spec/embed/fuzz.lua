@@ -1,7 +1,7 @@
--- fuzz.lua - writes hostile scripts for fuzz.c. The chunk's argument is a list of the library's modules; it returns a
--- function that returns the lines of the script with a seed and a number. Each line is a chunk of its own, and its
--- errors are ignored, so a script can be minimised by leaving out lines. The lines share globals that `prelude`, the
--- first line of every script, defines.
+-- fuzz.lua - writes hostile scripts for fuzz.c. The argument of this file is a list of the library's modules. It
+-- returns a function that takes a seed and a number, and returns the lines of a script. Each line runs as a separate
+-- chunk, and its errors are ignored, so a script still runs if lines are removed. The lines share the globals that
+-- `prelude`, the first line of every script, defines.
 
 local modules <const> = ...
 local torch = require "tlua"
@@ -10,8 +10,8 @@ local lazy = require "tlua.lazy"
 local random = math.random
 local function pick(list) return list[random(#list)] end
 
--- r: the ring of the results of earlier lines. keep(...): stores results there. any(i): one of them.
--- method(o, i, ...): calls a method of an object that its keys or metatables show, private ones as well.
+-- r is a ring buffer of the results of earlier lines. keep(...) stores results there, and any(i) returns one of them.
+-- method(o, i, ...) calls one of the methods that an object's keys or metatables show, including private ones.
 local prelude <const> = [==[
 if r == nil then
    r, at = {}, 0
@@ -78,7 +78,7 @@ if r == nil then
 end
 ]==]
 
--- Values that a caller with good intentions may pass.
+-- Values that a well-meaning caller may pass.
 local plain <const> = {
    "torch.ones(2, 3)", "torch.ones(3)", "torch.arange(6):reshape(2, 3)", "torch.ones(3, 3)", "torch.tensor(2)",
    "torch.tensor({1, 2, 3})", "torch.rand(2, 3, 4)", "torch.ones(1, 2, 4, 4)", "torch.tensor({true, false, true})",
@@ -140,7 +140,7 @@ local option_names <const> = {
    "min", "start", "stop", "step", "memory_format", "layout", "non_blocking", "copy", "ignore_index", "strict", "names",
 }
 
--- Expressions of objects whose methods are called.
+-- Expressions that make the objects whose methods are called.
 local objects <const> = {
    "torch.ones(2, 3)", "torch.rand(2, 3, {requires_grad = true})", "torch.nn.Linear(3, 2)", "torch.Generator()",
    "torch.nn.LSTM(3, 2)", "torch.nn.Conv2d(2, 2, 2)", "torch.nn.MultiheadAttention(4, 2)", "torch.ones(2).shape",
@@ -161,7 +161,7 @@ local objects <const> = {
 local needed <const> = {"torch.rand(3, {requires_grad = true})"}
 table.move(needed, 1, 1, #objects + 1, objects)
 
--- The paths of all functions and tables that a script can reach, found by a walk.
+-- The paths of all functions and tables that a script can reach. A search through all tables finds them.
 local functions, tables = {}, {}
 
 local keyword <const> = {}

@@ -64,7 +64,7 @@ TEST(a_hosts_script_has_workers) {
          "for x in data.DataLoader(squared, {batch_size = 40, num_workers = 1}):iter() do\n"
          "   assert(x:sum():item() == 22140)\n"
          "end\n"
-         /* the loader is closed with the state */
+         /* the loader is still open when the state is closed */
          "left = data.DataLoader(set, {num_workers = 2}):iter()\n"
          "left()");
   lua_close(L);
@@ -266,7 +266,7 @@ TEST(a_host_can_pay_for_garbage_per_frame) {
   bool done = false;
   for (int frame = 0; frame < 10000 && !done; frame++) done = tl_gc_step(L, 100);
   CHECK(done);
-  /* the collector is still stopped, because the host has stopped it */
+  /* the host has stopped the collector, so opening must not start it */
   CHECK(!lua_gc(L, LUA_GCISRUNNING));
   lua_close(L);
 }

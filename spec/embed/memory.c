@@ -1,8 +1,7 @@
 /*
-** memory.c - tests a host's Lua state with an incremental collector: runs the scripts of
-** spec/memory, each in a separate process, and tests a collector that the host has
-** stopped.
-** */
+** memory.c - tests a host's Lua state with an incremental collector. Runs each script of spec/memory in a separate
+** process, and tests a collector that the host has stopped.
+*/
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -12,7 +11,7 @@
 #include "test.h"
 #include "tlua.h"
 
-/* A sanitizer needs more memory than the limits that are tested. */
+/* With a sanitizer, the memory limits of these tests are too low. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { MEASURABLE = false };
 #else
@@ -26,7 +25,7 @@ static lua_State *new_state(void) {
   return L;
 }
 
-/* Runs a script in a child process, so that the peak of memory belongs to this script alone. */
+/* Runs a script in a child process, so that the child's peak of memory is that of the script. */
 static int run_script(const char *path) {
   lua_State *L = new_state();
   int status = luaL_dofile(L, path);
@@ -54,7 +53,7 @@ static void losses_leave_nothing(void) { script_runs("spec/memory/saved.lua"); }
 static void cycles_of_hooks_are_freed(void) { script_runs("spec/memory/cycles.lua"); }
 static void a_stopped_collector_stays_stopped(void) { script_runs("spec/memory/stopped.lua"); }
 
-/* A host such as a game stops the collector, and runs collection steps when it has time. */
+/* Tests a host, such as a game, that stops the collector and runs collection steps when it has time. */
 static void a_stopped_host_pays_by_steps(void) {
   lua_State *L = new_state();
   lua_gc(L, LUA_GCSTOP);

@@ -1,6 +1,6 @@
 /*
-** observer.c - tests the functions by which a host watches the library: observer, logger, counters
-** and features.
+** observer.c - tests the functions by which a host watches the library: the observer, the logger, counters and
+** features.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -15,7 +15,7 @@
 typedef struct Seen {
   int begun, ended, wrong, deepest;
   int64_t latest;
-  char text[512]; /* names of operators that ended, each with its depth */
+  char text[512]; /* the names of operators that have ended, each with its nesting depth */
 } Seen;
 
 static void watch(const tl_Work *work, void *user) {

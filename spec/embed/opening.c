@@ -1,7 +1,7 @@
 /*
-** opening.c - tests opening the library while memory runs out: each of Lua's allocations in turn
-** fails; then the state is closed, or the library is opened again.
-** */
+** opening.c - tests opening the library while memory runs out. Each of Lua's allocations fails in turn; after the
+** failure, the state is closed, or the library is opened again.
+*/
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -13,8 +13,7 @@
 
 enum { PROCESSES = 4 };
 
-/* An allocator that fails the calls with numbers `from` to `until`; the first call has number
-** 1. */
+/* An allocator in which the calls with the numbers `from` to `until` fail; the first call has the number 1. */
 typedef struct Memory {
   long calls, from, until;
 } Memory;
@@ -25,7 +24,7 @@ static void *allocate(void *context, void *block, size_t old_size, size_t size) 
     free(block);
     return NULL;
   }
-  /* Lua relies on the rule that shrinking a block never fails */
+  /* shrinking a block must not fail, because Lua relies on this */
   if (block == NULL || size > old_size) {
     m->calls++;
     if (m->calls >= m->from && m->calls < m->until) return NULL;
@@ -71,7 +70,7 @@ static void open_again(long n) {
   lua_State *L = new_state(&m);
   m.from = n;
   m.until = n + 2;
-  bool opened = tl_lua_open(L); /* may succeed: Lua recovers from some failures */
+  bool opened = tl_lua_open(L); /* opening may succeed, because Lua recovers from some failures */
   m.from = m.until = 0;
   CHECK_AT(n, opened || tl_lua_open(L));
   const char *script =
@@ -86,7 +85,7 @@ static void open_again(long n) {
   lua_close(L);
 }
 
-/* Calls `attempt` with the number of each allocation in turn, in several processes. */
+/* Calls `attempt` with the number of each allocation in turn. Several processes share the work. */
 static void for_each_allocation(void (*attempt)(long n), long step) {
   long total = allocations();
   pid_t children[PROCESSES];

@@ -15,7 +15,7 @@ enum { RANKS = 3 };
 
 static char path[64];
 
-/* Programs that a rank runs; each returns true on success. */
+/* Programs that a rank runs. Each one returns true on success. */
 static const char *const calls =
     "local path, rank = ...\n"
     "local dist = torch.distributed\n"
@@ -42,8 +42,8 @@ static const char *const calls =
     "dist.destroy_process_group()\n"
     "return true\n";
 
-/* A call that times out reads which calls the other ranks are making. They change these data at the
-** same time, which the thread sanitizer would report as a race. */
+/* A call that times out reads which calls the other ranks are making. Because they change these data at the same
+** time, the thread sanitizer would report a race. */
 static const char *const late =
     "local path, rank = ...\n"
     "local dist = torch.distributed\n"

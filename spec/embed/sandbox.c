@@ -1,6 +1,5 @@
 /*
-** sandbox.c - tests tl_lua_open_with: scripts cannot use what the flags deny them, by any way to it,
-** and all else works.
+** sandbox.c - tests tl_lua_open_with: scripts cannot reach anything that the flags deny, and everything else works.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -108,12 +107,12 @@ TEST(denied) {
   lua_close(L);
 }
 
-/* Ways around the denials. */
+/* Tests ways in which scripts might get around the denials. */
 TEST(escapes) {
   lua_State *L = open_with(TL_SANDBOX);
   works(L, "assert(load(string.dump(function() end)) == nil)");
   works(L, "assert(load(string.dump(function() end), 'x', 'b', {}) == nil)");
-  works(L, "assert(load('return ...', 'x', 'b')(5) == 5)"); /* the mode is the sandbox's */
+  works(L, "assert(load('return ...', 'x', 'b')(5) == 5)"); /* load uses the sandbox's mode "t" */
   works(L, "local env = {a = 1}; assert(load('return a', 'x', 't', env)() == 1)");
   works(L, "assert(load('return 1', 'x', 't', nil)() == 1)");
   works(L, "for name in pairs(debug) do assert(name == 'traceback', name) end");
@@ -125,7 +124,7 @@ TEST(escapes) {
   lua_close(L);
 }
 
-/* The handles of programs and traces check their arguments. */
+/* Tests that the handles of programs and traces, which scripts can reach, check their arguments. */
 TEST(handles) {
   lua_State *L = open_with(TL_SANDBOX);
   works(L, "x = torch.ones(3, 2)\n"
@@ -144,7 +143,8 @@ TEST(handles) {
   lua_close(L);
 }
 
-/* Lua runs finalizers without hooks, so a loop in one would never end. */
+/* Tests that a script cannot set a finalizer in Lua: Lua runs finalizers without hooks, so an endless loop in one
+** would never be stopped. */
 TEST(finalizers) {
   lua_State *L = open_with(TL_SANDBOX);
   refuses(L, "setmetatable({}, {__gc = function() while true do end end})",
@@ -161,7 +161,7 @@ TEST(finalizers) {
   lua_close(L);
 }
 
-/* Scripts cannot take from the objects of C what keeps them consistent. */
+/* Tests that scripts cannot get the metatables of C objects, whose metamethods keep the objects consistent. */
 TEST(metatables) {
   lua_State *L = open_with(TL_SANDBOX);
   works(L, "assert(getmetatable(torch.autocast 'cpu') == 'torch.Scope')");
@@ -176,7 +176,7 @@ TEST(metatables) {
   lua_close(L);
 }
 
-/* Memory that others have used must not be read. */
+/* Tests that scripts cannot read uninitialised memory, which may contain data of others. */
 TEST(uninitialised_memory) {
   for (int64_t n = 4; n <= 1 << 20; n *= 8) {
     tl_Tensor *host = tl_tensor_empty(TL_F32, 1, &n);
@@ -197,7 +197,7 @@ TEST(uninitialised_memory) {
 TEST(findings_of_the_fuzzer) {
   lua_State *L = open_with(TL_SANDBOX);
   refuses(L, "torch.Tensor[{}] = 1 torch.ones(2).nonexistent()", "nonexistent");
-  /* Lua's length of this table is 2^61, and 2^61 * 8 bytes are 0 */
+  /* The length of this table is 2^61. The size 2^61 * 8 bytes overflows to 0. */
   works(L, "t = {1, 1, 1, 1, 1, [9] = 1} for i = 3, 61 do t[1 << i] = 1 end assert(#t == 1 << 61)");
   refuses(L, "torch.cat(t)", "expected a Tensor, got 1");
   works(L, "assert(#torch.tensor(t) == 5)");
@@ -225,13 +225,13 @@ TEST(limit_of_tensor_bytes) {
           "asked for 4194304 bytes, with 0 in use by this Lua state, under its limit of 1048576");
   refuses(L, "x = {} for i = 1, 1000 do x[i] = torch.ones(1000) end", "out of memory");
   works(L, "x = nil torch.ones(1 << 17) torch.ones(1 << 17)");
-  works(L, "for i = 1, 1000 do torch.ones(10000) end"); /* garbage makes room */
+  works(L, "for i = 1, 1000 do torch.ones(10000) end"); /* succeeds: garbage is freed */
   refuses(L,
           "local x = torch.ones(1, {requires_grad = true}) + torch.ones(50000)\n"
           "for _ = 1, 9 do x = x:exp() end",
           "out of memory");
   refuses(L, "torch.ones(1):expand(1 << 30):contiguous()", "out of memory");
-  /* graphs and lists of views have no bytes of tensors, but need memory */
+  /* Graphs and lists of views own no tensor memory, but they need memory too. */
   refuses(L,
           "local x = torch.ones(1, {requires_grad = true})\n"
           "for _ = 1, 10000 do x = x + 1 end",
@@ -242,7 +242,7 @@ TEST(limit_of_tensor_bytes) {
            "for _ = 1, 500 do x = x + 1 end x:backward() end");
   works(L, "torch.empty(1 << 40, {device = 'meta'})");
   tl_Tensor *host = tl_tensor_empty(TL_F32, 1, &(int64_t){1 << 20});
-  CHECK(host == NULL); /* as long as the thread belongs to the state */
+  CHECK(host == NULL); /* fails: the state's limit still holds */
   CHECK(tl_set_limits(L, NULL));
   host = tl_tensor_empty(TL_F32, 1, &(int64_t){1 << 20});
   CHECK(host != NULL);
@@ -278,7 +278,7 @@ TEST(limit_of_lua_bytes) {
   lua_close(L);
 }
 
-/* Scripts that would never end. */
+/* Scripts that would run forever without limits. */
 static const char *const endless[] = {
     "while true do end",
     "repeat pcall(function() while true do end end) until false",
@@ -336,7 +336,7 @@ static const char *const endless[] = {
     "torch.export(f, {torch.tensor(5)}):set_limits({iterations = 0})(torch.tensor(0))",
     NULL};
 
-/* Finalizers that would never end, in states that have them. */
+/* Scripts whose finalizers would run forever, for states that allow finalizers. */
 static const char *const finalizing[] = {
     "setmetatable({}, {__gc = function() while true do end end}) collectgarbage() while true do end",
     "setmetatable({}, {__gc = function() while true do pcall(error) end end})\n"
@@ -347,7 +347,7 @@ static const char *const finalizing[] = {
     "C() collectgarbage() while true do end",
     NULL};
 
-/* States without sandbox have their functions replaced when they get limits. */
+/* Tests states without sandbox: when they get limits, functions that could exceed the limits are replaced. */
 TEST(functions_in_trusted_states) {
   lua_State *L = open_limited_with(0, (tl_Limits){.instructions = 1000000});
   works(L, "local log, m = {}, {} m.__gc = function(x) log[#log + 1] = x[1] end\n"
@@ -368,8 +368,8 @@ TEST(functions_in_trusted_states) {
   lua_close(L);
 }
 
-/* Checks that each script ends with an error of a limit. When the time is over, Lua gets no large
-** blocks of memory either. */
+/* Checks that each script ends with an error that contains the text. With a limit of seconds, the error "not enough
+** memory" counts too: when the time is over, Lua gets no large blocks of memory. */
 static void ends(unsigned denied, const char *const *scripts, tl_Limits limits, const char *text) {
   lua_State *L = open_limited_with(denied, limits);
   for (int i = 0; scripts[i]; i++) {
@@ -394,7 +394,7 @@ TEST(limit_of_instructions) {
   ends(0, finalizing, limits, text);
 }
 
-/* Iterations of the loops of programs count as well if a run fails. */
+/* Tests that the iterations of loops in programs count towards the limit even if the run fails. */
 TEST(limit_of_instructions_in_programs) {
   lua_State *L = open_limited((tl_Limits){.instructions = 200000});
   refuses(L,
@@ -412,7 +412,7 @@ TEST(limit_of_seconds) {
   ends(0, finalizing, (tl_Limits){.seconds = 0.1}, "(tl_set_limits)");
 }
 
-/* A comparison of long strings takes long, and table.sort makes many. */
+/* Tests the limit in table.sort: comparing long strings takes long, and sorting makes many comparisons. */
 TEST(limit_of_seconds_in_sort) {
   lua_State *L = open_limited((tl_Limits){.seconds = 0.1});
   refuses(L,
@@ -425,7 +425,7 @@ TEST(limit_of_seconds_in_sort) {
   lua_close(L);
 }
 
-/* Calls of functions in C that would take years. */
+/* These calls of C functions would take years if limits did not stop them. */
 static const char *const long_calls[] = {
     "table.move({}, 1, 1 << 60, 1, {})",
     "table.insert(setmetatable({}, {__len = function() return 1 << 60 end}), 1, 1)",
@@ -445,7 +445,7 @@ TEST(long_calls_are_refused) {
   lua_close(L);
 }
 
-/* Operators stop when the time is over. */
+/* Tests that operators stop when the time is over. */
 TEST(limit_of_an_operators_time) {
   tl_Limits limits = {.seconds = 0.05};
   lua_State *L = open_limited(limits);
@@ -508,7 +508,8 @@ TEST(misuse_of_limits) {
 
 /* ---- patterns ---- */
 
-/* Calls a function of string with random texts and patterns, and describes all results. */
+/* A script that calls a function of `string` with random texts and patterns, and returns a description of all
+** results. */
 static const char patterns[] =
     "local pieces = {'a', 'b', '.', '%a', '%D', '[ab]', '[^a]', '[a-c]', '[%w_]', '[]]', '[^]a]', '(', ')',\n"
     "   '()', '*', '+', '-', '?', '%b()', '%f[%a]', '%1', '%2', '$', '^', '%', '[', ']', '%%', '%.', '[a-]',\n"
@@ -572,7 +573,7 @@ TEST(patterns_match_as_luas_own_do) {
   lua_close(own);
 }
 
-/* Functions that are replaced for the sake of limits do the same as Lua's. */
+/* Tests that the functions that replace Lua's own in a state with limits give the same results as Lua's. */
 TEST(replaced_functions) {
   lua_State *L = open_with(TL_SANDBOX);
   works(
@@ -628,7 +629,7 @@ TEST(all_else) {
   lua_close(L);
 }
 
-/* Each flag alone denies its own functions and no others. */
+/* Tests that each flag alone denies its own functions and no others. */
 TEST(single_flags) {
   lua_State *L = open_with(TL_DENY_PROCESSES);
   works(L, "local f <close> = assert(io.open('/etc/passwd'))");
@@ -658,12 +659,12 @@ TEST(misuse) {
   lua_close(L);
   L = open_with(TL_SANDBOX);
   CHECK(tl_lua_open_with(L, TL_SANDBOX));
-  CHECK(tl_lua_open(L)); /* the denials remain */
+  CHECK(tl_lua_open(L)); /* the functions must still be denied */
   refuses(L, "io.open('/etc/passwd')", FILES);
   CHECK(!tl_lua_open_with(L, 0));
   lua_close(L);
 
-  /* without the libraries io, os, package and debug */
+  /* In this state, the libraries io, os, package and debug are missing. */
   L = luaL_newstate();
   luaL_requiref(L, "_G", luaopen_base, 1);
   luaL_requiref(L, "string", luaopen_string, 1);

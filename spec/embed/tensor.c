@@ -1,5 +1,5 @@
 /*
-** tensor.c - tests tensors over a host's memory, without any Lua state.
+** tensor.c - tests tensors that use a host's memory, without any Lua state.
 */
 #include <math.h>
 #include <stdint.h>
@@ -128,7 +128,8 @@ TEST(names) {
   CHECK(tl_set_num_threads(2) && tl_get_num_threads() == 2);
 }
 
-/* Functions accept NULL arguments, which come from failed calls whose results were not checked. */
+/* Tests that functions accept NULL arguments, which a host passes on if it does not check the results of failed
+** calls. */
 TEST(null_is_never_fatal) {
   tl_tensor_release(NULL);
   CHECK(tl_tensor_retain(NULL) == NULL);

@@ -1,7 +1,7 @@
 /*
-** threads.c - tests one Lua state per thread, with all threads running at once, and a host that
-** supplies its own threads.
-** */
+** threads.c - tests several threads that run at once, each with its own Lua state, and a host that supplies its own
+** worker threads.
+*/
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -80,8 +80,8 @@ static void a_hosts_own_job_system(void) {
 static atomic_bool stop;
 static atomic_int rounds;
 
-/* A script that takes each lock of the library: for small blocks, for large blocks, for hooks and
-** for callbacks. */
+/* A script that takes each lock of the library: those for small blocks, for large blocks, for hooks and for
+** callbacks. */
 static const char *busy = "local x = torch.randn(40, 50, {requires_grad = true})\n"
                           "local large = torch.ones(300, 400)\n"
                           "local F = torch.class('F', torch.autograd.Function)\n"
@@ -113,7 +113,7 @@ static void *keep_busy(void *failures) {
   return NULL;
 }
 
-/* Code for a child process, which uses its parent's state and a new state, both with threads. */
+/* The code of a child process. It uses its parent's state and a new state, each with several threads. */
 static bool child_works(lua_State *L) {
 #ifdef __SANITIZE_THREAD__ /* the sanitizer allows no threads after a fork */
   if (!tl_set_num_threads(1)) return false;
@@ -173,8 +173,8 @@ static const char in_child[] =
     "collectgarbage()\n"
     "assert(count() == 100)\n";
 
-/* If the workers of a loader are threads of the parent, a loop over the loader fails in a child
-** process instead of waiting for the workers; a new loop works. */
+/* Tests a loop over a loader whose workers are threads of the parent. In a child process, that loop must fail
+** instead of waiting for the workers, and a new loop must work. */
 static __attribute__((unused)) void a_childs_loop_over_data(void) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);

@@ -1,7 +1,7 @@
 /*
-** wrong_calls.c - tests calls of the public functions with arguments that a host must not pass: each
-** call fails with a message or does nothing, and the library works afterwards. The calls show more
-** under the address and undefined-behaviour sanitizers. Also tests which operators tl_interrupt ends.
+** wrong_calls.c - calls the public functions with arguments that a host must not pass. Each call must fail with a
+** message or do nothing, and the library must still work. The address and undefined-behaviour sanitizers find more
+** errors in these calls. Also tests which operators tl_interrupt ends.
 */
 #include <lauxlib.h>
 #include <limits.h>
@@ -57,7 +57,7 @@ TEST(dtypes_that_do_not_exist) {
   tl_tensor_release(t);
 }
 
-/* All pairs of extreme sizes either make a tensor of that many elements or fail. */
+/* Tests all pairs of extreme sizes. Each pair makes a tensor of that many elements, or fails. */
 TEST(sizes_that_overflow) {
   tl_set_memory_limit(64 << 20);
   for (int dtype = 0; dtype < TL_NDTYPES; dtype++)
@@ -103,7 +103,7 @@ TEST(strides_that_overflow) {
   CHECK(released == made);
 }
 
-/* Elements must lie at multiples of their size, as DLPack's must. */
+/* Tests that memory is refused if its elements are not aligned to their size; the same rule holds for DLPack. */
 TEST(memory_that_is_not_aligned) {
   _Alignas(16) static char bytes[64];
   released = 0;
@@ -128,7 +128,7 @@ TEST(reads_of_the_wrong_size) {
   static const size_t wrong[] = {0, 1, 15, 17, SIZE_MAX, SIZE_MAX / 2};
   char out[64];
   for (int i = 0; i < 6; i++) CHECK_AT(i, !tl_tensor_read(t, TL_F32, out, wrong[i]));
-  CHECK(tl_tensor_read(t, TL_F32, data, sizeof data)); /* onto itself */
+  CHECK(tl_tensor_read(t, TL_F32, data, sizeof data)); /* reads a tensor into its own memory */
   CHECK(data[3] == 4);
   tl_tensor_release(t);
 }
@@ -137,7 +137,7 @@ TEST(reads_of_the_wrong_size) {
 
 static char path[] = "/tmp/wrong_callsXXXXXX";
 
-/* Saves a program and a training step in files `path`.tlp and `path`.step. */
+/* Saves a program and a training step in the files `path`.tlp and `path`.step. */
 static bool save_programs(void) {
   lua_State *L = opened();
   lua_pushstring(L, path);
@@ -191,7 +191,7 @@ TEST(descriptions_of_no_program) {
   tl_program_free(p);
 }
 
-/* Runs with arguments that do not fit; each fails and leaves a NULL output NULL. */
+/* Tests runs with arguments that do not fit. Each run fails, and an output that was NULL stays NULL. */
 TEST(runs_with_wrong_tensors) {
   tl_Program *p = load(".tlp"), *step = load(".step");
   static float data[12], out[8];
@@ -226,8 +226,9 @@ TEST(runs_with_wrong_tensors) {
   tl_Tensor *o = NULL;
   CHECK(!tl_program_run(p, NULL, 1, &o, 1) && !tl_program_run(p, &x, 1, NULL, 1));
   CHECK(!tl_program_run(NULL, NULL, 0, NULL, 0) && !tl_program_step(NULL, NULL, 0, NULL, 0));
-  CHECK(!tl_program_step(p, &x, 1, &o, 1) && o == NULL); /* a forward pass is no step */
-  /* results over memory that is shared with the input or among the elements */
+  CHECK(!tl_program_step(p, &x, 1, &o, 1) &&
+        o == NULL); /* a program without a training step has no step */
+  /* These results use memory of the input, or elements that overlap. */
   tl_Tensor *shared = tl_tensor_wrap(data, TL_F32, 2, results, NULL, NULL, NULL);
   tl_Tensor *twice = tl_tensor_wrap(out, TL_F32, 2, results, folded, NULL, NULL);
   if (tl_program_run(p, &x, 1, &shared, 1)) CHECK(isfinite(data[0]));
@@ -276,7 +277,7 @@ TEST(settings_of_programs) {
 
 static int inner_failures;
 
-/* A job system that calls the library from the middle of an operator. */
+/* A host's job system that calls the library while an operator is running. */
 static void run_tasks(int tasks, void (*task)(void *context, int i), void *context, void *user) {
   (void)user;
   tl_Tensor *t = tl_tensor_empty(TL_F32, 1, &(int64_t){100});
@@ -346,7 +347,7 @@ TEST(interruption_of_nothing) {
   lua_close(L);
 }
 
-/* Operators that work long for large tensors. Each looks for an interruption while it works. */
+/* Operators that take long for large tensors. Each checks for an interruption while it works. */
 static const char *const long_operators[] = {
     "x:sort()",
     "x:topk(10)",
@@ -404,7 +405,7 @@ static int push(lua_State *L) {
   return 1;
 }
 
-/* Calls tl_lua_push in protected code; returns the status. */
+/* Calls tl_lua_push in protected mode, and returns the status. */
 static int pushed(lua_State *L, tl_Tensor *t) {
   lua_settop(L, 0);
   lua_pushcfunction(L, push);
@@ -477,7 +478,7 @@ TEST(limits_that_make_no_sense) {
   lua_close(L);
 }
 
-/* Functions for hosts, called by a script in the middle of its work. */
+/* Functions of a host that a script calls in the middle of its work. */
 static int from_script(lua_State *L) {
   static const tl_Limits some = {.instructions = 1000000};
   CHECK(tl_lua_open(L) && !tl_lua_open_with(L, TL_SANDBOX));
@@ -510,12 +511,12 @@ TEST(calls_from_scripts) {
       L, "local x = torch.ones(2) table.sort({3, 1, 2}, function(a, b) host(x) return a < b end)"));
   CHECK(runs(L, "debug.sethook(function() host() end, '', 50) for i = 1, 500 do torch.ones(1) end\n"
                 "debug.sethook()"));
-  /* finalizers of the closing state call the host too */
+  /* while the state closes, finalizers call the host too */
   CHECK(runs(L, "last = setmetatable({}, {__gc = function() host(torch.ones(2)) end})"));
   lua_close(L);
 }
 
-/* A thread is as good as the main thread, and dead or suspended ones do no harm. */
+/* Tests Lua threads (coroutines): each one works like the main thread, and dead or suspended ones cause no errors. */
 TEST(threads_of_lua) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);
@@ -528,14 +529,14 @@ TEST(threads_of_lua) {
   CHECK(luaL_loadstring(co, "error 'dead'") == LUA_OK);
   int results;
   CHECK(lua_resume(co, L, 0, &results) == LUA_ERRRUN);
-  CHECK(tl_lua_open(co) && tl_set_limits(co, NULL)); /* a dead one */
+  CHECK(tl_lua_open(co) && tl_set_limits(co, NULL)); /* `co` is dead here */
   tl_gc_step(co, 10);
   CHECK(tl_lua_to(co, -1) == NULL);
   CHECK(luaL_dostring(L, "assert(torch.ones(2):sum():item() == 2)") == LUA_OK);
   lua_close(L);
 }
 
-/* Stacks without room, and globals that scripts have broken. */
+/* Tests states whose stack is full, or whose globals a script has overwritten. */
 TEST(states_in_bad_order) {
   lua_State *L = opened();
   while (lua_checkstack(L, 1)) lua_pushnil(L);

@@ -1,5 +1,6 @@
--- Tests that the steps in the README of examples/deploy give the same digits everywhere. The steps over HTTP are tested
--- in rocks/serve/spec/command_spec.lua, those with the library of `make runtime` in spec/profiles/runtime_spec.lua.
+-- Tests that all ways of deployment in the README of examples/deploy give the same digits.
+-- rocks/serve/spec/command_spec.lua tests the steps over HTTP, and spec/profiles/runtime_spec.lua those with the
+-- library of `make runtime`.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -55,7 +56,7 @@ describe("examples/deploy", function()
    it("reads the same digits in WebAssembly", function()
       if not (shell.has "emcc" and shell.has "node") then return pending "no emcc or node" end
       if os.getenv "SPEC_SANITIZED" == "1" then return pending "emcc has no such sanitizers" end
-      -- this takes minutes
+      -- this build takes minutes
       shell.ok(("make runtime PROGRAM=%s/digits.tlp CC=emcc AR=emar TARGET=wasm BUILD=build/wasm LUA_INCDIR=src "
          .. "LUA_LIBS=none"):format(folder))
       shell.ok(("emcc -O1 -Isrc -sSINGLE_FILE=1 -sNODERAWFS=1 -sALLOW_MEMORY_GROWTH=1 -o %s/run.js "

@@ -195,7 +195,7 @@ describe("a whole training of examples/digits.lua", function()
       end)
    end
 
-   -- Returns the output of one epoch, with times removed.
+   -- Trains for one epoch, and returns the output without the times.
    local function result(arguments)
       local output = digits("--epochs 1 " .. arguments)
       return (output:gsub("%d+ digits/s", ""):gsub("took [%d.]+ s", "")

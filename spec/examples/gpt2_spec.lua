@@ -1,4 +1,4 @@
--- Tests examples/gpt2.lua: its model against PyTorch's, and the program itself.
+-- Tests examples/gpt2.lua: compares its model with PyTorch's, and runs the program itself.
 
 local shell = require "spec.support.shell"
 local torch = require "tlua"
@@ -7,7 +7,7 @@ local GPT2 = dofile "examples/gpt2/model.lua"
 
 local tlua = shell.start()
 
--- Makes the same model as spec/fixtures/gpt2_loss.py.
+-- Returns the same model as spec/fixtures/gpt2_loss.py makes.
 local function model(options)
    local o = {vocab = 64, context = 16, layers = 2, heads = 4, width = 32, dropout = 0.0}
    for key, value in pairs(options or {}) do o[key] = value end

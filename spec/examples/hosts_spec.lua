@@ -1,10 +1,10 @@
--- Tests examples/hosts: each host that is installed runs its one command, and its answers are right.
+-- Tests examples/hosts. For each host that is installed, runs the script run.sh and checks the answers.
 local shell = require "spec.support.shell"
 
 shell.start()
 local sanitized <const> = os.getenv "SPEC_SANITIZED" == "1"
 
--- Returns the output of a host's command.
+-- Runs the script of a host, and returns its output.
 local function run(host, arguments)
    local output, status = shell.run(("sh examples/hosts/%s/run.sh %s 2>&1"):format(host, arguments))
    assert.equal(0, status, output)
@@ -42,7 +42,7 @@ it("clingo asks a network for the legs of the fastest tour", function()
    local legs, minutes = 0, tonumber(output:match "Optimization: (%d+)")
    for _ in output:gmatch "go%(%a,%a%)" do legs = legs + 1 end
    assert.equal(7, legs)
-   -- the distances alone take 257 minutes at 80 km/h
+   -- driving the distances at 80 km/h already takes 257 minutes
    assert.is_true(minutes > 257 and minutes < 520, output)
    assert.matches("OPTIMUM FOUND", output, 1, true)
 end)

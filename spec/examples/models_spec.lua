@@ -3,8 +3,7 @@ local shell = require "spec.support.shell"
 
 local tlua = shell.start()
 
--- Runs an example in a separate folder and returns its output; `{}` in the arguments is replaced by that
--- folder.
+-- Runs an example in a separate folder and returns its output. `{}` in the arguments stands for that folder.
 local function run(name, arguments, check)
    return shell.with_folder(function(folder)
       local output, status = shell.run(("%s examples/%s.lua %s"):format(
@@ -132,7 +131,7 @@ describe("examples/gpt.lua", function()
    it("learns and writes text", function()
       local output = run("gpt", "--steps 30 --width 32 --layers 1 --batch 4 --write 20 --prompt 'local '")
       local loss = tonumber(output:match "not seen: (%d%.%d+)")
-      assert.is_true(loss < 3.8, output) -- a uniform guess among 90 letters has a loss of 4.5
+      assert.is_true(loss < 3.8, output) -- guessing uniformly among 90 letters would give a loss of 4.5
       assert.matches("it writes:\nlocal ", output, 1, true)
    end)
 

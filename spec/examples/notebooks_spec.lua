@@ -1,4 +1,4 @@
--- Tests that the course's notebooks run: their cells check what they have learned.
+-- Tests that the course's notebooks run. Their cells check their own results.
 local json = require "tlua.utils.json"
 local shell = require "spec.support.shell"
 
