@@ -5,7 +5,8 @@
 
 enum { KEYS = 700 };
 
-static int64_t held, blocks; /* bytes and memory blocks that the map currently uses */
+/* bytes and memory blocks that the map currently uses */
+static int64_t held, blocks;
 static bool empty_handed;
 
 static void *get(size_t bytes) {

@@ -28,8 +28,8 @@ static void *stand_in_symbol(void *library, const char *name);
 
 static CUpti_BuffersCallbackRequestFunc wanted;
 static CUpti_BuffersCallbackCompleteFunc filled;
-static int enabled, flushed,
-    refuse = -1; /* `refuse` is the kind of record that cannot be enabled */
+/* `refuse` is the kind of record that cannot be enabled */
+static int enabled, flushed, refuse = -1;
 static uint8_t *buffer;
 static size_t used, room;
 
@@ -182,8 +182,8 @@ static void nothing_is_told_after_the_end_or_where_it_is_refused(void) {
   put_kernel("late", 4000, 4100);
   flush(0);
   CHECK(told_n == 0);
-  refuse =
-      CUPTI_ACTIVITY_KIND_MEMSET; /* the next call fails as if another profiler were attached */
+  /* the next call fails as if another profiler were attached */
+  refuse = CUPTI_ACTIVITY_KIND_MEMSET;
   CHECK(!cuda_activities(note, &now));
   CHECK(enabled == 0);
   refuse = -1;

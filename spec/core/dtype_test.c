@@ -98,8 +98,8 @@ TEST(scalar_arithmetic) {
 TEST(load_and_store) {
   char bytes[17] = {0};
   for (int d = 0; d < TL_NDTYPES; d++) {
-    tli_store(bytes + 1, (tl_DType)d,
-              tli_int(1)); /* an odd address is not aligned for any larger dtype */
+    /* an odd address is not aligned for any larger dtype */
+    tli_store(bytes + 1, (tl_DType)d, tli_int(1));
     CHECK_AT(d, tli_to_double(tli_load(bytes + 1, (tl_DType)d)) == 1);
   }
   tli_store(bytes, TL_U8, tli_int(257));

@@ -96,8 +96,8 @@ static void steps_share_a_common_operand(void) {
   CHECK(!plan.operands[2].loaded && plan.operands[2].written);
   fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 8000), 4000);
   CHECK(plan.operands[2].dead && !plan.operands[3].dead);
-  fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 12000),
-                3999); /* frees memory that overlaps the array */
+  /* frees only a part of the array */
+  fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 12000), 3999);
   CHECK(!plan.operands[3].dead);
   CHECK(fusion_width(&plan) == 4);
 }

@@ -73,8 +73,8 @@ TEST(far_values) {
   CHECK(tli_f32_to_f16(1e-30f) == 0 && tli_f32_to_f16(-1e-30f) == 0x8000);
   CHECK(tli_f32_to_f16(INFINITY) == 0x7c00 && tli_f32_to_bf16(-INFINITY) == 0xff80);
   CHECK(tli_f32_to_bf16(3.4028235e38f) == 0x7f80);
-  uint32_t quiet_low_bits =
-      0x7f800001u; /* the upper half of this NaN equals infinity in bfloat16 */
+  /* the upper half of this NaN equals infinity in bfloat16 */
+  uint32_t quiet_low_bits = 0x7f800001u;
   CHECK(isnan(tli_bf16_to_f32(tli_f32_to_bf16(tli_bits_float(quiet_low_bits)))));
   CHECK(isnan(tli_f16_to_f32(tli_f32_to_f16(tli_bits_float(quiet_low_bits)))));
 }

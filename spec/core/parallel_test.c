@@ -181,8 +181,8 @@ TEST(an_interruption_ends_a_loop) {
     CHECK(count.calls >= 1 && count.calls <= threads);
     CHECK(!tli_parallel_try(N, 10, count_range, &count) && !tli_go_on());
     CHECK(count.calls <= threads);
-    CHECK(tli_parallel_try(10, 10, count_range,
-                           &count)); /* a loop as short as this one is not interrupted */
+    /* a loop as short as this one is not interrupted */
+    CHECK(tli_parallel_try(10, 10, count_range, &count));
     tl_interrupt_clear();
     CHECK(tli_go_on());
   }

@@ -188,8 +188,8 @@ TEST(alternating_branches_allocate_nothing) {
   Case c = open_case("branches");
   tl_Tensor *inputs[3], *outputs[3] = {NULL};
   float values[3][18];
-  for (int way = 0; way < 3;
-       way++) { /* takes the first branch, and both inner branches of the second one */
+  /* takes the first branch, and both inner branches of the second one */
+  for (int way = 0; way < 3; way++) {
     for (int k = 0; k < 18; k++) values[way][k] = way == 0 ? 0.5F : -1;
     if (way == 2) values[way][0] = 1;
     inputs[way] = tl_tensor_wrap(values[way], TL_F32, 2, (int64_t[]){3, 6}, NULL, NULL, NULL);

@@ -95,8 +95,8 @@ struct Kernel {
   /* `shared` lists the shared variables of this kernel, `others` those of all other functions */
   std::vector<Shared> shared, others;
   size_t shared_bytes = 0; /* size of the kernel's own shared variables */
-  int most_dynamic =
-      SHARED_BYTES; /* limit on dynamic shared memory; cudaFuncSetAttribute changes it */
+  /* limit on dynamic shared memory; cudaFuncSetAttribute changes it */
+  int most_dynamic = SHARED_BYTES;
 };
 Kernel &kernel_of(const void *function);
 /* Returns the block of the plugin's thread-local variables that belongs to the calling thread. */

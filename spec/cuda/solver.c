@@ -77,8 +77,8 @@ typedef struct Job {
   void (*run)(const struct Job *job, int64_t i, void *a, void *b);
   tl_DType dtype;
   int m, n, k, nrhs, batch; /* sizes; if batch is 0, there is one matrix */
-  int64_t step_a,
-      step_b; /* bytes from one matrix to the next; -1 if the array has pointers to the matrices */
+  /* bytes from one matrix to the next; -1 if the array has pointers to the matrices */
+  int64_t step_a, step_b;
   bool vectors, upper, left, transpose, unit;
   char job;
   int ld_a, ld_b;

@@ -31,7 +31,7 @@ typedef struct Case {
   const char *line[MOST_LINES];
 } Case;
 
-/* What a child reports to its parent, in shared memory. */
+/* The child writes this record in shared memory, and the parent reads it. */
 typedef struct Report {
   int at; /* the index of the line that is running */
   long calls, errors;
@@ -40,8 +40,8 @@ typedef struct Report {
 static lua_State *generator;
 static Report *report;
 static char log_path[64];
-static long long seed = 1, scripts,
-                 first; /* the arguments of the program; `scripts` is 0 without arguments */
+/* the arguments of the program; `scripts` is 0 without arguments */
+static long long seed = 1, scripts, first;
 
 /* Limits the running line to HANG_SECONDS of processor time, and to a multiple of that in real time. After that, the
 ** kernel ends the process. */
@@ -67,8 +67,8 @@ static void run_case(const Case *c) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);
   if (!tl_lua_open_with(L, TL_SANDBOX)) _exit(3);
-  tl_set_memory_limit((int64_t)512
-                      << 20); /* this limit includes memory that belongs to no tensor */
+  /* this limit includes memory that belongs to no tensor */
+  tl_set_memory_limit((int64_t)512 << 20);
   for (int i = 0; i < c->count; i++) {
     report->at = i;
     run_line(L, c->line[i]);
@@ -219,8 +219,8 @@ TEST(hostile_scripts_do_no_harm) {
 }
 
 int main(int argc, char **argv) {
-  if (test_emulated())
-    return test_end(); /* under emulation, child processes cannot start threads */
+  /* under emulation, child processes cannot start threads */
+  if (test_emulated()) return test_end();
   if (argc > 1) seed = atoll(argv[1]);
   if (argc > 2) scripts = atoll(argv[2]);
   if (argc > 3) first = atoll(argv[3]);

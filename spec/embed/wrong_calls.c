@@ -226,8 +226,8 @@ TEST(runs_with_wrong_tensors) {
   tl_Tensor *o = NULL;
   CHECK(!tl_program_run(p, NULL, 1, &o, 1) && !tl_program_run(p, &x, 1, NULL, 1));
   CHECK(!tl_program_run(NULL, NULL, 0, NULL, 0) && !tl_program_step(NULL, NULL, 0, NULL, 0));
-  CHECK(!tl_program_step(p, &x, 1, &o, 1) &&
-        o == NULL); /* a program without a training step has no step */
+  /* a program without a training step has no step */
+  CHECK(!tl_program_step(p, &x, 1, &o, 1) && o == NULL);
   /* These results use memory of the input, or elements that overlap. */
   tl_Tensor *shared = tl_tensor_wrap(data, TL_F32, 2, results, NULL, NULL, NULL);
   tl_Tensor *twice = tl_tensor_wrap(out, TL_F32, 2, results, folded, NULL, NULL);
