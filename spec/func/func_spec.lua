@@ -1,10 +1,10 @@
--- Tests torch.func against PyTorch's; the values are in spec/fixtures/func.lua, written by func.py.
+-- Tests torch.func by comparing it with PyTorch's. func.py has written the values in spec/fixtures/func.lua.
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F, fn = torch.nn.functional, torch.func
 local rows = dofile "spec/fixtures/func.lua"
 
--- Returns input values, as func.py computes them.
+-- Returns input values, which equal those that func.py computes.
 local function values(shape, shift)
    local n = 1
    for _, size in ipairs(shape) do n = n * size end
@@ -129,7 +129,7 @@ describe("torch.func", function()
       assert.same({{2, 0}, {0, 2}}, J.twice.a:tolist())
    end)
 
-   -- As in PyTorch, all results have a grad_fn, and w.grad is 6.
+   -- In PyTorch too, all results have a grad_fn, and w.grad is 6.
    it("records operations on an outer tensor that requires a gradient", function()
       local w, a = torch.tensor(2.0):requires_grad_(), torch.tensor {1.0, 2.0}
       local function f(b) return (b * b * w):sum() end
@@ -289,7 +289,7 @@ describe("torch.func", function()
       assert.raises("func.vjp: fn: expected a function, got 3", function() fn.vjp(3, two) end)
    end)
 
-   -- The CPU supports complex numbers; a GPU does not yet. PyTorch returns the expected values.
+   -- Complex numbers run only on the CPU, not yet on a GPU. The expected values are PyTorch's results.
    local cpu <const> = {device = "cpu"}
 
    it("differentiates functions with complex results and arguments", function()

@@ -65,7 +65,8 @@ describe("vmap", function()
       assert.close(x:matmul(x:t()), outer, 1e-6)
    end)
 
-   -- Returns the number of times that vmap calls a function of one example of x.
+   -- Returns how often vmap calls a function of one example of x. One call means that vmap does not loop over the
+   -- examples.
    local function calls_of(fn, options)
       local calls = 0
       vmap(function(...)
@@ -82,7 +83,7 @@ describe("vmap", function()
       assert.equal(1, calls_of(function(a) return a[1] * a:sum() + a.shape[1] end))
       assert.equal(1, calls_of(function(a) return torch.cat({a, x[1]}):softmax(1) end))
       assert.equal(1, calls_of(function(a) return torch.trapezoid(a) end))
-      -- keeps the functions from before vmap replaces them
+      -- keeps the original functions, which vmap replaces while it runs
       local scale, sum = torch.mul, torch.sum
       assert.equal(1, calls_of(function(a) return sum(scale(a, 2)) end))
    end)
@@ -106,7 +107,7 @@ describe("vmap", function()
       end))
       assert.same({2, 0, 0}, shared:tolist())
       assert.equal(3, calls_of(function(a)
-         -- an error that the function catches has no lasting effect
+         -- catching an error inside the function has no lasting effect
          pcall(torch.matmul, a, torch.ones(7))
          torch.add(shared, 1, {out = shared})
          return a
@@ -194,7 +195,7 @@ describe("vmap", function()
       end
    end)
 
-   -- Layers with separate parameters for each example, as needed for per-sample gradients.
+   -- Tests layers that have separate parameters for each example, as per-sample gradients need them.
    local F = torch.nn.functional
    local function random(...) return torch.randn(...):double() end
    local layers = {
@@ -237,7 +238,7 @@ describe("vmap", function()
          for _, average in ipairs(p:key_averages()) do
             if average.key == "select" then selects = average.count end
          end
-         assert.equal(0, selects) -- no example is taken by select, so vmap has not looped over the examples
+         assert.equal(0, selects) -- vmap has not looped over the examples, because that would call select
          assert.close(layer(a[1], w[1], b[1]), vmap(layer, {in_dims = {false, 1, 1}})(a[1], w, b)[1], 1e-12)
       end)
    end
@@ -328,7 +329,7 @@ describe("vmap", function()
    end)
 end)
 
--- Returns whether a node, or any node that its gradient flows to, prints as `name`.
+-- Returns whether a node, or a node that its gradient flows to, has the name `name`.
 local function has_node(node, name)
    if torch.is_tensor(node) then return false end
    if tostring(node) == name then return true end
@@ -348,7 +349,8 @@ describe("vmap's rules", function()
    local images, matrix, vector, place = maps[1], square[1], vectors[1], distinct[1]
    local means, spreads = randn {4}, randn {4}:abs() + 1
 
-   -- Functions of one example; shared tensors are upvalues. A loop over examples would have stacked the results.
+   -- Functions of one example. They also use tensors from outside, which all examples share. If vmap looped over the
+   -- examples, it would stack the results.
    local cases = {
       {"einsum of both", function(a, b) return torch.einsum("ij,jk->ik", a, b) end, square, other},
       {"einsum with a shared matrix", function(a) return torch.einsum("ij, jk", {a, matrix}) end, square},
@@ -446,7 +448,7 @@ describe("vmap's rules", function()
    end)
 end)
 
--- Returns the same arguments with slightly reduced floating-point numbers.
+-- Returns the same arguments, but with slightly smaller floating-point numbers.
 local function smaller(args)
    return table_of.map(args, function(t) return t:is_floating_point() and (t:detach() * 0.9) or t end)
 end
@@ -468,8 +470,8 @@ local function only_tensors(results)
    return results.n > 0
 end
 
--- Returns a description of how an operator fails on a batch, or nil; and whether there was any result to
--- compare.
+-- Runs an operator on a batch by vmap. Returns a description of the difference from single examples, or nil, and
+-- whether there was any result to compare.
 local function check(row, text)
    local args = table_of.arguments(text)
    local less = smaller(args)
@@ -491,8 +493,8 @@ local function check(row, text)
    return not ok and (type(fault) == "table" and fault.message or fault) or nil, true
 end
 
--- These are tested elsewhere: as_strided depends on the memory behind a view, and the devices of the other operators
--- may be missing in a build.
+-- Other specs test these operators: as_strided depends on the memory behind a view, and a build may lack the devices of
+-- the others.
 local elsewhere = {as_strided = true, cuda = true, sim = true}
 
 it("vmap of every operator equals the operator on each example", function()

@@ -1,5 +1,5 @@
--- Tests `tlua build model.tlp -o model.c`: the C file must compile without warnings, and its program must compute the
--- bits of the program in Lua.
+-- Tests `tlua build model.tlp -o model.c`, which writes a program as a C file. The file must compile without warnings,
+-- and its results must equal those of the program in Lua bit for bit.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -8,7 +8,8 @@ local shell = require "spec.support.shell"
 local tlua = shell.start()
 local cc <const> = os.getenv "CC" or "cc"
 
--- A program in C that prints the bits of the outputs of the program NAME, for the input 0, 1/8, 2/8, ...
+-- The source of a C program that runs the program NAME for the input 0, 1/8, 2/8, ... and prints the bits of the
+-- outputs.
 local host <const> = [[
 #include <stdio.h>
 #include <tlua.h>
@@ -40,7 +41,7 @@ local function input(sizes)
    return (torch.arange(count, {dtype = "float32"}) / 8):view(sizes)
 end
 
--- Builds the saved program, runs it in C, and compares its outputs with those of the program in Lua.
+-- Saves a program, builds it as C, runs the C program, and compares its outputs with those of the program in Lua.
 local function check(folder, name, sizes, rounds, run)
    local path <const> = ("%s/%s.tlp"):format(folder, name)
    local program, x, bits, count = torch.export.load(path), input(sizes), {}, 0
@@ -63,7 +64,7 @@ local function check(folder, name, sizes, rounds, run)
 end
 
 describe("tlua build", function()
-   -- the program in C computes on the CPU
+   -- The CPU is the default device in these tests, because the C program computes on the CPU.
    local default
    setup(function()
       default = torch.get_default_device()

@@ -1,11 +1,12 @@
--- Tests torch.cond: by itself, with gradients, and in programs, whose two branches must compute what the functions do.
+-- Tests torch.cond: alone, with gradients, and in exported programs. Both branches of a program must compute the same
+-- as the Lua functions.
 
 local torch = require "tlua"
 local saved = require("spec.support.programs").saved
 local nn = torch.nn
 
--- Exports a function, and compares the program, the loaded program and the rewritten one with the function, for inputs
--- that take each way.
+-- Exports a function, and compares the program, the reloaded program and the rewritten program with the function. The
+-- inputs lead to each of the branches.
 local function check(fn, sets, options)
    local program = torch.export(fn, sets[1], options)
    local programs = {program, saved(program), program:graph():program()}
@@ -105,7 +106,7 @@ describe("a program with torch.cond", function()
       local sets = {}
       for i = 1, 30 do sets[i] = {torch.randn(2 + i % 5, 4)} end
       check(function(x)
-         local v, w = x[{{}, {1, 2}}], x:t() -- views, which are recorded where they are used first
+         local v, w = x[{{}, {1, 2}}], x:t() -- views are recorded where they are first used
          local y, inner = torch.cond(x:mean():gt(0), function(u)
             local a, b = torch.cond(u[{1, 1}]:lt(0), function() return v + 1, {k = w[1]} end,
                function() return v * 2, {k = w[2]} end)
@@ -161,10 +162,10 @@ describe("a program with torch.cond", function()
       local ok, message = coroutine.resume(co)
       assert.is_false(ok)
       assert.matches("cond_spec.lua:%d+: export: the model yielded from the coroutine that exports it", message)
-      assert.equal(1, x:sum():sub(1):item()) -- reading values is allowed outside of a trace
+      assert.equal(1, x:sum():sub(1):item()) -- outside of a trace, values can be read
       coroutine.wrap(function()
          check(function(y)
-            local inside = coroutine.wrap(function(z) -- a coroutine of the model's own
+            local inside = coroutine.wrap(function(z) -- a coroutine that belongs to the model
                z = coroutine.yield(z * 2)
                return z + 1
             end)
@@ -215,7 +216,7 @@ describe("a program with torch.cond", function()
             check(function(x) return torch.cond(positive(x), same, torch.neg, {x}) end, random_sets(3, 2))
          end
       end
-      local program = torch.export(function(x) -- a failed export within an export changes nothing
+      local program = torch.export(function(x) -- a failed export inside another export has no lasting effect
          assert.is_false(pcall(torch.export, error, {torch.ones(2)}))
          return torch.cond(positive(x), same, torch.neg, {x})
       end, {torch.ones(2)})

@@ -1,5 +1,6 @@
--- Tests programs on devices with memory of their own: the simulated device, and the device that TLUA_SPEC_DEVICE names.
--- The expected values are those of eager calls on the same device and, where all kernels are the CPU's, on the CPU.
+-- Tests programs on devices that have memory of their own: the simulated device, and the device that TLUA_SPEC_DEVICE
+-- names. The expected values come from eager calls on the same device. If the device uses the CPU's kernels, eager
+-- calls on the CPU must give the same values.
 
 local torch = require "tlua"
 local nn, optim = torch.nn, torch.optim
@@ -26,7 +27,7 @@ describe("a program on a device", function()
             local result = program(y)
             assert.equal(device .. ":0", tostring(result.device))
             assert(result:equal(model(y)))
-            assert(program(y:cpu()):equal(model(y))) -- an input on the host
+            assert(program(y:cpu()):equal(model(y))) -- the input may be on the host
          end
       end
    end)
@@ -47,7 +48,7 @@ describe("a program on a device", function()
       assert(loaded:to(device)(x):equal(expected))
       assert(there:graph():program()(x):equal(expected))
       local copy, before = there:to(device), there(x)
-      local weights = there:graph():program() -- shares them with the program
+      local weights = there:graph():program() -- this program shares its weights with the first one
       for _, pair in ipairs(weights.graph_:constants()) do pair[2]:zero_() end
       assert(not there(x):equal(before))
       assert(copy(x):equal(before))
@@ -76,7 +77,7 @@ describe("a program on a device", function()
          for _ = 1, 10 do run(x) end
          return statistics()["allocation.all.allocated"] - before
       end
-      local scratch = device == "cuda" and 10 or 0 -- a convolution's columns
+      local scratch = device == "cuda" and 10 or 0 -- memory for the columns of a convolution
       assert.equal(10 + scratch, allocations(program))
       assert(allocations(model) >= 50 + scratch)
       assert(program:memory() > 0)

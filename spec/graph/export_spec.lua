@@ -1,5 +1,5 @@
--- Tests torch.export: a program must compute the model's results bit for bit, and code that cannot be recorded must
--- raise an error at the model's line.
+-- Tests torch.export. A program must compute the same results as the model, bit for bit. Code that cannot be recorded
+-- must raise an error at the model's line.
 
 local torch = require "tlua"
 local device <const> = require("spec.support.device").name or "cpu"
@@ -18,7 +18,8 @@ local function same(expected, given, path)
    for key, value in pairs(expected) do same(value, given[key], path .. "." .. tostring(key)) end
 end
 
--- Exports a model for the first set of inputs, and compares the model, the program and the saved program for all sets.
+-- Exports a model with the first set of inputs. For all sets, compares the results of the model, the program and the
+-- saved program.
 local function check(model, sets, options)
    if type(model) == "table" then model:eval() end
    local program = torch.export(model, sets[1], options)
@@ -62,7 +63,7 @@ describe("torch.export with the option optimize", function()
       end
       assert.close(expected, program(x), 1e-5)
       assert.is_true(program(x):equal(saved(program)(x)))
-      model[1].weight:zero_() -- the program has copies
+      model[1].weight:zero_() -- does not change the program, which has copies of the parameters
       assert.close(expected, program(x), 1e-5)
    end)
 
@@ -316,7 +317,7 @@ describe("a program's dynamic sizes", function()
 
    it("fit other batches and lengths", function()
       local batches = {{torch.randn(2, 1, 8, 8)}, {torch.randn(1, 1, 8, 8)}, {torch.randn(9, 1, 8, 8)}}
-      -- the model is also called with the largest sizes, which takes long on emulated devices
+      -- The export also calls the model with the largest sizes, which takes long on emulated devices.
       local n, t <const> = {name = "n", max = 16}, {name = "t", max = 10}
       check(convnet(), batches, {dynamic = {input = {n}}})
       check(nn.LSTM(4, 6, {batch_first = true}), {{torch.randn(2, 5, 4)}, {torch.randn(3, 1, 4)}},
@@ -461,7 +462,7 @@ end)
 describe("a step that a program cannot repeat", function()
    local x = torch.randn(4)
 
-   -- Checks that fn cannot be exported, and that the error names a line inside fn.
+   -- Checks that fn cannot be exported, and that the error names a line of fn.
    local function refused(pattern, fn, inputs)
       local ok, message = pcall(torch.export, fn, inputs or {x})
       assert.False(ok)

@@ -1,4 +1,4 @@
--- Tests torch.export_step: a program that trains must equal eager training bit for bit, also after it was saved and
+-- Tests torch.export_step. A program that trains must equal eager training bit for bit, also after it is saved and
 -- loaded. Code that a program cannot repeat must raise an error that names the code.
 
 local torch = require "tlua"
@@ -44,7 +44,7 @@ local function step_of(model, options)
                  steps = scheduler and options.steps or nil}
 end
 
--- Trains for 20 steps in three ways: by a program, by the saved and reloaded program, and eagerly.
+-- Trains for 20 steps in three ways and compares them: by a program, by the saved and reloaded program, and eagerly.
 local function check(make, options)
    torch.manual_seed(1)
    local model, twin = make(), make()
@@ -73,7 +73,7 @@ local function check(make, options)
    return program, loaded
 end
 
--- on a device, a scaled step that does not read values there
+-- on a device, a step with a scaler must not read values there
 local capturable <const> = require("spec.support.device").name and true or nil
 local function sgd(params) return optim.SGD(params, {lr = 0.05, momentum = 0.9}) end
 local function adamw(params) return optim.AdamW(params, {lr = 0.01, capturable = capturable}) end
@@ -236,7 +236,8 @@ describe("a training step as a program", function()
    end)
 end)
 
--- Returns an eager step, a twin's program, and the parts of both, with the same weights.
+-- Returns an eager training step, the program of a second step with equal weights, and the models and optimizers of
+-- both.
 local function twins(options, make)
    torch.manual_seed(1)
    local model, twin = (make or mlp)(), (make or mlp)()
@@ -289,7 +290,7 @@ describe("a program and the objects of the script", function()
       same_steps(2, eager, program, x, y)
       for _, o in ipairs {own.optimizer, parts.optimizer} do o.param_groups[1].betas[1] = 0.5 end
       same_steps(2, eager, program, x, y)
-      -- a rule of the script, which may depend on anything
+      -- this factor comes from a function of the script, which may depend on anything
       local factor = 1
       for _, o in ipairs {own.optimizer, parts.optimizer} do
          o.rule = function(self, group)

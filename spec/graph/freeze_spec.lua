@@ -1,4 +1,4 @@
--- Tests torch.freeze. spec/embed/freeze.c counts the allocations and locks of its calls.
+-- Tests torch.freeze. spec/embed/freeze.c counts how often its calls allocate memory and take locks.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -126,7 +126,7 @@ describe("torch.freeze", function()
       fails("freeze: input: expected size 4 in dimension 1, as in the first call, .* got 5", frozen, torch.ones(5, 2))
       fails("program: input: expected size 2 in dimension 2", frozen, torch.ones(5, 3))
       assert.same({4, 3}, {table.unpack(frozen(torch.ones(4, 2)).shape)})
-      -- a result that does not have the dynamic size fits for every size
+      -- The size of this result does not depend on the dynamic size, so the frozen function takes inputs of all sizes.
       local total = torch.freeze(torch.export(function(x) return x:sum() end, {torch.ones(4)}, {
          names = {"x"}, dynamic = {x = {1}},
       }))

@@ -1,5 +1,5 @@
--- Tests program:graph(): a graph that is not changed must become the same program again, and a rewritten graph must
--- compute what its nodes say.
+-- Tests program:graph(). An unchanged graph must become the same program again. A rewritten graph must compute what its
+-- nodes describe.
 
 local torch = require "tlua"
 local saved = require("spec.support.programs").saved
@@ -7,7 +7,7 @@ local nn = torch.nn
 
 local function text_of(program) return (tostring(program):gsub("; [^\n]*$", "")) end
 
--- Folds batch_norm calls into the convolutions before them, with the formula in float64.
+-- Folds each batch_norm into the convolution before it. The formula is computed in float64.
 local function fold_batch_norm(program)
    local graph, state = program:graph(), program:state_dict()
    local function value(node) return state[node.target]:double() end
@@ -98,7 +98,7 @@ describe("a program's graph", function()
       assert.same({"n", "n - 1", "2 * n"}, {tostring(select.args.index), tostring(narrow.args.start),
          tostring(ones.args.size[1])})
       assert.equal(text_of(program), text_of(graph:program()))
-      -- a size keeps its meaning as an argument that counts positions and as one that does not
+      -- A size has the same value in arguments that count positions from 1 and in arguments that do not.
       ones.args.size[1], select.args.index = select.args.index, narrow.args.start
       local again = graph:program()
       local x = torch.arange(9.0)
@@ -182,7 +182,7 @@ describe("a program's graph", function()
       assert.equal(0, select(2, tostring(again):gsub("matmul%(", "")))
       local expected, got = {program(x)}, {again(x)}
       for i = 1, 2 do assert(torch.allclose(got[i], expected[i], 1e-5, 1e-5)) end
-      -- an input that occurs twice, numbers, constants, and calls within calls
+      -- one input occurs twice; there are numbers, constants, and calls whose arguments are calls
       local function twice(u) return u * u end
       graph = graph_of(function(y)
          local s = y * y
@@ -204,16 +204,16 @@ describe("a program's graph", function()
       assert.equal(1, graph:replace_pattern(pattern, replacement))
       assert.is_nil(tostring(graph):find "getitem")
       assert.same({10, 18}, graph:program()(x):tolist())
-      -- a second result that is used
+      -- The second result of the call is used, so the pattern does not match.
       local both = graph_of(function(y) local v, at = y:max(2) return v * at end)
       assert.equal(0, both:replace_pattern(pattern, replacement))
-      -- the other result, and a pattern with more calls
+      -- Only the second result is used, so the first pattern does not match, but a pattern with one more call does.
       local at = graph_of(function(y) return select(2, y:max(2)) + 1 end)
       assert.equal(0, at:replace_pattern(pattern, replacement))
       assert.equal(1, at:replace_pattern(graph_of(function(y) return select(2, y:max(2)) + 1 end),
          graph_of(function(y) return y:argmax(2) + 1 end)))
       assert.same({3, 4}, at:program()(x):tolist())
-      -- a replacement with several results
+      -- the replacement has several results
       local again = graph_of(function(y) return y:amax(2) - 1 end)
       assert.equal(1, again:replace_pattern(replacement, pattern))
       assert.same({4, 8}, again:program()(x):tolist())
@@ -235,7 +235,7 @@ describe("a program's graph", function()
       assert.equal(0, graph_of(model):replace_pattern(pattern, itself))
       assert.equal(0, graph_of(function(y) return y * free end):replace_pattern(pattern, itself))
       assert.equal(1, graph_of(function(y) return y * ones end):replace_pattern(pattern, itself))
-      -- the same parameter, and another one of equal value
+      -- The pattern matches the model's own parameter, but not another parameter of equal value.
       local own = graph_of(function(y) return y * model.gain end)
       assert.equal(1, graph_of(model):replace_pattern(own, itself))
       assert.equal(0, graph_of(scale()):replace_pattern(own, itself))
@@ -254,7 +254,7 @@ describe("a program's graph", function()
       local graph = graph_of(changed)
       assert.equal(0, graph:replace_pattern(turned, copied))
       assert.same(changed(x):tolist(), graph:program()(x):tolist())
-      -- the pattern copies, and its replacement would be a view
+      -- the pattern's result is a copy, but the replacement's result would be a view
       local function kept(y)
          local z = y * 2
          local turn = z:t() * 1
@@ -279,7 +279,7 @@ describe("a program's graph", function()
       assert.equal(0, graph_of(function(x) local z = x * 1 local y = z:exp() z:add_(1) return y:log() + z end)
          :replace_pattern(pattern, replacement))
       assert.equal(1, graph_of(function(x) return x:exp():log() end):replace_pattern(pattern, replacement))
-      -- the pattern's result has memory of its own, but the replacement's has not
+      -- The pattern's result has its own memory, but the replacement's result has not.
       local times_1, itself = graph_of(function(x) return x * 1 end), graph_of(function(x) return x end)
       local changed = graph_of(function(x)
          local y = x:exp()
@@ -288,11 +288,11 @@ describe("a program's graph", function()
       end)
       assert.equal(0, changed:replace_pattern(times_1, itself))
       assert.equal(1, graph_of(function(x) return x:exp() * 1 + 2 end):replace_pattern(times_1, itself))
-      -- 0.0 is not -0.0
+      -- 0.0 and -0.0 are different constants
       local times_0 = graph_of(function(x) return x * 0.0 end)
       assert.equal(0, graph_of(function(x) return x * -0.0 end):replace_pattern(times_0, itself))
       assert.equal(1, graph_of(function(x) return x * 0.0 end):replace_pattern(times_0, itself))
-      -- calls of the replacement are not replaced again
+      -- a call that comes from a replacement is not replaced again
       local twice = graph_of(function(x) return x:exp():exp() end)
       local thrice = graph_of(function(x) return x:exp():exp():exp() end)
       assert.equal(1, thrice:replace_pattern(twice, graph_of(function(x) return x:sin():exp() end)))
@@ -301,7 +301,7 @@ describe("a program's graph", function()
          for i, node in ipairs(thrice.nodes) do names[i] = node.target end
          return table.concat(names, " ")
       end)())
-      -- an input of the pattern that is a call of the pattern itself
+      -- an input of the pattern is itself a match of the pattern
       local function two_inputs(fn) return torch.export(fn, {torch.ones(2), torch.ones(2)}):graph() end
       local itself_twice = graph_of(function(x) local y = x:exp() return y + y end)
       assert.equal(0, itself_twice:replace_pattern(two_inputs(function(a, b) return a:exp() + b end),

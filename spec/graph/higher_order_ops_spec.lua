@@ -1,4 +1,4 @@
--- Tests torch._higher_order_ops: values of PyTorch 2.15, gradients, programs, and what is refused.
+-- Tests torch._higher_order_ops: results, which must equal PyTorch 2.15's, gradients, programs, and refused arguments.
 
 local torch = require "tlua"
 

@@ -1,25 +1,25 @@
 -- Tests every operator of the operator table in a recorded program, with the examples of the operator's entry. The
--- program must return the operator's bits, also after it was saved and loaded; an operator that cannot be recorded must
--- raise an error that says so.
+-- program must return the same bits as the operator, also after it is saved and loaded. An operator that cannot be
+-- recorded must raise an error that says so.
 
 local device = require "spec.support.device"
 local table_of = require "spec.support.table"
 local torch = require "tlua"
 local saved = require("spec.support.programs").saved
 
--- Overloads that return values other than tensors, or results whose sizes depend on values.
+-- Operator forms that return values other than tensors, or results whose sizes depend on values.
 local REFUSED <const> = {
    "allclose", "argwhere", "bincount", "equal", "is_conj", "is_neg", "is_nonzero", "is_same_size",
    "is_signed", "masked_select", "nonzero", "nonzero_tuple", "one_hot", "repeat_interleave_each",
    "repeat_interleave_positions", "unique", "unique_consecutive", "where_positions",
 }
 
--- On a device, also those that move a tensor to the CPU.
+-- On a device, operators that move a tensor to the CPU are refused too.
 if device.name then
    table.move({"to_device", "to_device_only", table.unpack(REFUSED, 16)}, 1, 5, 16, REFUSED)
 end
 
--- Returns the arguments with `tensors` in the positions `places`.
+-- Returns the arguments, with `tensors` at the positions `places`.
 local function with_tensors(args, places, tensors)
    return table_of.map(args, function(x) return tensors[places[x]] end)
 end
@@ -38,7 +38,8 @@ local function difference(expected, actual)
    end
 end
 
--- Returns a description of an example's failure, or nil if there is none; and the message if the operator was refused.
+-- Runs an example directly and in a program. Returns a description of the difference, or nil, and the error message if
+-- the operator was refused.
 local function check(row, text)
    local args = table_of.map(table_of.arguments(text), function(x) return x:detach():contiguous() end)
    local places, tensors = {}, table_of.tensors(args)
@@ -59,7 +60,7 @@ end
 describe("in a program", function()
    local refusing, recorded = {}, 0
    for _, row in ipairs(table_of.rows()) do
-      -- GPUs have no complex32
+      -- GPUs do not support complex32
       if #row.examples > 0 and not (row.name == "chalf" and device.name == "cuda") then
          it(row.form, function()
             for _, text in ipairs(row.examples) do

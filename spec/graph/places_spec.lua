@@ -1,11 +1,11 @@
--- Tests that a program finds the elements of its inputs and constants wherever these begin in their storages.
+-- Tests that a program finds the elements of its inputs and constants, at whatever offset they begin in their storages.
 local torch = require "tlua"
 local saved = require("spec.support.programs").saved
 
 local rows <const> = torch.arange(1, 25, {dtype = "float32"}):reshape(4, 6)
 
--- Asserts that a program of a function, exported for the first arguments and saved, has the function's results for all
--- arguments.
+-- Exports a function for the first list of arguments, and saves the program. Checks that the program's results equal
+-- the function's for all lists of arguments.
 local function check(fn, list, options)
    local program = torch.export(fn, list[1], options)
    for _, run in ipairs {program, saved(program)} do

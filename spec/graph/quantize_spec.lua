@@ -1,12 +1,13 @@
--- Tests programs with 8-bit integers: the operators against their definition in exact arithmetic, and quantize_ by the
--- error of its programs and by the digits that a convnet reads.
+-- Tests programs with 8-bit integers. The operators are compared with their definition in exact arithmetic. quantize_
+-- is tested by the error of its programs, and by the number of digits that a convnet recognises.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
 local nn = torch.nn
 local quantize_ = torch.ao.quantization.quantize_
 
--- Returns the weight's integers in panels of 16 channels, as the operators take them, and the integers' sums.
+-- Returns the weight's integers in panels of 16 channels, which is the layout that the operators expect, and the sums
+-- of the integers.
 local function panels(integers)
    local n, channels = integers:size(1), integers:size(2)
    local flat = integers:reshape(n, channels, -1)
@@ -17,7 +18,7 @@ local function panels(integers)
    return packed, integers:reshape(n, -1):sum(2):to "int32"
 end
 
--- Returns the weight's integers (n, 1, height, width) in quads, the elements of each column four at a time, and their
+-- Returns the weight's integers (n, 1, height, width) in groups of four adjacent elements of each column, and their
 -- sums.
 local function quads(integers)
    local n, _, height, width = table.unpack(integers.shape)
@@ -28,7 +29,7 @@ local function quads(integers)
       integers:reshape(n, -1):sum(2):to "int32"
 end
 
--- Returns the bytes of x as float64, and their scale and zero point.
+-- Quantizes x. Returns the bytes as float64, their scale and their zero point.
 local function rounded(x, scale, zero)
    if scale == 0 then
       local low, high = math.min(x:min():item(), 0), math.max(x:max():item(), 0)
@@ -133,7 +134,7 @@ describe("quantized operators", function()
                assert.equal("uint8", bytes.dtype)
                assert.is_true((bytes:float() - exact):abs():max():item() <= 0.501)
             end
-            if range[1] > 0 then -- the input may be bytes already
+            if range[1] > 0 then -- the input may already be quantized
                local bytes = ((x / range[1]):round() + range[2]):clamp(0, 255):to "uint8"
                assert.close(y, convolve(bytes, false, 0.0, 0.0, 0), 1e-6)
             end
@@ -211,7 +212,7 @@ end)
 describe("quantize_", function()
    local default
 
-   -- Programs with integers are for the CPU.
+   -- Programs with 8-bit integers run only on the CPU.
    before_each(function()
       default = torch.get_default_device()
       torch.set_default_device "cpu"
@@ -278,7 +279,7 @@ describe("quantize_", function()
          local bytes = quantize_(program, {kind = "weight_only", bits = bits}):state_dict()["1.weight.packed"]
          assert.same({96, 2 * (2 + 4 * bits)}, bytes.shape)
          local _, count = tostring(program):gsub("packed_linear%(", "")
-         assert.equal(2, count) -- 33 is not a multiple of 32
+         assert.equal(2, count) -- the third layer stays, since its 33 inputs are no multiple of 32
          assert.is_true(error_of(program(x), y) < most, error_of(program(x), y))
          local values = nn.functional.packed_values(bytes, bits == 8 and "Q8_0" or "Q4_0")
          local block = model[1].weight:detach():view(96, 2, 32)

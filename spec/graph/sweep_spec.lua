@@ -1,13 +1,14 @@
--- Tests that programs which run elementwise operators block by block have bitwise eager results.
+-- Tests programs that run several elementwise operators block by block. Their results must equal eager results bit for
+-- bit.
 local torch = require "tlua"
 local nested = require "tlua.export.nested"
 local F = torch.nn.functional
 
--- Asserts that a program and its function return the same bits for x and for other values.
+-- Checks that a program and its function return the same bits for x and for another input.
 local function same(fn, x)
    local _ <close> = torch.no_grad()
    local program = torch.export(fn, {x})
-   for _, input in ipairs {x, x, torch.randn(x.shape), x} do -- the second run is the first with planned memory
+   for _, input in ipairs {x, x, torch.randn(x.shape), x} do -- the second run is the first one that uses planned memory
       local expected, got = {fn(input)}, {program(input)}
       assert.equal(#expected, #got)
       for i, tensor in ipairs(expected) do
@@ -78,7 +79,7 @@ describe("a sweep over elementwise operators", function()
       same(function(y)
          local z = y:matmul(y)
          local w = z * 2 + 1
-         z:add_(narrow) -- the loop has three dimensions with short rows, which no sweep takes
+         z:add_(narrow) -- this loop has three dimensions with short rows, so it does not run block by block
          return w, z
       end, torch.randn(64, 64, 64))
    end)

@@ -1,4 +1,4 @@
--- Tests the list of operators whose results may share memory with an argument, with the operators' examples.
+-- Tests the list of operators whose results may share memory with an argument, by the operators' examples.
 
 local torch = require "tlua"
 local table_of = require "spec.support.table"

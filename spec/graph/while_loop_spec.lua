@@ -1,8 +1,9 @@
--- Tests torch.while_loop: by itself, with gradients, and in programs, whose loops must compute what the functions do.
+-- Tests torch.while_loop: alone, with gradients, and in exported programs, whose loops must compute the same as the Lua
+-- functions.
 
 local torch = require "tlua"
 
--- Exports a function, and compares the program, the loaded program and the rewritten one with the function.
+-- Exports a function, and compares the program, the reloaded program and the rewritten program with the function.
 local function check(fn, sets, options)
    local program = torch.export(fn, sets[1], options)
    local path <const> = os.tmpname()
@@ -204,12 +205,13 @@ describe("a program with torch.while_loop", function()
       refused("program: its loops expected to end within 4 iterations, the limit of a run "
          .. "(tl_program_set_limits, program:set_limits)", program, torch.tensor(0))
       assert.equal(5, program(torch.tensor(1)):item())
-      for _, other in ipairs {program:to(program.device), program:graph():program()} do -- share its limits
+      -- these programs have the same limits
+      for _, other in ipairs {program:to(program.device), program:graph():program()} do
          refused("program: its loops expected to end within 4 iterations", other, torch.tensor(0))
       end
       program:set_limits {iterations = 0}
       assert.equal(5, program(torch.tensor(-100)):item())
-      -- a file that was damaged: its loop never ends
+      -- a damaged file, in which the loop never ends
       local text, n = program.graph_:describe():gsub('"numbers":%[5,', '"numbers":[5000,')
       assert.equal(1, n)
       local damaged = getmetatable(torch.export).wrap(torch._program_parse(text, {}, program.device))

@@ -347,8 +347,8 @@ it("torch.io.write and crc32 refuse a tensor of a device", function()
 end)
 
 describe("torch.load of a damaged file", function()
-   -- Returns the error message of a failed load, which must begin with the file's name, or nil if the load
-   -- succeeded.
+   -- Returns the error message of a failed load, or nil if the load succeeded. The message must begin with the file's
+   -- name.
    local function refusal()
       local ok, message = pcall(torch.load, path)
       if ok then return nil end

@@ -1,4 +1,4 @@
--- Tests reading the files of other programs, which spec/fixtures/formats/make.py has made.
+-- Tests reading files that other programs write. spec/fixtures/formats/make.py has made the files.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -9,7 +9,7 @@ local path
 before_each(function() path = os.tmpname() end)
 after_each(function() os.remove(path) end)
 
--- Loads a text as a file with the given extension.
+-- Writes a text to a file with the given extension, and loads that file.
 local function load_text(ending, text, options)
    local name = path .. ending
    shell.write(name, text)
@@ -18,7 +18,7 @@ local function load_text(ending, text, options)
    return table.unpack(results, 1, results.n)
 end
 
--- Sets every checksum in the text of a zip file to 0, as PyTorch does when it does not compute checksums.
+-- Sets each checksum in a zip file to 0. PyTorch writes 0 when it does not compute checksums.
 local function without_checksums(text)
    for _, entry in pairs(require "tlua.io.zip".open(torch.io.bytes(text))) do
       text = text:gsub(("<I4"):pack(entry.crc):gsub("%W", "%%%0"), "\0\0\0\0")
@@ -165,8 +165,7 @@ describe("torch.load of images", function()
    it("reads JPEG files of three channels", function() check("color.jpg", 1) end)
    it("reads gray JPEG files", function() check("gray.jpg", 1) end)
 
-   -- Lua code that replaces dlopen by a function that does not find libraries whose names contain one of these
-   -- words.
+   -- Lua code that replaces dlopen. The new function does not find libraries whose names contain one of these words.
    local hidden <const> = [[
       #define _GNU_SOURCE
       #include <dlfcn.h>
@@ -252,7 +251,7 @@ describe("a damaged file", function()
       return (seed >> 33) % n
    end
 
-   -- Changes one or more bytes of a text, removes a piece, or truncates the text.
+   -- Returns a damaged copy of a text: one or more bytes are changed, a piece is removed, or the end is cut off.
    local function mutated(text)
       for _ = 1, random(8) == 0 and 8 or 1 do
          local at = random(#text) + 1
@@ -271,7 +270,7 @@ describe("a damaged file", function()
       return csv:read()
    end
 
-   -- Maps each file extension to the text of a file, and to the function that loads the file.
+   -- Maps each file extension to the contents of a file, and to the function that loads such files.
    local function kinds()
       local own, packed = path .. ".safetensors", path .. ".npz"
       torch.save({a = torch.arange(0, 6):view(2, 3), b = {1, "x", torch.ones(2):bfloat16()}}, own)

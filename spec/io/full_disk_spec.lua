@@ -1,6 +1,6 @@
--- Tests what happens when a disk is full: programs run under a limit on the size of a file, beyond which the system
--- refuses to write. For every kind of file, the message must name the file and the system's reason, and an existing
--- file must stay unchanged.
+-- Tests what happens when a disk is full. To simulate this, programs run under a limit on the size of files, beyond
+-- which the system refuses to write. For every kind of file, the message must name the file and the system's reason,
+-- and an existing file must stay unchanged.
 
 local shell = require "spec.support.shell"
 
@@ -22,8 +22,8 @@ local function try(fn, ...)
 end
 ]]
 
--- Runs a program in a shell that limits files to 8 blocks of 512 or 1,024 bytes. Returns the program's output, the
--- final contents of the file `name`, the names of all files, the status and the folder.
+-- Runs a program in a shell that limits files to 8 blocks, each of 512 or 1,024 bytes. Returns the program's output,
+-- the final contents of the file `name`, the names of all files, the status and the folder.
 local function run_limited(program, name)
    return shell.with_folder(function(folder)
       local script <close> = assert(io.open(folder .. "/script.lua", "w"))
@@ -44,7 +44,7 @@ local function run_limited(program, name)
    end)
 end
 
--- Maps the names of files to programs that replace these files.
+-- Maps the names of existing files to programs that try to replace these files.
 local replaced <const> = {
    {"weights.safetensors", "try(torch.save, nn.Linear(100, 100):state_dict(), old 'weights.safetensors')"},
    {"weights.pt", "try(torch.save, nn.Linear(100, 100):state_dict(), old 'weights.pt')"},
@@ -109,7 +109,7 @@ print(state.x:sum():item())]], "saved/index.json")
       assert.equal(0, status, output)
       assert.matches("/saved/[%w-]+%.safetensors: File too large\n3.0\n$", output)
       assert.truthy(kept)
-      assert.equal(3, #files) -- three files are left: the index, one part, and the script
+      assert.equal(3, #files) -- three files are in the folder: the index, one part, and the script
    end)
 
    for _, row in ipairs {

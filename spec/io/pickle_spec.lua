@@ -1,5 +1,5 @@
--- Tests malicious checkpoints, which this spec builds: a file must not run code, must not take more time or memory than
--- its size explains, and must not cause an internal error of Lua.
+-- Tests malicious checkpoints, which this spec builds. A file must not run code. The time and memory that it takes must
+-- be in proportion to its size. It must not cause an internal Lua error.
 
 local torch = require "tlua"
 local pickle = require "tlua.io.pickle"
@@ -9,11 +9,10 @@ local zip = require "tlua.io.zip"
 
 local function bytes_of(text) return torch.frombuffer(text, {dtype = "uint8"}) end
 
--- Returns a storage of ones, which replaces the storage in the archive.
+-- Returns a tensor of ones, in place of the storage from the archive.
 local function ones(_, dtype, n) return torch.ones({n}, {dtype = dtype}) end
 
--- Returns the result of a pickle, or nil and the message of an error in the file. Any other error is
--- raised.
+-- Runs a pickle. Returns its result, or nil and the error message if the error is in the file. Raises all other errors.
 local function run(text, storage) return source.protect(pickle.run, bytes_of("\x80\2" .. text), storage or ones) end
 
 local function refused(message, text, storage)
@@ -22,7 +21,7 @@ local function refused(message, text, storage)
    assert.matches(message, why, 1, true)
 end
 
--- Returns how many thousand Lua instructions a call executes.
+-- Returns how many thousands of Lua instructions a call executes.
 local function work_of(fn)
    local count = 0
    debug.sethook(function() count = count + 1 end, "", 1000)
@@ -84,7 +83,7 @@ describe("a malicious pickle", function()
       refused("calls a value that is not a class", "X\1\0\0\0x)R.")
       refused("calls a value that is not a class", "})R.")
       refused("name of a class is not text", "K\1K\2\x93.")
-      -- the class is called with a list
+      -- calls a class with a list as its arguments
       refused("calls a value that is not a class", ordered .. "]R.")
    end)
 
@@ -124,20 +123,20 @@ describe("a malicious pickle", function()
    end)
 
    it("may copy a list only as often as its length allows", function()
-      -- An OrderedDict is made repeatedly from a long list: each copy takes three bytes of the
+      -- This pickle makes an OrderedDict repeatedly from the same long list. Each copy takes only three bytes of the
       -- file.
       local entries <const> = 3000
       local function bomb(copies)
          return ordered .. "q\0](" .. ("K\1K\1\x86"):rep(entries) .. "eq\1" .. ("h\0h\1\x85R0"):rep(copies) .. "N."
       end
-      -- the limit on memory is a multiple of the number of bytes in the file
+      -- the limit on memory is proportional to the size of the file
       assert.is_nil(select(2, run(bomb(3))))
       local used = collectgarbage "count"
       local work = work_of(function() refused("the pickle copies more than its", bomb(20000)) end)
       -- without a limit, 20,000 copies of 3,000 entries would take more than 300,000 thousand instructions
       assert.truthy(work < 20000, work)
       assert.truthy(collectgarbage "count" - used < 50000)
-      -- The pickle converts a text to bytes many times.
+      -- This pickle converts the same text to bytes many times.
       local text = ("x"):rep(5000)
       refused("the pickle copies more than its", "c_codecs\nencode\nq\0X" .. ("<s4"):pack(text) .. "q\1N\x86q\2"
          .. ("h\0h\2R0"):rep(10) .. "N.")
@@ -155,7 +154,7 @@ describe("a malicious pickle", function()
          end
          local few, many = work(20000), work(160000)
          assert.truthy(many < 2 * few + 0.01, piece)
-         assert.truthy(many < 1, piece) -- a loop over the bytes in Lua would take far more
+         assert.truthy(many < 1, piece) -- a loop in Lua over the bytes would execute far more instructions
       end
    end)
 
@@ -243,7 +242,7 @@ describe("a checkpoint's archive", function()
    end)
 end)
 
--- SPEC_MUTATIONS=10000 runs 10,000 random pickles.
+-- SPEC_MUTATIONS=10000 makes this test run 10,000 random pickles.
 it("a pickle of random steps gives data or an error", function()
    local seed = 11
    local function random(n) -- returns the same random numbers in every run

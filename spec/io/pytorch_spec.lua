@@ -1,5 +1,5 @@
--- Tests files that torch.save writes for PyTorch. Python's own library reads them (unpickle.py), and so does PyTorch if
--- PYTHON names a Python with PyTorch. Also tests torch.load with PyTorch's files.
+-- Tests files that torch.save writes for PyTorch. Python's own library reads them (unpickle.py). If PYTHON names a
+-- Python that has PyTorch, PyTorch reads them too. Also tests torch.load with PyTorch's files.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -12,15 +12,15 @@ after_each(function() os.remove(path) end)
 local plain_python = shell.python "import zipfile, pickletools"
 local pytorch = shell.python "import torch"
 
--- Returns the text that unpickle.py prints for an object.
+-- Saves an object, and returns the text that unpickle.py prints for the file.
 local function unpickled(object)
    torch.save(object, path)
    local text = shell.ok(("%s spec/fixtures/formats/unpickle.py %s"):format(plain_python, shell.quote(path)))
    return text:match "^(.*)\n(%d+) storages\n$"
 end
 
--- Runs a line of Python and returns its output. PyTorch reads the file with weights_only=True, and d is the object in
--- the file.
+-- Runs a line of Python and returns its output. In the line, d is the object that PyTorch has read from the file with
+-- weights_only=True.
 local function in_pytorch(code)
    return shell.ok(("%s -c %s %s"):format(pytorch, shell.quote("import sys, torch\n"
       .. "d = torch.load(sys.argv[1], weights_only=True)\n" .. code), shell.quote(path)))
@@ -81,7 +81,7 @@ describe("torch.save to a .pt file", function()
       local x = torch.arange(0, 1000):float()
       local a, b = x:narrow(1, 11, 4), x:narrow(1, 13, 2)
       local text, storages = unpickled {a, b, b, x:narrow(1, 901, 1)}
-      assert.equal("2", storages) -- one storage holds the elements 11 to 14; the element 901 has a second storage
+      assert.equal("2", storages) -- the elements 11 to 14 share one storage, and 901 is in a second storage
       assert.equal("[T(FloatStorage, 0, 0, (4,), (1,), False) [10.0, 11.0, 12.0, 13.0], "
          .. "T(FloatStorage, 0, 2, (2,), (1,), False) [12.0, 13.0], "
          .. "T(FloatStorage, 0, 2, (2,), (1,), False) [12.0, 13.0], "

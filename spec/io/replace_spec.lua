@@ -1,5 +1,5 @@
--- Tests how torch.save replaces a file: which kinds of files may be replaced, which properties are kept, and which
--- state a failure leaves.
+-- Tests how torch.save replaces an existing file: which kinds of files may be replaced, which properties of the file
+-- are kept, and what a failure leaves behind.
 
 local shell = require "spec.support.shell"
 local torch = require "tlua"
@@ -23,7 +23,7 @@ local function stat(format, name)
    return shell.ok(("stat -c %s %s"):format(format, quote(path(name)))):match("[^\n]+")
 end
 
--- Saves a tensor with the given value to `name`. Returns whether the file contains the value afterwards.
+-- Saves a tensor with the given value to the file `name`. Returns whether the file then contains the value.
 local function save(name, value)
    torch.save(torch.tensor {value}, path(name))
    return torch.load(path(name))[1]:item() == value
@@ -160,8 +160,8 @@ describe("a failure of torch.save", function()
    end)
 
    it("leaves no file after a signal, if the system supports files without names", function()
-      -- Some file systems, such as older ones of containers, do not support unnamed files. For these, core/replace_test
-      -- tests the state after a failure.
+      -- Some file systems, such as older ones in containers, do not support unnamed files. core/replace_test tests the
+      -- state after a failure on such file systems.
       do
          local file <close> = assert(torch.io.replace(path "try"))
          file:write "1"

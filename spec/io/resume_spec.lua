@@ -1,8 +1,8 @@
--- Tests a training that is saved in the middle of an epoch and continued in another process.
+-- Tests a training that saves a checkpoint in the middle of an epoch and continues in another process.
 
 local shell = require "spec.support.shell"
 
--- Trains from step `first` to step `last`. The checkpoint is saved at the end, or in the middle of a longer training.
+-- Trains from step `first` to step `last`. Saves a checkpoint at the end, or in the middle of a longer training.
 local program <const> = [[
 local torch = require "tlua"
 local nn, optim, data = torch.nn, torch.optim, torch.data
@@ -34,7 +34,7 @@ while step < last do
    for x, y in loader:iter() do
       adam:zero_grad()
       scaler:scale(nn.functional.mse_loss(model(x):squeeze(2), y)):backward()
-      -- in some steps a gradient is infinite, so the scaler skips the step
+      -- in some steps a gradient is infinite, and the scaler skips these steps
       if step % 11 == 9 then model[1].weight.grad:fill_(math.huge) end
       scaler:step(adam)
       scaler:update()
@@ -67,7 +67,7 @@ describe("a training that is resumed", function()
    end
 end)
 
--- SPEC_KILLS=200 kills 200 processes.
+-- SPEC_KILLS=200 makes this test kill 200 processes.
 describe("a process that is killed while it saves", function()
    it("leaves the old file or the new one", shell.in_folder(function(folder)
       local script, file, begun = folder .. "/save.lua", folder .. "/saved", os.tmpname()
@@ -83,8 +83,8 @@ describe("a process that is killed while it saves", function()
       local rounds = tonumber(os.getenv "SPEC_KILLS") or 4
       for round = 1, rounds do
          local seconds = rounds > 4 and round * 0.0618 % 0.5 or round / 5
-         -- the time to the kill starts with the first save, which on a busy machine begins long after the
-         -- process
+         -- The process is killed some time after its first save begins, not after its start: on a busy machine, the
+         -- first save begins long after the start.
          shell.run(([[%s %s %s %s & saver=$!
                until [ -e %s ] || ! kill -0 $saver; do sleep 0.01; done
                sleep %.4f; kill -9 $saver; wait $saver; rm -f %s]]):format(shell.start(), script, file, begun,
@@ -97,8 +97,7 @@ describe("a process that is killed while it saves", function()
          last = math.max(last, saved.n)
       end
       assert.truthy(last > 1)
-      -- The next save removes complete temporary files that killed processes have
-      -- left.
+      -- Killed processes may leave complete temporary files. The next save removes them.
       for name in shell.ok("ls -A " .. shell.quote(folder)):gmatch "[^\n]+" do
          if name ~= "save.lua" and name ~= "saved" then
             assert.matches("^%.tlua%-[%w-]+%.tmp$", name)

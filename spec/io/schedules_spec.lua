@@ -1,5 +1,5 @@
--- Tests learning rate schedules that PyTorch begins and tlua continues, and the reverse. The same schedules and metrics
--- are in spec/fixtures/formats/schedules.py.
+-- Tests learning rate schedules that begin in PyTorch and continue in tlua, and the reverse.
+-- spec/fixtures/formats/schedules.py has the same schedules and metrics.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -52,7 +52,7 @@ local make <const> = {
    end,
 }
 
--- The same schedules with different options, which are replaced when a state of PyTorch is loaded.
+-- The same schedules with other options. Loading PyTorch's state replaces these options.
 local plain <const> = {
    StepLR = function(o) return S.StepLR(o, 1) end, MultiStepLR = function(o) return S.MultiStepLR(o, {1}) end,
    ConstantLR = function(o) return S.ConstantLR(o) end, LinearLR = function(o) return S.LinearLR(o) end,
@@ -91,7 +91,7 @@ local function steps(name, optimizer, schedule, first, last)
    return rates
 end
 
--- Each rate is computed from the previous rate, so rounding errors accumulate.
+-- Each learning rate is computed from the previous one, so rounding errors accumulate.
 local tolerance <const> = 1e-12
 
 local function check_begun(saved, at, name, makers)
@@ -128,13 +128,13 @@ describe("a schedule's state with names = \"pytorch\"", function()
             assert.equal("table", type(got), path)
             for key, value in pairs(expected) do compare(value, got[key], path .. "." .. tostring(key)) end
             for key, value in pairs(got) do
-               -- a null field is dropped when PyTorch's file is read
+               -- null in PyTorch's file means that the field is missing
                local is_none = value == torch.utils.json.null
                assert.is_true(expected[key] ~= nil or is_none, path .. "." .. tostring(key))
             end
          end
-         -- Some of PyTorch's schedules count steps only for a warning. A schedule that is part of another one also has
-         -- its last rate in PyTorch's state.
+         -- Some of PyTorch's schedules count steps only to print a warning. In PyTorch's state, a schedule inside
+         -- another schedule also has its last rate.
          local expected, got = fixture.states[name].schedule, schedule:state_dict {names = "pytorch"}
          local function without_counts(state)
             if name ~= "SWALR" then state._step_count = nil end

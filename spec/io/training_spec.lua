@@ -1,5 +1,5 @@
--- Tests training that PyTorch begins and tlua continues, and the reverse. PyTorch's programs are in
--- spec/fixtures/formats/training.py.
+-- Tests training that begins in PyTorch and continues in tlua, and the reverse. spec/fixtures/formats/training.py has
+-- PyTorch's programs.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -7,7 +7,7 @@ local shell = require "spec.support.shell"
 local optim, nn = torch.optim, torch.nn
 local script <const> = "spec/fixtures/formats/training.py"
 
--- The options of the optimizers, the same as in training.py.
+-- The options of the optimizers, which equal those in training.py.
 local optimizers <const> = {
    SGD = {"SGD", {lr = 0.05, momentum = 0.9, dampening = 0.1}},
    Nesterov = {"SGD", {lr = 0.05, momentum = 0.9, nesterov = true}},
@@ -28,8 +28,8 @@ local names <const> = {}
 for name in pairs(optimizers) do names[#names + 1] = name end
 table.sort(names)
 
--- Makes the model and the optimizer of training.py. With `plain` the options are left out, because a checkpoint
--- contains them.
+-- Makes the model and the optimizer of training.py. With `plain`, the optimizer gets default options, which those of
+-- the checkpoint must replace.
 local function make(name, plain)
    local model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
    do
@@ -63,14 +63,14 @@ local function assert_same_weights(expected, model, what)
    local state = model:state_dict {names = "pytorch"}
    local count = 0
    for path, tensor in pairs(expected) do
-      -- the tolerance allows for six float32 steps whose sums have a different order
+      -- the results of six float32 steps differ, because the order of sums differs
       assert.close(tensor, state[path], 1e-5, what .. " " .. path)
       count = count + 1
    end
    assert.equal(4, count)
 end
 
--- Continues a training in tlua from a checkpoint of PyTorch.
+-- Continues in tlua a training that PyTorch has begun, from PyTorch's checkpoint.
 local function check_begun(path, name)
    local checkpoint = torch.load(path)
    assert.equal(3, checkpoint.epoch)
@@ -147,7 +147,7 @@ describe("an optimizer's state with names = \"pytorch\"", function()
       sgd:step()
       local path = os.tmpname() .. ".pt"
       torch.save(sgd:state_dict {names = "pytorch"}, path)
-      -- The text of a pickle: } and q make and store a dictionary, and J reads its only key, 1.
+      -- The text of a pickle. The opcodes } and q make and store a dictionary, and J reads its only key, 1.
       local dictionary <const> = "X\5\0\0\0stateq.}q.%(J\1\0\0\0"
       assert.truthy(shell.read(path):find(dictionary), "state is no dictionary")
       local loaded = torch.load(path)
