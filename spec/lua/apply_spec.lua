@@ -1,4 +1,4 @@
--- Tests apply_ and map_, which call a Lua function for each element. This function may raise errors, yield, or change
+-- Tests apply_ and map_, which call a Lua function for each element. The function may raise errors, yield, or change
 -- the tensor.
 
 local torch = require "tlua"

@@ -1,7 +1,7 @@
 /*
-** callback_test.c - tests hooks and derivatives written in Lua. Their graphs outlive the state, are
-** freed by other threads, or reach another state.
-** */
+** callback_test.c - tests hooks and derivatives that are Lua functions. Their graphs outlive the state, are freed by
+** other threads, or are used in another state.
+*/
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -33,7 +33,7 @@ static void run(lua_State *L, const char *code) {
   FAIL("no error");
 }
 
-/* Returns the tensor that `make` has returned; the caller owns the reference. */
+/* Returns the tensor that the Lua function `make` has returned. The caller owns the reference. */
 static tl_Tensor *result_of(lua_State *L) {
   run(L, make);
   tl_Tensor *y = tl_lua_to(L, -1);
@@ -83,7 +83,7 @@ TEST(another_thread_frees_a_graph) {
     tl_Tensor *y = result_of(L);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, release, y) == 0);
-    run(L, make); /* registering another hook frees the callbacks dropped meanwhile */
+    run(L, make); /* registering another hook also frees callbacks that are no longer used */
     lua_settop(L, 0);
     pthread_join(thread, NULL);
   }
@@ -91,7 +91,7 @@ TEST(another_thread_frees_a_graph) {
   lua_close(L);
 }
 
-/* Tests that the Lua values in a graph become garbage when the graph is freed. */
+/* Tests that when a graph is freed, the Lua values in it become garbage. */
 TEST(lua_forgets) {
   lua_State *L = new_state();
   run(L, "weak = setmetatable({}, {__mode = 'k'})\n"
@@ -113,8 +113,8 @@ TEST(lua_forgets) {
   lua_close(L);
 }
 
-/* Tests a state that is closed in anomaly mode: the mode belongs to the thread, so closing must
-** turn the mode off. */
+/* Tests closing a state in anomaly mode. The mode belongs to the thread, so closing the state must turn the mode
+** off. */
 TEST(anomaly_mode_ends_with_its_state) {
   lua_State *L = new_state();
   run(L, "torch.autograd.set_detect_anomaly(true)");

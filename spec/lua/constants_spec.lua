@@ -92,7 +92,7 @@ describe("torch.device", function()
       for _ = 1, 1000 do _ = x.device end
       local after = collectgarbage "count"
       collectgarbage "restart"
-      -- the limit is in KB; if each name had its own value, the difference would be 40 KB
+      -- In KB. If each name had its own copy of the value, the difference would be 40 KB.
       assert.is_true(after - before < 4)
    end)
 

@@ -1,12 +1,12 @@
--- Tests conversions between tensors and Lua values. PyTorch 2 and NumPy return the expected values.
+-- Tests conversions between tensors and Lua values. The expected values are those of PyTorch 2 and NumPy.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 
 describe("torch.frombuffer", function()
    it("reads the elements of a string", function()
-      -- torch.frombuffer(struct.pack("<5h", 1, -2, 3, 4, 5), dtype=torch.int16, count=2, offset=4) returns the expected
-      -- values.
+      -- The expected values are the result of torch.frombuffer(struct.pack("<5h", 1, -2, 3, 4, 5), dtype=torch.int16,
+      -- count=2, offset=4).
       local text = ("<i2i2i2i2i2"):pack(1, -2, 3, 4, 5)
       assert.same({1, -2, 3, 4, 5}, torch.frombuffer(text, {dtype = "int16"}):tolist())
       local part = torch.frombuffer(text, {dtype = "int16", count = 2, offset = 4})

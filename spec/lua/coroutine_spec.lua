@@ -1,4 +1,4 @@
--- Tests that modes and torch.scope belong to the Lua thread that set them.
+-- Tests that modes and torch.scope belong to the Lua thread (coroutine) that has set them.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -7,8 +7,8 @@ local x = torch.ones(2, {requires_grad = true})
 
 local function records() return (x * 2).requires_grad end
 
--- Returns a coroutine that opens a scope. At each resume, the coroutine yields the modes in force inside
--- it.
+-- Returns a coroutine that opens a scope. Each time it is resumed, it yields the modes that are in force inside the
+-- scope.
 local function in_scope(open)
    return coroutine.create(function()
       local _ <close> = open()
@@ -80,9 +80,8 @@ describe("a mode set in a coroutine", function()
       assert.is_true(resume(plain))
    end)
 
-   -- Two coroutines each set a mode and are suspended; then the first coroutine resumes the second, which
-   -- resumes a third without calling the library in between. The test is repeated for each way to resume a
-   -- coroutine.
+   -- Two coroutines each set a mode and yield. Then the first coroutine resumes the second one, which resumes a third
+   -- one without calling the library in between. The test is repeated for each way to resume a coroutine.
    local ways = {
       resume = resume,
       wrap = function(co) return coroutine.wrap(function() return resume(co) end)() end,
@@ -117,7 +116,7 @@ describe("a mode set in a coroutine", function()
       local first = coroutine.create(function()
          local _ <close> = outer()
          coroutine.yield()
-         records() -- the last call of the library before the third coroutine runs
+         records() -- the library's last call before the third coroutine runs
          return way(second)
       end)
       resume(second)

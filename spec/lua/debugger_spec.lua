@@ -9,7 +9,7 @@ local shell = require "spec.support.shell"
 
 local seconds <const> = 60 -- seconds to wait for the other side
 
--- The stub, which runs in the debugged program: it sets the breakpoints given in arg, and obeys commands at each stop.
+-- The stub runs in the debugged program. It sets the breakpoints that arg lists, and obeys commands at each stop.
 local stub <const> = [[
 local socket = assert(torch._connect("127.0.0.1", math.tointeger(os.getenv "DEBUG_PORT"), 30))
 local breakpoints, stepping = {}, false
@@ -23,7 +23,7 @@ local function command()
 end
 local function say(text) assert(socket:send(text .. "\n")) end
 
--- Returns a table from names of variables in the stopped function to their values.
+-- Returns a table that maps names of variables in the stopped function to their values.
 local function seen(level)
    local names = setmetatable({}, {__index = _G})
    local fn = debug.getinfo(level, "f").func
@@ -106,7 +106,7 @@ y:sum():backward()
 print(("%.17g %.17g"):format(x.grad:sum():item(), net.linear.weight.grad:sum():item()))
 ]]
 
--- Maps marks in the text of the program to the line numbers of the marks.
+-- Maps each mark in the text of the program to the number of its line.
 local function lines_of(text)
    local lines, n = {}, 0
    for line in text:gmatch "([^\n]*)\n" do
@@ -132,7 +132,7 @@ local function connect(pipe, socket)
       pending = rest
       return line
    end
-   -- Reads a line with a number n, and then n bytes that the program sends.
+   -- Reads a line with a number n, then reads the n bytes that the program sends after it.
    function program_side.hear_bytes(n)
       while #pending < n do pending = pending .. assert(socket:take(seconds)) end
       local text = pending:sub(1, n)
@@ -152,8 +152,7 @@ local function connect(pipe, socket)
    return program_side
 end
 
--- Runs the program while this process acts as its debugger; `debugger` is the module that the program
--- loads.
+-- Runs the program, and acts as its debugger meanwhile. `debugger` is the module that the program loads.
 local function debugged(debugger, lines, fn)
    shell.with_folder(function(folder)
       shell.write(folder .. "/program.lua", program)
@@ -219,7 +218,7 @@ describe("a debugger in Lua", function()
             assert.equal("200 OK", program_side.ask(command))
             return program_side.hear()
          end
-         -- Returns the results of a chunk as texts, such as {"12.0"}.
+         -- Evaluates a chunk in the stopped program. Returns its results as texts, such as {"12.0"}.
          local function eval(chunk)
             local size = program_side.ask("EXEC " .. chunk):match "^200 OK (%d+)$"
             return load(program_side.hear_bytes(math.tointeger(size)))()

@@ -1,8 +1,8 @@
 /*
-** fault_test.c - tests training steps with failed allocations: for every n, the n-th fails alone,
-** or the n-th and all later ones fail. The step must succeed anyway or raise a Lua error that names
-** the request; afterwards all memory must be freed and the next step must work.
-** */
+** fault_test.c - tests training steps in which allocations fail. For every n, either only the n-th allocation fails, or
+** the n-th and all later ones fail. The step must succeed anyway, or raise a Lua error that names the request.
+** Afterwards all memory must be freed, and the next step must work.
+*/
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -43,7 +43,7 @@ static lua_State *new_state(void) {
   return L;
 }
 
-/* Runs one step. Returns LUA_OK, or the status of an error and leaves the error on the stack. */
+/* Runs one step. Returns LUA_OK, or leaves an error on the stack and returns its status. */
 static int step(lua_State *L) {
   lua_settop(L, 0);
   lua_getglobal(L, "step");
@@ -91,8 +91,7 @@ static void every_allocation_fails(void (*fail)(int64_t n)) {
 TEST(one_allocation_may_fail) { every_allocation_fails(tli_alloc_fail_at); }
 TEST(memory_may_end) { every_allocation_fails(tli_alloc_fail_from); }
 
-/* Limits on Lua's own memory. This memory may also run out, in any function of the
-** library. */
+/* The limits on Lua's own memory, which may run out in any function of the library. */
 typedef struct Limits {
   int64_t calls, fail_at;
 } Limits;
@@ -127,7 +126,7 @@ TEST(lua_may_have_no_memory) {
   for (int64_t n = 1; n <= count; n += 1 + n / 50) {
     limits.calls = 0;
     limits.fail_at = n;
-    step(L); /* may succeed, if an emergency collection has freed memory */
+    step(L); /* this step may succeed, if an emergency collection has freed memory */
     limits.fail_at = 0;
     lua_settop(L, 0);
     CHECK_AT(n, step(L) == LUA_OK);

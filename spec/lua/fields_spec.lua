@@ -1,4 +1,4 @@
--- Tests that reading or calling a nonexistent name is an error that suggests existing names.
+-- Tests that reading or calling a name that does not exist is an error, which suggests existing names.
 
 local torch = require "tlua"
 
@@ -24,7 +24,7 @@ end)
 
 describe("torch.is_tensor", function()
    it("is false for other userdata, even with a tensor's metatable", function()
-      local file = assert(io.tmpfile()) -- a userdata as large as that of a tensor
+      local file = assert(io.tmpfile()) -- a userdata of the same size as a tensor's
       local metatable = debug.getmetatable(file)
       assert.is_false(torch.is_tensor(file))
       assert.raises("expected a Tensor", "got userdata", function() x.add(file, 1) end)

@@ -1,18 +1,17 @@
--- Tests finalizers. They run wherever Lua allocates, even in the middle of a library call, and may release or change
--- tensors that the call is reading.
+-- Tests finalizers. They run wherever Lua allocates memory, even in the middle of a call of the library. They may
+-- release or change tensors that this call is reading.
 
 local torch = require "tlua"
 
--- How often each call is repeated. During a repeated call, almost every allocation runs a collection cycle. An
--- error may occur in only one of a hundred calls, so a search for errors with a sanitizer needs a larger
--- number.
+-- How often each call is repeated. During these calls, almost every allocation runs a collection cycle. An error may
+-- occur in only one of a hundred calls, so larger numbers help to find errors with a sanitizer.
 local asked <const> = tonumber(os.getenv "SPEC_TIMES")
 local many <const>, few <const> = asked or 25, asked or 3
--- These calls make many allocations.
+-- These calls make many allocations, so they are repeated less often.
 local long_calls <const> = {jacobians = true, ["saving and loading"] = true, ["NumPy's files"] = true,
    vmap = true, checkpoint = true, collating = true, optimizers = true}
 
--- Calls fn(x) repeatedly, while finalizers call `disturb` with the tensor x.
+-- Calls fn(x) repeatedly. Meanwhile, finalizers call `disturb` with the tensor x.
 local function under_fire(make, fn, disturb, times)
    local current
    local stop = false
@@ -67,7 +66,7 @@ local Rows = torch.class("SpecRows", torch.data.Dataset)
 function Rows:__len() return 6 end
 function Rows:get(i) return {self.x, i} end
 
--- Makes a batch from a tensor in each way that a loader supports.
+-- Makes batches from a tensor in all ways that a loader supports.
 local function collate(x)
    local set = Rows()
    set.x = x
@@ -225,7 +224,7 @@ it("a collection for lack of memory leaves the stream of random numbers as it is
    local x = torch.ones(300000)
    local function draw(room)
       torch.manual_seed(3)
-      torch.ones(300000) -- garbage, whose memory the next result needs
+      torch.ones(300000) -- becomes garbage; the next result needs its memory
       if room then torch.set_memory_limit(torch.memory_stats().used + room) end
       local fine, result = pcall(torch.nn.functional.dropout, x, 0.5, true)
       torch.set_memory_limit(0)
@@ -241,7 +240,7 @@ it("a collection for lack of memory leaves the stream of random numbers as it is
 end)
 
 describe("a collection during an operator", function()
-   -- Calls fn when there is no memory for the results of fn. Returns the results of pcall.
+   -- Calls fn while there is no memory for its results. Returns the results of pcall.
    local function without_memory(fn, finalizer)
       setmetatable({}, {__gc = finalizer})
       torch.set_memory_limit(torch.memory_stats().used + 100000)

@@ -1,6 +1,6 @@
--- Tests scopes that a debug hook interrupts, as Ctrl-C does in the interactive mode. Each event is interrupted
--- in turn, including the call that closes the scope. After the interrupted line has ended, the interactive mode
--- must have restored all modes.
+-- Tests scopes that end because a debug hook raises an error, as Ctrl-C does in the interactive mode. The error is
+-- raised at each event in turn, including the call that closes the scope. When the interrupted line has ended, the
+-- interactive mode must have restored all modes.
 
 local torch = require "tlua"
 local repl = require "tlua.repl"
@@ -98,7 +98,7 @@ local scopes = {
    end,
 }
 
--- Runs fn, and raises an error when the given event occurs. Returns the number of events.
+-- Runs fn, and raises an error at the event with the given number. Returns the number of events.
 local function interrupted_at(event, fn)
    local count = 0
    local function strike()

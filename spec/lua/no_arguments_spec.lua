@@ -1,5 +1,5 @@
--- Tests that functions without options refuse additional arguments. Otherwise an option that belongs to another
--- function would be silently ignored.
+-- Tests that functions without options refuse additional arguments. Without this check, an option that belongs to
+-- another function would be ignored silently.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -77,7 +77,7 @@ local function without_parameters()
       local none = #(declared.params or {}) == 0
       for _, form in ipairs(declared.forms or {}) do none = none and #form.params == 0 end
       local method = declared.path:match "^torch%.Tensor%.([%w_]+)$"
-      -- called by the C code of the command
+      -- only the C code of the command calls these functions
       local is_internal = declared.path:find "^torch%.profiler%.script%."
       if none and declared.kind == "function" and not declared.is_value and not is_internal then
          local list = method and methods or functions
@@ -87,7 +87,7 @@ local function without_parameters()
    return functions, methods
 end
 
--- Returns whether the message refuses the argument, and is not about what the function does.
+-- Returns whether a message refuses the argument. A message about the function's own work does not count.
 local function is_refusal(message)
    return message:find "unknown option nonsense; " or message:find "expected at most %d arguments?, got "
       or message:find "expected no further argument, got "

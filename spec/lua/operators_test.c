@@ -1,8 +1,8 @@
 /*
-** operators_test.c - tests memory that runs out in every operator of the operator table, with the
-** operator's examples, in the forward pass and in two backward passes. For every n, the n-th
-** allocation fails: the error must say so, nothing may leak, and the call must work again.
-** */
+** operators_test.c - tests every operator of the operator table when memory runs out, with the operator's examples, in
+** the forward pass and in two backward passes. For every n, the n-th allocation fails. The error must say so, nothing
+** may leak, and the call must work again.
+*/
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -63,8 +63,7 @@ static void note(const char *name, int64_t n, const char *what) {
   FAIL("an operator that lacks memory");
 }
 
-/* Makes one call that runs out of memory at allocation n. The call must succeed or raise the right
-** error. */
+/* Makes one call in which all allocations from the n-th one on fail. The call must succeed or raise the right error. */
 static void fail_from(lua_State *L, const char *name, int64_t i, int64_t n) {
   tli_alloc_fail_from(n);
   int status = call(L, "run", i, 0);

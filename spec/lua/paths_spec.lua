@@ -1,4 +1,4 @@
--- Tests functions that PyTorch offers under several names, and small queries.
+-- Tests functions that PyTorch offers under several names, and functions that return simple facts.
 local torch = require "tlua"
 local nn = torch.nn
 
@@ -106,7 +106,7 @@ it("a tensor reports its device's index, its layout and its properties", functio
    assert.equal(0, torch.ones(2, {device = "sim"}):get_device())
 end)
 
-it("torch.vander gives decreasing powers unless increasing = true", function() -- PyTorch 2.15 has the same values
+it("torch.vander gives decreasing powers unless increasing = true", function() -- the expected values are PyTorch 2.15's
    local x = torch.tensor {1, 2, 3, 5}
    assert.same({{1, 1, 1, 1}, {8, 4, 2, 1}, {27, 9, 3, 1}, {125, 25, 5, 1}}, torch.vander(x):tolist())
    assert.same({{1, 1, 1}, {4, 2, 1}, {9, 3, 1}, {25, 5, 1}}, torch.vander(x, {N = 3}):tolist())

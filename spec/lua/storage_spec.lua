@@ -1,4 +1,4 @@
--- Tests storages. PyTorch returns the expected values for the same calls; positions are converted to count from 1.
+-- Tests storages. The expected values are PyTorch's results for the same calls, with positions changed to count from 1.
 
 local torch = require "tlua"
 
@@ -116,7 +116,7 @@ describe("storages of one dtype", function()
       assert.raises("is_set_to: tensor: expected a tensor, got 3", function() x:is_set_to(3) end)
    end)
 
-   -- the expected values are PyTorch 2.15's, with dimensions counted from 1
+   -- The expected values are PyTorch 2.15's, with dimensions counted from 1.
    it("is traversed in the order that dim_order returns", function()
       for _, row in ipairs {
          {torch.empty(2, 3, 5, 7), {1, 2, 3, 4}},

@@ -1,13 +1,13 @@
--- Tests that an unknown name in a public table is an error, which points at the line that reads the name and suggests
--- the closest name.
+-- Tests that an unknown name in a public table is an error. The error points at the line that reads the name, and
+-- suggests the closest name.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 
 local lists <const> = {[torch.cuda.default_generators] = true, [torch.sim.default_generators] = true}
 
--- Maps the path of every namespace, a table of names that is reachable from torch, to the table. Classes, objects,
--- lists of values, metatables and tables with settings as fields are not namespaces.
+-- Maps the path of each namespace to its table. Namespaces are tables of names that can be reached from torch. Classes,
+-- objects, lists of values, metatables, and tables whose fields are settings are not namespaces.
 local function namespaces()
    local found, seen = {}, {}
    local function visit(path, value)
@@ -49,7 +49,7 @@ describe("a public table", function()
          local line
          local ok, message = pcall(function()
             line = line_of(1)
-            return value.no_such_name_at_all -- `line` is the line before this one, on which the error is raised
+            return value.no_such_name_at_all -- `line` is the previous line; the error is raised on this line
          end)
          assert.is_false(ok, path)
          local where, text = message:match "^(.-:%d+): (.*)$"

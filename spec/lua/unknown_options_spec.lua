@@ -1,4 +1,4 @@
--- Tests methods that are called with an unknown option, for which PyTorch raises a TypeError.
+-- Tests that methods refuse unknown options. PyTorch raises a TypeError for them.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -6,7 +6,7 @@ local nn = torch.nn
 local function model() return nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)) end
 local function nothing() end
 
--- Maps each method to the arguments before the option.
+-- Maps each method to the arguments that come before the options.
 local of_modules <const> = {
    modules = {}, children = {}, named_children = {}, parameters = {}, named_parameters = {}, buffers = {},
    named_buffers = {}, named_modules = {}, train = {true}, eval = {}, evaluate = {}, zero_grad = {},

@@ -1,4 +1,4 @@
--- Tests the command line of `tlua`, which is like that of `lua`.
+-- Tests the command line of `tlua`, which has the same options as that of `lua`.
 
 local session = require "spec.main.session"
 local shell = require "spec.support.shell"
@@ -252,7 +252,7 @@ describe("a file that reaches the limit of its size", function()
          folder, shell.start(), folder, folder))
       assert.equal(0, status)
       assert.matches("^false\t[^\n]*save: [^\n]*x.safetensors: File too large\n", out)
-      -- the setting does not affect programs that the script starts
+      -- programs that the script starts do not get this setting
       assert.matches("\nnil\t%a+\t%d+\n$", out)
    end))
 end)

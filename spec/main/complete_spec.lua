@@ -1,9 +1,9 @@
--- Tests completion by the Tab key.
+-- Tests completion by the Tab key in the interactive mode.
 
 local torch = require "tlua"
 local complete = require "tlua.repl.complete"
 
--- Returns the completions of a text when `env` has the globals.
+-- Returns the completions of a text, for globals in `env`.
 local function words(text, env) return complete.words(text, env or _G) end
 
 local function has(text, word, env)

@@ -1,6 +1,6 @@
 -- Tests how the interactive mode shows values.
 
-require "tlua" -- loads the library's modules, whose values the interactive mode shows
+require "tlua" -- loads the library's modules, because the interactive mode shows their values
 local display = require "tlua.repl.display"
 
 local function show(value, width) return display.value({width = width or 80}, value) end

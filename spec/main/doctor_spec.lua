@@ -71,7 +71,7 @@ describe("tlua doctor", function()
    end))
 
    it("says what a missing part would add and how to get it", shell.in_folder(function(folder)
-      -- The test creates files that are not valid libraries, so that loading them fails.
+      -- These files are not valid libraries, so loading them fails.
       for _, name in ipairs {"libnccl.so.2", "libnccl.so"} do shell.write(folder .. "/" .. name, "no library") end
       local poor = session.run("doctor", {env = "LD_LIBRARY_PATH=" .. shell.quote(folder)})
       assert.equal(0, poor.status)

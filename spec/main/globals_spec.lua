@@ -1,4 +1,4 @@
--- Tests the globals torch, nn and optim, which load on first use.
+-- Tests the globals torch, nn and optim, which load their modules on first use.
 
 local session = require "spec.main.session"
 local script = session.script

@@ -1,5 +1,5 @@
--- Tests `help`. The command includes the comments of the library's sources, so these specs run inside a program that
--- the command executes.
+-- Tests `help`. The command `tlua` contains the comments of the library's sources, so these specs run inside a program
+-- that the command executes.
 
 local torch = require "tlua"
 local help = require "tlua.repl.help"
@@ -48,7 +48,7 @@ describe("help", function()
       local text = manual.help("nn.NLLLoss2d")
       assert.matches("\nComputes `nn%.functional%.nll_loss` of its input", text)
       assert.matches("\nComputes %-weight%[target%] %* input%[target%] for log%-probabilities", text)
-      -- the example uses the function's public path
+      -- the example shows the function's public path
       assert.is_nil(text:find("F.nll_loss(", 1, true))
       assert.matches("^nn%.Bilinear.*: y_k = x1%^T W_k x2 %+ b_k%.\n", manual.help("nn.Bilinear"))
    end)
@@ -161,8 +161,7 @@ describe("help, of names that the manual lacks,", function()
       for prefix, members in pairs {["torch."] = torch, ["Tensor."] = torch.Tensor, ["autograd."] = torch.autograd,
                                     ["cuda."] = torch.cuda, ["sim."] = torch.sim, ["io."] = torch.io} do
          for name, value in next, members do
-            -- skips Function, which `record` makes, and internal names, which begin with
-            -- _
+            -- skips the class Function, which `record` makes, and internal names, which begin with _
             if type(value) == "function" and not name:find("^_") and name ~= "record" then
                count = count + 1
                if not manual.help(value) then missing[#missing + 1] = prefix .. name end

@@ -1,12 +1,12 @@
--- Tests Ctrl-C in a script, by sending the same signal as the terminal.
+-- Tests Ctrl-C in a script. The test sends the same signal as a terminal does.
 
 local session = require "spec.main.session"
 local shell = require "spec.support.shell"
 
--- A script that sends SIGINT `times` times, each time after the program has used another quarter of a second of
--- processor time, which may take long on a busy machine. By then the program is inside the code to be interrupted, and
--- has handled the previous signal. With `waits`, or if the system does not report processor time, the script waits for
--- a fixed time before each signal.
+-- A script that sends SIGINT `times` times. It waits until the program has used another quarter of a second of
+-- processor time before each signal; on a busy machine this may take long. By then the program is inside the code to be
+-- interrupted, and has handled the previous signal. With `waits`, or if the system does not report processor time, the
+-- script waits for a fixed time before each signal.
 local sender <const> = [[
    pid=$1 times=$2 waits=$3
    used() { # of processors, in ticks
@@ -25,8 +25,7 @@ local sender <const> = [[
       times=$(( times - 1 ))
    done]]
 
--- Runs the program, which begins in line 3 of a script, and sends it SIGINT `times` times
--- meanwhile.
+-- Runs the program, which begins in line 3 of a script, and meanwhile sends SIGINT to it `times` times.
 local function interrupted(program, times, waits)
    local text = ("%q"):format(("set -- $PID %d %s\n%s"):format(times or 1, waits or false, sender))
    return session.script(([[
@@ -68,8 +67,8 @@ describe("SIGINT", function()
       assert.matches("^false\t[^\n]*interrupted!", result.out)
    end)
 
-   -- A C function in which SIGINT comes just before a read that blocks, as it may in io.read. Another process ends the
-   -- read after a minute if nothing interrupts it, and the status is then 3.
+   -- The source of a C function that gets SIGINT just before a read that blocks, which can happen in io.read. If
+   -- nothing interrupts the read, another process ends it after a minute, and the status is then 3.
    local late <const> = [[
       #include <signal.h>
       #include <unistd.h>
@@ -112,7 +111,7 @@ describe("SIGINT", function()
       assert.matches("^false\t[^\n]*interrupted!?\n0%.?0?\n$", result.out)
    end)
 
-   -- Each of these calls would take many seconds. The test measures processor time, since elapsed time would depend on
+   -- Each of these calls would take many seconds. The test measures processor time, because elapsed time depends on
    -- other programs.
    it("ends a long operator at any point", function()
       local calls = {

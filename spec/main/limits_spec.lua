@@ -1,14 +1,14 @@
--- Tests low system limits (ulimit). Under each limit, a program must succeed, or raise an error that names the resource
--- that was lacking.
+-- Tests programs under low system limits (ulimit). Under each limit, a program must succeed, or raise an error that
+-- names the resource that was exhausted.
 
 local shell = require "spec.support.shell"
 
 local tlua <const> = shell.ok("realpath " .. shell.quote(shell.tlua)):match "[^\n]+"
 
--- Sanitizers and valgrind need additional stack and files.
+-- Sanitizers and valgrind need more stack and more open files, so some tests are skipped.
 local watched <const> = os.getenv "SPEC_SANITIZED" == "1" or (os.getenv "SPEC_WRAP" or "") ~= ""
 
--- The deepest recursion through C functions that Lua allows. The innermost call runs operators.
+-- A program with the deepest recursion through C functions that Lua allows. The innermost call runs operators.
 local deep <const> = [[
    local depth = 0
    local function deeper(text)
@@ -66,8 +66,8 @@ describe("a limit of the address space", function()
 end)
 
 describe("too few open files", function()
-   -- Runs a command under several limits at the same time. Each run must succeed or name the limit. Returns the number
-   -- of failed runs.
+   -- Runs a command with limits of 6 to 24 open files, all at the same time. Each run must succeed, or raise an error
+   -- that names the limit. Returns the number of failed runs.
    local function with_few_files(command, folder)
       local most = 24
       shell.run(([[cd %s

@@ -27,9 +27,10 @@
 #include <termios.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 120000, SHOWN = 1 << 20 }; /* other programs may use the processors */
-
-static char shown[SHOWN + 1]; /* the command's output so far */
+/* The patience is long, because other programs may use the processors. */
+enum { PATIENCE_MS = 120000, SHOWN = 1 << 20 };
+/* the output of the command so far */
+static char shown[SHOWN + 1];
 static size_t length, matched;
 
 /* Reads more output. Returns false if the output has ended or a timeout has passed. */
@@ -56,8 +57,8 @@ static bool await(int terminal, const char *text) {
   }
 }
 
-/* Waits until the terminal is in an editor's mode. The mode can also be queried at this end of the
-** terminal. */
+/* Waits until an editor has switched the terminal to reading single keys. The mode can also be
+** queried at this end of the terminal. */
 static bool await_editor(int terminal) {
   enum { STEP_MS = 5 };
   for (int waited = 0; waited < PATIENCE_MS; waited += STEP_MS) {
@@ -72,7 +73,7 @@ static char unescape(const char **p) {
   char c = *(*p)++;
   if (c != '\\') return c;
   c = *(*p)++;
-  if (c == 'n') return '\r'; /* '\r' is the character of the key that ends a line */
+  if (c == 'n') return '\r'; /* the Enter key sends '\r' */
   if (c == 't') return '\t';
   if (c < '0' || c > '7') return c;
   int code = c - '0';
@@ -111,7 +112,8 @@ int main(int argc, char **argv) {
   pid_t child = forkpty(&terminal, NULL, NULL, &size);
   if (child < 0) return 2;
   if (child == 0) {
-    signal(SIGINT, SIG_DFL); /* a parent may have ignored SIGINT, as for background jobs */
+    /* the parent may have set SIGINT to be ignored, as shells do for background jobs */
+    signal(SIGINT, SIG_DFL);
     execvp(argv[2], argv + 2);
     _exit(127);
   }

@@ -1,4 +1,4 @@
--- Runs sessions of the command, through a pipe or at a terminal, for the specs in this folder.
+-- session.lua - runs sessions of the command, through a pipe or at a terminal, for the specs in this folder.
 
 local shell = require "spec.support.shell"
 
@@ -6,7 +6,7 @@ local M = {}
 
 local tlua = shell.quote(shell.tlua)
 
--- Arguments for `env` that keep the user's settings and history away from the specs.
+-- Arguments of `env` that hide the user's settings and history from the specs.
 local clean <const> = "env -u LUA_INIT -u LUA_INIT_5_4 -u LUA_PATH -u LUA_PATH_5_4 " ..
    "-u INPUTRC -u EDITRC LC_ALL=C.UTF-8 TERM=vt100 "
 
@@ -25,7 +25,7 @@ function M.run(arguments, options)
    end)
 end
 
---- Runs a script with the arguments; `text` is written to a file.
+--- Writes `text` to a file, and runs it as a script with the arguments.
 ---@param text string
 ---@param arguments? string
 ---@return {out: string, err: string, status: integer, path: string}
@@ -39,8 +39,7 @@ function M.script(text, arguments)
    end)
 end
 
---- Sends lines to the interactive mode through a pipe, and returns the replies without the banner and the
---- prompts.
+--- Sends lines to the interactive mode through a pipe. Returns the replies, without the banner and the prompts.
 ---@param input string
 ---@param env? string
 ---@return string out
@@ -57,10 +56,10 @@ local function build_pty()
    if pty then return pty end
    local folder = shell.ok("mktemp -d"):match("[^\n]+")
    local function remove() os.execute("rm -rf " .. shell.quote(folder)) end
-   M.cleaner = setmetatable({}, {__gc = remove}) -- removes the folder after the specs have run
+   M.cleaner = setmetatable({}, {__gc = remove}) -- removes the folder after all specs have run
    local command = ("%s -o %s spec/main/pty.c"):format(os.getenv("CC") or "cc", shell.quote(folder .. "/pty"))
    local output, status = shell.run(command)
-   -- older systems need -lutil
+   -- on older systems, pty.c needs -lutil
    if status ~= 0 then output, status = shell.run(command .. " -lutil") end
    assert(status == 0, output)
    pty = folder .. "/pty"
@@ -68,10 +67,9 @@ local function build_pty()
 end
 
 
---- Runs a session at a terminal. The lines say what to wait for and what to type, as described in
---- spec/main/pty.c. `libraries` is a folder that is searched first for shared libraries, `state` is the
---- folder of the history, and `env` holds NAME=VALUE words. With `plain`, the session does not wait for an
---- editor.
+--- Runs a session at a terminal. The lines say what to wait for and what to type, as described in spec/main/pty.c.
+--- `libraries` is a folder in which shared libraries are searched first, `state` is the folder of the history, and
+--- `env` has NAME=VALUE words. With `plain`, the session does not wait for the editor of lines.
 ---@param lines string[]
 ---@param options? {libraries: string?, state: string?, plain: boolean?, arguments: string?, env: string?}
 ---@return string shown

@@ -1,11 +1,10 @@
 -- Tests that the command starts fast, because shells start scripts in loops, and users wait for scripts. `make bench`
--- measures the time. This spec tests the causes: the command must not open, load or start anything that the program
--- does not use.
+-- measures the time itself. This spec tests the causes of a slow start: the command must not open, load or start
+-- anything that the program does not use.
 
 local shell = require "spec.support.shell"
 
--- Code that prints three facts about a program: its libraries except the system's own, its threads, and its Lua
--- modules.
+-- Code that prints a program's libraries (except the system's own), its threads, and its Lua modules.
 local look <const> = [[
 local libraries, known = {}, {}
 for line in io.lines "/proc/self/maps" do
@@ -13,9 +12,9 @@ for line in io.lines "/proc/self/maps" do
    if name and not known[name] then
       known[name] = true
       local own = name == "libc" or name == "libm" or name == "libmvec" or name:find "^ld%-" or
-         -- these libraries exist before glibc 2.34
+         -- these libraries exist only before glibc 2.34
          name == "libdl" or name == "libpthread" or name == "librt" or
-         name:find "^liblua" or -- liblua is loaded if Lua has no static library
+         name:find "^liblua" or -- liblua is loaded if the system has no static library of Lua
          (os.getenv "LD_PRELOAD" or ""):find(name, 1, true)
       local sanitizer = name:find "san$" or name == "libgcc_s" or name:find "^libstdc"
       if not own and not sanitizer then
@@ -32,7 +31,7 @@ print(("libraries: %s; threads: %s; modules: %s"):format(table.concat(libraries,
    io.open "/proc/self/status":read "a":match "Threads:%s*(%d+)", table.concat(modules, " ")))
 ]]
 
--- Each program runs in a separate process, on Linux only. Programs that watch the process, such as sanitizers, load
+-- Each program runs in a separate process, and only on Linux. Programs that watch the process, such as sanitizers, load
 -- additional libraries.
 local function starts(name, expected, code)
    it(name, function()

@@ -1,11 +1,11 @@
--- Tests the interactive mode at a terminal: editing, history, completion and Ctrl-C. In a session, a line with ? says
--- which text to wait for, and a line with ! says what to type; pty.c describes the syntax. The terminal echoes typed
+-- Tests the interactive mode at a terminal: editing, history, completion and Ctrl-C. In a session, a line with ? is a
+-- text to wait for, and a line with ! is a text to type; pty.c describes the syntax. The terminal also shows the typed
 -- text, so sessions wait for results that differ from it.
 
 local session = require "spec.main.session"
 local shell = require "spec.support.shell"
 
--- Returns the path where the dynamic linker finds a library, or nil if there is no library with that name.
+-- Returns the path at which the dynamic linker finds a library, or nil if there is no such library.
 local function find_library(name)
    local program = ("package.loadlib(%q, '*') for line in io.lines('/proc/self/maps') do " ..
       "local path = line:match('(/%%S*%s%%S*)') if path then print(path) break end end"):
@@ -24,8 +24,8 @@ local function plays(lines, options)
    return shown
 end
 
--- Appends the last lines of every session. ~ waits until the editor reads keys: before that, Ctrl-D is not treated as a
--- key.
+-- Appends lines that end a session. ~ waits until the editor reads keys, because before that, Ctrl-D is not treated as
+-- a key.
 local function closing(lines)
    table.insert(lines, "? > ")
    table.insert(lines, "~")

@@ -1,8 +1,8 @@
--- Tests a file that is truncated while a tensor uses the file's bytes.
+-- Tests a file that another program truncates while a tensor uses the file's bytes.
 
 local session = require "spec.main.session"
 
--- Uses only one thread: if another thread reads the missing pages, the error is raised in the main coroutine
+-- Uses only one thread. If another thread read the missing pages, the error would be raised in the main coroutine
 -- instead.
 local head <const> = [[
 torch.set_num_threads(1)
@@ -59,7 +59,7 @@ describe("a mapped file that was cut", function()
    it("is named in the error if a line writes its elements", function()
       local result = session.script(head .. [[
          local copy = io.open(path .. ".copy", "wb")
-         copy:setvbuf "no" -- an unbuffered file makes the system itself read the elements
+         copy:setvbuf "no" -- writes without a buffer, so that the system itself reads the elements
          print(torch.io.write(copy, t.a))
          copy:close()
          print(pcall(torch.save, {b = t.b}, path .. ".safetensors"))

@@ -1,4 +1,4 @@
--- Makes hooks and functions that refer to the tensor to which they are attached. Each of these cycles holds 4
+-- Makes hooks and functions that refer to the tensor that they are attached to. Each of these reference cycles has 4
 -- MB.
 
 local measure = dofile("spec/memory/measure.lua")

@@ -1,4 +1,4 @@
--- Computes 5,000 sums of 1 MB tensors, 5 GB in all.
+-- Computes 5,000 sums of 1 MB tensors. Together they have 5 GB.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

@@ -1,7 +1,7 @@
--- measure.lua - measures a program's peak of resident memory, for the scripts in this folder. pacer_spec.lua runs the
--- scripts with `tlua` and with plain `lua5.4`, and spec/embed/memory.c runs them in a host's own Lua state. A script
--- fails if it needs more memory than its limit. If the system does not report memory, as in some sandboxes, the scripts
--- run without a check.
+-- measure.lua - measures a program's peak of resident memory, for the scripts in this folder. A script fails if it
+-- needs more memory than its limit. If the system does not report memory, as in some sandboxes, the scripts run without
+-- a check. pacer_spec.lua runs the scripts with `tlua` and with plain `lua5.4`, and spec/embed/memory.c runs them in a
+-- host's own Lua state.
 
 local measure = {}
 
@@ -13,7 +13,7 @@ local function status(field)
    end
 end
 
---- Calls fn, and fails if the largest resident size grows by more than `most` MB during the call.
+--- Calls fn. Fails if the largest resident size grows by more than `most` MB during the call.
 ---@param most number
 ---@param fn fun()
 function measure.grows_at_most(most, fn)

@@ -1,11 +1,10 @@
--- Tests that Lua's collector keeps up with tensors, whose memory the collector does not see. The test covers the
--- modes of the collector: the default mode of `tlua`, the mode of the lua5.4 command (generational) and that of
--- a host's state (spec/embed/memory.c, incremental). Each test measures the resident memory of a separate
--- process.
+-- Tests that Lua's collector keeps up with tensors, although it does not see their memory. The test covers the modes of
+-- the collector: the default mode of `tlua`, the generational mode of the lua5.4 command, and the incremental mode of a
+-- host's state (spec/embed/memory.c). Each test measures the resident memory of a separate process.
 
 local shell = require "spec.support.shell"
 
--- With a sanitizer, freed memory is released late.
+-- With a sanitizer, memory is returned to the system late, so these tests are skipped.
 local sanitized = shell.build:find("asan") or shell.build:find("tsan")
 
 local hosts = {
@@ -32,7 +31,7 @@ for name, command in pairs(hosts) do
 end
 
 describe("the digits example", function()
-   -- LUA_INIT makes every program print its peak memory when it ends.
+   -- Trains in a separate process and returns its peak memory. LUA_INIT makes the program print the peak when it ends.
    local function peak(epochs)
       return shell.with_folder(function(folder)
          local output = shell.ok(("env LUA_INIT=%s %s examples/digits.lua --epochs %d --save %s/w"):
@@ -44,8 +43,8 @@ describe("the digits example", function()
    it("needs no more memory for more epochs", function()
       if sanitized then return pending("a sanitizer holds freed memory back") end
       -- The timing of collections changes the peak by up to 4 MB, and longer runs tend to reach the upper end. The test
-      -- would not notice a leak of one batch of images (16 kB) in each of 132 more steps, but a leak of one layer's
-      -- activations (512 kB) would be seven times the limit.
+      -- does not notice a leak of one batch of images (16 kB) in each of 132 more steps. It does notice a leak of one
+      -- layer's activations (512 kB), which would be seven times the limit.
       local short, long = peak(2), peak(8)
       if not short then return pending "the system does not tell the largest resident size" end
       assert(long - short <= 9000, ("%d kB for 2 epochs, %d kB for 8"):format(short, long))

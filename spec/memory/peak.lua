@@ -1,5 +1,4 @@
--- Prints the peak of resident memory as the last line of a program's output. LUA_INIT runs this script before the
--- program.
+-- Prints the peak of resident memory when a program ends. LUA_INIT runs this script before the program.
 
 rawset(_G, "PEAK", setmetatable({}, {__gc = function()
    local file <close> = io.open("/proc/self/status")

@@ -1,9 +1,10 @@
--- Tests that a program can release memory explicitly, and that the library does not keep objects by
--- accident.
+-- Tests that a program can release memory explicitly, and that the library does not keep objects that are no longer
+-- used.
 
 local torch = require "tlua"
 
--- Collects garbage several times, because objects that a finalizer releases are freed only by the next collection.
+-- Returns the bytes in use after several garbage collections. Several are needed, because objects that a finalizer
+-- releases are freed only by the next collection.
 local function used()
    for _ = 1, 4 do
       collectgarbage()
@@ -14,13 +15,13 @@ end
 
 -- Returns how many bytes are still allocated after fn has returned.
 local function leaves(fn)
-   fn() -- the first call creates objects that are kept for later calls
+   fn() -- the first call also makes objects that are kept for later calls
    local before = used()
    fn()
    return used() - before
 end
 
--- Passes 3000 tables to fn. Returns whether most of these tables are finally collected, even though their tensors are
+-- Passes 3000 tables to fn. Returns whether most of these tables are collected in the end, although their tensors are
 -- small.
 local function few_stay(fn)
    local tokens = setmetatable({}, {__mode = "k"})

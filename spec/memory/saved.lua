@@ -1,5 +1,5 @@
--- Computes losses that are never differentiated. The tensors that a graph has saved must be freed together with the
--- loss.
+-- Computes losses without backward passes. When a loss is freed, the tensors that its graph has saved must be freed
+-- too.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

@@ -1,5 +1,4 @@
--- Checks that a collector stopped by the program stays stopped, even if the program allocates a large amount of
--- memory.
+-- Checks that if the program has stopped the collector, it stays stopped, even if the program allocates much memory.
 
 local torch = require "tlua"
 

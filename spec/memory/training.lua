@@ -1,5 +1,4 @@
--- Makes 150 training steps. Each step has 8 MB of activations, which must be freed together with the step's
--- graph.
+-- Makes 150 training steps. Each step has 8 MB of activations, which must be freed when the step's graph is freed.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

@@ -1,4 +1,4 @@
--- Makes a thousand 4 MB tensors, but only the last eight are in use at any time.
+-- Makes a thousand 4 MB tensors. At any time, only the last eight are in use.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"
