@@ -7,7 +7,7 @@ local masked = torch.masked
 local inf <const>, nan <const> = math.huge, 0 / 0
 local F64 <const> = {dtype = "float64"}
 
--- {along dimension 2, over all}, or the values of a function that keeps the shape
+-- Each entry has the values along dimension 2 and over all elements, or the values of a function that keeps the shape.
 local expected <const> = {
    sum = {{-0.25, -1, 0}, -1.25},
    prod = {{-0.75, -30, 1}, 22.5},
@@ -85,7 +85,7 @@ describe("torch.masked", function()
       end
    end)
 
-   -- PyTorch 2.15: torch.masked.sum(x.to_sparse(), 1, mask=x % 2 == 0), and so on
+   -- PyTorch 2.15's results for torch.masked.sum(x.to_sparse(), 1, mask=x % 2 == 0) and similar calls.
    it("reduces sparse inputs", function()
       local x = torch.tensor {{0.0, 1, 2, 3}, {4, 0, 6, 7}, {0, 9, 0, 11}}
       local s, mask = x:to_sparse(), x:remainder(2):eq(0)

@@ -1,5 +1,5 @@
 -- Tests torch.nested: constructors, shapes, views, holes and errors. The expected values are PyTorch 2.15's, with
--- positions that count from 1.
+-- positions changed to count from 1.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -7,12 +7,12 @@ local N, F, nn = torch.nested, torch.nn.functional, torch.nn
 
 local nan <const>, inf <const> = 0 / 0, math.huge
 
--- sequences of 2, 0 and 1 rows
+-- Returns a nested tensor whose sequences have 2, 0 and 1 rows.
 local function sample(options)
    return N.nested_tensor({torch.arange(6.0):view(2, 3), torch.zeros(0, 3), torch.arange(3.0):view(1, 3) + 10}, options)
 end
 
--- sequences of 2, 0 and 5 rows, with holes between them
+-- Returns a nested tensor whose sequences have 2, 0 and 5 rows, with unused rows between them.
 local function holes()
    return N.nested_tensor_from_jagged(torch.arange(20.0):view(10, 2), torch.tensor {1, 4, 4, 11},
       torch.tensor {2, 0, 5})

@@ -130,7 +130,7 @@ describe("nested tensors", function()
    end)
 
    it("keep sequences apart", function()
-      -- NaN in the first sequence reaches neither the results of the others nor the gradients by them
+      -- NaN in the first sequence must not reach the results and gradients of the other sequences.
       for name, fn in sorted(cases) do
          local clean, dirty = wave(5, 4), wave(5, 4)
          dirty[1][2] = 0 / 0

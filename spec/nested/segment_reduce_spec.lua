@@ -1,12 +1,12 @@
--- Tests torch.segment_reduce. PyTorch 2.15 computed the expected values; offsets count from 1 here.
+-- Tests torch.segment_reduce. The expected values were computed by PyTorch 2.15. Offsets count from 1 here.
 
 local torch = require "tlua"
 
 local nan <const>, inf <const> = 0 / 0, math.huge
 local reduce = torch.segment_reduce
 
--- Segments of 2, 0, 3 and 1 elements of {1, 7, 3, 4, 5, 6}: without initial, and with initial = 4; then the results
--- for {1, 5, 5, 4, 5, 6} with initial = 5, and their gradients.
+-- For segments of 2, 0, 3 and 1 elements of {1, 7, 3, 4, 5, 6}, each row has the results without initial, and with
+-- initial = 4. Then follow the results for {1, 5, 5, 4, 5, 6} with initial = 5, and their gradients.
 local expected <const> = {
    sum = {{8, 0, 12, 6}, {12, 4, 16, 10}, {11, 5, 19, 11}, {1, 1, 1, 1, 1, 1}},
    mean = {{4, nan, 4, 6}, {6, 4, 16 / 3, 10}, {5.5, 5, 19 / 3, 11}, {0.5, 0.5, 1 / 3, 1 / 3, 1 / 3, 1}},

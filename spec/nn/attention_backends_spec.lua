@@ -1,4 +1,4 @@
--- Tests nn.attention, which chooses the implementation of scaled_dot_product_attention.
+-- Tests torch.nn.attention, which chooses the implementation of scaled_dot_product_attention.
 local torch = require "tlua"
 local nn = torch.nn
 local F, attention = nn.functional, nn.attention
@@ -51,7 +51,7 @@ describe("nn.attention.sdpa_kernel", function()
       assert.equal("bfloat16", y.dtype)
       local wide = F.scaled_dot_product_attention(half(q):float(), half(k):float(), half(v):float(),
          {enable_gqa = true})
-      -- one unit in the last place of bfloat16 numbers below 1
+      -- the tolerance is one unit in the last place of bfloat16 numbers below 1
       assert.close(wide, y:float(), 2 ^ -8)
    end)
 

@@ -124,7 +124,7 @@ describe("nn.Sequential with names", function()
       assert.same({}, (model:load_state_dict(saved.state, {names = "pytorch"})))
       assert.close(saved.y, model(saved.x:to(model.conv.weight.device)):cpu(), 1e-6)
       local own = names_of(model:named_modules())
-      -- The layer without a name is number 4 in Lua, which is number 3 in PyTorch.
+      -- The layer without a name is number 4 in Lua and number 3 in PyTorch.
       for i, name in ipairs(own) do own[i] = name:gsub("^4$", "3") end
       assert.same(saved.names, own)
       local state = model:state_dict {names = "pytorch"}
@@ -417,13 +417,14 @@ describe("a module that contains itself", function()
       assert.equal(1, #list)
       assert.same({[1] = inner}, {dict.a})
       assert.same({1, 1}, outer(torch.ones(2)):tolist())
-      outer:add(inner) -- adding the same child twice is allowed
+      outer:add(inner) -- the same child may be added twice
       assert.equal(2, #outer)
    end)
 
    it("raises an error that names the field that holds it", function()
       local circle = nn.Sequential(nn.ReLU(), nn.Tanh())
-      circle[2] = circle -- Lua does not report an assignment to an existing key, so this cycle is found only later
+      -- Lua does not report an assignment to an existing key, so the error for this cycle comes later
+      circle[2] = circle
       assert.raises("nn.Sequential contains itself", function() circle:apply(print) end)
       assert.equal("Sequential(\n  (1): ReLU()\n  (2): Sequential(...)\n)", tostring(circle))
       assert.same({}, circle:parameters())

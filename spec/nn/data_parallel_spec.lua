@@ -1,5 +1,4 @@
--- Tests nn.DataParallel over two simulated devices. The reference is the same module, called with the whole
--- batch.
+-- Tests nn.DataParallel on two simulated devices. The reference is the same module, called with the whole batch.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -13,7 +12,7 @@ describe("nn.DataParallel", function()
    local devices = {"sim:0", "sim:1"}
 
    it("gives the outputs and gradients of the whole batch on one device", function()
-      local x = torch.randn({5, 4}, {device = "cpu"}) -- 3 samples go to one device, 2 to the other
+      local x = torch.randn({5, 4}, {device = "cpu"}) -- 3 samples go to one device, and 2 to the other
       local alone, model = build():to "cpu", nn.DataParallel(build():to "sim:0", devices)
       local expected, got = alone(x), model(x:to "sim:0")
       assert.equal(torch.device "sim:0", got.device)

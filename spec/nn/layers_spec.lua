@@ -159,7 +159,7 @@ end)
 
 describe("nn.RotaryEmbedding", function()
    local function leaf(...) return torch.randn({...}, {dtype = "float64"}) end
-   -- Rotates the features of a row at position p by the definition. Positions and features count from 1.
+   -- Rotates the features of a row at position p, directly by the definition. Positions and features count from 1.
    local function turned(row, p, dim, base, interleaved)
       local out = {}
       for i, value in ipairs(row) do out[i] = value end
@@ -469,7 +469,7 @@ it("TripletMarginWithDistanceLoss takes any function or module for its distance"
 end)
 
 describe("LinearCrossEntropyLoss", function()
-   -- Compares the loss and the gradients with those of a linear layer that is followed by cross_entropy.
+   -- Compares the loss and the gradients with those of a linear layer and cross_entropy, computed separately.
    local function both(options, dims, target)
       local loss = nn.LinearCrossEntropyLoss(3, 5, options):double()
       local x = torch.randn(dims, {dtype = "float64", requires_grad = true})

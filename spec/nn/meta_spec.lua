@@ -1,5 +1,5 @@
--- Tests models on the meta device. Models are built, called and stepped without memory, and get memory from to_empty or
--- from load_state_dict with assign.
+-- Tests models on the meta device. Models are built and called, and optimizers make steps, without memory for tensors.
+-- Models get memory from to_empty, or from load_state_dict with assign.
 
 local problem = require "spec.support.optim"
 local table_of = require "spec.support.table"
@@ -8,12 +8,12 @@ local nn = torch.nn
 
 local meta <const> = {device = "meta"}
 
--- The layers and inputs of spec/fixtures/nn.lua; on the meta device, results must have the same shapes as
--- PyTorch's.
+-- The layers and inputs of spec/fixtures/nn.lua. On the meta device, results must have the shapes of PyTorch's results.
 local layers <const> = dofile "spec/fixtures/nn.lua"
 local recurrent <const> = dofile "spec/fixtures/rnn.lua"
 
--- Makes an input from a text: "f 2,3" means numbers, "c5 2,3" classes, and "m 4,4" a mask.
+-- Makes an input from a description: "f 2,3" stands for numbers of shape (2, 3), "c5 2,3" for classes, and "m 4,4" for
+-- a mask.
 local function input(text)
    local kind, sizes = text:match "^%s*(%a)%d* (.*)$"
    local shape = {}
@@ -110,7 +110,7 @@ describe("on the meta device", function()
    end)
 end)
 
--- A decoder block that has the structure of a block of Llama.
+-- A decoder block with the structure of Llama's blocks.
 local Block, Base = torch.class("MetaSpecBlock", nn.Module)
 
 function Block:__init(o)
@@ -166,7 +166,7 @@ describe("a model of 70 billion parameters", function()
       local model = torch.default_device("meta", llama, size)
       local n = 0
       for _, p in ipairs(model:parameters()) do n = n + p:numel() end
-      assert.equal(70553706496, n) -- Llama 3 70B has this number of parameters
+      assert.equal(70553706496, n) -- Llama 3 70B has exactly this number of parameters
       local logits = model(torch.empty(1, 4096, {dtype = "int64", device = "meta"}))
       assert.same({1, 4096, 128256}, logits.shape)
       assert.equal("bfloat16", logits.dtype)

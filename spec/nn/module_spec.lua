@@ -135,8 +135,7 @@ describe("nn.Module", function()
       assert.equal(4, #net:parameters())
       assert.equal(3, #net:modules())
       assert.equal(2, #net:children())
-      -- A shared parameter has the name of its first path. A module's own parameters come before those of its
-      -- children.
+      -- A shared parameter is named by its first path. A module's own parameters come before its children's.
       assert.same({"scale", "tied", "first.weight", "first.bias"}, names(net:named_parameters()))
    end)
 
@@ -233,7 +232,7 @@ describe("the mode of a module", function()
          assert.raises("nn.Dropout: training: expected true or false, got", function() layer(x) end)
       end
       local net = nn.Sequential(nn.Dropout(0.5)):eval()
-      -- nil is an error too, since a misspelt variable is nil, as in `net[1].training = was_trainig`
+      -- nil is an error too, because a misspelt variable is nil, as in `net[1].training = was_trainig`
       net[1].training = nil
       assert.raises("training: expected true or false, got nil", function() net(x) end)
       net:train()

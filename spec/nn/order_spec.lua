@@ -1,4 +1,4 @@
--- Tests the order in which a module lists its children, and the keys over which pairs(module) iterates.
+-- Tests the order of a module's children, and which keys pairs(module) visits.
 
 local torch = require "tlua"
 local nn = torch.nn

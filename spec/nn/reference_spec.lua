@@ -5,8 +5,7 @@ local formulas = require "spec.support.nn_utils"
 local nn = torch.nn
 local rows = dofile "spec/fixtures/nn.lua"
 
--- The formulas by which nn.py makes inputs and parameters. `which` is the position of the input, counted from
--- 0.
+-- The formulas by which nn.py makes inputs and parameters. `which` is the index of the input, counted from 0.
 local make = {
    f = function(k, which) return math.sin(1 + 1.37 * k + which) end,
    p = function(k, which) return 0.5 + 0.4 * math.sin(1 + 1.37 * k + which) end,
@@ -33,7 +32,7 @@ local function build(constructor)
    return formulas.filled(load("local nn, torch = ...; return " .. constructor)(nn, torch))
 end
 
--- Both libraries compute in float64, but add numbers in a different order.
+-- PyTorch and tlua compute in float64, but add numbers in different orders.
 local usual_tolerance <const> = 1e-9
 
 describe("a layer matches PyTorch:", function()

@@ -1,5 +1,5 @@
--- Tests weights that are computed from other parameters: by parametrizations, and by the older hooks weight_norm and
--- spectral_norm.
+-- Tests weights that are computed from other parameters, either by parametrizations or by the older hooks weight_norm
+-- and spectral_norm.
 local torch = require "tlua"
 local formulas = require "spec.support.nn_utils"
 local sorted = require "spec.support.sorted"
@@ -340,7 +340,7 @@ it("a state with the names of weight_norm's hook fits its parametrization", func
    local state = old:state_dict()
    assert.truthy(state["1.weight_g"] and state["3.weight_v"])
    new:load_state_dict(state)
-   -- loading leaves the caller's table unchanged
+   -- loading does not change the caller's table
    assert.truthy(state["1.weight_g"] and state["3.weight_v"])
    local x = torch.randn(5, 3)
    assert.close(old(x), new(x), 1e-6)

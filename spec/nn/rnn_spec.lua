@@ -44,15 +44,15 @@ local function states_for(module, row, dtype)
    return states
 end
 
--- Returns the results of a layer or cell; the state of an LSTM counts as two results.
+-- Returns the results of a layer or cell as a list; the state of an LSTM counts as two results.
 local function results_of(module, input, state)
    local output, h, c = module(input, state)
    if type(h) == "table" then h, c = table.unpack(h) end
    return output, h, c
 end
 
--- PyTorch's values are float64. In float32, a sum of some hundred numbers around 1 has an error of several times 6e-8,
--- the error of one rounding.
+-- PyTorch's values are in float64. In float32, one rounding has an error of 6e-8, and a sum of some hundred numbers
+-- around 1 has an error of several times that.
 local function matches_pytorch(dtype, limit)
    for _, row in ipairs(rows) do
       local kind = row.lengths and "packed " .. table.concat(row.lengths, " ") or table.concat(row.shape, " x ")
@@ -83,7 +83,7 @@ describe("a recurrent layer in float32 matches PyTorch:", function()
    matches_pytorch("float32", 1e-5)
 end)
 
--- The kinds of networks; each has a class and options.
+-- The kinds of recurrent networks. Each has a class and options.
 local kinds <const> = {
    {"RNN"}, {"RNN", {nonlinearity = "relu"}}, {"GRU"}, {"LSTM"}, {"LSTM", {proj_size = 3}},
    {"GRU", {bidirectional = true, num_layers = 2}}, {"LSTM", {bidirectional = true, num_layers = 2, bias = false}},
@@ -103,7 +103,7 @@ local function title(kind)
    return "nn." .. kind[1] .. (#list > 0 and " with " .. table.concat(list, ", ") or "")
 end
 
--- Computes a layer by plain operators, one step and one sample at a time.
+-- Computes a layer by plain operators, for one step and one sample at a time.
 local function by_steps(layer, x, h, c)
    local w, u, b, v, p = layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0,
       layer.weight_hr_l0
@@ -130,8 +130,7 @@ local function by_steps(layer, x, h, c)
 end
 
 describe("a recurrent layer agrees with its formula, for every dtype:", function()
-   -- Tolerances relative to 1. Half-precision types are computed in float32 and rounded at the
-   -- end.
+   -- The tolerances are relative to 1. Half-precision types are computed in float32 and rounded at the end.
    local tolerance <const> = {float64 = 1e-12, float32 = 2e-6, float16 = 2e-3, bfloat16 = 1.6e-2}
    for i = 1, 5 do
       for dtype, limit in sorted(tolerance) do
@@ -166,7 +165,7 @@ describe("gradients of a recurrent layer", function()
          inputs[#inputs + 1] = torch.randn(2, 1, 1, f64):requires_grad_()
          local function run() return results_of(layer, inputs[#inputs]) end
          assert.gradcheck(run, inputs)
-         -- One layer suffices: several layers take long, and only combine the same operators.
+         -- One layer suffices here: several layers take long, and only repeat the same operators.
          if not options.num_layers then assert.is_true(torch.autograd.gradgradcheck(run, inputs)) end
       end)
    end
@@ -185,8 +184,7 @@ describe("gradients of a recurrent layer", function()
       end
    end)
 
-   -- Inputs may depend on each other, or one may be passed twice. Each argument still gets a separate
-   -- gradient.
+   -- Inputs may depend on each other, or one tensor may be passed twice. Each argument must still get its own gradient.
    it("are right for inputs that depend on each other", function()
       torch.manual_seed(5)
       local w, u = torch.randn(3, 3, f64):requires_grad_(), torch.randn(3, 3, f64):requires_grad_()
@@ -427,7 +425,7 @@ describe("recurrent layers refuse", function()
       refuses(expected .. "a table of 0 with nil first", function() layer(x, {}) end)
       refuses(expected .. "3" .. usage, function() layer(x, 3) end)
       refuses("nn.LSTM: c0: expected shape (1, 2, 4), got a table", function() layer(x, {h, {c}}) end)
-      -- the call passes a state with one result, which raises the same error as for two results
+      -- This call takes the state for two results of the layer, although the state is one result, a table.
       refuses(expected, function()
          local _, first, second = layer(x)
          layer(x, {first, second})
@@ -435,7 +433,7 @@ describe("recurrent layers refuse", function()
       usage = "; h, c = cell(input, {h, c}) returns two tensors and takes a table of them"
       expected = "nn.LSTMCell: hx: expected {h, c}, a table of two tensors, got "
       refuses(expected .. "a float32 tensor of shape (2, 4)" .. usage, function()
-         local state = cell(x[1]) -- the call passes one tensor instead of a state
+         local state = cell(x[1]) -- takes only the first of the cell's two results as the state
          cell(x[1], state)
       end)
       refuses(expected .. "2 arguments" .. usage, function() cell(x[1], h[1], c[1]) end)
@@ -614,7 +612,7 @@ describe("pad_sequence", function()
    end)
 end)
 
--- The sizes are chosen so that threads divide the samples, the columns, or neither.
+-- The sizes are such that the threads share the samples, share the columns, or share neither.
 describe("a recurrent layer has the same bits", function()
    local sizes = {{20, 37, 50, 61}, {3, 1, 70, 300}, {4, 3, 30, 260}, {2, 5, 3, 4}}
 

@@ -1,4 +1,4 @@
--- Tests hooks of state_dict and load_state_dict, and states that are not tensors.
+-- Tests hooks of state_dict and load_state_dict, and entries of a state that are not tensors.
 local torch = require "tlua"
 local nn = torch.nn
 

@@ -3,7 +3,7 @@ local nn = torch.nn
 
 local function model() return nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Sequential(nn.Linear(3, 1))) end
 
--- PyTorch's names for the tensors of the same model.
+-- The names that PyTorch gives to the tensors of the same model.
 local pytorch = {"0.bias", "0.weight", "2.0.bias", "2.0.weight"}
 
 local function sorted_names(state)

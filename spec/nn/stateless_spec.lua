@@ -1,4 +1,4 @@
--- Tests calls of modules as functions of their parameters.
+-- Tests calling a module with given tensors in place of its parameters.
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local nn = torch.nn

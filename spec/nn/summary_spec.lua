@@ -10,7 +10,7 @@ describe("torch.summary", function()
       local conv, linear = summary.rows[1], summary.rows[4]
       assert.same({"1", "Conv2d", "(5, 2, 2, 2)", 20, 80},
          {conv.path, conv.name, conv.shape, conv.parameters, conv.bytes})
-      -- each of the 40 results takes 9 multiplications
+      -- each of the 40 results needs 9 multiplications
       assert.equal(2 * 5 * 2 * 2 * 2 * 9, conv.operations)
       assert.equal(2 * 5 * 3 * 8, linear.operations)
       assert.equal(0, summary.rows[2].operations)

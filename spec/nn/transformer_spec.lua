@@ -19,7 +19,7 @@ describe("masks of transformers", function()
       local encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, 0), 2)
       local x = torch.randn(3, 2, 4)
       local changed = x:clone()
-      changed[3] = 7 -- a position after the compared positions
+      changed[3] = 7 -- this position comes after all positions that are compared
       local before = encoder(x, {mask = future(3)})
       local after = encoder(changed, {mask = future(3)})
       assert.is_true(torch.equal(before:narrow(1, 1, 2), after:narrow(1, 1, 2)))

@@ -27,7 +27,8 @@ describe("torch.nn.utils", function()
    it("takes other norms, and refuses gradients that are not finite with error_if_nonfinite", function()
       local a, b = parameters()
       assert.close(4, utils.clip_grad_norm_({a, b}, 10, {norm_type = math.huge}):item())
-      -- as PyTorch: the norm of the tensors' norms, so the number of tensors with an element other than 0
+      -- As in PyTorch, the norm of order 0 is taken of the tensors' norms, so it is the number of tensors with an
+      -- element other than 0.
       assert.close(2, utils.clip_grad_norm_({a, b}, 10, {norm_type = 0}):item())
       assert.close(7, utils.clip_grad_norm_({a, b}, 10, 1):item())
       a.grad:fill_(0 / 0)
