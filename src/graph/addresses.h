@@ -1,12 +1,12 @@
 /*
-** addresses.h - a hash map from addresses to numbers, in a memory region.
+** addresses.h - a hash map from addresses to int32 numbers, allocated in a memory region.
 */
 #ifndef TLI_GRAPH_ADDRESSES_H
 #define TLI_GRAPH_ADDRESSES_H
 
 #include "graph/call_graph.h"
 
-/* Addressing is open; the number of slots is a power of 2. */
+/* The hash table uses open addressing; its number of slots is a power of 2. */
 typedef struct tli_Addresses {
   const void **keys; /* key of each slot; NULL in a free slot */
   int32_t *numbers;
@@ -27,7 +27,7 @@ static inline int32_t tli_addresses_find(const tli_Addresses *m, const void *key
   return m->keys[i] ? m->numbers[i] : -1;
 }
 
-/* Gives an address a number, in place of an earlier one. */
+/* Maps an address to a number, and replaces the address's earlier number. */
 static inline bool tli_addresses_put(tli_Region *r, tli_Addresses *m, const void *key,
                                      int32_t number) {
   if (2 * m->used >= m->size) {

@@ -1,14 +1,15 @@
 /*
-** branches.c - the calls that mark the branches of torch.cond and the loops of torch.while_loop in a
-** graph.
+** branches.c - the marks: calls in a graph that delimit the branches of torch.cond and the loops of
+** torch.while_loop.
 **
-** The calls between cond_begin and cond_else run if the condition is true, those between cond_else
-** and cond_end if not. Both marks at the ends of branches take the branch's results; the results of
-** cond_end are copies of those of the branch that has run.
+** The calls between cond_begin and cond_else run if the condition is true, and the calls between
+** cond_else and cond_end if it is false. The marks at the ends of both branches, cond_else and
+** cond_end, take the branch's results as arguments. The results of cond_end are copies of the
+** results of the branch that has run.
 **
 ** The results of loop_begin are copies of its arguments. The calls up to loop_test compute the
-** condition; if it is false, the run goes on after loop_end. At loop_end, copies of its arguments
-** become the results of loop_begin, and the calls after loop_begin run again.
+** condition. If the condition is false, the run continues after loop_end. At loop_end, copies of
+** its arguments become the results of loop_begin, and the calls after loop_begin run again.
 **
 ** Branches and loops may be nested.
 */
@@ -52,7 +53,7 @@ static bool is_mark(const tli_Call *call) {
   return false;
 }
 
-/* Returns the mark that comes before a mark; NULL for the first one. */
+/* Returns the mark that must precede a mark, or NULL if the mark begins a branch or a loop. */
 static const tli_Call *mark_before(const tli_Call *call) {
   if (call == &tli_call_cond_else) return &tli_call_cond_begin;
   if (call == &tli_call_cond_end) return &tli_call_cond_else;
@@ -62,7 +63,8 @@ static const tli_Call *mark_before(const tli_Call *call) {
 
 static int64_t count(const tli_Graph *g, int32_t i) { return g->calls[i].args[0].ints.n; }
 
-/* Pairs the mark `i` with the innermost mark that is open, open[depth - 1]. */
+/* Pairs mark `i` with open[depth - 1], the innermost mark that has no partner yet. Returns false if
+** the marks do not match. */
 static bool pair(const tli_Graph *g, int32_t i, int32_t *jumps, int32_t *open, int32_t *depth) {
   const tli_GraphCall *c = &g->calls[i];
   const tli_Call *before = mark_before(c->call);
@@ -79,7 +81,8 @@ static bool pair(const tli_Graph *g, int32_t i, int32_t *jumps, int32_t *open, i
     return true;
   }
   --*depth;
-  int32_t begin = jumps[from]; /* of a loop; its test has kept the place */
+  /* for a loop_end: the loop's beginning, which loop_test has stored */
+  int32_t begin = jumps[from];
   jumps[from] = i;
   if (c->call == &tli_call_cond_end)
     return count(g, i) == c->nresults && count(g, from) == c->nresults;

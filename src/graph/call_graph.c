@@ -13,7 +13,7 @@
 
 #define CHUNK_BYTES ((size_t)16 << 10)
 
-/* The most bytes of one block: a size_t has 32 bits in browsers. */
+/* The most bytes of one block. In browsers a size_t has 32 bits. */
 #define MOST_BYTES (SIZE_MAX > UINT32_MAX ? UINT64_C(1) << 40 : UINT64_C(1) << 30)
 
 typedef struct tli_Chunk {
@@ -178,7 +178,8 @@ static bool keep_list(tli_Graph *g, const void **list, int64_t n, size_t size) {
   return true;
 }
 
-/* The names are compared, so that small libraries need not have these operators. */
+/* The function compares the operators' names, so that it does not refer to the operators, which
+** small libraries may lack. */
 bool tli_graph_placed(const tli_Graph *g, const tli_GraphCall *call) {
   if (strcmp(call->call->name, "as_strided") != 0 || call->args[3].integer == TLI_NOINT)
     return false;
@@ -232,7 +233,8 @@ bool tli_graph_schedule(tli_Graph *g, tl_Tensor *rates, const tli_GraphPlace *pl
 const tli_Call *tli_call_find(const char *name) {
   for (int i = 0; i < tli_branch_calls_count; i++)
     if (strcmp(name, tli_branch_calls[i]->name) == 0) return tli_branch_calls[i];
-#if !defined(TLI_INFER) || defined(TLI_TRAIN) /* builds for inference alone lack autograd's calls */
+/* builds for inference alone have no calls of autograd */
+#if !defined(TLI_INFER) || defined(TLI_TRAIN)
   for (int i = 0; i < tli_autograd_calls_count; i++)
     if (strcmp(name, tli_autograd_calls[i]->name) == 0) return tli_autograd_calls[i];
 #endif

@@ -2,17 +2,17 @@
 ** call_graph.h - a traced model as data: inputs, constants, and a list of operator calls whose
 ** tensors are numbered values. No file in src/graph depends on Lua.
 **
-**   call_recorder.c  records the calls of a thread as a graph
+**   call_recorder.c  records the operators that a thread calls as a graph
 **   unify.c          compares traces, and finds the integers that depend on the inputs' sizes
-**   file.c           writes and reads a graph as a file; json.c, text.c: its text
+**   file_write.c     writes a graph to a file (with text.c); file_read.c reads it (with json.c)
 **   run.c            runs a graph's calls; implements tl_program_* of tlua.h
-**   branches.c       the marks of conditional calls
+**   branches.c       the calls that delimit conditional branches and loops
 **   memory_plan.c    plans a run's memory: an arena offset for each block, from the blocks' lifetimes
 **   show.c           prints a graph for people
 **
-** Invariant of a graph that has been built or read: a call's arguments are values that come before
-** its results, and their kinds are those of its operator's parameters.
-** */
+** Every graph that has been built or read fulfils these conditions: a call's arguments are values
+** that come before its results, and their kinds are those of its operator's parameters.
+*/
 #ifndef TLI_GRAPH_GRAPH_H
 #define TLI_GRAPH_GRAPH_H
 
@@ -25,7 +25,7 @@ typedef struct tli_Region {
   struct tli_Chunk *chunks;
 } tli_Region;
 
-/* Returns zeroed memory; returns NULL and sets a message if memory is exhausted. */
+/* Returns zeroed memory. If memory is exhausted, returns NULL and sets an error message. */
 void *tli_region_get(tli_Region *r, int64_t count, size_t size) TL_MUSTCHECK;
 char *tli_region_text(tli_Region *r, const char *text, size_t length) TL_MUSTCHECK;
 void tli_region_free(tli_Region *r);
@@ -42,14 +42,15 @@ typedef enum tli_ValueKind {
 
 typedef struct tli_GraphValue {
   tli_ValueKind kind;
-  int32_t index; /* index in the graph's array of inputs, constants, numbers or calls */
+  int32_t index; /* the value's index in the graph's array of inputs, constants, numbers or calls */
 } tli_GraphValue;
 
 typedef struct tli_GraphInput {
   const char *name;
   tl_DType dtype;
   int ndim;
-  int64_t sizes[TL_MAX_DIMS]; /* sizes in the example; the size of a dynamic dimension is unused */
+  /* the sizes of the example input; the size of a dynamic dimension is unused */
+  int64_t sizes[TL_MAX_DIMS];
   /* for each dimension: the index of its symbol, or -1 if the size is fixed */
   int32_t symbols[TL_MAX_DIMS];
   int32_t value;
@@ -62,8 +63,8 @@ typedef struct tli_GraphConstant {
   bool leaf;         /* whether the constant requires a gradient; only in programs that train */
 } tli_GraphConstant;
 
-/* Locates a number that changes from step to step, such as a learning rate: the number is element
-** `element` of an argument that is a list of reals. */
+/* Locates a number that changes from step to step, such as a learning rate. The number is element
+** `element` of a call's argument that is a list of reals. */
 typedef struct tli_GraphPlace {
   int32_t call, param, element;
 } tli_GraphPlace;
@@ -84,8 +85,9 @@ typedef struct tli_GraphSymbol {
   int64_t example, least, most;
 } tli_GraphSymbol;
 
-/* A call of an operator. In args, `integer` represents a tensor by its value's number (-1 for no
-** tensor), and `ints` represents a list of tensors by their values' numbers. */
+/* A call of an operator. Among its arguments `args`, the field `integer` holds a tensor as the
+** number of its value (-1 for no tensor), and the field `ints` holds a list of tensors as the
+** numbers of their values. */
 typedef struct tli_GraphCall {
   const tli_Call *call;
   tli_CallArg *args;
@@ -95,7 +97,7 @@ typedef struct tli_GraphCall {
 } tli_GraphCall;
 
 /* A product of two or three sizes: factor * (size of symbols[0]) * (size of symbols[1]) and so on.
-** The symbols ascend; a symbol may occur twice. */
+** The symbols are in ascending order; a symbol may occur more than once. */
 typedef struct tli_GraphTerm {
   int64_t factor;
   int32_t n;
@@ -108,7 +110,8 @@ enum { TLI_TERM_MOST = 3 };     /* the largest number of sizes in a product */
 /* An integer argument that depends on the inputs' sizes: each run computes it as base + the sum of
 ** factors[s] * (size of symbol s) + the sum of the terms. */
 typedef struct tli_GraphHole {
-  int32_t call; /* index of the call; -1 if the hole is a number, whose index is `param` */
+  /* index of the call; -1 if the hole is one of the graph's numbers, whose index is `param` */
+  int32_t call;
   int32_t param;
   int32_t element; /* index in a list argument; -1 if the hole is the argument itself */
   int64_t base;
@@ -129,16 +132,18 @@ typedef struct tli_Graph {
   int32_t *outputs; /* values */
   tli_GraphSymbol *symbols;
   tli_GraphHole *holes;
-  int64_t work;          /* elements of the arguments and results of all traced calls */
-  const char *structure; /* describes to the front end how outputs are nested; may be NULL */
+  int64_t work; /* the total number of elements of all arguments and results of the traced calls */
+  const char *structure; /* tells the front end how the outputs are nested in tables; may be NULL */
   bool reads;            /* whether the traced code has read the values of a constant */
   bool training;         /* whether the model was in training mode when it was traced */
   tl_DType dtype;        /* the default dtype of the traced code */
-  /* the device of runs, for which every device in the calls stands; in a file it is the CPU */
+  /* the device of runs. Calls use it in place of any device that was traced; in a file it is the
+  ** CPU */
   tl_Device device;
   bool step; /* whether the program is a training step */
-  /* whether the program's results have gradients: it uses the caller's tensors themselves as inputs
-  ** and constants, and records gradients as the traced code did; such a program cannot be saved */
+  /* whether the program's results have gradients. Such a program uses the caller's tensors
+  ** themselves as inputs and constants, and records gradients as the traced code did; it cannot be
+  ** saved */
   bool live;
   tli_GraphSchedule schedule;
   /* position in the random number stream at which the first step begins */
@@ -175,11 +180,12 @@ tli_GraphHole *tli_graph_hole(tli_Graph *g) TL_MUSTCHECK;
 /* Computes the integer of a hole for given sizes of all symbols. Fails on overflow. */
 bool tli_graph_hole_value(const tli_Graph *g, const tli_GraphHole *h, const int64_t *sizes,
                           int64_t *out) TL_MUSTCHECK;
-/* Checks an input and records the sizes of its dynamic dimensions. */
+/* Checks an input, and stores the sizes of its dynamic dimensions as the sizes of their symbols. */
 bool tli_graph_check_input(const tli_Graph *g, const tli_GraphInput *in, const tl_Tensor *t,
                            int64_t *sizes) TL_MUSTCHECK;
-/* Returns whether a call is an as_strided whose place counts from the first element of its tensor,
-** an input or a constant, instead of the beginning of the storage. */
+/* Returns whether a call is an as_strided of an input or a constant (or of its detached alias). The
+** storage offset of such a call counts from the tensor's first element instead of the beginning of
+** the storage. */
 bool tli_graph_placed(const tli_Graph *g, const tli_GraphCall *call);
 /* Copies an argument's list or text into the graph. */
 bool tli_graph_keep(tli_Graph *g, tli_CallKind kind, tli_CallArg *arg) TL_MUSTCHECK;
@@ -205,11 +211,11 @@ typedef struct tli_Trace tli_Trace;
 typedef enum tli_TraceKind {
   TLI_TRACE_VALUES, /* calls without gradients */
   TLI_TRACE_STEP,   /* a training step, with its backward passes */
-  TLI_TRACE_LIVE    /* calls whose results have gradients in each run */
+  TLI_TRACE_LIVE    /* calls whose results have gradients in every run */
 } tli_TraceKind;
 
 /* Begins to trace the calling thread. Tensors that the traced code uses become constants, unless
-** they are inputs or results; constants with names must be declared before. */
+** they are inputs or results. Constants with names must be declared before recording starts. */
 tli_Trace *tli_trace_new(tli_TraceKind kind) TL_MUSTCHECK;
 /* Declares an input of the traced code. Its name is copied; `symbols` may be NULL. */
 bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTCHECK;
@@ -218,14 +224,16 @@ bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTC
 bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor, bool changes) TL_MUSTCHECK;
 /* Starts recording. */
 bool tli_trace_record(tli_Trace *t) TL_MUSTCHECK;
-/* Record the marks of a cond: its beginning, the results of the first branch, and those of the
-** second one. A tensor that one branch makes is not known outside of the branch. The last function
-** sets `results` to n new tensors, which stand for the results of either branch. */
+/* These functions record the marks of a cond (branches.h): its beginning, the end of the first
+** branch with its results, and the end of the second branch. A tensor that one branch makes is not
+** known outside of the branch. The last function sets `results` to n new tensors, which stand for
+** the results of either branch. */
 bool tli_trace_branch(tli_Trace *t, tl_Tensor *pred) TL_MUSTCHECK;
 bool tli_trace_otherwise(tli_Trace *t, tl_Tensors given) TL_MUSTCHECK;
 bool tli_trace_join(tli_Trace *t, tl_Tensors given, tl_Tensor **results) TL_MUSTCHECK;
-/* Record the marks of a while_loop: its beginning, where `results` becomes new tensors that stand
-** for the carried ones in each iteration and after the loop, the condition, and the end. */
+/* These functions record the marks of a while_loop (branches.h): its beginning, its condition, and
+** its end. The first function sets `results` to new tensors, which stand for the carried tensors in
+** each iteration and after the loop. */
 bool tli_trace_loop(tli_Trace *t, tl_Tensors given, tl_Tensor **results) TL_MUSTCHECK;
 bool tli_trace_test(tli_Trace *t, tl_Tensor *pred) TL_MUSTCHECK;
 bool tli_trace_again(tli_Trace *t, tl_Tensors given) TL_MUSTCHECK;
@@ -235,8 +243,8 @@ void tli_trace_free(tli_Trace *t); /* Ends the trace and frees it. Accepts NULL.
 
 /* ---- sizes (unify.c) ---- */
 
-/* Fails unless the traces of two runs, with equal sizes but different values of the inputs, are
-** equal. */
+/* Fails if two traces differ although their inputs have equal sizes and differ only in their
+** values. */
 bool tli_graph_same(const tli_Graph *g, const tli_Graph *other) TL_MUSTCHECK;
 /* Makes dimension `dim` of input `input` dynamic: its size becomes the named symbol. */
 bool tli_graph_dynamic(tli_Graph *g, int input, int dim, const char *symbol) TL_MUSTCHECK;
@@ -261,24 +269,24 @@ bool tli_graph_fits_all(const tli_Graph *g, const int64_t *sizes, const tli_Grap
 
 /* Returns whether runs change constants. */
 bool tli_graph_has_state(const tli_Graph *g);
-/* Gives a schedule to a graph that has none. `rates` is float64 (steps, n): row i has the numbers
-** that step i writes to the n places. */
+/* Gives a schedule to a graph that has none. `rates` is float64 (steps, n): step i writes the
+** numbers in row i to the n places in the calls' arguments. */
 bool tli_graph_schedule(tli_Graph *g, tl_Tensor *rates, const tli_GraphPlace *places, int32_t n)
     TL_MUSTCHECK;
-/* Returns whether a place refers to a real number in a list. */
+/* Returns whether a place refers to a real number in a list argument of a call. */
 bool tli_graph_place_fits(const tli_Graph *g, const tli_GraphPlace *p);
 
 /* Writes the graph as the JSON text of a file's field "program". */
 bool tli_graph_describe(const tli_Graph *g, tli_Text *out) TL_MUSTCHECK;
-/* Reads a graph from such a text, for runs on a device. The constants are the given tensors, in the
-** text's order; the graph shares them. */
+/* Reads a graph from text that tli_graph_describe has written, for runs on a device. The constants
+** are the given tensors, in the text's order; the graph shares them. */
 tli_Graph *tli_graph_parse(const char *text, size_t size, tl_Tensor *const *constants, int n,
                            tl_Device device) TL_MUSTCHECK;
 
 bool tli_graph_save(const tli_Graph *g, const char *path) TL_MUSTCHECK;
 tli_Graph *tli_graph_load(const char *path) TL_MUSTCHECK;
-/* Reads a program from bytes. The graph uses these bytes until its last tensor is freed; then
-** release(data, context) is called. After a failure `release` is not called. */
+/* Reads a program from bytes. The graph uses these bytes until the last tensor in them is freed,
+** and then calls release(data, context). After a failure `release` is not called. */
 tli_Graph *tli_graph_read(void *data, size_t bytes, void (*release)(void *data, void *context),
                           void *context) TL_MUSTCHECK;
 

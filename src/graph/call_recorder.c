@@ -1,16 +1,17 @@
 /*
 ** call_recorder.c - records the operators that a thread calls as a graph.
 **
-** A tensor is recognized by its address, so the trace keeps every tensor that it has seen until the
-** end. Effects that an operator does not report are found through storages: a tensor that shares
-** its storage with a known tensor is a view of that tensor, and a storage whose version has changed
-** was written to by something that a graph cannot repeat.
+** A tensor is recognized by its address, so the trace holds a reference to every tensor that it has
+** seen until the trace ends. The recorder finds effects that an operator does not report by looking
+** at storages. A tensor that shares its storage with a known tensor is a view of that tensor. A
+** storage whose version has changed without a recorded write was written to by code that a graph
+** cannot repeat.
 **
 ** A training step is recorded with its backward passes, as calls of autograd/calls.h. A gradient is
-** recorded when the traced code uses it: if an unknown tensor is the gradient of a known tensor, a
-** read of that gradient is added. A gradient left by an earlier step is refused, since a program
-** begins without gradients.
-** */
+** recorded when the traced code uses it: if an unknown tensor is the gradient of a known tensor,
+** the recorder adds a call that reads that gradient. A gradient that an earlier step has left is an
+** error, since a program begins without gradients.
+*/
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ typedef struct Named {
   bool changes;      /* whether the traced code may change the tensor */
 } Named;
 
-/* A tensor that became known in a branch, and the tensor's value before; -1 for none. */
+/* A tensor that became known in a branch, and the value that it had before (-1 for none). */
 typedef struct Change {
   tl_Tensor *tensor; /* borrowed from `kept` */
   int32_t value;
@@ -50,7 +51,8 @@ typedef struct Branch {
   int32_t changes, memories;
 } Branch;
 
-enum { LOCAL = -2 }; /* in place of a value: the tensor was made in a branch that has ended */
+/* a number in place of a value: the tensor was made in a branch that has ended */
+enum { LOCAL = -2 };
 
 struct tli_Trace {
   tli_Tracer tracer;
@@ -59,18 +61,20 @@ struct tli_Trace {
   tli_Addresses values;   /* maps tensors to values */
   tli_Addresses named_at; /* maps tensors to indices in `named` */
   tli_Addresses memories_at;
-  tli_Addresses fresh; /* tensors whose .grad was set or cleared during this trace */
-  bool step;           /* whether backward passes are recorded */
-  bool live;           /* whether each run records gradients */
-  bool placed;         /* whether the graph's device is known */
-  tl_Tensor **kept;    /* owned */
+  /* tensors whose .grad was set or cleared during this trace, so it is not from an earlier step */
+  tli_Addresses fresh;
+  bool step;        /* whether backward passes are recorded */
+  bool live;        /* whether each run records gradients */
+  bool placed;      /* whether the program's device has been determined */
+  tl_Tensor **kept; /* owned */
   Memory *memories;
   Named *named;
   int32_t nkept, nmemories, nnamed, unnamed;
   Change *changes;
   Branch *branches; /* branches that have not ended, the innermost last */
   int32_t nchanges, nbranches;
-  tli_CallArg *pending; /* arguments of the running call, in the form that the graph stores */
+  /* arguments of the running call, in the form in which the graph stores them */
+  tli_CallArg *pending;
 };
 
 /* ---- tensors ---- */
@@ -86,8 +90,8 @@ static Memory *memory_of(const tli_Trace *t, const tl_Tensor *tensor) {
   return i < 0 ? NULL : &t->memories[i];
 }
 
-/* Adds a tensor's storage to `memories`, unless the storage is there already. The tensor must be in
-** `kept`. */
+/* Adds a tensor's storage to the list `memories`, unless it is in the list already. The tensor must
+** be in `kept`. */
 static bool note_memory(tli_Trace *t, tl_Tensor *tensor, tli_ValueKind kind) {
   if (memory_of(t, tensor)) return true;
   if (!tli_region_grow(&t->region, (void **)&t->memories, t->nmemories, sizeof *t->memories))
@@ -96,7 +100,7 @@ static bool note_memory(tli_Trace *t, tl_Tensor *tensor, tli_ValueKind kind) {
   return tli_addresses_put(&t->region, &t->memories_at, tensor->storage, t->nmemories++);
 }
 
-/* Within a branch, stores the value that a tensor had before. */
+/* If a branch is being recorded, stores the value that a tensor had before this change. */
 static bool note_change(tli_Trace *t, tl_Tensor *tensor) {
   if (t->nbranches == 0) return true;
   if (!tli_region_grow(&t->region, (void **)&t->changes, t->nchanges, sizeof *t->changes))
@@ -125,8 +129,9 @@ static int32_t add_view(tli_Trace *t, const tli_Call *call, int32_t of, const tl
   return made->results[0];
 }
 
-/* Returns the place from which the places of views count (tli_graph_placed): inputs and constants
-** may begin anywhere in their storages when the program runs. */
+/* Returns the position in a storage from which the offsets of views are counted. It is the first
+** element of an input or a constant (tli_graph_placed), because these may begin anywhere in their
+** storages when the program runs. Otherwise it is 0. */
 static int64_t start_of(const tli_Trace *t, const tl_Tensor *tensor) {
   const Memory *memory = memory_of(t, tensor);
   return memory && memory->kind != TLI_VALUE_RESULT ? memory->first->offset : 0;
@@ -139,7 +144,8 @@ static int32_t alias(tli_Trace *t, const tl_Tensor *tensor, const tl_Tensor *bas
     return -1;
   }
   bool cut = (base->flags & TLI_REQUIRES_GRAD) && !(tensor->flags & TLI_REQUIRES_GRAD);
-  if ((t->step || t->live) && cut) { /* x.data or x:detach(), through which a leaf may be changed */
+  /* for x.data or x:detach(), through which a leaf may be changed */
+  if ((t->step || t->live) && cut) {
     value = add_view(t, &tli_call_detach, value, NULL, 0);
     if (value < 0 || tli_same_geometry(tensor, base)) return value;
   }
@@ -152,8 +158,8 @@ static int32_t alias(tli_Trace *t, const tl_Tensor *tensor, const tl_Tensor *bas
 
 static bool on_device(tl_Device a, tl_Device b) { return a.type == b.type && a.index == b.index; }
 
-/* Checks that an input or a constant is on the device of the program, which the first of them
-** determines. A number on the CPU may be an operand on any device. */
+/* Checks that an input or a constant is on the program's device. The first input or constant
+** determines that device. A number on the CPU may be an operand on any device. */
 static bool place_tensor(tli_Trace *t, const char *name, const tl_Tensor *tensor) {
   tl_Device on = tli_device(tensor);
   if (on.type == TL_CPU && tensor->ndim == 0) return true;
@@ -175,7 +181,7 @@ static int32_t constant(tli_Trace *t, const char *name, tl_Tensor *tensor) {
   }
   int64_t order[TL_MAX_DIMS], back[TL_MAX_DIMS];
   bool turned = !tli_contiguous(tensor) && tli_dense(tensor);
-  t->tracer.depth++; /* operators called from here on are not part of the model */
+  t->tracer.depth++; /* operators that are called while `depth` is larger are not recorded */
   tl_Tensor *plain = tli_detached(tensor), *row_major = NULL;
   if (turned) tli_sort_dims(tensor, order, back);
   if (plain && turned) {
@@ -241,8 +247,8 @@ static bool after_backward(tli_Trace *t) {
   return true;
 }
 
-/* Records the value of a tensor that shares its storage with tensors that were used before. A view
-** with elements outside the graph's copy of a constant becomes another constant. */
+/* Records the value of a tensor that shares its storage with tensors that were used before. If a
+** view has elements outside the graph's copy of a constant, the view becomes another constant. */
 static int32_t view_value(tli_Trace *t, tl_Tensor *tensor) {
   tl_Tensor *base = memory_of(t, tensor)->first;
   int32_t of = known(t, base);
@@ -364,8 +370,8 @@ static bool may_change(const tli_Trace *t, const tli_Call *call, const Memory *m
                   call->name, t->step ? ", or name it in the option `state`" : "");
 }
 
-/* For operators that change more tensors than their first argument: the parameters that they
-** change. */
+/* The operators that change other tensors than just their first argument, and the parameters that
+** they change. */
 static const struct {
   const tli_Call *call;
   uint64_t params; /* bit i is set if parameter i is changed */
@@ -427,8 +433,9 @@ static bool read_list(tli_Trace *t, tl_Tensors given, tli_CallArg *out) {
   return ok;
 }
 
-/* Returns the device that argument i of a call stands for. Without a device, the call uses that of
-** its first tensor, as zeros_like does; if it takes no tensor, the default device. */
+/* Returns the device that argument i of a call stands for. If the device is not given, the call
+** uses the device of its first tensor, as zeros_like does, or the default device if it takes no
+** tensor. */
 static tl_Device device_of(const tli_Call *call, int i, const tli_CallArg *args) {
   if (args[i].device.type >= 0) return args[i].device;
   bool takes = call->params[0].kind == TLI_CALL_TENSOR && args[0].tensor;
@@ -472,8 +479,9 @@ static bool begin_value(const tli_Trace *t, const tli_Call *call, const tli_Call
   return true;
 }
 
-/* Returns whether a call is no part of the program: one that has no effect without gradients, or one
-** that copies a constant from the CPU to the program's device, where the copy is a constant. */
+/* Returns whether a call is not recorded. A program omits calls that only matter for gradients if
+** it records none, and calls that copy a constant from the CPU to the program's device, since the
+** copy itself becomes the constant. */
 static bool left_out(const tli_Trace *t, const tli_Call *call, const tli_CallArg *args) {
   bool moves =
       call == &tli_call_to || call == &tli_call_to_device || call == &tli_call_to_device_only;
@@ -502,8 +510,8 @@ static bool begin_gradients(const tli_Trace *t, const tli_Call *call, const tli_
   return true;
 }
 
-/* Clears the option `sparse` of an embedding: the optimizers of a program take dense gradients, whose
-** steps have the same results. */
+/* Clears the option `sparse` of an embedding. The optimizers of a program take dense gradients;
+** steps with them have the same results. */
 static void with_dense_gradient(const tli_Call *call, tli_CallArg *args) {
   for (int i = 0; i < call->nparams; i++)
     if (strcmp(call->params[i].name, "sparse") == 0) args[i].flag = false;
@@ -524,7 +532,7 @@ static bool begin(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *a
   return true;
 }
 
-/* Accepts the new version of an argument that a call was allowed to write to. */
+/* Stores the new version of an argument's storage, after a call that was allowed to write to it. */
 static bool note_version(tli_Trace *t, const tli_Call *call, tl_Tensor *tensor) {
   Memory *memory = tensor ? memory_of(t, tensor) : NULL;
   if (memory == NULL || memory->version == tli_version(tensor)) return true;
@@ -605,8 +613,9 @@ static bool enter_branch(tli_Trace *t) {
   return true;
 }
 
-/* Restores the value that a tensor had before the branch. Views that the branch has recorded are
-** recorded again when they are used outside; constants belong to no branch. */
+/* Restores the value that a tensor had before the branch. Views that were recorded in the branch
+** are recorded again when they are used after it. Constants keep their values, since they belong to
+** no branch. */
 static bool undo(tli_Trace *t, const Change *change, int32_t memories) {
   int32_t now = tli_addresses_find(&t->values, change->tensor), value = change->value;
   int32_t at = tli_addresses_find(&t->memories_at, change->tensor->storage);
@@ -655,7 +664,7 @@ static bool mark_copies(tli_Trace *t, const tli_Call *call, tli_CallArg arg, tl_
                         tl_Tensor **results) {
   tli_GraphCall *made = mark(t, call, arg, (int32_t)given.n);
   bool ok = made != NULL;
-  t->tracer.depth++; /* the copies are not part of the model */
+  t->tracer.depth++; /* operators that are called while `depth` is larger are not recorded */
   for (int64_t i = 0; ok && i < given.n; i++)
     ok = (results[i] = tli_clone_for("cond", given.v[i])) != NULL;
   t->tracer.depth--;

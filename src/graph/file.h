@@ -13,33 +13,34 @@
 ** argument is a value's number, a list of them, or plain data by the parameter's kind; null stands
 ** for an absent argument.
 **
-** Version 2 is a program that changes its constants. It has "state": [index of a constant, ...] as
-** well, and a training step also "leaves": [index, ...], "random": [seed, offset], "schedule": null
-** or [index of the rates, index of the step count, [[call, parameter, element], ...]]; a call
-** during which gradients are recorded has `true` as its fourth element.
+** Version 2 is a program that changes its constants. It also has the field "state": [index of a
+** constant, ...]. If the program is a training step, it also has "leaves": [index, ...], "random":
+** [seed, offset], and "schedule": null or [index of the rates, index of the step count, [[call,
+** parameter, element], ...]]. A call during which gradients are recorded has `true` as its fourth
+** element.
 **
 ** Version 3 is a program with integers that depend on products of sizes: a hole may have a sixth
-** element, [[factor, [symbol, ...]], ...]. It may have all fields of version 2.
+** element, [[factor, [symbol, ...]], ...]. Version 3 may have all fields of version 2.
 **
-** Each tensor's data begins at a multiple of 64 bytes. As safetensors has no gaps, entries named
-** "__padding__.1" and so on fill the bytes in between.
+** Each tensor's data begins at a multiple of 64 bytes. The safetensors format allows no gaps, so
+** entries named "__padding__.1" and so on fill the bytes between the tensors.
 **
-** A file is not trusted. The reader checks the invariant of call_graph.h, that tensors lie within
-** the file, and that required arguments are present; the operators check everything else, as they
-** do for any caller.
+** The reader does not trust a file. It checks the conditions that call_graph.h states, that tensors
+** lie within the file, and that required arguments are present. The operators check everything
+** else, as they do for any caller.
 */
 #ifndef TLI_GRAPH_FILE_H
 #define TLI_GRAPH_FILE_H
 
 #include "core/tensor/tensor.h"
 
-/* Versions of the form. */
+/* The versions of the file format, described above. */
 enum { TLI_FILE_PLAIN = 1, TLI_FILE_WITH_STATE = 2, TLI_FILE_WITH_PRODUCTS = 3 };
 #define TLI_FILE_ALIGNMENT 64
 #define TLI_FILE_HEADER_MAX \
   ((uint64_t)100000000) /* the largest header that the format allows, in bytes */
 
-/* Returns the format's name of a dtype, such as "F32"; `out` is room for it. */
+/* Returns the format's name of a dtype, such as "F32"; the name is written to `out`. */
 const char *tli_file_code(tl_DType dtype, char out[16]);
 
 #endif

@@ -1,5 +1,5 @@
 /*
-** file_read.c - reads programs from files; file.h describes their form.
+** file_read.c - reads programs from files in the format that file.h describes.
 */
 #include "graph/file.h"
 
@@ -27,7 +27,8 @@ typedef struct File {
   size_t bytes;
   void (*release)(void *data, void *context);
   void *context;
-  atomic_int refs; /* one reference for the reader, and one for each tensor in the file */
+  /* number of references: one for the reader, and one for each tensor in the file */
+  atomic_int refs;
 } File;
 
 typedef struct Loader {
@@ -337,7 +338,7 @@ static bool read_call(Loader *l, const tli_Json *j) {
   int param = 0;
   for (const tli_Json *a = args->first; a; a = a->next, param++)
     TL_TRY(read_arg(l, call, param, a, &read[param]));
-  /* the file is older than the last arguments of the operator, which are false */
+  /* the file is older than these last arguments of the operator, so they get the value false */
   for (; param < call->nparams; param++) read[param] = (tli_CallArg){.flag = false};
   if (!l->g->step && strncmp(call->name, "autograd_", 9) == 0)
     return tli_fail(TL_EIO, "operator %s: only a training step calls it", call->name);
@@ -379,7 +380,7 @@ static bool index_of(const tli_Json *j, int32_t high, int32_t *out) {
 }
 
 /* Reads the terms of a hole (call_graph.h), each a product of a factor and two or three sizes.
-** `list` is NULL if the hole has none. */
+** `list` is NULL if the hole has no terms. */
 static bool read_terms(Loader *l, const tli_Json *list, tli_GraphHole *h) {
   if (list == NULL) return true;
   if (!is_list(list)) return false;
@@ -546,7 +547,8 @@ tli_Graph *tli_graph_read(void *data, size_t bytes, void (*release)(void *data, 
   }
   tli_region_free(&l.region);
   if (!ok) {
-    tli_graph_release(l.g); /* also releases the graph's tensors; the bytes remain the caller's */
+    /* this also releases the graph's tensors; the bytes remain the caller's */
+    tli_graph_release(l.g);
     tli_free(l.file, sizeof *l.file);
     return NULL;
   }

@@ -1,5 +1,5 @@
 /*
-** file_write.c - writes programs to files; file.h describes their form.
+** file_write.c - writes programs to files in the format that file.h describes.
 */
 #include "graph/file.h"
 
@@ -14,7 +14,7 @@
 #include "graph/text.h"
 #include "ops/file_order.h"
 
-/* Maps prefixes of dtype names to the format's letters. */
+/* Pairs of a dtype name's prefix and the letters that the format uses in its place. */
 static const char *const letters[][2] = {
     {"bfloat", "BF"}, {"float", "F"}, {"uint", "U"}, {"int", "I"}, {"bool", "BOOL"}};
 
@@ -24,7 +24,8 @@ const char *tli_file_code(tl_DType dtype, char out[16]) {
     size_t n = strlen(letters[i][0]);
     if (strncmp(name, letters[i][0], n) != 0) continue;
     snprintf(out, 16, "%s%s", letters[i][1], name + n);
-#ifndef TLI_INFER /* float8_e4m3fn is F8_E4M3, and float8_e8m0fnu F8_E8M0 */
+/* the format's names are F8_E4M3 for float8_e4m3fn, and F8_E8M0 for float8_e8m0fnu */
+#ifndef TLI_INFER
     for (char *at = out; *at; at++) *at = (char)toupper((unsigned char)*at);
     if (dtype == TL_F8E4M3 || dtype == TL_F8E8M0) out[7] = '\0';
 #endif
@@ -273,7 +274,8 @@ static void put_program(Writer *w) {
   tli_text_put(&w->text, "}");
 }
 
-/* Numbers the values in the file's order: inputs, constants, numbers, results. */
+/* Numbers the values in the order of the file: first inputs, then constants, numbers and
+** results. */
 static bool number_values(Writer *w) {
   const tli_Graph *g = w->g;
   int32_t base[] = {0, g->ninputs, g->ninputs + g->nconstants,

@@ -1,12 +1,12 @@
 /*
-** geometry.h - the places of tensors' elements in their storages.
+** geometry.h - functions that compare the positions of tensors' elements in their storages.
 */
 #ifndef TLI_GRAPH_GEOMETRY_H
 #define TLI_GRAPH_GEOMETRY_H
 
 #include "core/tensor/tensor.h"
 
-/* Returns whether two tensors with the same storage have the same elements at the same places. */
+/* Returns whether two tensors have the same sizes, strides and storage offset. */
 static inline bool tli_same_geometry(const tl_Tensor *a, const tl_Tensor *b) {
   if (!tli_same_sizes(a, b) || a->offset != b->offset) return false;
   for (int d = 0; d < a->ndim; d++)
@@ -14,8 +14,8 @@ static inline bool tli_same_geometry(const tl_Tensor *a, const tl_Tensor *b) {
   return true;
 }
 
-/* Sorts dimensions by stride, the largest first, into `order`: a dense t permuted by `order` is
-** row-major. `back` is the inverse permutation. */
+/* Sorts the dimensions of t by stride, the largest first, into `order`. If t is dense, t permuted
+** by `order` is row-major. `back` is the inverse permutation. */
 static inline void tli_sort_dims(const tl_Tensor *t, int64_t *order, int64_t *back) {
   for (int d = 0; d < t->ndim; d++) {
     int at = d;
@@ -25,7 +25,7 @@ static inline void tli_sort_dims(const tl_Tensor *t, int64_t *order, int64_t *ba
   for (int d = 0; d < t->ndim; d++) back[order[d]] = d;
 }
 
-/* Returns the place behind a tensor's last element. */
+/* Returns the position in the storage just after a tensor's last element. */
 static inline int64_t tli_end_of(const tl_Tensor *t) {
   int64_t end = t->offset + 1;
   for (int d = 0; d < t->ndim; d++) end += t->sizes[d] > 0 ? (t->sizes[d] - 1) * t->strides[d] : 0;

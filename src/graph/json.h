@@ -1,5 +1,5 @@
 /*
-** json.h - reading JSON into a tree. A string may contain any byte except 0.
+** json.h - a parser that turns JSON text into a tree. A string may contain any byte except 0.
 */
 #ifndef TLI_GRAPH_JSON_H
 #define TLI_GRAPH_JSON_H
@@ -33,7 +33,7 @@ typedef struct tli_Json {
 /* Parses a text. Returns a value allocated in the region; on failure returns NULL and sets a
 ** message. */
 const tli_Json *tli_json_read(tli_Region *r, const char *text, size_t size) TL_MUSTCHECK;
-/* Returns the field `key` if it has the given kind; NULL if j is no object or lacks such a
+/* Returns the field `key` if it has the given kind; NULL if j is not an object or has no such
 ** field. */
 const tli_Json *tli_json_field(const tli_Json *j, const char *key, tli_JsonKind kind);
 

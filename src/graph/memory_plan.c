@@ -1,15 +1,14 @@
 /*
-** memory_plan.c - implements memory_plan.h. The plan assigns addresses to blocks one by one, the
-** largest first. Each block gets the lowest gap that fits between the blocks that were placed
-** earlier and live at the same time.
+** memory_plan.c - implements memory_plan.h. The plan assigns addresses in its arena to blocks one
+** by one, the largest first. Each block gets the smallest gap that fits between blocks that were
+** placed earlier and are in use at the same time.
 **
 ** A later run may request blocks of the recorded sizes and yet return them at other times, for
-** example since only one of the runs copies an input. So a block is served only while the blocks in
-** use are those of the recorded run.
+** example because only one of the runs copies an input. So the plan serves a block only while
+** exactly the blocks of the recorded run are in use.
 **
-** A branch has a plan of its own, since only one of two branches runs. A block that a plan has
-** served may come back while another plan of the same run is active; its address tells which plan
-** it belongs to.
+** A branch has a plan of its own, since only one of two branches runs. A block may be returned
+** while another plan of the same run is active. The block's address tells which plan has served it.
 */
 #include "graph/memory_plan.h"
 
@@ -29,15 +28,19 @@ typedef struct Block {
   /* lifetime: the values of the plan's `time` when the block was requested and returned; `end` is
   ** -1 while the block is in use */
   int64_t begin, end;
-  void *address; /* address of the block in the recorded run, while it is in use */
-  uint64_t held; /* the plan's `held` when the block was requested */
+  void *address; /* during recording: address of the block while it is in use */
+  /* the value of the plan's `held` when the block was requested in the recorded run */
+  uint64_t held;
 } Block;
 
 struct tli_RunPlan {
   tli_AllocHook hook;
-  tl_Device device;  /* of the memory; the CPU for the host's */
-  tli_RunPlan *twin; /* the plan of a device's memory in the same run or branch (owned), or NULL */
-  bool muted;        /* in a run's twin: whether the device's allocator serves all blocks */
+  tl_Device device; /* the device whose memory is planned */
+  /* the plan of a device's memory in the same run or branch (owned); NULL if only the CPU's memory
+  ** is planned */
+  tli_RunPlan *twin;
+  /* in the twin of a run's plan: whether the device's allocator, not the plan, serves all blocks */
+  bool muted;
   State state;
   bool failed; /* whether recording the run failed */
   Block *blocks;
@@ -48,13 +51,16 @@ struct tli_RunPlan {
   /* in the current run: `next` is the index of the next request, `out` the number of blocks in
   ** use */
   int64_t next, out;
-  uint64_t held; /* a sum over the places of the blocks in use, which tells sets of them apart */
+  uint64_t held; /* a hash of the set of blocks in use: the sum of mark(place) over these blocks */
   bool diverged; /* whether the run has requested a block that the recorded run had not requested */
   bool open;     /* whether the run, or the branch, has begun and not ended */
-  tli_RunPlan *run;   /* the run's plan */
-  tli_RunPlan *added; /* in the run's plan, the last plan added; in the others, the one before */
-  tli_RunPlan *outer; /* the plan around a branch (borrowed); NULL for the run's */
-  int64_t inner;      /* scratch space of tli_run_plan_live */
+  tli_RunPlan *run; /* the plan of the whole run */
+  /* a list of all plans of a run: the run's plan links to the plan added last, every other plan to
+  ** the one added before it */
+  tli_RunPlan *added;
+  /* for a branch: the plan that surrounds it (borrowed); NULL in the run's plan */
+  tli_RunPlan *outer;
+  int64_t inner; /* scratch space of the function tli_run_plan_live */
 };
 
 /* The alignment of a device's blocks. */
@@ -64,15 +70,15 @@ static int64_t alignment(const tli_RunPlan *p, int64_t bytes) {
   return p->device.type != TL_CPU ? DEVICE_ALIGN : bytes < TLI_ALIGN ? 16 : TLI_ALIGN;
 }
 
-/* Rounds a size up as the allocator does: sizes below 64 to a multiple of 16, all others to a
-** multiple of 64. */
+/* Rounds a size up as the allocator does. On the CPU, sizes below 64 become a multiple of 16, and
+** all others a multiple of 64. */
 static int64_t rounded(const tli_RunPlan *p, size_t bytes) {
   int64_t align = alignment(p, (int64_t)bytes);
   int64_t size = ((int64_t)bytes + align - 1) / align * align;
   return size > 0 ? size : align;
 }
 
-/* Sets the hook of the plan's memory. */
+/* Sets the hook that serves requests for the plan's memory; NULL for the allocator itself. */
 static void divert(tli_RunPlan *p, tli_AllocHook *to) {
 #ifndef TLI_RUNTIME
   if (p->device.type != TL_CPU) {
@@ -149,8 +155,8 @@ static int lower_first(const void *a, const void *b) {
 
 static int64_t aligned(int64_t place, int64_t align) { return (place + align - 1) / align * align; }
 
-/* Finds an offset for a block: the lowest gap between the placed blocks that live at the same time.
-** `near` is scratch space for a list of these blocks. */
+/* Finds an offset for a block: the smallest gap that fits between the placed blocks that are in use
+** at the same time. `near` is scratch space for a list of these blocks. */
 static void find_place(Block *b, int64_t align, Block *const *placed, int64_t n, Block **near) {
   int64_t count = 0, best = -1, best_gap = INT64_MAX, top = 0;
   for (int64_t i = 0; i < n; i++)
@@ -169,15 +175,15 @@ static void find_place(Block *b, int64_t align, Block *const *placed, int64_t n,
   b->place = best >= 0 ? best : aligned(top, align);
 }
 
-/* Returns the part of `held` for the block at a place. */
+/* Returns the summand of `held` for a block at an offset in the arena. */
 static uint64_t mark(int64_t place) {
   uint64_t h = ((uint64_t)place + 1) * 0x9E3779B97F4A7C15u;
   h = (h ^ (h >> 32)) * 0xD6E8FEB86659FD93u;
   return h ^ (h >> 32);
 }
 
-/* Goes through the recorded run again, to find the blocks in use at each request and the largest
-** sum of their sizes. */
+/* Replays the recorded run's requests and returns. Stores in each block which blocks were in use
+** when it was requested, and finds the largest sum of the sizes in use. */
 static bool replay(tli_RunPlan *p) {
   size_t bytes = (size_t)(p->time + 1) * sizeof(Block *);
   Block **events = tli_alloc(bytes); /* for each time, the block that was requested or returned */
@@ -202,8 +208,8 @@ static bool replay(tli_RunPlan *p) {
   return true;
 }
 
-/* Places all blocks. A block that was not returned before the end of the run, because an operator
-** keeps it in a cache, stays with the allocator. */
+/* Gives all blocks an offset in the arena. If an operator keeps a block in a cache, so that the
+** block was not returned before the end of the run, the allocator serves that block. */
 static bool place_all(tli_RunPlan *p) {
   size_t bytes = (size_t)(2 * p->n + 1) * sizeof(Block *);
   Block **order = tli_alloc(bytes);
@@ -327,7 +333,7 @@ void tli_run_plan_free(tli_RunPlan *p) {
   }
 }
 
-/* Prepares a plan for a run or a branch; its hook is set afterwards. */
+/* Prepares a plan for a run or a branch. The caller sets the plan's hook afterwards. */
 static void begin(tli_RunPlan *p) {
   divert(p, NULL);
   if (p->state == RECORDING) forget(p);
@@ -336,7 +342,8 @@ static void begin(tli_RunPlan *p) {
   p->open = true;
 }
 
-/* Ends a plan's recording, or its run if all blocks have come back. */
+/* Ends the recording or the run of a plan. If recording failed, or a run differed and has returned
+** all blocks, the plan is forgotten. */
 static void end(tli_RunPlan *p) {
   divert(p, NULL);
   if (!p->open) return;
@@ -347,7 +354,7 @@ static void end(tli_RunPlan *p) {
     forget(p);
 }
 
-/* Returns the plan of the device's memory, unless the device's allocator serves the run. */
+/* Returns the plan of the device's memory, or NULL if there is none or it is muted. */
 static tli_RunPlan *twin_of(const tli_RunPlan *p) {
   return p->twin && !p->twin->run->muted ? p->twin : NULL;
 }
@@ -391,7 +398,7 @@ void tli_run_plan_resume(tli_RunPlan *p) {
 static void end_all(tli_RunPlan *p) {
   end(p);
   for (; p; p = p->added) {
-    bool left = p->open; /* the run has failed in this branch */
+    bool left = p->open; /* a plan is still open if the run has failed within its branch */
     p->open = false;
     if (p->out != 0) {
       /* the arena must not be freed, since other code still uses one of its blocks */
@@ -408,7 +415,7 @@ void tli_run_plan_end(tli_RunPlan *p) {
   if (p->twin) end_all(p->twin);
 }
 
-/* Returns the bytes of a plan and those of its branches. */
+/* Returns the bytes of the arenas of a plan and of the plans that were added to it. */
 static int64_t arenas(const tli_RunPlan *p) {
   int64_t bytes = 0;
   for (; p; p = p->added) bytes += p->state == SERVING ? p->arena_bytes : 0;

@@ -2,8 +2,8 @@
 ** memory_plan.h - plans the memory of a program's runs. The plan records every block that the first
 ** run requests and returns. The same operators on the same sizes request the same blocks in the
 ** same order, so later runs get blocks from one arena, at offsets that the plan computed from the
-** blocks' lifetimes. Such a run takes no memory from the system, and its operators need not know
-** about the plan.
+** blocks' lifetimes. These later runs take no memory from the system. Operators need not know about
+** the plan, because it intercepts the calls of the allocator.
 */
 #ifndef TLI_GRAPH_PLAN_H
 #define TLI_GRAPH_PLAN_H
@@ -13,35 +13,40 @@
 typedef struct tli_RunPlan tli_RunPlan;
 
 tli_RunPlan *tli_run_plan_new(void) TL_MUSTCHECK;
-/* Lets a run's plan serve a device's memory as well, in an arena of its own. */
+/* Adds to a run's plan a second plan with an arena of its own, for a device's memory. */
 bool tli_run_plan_on(tli_RunPlan *p, tl_Device device) TL_MUSTCHECK;
 /* Adds the plan of one branch to a run's plan, which owns the new plan. */
 tli_RunPlan *tli_run_plan_add(tli_RunPlan *p) TL_MUSTCHECK;
-void tli_run_plan_free(tli_RunPlan *p); /* Frees a plan and those added to it. Accepts NULL. */
+/* Frees a run's plan and the plans that were added to it. Accepts NULL. */
+void tli_run_plan_free(tli_RunPlan *p);
 
-/* Begin and end a run in one thread. In between, the plan either records blocks or serves them. The
-** run must return all blocks before its end. */
+/* These functions begin and end a run in the calling thread. In between, the plan either records
+** blocks or serves them. The run must return all blocks before it ends. */
 void tli_run_plan_begin(tli_RunPlan *p);
-/* Leaves the device's memory to its allocator in the runs that begin from now on, or does not. */
+/* If `mute` is true, the device's allocator serves the device's memory in the runs that begin from
+** now on; otherwise the plan does. */
 void tli_run_plan_mute(tli_RunPlan *p, bool mute);
 void tli_run_plan_end(tli_RunPlan *p);
-/* Begin and end a branch, whose blocks its own plan records or serves. tli_run_plan_leave returns
-** the plan `outer`, which then goes on. Blocks that are in use after the branch may be returned to
-** any plan of the run. */
+/* These functions begin and end a branch, whose blocks its own plan records or serves.
+** tli_run_plan_leave returns the plan `outer`, which is active again. Blocks that are in use after
+** the branch may be returned to any plan of the run. */
 void tli_run_plan_enter(tli_RunPlan *branch, tli_RunPlan *outer);
 tli_RunPlan *tli_run_plan_leave(tli_RunPlan *branch);
-tli_RunPlan *tli_run_plan_outer(const tli_RunPlan *branch); /* the plan around an entered branch */
-/* Pause and resume the plan during a run, for work whose blocks outlive the run. */
+/* Returns the plan that surrounds a branch that has begun. */
+tli_RunPlan *tli_run_plan_outer(const tli_RunPlan *branch);
+/* These functions pause and resume the plan during a run. Code that allocates blocks which outlive
+** the run pauses the plan. */
 void tli_run_plan_pause(tli_RunPlan *p);
 void tli_run_plan_resume(tli_RunPlan *p);
 /* Returns whether an address is in the memory that a run's plan serves. */
 bool tli_run_plan_owns(const tli_RunPlan *p, const void *address);
-/* Forgets a run's plan and those of its branches, because the next run will request other blocks. */
+/* Discards a run's plan and the plans of its branches, because the next run will request other
+** blocks. */
 void tli_run_plan_forget(tli_RunPlan *p);
 
 /* tli_run_plan_arena returns the size of the arenas in bytes. tli_run_plan_live returns the largest
 ** number of bytes that were in use at once in the planned runs; a branch counts as if it ran when
-** most blocks around it are in use. Both are 0 before a plan exists. */
+** the largest number of bytes around it are in use. Both are 0 before a plan exists. */
 int64_t tli_run_plan_arena(const tli_RunPlan *p);
 int64_t tli_run_plan_live(tli_RunPlan *p);
 

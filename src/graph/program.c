@@ -1,6 +1,6 @@
 /*
-** program.c - makes programs of graphs, and changes them: limits, seeds, schedules, devices, shared
-** state. It also describes their inputs and outputs.
+** program.c - creates programs from graphs, and changes limits, seeds, schedules, devices and
+** shared state of programs. It also describes the inputs and outputs of programs.
 */
 #include <string.h>
 
@@ -13,13 +13,13 @@
 /* The default limit of a run's iterations. */
 #define ITERATIONS 100000000
 
-/* Scratch space for the times of last uses. A region is a pair of branches or a loop, and is named
-** by the call at its end; -1 is the whole program. */
+/* Scratch space for finding the time of each value's last use. A region is a loop or the two
+** branches of a cond, and is named by the index of the call at its end; -1 is the whole program. */
 typedef struct Uses {
-  int32_t *last;   /* for each value: the time of its last use so far; -1 for none */
+  int32_t *last;   /* for each value: the time of the last use found so far; -1 for none */
   int32_t *made;   /* for each value: the region in which it is made */
   int32_t *within; /* for each call: the region in which it takes its arguments */
-  int32_t *around; /* for the call at a region's end: the region around that one */
+  int32_t *around; /* for the call at a region's end: the region that surrounds this region */
 } Uses;
 
 /* Returns the region in which a call makes its results. */
@@ -29,7 +29,8 @@ static int32_t region_of_results(const tli_Graph *g, const int32_t *ends, const 
   return g->calls[i].call == &tli_call_cond_end ? u->around[i] : u->within[i];
 }
 
-/* Finds the region of each call. `ends` has the end of the region that a mark begins. */
+/* Finds the region of each call. For each mark that begins a region, `ends` has the call at its
+** end. */
 static void find_regions(const tl_Program *p, int32_t *ends, Uses *u) {
   const tli_Graph *g = p->graph;
   int32_t now = -1;
@@ -54,14 +55,15 @@ static void find_regions(const tl_Program *p, int32_t *ends, Uses *u) {
   }
 }
 
-/* Returns whether a region is equal to another region or lies inside. */
+/* Returns whether region `inner` is region `outer` or lies inside it. */
 static bool contains(const Uses *u, int32_t outer, int32_t inner) {
   while (inner >= 0 && inner != outer) inner = u->around[inner];
   return inner == outer;
 }
 
-/* Notes a use of a value by a call. A value from outside of branches or a loop stays until their
-** end: a loop needs it again, and both branches must return the same blocks. */
+/* Updates the time of a value's last use for a use by a call. A value from outside of a loop or a
+** cond is released only after the whole loop or cond: a loop needs the value again, and both
+** branches must return the same blocks. */
 static bool use(const Uses *u, const tli_Graph *g, int64_t value, int32_t call) {
   if (value < 0 || g->values[value].kind != TLI_VALUE_RESULT) return true;
   bool carried = g->calls[g->values[value].index].call == &tli_call_loop_begin;
@@ -100,7 +102,7 @@ static bool find_dead(tl_Program *p) {
   p->dead = tli_region_get(&p->region, g->nvalues, sizeof *p->dead);
   p->ndead = tli_region_get(&p->region, times + 2, sizeof *p->ndead);
   bool ok = ends && u.last && u.made && u.within && u.around && p->dead && p->ndead;
-  if (ok) { /* counts the values of each time, then puts them in their places */
+  if (ok) { /* counts the values that each time releases, then sorts the values by these counts */
     for (int32_t v = 0; v < g->nvalues; v++) u.made[v] = u.last[v] = -1;
     find_regions(p, ends, &u);
     ok = find_last_uses(g, &u);
@@ -123,7 +125,7 @@ static bool make_numbers(tl_Program *p) {
   return true;
 }
 
-/* Makes the tensors that runs use as constants. The autograd state of leaves is created now, so
+/* Creates the tensors that runs use as constants. Also creates the autograd state of leaves now, so
 ** that the first run requests the same memory as later runs. */
 static bool make_constants(tl_Program *p) {
   const tli_Graph *g = p->graph;
@@ -250,7 +252,8 @@ bool tli_program_set_real(tl_Program *p, const tli_GraphPlace *at, double value)
   tli_mutex_lock(&p->busy);
   tli_mutex_lock(&p->lock);
   ((double *)p->graph->calls[at->call].args[at->param].reals.v)[at->element] = value;
-  tli_RunContext *spare = p->spare; /* runs of programs with state hold the lock `busy` */
+  /* runs of programs with state hold the lock `busy`, so none of them uses this context now */
+  tli_RunContext *spare = p->spare;
   if (spare) ((double *)spare->steps[at->call].args[at->param].reals.v)[at->element] = value;
   for (tli_RunContext *c = p->idle; c; c = c->next)
     ((double *)c->steps[at->call].args[at->param].reals.v)[at->element] = value;
@@ -261,7 +264,8 @@ bool tli_program_set_real(tl_Program *p, const tli_GraphPlace *at, double value)
 #endif
 
 #ifndef TLI_RUNTIME
-/* Moves the constants of a graph to a device; the numbers of a schedule stay on the CPU. */
+/* Copies the constants of a graph to a device, except the numbers of a schedule, which stay on the
+** CPU. */
 static bool move_constants(const tli_Graph *g, tl_Device device, tl_Tensor **moved) {
   for (int32_t i = 0; i < g->nconstants; i++) {
     bool host = g->schedule.count >= 0 && (i == g->schedule.count || i == g->schedule.rates);
@@ -307,7 +311,7 @@ tl_Program *tl_program_to(tl_Program *p, tl_Device device) {
 }
 #endif
 
-/* Checks that constant `i` can use the memory of a constant of another program. */
+/* Checks that constant `i` can share the memory of a constant of another program. */
 static bool can_share(const tl_Program *p, int32_t i, const tl_Tensor *of) {
   const tl_Tensor *to = p->graph->constants[i].tensor;
   const char *name = p->graph->constants[i].name;
@@ -324,8 +328,8 @@ static bool can_share(const tl_Program *p, int32_t i, const tl_Tensor *of) {
                   tl_dtype_name((tl_DType)to->dtype), tli_sizes_str(to));
 }
 
-/* Returns the other program's state that has the same name as constant `i`; NULL if there is
-** none. */
+/* Returns the state of another program that has the same name as constant `i`; NULL if that program
+** has none. */
 static tl_Tensor *state_for(const tl_Program *p, int32_t i, const tl_Program *from) {
   for (int32_t k = 0; k < from->graph->nconstants; k++) {
     const tli_GraphConstant *of = &from->graph->constants[k];

@@ -1,6 +1,7 @@
 /*
-** program.h - running a graph. A program may be run by several threads at once: each run uses a
-** context of its own, with its values and its plan of memory, and contexts are kept for reuse.
+** program.h - running a graph. A program may be run by several threads at once: each run has a
+** context of its own, which holds its values and its memory plan. Later runs use the contexts of
+** earlier ones again.
 */
 #ifndef TLI_GRAPH_PROGRAM_H
 #define TLI_GRAPH_PROGRAM_H
@@ -12,19 +13,19 @@
 tl_Program *tli_program_new(tli_Graph *g) TL_MUSTCHECK;
 const tli_Graph *tli_program_graph(const tl_Program *p);
 
-/* Runs a program as tl_program_run does. Random numbers are drawn from `generator` unless it is
-** NULL. `most`, unless it is NULL, limits the iterations of loops too, and is reduced by those that
-** were made. */
+/* Runs a program as tl_program_run does. Draws random numbers from `generator` unless it is NULL.
+** If `most` is not NULL, the loops of the run make at most *most iterations, and *most is reduced
+** by the iterations that were made. */
 bool tli_program_run(tl_Program *p, tli_Generator *generator, int64_t *most,
                      tl_Tensor *const *inputs, int ninputs, tl_Tensor **outputs, int noutputs)
     TL_MUSTCHECK;
 tl_ProgramLimits tli_program_limits(tl_Program *p);
 
-/* Changes a number of a program that is in a list of reals, such as a learning rate. */
+/* Changes a number in a list of reals of the program, such as a learning rate. */
 bool tli_program_set_real(tl_Program *p, const tli_GraphPlace *at, double value) TL_MUSTCHECK;
 
-/* Saves a program as tl_program_save does. Unless `generator` is NULL, the saved program continues
-** the generator's random numbers. */
+/* Saves a program as tl_program_save does. If `generator` is not NULL, the saved program continues
+** that generator's sequence of random numbers. */
 bool tli_program_save(tl_Program *p, const tli_Generator *generator, const char *path) TL_MUSTCHECK;
 
 typedef struct tli_ProgramMemory {

@@ -3,8 +3,9 @@
 ** each value after its last use.
 **
 ** In a program that trains, gradients are recorded during the same calls as in the trace. The
-** leaves share the memory of the program's parameters; backward passes are calls of
-** autograd/calls.h. Runs that change the program's state exclude one another.
+** leaves are tensors that share the memory of the program's parameters. Backward passes are
+** recorded as calls of the operators in autograd/calls.h. A lock keeps runs that change the
+** program's state from running at the same time.
 */
 #include <string.h>
 
@@ -47,7 +48,7 @@ static bool copy_ints(tli_RunContext *c, tli_CallArg *arg) {
   return true;
 }
 
-/* Makes a slot for each tensor of an argument. */
+/* Creates a slot for each tensor in an argument. */
 static bool make_arg(tli_RunContext *c, tli_RunStep *s, int kind, const tli_CallArg *from,
                      tli_CallArg *arg) {
   *arg = *from;
@@ -119,7 +120,8 @@ static bool is_late(tli_RunContext *c, tl_Tensor *t) {
   return false;
 }
 #else
-/* Returns whether one reference to the tensor and its memory is left. */
+/* Returns whether the caller holds the only reference to the tensor, and the tensor the only
+** reference to its memory. */
 static bool is_sole(const tl_Tensor *t) {
   return atomic_load_explicit(&t->refs, memory_order_acquire) == 1 &&
          atomic_load_explicit(&t->storage->refs, memory_order_acquire) == 1;
@@ -131,7 +133,8 @@ static bool is_among(const tli_Call *call, const tli_Call *const *calls, size_t 
   return false;
 }
 
-/* Returns whether a call runs no kernel at all, so that it may stand between elementwise calls. */
+/* Returns whether a call runs no kernel at all, so that it may run between elementwise calls of one
+** sweep. */
 static bool only_views(const tli_Call *call) {
   static const tli_Call *const calls[] = {
       &tli_call_view,      &tli_call_t,       &tli_call_transpose, &tli_call_permute,
@@ -140,7 +143,7 @@ static bool only_views(const tli_Call *call) {
 }
 
 /* Returns whether a call runs elementwise kernels and nothing else. A call that changes a tensor in
-** place while gradients are recorded may also copy the tensor first. The calls in the list are
+** place while gradients are recorded may also copy the tensor first. The operators in the list are
 ** compositions of elementwise operators. */
 static bool is_elementwise(const tli_GraphCall *c) {
   static const tli_Call *const calls[] = {&tli_call_gelu, &tli_call_div, &tli_call_rsub,
@@ -150,7 +153,8 @@ static bool is_elementwise(const tli_GraphCall *c) {
          is_among(c->call, calls, sizeof calls / sizeof *calls);
 }
 
-/* Marks the elementwise calls that follow one another, with the views between them. */
+/* Marks consecutive elementwise calls, and the views between them, so that they run in one
+** sweep. */
 static bool make_sweeps(const tl_Program *p, tli_RunContext *c) {
   int32_t n = p->graph->ncalls;
   for (int32_t i = 0, end; i < n; i = end + 1) {
@@ -171,9 +175,9 @@ static bool make_sweeps(const tl_Program *p, tli_RunContext *c) {
   return true;
 }
 
-/* Runs the calls that the sweep has collected, unless the program has failed. Then releases the
-** tensors that they used; this happens at the same call in every run, which the plan of the memory
-** relies on. */
+/* Runs the calls that the sweep has collected, unless `ok` is false because the program has failed.
+** Then releases the tensors that these calls used. The plan of the memory relies on this, because
+** the release happens at the same call in every run. */
 static bool end_sweep(tli_RunContext *c, bool ok) {
   if (!c->sweeping) return ok;
   c->sweeping = false;
@@ -185,7 +189,8 @@ static bool end_sweep(tli_RunContext *c, bool ok) {
   return ok;
 }
 
-/* Begins or ends a sweep before a call. A loop's calls run one by one. */
+/* Begins a sweep before a call that belongs to one, and ends the sweep before any other call. In a
+** loop, calls run one by one. */
 static bool enter_sweep(tli_RunContext *c, const tli_RunStep *s) {
   bool sweeps = s->sweeps && c->sweep && c->loops == 0;
   if (!sweeps) return end_sweep(c, true);
@@ -194,7 +199,8 @@ static bool enter_sweep(tli_RunContext *c, const tli_RunStep *s) {
   return true;
 }
 
-/* Returns whether a tensor must live until the sweep has ended, and then keeps it. */
+/* Returns whether a tensor must live until the current sweep has ended. If so, takes over the
+** reference. */
 static bool is_late(tli_RunContext *c, tl_Tensor *t) {
   if (!c->sweeping || t == NULL) return false;
   if (is_sole(t) && tli_sweep_forget(tli_data(t))) return false;
@@ -203,7 +209,7 @@ static bool is_late(tli_RunContext *c, tl_Tensor *t) {
 }
 #endif
 
-/* Returns the number of the calling thread's stream of the program's device. */
+/* Returns the number of the calling thread's current stream on the program's device. */
 static int64_t stream_of(const tli_Graph *g) {
   return tli_backend(g->device)->device->stream_id(tli_stream(g->device));
 }
@@ -237,8 +243,8 @@ static tli_RunContext *context_new(const tl_Program *p) {
   return NULL;
 }
 
-/* Returns a context that no run uses. On a device, a context serves one stream: the next run's work
-** is queued behind that of the last one, whose memory it uses again. */
+/* Returns a context that no other run uses. On a device a context is used on one stream only. So
+** the next run, which uses the same memory, is queued after the last run. */
 static tli_RunContext *take_context(tl_Program *p) {
   tli_RunContext *spare = atomic_exchange_explicit(&p->spare, NULL, memory_order_acquire);
   if (spare) return spare;
@@ -278,14 +284,15 @@ tli_ProgramMemory tli_program_memory(tl_Program *p) {
 
 /* ---- dynamic sizes ---- */
 
-/* Writes the integers that depend on sizes into the arguments. */
+/* Computes the integers that depend on sizes, and writes them into the arguments. */
 static bool fill_holes(const tl_Program *p, tli_RunContext *c, const int64_t *sizes) {
   const tli_Graph *g = p->graph;
   for (int32_t i = 0; i < g->nholes; i++) {
     const tli_GraphHole *h = &g->holes[i];
     int64_t value;
     TL_TRY(tli_graph_hole_value(g, h, sizes, &value));
-    if (h->call < 0) continue; /* a number of the graph, which put_numbers handles */
+    /* this hole is one of the graph's numbers, which put_numbers handles */
+    if (h->call < 0) continue;
     tli_CallArg *arg = &c->steps[h->call].args[h->param];
     if (h->element >= 0)
       ((int64_t *)arg->ints.v)[h->element] = value;
@@ -297,7 +304,7 @@ static bool fill_holes(const tl_Program *p, tli_RunContext *c, const int64_t *si
   return true;
 }
 
-/* Makes tensors for the numbers that depend on sizes. */
+/* Creates tensors for the graph's numbers that depend on sizes. */
 static bool put_numbers(const tl_Program *p, tli_RunContext *c) {
   const tli_Graph *g = p->graph;
   for (int32_t v = 0; v < g->nvalues; v++)
@@ -341,7 +348,7 @@ static bool put_values(const tl_Program *p, tli_RunContext *c, tl_Tensor *const 
   return true;
 }
 
-/* Puts the tensors of a call's arguments into their places. */
+/* Writes a call's tensors into the slots of its arguments. */
 static bool put_tensors(tli_RunContext *c, tli_RunStep *s) {
   for (int32_t i = 0; i < s->nslots; i++) {
     int32_t value = s->slots[i].value;
@@ -353,7 +360,8 @@ static bool put_tensors(tli_RunContext *c, tli_RunStep *s) {
   return true;
 }
 
-/* Makes a call, and puts its results, which are those of the call `to`, into to->results. */
+/* Makes the call `s`, and puts its results into the results of the call `to`. The two differ if `s`
+** is a mark at the end of a branch or a loop. */
 static bool run_call(tli_RunContext *c, tli_RunStep *s, tli_RunStep *to) {
   TL_TRY(put_tensors(c, s));
   for (int32_t r = 0; r < to->call->nresults; r++) to->results[r] = NULL;
@@ -366,7 +374,8 @@ static bool run_call(tli_RunContext *c, tli_RunStep *s, tli_RunStep *to) {
   return ok;
 }
 
-/* In a loop, a result replaces that of the last iteration. */
+/* Stores the results of a call as values. In a loop, they replace the results of the last
+** iteration. */
 static void put_results(tli_RunContext *c, const tli_RunStep *to) {
   for (int32_t r = 0; r < to->call->nresults; r++) {
     tl_Tensor **place = &c->values[to->call->results[r]];
@@ -375,7 +384,7 @@ static void put_results(tli_RunContext *c, const tli_RunStep *to) {
   }
 }
 
-/* Releases the values whose last use was at this time. */
+/* Releases the values whose last use was at time `time`. */
 static void release_dead(const tl_Program *p, tli_RunContext *c, int64_t time) {
   for (int32_t i = p->ndead[time]; i < p->ndead[time + 1]; i++) {
     tl_Tensor **place = &c->values[p->dead[i]];
@@ -384,7 +393,7 @@ static void release_dead(const tl_Program *p, tli_RunContext *c, int64_t time) {
   }
 }
 
-/* Reads a condition. */
+/* Reads the condition that is the argument of call i. */
 static bool read_condition(const tl_Program *p, tli_RunContext *c, int32_t i, bool *out) {
   tli_RunStep *s = &c->steps[i];
   TL_TRY(put_tensors(c, s));
@@ -404,7 +413,7 @@ static bool read_condition(const tl_Program *p, tli_RunContext *c, int32_t i, bo
 
 /* ---- branches and loops ---- */
 
-/* Begins a branch, whose mark is call i. In a loop there is no plan: see begin_loop. */
+/* Begins a branch at mark i with the plan of its own. In a loop no plan is active (begin_loop). */
 static bool enter_branch(tli_RunContext *c, int32_t i) {
   if (c->loops > 0) return true;
   if (c->branches[i] == NULL) {
@@ -418,7 +427,8 @@ static bool enter_branch(tli_RunContext *c, int32_t i) {
   return true;
 }
 
-/* Goes on after the first branch's end if a condition is false. */
+/* Reads a condition and begins the first branch if it is true; otherwise goes to the second branch
+** and begins that. */
 static bool choose_branch(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   bool first = false;
   TL_TRY(read_condition(p, c, *i, &first));
@@ -426,7 +436,8 @@ static bool choose_branch(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   return enter_branch(c, *i);
 }
 
-/* Ends the branch at the mark *i. The plan around the branch serves the copies of its results. */
+/* Ends the branch whose end is the mark *i. Copies of the branch's results are allocated by the
+** plan around the branch, because they outlive the branch. */
 static bool leave_branch(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   tli_RunStep *s = &c->steps[*i];
   int32_t from = *i, end = s->call->call == &tli_call_cond_else ? p->jumps[from] : from;
@@ -443,7 +454,7 @@ static bool leave_branch(const tl_Program *p, tli_RunContext *c, int32_t *i) {
 }
 
 /* Begins a loop. The plan does not serve the blocks of loops, since the number of iterations
-** differs from run to run; what loops take from outside is released after them. */
+** differs from run to run. Values from outside that the loop uses are released after the loop. */
 static bool begin_loop(const tl_Program *p, tli_RunContext *c, int32_t i) {
   if (c->loops++ == 0) tli_run_plan_pause(c->active);
   TL_TRY(run_call(c, &c->steps[i], &c->steps[i]));
@@ -454,7 +465,7 @@ static bool begin_loop(const tl_Program *p, tli_RunContext *c, int32_t i) {
   return true;
 }
 
-/* Goes on after the loop if its condition is false. */
+/* Continues after the loop if its condition is false. */
 static bool test_loop(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   bool again = false;
   TL_TRY(read_condition(p, c, *i, &again));
@@ -465,7 +476,7 @@ static bool test_loop(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   return true;
 }
 
-/* Returns to the beginning of a loop, with new values of what it carries. */
+/* Returns to the beginning of a loop with new values of the carried tensors. */
 static bool repeat_loop(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   int32_t end = *i;
   if (c->repeats == 0)
@@ -481,7 +492,7 @@ static bool repeat_loop(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   return true;
 }
 
-/* Makes the call *i. At the marks of branches and loops, *i becomes another call. */
+/* Makes the call *i. At a mark, sets *i to the call at which the run continues. */
 static bool make_call(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   const tli_Call *call = c->steps[*i].call->call;
   TL_TRY(enter_sweep(c, &c->steps[*i]));
@@ -514,7 +525,8 @@ static void drop_values(const tl_Program *p, tli_RunContext *c) {
   }
 }
 
-/* Writes the scheduled numbers of the current step, such as its rate, into the arguments. */
+/* Writes the scheduled numbers of the current step, such as its learning rate, into the
+** arguments. */
 static bool put_schedule(const tl_Program *p, tli_RunContext *c) {
   const tli_Graph *g = p->graph;
   const tli_GraphSchedule *s = &g->schedule;
@@ -550,9 +562,9 @@ static void drop_gradients(const tl_Program *p) {
   }
 }
 
-/* Returns whether a result may be given away: nothing else uses its memory, which is not the
-** plan's. The plan leaves such results to the allocator, since the recorded run does not return
-** them. */
+/* Returns whether a result may be given away without a copy: it must be the only user of its
+** memory, and that memory must not belong to the plan. The recorded run does not return such
+** results, so the plan leaves their memory to the allocator. */
 static bool may_give(const tli_RunContext *c, const tl_Tensor *t) {
 #ifdef TLI_RUNTIME
   (void)c, (void)t;
@@ -565,8 +577,8 @@ static bool may_give(const tli_RunContext *c, const tl_Tensor *t) {
 #endif
 }
 
-/* Gives an output to the caller: copies it to the tensor in *out or, if *out is NULL, stores the
-** result or a copy of it there. */
+/* Gives an output to the caller. If *out is NULL, stores the result or a copy of the result there;
+** otherwise copies the result to the tensor *out. */
 static bool hand_over(const tli_Graph *g, tli_RunContext *c, int32_t i, tl_Tensor **out) {
   tli_GraphValue of = g->values[g->outputs[i]];
   tl_Tensor *value = c->values[g->outputs[i]];
@@ -587,10 +599,10 @@ static bool hand_over(const tli_Graph *g, tli_RunContext *c, int32_t i, tl_Tenso
   return true;
 }
 
-/* Notes whether results are given away in this run. If that changes, the plan of the memory must be
-** recorded again. */
+/* Determines whether this run gives its results away. If that changes, the plan of the memory must
+** be recorded again, because results come from other memory. */
 static void note_outputs(const tl_Program *p, tli_RunContext *c, tl_Tensor *const *outputs) {
-#ifdef TLI_RUNTIME /* results are always copied, which takes less code */
+#ifdef TLI_RUNTIME /* in this small library results are always copied, which takes less code */
   (void)p, (void)outputs;
   c->leaves = 0;
 #else
@@ -608,7 +620,8 @@ static bool may_share_memory(const tl_Tensor *a, const tl_Tensor *b) {
   return x < y + b->storage->bytes && y < x + a->storage->bytes;
 }
 
-/* Returns whether no output would hide the values of another one, or of itself. */
+/* Fails if two outputs are the same tensor, or if elements of one output share memory, because
+** values would then be overwritten. */
 static bool outputs_fit(const tli_Graph *g, tl_Tensor *const *outputs) {
 #ifndef TLI_RUNTIME
   for (int32_t i = 0; i < g->noutputs; i++) {
@@ -624,8 +637,9 @@ static bool outputs_fit(const tli_Graph *g, tl_Tensor *const *outputs) {
   return true;
 }
 
-/* Copies results that the values of an output would overwrite: the caller may give the same tensor as
-** an input and as an output, and a program may return an input. */
+/* Copies results that would be overwritten when an output is written. This can happen because the
+** caller may give the same tensor as an input and as an output, and because a program may return an
+** input. */
 static bool save_results(const tli_Graph *g, tli_RunContext *c, tl_Tensor *const *outputs) {
   for (int32_t i = 0; i < g->noutputs; i++) {
     tl_Tensor **value = &c->values[g->outputs[i]];
@@ -635,7 +649,7 @@ static bool save_results(const tli_Graph *g, tli_RunContext *c, tl_Tensor *const
       if (outputs[k] == NULL || !may_share_memory(*value, outputs[k])) continue;
       tl_Tensor *copy = tli_clone_for("program", *value);
       if (copy == NULL) return false;
-      /* the plan gets back memory that came from the plan */
+      /* the plan must get back the memory that came from the plan */
       if (!tli_graph_live(g)) tli_run_plan_resume(c->plan);
       tli_release(*value);
       if (!tli_graph_live(g)) tli_run_plan_pause(c->plan);
@@ -665,12 +679,12 @@ static bool run(tl_Program *p, tli_RunContext *c, tl_Tensor *const *inputs, tl_T
   tl_Device device = tli_default_device();
   tli_set_default_dtype(g->dtype);
   tli_set_default_device(g->device);
-  /* a graph that is being captured keeps the memory that it uses */
+  /* a captured graph keeps the memory that it uses, so the plan must not serve it */
   if (on_other_device(g)) tli_run_plan_mute(c->plan, tli_capture_number(g->device) != 0);
   bool recording = tli_set_grad_mode(false);
   c->active = c->plan;
   note_outputs(p, c, outputs);
-  /* the graph of the gradients outlives the run, and so does much of its memory */
+  /* if gradients are recorded, their graph and much of its memory outlive the run */
   if (!tli_graph_live(g)) tli_run_plan_begin(c->plan);
   bool ok = put_values(p, c, inputs) && put_schedule(p, c);
   if (ok) ok = make_calls(p, c);
@@ -689,7 +703,7 @@ static bool run(tl_Program *p, tli_RunContext *c, tl_Tensor *const *inputs, tl_T
   return ok;
 }
 
-/* Runs the program in a context, after adapting the context's arguments to the sizes. */
+/* Runs the program in a context, after setting the arguments that depend on sizes. */
 static bool run_with_sizes(tl_Program *p, tli_RunContext *c, const int64_t *sizes,
                            tl_Tensor *const *inputs, tl_Tensor **outputs) {
   size_t bytes = (size_t)p->graph->nsymbols * sizeof *sizes;
@@ -707,7 +721,8 @@ static void follow(tli_Generator *g, const tli_Generator *from) {
   g->offset = from->offset;
 }
 
-/* Runs the program within its limits. `most` is a further limit of the iterations, or NULL. */
+/* Runs the program within its limits. `most` is a further limit on the number of iterations, or
+** NULL. */
 static bool run_within_limits(tl_Program *p, tli_RunContext *c, int64_t *most, const int64_t *sizes,
                               tl_Tensor *const *inputs, tl_Tensor **outputs) {
   c->limits = tli_program_limits(p);
@@ -755,7 +770,8 @@ bool tli_program_run(tl_Program *p, tli_Generator *generator, int64_t *most,
   if (generator == NULL && g->step) generator = &p->generator;
   if (ok && generator) follow(&c->generator, generator);
   ok = ok && run_within_limits(p, c, most, sizes, inputs, outputs);
-  /* after a failure the caller may make the calls in another way, with the same random numbers */
+  /* after a failure the generator stays, so that the caller may make the calls in another way with
+  ** the same random numbers */
   if (ok && generator) follow(generator, &c->generator);
   if (c) put_context(p, c);
   if (p->has_state) tli_mutex_unlock(&p->busy);

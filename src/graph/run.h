@@ -10,13 +10,13 @@
 #include "graph/memory_plan.h"
 #include "graph/program.h"
 
-/* A position in the arguments of a call where a run puts a tensor. */
+/* A position in a call's arguments where a run stores a tensor. */
 typedef struct tli_RunSlot {
   tl_Tensor **place;
   int32_t value;
 } tli_RunSlot;
 
-/* A call with its own copy of the arguments; each run puts its tensors into this copy. */
+/* A call with its own copy of the arguments; each run stores its tensors in this copy. */
 typedef struct tli_RunStep {
   const tli_GraphCall *call;
   tli_CallArg *args;
@@ -45,10 +45,10 @@ typedef struct tli_RunContext {
   tli_RunPlan **branches;
   tli_RunPlan *active;     /* the plan that records or serves blocks (borrowed) */
   tli_Generator generator; /* the generator from which the run draws random numbers */
-  /* how many runs have left their outputs to the program: from the second one on, results are given
-  ** away instead of copied; -1 after a run with tensors for its outputs */
+  /* how many runs have let the program allocate the outputs; from the second such run on, results
+  ** are given away instead of copied; -1 after a run that got tensors for its outputs */
   int leaves;
-  tli_Sweep *sweep; /* NULL without elementwise calls that follow one another */
+  tli_Sweep *sweep; /* NULL if no elementwise calls follow one another */
   bool sweeping;    /* whether the sweep collects calls */
   /* tensors whose last use was in the sweep that is open (owned) */
   tl_Tensor **late;
@@ -59,14 +59,15 @@ struct tl_Program {
   tli_Graph *graph; /* owned */
   /* for each of the graph's numbers: its tensor (owned), or NULL if a hole computes the number */
   tl_Tensor **numbers;
-  /* the results of calls, by the time after which nobody uses them: those of time t are
-  ** dead[ndead[t]] to dead[ndead[t + 1] - 1]. Time 2 * i is after call i; time 2 * i + 1 is after
-  ** the branches or the loop that end at call i; the last one is the end of the run. */
+  /* the results of calls, sorted by the time after which they are no longer used. The results for
+  ** time t are dead[ndead[t]] to dead[ndead[t + 1] - 1]. Time 2 * i is after call i. Time 2 * i + 1
+  ** is after the branches or the loop that end at call i. The last time is the end of the run. */
   int32_t *dead, *ndead;
-  int32_t *jumps;        /* ends of branches (branches.h); NULL without branches */
-  bool *patched;         /* for each number: whether it depends on sizes */
+  int32_t *jumps; /* the ends of branches and loops (tli_branch_jumps); NULL without branches */
+  bool *patched;  /* for each of the graph's numbers: whether it depends on sizes */
   tl_Tensor **constants; /* the constants' tensors, or leaves that share memory with them (owned) */
-  /* length of `constants`; a schedule that is added later adds constants only to the graph */
+  /* length of `constants`; it stays when a schedule is added later, which adds constants only to
+  ** the graph */
   int32_t nconstants;
   bool has_state;
   tli_Mutex busy;          /* held during runs that change state; also guards the generator */
@@ -74,8 +75,8 @@ struct tl_Program {
   tli_Region region;
   _Atomic int64_t iterations; /* the limits of runs */
   _Atomic double seconds;
-  /* the context that the next run takes without a lock; NULL while a run uses it. Contexts of
-  ** further threads, and those of other devices than the CPU, are in the list `idle`. */
+  /* the context that the next run takes without a lock; NULL while a run uses it. Contexts for
+  ** further threads and for devices other than the CPU are in the list `idle` */
   _Atomic(tli_RunContext *) spare;
   tli_Mutex lock; /* guards the list `idle` */
   tli_RunContext *idle;

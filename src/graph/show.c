@@ -1,6 +1,6 @@
 /*
-** show.c - prints a program for people: one line for each call, with dimensions and positions
-** counted from 1.
+** show.c - prints a program for people. Each call is one line; dimensions and positions are counted
+** from 1.
 */
 #include <string.h>
 

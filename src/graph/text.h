@@ -1,6 +1,6 @@
 /*
-** text.h - a text buffer that grows, for files and messages. After a failure, further calls do
-** nothing.
+** text.h - a text buffer that grows, for files and messages. After memory was exhausted once,
+** further calls do nothing.
 */
 #ifndef TLI_GRAPH_TEXT_H
 #define TLI_GRAPH_TEXT_H
@@ -8,7 +8,7 @@
 #include "core/error.h"
 
 typedef struct tli_Text {
-  char *data; /* the text (owned), zero-terminated once something was added */
+  char *data; /* the text (owned), zero-terminated after the first addition */
   size_t size, room;
   bool failed; /* whether memory was exhausted, which also sets an error message */
 } tli_Text;

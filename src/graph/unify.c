@@ -3,8 +3,8 @@
 ** the inputs differ in sizes, an integer may differ if it is a polynomial of the sizes in all
 ** traces.
 **
-** A walk visits the same position of several graphs at a time, and fails where anything but an
-** integer differs.
+** A walk visits corresponding positions of several graphs together. It fails if anything other than
+** an integer differs.
 */
 #include <string.h>
 
@@ -226,7 +226,8 @@ static tli_GraphHole *find_hole(const tli_Graph *g, const Place *p) {
   return NULL;
 }
 
-/* Adds factor * (the sizes of n symbols, which ascend) to a hole. */
+/* Adds to a hole the product of `factor` and the sizes of n symbols, which are in ascending
+** order. */
 static bool add_term(tli_Graph *g, tli_GraphHole *h, const int32_t *symbols, int n,
                      int64_t factor) {
   if (n == 0) h->base += factor;
@@ -258,7 +259,7 @@ static tli_GraphHole *hole_for(Walk *w, const Place *p) {
 }
 
 /* Finds the polynomial through three traces: at[0] + slope * d + curve * d * d, where d is the
-** difference of the size from the example's. */
+** difference between a size and the example's size. */
 static bool fit(Walk *w, const Place *p) {
   int64_t first = w->sizes[1] - w->sizes[0], second = w->sizes[2] - w->sizes[0];
   int64_t rise = p->at[1] - p->at[0], other = p->at[2] - p->at[0], size = w->sizes[0];
@@ -285,7 +286,8 @@ bool tli_graph_fit(tli_Graph *g, int symbol, int64_t first, const tli_Graph *a, 
   return walk(&w);
 }
 
-/* Returns in *out the integer that the graph computes at a place for the sizes w->joint. */
+/* Stores in *out the integer that the graph computes at a place if the symbols have the sizes
+** w->joint. */
 static bool computed(const Walk *w, const Place *p, int64_t *out) {
   const tli_GraphHole *h = find_hole(w->graphs[0], p);
   *out = p->at[0];
@@ -298,8 +300,8 @@ static bool check_joint(Walk *w, const Place *p) {
 }
 
 /* Adds the product of the walk's symbols to the hole at a place, if the other trace differs from
-** what the graph computes. The product is one of differences from the example's sizes, so it is 0
-** unless all of the symbols differ from the example's. */
+** the integer that the graph computes. The product is one of differences from the example's sizes,
+** so it is 0 if any of these symbols has its example's size. */
 static bool fit_product(Walk *w, const Place *p) {
   tli_Graph *g = w->target;
   int64_t value, product = 1;
