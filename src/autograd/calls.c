@@ -19,15 +19,15 @@ static bool complete(const char *op, tl_Tensors list) {
   return true;
 }
 
-/* Fails unless there is a gradient for each root or none at all. */
+/* Fails unless the list has a gradient for each root or is empty. */
 static bool read_gradients(const char *op, tl_Tensors roots, tl_Tensors grads) {
   return grads.n == 0 || grads.n == roots.n ||
          tli_fail(TL_EARG, "%s: expected a gradient for each of %" PRId64 " tensors, got %" PRId64,
                   op, roots.n, grads.n);
 }
 
-/* Runs a backward pass. Unless create_graph is set, the pass records no graph of the gradients; the
-** binding's functions do the same. */
+/* Runs a backward pass. Unless create_graph is set, no graph of the gradients is recorded. The
+** functions of the Lua binding do the same. */
 static bool run_pass(const tli_Backward *call) {
   bool before = tli_set_grad_mode(call->create_graph);
   bool ok = tli_backward(call);

@@ -6,9 +6,9 @@
 ** sequence number: the node created last in the forward pass runs first, so saved tensors are
 ** released early. The engine does not recurse, unless a node's derivative starts a pass of its own.
 **
-** Invariants. The pass owns the roots' nodes and thereby every node that it will visit, whatever
-** hooks and derivatives do to tensors. Every gradient in flight is owned by one slot or one local
-** variable, so a failure anywhere leaks nothing once the plan is freed.
+** Invariants: The pass owns the roots' nodes and thereby every node that it will visit, whatever
+** hooks and derivatives do to tensors. Every gradient that is on its way is owned by one slot or
+** one local variable, so a failure anywhere leaks nothing once the plan is freed.
 */
 #include <string.h>
 
@@ -27,7 +27,8 @@ typedef struct Pass {
   const tli_Backward *call;
   tli_Plan plan;
   bool retain; /* whether nodes keep their saved tensors for another pass */
-  /* edges of the roots, then of the inputs; the pass owns the array and the edges' references */
+  /* the edges of the roots, followed by the edges of the inputs; the pass owns the array and the
+  ** edges' references */
   tli_Edge *ends;
   int nends;
   int32_t *heap; /* ready nodes, as a heap ordered by sequence number */
@@ -135,7 +136,8 @@ static bool accumulate_profiled(tl_Tensor *leaf, tl_Tensor *grad, bool create_gr
 static bool finish_leaf(Pass *p, tli_Slot *s) {
   if (s->one == NULL) return true;
   if (s->leaf->autograd) TL_TRY(tli_hooks_run(s->leaf->autograd->hooks, "backward", 0, &s->one));
-  bool wants_grad = s->leaf->flags & TLI_REQUIRES_GRAD; /* a hook may have cleared the flag */
+  /* a hook may have turned requires_grad off */
+  bool wants_grad = s->leaf->flags & TLI_REQUIRES_GRAD;
   if (p->call->ninputs || !wants_grad) {
     TL_TRY(capture(p, s, &s->one));
     tli_slot_clear(s);
@@ -156,7 +158,7 @@ static tl_Tensor *to_dense(tl_Tensor *grad) {
   return dense;
 }
 
-/* Returns whether a slot takes a sparse gradient without conversion. */
+/* Returns whether a slot takes this sparse gradient as it is, without making it dense. */
 static bool takes_sparse(const tli_Slot *s, const tl_Tensor *grad) {
   return s->leaf && s->leaf->dtype == grad->dtype && tli_same_sizes(s->leaf, grad);
 }
@@ -319,15 +321,15 @@ static void drop(tli_Node *n) {
 }
 
 /* Computes the gradients of a node's inputs from the gradients of the node's outputs, and releases
-** the output gradients. Also releases saved tensors and hooks, unless they are retained. out[]
-** receives new references; its entries are NULL on entry and after a failure. */
+** the output gradients. Also releases the node's saved tensors and hooks, unless the graph is
+** retained. out[] receives new references; its entries are NULL on entry and after a failure. */
 static bool derive(Pass *p, tli_Slot *s, tl_Tensor **out) {
   tli_Node *n = s->node;
   bool any, came_finite = true;
   TL_TRY(prepare(n, tli_slot_grads(s), &any));
   if (any && tli_anomaly()) TL_TRY(all_finite(tli_slot_grads(s), n->noutputs, &came_finite));
   if (any) TL_TRY(apply(p, s, out));
-  /* clearing the slot first leaves one owner for a gradient that the node passes on unchanged */
+  /* a gradient that the node passes on unchanged then has one owner only */
   tli_slot_clear(s);
   if (!p->retain) drop(n);
   if (!any || !tli_anomaly() || check_nan(n, out, came_finite)) return true;
@@ -618,7 +620,7 @@ bool tli_backward(const tli_Backward *call) {
   Pass p = {.outer = current, .call = call, .retain = call->retain_graph || call->create_graph};
   p.number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
   current = &p;
-  /* operations on tangents are recorded only with create_graph */
+  /* operations on tangents are recorded only if create_graph is set */
   bool level = tli_set_dual_level(false);
   bool inference = tli_set_inference_mode(false);
   bool grad = tli_set_grad_mode(call->create_graph);

@@ -65,14 +65,14 @@ static bool sole(const tl_Tensor *t) {
   return tli_unique(t) && refs == (base ? 2 : 1);
 }
 
-/* Returns whether `other` can be added to `t` in place. */
+/* Returns whether the gradient `other` can be added to `t` in place. */
 static bool can_take(const tl_Tensor *t, const tl_Tensor *other) {
   if (tli_is_sparse_grad(t)) return false;
   return !tli_grad_mode() && sole(t) && !(t->flags & TLI_INFERENCE) && !tli_requires_grad(t) &&
          t->dtype == other->dtype && (tli_contiguous(t) || tli_dense(t));
 }
 
-/* Fails if gradients of this dtype cannot be added, as PyTorch does. */
+/* Fails if gradients of this dtype cannot be added. PyTorch fails for the same dtypes. */
 static bool check_sum(const tl_Tensor *grad) {
   if (!tli_is_stored(grad->dtype)) return true;
   return tli_fail(TL_EDTYPE,
@@ -95,7 +95,7 @@ static bool check_same(const tl_Tensor *a, const tl_Tensor *b) {
 tl_Tensor *tli_grad_add(tl_Tensor *a, tl_Tensor *b) {
   tl_Tensor *sum = NULL;
   if (!check_sum(a) || !check_same(a, b)) {
-    /* `sum` stays NULL */
+    /* the call fails, so `sum` stays NULL */
   } else if (tli_is_sparse_grad(a) || tli_is_sparse_grad(b)) {
     sum = tli_is_sparse_grad(b) ? tli_sparse_grad_sum(a, b, can_take(a, b))
                                 : tli_sparse_grad_sum(b, a, false);
@@ -159,13 +159,13 @@ static tl_Tensor *first(const tl_Tensor *t, tl_Tensor *grad) {
   return copy;
 }
 
-/* Adds a later gradient to `sum` in place; other code that refers to `sum` sees the change, as
-** users expect of .grad. Steals grad. */
+/* Adds a later gradient to `sum` in place; other code that refers to `sum` sees the change, as in
+** PyTorch. Steals grad. */
 static tl_Tensor *later(tl_Tensor *sum, tl_Tensor *grad) {
   tl_Tensor *result = NULL;
   bool fixed = (sum->flags & TLI_INFERENCE) || (!tli_contiguous(sum) && tli_overlaps_itself(sum));
   if (!check_sum(grad)) {
-    /* `result` stays NULL */
+    /* the call fails, so `result` stays NULL */
   } else if (tli_is_sparse_grad(sum) || tli_is_sparse_grad(grad)) {
     result = tli_sparse_grad_sum(sum, grad, !fixed && !tli_grad_mode());
   } else if (tli_grad_mode() || fixed) {

@@ -25,11 +25,12 @@ static size_t align_up(size_t n) {
   return (n + unit - 1) / unit * unit;
 }
 
-/* Returns what a node counts for in a state with a limit: its block and a saved tensor. */
+/* Returns the number of bytes that a node counts for if the state has a memory limit: the node's
+** block and one saved tensor. */
 static int64_t counted(size_t bytes) { return (int64_t)(bytes + sizeof(tl_Tensor)); }
 
-/* Allocates one block that contains the node's struct, its edges and its infos, and the ledger that
-** is charged for the node (owned), NULL without a limit. */
+/* Allocates one block that contains the node's struct, its edges and its infos. The block
+** also has the ledger that is charged for the node (owned); it is NULL without a memory limit. */
 tli_Node *tli_node_new(const tli_NodeType *type, size_t bytes, int ninputs, int noutputs) {
   size_t edges = align_up(bytes);
   size_t infos = edges + (size_t)ninputs * sizeof(tli_Edge);
@@ -90,7 +91,7 @@ void tli_node_release(tli_Node *n) {
   working = false;
 }
 
-/* In anomaly mode, notes in the node's location that input i of the node is not finite. */
+/* In anomaly mode, writes to the node's location that input i of the node is not finite. */
 static bool note_finite(tli_Node *n, int i, tl_Tensor *input) {
   if (n->where == NULL || strstr(n->where, "not finite")) return true;
   bool grad = tli_set_grad_mode(false), finite = true;
@@ -224,7 +225,7 @@ static tl_Tensor *snapshot(tl_Tensor *input, bool copy) {
   return t;
 }
 
-/* Returns true if no in-place operator can give t a history. */
+/* Returns true if t's history cannot change, because no in-place operator can give it one. */
 static bool settled(const tl_Tensor *t) {
   return (t->flags & (TLI_REQUIRES_GRAD | TLI_NUMBER)) || !tli_is_inexact((tl_DType)t->dtype);
 }

@@ -58,7 +58,7 @@ static void unlist(tli_Hook *h) {
   tli_hook_release(h);
 }
 
-/* Drops the list's entries for removed hooks. */
+/* Removes the list's entries for hooks that have been removed. */
 static void list_tidy(tli_Hooks *list) {
   int kept = 0;
   for (int i = 0; i < list->n; i++) {
@@ -279,7 +279,7 @@ void tli_keeper_forget(tli_Autograd *a) {
   a->keeper = NULL;
   if (h == NULL) return;
   tli_mutex_lock(&guard);
-  /* if `release` is NULL, the context has already been freed */
+  /* if `release` is NULL, the hook's context has already been freed */
   if (h->release) ((Weak *)h->context)->tensor = NULL;
   tli_mutex_unlock(&guard);
   tli_hook_remove(h);

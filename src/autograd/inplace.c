@@ -5,7 +5,7 @@
 ** gradient, passes the slice that v covers to the operator's node, and writes the resulting
 ** gradient to the slice. v's history is then as_strided of x; it is created only when it is needed.
 **
-** Invariants. A base is never a view. A view's `node` is valid only as long as its base's `history`
+** Invariants: A base is never a view. A view's `node` is valid only as long as its base's `history`
 ** equals `view_version`.
 */
 #include "autograd/hooks.h"
@@ -84,7 +84,8 @@ typedef struct Geometry {
 
 typedef struct CopySlices {
   tli_Node node;
-  tli_Node *op; /* the operator's node (owned); CopySlices shares its edges, except the first */
+  /* the operator's node (owned); this CopySlices node has the same edges, except the first */
+  tli_Node *op;
   tl_DType dtype;
   tl_Device device;
   Geometry base, view;
@@ -173,7 +174,7 @@ static bool apply_copy_slices(tli_Node *node, tl_Tensor *const *grads, tl_Tensor
 static void drop_copy_slices(tli_Node *node) {
   tli_Node *op = ((CopySlices *)node)->op;
   bool only = atomic_load_explicit(&op->refs, memory_order_acquire) == 1;
-  /* an operator without `drop` has nothing to release, so the node may run again */
+  /* an operator without `drop` has nothing to release, so this node may run again */
   if (op->type->drop == NULL) node->dropped = false;
   if (!only || op->dropped || op->type->drop == NULL) return;
   op->dropped = true;
@@ -240,7 +241,7 @@ static bool check_modes(const char *op, const tl_Tensor *self) {
   if (base->flags & TLI_REQUIRES_GRAD) return fail_leaf(op, "a view of a leaf");
   if (!tli_contiguous(base) && tli_overlaps_itself(base))
     return fail_overlap(op, "the base of a view,", base);
-  /* A view that was taken while gradients were recorded has a node if its base has one. */
+  /* a view that was taken while gradients were recorded has a node if its base has one */
   if (base->autograd && base->autograd->node && !stale(self) &&
       (self->autograd == NULL || self->autograd->node == NULL))
     return tli_fail(TL_EAUTOGRAD,

@@ -5,7 +5,7 @@
 */
 #include "autograd/graph.h"
 
-/* stored negated, since a new thread's initial value is false and a new thread records */
+/* stored negated: a thread-local variable begins as false, and a new thread records */
 static _Thread_local bool grad_off;
 static _Thread_local tli_WhereFn anomaly_where;
 static _Thread_local void *anomaly_context;

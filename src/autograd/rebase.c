@@ -24,7 +24,7 @@ static bool refused(const char *op, const tl_Tensor *self, const tl_Tensor *view
   return false;
 }
 
-/* Gives `self` the node of `view`. */
+/* Makes the node of `view` the node of `self`. */
 static bool take_history(tl_Tensor *self, tl_Tensor *view) {
   if (view->autograd == NULL || view->autograd->node == NULL) return true;
   tli_Autograd *a = tli_autograd(self);

@@ -93,9 +93,9 @@ static void want(tli_Plan *p, int32_t from, int32_t to) {
 }
 
 /* Does one step: follows an edge of the topmost node, or leaves that node. `wanted` of a slot is
-** final once the walk has left all slots that the slot's edges lead to. The flag is therefore
-** propagated at two moments: when an edge leads to a slot that was left before, and when a slot is
-** left. */
+** final once the walk has left all slots that the slot's edges lead to. So the flag is passed to
+** the slot with the edge at two moments: when the edge leads to a slot that was left before, and
+** when the walk leaves the slot that the edge leads to. */
 static bool step(Walk *w) {
   tli_Plan *p = w->plan;
   Frame *top = &w->stack[w->depth - 1];

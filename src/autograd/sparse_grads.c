@@ -1,10 +1,11 @@
 /*
-** sparse_grads.c - sparse gradients of leaves: rows of a gradient, and the rows' positions.
+** sparse_grads.c - sparse gradients of leaves, which consist of some rows of a gradient and the
+** rows' positions.
 **
 ** A sparse gradient is a tensor with the leaf's shape and the flag TLI_SPARSE; the tensor's
-** autograd state has the rows. All elements of the tensor itself share one zero in memory, so code
-** that does not know the flag reads zeros. The engine gives sparse gradients only to leaves and
-** their hooks; all other nodes get dense ones. Operations on the rows are never recorded.
+** autograd state holds the rows. All elements of the tensor itself share one zero in memory, so
+** code that does not know the flag reads zeros. The engine gives sparse gradients only to leaves
+** and their hooks; all other nodes get dense gradients. Operations on the rows are never recorded.
 */
 #include <string.h>
 

@@ -1,4 +1,4 @@
--- annotations.lua - prints the declarations as LuaLS annotations for editors.
+-- annotations.lua - prints the declarations of all public names as LuaLS annotations for editors.
 
 local packages = require "tlua.packages"
 
@@ -91,11 +91,12 @@ local function add_function(out, header, declared, skip_self)
    out[#out + 1] = ("function %s(%s) end\n"):format(header, table.concat(names, ", "))
 end
 
--- Adds a function under its first path that is a valid Lua name. A path below torch.Tensor makes
--- the function a method. The other paths are assignments, which editors follow to the text and the
--- types of the first path, so that no text is repeated. The same holds for a function whose name
--- and text are those of an earlier function, such as torch.relu and torch.nn.functional.relu;
--- `printed` has the paths by text.
+-- Adds a function to the annotations. It is declared under its first path that is a valid Lua name;
+-- a path below torch.Tensor makes it a method. Its other paths become assignments, which editors
+-- follow to the text and the types of the first path, so that no text is repeated. A function that
+-- has the same name and text as an earlier function, such as torch.relu and
+-- torch.nn.functional.relu, becomes an assignment as well; `printed` maps texts to the earlier
+-- paths.
 local function add_paths(out, declared, printed)
    local first
    for i = 0, #declared.aliases do
@@ -167,8 +168,9 @@ local function add_class(out, class)
    end
 end
 
--- The beginning of Tensor's annotations. It also declares complex numbers, which torch.complex
--- creates; they have no class table such as torch.Tensor.
+-- The text at the beginning of Tensor's annotations. It also declares the type of the numbers that
+-- torch.complex creates, because they have no class table such as torch.Tensor from which it could
+-- be generated.
 local tensor_head <const> = [[
 ---@class torch.ComplexNumber
 ---@field real number
@@ -248,7 +250,8 @@ function M.print(all, package)
 end
 
 --- Returns the annotations as files by name: "tlua" for the library, and one for each package that
---- is a table in torch, such as "vision" for torch.vision. Editors merge the class torch of them.
+--- is a table in torch, such as "vision" for torch.vision. Editors merge the class torch of these
+--- files.
 ---@param all table[]  declarations
 ---@return table<string, string>
 function M.files(all)

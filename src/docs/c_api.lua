@@ -1,4 +1,5 @@
--- c_api.lua - makes the site's page of the C API from the comments and declarations of src/tlua.h.
+-- c_api.lua - generates the site's page of the C API from the comments and declarations in
+-- src/tlua.h.
 
 local html = require "html"
 
@@ -32,9 +33,9 @@ local function names_of(code)
    return names
 end
 
---- Reads a header. Returns its sections, which have a title and entries. An entry has the lines of
---- a comment, the code after the comment, and the names that the code declares. The first section
---- has no title; it has the header's own comment.
+--- Reads a header. Returns its sections, which have a title and entries. An entry consists of the
+--- lines of a comment, the code after the comment, and the names that this code declares. The first
+--- section has no title and contains the header's own comment.
 ---@param text string
 ---@return {title?: string, entries: {comment: string[], code: string, names: string[]}[]}[]
 function M.read(text)

@@ -18,7 +18,7 @@ local source_lines = of_lua.source_lines
 
 local M = {show = of_lua.show, call = of_lua.call}
 
--- Returns the path, relative to the repository, of a source that is given as "=tlua:nn/Linear.lua"
+-- Returns a source's path relative to the repository. The source is given as "=tlua:nn/Linear.lua"
 -- or as the module name "tlua.nn.Linear".
 local function file_of(name)
    local inner = name:match "^=tlua:(.*)$"
@@ -52,7 +52,7 @@ local function unread(signature, tags, fn)
    local function check(name)
       local is_read = signature.by_name[name] or formal[name]
          or body:find("%f[%w_]" .. name .. "%f[^%w_]")
-         -- a function that takes `fn` and forwards `...` passes its remaining arguments to fn
+         -- a function that takes `fn` and forwards `...` also has the options of fn
          or name == "fn" and body:find("...)", 1, true)
       if not is_read then list[#list + 1] = name end
    end
@@ -135,7 +135,8 @@ end
 
 -- Operators ---------------------------------------------------------------------------------------
 
--- Returns the parameters of an overload. The in-place function takes neither `out` nor `inplace`.
+-- Returns the parameters of an overload. An in-place function has neither the option `out` nor
+-- `inplace`.
 local function params_of(form, in_place)
    if not in_place then return form.params end
    local list = {}
@@ -161,8 +162,8 @@ local function of_operator(path, forms, in_place)
    }
 end
 
--- Returns the operator to which a public name refers. The name may be an alias, an in-place form,
--- or the same function in another table.
+-- Returns the operator to which a public name refers. The name may be an alias or an in-place form,
+-- or it may be the same function in another table.
 local function operator_for(path, operators, aliases)
    for _, name in ipairs {path, (path:gsub("_$", "")), (path:gsub("^torch%.Tensor%.", "torch.")),
       (path:gsub("^torch%.Tensor%.", "torch."):gsub("_$", "")),
@@ -231,8 +232,8 @@ local function declare(entry, context)
       or known and setmetatable({path = path}, {__index = known})
 end
 
--- Returns the library's loaded modules and, transitively, all modules that the source code of a
--- returned module names.
+-- Returns the names of the library's loaded modules, and of all modules that their sources mention
+-- directly or through other modules.
 local function modules_named()
    local found, waiting = {}, {}
    local function add(module)
@@ -270,8 +271,8 @@ local function methods_of(variable, class, lines, file)
 end
 
 -- Collects the classes that a source file declares by tags, and the methods that the file defines
--- for them. A class whose tag is in several files has the methods of all; the file with the text of
--- the class comes first.
+-- for them. If the tag of a class is in several files, the class has the methods of all of them;
+-- the file with the text of the class comes first.
 local function tagged_classes(module, found)
    local lines, file = source_lines(module) or {}, file_of(module)
    for i, line in ipairs(lines) do
@@ -306,7 +307,7 @@ end
 --@return table[]
 function M.classes_of_values(all, binding)
    local found, public, list = {}, {}, {}
-   local modules, files = {}, {} -- a file may have several modules' names
+   local modules, files = {}, {} -- several modules may come from one file
    for module in pairs(modules_named()) do modules[file_of(module) or module] = module end
    for file in pairs(modules) do files[#files + 1] = file end
    table.sort(files)

@@ -57,7 +57,7 @@ function M.sections(all)
    for i = #list, 1, -1 do
       if #list[i].entries == 0 then table.remove(list, i) end
    end
-   local function place(title) -- sections of operators precede those of modules
+   local function place(title) -- the sections of operators come before the sections of modules
       return (title == "Methods of tensors" or title:find "^torch: ") and "" or "~"
    end
    table.sort(list, function(a, b)

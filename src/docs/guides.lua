@@ -25,7 +25,8 @@ local order <const> = {
    Start = 1, Guides = 2, ["Devices and systems"] = 3, Packages = 4, ["For developers"] = 5,
 }
 
--- Returns the index of the row in `groups` that matches a path, or nil if the file is not a guide.
+-- Returns the index of the row in `groups` that matches a path, or nil if no row matches because
+-- the file is not a guide.
 local function row_of(path)
    for i, row in ipairs(groups) do
       if path:find(row[1]) then return i end

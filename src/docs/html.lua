@@ -10,7 +10,7 @@ local entities <const> = {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"']
 ---@return string
 function M.escape(text) return (text:gsub('[&<>"]', entities)) end
 
--- Returns a name as HTML, as a link if the name has a page.
+-- Returns a name as HTML. If the name has a page, the HTML is a link to it.
 local function link(name, links)
    local at = links[name] or links["torch." .. name] or links[(name:gsub("%(.*$", ""))]
    return at and ('<a href="%s">%s</a>'):format(at, M.escape(name)) or nil

@@ -1,6 +1,7 @@
--- main.lua - `tlua src/docs/main.lua OUT GEN [site]` collects the declarations in the sources and
--- writes OUT/manual.md and the annotations for editors, which are OUT/tlua.lua and a file for each
--- package, or, if `site` is given, the site.
+-- main.lua - the program that generates the documentation. `tlua src/docs/main.lua OUT GEN`
+-- collects the declarations in the sources and writes OUT/manual.md and the annotations for
+-- editors: OUT/tlua.lua and a file for each package. With the third argument `site` it writes the
+-- site instead.
 
 local here = arg[0]:match "^(.*)/[^/]*$" or "."
 package.path = here .. "/?.lua;" .. package.path

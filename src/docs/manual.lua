@@ -1,4 +1,5 @@
--- manual.lua - prints the manual: all declarations as one Markdown text, in sections by family.
+-- manual.lua - prints the manual: all declarations as one Markdown text, whose sections are
+-- families of functions.
 
 local torch = require "tlua"
 local families = require "families"

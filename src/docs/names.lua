@@ -52,8 +52,8 @@ function M.walk(torch)
    local list, met = {}, {}
    local root = {path = "torch", kind = "module", value = torch, aliases = {}}
    local waiting, at = {root}, 1
-   -- the class torch.Tensor is visited last, so that a function that is also a method is named
-   -- after the table that contains the function
+   -- the class torch.Tensor is visited last, so that a function that is also a method gets the name
+   -- that it has in another table
    local of_tensor
    list[1], met[torch] = root, root
    while waiting[at] do
