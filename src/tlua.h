@@ -359,7 +359,10 @@ TL_API void tl_set_memory_limit(int64_t bytes);
 TL_API void tl_memory_trim(void);
 
 /* Asks the running operator or backward pass of this process to stop with TL_EINTERRUPT at its next
-** safe point. A signal handler may call this function; tl_interrupt_clear withdraws the request. */
+** safe point. A signal handler may call this function; tl_interrupt_clear withdraws the request.
+** Operators reach a safe point every few milliseconds, but a call of LAPACK, the tables for a new
+** length of an FFT and the return of large memory to the system take as long as they take. An operator
+** that changes a tensor in place leaves it partly changed. */
 TL_API void tl_interrupt(void);
 TL_API void tl_interrupt_clear(void);
 
@@ -398,6 +401,22 @@ typedef struct tl_Counters {
   int64_t device_waits; /* how often a thread waited for a device other than the CPU */
 } tl_Counters;
 TL_API void tl_counters(tl_Counters *out);
+
+/* Counts of the work of all threads since tl_count_work(true). */
+typedef struct tl_WorkCounts {
+  size_t size;       /* sizeof(tl_WorkCounts), set by the caller; later versions have more fields */
+  int64_t operators; /* calls of operators, those of other operators included */
+  int64_t derivatives;  /* derivatives that a backward pass computed */
+  int64_t allocations;  /* allocations of tensors' memory, on all devices */
+  int64_t bytes;        /* the bytes of these allocations */
+  int64_t device_waits; /* how often a thread waited for a device other than the CPU */
+} tl_WorkCounts;
+/* Begins to count from 0, or stops counting. While tl_count_work runs, no other thread may use tlua. An
+** operator costs a little more while its work is counted, and nothing otherwise. */
+TL_API void tl_count_work(bool on);
+/* Sets the fields of *out that lie within its size. Returns false, with a message in tl_error, for
+** NULL and for a size that is smaller than the first two fields. */
+TL_API TL_MUSTCHECK bool tl_work_counts(tl_WorkCounts *out);
 
 /* Returns whether this library has a feature: "lua", "training", "programs" or "distributed", which
 ** some builds lack, or a device kind such as "cuda", of which there must be a device. */
@@ -456,9 +475,12 @@ typedef struct tl_Limits {
 ** replaces the allocator. Call it again before each further script, as in each frame; NULL removes
 ** all limits. Exceeding a limit raises a Lua error and leaves the state usable. Once the
 ** instructions or the seconds are used up, each further instruction raises an error again, so pcall
-** cannot keep a script alive; C code without Lua instructions ends only in states of
-** tl_lua_open_with. The host's own objects count as well. Returns false, with a message in
-** tl_error, for a negative limit, on lack of memory, and if the library is not open. */
+** cannot keep a script alive. The first limit of instructions or seconds replaces functions of Lua's
+** libraries by others that respect the limits: string patterns, `table`, `coroutine`, xpcall, and
+** setmetatable, whose finalizers (__gc) then run as coroutines. One call of another function in C,
+** such as a read of a pipe, is not ended, nor is a finalizer that was set earlier or later than by
+** setmetatable. The host's own objects count as well. Returns false, with a message in tl_error, for a
+** negative limit, on lack of memory, and if the library is not open. */
 TL_API TL_MUSTCHECK bool tl_set_limits(lua_State *L, const tl_Limits *limits);
 
 /* Pushes a tensor as a Lua value; the value holds a reference of its own. Raises a Lua error for

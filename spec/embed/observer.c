@@ -167,6 +167,43 @@ TEST(counters_follow_memory) {
   CHECK(after.bytes_peak >= during.bytes_used && during.device_waits == 0);
 }
 
+TEST(work_is_counted_while_the_host_wants_it) {
+  lua_State *L = opened();
+  tl_WorkCounts c = {.size = sizeof c};
+  tl_count_work(true);
+  tl_count_work(true);
+  CHECK(luaL_dostring(
+            L, "x = torch.ones(1 << 18, {requires_grad = true}) y = x:exp() y:sum():backward()") ==
+        LUA_OK);
+  CHECK(tl_work_counts(&c) && c.operators >= 3 && c.derivatives >= 3 && c.device_waits == 0);
+  CHECK(c.allocations >= 3 && c.bytes >= 3 << 20 && c.bytes < 64 << 20);
+  tl_count_work(false);
+  int64_t operators = c.operators;
+  CHECK(luaL_dostring(L, "x:exp()") == LUA_OK);
+  CHECK(tl_work_counts(&c) && c.operators == operators);
+  tl_count_work(true);
+  CHECK(luaL_dostring(L, "torch.no_grad(function() for _ = 1, 10 do x:exp() end end)") == LUA_OK);
+  CHECK(tl_work_counts(&c) && c.operators == 10 && c.derivatives == 0 && c.allocations == 10);
+  CHECK(c.bytes == 10 << 20);
+  tl_count_work(false);
+  lua_close(L);
+}
+
+TEST(counts_fit_the_hosts_struct) {
+  tl_WorkCounts c = {.size = sizeof c, .bytes = 5, .derivatives = 6};
+  CHECK(!tl_work_counts(NULL));
+  CHECK_ERROR(TL_EARG, "work_counts: expected a struct of at least 16 bytes, got 0");
+  c.size = 8;
+  CHECK(!tl_work_counts(&c) && c.bytes == 5);
+  c.size = 16; /* of an older host */
+  CHECK(tl_work_counts(&c) && c.derivatives == 6 && c.bytes == 5 && c.size == 16);
+  struct {
+    tl_WorkCounts known;
+    int64_t more;
+  } newer = {.known.size = sizeof newer, .more = 7};
+  CHECK(tl_work_counts(&newer.known) && newer.more == 7);
+}
+
 TEST(features_are_named) {
   CHECK(tl_has("lua") && tl_has("training") && tl_has("programs") && tl_has("distributed"));
   CHECK(tl_has("cpu") && tl_has("meta"));

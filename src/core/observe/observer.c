@@ -1,9 +1,14 @@
 /*
-** observer.c - implements tl_set_observer and tl_counters: tells the host's function of spans.
+** observer.c - implements tl_set_observer, tl_counters and tl_work_counts: tells the host's function
+** of spans, and counts work.
 */
 #include "core/observe/observer.h"
 
+#include <stddef.h>
+#include <string.h>
+
 #include "core/device/backend.h"
+#include "core/error.h"
 #include "core/memory/alloc.h"
 #include "core/platform/platform.h"
 
@@ -42,7 +47,61 @@ static void close_from(int at) {
   }
 }
 
+/* ---- counts ---- */
+
+static atomic_bool counting;
+static _Atomic int64_t operators, derivatives, allocations, allocated_bytes;
+static int64_t waits_before;
+
+static void add(_Atomic int64_t *count, int64_t n) {
+  atomic_fetch_add_explicit(count, n, memory_order_relaxed);
+}
+
+static void count_span(tli_SpanKind kind) {
+  if (!atomic_load_explicit(&counting, memory_order_relaxed)) return;
+  if (kind == TLI_SPAN_OPERATOR) add(&operators, 1);
+  if (kind == TLI_SPAN_BACKWARD) add(&derivatives, 1);
+}
+
+void tli_count_memory(int64_t bytes) {
+  if (!atomic_load_explicit(&counting, memory_order_relaxed)) return;
+  add(&allocations, 1);
+  add(&allocated_bytes, bytes);
+}
+
+static int64_t device_waits(void) {
+  tl_Counters c;
+  tl_counters(&c);
+  return c.device_waits;
+}
+
+void tl_count_work(bool on) {
+  if (on) {
+    waits_before = device_waits();
+    operators = derivatives = allocations = allocated_bytes = 0;
+  }
+  if (atomic_exchange(&counting, on) != on) atomic_fetch_add(&tli_profiles, on ? 1 : -1);
+}
+
+bool tl_work_counts(tl_WorkCounts *out) {
+  size_t least = offsetof(tl_WorkCounts, operators) + sizeof out->operators;
+  if (out == NULL || out->size < least)
+    return tli_fail(TL_EARG, "work_counts: expected a struct of at least %zu bytes, got %zu", least,
+                    out ? out->size : 0);
+  tl_WorkCounts c = {.size = out->size,
+                     .operators = operators,
+                     .derivatives = derivatives,
+                     .allocations = allocations,
+                     .bytes = allocated_bytes,
+                     .device_waits = device_waits() - waits_before};
+  memcpy(out, &c, out->size < sizeof c ? out->size : sizeof c);
+  return true;
+}
+
+/* ---- the observer ---- */
+
 int32_t tli_observer_open(tli_SpanKind kind, const char *name) {
+  count_span(kind);
   if (!tli_observed()) return 0;
   /* A script can leave spans open for ever, in coroutines that it never resumes. Which of the open
   ** spans these are is unknown, so all are ended, or the thread would report nothing again. */

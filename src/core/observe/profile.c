@@ -288,6 +288,7 @@ static void note_memory(tli_Profile *p, const tl_Storage *s, int64_t bytes,
 void tli_profile_memory(const tl_Storage *s, bool freed) {
   if (s->device.type == TL_META) return;
   tli_live_note(s, freed);
+  if (!freed && s->bytes > 0) tli_count_memory(s->bytes);
   tli_Profile *p = mine;
   if (p == NULL || !p->options.memory || s->bytes == 0) return;
   int64_t bytes = freed ? -s->bytes : s->bytes;

@@ -85,7 +85,8 @@ typedef struct tli_Profile tli_Profile;
 /* ---- recording --------------------------------------------------------------------- */
 
 /* The number of open sessions in the process, plus 1 while live_storages.h records, plus 1 while an
-** observer is set (observer.h). Operators test this number before they call the profiler. */
+** observer is set, plus 1 while a host counts (observer.h). Operators test this number before they call
+** the profiler. */
 extern atomic_int tli_profiles;
 static inline bool tli_profiling(void) {
   return __builtin_expect(atomic_load_explicit(&tli_profiles, memory_order_relaxed) != 0, 0);
