@@ -273,7 +273,8 @@ describe("annotations of examples", function()
       end
       for path, source in pairs(sources) do
          count = count + 1
-         for _, problem in ipairs(annotated.check(known, source, table.concat(whole), {emu = true})) do
+         for _, problem in ipairs(annotated.check(known, source, table.concat(whole),
+            {emu = true, request = true})) do
             problems[#problems + 1] = path .. ":" .. problem
          end
       end
