@@ -2,9 +2,9 @@
 ** doctor.c - implements `tlua doctor`, which reports the libraries and devices that tlua finds on
 ** this machine, and those that are missing.
 **
-** Each library is searched for as the engine does it, and then asked for its version. Libraries are
-** not closed again, since not every library can be closed and the process ends soon. The choices
-** that the engine has made are taken from torch.config().
+** The report searches for each library in the places where the engine searches, and then queries
+** its version. It leaves the libraries open, since some cannot be closed and the process ends soon.
+** torch.config() tells which of the libraries the engine has chosen.
 */
 #include "main/doctor.h"
 
@@ -90,8 +90,8 @@ static void nccl_version(void *library, char text[TEXT]) {
     snprintf(text, TEXT, "%d.%d.%d", n / 10000, n % 10000 / 100, n % 100);
 }
 
-/* Writes MPI's version. MPI_Get_library_version may be called before MPI_Init. Its text may have
-** several lines; only the first, often a whole sentence, is used. */
+/* Writes MPI's version. MPI_Get_library_version may be called before MPI_Init. Only the first line
+** of its text is used, because the text may have several lines. */
 static void mpi_version(void *library, char text[TEXT]) {
   enum { LONGEST = 8192 }; /* MPICH's value of MPI_MAX_LIBRARY_VERSION_STRING */
   static char version[LONGEST + 1];
@@ -103,8 +103,8 @@ static void mpi_version(void *library, char text[TEXT]) {
 
 /* ---- libraries --------------------------------------------------------------------- */
 
-/* For each library that `tlua doctor` reports, the function that queries its version; otherwise
-** NULL. BLAS and the library that edits lines at the prompt are reported separately. */
+/* The function that queries the version of each library in the report; NULL if the library has no
+** such function. BLAS and the library that edits lines at the prompt are reported separately. */
 static void (*const versions[TLI_NOPTIONAL])(void *library, char text[TEXT]) = {
     [TLI_OPTIONAL_CUDA] = cuda_version,   [TLI_OPTIONAL_CUBLASLT] = cublaslt_version,
     [TLI_OPTIONAL_CUDNN] = cudnn_version, [TLI_OPTIONAL_CUSOLVER] = cusolver_version,
@@ -187,9 +187,9 @@ static void report_device(tl_DeviceType type, const char *gives) {
   print_found(what, text);
 }
 
-/* Reports whether the GPU has two features: memory that is mapped on demand, and a run-time
-** compiler of the same version as the compiler of the library's kernels, so that fused kernels give
-** bitwise equal results. */
+/* Reports whether the GPU can map memory on demand, and whether the run-time compiler has the
+** version of the compiler that made the library's kernels. Only with equal versions do fused
+** kernels give bitwise equal results. */
 static void report_cuda(void) {
   tl_Device first = {TL_CUDA, 0};
   tl_MemoryStats stats;

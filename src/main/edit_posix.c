@@ -1,14 +1,15 @@
 /*
 ** edit_posix.c - line editing with a library that is loaded at run time.
 **
-** libedit and GNU readline offer the same entry points; the few differences are marked below.
+** libedit and GNU readline have nearly the same interface; comments below mark the few differences.
 ** Neither library is needed to build or to run. Lines are read without editing if both are missing
 ** or stdin is not a terminal.
 **
 ** Signals: the libraries' own handlers are turned off. All input from the terminal passes through
 ** read_byte. SIGINT, SIGWINCH and SIGCONT are unblocked only while read_byte waits, and their
-** handlers set flags. So no code is interrupted halfway, no signal is lost, and no longjmp skips
-** frames of a library. On Ctrl-C read_byte ends the line, and the text of that line is discarded.
+** handlers set flags. So signals interrupt no other code, no signal is lost, and no longjmp skips
+** stack frames of a library. On Ctrl-C read_byte ends the line, and the text of that line is
+** discarded.
 */
 #define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
@@ -39,7 +40,8 @@ static const char word_breaks[] = " \t\n\"'`+-*/%^#&|~<>=(){},;\\?!@$";
 
 typedef char **(*Attempt)(const char *text, int start, int end);
 
-/* Functions and variables of the editing library. Some of them may be missing, as noted. */
+/* Functions and variables of the editing library. A pointer may be NULL where its comment says
+** so. */
 static struct {
   const char *file; /* file name of the library; NULL if there is none */
   bool is_libedit;
@@ -94,8 +96,8 @@ static void handle_flags(void) {
   continued = resized = 0;
 }
 
-/* Reads a byte, but returns at once when SIGINT arrives. Without that, `read` might block although
-** pselect has reported a byte, because on Ctrl-C the terminal discards its pending input. */
+/* Reads a byte, but returns at once when SIGINT arrives. A plain `read` might block although
+** pselect has reported a byte, because the terminal discards its pending input on Ctrl-C. */
 static ssize_t read_unless_interrupted(unsigned char *byte) {
   volatile ssize_t n = -1;
   if (sigsetjmp(out_of_read, 1) == 0) {
@@ -134,7 +136,7 @@ static int read_byte(void) {
   return '\n';
 }
 
-/* Reads a key: a whole character for libedit, a byte for readline. */
+/* Reads a key for the editing library. libedit expects a whole character, readline a byte. */
 static int read_key(FILE *unused) {
   (void)unused;
   int byte = read_byte();
@@ -145,7 +147,8 @@ static int read_key(FILE *unused) {
     char c = (char)byte;
     size_t used = mbrtowc(&wide, &c, 1, &state);
     if (used == 1) return (int)wide;
-    if (used != (size_t)-2) return byte & 0xff; /* the bytes are not a character of this locale */
+    /* the bytes are not a valid character in this locale */
+    if (used != (size_t)-2) return byte & 0xff;
     byte = read_byte();
     if (byte == EOF || interrupted) return byte;
   }
@@ -160,8 +163,8 @@ static size_t common_prefix(const char *a, const char *b) {
 }
 
 /* Returns a copy of the part of the line before the word `text`, which begins at `start`; NULL if
-** `text` is not there. libedit counts `start` in characters instead of bytes, so that may
-** happen. */
+** the line has a different text at `start`. This happens because libedit counts `start` in
+** characters instead of bytes. */
 static char *line_before(const char *text, int start) {
   const char *line = lib.line_buffer ? *lib.line_buffer : NULL;
   if (line == NULL || start < 0 || strlen(line) < (size_t)start + strlen(text)) return NULL;
@@ -169,8 +172,8 @@ static char *line_before(const char *text, int start) {
   return strndup(line, (size_t)start);
 }
 
-/* Returns the completions as the libraries expect them: a list whose first element is the common
-** prefix of all words, and the rest the words. */
+/* Returns the completions in the format that both libraries expect: the first element is the common
+** prefix of all completions, and the completions follow. */
 static char **attempt(const char *text, int start, int end) {
   (void)end;
   *lib.completion_over = 1;      /* suppresses the completion of file names */
@@ -194,7 +197,7 @@ static char **attempt(const char *text, int start, int end) {
   }
   list[0] = prefix;
   memcpy(list + 1, words, (n + 1) * sizeof *list);
-  if (n == 1) { /* a single completion is itself the common prefix, and not repeated */
+  if (n == 1) { /* a single completion is the common prefix, so the list has no further element */
     free(list[1]);
     list[1] = NULL;
   }
@@ -204,8 +207,8 @@ static char **attempt(const char *text, int start, int end) {
 
 /* ---- the library --------------------------------------------------------------- */
 
-/* Finds a function in a library. dlsym returns a data pointer; POSIX guarantees that it can be
-** converted to a function pointer. */
+/* Finds a function in a library and stores its address in `pointer`. dlsym returns a data pointer;
+** POSIX guarantees that it can be converted to a function pointer. */
 static bool find_function(void *handle, const char *name, void *pointer) {
   void *symbol = tli_library_symbol(handle, name);
   memcpy(pointer, &symbol, sizeof symbol);
@@ -262,8 +265,8 @@ const char *tli_edit_library(void) {
   return NULL;
 }
 
-/* Returns the user's locale for characters; UTF-8 if it specifies none. Lua itself stays in the "C"
-** locale. */
+/* Returns a locale with the character encoding of the user's locale, or with UTF-8 if that locale
+** specifies none. Lua itself keeps the "C" locale. */
 static locale_t editing_locale(void) {
   locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
   if (locale && strcmp(nl_langinfo_l(CODESET, locale), "ANSI_X3.4-1968") != 0) return locale;
@@ -292,8 +295,8 @@ static char *read_edited(const char *prompt) {
   return line;
 }
 
-/* Reads a line from a terminal without an editing library. The terminal itself allows simple
-** editing. */
+/* Reads a line from a terminal without an editing library. The terminal driver itself allows simple
+** editing, such as deleting a character. */
 static char *read_typed(void) {
   size_t n = 0, size = 0;
   char *line = NULL;
@@ -312,14 +315,14 @@ static char *read_typed(void) {
   return NULL;
 }
 
-/* Reads a line from a file or pipe through stdin, because the program may read from stdin as
+/* Reads a line from a file or pipe. Uses stdin's buffer, because the program may read from stdin as
 ** well. */
 static char *read_stdin(void) {
   char *line = NULL;
   size_t size = 0;
   ssize_t n = getline(&line, &size, stdin);
   if (n < 0) {
-    clearerr(stdin); /* read may have failed because of a signal; more input may follow */
+    clearerr(stdin); /* a signal may have interrupted the read, so more input may follow */
     free(line);
     return NULL;
   }

@@ -42,12 +42,13 @@ static char *read_line(void) {
       line[length - 1] = '\0';
       break;
     }
-  if (line == NULL) clearerr(stdin); /* after Ctrl-C more input may follow */
+  /* clears the end-of-file flag: after Ctrl-C more input may follow */
+  if (line == NULL) clearerr(stdin);
   return line;
 }
 
-/* Returns whether Ctrl-C has ended the line. The console ends the read first and reports Ctrl-C a
-** moment later. */
+/* Returns whether Ctrl-C has ended the line. The console ends the read before it reports Ctrl-C, so
+** this function waits a moment for the report. */
 static bool was_interrupted(const char *line) {
   if (line == NULL && tli_terminal_typed()) Sleep(50);
   return interrupted != 0;

@@ -32,7 +32,8 @@ static void key_of(char key[100], int64_t round, const char *what, int node) {
   if (node >= 0) snprintf(key + n, 100 - (size_t)n, "/%d", node);
 }
 
-/* Adds to a counter of a round, and returns the sum; -1 if the store has ended. */
+/* Adds an amount to a counter of a round in the store. Returns the new value, or -1 if the store
+** has ended. */
 static int64_t add(tli_Elastic *e, int64_t round, const char *what, int node, int64_t amount) {
   char key[100];
   int64_t sum;

@@ -1,6 +1,6 @@
 /*
-** embedded_source.c - returns the embedded Lua sources. The comments in these sources are the
-** manual of functions written in Lua, which `help` shows.
+** embedded_source.c - returns the embedded Lua sources. `help` shows the doc comments in these
+** sources as the manual of functions that are written in Lua.
 */
 #include "main/embedded_source.h"
 

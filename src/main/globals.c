@@ -34,7 +34,8 @@ static const Global *find(const char *name) {
   return global->name ? global : NULL;
 }
 
-/* Its address is the registry's key of the function `require` from the program's start. */
+/* The address of this variable is a key of the registry. Its value is the function `require` from
+** the start of the program. */
 static const char require_key = 0;
 
 static void require(lua_State *L, const char *module) {
@@ -44,12 +45,13 @@ static void require(lua_State *L, const char *module) {
 }
 
 void tli_globals_require(lua_State *L, const char *module) {
-  require(L, "tlua"); /* also makes the library's other modules available to `require` */
+  require(L, "tlua"); /* this call also lets `require` find the library's other modules */
   lua_pop(L, 1);
   require(L, module);
 }
 
-/* Pushes the value of a global, and assigns it in the table of globals at `index`. */
+/* Pushes the value of a global, and assigns the value in the table of globals, which is at
+** `index`. */
 static void resolve(lua_State *L, int index, const Global *global) {
   tli_globals_require(L, global->module);
   if (global->field) {
@@ -81,9 +83,9 @@ static int open_library(lua_State *L) {
   return luaopen_tlua(L);
 }
 
-/* Opens the library if a program begins with `require "tlua.text"` or `require "torch7"`; the
-** library's searchers, which come after package.preload, then find the module. Lua calls the
-** function as __index(package.preload, module). */
+/* Opens the library if a program begins with `require "tlua.text"` or `require "torch7"`. The
+** library adds searchers, which run after the search in package.preload and find the module. Lua
+** calls the function as __index(package.preload, module). */
 static int index_preload(lua_State *L) {
   const char *module = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
   if (strncmp(module, "tlua.", 5) != 0 && strcmp(module, "torch7") != 0) return 0;

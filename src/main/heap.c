@@ -1,9 +1,9 @@
 /*
-** heap.c - creates a lua_State that allocates small objects from free lists. The userdata of a
-** tensor, a table of positions and a shape have at most LIMIT bytes and are short-lived. There is
-** one free list for each size. Allocating and freeing takes a few instructions, and no lock, since
-** a state belongs to one thread. Larger objects are allocated by malloc. The chunks that small
-** objects are cut from are freed when the state is closed.
+** heap.c - creates a lua_State that allocates small objects from free lists. Most small objects,
+** such as the userdata of a tensor or the table of a shape, are short-lived. Objects of at most
+** LIMIT bytes come from free lists, one for each size. Allocating and freeing such an object takes
+** a few instructions and no lock, since a state belongs to one thread. Larger objects come from
+** malloc. Small objects are cut from larger chunks, which are freed when the state is closed.
 */
 #include "main/heap.h"
 
@@ -103,8 +103,8 @@ static void *allocate(void *heap, void *memory, size_t old, size_t bytes) {
 
 /* ---- warnings ---- */
 
-/* Prints warnings as Lua's own warning function does: nothing until warn("@on") is called, and the
-** pieces of a message on one line. */
+/* Prints warnings as Lua's own warning function does. Prints nothing until warn("@on") is called,
+** and prints all pieces of a message on one line. */
 static void warn(void *heap, const char *piece, int more) {
   Heap *h = heap;
   if (h->warn != WARN_MORE && !more && piece[0] == '@') {

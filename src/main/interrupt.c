@@ -1,6 +1,7 @@
 /*
 ** interrupt.c - while Lua code runs, turns two events into Lua errors: SIGINT, and a read from a
-** mapped file that was truncated. SIGTERM still ends the process, but cleanup runs first.
+** mapped file that was truncated. SIGTERM still ends the process, but only after a cleanup function
+** has run.
 **
 ** Only this command installs the handlers, and only around the code that it runs; a program that
 ** embeds the library keeps its own signal handling. The handler must not raise an error itself.
@@ -30,15 +31,16 @@ static lua_State *main_state; /* borrowed */
 /* The number of SIGINTs since the last one that had an effect. */
 static volatile sig_atomic_t presses;
 
-/* Whether SIGINT has come since the last tli_interrupt_call began. */
+/* Whether SIGINT has arrived since the last call of tli_interrupt_call began. */
 static volatile sig_atomic_t struck;
 
-/* The number of SIGTERMs so far, and the cleanup function. */
+/* The number of SIGTERMs that have arrived, and the cleanup function that SIGTERM calls. */
 static volatile sig_atomic_t terminations;
 static void (*at_end)(lua_State *L);
 static volatile sig_atomic_t ending;
 
-/* Whether a truncated file was read and the error for that was not raised yet. */
+/* Whether a truncated file was read and the Lua error that reports the read is still to be
+** raised. */
 static volatile sig_atomic_t truncated;
 
 static void take_back(void) {
@@ -84,7 +86,7 @@ static void raise_interrupted(lua_State *L, lua_Debug *ar) {
   presses = 0;
   tli_terminal_later(NULL);
   bool pending = tli_interrupted();
-  /* whether the stopped operator has raised the error itself */
+  /* whether the stopped operator has already raised the error */
   bool told = tl_error_kind() == TL_EINTERRUPT;
   take_back();
   if (!pending || told) return;
@@ -98,8 +100,9 @@ static void stop_state(lua_State *L) {
   lua_sethook(L, raise_interrupted, events, 1);
 }
 
-/* Returns the coroutine that `L` is resuming, or NULL. That coroutine is the first argument of
-** coroutine.resume, and an upvalue of the function that coroutine.wrap returns. */
+/* Returns the coroutine that `L` is resuming, or NULL. `L` is then inside a call of
+** coroutine.resume, whose first argument is the coroutine, or inside a function from
+** coroutine.wrap, whose upvalue is the coroutine. */
 static lua_State *resumed_by(lua_State *L) {
   lua_Debug ar;
   if (!lua_getstack(L, 0, &ar) || !lua_getinfo(L, "S", &ar) || *ar.what != 'C') return NULL;
@@ -107,10 +110,10 @@ static lua_State *resumed_by(lua_State *L) {
   return co ? co : lua_tothread(L, lua_upvalueindex(1));
 }
 
-/* Stops the running coroutines as well. A hook belongs to one coroutine, and a signal first sets
-** only the hook of the main thread. If that hook has had no effect after a tenth of a second, or by
-** the time of the next signal, then the main thread is inside a C function. It is therefore safe
-** for a signal handler to inspect the main thread's stack. */
+/* Sets the hook in all coroutines that are running, because a hook belongs to one coroutine and the
+** first signal sets only the main thread's hook. This function is called if the main thread's hook
+** has had no effect after a tenth of a second, or by the time of the next signal. Then the main
+** thread is inside a C function, so a signal handler can inspect its stack safely. */
 static void stop_coroutines(lua_State *L) {
   enum { MAX_NESTED = 200 }; /* LUAI_MAXCCALLS */
   for (int i = 0; i < MAX_NESTED; i++) {
@@ -148,8 +151,9 @@ static void on_termination(void) {
   if (terminations == 2) stop_coroutines(main_state);
 }
 
-/* Reports a read beyond the end of a truncated file. If this thread itself made the read, this
-** thread is inside a C function, so the stack of each coroutine can be inspected at once. */
+/* Reports a read beyond the end of a truncated file. `here` tells whether this thread made the
+** read. If so, the thread is inside a C function, so this function can inspect the stack of each
+** coroutine at once. */
 static void on_truncated(bool here) {
   truncated = 1;
   stop_state(main_state);

@@ -1,8 +1,8 @@
 /*
-** launch_posix.c - implements launch.h. The launcher serves the store by which the ranks find one
-** another, and forwards their output line by line, with the rank's number in front. No rank
-** outlives the program: each rank leads a process group of its own, which is killed as a whole, and
-** on Linux a rank is killed when the launcher ends.
+** launch_posix.c - implements launch.h. The launcher serves the store through which the ranks find
+** one another. It forwards the output of each rank line by line, and puts the rank's number in
+** front of each line. No rank outlives the launcher: each rank leads its own process group, which
+** is killed as a whole. On Linux the system also kills a rank when the launcher ends.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -35,9 +35,9 @@
 #include <sys/syscall.h>
 #endif
 
-/* How long, in ns, ranks may continue before they are killed: GRACE after a rank has failed, so
-** that the others can report their status and end by themselves; HASTE if an elastic round ends;
-** PATIENCE after a signal that asks the launcher to end. */
+/* How long, in ns, ranks may continue before they are killed. GRACE begins when a rank has failed:
+** the other ranks can report their status and end by themselves. HASTE begins when an elastic round
+** ends, and PATIENCE when a signal asks the launcher to end. */
 #define GRACE INT64_C(5000000000)
 #define HASTE INT64_C(1000000000)
 #define PATIENCE INT64_C(3000000000)
@@ -51,7 +51,7 @@ typedef struct Stream {
 } Stream;
 
 typedef struct Rank {
-  pid_t pid; /* process id; 0 once the process has ended */
+  pid_t pid; /* the rank's process id; 0 once the process has ended */
   int end;   /* a pidfd, readable once the process has ended; -1 if there is none */
   int status;
   Stream out, err;
@@ -68,8 +68,9 @@ typedef struct Launch {
   /* the job's secret; NULL if there is none; TLI_STORE_TRUST if connections need no secret */
   const char *secret;
   char secret_text[TLI_SECRET_ROOM];
-  struct rlimit files; /* the limit of open files when this process started */
-  int script;          /* index of the script in argv */
+  /* the limit on open files from the start of this process, which ranks get back */
+  struct rlimit files;
+  int script; /* index in argv of the script's name */
   int port;
   int ends;     /* an epoll instance with the pidfds of all ranks; -1 if there is none */
   Rank *ranks;  /* owned */
@@ -124,8 +125,8 @@ static bool take_nodes(Launch *l, const char *value) {
   return l->elastic || complain("--nnodes: expected MIN:MAX of at most 1024", value);
 }
 
-/* Parses the value of an option that gives one part of "HOST:PORT": torchrun has separate options
-** for the two parts. */
+/* Parses the value of --master_addr or --master_port. These options of torchrun give the two parts
+** of "HOST:PORT" separately. */
 static bool take_master(Launch *l, const char *name, const char *value) {
   char *part = strcmp(name, "--master-addr") == 0 ? l->master : l->master_port;
   snprintf(part, sizeof l->master, "%s", value);
@@ -165,8 +166,8 @@ static bool take_option(Launch *l, const char *name, const char *value) {
   return complain("unknown option", name);
 }
 
-/* Splits "--nproc_per_node=4", torchrun's form, in two; returns NULL if the word contains no
-** value. */
+/* Splits an option in torchrun's form, "--nproc_per_node=4": copies its name to `name` and returns
+** its value. Returns NULL if the word contains no value. */
 static const char *split_option(const char *word, char name[40]) {
   size_t n = strcspn(word, "=");
   snprintf(name, 40, "%.*s", (int)(n < 39 ? n : 39), word);
@@ -234,9 +235,9 @@ static void set_environment(const Launch *l) {
   if (getenv("OMP_NUM_THREADS") == NULL) set_number("OMP_NUM_THREADS", threads > 1 ? threads : 1);
 }
 
-/* Adds a rank's pidfd to the epoll instance, which lists files in the order in which they became
-** ready. If several ranks have ended between two polls, the rank that ended first is thus known;
-** waitpid would return the ranks in the order of their numbers. */
+/* Adds a rank's pidfd to the epoll instance, which reports files in the order in which they became
+** ready. If several ranks end between two polls, the launcher thus learns which rank ended first.
+** waitpid would not tell the order. */
 static void watch_end(Launch *l, int i) {
   l->ranks[i].end = -1;
 #if defined(__linux__) && defined(SYS_pidfd_open)
@@ -269,7 +270,8 @@ static int list_ends(Launch *l, int list[2 * TLI_SHM_RANKS]) {
   return n;
 }
 
-/* Turns the child process into a rank. Calls only functions that are allowed after fork. */
+/* Turns the child process into a rank. May call only functions that are allowed between fork and
+** exec. */
 static void become(char **argv, const char *program, const int out[2], const int err[2],
                    const sigset_t *mask, pid_t parent, const struct rlimit *files) {
   setpgid(0, 0);
@@ -301,7 +303,7 @@ static void begin_stream(Stream *s, int file, FILE *to) {
   s->n = 0;
 }
 
-/* Returns an array of ranks that have not started and have no streams; NULL if memory is
+/* Returns an array of `n` ranks that have not started and have no output streams; NULL if memory is
 ** exhausted. */
 static Rank *new_ranks(int n) {
   Rank *ranks = calloc((size_t)n, sizeof *ranks);
@@ -406,7 +408,7 @@ static volatile sig_atomic_t asked; /* number of the last signal that asked the 
 static void on_signal(int number) {
   int before = errno;
   if (number != SIGCHLD) asked = number;
-  /* a failure is ignored: if the pipe is full, the launcher wakes up anyway */
+  /* a failure can be ignored: if the pipe is full, its earlier bytes wake the launcher */
   if (write(wake_pipe[1], "", 1) < 0) errno = 0;
   errno = before;
 }
@@ -431,13 +433,13 @@ static void reap(Launch *l, int *failed) {
     Rank *r = &l->ranks[i];
     if (r->pid == 0 || waitpid(r->pid, &status, WNOHANG) != r->pid) continue;
     r->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    kill(-r->pid, SIGKILL); /* kills processes that the rank has left behind */
+    kill(-r->pid, SIGKILL); /* kills the processes that the rank has started and left running */
     r->pid = 0;
     if (r->status != 0 && *failed < 0) *failed = i;
   }
 }
 
-/* Reads and discards standard input. The end of the input has the same effect as SIGTERM. */
+/* Reads and discards standard input. At the end of the input the launcher ends as after SIGTERM. */
 static void look_for_eof(Launch *l) {
   char drop[64];
   ssize_t n = read(0, drop, sizeof drop);
@@ -502,7 +504,7 @@ static int attend(Launch *l, tli_ElasticState *state) {
   return failed;
 }
 
-/* Prints the end of the stderr of rank i, the first that failed, once more. */
+/* Prints once more the last lines that rank i, the first that failed, has written to stderr. */
 static void report(const Launch *l, int i) {
   const Rank *r = &l->ranks[i];
   int rank = l->node * l->n + i;
@@ -517,7 +519,7 @@ static void report(const Launch *l, int i) {
   fflush(stderr);
 }
 
-/* Prints which action the system has refused, and the reason (errno). */
+/* Prints the action that the system has refused, and the reason from errno. */
 static void complain_of_system(const char *what) {
   char text[120];
   snprintf(text, sizeof text, "run: %s: %s", what, strerror(errno));
@@ -595,8 +597,8 @@ static int run_again(Launch *l, char **argv, const char *program) {
   }
 }
 
-/* Runs the ranks in elastic rounds, each with the launchers that are present. A restart because of
-** a new launcher does not count as a failure. */
+/* Runs the ranks in elastic rounds. A round includes the launchers that are present at its start. A
+** restart because a new launcher has come does not count as a failure. */
 static int run_rounds(Launch *l, char **argv, const char *program) {
   int status = EXIT_FAILURE;
   for (;;) {
@@ -638,8 +640,8 @@ static bool take_secret(Launch *l) {
   return true;
 }
 
-/* Raises the limit of open files, because each rank needs a few files, and its connection to the
-** store one more. */
+/* Raises the limit on open files, because the launcher opens a few files for each rank, and the
+** store's server a connection. */
 static void raise_files(Launch *l) {
   struct rlimit most;
   if (getrlimit(RLIMIT_NOFILE, &l->files) != 0) return;

@@ -60,7 +60,9 @@ static void print_usage(FILE *out, const char *name) {
 /* Does everything that precedes the script: prepares the state, then executes options such as -e
 ** and -l. */
 static bool prepare(lua_State *L, const tli_Options *options, int argc, char **argv) {
-  if (options->no_env) { /* Lua's libraries read this entry when they are opened */
+  /* Lua's libraries read this registry entry when they are opened, and then ignore environment
+  ** variables */
+  if (options->no_env) {
     lua_pushboolean(L, 1);
     lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   }
@@ -78,7 +80,8 @@ static bool prepare(lua_State *L, const tli_Options *options, int argc, char **a
   return true;
 }
 
-static bool profile_told = true; /* whether the profile was printed, or none was requested */
+/* whether the profile was already printed; also true if none was requested */
+static bool profile_told = true;
 
 static void finish_profile(lua_State *L) { profile_told = tli_script_profile(L, "finish", NULL); }
 
@@ -191,8 +194,8 @@ static bool run_build(lua_State *L, int argc, char **argv) {
   return tli_script_build(L, argc, argv);
 }
 
-/* The whole program, as a protected call. The Lua arguments are (argc, argv); the result tells
-** whether the program succeeded. */
+/* Runs the whole program; the caller calls this function in protected mode. The Lua arguments are
+** argc and argv. The result tells whether the program has succeeded. */
 static int protected_main(lua_State *L) {
   int argc = (int)lua_tointeger(L, 1);
   char **argv = lua_touserdata(L, 2);

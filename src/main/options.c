@@ -1,9 +1,9 @@
 /*
 ** options.c - reads the command line.
 **
-** The command line is read twice. First it is read as a whole, before any code runs, so that an
-** error at its end is found before an option at its beginning has effects. Then the options that
-** run code are read one after another.
+** The command line is read twice. The first reading covers the whole line before any code runs, so
+** that an invalid option is reported before any option takes effect. The second reading executes
+** the options that run code, one after another.
 */
 #include "main/options.h"
 

@@ -25,8 +25,8 @@
 ** since the callback gets no context argument. */
 static lua_State *session; /* borrowed */
 
-/* The addresses are keys of the registry: module_key is the key of the table of the module
-** `tlua.repl`, chunk_key that of the last chunk's text. */
+/* The addresses of these variables are keys of the registry. The value of module_key is the table
+** of the module `tlua.repl`; the value of chunk_key is the text of the last chunk. */
 static const char module_key = 0, chunk_key = 0;
 
 /* ---- the module in Lua ------------------------------------------------------- */
@@ -132,7 +132,7 @@ static Read compile(lua_State *L, bool *more) {
 }
 
 /* Adds a chunk to the history. The lines of a chunk are joined to one line, unless the chunk
-** contains comments or long strings, whose meaning that would change. */
+** contains comments or long strings: joining lines would change their meaning. */
 static void remember(const char *chunk) {
   static char *last; /* the last entry (owned), which lives as long as the process */
   if (chunk[strspn(chunk, " \t\n")] == '\0' || (last && strcmp(last, chunk) == 0)) return;
@@ -153,7 +153,8 @@ static void remember(const char *chunk) {
   free(copy);
 }
 
-/* Reads a line: the first line of a chunk, or a further line of the text at index 1. */
+/* Reads one line. The line is the first of a chunk if `first` is true; otherwise it continues the
+** text at index 1. */
 static Read read_line(lua_State *L, bool first) {
   char *line;
   tli_EditResult result = tli_edit_read(push_prompt(L, first), &line);
@@ -180,7 +181,8 @@ static Read read_chunk(lua_State *L) {
   while (more) {
     read = read_line(L, false);
     if (read == READ_NOTHING) return read;
-    if (read == READ_END) break; /* the message on the stack tells that the text is incomplete */
+    /* the error message on the stack says that the chunk is incomplete */
+    if (read == READ_END) break;
     lua_settop(L, 1);
     what = compile(L, &more);
   }
@@ -203,7 +205,7 @@ static int print(lua_State *L) {
   return 0;
 }
 
-/* Shows all values on the stack. */
+/* Prints all values on the stack with the module's function that shows values. */
 static void show(lua_State *L) {
   int n = lua_gettop(L);
   if (n == 0) return;
@@ -222,12 +224,13 @@ static void show(lua_State *L) {
   tli_script_complain(lua_tostring(L, -1));
 }
 
-/* A signal handler that ignores Ctrl-C while the session neither reads nor runs a chunk; otherwise
-** the signal would end the process then. SIG_IGN cannot be used, since child processes would
-** inherit it. */
+/* A signal handler that does nothing. It is installed while the session neither reads nor runs a
+** chunk, when Ctrl-C would otherwise end the process. SIG_IGN cannot be used, since child processes
+** would inherit it. */
 static void let_pass(void) {}
 
-/* Lets the module `tlua.repl` extend the message on top of the stack. */
+/* Replaces the error message on top of the stack by the longer message that the module `tlua.repl`
+** makes of it. */
 static void explain(lua_State *L) {
   int message = lua_gettop(L);
   if (lua_type(L, message) != LUA_TSTRING || !push_function(L, "explain")) return;
@@ -246,7 +249,7 @@ static void tell(lua_State *L, const char *function, bool argument) {
   tli_script_report(L, lua_pcall(L, 1, 0, 0));
 }
 
-/* Runs the chunk on top of the stack, the only value there. */
+/* Runs the chunk on the stack, which holds no other value. */
 static void run(lua_State *L, Read read) {
   tell(L, "begin_line", true);
   int status = tli_script_call(L, 0, LUA_MULTRET);

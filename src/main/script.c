@@ -18,7 +18,7 @@ static const char *command_name;
 void tli_script_set_name(const char *name) { command_name = name; }
 
 void tli_script_complain(const char *message) {
-  fflush(stdout); /* earlier output must appear before the error message */
+  fflush(stdout); /* prints buffered output before the error message */
   /* the message is written in one piece, since mpirun may kill this process between two writes */
   fprintf(stderr, "%s%s%s\n", command_name ? command_name : "", command_name ? ": " : "", message);
   fflush(stderr);
@@ -63,7 +63,8 @@ int tli_script_call(lua_State *L, int nargs, int nresults) {
   return status;
 }
 
-/* Runs the chunk that a loader has pushed, if the status is LUA_OK. */
+/* Runs the chunk that a load function has pushed, if `status`, the result of that function, is
+** LUA_OK. */
 static bool run_loaded(lua_State *L, int status) {
   if (status == LUA_OK) status = tli_script_call(L, 0, 0);
   return tli_script_report(L, status);
@@ -87,8 +88,9 @@ bool tli_script_init(lua_State *L) {
   return run_string(L, value, name);
 }
 
-/* Handles -l mod and -l global=mod. A version after a hyphen is not part of the global: "mod-v2" is
-** assigned to "mod". */
+/* Loads the library of the option -l mod or -l global=mod and assigns it to a global. Without a
+** name for the global, the global is the module's name up to a hyphen: "mod-v2" is assigned to
+** "mod". */
 static bool require_library(lua_State *L, const char *value) {
   const char *equals = strchr(value, '=');
   const char *module = equals ? equals + 1 : value;
@@ -99,7 +101,7 @@ static bool require_library(lua_State *L, const char *value) {
   if (status != LUA_OK) return tli_script_report(L, status);
   lua_pushglobaltable(L);
   lua_pushlstring(L, value, end ? (size_t)(end - value) : strlen(value));
-  lua_rotate(L, -3, -1); /* the order on the stack becomes globals, name, library */
+  lua_rotate(L, -3, -1); /* changes the order on the stack to: globals, name, library */
   lua_settable(L, -3);
   lua_pop(L, 1);
   return true;
@@ -114,7 +116,8 @@ static bool use_device(lua_State *L, const char *name) {
 }
 
 bool tli_script_profile(lua_State *L, const char *function, const char *html) {
-  /* the functions are fetched in the first call, since the script may change the global `torch` */
+  /* the registry keeps the functions from the first call on, since the script may change the global
+  ** `torch` */
   static const char key = 0;
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) == LUA_TNIL) {
     lua_getglobal(L, "torch");
@@ -217,8 +220,8 @@ void tli_script_set_arg(lua_State *L, int argc, char **argv, int script) {
   lua_setglobal(L, "arg");
 }
 
-/* Pushes arg[1], arg[2], ... and returns their number. Code that ran before the script may have
-** changed them. */
+/* Pushes arg[1], arg[2], ... and returns their number. Reads the global `arg`, because code that
+** ran before the script may have changed it. */
 static int push_arguments(lua_State *L) {
   if (lua_getglobal(L, "arg") != LUA_TTABLE) return luaL_error(L, "'arg' is not a table");
   int table = lua_gettop(L);

@@ -20,7 +20,7 @@
 ** is installed. */
 typedef struct Caught {
   tli_InterruptFn volatile current;
-  struct sigaction before; /* the previous action of the signal, while `current` is set */
+  struct sigaction before; /* the previous action of the signal; valid while `current` is set */
 } Caught;
 
 static Caught of_interrupt, of_termination, of_alarm;
@@ -54,7 +54,7 @@ tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn) {
   catching_thread = pthread_self();
   c->current = fn;
   if (fn && previous == NULL) {
-    /* SA_RESTART is not set, so that a signal interrupts a blocking read */
+    /* without SA_RESTART the signal interrupts a blocking read */
     struct sigaction action = {.sa_handler = on_signal};
     sigemptyset(&action.sa_mask);
     sigaction(signo, &action, &c->before);
@@ -64,7 +64,7 @@ tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn) {
 }
 
 void tli_terminal_later(tli_InterruptFn fn) {
-  /* SA_RESTART is not set, so that the signal interrupts a read that began just after SIGINT */
+  /* without SA_RESTART the signal interrupts a read that began just after SIGINT */
   struct sigaction action = {.sa_handler = on_signal};
   const struct itimerval tenth = {.it_value = {.tv_usec = fn ? 100000 : 0}};
   if (fn == NULL && of_alarm.current == NULL) return;
@@ -85,7 +85,8 @@ static bool has_stack(void) {
   return stack.rlim_max >= TLI_LEAST_STACK && setrlimit(RLIMIT_STACK, &stack) == 0;
 }
 
-/* Sets a handler that does nothing, because SIG_IGN would be inherited by child processes. */
+/* Installs a handler for SIGXFSZ that does nothing. SIG_IGN would be inherited by child
+** processes. */
 bool tli_terminal_take_limits(void) {
 #ifdef SIGXFSZ
   signal(SIGXFSZ, do_nothing);

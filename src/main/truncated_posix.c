@@ -21,9 +21,9 @@
 ** installed. */
 static tli_TruncatedFn volatile current;
 static pthread_t catching_thread;
-static struct sigaction before; /* the previous action of SIGBUS, while `current` is set */
+static struct sigaction before; /* the previous action of SIGBUS; valid while `current` is set */
 
-/* whether another thread has got the signal and forwarded it to catching_thread */
+/* whether another thread made the read and has forwarded the signal to catching_thread */
 static atomic_bool elsewhere;
 
 static void on_sigbus(int signo, siginfo_t *info, void *context) {
@@ -32,7 +32,7 @@ static void on_sigbus(int signo, siginfo_t *info, void *context) {
   bool here = pthread_equal(pthread_self(), catching_thread);
   tli_TruncatedFn fn = current;
   if (here && info->si_code <= 0 &&
-      /* several forwarded signals may arrive for one report, so `elsewhere` is checked */
+      /* one read may cause several forwarded signals; `elsewhere` is set only for the first */
       info->si_pid == getpid()) {
     if (atomic_exchange(&elsewhere, false) && fn) fn(false);
   } else if (info->si_code > 0 && tli_file_shrunk(info->si_addr)) {
@@ -43,8 +43,8 @@ static void on_sigbus(int signo, siginfo_t *info, void *context) {
       pthread_kill(catching_thread, signo);
     }
   } else {
-    /* the previous action is restored; then a fault repeats the signal at once, and a signal that
-    ** was sent is raised again */
+    /* restores the previous action. A real fault repeats the signal at once; a signal that a
+    ** process has sent must be raised again. */
     sigaction(signo, &before, NULL);
     if (info->si_code <= 0) raise(signo);
   }
