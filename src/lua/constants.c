@@ -1,6 +1,6 @@
 /*
-** constants.c - names that stand for values: torch.float32, torch.long, torch.pi. A dtype
-** is its name, a string, so torch.float32 == "float32" == x.dtype.
+** constants.c - names for values: torch.float32, torch.long, torch.pi. A dtype is a string, its
+** name, so torch.float32 == "float32" == x.dtype.
 */
 #include <math.h>
 #include <stdio.h>

@@ -167,7 +167,8 @@ static int store_add(lua_State *L) {
   return 1;
 }
 
-/* Calls a function with the key at a stack index, or with each key of the list there. */
+/* Calls a function with each key of the list at a stack index, or with the key if there is only
+** one. */
 static int each_key(lua_State *L, const char *name,
                     bool (*fn)(lua_State *L, Store *s, const char *key)) {
   Store *s = check_store(L, 1, name);
@@ -305,7 +306,7 @@ static int dist_join(lua_State *L) {
   g->group = NULL;
   luaL_setmetatable(L, GROUP);
   tli_note_owner(L);
-  /* a finalizer may have closed the store */
+  /* reads the store again, because a finalizer may have closed it */
   const Store *s = check_store(L, 1, "init_process_group");
   bool small = rank >= -1 && rank < INT16_MAX && size >= -1 && size < INT16_MAX;
   g->group = tli_group_join(backend, s->store, name, small ? (int)rank : -1, small ? (int)size : -1,
@@ -351,14 +352,14 @@ static Group *check_group(lua_State *L, const char *name) {
   return g;
 }
 
-/* group:set_timeout(seconds) sets the timeout of later calls. */
+/* group:set_timeout(seconds) sets the timeout of the group's later calls. */
 static int group_set_timeout(lua_State *L) {
   Group *g = check_group(L, "set_timeout");
   tli_group_set_timeout(g->group, check_time(L, 2, "set_timeout", DEFAULT_TIMEOUT));
   return 0;
 }
 
-/* group:batch(begins) begins or ends a batch of messages. */
+/* group:batch(begins) begins a batch of messages if `begins` is true, and ends it otherwise. */
 static int group_batch(lua_State *L) {
   Group *g = check_group(L, "batch_isend_irecv");
   tli_enter(L, tli_state(L));
@@ -372,15 +373,15 @@ static int group_next_pass(lua_State *L) {
   return 0;
 }
 
-/* group:abort(why) ends the group on all ranks, with the reason. */
+/* group:abort(why) ends the group on all ranks, which report the reason `why`. */
 static int group_abort(lua_State *L) {
   Group *g = luaL_checkudata(L, 1, GROUP);
   if (g->group) tli_group_abort(g->group, luaL_checkstring(L, 2));
   return 0;
 }
 
-/* group:buffer(tensor, add) registers, or with add = false deregisters, the memory of a tensor that
-** is sent often. */
+/* group:buffer(tensor, add) registers the memory of a tensor that is sent often. With add = false
+** it removes the registration. */
 static int group_buffer(lua_State *L) {
   Group *g = check_group(L, "register_buffer");
   tl_Tensor *t = tli_check_tensor(L, 2, "register_buffer");
@@ -408,7 +409,8 @@ typedef struct Work {
   tli_Work *work; /* owned */
 } Work;
 
-/* Returns the line that made the call, such as "script.lua:12". The text is never freed. */
+/* Returns the line of Lua code that made the call, such as "script.lua:12". The text is never
+** freed. */
 static const char *site_of(lua_State *L) {
   lua_State *before = tli_calling;
   const char *(*site)(void) = atomic_load(&tli_call_site);
@@ -425,7 +427,8 @@ static int option_of(lua_State *L, int index, const char *const *names, int n) {
   return -1;
 }
 
-/* Reads a list of tensors, one tensor, or nil; borrowed from the stack. */
+/* Reads an argument that is a list of tensors, one tensor, or nil. The tensors are borrowed from
+** the stack. */
 static tl_Tensors read_list(lua_State *L, const char *name, int index,
                             tl_Tensor *room[TLI_MOST_RANKS]) {
   tli_State *S = tli_state(L);
@@ -459,9 +462,9 @@ static tli_Span open_span(lua_State *L, const char *what) {
   return span;
 }
 
-/* group:run(kind, inputs, outputs, reduction, root, tag, seconds, async) starts a call. If async,
-** returns a Work; otherwise waits, and returns the rank in the group that has sent the received
-** message. */
+/* group:run(kind, inputs, outputs, reduction, root, tag, seconds, async) starts a call. If `async`
+** is true, returns a Work. Otherwise waits for the end of the call; for a received message then
+** returns the sender's rank in the group. */
 static int group_run(lua_State *L) {
   check_open(L, "distributed");
   int kind = option_of(L, 2, tli_collective_names, TLI_NCOLLECTIVES);
@@ -480,7 +483,8 @@ static int group_run(lua_State *L) {
     box->work = NULL;
     luaL_setmetatable(L, WORK);
     tli_note_owner(L);
-    /* the group is checked again, because making the userdata may have run finalizers */
+    /* checks the group again, because a finalizer may have left the group while the userdata was
+    ** made */
     check_group(L, name);
   }
   tli_Call call = {.kind = (tli_Collective)kind,
@@ -582,7 +586,8 @@ static int dist_mpi(lua_State *L) {
   return 3;
 }
 
-/* _mpi_share(text) returns rank 0's text, up to 300 bytes, on all ranks. */
+/* _mpi_share(text) sends rank 0's text, of at most 300 bytes, to all ranks and returns it on each
+** of them. */
 static int dist_mpi_share(lua_State *L) {
   char text[301];
   snprintf(text, sizeof text, "%s", luaL_optstring(L, 1, ""));

@@ -26,8 +26,8 @@ static uint32_t read_symbol(Reader *r, const uint16_t *code) {
   return entry >> 4;
 }
 
-/* Reads the rest of a number: the bucket determines its two highest bits, and the low bits follow.
-** Returns the number. */
+/* Reads the rest of a number and returns the number. `bucket` determines the two highest bits; the
+** low bits are read here. */
 static uint32_t read_number(Reader *r, uint32_t bucket) {
   if (bucket < 2) return bucket;
   uint32_t low_bits = (bucket >> 1) - 1, high = (2 | (bucket & 1)) << low_bits;
@@ -50,7 +50,7 @@ void tli_embedded_text(const tli_Embedded *e, char *text) {
     if (distance >= length) {
       memcpy(text + made, text + made - distance, length);
       made += length;
-    } else { /* the source overlaps the bytes being written, so it is copied byte by byte */
+    } else { /* copies byte by byte, because the source may overlap the bytes being written */
       for (size_t end = made + length; made < end; made++) text[made] = text[made - distance];
     }
   }

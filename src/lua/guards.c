@@ -17,7 +17,7 @@ static void add_bytes(luaL_Buffer *b, const void *bytes, size_t size) {
   luaL_addlstring(b, bytes, size);
 }
 
-/* Adds a tensor. If its first size is `batch`, that size is left out. */
+/* Appends a description of the tensor to the key. A first size that equals `batch` is left out. */
 static void add_tensor(luaL_Buffer *b, const tl_Tensor *t, int64_t batch) {
   tl_Device on = tli_device(t);
   char head[] = {'T',
@@ -38,8 +38,8 @@ static void add_tensor(luaL_Buffer *b, const tl_Tensor *t, int64_t batch) {
   add_bytes(b, t->strides, (size_t)t->ndim * sizeof *t->strides);
 }
 
-/* Adds the argument at a stack index to the key. Returns false if its type is not allowed in a
-** key. */
+/* Appends the argument at a stack index to the key. Returns false if a value of this type is not
+** allowed in a key. */
 static bool add_argument(lua_State *L, const tli_State *S, luaL_Buffer *b, int index,
                          int64_t batch) {
   char kind = (char)lua_type(L, index);
@@ -94,9 +94,9 @@ static int64_t batch_of(lua_State *L, const tli_State *S, int n) {
 }
 
 /* _call_key(...) returns a key, a string, and whether gradients are recorded. Two calls have the
-** same key if their arguments have the same types, tensors have the same dtype, device, sizes,
-** strides and requires_grad, other arguments have the same values, and the thread has the same
-** modes. Returns nil and the reason if a call has no key. */
+** same key if their arguments have the same types and the thread has the same modes. Tensors must
+** also have the same dtype, device, sizes, strides and requires_grad, and other arguments the same
+** values. If an argument is not allowed in a key, returns nil and the reason. */
 static int make_key(lua_State *L, bool dynamic) {
   int n = lua_gettop(L);
   tli_State *S = tli_state(L);
@@ -133,14 +133,14 @@ static int make_key(lua_State *L, bool dynamic) {
 static int call_key(lua_State *L) { return make_key(L, false); }
 
 /* _dynamic_key(...) returns the same as _call_key, and the first size of the first row-major tensor
-** among the arguments. The first size of row-major tensors that equals that size is not part of the
-** key. */
+** among the arguments. The key leaves out this size wherever it is the first size of a row-major
+** tensor. */
 static int dynamic_key(lua_State *L) { return make_key(L, true); }
 
 /* ---- state ---- */
 
-/* Pops two values and returns whether they are the same. Numbers must also have the same type, and
-** zeros the same sign. */
+/* Pops two values and returns whether they are the same. Numbers are the same only if they also
+** have the same type, and zeros only if they have the same sign. */
 static bool same_values(lua_State *L) {
   bool same = lua_rawequal(L, -1, -2);
   if (same && lua_type(L, -1) == LUA_TNUMBER) {
@@ -151,7 +151,7 @@ static bool same_values(lua_State *L) {
   return same;
 }
 
-/* The type of a key or value in a table, with its address or the bits of its number. */
+/* A key or value in a table: its type, and its address or the bits of its number. */
 typedef struct Word {
   int type; /* type in Lua; LUA_NUMTYPES for an integer */
   union {
@@ -179,8 +179,8 @@ static bool same_words(const Word *a, Word b) {
 }
 
 /* The contents of some tables. For each table, `words` has the number of fields and the metatable,
-** then the keys and values in the order of lua_next. The user value of the snapshot is a list of
-** the tables and of copies that keep their keys and values alive. */
+** followed by the keys and values in the order of lua_next. The user value of the snapshot is a
+** list of the tables and their copies. The copies keep the keys and values alive. */
 typedef struct Snapshot {
   int64_t tables;
   Word words[];
@@ -196,8 +196,9 @@ static Word metatable_at(lua_State *L, int index) {
   return w;
 }
 
-/* _snapshot({table, copy, ..., n =, fields =}) returns a snapshot of the tables. `n` is the length
-** of the list, `fields` the total number of fields in the tables. */
+/* _snapshot({table, copy, ..., n =, fields =}) returns a snapshot of the tables. The list has each
+** table followed by its copy. `n` is the length of the list, `fields` the total number of fields in
+** the tables. */
 static int snapshot_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
@@ -255,7 +256,8 @@ static int64_t snapshot_differs(lua_State *L, int index) {
   return 0;
 }
 
-/* Returns whether an upvalue is unchanged. The list is {function, upvalue's number, value, ...}. */
+/* Returns whether an upvalue is unchanged. The list is {function, upvalue's number, expected value,
+** ...}, and i the position of the function. */
 static bool upvalues_hold(lua_State *L, int list, int64_t i) {
   for (int k = 0; k < 3; k++) lua_rawgeti(L, list, (lua_Integer)(i + k));
   if (!lua_getupvalue(L, -3, (int)lua_tointeger(L, -2))) lua_pushnil(L);
@@ -264,7 +266,8 @@ static bool upvalues_hold(lua_State *L, int list, int64_t i) {
   return ok;
 }
 
-/* Returns whether a field is unchanged. The list is {table, key, value, ...}. */
+/* Returns whether a field is unchanged. The list is {table, key, expected value, ...}, and i the
+** position of the table. */
 static bool globals_hold(lua_State *L, int list, int64_t i) {
   for (int k = 0; k < 3; k++) lua_rawgeti(L, list, (lua_Integer)(i + k));
   luaL_checktype(L, -3, LUA_TTABLE);
@@ -275,15 +278,16 @@ static bool globals_hold(lua_State *L, int list, int64_t i) {
   return ok;
 }
 
-/* A tensor, an alias made earlier, and what the tensor had then. The version is -1 if it does not
-** matter. */
+/* A tensor, an alias of it that was made earlier, and the tensor's properties at that time. The
+** version is -1 if it does not matter. */
 typedef struct NotedTensor {
   const tli_Box *box, *alias;
   int64_t version;
   bool requires_grad;
 } NotedTensor;
 
-/* Reads a tensor of the list {tensor, alias, requires_grad, version or false, ...}. */
+/* Reads the tensor at position i of the list {tensor, alias, requires_grad, version or false,
+** ...}. */
 static NotedTensor tensor_at(lua_State *L, int list, int64_t i) {
   for (int k = 0; k < 4; k++) lua_rawgeti(L, list, (lua_Integer)(i + k));
   const tli_State *S = tli_state(L);
@@ -308,8 +312,8 @@ static bool tensors_hold(lua_State *L, int list, int64_t i) {
   return tensor_holds(&n);
 }
 
-/* Returns the number of values in the list at a stack index. The field `n` has it, because values may
-** be nil. */
+/* Returns the number of values in the list at a stack index. The length is in the list's field `n`,
+** because values may be nil. */
 static int64_t length_of(lua_State *L, int list) {
   luaL_checktype(L, list, LUA_TTABLE);
   lua_getfield(L, list, "n");
@@ -347,14 +351,15 @@ static int state_differs(lua_State *L) {
 
 /* ---- notes ---- */
 
-/* The value of a field, and whether the field's table is that of the field before. */
+/* The expected value of a field. `same_table` tells whether the field is in the same table as the
+** field before it in the list. */
 typedef struct NotedField {
   Word value;
   bool same_table;
 } NotedField;
 
-/* The arguments of _state_differs in a form that is compared quickly. They are the user values 1 to 4
-** of the note. */
+/* The arguments of _state_differs in a form that can be compared quickly. The note, a userdata,
+** keeps the arguments themselves as its user values 1 to 4. */
 typedef struct Note {
   int64_t upvalues, ntensors, nfields;
   NotedTensor *tensors;
@@ -363,7 +368,8 @@ typedef struct Note {
 #define NOTE "tlua.compile.note" /* name of the metatable of notes */
 #define MOST_NOTED (INT32_MAX / 4)
 
-/* _note(snapshot, upvalues, globals, tensors) returns a note of the arguments of _state_differs. */
+/* _note(snapshot, upvalues, globals, tensors) returns a userdata that holds these arguments of
+** _state_differs for quick comparisons. */
 static int note_new(lua_State *L) {
   lua_settop(L, 4);
   if (!lua_isnil(L, 1)) luaL_checkudata(L, 1, SNAPSHOT);
@@ -375,7 +381,7 @@ static int note_new(lua_State *L) {
   luaL_setmetatable(L, NOTE);
   *n = (Note){upvalues, tensors, fields, (NotedTensor *)(n + 1), NULL};
   n->fields = (NotedField *)(n->tensors + tensors);
-  lua_pushnil(L); /* the table of the last field */
+  lua_pushnil(L); /* the table of the previous field; none at first */
   for (int64_t i = 0; i < fields; i++) {
     if (lua_rawgeti(L, 3, (lua_Integer)(3 * i + 1)) != LUA_TTABLE)
       return tli_error(L, "compile: expected a list of tables");
@@ -393,7 +399,8 @@ static int note_new(lua_State *L) {
   return 1;
 }
 
-/* Returns whether the fields of a note, whose list is at a stack index, are unchanged. */
+/* Returns whether the fields that a note describes are unchanged. The list of the fields is at a
+** stack index. */
 static bool noted_fields_hold(lua_State *L, const Note *n, int list) {
   int top = lua_gettop(L);
   bool ok = true;
@@ -404,7 +411,8 @@ static bool noted_fields_hold(lua_State *L, const Note *n, int list) {
     }
     lua_rawgeti(L, list, (lua_Integer)(3 * i + 2));
     lua_rawget(L, -2);
-    /* equal long strings may be different objects */
+    /* compares the values themselves if the addresses differ, since equal long strings may be
+    ** different objects */
     ok = same_words(&n->fields[i].value, word_at(L, -1)) || globals_hold(L, list, 3 * i + 1);
     lua_pop(L, 1);
   }
@@ -412,7 +420,8 @@ static bool noted_fields_hold(lua_State *L, const Note *n, int list) {
   return ok;
 }
 
-/* _note_holds(note) returns whether _state_differs returns nothing for the arguments of the note. */
+/* _note_holds(note) returns whether nothing has changed, that is, whether _state_differs would
+** return nothing for the arguments that the note holds. */
 static int note_holds(lua_State *L) {
   const Note *n = luaL_checkudata(L, 1, NOTE);
   lua_settop(L, 1);
@@ -424,7 +433,8 @@ static int note_holds(lua_State *L) {
   return 1;
 }
 
-/* _same_tensor(a, b) returns whether two values of Lua are the same tensor, not only equal ones. */
+/* _same_tensor(a, b) returns whether two Lua values are the same tensor object, not just equal
+** tensors. */
 static int same_tensor(lua_State *L) {
   const tli_State *S = tli_state(L);
   const tl_Tensor *a = tli_to_tensor(L, S, 1), *b = tli_to_tensor(L, S, 2);

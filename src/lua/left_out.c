@@ -1,7 +1,7 @@
 /*
-** left_out.c - replaces the parts of the library that a build with PROFILE=infer omits. Their
-** tables, such as torch.distributed, exist, but reading any field raises an error that says that
-** the part is missing. The corresponding functions of tlua.h fail.
+** left_out.c - replaces the parts of the library that a build with PROFILE=infer omits. The tables
+** of these parts, such as torch.distributed, exist, but reading any field raises an error that says
+** that the part is missing. The functions of tlua.h for these parts fail with a message.
 */
 #include "core/error.h"
 #include "lua/tensor/value.h"

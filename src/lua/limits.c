@@ -1,12 +1,13 @@
 /*
-** limits.c - limits of what the scripts of one Lua state may use (tl_set_limits). Instructions and
-** seconds are checked by a hook every TLI_LIMITS_STEP instructions, the bytes of Lua by an allocator
-** in front of the host's, the bytes of tensors by the state's ledger (core/tensor/storage.c), which
-** then counts nodes of graphs and long lists of views (core/tensor/ledger.h) too, and the time of
-** operators by the thread's deadline (core/platform/parallel.c).
+** limits.c - limits of what the scripts of one Lua state may use (tl_set_limits). A hook checks
+** instructions and seconds every TLI_LIMITS_STEP instructions. An allocator in front of the host's
+** limits the memory of Lua. The state's ledger limits the memory of tensors
+** (core/tensor/storage.c); under a limit it also counts nodes of graphs and long lists of views
+** (core/tensor/ledger.h). The thread's deadline limits the time of operators
+** (core/platform/parallel.c).
 **
-** Once the instructions or seconds are used up, the hook runs at each instruction, so the error also
-** ends the function that has caught an earlier one. A thread that waits for a coroutine notices
+** Once the instructions or seconds are used up, the hook raises its error at each instruction. So a
+** function that catches one error is ended by the next. A thread that waits for a coroutine notices
 ** after at most TLI_LIMITS_STEP instructions.
 */
 #include "lua/limits.h"
@@ -18,16 +19,17 @@
 #include "core/platform/platform.h"
 #include "lua/modes/thread_modes.h"
 
-/* Growth in bytes from which on the allocator looks at the clock: until the hook runs, a script may
-** execute many instructions that copy long strings. */
+/* The allocator reads the clock if a block grows by at least this number of bytes. Between two
+** calls of the hook a script may execute many instructions that copy long strings, which takes
+** long. */
 #define LARGE ((size_t)32 << 10)
 
 /* The limits of one state, and the argument of its allocator. */
 typedef struct Budget {
   lua_Alloc alloc; /* the host's allocator */
-  void *context;   /* its argument (borrowed) */
+  void *context;   /* the argument of the host's allocator (borrowed) */
   uintptr_t main;  /* the address of the main thread, which is freed last */
-  int64_t used;    /* bytes of Lua */
+  int64_t used;    /* number of bytes that Lua has allocated */
   int64_t spent;   /* instructions */
   int64_t deadline;
   tl_Limits limits;
@@ -43,7 +45,8 @@ static bool refused(const Budget *b, size_t more) {
 
 static void *counted(void *context, void *block, size_t before, size_t size) {
   Budget *b = context;
-  size_t had = block ? before : 0; /* for a new block, `before` is a type */
+  /* for a new block, `before` is not a size but the type of an object */
+  size_t had = block ? before : 0;
   if (size > had && refused(b, size - had)) return NULL;
   uintptr_t at = (uintptr_t)block;
   bool last = size == 0 && block && at <= b->main && b->main - at < had;
@@ -79,26 +82,28 @@ static int raise_used_up(lua_State *L, const Budget *b) {
   return lua_error(L);
 }
 
-/* Ends a coroutine's function: the arguments are its results or its error. */
+/* Ends the function of a coroutine. The arguments on the stack are its results or its error. */
 static int end_body(lua_State *L, int status, lua_KContext context) {
   (void)context;
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : lua_error(L);
 }
 
-/* Calls the function as pcall does. Without that, an error of the hook would leave hooks disabled in
-** the coroutine, and its variables would be closed without them. */
+/* Calls the coroutine's function as pcall does. Without pcall, an error of the hook would leave
+** hooks disabled in the coroutine, and its to-be-closed variables would be closed without hooks. */
 int tli_limits_body(lua_State *L) {
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
   return end_body(L, lua_pcallk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, 0, end_body), 0);
 }
 
-/* Returns whether the outermost function of a thread is tli_limits_body. */
+/* Returns whether a thread is a coroutine of a script, that is, whether its outermost function is
+** tli_limits_body. */
 static bool of_script(lua_State *L) {
   lua_Debug ar, last;
   int level = 0, step = 1;
   if (!lua_getstack(L, 0, &last)) return false;
-  while (step > 0) { /* doubles the step until there is no such level, then halves it */
+  /* finds the outermost level: doubles the step while the level exists, then halves it */
+  while (step > 0) {
     if (lua_getstack(L, level + step, &ar)) {
       last = ar;
       level += step;
@@ -113,8 +118,9 @@ static bool of_script(lua_State *L) {
   return is;
 }
 
-/* Ends a coroutine of a script by yielding, since Lua needs quadratic time for an error that many
-** nested calls of pcall catch in a coroutine. The thread that has resumed it raises the error. */
+/* The hook: counts instructions, and ends the script once its limits are used up. A script's
+** coroutine is ended by a yield; the thread that has resumed it then raises the error. An error
+** inside the coroutine would take quadratic time if many nested calls of pcall catch it. */
 static void check(lua_State *L, lua_Debug *ar) {
   (void)ar;
   Budget *b = budget_of(L);

@@ -37,7 +37,7 @@ typedef struct PollItem { /* zmq_pollitem_t */
 static struct {
   tli_Once once;
   bool there;
-  atomic_int open; /* the number of sockets that are open */
+  atomic_int open; /* number of open sockets */
   void *context;   /* owned */
   void *(*new_context)(void);
   int (*end_context)(void *);
@@ -203,8 +203,9 @@ static int socket_take(lua_State *L) {
   return 1;
 }
 
-/* poll(list, ms) waits until one of the sockets and descriptors (integers) can be read, or a signal
-** comes; -1 means no limit. Returns a list of booleans. */
+/* poll(list, ms) waits until one of the sockets and file descriptors in the list can be read, a
+** signal arrives, or `ms` milliseconds have passed; -1 means no time limit. Returns a list of
+** booleans, which tell for each entry whether it can be read. */
 static int kernel_poll(lua_State *L) {
   enum { MOST = 16 };
   PollItem items[MOST];
@@ -229,8 +230,8 @@ static int kernel_poll(lua_State *L) {
   return 1;
 }
 
-/* finish() waits until the messages of closed sockets are sent, and ends the context. An open socket
-** is an error, since libzmq would wait until it is closed. */
+/* finish() waits until the messages of closed sockets are sent, and ends the context. Raises an
+** error if a socket is still open, since libzmq would wait until the socket is closed. */
 static int kernel_finish(lua_State *L) {
   int open = atomic_load(&zmq.open);
   if (open > 0)
@@ -261,9 +262,9 @@ static int check_descriptor(lua_State *L) {
   return (int)fd;
 }
 
-/* capture(fd, file?) redirects stdout (1) or stderr (2) to a file or a new pipe. Returns a
-** descriptor of the previous output for release(), and the pipe's reading end for poll() and
-** read(); or nil and a message. */
+/* capture(fd, file?) redirects stdout (1) or stderr (2) to a file or a new pipe. Returns two
+** descriptors: one of the previous output, which release() takes, and the pipe's reading end, for
+** poll() and read(). On failure returns nil and a message. */
 static int kernel_capture(lua_State *L) {
   int fd = check_descriptor(L), end;
   luaL_Stream *stream = lua_isnoneornil(L, 2) ? NULL : luaL_checkudata(L, 2, LUA_FILEHANDLE);

@@ -18,7 +18,8 @@
 
 /* ---- the environment ---- */
 
-static const char environment_key = 0; /* its address is the environment's key in the registry */
+/* the address is a key of the registry, whose value is the environment */
+static const char environment_key = 0;
 
 static const char *const functions[] = {
     "assert",  "collectgarbage", "error",        "getmetatable", "ipairs",   "load",   "next",
@@ -26,15 +27,15 @@ static const char *const functions[] = {
     "require", "select",         "setmetatable", "tonumber",     "tostring", "type",   "xpcall",
     NULL};
 
-/* The standard libraries in the environment. The first NEEDED of them must exist; the others may be
-** missing. */
+/* The standard libraries in the environment. The first NEEDED libraries must exist; the others may
+** be missing. */
 enum { NEEDED = 5 };
 static const char *const libraries[] = {"_G", "string",    "table", "math",    "utf8", "io",
                                         "os", "coroutine", "debug", "package", NULL};
 
-/* Pushes a global of the given type by a raw access, because a host may handle unknown names
-** specially. If there is none, pushes the standard library that is registered under this name, or
-** nil. */
+/* Pushes a global of the given type. Reads the global without metamethods, because a host's
+** metamethods may raise an error for unknown names. If there is no such global, pushes the standard
+** library that is registered under this name, or nil. */
 static bool push_global(lua_State *L, const char *name, int type) {
   lua_pushglobaltable(L);
   lua_pushstring(L, name);
@@ -95,7 +96,8 @@ static void check_environment(lua_State *L) {
     lua_replace(L, -2);
   }
   if (lua_rawlen(L, -1) > 0) {
-    lua_pushnil(L); /* the next attempt to open the library makes a new environment */
+    /* removes the environment, so that the next attempt to open the library makes a new one */
+    lua_pushnil(L);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &environment_key);
     luaL_error(L,
                "tlua: this Lua state lacks standard libraries that are needed (%s): open them "
@@ -134,7 +136,7 @@ static void load_embedded(lua_State *L, const tli_Embedded *e) {
   lua_setupvalue(L, -2, 1);
 }
 
-/* Loads one module, whose entry is upvalue 1. */
+/* Loads the embedded module whose entry is upvalue 1. */
 static int loader(lua_State *L) {
   const tli_Embedded *e = (const tli_Embedded *)lua_touserdata(L, lua_upvalueindex(1));
   load_embedded(L, e);
@@ -170,7 +172,8 @@ static void prepare(lua_State *L) {
   check_environment(L);
 }
 
-/* Pushes the function that loads an embedded module, as a searcher of `require` returns it. */
+/* Pushes a function that loads an embedded module; the searcher returns this function to
+** `require`. */
 static void push_loader(lua_State *L, const tli_Embedded *e) {
   lua_pushlightuserdata(L, (void *)e);
   lua_pushcclosure(L, loader, 1);
@@ -184,8 +187,8 @@ static int search(lua_State *L) {
   return 2;
 }
 
-/* Inserts the searcher into the list of searchers on top of the stack: after package.preload's
-** searcher, before those that search for files. */
+/* Inserts the library's searcher into the list of searchers on top of the stack, after the searcher
+** of package.preload and before the searchers for files. */
 static void add_searcher(lua_State *L) {
   lua_Integer count = (lua_Integer)lua_rawlen(L, -1), at = count < 1 ? 1 : 2;
   bool there = lua_rawgeti(L, -1, at) == LUA_TFUNCTION && lua_tocfunction(L, -1) == search;
@@ -204,7 +207,7 @@ static void add_searcher(lua_State *L) {
 static void fill_preload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {
-    /* "tlua" itself is added later, once it can be required */
+    /* "tlua" is added later, when the library is complete */
     if (strcmp(e->module, "tlua") == 0) continue;
     push_loader(L, e);
     lua_setfield(L, -2, e->module);
@@ -253,9 +256,8 @@ static void unload(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* Completes the module on top of the stack. If that raises an error, removes all modules again: no
-** program gets an incomplete module, and the next attempt to open the library starts from the
-** beginning. */
+/* Completes the module on top of the stack. After an error removes all modules again. So no program
+** gets an incomplete module, and the next attempt to open the library starts from the beginning. */
 static void complete(lua_State *L) {
   lua_pushcfunction(L, run_init);
   lua_pushvalue(L, -2);
@@ -264,7 +266,8 @@ static void complete(lua_State *L) {
   lua_error(L);
 }
 
-static const char module_key = 0; /* its address is the module table's key in the registry */
+/* the address is a key of the registry, whose value is the module table */
+static const char module_key = 0;
 
 /* Creates the module table and returns it. */
 static int open_module(lua_State *L) {
@@ -300,7 +303,7 @@ static int open_module(lua_State *L) {
   tli_open_library(L);
   lua_pushcfunction(L, torch_is_embedded);
   lua_setfield(L, -2, "_is_embedded");
-  /* init.lua may require "tlua" indirectly */
+  /* makes `require "tlua"` work already now, because init.lua may call it indirectly */
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   lua_pushvalue(L, -2);
   lua_setfield(L, -2, "tlua");
@@ -312,8 +315,8 @@ static int open_module(lua_State *L) {
   return 1;
 }
 
-/* Opens the library. The collector is stopped until that is done, because nearly all of the
-** allocated objects are permanent. */
+/* Opens the library. Stops the collector meanwhile, because nearly all objects that are allocated
+** here are permanent. */
 int luaopen_tlua(lua_State *L) {
   luaL_checkversion(L);
   luaL_checkstack(L, LUA_MINSTACK, "tlua");
@@ -327,8 +330,8 @@ int luaopen_tlua(lua_State *L) {
   return status == LUA_OK ? 1 : lua_error(L);
 }
 
-/* Opens the library and sets the global `torch`. The argument has the flags of the functions that
-** scripts are denied. */
+/* Opens the library and sets the global `torch`. The argument is a set of flags, which tell which
+** functions scripts must not use. */
 static int open_global(lua_State *L) {
   unsigned flags = (unsigned)lua_tointeger(L, 1);
   if (flags & ~(unsigned)TL_SANDBOX)

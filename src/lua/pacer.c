@@ -2,14 +2,14 @@
 ** pacer.c - adapts Lua's collector to tensor memory, which Lua does not see. The pacer counts new
 ** tensors, including those that only a graph has saved. When their number or size reaches a
 ** threshold, a step of the collector ("young step") runs before the next tensor is made. A full
-** collection follows only if the bytes of live tensors keep growing nevertheless.
+** collection follows only if the live tensors still take more and more memory.
 **
 ** The step runs just before a tensor is made, not just after one was made: by then the previous
 ** value of a variable is usually garbage, and the new tensor can use its memory, which is still in
 ** the processor's cache.
 **
 ** When a device's memory is exhausted, a full collection runs immediately, inside the operator that
-** needs memory. The same happens during the capture of a graph, when a device is about to write
+** needs memory. A full collection also runs during the capture of a graph, before a kernel writes
 ** tensors that may be garbage.
 **
 ** The pacer never changes the collector's mode or parameters, and does nothing if the host has
@@ -22,7 +22,7 @@
 
 /* Limits of the number of bytes of new tensors after which a young step runs. The lower limit keeps
 ** results in the second-level cache. A generational collector treats objects that survive two steps
-** as old, so steps become rarer while they find little garbage, as in the forward pass of a
+** as old. Therefore steps become rarer while they find little garbage, as in the forward pass of a
 ** model. */
 #define YOUNG_LEAST ((int64_t)512 << 10)
 #define YOUNG_MOST ((int64_t)8 << 20)
@@ -43,9 +43,9 @@ static int64_t live(const tli_State *S) {
   return bytes;
 }
 
-/* Returns by how much live bytes may grow before a full collection: by a quarter of `left`, the
-** bytes that are still live, so that the number of collections is logarithmic in the growth, but at
-** least by an amount that is worth the time of a collection. */
+/* Returns the growth of live bytes after which a full collection runs. This is a quarter of `left`,
+** the bytes that are still live, so that the number of collections is logarithmic in the growth. It
+** is at least an amount that is worth the time of a collection. */
 static int64_t allowance(lua_State *L, int64_t left) {
   int64_t heap = (int64_t)lua_gc(L, LUA_GCCOUNT, 0) * 1024;
   int64_t least = heap * FLOOR_PER_HEAP_BYTE;
@@ -107,14 +107,16 @@ void tli_pacer_note(tli_State *S, const tl_Tensor *tensor) {
   S->pacer.due = ++S->pacer.young_count >= YOUNG_COUNT || S->ledger->young >= S->pacer.young_at;
 }
 
-/* Calls `work` while an operator runs, and then restores the state on which the operator relies. */
+/* Calls `work`, which may run Lua code, in the middle of an operator. Then restores the state on
+** which the operator relies. */
 static void run_inside_operator(lua_State *L, tli_State *S,
                                 void (*work)(lua_State *L, tli_State *S)) {
   bool outer = tli_set_inside_operator(true);
   lua_State *calling = tli_calling;
   const char *op = tli_operator();
   work(L, S);
-  tli_calling = calling; /* a finalizer that raised an error has not restored tli_calling */
+  /* restores tli_calling, which a finalizer that raised an error has left changed */
+  tli_calling = calling;
   tli_set_operator(op);
   tli_set_inside_operator(outer);
 }
@@ -125,9 +127,9 @@ void tli_pacer_collect(lua_State *L, tli_State *S) {
   tl_memory_trim();
 }
 
-/* Collects garbage inside an operator, and then restores the modes. Finalizers run. As in every
-** collection of the pacer, a tensor that a finalizer releases explicitly keeps its memory until the
-** collection ends. */
+/* Collects garbage inside an operator, and then restores the modes. Finalizers run. A tensor that a
+** finalizer releases explicitly keeps its memory until the collection ends, as in every collection
+** that the pacer starts. */
 static bool collect_garbage(bool lacking) {
   lua_State *L = tli_calling;
   tli_State *S = L && lua_checkstack(L, LUA_MINSTACK) ? tli_state_find(L) : NULL;
@@ -137,7 +139,8 @@ static bool collect_garbage(bool lacking) {
     tli_pacer_collect(L, S);
   else if (lua_gc(L, LUA_GCISRUNNING, 0))
     run_inside_operator(L, S, lua_gc(L, LUA_GCCOUNT, 0) < OFTEN_HEAP_KB ? full : young);
-  tli_enter(L, S); /* finalizers may have run coroutines, which have other modes */
+  /* loads the modes again, because finalizers may have run coroutines with other modes */
+  tli_enter(L, S);
   tli_set_grad_mode(grad);
   tli_set_inference_mode(inference);
   return true;

@@ -1,10 +1,11 @@
 /*
 ** patterns.c - string.find, match, gmatch and gsub for states whose scripts are not trusted. Lua's
-** own functions may take time that is exponential in the length of a pattern, and no hook ends them.
-** These have the same results and errors, but count their steps as instructions (lua/limits.h).
+** own functions may take a time that is exponential in the length of a pattern, and no hook ends
+** them. The functions of this file have the same results and errors, but count their steps as
+** instructions (lua/limits.h).
 **
-** Positions in the text and the pattern count from 0. match_here calls itself for what follows a
-** repeated item, at most MOST_DEPTH deep, as in Lua.
+** Positions in the text and the pattern count from 0. match_here calls itself to match the rest of
+** the pattern after a repeated item. As in Lua, these calls are nested at most MOST_DEPTH deep.
 */
 #include <ctype.h>
 #include <string.h>
@@ -14,12 +15,12 @@
 #include "lua/limits.h"
 
 #define NONE SIZE_MAX
-/* the numbers of steps between two checks of the limits, and the instructions that these count as */
+/* after STEPS steps the limits are checked; these steps count as STEPS_COST instructions */
 #define STEPS 4096
 #define STEPS_COST 256
 
 enum { MOST_CAPTURES = 32, MOST_DEPTH = 200 };
-/* sizes of captures that have no end yet, and of captures of a position */
+/* sizes that mark special captures: a capture without an end yet, and the capture of a position */
 enum { OPEN = -1, POSITION = -2 };
 
 typedef struct Capture {
@@ -27,7 +28,7 @@ typedef struct Capture {
   ptrdiff_t size;
 } Capture;
 
-/* One call. Text and pattern are borrowed from strings on Lua's stack. */
+/* The state of one call. Text and pattern are borrowed from strings on Lua's stack. */
 typedef struct Search {
   lua_State *L;
   const unsigned char *text, *pattern;
@@ -44,7 +45,8 @@ static void count_steps(Search *m, size_t n) {
   m->steps %= STEPS;
 }
 
-/* Returns the end of the item at p: a character, a class or a set, without its repetition. */
+/* Returns the end of the item that begins at position p: a character, a class or a set, without its
+** repetition mark. */
 static size_t item_end(Search *m, size_t p) {
   unsigned char c = m->pattern[p++];
   if (c == '%') {
@@ -53,7 +55,7 @@ static size_t item_end(Search *m, size_t p) {
   }
   if (c != '[') return p;
   if (p < m->pattern_size && m->pattern[p] == '^') p++;
-  do { /* the first ']' is a member of the set */
+  do { /* a ']' at the beginning of a set is a member, not its end */
     if (p == m->pattern_size) luaL_error(m->L, "malformed pattern (missing ']')");
     if (m->pattern[p++] == '%' && p < m->pattern_size) p++;
   } while (p == m->pattern_size || m->pattern[p] != ']');
@@ -78,7 +80,8 @@ static bool in_class(int c, int name) {
   return isupper(name) ? !in : in;
 }
 
-/* Returns whether a character is in the set between positions p, of '[', and `last`, of ']'. */
+/* Returns whether a character is in a set. The set's '[' is at position p of the pattern, and its
+** ']' at `last`. */
 static bool in_set(const Search *m, int c, size_t p, size_t last) {
   bool wanted = true;
   if (m->pattern[++p] == '^') {
@@ -127,7 +130,8 @@ static size_t balanced(Search *m, size_t at, size_t p) {
   return NONE;
 }
 
-/* Matches as many repetitions of an item as possible, at least `least`. */
+/* Matches as many repetitions of an item as possible, but at least `least`, and then the rest of
+** the pattern. */
 static size_t longest(Search *m, size_t at, size_t p, size_t end, size_t least) {
   size_t n = 0;
   for (; fits(m, at + n, p, end); n++) count_steps(m, 1);
@@ -165,7 +169,8 @@ static size_t end_capture(Search *m, size_t at, size_t p) {
   return stop;
 }
 
-/* Matches the text of an earlier capture, whose digit is at p. */
+/* Matches the text of an earlier capture again. The digit at position p of the pattern is the
+** number of the capture. */
 static size_t repeat_capture(Search *m, size_t at, size_t p) {
   int i = m->pattern[p] - '1';
   if (i < 0 || i >= m->count || m->capture[i].size == OPEN)
@@ -181,7 +186,8 @@ static bool at_frontier(Search *m, size_t at, size_t p, size_t end) {
   return !in_set(m, before, p, end - 1) && in_set(m, after, p, end - 1);
 }
 
-/* Matches the pattern from p on at a position of the text. Returns the end of the match. */
+/* Matches the pattern from position p on with the text from position `at` on. Returns the end of
+** the match. */
 static size_t match_steps(Search *m, size_t at, size_t p) {
   while (p < m->pattern_size) {
     count_steps(m, 1);
@@ -243,7 +249,7 @@ static size_t match_here(Search *m, size_t at, size_t p) {
 
 /* ---- the functions ---- */
 
-/* Returns the search of a text and a pattern at stack indices. */
+/* Makes the search for the text and the pattern at two stack indices. */
 static Search search_of(lua_State *L, int text, int pattern) {
   Search m = {.L = L};
   m.text = (const unsigned char *)luaL_checklstring(L, text, &m.size);
@@ -276,7 +282,8 @@ static int push_captures(Search *m, size_t at, size_t stop, bool whole) {
   return n;
 }
 
-/* Returns the position at which the argument `init` lets a search begin; NONE if after the end. */
+/* Returns the position in the text at which a search begins, from the argument `init` at a stack
+** index; NONE if the position is after the end. */
 static size_t beginning(lua_State *L, int index, size_t size) {
   lua_Integer init = luaL_optinteger(L, index, 1);
   if (init > 0) return (lua_Unsigned)init - 1 > size ? NONE : (size_t)init - 1;
@@ -335,8 +342,9 @@ static int find_or_match(lua_State *L, bool find) {
 static int string_find(lua_State *L) { return find_or_match(L, true); }
 static int string_match(lua_State *L) { return find_or_match(L, false); }
 
-/* Upvalues: text, pattern, the position at which to continue, and the end of the last match plus 1
-** (a match may not end there again). */
+/* The iterator of gmatch. Its upvalues are the text, the pattern, the position at which to
+** continue, and the end of the last match plus 1. The next match must not end where the last match
+** ended. */
 static int gmatch_next(lua_State *L) {
   Search m = search_of(L, lua_upvalueindex(1), lua_upvalueindex(2));
   size_t at = (size_t)lua_tointeger(L, lua_upvalueindex(3));
@@ -362,7 +370,8 @@ static int string_gmatch(lua_State *L) {
   return 1;
 }
 
-/* Adds the replacement string at index 3 to the result, with the captures that it names. */
+/* Appends the replacement string at index 3 to the result, with captures in place of %1, %2 and so
+** on. */
 static void add_text(Search *m, luaL_Buffer *out, size_t at, size_t stop) {
   size_t size;
   const char *text = lua_tolstring(m->L, 3, &size);
@@ -378,7 +387,7 @@ static void add_text(Search *m, luaL_Buffer *out, size_t at, size_t stop) {
       luaL_addlstring(out, (const char *)m->text + at, stop - at);
     } else if (isdigit(c)) {
       push_capture(m, c - '1', at, stop);
-      luaL_tolstring(m->L, -1, NULL); /* a position is an integer */
+      luaL_tolstring(m->L, -1, NULL); /* the capture of a position is an integer */
       lua_remove(m->L, -2);
       luaL_addvalue(out);
     } else {
@@ -387,7 +396,7 @@ static void add_text(Search *m, luaL_Buffer *out, size_t at, size_t stop) {
   }
 }
 
-/* Adds what replaces a match. */
+/* Appends the replacement of a match to the result: from a string, a table or a function. */
 static void add_replacement(Search *m, luaL_Buffer *out, size_t at, size_t stop, int type) {
   lua_State *L = m->L;
   if (type == LUA_TFUNCTION) {

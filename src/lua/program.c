@@ -44,7 +44,7 @@ static int trace_input(lua_State *L) {
 }
 
 /* trace:name(name, tensor, changes) names a parameter or a buffer. `changes` tells whether the
-** traced code may change that tensor. */
+** traced code may change the tensor. */
 static int trace_name(lua_State *L) {
   tli_Trace *t = check_trace(L);
   bool ok = tli_trace_name(t, luaL_checkstring(L, 2), tli_check_tensor(L, 3, "export"),
@@ -92,7 +92,8 @@ static int trace_otherwise(lua_State *L) {
   return tli_trace_otherwise(t, (tl_Tensors){n, list}) ? 0 : tli_raise(L);
 }
 
-/* Calls fn with the tensors in the list at index 2, and returns a list of its results. */
+/* Calls fn with the tensors in the list at index 2, and returns a list of the tensors that fn
+** produces. */
 static int trace_copies(lua_State *L, bool (*fn)(tli_Trace *t, tl_Tensors given, tl_Tensor **out)) {
   tli_Trace *t = check_trace(L);
   int n;
@@ -108,17 +109,18 @@ static int trace_copies(lua_State *L, bool (*fn)(tli_Trace *t, tl_Tensors given,
 ** of either branch. */
 static int trace_join(lua_State *L) { return trace_copies(L, tli_trace_join); }
 
-/* trace:loop(carried) begins a while_loop. Returns a list of tensors that stand for the carried ones
-** in each iteration and after the loop. */
+/* trace:loop(carried) begins a while_loop. Returns a list of tensors that stand for the carried
+** tensors in each iteration and after the loop. */
 static int trace_loop(lua_State *L) { return trace_copies(L, tli_trace_loop); }
 
-/* trace:test(pred) is where the loop ends if pred is false. */
+/* trace:test(pred) marks the place at which the loop ends if pred is false. */
 static int trace_test(lua_State *L) {
   tli_Trace *t = check_trace(L);
   return tli_trace_test(t, tli_check_tensor(L, 2, "while_loop")) ? 0 : tli_raise(L);
 }
 
-/* trace:again(results) ends an iteration, whose results the next one carries. */
+/* trace:again(results) ends an iteration. Its results are the carried tensors of the next
+** iteration. */
 static int trace_again(lua_State *L) {
   tli_Trace *t = check_trace(L);
   int n;
@@ -145,7 +147,7 @@ static int trace_finish(lua_State *L) {
     }
   }
   lua_pop(L, 1);
-  if (g) (void)trace_stop(L); /* the trace ends here */
+  if (g) (void)trace_stop(L); /* a finished trace stops tracing */
   push_program(L, p, g);
   return 1;
 }
@@ -186,8 +188,8 @@ static int program_dynamic(lua_State *L) {
 }
 
 /* program:fit(symbol, size1, other1, size2, other2) finds which integers of the graph depend on a
-** symbol, and how, by comparison with the programs other1 and other2. These were traced with size1
-** and size2 for the symbol. */
+** symbol, and how. It compares the graph with the programs other1 and other2, which were traced
+** with the symbol's size set to size1 and size2. */
 static int program_fit(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   bool ok = tli_graph_fit(g, check_symbol(L, 2, g), luaL_checkinteger(L, 3), own_graph(L, 4),
@@ -195,8 +197,9 @@ static int program_fit(lua_State *L) {
   return ok ? 0 : tli_raise(L);
 }
 
-/* program:fits(symbol, size, other) raises an error unless the integers that the graph computes for
-** this size of the symbol are those of `other`, which was traced with this size. */
+/* program:fits(symbol, size, other) checks the integers that the graph computes for this size of
+** the symbol. Raises an error if they differ from the integers in `other`, a program that was
+** traced with this size. */
 static int program_fits(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   int symbol = check_symbol(L, 2, g);
@@ -204,7 +207,8 @@ static int program_fits(lua_State *L) {
   return tli_graph_fits(g, symbol, size, own_graph(L, 4)) ? 0 : tli_raise(L);
 }
 
-/* Reads the list of sizes of all symbols at a stack index, into memory that it pushes. */
+/* Reads the list of the sizes of all symbols at a stack index. The returned array is in a userdata,
+** which the function pushes. */
 static int64_t *push_sizes(lua_State *L, int index, const tli_Graph *g) {
   luaL_checktype(L, index, LUA_TTABLE);
   int64_t *sizes = lua_newuserdatauv(L, (size_t)(g->nsymbols + 1) * sizeof *sizes, 0);
@@ -217,8 +221,8 @@ static int64_t *push_sizes(lua_State *L, int index, const tli_Graph *g) {
 }
 
 /* program:fit_product(symbols, sizes, other) finds which integers of the graph depend on the
-** product of two or three symbols, by comparison with `other`, which was traced with these sizes of
-** all symbols. */
+** product of two or three symbols. It compares the graph with the program `other`, which was traced
+** with `sizes` as the sizes of all symbols. */
 static int program_fit_product(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -234,8 +238,9 @@ static int program_fit_product(lua_State *L) {
   return tli_graph_fit_product(g, symbols, n, sizes, own_graph(L, 4)) ? 0 : tli_raise(L);
 }
 
-/* program:fits_all(sizes, other) raises an error unless the integers that the graph computes for
-** these sizes of all symbols are those of `other`, which was traced with the sizes. */
+/* program:fits_all(sizes, other) checks the integers that the graph computes for these sizes of all
+** symbols. Raises an error if they differ from the integers in `other`, a program that was traced
+** with these sizes. */
 static int program_fits_all(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   const int64_t *sizes = push_sizes(L, 2, g);
@@ -243,8 +248,9 @@ static int program_fits_all(lua_State *L) {
 }
 
 /* program:range(symbol, least, most, other) sets the sizes that a symbol may have. The range begins
-** at `least` if `other` is true, or if `other` is a trace with this smallest size and fits. If the
-** trace does not fit, or is nil, the range begins at least + 1. */
+** at `least` if `other` is true, or if `other` is a program that was traced with the size `least`
+** and agrees with the graph. If that program does not agree, or `other` is nil, the range begins at
+** least + 1. */
 static int program_range(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   int symbol = check_symbol(L, 2, g);
@@ -265,7 +271,7 @@ static int program_ready(lua_State *L) {
 }
 
 /* program:set_limits(iterations, seconds) limits the runs of the program; 0 means no limit, and nil
-** leaves a limit as it is. */
+** leaves a limit unchanged. */
 static int program_set_limits(lua_State *L) {
   tl_Program *p = tli_check_program(L, 1);
   tl_ProgramLimits limits = tli_program_limits(p);
@@ -364,7 +370,8 @@ static bool push_hole(lua_State *L, const tli_Graph *g, int32_t call, int32_t pa
   return true;
 }
 
-/* Pushes the list of all values: {kind =, index =}, and for a number its `number`. */
+/* Pushes the list of all values of a graph. Each is a table {kind =, index =}, with a field
+** `number` if the value is a number. */
 static void push_values(lua_State *L, const tli_Graph *g) {
   static const char *const kinds[] = {"input", "constant", "number", "result"};
   lua_createtable(L, g->nvalues, 0);
@@ -383,8 +390,8 @@ static void push_values(lua_State *L, const tli_Graph *g) {
   }
 }
 
-/* Pushes an element of a list argument: a value of the list at index `values`, or an integer as the
-** program is printed, with positions counted from 1. */
+/* Pushes an element of a list argument: an entry of the list at index `values`, or an integer as
+** the printed program shows it, with positions counted from 1. */
 static void push_element(lua_State *L, int values, const tli_Graph *g, int32_t call, int param,
                          int element, int kind, int64_t i) {
   bool counts = kind == TLI_CALL_DIM || kind == TLI_CALL_INDEX || kind == TLI_CALL_DIMS ||
@@ -430,7 +437,7 @@ static void push_argument(lua_State *L, int values, const tli_Graph *g, int32_t 
     lua_pushnil(L);
 }
 
-/* Pushes a list of values by their numbers. */
+/* Pushes the list of the values that have the given numbers. */
 static void push_numbered(lua_State *L, int values, const int32_t *list, int32_t n) {
   lua_createtable(L, n, 0);
   for (int32_t i = 0; i < n; i++) {
@@ -440,9 +447,10 @@ static void push_numbered(lua_State *L, int values, const int32_t *list, int32_t
 }
 
 /* program:calls() returns {calls = {{name =, args = {name = argument}, results = {values}}, ...},
-** values =, outputs = {values}, symbols = {names}}. An argument that is a tensor is its value; an
-** integer that depends on sizes is {base =, factors =, terms =}: base, plus each factor times the size
-** of its symbol, plus each term's factor times the sizes of its symbols. */
+** values =, outputs = {values}, symbols = {names}}. An argument that is a tensor is an entry of
+** `values`. An integer that depends on sizes is a table {base =, factors =, terms =}: the sum of
+** base, of each factor times the size of its symbol, and of each term's factor times the sizes of
+** the term's symbols. */
 static int program_calls(lua_State *L) {
   const tli_Graph *g = own_graph(L, 1);
   lua_createtable(L, 0, 4);
@@ -503,7 +511,8 @@ static int program_work(lua_State *L) {
   return 1;
 }
 
-/* program:reads() returns whether the traced code has read the values of a constant. */
+/* program:reads() returns whether the traced code has read the elements of a constant, on which the
+** program then depends. */
 static int program_reads(lua_State *L) {
   lua_pushboolean(L, own_graph(L, 1)->reads);
   return 1;
@@ -546,7 +555,7 @@ static int program_set_rate(lua_State *L) {
 }
 
 /* _same_memory(a, b) returns the first position at which two lists of tensors differ in memory or
-** dtype; 0 if they differ at none. */
+** dtype; 0 if there is none. */
 static int same_memory(lua_State *L) {
   int n, m;
   tl_Tensor **a = tli_push_tensors(L, 1, &n), **b = tli_push_tensors(L, 2, &m);
@@ -607,8 +616,9 @@ static int program_to(lua_State *L) {
   return *to ? 1 : tli_raise(L);
 }
 
-/* _program_parse(text, constants, device) returns the program that a text of program:describe()
-** describes, with the tensors of a list as its constants, for the CPU or for the device. */
+/* _program_parse(text, constants, device) returns the program that a text from program:describe()
+** describes, for a device or, without `device`, for the CPU. `constants` is the list of the
+** program's constants. */
 static int program_parse(lua_State *L) {
   size_t size;
   int n;
@@ -628,7 +638,8 @@ static int push_text(lua_State *L) {
   return 1;
 }
 
-/* program:describe() returns the graph as JSON; the comment of src/graph/file.h has its form. */
+/* program:describe() returns the graph as JSON; the comment in src/graph/file.h describes its
+** format. */
 static int program_describe(lua_State *L) {
   tli_Text text = {0};
   bool ok = tli_graph_describe(own_graph(L, 1), &text);
@@ -640,9 +651,9 @@ static int program_describe(lua_State *L) {
   return status == LUA_OK ? 1 : lua_error(L);
 }
 
-/* _operator_parameters(name) returns the parameters of a program's operator,
-** {{name =, kind =, optional =}, ...}, and its number of results, -1 for a list; nil if programs
-** have no such operator. */
+/* _operator_parameters(name) returns the parameters of an operator, {{name =, kind =, optional =},
+** ...}, and the number of its results, or -1 if the result is a list. Returns nil if programs
+** cannot contain an operator of that name. */
 static int operator_parameters(lua_State *L) {
   static const char *const kinds[] = {
 #define X(kind, member) [TLI_CALL_##kind] = #kind,

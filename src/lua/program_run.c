@@ -22,7 +22,7 @@ tl_Tensor **tli_push_tensors(lua_State *L, int index, int *n) {
   tl_Tensor **list = lua_newuserdatauv(L, (size_t)(*n + 1) * sizeof *list, 0);
   for (int i = 0; i < *n; i++) {
     lua_rawgeti(L, index, i + 1);
-    /* the list itself keeps the tensor alive */
+    /* the Lua list keeps the tensor alive */
     list[i] = tli_check_tensor(L, lua_gettop(L), "export");
     lua_pop(L, 1);
   }
@@ -61,7 +61,7 @@ int tli_program_run_list(lua_State *L) {
   return ok ? tli_finish_list(L, outputs) : tli_raise(L);
 }
 
-/* The largest number of inputs and outputs of run_into together. */
+/* The largest number of inputs and outputs of run_into, counted together. */
 #define MOST_TENSORS 256
 
 /* program:run_into(inputs, n, outputs) runs the program as `run` does, with the first n values of the
@@ -81,13 +81,14 @@ int tli_program_run_into(lua_State *L) {
   for (int i = 0; i < (int)n + nout; i++) {
     bool given = i < n;
     lua_rawgeti(L, given ? 2 : 4, given ? i + 1 : i + 1 - n);
-    tensors[i] = tli_check_tensor(L, -1, "program"); /* the list keeps it alive */
+    tensors[i] = tli_check_tensor(L, -1, "program"); /* the Lua list keeps the tensor alive */
     lua_pop(L, 1);
   }
   return run_program(L, p, tensors, (int)n, tensors + n) ? 0 : tli_raise(L);
 }
 
-/* The largest number of inputs, and of outputs, of program_call. lua/tlua/export.lua has it too. */
+/* The largest number of inputs, and also of outputs, of program_call. lua/tlua/export.lua repeats
+** this number. */
 #define FEW_TENSORS 16
 
 /* program(...) runs the program and returns its outputs. */

@@ -30,8 +30,8 @@ static void push_where(lua_State *L) {
     lua_pushliteral(L, "");
 }
 
-/* Pushes the name under which the module at stack index `parent` contains the module at `child`. If
-** there is no such name, pushes nothing and returns false. */
+/* Pushes the name under which a module contains another: the module at stack index `parent`, its
+** child at `child`. If there is no such name, pushes nothing and returns false. */
 static bool push_child_name(lua_State *L, int parent, int child) {
   lua_pushnil(L);
   while (lua_next(L, parent)) {
@@ -39,7 +39,8 @@ static bool push_child_name(lua_State *L, int parent, int child) {
     lua_pop(L, 1);
     if (found && (lua_type(L, -1) == LUA_TSTRING || lua_isinteger(L, -1))) {
       lua_pushvalue(L, -1);
-      lua_tostring(L, -1); /* converts a copy of the key */
+      /* converts a copy of the key, because lua_next needs the key unchanged */
+      lua_tostring(L, -1);
       lua_remove(L, -2);
       return true;
     }
@@ -109,9 +110,10 @@ void tli_module_path(lua_State *L, char *text, size_t size) {
   if (lua_pcall(L, 2, 0, 0) != LUA_OK) lua_pop(L, 1);
 }
 
-/* Raises "where: [path (Class): ]message". */
+/* Raises an error with the message "file:line: path (Class): message". Outside of modules, the path
+** and the class are left out. */
 static int raise(lua_State *L, const char *message) {
-  tli_calling = NULL; /* the error abandons the operator that was running */
+  tli_calling = NULL; /* the operator that was running ends with the error */
   luaL_checkstack(L, 40, "error");
   int base = lua_gettop(L);
   push_where(L);
@@ -135,8 +137,8 @@ int tli_raise(lua_State *L) {
   return raise(L, message);
 }
 
-/* Returns whether a message begins with the name of a function: "linalg.norm" may appear as "norm",
-** and "add_" as "add". */
+/* Returns whether a message begins with the name of a function. The message may use a shorter name:
+** "norm" for "linalg.norm", and "add" for "add_". */
 static bool names(const char *message, const char *name) {
   const char *last = strrchr(name, '.');
   size_t n = strlen(name);
@@ -149,8 +151,8 @@ static bool names(const char *message, const char *name) {
 }
 
 /* Removes the name of an inner operator at the beginning of a message, such as "addmm: " in an
-** error of linear, which calls addmm. If the message begins with the name of an argument instead,
-** returns it unchanged. */
+** error of linear, which calls addmm. If the message begins with the name of an argument, returns
+** the message unchanged. */
 static const char *without_inner(const char *message, const tli_Signature *sig) {
   size_t n = tli_error_head(message);
   char name[64];

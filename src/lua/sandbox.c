@@ -1,9 +1,9 @@
 /*
-** sandbox.c - states whose scripts may not do everything (tl_lua_open_with). Functions that a flag
-** denies are replaced, in Lua's standard libraries and in the module table, by functions that raise
-** an error. This happens while the library is opened, before its Lua files run, so those cannot be
-** made to call the original functions either. Functions that could run without an instruction of Lua
-** for longer than any limit are replaced as well.
+** sandbox.c - denies functions to the scripts of a state (tl_lua_open_with). A denied function is
+** replaced, in Lua's standard libraries or in the module table, by a function that raises an error.
+** This happens while the library is opened, before its Lua files run, so a script cannot make these
+** files call the original functions either. Functions that could run for longer than any limit
+** without executing a Lua instruction are replaced as well.
 */
 #include "lua/sandbox.h"
 
@@ -18,16 +18,17 @@
 
 /* A function that is denied if the state's flags have one of `flags`. */
 typedef struct Denied {
-  const char *library; /* the standard library, or torch's table; NULL for torch itself */
+  /* the standard library or the module of torch that has the function; NULL for torch itself */
+  const char *library;
   const char *name;
   unsigned flags;
 } Denied;
 
 enum { ANY = TL_SANDBOX };
 
-/* Any denial excludes the functions that could undo it: bytecode and packed values reach memory that
-** is not theirs, the debug library reaches other functions' variables, and a worker would have a
-** state of its own, without denials. */
+/* If anything is denied, so are the functions by which a script could reach denied functions.
+** Bytecode and packed values can access arbitrary memory, and the debug library the variables of
+** other functions. A worker would have its own state without denials. */
 static const Denied standard[] = {{"_G", "dofile", TL_DENY_FILES},
                                   {"_G", "loadfile", TL_DENY_FILES},
                                   {"io", "open", TL_DENY_FILES},
@@ -92,7 +93,8 @@ static int refuse(lua_State *L) {
   return tli_state_find(L) ? tli_error_text(L, lua_tostring(L, -1)) : lua_error(L);
 }
 
-/* Replaces a function in the table on top of the stack, if it is there. */
+/* Replaces a function in the table on top of the stack by one that raises an error, if the table
+** has the function. */
 static void deny(lua_State *L, const char *prefix, const char *name, unsigned flags) {
   if (lua_getfield(L, -1, name) == LUA_TFUNCTION) {
     lua_pushfstring(L, "%s%s", prefix, name);
@@ -117,9 +119,9 @@ static int load_text(lua_State *L) {
 
 /* ---- functions that could run forever ---- */
 
-/* The largest number of elements that functions of `table` may move, sort or shift: more than fits
-** into most limits of memory. A table may claim to have 2^62, and no hook runs meanwhile. States whose
-** scripts are trusted may have more. */
+/* Returns the largest number of elements that table.move, table.sort and similar functions may
+** process. A table may claim to have 2^62 elements, and no hook runs while these functions process
+** them. The limit is larger if scripts are trusted. */
 static lua_Integer most_elements(lua_State *L) { return tli_denied(L) ? 10000000 : 100000000; }
 
 /* Calls the original function, upvalue 1, with all arguments. */
@@ -131,7 +133,8 @@ static int call_original(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* Upvalue 2 is the function's name in the following functions. */
+/* Raises an error for too many elements. In this function and the following ones upvalue 2 is the
+** name of the replaced function. */
 static int too_many(lua_State *L) {
   return luaL_error(L, "table.%s: expected at most %I elements in a state of %s",
                     lua_tostring(L, lua_upvalueindex(2)), (LUAI_UACINT)most_elements(L),
@@ -154,7 +157,8 @@ static int bounded_list(lua_State *L) {
   return call_original(L);
 }
 
-/* Compares by upvalue 1, or by < if that is nil. Comparing long strings takes long. */
+/* Compares two values with the function in upvalue 1, or with < if it is nil. Checks the limits at
+** each comparison, since comparing long strings takes long. */
 static int compare(lua_State *L) {
   tli_limits_spend(L, 1);
   lua_settop(L, 2);
@@ -168,7 +172,8 @@ static int compare(lua_State *L) {
   return 1;
 }
 
-/* Sorts by a function that checks the limits, unless it is one of Lua, whose instructions count. */
+/* Implements table.sort. Compares by a function that checks the limits. Only a comparison written
+** in Lua is used directly, since its instructions are counted anyway. */
 static int bounded_sort(lua_State *L) {
   if (lua_isnoneornil(L, 2) || lua_iscfunction(L, 2)) {
     lua_settop(L, 2);
@@ -184,7 +189,8 @@ static int bounded_move(lua_State *L) {
   return call_original(L);
 }
 
-/* string.rep takes as long for empty strings as for others. */
+/* Implements string.rep. Returns "" at once for empty strings, because the original loops over
+** their repetitions and no hook could end the loop. */
 static int bounded_rep(lua_State *L) {
   size_t size, between = 0;
   luaL_checklstring(L, 1, &size);
@@ -197,7 +203,9 @@ static int bounded_rep(lua_State *L) {
   return call_original(L);
 }
 
-/* A new coroutine counts its first instructions only when it has executed a number of them. */
+/* Implements coroutine.create, and counts some instructions for each new coroutine. The hook of a
+** coroutine runs only after a number of instructions, so many short coroutines would otherwise be
+** free. */
 static int bounded_coroutine(lua_State *L) {
   tli_limits_spend(L, TLI_LIMITS_STEP);
   if (lua_type(L, 1) == LUA_TFUNCTION) {
@@ -222,8 +230,8 @@ static int bounded_wrap(lua_State *L) {
   return 1;
 }
 
-/* Calls a message handler, upvalue 1. Lua calls handlers of the hook's errors while hooks are
-** disabled, so these errors have no handler. */
+/* Calls the message handler in upvalue 1, except for errors of the hook. Lua would run their
+** handler while hooks are disabled, so that nothing could end it. */
 static int handle(lua_State *L) {
   if (tli_limits_used_up(L)) return 1;
   lua_pushvalue(L, lua_upvalueindex(1));
@@ -250,8 +258,9 @@ static int bounded_xpcall(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* Sets metatables without finalizers: Lua runs these without hooks, so a loop in one would never
-** end. If upvalue 2 is true, refuses them; otherwise ignores them. */
+/* Implements setmetatable without finalizers. Lua runs finalizers without hooks, so an endless loop
+** in a finalizer would never end. If upvalue 2 is true, a metatable with a finalizer is an error;
+** otherwise the finalizer is ignored. */
 static int set_unfinalized(lua_State *L) {
   if (lua_type(L, 2) != LUA_TTABLE) return call_original(L);
   lua_settop(L, 2);
@@ -262,7 +271,7 @@ static int set_unfinalized(lua_State *L) {
   }
   if (lua_toboolean(L, lua_upvalueindex(2)))
     return luaL_error(L, "setmetatable: this Lua state may not use finalizers (tl_lua_open_with)");
-  /* Lua looks for __gc at this moment only */
+  /* hides __gc during the call, the only time when Lua looks for it */
   lua_pushliteral(L, "__gc");
   lua_pushnil(L);
   lua_rawset(L, 2);
@@ -276,8 +285,8 @@ static int set_unfinalized(lua_State *L) {
   return status == LUA_OK ? 1 : lua_error(L);
 }
 
-/* Calls a finalizer, upvalue 1, in a coroutine: Lua disables hooks in the thread that collects
-** garbage, but not in a thread that this one resumes. */
+/* Calls the finalizer in upvalue 1 in a new coroutine. Lua disables hooks in the thread that
+** collects garbage, but not in a coroutine that this thread resumes. */
 static int finalize(lua_State *L) {
   int results;
   lua_settop(L, 1);
@@ -292,7 +301,7 @@ static int finalize(lua_State *L) {
   return lua_error(L);
 }
 
-/* Sets metatables, and makes finalizers that are Lua functions end at the state's limits. */
+/* Implements setmetatable so that the state's limits also end finalizers that are Lua functions. */
 static int set_finalized(lua_State *L) {
   if (lua_type(L, 2) == LUA_TTABLE) {
     lua_settop(L, 2);
@@ -328,8 +337,8 @@ static const struct Bounded {
                {"_G", "collectgarbage", call_original},
                {NULL, NULL, NULL}};
 
-/* Replaces a function in the table on top of the stack by another, whose upvalues are the original
-** function and the value on top of the stack, which is popped. */
+/* Pops a value and replaces a function in the table that is then on top of the stack. The upvalues
+** of the new function are the original function and the popped value. */
 static void wrap(lua_State *L, const char *name, lua_CFunction function) {
   if (lua_getfield(L, -2, name) == LUA_TFUNCTION) {
     lua_insert(L, -2);
@@ -340,8 +349,9 @@ static void wrap(lua_State *L, const char *name, lua_CFunction function) {
   }
 }
 
-/* Returns metatables, but of userdata only the name: scripts could remove finalizers, or replace the
-** functions that keep objects consistent. */
+/* Implements getmetatable, which for a userdata returns only the metatable's name. With the
+** metatable a script could remove finalizers or replace the methods that keep objects
+** consistent. */
 static int get_metatable(lua_State *L) {
   if (lua_type(L, 1) != LUA_TUSERDATA) return call_original(L);
   if (luaL_getmetafield(L, 1, "__metatable") == LUA_TNIL &&
@@ -350,8 +360,8 @@ static int get_metatable(lua_State *L) {
   return 1;
 }
 
-/* Removes the searchers that look for files: all that follow those of package.preload and of this
-** library. */
+/* Removes the searchers that look for files. Keeps the searchers of package.preload and of this
+** library, which come first. */
 static void remove_searchers(lua_State *L) {
   if (lua_getfield(L, -1, "searchers") == LUA_TTABLE)
     for (lua_Integer i = (lua_Integer)lua_rawlen(L, -1); i > 1; i--) {
@@ -361,7 +371,7 @@ static void remove_searchers(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* Empties the debug library but for debug.traceback. */
+/* Removes all functions of the debug library except debug.traceback. */
 static void empty_debug(lua_State *L) {
   lua_pushnil(L);
   while (lua_next(L, -2)) {
@@ -381,14 +391,15 @@ static bool push_loaded(lua_State *L, const char *name) {
   return there;
 }
 
-/* Pushes a standard library as the library's Lua files have it, or nil. */
+/* Pushes the copy of a standard library that the library's Lua files use, or nil. */
 static bool push_copied(lua_State *L, const char *name) {
   tli_push_environment(L);
   if (strcmp(name, "_G") == 0) return lua_istable(L, -1);
   return lua_istable(L, -1) && lua_getfield(L, -1, name) == LUA_TTABLE;
 }
 
-/* Replaces functions that a limit could not end, in the libraries that `push` finds. */
+/* Replaces functions that a limit could not end, in the standard libraries that the function `push`
+** pushes. */
 static void bound_standard(lua_State *L, bool (*push)(lua_State *L, const char *name),
                            lua_CFunction set_metatable) {
   int top = lua_gettop(L);
@@ -408,7 +419,8 @@ static void bound_standard(lua_State *L, bool (*push)(lua_State *L, const char *
   lua_settop(L, top);
 }
 
-static const char bounded_key = 0; /* its address is a key in the registry: whether this was done */
+/* the address is a key of the registry, whose value tells whether the functions were replaced */
+static const char bounded_key = 0;
 
 int tli_bound_functions(lua_State *L) {
   if (tli_denied(L) || lua_rawgetp(L, LUA_REGISTRYINDEX, &bounded_key) != LUA_TNIL) return 0;
@@ -419,7 +431,8 @@ int tli_bound_functions(lua_State *L) {
   return 0;
 }
 
-static const char denied_key = 0; /* its address is the key of the flags in the registry */
+/* the address is a key of the registry, whose value is the set of flags */
+static const char denied_key = 0;
 
 void tli_set_denied(lua_State *L, unsigned flags) {
   lua_pushinteger(L, (lua_Integer)flags);
@@ -443,7 +456,8 @@ void tli_deny_standard(lua_State *L) {
     if (push_loaded(L, d->library)) deny(L, prefix, d->name, d->flags);
     lua_settop(L, top);
   }
-  /* the host's own streams, such as io.stdin, remain values */
+  /* removes the methods of files, because the host's own streams, such as io.stdin, remain
+  ** reachable */
   if ((flags & TL_DENY_FILES) && luaL_getmetatable(L, LUA_FILEHANDLE) == LUA_TTABLE &&
       lua_getfield(L, -1, "__index") == LUA_TTABLE) {
     deny(L, "file:", "read", TL_DENY_FILES);
@@ -498,5 +512,5 @@ void tli_deny_module(lua_State *L) {
     deny(L, "program:", "save", TL_DENY_FILES);
   lua_settop(L, table);
   lua_pushboolean(L, 1);
-  lua_setfield(L, -2, "_no_files"); /* packages.lua looks for no files then */
+  lua_setfield(L, -2, "_no_files"); /* tells packages.lua not to search for files */
 }

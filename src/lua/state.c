@@ -1,7 +1,7 @@
 /*
-** state.c - the library's data in a Lua state, and boxes. Invariant: no C frame owns anything at a
-** moment when Lua may raise an error. If a reference must be released after an error, the state
-** (where it is "parked") or a userdata owns the reference.
+** state.c - the library's data in a Lua state, and boxes. Invariant: no C function owns anything
+** while Lua may raise an error, since the error would skip the function's cleanup. In the meantime
+** the state or a userdata owns each reference; references in the state are called "parked".
 */
 #include "lua/state.h"
 
@@ -12,9 +12,10 @@
 #include "lua/list_length.h"
 #include "lua/modes/thread_modes.h"
 
-static const char registry_key = 0; /* its address is the state's key in the registry */
-/* its address is the registry's key of a table with weak values: the userdata that finalizers have
-** made */
+/* the address is a key of the registry, whose value is the tli_State */
+static const char registry_key = 0;
+/* the address is a key of the registry, whose value is a table with weak values: the userdata that
+** finalizers have made */
 static const char late_key = 0;
 
 tli_State *tli_state_find(lua_State *L) {
@@ -36,7 +37,8 @@ void tli_keep_for_closing(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* Calls the finalizers of objects that Lua does not finalize: those made while the state closes. */
+/* Calls the finalizers of objects that were made while the state closes, because Lua does not
+** finalize such objects. */
 static void finalize_late(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &late_key);
   lua_pushnil(L);
@@ -72,7 +74,7 @@ void tli_refuse_closed(lua_State *L, tli_State *S) {
 ** which no Lua value refers. In that case the box is marked to be finalized again later. */
 static int box_gc(lua_State *L) {
   tli_Box *box = (tli_Box *)lua_touserdata(L, 1);
-  if (box == NULL) return 0; /* a script has given the metatable to a table */
+  if (box == NULL) return 0; /* a script has used the metatable for a table */
   tl_Tensor *tensor = box->tensor;
   if (tensor && box->state->packing > 0 && lua_getmetatable(L, 1)) {
     lua_setmetatable(L, 1);
@@ -212,7 +214,7 @@ void tli_push_tensor(lua_State *L, tl_Tensor *steals) {
   tli_fill_box(S, box, steals);
 }
 
-/* A length up to this needs no counting. */
+/* Lua's length of a table is used without counting the elements if it is at most this large. */
 #define SURE_LENGTH ((lua_Unsigned)1 << 20)
 
 int64_t tli_list_length(lua_State *L, int index) {
@@ -281,7 +283,7 @@ void tl_lua_push(lua_State *L, tl_Tensor *tensor) {
 
 tl_Tensor *tl_lua_to(lua_State *L, int index) {
   tli_State *S = L ? tli_state_find(L) : NULL;
-  /* Lua reads an index below the stack without a check */
+  /* rejects an index below the stack, which Lua would read without a check */
   if (index == 0 || (index > LUA_REGISTRYINDEX && S && index < -lua_gettop(L))) return NULL;
   return S && lua_type(L, index) == LUA_TUSERDATA ? tli_to_tensor(L, S, index) : NULL;
 }

@@ -1,7 +1,8 @@
 /*
 ** args.c - converts stack values to parameters. Invariant: between tli_args_begin and tli_args_end
-** an error is raised only by Lua itself, when memory is exhausted. When that happens, tli_Args owns
-** nothing except operands made from numbers; operands are read last.
+** only Lua itself raises an error, when memory is exhausted. At that moment tli_Args owns nothing
+** except tensors that it has made from numbers. Nothing leaks, because these operands are read
+** last.
 */
 #include "lua/args/batched.h"
 #include "lua/args/sparse.h"
@@ -74,7 +75,8 @@ bool tli_to_device(lua_State *L, int index, tl_Device *out) {
   return false;
 }
 
-/* Writes "string '...'" for a message. At a zero byte the text ends with "\0...". */
+/* Writes "string '...'" to `text`, for an error message. If the string has a zero byte, the text
+** stops there and ends with "\0...". */
 static const char *describe_string(lua_State *L, int index, char *text, size_t room) {
   size_t length;
   const char *string = lua_tolstring(L, index, &length);
@@ -121,12 +123,12 @@ const char *tli_describe(lua_State *L, const tli_State *S, int index) {
   }
 }
 
-/* Memory of a list that is too long for the pool. The memory is not a userdata: creating a userdata
+/* Memory for a list that is too long for the pool. It is not a userdata: the creation of a userdata
 ** may run the collector, whose finalizers might release tensors that were already read. */
 typedef struct tli_Room {
   struct tli_Room *next; /* owned */
   size_t bytes;
-  /* number of elements that are tensors; freeing the memory also releases these tensors */
+  /* number of elements that are owned tensors, which are released with the memory */
   int64_t owned;
   int64_t elements[];
 } tli_Room;
@@ -150,7 +152,7 @@ int tli_find_param(const tli_Signature *sig, const char *name) {
   return -1;
 }
 
-/* Returns the edit distance of short words, for "did you mean". */
+/* Returns the edit distance between two short words, for suggestions such as "did you mean". */
 static int distance(const char *a, const char *b) {
   int row[33];
   size_t na = strlen(a), nb = strlen(b);
@@ -170,7 +172,7 @@ static int distance(const char *a, const char *b) {
 }
 
 void tli_suggestion_try(tli_Suggestion *best, const char *name) {
-  if (name == NULL) return; /* a key that is no string */
+  if (name == NULL) return; /* the key is not a string */
   int d = distance(best->word, name);
   if (d >= best->distance || d >= (int)strlen(best->word)) return;
   best->distance = d;
@@ -221,14 +223,14 @@ static void read_options(tli_Args *a, int table) {
       lua_pop(L, 2);
       return;
     }
-    lua_insert(L, -2); /* moves a copy of the value below the key */
+    lua_insert(L, -2); /* moves a copy of the value below the key, which lua_next needs on top */
     a->at[i] = lua_gettop(L) - 1;
     a->type[i] = (int8_t)lua_type(L, a->at[i]);
   }
 }
 
 /* Reports the first required parameter without an argument. A list of sizes that is passed as
-** separate arguments may be empty, since a 0-d shape has no sizes. */
+** separate arguments may be missing: an empty list is the shape of a 0-d tensor. */
 static void check_missing(tli_Args *a) {
   for (int i = 0; i < a->signature->nparams && !a->failed; i++) {
     const tli_Param *p = &a->signature->params[i];
@@ -240,8 +242,9 @@ static void check_missing(tli_Args *a) {
   }
 }
 
-/* Returns whether a nil at parameter i is probably a variable that should have a value, as in
-** x:to(nil) or zeros(nil): if the nil were ignored, the call would mean something else. */
+/* Returns whether a nil at parameter i is probably a mistake, such as a misspelled variable in
+** x:to(v) or zeros(v). Such a nil is an error, because the call without that argument would mean
+** something else. */
 static bool needs_value(const tli_Param *p, int i) {
   if (p->kind == TLI_A_DTYPE || p->kind == TLI_A_DEVICE) return i == 1;
   return p->kind == TLI_A_INTS && (p->flags & TLI_P_VARARG) && !(p->flags & TLI_P_OPTIONAL);
@@ -364,10 +367,10 @@ static void fail_devices(tli_Args *a, int i, int64_t item, tl_Device device) {
   a->failed = true;
 }
 
-/* Checks that all tensors of a call are on one device. A 0-d CPU tensor may be combined with
-** tensors of any device, either as an operand (a parameter that may also be a number) or together
-** with an operand. `item` is the position of t in a list, counted from 1; 0 if t is not in a
-** list. */
+/* Checks that all tensors of a call are on one device. There is one exception: if one of two
+** tensors is an operand (a parameter that may also be a number), then a 0-d CPU tensor may be
+** combined with a tensor of any device. `item` is the position of t in a list, counted from 1, or 0
+** if t is not in a list. */
 static void compare_devices(tli_Args *a, int i, int64_t item, const tl_Tensor *t) {
   if (a->signature->params[i].flags & TLI_P_ANY_DEVICE) return;
   tl_Device device = tli_device(t);
@@ -383,8 +386,8 @@ static void compare_devices(tli_Args *a, int i, int64_t item, const tl_Tensor *t
   }
 }
 
-/* Refuses a dtype of TL_STORED_DTYPES. After the refusal of a tensor, tli_args_raise passes the call
-** to Lua. */
+/* Refuses a dtype of TL_STORED_DTYPES. If a tensor has that dtype, tli_args_raise later passes the
+** call to Lua code that supports the dtype. */
 static void refuse_stored(tli_Args *a, int dtype) {
   if (!a->failed)
     tli_fail(TL_EDTYPE, "%s: not implemented for '%s'", a->signature->name,
@@ -460,7 +463,8 @@ tl_Tensor **tli_args_owned(tli_Args *a, int64_t n) {
   return (tl_Tensor **)room->elements;
 }
 
-/* Reads tensors passed as separate arguments. The first of these is the argument of parameter i. */
+/* Reads a list of tensors that are passed as separate arguments, beginning with the argument of
+** parameter i. */
 static tl_Tensors read_tensors(tli_Args *a, int i) {
   tl_Tensors list = {a->nlist, (tl_Tensor **)tli_args_room(a, a->nlist)};
   if (list.v == NULL) return (tl_Tensors){0, NULL};
@@ -550,11 +554,11 @@ double tli_arg_float(tli_Args *a, int i, double otherwise) {
 
 typedef bool (*Reader)(lua_State *L, int index, int64_t *out);
 
-/* Refuses named fields in a list of integers, as in zeros {2, 3, dtype = "int64"}. A field n, which
-** table.pack sets, is allowed. */
+/* Refuses named fields in a list of integers, as in zeros {2, 3, dtype = "int64"}. The field n is
+** allowed, because table.pack sets it. */
 static void refuse_names(tli_Args *a, int i, int64_t n) {
   lua_State *L = a->L;
-  /* lua_next visits names after integers, so the search for names begins after the last integer */
+  /* lua_next visits integer keys first, so the search for names begins after the last integer */
   if (n > 0)
     lua_pushinteger(L, n);
   else
@@ -592,7 +596,8 @@ static tl_Ints read_table(tli_Args *a, int i, Reader reader, const char *expecte
   return (tl_Ints){n, v};
 }
 
-/* Reads numbers passed as separate arguments. The first of these is the argument of parameter i. */
+/* Reads a list of numbers that are passed as separate arguments, beginning with the argument of
+** parameter i. */
 static tl_Ints read_numbers(tli_Args *a, int i, Reader reader, const char *expected) {
   int count = a->nlist && (a->signature->params[i].flags & TLI_P_VARARG) ? a->nlist : 1;
   int64_t *v = (int64_t *)tli_args_room(a, count);
@@ -638,7 +643,8 @@ static tl_Ints read_list(tli_Args *a, int i, tl_Ints otherwise, Reader reader,
   return (tl_Ints){p->expand, v};
 }
 
-/* Returns the length of the k-th list in a table; -1 if that element is not a table. */
+/* Returns the length of the list at position k of a table; -1 if the element there is not a
+** table. */
 static int64_t list_length(lua_State *L, int table, int k) {
   int64_t n = lua_rawgeti(L, table, k) == LUA_TTABLE ? tli_list_length(L, -1) : -1;
   lua_pop(L, 1);

@@ -1,6 +1,6 @@
 /*
-** batched.c - operators that are called with stand-ins of vmap. A handler written in Lua receives
-** the operator's signature and the unchanged arguments, and chooses the function to call.
+** batched.c - runs operators on the stand-ins of vmap. The handler, a Lua function, gets the
+** operator's signature and the unchanged arguments, and chooses the function to call.
 */
 #include "lua/args/batched.h"
 
@@ -41,8 +41,8 @@ static bool any_batched(lua_State *L, int top) {
   return false;
 }
 
-/* Pushes the signature as a table {name = "sum", pointwise = false, {name = "self", kind = 0,
-** keyword = false, ...}, ...}, which is made only once. */
+/* Pushes a signature as a table {name = "sum", pointwise = false, {name = "self", kind = 0, keyword
+** = false, ...}, ...}. The table is made on the first call and kept. */
 static void push_signature(lua_State *L, const tli_Signature *sig) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &signatures_key);
   if (lua_rawgetp(L, -1, sig) == LUA_TTABLE) {
@@ -77,7 +77,7 @@ static void push_signature(lua_State *L, const tli_Signature *sig) {
   lua_remove(L, -2);
 }
 
-/* Returns whether the last argument is a table of options that has `out`. */
+/* Returns whether the last argument is a table of options with a field `out`. */
 static bool has_out(lua_State *L, int top) {
   if (top == 0 || lua_type(L, top) != LUA_TTABLE) return false;
   lua_pushliteral(L, "out");
@@ -115,7 +115,8 @@ int tli_batched(lua_State *L, const tli_Signature *sig, lua_CFunction fn) {
 }
 
 /* torch._batched_call(fn, ...) calls fn in protected mode and returns what pcall would return. The
-** function must not yield: if the coroutine were then abandoned, batching would stay on. */
+** function must not yield, because batching would stay on if the suspended coroutine were never
+** resumed. */
 static int batched_call(lua_State *L) {
   bool ok = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0) == LUA_OK;
   lua_pushboolean(L, ok);
@@ -123,8 +124,8 @@ static int batched_call(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* torch._batching(depth, handler, metatable) sets the depth to which running calls of vmap are
-** nested. */
+/* torch._batching(depth, handler, metatable) sets the number of nested calls of vmap that are
+** running, and on the first call stores the handler and the metatable of stand-ins. */
 static int set_batching(lua_State *L) {
   tli_State *S = tli_state(L);
   S->batching = (int)luaL_checkinteger(L, 1);

@@ -1,7 +1,7 @@
 /*
 ** overload.c - operators with several forms, such as x:view(sizes) and x:view(dtype): calls the
-** first form whose parameters fit the arguments. The choice does not convert arguments; it raises
-** an error only if no form fits.
+** first form whose parameters fit the arguments. The arguments are not converted before a form is
+** chosen. An error is raised only if no form fits.
 */
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 
 _Static_assert(TLI_MAX_PARAMS <= 32, "given parameters are bits of a uint32_t");
 
-/* Returns whether the value is a list: of tensors if `tensors` is true, otherwise of other values.
-** Only the first element is checked; an empty table is a list of either kind. */
+/* Returns whether the value is a list of tensors, if `tensors` is true, or of other values, if it
+** is false. Only the first element is checked. An empty table is a list of either kind. */
 static bool is_list(lua_State *L, int index, bool tensors) {
   if (lua_type(L, index) != LUA_TTABLE || tli_is_batched(L, index)) return false;
   int type = lua_rawgeti(L, index, 1);
@@ -97,7 +97,8 @@ static bool fits(lua_State *L, const tli_State *S, const tli_Signature *sig, int
   return true;
 }
 
-/* Suggests the most similar name of a dtype or device; if there is none, lists all names. */
+/* Returns a hint for a wrong dtype or device: the most similar name, or all names if none is
+** similar. */
 static const char *hint_of(const char *word, bool dtypes, bool devices) {
   static _Thread_local char text[320];
   const char *dtype = dtypes ? tli_dtype_hint(word) : "";
@@ -106,8 +107,9 @@ static const char *hint_of(const char *word, bool dtypes, bool devices) {
   return text;
 }
 
-/* Raises an error if the string at a stack index is neither a dtype nor a device, and some form
-** expects one of them there. `param` is the parameter's position, or -1 for the option `name`. */
+/* Raises an error if the string at a stack index is neither a dtype nor a device, but some form
+** expects one of them in this place. The place is the parameter at position `param`, or the option
+** `name` if `param` is -1. */
 static void check_word(lua_State *L, const tli_Overload *overloads, int n, int param,
                        const char *name, int index) {
   bool dtypes = false, devices = false, others = false;
@@ -129,7 +131,7 @@ static void check_word(lua_State *L, const tli_Overload *overloads, int n, int p
             hint_of(word, dtypes, devices));
 }
 
-/* Raises an error for an option that no form has. */
+/* Raises an error if no form has an option of this name. */
 static void check_option(lua_State *L, const tli_Overload *overloads, int n, const char *name) {
   char hint[80];
   tli_Suggestion best = TLI_SUGGESTION(name);

@@ -1,14 +1,15 @@
 /*
 ** sparse.c - recognizes sparse and other wrapped tensors, and passes operators that are called with
-** them to Lua. Calls with dense tensors cost nothing extra: the arguments are searched for wrapped
-** tensors only after an operator has refused them.
+** them to Lua. Calls with dense tensors take no extra time, because the arguments are searched for
+** wrapped tensors only after an operator has refused them.
 */
 #include "lua/args/sparse.h"
 
 #include "lua/tensor/value.h"
 
-/* Keys of the registry. `kinds_key` has a table that maps the metatable of each kind of wrapped
-** tensors to its handler; `meta_key` has the metatable of sparse tensors. */
+/* Keys of the registry. The value of kinds_key is a table from the metatable of each kind of
+** wrapped tensor to its handler. The value of meta_key is the metatable of sparse tensors, and the
+** value of maker_key the function of push_maker. */
 static const char kinds_key = 0, meta_key = 0, maker_key = 0;
 
 bool tli_is_sparse(lua_State *L, int index) {
@@ -90,7 +91,7 @@ void tli_push_grad(lua_State *L, tl_Tensor *steals) {
   }
   luaL_checkstack(L, 8, "sparse gradient");
   int top = lua_gettop(L);
-  tli_push_tensor(L, steals); /* its box owns the gradient while Lua may raise an error */
+  tli_push_tensor(L, steals); /* the box owns the gradient, so an error in Lua does not leak it */
   push_maker(L);
   tl_Tensor *indices;
   bool coalesced;
@@ -116,7 +117,7 @@ void tli_new_sparse(lua_State *L) {
   lua_setmetatable(L, -2);
 }
 
-/* Reads the components of the sparse tensor at an index. Returns false unless both components are
+/* Reads the components of the sparse tensor at an index. Returns true if both components are
 ** tensors and the indices have the shape (1, n), so that each index selects a row. */
 static bool read_rows(lua_State *L, int index, tl_Tensor **indices, tl_Tensor **values,
                       bool *coalesced) {
@@ -129,7 +130,7 @@ static bool read_rows(lua_State *L, int index, tl_Tensor **indices, tl_Tensor **
   lua_getfield(L, top + 1, "version");
   *indices = lua_type(L, top + 2) == LUA_TUSERDATA ? tli_to_tensor(L, S, top + 2) : NULL;
   *values = lua_type(L, top + 3) == LUA_TUSERDATA ? tli_to_tensor(L, S, top + 3) : NULL;
-  /* positions that have changed in place may no longer ascend */
+  /* if the indices were changed in place, they may no longer be sorted */
   *coalesced = lua_toboolean(L, top + 4) && *indices != NULL &&
                lua_tointeger(L, top + 5) == (lua_Integer)tli_version(*indices);
   lua_settop(L, top); /* the table of components keeps the tensors alive */
@@ -147,8 +148,8 @@ static int64_t first_size(lua_State *L, int index) {
   return size;
 }
 
-/* Returns whether the sparse tensor at an index, which has the given values, can be a gradient of
-** `of`: whether its shape, dtype and device are those of `of`. */
+/* Returns whether the sparse tensor at an index can be a gradient of `of`, that is, whether it has
+** the shape, dtype and device of `of`. `values` is the tensor of its values. */
 static bool rows_fit(lua_State *L, int index, const tl_Tensor *values, const tl_Tensor *of) {
   bool fit = values->dtype == of->dtype && values->ndim == of->ndim && of->ndim > 0 &&
              first_size(L, index) == of->sizes[0];
@@ -174,8 +175,7 @@ tl_Tensor *tli_to_grad(lua_State *L, int index, const tl_Tensor *of, const char 
 
 /* ---- opening ---- */
 
-/* Makes the metatable at stack index 1 that of a kind of wrapped tensors, with the handler at
-** index 2. */
+/* Registers a kind of wrapped tensor: index 1 has its metatable, index 2 its handler. */
 static void add_kind(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   luaL_checktype(L, 2, LUA_TFUNCTION);
@@ -221,7 +221,7 @@ static int wrapped_new(lua_State *L) {
   return 1;
 }
 
-/* torch._wrapped_parts(x, metatable) returns the table of components; nil unless x has that
+/* torch._wrapped_parts(x, metatable) returns the table of components; nil if x has another
 ** metatable. */
 static int wrapped_parts(lua_State *L) {
   lua_settop(L, 2);
@@ -245,8 +245,8 @@ static int sparse_new(lua_State *L) {
   return 1;
 }
 
-/* Adds the version of the component `name` of the table on top of the stack, if it has one, to
-** *sum. Returns false if that component was released. */
+/* Adds the version of a component to *sum, if the table on top of the stack has a component of this
+** name. Returns false if that component was released. */
 static bool add_version(lua_State *L, const tli_State *S, const char *name, lua_Integer *sum) {
   lua_getfield(L, -1, name);
   const tl_Tensor *t = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, S, -1) : NULL;
@@ -256,8 +256,9 @@ static bool add_version(lua_State *L, const tli_State *S, const char *name, lua_
   return is;
 }
 
-/* torch._sparse_parts(x) returns the table of components, and the sum of the versions of the
-** tensors of positions, or nil if a component was released; nil unless x is a sparse tensor. */
+/* torch._sparse_parts(x) returns two values for a sparse tensor, and nil for other values. The
+** first is the table of components. The second is the sum of the versions of the tensors that hold
+** positions, or nil if a component was released. */
 static int sparse_parts(lua_State *L) {
   if (!tli_is_sparse(L, 1)) {
     lua_pushnil(L);

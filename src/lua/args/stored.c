@@ -1,12 +1,12 @@
 /*
-** stored.c - passes operators that have refused a dtype of TL_STORED_DTYPES to Lua.
+** stored.c - passes calls to Lua if an operator has refused a dtype of TL_STORED_DTYPES.
 */
 #include "lua/args/stored.h"
 
 #include "lua/tensor/value.h"
 
 int tli_stored_call(lua_State *L, const char *name, int n) {
-#ifdef TLI_INFER /* without these dtypes, no operator refuses them */
+#ifdef TLI_INFER /* the infer profile has no such dtypes, so no operator refuses one */
   (void)name, (void)n;
   return tli_raise(L);
 #else

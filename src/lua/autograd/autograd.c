@@ -1,5 +1,5 @@
 /*
-** autograd.c - Lua functions for gradients: backward and grad.
+** autograd.c - the Lua functions that compute gradients: backward and grad.
 */
 #include "lua/autograd/autograd.h"
 
@@ -22,8 +22,8 @@ static tl_Tensor **new_list(tli_Args *a, int64_t n) {
   return v;
 }
 
-/* The tensors or edges at which a backward pass begins, or those with respect to which the pass
-** returns gradients. All are borrowed. */
+/* The tensors or gradient edges at which a backward pass begins, or with respect to which it
+** computes gradients. All are borrowed. */
 typedef struct Ends {
   int64_t n;
   tl_Tensor **tensors; /* the tensors; a NULL entry stands for an edge in `edges` */
@@ -41,7 +41,7 @@ static bool has_edge(lua_State *L, int list) {
   return found;
 }
 
-/* Reads entry k of parameter i, which is on top of the stack. */
+/* Reads entry k of the list of parameter i. The entry is on top of the stack. */
 static void read_end(tli_Args *a, int i, Ends *ends, int64_t k) {
   lua_State *L = a->L;
   const tli_Edge *edge = tli_to_edge(L, -1);
@@ -118,8 +118,8 @@ static void each_tensor(const tli_Backward *call, void (*fn)(tl_Tensor *t)) {
 
 static void hold(tl_Tensor *t) { tli_retain(t); }
 
-/* Runs a backward pass with inference mode off, and with recording on if create_graph asks for it.
-** Hooks run in these modes as well, whichever coroutine calls them. */
+/* Runs a backward pass. Inference mode is off during the pass, and gradients are recorded if
+** create_graph is set. Hooks run in these modes as well, whichever coroutine calls them. */
 static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   const tli_Change modes[] = {{TLI_MODE_INFERENCE, false}, {TLI_MODE_GRAD, call->create_graph}};
   tli_ModeScope scope;
@@ -133,7 +133,8 @@ static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *cal
   return ok;
 }
 
-/* Runs a backward pass in a thread that is being traced: the trace gets the pass as one call. */
+/* Runs a backward pass in a thread that is being traced. The trace records the whole pass as one
+** call. */
 static bool run_traced(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   if (call->root_edges || call->input_edges)
     return tli_fail(TL_EARG, "backward: torch.export_step records no gradient edges; give tensors");
@@ -165,8 +166,8 @@ static bool run_traced(lua_State *L, tli_Settings *of, const tli_Backward *call)
   return told;
 }
 
-/* Runs a backward pass. The function holds references to the tensors, because a hook may release
-** their values. */
+/* Runs a backward pass. The function holds references to the tensors during the pass, because a
+** hook may release them. */
 static bool run(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   each_tensor(call, hold);
   bool ok = tli_tracing() ? run_traced(L, of, call) : run_in_modes(L, of, call);
@@ -178,9 +179,9 @@ static bool fits_int(const Ends *list) { return list->n <= INT32_MAX; }
 
 /* ---- callbacks at the end of a pass ---- */
 
-/* its address is the registry's key of the list of queued functions */
+/* the address is a key of the registry, whose value is the list of queued functions */
 static const char queue_key = 0;
-/* its address is the registry's key of the number of failed passes */
+/* the address is a key of the registry, whose value is the number of failed passes */
 static const char failures_key = 0;
 
 /* queue_callback(fn) registers fn, which is called once the running backward pass has succeeded. */
@@ -200,8 +201,8 @@ static int autograd_queue_callback(lua_State *L) {
   return 0;
 }
 
-/* _pass() returns two values: the number that identifies the running backward pass, or nil if none
-** is running; and the number of passes that enclose it. */
+/* _pass() returns two values. The first is the number that identifies the running backward pass, or
+** nil if none is running. The second is the number of passes that enclose the running pass. */
 static int autograd_pass(lua_State *L) {
   int depth;
   uint64_t number = tli_pass(&depth);
@@ -221,8 +222,8 @@ static int autograd_pass_visits(lua_State *L) {
   return 1;
 }
 
-/* _reaches_others(tensors, own) returns whether the tensors depend on a leaf that is not in
-** `own`. */
+/* _reaches_others(tensors, own) returns whether the tensors depend on a leaf that is not in the
+** list `own`. */
 static int autograd_reaches_others(lua_State *L) {
   static const tli_Param params[] = {{"tensors", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0},
                                      {"own", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0}};
@@ -253,8 +254,8 @@ static void count_failure(lua_State *L) {
   lua_pop(L, 2);
 }
 
-/* Called at the end of a pass: calls the queued functions, and also the functions that these queue.
-** If the pass has failed (not `ok`), clears the queue instead. */
+/* Ends a backward pass. If the pass has succeeded (`ok`), calls the queued functions, including
+** functions that the called ones queue. Otherwise clears the queue. */
 static void end_pass(lua_State *L, bool ok) {
   if (!ok) count_failure(L);
   while (lua_rawgetp(L, LUA_REGISTRYINDEX, &queue_key) == LUA_TTABLE) {
@@ -304,7 +305,8 @@ static int accumulate(tli_Args *a, tli_Settings *of, Ends roots, tl_Tensor *cons
   return ok ? 0 : tli_raise_caught(a->L);
 }
 
-/* The options that follow the gradients in both signatures of backward. */
+/* The options that follow the gradients in the signatures of torch.autograd.backward and of the
+** tensor method backward. */
 #define BACKWARD_OPTIONS                                          \
   {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},                \
       {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0}, {          \
@@ -346,7 +348,8 @@ static int autograd_backward(lua_State *L) {
   return accumulate(&a, of, roots, grads, 2);
 }
 
-/* Moves the results to the boxes from index `first` on. A missing result gives nil instead. */
+/* Moves the results to the boxes from index `first` on. Where a result is missing, nil replaces the
+** box. */
 static int push_results(lua_State *L, int first, tl_Tensor **results, int n) {
   tli_State *S = tli_state(L);
   for (int i = 0; i < n; i++) {
@@ -361,7 +364,7 @@ static int push_results(lua_State *L, int first, tl_Tensor **results, int n) {
   return n;
 }
 
-/* Replaces boxes of sparse gradients, from index `first` on, by sparse tensors. */
+/* Replaces the boxes that hold sparse gradients, from index `first` on, by sparse tensors. */
 static void push_sparse(lua_State *L, int first, int n) {
   for (int i = 0; i < n; i++) {
     tl_Tensor *t = tli_to_tensor(L, tli_state(L), first + i);
@@ -371,11 +374,12 @@ static void push_sparse(lua_State *L, int first, int n) {
   }
 }
 
-/* Pushes a box for each tensor of parameter i. */
+/* Pushes an empty box for each tensor of parameter i. */
 static int push_boxes(tli_Args *a, int i) {
   bool list = tli_args_given(a, i) && lua_type(a->L, a->at[i]) == LUA_TTABLE;
   int64_t n = list ? tli_list_length(a->L, a->at[i]) : 1;
-  /* a huge n is reduced to a count that fits an int; luaL_checkstack then refuses it */
+  /* limits a huge n to the range of int; luaL_checkstack raises an error for a count of this
+  ** size */
   int count = n < INT32_MAX / 2 ? (int)n : INT32_MAX / 2;
   luaL_checkstack(a->L, count, "autograd.grad: too many inputs");
   for (int k = 0; k < count; k++) tli_new_box(a->L, a->S);
@@ -420,8 +424,8 @@ static int64_t examples_of(const tli_Backward *call) {
   return call->nroots ? call->grads[0]->sizes[0] : -1;
 }
 
-/* Runs a backward pass for each example of the gradients; `rows` and `seeds` are buffers for the
-** tensors of one pass. */
+/* Runs a backward pass for each example of the gradients. `rows` receives the results of all
+** passes, and `seeds` the initial gradients of one pass. */
 static bool run_batched(lua_State *L, tli_Settings *of, const tli_Backward *call, int64_t n,
                         tl_Tensor **rows, tl_Tensor **seeds) {
   int count = call->ninputs;

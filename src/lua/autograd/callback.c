@@ -21,8 +21,9 @@
 #define MOST_VALUES 8
 #define LEAST_LIMIT 1000
 
-/* Protects the fields of every Home that are marked "guarded". A separate lock in each Home could
-** be held by another thread during a fork, and would then stay locked in the child. */
+/* Protects the fields of every Home that are marked "guarded". One lock serves all Homes, so that
+** it can be released after a fork: a lock that another thread holds during a fork stays locked in
+** the child. */
 static tli_Mutex guard = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(guard)
 
@@ -30,16 +31,20 @@ TLI_FORK_SAFE(guard)
 ** exists. */
 typedef struct Home {
   atomic_int refs;
-  bool open;             /* whether the state is open (guarded) */
-  tli_Callback *dropped; /* list of dropped callbacks (borrowed, guarded) */
-  atomic_bool dropping;  /* whether the list `dropped` has entries */
+  bool open; /* whether the state is open (guarded) */
+  /* list of callbacks that were dropped and are not yet freed (borrowed, guarded) */
+  tli_Callback *dropped;
+  atomic_bool dropping; /* whether the list `dropped` has entries */
   /* Only the state's own thread uses the fields below. */
   tli_Callback *all;   /* list of all callbacks (owned) */
   tli_Callback *spare; /* memory for the next callback (owned) */
-  /* n is the number of callbacks; when it reaches `limit`, a search for cycles begins */
+  /* n is the number of callbacks; when it reaches `limit`, a full collection is requested, which
+  ** finds cycles */
   int64_t n, limit;
-  int64_t stayed; /* number of loosened callbacks that survived the last search for cycles */
-  bool watching; /* whether the watcher exists, an object whose finalizer notices each collection */
+  /* number of callbacks that were loosened for the last full collection and survived it */
+  int64_t stayed;
+  /* whether the watcher exists: an object whose finalizer runs in each cycle of the collector */
+  bool watching;
 } Home;
 
 struct tli_Callback {
@@ -54,16 +59,17 @@ struct tli_Callback {
   tli_Callback *next_dropped;
 };
 
-/* Keys of the registry. home_key: the Home. error_key: the last error. functions_key: a table
-** [callback] = function. values_key: a table with weak values, [callback + i] = the i-th value that
-** holds the callback's tensor or node. loose_key: while callbacks are loosened, a table with weak
-** keys, [value] = {[callback] = function}. */
+/* Keys of the registry, and their values. home_key: the Home. error_key: the last error.
+** functions_key: a table from each callback to its function. values_key: a table with weak values,
+** from callback + i to the value i that holds the callback's tensor or node. loose_key: a table
+** with weak keys, from each such value to a table of callbacks and their functions, while callbacks
+** are loosened. */
 static const char home_key = 0, error_key = 0, functions_key = 0, values_key = 0, loose_key = 0;
 
 _Static_assert(sizeof(tli_Callback) >= MOST_VALUES, "addresses inside of it are keys");
 
 static _Thread_local lua_State *running;
-/* number of the engine failure whose Lua error value is in the registry */
+/* number of the engine's failure that a Lua error caused; the registry has the error value */
 static _Thread_local uint64_t caught;
 
 /* ---- homes ---- */
@@ -95,7 +101,8 @@ static tli_Callback *take_dropped(Home *h, bool open) {
   return list;
 }
 
-/* Removes a callback's function, and the values to which it is attached, from the registry. */
+/* Removes a callback's function from the registry, and also the values to which the callback is
+** attached. */
 static void forget_function(lua_State *L, tli_Callback *a) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &functions_key);
   lua_pushnil(L);
@@ -118,7 +125,8 @@ static void forget(lua_State *L, tli_Callback *list) {
   }
 }
 
-/* Closes a Home with its state. Callbacks that still exist are freed when they are dropped. */
+/* Runs when the state closes, and marks its Home as closed. Callbacks that still exist are freed
+** when they are dropped. */
 static int home_gc(lua_State *L) {
   Home **box = lua_touserdata(L, 1);
   Home *h = *box;
@@ -163,7 +171,7 @@ void tli_open_callbacks(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &functions_key);
   weak_table(L, "v");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &values_key);
-  /* the entry is made now, so that a later assignment to it needs no memory */
+  /* creates the entry now, so that a later assignment to it needs no memory */
   lua_pushboolean(L, false);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &loose_key);
   lua_pushboolean(L, false);
@@ -241,8 +249,8 @@ void tli_callback_drop(void *callback) {
 
 /* ---- loosening ---- */
 
-/* Returns whether the value on top of the stack is the only owner of its tensor, and, if the
-** callback is attached to a node, the tensor is a result of that node. */
+/* Returns whether the value on top of the stack is the only owner of its tensor. If the callback is
+** attached to a node, the tensor must also be a result of that node. */
 static bool holds(lua_State *L, const tli_State *S, const tli_Callback *a) {
   const tl_Tensor *t = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, S, lua_gettop(L)) : NULL;
   if (t == NULL || !tli_unique(t)) return false;
@@ -263,7 +271,8 @@ static bool held_by_values(lua_State *L, const tli_State *S, const tli_Callback 
   return holders > 0 && atomic_load_explicit(&a->node->refs, memory_order_acquire) == holders;
 }
 
-/* Stores the callback's function in table `loose`, under the value on top of the stack. */
+/* Adds the callback's function to the table `loose`, in the entry of the value on top of the stack.
+** That value then keeps the function alive. */
 static void give(lua_State *L, const tli_Callback *a, int functions, int loose) {
   lua_pushvalue(L, -1);
   if (lua_rawget(L, loose) != LUA_TTABLE) {
@@ -286,7 +295,9 @@ static int64_t count_loosenable(lua_State *L, const tli_State *S, const Home *h)
   return n;
 }
 
-/* Loosens the callbacks of the state. The argument is the state as a light userdata. */
+/* Loosens the callbacks of the state: moves each function from the registry to the values that hold
+** the callback's tensor, so that a collection can free function and tensor together. The argument
+** is the state as a light userdata. */
 static int loosen(lua_State *L) {
   const tli_State *S = lua_touserdata(L, 1);
   Home *h = home_of(L);
@@ -321,7 +332,7 @@ void tli_callbacks_loosen(lua_State *L, tli_State *S) {
   if (h == NULL || h->n == 0) return;
   lua_pushcfunction(L, loosen);
   lua_pushlightuserdata(L, S);
-  /* if memory is exhausted, the callbacks are not loosened */
+  /* if memory is exhausted, the callbacks stay as they are */
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1);
 }
 
@@ -362,8 +373,8 @@ void tli_callbacks_fasten(lua_State *L) {
 }
 
 /* Runs when the watcher is collected, which happens in each cycle of the collector, and creates the
-** next watcher. Requests a full collection if the number of callbacks that could be loosened is
-** more than 1.5 times the number of those that survived the last search for cycles. */
+** next watcher. Requests a full collection if more than 1.5 times as many callbacks can be loosened
+** now as survived the last full collection. */
 static int watcher_gc(lua_State *L) {
   tli_State *S = tli_state(L);
   const Home *h = home_of(L);
@@ -393,8 +404,8 @@ typedef struct Call {
   void *argument;
 } Call;
 
-/* Calls the function `run` of the call; `run` sees the same upvalues as this function. The
-** arguments are (value, call). */
+/* Calls the function `run` of a Call with the same upvalues as this function has. The arguments are
+** (value, call). */
 static int enter(lua_State *L) {
   const Call *call = lua_touserdata(L, 2);
   lua_settop(L, 1);
@@ -429,8 +440,9 @@ bool tli_callback_call_in(lua_State *L, tli_Callback *a, lua_CFunction run, void
   tli_callback_push(L, a);
   lua_pushlightuserdata(L, &call);
   int status = lua_pcall(L, 2, 0, 0);
-  tli_calling = calling; /* a function that caught an error has not restored tli_calling */
-  /* the function may have run coroutines, which have other modes */
+  /* restores tli_calling, which the callback may have left changed after it caught an error */
+  tli_calling = calling;
+  /* loads the modes again, because the callback may have run coroutines with other modes */
   tli_enter(L, tli_state_find(L));
   if (status == LUA_OK) return true;
   const char *message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error object";

@@ -11,7 +11,8 @@
 
 typedef struct LuaNode {
   tli_Node node;
-  tli_NodeType type;            /* a type for this node alone, so that the node has its own name */
+  /* the node's type, used by no other node, so that the node has its own name */
+  tli_NodeType type;
   char name[64], title[64 + 8]; /* names such as "Twice" and "TwiceBackward" */
   tli_Callback *backward;       /* owned */
   int nsaved;
@@ -109,8 +110,8 @@ static tl_Tensor *tensor_in(lua_State *L, int table, lua_Integer i) {
   return t;
 }
 
-/* The largest accepted field n: larger than the number of values of any call, but small enough that
-** no size in bytes overflows. */
+/* The largest accepted field n. No call has that many values, and the size in bytes of n values
+** cannot overflow. */
 #define COUNT_MAX 1000000
 
 /* Returns field n of the table; may raise an error. */
@@ -125,8 +126,8 @@ static int count_in(lua_State *L, int table, const char *name) {
   return (int)n;
 }
 
-/* Returns whether an alias of t must become the node's result instead of t, because t is a view,
-** has a history, or is an input. */
+/* Returns whether the node's result must be an alias of t instead of t itself. This is so if t is a
+** view, has a history, or is an input. */
 static bool needs_alias(lua_State *L, const tl_Tensor *t, int inputs, int n) {
   if (t->base || tli_requires_grad(t)) return true;
   for (int i = 1; i <= n; i++)
@@ -144,8 +145,8 @@ static bool is_dirty(lua_State *L, int k) {
   return dirty;
 }
 
-/* Increments the versions of outputs that are inputs changed in place. Must be called before any
-** tensor is saved. May raise an error. */
+/* Increments the version of each output that is an input changed in place. Must be called before
+** any tensor is saved. May raise an error. */
 static void bump_dirty(lua_State *L, const LuaNode *n) {
   for (int k = 0; k < n->node.noutputs; k++) {
     tl_Tensor *t = is_dirty(L, k) ? tensor_in(L, OUTPUTS, k + 1) : NULL;
@@ -171,7 +172,7 @@ static bool save_all(lua_State *L, LuaNode *n) {
   return true;
 }
 
-/* Saves the tensors of a call. Hooks may pack the saved tensors; these hooks run in L. */
+/* Saves the tensors of a call. Hooks that pack saved tensors run in L. */
 static bool save_called(lua_State *L, LuaNode *n) {
   lua_State *outer = tli_calling;
   tli_calling = L;
@@ -189,7 +190,7 @@ static void take_output(lua_State *L, LuaNode *n, int k) {
     if (!tli_inplace_result(n->name, t, &n->node, k)) tli_raise(L);
   } else if (needs_alias(L, t, INPUTS, n->node.ninputs)) {
     tli_Box *box = tli_push_box(L);
-    /* the tensor is read again, because making the box may have run finalizers */
+    /* reads the tensor again, because a finalizer may have released it while the box was made */
     t = tensor_in(L, OUTPUTS, k + 1);
     t = t ? tli_detached(t) : tli_fail_null(TL_EARG, "%s: a result was released", n->name);
     if (t == NULL) tli_raise(L);
@@ -209,7 +210,7 @@ static void take_output(lua_State *L, LuaNode *n, int k) {
   lua_pop(L, 1);
 }
 
-/* Makes a node whose only owner is `box`; may raise an error. */
+/* Makes a node that only `box` owns. May raise an error. */
 static LuaNode *new_node(lua_State *L, tli_Node **box) {
   static const tli_NodeType incomplete = {"function", apply, drop, true, NULL, NULL};
   int ninputs = count_in(L, INPUTS, "inputs"), noutputs = count_in(L, OUTPUTS, "outputs");

@@ -1,7 +1,7 @@
 /*
-** node.c - the recorded graph as Lua values: nodes (x.grad_fn) and gradient edges. An edge is the
-** destination of a tensor's gradient. An edge can outlive its tensor, because it keeps
-** only leaf tensors alive.
+** node.c - the recorded graph as Lua values: nodes (x.grad_fn) and gradient edges. A gradient edge
+** is the place that a tensor's gradient flows to: a leaf, or one result of a node. An edge keeps a
+** leaf tensor alive, but no other tensor.
 */
 #include <string.h>
 
@@ -173,7 +173,7 @@ static int autograd_get_gradient_edge(lua_State *L) {
   static const char name[] = "autograd.graph.get_gradient_edge";
   tli_check_tensor(L, 1, name);
   tli_Edge *edge = push_edge(L);
-  /* the tensor is read again, because making the edge may have run finalizers */
+  /* reads the tensor again, because a finalizer may have released it while the edge was made */
   tl_Tensor *t = tli_check_tensor(L, 1, name);
   if (!tli_requires_grad(t))
     return tli_error(L, "%s: tensor: expected one that requires a gradient, got one that does not",

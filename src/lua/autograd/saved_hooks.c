@@ -1,7 +1,7 @@
 /*
 ** saved_hooks.c - implements torch.autograd.graph.saved_tensors_hooks: pairs of Lua functions that
 ** pack and unpack the tensors that operators save. The function `pack` runs in the middle of an
-** operator, which will still read its own arguments. Until pack has returned, no tensor is
+** operator, which afterwards reads its arguments again. Therefore, until pack returns, no tensor is
 ** finalized, explicitly released tensors keep their memory, and new tensors belong to no
 ** torch.scope.
 **
@@ -18,8 +18,8 @@
 
 #define SLOTS 100
 
-/* A pair of functions, with a reference count: the number of slots and packed tensors that use the
-** pair. */
+/* A pair of functions with a reference count. The slots and packed tensors that use the pair are
+** counted. */
 typedef struct Pair {
   atomic_int refs;
   tli_Callback *functions; /* the table {pack, unpack} (owned) */
@@ -36,7 +36,7 @@ typedef struct Slot {
 typedef struct tli_SavedHooks {
   /* number of pack and unpack functions that are running; tensors saved meanwhile are not packed */
   int masked;
-  int current; /* the running thread's slot, from 1; 0 if it has none */
+  int current; /* number of the running thread's slot, from 1; 0 if the thread has none */
   int n;       /* number of slots up to the last one in use */
   Slot slots[SLOTS];
 } tli_SavedHooks;
@@ -91,7 +91,8 @@ static int call_pack(lua_State *L) {
   return 0;
 }
 
-/* Disables packing; returns the current slot, for unmask. */
+/* Disables packing until unmask is called. Returns the current slot, which unmask takes as its
+** argument. */
 static int mask(tli_State *S) {
   tli_SavedHooks *h = S->saved_hooks;
   if (h == NULL) return 0;
@@ -107,7 +108,8 @@ static void unmask(tli_State *S, int current) {
   tli_saved_hooks_load(S, current);
 }
 
-/* Calls pack, and afterwards restores the thread's state that the operator relies on. */
+/* Calls pack, and then restores the thread's state, since the operator that is running relies on
+** it. */
 static bool call_in_operator(lua_State *L, tli_State *S, Pair *pair, PackCall *call) {
   const char *op = tli_operator();
   bool grad = tli_grad_mode(), inference = tli_inference_mode(), collecting = S->pacer.collecting;
@@ -303,9 +305,9 @@ static int autograd_saved_tensors_hooks(lua_State *L) {
   }
   atomic_init(&pair->refs, 1);
   pair->functions = functions;
-  /* the slot is searched again, because making the table may have run finalizers */
+  /* searches for a free slot again, because finalizers that ran meanwhile may have taken it */
   int i = free_slot(L, S, name);
-  /* no finalizer may run before this slot is marked as `opening` */
+  /* the slot is marked as `opening` before any finalizer can run */
   S->saved_hooks->slots[i].pair = pair;
   lua_remove(L, 1);
   lua_remove(L, 1);

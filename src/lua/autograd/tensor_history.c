@@ -48,8 +48,9 @@ typedef struct Handle {
   tli_Hook *hook; /* owned */
 } Handle;
 
-/* Adds a hook to the tensor at index 1. If `after`, the hook is called after a gradient was added
-** to the tensor's field `grad`, otherwise as soon as the gradient is computed. */
+/* Adds a hook to the tensor at index 1. If `after` is true, the hook is called after a gradient was
+** added to the tensor's field `grad`. Otherwise the hook is called as soon as the gradient is
+** computed. */
 static bool add_hook(lua_State *L, Handle *handle, tli_Callback *callback, bool after) {
   bool ok = true;
   tl_Tensor *t = tli_to_tensor(L, tli_state(L), 1);
@@ -173,7 +174,7 @@ static int set_grad(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
 static int get_grad_fn(lua_State *L, tli_State *S, tl_Tensor *t) {
   bool ok = true;
   tli_Node **box = tli_push_node_box(L);
-  /* the tensor is read again, because making the box may have run finalizers */
+  /* reads the tensor again, because a finalizer may have released it while the box was made */
   t = tli_to_tensor(L, S, 1);
   tli_Node *node = t ? tli_grad_fn(t, &ok) : NULL;
   if (!ok) return tli_raise(L);
@@ -228,7 +229,8 @@ static int get_data(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
-/* Returns the tensor at index `value`, after checking that t may take over its memory. */
+/* Returns the tensor at stack index `value`, after checking that the tensor t can take over the
+** memory of that tensor. */
 static const tl_Tensor *check_data(lua_State *L, tli_State *S, const tl_Tensor *t, int value) {
   const tl_Tensor *y = lua_type(L, value) == LUA_TUSERDATA ? tli_to_tensor(L, S, value) : NULL;
   if (y == NULL) tli_error(L, "data: expected a Tensor, got %s", tli_describe(L, S, value));
@@ -256,8 +258,7 @@ static void take_data(tl_Tensor *t, const tl_Tensor *y) {
 ** modules and optimizers. */
 static int set_data(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
   const tl_Tensor *y = check_data(L, S, t, value);
-  /* t's version must be one that t never had before, because graphs that have saved t compare
-  ** versions */
+  /* t gets a version that it never had before, because graphs that have saved t compare versions */
   unsigned past = tli_version(t);
   take_data(t, y);
   atomic_fetch_add_explicit(&t->storage->version, past, memory_order_relaxed);
@@ -265,9 +266,10 @@ static int set_data(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
   return 0;
 }
 
-/* autograd._lend(x, y, version) gives x the memory of y, like x.data = y. y must have the values
-** that x had at that version, so that graphs that have saved x remain valid. The function serves
-** parameters whose data are moved elsewhere while the parameters are unused. */
+/* autograd._lend(x, y, version) gives x the memory of y, as x.data = y does, and sets x's version.
+** The values of y must be those that x had at that version, so that graphs that have saved x remain
+** valid. The function serves parameters whose data are moved to other memory while they are
+** unused. */
 static int autograd_lend(lua_State *L) {
   tli_State *S = tli_state(L);
   tl_Tensor *t = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;

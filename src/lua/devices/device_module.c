@@ -61,8 +61,8 @@ void tli_device_options(lua_State *L, tl_DeviceType type, const char *name,
   lua_remove(L, 1);
 }
 
-/* Raises an error if the library's state is closed, because a finalizer may still call the library
-** then. */
+/* Raises an error if the library's state is closed. A finalizer may still call the library at that
+** time. */
 static void refuse_closed(lua_State *L, const char *name) {
   if (tli_state(L)->ledger == NULL) tli_error(L, "%s: the Lua state is closing", name);
 }
@@ -154,7 +154,7 @@ static int device_index(lua_State *L) {
   return 1;
 }
 
-/* Returns the change of modes that makes the device at index 1 the current device. */
+/* Returns the change of a mode that makes the device at index 1 the current device. */
 static tli_Change change_of(lua_State *L, const char *name) {
   tl_DeviceType type = tli_kind(L);
   if (lua_isnoneornil(L, 1)) tli_device_refuse(L, type, name, "device", "a device", 1);

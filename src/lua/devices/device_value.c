@@ -19,8 +19,9 @@ typedef struct Value {
   char name[16]; /* a name such as "cuda" or "cuda:1" */
 } Value;
 
-/* The address is the registry's key of a table of all torch.device values. The table's keys are
-** names and, for devices of tensors, number_of(device). */
+/* The address is a key of the registry, whose value is a table of all torch.device values. The keys
+** of the table are the devices' names, and also number_of(device) for a device that has an
+** index. */
 static const char values_key = 0;
 
 const char *tli_to_device_name(lua_State *L, int index) {
@@ -90,7 +91,8 @@ int tli_push_device(lua_State *L, tl_Device device) {
   return 1;
 }
 
-/* Returns the device number at a stack index; -1 if the value is not a valid number. */
+/* Returns the device index that is the number at a stack index; -1 if the value is not a valid
+** index. */
 static int to_number(lua_State *L, int index) {
   int64_t number;
   bool whole = tli_to_whole(L, index, &number);
@@ -156,7 +158,8 @@ static int device_index(lua_State *L) {
     else
       lua_pushnil(L);
   } else if (field && strncmp(field, "__", 2) == 0) {
-    /* names of metamethods give nil, because programs look them up to find the type of a value */
+    /* for names of metamethods returns nil, because programs read these fields to find the type of
+    ** a value */
     lua_pushnil(L);
   } else {
     return tli_error(L,

@@ -1,6 +1,7 @@
 /*
-** graph_capture.c - capture and replay of the graphs of torch.cuda and torch.sim. The forms that
-** take a function are in Lua: lua/tlua/device/init.lua and graphed_callables.lua.
+** graph_capture.c - capture and replay of the graphs of torch.cuda and torch.sim. The functions
+** that capture the work of a Lua function are written in Lua: lua/tlua/device/init.lua and
+** graphed_callables.lua.
 */
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static int device_graph_new(lua_State *L) {
 }
 
 /* Reads the number of a memory pool, as returned by graph_pool_handle or by a graph's method
-** `pool`. For nil returns 0: no pool was given. */
+** `pool`. Returns 0 for nil. */
 static uint64_t check_pool(lua_State *L, int index, tl_DeviceType type, const char *name) {
   int64_t pool = 0;
   if (lua_isnoneornil(L, index)) return 0;
@@ -64,7 +65,7 @@ static int graph_capture_begin(lua_State *L) {
   return tli_device_fail(L, g->type, name);
 }
 
-/* Raises an error because nothing was captured into the graph. */
+/* Raises an error that says that nothing was captured into the graph. */
 static int nothing(lua_State *L, const Graph *g, const char *name) {
   return tli_error(L, "%s: nothing was captured", tli_device_name(g->type, name));
 }
@@ -72,7 +73,8 @@ static int nothing(lua_State *L, const Graph *g, const char *name) {
 static int graph_capture_end(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "capture_end");
   lua_State *before = tli_calling;
-  /* the last kernel of the capture need not store results that are garbage in this Lua state */
+  /* lets the capture find results that are garbage in this Lua state, which its last kernel need
+  ** not store */
   tli_calling = L;
   bool ok = g->capture && tli_capture_end(g->capture);
   tli_calling = before;
@@ -85,7 +87,7 @@ static int graph_replay(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "replay");
   if (g->capture == NULL) return nothing(L, g, "CUDAGraph.replay");
   tli_enter(L, tli_state(L));
-  /* the graph may change parameters, so autocast must not use their earlier casts again */
+  /* autocast forgets its casts of parameters, because a replay may change the parameters */
   tli_autocast_forget(tli_state(L));
   return tli_capture_replay(g->capture) ? 0 : tli_device_fail(L, g->type, "CUDAGraph.replay");
 }

@@ -56,8 +56,9 @@ static int device_mem_get_info(lua_State *L) {
   return 2;
 }
 
-/* Sets the four fields of a statistic, such as "allocation.all.current", "allocation.all.peak" and
-** so on. `pool` is "" or a name such as "all.". */
+/* Sets the four fields of a statistic: "current", "peak", "allocated" and "freed". For example,
+** "allocation.all.current" has the figure "allocation" and the pool "all."; the pool may also be
+** "". */
 static void set_stat(lua_State *L, const char *figure, const char *pool, const tl_Stat *s) {
   const struct {
     const char *name;
@@ -188,8 +189,8 @@ static int device_get_fraction(lua_State *L) {
 #define BLOCKS "torch.Blocks"
 #define HISTORY "torch.History"
 
-/* A list of copies of memory blocks. The function that collects them is called with a lock held, so
-** it must not raise an error. */
+/* A list of copies of memory blocks. The function that fills the list must not raise an error,
+** because it is called with a lock held. */
 typedef struct Blocks {
   tl_BlockInfo *list; /* owned */
   int64_t n, room;
@@ -332,9 +333,9 @@ static int tensor_record_stream(lua_State *L) {
   return 0;
 }
 
-/* Returns the device type for which memory is pinned: the type of the argument; without an
-** argument, the type of the default device or, if that is not an accelerator, the first available
-** type. */
+/* Returns the device type for which memory is pinned. This is the type of the argument or, without
+** an argument, the type of the default device. If the default device is not an accelerator, it is
+** the first available type. */
 static tl_DeviceType pinned_for(lua_State *L, int index) {
   tl_Device device = tli_default_device();
   if (device.type == TL_META) device = TLI_CPU;
@@ -358,7 +359,7 @@ static int tensor_pin_memory(lua_State *L) {
   lua_settop(L, 1);
   if (tli_is_pinned(t)) return 1;
   tli_Box *box = tli_push_box(L);
-  /* the tensor is read again, because a finalizer may have released it */
+  /* reads the tensor again, because a finalizer may have released it */
   t = tli_check_tensor(L, 1, "pin_memory");
   tl_Tensor *pinned = tli_pinned_empty(type, (tl_DType)t->dtype, t->ndim, t->sizes);
   if (pinned && !tli_copy(pinned, t)) {

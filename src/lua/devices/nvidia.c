@@ -1,7 +1,7 @@
 /*
-** nvidia.c - NVIDIA's libraries beside CUDA: NVML reports statistics of the machine's GPUs, NVTX
-** marks ranges for Nsight. Each library is opened when it is first needed. If the library is
-** missing, the functions that need it raise Lua errors that say so.
+** nvidia.c - NVIDIA's libraries beside CUDA: NVML reports statistics of the machine's GPUs, and
+** NVTX marks ranges of a program for the profiler Nsight. Each library is opened when it is first
+** needed. If the library is missing, the functions that need it raise Lua errors that say so.
 */
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static Library nvml = {TLI_OPTIONAL_NVML, TLI_MUTEX_INIT, NULL};
 
 /* The following types are those of nvml.h. */
 typedef struct NvmlUtilization {
-  /* percentage of time in which the GPU was busy; percentage in which its memory was busy */
+  /* percentages of the time in which the GPU, and its memory, were busy */
   unsigned gpu, memory;
 } NvmlUtilization;
 typedef struct NvmlMemory {
@@ -143,8 +143,8 @@ static int nvml_memory_used(lua_State *L) {
   return 1;
 }
 
-/* _gpu_processes(device) returns the list {pid, bytes, pid, bytes, ...}: each process and the
-** memory that it uses, or -1 if NVML does not know how much. */
+/* _gpu_processes(device) returns the list {pid, bytes, pid, bytes, ...}: the id of each process and
+** the number of bytes that it uses, or -1 if NVML does not know the number. */
 static int nvml_processes(lua_State *L) {
   static const char name[] = "list_gpu_processes";
   enum { MOST = 256 };

@@ -6,7 +6,7 @@
 #include "core/device/settings.h"
 #include "lua/tensor/value.h"
 
-/* _setting(name) returns a number; _setting(name, value) sets it. */
+/* _setting(name) returns a setting, a number; _setting(name, value) changes the setting. */
 static int torch_setting(lua_State *L) {
   static const char *const names[] = {[TL_MATMUL_PRECISION] = "matmul_precision",
                                       [TL_MATMUL_REDUCED_FP16] = "matmul_reduced_fp16",
@@ -29,7 +29,8 @@ static int torch_setting(lua_State *L) {
   return 1;
 }
 
-/* _portable() returns whether the CPU's kernels use only portable loops; _portable(on) changes it. */
+/* _portable() returns whether the CPU's kernels use only portable loops; _portable(on) selects or
+** deselects these loops. */
 static int torch_portable(lua_State *L) {
   if (!lua_isnoneornil(L, 1)) {
     luaL_checktype(L, 1, LUA_TBOOLEAN);

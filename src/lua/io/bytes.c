@@ -1,7 +1,7 @@
 /*
 ** bytes.c - the part of torch.io that handles a file's bytes as a tensor: mapping a file, viewing
-** bytes as elements, and decompressing them. If the data are invalid, these functions return nil
-** and a message; if an argument is wrong, they raise an error.
+** bytes as elements, and decompressing them. These functions return nil and a message if the data
+** are invalid, and raise an error if an argument is wrong.
 */
 #include <errno.h>
 #include <stdlib.h>
@@ -34,8 +34,8 @@ static tl_Tensor *check_bytes(lua_State *L, const char *name) {
   return t;
 }
 
-/* Reads a position in a file's bytes at a stack index, and converts it from Lua's count to C's,
-** which starts from 0. The position may be one past the end. */
+/* Reads a position in a file's bytes at a stack index. Converts the position, which counts from 1
+** in Lua, to count from 0. It may be one past the end. */
 static int64_t check_first(lua_State *L, int index, const tl_Tensor *t, const char *name) {
   int64_t first;
   if (!tli_to_whole(L, index, &first) || first < 1 || first > t->numel + 1)
@@ -57,8 +57,8 @@ static int read_shape(lua_State *L, int index, int64_t *sizes, const char *name)
   return n;
 }
 
-/* Makes a tensor of memory that `release` will free, and puts the tensor into the box on top of the
-** stack. */
+/* Makes a tensor from memory that `release` will free, and puts the tensor into the box on top of
+** the stack. */
 static int give(lua_State *L, tli_Box *box, void *data, int ndim, const int64_t *sizes,
                 void (*release)(void *data, void *context), void *context) {
   tl_Tensor *t = tl_tensor_wrap(data, TL_U8, ndim, sizes, NULL, release, context);
@@ -122,7 +122,8 @@ static int io_bytes_as(lua_State *L) {
     return tli_error(L, "io.bytes_as: dtype: expected a dtype such as \"float32\", got %s",
                      tli_describe(L, tli_state(L), 4));
   tli_Box *box = tli_push_box(L);
-  bytes = check_bytes(L, "io.bytes_as"); /* a finalizer may have released the bytes */
+  /* reads the tensor again, because a finalizer may have released it */
+  bytes = check_bytes(L, "io.bytes_as");
   size_t size = tl_dtype_size(dtype);
   int64_t n = tli_numel(ndim, sizes, size);
   if (n < 0 || n > (bytes->numel - first) / (int64_t)size) {
@@ -165,9 +166,9 @@ static int io_text(lua_State *L) {
 }
 
 /* inflate(bytes, kind, expected, head) returns bytes, or nil and a message. The kind is "raw", or
-** "gzip" for gzip's and zlib's formats. With `head`, only the first `expected` bytes are
-** decompressed. Without `expected`, the result may be at most 100 times
-** as large as the input, or at most 256 MB if that is more. */
+** "gzip" for the formats of gzip and zlib. `expected` is the size of the result; with `head`, only
+** that number of bytes is decompressed. Without `expected`, the result may be as large as 256 MB or
+** 100 times the input, whichever is more. */
 static int io_inflate(lua_State *L) {
   check_bytes(L, "io.inflate");
   const char *kind = tli_to_word(L, 2);
@@ -190,8 +191,8 @@ static int io_inflate(lua_State *L) {
   return give(L, box, block, 1, &size, free_block, NULL);
 }
 
-/* deflate(text, tensor) compresses the bytes of the text followed by those of the tensor in a file.
-** Returns the compressed bytes, or nil and a message. */
+/* deflate(text, tensor) compresses the bytes of a text followed by those that a tensor has in a
+** file. Returns the compressed bytes, or nil and a message. */
 static int io_deflate(lua_State *L) {
   const void *data[2];
   size_t n[2], packed;
@@ -346,7 +347,7 @@ static int io_write_sound(lua_State *L) {
   return give(L, box, file, 1, &size, free_block, NULL);
 }
 
-/* Returns the path at index 1. */
+/* Returns the path at stack index 1. */
 static const char *check_path(lua_State *L, const char *name) {
   const char *path = tli_to_word(L, 1);
   if (path == NULL)
@@ -376,7 +377,7 @@ static int push_text(lua_State *L) {
 static int io_make_folder(lua_State *L) {
   char *full = tli_folder_make(check_path(L, "io.make_folder"));
   if (full == NULL) return give_up(L);
-  /* a protected call, because pushing may raise an error for lack of memory */
+  /* calls in protected mode, because the path must be freed if pushing it raises an error */
   lua_pushcfunction(L, push_text);
   lua_pushlightuserdata(L, full);
   int status = lua_pcall(L, 1, 1, 0);
@@ -454,7 +455,7 @@ static void make_column(lua_State *L, tli_CsvColumn *column, int i, int64_t rows
   lua_rawseti(L, results, i + 1);
 }
 
-/* Pushes the text of a quoted field, with one quote character in place of each doubled one. */
+/* Pushes the text of a quoted field. Two quote characters in the field become one. */
 static void push_single(lua_State *L, const char *at, int64_t n, char quote) {
   luaL_Buffer b;
   luaL_buffinit(L, &b);
@@ -493,8 +494,8 @@ static void finish_column(lua_State *L, const tli_Csv *csv, int i, int64_t rows,
 
 /* csv(bytes, first, delimiter, quote, types, rows, line) returns columns, rows, first, line, or nil
 ** and a message. Reads up to `rows` rows, beginning at the byte `first`, which is in line `line`.
-** Each column becomes a 1-d tensor of its dtype in `types`; or a list of strings for the type
-** "string"; or false for "skip". */
+** `types` has a dtype for each column, which then becomes a 1-d tensor. The type "string" gives a
+** list of strings, and "skip" gives false. */
 static int io_csv(lua_State *L) {
   tli_Csv csv = check_csv(L);
   int64_t rows;
@@ -505,7 +506,7 @@ static int io_csv(lua_State *L) {
   if (!tli_to_whole(L, 6, &rows) || rows < 1 || !tli_to_whole(L, 7, &csv.line))
     return tli_error(L, "io.csv: rows: expected at least 1, got %s",
                      tli_describe(L, tli_state(L), 6));
-  /* at most this number of rows can follow, since each field takes at least one byte */
+  /* the largest number of rows that can follow, since each field takes at least one byte */
   int64_t most = (csv.bytes - csv.at) / csv.columns + 1;
   if (rows > most) rows = most;
   if (rows > INT32_MAX) rows = INT32_MAX;

@@ -2,7 +2,7 @@
 ** files.c - torch.io.read, write, crc32, replace and commit, which transfer the bytes of tensors
 ** between files and memory. Lua code implements the file formats with these functions. In files,
 ** elements are little-endian. File handles are those of Lua's io library. torch.io.is_terminal,
-** clock and time are for showing progress.
+** clock and time serve code that shows progress.
 */
 #include <errno.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static int io_read(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Ints shape = tli_arg_ints(&a, 1, TLI_NOINTS);
   tl_DType dtype = tli_arg_dtype(&a, 2, TL_NODTYPE);
-  /* the file is checked again, because a finalizer may have closed it */
+  /* checks the file again, because a finalizer may have closed it */
   FILE *file = check_file(L, 1, "io.read");
   if (!a.failed && shape.n > TL_MAX_DIMS) {
     tli_fail(TL_ESHAPE, "io.read: more than %d dimensions", TL_MAX_DIMS);
@@ -66,7 +66,8 @@ static int io_read(lua_State *L) {
   return 1;
 }
 
-/* Returns the tensor's elements in the file's order: row-major, copied if necessary. */
+/* Returns a tensor whose memory has the elements in the order that a file has: row-major. Copies
+** the tensor only if necessary. */
 static tl_Tensor *in_file_order(const char *name, tl_Tensor *t) {
   if (tli_device(t).type != TL_CPU)
     return tli_fail_null(TL_EDEVICE, "%s: expected a tensor of the CPU, got one of %s", name,
@@ -131,8 +132,8 @@ static int io_crc32(lua_State *L) {
 
 /* ---- replacing a file ---- */
 
-/* A new file, as a file of Lua's io library. When committed, the new file takes the place of the
-** file at a given path. */
+/* A new file, as a file of Lua's io library. commit() moves the new file to a given path, where it
+** replaces the old file. */
 typedef struct Output {
   luaL_Stream stream;
   tli_Replace *replace; /* owned */
@@ -174,8 +175,8 @@ static int io_replace(lua_State *L) {
   return 2;
 }
 
-/* commit(file) flushes the file to the disk, closes it, and moves it into place. Returns true; on
-** failure returns nil, a message, and whether another attempt may succeed. */
+/* commit(file) flushes a file from replace() to the disk, closes it, and moves it to its path.
+** Returns true. On failure returns nil, a message, and whether another attempt may succeed. */
 static int io_commit(lua_State *L) {
   check_file(L, 1, "io.commit");
   Output *out = (Output *)lua_touserdata(L, 1);
@@ -203,8 +204,8 @@ static int io_is_terminal(lua_State *L) {
   return 1;
 }
 
-/* _hold(file, path) locks the file until it is closed. Returns whether that succeeded and `path`
-** still names the file. */
+/* _hold(file, path) locks the file until it is closed. Returns true if the lock was obtained and
+** `path` still names this file. */
 static int io_hold(lua_State *L) {
   FILE *file = check_file(L, 1, "io._hold");
   lua_pushboolean(L, tli_file_hold(file, luaL_checkstring(L, 2)));

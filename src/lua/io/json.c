@@ -1,6 +1,6 @@
 /*
-** json.c - reads most correct JSON fast. Texts that this file does not handle, and wrong ones, are
-** left to lua/tlua/utils/json.lua, which also explains errors.
+** json.c - a fast reader for most valid JSON texts. Other texts, including invalid ones, are left
+** to lua/tlua/utils/json.lua, which is slower and explains errors.
 */
 #include <string.h>
 
@@ -17,7 +17,7 @@ static const char *skip(const char *at, const char *end) {
   return at;
 }
 
-/* Returns the end of the UTF-8 character at `at`, or NULL. */
+/* Returns the end of the UTF-8 character at `at`; NULL if the bytes there are not valid. */
 static const char *character(const char *at, const char *end) {
   unsigned char lead = (unsigned char)*at;
   int n = lead < 0x80   ? 1
@@ -37,7 +37,7 @@ static const char *character(const char *at, const char *end) {
 }
 
 /* Pushes the string that begins with the quote at `at`, and returns its end. Returns NULL for a
-** string that is left to the caller, such as one with an escape of more than one letter. */
+** string that the slower reader must read, such as one with an escape \uXXXX. */
 static const char *string(lua_State *L, const char *at, const char *end) {
   const char *first = ++at;
   while (at < end && *at != '"' && *at != '\\') {
@@ -134,7 +134,7 @@ static const char *object(lua_State *L, const char *at, const char *end, int dep
     at = skip(at, end);
     if (at == end || *at != '"' || (at = string(L, at, end)) == NULL) return NULL;
     lua_pushvalue(L, -1);
-    if (lua_rawget(L, -3) != LUA_TNIL) return NULL; /* a key occurs twice */
+    if (lua_rawget(L, -3) != LUA_TNIL) return NULL; /* the key occurs twice in this object */
     lua_pop(L, 1);
     at = skip(at, end);
     if (at == end || *at != ':' || (at = value(L, at + 1, end, depth)) == NULL) return NULL;
@@ -145,8 +145,8 @@ static const char *object(lua_State *L, const char *at, const char *end, int dep
   }
 }
 
-/* Pushes the value at `at`, and returns its end. Returns NULL if the value is left to the
-** caller. */
+/* Pushes the value at `at`, and returns its end. Returns NULL if the slower reader must read the
+** value. */
 static const char *value(lua_State *L, const char *at, const char *end, int depth) {
   luaL_checkstack(L, 8, "JSON");
   at = skip(at, end);
@@ -170,8 +170,8 @@ static const char *value(lua_State *L, const char *at, const char *end, int dept
   return NULL;
 }
 
-/* _json(text, array, null) returns the value of a JSON text, or nothing if the text is left to the
-** caller. `array` is the metatable for arrays, `null` the value that stands for null. */
+/* _json(text, array, null) returns the value of a JSON text, or nothing if the slower reader must
+** read the text. `array` is the metatable for arrays, `null` the value that stands for null. */
 int tli_io_json(lua_State *L) {
   size_t n;
   const char *text = luaL_checklstring(L, 1, &n);

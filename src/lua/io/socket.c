@@ -9,7 +9,7 @@
 #define SOCKET "torch.Socket"
 
 #ifdef TLI_INFER
-#define TLS(call) 0 /* the infer profile has no such connections */
+#define TLS(call) 0 /* the infer profile has no TLS connections */
 #else
 #include "io/curl.h"
 #define TLS(call) tli_curl_##call
@@ -18,7 +18,7 @@
 typedef struct Socket {
   int fd;
   int port;  /* the listener's port; not set for a connection */
-  void *tls; /* libcurl's connection; NULL for a plain one; owned, and the owner of fd */
+  void *tls; /* libcurl's connection, which owns fd (owned); NULL for a connection without TLS */
 } Socket;
 
 static Socket *check_socket(lua_State *L) {
@@ -59,8 +59,8 @@ static int torch_connect(lua_State *L) {
 }
 
 #ifndef TLI_INFER
-/* _connect_tls(address, seconds, certificates?) returns a socket, or nil and a message. `address` is
-** "https://host:port"; `certificates` is a file with those of trusted authorities. */
+/* _connect_tls(address, seconds, certificates?) returns a socket, or nil and a message. `address`
+** is "https://host:port"; `certificates` is a file with the certificates of trusted authorities. */
 static int torch_connect_tls(lua_State *L) {
   const char *address = luaL_checkstring(L, 1);
   int64_t until = deadline(L, 2, 10);
@@ -109,8 +109,8 @@ static int socket_send(lua_State *L) {
 }
 
 /* take(seconds) waits until at least one byte is available, and returns the available bytes.
-** Returns "" if none came in time, nil if the other side has closed the connection, and nil and a
-** message if the connection has failed. */
+** Returns "" if no byte has arrived in time, nil if the other side has closed the connection, and
+** nil with a message if the connection has failed. */
 static int socket_take(lua_State *L) {
   const Socket *s = check_socket(L);
   int64_t until = deadline(L, 2, 10);

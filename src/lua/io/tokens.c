@@ -1,6 +1,7 @@
 /*
 ** tokens.c - the inner loops of tokenizers (io/tokens.h), for the package text. The functions are
-** internal, not for users. Token numbers are passed unchanged; byte positions count from 1 in Lua.
+** internal, not for users. Token numbers are the same in Lua and C. Byte positions count from 1 in
+** Lua and from 0 in C.
 */
 #include <limits.h>
 #include <stdlib.h>
@@ -100,8 +101,8 @@ static void read_scores(lua_State *L, tli_Tokens *t) {
   lua_pop(L, 1);
 }
 
-/* Reads a node's number, which counts from 1 in Lua; -1 means none. A node refers only to later
-** ones, so matching ends. */
+/* Reads a field with the number of a node, which counts from 1 in Lua; -1 means none. A node may
+** refer only to later nodes, so that every match ends. */
 static int node_field(lua_State *L, const char *name, int after, int n) {
   int value = field(L, -1, name, 0) - 1;
   if (value >= n || (value >= 0 && value <= after))
@@ -222,8 +223,8 @@ static void push_numbers(lua_State *L, const int32_t *numbers, int n, int plus) 
   }
 }
 
-/* word(text) returns the tokens of a word with their first and last bytes, or nil if the word is
-** left to the caller. */
+/* word(text) returns the tokens of a word with their first and last bytes, or nil if Lua code must
+** tokenize the word. */
 static int tokens_word(lua_State *L) {
   tli_TokenList list;
   size_t n;
@@ -237,7 +238,8 @@ static int tokens_word(lua_State *L) {
 }
 
 /* Returns the end of the chunk that begins at `at`. A chunk ends before a space that follows a
-** visible character; the table at stack index `safe` has the visible characters beyond ASCII. */
+** visible character. The table at stack index `safe` lists the visible characters that are not
+** ASCII. */
 static size_t chunk_end(lua_State *L, int safe, const char *text, size_t at, size_t stop) {
   for (size_t from = at + 1; from < stop;) {
     const char *space = memchr(text + from, ' ', stop - from);
@@ -262,11 +264,11 @@ typedef struct Place {
   int64_t data, base;
 } Place;
 
-/* encode(text, at, stop, begun, safe, n, ids) divides the bytes `at` to `stop` of a text, in a part
-** that begins at byte `begun`, into chunks, up to the first chunk that is left to the caller.
-** Appends the chunks' tokens to the list `ids` of length n; makes a list if `ids` is nil. Returns
-** the position after the last chunk, the list, its length, the number of words, and a string with
-** the positions of the tokens for `place`. */
+/* encode(text, at, stop, begun, safe, n, ids) divides the bytes `at` to `stop` of a text into
+** chunks, and ends before the first chunk that Lua code must tokenize. These bytes are in a part of
+** the text that begins at byte `begun`. Appends the chunks' tokens to the list `ids` of length n;
+** makes a list if `ids` is nil. Returns the position after the last chunk, the list, its length,
+** the number of words, and a string with the positions of the tokens, which `place` takes. */
 static int tokens_encode(lua_State *L) {
   size_t length;
   tli_Tokens *t = check_tokens(L);
@@ -355,7 +357,7 @@ static int tokens_place(lua_State *L) {
 }
 
 /* put(chunk, flag, found) adds a chunk's tokens to the cache. `found` is a table with n, word, and
-** the lists ids, first, last and words, or false for a chunk that is left to the caller. */
+** the lists ids, first, last and words, or false for a chunk that Lua code must always tokenize. */
 static int tokens_put(lua_State *L) {
   static const char *const names[] = {"ids", "first", "last", "words"};
   size_t length;

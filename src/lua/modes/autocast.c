@@ -40,7 +40,7 @@ typedef struct tli_CastCache {
 void tli_autocast_forget(tli_State *S) {
   tli_CastCache *c = S->cast_kept;
   if (c == NULL) return;
-  /* the field is cleared first, because releasing a tensor may call this function again */
+  /* clears the field first, because releasing a tensor may call this function again */
   S->cast_kept = NULL;
   for (size_t i = 0; i < c->map.size; i++) {
     tli_release(c->map.places[i].source);
@@ -50,7 +50,7 @@ void tli_autocast_forget(tli_State *S) {
   tli_free(c, sizeof *c);
 }
 
-/* Returns the source's entry, or NULL. */
+/* Returns the entry of the cast of `source`, or NULL. */
 static Kept *find_cast(const tli_State *S, const tl_Tensor *source) {
   return S->cast_kept ? casts_find(&S->cast_kept->map, source) : NULL;
 }
@@ -91,19 +91,19 @@ static bool is_parameter(const tl_Tensor *t) {
   return (t->flags & TLI_REQUIRES_GRAD) && t->base == NULL && t->dtype == TL_F32;
 }
 
-/* Returns the cast of t as a new reference. */
+/* Returns t cast to `dtype`, as a new reference. Uses the kept cast if possible. */
 static tl_Tensor *cast(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   tli_State *S = a->S;
   bool keeps = S->cast_cache && is_parameter(t) && tli_is_half(dtype);
   if (!keeps) return convert(a, t, dtype);
-  /* a trace uses only its own casts: the traced program must contain the cast, and the parameter
-  ** itself must be a constant of that program */
+  /* a trace uses only casts that it has recorded, because the traced program must contain the cast
+  ** and have the uncast parameter as a constant */
   uint64_t capture =
       tli_tracing() ? ~tli_trace_number() : (uint64_t)tli_capture_number(tli_device(t));
   Kept *k = find_cast(S, t);
   if (k && serves(k, t, dtype, capture)) return tli_retain(k->cast);
   tl_Tensor *made = convert(a, t, dtype);
-  /* the entry is added only now, because a garbage collection in `convert` may have cleared the
+  /* adds the entry only now, because a garbage collection in `convert` may have cleared the
   ** cache */
   if (made == NULL || (k = add_cast(S, t)) == NULL) return made;
   tl_Tensor *old = k->cast;
@@ -138,11 +138,11 @@ static bool any_float32(const Inputs *in, int type) {
   return false;
 }
 
-/* Returns the device type of the call; TL_CPU if it has no tensor, or only CPU tensors were
-** seen. */
+/* Returns the device type of the call; TL_CPU if the call has no tensor, or only CPU tensors. */
 static int kind_of(const tli_Args *a) { return a->first < 0 ? TL_CPU : a->device.type; }
 
-/* Returns the dtype to cast to; TL_NODTYPE if the tensors keep their dtype. */
+/* Returns the dtype to which the policies cast the tensors of a call; TL_NODTYPE if the tensors
+** keep their dtype. */
 static tl_DType target(tli_Args *a, tli_Cast cpu, tli_Cast gpu, const Inputs *in) {
   if (a->failed) return TL_NODTYPE;
   int type = kind_of(a);
@@ -202,12 +202,13 @@ tl_Tensor *tli_autocast_result(tli_Args *a, tl_Tensor *result) {
 #define NAME "autocast"
 
 typedef struct Options {
-  int type; /* the tl_DeviceType; -1 if not given */
+  int type; /* the tl_DeviceType; -1 if the caller gave none */
   tl_DType dtype;
-  int enabled, cache; /* booleans; -1 if not given */
+  int enabled, cache; /* booleans; -1 if the caller gave none */
 } Options;
 
-/* Returns the dtype to which autocast casts on a device type, or would cast if it were on. */
+/* Returns the dtype to which autocast casts on a device type, even if autocast is off at
+** present. */
 static tl_DType named_dtype(lua_State *L, int type) {
   tli_State *S = tli_state(L);
   tli_enter(L, S);
@@ -306,8 +307,8 @@ static int cast_to(lua_State *L, int type) {
 }
 
 /* is_autocast_enabled(device?) returns whether autocast is on for a device type. Without an
-** argument, returns whether autocast is on for any device type; PyTorch's function then answers for
-** the GPU. */
+** argument, returns whether autocast is on for any device type; In that case PyTorch's function
+** returns whether autocast is on for the GPU. */
 static int torch_is_autocast_enabled(lua_State *L) {
   bool on = false;
   int only = lua_isnoneornil(L, 1) ? -1 : check_device(L, "is_autocast_enabled", 1);
@@ -323,15 +324,15 @@ static int torch_get_autocast_dtype(lua_State *L) {
   return 1;
 }
 
-/* Sets, for the running thread, the dtype of a device type and whether autocast is on for that
-** type. */
+/* Sets the running thread's autocast for a device type: the dtype to cast to, and whether autocast
+** is on. */
 static void set_autocast(lua_State *L, int type, tl_DType dtype, bool on) {
   tli_Change change = {(tli_Mode)(TLI_MODE_AUTOCAST + type), dtype + 1 + (on ? 0 : TLI_CAST_IDLE)};
   tli_change_modes(L, 1, &change);
 }
 
-/* set_autocast_enabled(device?, enabled) turns autocast on or off for a device type; without
-** `device` for the GPU, as in PyTorch. */
+/* set_autocast_enabled(device?, enabled) turns autocast on or off for a device type. Without
+** `device` it does so for the GPU, as in PyTorch. */
 static int torch_set_autocast_enabled(lua_State *L) {
   static const char name[] = "set_autocast_enabled";
   bool named = lua_type(L, 1) != LUA_TBOOLEAN;

@@ -38,7 +38,8 @@ static void scope_unlink(Scope *scope) {
   scope->of = NULL;
 }
 
-/* Returns the change of a mode by the next newer scope that has set this mode; NULL if none has. */
+/* Returns how the next newer scope that sets this mode has changed it; NULL if no newer scope sets
+** the mode. */
 static tli_Change *changed_since(const Scope *scope, tli_Mode mode) {
   for (Scope *s = scope->newer; s; s = s->newer)
     for (int i = 0; i < s->n; i++)
@@ -75,8 +76,8 @@ static int scope_close(lua_State *L) {
   return 0;
 }
 
-/* Runs when a scope is collected that was never closed. The modes that the scope has set remain
-** set. */
+/* Runs when the collector frees a scope that was never closed. The modes that the scope has set
+** remain set. */
 static int scope_gc(lua_State *L) {
   Scope *scope = luaL_checkudata(L, 1, SCOPE);
   if (scope->of) scope_unlink(scope);
@@ -132,8 +133,8 @@ static int enter(lua_State *L, const char *name, tli_Mode mode, bool enabled) {
   return tli_mode_scope(L, name, 1, &(tli_Change){mode, enabled});
 }
 
-/* If the value at index 1 is a boolean, removes and returns it. Otherwise returns `otherwise`, or
-** raises an error if `needed`. */
+/* If the value at index 1 is a boolean, removes and returns it. For any other value returns
+** `otherwise`, or raises an error if `needed` is true. */
 static bool take_mode(lua_State *L, const char *name, bool needed, bool otherwise) {
   if (lua_type(L, 1) == LUA_TBOOLEAN) {
     otherwise = lua_toboolean(L, 1);
@@ -200,7 +201,7 @@ typedef struct Modes {
   tl_Device device;
 } Modes;
 
-/* _modes() returns all modes of the thread, for _set_modes. */
+/* _modes() returns a snapshot of all modes of the thread, which _set_modes takes. */
 static int torch_modes(lua_State *L) {
   tli_State *S = tli_state(L);
   Modes *m = lua_newuserdatauv(L, sizeof *m, 0);
@@ -221,8 +222,8 @@ static void set_mode(lua_State *L, tli_State *S, tli_Settings *of, int mode, int
   if (of->mode[mode] != value) tli_swap_modes(L, S, of, 1, &change);
 }
 
-/* _set_modes(modes) restores all modes. Scopes opened since then end now, and closing them has
-** no further effect. */
+/* _set_modes(modes) restores the modes of a snapshot. The scopes that were opened after the
+** snapshot end now, and closing them later has no effect. */
 static int torch_set_modes(lua_State *L) {
   tli_State *S = tli_state(L);
   const Modes *m = luaL_checkudata(L, 1, MODES);

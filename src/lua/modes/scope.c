@@ -13,8 +13,8 @@
 
 #define GUARD "torch.ScopeGuard"
 
-/* Closes the scope if the coroutine is closed while the scope's function is suspended. User
-** value 1 keeps the settings alive. */
+/* A to-be-closed value that closes the scope if a coroutine is closed while the scope's function is
+** suspended in it. User value 1 keeps the settings alive. */
 typedef struct Guard {
   /* the settings of the thread that opened the scope (borrowed); NULL once the scope is closed */
   tli_Settings *of;
@@ -28,7 +28,8 @@ void tli_scope_note(lua_State *L, tli_State *S) {
   lua_pop(L, 1);
 }
 
-/* Puts a guard below the function and its arguments, as a to-be-closed variable. */
+/* Opens a scope, and puts its guard below the function and its arguments, as a to-be-closed
+** variable. */
 static void open_scope(lua_State *L, tli_State *S) {
   Guard *guard = lua_newuserdatauv(L, sizeof *guard, 1);
   guard->of = NULL;
@@ -42,9 +43,9 @@ static void open_scope(lua_State *L, tli_State *S) {
   guard->of = of;
 }
 
-/* Pops a value. If the value is a tensor or a table, adds it to the set at `kept`. A table that was
-** not in the set before is also appended to the queue at `queue`. A wrapped tensor is treated as
-** the table of its components. */
+/* Pops a value. If the value is a tensor or a table, adds it to the set of kept values at index
+** `kept`. If it is a table that was not yet in the set, also appends it to the queue at index
+** `queue`. A wrapped tensor counts as the table of its components. */
 static void keep(lua_State *L, tli_State *S, int kept, int queue) {
   if (tli_is_wrapped(L, lua_gettop(L))) {
     lua_getiuservalue(L, -1, 1);
@@ -67,8 +68,8 @@ static void keep(lua_State *L, tli_State *S, int kept, int queue) {
   lua_pop(L, 1);
 }
 
-/* Keeps the contents of all queued tables. The function is not recursive, because tables may be
-** nested deeper than the C stack allows. */
+/* Keeps the contents of all tables in the queue, and the contents of the tables in them. A loop
+** replaces recursion, because tables may be nested deeper than the C stack allows. */
 static void keep_nested(lua_State *L, tli_State *S, int kept, int queue) {
   for (lua_Integer i = 1; lua_rawgeti(L, queue, i) == LUA_TTABLE; i++) {
     int table = lua_gettop(L);
@@ -83,8 +84,8 @@ static void keep_nested(lua_State *L, tli_State *S, int kept, int queue) {
   lua_pop(L, 1);
 }
 
-/* Releases the tensors in the scope's table on top of the stack, except those in the set at `kept`,
-** which are moved to the enclosing scope. */
+/* Releases the tensors in the scope's table on top of the stack, except those in the set at index
+** `kept`. The enclosing scope gets the kept tensors. */
 static void empty_scope(lua_State *L, tli_State *S, int kept) {
   int scope = lua_gettop(L);
   lua_Integer n = (lua_Integer)lua_rawlen(L, scope);

@@ -2,15 +2,15 @@
 ** thread_modes.c - implements thread_modes.h.
 **
 ** The settings of a coroutine are a userdata, which an ephemeron table keeps alive as long as the
-** coroutine. In turn, the settings keep the coroutine alive until they are finalized, so the
-** coroutine of settings in the list can always be inspected.
+** coroutine. In turn, the settings keep the coroutine alive until they are finalized. So the
+** coroutine of any settings in the list can be inspected.
 **
 ** Lua does not say which thread resumed a coroutine. But a thread that has resumed a coroutine is
 ** inside a C function that refers to the coroutine: coroutine.resume has the coroutine as an
 ** argument, a function of coroutine.wrap has it as an upvalue. So the chain from the main thread to
 ** the running thread can be followed. If a program resumes coroutines by other functions, the chain
-** may end early. In that case, of the threads that are running or waiting, the one that called the
-** library last counts as the nearest.
+** may end early. Then the nearest thread is taken to be the one that called the library last, among
+** the threads that are running or waiting.
 */
 #include "lua/modes/thread_modes.h"
 
@@ -30,9 +30,10 @@
 #define MOST_NESTED 256
 
 /* The addresses of the following variables are keys of the registry. */
-static const char by_thread_key = 0;  /* a table from threads to settings, with weak keys */
-static const char by_address_key = 0; /* a table from addresses to settings, with weak values */
-static const char scope_key = 0;      /* the table of the main thread's innermost scope */
+static const char by_thread_key = 0; /* a table from threads to settings, with weak keys */
+/* a table from addresses of settings to their userdata, with weak values */
+static const char by_address_key = 0;
+static const char scope_key = 0; /* the table of the main thread's innermost scope */
 /* the thread S->L, which this entry keeps alive; false if that is the main thread */
 static const char caller_key = 0;
 
@@ -43,7 +44,7 @@ _Thread_local uint64_t tli_loaded;
 _Thread_local lua_State *tli_calling;
 /* the state whose modes are loaded; only compared, never dereferenced */
 static _Thread_local const tli_State *loaded_from;
-/* whether the modes loaded from that state included current devices or streams */
+/* whether the loaded modes included current devices or streams */
 static _Thread_local bool placed;
 
 /* ---- settings of threads ---- */
@@ -80,7 +81,8 @@ static void unlink_settings(tli_State *S, tli_Settings *s) {
   }
 }
 
-/* Moves the settings to the front of the list, the place of the latest caller. */
+/* Moves the settings to the front of the list, because their thread is the latest caller of the
+** library. */
 static void link_settings(tli_State *S, tli_Settings *s) {
   if (S->others == s) return;
   if (s->linked) unlink_settings(S, s);
@@ -102,7 +104,7 @@ static void changed(tli_State *S, tli_Settings *s) {
   restamp(S);
 }
 
-/* Runs when the coroutine is collected. */
+/* Runs when the coroutine of the settings is collected. */
 static int settings_gc(lua_State *L) {
   tli_Settings *s = lua_touserdata(L, 1);
   tli_State *S = tli_state(L);
@@ -144,7 +146,7 @@ tli_Settings *tli_push_settings(lua_State *L, tli_State *S) {
   lua_pushthread(L);
   lua_rawget(L, -2);
   const tli_Settings *s = lua_touserdata(L, -1);
-  /* the userdata was finalized, but another finalizer has made its thread reachable again */
+  /* the settings were finalized, but another finalizer has made their thread reachable again */
   if (s == NULL || s->thread == NULL) {
     lua_pop(L, 1);
     make_settings(L);
@@ -190,8 +192,8 @@ static lua_State *resumed_by(lua_State *thread) {
   return other;
 }
 
-/* Moves the settings of all threads that wait for L to the front of the list, so that the thread
-** that has resumed L comes first. */
+/* Orders the list of settings by nearness to L. The threads that wait for L move to the front, and
+** the thread that has resumed L comes first. */
 static void order_by_nearness(const lua_State *L, tli_State *S) {
   lua_State *thread = S->main.thread;
   for (int depth = 0; thread && thread != L && depth < MOST_NESTED; depth++) {
@@ -211,8 +213,8 @@ static int mode_of(const lua_State *L, const tli_State *S, const tli_Settings *o
   return S->main.mode[k];
 }
 
-/* Returns the line of the user's code that calls the operator, as in "script.lua:12 (in module
-** Sequential.1)". */
+/* Returns the line of the user's code that has called the operator, such as "script.lua:12 (in
+** module Sequential.1)". */
 static char *where(void *context) {
   lua_State *L = ((tli_State *)context)->L;
   lua_Debug line;
@@ -226,8 +228,8 @@ static char *where(void *context) {
   return copy;
 }
 
-/* Sets S->L to the calling thread, and keeps that thread alive. If `matters` is false, sets S->L to
-** the main thread instead. */
+/* Stores the calling thread in S->L and keeps that thread alive. If `matters` is false, stores the
+** main thread instead. */
 static void set_caller(lua_State *L, tli_State *S, bool matters) {
   lua_State *caller = matters ? L : S->main.thread;
   if (S->L == caller || !lua_checkstack(L, 1)) return;
@@ -240,7 +242,7 @@ static void set_caller(lua_State *L, tli_State *S, bool matters) {
   S->L = caller;
 }
 
-/* Sets the current devices and streams of this C thread to those of the Lua thread L. */
+/* Sets this C thread's current devices and streams to those that the Lua thread L has. */
 static void load_places(const lua_State *L, const tli_State *S, const tli_Settings *own) {
   for (int type = TL_CPU + 1; type < TL_NDEVICETYPES; type++) {
     int count = tli_backend((tl_Device){(int8_t)type, 0}) ? tli_device_count(type) : 0;

@@ -1,7 +1,8 @@
 /*
 ** call_site.c - finds the line that called the library. A device reports a fault in data only
-** later, when that line is no longer on the Lua stack. So the text of each calling line is stored,
-** once for each line, and never freed. For the history of memory, whole call stacks are stored.
+** later, when the line that caused it is no longer on the Lua stack. So the text of each calling
+** line is stored once and never freed. For the history of memory, this file stores whole call
+** stacks.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,8 @@
 #define MOST_SITES 4096
 static _Atomic(char *) sites[MOST_SITES];
 
-/* Returns the stored copy of a text; NULL if there are too many texts. */
+/* Returns the stored copy of a text, and stores the text if necessary. Returns NULL if too many
+** texts are stored. */
 static const char *intern(const char *text) {
   uint64_t hash = tli_hash(TLI_HASH_SEED, text, strlen(text));
   char *copy = NULL;

@@ -90,7 +90,8 @@ static void push_text(lua_State *L, const tli_Profile *p, int32_t id) {
   lua_pushlstring(L, text, size);
 }
 
-/* Pushes the table at `index`; if there is none, pushes a new table for `fields` fields. */
+/* Pushes the table at `index`; if there is no table, pushes a new one with space for `fields`
+** fields. */
 static void push_record(lua_State *L, int index, int fields) {
   if (lua_istable(L, index))
     lua_pushvalue(L, index);
@@ -154,7 +155,7 @@ static int profile_memory(lua_State *L) {
   return 1;
 }
 
-/* text(id) returns the text with this number, such as an event's call stack. */
+/* text(id) returns the text with the number `id`, such as an event's call stack. */
 static int profile_text(lua_State *L) {
   push_text(L, check(L), (int32_t)luaL_checkinteger(L, 2));
   return 1;
@@ -179,8 +180,8 @@ static int profile_shapes(lua_State *L) {
   return 1;
 }
 
-/* _span_open(kind, name) opens a span and returns two numbers for _span_close: the session, and the
-** event with the observer's mark. */
+/* _span_open(kind, name) opens a span and returns two numbers for _span_close: the session; and the
+** event combined with a mark that the host's observer has returned. */
 static int span_open(lua_State *L) {
   int kind = luaL_checkoption(L, 1, NULL, tli_span_kinds);
   const char *name = luaL_checkstring(L, 2);
@@ -209,7 +210,8 @@ static int profiling(lua_State *L) {
   return 1;
 }
 
-/* _spans_seen() returns whether this thread has a session, or a host observes. */
+/* _spans_seen() returns whether spans are observed: by a session of this thread or by the host
+** program. */
 static int spans_seen(lua_State *L) {
   lua_pushboolean(L, tli_profiling() && (tli_profile_here() || tli_observed()));
   return 1;
