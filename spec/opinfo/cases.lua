@@ -1,5 +1,6 @@
--- cases.lua - runs the cases that modules.py has written: modules with given weights, 20 steps of an optimizer, or the
--- learning rates of a schedule. Each check returns nil, or a description of the difference.
+-- cases.lua - runs the cases that modules.py has written. A case is a module with given weights, 20 steps of an
+-- optimizer, or the learning rates of a schedule. Each check returns a description of the difference from PyTorch, or
+-- nil.
 --
 -- Arguments without a default are passed by position; Python's keyword arguments become fields of the options
 -- table.
@@ -9,7 +10,7 @@ local values = require "spec.opinfo.values"
 
 local nn, F <const> = torch.nn, torch.nn.functional
 
--- The class of objects that stand for a module, a function or a packed sequence in a case.
+-- In the text of a case, an object of this class stands for a module, a function or a packed sequence.
 local Made <const> = {}
 local function made(kind)
    return function(name, a, k) return setmetatable({kind = kind, name = name, a = a, k = k}, Made) end

@@ -1,7 +1,7 @@
--- Lists the intended differences from PyTorch 2.15. A row applies to calls of `ops` (to all operators if nil)
--- whose fault, tag and dtype match the row's patterns; if PyTorch refuses a call, PyTorch's message must match too.
--- The first matching row is used. Rows with `device` are about differences between the CPU and another
--- device.
+-- Lists the intended differences from PyTorch 2.15. A row applies to calls of the operators `ops`, or of all operators
+-- if `ops` is nil. The fault, tag and dtype of the call must match the row's patterns. If PyTorch refuses the call, its
+-- message must match the pattern `refused`. The first row that matches is used. Rows with `device` are differences
+-- between the CPU and another device.
 
 local DTYPES <const> = "dtypes, or mixes of them, that PyTorch's kernels refuse"
 local EMPTY <const> = "empty, 0-d or strided input that PyTorch refuses"
@@ -27,7 +27,7 @@ local POOLS <const> = [[nn.functional.adaptive_avg_pool1d nn.functional.adaptive
    nn.functional.adaptive_max_pool3d]]
 
 return {
-   -- the following rows are calls that tlua accepts, but PyTorch refuses
+   -- The following rows are for calls that tlua accepts but PyTorch refuses.
    {fault = "^no error", refused = "not implemented for", why = DTYPES},
    {fault = "^no error", refused = "must be Tensor, not", why = "a number where PyTorch wants a tensor"},
    {ops = "linspace logspace", fault = "^no error", refused = "combination", why = "a whole float as a count"},
@@ -70,7 +70,7 @@ return {
    {ops = "add", fault = "^harness: .*sparse_compressed_tensor: ", tag = "sparse",
       why = "PyTorch's result has components of shapes that do not fit one another"},
 
-   -- the following rows are calls that tlua refuses
+   -- The following rows are for calls that tlua refuses.
    {fault = "expected a Tensor, got [%-%d]", why = "numbers alone are left to Lua"},
    {fault = "share memory", why = "no write to elements that share memory"},
    {ops = "addbmm", fault = "does not fit self", why = "no change of shape in place"},
@@ -138,7 +138,7 @@ return {
    {ops = "masked.std masked.var", fault = "^dtype", dtype = "complex",
       why = "variances of complex numbers are real, as torch.var's"},
 
-   -- the following rows are different names of graph nodes
+   -- The following rows are for graph nodes that have other names in PyTorch.
    {ops = "conj_physical", fault = "^node: ",
       why = "the conjugate of real numbers is a copy, not the tensor itself"},
    {ops = "sparse.sampled_addmm sparse.mm to_sparse", fault = "^node: ", why = PARTS},
@@ -166,7 +166,7 @@ return {
       einsum gradient kron logdet matmul trapezoid trapz var]], fault = "^node: ",
     why = "it is made of other operators than in PyTorch, and ends with another one"},
 
-   -- the following rows are differences between the CPU and another device
+   -- The following rows are for differences between the CPU and another device.
    {device = true, fault = "^order of checks", why = "a device looks at positions after everything else was checked"},
    {device = true, ops = "linspace logspace", fault = "^message",
     why = "a tensor as a number is read, for which a device would have to be waited for"},

@@ -44,7 +44,7 @@ local function is_wanted(name)
    return #wanted == 0
 end
 
--- Returns three numbers: of classes in a folder, of cases, and of cases that differ.
+-- Runs all cases in a folder. Returns the number of classes, the number of cases, and the number of cases that differ.
 local function run(kind, check)
    local classes, cases, bad_classes, bad_cases = 0, 0, 0, 0
    local pipe <close> = assert(io.popen(("ls '%s/%s'"):format(folder, kind)))
@@ -72,8 +72,8 @@ local function run(kind, check)
    return ("%s: %d of %d differ (%d of %d cases)"):format(kind, bad_classes, classes, bad_cases, cases)
 end
 
--- Returns whether a table or tensor has a field; reading a missing field of a public table or a tensor is an
--- error.
+-- Returns whether a table or tensor has a field. Uses pcall, because reading a missing field of a public table or a
+-- tensor raises an error.
 local function has(place, name)
    local ok, value = pcall(function() return place[name] end)
    return ok and value ~= nil
@@ -89,7 +89,7 @@ local function place_of(row)
    return place
 end
 
--- Returns the reason why tlua does not need a name, or the feature to which the name belongs.
+-- Returns why tlua does not need a name, or the missing feature that the name belongs to.
 local function reason_of(name)
    if OTHER[name] then return OTHER[name] end
    for _, row in ipairs(LATER) do

@@ -3,8 +3,8 @@
 -- the totals as the last line. Every operator runs in a separate process, so that a crash affects only that
 -- operator.
 --
--- With TLUA_SPEC_DEVICE=sim, each call is made on the CPU and on that device, and these two are compared instead:
--- results and gradients, or the messages of errors, must be bitwise equal.
+-- With TLUA_SPEC_DEVICE=sim, each call is made on the CPU and on that device, and both outcomes are compared instead.
+-- Results and gradients must be equal bit for bit, and error messages must be equal too.
 
 local torch = require "tlua"
 
@@ -26,8 +26,8 @@ local function show_call(call)
    return (call.form == "f" and "torch." or "x:") .. name .. "(" .. table.concat(parts, ", ") .. ")"
 end
 
--- Prepares singular vectors for a comparison: keeps the k vectors that belong to singular values, and takes absolute
--- values, since the signs of these vectors are arbitrary.
+-- Prepares singular vectors for a comparison. Keeps the k vectors that belong to singular values, and takes absolute
+-- values, because the signs of singular vectors are arbitrary.
 local function without_signs(r, along)
    local k = r[2].shape[r[2]:dim()]
    r[1], r[3] = r[1]:narrow(-1, 1, k):abs(), r[3]:narrow(along, 1, k):abs()
@@ -39,8 +39,8 @@ local SIGNLESS <const> = {
    ["linalg.eigh"] = function(r) r[2] = r[2]:abs() end,
 }
 
--- Returns whether the positions in a result select elements that equal the expected ones along dimension call.ties,
--- since ties may be broken differently.
+-- Returns whether the positions in a result select elements that equal the expected ones along dimension call.ties. If
+-- several elements are equal, PyTorch may return the position of another one.
 local function only_tied(call, arguments, results, which)
    local ok, same = pcall(function()
       local x, positions = arguments[1]:detach(), results[which]
@@ -55,7 +55,7 @@ end
 
 ---- calls ---------------------------------------------------------------------------
 
--- Functions whose first arguments have the opposite order in the database.
+-- For these functions, the first arguments are in the opposite order in PyTorch's database.
 local SWAPPED <const> = {
    einsum = true, where = true, ["nn.functional.embedding"] = true, ["nn.functional.embedding_bag"] = true,
 }
@@ -92,7 +92,7 @@ local function callable(call)
    end
 end
 
--- Appends all results to a flat list, including results inside tables.
+-- Appends all results to a flat list. The contents of tables are appended one by one.
 local function flatten(list, from, count, into)
    for i = from, count do
       if type(list[i]) == "table" then
@@ -147,14 +147,14 @@ local function compare_results(call, arguments, results)
       local given = call.tag == "first64" and TOLERANCE[call.dtype] and call.dtype or nil
       local fault, at = compare(results[i], call.r[i], call.x and call.x[i], call.random, given)
       if fault == "value" and call.ties and only_tied(call, arguments, results, i) then
-         call.g = nil -- a gradient of 0 means that an equal element got the gradient instead
+         call.g = nil -- if a gradient is 0, an equal element got the gradient instead, so gradients are not compared
       elseif fault then
          return fault, call.r[i], results[i], at
       end
    end
 end
 
--- Returns three values: a call's arguments in order, their number, and the arguments that require gradients.
+-- Returns a call's arguments in order, their number, and the arguments that require gradients.
 local function arguments_of(call)
    local leaves, count, options = {}, call.a.n, {}
    local arguments = built(call.a, leaves)
@@ -170,11 +170,11 @@ local function arguments_of(call)
    return arguments, count, leaves
 end
 
--- Returns an error message without the location of the call, which is its prefix.
+-- Returns an error message without its prefix, the location of the call.
 local function in_short(message) return (tostring(message):gsub("\n.*", ""):gsub("^%S+:%d+: ", "")) end
 
--- Returns the kind of difference, the expected value, the actual value and the element; nil if the call
--- agrees.
+-- Makes a call. If it differs from PyTorch, returns the kind of difference, the expected value, the actual value and
+-- the element; otherwise returns nil.
 local function check(call)
    local f = callable(call)
    if not f then return "missing" end
@@ -198,14 +198,13 @@ end
 
 ---- two devices ---------------------------------------------------------------------
 
--- Returns a text without the names of devices, and without line breaks, whose positions depend on the length of these
--- names.
+-- Removes the names of devices from a text. Also removes line breaks, because their positions depend on the lengths of
+-- these names.
 local function without_device(text)
    return (text:gsub(",%s+device='%w+:0'", ""):gsub(" on %w+:0", ""):gsub("%s+", " "))
 end
 
--- Returns what a call gives on a device: the results and the gradients of their sum, or an error
--- message.
+-- Makes a call on a device. Returns the results and the gradients of their sum, or an error message.
 local function outcome(call, f, on)
    torch.set_default_device(on)
    torch.manual_seed(1)
@@ -223,7 +222,7 @@ local function outcome(call, f, on)
    return values
 end
 
--- Returns a text that shows every bit of a value; undefined elements are left out.
+-- Returns a text that shows every bit of a value. Elements with undefined values are left out.
 local function bits(v, undefined)
    if not is_tensor(v) then return math.type(v) == "float" and ("%a"):format(v) or without_device(tostring(v)) end
    local format = v:is_floating_point() and "%a " or "%s "
@@ -281,8 +280,8 @@ local function reason_of(call, fault)
    end
 end
 
--- Prints a line for each call that differs: location, fault, the reason if the difference is intended, the call, both
--- results.
+-- Prints one line for each call that differs. It has the location, the fault, the reason if the difference is intended,
+-- the call, and both results.
 local function run_operator(path)
    torch.set_num_threads(1)
    torch.manual_seed(1)
@@ -308,8 +307,8 @@ end
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
--- Returns three values: the number of calls in a file; a list of the calls' faults, each of which is a list of fields;
--- and the overloads that were called.
+-- Runs a file of calls in a separate process. Returns the number of calls, a list of the calls' faults (each is a list
+-- of fields), and the overloads that were called.
 local function run_apart(path)
    local pipe <close> = assert(io.popen(("%s spec/opinfo/run.lua --operator %s"):format(quote(arg[-1]), quote(path))))
    local calls, faults, forms, last = 0, {}, {}, nil
@@ -327,7 +326,7 @@ local function run_apart(path)
    return calls, faults, forms
 end
 
--- Prints the faults of an operator briefly, and equal faults only once.
+-- Prints the faults of an operator in short form. Equal faults are printed only once.
 local function report(name, faults)
    local seen, order = {}, {}
    for _, f in ipairs(faults) do
@@ -349,11 +348,11 @@ local function sorted_keys(t)
    return keys
 end
 
-local totals = {} -- totals for each family: operators, calls, differences, known differences
--- Totals for each kind of overload: operators that have one, operators that differ, and operators that differ
--- intentionally.
+local totals = {} -- each family of operators has the number of operators, calls, differences and known differences
+-- Each kind of overload has three totals: operators that have this kind, operators that differ, and operators that
+-- differ intentionally.
 local forms = {f = {"functions", 0, 0, 0}, m = {"methods", 0, 0, 0}, i = {"in place", 0, 0, 0}}
-local reasons = {} -- for each row of known.lua: how often the row applied
+local reasons = {} -- counts how often each row of known.lua was applied
 local missing = {} -- names of the operators that tlua lacks
 
 local function run_file(path)

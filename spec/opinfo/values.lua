@@ -1,10 +1,10 @@
--- values.lua - functions for the runners in this folder: they build tensors from what Python has written, format
--- values, and compare values.
+-- values.lua - functions for the runners in this folder. They build tensors from the text that Python has written, and
+-- they format and compare values.
 
 local torch = require "tlua"
 
--- The tolerance for an element is the sum of three parts: relative to the element, absolute, and relative to the
--- largest element.
+-- The tolerance for an element is the sum of three terms: one relative to the element, one absolute, and one relative
+-- to the largest element.
 local TOLERANCE <const> = {
    float32 = {1e-5, 1e-5, 2e-6}, float64 = {1e-7, 1e-8, 1e-10}, float16 = {2e-3, 1e-3, 1e-3},
    bfloat16 = {1.6e-2, 1e-3, 8e-3}, complex64 = {1e-5, 1e-5, 2e-6}, complex128 = {1e-7, 1e-8, 1e-10},
@@ -12,8 +12,7 @@ local TOLERANCE <const> = {
 
 ---- tensors -----------------------------------------------------------------------
 
--- The class of the values that the function T returns. Such a value describes a tensor that has not been built
--- yet.
+-- The class of the values that the function T returns. Such a value describes a tensor that is built later.
 local Written = {}
 
 local function T(dtype, sizes, strides, values, grad)
@@ -30,7 +29,7 @@ local function is_written(v) return getmetatable(v) == Written end
 
 local function is_tensor(v) return torch.is_tensor(v) end
 
--- Builds a strided tensor inside a larger one, starting at the larger one's second element.
+-- Builds a tensor with given strides inside a larger tensor. It starts at the second element of the larger tensor.
 local function build_strided(t)
    local last = 0
    for d, size in ipairs(t.sizes) do last = last + (size - 1) * t.strides[d] end
@@ -73,8 +72,8 @@ function build(t)
    return t.grad and x:requires_grad_() or x
 end
 
--- Returns v with every description replaced by a new tensor. Tensors that require gradients are added to
--- `leaves`.
+-- Returns a copy of v in which each description is replaced by a new tensor. Tensors that require gradients are
+-- appended to `leaves`.
 local function built(v, leaves)
    if is_written(v) then
       local x = build(v)
@@ -127,7 +126,7 @@ local function largest(values)
    return most
 end
 
--- Returns whether v equals w, is close to w, or is as close to the exact value as w is.
+-- Returns whether v equals w, or is close to w, or is as close to the exact value as w is.
 local function near(v, w, exact, tolerance, most)
    if v == w or v ~= v and w ~= w then return true end
    local function within(target, room)
@@ -138,8 +137,7 @@ local function near(v, w, exact, tolerance, most)
    return within(w, 0) or exact and within(exact, 1.5 * math.abs(w - exact)) or false
 end
 
--- Returns the elements of a list; each complex number is replaced by two elements, its real and imaginary
--- part.
+-- Returns the elements of a list. Each complex number is replaced by its real part and its imaginary part.
 local function parts_of(values)
    if type(values[1]) ~= "userdata" then return values end
    local parts = {}
@@ -147,7 +145,7 @@ local function parts_of(values)
    return parts
 end
 
--- Returns the positions of a sparse tensor, and its values. Elements at one position are summed.
+-- Returns the positions and the values of a sparse tensor. Several elements at the same position are added.
 local function parts_of_sparse(s)
    if s.layout == "sparse_coo" then
       s = s:coalesce()
@@ -158,8 +156,8 @@ local function parts_of_sparse(s)
    return {s:crow_indices(), s:col_indices()}, s:values()
 end
 
--- Returns a sparse gradient as a dense tensor. Each of several elements at one position has the position's
--- gradient.
+-- Returns a sparse gradient as a dense tensor. If several elements have the same position, each of them has the whole
+-- gradient of that position.
 local function dense_gradient(g)
    if g.layout ~= "sparse_coo" or g:is_coalesced() then return g:to_dense() end
    local ones = torch.sparse_coo_tensor(g:_indices(), torch.ones_like(g:_values()), g.shape)
@@ -183,8 +181,8 @@ local function compare_sparse(v, want, exact, random, given)
    return compare_tensors(values, described(expected), exact and described(exact), random, given)
 end
 
--- Returns a description of the difference between the result v and the expected value, or nil. If the dtype `given` is
--- set, its tolerance is used.
+-- Compares the result v with the expected value. Returns a description of the difference, or nil. If `given` is set,
+-- uses the tolerance of that dtype.
 function compare_tensors(v, want, exact, random, given)
    if not is_tensor(v) then return "no tensor" end
    if want.layout then return compare_sparse(v, want, exact, random, given) end
@@ -210,7 +208,7 @@ local function compare(v, want, exact, random, given)
    if v ~= want then return "value" end
 end
 
--- Returns the weighted sum of all elements of the results that require a gradient; nil if no result does.
+-- Returns the weighted sum of all elements of the results that require a gradient, or nil if no result does.
 local function weighted_sum(results)
    local total
    for k = 1, results.n do

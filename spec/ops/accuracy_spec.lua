@@ -1,11 +1,11 @@
--- Tests the accuracy of results where a plain loop would be inaccurate.
+-- Tests the accuracy of results for which a plain loop would be inaccurate.
 
 local device = require "spec.support.device"
 local torch = require "tlua"
 local F = torch.nn.functional
 
--- Reference functions in float64, by formulas that are accurate near 0. The functions of `math` are the C
--- library's.
+-- Reference functions in float64, with formulas that are accurate near 0. They use the C library's functions, which are
+-- in `math`.
 local exp, log, sqrt, abs = math.exp, math.log, math.sqrt, math.abs
 
 local function expm1(x)
@@ -30,7 +30,7 @@ local function asinh(x)
    return x < 0 and -value or value
 end
 
--- each row has a name, a reference function, and the lowest and the highest argument
+-- Each row has a name, a reference function, and the lowest and the highest argument.
 local functions = {
    {"exp", exp, -87, 88}, {"exp2", function(x) return 2 ^ x end, -125, 127}, {"expm1", expm1, -20, 88},
    {"log", log, 1e-30, 1e30}, {"log", log, 0.5, 2}, {"log2", function(x) return log(x, 2) end, 1e-3, 1e6},
@@ -53,9 +53,8 @@ local function unit(x)
    return 2.0 ^ math.max(exponent - 23, -149)
 end
 
--- The maximum errors, in units in the last place, that the CUDA C++ Programming Guide ("Mathematical Functions")
--- documents for some functions. All other results must be the nearest float32, at most half a unit from the true
--- value.
+-- The maximum errors that the CUDA C++ Programming Guide ("Mathematical Functions") documents for some functions, in
+-- units in the last place. All other functions must return the nearest float32, whose error is at most half a unit.
 local promised <const> = {tan = 4, sinh = 3, asinh = 3, acosh = 4, atanh = 3, sigmoid = 4}
 local function limit(name) return device.name == "cuda" and (promised[name] or 2) + 0.5 or 2 end
 
@@ -81,10 +80,10 @@ end)
 describe("gelu in float32", function()
    it("is accurate near 0 too", function()
       local x = torch.linspace(-6.4, 8, 20000, {dtype = "float64"}):float():double()
-      -- for float64, F.gelu calls C's erfc
+      -- In float64, F.gelu calls C's erfc.
       local expected, actual = F.gelu(x), F.gelu(x:float()):double()
       if device.name == "cuda" then
-         -- PyTorch computes x * (1 + erf(x / sqrt(2))) / 2, whose error is relative to x
+         -- PyTorch computes x * (1 + erf(x / sqrt(2))) / 2, so its error is relative to x.
          assert.is_true(((actual - expected) / x):abs():max():item() < 2.4e-7)
          return
       end
@@ -108,7 +107,7 @@ describe("sums in float32", function()
       torch.manual_seed(12)
       local x = torch.rand(10000000)
       local truth = x:double():sum():item()
-      -- the elements have a mean of 0.5, and the standard deviation of their sum is 913
+      -- The elements have a mean of 0.5, and the sum has a standard deviation of 913.
       assert.is_true(abs(truth - 5e6) < 1e4)
       for _, sum in ipairs {x:sum(), x:view(1000, 10000):sum(1):double():sum(),
                             x:view(10000, 1000):sum(2):double():sum(),

@@ -1,11 +1,11 @@
--- Tests scaled_dot_product_attention against its formula.
+-- Tests scaled_dot_product_attention by comparing it with its formula.
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 
 local attention = F.scaled_dot_product_attention
 
--- Computes the formula; a mask, if given, is added to the scores.
+-- Computes the formula of attention. If there is a mask, adds it to the scores.
 local function formula(q, k, v, mask, scale)
    local scores = q:matmul(k:transpose(-1, -2)) * (scale or q:size(-1) ^ -0.5)
    if mask then scores = scores + mask end
@@ -14,8 +14,8 @@ end
 
 local function random(...) return torch.randn({...}, {dtype = "float64"}) end
 
--- Asserts that the result and all gradients equal those of the formula. `added` is the mask that is equivalent to the
--- options.
+-- Checks that the result and all gradients equal those of the formula. The mask `added` has the same effect in the
+-- formula as the options have.
 local function agrees(inputs, mask, options, added)
    local wanted = {}
    for i, x in ipairs(inputs) do wanted[i] = x:requires_grad_() end
@@ -41,8 +41,7 @@ describe("_scaled_dot_product_flash_attention", function()
 
    local function numbers(n, by, fn, ...) return torch[fn](torch.arange(n) * by):view(...) end
 
-   -- torch.ops.aten._scaled_dot_product_flash_attention_for_cpu of PyTorch 2.15 computed the expected
-   -- values.
+   -- The expected values were computed by PyTorch 2.15's torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.
    it("gives results, logarithms and gradients", function()
       local q, k, v = numbers(12, 0.37, "sin", 1, 2, 3, 2), numbers(8, 0.53, "cos", 1, 2, 2, 2),
          numbers(8, 0.71, "sin", 1, 2, 2, 2)
@@ -175,7 +174,7 @@ describe("scaled_dot_product_attention", function()
                           {96, 288, 140, 16}} do
          local l, n, e, w = table.unpack(s)
          local masks = {random(l, n), random(n), random(l, 1), random(l, n):gt(0):double():log()}
-         -- with this mask, there are blocks that no query sees
+         -- this mask hides whole blocks of keys from all queries of a block
          masks[5] = torch.full({l, n}, -math.huge, {dtype = "float64"}):triu(1)
          for i = 0, #masks do
             local inputs = {random(2, l, e), random(2, n, e), random(2, n, w)}
@@ -238,21 +237,19 @@ describe("scaled_dot_product_attention", function()
          local expected = {torch.autograd.grad(formula(table.unpack(wide)), wide, {grad_outputs = g:double()})}
          for i, grad in ipairs {torch.autograd.grad(result, narrow, {grad_outputs = g})} do
             assert.equal(dtype, grad.dtype)
-            -- The backward pass uses a rounded result, and rounds the gradient. The tolerance covers both
-            -- errors.
+            -- The backward pass uses a rounded result, and rounds the gradient. The tolerance allows for both errors.
             assert.close(expected[i], grad:double(), 4 * unit * expected[i]:abs():max():item())
          end
       end
    end)
 
-   -- For these sizes, a GPU with cuDNN uses cuDNN, where weights are rounded to the half-precision
-   -- type.
+   -- For these sizes, a GPU that has cuDNN uses it. cuDNN rounds the weights to the half-precision type.
    it("has results and gradients of half types, in rows that are multiples of 16 bytes", function()
       for dtype, unit in sorted {float16 = 2 ^ -11, bfloat16 = 2 ^ -8} do
          for _, causal in ipairs {false, true} do
             for _, kv_heads in ipairs {4, 2} do
                local narrow, wide, whole = {}, {}, {}
-               -- the shape is (batch, rows, heads, size), the layout that a projection returns
+               -- the shape (batch, rows, heads, size) is the layout that a projection returns
                for i, x in ipairs {random(2, 72, 4, 16), random(2, 72, kv_heads, 16),
                                    random(2, 72, kv_heads, 24)} do
                   narrow[i] = x:to(dtype):requires_grad_()
@@ -311,7 +308,7 @@ describe("scaled_dot_product_attention", function()
    end)
 
    describe("with dropout", function()
-      -- Returns the random bits for weights. Each row uses whole blocks of four.
+      -- Returns the random bits for attention weights. Each row begins at a new block of four random numbers.
       local function bits(p, ...)
          local shape = {...}
          local n = shape[#shape]
@@ -345,7 +342,7 @@ describe("scaled_dot_product_attention", function()
          local x, ones = torch.zeros(1, 400, 8), torch.ones(1, 400, 1)
          for _, p in ipairs {0.1, 0.5, 0.9} do
             local result = attention(x, x, ones, {dropout_p = p})
-            -- the standard deviation of the mean of 160000 numbers, each 0 or 1 / (1 - p)
+            -- the standard deviation of the mean of 160000 numbers, each of which is 0 or 1 / (1 - p)
             local deviation = math.sqrt(p / (1 - p))
             assert.close(torch.tensor(1.0), result:mean(), 5 * deviation / 400)
             assert.close(torch.tensor(deviation / 20), result:std(), 0.2 * deviation / 20)
@@ -369,8 +366,8 @@ describe("scaled_dot_product_attention", function()
       end)
    end)
 
-   -- The tests cover every combination of shared or separate heads, hidden keys and dropout. Sizes are odd, and the
-   -- number of queries is sometimes above, sometimes below the number of keys.
+   -- The tests cover every combination of shared or separate heads, hidden keys and dropout. Sizes are odd. In some
+   -- tests there are more queries than keys, in others fewer.
    describe("with several of its options", function()
       local hidden = {
          none = function() end,
@@ -388,8 +385,7 @@ describe("scaled_dot_product_attention", function()
             return seen
          end,
       }
-      -- Returns the mask that is added to the scores: numbers, or for causal and boolean masks 0 and
-      -- -inf.
+      -- Returns the mask that is added to the scores. A causal or boolean mask becomes a mask of 0 and -inf.
       local function added_by(mask, options, l, n)
          if options then
             local later = torch.ones(l, n):triu(1):gt(0)

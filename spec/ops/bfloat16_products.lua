@@ -1,11 +1,11 @@
--- Multiplies and convolves bfloat16 matrices and images of small integers. Their sums are exact in float32, so every
--- bit of a result is known. Attention is compared with its formula. Prints the instruction set, the number of results,
--- and the names of the results that differ.
+-- Multiplies and convolves bfloat16 matrices and images of small integers. The sums of these integers are exact in
+-- float32, so every bit of a result is known. Attention is compared with its formula. Prints the instruction set, the
+-- number of results, and the names of the results that differ.
 
 local torch = require "tlua"
 torch.manual_seed(1)
 
--- Without the instruction set that TLUA_ISA names, the results would be those of another run.
+-- If the processor does not use the instruction set that TLUA_ISA names, this run would only repeat another one.
 local isa <const> = torch.config().cpu_isa
 local asked <const> = os.getenv "TLUA_ISA"
 if asked and asked ~= "" and asked ~= isa then
@@ -46,7 +46,7 @@ compare(a:bmm(b), exact(a, b), "bmm")
 local bt = b:narrow(2, 1, 20)
 compare(a:transpose(2, 3):bmm(bt), exact(a:transpose(2, 3), bt), "bmm of a transpose")
 
--- NaN and infinity may affect only those rows of the result that depend on them.
+-- NaN and infinity may only affect the rows of the result that depend on them.
 a, b = integers(18, 40):abs() + 1, integers(40, 20):abs() + 1
 a[{2, 40}] = 0 / 0
 a[{18, 1}] = math.huge
@@ -81,8 +81,8 @@ for _, case in ipairs {{2, 1, 16, 16, 9, 11, {3, 3}, 1, 1, 1}, {1, 2, 20, 17, 8,
    end
 end
 -- Each row is an attention: batch, heads, heads of keys, queries, keys, size, size of values, causal, masked. Weights
--- may be rounded to bfloat16 before they are multiplied, so a result may differ by a few units in the last place of the
--- largest element.
+-- may be rounded to bfloat16 before they are multiplied, so a result may have an error of a few units in the last place
+-- of the largest element.
 local function formula(q, k, v, mask)
    local scores = q:matmul(k:transpose(-2, -1)) / math.sqrt(q:size(-1))
    if mask then scores = scores + mask end

@@ -1,6 +1,6 @@
 -- Tests torch.linalg on complex matrices. Values and gradients are compared with PyTorch's results
--- (spec/fixtures/complex_linalg.py), and gradients also with finite differences of functions that do not depend on the
--- phases of singular vectors and eigenvectors.
+-- (spec/fixtures/complex_linalg.py). Gradients are also compared with finite differences, for functions that do not
+-- depend on the phases of singular vectors and eigenvectors.
 
 local torch = require "tlua"
 
@@ -105,7 +105,7 @@ local values = {
    end,
 }
 
--- Real-valued functions that do not depend on phases, with their inputs.
+-- Real-valued functions that do not depend on the phases of vectors, with their inputs.
 local losses = {
    inv = {function(x) return linalg.inv(x):abs():sum() end, a},
    det = {function(x) return torch.real(linalg.det(x) * torch.complex(1, 2)) end, a},
@@ -139,7 +139,8 @@ local losses = {
    end, tall},
 }
 
--- Wraps a function so that its argument stays Hermitian when finite differences change an element.
+-- Returns a function that makes its argument Hermitian and then calls fn. The argument stays Hermitian when finite
+-- differences change an element.
 local function symmetrised(fn) return function(x) return fn(x + x.mH) end end
 
 describe("linalg on complex matrices", function()

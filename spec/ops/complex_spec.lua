@@ -1,5 +1,5 @@
--- Tests complex numbers against PyTorch's results (spec/fixtures/complex.py): values, dtypes, views, printing, files
--- and refusals. spec/ops/table_spec.lua tests gradients.
+-- Tests complex numbers: values, dtypes, views, printing, files and refused calls. PyTorch's results are in
+-- spec/fixtures/complex.py. spec/ops/table_spec.lua tests gradients.
 
 local torch = require "tlua"
 
@@ -153,7 +153,7 @@ describe("complex dtypes", function()
    it("warn once that a conversion drops imaginary parts", function()
       local output, status = shell.run(("%s -W -e %s 2>&1"):format(shell.start(), shell.quote [[
          local z = torch.tensor {torch.complex(1, 2)}
-         z:to "complex128"; z:bool(); torch.real(z) -- lose nothing
+         z:to "complex128"; z:bool(); torch.real(z) -- these conversions lose nothing, so there is no warning
          print(z:float():item(), z:to("float64"):item(), z:sum({dtype = "float32"}):item())]]))
       assert.equal(0, status, output)
       assert.matches(":3: float: casting complex values to real discards the imaginary part\n" ..
@@ -447,7 +447,7 @@ describe("products, quotients and sums of complex numbers", function()
 
    it("agree for rows of every length, in whole blocks and at their ends", function()
       for _, n in ipairs {1, 15, 16, 17, 63, 64, 127, 128, 129, 160, 1000} do
-         -- from eight rows on, the kernel of cumsum transposes them
+         -- if there are eight rows or more, the kernel of cumsum transposes them
          local rows = n % 2 == 0 and 3 or 9
          local z, w = random("complex128", rows, n), random("complex128", rows, n)
          local a, b, c, d = z.real, z.imag, w.real, w.imag
@@ -474,7 +474,8 @@ describe("products, quotients and sums of complex numbers", function()
       end
       for _, dtype in ipairs {"complex64", "complex128"} do
          local tolerance = dtype == "complex64" and 2e-4 or 1e-12
-         -- few and many rows, more terms than a panel has, and more columns than a packed row serves
+         -- the sizes have few and many rows, more terms than a panel has, and more columns than a packed row is used
+         -- for
          for _, size in ipairs {{3, 70, 5}, {130, 9, 33}, {400, 150, 37}, {7, 40, 300}} do
             local m, k, n = table.unpack(size)
             local lefts = {random(dtype, m, k), random(dtype, k, m):t(), random(dtype, m, k + 3):narrow(2, 2, k),
@@ -494,7 +495,7 @@ describe("products, quotients and sums of complex numbers", function()
    end)
 end)
 
--- Files are read and written through the CPU.
+-- On a device there are no such tests, because files are read and written through the CPU.
 describe("files of complex numbers", device.name and function() end or function()
    it("are read as they were written", function()
       local name = os.tmpname()

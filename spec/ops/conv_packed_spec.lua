@@ -1,13 +1,13 @@
--- Tests convolutions with packed weights and maxima of channels-last images against conv2d and max_pool2d, and the
--- programs of torch.compile and quantize_ that call them against the model.
+-- Tests convolutions with packed weights and max pooling of channels-last images by comparing them with conv2d and
+-- max_pool2d. Also compares programs of torch.compile and quantize_ that call these operators with the model.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
 local nn = torch.nn
 local F = nn.functional
 
--- Returns a weight (out, in, height, width) in panels of at most 64 columns, as the operator takes it, and the bias
--- with zeros for the columns that belong to no channel.
+-- Returns a weight (out, in, height, width) in panels of at most 64 columns, which is the layout that the operator
+-- expects, and the bias. The bias is 0 for columns that belong to no channel.
 local function packed(weight, bias)
    local n = weight:size(1)
    local rows = weight:permute(3, 4, 2, 1):reshape(-1, n)
@@ -26,7 +26,8 @@ end
 
 local function single(weight) return weight:reshape(weight:size(1), -1):t():contiguous() end
 
--- {channels in, channels out, kernel, stride, padding, dilation, whether each channel has its own kernel}
+-- Each row has {input channels, output channels, kernel, stride, padding, dilation, whether each channel has its own
+-- kernel}.
 local cases <const> = {
    {3, 8, {3, 3}, 1, 1, 1}, {1, 33, {3, 3}, 2, 1, 1}, {16, 24, {1, 1}, 1, 0, 1}, {24, 144, {1, 1}, 1, 0, 1},
    {130, 70, {3, 2}, 2, {1, 0}, 1}, {300, 160, {1, 1}, 1, 0, 1}, {5, 3, {2, 3}, 1, {3, 2}, {1, 2}},
@@ -36,7 +37,7 @@ local cases <const> = {
 describe("packed convolutions", function()
    before_each(function() torch.manual_seed(5) end)
 
-   -- Calls fn for each case with a convolution of conv2d and one with a packed weight.
+   -- Calls fn for each case with two functions: a convolution by conv2d, and the same convolution with a packed weight.
    local function each(fn)
       for _, case in ipairs(cases) do
          local from, to, kernel, stride, padding, dilation, own = table.unpack(case, 1, 7)
@@ -61,7 +62,8 @@ describe("packed convolutions", function()
          for _, sizes in ipairs {{1, 7, 7}, {2, 14, 9}, {1, 5, 40}} do
             local x = torch.randn(sizes[1], from, sizes[2], sizes[3])
             local y = expected(x)
-            -- sums of up to 780 products in float32, of which each adds an error of up to 6e-8 of the sum so far
+            -- These are sums of up to 780 products in float32. Each addition may have an error of 6e-8 times the sum so
+            -- far.
             local size = y:abs():max():item()
             local function check(given, other)
                local sum = other and y + other or y
@@ -120,7 +122,7 @@ describe("packed convolutions", function()
             assert.is_true(torch.equal(expected:nan_to_num(9), got:nan_to_num(9)))
          end
       end
-      -- the last window would begin in the padding after the image, so it does not count
+      -- The last window would begin in the padding after the image, so it is left out.
       local x = torch.randn(1, 16, 5, 6)
       assert.is_true(torch.equal(F.max_pool2d(x, 2, 4, 1, 1, true), torch._max_pool2d_packed(x, 2, 4, 1, 1, true)))
    end)
@@ -144,7 +146,7 @@ describe("packed convolutions", function()
    end)
 end)
 
--- A network with the parts of residual networks: batch norm, sums before and after a relu, maxima, means.
+-- A network with the parts of residual networks: batch norm, sums before and after a relu, max pooling, means.
 local Net = torch.class("Net", nn.Module)
 function Net:__init()
    nn.Module.__init(self)
@@ -169,7 +171,7 @@ end
 describe("channels-last programs", function()
    local model, x, expected, default
 
-   -- Weights are packed in programs for the CPU alone.
+   -- Only programs for the CPU have packed weights.
    before_each(function()
       default = torch.get_default_device()
       torch.set_default_device "cpu"

@@ -6,7 +6,7 @@ local F = torch.nn.functional
 describe("convolution", function()
    before_each(function() torch.manual_seed(1) end)
 
-   -- Computes a convolution by its definition, with one multiplication at a time.
+   -- Computes a convolution directly by its definition, one multiplication at a time.
    local function reference(x, w, stride, padding, dilation)
       local n, c, height, width = table.unpack(x.shape)
       local out, _, kh, kw = table.unpack(w.shape)
@@ -65,7 +65,7 @@ describe("convolution", function()
       end
    end)
 
-   -- {batch, channels in, channels out, size of the image, size of the kernel, padding}
+   -- Each row has {batch, input channels, output channels, size of the image, size of the kernel, padding}.
    local small <const> = {
       {3, 32, 64, {10, 10}, {5, 5}, 0}, {2, 1, 32, {20, 33}, {5, 5}, 0}, {2, 3, 17, {9, 7}, {4, 3}, 2},
       {2, 6, 16, {5, 5}, {5, 5}, 0}, {1, 20, 18, {4, 6}, {3, 4}, 1}, {2, 4, 16, {8, 8}, {3, 1}, 2},
@@ -93,7 +93,7 @@ describe("convolution", function()
       local x = torch.randn(2, 7, 3, 4, 5, {dtype = "float64", requires_grad = true})
       local w = torch.randn(16, 7, 2, 3, 3, {dtype = "float64"})
       local z, padded = 0, F.pad(x, {1, 1, 1, 1, 1, 1})
-      for i = 1, 2 do -- a sum of images' convolutions
+      for i = 1, 2 do -- adds up convolutions of the volume's planes
          local part = 0
          for d = 1, 4 do
             local plane = F.conv2d(padded[{{}, {}, d + i - 1}], w[{{}, {}, i}])

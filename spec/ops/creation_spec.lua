@@ -1,4 +1,4 @@
--- Tests creating tensors from sizes and numbers, copies, and conversions.
+-- Tests creating tensors from sizes and numbers, copying them, and converting them.
 
 local torch = require "tlua"
 
@@ -221,12 +221,12 @@ describe("resize_", function()
       local w = torch.tensor({2.0}, {requires_grad = true})
       local x = torch.full({1}, 3.0)
       local y = w * x
-      x:resize_(1000) -- resize_ allocates separate memory for the larger size
+      x:resize_(1000) -- this size is larger, so resize_ allocates separate memory
       x:fill_(5)
       y:backward()
       assert.close({3}, w.grad, 0)
       local z = w * x
-      x:resize_(10) -- resize_ keeps the memory of the larger size
+      x:resize_(10) -- this size is smaller, so resize_ keeps the memory of the larger size
       assert.raises("resize_", "changed in place", function() z:sum():backward() end)
    end)
 

@@ -6,8 +6,7 @@ local has_cuda <const> = torch.cuda.is_available()
 
 it("torch.cuda counts the devices", function() assert.equal(has_cuda, torch.cuda.device_count() > 0) end)
 
--- The message says why: there is no plugin or, with a plugin, no driver or no
--- GPU.
+-- The message gives the reason: the plugin is missing or, with a plugin, the driver or the GPU is missing.
 describe("a machine without a GPU", function()
    local function refuses(name, fn)
       local ok, message = pcall(fn)

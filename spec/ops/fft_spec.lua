@@ -1,12 +1,12 @@
--- Tests Fourier transforms, short-time transforms and windows against PyTorch's results (spec/fixtures/fft.py), and the
--- kernel's accuracy for many lengths against a matrix product. spec/ops/table_spec.lua tests the operators' gradients,
--- layouts and dtypes.
+-- Tests Fourier transforms, short-time transforms and windows by comparing them with PyTorch's results
+-- (spec/fixtures/fft.py). Tests the kernel's accuracy for many lengths by comparing it with a matrix product.
+-- spec/ops/table_spec.lua tests gradients, layouts and dtypes.
 
 local torch = require "tlua"
 
 local reference = dofile "spec/fixtures/fft.lua"
 
--- Returns the k-th signal of fft.py, which has n numbers.
+-- Returns signal k of fft.py, which has n numbers.
 local function signal(n, k)
    local i = torch.arange(n, {dtype = "float64"})
    return (i * 1.3 + i * (i % 7) * 0.01 + 0.7 * k):sin() + 0.25 * k

@@ -1,19 +1,19 @@
--- Tests torch.nn.functional, indexing and sorting against PyTorch. Each result and gradient is reduced to one
--- number, which is in spec/fixtures/functional.lua (written by functional.py). Calls that PyTorch refuses must raise
--- errors.
+-- Tests torch.nn.functional, indexing and sorting by comparing them with PyTorch. Each result and gradient is reduced
+-- to one number, and functional.py has written the expected numbers to spec/fixtures/functional.lua. Calls that PyTorch
+-- refuses must raise errors.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 local families = dofile "spec/fixtures/functional.lua"
 
--- Tolerances are relative to the number, or absolute for numbers below 1. They allow for constants that PyTorch stores
--- in float32 even for computations in float64, and for sums of rounded elements.
+-- Tolerances are relative to the number, or absolute if the number is below 1. PyTorch stores some constants in float32
+-- even for computations in float64, and results are sums of rounded elements; the tolerances allow for both.
 local tolerance <const> = {float64 = 1e-7, float32 = 2e-4}
 
 -- Inputs and sums, as in functional.py ---------------------------------------------------------
 
--- Returns a number in [0, 1) for element k of the input with number `seed`.
+-- Returns a number in [0, 1) for element k. Each input has its own `seed`.
 local function fraction(k, seed)
    local word <const> = 0xffffffff
    local h = k * 2654435761 + seed * 40503 * 65537 + 12345 & word
@@ -32,7 +32,7 @@ local kinds = {
 }
 local dtypes = {f = "float64", p = "float64", s = "float64", g = "float64", i = "int64", m = "bool"}
 
--- Returns a list: for each row, `length` different numbers from 1 to n, in an order that differs from row to row.
+-- Returns a list that has, for each row, `length` different numbers from 1 to n. The order differs from row to row.
 local function distinct(n, length, rows, seed)
    local values = {}
    for row = 0, rows - 1 do
@@ -79,7 +79,8 @@ local function same_number(expected, actual, tol)
    return expected == actual or math.abs(expected - actual) <= tol * math.max(1, math.abs(expected))
 end
 
--- Returns a description of a mismatch, or nil. `narrow` says that the tensor was computed in float32.
+-- Compares a result with the expected value. Returns a description of the mismatch, or nil. If `narrow` is true, the
+-- tensor was computed in float32.
 local function compare(what, expected, x, narrow)
    local dtype, shape, number = table.unpack(expected)
    if narrow and dtype == "float64" then dtype = "float32" end
@@ -105,20 +106,20 @@ local function loss_of(outputs)
    return loss
 end
 
--- Calls a row's function with the row's inputs after fn has changed each input.
+-- Applies fn to each input of a row, and calls the row's function with the new inputs.
 local function call(row, fn)
    local inputs, seed = {}, 0
    for text in (row[2] .. ";"):gmatch("(.-);") do
       seed = seed + 1
       inputs[seed] = fn(make(text, seed))
    end
-   -- Probabilities are checked only on the CPU, as in PyTorch.
+   -- As in PyTorch, only the CPU checks that the arguments are probabilities.
    if not row[3] and row[1]:find("binary_cross_entropy(", 1, true) then
       for k, input in ipairs(inputs) do inputs[k] = input:cpu() end
    end
    local chunk = assert(load("local torch, F, x, y, z, w = ... return " .. row[1], "=call"))
    local results = table.pack(pcall(chunk, torch, F, table.unpack(inputs)))
-   if not row[3] and results[1] then -- a device reports an error at the next wait
+   if not row[3] and results[1] then -- a device reports errors at the next wait
       results = table.pack(pcall(function() return torch.zeros(1):item() end))
    end
    return inputs, results
@@ -147,7 +148,7 @@ local function check(row, fn, narrow)
    end
 end
 
--- Each function makes leaves with the same values in a different way.
+-- Each function makes leaves with the same values in its own way.
 local ways = {
    plain = function(x) return x end,
    strided = function(x)

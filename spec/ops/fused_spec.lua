@@ -1,16 +1,16 @@
--- Tests fused operators against compositions of separate operators: swiglu, rotary_embedding, dropout and dropout_add,
--- add_layer_norm and add_rms_norm.
+-- Tests fused operators by comparing them with compositions of separate operators: swiglu, rotary_embedding, dropout,
+-- dropout_add, add_layer_norm and add_rms_norm.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 
 local dtypes <const> = {"float64", "float32", "float16", "bfloat16"}
--- Tolerances. A fused operator rounds once at the end, separate ones at each step; for float64 and float32 only the
--- order of sums differs.
+-- The tolerances. A fused operator rounds once at the end, and separate operators round at each step. For float64 and
+-- float32, only the order of sums differs.
 local tolerance <const> = {float64 = 1e-13, float32 = 2e-6, float16 = 6e-3, bfloat16 = 5e-2}
 
--- Returns leaves with these sizes; every call draws the same random numbers.
+-- Returns leaves with these sizes. Every call returns the same random numbers.
 local function leaves(dtype, ...)
    torch.manual_seed(3)
    local out = {}
@@ -18,7 +18,7 @@ local function leaves(dtype, ...)
    return table.unpack(out)
 end
 
--- Returns the results and the gradients of fn. The differentiated sum has fixed weights.
+-- Returns the results of fn and the gradients of their weighted sum. The weights are always the same.
 local function all_of(fn, inputs)
    local results = {fn(table.unpack(inputs))}
    local sum

@@ -1,19 +1,19 @@
--- Tests wrong calls of every operator: values of every kind are passed as every argument. A call must succeed, or raise
--- an error at a line of this file that names the operator; no call may crash, leak, or take long. The spec also runs
--- with sanitizers, which turn stray reads into crashes.
+-- Tests wrong calls of every operator, by passing values of every kind as every argument. A call must succeed, or raise
+-- an error at a line of this file that names the operator. No call may crash, leak or take long. The spec also runs
+-- with sanitizers, which detect reads outside of a tensor.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
 local table_of = require "spec.support.table"
 
--- Fewer calls on a device, since most of the code runs on the host and is the same for every device.
+-- There are fewer calls on a device, because most of the code runs on the host and is the same for every device.
 local calls_per_form <const> = device.name and 50 or 200
 local memory_limit <const> = 256 << 20
--- Time limit for a call. No call takes nearly as long, even with sanitizers, and a call that hangs takes far
+-- The time limit for a call. No call needs nearly as long, even with sanitizers, and a call that hangs takes much
 -- longer.
 local seconds_per_call <const> = 5
 
--- The test draws its random choices from Lua, which leaves torch's generator to the tested calls.
+-- The test draws its random choices from Lua's generator, so that only the tested calls use torch's generator.
 local random = math.random
 
 local function pick(list) return list[random(#list)] end
@@ -106,7 +106,7 @@ makers = {
    tensor, tensor, tensor,
 }
 
--- For each type of parameter: plausible values as source text.
+-- Maps each type of parameter to source texts of plausible values.
 local plausible = {
    Tensor = tensor,
    Operand = function() return random(3) == 1 and pick(floats) or tensor() end,
@@ -135,7 +135,7 @@ local plausible = {
 
 -- Calls -------------------------------------------------------------------------------------
 
--- Returns arguments that have the right types, but any shapes. A few arguments are passed by name.
+-- Returns arguments of the right types with arbitrary shapes. A few arguments are passed by name.
 local function by_types(row)
    local args = {n = 0}
    local options = {}
@@ -157,7 +157,7 @@ local function by_types(row)
    return args
 end
 
--- Returns the arguments of an example of the entry, after one or two were replaced.
+-- Returns the arguments of one of the entry's examples, in which one or two arguments are replaced.
 local function by_example(row)
    if #row.examples == 0 then return by_types(row) end
    local args = table_of.arguments(pick(row.examples))
@@ -181,8 +181,8 @@ local function arguments(row)
    return kind <= 2 and by_types(row) or kind <= 4 and by_example(row) or by_chance()
 end
 
--- `count`, for a list of arguments, is their number, including nil ones. A field n would not do, since an option may be
--- called n.
+-- Returns a description of a value. For a list of arguments, `count` is the number of arguments, including nil. A field
+-- n cannot have this number, because an option may be called n.
 local function describe_value(value, count)
    if type(value) == "string" then return ("%q"):format(value) end
    if type(value) ~= "table" then
@@ -201,7 +201,7 @@ local function describe_value(value, count)
    return count and table.concat(texts, ", ") or "{" .. table.concat(texts, ", ") .. "}"
 end
 
--- An error message must name this file.
+-- Every error message must name this file.
 local here <const> = debug.getinfo(1, "S").short_src
 
 local function call(fn, args) fn(table.unpack(args, 1, args.n)) end
@@ -218,7 +218,7 @@ local function entrances(row)
    return list
 end
 
--- Returns a description of what is wrong with a call's outcome, or nil.
+-- Makes a call. Returns a description of what is wrong with its outcome, or nil.
 local function fault_of(row, fn, args)
    local text = describe_value(args, args.n)
    local start = os.clock()
@@ -240,15 +240,16 @@ local function used()
    device.synchronize()
    collectgarbage()
    collectgarbage()
-   device.synchronize() -- a copy may still have used the memory that was just collected
+   device.synchronize() -- waits for copies that may still use the collected memory
    return torch.memory_stats().used
 end
 
--- Collections take longer than the calls, so memory is measured once for each 16 operators.
-local since = {} -- the operators since the last measurement
-local before -- the number of bytes that were in use then
+-- A collection takes longer than the calls, so memory is measured only once for 16 operators.
+local since = {} -- the operators that were called since the last measurement
+local before -- the number of bytes in use at the last measurement
 
--- Returns which of the last operators leak, or nil; `last`: the operator is the last one.
+-- Measures memory once for 16 operators, and after the last one. Returns a message that names these operators if they
+-- leak, otherwise nil.
 local function leak(row, last)
    since[#since + 1] = row.form
    if #since < 16 and not last then return end
@@ -270,8 +271,8 @@ local function check(row, last)
    assert(#faults == 0, "\n" .. table.concat(faults, "\n"))
 end
 
--- Calls visit(put) for each integer in a table, at any depth; put(value) replaces this integer. In a tensor of
--- integers, put replaces the last element.
+-- Calls visit(put) for each integer in a table, at any depth. put(value) replaces this integer by a value. For a tensor
+-- of integers, put replaces its last element.
 local function each_integer(args, visit)
    for key, value in pairs(args) do
       if math.type(value) == "integer" and not (key == "n" and args[1] ~= nil) then
@@ -289,7 +290,7 @@ local function each_integer(args, visit)
    end
 end
 
--- Checks the calls of a row's examples with each integer replaced by the smallest and the largest one.
+-- Checks the calls of a row's examples, with each integer replaced by the smallest and by the largest integer.
 local function check_extremes(row)
    local faults = {}
    for _, text in ipairs(row.examples) do

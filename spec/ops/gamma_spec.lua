@@ -1,5 +1,5 @@
 -- Tests the operators that draw random numbers from gamma, Dirichlet and binomial distributions, and the derivatives of
--- these numbers. spec/distributions/sampling_spec.lua tests the distribution of the numbers.
+-- these numbers. spec/distributions/sampling_spec.lua tests how the numbers are distributed.
 
 local torch = require "tlua"
 
@@ -7,8 +7,8 @@ local options <const> = {dtype = "float64"}
 local function t(x) return torch.tensor(x, options) end
 
 describe("torch._standard_gamma_grad", function()
-   -- Returns the derivative of a draw x with respect to the shape parameter: minus the derivative of the distribution
-   -- function with respect to this parameter, divided by the density.
+   -- Returns the derivative of a draw x with respect to the shape parameter a. It is -(dF/da) / density(x), where F is
+   -- the distribution function.
    local function numeric(a, x)
       local h = 1e-5 * a
       local rise = torch.special.gammainc(t(a + h), t(x)) - torch.special.gammainc(t(a - h), t(x))
@@ -54,7 +54,7 @@ end)
 
 describe("torch._dirichlet_grad", function()
    it("is the derivative of a beta distribution's numbers, over 1 - x", function()
-      -- The distribution function is x^a for b = 1, and 1 - (1 - x)^b for a = 1.
+      -- If b = 1, the distribution function is x^a. If a = 1, it is 1 - (1 - x)^b.
       for _, x in ipairs {0.01, 0.4, 0.97} do
          for _, a in ipairs {0.2, 1, 7} do
             local exact = -x * math.log(x) / a / (1 - x)

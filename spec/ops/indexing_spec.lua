@@ -1,4 +1,4 @@
--- Tests reading and writing by position, where functional_spec does not.
+-- Tests cases of reading and writing by position that functional_spec does not test.
 
 local torch = require "tlua"
 
@@ -32,7 +32,7 @@ describe("gather and scatter", function()
    end)
 
    it("change nothing when a position is wrong", function()
-      -- these tests run on the CPU, since a device would report the errors later
+      -- These tests run on the CPU, because a device would report the errors later.
       local cpu <const> = {device = "cpu"}
       local x = torch.zeros(4, cpu)
       pcall(x.scatter_, x, 1, torch.tensor({1, 2, 9}, cpu), torch.ones(3, cpu))
@@ -269,7 +269,7 @@ it("nonzero_static has as many rows as its argument demands", function()
    assert.raises("nonzero_static: size: expected at least 0, got -1", function() x:nonzero_static({size = -1}) end)
 end)
 
--- The reference is a copy of the index, whose elements are read one by one.
+-- The reference calls scatter with a copy of the index, whose elements all have their own memory.
 it("scatter reads an expanded index as its copy, along each dimension", function()
    for _, dim in ipairs {1, 2} do
       local index = torch.tensor(dim == 1 and {{2}, {1}, {2}} or {{3, 1, 3, 2}}):expand(3, 4)

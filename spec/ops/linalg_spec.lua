@@ -1,13 +1,12 @@
--- Tests each factorization of torch.linalg by the equation that defines it, and derivatives by finite
--- differences. If a result is unique only up to signs, the differentiated function does not depend on the
--- signs.
+-- Tests each factorization of torch.linalg by the equation that defines it, and derivatives by finite differences. Some
+-- results are unique only up to signs. For these, the differentiated function does not depend on the signs.
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local linalg = torch.linalg
 
 local function random(...) return torch.randn({...}, {dtype = "float64"}) end
 
-local function spread(n) -- Returns a symmetric matrix whose eigenvalues are 1, 2, ... n.
+local function spread(n) -- Returns a symmetric matrix whose eigenvalues are 1, 2, ..., n.
    local q = linalg.qr(random(n, n))
    return q:matmul(torch.diag(torch.range(1, n, {dtype = "float64"}))):matmul(q:t())
 end
@@ -117,7 +116,7 @@ describe("torch.linalg", function()
    end)
 
    it("svd differentiates through singular vectors", function()
-      local function projections(x) -- the vectors' signs cancel in projections
+      local function projections(x) -- projections do not depend on the signs of the vectors
          local u, s, vh = linalg.svd(x, false)
          local weight = torch.range(1, 3, {dtype = "float64"})
          return u:matmul(torch.diag(s * weight)):matmul(vh), u:narrow(2, 1, 1):matmul(u:narrow(2, 1, 1):t())
@@ -183,7 +182,7 @@ describe("torch.linalg", function()
    end)
 
    it("pinv fulfils Penrose's conditions", function()
-      local a = random(4, 2):matmul(random(2, 3)) -- a has rank 2
+      local a = random(4, 2):matmul(random(2, 3)) -- `a` has rank 2
       local p = linalg.pinv(a)
       assert.close(a, a:matmul(p):matmul(a), 1e-10)
       assert.close(p, p:matmul(a):matmul(p), 1e-10)
@@ -258,8 +257,7 @@ describe("torch.linalg", function()
    end)
 
    it("matrix_power takes exponents of many bits, all of them set", function()
-      -- `cycle` rotates 7 rows. Its powers are exact, and depend only on the exponent modulo
-      -- 7.
+      -- The matrix `cycle` rotates 7 rows. Its powers are exact, and depend only on the exponent modulo 7.
       local cycle = torch.eye(7, {dtype = "float64"}):roll(1, 1)
       for _, n in ipairs {2^50 - 1, 2^62 - 1, math.maxinteger, -(2^50 - 1)} do
          n = math.tointeger(n)
@@ -328,7 +326,7 @@ describe("torch itself and methods", function()
    local a = torch.tensor({{4.0, 2}, {2, 3}}, {dtype = "float64"})
    local lower = torch.tensor({{2.0, 0}, {1, math.sqrt(2)}}, {dtype = "float64"})
    local inverse = {{0.375, -0.25}, {-0.25, 0.5}}
-   -- each row has a name, an argument, further arguments and the expected result
+   -- Each row has a name, an argument, further arguments and the expected result.
    local rows = {
       {"det", a, {}, 8.0}, {"logdet", a, {}, math.log(8)}, {"inverse", a, {}, inverse}, {"pinverse", a, {}, inverse},
       {"matrix_power", a, {2}, {{20.0, 14}, {14, 13}}}, {"cholesky", a, {}, lower}, {"cholesky", a, {true}, lower:t()},
@@ -425,7 +423,7 @@ describe("ormqr", function()
 end)
 
 describe("L D L^T", function()
-   -- PyTorch computed the factorization; the diagonal is zero, so there is a block of size 2
+   -- PyTorch has computed the factorization. The diagonal is zero, so the factorization has a block of size 2.
    local indefinite = torch.tensor({{2.0, 9, 9}, {1, 0, 9}, {3, -1, -4}}, {dtype = "float64"})
 
    it("of indefinite matrices is LAPACK's", function()

@@ -1,4 +1,4 @@
--- Tests F.linear_cross_entropy against a linear layer that is followed by cross_entropy.
+-- Tests F.linear_cross_entropy by comparing it with a linear layer that is followed by cross_entropy.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"

@@ -1,11 +1,11 @@
--- Tests linear layers in which the matrix product also computes the bias and the activation, against the separate
--- operators.
+-- Tests linear layers in which the matrix product also adds the bias and applies the activation. Compares them with
+-- separate operators.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F, nn = torch.nn.functional, torch.nn
 
--- Each fused call is listed with the operators that it replaces.
+-- Lists each fused call with the operators that it replaces.
 local activations = {
    {name = "linear", fused = F.linear, after = function(x) return x end},
    {name = "linear_relu", fused = F.linear_relu, after = F.relu},
@@ -14,14 +14,13 @@ local activations = {
       after = function(x) return F.gelu(x, "tanh") end},
 }
 
--- Numbers of rows, input features and output features, close to the sizes of vectors, tiles and
--- blocks.
+-- Numbers of rows, input features and output features. They are close to the sizes of vectors, tiles and blocks.
 local sizes <const> = {{1, 5, 3}, {7, 3, 1}, {1, 70, 300}, {300, 4, 1}, {6, 1, 16}, {13, 64, 17}, {33, 130, 65},
    {400, 20, 7}}
 
 local function normal(dtype, ...) return torch.randn({...}, {dtype = dtype}) end
 
--- Computes the formula of a case and the formula's gradients in float64.
+-- Computes the formula of a case and its gradients in float64.
 local function expected_of(case, inputs, g)
    local wide = {}
    for i, x in ipairs(inputs) do wide[i] = x:detach():double():requires_grad_() end
@@ -125,8 +124,8 @@ describe("the pass of a product with", function()
    end)
 
    it("rounds half types once", function()
-      -- In float16, 2048 + 1 and 1 - 2048 become inexact if the sum is rounded before the bias is
-      -- added.
+      -- The sums 2048 + 1 and 1 - 2048 are not exact in float16, so the result is wrong if the sum is rounded before
+      -- the bias is added.
       local x, w = torch.tensor {{2048.0, 1}}:half(), torch.tensor {{1.0, 1}}:half()
       assert.equal(1, F.linear(x, w, torch.tensor {-2048.0}:half()):item())
    end)
@@ -144,7 +143,7 @@ describe("the pass of a product with", function()
       local recorded = pcall(F.linear_gelu, x:clone():requires_grad_(), w)
       torch.set_memory_limit(0)
       assert.is_true(plain, message)
-      assert.equal(not x.is_cpu, recorded) -- this limit exists only on the CPU
+      assert.equal(not x.is_cpu, recorded) -- the limit is on the CPU's memory only
    end)
 end)
 

@@ -38,8 +38,8 @@ describe("cross_entropy", function()
       end
    end)
 
-   -- If there are at most 32 classes, up to 64 samples are processed at a time. The sizes of the test are around
-   -- both limits; the definition is the reference.
+   -- With at most 32 classes, up to 64 samples are processed at a time. The sizes of this test are near both limits.
+   -- The expected values come from the definition.
    it("computes each sample's loss from that sample alone, for any number of samples and classes", function()
       for _, dtype in ipairs {"float32", "float64"} do
          for _, samples in ipairs {1, 15, 16, 17, 63, 64, 65, 130} do
@@ -67,7 +67,7 @@ describe("cross_entropy", function()
       end
    end)
 
-   -- Adding a constant to all logits changes nothing, as in PyTorch's log_softmax.
+   -- Adding a constant to all logits does not change the loss; PyTorch's log_softmax has the same property.
    it("is as exact for large logits, and NaN with an infinite one", function()
       for _, classes in ipairs {2, 33} do
          for _, inner in ipairs {1, 3} do

@@ -74,7 +74,7 @@ describe("matmul", function()
       end
    end)
 
-   -- Sums of small integers are exact in every order.
+   -- Sums of small integers are exact, whatever the order.
    it("multiplies matrices larger than a block, with remainders on each side", function()
       for _, s in ipairs {{391, 70, 389}, {391, 1061, 20}, {67, 530, 131}} do
          local m, n, k = table.unpack(s)
@@ -152,7 +152,7 @@ describe("addmm and its like", function()
 
    it("write over self", function()
       local x = torch.ones(2, 2)
-      x:addmm_(torch.ones(2, 2), x) -- x is an operand and is overwritten
+      x:addmm_(torch.ones(2, 2), x) -- x is both an operand and the result
       assert.close({{3, 3}, {3, 3}}, x, 0)
    end)
 end)

@@ -1,5 +1,5 @@
--- Tests memory formats. The expected strides are PyTorch 2.15's for the same calls; the expected values are those of
--- calls with row-major inputs.
+-- Tests memory formats. The expected strides are PyTorch 2.15's for the same calls. The expected values come from the
+-- same calls with row-major inputs.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -16,8 +16,8 @@ end
 
 local function strides(values) return each(values, function(t) return table.concat(t:stride(), ",") end) end
 
--- Returns the inputs: x (2, 3, 4, 6) and v (2, 3, 4, 6, 5), which are channels-last, and c, which has the same elements
--- as x but is row-major.
+-- Returns the inputs. x (2, 3, 4, 6) and v (2, 3, 4, 6, 5) are channels-last. c has the same elements as x, but is
+-- row-major.
 local function inputs()
    torch.manual_seed(3)
    local x, v = torch.randn(2, 3, 4, 6), torch.randn(2, 3, 4, 6, 5)
@@ -25,7 +25,7 @@ local function inputs()
    return {x = x:contiguous(last), v = v:contiguous(last3), c = torch.randn(2, 3, 4, 6), w = w}
 end
 
--- Calls, each with the strides that its result must have.
+-- Each row has a call and the strides that its result must have.
 local CASES <const> = {
    {"add", "72,1,18,3", function(t) return t.x + t.x end},
    {"add a row-major one", "72,1,18,3", function(t) return t.x + t.c end},
@@ -88,7 +88,7 @@ local CASES <const> = {
    {"pixel_unshuffle", "72,1,36,12", function(t) return F.pixel_unshuffle(t.x, 2) end},
    {"channel_shuffle", "72,1,18,3", function(t) return F.channel_shuffle(t.x, 3) end},
    {"pad", "96,1,24,3", function(t) return F.pad(t.x, {1, 1}) end},
-   -- A tensor with one channel, or with one element for each channel, has both memory formats.
+   -- If a tensor has one channel, or one element for each channel, its strides fit both memory formats.
    {"conv2d to one channel", "24,1,6,1", function(t) return F.conv2d(t.x, t.w:narrow(1, 1, 1), nil, 1, 1) end},
    {"conv2d to one element", "5,1,5,5", function(t) return F.conv2d(t.x, t.w, nil, {2, 4}) end},
    {"conv_transpose2d to one channel", "48,1,8,1", function(t)

@@ -1,6 +1,5 @@
--- Tests the names of operators in errors and in grad_fn. An error must have the name that the user called,
--- grad_fn must have PyTorch's name of the node, and neither may have the name of an internal entry of the
--- operator table.
+-- Tests the names of operators in errors and in grad_fn. An error must contain the name that the user called, and
+-- grad_fn must print as PyTorch's node. The names of internal entries of the operator table must not occur.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -8,8 +7,7 @@ local table_of = require "spec.support.table"
 local F <const> = torch.nn.functional
 local rows <const> = table_of.rows()
 
--- A GPU does not support complex tensors yet, so examples that take or return complex tensors are left out
--- there.
+-- A GPU does not support complex tensors yet, so examples that take or return complex tensors do not run there.
 local has_complex <const> = device.name ~= "cuda"
 local gives_complex <const> = {
    complex = true, polar = true, view_as_complex = true, cfloat = true, cdouble = true, chalf = true, eig = true,
@@ -24,7 +22,7 @@ for _, row in ipairs(has_complex and {} or rows) do
    row.examples = kept
 end
 
--- Returns values that operators refuse for at least some of their arguments.
+-- Returns wrong tensors, each of which is refused as at least some of the arguments.
 local function wrong_tensors(x)
    local function ones(...) return torch.ones({...}, {dtype = x.dtype}) end
    return {
@@ -58,8 +56,7 @@ function wrong.table(value)
    return list
 end
 
--- Splits "file:12: torch.op: argument: text" into the names before the text, here {"op",
--- "argument"}.
+-- Returns the names in front of an error's text: for "file:12: torch.op: argument: text", {"op", "argument"}.
 local function heads_of(message)
    local heads, rest = {}, message:gsub("^.-:%d+: ", ""):gsub("^torch%.", "")
    while true do
@@ -69,7 +66,7 @@ local function heads_of(message)
    end
 end
 
--- x[...] and index_put have the same messages about indices.
+-- x[...] and index_put share their messages about indices.
 local shared <const> = {index_put = {index = true}}
 
 -- Returns the parameters of all overloads of an operator.
@@ -83,7 +80,7 @@ local function params_of(path)
    return known
 end
 
--- Returns a description of a wrong name in a message, or nil if the names are right.
+-- Checks the names in a message. Returns a description of a wrong name, or nil.
 local function fault_in(row, message)
    local heads = heads_of(message)
    local name = row.path:gsub("^torch%.", "")
@@ -96,8 +93,8 @@ local function fault_in(row, message)
    end
 end
 
--- Returns the position of the first argument that may be wrong. A method's first argument must be right, since it
--- decides which function is called.
+-- Returns the position of the first argument that the test may replace by a wrong one. The first argument of a method
+-- must be right, because it determines which function is called.
 local function first_of(row) return row.func and 1 or 2 end
 
 local function check(row, text, faults)
@@ -153,7 +150,7 @@ describe("grad_fn", function()
    local square = torch.eye(3):requires_grad_()
    local labels = torch.tensor {1, 2}
 
-   -- PyTorch 1.13 prints these node names for the same calls.
+   -- PyTorch 1.13 prints these names of nodes for the same calls.
    local nodes = {
       {"AddBackward0", function() return x + x end},
       {"DivBackward0", function() return x / 2 end},
@@ -197,8 +194,8 @@ describe("grad_fn", function()
    end
 
    it("has the name of an operator that users know", function()
-      -- further names in messages: of x[...], of conv1d to conv_transpose3d, and of the polynomials in
-      -- torch.special
+      -- Messages may also have these names: "index" for x[...], "convolution" for conv1d to conv_transpose3d, and
+      -- "orthogonal_polynomial" for the polynomials in torch.special.
       local known = {index = true, convolution = true, orthogonal_polynomial = true}
       for _, row in ipairs(rows) do
          known[row.name] = true

@@ -24,8 +24,8 @@ describe("batch_norm", function()
 
    it("gives channels of mean 0 and variance 1 far from 0", function()
       local y = F.batch_norm(torch.randn(64, 3, 10) * 0.1 + 1000, nil, nil, nil, nil, true)
-      -- The mean is stored in float32, with an error of half a unit in the last place of 1000. This error is multiplied
-      -- by 1 / 0.1.
+      -- The mean is stored in float32, so its error is up to half a unit in the last place of 1000. The division by the
+      -- deviation multiplies this error by 1 / 0.1.
       assert.close(torch.zeros(3), y:mean {1, 3}, 1.1 * 2 ^ -15 / 0.1)
       assert.close(torch.ones(3), y:var {1, 3}, 2e-2)
    end)
@@ -42,7 +42,7 @@ describe("batch_norm", function()
       torch.set_num_threads(before)
    end)
 
-   -- Few channels, and channels with few adjacent elements, are summed by another algorithm.
+   -- If there are few channels, or few adjacent elements in each channel, another algorithm computes the sums.
    it("agrees with the formula and its gradient for channels of any length", function()
       for _, shape in ipairs {{4, 5, 2}, {8, 3, 3, 5}, {5, 2, 31}, {5, 2, 32}, {3, 4, 7}, {70, 600, 2}, {700, 1, 1},
          {301, 3, 1}, {50, 32, 1}, {50, 33, 1}} do
@@ -65,8 +65,8 @@ describe("batch_norm", function()
       end
    end)
 
-   -- The reference is the formula in float64 on row-major tensors. Half-precision results are rounded once, at the end;
-   -- half-precision gradients are computed from rounded gradients.
+   -- The reference is the formula in float64 on row-major tensors. Half-precision results are rounded once, at the end,
+   -- but half-precision gradients are computed from rounded gradients.
    it("agrees with the formula for channels-last input, and keeps that order", function()
       local limits <const> = {float64 = 1e-12, float32 = 2e-5, float16 = 4e-3, bfloat16 = 3e-2}
       for dtype, limit in sorted(limits) do
@@ -91,7 +91,7 @@ describe("batch_norm", function()
             assert.is_true(y:is_contiguous {memory_format = torch.channels_last})
             assert.is_true(x.grad:is_contiguous {memory_format = torch.channels_last})
             assert.close(expected:detach(), y:detach():double(), limit)
-            -- not channel 2: for variance 0, the gradient is multiplied by 1 / sqrt(eps)
+            -- Channel 2 is left out, because it has variance 0: its gradient is multiplied by 1 / sqrt(eps).
             for _, channel in ipairs {1, 3} do
                local at = {{}, channel}
                assert.close(double.grad[at], x.grad[at]:double(), limit)
@@ -223,7 +223,7 @@ end)
 
 it("local_response_norm takes integers, whose mean squares it rounds down", function()
    local y = F.local_response_norm(torch.tensor {{{1, 2}, {4, -8}}}, 2, 1)
-   -- the squares are 1, 4 and 16, 64; half the sums of adjacent squares are 0, 2 and 8, 34
+   -- The squares are 1, 4 and 16, 64. Half the sums of the squares of neighbouring channels are 0, 2 and 8, 34.
    assert.close({{{1, 2 * 3 ^ -0.75}, {4 * 9 ^ -0.75, -8 * 35 ^ -0.75}}}, y, 1e-6)
 end)
 

@@ -349,8 +349,8 @@ end)
 
 describe("polygamma", function()
    local zeta3 <const>, pi4 <const> = 1.2020569031595942854, math.pi ^ 4
-   -- each row has the order, the point and the value; the values at 1 and 1/2 are closed forms, and the other values
-   -- follow from them by recurrence
+   -- Each row has the order, the point and the value. The values at 1 and 1/2 are closed forms; the other values follow
+   -- from these by a recurrence.
    local known = {
       {2, 1, -2 * zeta3}, {2, 0.5, -14 * zeta3}, {2, -0.5, 16 - 14 * zeta3}, {2, 0, -inf}, {2, -3, -inf},
       {3, 1, pi4 / 15}, {3, 0.5, pi4}, {3, -0.5, pi4 + 96}, {3, -1, inf}, {4, 2, 24 - 24 * 1.0369277551433699263},
@@ -437,7 +437,7 @@ describe("PyTorch's special cases", function()
       assert.close({0.0, 1, 1}, gradients(function(a) return torch.nextafter(a, y:detach()) end, x), 0)
    end)
 
-   -- For numbers of the same sign, the order of absolute values is that of bit patterns.
+   -- Floating-point numbers of the same sign have the same order as their bit patterns.
    for _, dtype in ipairs {"float16", "bfloat16"} do
       it("nextafter goes to the next of all " .. dtype .. " values", function()
          local infinity = torch.tensor({inf}, {dtype = dtype}):view("int16"):item()

@@ -1,10 +1,9 @@
--- Tests torch.poisson against the closed form of the Poisson distribution.
+-- Tests torch.poisson by comparing it with the closed form of the Poisson distribution.
 
 local torch = require "tlua"
 
--- Returns the largest distance between the distribution function of a sample and that of rate `rate`, times the square
--- root of the sample size. The result is below 1.95 in all but one of a thousand samples, and smaller for discrete
--- distributions.
+-- Returns the largest distance between the sample's distribution function and that of a Poisson distribution, times the
+-- square root of the sample size. This statistic exceeds 1.95 for at most one in a thousand samples.
 local function distance(x, rate)
    local n, counts, largest = x:numel(), {}, 0
    for _, k in ipairs(x:flatten():tolist()) do
@@ -26,7 +25,7 @@ describe("torch.poisson", function()
          torch.manual_seed(5)
          local x = torch.full({40000}, rate, {dtype = "float64"}):poisson()
          assert.is_true(distance(x, rate) < 1.95)
-         assert.is_true(distance(x, rate * 1.2 + 0.05) > 1.95) -- a wrong rate is detected
+         assert.is_true(distance(x, rate * 1.2 + 0.05) > 1.95) -- the test must detect a wrong rate
       end)
    end
 

@@ -1,5 +1,5 @@
--- Tests properties of pooling that functional_spec does not test. Expected values are PyTorch 2.15's or computed by
--- hand.
+-- Tests properties of pooling that functional_spec does not test. The expected values are PyTorch 2.15's or were
+-- computed by hand.
 
 local torch = require "tlua"
 local F = torch.nn.functional
@@ -18,7 +18,7 @@ describe("lp_pool", function()
       local x = torch.tensor {{{1.0, -3, 2, 2}}}
       assert.close({{{-2, -1, 4}}}, F.lp_pool1d(x, 1, 2, 1), 1e-6)
       assert.close({{{-2, 4}}}, F.lp_pool2d(x, 1, {1, 2}, 2), 1e-6)
-      -- lp_pool1d returns NaN for the cube roots of -26 and -19, but not for that of 16
+      -- lp_pool1d returns NaN for the cube roots of -26 and -19, and a number for the cube root of 16.
       local cube = F.lp_pool1d(x, 3, 2, 1)
       assert.same({{{true, true, false}}}, cube:isnan():tolist())
       assert.close(16 ^ (1 / 3), cube[{1, 1, 3}]:item(), 1e-6)
@@ -38,7 +38,7 @@ describe("avg_pool", function()
       assert.same({{{{-1, -3, -4, -1}, {-3, -4, -1, -2}, {-4, -1, -2, -4}}}},
          F.avg_pool2d(-x, {2, 3}, 2, {ceil_mode = true, count_include_pad = false}):tolist())
       assert.same({{1, -2}}, F.avg_pool1d(torch.tensor {{1, 2, 4, -8}}, 2):tolist())
-      for n = 1, 64 do -- averages that are whole numbers must be exact
+      for n = 1, 64 do -- if an average is a whole number, it must be exact
          assert.equal(-3, F.avg_pool1d(torch.full({1, n}, -3), n):item())
       end
    end)

@@ -1,5 +1,5 @@
--- Tests products of 8-bit numbers, fake quantization, quantized tensors and torch.ao.quantization. The values are those
--- that PyTorch 2.15 computes.
+-- Tests products of 8-bit numbers, fake quantization, quantized tensors and torch.ao.quantization. The expected values
+-- were computed by PyTorch 2.15.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -173,7 +173,8 @@ describe("torch.ao.quantization", function()
       assert.raises("unknown option foo", function() Q.MinMaxObserver {foo = 1} end)
    end)
 
-   -- PyTorch 2.15's {scale, zero point, min_val, max_val, sum of count times position over the histogram}
+   -- The expected values are PyTorch 2.15's {scale, zero point, min_val, max_val, sum of count times position over the
+   -- histogram}.
    it("chooses ranges by histograms as PyTorch does", function()
       local expected <const> = {{0.0565626174, 127, -7.19585514, 7.25583839, 9173249},
          {0.185618386, 40, -7.35581398, 40, 2863769.75}, {0.0289574675, 0, 0, 7.38776159, 2776297.25},
@@ -254,7 +255,7 @@ describe("torch.ao.quantization", function()
             local prepared = Q.prepare(model)
             for i = 0, 1 do prepared(value("seen" .. i)) end
             local converted = Q.convert(prepared)
-            -- floating-point ranges depend on the order of summation; the integers do not
+            -- The floating-point ranges depend on the order of sums, but the integers do not.
             assert.is_true(torch.allclose(converted[2].scale, value "scale", {rtol = 1e-6}))
             converted[2].scale:fill_(value "scale":item())
             local y = converted[2](converted[1](value "x"))
@@ -453,7 +454,7 @@ describe("torch.ao.quantization", function()
    end)
 end)
 
--- PyTorch 2.15's engine fbgemm computed the integers; the weights and inputs are those of the code below.
+-- The expected integers were computed by PyTorch 2.15's engine fbgemm, with the weights and inputs of the code below.
 describe("fused layers", function()
    local function wave(fn, step, scale, ...)
       local n = 1
@@ -508,7 +509,7 @@ describe("fused layers", function()
    end)
 end)
 
--- The integers are PyTorch 2.15's.
+-- The expected integers are PyTorch 2.15's.
 it("quantized tensors are joined, and pooled", function()
    local a = torch.quantize_per_tensor(torch.tensor {-1, 0.26, 3}, 0.1, 10, "quint8")
    local b = torch.quantize_per_tensor(torch.tensor {0.5, 2}, 0.05, 3, "quint8")

@@ -1,5 +1,5 @@
--- Tests torch.ops.quantized, the modules of torch.ao.nn.quantized, and files with quantized tensors. PyTorch 2.15
--- computed spec/fixtures/quantized.pt (by the script beside the file).
+-- Tests torch.ops.quantized, the modules of torch.ao.nn.quantized, and files with quantized tensors. PyTorch 2.15 has
+-- written spec/fixtures/quantized.pt; the script is next to the file.
 
 local torch = require "tlua"
 local nn, Q, nnq = torch.nn, torch.ao.quantization, torch.ao.nn.quantized
@@ -165,7 +165,7 @@ it("quantized tensors are averaged in integers", function()
    local x = torch.tensor({{{{-1.0, 0.26, 3, 1}, {0.5, 2, 0, 0}}}})
    local q = torch.quantize_per_tensor(x, 0.1, 10, "quint8")
    local F = nn.functional
-   -- the integers are 0, 13, 40, 20 and 15, 30, 10, 10: means 4.5 and 10 above the zero point
+   -- The integers are 0, 13, 40, 20 and 15, 30, 10, 10. Their means are 4.5 and 10 above the zero point.
    assert.same({14, 20}, F.avg_pool2d(q, 2):int_repr():flatten():tolist())
    assert.same({14, 20}, F.adaptive_avg_pool2d(q, {1, 2}):int_repr():flatten():tolist())
    assert.same({17}, q:mean({3, 4}):int_repr():flatten():tolist())

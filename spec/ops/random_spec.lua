@@ -1,5 +1,4 @@
--- Tests that random numbers are the same for every number of threads, and have the right
--- distributions.
+-- Tests that random numbers do not depend on the number of threads, and have the right distributions.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -57,7 +56,7 @@ describe("a seed", function()
    end)
 end)
 
--- Compares the mean and the variance of a large sample with those of the distribution.
+-- Compares the mean and the variance of a large sample with those of its distribution.
 local function check(x, mean, variance)
    x = x:double()
    local n = x:numel()
@@ -74,7 +73,7 @@ describe("distributions", function()
          torch.manual_seed(11)
          local x = torch.empty(n, {dtype = dtype})
          local half = dtype ~= "float32" and dtype ~= "float64"
-         -- bfloat16 has few values in [0, 1), so the mean is shifted by half a step
+         -- bfloat16 has few values in [0, 1), so the mean is wrong by half the distance between two of them
          if dtype ~= "bfloat16" then check(x:uniform_(), 0.5, 1 / 12) end
          check(x:uniform_(-2, 4), 1, 3)
          check(x:normal_(), 0, 1)
@@ -87,8 +86,8 @@ describe("distributions", function()
       end)
    end
 
-   -- Returns the Kolmogorov-Smirnov distance between the distributions of a sample and of the generator. Multiplied by
-   -- the square root of n, it exceeds 1.95 for one in a thousand samples.
+   -- Returns the Kolmogorov-Smirnov distance between the distribution of a sample and the distribution function cdf.
+   -- Multiplied by the square root of the sample size, it exceeds 1.95 for one in a thousand samples.
    local function distance(x, cdf)
       local values, worst = x:double():flatten():to "cpu":sort():tolist(), 0
       for i, value in ipairs(values) do
@@ -119,7 +118,7 @@ describe("distributions", function()
             local d = distance(table.unpack(case))
             assert.is_true(d < 1.95, ("%s of %s: %g"):format(name, dtype, d))
          end
-         -- a wrong standard deviation is detected
+         -- the test must detect a wrong standard deviation
          assert.is_true(distance(x:normal_(0, 1.1), normal) > 1.95)
       end
    end)

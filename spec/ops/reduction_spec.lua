@@ -1,5 +1,5 @@
--- Tests reductions over any dimensions, for any layout, and over no elements; and their gradients at points where they
--- are not smooth.
+-- Tests reductions over any dimensions, for any layout, and over no elements. Also tests their gradients at points
+-- where the functions are not smooth.
 
 local torch = require "tlua"
 
@@ -381,8 +381,8 @@ describe("PyTorch's other forms", function()
       assert.equal("bool", bytes:prod(1, {dtype = "bool"}).dtype)
    end)
 
-   -- quantile interpolates: for n elements, between adjacent values a and b, the derivative with respect to q is (b -
-   -- a)(n - 1)
+   -- quantile interpolates between adjacent elements. Between the values a and b, of n elements, its derivative with
+   -- respect to q is (b - a)(n - 1).
    it("of quantile have a derivative by q", function()
       local q = torch.tensor({0.1, 0.5}, {requires_grad = true})
       torch.tensor {1.0, 4, 9, 16}:quantile(q):sum():backward()

@@ -1,13 +1,12 @@
--- Tests operators against PyTorch. The expected values, dtypes and shapes are in spec/fixtures/ops.lua (written by
--- ops.py); inputs are tested in several layouts. Calls that PyTorch refuses must raise errors.
+-- Tests operators by comparing them with PyTorch. ops.py has written the expected values, dtypes and shapes to
+-- spec/fixtures/ops.lua. Inputs have several layouts. Calls that PyTorch refuses must raise errors.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local rows = dofile "spec/fixtures/ops.lua"
 
--- Tolerances are relative to the value, or absolute for values below 1. The fixture has nine
--- digits. A half-precision result may differ in the last place, because PyTorch rounds some results
--- twice.
+-- Tolerances are relative to the value, or absolute for values below 1. The fixture has nine digits. Half-precision
+-- results may differ in the last place, because PyTorch rounds some results twice.
 local tolerance <const> = {float32 = 1e-5, float64 = 1e-8, float16 = 4e-3, bfloat16 = 7e-2}
 
 local layouts = {
@@ -49,7 +48,7 @@ local function compare(expected, actual)
    return not ok and (type(fault) == "table" and fault.message or tostring(fault)) or nil
 end
 
--- Returns a description of how a row fails in a layout, or nil.
+-- Compares a row's results in a layout with the expected values. Returns a description of the difference, or nil.
 local function check(row, change)
    local text, inputs, expected = row.text, row.inputs, row.expected
    local args = {}
@@ -78,7 +77,7 @@ local function describe_inputs(inputs)
    return table.concat(texts, ", ")
 end
 
--- Returns the fixture's calls grouped by operator, in the order of the fixture.
+-- Returns the calls of the fixture, grouped by operator, in the order of the fixture.
 local function by_name()
    local groups, order = {}, {}
    for _, row in ipairs(rows) do

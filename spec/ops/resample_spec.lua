@@ -1,4 +1,4 @@
--- Tests padding, interpolation and sampling. PyTorch 1.13 returned the expected values.
+-- Tests padding, interpolation and sampling. The expected values are PyTorch 1.13's.
 local torch = require "tlua"
 local F = torch.nn.functional
 
@@ -126,8 +126,7 @@ describe("interpolate", function()
    end)
 
    describe("with antialias", function()
-      -- The input is ((arange(30) * 7) % 11) with the shape (1, 1, 5, 6). PyTorch 2.15 returned the expected
-      -- values.
+      -- The input is ((arange(30) * 7) % 11) with the shape (1, 1, 5, 6). The expected values are PyTorch 2.15's.
       local x = ((torch.arange(30) * 7) % 11):to("float32"):reshape(1, 1, 5, 6)
       for _, case in ipairs {
          {"bilinear", {2, 3}, false, {5.07143, 5.625, 4.14286, 5.14286, 5.3125, 4.85714}},
@@ -296,7 +295,7 @@ describe("grid_sample", function()
       end
    end)
 
-   -- The formula computes samples that have gradients, and a kernel the others.
+   -- If gradients are needed, the samples are computed by a formula of operators, otherwise by a kernel.
    it("gives the same samples with and without gradients", function()
       torch.manual_seed(5)
       local images = torch.randn(2, 3, 9, 13):transpose(3, 4)

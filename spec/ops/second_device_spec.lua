@@ -8,7 +8,7 @@ local F <const> = torch.nn.functional
 -- Returns a copy of a tensor on the simulated device.
 local function there(t) return t:to("sim") end
 
--- Checks that fn's results are bitwise equal for tensors on the CPU and on the simulated device.
+-- Checks that fn gives bitwise equal results for tensors on the CPU and on the simulated device.
 local function agree(fn, ...)
    local inputs = {...}
    local moved = {}
@@ -84,7 +84,7 @@ describe("tables that a kernel reads", function()
 end)
 
 describe("an operator that waits for the device", function()
-   -- For these operators, the arguments determine whether the host waits.
+   -- For these operators, it depends on the arguments whether the host waits.
    local asked <const> = {to = true, cpu = true}
 
    it("says so in its entry", function()
@@ -145,7 +145,7 @@ end)
 describe("a model on another device", function()
    local nn <const> = torch.nn
 
-   -- Returns the weights of a network after three optimizer steps.
+   -- Trains a network for three optimizer steps, and returns its weights.
    local function trained(device, name)
       torch.manual_seed(3)
       local model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.3),

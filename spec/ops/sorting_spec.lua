@@ -4,7 +4,7 @@ local torch = require "tlua"
 
 local nan <const> = 0 / 0
 
--- A row that long is divided among blocks of a GPU; longer ones take seconds on an emulated GPU.
+-- On a GPU, a row of this length is sorted by several blocks. Longer rows would take seconds on an emulated GPU.
 local device = require "spec.support.device"
 local long <const> = device.name == "cuda" and device.is_emulated() and 10000 or 70000
 

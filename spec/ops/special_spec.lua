@@ -1,4 +1,4 @@
--- Tests torch.special. Functions that are also in torch are tested elsewhere.
+-- Tests torch.special. Other specs test the functions that are also in torch.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -26,7 +26,7 @@ describe("torch.special", function()
    end)
 end)
 
--- mpmath computed the reference values with 30 digits.
+-- The expected values were computed by mpmath with 30 digits.
 local function f64(values) return torch.tensor(values, {dtype = "float64"}) end
 
 describe("the incomplete gamma functions", function()
@@ -99,7 +99,7 @@ it("zeta is Hurwitz's", function()
 end)
 
 it("zeta sums the terms on both sides of 0", function()
-   -- mpmath, 40 digits: the sums of (q + k)^-s
+   -- The expected values are the sums of (q + k)^-s, computed by mpmath with 40 digits.
    local z = special.zeta(f64 {3, 3, 200, 8, 3}, f64 {-2.5, -1e6 - 0.25, -20.05, -300.2, -1e6 - 0.5})
    local expected = f64 {0.0541020258208637, -62.012553360599, 1.606938044258990e260, 390631.20432544521}
    assert.close({1, 1, 1, 1}, z[{{1, 4}}] / expected, 1e-11)
@@ -124,7 +124,7 @@ end)
 
 describe("airy_ai", function()
    it("has known values", function()
-      -- mpmath, 30 digits
+      -- The expected values were computed by mpmath with 30 digits.
       local x = f64 {-12, -5, -3.0001, -3, -1, 0, 1, 2, 2.0001, 5, 103.9}
       assert.close({
          -0.06655517505437313, 0.3507610090241143, -0.378845746372145, -0.3788142936776581, 0.5355608832923521,
@@ -147,7 +147,7 @@ describe("Bessel functions", function()
    local x <const> = f64 {1e-8, 0.3, 1, 2.404825557695773, 5, 8, 30, 1000}
    local y <const> = f64 {1e-8, 0.3, 1, 2, 2.5, 8, 30, 600}
 
-   -- for arguments from 8 on, CUDA's documentation promises an absolute error of 5e-12
+   -- For arguments from 8 on, CUDA's documentation guarantees an absolute error of at most 5e-12.
    local precise <const> = device.name == "cuda" and not device.is_emulated() and 5e-12 / 0.01 or 1e-13
 
    it("of the first and second kind have known values", function()
@@ -259,7 +259,8 @@ describe("orthogonal polynomials", function()
 
    it("are differentiated by their argument, up to eight times", function()
       local x = f64 {0.3}:requires_grad_()
-      local y = special.hermite_polynomial_h(x, 9) -- the derivative of H9 is 18 H8, and so on for higher derivatives
+      -- the derivative of H9 is 18 H8; higher derivatives follow in the same way
+      local y = special.hermite_polynomial_h(x, 9)
       local factor = 1
       for order = 1, 8 do
          y = torch.autograd.grad(y, x, {create_graph = true})[1]

@@ -1,5 +1,5 @@
--- Tests the dtypes that kernels have no loops for: float8 and unsigned integers of 16 to 64 bits. Conversions are
--- compared with PyTorch's bits by the hashes of spec/fixtures/stored.txt, which stored.py writes.
+-- Tests the dtypes that kernels can store but not compute with: float8, and unsigned integers of 16 to 64 bits.
+-- Conversions are compared with PyTorch's bits by hashes. stored.py writes the hashes to spec/fixtures/stored.txt.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -28,7 +28,7 @@ local function hash_of(t)
    return ("%016x"):format(h)
 end
 
--- Replaces NaN, whose bits differ, by one NaN.
+-- Replaces all NaN, whose bits may differ, by the same NaN.
 local function plain(x)
    if not is_float[x.dtype] then return x end
    local nan = torch.tensor({0x7fc00000}, {dtype = "int32"}):view "float32":to(x.dtype)
@@ -254,7 +254,7 @@ describe("dtypes without loops of their own", function()
    end)
 end)
 
--- PyTorch 2.15 gave the results of arithmetic, of promotion and of `abs`, and wrote the file's name of the dtype.
+-- PyTorch 2.15 gives the same results for arithmetic, promotion and `abs`, and the same name of the dtype in files.
 describe("complex32", function()
    local z <const> = torch.complex
    local function make() return torch.tensor({z(1, 2), z(-3.5, 0.25)}):to "complex32" end

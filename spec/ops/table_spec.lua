@@ -1,12 +1,12 @@
--- Tests every operator of the operator table, with the examples of the operator's entry: first and second gradients
--- against finite differences, and whether overloads, memory layouts and dtypes agree. All failures of an operator are
--- reported as one list, each with its aspect and its example.
+-- Tests every operator of the operator table, with the examples of the operator's entry. Compares first and second
+-- gradients with finite differences, and tests whether overloads, memory layouts and dtypes agree. All failures of an
+-- operator are reported as one list; each failure has its aspect and its example.
 
 local torch = require "tlua"
 local table_of = require "spec.support.table"
 local sorted = require "spec.support.sorted"
 
--- Aspects that an operator is exempt from, with the reason.
+-- Maps operators to the aspects that are not tested for them, with the reason.
 local exceptions = {
    as_strided = {layouts = "it is about the memory's layout", expanded = "it is about the memory's layout"},
    view = {layouts = "it refuses layouts that need a copy", expanded = "it refuses layouts that need a copy"},
@@ -23,10 +23,10 @@ local exceptions = {
    instance_norm = {arguments = "it updates the running statistics"},
 }
 
--- Operators whose results are on a device that a build may lack; spec/ops/device_spec.lua tests these.
+-- The results of these operators are on a device that a build may lack. spec/ops/device_spec.lua tests these operators.
 local elsewhere <const> = {cuda = true, sim = true}
 
--- Tolerances, relative to the larger of 1 and the value. An operator may round each of its intermediate
+-- Tolerances, which are multiplied by the larger of 1 and the value. An operator may round each of its intermediate
 -- results.
 local tolerance <const> = {float32 = 2e-5, float16 = 1e-2, bfloat16 = 6e-2}
 
@@ -40,7 +40,7 @@ local function widen(x)
    return floating(x) and x:detach():to "float64" or x
 end
 
--- Returns complex numbers as pairs of real numbers, so that NaN parts are compared separately.
+-- Returns complex numbers as pairs of real numbers, so that a NaN in one part does not hide the other part.
 local function parts(t) return torch.is_tensor(t) and t:is_complex() and t:view_as_real() or t end
 
 local function difference(expected, actual, tol)
@@ -53,14 +53,15 @@ local function compare(expected, actual, tol)
    return table_of.compare(expected, actual, function(e, a) return difference(e:detach(), a:detach(), tol) end)
 end
 
--- Aspects -----------------------------------------------------------------------------------------
--- Each aspect is a function of the row and an example's arguments. It returns a description of a failure, or nil.
+-- Aspects ----------------------------------------------------------------------------------------- An aspect is a
+-- function that tests one property. Its arguments are the row and an example's arguments. It returns a description of a
+-- failure, or nil.
 
 local aspects = {}
 
 local function aspect(name, check) aspects[#aspects + 1] = {name = name, check = check} end
 
--- Returns the operator as a function of only those arguments that require a gradient.
+-- Returns the operator as a function of only the arguments that require a gradient.
 local function as_function(args, call)
    local position = {}
    for i, x in ipairs(table_of.leaves(args)) do position[x] = i end
@@ -71,11 +72,11 @@ local function as_function(args, call)
    end
 end
 
--- For the gradient check, an entry may have gradcheck's own options and these: `second = false` leaves out second
--- derivatives; `symmetric = true` is for operators that read one triangle of a symmetric matrix, whose derivative is
--- defined along symmetric matrices.
+-- For the gradient check, an entry may have the options of gradcheck and two more. `second = false` leaves out second
+-- derivatives. `symmetric = true` is for operators that read only one triangle of a symmetric matrix: their derivative
+-- is defined only for symmetric changes of the matrix.
 --
--- With a sanitizer, which tests no values, a backward pass runs in place of the differences.
+-- With a sanitizer, values are not tested, so a single backward pass replaces the finite differences.
 local sanitized <const> = os.getenv "SPEC_SANITIZED" == "1"
 
 local function backward_pass(inputs, fn)
@@ -106,7 +107,7 @@ aspect("gradient", function(row, args)
    return check_gradient("gradcheck", row, args, function(a) return table_of.call(row, a) end)
 end)
 
--- With a sanitizer, one backward pass through the derivatives is enough.
+-- Differentiates the derivatives once, which is enough with a sanitizer.
 local function second_pass(row, args)
    local inputs, sum = table_of.leaves(args), 0
    if #inputs == 0 then return end
@@ -180,7 +181,7 @@ aspect("in place", function(row, args)
          end)
 end)
 
--- Returns a copy of the arguments whose last argument, the table of options, has one more option.
+-- Returns a copy of the arguments in which the last argument, the table of options, has one more option.
 local function with_option(args, key, value)
    local copy = {n = args.n + 1, table.unpack(args, 1, args.n)}
    local last = args[args.n]
@@ -230,7 +231,7 @@ aspect("layouts", function(row, args)
    end
 end)
 
--- Expands tensors, so that several positions refer to the same memory.
+-- Expands tensors, so that several elements share the same memory.
 aspect("expanded", function(row, args)
    if row.name:find("_$") then return end
    local expanded = table_of.map(args, function(x)
@@ -246,13 +247,13 @@ end)
 
 local function to_dtype(dtype) return function(x) return floating(x) and x:detach():to(dtype) or x end end
 
--- The inputs are restricted to values that the dtype can represent.
+-- The inputs are rounded to values that the dtype can represent.
 local function check_dtype(row, args, dtype)
    local narrow = table_of.map(args, to_dtype(dtype))
    local wide = table_of.map(narrow, to_dtype("float64"))
    local ok, actual = pcall(table_of.call, row, narrow)
    if not ok then
-      -- a half-precision kernel may be missing if the error says so
+      -- the example passes if the error says that there is no kernel for this half-precision dtype
       return (dtype == "float32" or not tostring(actual):find(dtype)) and tostring(actual) or nil
    end
    local expected = table_of.tensors(table_of.call(row, wide))
@@ -270,7 +271,7 @@ for _, dtype in ipairs {"float32", "float16", "bfloat16"} do
    end)
 end
 
--- An operator may accept or refuse empty inputs. A call must not crash, and an error must be one of the library's
+-- An operator may accept or refuse empty inputs, but a call must not crash, and an error must be one of the library's
 -- own.
 aspect("empty", function(row, args)
    for i = 1, args.n do
@@ -312,8 +313,8 @@ local function gives_floats(row, args)
    return false
 end
 
--- Checks that an operator on tensors has a derivative, gives a reason for having none, or returns no floating-point
--- tensor.
+-- Checks an operator on tensors: it must have a derivative, or give a reason for having none, or return no
+-- floating-point tensor.
 local function check_entry(row)
    if not table_of.takes(row, "Tensor", "Operand", "Tensor[]") or row.nondiff then return end
    if #row.examples == 0 then return not elsewhere[row.name] and "the entry has no examples" or nil end
@@ -332,7 +333,7 @@ local function check_entry(row)
    end
 end
 
--- The aspects that are tested with complex numbers; all other aspects concern dtypes and messages.
+-- The aspects that are tested with complex numbers. All other aspects are about dtypes and messages.
 local of_complex <const> = {
    gradient = true, ["second gradient"] = true, ["in place"] = true, layouts = true, expanded = true,
    ["function and method"] = true, arguments = true,
@@ -382,8 +383,8 @@ describe("operator", function()
    end
 end)
 
--- Operators that accept complex numbers, but not for those arguments that are floating-point tensors in their
--- examples.
+-- These operators accept complex numbers for some arguments, but not for the arguments that are floating-point tensors
+-- in their examples.
 local real_only <const> = {
    complex = "its parts are real", polar = "its magnitudes and angles are real",
    view_as_complex = "it views real numbers",

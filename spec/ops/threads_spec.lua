@@ -1,5 +1,5 @@
--- Tests that results and gradients are bitwise equal for every number of threads. Sizes are large enough for each
--- operator to divide its work among threads; they are odd, so that the shares of the threads differ.
+-- Tests that results and gradients are bitwise equal for every number of threads. The sizes are large enough that each
+-- operator splits its work among threads. They are odd, so that the threads' parts differ in size.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -13,7 +13,8 @@ local function normal(...)
    return leaves[#leaves]
 end
 
--- Products take minutes with a sanitizer, where the shares of threads matter and not the sizes.
+-- With a sanitizer, large products take minutes. Smaller ones suffice there, because a sanitizer only tests how the
+-- threads share the work.
 local sanitized <const> = os.getenv "SPEC_SANITIZED" == "1"
 local rows <const>, columns <const> = sanitized and 261 or 517, sanitized and 523 or 1031
 
@@ -21,7 +22,7 @@ local names = {torch = torch, F = F, select = select,
    x = normal(rows, columns), y = normal(rows, columns), line = normal(columns), wide = normal(columns - 1, columns),
    cube = normal(7, 261, 130), vector = normal(700001), scale = normal(12), shift = normal(12),
    images = normal(5, 12, 61, 59), kernel = normal(20, 12, 3, 3), depth = normal(12, 1, 3, 3),
-   -- the weights are larger than a cache
+   -- these weights are larger than a cache
    small = normal(9, 240, 7, 5), heavy = normal(280, 240, 3, 3),
    squares = normal(37, 41, 41), tall = normal(37, 53, 29),
    -- there are fewer heads than threads

@@ -1,10 +1,10 @@
--- Tests products, convolutions and transposed copies whose sizes are close to those of register tiles.
+-- Tests products, convolutions and transposed copies whose sizes are near the sizes of register tiles.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 
--- Sums in float64 are far more accurate than sums in float32.
+-- The limits on errors. Sums in float64 are far more accurate than sums in float32.
 local limits = {float32 = 2e-5, float64 = 1e-13}
 
 local function normal(dtype, ...) return torch.randn(..., {dtype = dtype}) end
@@ -34,7 +34,7 @@ describe("products", function()
    end)
 
    it("of one element with another do not depend on those beside", function()
-      -- these products run on the CPU, since cuBLAS's order of summation depends on the shape
+      -- these products run on the CPU, because cuBLAS adds in an order that depends on the shape
       local here = {device = "cpu"}
       local a, b = torch.randn(100, 150, here), torch.randn(150, 90, here)
       local whole = a:matmul(b)
@@ -54,8 +54,8 @@ end)
 describe("convolution", function()
    before_each(function() torch.manual_seed(1) end)
 
-   -- each row has the batch, groups, input and output channels per group, height, width, kernel, stride, padding and
-   -- dilation
+   -- Each row has the batch, groups, input and output channels per group, height, width, kernel, stride, padding and
+   -- dilation.
    local cases = {
       {1, 1, 40, 20, 9, 10, 3, 1, 1, 1}, {5, 1, 17, 33, 7, 7, 3, 1, 1, 1}, {3, 2, 16, 16, 8, 11, 3, 2, 0, 1},
       {2, 1, 20, 70, 8, 8, 2, 2, 0, 1}, {2, 1, 9, 66, 9, 8, 3, 3, 2, 2}, {3, 1, 7, 40, 12, 9, 1, 1, 0, 1},

@@ -1,10 +1,10 @@
--- Tests views and copies that join and rearrange tensors: which ones share memory, and refused calls.
+-- Tests views, and copies that join and rearrange tensors: which of them share memory, and which calls are refused.
 
 local torch = require "tlua"
 
 local function matrix() return torch.arange(12):view(3, 4) end
 
--- Returns whether a and b share memory: whether a write to b changes a.
+-- Returns whether a and b share memory, by writing to b and reading a.
 local function shares(a, b)
    local before = a:clone()
    b:fill_(-7)

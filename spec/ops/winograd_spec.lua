@@ -1,5 +1,5 @@
--- Tests Winograd's transforms of tiles (kernels/cpu/conv/winograd.c), which large float32 convolutions use. All
--- convolutions in this file are large enough for this method. Expected values are computed by im2col and a matrix
+-- Tests Winograd convolutions (kernels/cpu/conv/winograd.c), which are used for large float32 convolutions. All
+-- convolutions in this file are large enough for this method. The expected values are computed by im2col and a matrix
 -- product in float64.
 
 local torch = require "tlua"
@@ -8,13 +8,15 @@ local F = torch.nn.functional
 
 local on_gpu <const> = device.name == "cuda" and not device.is_emulated()
 
--- For the weight's gradient, cuDNN has its own fixed order of summation, which is not pairwise.
+-- cuDNN has its own fixed order of sums for the weight's gradient. It is not pairwise, so the error is larger.
 local factor <const> = on_gpu and 3 or 1
 
--- With a sanitizer, large convolutions take minutes, and so do the expected values, which are compared without one.
+-- With a sanitizer, large convolutions and their expected values take minutes. The values are compared without a
+-- sanitizer.
 local sanitized = os.getenv "SPEC_SANITIZED" == "1"
 
--- Returns a convolution with stride 1, and the gradients of the sum of (result * g).
+-- Returns a convolution with stride 1, and the gradients of the sum of (result * g), computed by im2col and a matrix
+-- product.
 local function by_columns(x, w, bias, padding, groups, g)
    x, w = x:detach():double():requires_grad_(), w:detach():double():requires_grad_()
    local n, out, c = x:size(1), w:size(1) // groups, w:size(2)
@@ -24,7 +26,7 @@ local function by_columns(x, w, bias, padding, groups, g)
    return y:detach(), torch.autograd.grad((y * g:double()):sum(), {x, w})
 end
 
--- Returns the largest error and the root mean square error, relative to the standard deviation of the expected
+-- Returns the largest error and the root mean square of the errors, relative to the standard deviation of the expected
 -- values.
 local function errors(expected, actual)
    local difference = (actual:double() - expected) / expected:std()
@@ -48,7 +50,8 @@ describe("convolution in tiles", function()
          assert.equal(table.concat(pair[1].shape, " "), table.concat(pair[2].shape, " "))
          local largest, mean = errors(table.unpack(pair))
          local text = ("%d of %dx%dx%dx%d to %d: %.2e, %.2e"):format(i, n, c, height, width, out, largest, mean)
-         -- the largest error of a weight's gradient depends on the random numbers: between 9e-6 and 1.7e-5 for 13 seeds
+         -- The largest error of a weight's gradient depends on the random numbers. For 13 seeds it was between 9e-6 and
+         -- 1.7e-5.
          local most = i == 3 and 2e-5 or 1.5e-5
          assert.is_true(largest < most * factor and mean < 1.5e-6 * factor, text)
       end
@@ -57,7 +60,7 @@ describe("convolution in tiles", function()
    it("agrees with products of columns, with odd sizes and any padding", function()
       compare(1, 40, 41, 50, 40, 1, 1)
       compare(1, 64, 34, 33, 40, 0, 1)
-      compare(3, 17, 5, 150, 70, 1, 1) -- a segment cannot hold all tiles
+      compare(3, 17, 5, 150, 70, 1, 1) -- one segment cannot hold all tiles
       compare(2, 48, 22, 25, 50, 4, 1)
       compare(3, 32, 21, 22, 64, {2, 0}, 1)
       compare(2, 96, 25, 26, 66, 1, 2)
@@ -76,8 +79,8 @@ describe("convolution in tiles", function()
       compare(1, 48, 30, 28, 48, 1, 1, function(x) return x:expand(3, -1, -1, -1) end)
    end)
 
-   -- The measured errors, relative to the standard deviation of the result, are at most 9e-6, and 9e-7 as a root mean
-   -- square. Plain sums have errors of 2e-6 and 2e-7.
+   -- The measured errors are relative to the standard deviation of the result. The largest is 9e-6, and their root mean
+   -- square is 9e-7. For plain sums, these numbers are 2e-6 and 2e-7.
    it("keeps its accuracy with 512 channels", function()
       if not sanitized then compare(8, 512, 7, 7, 512, 1, 1) end
    end)
@@ -88,7 +91,7 @@ describe("convolution in tiles", function()
       local expected = by_columns(x, w, zero, 1, 1, torch.zeros(2, 64, 24, 24))
       local y = F.conv2d(x, w, nil, 1, 1)
       assert.equal("float16", y.dtype)
-      -- the limit is half a unit in the last place of float16, plus the error of the computation in float32
+      -- The limit is half a unit in the last place of float16, plus the error of the computation in float32.
       assert.is_true(((y:double() - expected):abs() - expected:abs() * 2 ^ -11):max():item() < 1e-3)
    end)
 
@@ -130,7 +133,7 @@ describe("convolution in tiles", function()
       assert.equal(2 * 63 * 1600, F.conv2d(x, w, bias, 1, 1):isfinite():sum():item())
    end)
 
-   -- not on a GPU, since some of cuDNN's engines add atomically
+   -- not tested on a GPU, because some of cuDNN's engines use atomic additions
    local on_cpu <const> = on_gpu and pending or it
    on_cpu("gives the same bits for every number of threads", function()
       local before = torch.get_num_threads()
