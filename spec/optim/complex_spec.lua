@@ -1,5 +1,5 @@
--- Tests optimizers on complex parameters against PyTorch's results (spec/fixtures/complex.py). The optimizers treat the
--- real and imaginary parts as real numbers.
+-- Tests optimizers on complex parameters, by comparing them with PyTorch's results (spec/fixtures/complex.py). The
+-- optimizers treat the real and imaginary parts as separate real numbers.
 
 local torch = require "tlua"
 
@@ -28,7 +28,7 @@ describe("an optimizer of complex parameters", function()
                return loss
             end)
          end
-         -- PyTorch stores NAdam's and ASGD's factors in float32
+         -- PyTorch stores some factors of NAdam and ASGD in float32
          local tolerance = (name == "NAdam" or name == "ASGD") and 1e-8 or 1e-12
          assert.close(expected, p:detach():view_as_real():reshape(-1):tolist(), tolerance)
       end)

@@ -1,4 +1,4 @@
--- Tests that updating many parameters in one call gives the same result as one call for each parameter.
+-- Tests that one call that updates many parameters gives the same result as one call for each parameter.
 
 local device = require "spec.support.device"
 local torch = require "tlua"
@@ -8,13 +8,13 @@ local optim = torch.optim
 
 local float64 <const>, float32 <const> = {dtype = "float64"}, {dtype = "float32"}
 
--- Optimizers that update all parameters in one call.
+-- The optimizers that update all parameters in one call.
 local fused = {}
 for _, row in ipairs(problem.rows) do
    if row[1] ~= "Adafactor" then fused[#fused + 1] = row end
 end
 
--- Every optimizer appears once, with options that use all parts of its state.
+-- The list has each optimizer once, with options that use all parts of its state.
 local each = {
    SGD = "{lr = 0.1, momentum = 0.9, dampening = 0.3}", Adam = "{lr = 0.1, amsgrad = true}", AdamW = "{lr = 0.1}",
    NAdam = "{lr = 0.1, weight_decay = 0.3}", RAdam = "{lr = 0.1, betas = {0.7, 0.8}}", Adamax = "{lr = 0.1}",
@@ -38,8 +38,7 @@ describe("a step", function()
       for _, row in ipairs(fused) do
          local expected = problem.run(row[1], row[2], float64)
          local more = {capturable = true}
-         -- powers of betas are computed on the device; its pow may differ from the CPU's in the last
-         -- digit
+         -- A GPU computes the powers of the betas. Its pow may differ from the CPU's in the last digit.
          local near = device.name == "cuda" and 1e-12 or 0
          assert.close(expected, (problem.run(row[1], row[2], float64, {more = more})), near)
          more.lr = torch.tensor(problem.options(row[2]).lr or 0.01, float64)
@@ -72,7 +71,7 @@ describe("a step", function()
             end
             local expected, norms = after(false)
             local values, found = after(true)
-            assert.close(expected, values, 1e-6) -- tolerates a factor that is rounded once less
+            assert.close(expected, values, 1e-6) -- one of the two calls rounds a factor once less often
             for t = 1, 3 do assert.close(norms[t], found[t], 1e-6) end
          end
       end
@@ -160,7 +159,7 @@ describe("a step", function()
             for i, p in ipairs(params) do
                p.grad = problem.gradient(i, p.shape, t, {dtype = p.dtype})
                alone[i].grad = p.grad
-               -- the step count of parameter 7 is one less than that of the others
+               -- parameter 7 has made one step fewer than the other parameters
                if i == 7 and t == 1 then p.grad, alone[i].grad = nil, nil end
                others[i]:step()
             end
@@ -290,7 +289,7 @@ describe("a step of a half type", function()
 end)
 
 describe("_fused_step_", function()
-   -- Returns the arguments of a valid call after `change` has changed them.
+   -- Returns the arguments of a valid call, after `change` has modified them.
    local function arguments(change)
       local a = {
          params = {torch.zeros(2)}, grads = {torch.zeros(2)}, clocks = {torch.zeros({}, float64)},

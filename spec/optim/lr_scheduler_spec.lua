@@ -14,7 +14,8 @@ local function rates(optimizer, schedule, n, ...)
 end
 
 describe("torch.optim.lr_scheduler", function()
-   -- PyTorch 2.15 wrote these states and rates: three steps of SGD at 0.1, state_dict, four more steps.
+   -- PyTorch 2.15 has written these states and rates. It made three steps of SGD with lr 0.1, called state_dict, and
+   -- made four more steps.
    it("goes on from states that PyTorch has saved", function()
       local rows = {
          {"StepLR", {2}, {step_size = 2, gamma = 0.1}, 0.010000000000000002,

@@ -1,12 +1,12 @@
--- Tests LBFGS and schedules against PyTorch. The values are in spec/fixtures/optim.lua, written by optim.py there;
--- steps_spec.lua tests the other optimizers.
+-- Tests LBFGS and schedules by comparing them with PyTorch. spec/fixtures/optim.py has written the expected values to
+-- optim.lua. steps_spec.lua tests the other optimizers.
 local torch = require "tlua"
 local optim = torch.optim
 local rows = dofile "spec/fixtures/optim.lua"
 
 local float64 = {dtype = "float64"}
 
--- Returns the same problem as in optim.py.
+-- Returns the optimization problem of optim.py.
 local function problem()
    return {
       torch.tensor({1.0, -2.0, 3.0}, float64):requires_grad_(),

@@ -1,5 +1,5 @@
--- Tests 20 steps of every optimizer, with every option, against PyTorch. The values are in
--- spec/fixtures/optim_steps.lua, written by optim_steps.py in the same folder.
+-- Tests 20 steps of every optimizer, with every option, by comparing them with PyTorch. spec/fixtures/optim_steps.py
+-- has written the expected values to optim_steps.lua.
 
 local torch = require "tlua"
 local problem = require "spec.support.optim"
@@ -16,7 +16,7 @@ for dtype, tolerance in sorted {float64 = 1e-12, float32 = 1e-6} do
    end)
 end
 
--- The steps do not use the mean, so an error of the mean would not show in the parameters.
+-- The steps do not use the mean of parameters, so the parameters would not show an error in the mean.
 describe("the mean of parameters after 20 steps matches PyTorch:", function()
    for _, row in ipairs(problem.means) do
       it("ASGD " .. row[1], function()
@@ -38,7 +38,7 @@ describe("20 steps match PyTorch:", function()
             for k, p in ipairs(params) do p.grad = problem.gradient(k, sizes[k], t) end
             optimizer:step()
          end
-         -- Directions are computed in bfloat16, so the errors of 20 steps, each about 0.02 long, add up.
+         -- Directions are computed in bfloat16. Each of the 20 steps is about 0.02 long, and their errors add up.
          assert.close({table.unpack(row, 2)}, problem.values(params), 5e-3)
       end)
    end

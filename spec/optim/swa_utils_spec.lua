@@ -2,7 +2,7 @@ local torch = require "tlua"
 local nn = torch.nn
 local swa = torch.optim.swa_utils
 
--- This model has a weight of two numbers and a buffer of one number, all equal to `value`.
+-- A model with a weight of two numbers and a buffer of one number, all of which equal `value`.
 local Model = torch.class("swa_spec.Model", nn.Module)
 function Model:__init(value)
    self.weight = nn.Parameter(torch.full({2}, value))
@@ -44,7 +44,7 @@ describe("optim.swa_utils.AveragedModel", function()
          use_buffers = true}, {1.0, 3.0, 8.0})
       assert.close({1, 1.5, 3.125}, list)
       assert.close(3.125, averaged.module.seen:item())
-      -- averages of integers are truncated, so 1, 1.5 and 2.75 give 2
+      -- the averages 1, 1.5 and 2.75 are truncated to integers, so the last one is 2
       assert.equal(2, averaged.module.count:item())
    end)
 

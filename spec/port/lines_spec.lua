@@ -1,4 +1,4 @@
--- Tests the lines of Lua that `tlua port` writes for each construct of Python.
+-- Tests which lines of Lua `tlua port` writes for each construct of Python.
 
 local port = require "spec.support.port"
 

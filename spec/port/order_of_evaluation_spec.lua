@@ -1,5 +1,5 @@
--- Tests `tlua port` on lines whose closest Lua equivalent has a different meaning. Either the program must print the
--- same text in Python and after translation, or a note must say what remains to be done.
+-- Tests `tlua port` on lines of Python whose closest equivalent in Lua has a different meaning. Either the program
+-- prints the same text in Python and after translation, or a note says what the user must still change.
 
 local port = require "spec.support.port"
 
@@ -8,7 +8,7 @@ local function same(text)
    assert.equal(expected, got)
 end
 
--- Returns whether the translation of a program has a note that contains a text.
+-- Returns whether the translation of a program has a note that contains the text `part`.
 local function noted(text, part)
    for _, note in ipairs(port.translate({text})[1].notes) do
       if note.text:find(part, 1, true) then return true end

@@ -1,5 +1,4 @@
--- Tests `tlua port` on programs that must print the same text in Python and after translation to
--- Lua.
+-- Tests `tlua port` on whole programs. Each program must print the same text in Python and after translation to Lua.
 
 local port = require "spec.support.port"
 local shell = require "spec.support.shell"

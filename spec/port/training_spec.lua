@@ -1,11 +1,10 @@
--- Tests `tlua port` on whole PyTorch programs, which must run after translation and learn from
--- generated data.
+-- Tests `tlua port` on whole PyTorch programs. The translated programs must run, and must learn from generated data.
 
 local port = require "spec.support.port"
 local shell = require "spec.support.shell"
 local tlua = shell.start(true)
 
--- Returns the output of a ported program.
+-- Translates a program, runs it, and returns its output.
 local function run(text)
    return shell.with_folder(function(folder)
       shell.write(folder .. "/script.py", text)

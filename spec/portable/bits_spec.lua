@@ -1,7 +1,7 @@
--- The bits of use_deterministic_algorithms "portable": bits.txt has a hash for each call of calls.lua. One machine
--- wrote it, by `tlua spec/portable/hashes.lua >spec/portable/bits.txt`. Other machines, compilers, instruction sets and
--- numbers of threads must give the same. Write the file again after an operator, an example or a kernel has changed on
--- purpose.
+-- Tests use_deterministic_algorithms "portable", which gives the same bits on every machine. bits.txt has a hash for
+-- each call of calls.lua. One machine has written it by `tlua spec/portable/hashes.lua >spec/portable/bits.txt`. Other
+-- machines, compilers, instruction sets and numbers of threads must give the same hashes. Write the file again after an
+-- intended change of an operator, an example or a kernel.
 
 local shell = require "spec.support.shell"
 local torch = require "tlua"
@@ -18,8 +18,8 @@ end
 local file <close> = assert(io.open "spec/portable/bits.txt")
 local expected = read(file:read "a")
 
--- Returns the names of groups that differ from those of the file, and the number of groups in it. A group that the
--- file lacks, such as a new operator, must be the same in all processes.
+-- Returns the names of groups whose hashes differ from those in the file, and the number of groups in the file. Groups
+-- that the file lacks, such as new operators, must give the same hashes in all processes.
 local function differences(environment, threads)
    local out = shell.ok(("%s TLUA_BUILD=%s %s spec/portable/hashes.lua %s"):format(environment,
       shell.quote(shell.build), shell.start(), threads))

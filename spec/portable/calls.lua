@@ -1,7 +1,7 @@
--- calls.lua - the calls whose bits must be the same on every machine: all operators of the table, forward and backward,
--- on their examples; elementwise functions on many numbers; layers, losses and optimizers on shapes that several
--- threads share; random numbers; and ten short trainings. run(emit) calls emit(group, value) with a number, a tensor or
--- a table of these for each call.
+-- calls.lua - the calls whose bits must be the same on every machine. These are all operators of the table on their
+-- examples, forward and backward; elementwise functions on many numbers; layers, losses and optimizers on shapes that
+-- several threads share; random numbers; and ten short trainings. run(emit) calls emit(group, value) for each call;
+-- `value` is a number, a tensor, or a table of these.
 
 local sorted = require "spec.support.sorted"
 local table_of = require "spec.support.table"
@@ -10,7 +10,7 @@ local nn, F, optim = torch.nn, torch.nn.functional, torch.optim
 
 local M = {}
 
--- Operators that are left out, with the reason.
+-- Maps operators that are not called to the reason.
 local left_out <const> = {
    empty = "its memory is not initialised", empty_like = "its memory is not initialised",
    empty_strided = "its memory is not initialised", new_empty = "its memory is not initialised",
@@ -19,7 +19,7 @@ local left_out <const> = {
    cuda = "there need not be a device", sim = "there need not be a device",
 }
 
--- Refusals of the mode itself.
+-- Returns whether an error is a refusal by the portable mode itself.
 local function is_refused(fault)
    return tostring(fault):find('use_deterministic_algorithms "portable"', 1, true) ~= nil
 end
@@ -60,7 +60,7 @@ local function operators(emit)
    end
 end
 
--- Many numbers of all sizes, and special ones. Their number is no multiple of a vector's length.
+-- Returns numbers of all magnitudes, and special ones. How many there are is no multiple of a vector register's length.
 local function numbers(n, dtype)
    torch.manual_seed(3)
    local x = torch.randn(n, {dtype = "float64"}) * torch.pow(10, torch.rand(n, {dtype = "float64"}) * 12 - 9)
@@ -69,7 +69,7 @@ local function numbers(n, dtype)
    return torch.cat({x, special}):to(dtype)
 end
 
--- Returns whether a call on vectors of 5 elements gives as many, so that it is no outer product or the like.
+-- Returns whether a call on vectors of 5 elements returns 5 elements. Outer products and other such calls do not.
 local function keeps_size(row, n)
    local x = torch.rand(5)
    local ok, results = pcall(table_of.call, row, {n = n, x, n == 2 and x or nil})
@@ -87,7 +87,7 @@ local function elementwise(emit)
             and (first.n == 1 or torch.is_tensor(first[2]) and first[2]:is_floating_point())
             and keeps_size(row, first.n) then
             local ok, value = pcall(table_of.call, row, {n = first.n, x, first.n == 2 and y or nil})
-            -- the sign of NaN differs between processors
+            -- the sign of NaN differs between processors, so NaN is left out
             local of_sign = row.name == "signbit" or row.name == "copysign"
             if ok and not of_sign then emit("elementwise " .. row.name, value) end
          end
@@ -97,7 +97,7 @@ end
 
 -- Layers --------------------------------------------------------------------------------------------------------------
 
--- Makes a value from random parameters and inputs, and their gradients.
+-- Calls a layer with random parameters and inputs. Returns the result and all gradients.
 local function both_ways(layer, ...)
    local inputs = {...}
    for _, x in ipairs(inputs) do if x:is_floating_point() then x:requires_grad_() end end
@@ -293,7 +293,7 @@ end
 
 local function with(name, options) return function(p) return optim[name](p, options) end end
 
--- A language model of two blocks.
+-- Returns a language model of two blocks.
 local function small_gpt()
    local embed, head = nn.Embedding(50, 32), nn.Linear(32, 50)
    local block = nn.TransformerEncoderLayer(32, 4, {dim_feedforward = 64, dropout = 0.1, batch_first = true})
@@ -380,7 +380,7 @@ local function run_trainings(emit)
    end
 end
 
---- Calls emit(group, value) for each call.
+--- Makes all calls. Calls emit(group, value) for each of them.
 ---@param emit fun(group: string, value: any)
 function M.run(emit)
    run_trainings(emit)

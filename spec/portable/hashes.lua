@@ -1,6 +1,6 @@
--- hashes.lua - prints a line for each group of calls.lua, with a hash of 32 bits for each call:
+-- hashes.lua - prints a line for each group of calls in calls.lua. The line has a 32-bit hash for each call:
 --    tlua spec/portable/hashes.lua [fast] [threads]
--- "fast" leaves out use_deterministic_algorithms "portable", to see which calls differ without it.
+-- With "fast", the portable mode is off, which shows which calls differ without it.
 
 local torch = require "tlua"
 local calls = require "spec.portable.calls"
@@ -13,7 +13,7 @@ if not fast then torch.use_deterministic_algorithms("portable") end
 
 local words <const> = {[1] = "uint8", [2] = "int16", [4] = "int32", [8] = "int64"}
 
--- Returns the elements as int64, with the same bits for each NaN.
+-- Returns the elements as int64. All NaN get the same bits.
 local function as_integers(x)
    x = x:detach()
    if x:is_complex() then x = torch.view_as_real(x:resolve_conj()) end
@@ -23,7 +23,7 @@ local function as_integers(x)
    return (x.dtype == "bool" and x or x:view(word)):to "int64"
 end
 
--- Integers wrap around, so that sums and products have the same bits in any order.
+-- Integer arithmetic wraps around, so the hash does not depend on the order of sums and products.
 local function hash_tensor(x)
    local bits = as_integers(x)
    local n = bits:numel()

@@ -1,5 +1,5 @@
--- Prints a hash of matrix products of many sizes in the portable mode. bits_spec.lua compares it between instruction
--- sets, whose loops have vectors of other widths.
+-- Prints a hash of matrix products of many sizes in the portable mode. bits_spec.lua compares the hashes of several
+-- instruction sets, whose loops use vectors of different widths.
 
 local torch = require "tlua"
 local nn = torch.nn

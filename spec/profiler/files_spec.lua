@@ -1,4 +1,4 @@
--- Tests the files that a profile writes, and `tlua --profile`.
+-- Tests the files that a profile writes, and the option `tlua --profile`.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -30,7 +30,7 @@ it("a trace is JSON with every event, in order and within its parent", function(
       end
       local n = 0
       for i, event in prof:events() do
-         -- events of devices come last
+         -- the events of devices come after all other events
          if event.kind == "kernel" then break end
          n = i
          assert.equal(event.name, spans[i].name)
@@ -47,8 +47,8 @@ it("a trace is JSON with every event, in order and within its parent", function(
    end)
 end)
 
--- The fields that each kind of event must have, according to the description of the Trace Event Format, for its readers
--- (chrome://tracing, Perfetto, TensorBoard).
+-- The fields that each kind of event must have. They are required by the description of the Trace Event Format, and by
+-- programs that read it (chrome://tracing, Perfetto, TensorBoard).
 local asked <const> = {
    X = {name = "string", cat = "string", ts = "number", dur = "number", args = "table"},
    M = {name = "string", args = "table"},
@@ -91,7 +91,7 @@ describe("a trace for its viewers", function()
          if e.ph == "M" and e.name == "thread_name" then
             threads[e.pid .. " " .. e.tid] = e.args.name
          elseif e.ph == "X" and e.pid == 1 then
-            -- the event that names a thread precedes the thread's other events
+            -- the event that names a thread comes before the thread's other events
             assert.is_string(threads["1 " .. e.tid])
          end
       end
@@ -175,8 +175,7 @@ describe("a page", function()
       end)
    end)
 
-   -- Replaces the browser's document by a small table, which records the shapes drawn in each
-   -- colour.
+   -- Replaces the browser's `document` by a small table that records the shapes drawn in each colour.
    it("draws memory by category, and cached memory if there is room or on request", function()
       if not shell.has "node" then return pending "no node" end
       local document <const> = [[
@@ -318,13 +317,13 @@ describe("tlua --profile", function()
       assert.matches("the script has begun a profile of its own", err)
    end))
 
-   -- Runs a program that a signal ends. The program runs in a shell, whose status shows the signal: 128 plus the
-   -- signal's number.
+   -- Runs a program that is ended by a signal. The program runs in a shell, whose status shows the signal: it is 128
+   -- plus the signal's number.
    local function ended_by(signal, text, html)
       return shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", ([[
             local pid = io.open("/proc/self/stat"):read "n"
-            -- a child that os.execute starts ignores SIGINT
+            -- a child process that os.execute starts would ignore SIGINT
             local function ended() io.popen("kill -%s " .. pid):close() end
             local x = torch.ones(2, 2)
             x = x:mm(x)

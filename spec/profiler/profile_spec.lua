@@ -73,7 +73,7 @@ describe("a profile", function()
       assert.equal(2 * (2 * 4 * 6 * 6) * (3 * 3 * 3), row(prof, "convolution").flops)
    end)
 
-   -- torch.utils.flop_counter returns the same counts: each gradient of a convolution costs as much as the convolution,
+   -- torch.utils.flop_counter gives the same counts. Each gradient of a convolution costs as much as the convolution,
    -- and attention costs as much as its two products.
    it("counts operations of a convolution's gradients and of attention", function()
       local x = torch.randn(1, 2, 6, 6):requires_grad_()
@@ -103,7 +103,7 @@ describe("a profile", function()
       flops("lstm_layer", nn.LSTM(4, 6), x:clone():requires_grad_(), {forward = ih + hh, backward = 2 * ih + 2 * hh})
       flops("gru_layer", nn.GRU(4, 6), x, {forward = (ih + hh) * 3 / 4, backward = (ih + 2 * hh) * 3 / 4})
       flops("rnn_tanh_layer", nn.RNN(4, 6), x, {forward = (ih + hh) / 4, backward = (ih + 2 * hh) / 4})
-      local half, hr = 2 * 15 * (4 * 6) * 2, 2 * 15 * 6 * 2 -- the projection keeps 2 of 6 features
+      local half, hr = 2 * 15 * (4 * 6) * 2, 2 * 15 * 6 * 2 -- the projection reduces 6 features to 2
       flops("lstm_layer", nn.LSTM(4, 6, {proj_size = 2}), x,
          {forward = ih + half + hr, backward = ih + 2 * half + 2 * hr})
    end)
@@ -117,7 +117,7 @@ describe("a profile", function()
             function() nn.functional.scaled_dot_product_attention(q, k, v):sum():backward() end)
          return row(prof, "attention_backward").flops
       end
-      local scores, values = 2 * 2 * 5 * 7 * 4, 2 * 2 * 5 * 7 * 3 -- attention has two heads, with these counts
+      local scores, values = 2 * 2 * 5 * 7 * 4, 2 * 2 * 5 * 7 * 3 -- the counts for two heads of attention
       assert.equal(3 * scores + 2 * values, flops())
       v:requires_grad_(false)
       assert.equal(3 * scores + values, flops())
@@ -172,7 +172,7 @@ describe("a profile", function()
          end
          local _ <close> = profiler.record_function "rest"
       end)
-      -- the loop calls next three times: for two batches, and to find the end
+      -- the loop calls next three times: for two batches, and to find the end of the data
       assert.equal(3, row(prof, "DataLoader.next").count)
       assert.equal(2, row(prof, "part").count)
       assert.equal(1, row(prof, "rest").count)
@@ -224,7 +224,7 @@ describe("a profile", function()
       assert.equal(1, counts.pointwise)
       assert.equal(1, counts.reduce)
       assert.is_true(row(prof, "gemm").device_time_total > 0)
-      -- the operators' rows include the time of the kernels, which must count only once
+      -- The rows of operators include the time of their kernels, so the total must not count the kernels again.
       local told = prof:key_averages():table():match "Self device time total: ([%d.]+)us"
       assert.is_nil(told and tonumber(told) > whole + 0.001 or nil)
       assert.matches("meanwhile, the sim:0 stream 0 was at work", prof:summary())
@@ -363,8 +363,8 @@ describe("the summary", function()
    end)
 
    it("distinguishes too few workers from workers that are starting", function()
-      -- Returns the advice for a program that waits for `waits` of 100 time units while its worker is busy for
-      -- `works`.
+      -- Returns the advice for a program that waits for data during `waits` of 100 time units, while its worker is busy
+      -- during `works` of them.
       local function text_of(waits, works)
          local session = {}
          function session:state() -- luacheck: ignore 212
@@ -388,8 +388,8 @@ describe("the summary", function()
    end)
 
    it("distinguishes growing memory from memory that is freed again", function()
-      -- Returns the advice for a program in which `n` collections take 10 of 100 time units each; `bytes` are in use at
-      -- the end.
+      -- Returns the advice for a program in which `n` garbage collections take 10 of 100 time units each. At the end,
+      -- `bytes` are in use.
       local function text_of(n, bytes, name)
          local session = {}
          function session:state() -- luacheck: ignore 212
@@ -418,7 +418,7 @@ describe("the summary", function()
 
    it("gives no advice without a reason", function()
       local x = torch.randn(300, 300)
-      collectgarbage "stop" -- otherwise automatic collections would be a second cause of advice
+      collectgarbage "stop" -- stops automatic collections, which would be another cause of advice
       local text = profiler.profile({activities = {"cpu"}}, function()
          local _ = x:mm(x)
       end):summary()

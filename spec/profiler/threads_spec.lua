@@ -16,7 +16,7 @@ local function load_all(n)
    return sum
 end
 
--- Returns the events of all threads except the profiled one; keys are the threads' names.
+-- Returns the events of all threads except the profiled one, keyed by the threads' names.
 local function by_thread(prof)
    local found = {}
    for i, event in prof:events() do
@@ -51,7 +51,7 @@ describe("a loader's workers", function()
             if event.kind == "operator" then operators = operators + 1 end
          end
       end
-      assert.equal(4, jobs) -- the loader runs one job for each batch of 3
+      assert.equal(4, jobs) -- The loader runs one job for each batch of 3.
       assert.is_true(operators >= 4)
       assert.equal(4, prof:key_averages():row("DataLoader.fetch").count)
    end)
@@ -119,7 +119,7 @@ describe("a process group", function()
       assert(own.all_gather_object == 1 and own.all_gather == 2)
       assert(own.broadcast_object_list == 1 and own.broadcast == 2)
       assert(others.all_reduce == 1)
-      -- the time during which a rank waits does not count as Lua's time
+      -- While a rank waits, the time must not count as Lua's time.
       local figures, calls = require("tlua.profiler.summary").figures(prof.session), 0
       for _, event in prof:events() do
          if not event.thread and event.name:find "^distributed%." then
@@ -149,6 +149,6 @@ it("the memory timeline has the memory that the allocator caches", function()
       assert.is_true(point.bytes[6] >= 0)
       most = math.max(most, point.bytes[6])
    end
-   -- builds with sanitizers do not cache freed memory, so that uses after a free are detected
+   -- with sanitizers, freed memory is not cached, because they could not detect uses of it after the free
    assert.is_true(most >= size or os.getenv "SPEC_SANITIZED" == "1", most)
 end)

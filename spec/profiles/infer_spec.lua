@@ -1,12 +1,12 @@
--- Tests the C program of `make infer`, which recognises digits with a small library, and the messages in which that
--- library names the features that it leaves out.
+-- Tests the C program of `make infer`, which recognises digits with a small library. Also tests the messages by which
+-- that library names the features that it does not contain.
 
 local shell = require "spec.support.shell"
 
 local program = shell.build .. "/infer/digits"
 
--- Writes weights after a short training. Returns the number of digits that the full library recognises with these
--- weights.
+-- Trains a network for a short time and writes its weights. Returns how many digits the full library recognises with
+-- these weights.
 local function train(weights)
    shell.ok(("%s examples/digits.lua --epochs 2 --threads 1 --save %s"):format(shell.tlua, weights))
    return tonumber(shell.ok(("%s -e %s"):format(shell.tlua, shell.quote(([[
@@ -16,7 +16,7 @@ local function train(weights)
       print(read(images):eq(rows:select(2, 65)):sum():item())]]):format(weights)))))
 end
 
--- Runs a script in place of the model. Returns the text that the program printed.
+-- Runs the program with a script in place of the model. Returns the text that the program prints.
 local function refused(script)
    return shell.with_folder(function(folder)
       shell.write(folder .. "/model.lua", script)

@@ -1,5 +1,5 @@
--- Tests `make runtime PROGRAM=model.tlp`: it builds a library with only the operators of one program. The library must
--- be small, start fast and give the program's results.
+-- Tests `make runtime PROGRAM=model.tlp`, which builds a library that has only the operators of one program. The
+-- library must be small, start fast and give the program's results.
 
 local shell = require "spec.support.shell"
 
@@ -19,7 +19,7 @@ describe("make runtime", function()
       local size = tonumber(output:match "(%d+) bytes, stripped")
       assert(size and size <= SIZE, output)
 
-      -- the best time counts, since other programs may be running
+      -- The best time counts, because other programs may be running.
       local best, answer = math.huge, nil
       for _ = 1, 20 do
          local text = shell.ok(("%s/runtime/answer %s"):format(shell.build, network))

@@ -1,5 +1,5 @@
--- Tests batches of compressed sparse matrices. PyTorch 2.15 computed the components, whose positions
--- here count from 1; products and sums are compared with those of dense tensors.
+-- Tests batches of compressed sparse matrices. The components were computed by PyTorch 2.15, with positions changed to
+-- count from 1. Products and sums are compared with those of dense tensors.
 
 local torch = require "tlua"
 
@@ -7,12 +7,12 @@ local X <const> = {{{0, 1, 2}, {3, 0, 0}}, {{1, 0, 0}, {0, 2, 3}}}
 
 local function dense(options) return torch.tensor(X, options or {dtype = "float32"}) end
 
--- {layout, block sizes}
+-- Each row has {layout, block sizes}.
 local LAYOUTS <const> = {{"csr"}, {"csc"}, {"bsr", {1, 3}}, {"bsc", {2, 1}}}
 
 local function compressed(x, layout) return x["to_sparse_" .. layout[1]](x, layout[2]) end
 
--- Checks a sparse tensor against the dense one that it stands for.
+-- Checks that a sparse tensor has the given layout and equals a dense tensor.
 local function check(layout, expected, s)
    assert.equal(layout, s.layout)
    assert.same(expected.shape, s.shape)

@@ -1,8 +1,9 @@
--- Tests sparse tensors whose components were changed in place or released, and operators that sparse tensors lack.
+-- Tests sparse tensors whose components were changed in place or released, and operators that do not support sparse
+-- tensors.
 
 local torch = require "tlua"
 
-local s -- the tensor that the functions in `uses` use
+local s -- the sparse tensor that the functions in `uses` work on
 
 local uses = {
    function() local _ = s:to_dense() end,

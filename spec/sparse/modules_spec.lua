@@ -104,7 +104,8 @@ describe("a module with sparse parameters and buffers", function()
    end)
 end)
 
--- Values of PyTorch 2.15 for two steps of lr 0.1 along the gradient of (w @ arange(9).view(3, 3)).pow(2).sum().
+-- The expected values are PyTorch 2.15's for two steps with lr 0.1. The loss is (w @ arange(9).view(3,
+-- 3)).pow(2).sum().
 describe("optimizers with a sparse leaf", function()
    local function train(layout, options)
       local w = nn.Parameter(matrix():to_sparse {layout = layout})
@@ -129,7 +130,7 @@ describe("optimizers with a sparse leaf", function()
       end
    end)
 
-   -- PyTorch 2.15: two elements at one position take one step together
+   -- As in PyTorch 2.15, several elements at the same position are added before the step.
    it("coalesce it first", function()
       local w = torch.sparse_coo_tensor({{1, 1, 3}, {2, 2, 3}}, {1.0, 2.0, 3.0}, {3, 3}):requires_grad_()
       torch.sparse.mm(w, torch.eye(3)):sum():backward()

@@ -77,7 +77,7 @@ local cases = {
 
 local function dense(x) return x.layout == "strided" and x or x:to_dense() end
 
--- Compares a tensor with a list of numbers to 11 digits; the fixture has 12 digits.
+-- Compares a tensor with a list of numbers from the fixture. The fixture has 12 digits, and 11 of them must agree.
 local function close(expected, actual)
    assert.equal(#expected, actual:numel())
    local want = torch.tensor(expected, f64):reshape(actual.shape)
@@ -109,7 +109,7 @@ describe("a sparse operator", function()
    end
 end)
 
--- Returns a function from a sparse matrix's values to a dense result, for gradcheck.
+-- Returns a function for gradcheck. It maps the values of a sparse matrix to a dense result.
 local function of_values(make)
    return function(values, ...)
       return dense(make(values, ...))

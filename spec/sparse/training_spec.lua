@@ -9,7 +9,7 @@ local function weight(rows, width)
    return ((torch.arange(n) * 1.3 + 0.5):sin()):reshape(rows, width)
 end
 
--- Returns two equal layers, one with sparse and one with dense gradients.
+-- Returns two layers with equal weights. One has sparse gradients, the other dense gradients.
 local function pair(rows, width, options)
    local made = {}
    for i, sparse in ipairs {true, false} do
@@ -181,8 +181,8 @@ describe("optimizers with sparse gradients", function()
       assert.close(a.weight:detach(), b.weight:detach())
    end)
 
-   -- PyTorch 2.15: e = Embedding(4, 2, sparse=True), weight arange(8) / 8, loss
-   -- (e([0, 2, 2]) * [[1], [2], [3]]).pow(2).sum(), two steps
+   -- The expected values are PyTorch 2.15's: e = Embedding(4, 2, sparse=True), weight arange(8) / 8, loss (e([0, 2, 2])
+   -- * [[1], [2], [3]]).pow(2).sum(), two steps.
    it("give PyTorch's weights", function()
       local expected = {
          SparseAdam = {0.0, -0.055304, 0.25, 0.375, 0.301187, 0.425828, 0.75, 0.875},
@@ -294,7 +294,7 @@ describe("sparse tensors in files and batches", function()
    end)
 
    it("are stacked by the loader, also from workers", function()
-      if require "spec.support.device".name then return end -- workers send only CPU tensors
+      if require "spec.support.device".name then return end -- workers can only send CPU tensors
       for _, workers in ipairs {0, 2} do
          local items = {}
          for i = 1, 6 do items[i] = {torch.sparse_coo_tensor({{i}}, {i + 0.5}, {6}), i} end

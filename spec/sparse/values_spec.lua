@@ -115,7 +115,8 @@ describe("conversions of layouts", function()
       end
    end)
 
-   -- PyTorch 2.15's torch.tensor(x).to_sparse_bsr((2, 2)) has these values, with positions from 0
+   -- The expected values are those of PyTorch 2.15's torch.tensor(x).to_sparse_bsr((2, 2)), whose positions count from
+   -- 0.
    it("make PyTorch's components, counted from 1", function()
       local x = torch.tensor {{0.0, 1, 0, 0}, {3, 0, 0, 0}, {0, 0, 0, 0}, {0, 4, 5, 0}}
       local csr, csc, bsr = x:to_sparse_csr(), x:to_sparse_csc(), x:to_sparse_bsr {2, 2}
@@ -297,7 +298,8 @@ it("methods of sparse tensors refuse dense ones", function()
    assert.raises("sparse_dim: self: expected a sparse tensor", function() torch.ones(2):sparse_dim() end)
 end)
 
--- PyTorch 2.15 computed the values of rows with elements; in one without, it gives 0 too.
+-- The expected values were computed by PyTorch 2.15 for rows with elements. For rows without elements, PyTorch gives 0
+-- too.
 it("sparse.mm reduces products, with gradients", function()
    local s = torch.sparse_csr_tensor({1, 3, 3, 4}, {1, 3, 2}, {2.0, -1.0, 3.0}, {3, 3})
    local x = torch.tensor {{1.0, -2.0}, {0.5, 4.0}, {3.0, 1.0}}
