@@ -1,16 +1,16 @@
--- annotated.lua - reads the annotations for editors, and checks programs against them: names in tables below torch,
--- methods, and the options in calls.
+-- annotated.lua - reads the annotations for editors, and checks programs against them: the names in tables below torch,
+-- the names of methods, and the options in calls.
 
 local M = {}
 
--- Adds the names of parameters and options in an annotation such as "fun(params: any, options?: {lr?: number})" to a
--- set.
+-- Adds to a set the names of parameters and options in an annotation, such as "fun(params: any, options?: {lr?:
+-- number})".
 local function add_names(set, text)
    for name in text:gsub('"[^"]*"', ""):gmatch "([%a_][%w_]*)%??%s*:" do set[name] = true end
 end
 
---- Returns the names that annotations declare: tables, classes, functions and constants by path, each with its options;
---- and the names of all methods and fields.
+--- Returns the names that annotations declare. `paths` has tables, classes, functions and constants by path, each with
+--- its options. `members` has the names of all methods and fields.
 ---@param text string
 ---@return {paths: table<string, table>, members: table<string, true>}
 function M.read(text)
@@ -39,7 +39,7 @@ function M.read(text)
    return {paths = paths, members = members}
 end
 
--- Replaces comments and the contents of strings by spaces, so that all positions stay the same.
+-- Replaces comments and the contents of strings by spaces, which keeps the positions of all other text.
 local function plain(source)
    local function blank(text) return (text:gsub("[^\n]", " ")) end
    local out, at = {}, 1
@@ -71,11 +71,11 @@ local function plain(source)
    return table.concat(out)
 end
 
--- Returns the local variables that are short for a path, as in `local nn, F = torch.nn, torch.nn.functional`.
+-- Returns the local variables that stand for a path, as in `local nn, F = torch.nn, torch.nn.functional`.
 local function aliases_in(code)
    local found = {torch = "torch"}
    for left, right, after in code:gmatch "local%s+([%w_,%s]-)%s*=%s*([%w_.,%s]+)(.?)" do
-      -- the text before the name is not a path
+      -- the text before a call or an index is not a path
       if after:find "[%[%(:]" then right = right:gsub("[%w_.]+%s*$", "") end
       local values = {}
       for value in right:gmatch "[^,]+" do values[#values + 1] = value:match "^%s*([%w_.]+)" or "" end
@@ -89,7 +89,7 @@ local function aliases_in(code)
    return found
 end
 
--- Returns the top-level keys of the table that is the last argument of a call.
+-- Returns the keys of the options in a call: the top-level keys of the table that is the last argument.
 local function keys_in(arguments)
    local last = arguments:match "^{.*}$" or arguments:match "^%(.*(%b{})%s*%)$"
    local keys = {}
@@ -98,7 +98,7 @@ local function keys_in(arguments)
    return keys
 end
 
--- Returns the methods that a program itself defines, and the methods of strings and files.
+-- Returns the methods that a program defines itself, and the methods of strings and files.
 local function own_members(code)
    local own = {}
    for name in code:gmatch "function%s+[%w_.]+[.:]([%w_]+)" do own[name] = true end
@@ -108,7 +108,7 @@ local function own_members(code)
    return own
 end
 
---- Returns the unknown names in a program; each is a text that includes the line number.
+--- Returns the unknown names in a program. Each is a text with the line number.
 ---@param known table  the names that `read` returned
 ---@param source string
 ---@param beside string  other programs whose methods the program may call

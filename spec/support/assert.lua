@@ -8,8 +8,8 @@ local luassert = require "luassert.assert"
 
 local device = require "spec.support.device"
 if device.name then require("tlua").set_default_device(device.name) end
--- Comparisons need all digits of float32. PyTorch's default settings, which allow TF32, do not guarantee these digits
--- for convolutions.
+-- Comparisons need all digits of float32. With PyTorch's default settings, convolutions may use TF32, which has fewer
+-- digits.
 if device.name == "cuda" then require("tlua").backends.cudnn.allow_tf32 = false end
 
 local say = require "say"
@@ -20,7 +20,7 @@ local function is_tensor(value) return type(value) == "userdata" and torch().is_
 
 -- Arrays: {data = leaves in row-major order, shape = sizes, dtype = of a tensor} -------------
 
--- Appends the leaves of nested lists to `data`; returns false if the lists are not a regular array.
+-- Appends the leaves of nested lists to `data`. Returns false if the lists do not form a regular array.
 local function gather(list, depth, shape, data)
    if shape[depth] == nil then
       shape[depth] = #list
@@ -40,7 +40,8 @@ local function gather(list, depth, shape, data)
    return true
 end
 
--- Converts a tensor, a list or a number to an array; returns nil if a list is ragged or has other keys.
+-- Converts a tensor, a list or a number to an array. Returns nil if the lists inside a list have different lengths, or
+-- if it has other keys.
 local function to_array(value)
    if is_tensor(value) then
       local flat = value:detach():cpu():contiguous():view(-1)
@@ -61,7 +62,7 @@ local function shape_text(array)
    return array.dtype and sizes .. " " .. array.dtype or sizes
 end
 
--- After an empty dimension the sizes of further dimensions are unknown, so any sizes match.
+-- If a dimension is empty, the sizes of the later dimensions are unknown, so any sizes match.
 local function same_shape(a, b)
    local empty = #a.data == 0 and #b.data == 0 and not (a.dtype and b.dtype)
    for i = 1, math.max(#a.shape, #b.shape) do
@@ -81,13 +82,13 @@ local function position(k, shape)
    return text
 end
 
--- Returns the absolute value of a number or of a complex number; nil for other values.
+-- Returns the absolute value of a real or complex number, or nil for other values.
 local function magnitude(value)
    if type(value) == "number" then return math.abs(value) end
    return type(value) == "userdata" and getmetatable(value) == "torch.complex" and value:abs() or nil
 end
 
--- Returns the distance between two leaves: 0 if both are equal or both are NaN, infinite if they cannot be
+-- Returns the distance between two leaves. It is 0 if they are equal or both NaN, and infinite if they cannot be
 -- compared.
 local function distance(expected, actual)
    if not magnitude(expected) or not magnitude(actual) then return expected == actual and 0 or math.huge end
@@ -108,7 +109,7 @@ local function compare_arrays(expected, actual, tol, path)
    for k, e in ipairs(expected.data) do
       local off = distance(e, actual.data[k])
       local excess = off / math.max(1, magnitude(e) or 1)
-      -- an infinite expected value makes `excess` NaN, for which this comparison is false
+      -- if the expected value is infinite, `excess` is NaN, and this comparison is false
       local within = excess <= tol
       if off ~= 0 and not within then
          wrong = wrong + 1
@@ -131,7 +132,7 @@ local function compare(expected, actual, tol, path)
    elseif tensors or type(expected) ~= "table" or type(actual) ~= "table" then
       return ("%s: %s and %s have no common shape"):format(path, type(expected), type(actual))
    end
-   -- Ragged lists, and tables with other keys, are compared key by key.
+   -- Irregular lists, and tables with other keys, are compared key by key.
    for key, value in pairs(expected) do
       local inner = ("%s[%s]"):format(path, tostring(key))
       if actual[key] == nil then return inner .. " is missing" end
@@ -144,8 +145,7 @@ local function compare(expected, actual, tol, path)
    return nil
 end
 
--- Registers an assertion. If the assertion fails, its message is the one stored in the state, without luassert's own
--- text.
+-- Registers an assertion. If the assertion fails, its message is the one in the state, without luassert's own text.
 local function register(name, callback)
    say:set("assertion." .. name, " ")
    luassert:register("assertion", name, callback, "assertion." .. name, "assertion." .. name)
@@ -165,8 +165,7 @@ register("close", function(state, arguments)
    return message == nil or fail(state, message)
 end)
 
--- Asserts that an error is raised with a position inside fn, which is the user's code. Returns the
--- message.
+-- Asserts that fn raises an error whose position is inside fn, which is the user's code. Returns the message.
 register("raises", function(state, arguments)
    local fn = arguments[arguments.n]
    assert(type(fn) == "function", "raises: the last argument is a function")

@@ -1,10 +1,11 @@
--- Implements busted's command line, for the interpreter under test: the command `busted` would run this machine's `lua`
--- instead.
+-- Implements busted's command line, and runs in the interpreter under test. The installed command `busted` would run
+-- the machine's own `lua`.
 
--- busted and Penlight load three modules in C: lua-term, lua-system and lua-filesystem. Those that are installed are
--- for this machine's own programs. An emulated program gets what busted needs of them for files that are named.
+-- busted and Penlight load three modules in C: lua-term, lua-system and lua-filesystem. The installed modules are for
+-- this machine's processor. An emulated program cannot load them, so it gets Lua replacements that can do what busted
+-- needs to run named files.
 if os.getenv "SPEC_EMULATED" then
-   -- Returns whether a path is that of a file or a folder, which can be opened but not read.
+   -- Returns whether a path is a file or a folder. A folder can be opened but not read.
    local function mode_of(path)
       local file <close> = io.open(path, "rb")
       if not file then return nil, path .. ": no such file" end
@@ -23,27 +24,27 @@ if os.getenv "SPEC_EMULATED" then
       return {
          attributes = attributes, symlinkattributes = attributes,
          currentdir = function() return os.getenv "PWD" or "." end,
-         chdir = function(path) return path == "." or path == "./" end, -- busted's own folder
+         chdir = function(path) return path == "." or path == "./" end, -- busted only changes to its own folder
       }
    end
 end
 
--- The C library of Windows gives names with endings such as ".b", by which torch.save chooses a format.
+-- On Windows, the C library's temporary names end with parts such as ".b", which torch.save would take for a format.
 if package.config:sub(1, 1) == "\\" then
    local new_name = os.tmpname
    function os.tmpname() return (new_name():gsub("%.", "_")) end
 end
 
--- In a spec, busted searches each global name in all blocks around the running test, at every access. Lua's own
--- names, which nobody assigns, are put into the specs' environment, so that `pairs` costs what it costs in a program.
--- `assert` is busted's own.
+-- In a spec, busted looks up each global name in all blocks around the running test, at every access. Putting Lua's own
+-- names, which no spec assigns, into the specs' environment makes `pairs` as fast as in a program. `assert` is busted's
+-- own.
 local names <const> = {
    "coroutine", "debug", "getmetatable", "io", "ipairs", "load", "math", "next", "os", "pairs",
    "pcall", "print", "rawequal", "rawget", "rawlen", "rawset", "require", "select", "setmetatable", "string", "table",
    "tonumber", "tostring", "type", "utf8", "xpcall",
 }
 
--- Returns the environment of a function; nil if it uses no globals.
+-- Returns the environment of a function, or nil if it uses no globals.
 local function environment_in(fn)
    local i = 0
    repeat

@@ -1,4 +1,4 @@
--- Reads the comments of the files that git tracks, for draw_comments.lua and house_spec.lua.
+-- comments.lua - reads the comments of the files that git tracks, for draw_comments.lua and house_spec.lua.
 
 local comments = {}
 
@@ -26,8 +26,8 @@ local function without_strings(line)
    return (line:gsub('\\.', ".."):gsub('"[^"]*"', function(s) return ("."):rep(#s) end))
 end
 
--- Calls found(first, last, text) for each C comment, with the numbers of its first and last line, and its text without
--- the marks.
+-- Calls found(first, last, text) for each C comment. `first` and `last` are the numbers of its lines, and `text` is its
+-- text without the comment marks.
 local function each_c_comment(lines, found)
    local i = 1
    while i <= #lines do
@@ -46,12 +46,12 @@ local function each_c_comment(lines, found)
    end
 end
 
--- Calls `found` for each Lua comment; adjacent lines that consist only of a comment are one comment.
+-- Calls `found` for each Lua comment. Adjacent lines that have only a comment count as one comment.
 local function each_lua_comment(lines, found)
    local i = 1
    while i <= #lines do
       local text = lines[i]:match "^%s*%-%-%-?(.*)"
-      if text and text:find "^%a" then text = nil end -- skips options in a program's help
+      if text and text:find "^%a" then text = nil end -- skips options in the help text of a program
       local at = not text and without_strings(lines[i]):find "%s%-%- "
       if at then text = lines[i]:sub(at + 4) end
       local first = i
@@ -67,7 +67,7 @@ local function each_lua_comment(lines, found)
    end
 end
 
--- Returns whether a comment has prose: at least two words that are not a directive to a tool.
+-- Returns whether a comment has prose. Prose has at least two words that are not an instruction to a tool.
 local function has_prose(text)
    if text:find "^%s*clang%-format" or text:find "^%s*luacheck:" then return false end
    if text:find "^>" then return false end -- skips the output of an example

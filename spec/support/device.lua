@@ -1,12 +1,13 @@
---- Defines the device on which specs run: TLUA_SPEC_DEVICE names it, as in TLUA_SPEC_DEVICE=sim make check.
+--- Defines the device on which specs run. The environment variable TLUA_SPEC_DEVICE names the device, as in
+--- TLUA_SPEC_DEVICE=sim make check.
 
 local M = {}
 
---- Name of the device; nil for the CPU.
+--- The name of the device, or nil for the CPU.
 M.name = os.getenv "TLUA_SPEC_DEVICE"
 
---- Waits for the device. If the device has found a fault in the data of earlier calls, returns the fault in the words
---- of the CPU's error, otherwise nil.
+--- Waits for the device. If the device has found a fault in the data of earlier calls, returns the same message as an
+--- error of the CPU has, otherwise nil.
 ---@return string?
 function M.fault()
    if not M.name then return nil end
@@ -29,7 +30,7 @@ function M.moved(value)
    return copy
 end
 
---- Waits for all work of the device, so that its memory, including cached pinned memory, is free again.
+--- Waits until the device has done all its work, so that its memory, including cached pinned memory, is free again.
 function M.synchronize()
    if not M.name then return end
    local functions = require("tlua")[M.name]
@@ -37,8 +38,8 @@ function M.synchronize()
    functions.empty_host_cache()
 end
 
---- Returns whether CUDA's device is emulated. Tests that set the emulator's variables, or count its calls, are pending
---- on a GPU.
+--- Returns whether the CUDA device is emulated. Tests that set the emulator's variables, or count its calls, are
+--- pending on a real GPU.
 ---@return boolean
 function M.is_emulated()
    local cuda = require("tlua").cuda

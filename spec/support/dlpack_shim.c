@@ -1,6 +1,6 @@
 /*
-** dlpack_shim.c - runs a Lua chunk for dlpack.py. The chunk gets tensors made from two managed
-** tensors, and the chunk's result is returned as another managed tensor.
+** dlpack_shim.c - runs a Lua chunk for dlpack.py. The chunk gets tensors that are made from two
+** managed tensors of DLPack. Its result becomes another managed tensor.
 ** */
 #include <lauxlib.h>
 #include <lua.h>

@@ -3,9 +3,9 @@
 --
 --    ./tlua spec/support/draw_comments.lua [COUNT [SEED [FOLDER ...]]]
 --
--- It prints the seed, then each comment with its file, its line and the line of code below it.
--- Several lines of one comment count once. Rulers, annotations without prose, directives to tools
--- and notes of one word are left out.
+-- It prints the seed, then each comment with its file, its line and the line of code below it. A comment of several
+-- lines counts once. Horizontal rules, annotations without prose, instructions to tools and comments of one word are
+-- left out.
 
 local count = math.tointeger(tonumber(arg[1] or 100))
 local seed = math.tointeger(tonumber(arg[2] or os.time()))

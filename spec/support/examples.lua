@@ -1,12 +1,11 @@
--- examples.lua - finds and runs the example programs in declarations. An example is indented lines of a comment, and
--- must print the texts that follow `--> ` in these lines.
+-- examples.lua - finds and runs the example programs in doc comments. An example consists of indented lines of a
+-- comment, and must print the texts that follow `--> ` in these lines.
 
 local shell = require "spec.support.shell"
 
 local M = {}
 
--- Runs every example of a file in a separate environment, and writes each example's output after the example's
--- number.
+-- Runs every example of a file in a separate environment. Writes the number of each example, and then its output.
 local runner <const> = [[
 local out = assert(io.open("output.txt", "w"))
 for number, text in ipairs(dofile "examples.lua") do
@@ -25,8 +24,8 @@ end
 out:close()
 ]]
 
---- Returns the example in the text of a declaration, and the expected output; nil if there is no example. Indented
---- lines without output are not an example.
+--- Returns the example in the text of a doc comment, and the expected output, or nil if there is no example. Indented
+--- lines without an expected output are no example.
 ---@param lines? string[]
 ---@return string? program
 ---@return string? expected
@@ -49,7 +48,7 @@ function M.of(lines)
    return table.concat(program, "\n") .. "\n", table.concat(expected, "\n")
 end
 
---- Runs programs in one process. The process works in a folder that is removed afterwards.
+--- Runs programs in one process, in a folder that is removed afterwards.
 ---@param programs string[]
 ---@return string[] outputs  with trailing spaces removed from lines
 function M.run(programs)

@@ -1,6 +1,6 @@
 /*
-** more_dtypes.h - two dtypes that tlua lacks, which spec/build/rock_spec.lua adds: a new dtype
-** needs only its table row and its conversions.
+** more_dtypes.h - two dtypes that tlua lacks. spec/build/rock_spec.lua adds them, to show that a
+** new dtype only needs a row in the table and conversions.
 ** */
 #ifndef MORE_DTYPES_H
 #define MORE_DTYPES_H
@@ -9,7 +9,7 @@
   X(N16, "int16u", 2, INT, 16, 0, __VA_ARGS__) \
   X(F8, "float8_half", 1, FLOAT, 3, 16, __VA_ARGS__)
 
-/* A float8_half is the upper half of a float16, rounded to nearest even. */
+/* A float8_half consists of the upper 8 bits of a float16, rounded to nearest even. */
 #define TL_MORE_ELEMENTS                                                                       \
   static inline float more_f8_to_f32(uint8_t x) { return tli_f16_to_f32((uint16_t)(x << 8)); } \
   static inline uint8_t more_f32_to_f8(float x) {                                              \

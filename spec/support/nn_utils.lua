@@ -1,18 +1,18 @@
--- nn_utils.lua - makes inputs and parameters, and reduces results to numbers, by the same formulas as nn.py,
+-- nn_utils.lua - makes inputs and parameters, and reduces results to single numbers, by the formulas of nn.py,
 -- nn_utils.py and rnn.py in spec/fixtures.
 
 local torch = require "tlua"
 
 local M = {}
 
---- Returns a float64 tensor with the elements fn(0), ... fn(n - 1).
+--- Returns a float64 tensor with the elements fn(0), ..., fn(n - 1).
 function M.sequence(n, fn)
    local list = {}
    for k = 0, n - 1 do list[k + 1] = fn(k) end
    return torch.tensor(list, {dtype = "float64"})
 end
 
---- Fills a tensor with the float64 numbers of a formula.
+--- Fills a tensor with numbers that a formula gives in float64.
 function M.fill(tensor, shift)
    local values = M.sequence(tensor:numel(), function(k) return 0.5 * math.cos(0.61 * k + (shift or 0)) end)
    torch.no_grad(function() tensor:copy_(values:view(tensor.shape)) end)
@@ -27,7 +27,7 @@ function M.filled(module, dtype)
    return module
 end
 
---- Reduces a tensor to a number, which differs for almost any two tensors.
+--- Reduces a tensor to one number. Almost any two tensors give different numbers.
 function M.projection(tensor, step)
    local sum = 0
    for k, value in ipairs(tensor:detach():double():reshape(-1):tolist()) do

@@ -1,4 +1,5 @@
---- Returns a new generator of random numbers, so that its seed alone determines a generated program.
+--- Returns a new generator of random numbers. The numbers depend only on the seed, so the seed determines a generated
+--- program.
 --@param seed integer
 --@return fun(n: integer): integer  from 1 to n
 return function(seed)

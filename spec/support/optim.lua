@@ -1,5 +1,5 @@
--- optim.lua - defines the optimization problem of spec/fixtures/optim_steps.py: the same parameters and gradients,
--- which are small multiples of 1/8.
+-- optim.lua - defines the optimization problem of spec/fixtures/optim_steps.py, with the same parameters and gradients.
+-- They are small multiples of 1/8.
 
 local torch = require "tlua"
 
@@ -7,7 +7,7 @@ local M = {steps = 20}
 
 local fixture <const> = dofile "spec/fixtures/optim_steps.lua"
 
---- Rows {name, options, values...}; the rows of Muon and of ASGD's means lack the name.
+--- Rows have the form {name, options, values...}. The rows of Muon and of ASGD's means have no name.
 M.rows, M.muon, M.means = fixture.others, fixture.muon, fixture.means
 
 local sizes <const> = {{2, 3}, {}, {2, 3}, {4}}
@@ -26,12 +26,12 @@ local function count_of(size)
    return n
 end
 
---- Returns the k-th parameter's initial value.
+--- Returns the initial value of parameter k.
 function M.parameter(k, size, place)
    return tensor(size, eighths(count_of(size), 7, 5 * (k - 1)), place):detach():requires_grad_()
 end
 
---- Returns the k-th parameter's gradient at step t.
+--- Returns the gradient of parameter k at step t.
 function M.gradient(k, size, t, place)
    return tensor(size, eighths(count_of(size), 2 * k + 1 + 4 * t, 11 * t + k - 1), place)
 end
@@ -45,7 +45,7 @@ function M.parameters(place)
    return list
 end
 
---- Sets the gradients of step t. If `change` is given, it is applied to each gradient.
+--- Sets the gradients of step t. If `change` is given, each gradient is replaced by change(gradient).
 function M.set_gradients(params, t, change)
    for k, p in ipairs(params) do
       local grad = M.gradient(k, sizes[k], t, {dtype = p.dtype, device = p.device})
@@ -56,7 +56,7 @@ function M.set_gradients(params, t, change)
    if t < 6 then params[4].grad = nil end
 end
 
---- Returns the options of a row, extended by further options.
+--- Returns the options of a row, together with further options.
 function M.options(text, more)
    local options = load("return " .. text)()
    for key, value in pairs(more or {}) do options[key] = value end
@@ -71,7 +71,7 @@ function M.make(name, params, options)
    }, options)
 end
 
--- Halves a group's learning rate; a tensor is changed in place.
+-- Halves the learning rate of a group. A rate that is a tensor is changed in place.
 local function halve(group)
    if torch.is_tensor(group.lr) then group.lr:mul_(0.5) else group.lr = group.lr / 2 end
 end

@@ -1,5 +1,5 @@
--- Ports Python programs for specs. The functions return the translated lines, or the programs'
--- output.
+-- port.lua - translates Python programs for specs. The functions return the translated lines, or the output of the
+-- programs.
 
 local shell = require "spec.support.shell"
 
@@ -8,7 +8,7 @@ local M = {}
 --- The path of a Python that `tlua port` can use, quoted for the shell, or nil if there is none.
 M.python = shell.python "import ast, sys; sys.exit(sys.version_info < (3, 8))"
 
---- Translates several programs, which one Python process reads.
+--- Translates several programs. One Python process reads all of them.
 ---@param texts string[]
 ---@return {text: string, notes: table[]}[]
 function M.translate(texts)
@@ -28,8 +28,8 @@ function M.translate(texts)
    end)
 end
 
---- Removes the lines at the top that load torch and the runtime, and the return statement at the end, which a file of
---- definitions has.
+--- Removes two parts of a translation: the lines at the top that load torch and the runtime and, in a file of
+--- definitions, the return statement at the end.
 ---@param text string
 ---@return string
 function M.strip(text)
@@ -38,8 +38,8 @@ function M.strip(text)
    return (text:gsub("^\n", ""):gsub("\n$", ""):gsub("\n\nreturn %b{}$", ""))
 end
 
---- Returns two texts: the output of a program in Python, and that of its translation in tlua. true, false and None are
---- spelled in the same way in both.
+--- Returns the output of a program in Python, and the output of its translation in tlua. true, false and None have the
+--- same spelling in both texts.
 ---@param text string
 ---@return string expected
 ---@return string got

@@ -62,7 +62,7 @@ local function excluded(path, prefixes)
    return false
 end
 
--- Files that take longest begin first, because the processors would otherwise wait for a long file that began last.
+-- The files that take longest begin first. If one of them began last, the processors would wait for it at the end.
 local longest <const> = {
    "spec/build/packages_spec.lua", "spec/profiles/runtime_spec.lua", "spec/build/rock_spec.lua",
    "spec/cuda/fusion_spec.lua", "spec/dist/mpi_spec.lua", "spec/examples/hosts_spec.lua",
@@ -95,10 +95,10 @@ end
 local tlua = os.getenv("TLUA") or "./tlua"
 local build = os.getenv("TLUA_BUILD") or "build"
 local timeout = os.getenv("SPEC_TIMEOUT") or "1800"
-local within -- whether all files share one time limit
+local within -- true if all files share one time limit
 
--- Unsets environment variables that must not reach the programs of specs: those of Lua, of the user's language, of a
--- cluster's job and of mpirun.
+-- Unsets environment variables that must not reach the programs of specs: variables of Lua, of the user's language, of
+-- a cluster's job and of mpirun.
 local clean <const> = [[
 unset LUA_INIT LUA_INIT_5_4 LUA_INIT_5_5 LANGUAGE RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
    GROUP_RANK MASTER_ADDR MASTER_PORT PMIX_RANK PMIX_NAMESPACE \
@@ -125,7 +125,7 @@ local function command_for(path, options)
       clean, text, quote(options.wrap), limit, options.wrap, program)
 end
 
--- Describes the exit status of a program that has ended without a report.
+-- Describes the exit status of a program that has ended without reporting its results.
 local function fate(status)
    if status == 124 or status == 137 then
       return within and "no time was left" or "stopped after " .. timeout .. " s"
@@ -148,7 +148,8 @@ local function judge_busted(output, status, filtered)
    return passed, failed, skipped
 end
 
--- Judges a C program by its output, which is empty or consists of lines "ok ..." and "not ok ...".
+-- Returns the numbers of passed and failed tests of a C program. Its output is empty, or has lines "ok ..." and "not ok
+-- ...".
 local function judge_program(output, status)
    local _, passed = ("\n" .. output):gsub("\nok ", "")
    local _, failed = ("\n" .. output):gsub("\nnot ok ", "")
@@ -161,8 +162,7 @@ local function report(path, output, passed, failed, remark)
    print(("%-4s %4d  %6s  %s%s"):format(failed == 0 and "ok" or "FAIL", passed,
       seconds and ("%.1f s"):format(seconds) or "", path, remark and ": " .. remark or ""))
    for name in output:gmatch("\nPending %-> [^\n]*\n([^\n]*)") do print("        skipped: " .. name) end
-   -- Prints each failure in a few adjacent lines, because readers of a long log look for the text near the
-   -- failure.
+   -- Prints each failure in a few adjacent lines, because readers of a long log look for its text near the failure.
    for kind, rest in (output .. "\n\n"):gsub("\n\n", "\n\n\n"):gmatch "\n(%u%l+) %-> (.-)\n\n" do
       if kind == "Failure" or kind == "Error" then
          local count = 0
@@ -176,8 +176,8 @@ local function report(path, output, passed, failed, remark)
    io.stdout:flush()
 end
 
--- Returns the requested number of jobs, limited to one per free gigabyte of the machine or container, which may have
--- many processors but little memory.
+-- Returns the requested number of jobs, or fewer: each job needs a free gigabyte of memory, and a machine or container
+-- may have many processors but little memory.
 local function jobs_for(asked)
    local left = math.huge
    local function at_most(path, pattern, unit)

@@ -1,8 +1,8 @@
--- Runs programs for specs.
+-- shell.lua - runs programs for specs.
 
 local shell = {}
 
---- Paths of the program under test and of the folder with its build.
+--- The path of the program under test, and the path of the folder with its build.
 shell.tlua = os.getenv("TLUA") or "./tlua"
 shell.build = os.getenv("TLUA_BUILD") or "build"
 
@@ -29,7 +29,7 @@ function shell.run(command)
    local text = pipe:read("a")
    pipe:close()
    local output, status = text:match("^(.*)=(%d+)\n$")
-   -- the command line ended the shell itself, so the status is unknown
+   -- if the command line has ended the shell itself, the status is unknown
    if not output then return text, -1 end
    return output, tonumber(status)
 end

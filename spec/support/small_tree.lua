@@ -1,12 +1,12 @@
--- Defines a small library, which the Makefile builds in seconds. Building the whole library would take minutes in each
--- test.
+-- small_tree.lua - defines a small library that the Makefile builds in seconds. Building the whole library in each test
+-- would take minutes.
 
 local shell = require "spec.support.shell"
 
 local small_tree = {}
 
--- Returns Lua text that is hard to compress: it has all bytes, runs, and near and far copies of many
--- lengths.
+-- Returns Lua text that is hard to compress. It has all bytes, runs of equal bytes, and repetitions of many lengths at
+-- short and long distances.
 local function odd_text()
    local bytes = {}
    for byte = 0, 255 do bytes[#bytes + 1] = string.char(byte) end
@@ -79,8 +79,7 @@ int CAT(tlk_add_, TLK_ISA)(int a) { return a + 1; }
    ["src/dist/mpi/plugin.c"] = "extern int tli_mpi;\nint tli_mpi = 1;\n",
    ["src/dist/mpi/table.h"] = "",
    ["src/ops/pointwise/pointwise.lua"] = "return {}\n",
-   -- This generator leaves a file alone if its text is unchanged, as the whole library's generator
-   -- does.
+   -- Like the whole library's generator, this generator does not write a file whose text is unchanged.
    ["src/gen/main.lua"] = [[
 local function write(name, text)
    local path = arg[1] .. "/" .. name

@@ -1,9 +1,8 @@
--- sorted.lua - iterates over the pairs of a table in a fixed order. The order of `pairs` differs from run to
--- run. If a loop draws random numbers, they would depend on that order, and a failure could not be
--- reproduced.
+-- sorted.lua - iterates over the pairs of a table in a fixed order. The order of `pairs` differs from run to run. If a
+-- loop in that order draws random numbers, a failure cannot be reproduced.
 
---- Iterates over a table like `pairs`, but sorts the keys: strings, numbers and booleans in alphabetical
---- order.
+--- Iterates over a table like `pairs`, but in the order of its keys: strings, numbers and booleans are sorted
+--- alphabetically.
 ---@param t table
 ---@return fun(): any, any
 return function(t)

@@ -1,4 +1,4 @@
--- table.lua - gives specs access to the operator table: the rows, their example arguments, and calls of every form of a
+-- table.lua - gives specs access to the operator table: its rows, their example arguments, and calls of every form of a
 -- row.
 
 local shell = require "spec.support.shell"
@@ -34,7 +34,7 @@ end
 
 -- Examples ----------------------------------------------------------------------------------
 
--- The default: returns the sizes of an example's tensors unchanged.
+-- The default of `resize`: returns the sizes of an example's tensors unchanged.
 local function as_written(...) return {...} end
 local resize = as_written
 
@@ -47,7 +47,7 @@ local function uniform(from, to)
    end
 end
 
--- Returns symmetric positive definite matrices of the shape (..., n, n); the arguments are the sizes up to n.
+-- Returns symmetric positive definite matrices of shape (..., n, n). The arguments are the sizes up to the first n.
 local function positive_definite(...)
    local sizes = {...}
    sizes[#sizes + 1] = sizes[#sizes]
@@ -67,7 +67,7 @@ local names = {
 }
 local environment = setmetatable(names, {__index = _G})
 
--- The names by which examples make tensors, redefined so that floating-point tensors become complex.
+-- Examples make tensors by these functions. They are redefined here, so that floating-point tensors become complex.
 local function as_complex(make)
    return function(...)
       local parts = {make(...):detach(), make(...):detach()}
@@ -85,7 +85,7 @@ local complex_names = setmetatable({
    T = names.Z, P = as_complex(names.P), U = as_complex(names.U), SPD = hermitian_positive_definite,
 }, {__index = environment})
 
---- Replaces each tensor in a value, including in nested tables, by fn(tensor).
+--- Replaces each tensor in a value by fn(tensor), including tensors in nested tables.
 ---@param value any
 ---@param fn fun(x: Tensor): Tensor
 ---@return any
@@ -130,8 +130,8 @@ function M.leaves(value)
    return list
 end
 
---- Compares packed results with the expected ones: their number, their tensors (by `difference`), and all other values.
---- Returns a description of a difference, or nil.
+--- Compares packed results with the expected ones: how many there are, their tensors (by `difference`), and all other
+--- values. Returns a description of a difference, or nil.
 ---@param expected table
 ---@param actual table
 ---@param difference fun(expected: Tensor, actual: Tensor): string?
@@ -205,8 +205,7 @@ function M.call(row, args)
    return table.pack(M.find(row)(self, table.unpack(args, 2, args.n)))
 end
 
---- Calls an operator as a method of the first argument. The other arguments are treated as by
---- M.call.
+--- Calls an operator as a method of the first argument. All other rules are those of M.call.
 ---@param row table
 ---@param name string
 ---@param args table
@@ -218,11 +217,11 @@ function M.call_method(row, name, args)
    return table.pack(self[name](self, table.unpack(args, 2, args.n)))
 end
 
---- Operators for which the sum of the results has no gradient, with the reason.
+--- Operators whose sum of results has no gradient, with the reason.
 M.undefined = {eig = "the sum of eigenvectors depends on their phases"}
 
---- Returns the gradients of the sum of all results, including real and imaginary parts; nil if the results are not
---- recorded. In the list, false stands for an input without a gradient.
+--- Returns the gradients of the sum of all results, including real and imaginary parts. Returns nil if autograd has not
+--- recorded the results. In the list, false stands for an input without a gradient.
 function M.gradients(args, results)
    local inputs, loss = M.leaves(args), nil
    for _, x in ipairs(M.tensors(results)) do

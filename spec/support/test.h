@@ -1,9 +1,9 @@
 /*
-** test.h - the test harness for specs in C: spec/embed, which includes only tlua.h, and
-** spec/core, which tests internal functions. Each .c file there is a program, linked with
-** libtlua.a. TEST defines a test, which checks conditions with CHECK; test_all() runs all tests
-** of the file in order. The last line of output says how many tests passed; the exit status is 0
-** if all passed.
+** test.h - the test harness for specs in C. Specs in spec/embed include only tlua.h; those in
+** spec/core test internal functions. Each .c file is a program that is linked with libtlua.a. TEST
+** defines a test, which checks conditions with CHECK. test_all() runs all tests of the file in
+** order. The last line of output is the number of tests that passed. The exit status is 0 if all
+** have passed.
 ** */
 #ifndef TEST_H
 #define TEST_H
@@ -67,7 +67,7 @@ static inline void test_run(const char *name, void (*test)(void)) {
     test_failed++;
 }
 
-/* A test defined by TEST. The list has the tests in the order of their lines. */
+/* A test that TEST has defined. The list has the tests in the order of their lines. */
 struct test_Entry {
   const char *name;
   void (*test)(void);
@@ -93,7 +93,8 @@ static inline int test_all(void) {
   return test_end();
 }
 
-/* State of a small random number generator for test cases; every run draws the same numbers. */
+/* The state of a small generator of random numbers for test cases. Every run draws the same
+** numbers. */
 static unsigned long long test_state = 88172645463325252ull;
 
 static inline long long test_random(long long below) {

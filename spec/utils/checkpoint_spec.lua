@@ -62,7 +62,7 @@ describe("torch.utils.checkpoint", function()
       assert.matches("stack overflow", select(2, pcall(torch.no_grad, endless, x)))
       assert.is_true(torch.is_grad_enabled())
 
-      -- Makes a checkpoint whose recomputation makes another checkpoint, without end.
+      -- Makes a checkpoint whose recomputation makes another checkpoint, and so on without end.
       local function again(a)
          if torch.is_grad_enabled() then return checkpoint(again, a) end
          return a * 2

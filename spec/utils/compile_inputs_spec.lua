@@ -1,13 +1,13 @@
--- Tests that compiled calls follow the memory, the histories and the identity of tensors, and what programs leave
--- behind when calls fail or never return.
+-- Tests that compiled calls notice changes of the memory, the graph history and the identity of their tensors. Also
+-- tests that nothing is left behind when a call fails or never returns.
 local torch = require "tlua"
 local nested = require "tlua.export.nested"
 local device = require "spec.support.device"
 local watch = require "tlua.compile.watch"
 local nn, F = torch.nn, torch.nn.functional
 
--- The option makes the program run even if it is no faster. On another device than the CPU, calls with gradients stay
--- with the function.
+-- With `fullgraph`, the compiled program runs even if it is no faster. On devices other than the CPU, calls with
+-- gradients run the original function instead.
 local options <const> = device.name and {} or {fullgraph = true}
 
 local function same(a, b)
@@ -15,7 +15,8 @@ local function same(a, b)
    assert.is_true(nested.same_bits(a:detach(), b:detach()))
 end
 
--- Asserts that a compiled function has the function's results for each of the inputs that next() makes.
+-- Checks that a compiled function returns the same results as the original function, for each of the inputs that next()
+-- makes.
 local function follows(fn, next, count, gradients)
    local fast = torch.compile(fn, options)
    local _ <close> = gradients and torch.enable_grad() or torch.no_grad()

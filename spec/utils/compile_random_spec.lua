@@ -1,5 +1,6 @@
--- Compares compiled functions with the functions themselves, bit for bit: random programs of operators, whose inputs
--- have random sizes, strides and dtypes. Values, gradients and the stream of random numbers must be the same.
+-- Compares compiled functions with the original functions, bit for bit. The functions are random programs of operators,
+-- and the inputs have random sizes, strides and dtypes. The values, the gradients and the random numbers must be the
+-- same.
 local torch = require "tlua"
 local nested = require "tlua.export.nested"
 local device = require "spec.support.device"
@@ -9,7 +10,7 @@ local shapes <const> = {{}, {3}, {4, 5}, {5, 1}, {2, 3, 4}, {0, 3}, {256, 200}, 
 local dtypes <const> = {"float32", "float32", "float32", "float64", "bfloat16", "int64", "bool"}
 local layouts <const> = {"contiguous", "transposed", "expanded", "part"}
 
--- A generator of integers that is the same on all machines.
+-- Returns a generator of integers that gives the same sequence on all machines.
 local function generator(seed)
    return function(n)
       seed = (seed * 6364136223846793005 + 1442695040888963407)
@@ -26,7 +27,7 @@ local function values(shape, dtype, layout)
    return torch.cat({x, x}, -1):narrow(-1, 1 + x:size(-1) // 2, x:size(-1))
 end
 
--- Operators, each as {number of arguments, function, whether the first argument is changed}.
+-- Each row has {number of arguments, function, whether the function changes its first argument}.
 local operators <const> = {
    {2, function(a, b) return a + b end}, {2, function(a, b) return a * b end}, {2, torch.maximum},
    {2, function(a, b) return torch.where(a:gt(0), a, b) end}, {1, function(a) return a * -0.5 + 1 end},
@@ -42,12 +43,13 @@ local operators <const> = {
    {1, function(a) return a:clamp_(-1, 1) end, true}, {2, function(a, b) a[1] = b return a end, true},
 }
 
--- Runs a program: a list of {operator, the numbers of its arguments}. Appends the results to the values.
+-- Runs a program, which is a list of {operator, the numbers of its arguments}. Appends each result to the list of
+-- values.
 local function run(program, list)
    for _, step in ipairs(program) do list[#list + 1] = step[1][2](list[step[2]], list[step[3]]) end
 end
 
--- Returns a random program and its inputs' kinds.
+-- Returns a random program, and the kinds of its inputs.
 local function make(random)
    local inputs, list = {}, {}
    for i = 1, random(3) do
@@ -73,11 +75,12 @@ local function same(a, b, where)
    assert.equal(a.dtype, b.dtype, where)
    assert.same({table.unpack(a.shape)}, {table.unpack(b.shape)}, where)
    local x, y = a:detach():contiguous(), b:detach():contiguous()
-   if x:is_floating_point() then x, y = x:nan_to_num(7), y:nan_to_num(7) end -- the bits of NaN may differ
+   if x:is_floating_point() then x, y = x:nan_to_num(7), y:nan_to_num(7) end -- replaces NaN, whose bits may differ
    assert.is_true(nested.same_bits(x, y), where)
 end
 
--- Calls a function with inputs made for a seed. Returns its results, the inputs' gradients, and the next random number.
+-- Calls a function with inputs that depend on the seed. Returns the results, the inputs' gradients, and the next random
+-- number.
 local function outcome(fn, inputs, seed, gradients)
    torch.manual_seed(seed)
    local given, list = {}, {}

@@ -1,11 +1,12 @@
--- Tests which calls of a compiled function become programs, and that no program is stale.
+-- Tests which calls of a compiled function run as programs, and that a program is not used after something that it
+-- depends on has changed.
 local torch = require "tlua"
 local nn, F = torch.nn, torch.nn.functional
 
 local x <const>, y <const> = torch.arange(1, 7, {dtype = "float32"}):view(2, 3), torch.ones(2, 3)
 
--- A backend that returns the program itself. With a backend, torch.compile does not compare times: programs of calls
--- as small as these are often no faster.
+-- A backend that returns the program itself. If a backend is given, torch.compile does not compare times. Without one,
+-- it would often reject programs of calls as small as these, because they are not faster.
 local function take_program(graph)
    local program = graph:program()
    return function(...) return program(...) end
@@ -23,7 +24,7 @@ end
 
 local function explain(fn, ...) return torch.compiler.explain(fn, ...) end
 
--- Asserts that a call cannot be a program, for a reason that contains the text.
+-- Checks that a call does not become a program, and that the stated reason contains the text.
 local function stays(text, fn, ...)
    local _ <close> = torch.no_grad()
    local found = explain(fn, ...)
@@ -31,7 +32,7 @@ local function stays(text, fn, ...)
    assert.truthy(found.reason:find(text, 1, true), text .. ": " .. found.reason)
 end
 
--- Asserts that a compiled function returns the same as the function itself, before and after a change.
+-- Checks that a compiled function returns the same as the original function, before and after a change.
 local function follows(change, fn, ...)
    local _ <close> = torch.no_grad()
    local fast = compile(fn)
@@ -158,7 +159,7 @@ describe("torch.compile", function()
       local function fn(positions) return F.embedding(positions, torch.ones(3, 2)) end
       local fast = compile(fn)
       warm(fast, torch.tensor {1, 2})
-      local name = x.device.type == "cpu" and "embedding" or "position 9" -- a device reports the error later
+      local name = x.device.type == "cpu" and "embedding" or "position 9" -- on a device, the error is reported later
       assert.raises(name, "9", function() fast(torch.tensor {1, 9}):tolist() end)
       assert.same({{1, 1}, {1, 1}}, fast(torch.tensor {1, 3}):tolist())
    end)
@@ -199,7 +200,7 @@ describe("torch.compile", function()
       end
       local list = {}
       fast = torch.compile(function(a) list[#list + 1] = 1 return a end, {fullgraph = true})
-      for _ = 1, 3 do pcall(fast, x) end -- the first calls are watched
+      for _ = 1, 3 do pcall(fast, x) end -- torch.compile only observes the first calls
       for _ = 1, 4 do assert.raises("fullgraph", "cannot be a program", function() fast(x) end) end
    end)
 
@@ -215,7 +216,8 @@ describe("torch.compile", function()
 end)
 
 describe("torch.compile with dynamic = true", function()
-   -- Calls a function and its compiled form with batches of several sizes; returns the number of programs.
+   -- Calls a function and its compiled form with batches of several sizes. Returns the number of programs that were
+   -- made.
    local function check(fn, make)
       local _ <close> = torch.no_grad()
       local programs = 0
@@ -242,7 +244,8 @@ describe("torch.compile with dynamic = true", function()
    it("runs one program for all batch sizes from 2 on", function()
       local model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2)):eval()
       local function one(n) return torch.randn(n, 3) end
-      assert.equal(2, check(function(a) return model(a) end, one)) -- the other one is for a batch of 1
+      -- one program is for a batch of 1, the other for all other sizes
+      assert.equal(2, check(function(a) return model(a) end, one))
       local function both(n) return torch.randn(n, 3), torch.randn(n), torch.randn(3) end
       assert.equal(2, check(function(a, b, c) return (a * c):sum(2) * b + torch.arange(1, a:size(1) + 1) end, both))
    end)

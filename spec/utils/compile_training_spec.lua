@@ -1,4 +1,5 @@
--- Tests that torch.compile follows every change between calls that record gradients, with the function's bits.
+-- Tests torch.compile with calls that record gradients. It must notice every change between calls, and give the bits of
+-- the original function.
 local torch = require "tlua"
 local nested = require "tlua.export.nested"
 local device = require "spec.support.device"
@@ -9,7 +10,7 @@ local function same(a, b, what)
    assert.is_true(a.dtype == b.dtype and a:dim() == b:dim() and nested.same_bits(a:detach(), b:detach()), what)
 end
 
--- Asserts that two equal models have the same parameters, gradients and buffers.
+-- Checks that two models have equal parameters, gradients and buffers.
 local function same_models(a, b, step)
    local others = {}
    for name, p in b:named_parameters() do others[name] = p end
@@ -28,11 +29,11 @@ end
 
 local function sgd(model) return torch.optim.SGD(model:parameters(), {lr = 0.1, momentum = 0.9}) end
 
--- The options make the program run even if it is no faster. On another device than the CPU, such calls stay with the
--- function.
+-- With these options, the compiled program runs even if it is no faster. On devices other than the CPU, such calls run
+-- the original function instead.
 local options <const> = device.name and {} or {fullgraph = true}
 
--- One step: the loss of a call and its gradients.
+-- Computes the loss of one call, and its gradients.
 local function plain_step(run, optimizer, x)
    optimizer:zero_grad()
    local out = run(x)
@@ -41,9 +42,9 @@ local function plain_step(run, optimizer, x)
    return out
 end
 
--- Trains two equal models, one of them compiled. After the fourth step, change(model, optimizer) changes both, and may
--- return another function for the steps and another optimizer. `given` has other functions for a step, the model, the
--- input and the options of torch.compile.
+-- Trains two equal models, one of them compiled, and compares them. After the fourth step, change(model, optimizer)
+-- changes both models. It may return another step function and another optimizer. `given` may replace the step
+-- function, the model, the input and the options of torch.compile.
 local function follows(change, given)
    given = given or {}
    local step, input = given.step or plain_step, given.input or function() return torch.randn(4, 6) end
@@ -80,7 +81,7 @@ local function none() end
 
 local function explain(fn, ...) return torch.compiler.explain(fn, ...) end
 
-local loose <const> = {options = {}} -- calls may stay with the function
+local loose <const> = {options = {}} -- with these options, calls may run the original function
 
 describe("torch.compile of calls that record gradients", function()
    it("makes programs, with running statistics and dropout", function()
@@ -380,7 +381,7 @@ describe("a call that records gradients stays with the function", function()
       local function times(b) return b * weight end
       local function minus(b) return b - weight end
       assert.is_nil(explain(function(a) return torch.cond(a:sum():gt(0), times, minus, {a}) end, x).program)
-      if device.name then return end -- there is no program to leave
+      if device.name then return end -- on a device, these calls are not compiled
       local fast = torch.compile(function(a) return (a * weight):sin() end, options)
       for _ = 1, 4 do fast(x):sum():backward() end
       assert.raises("fullgraph", "pack", function()

@@ -1,4 +1,4 @@
--- Tests the arguments of torch.compile, torch.compiler and torch.jit; compile_spec.lua tests programs.
+-- Tests the arguments of torch.compile, torch.compiler and torch.jit. compile_spec.lua tests the compiled programs.
 local torch = require "tlua"
 
 describe("torch.compile", function()

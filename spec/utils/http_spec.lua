@@ -1,10 +1,11 @@
--- Tests tlua.utils.http, the client of HTTP, against servers that send damaged answers.
+-- Tests tlua.utils.http, the HTTP client, with servers that send damaged answers.
 
 local shell = require "spec.support.shell"
 local http = require "tlua.utils.http"
 
 describe("an answer", function()
-   -- Returns the error raised when the server answers with `first`, and then always with `again`.
+   -- Returns the error that the client raises if the server's first answer is `first`, and all later answers are
+   -- `again`.
    local function failure(first, again)
       return shell.with_folder(function(folder)
          shell.write(folder .. "/server.lua", ([[

@@ -1,11 +1,11 @@
--- Tests metrics against scikit-learn's. The values are in spec/fixtures/metrics.lua, written by metrics.py
--- there.
+-- Tests metrics by comparing them with scikit-learn's. spec/fixtures/metrics.py has written the expected values to
+-- metrics.lua.
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local metrics = torch.utils.metrics
 local expected = dofile "spec/fixtures/metrics.lua"
 
--- Makes labels and scores by the formulas of metrics.py; classes count from 1.
+-- Makes labels and scores for N samples and C classes by the formulas of metrics.py. Classes count from 1 here.
 local N, C = 40, 5
 local target, scores, binary, rounded = {}, {}, {}, {}
 for k = 0, N - 1 do
@@ -18,8 +18,8 @@ end
 target, binary = torch.tensor(target), torch.tensor(binary)
 scores, rounded = torch.tensor(scores, {dtype = "float64"}), torch.tensor(rounded)
 
--- Returns the value of a metric for all data. The data are added in three batches of different sizes. This is done
--- twice, each time after a reset.
+-- Returns the value of a metric for all data. The data are added in three batches of different sizes. The metric is
+-- then reset, and the same is done again.
 local function stream(metric, predictions, targets)
    for _ = 1, 2 do
       metric:reset()
@@ -62,7 +62,7 @@ describe("metrics", function()
       local metric = metrics.Perplexity {ignore_index = 1}
       local logits = torch.tensor {{9.0, 0}, {0, 0}, {9, 0}}
       metric:update(logits, torch.tensor {1, 2, 1}):update(logits, torch.tensor {2, 2, 1})
-      -- the losses are log 2, log(1 + e^9) and log 2; the metric is the exponential of their mean
+      -- The losses are log 2, log(1 + e^9) and log 2. The metric is the exponential of their mean.
       assert.close((2 * 2 * (1 + math.exp(9))) ^ (1 / 3), metric:compute(), 1e-3)
    end)
 

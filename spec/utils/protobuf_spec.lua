@@ -1,4 +1,4 @@
--- Tests tlua.utils.protobuf with the bytes that the manual of Protocol Buffers gives for its messages.
+-- Tests tlua.utils.protobuf with messages whose bytes are given in the manual of Protocol Buffers.
 
 local protobuf = require "tlua.utils.protobuf"
 

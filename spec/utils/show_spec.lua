@@ -1,4 +1,4 @@
--- Tests texts for users: progress bars, confusion matrices, suggestions.
+-- Tests texts that are shown to users: progress bars, confusion matrices and suggestions.
 local torch = require "tlua"
 local suggest = torch.utils.suggest
 

@@ -1,23 +1,25 @@
 -- wrong_arguments.lua OPERATORS SEED - calls every function of torch that is not an operator with wrong arguments.
--- Prints problems with the error messages, and then the number of problems. The file OPERATORS lists the operators.
--- wrong_arguments_spec.lua runs this program.
+-- Prints what is wrong with the error messages, and then the number of problems. The file OPERATORS lists the
+-- operators. wrong_arguments_spec.lua runs this program.
 
 local torch = require "tlua"
 local lazy = require "tlua.lazy"
 
--- number of calls with random arguments, which follow calls with fixed arguments; fewer with a sanitizer
+-- How often a function is called with random arguments, after calls with fixed arguments. The number is smaller with a
+-- sanitizer.
 local calls <const> = os.getenv "SPEC_SANITIZED" == "1" and 3 or 12
--- The weights of nn.Transformer take 177 MB, and those of an earlier instance may not be collected yet.
+-- The limit is high, because the weights of nn.Transformer take 177 MB, and those of an earlier instance may not be
+-- collected yet.
 local memory_limit <const> = 512 << 20
--- limit on the processor time of one call in seconds, far more than any call needs
+-- The limit on the processor time of one call, in seconds, which is far more than any call needs.
 local seconds <const> = 5
 local seed <const> = math.tointeger(arg[2])
 
 local operators = {}
 for path in io.lines(arg[1]) do operators[path] = true end
 
--- Functions that are not called here, because they wait for other processes, take a message as an argument, print,
--- write into the user's folders, or are called only by derived classes.
+-- Functions that this program does not call, because they wait for other processes, take a message as an argument,
+-- print, write into the user's folders, or may only be called by derived classes.
 local passed_over <const> = {
    ["torch.distributed.FileStore"] = true, ["torch.distributed.TCPStore"] = true,
    ["torch.distributed.device_mesh.group_of"] = true, ["torch.raise"] = true, ["torch.optim.Optimizer"] = true,
@@ -28,7 +30,7 @@ for name in ("display display_html display_image display_markdown display_svg in
    passed_over["torch.notebook." .. name] = true
 end
 
--- Only one builder of models is called; all builders read their arguments by the same function.
+-- Of the functions that build models, only one is called: all of them read their arguments by the same function.
 for _, name in ipairs(torch.vision.models.list_models()) do
    if name ~= "squeezenet1_1" then
       for _, family in ipairs {"", "detection.", "optical_flow.", "segmentation.", "video."} do
@@ -41,8 +43,8 @@ for name in ("wav2vec2_large wav2vec2_large_lv60k hubert_base hubert_large huber
    passed_over["torch.audio.models." .. name] = true
 end
 
--- Functions that are aliases of other functions, or use the checks of others. The key is the last component of the
--- path, or a pattern for the whole path; the value is the name in their messages.
+-- Functions that are aliases of other functions, or use the argument checks of others. A key is the last component of
+-- the path, or a pattern for the whole path. Its value is the name in the function's messages.
 local others <const> = {
    gradgradcheck = "gradcheck", all_gather_single = "all_gather_into_tensor",
    reduce_scatter_single = "reduce_scatter_tensor", async_save = "save", isend = "send", irecv = "recv",
@@ -129,8 +131,8 @@ end
 
 local here <const> = "^" .. arg[0]:gsub("%p", "%%%0") .. ":%d+: (.*)"
 
--- Returns whether a message names the called function. A function in C may be an operator under another name; then the
--- message has the operator's name.
+-- Returns whether a message names the called function. A function written in C may be an operator under another name;
+-- then the message must have the operator's name.
 local function names(path, value, text)
    local name = path:match "[%w_]+$"
    local head = text:match "^([%w_.]+):"
@@ -147,8 +149,8 @@ local function has_released(list)
    return false
 end
 
--- Returns what is wrong with a function's error message, or nil. An operator that the function calls may report a
--- released tensor, and any function may report a missing process group.
+-- Returns a description of what is wrong with a function's error message, or nil. If the function calls an operator,
+-- the operator may report a released tensor. Any function may report a missing process group.
 local function fault(path, value, list, message)
    if type(message) ~= "string" then return "is no text" end
    local text = message:match(here)
@@ -169,8 +171,8 @@ local errors, told = 0, {}
 
 local function call(path, value, list)
    local begin = os.clock()
-   -- pcall calls the value directly, so that the error cannot show a variable's name as the name of the
-   -- function
+   -- pcall calls the value directly. Otherwise the error could contain the name of a local variable in place of the
+   -- function's name.
    local results = table.pack(pcall(value, table.unpack(list, 1, list.n)))
    local what
    if results[1] then
@@ -192,7 +194,7 @@ end
 
 walk("torch", torch, function(path, value)
    if operators[path] or passed_over[path] then return end
-   -- The number depends only on the path, so a function's arguments do not depend on other
+   -- This number depends only on the function's path, so the arguments of one function do not depend on other
    -- functions.
    local number = 0
    for i = 1, #path do number = number * 31 + path:byte(i) end

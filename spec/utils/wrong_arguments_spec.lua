@@ -1,4 +1,4 @@
--- Tests the errors about wrong arguments for all public functions that are not operators. spec/ops/names_spec.lua and
+-- Tests the errors for wrong arguments of all public functions that are not operators. spec/ops/names_spec.lua and
 -- fuzz_spec.lua test operators.
 
 local shell = require "spec.support.shell"
@@ -6,7 +6,7 @@ local table_of = require "spec.support.table"
 
 local here <const> = shell.ok("pwd"):match "[^\n]+"
 
--- Returns the output of wrong_arguments.lua. The program works in a separate folder, since some functions write
+-- Runs wrong_arguments.lua and returns its output. The program works in a separate folder, because some functions write
 -- files.
 local function calls(seed)
    return shell.with_folder(function(folder)
@@ -24,7 +24,7 @@ local function calls(seed)
 end
 
 it("a public function called with wrong arguments raises an error at the user's line that names it", function()
-   -- with a sanitizer, the calls are others
+   -- with a sanitizer, another seed gives other calls
    local seed <const> = os.getenv "SPEC_SANITIZED" == "1" and 2 or 1
    local faults, errors = calls(seed):match "^(.*)errors: (%d+)\n$"
    assert.equal("", faults, "seed " .. seed)
