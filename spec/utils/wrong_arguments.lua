@@ -30,7 +30,7 @@ for name in ("display display_html display_image display_markdown display_svg in
    passed_over["torch.notebook." .. name] = true
 end
 
--- Of the functions that build models, only one is called: all of them read their arguments by the same function.
+-- Only one of the functions that build models is called, because all read their arguments by the same function.
 for _, name in ipairs(torch.vision.models.list_models()) do
    if name ~= "squeezenet1_1" then
       for _, family in ipairs {"", "detection.", "optical_flow.", "segmentation.", "video."} do
