@@ -1,7 +1,7 @@
 /*
-** backend.c - finds the table of kernels of a device, and the calling thread's current stream. The
+** backend.c - finds a device's table of kernels, and the calling thread's current stream. The
 ** tables of the CPU and of the meta device are built in. A plugin's table is opened on first use,
-** once for the process, and stays open, so the device of a tensor always has its table.
+** once for the process, and stays open. So every tensor's device has a table.
 */
 #include "core/device/backend.h"
 
@@ -20,9 +20,9 @@ const tlk_Context tli_cpu_context = {.device = {TL_CPU, 0}};
 
 /* ---- opening --------------------------------------------------------------------- */
 
-/* Guards the opening of a plugin. The lock is not held across fork(), because opening a plugin may
-** itself fork. If a process forks while another thread is opening a plugin, the child process opens
-** no plugin, because that other thread may have held the dynamic loader's own lock. */
+/* Guards the opening of a plugin. Unlike other locks, it is not held across fork(), because opening
+** a plugin may itself fork. If a process forks while another thread is opening a plugin, the child
+** process can open no plugin, because that thread may have held the dynamic loader's own lock. */
 static tli_Mutex lock = TLI_MUTEX_INIT;
 static atomic_bool opening;
 static bool cut_off;
@@ -51,7 +51,7 @@ const char *tli_device_type_name(int type) {
   return type >= 0 && type < TL_NDEVICETYPES ? names[type] : "device";
 }
 
-/* The caller holds the lock. */
+/* Opens the table of a kind of device. The caller holds the lock. */
 static const tl_Backend *open_table(int type) {
 #ifdef TLI_RUNTIME
   if (type == TL_META) return tli_fail_null(TL_EDEVICE, "this library has no meta device");

@@ -2,7 +2,7 @@
 ** capture.c - implements capture.h. Each generator that a capture draws from has two words on the
 ** device, {seed, block}. The words are written before each replay, and the generator then advances
 ** by the number of blocks that the graph draws. These words are allocated before the capture. If
-** they were allocated in the capture, their memory might have been used earlier in the same graph,
+** they were allocated in the capture, earlier kernels of the same graph might use the same memory,
 ** and each replay would overwrite the words.
 **
 ** A graph contains the addresses that its kernels read and write. Memory allocated in the capture
@@ -51,14 +51,14 @@ struct tli_Capture {
   tl_Device device;
   uint64_t number;   /* number of the capture while it is open; otherwise 0 */
   uint64_t pool;     /* the graph's memory pool; 0 if nothing was captured */
-  tl_Stream *stream; /* the stream that began the capture (borrowed) */
+  tl_Stream *stream; /* the stream on which the capture began (borrowed) */
   /* the stream of the last replay or, before the first replay, of the capture (borrowed) */
   tl_Stream *last;
   tl_Graph *graph;                    /* the captured graph (owned); NULL if nothing was captured */
   Draws *draws;                       /* owned */
   tl_Tensor *states[MOST_GENERATORS]; /* two words on the device for each generator (owned) */
   kept_Map kept;                      /* guarded */
-  bool lost; /* whether a storage could not be kept because memory was exhausted */
+  bool lost; /* whether memory was exhausted, so that a storage could not be kept alive */
 };
 
 static tli_Mutex lock = TLI_MUTEX_INIT;
@@ -101,7 +101,8 @@ uint64_t tli_capture_number(tl_Device device) {
   return api_of(device)->capture(tli_stream(device));
 }
 
-/* The caller holds the lock. */
+/* Returns the open capture with this number on this kind of device, or NULL. The caller holds the
+** lock. */
 static tli_Capture *find_open(int8_t type, uint64_t number) {
   tli_Capture *c = open_captures;
   while (c && !(c->number == number && c->device.type == type)) c = c->next;
@@ -142,7 +143,7 @@ bool tli_may_wait(tl_Device device) {
 
 /* ---- storages that a graph keeps ------------------------------------------------------ */
 
-/* The caller holds the lock. */
+/* Keeps a storage alive as long as the graph. The caller holds the lock. */
 static void keep(tli_Capture *c, tl_Storage *s) {
   Kept *kept = kept_add(&c->kept, s);
   if (kept == NULL)
@@ -161,7 +162,7 @@ static void keep_for(tl_Device device, tl_Storage *s) {
   tli_mutex_unlock(&lock);
 }
 
-/* Ignores a storage with 0 references. Such a storage is a caller's local variable that stands for
+/* Does nothing for a storage with 0 references, which is a caller's local variable that stands for
 ** bytes of a real storage. */
 void tli_capture_keep(tl_Storage *s) {
   if (s->device.type == TL_CPU || atomic_load_explicit(&s->refs, memory_order_relaxed) == 0) return;
@@ -170,7 +171,7 @@ void tli_capture_keep(tl_Storage *s) {
 
 void tli_capture_keep_host(tl_Storage *s, tl_Device device) { keep_for(device, s); }
 
-/* Releases a storage that the last replay may still use. */
+/* Releases a storage in a way that keeps its memory until the last replay has finished. */
 static void let_go(tli_Capture *c, tl_Storage *s) {
   if (s->device.type == TL_CPU)
     (void)!tli_pinned_used(s, c->device, c->last);
@@ -202,7 +203,7 @@ static void drop_draws(tli_Capture *c) {
   }
 }
 
-/* Releases state words that the last replay may still read. */
+/* Releases the state words in a way that keeps their memory until the last replay has finished. */
 static void drop_states(tli_Capture *c) {
   for (int i = 0; i < MOST_GENERATORS; i++) {
     tl_Tensor *state = c->states[i];

@@ -28,7 +28,8 @@ static bool write_path(char *path, size_t size, const char *parent, const char *
   return n > 0 && (size_t)n < size;
 }
 
-/* Returns whether a path is absolute. The XDG rules require that relative paths are ignored. */
+/* Returns whether a path is absolute. The XDG specification requires that relative paths in
+** environment variables are ignored. */
 static bool is_absolute(const char *path) {
   return path && (path[0] == '/' || (path[0] && path[1] == ':'));
 }
@@ -43,7 +44,7 @@ bool tli_cache_folder(char *path, size_t size) {
   return is_absolute(home) && write_path(path, size, home, "/.cache/tlua");
 }
 
-/* Writes the path of an entry's file. Refuses a folder that others can write to. */
+/* Writes the path of an entry's file. Fails if other users can write to the folder. */
 static bool path_of(char path[PATH_BYTES], const char *kind, const void *key, size_t bytes) {
   char folder[PATH_BYTES - 64];
   return tli_cache_folder(folder, sizeof folder) && tli_folder_own(folder) &&
@@ -51,8 +52,8 @@ static bool path_of(char path[PATH_BYTES], const char *kind, const void *key, si
                   tli_hash(TLI_HASH_SEED, key, bytes), kind) < PATH_BYTES;
 }
 
-/* Returns whether a file name has the form of the cache's names: 16 hexadecimal digits, a dot, a
-** kind. */
+/* Returns whether a file's name has the form of a cache entry's: 16 hexadecimal digits, a dot, and
+** a kind. */
 static bool is_ours(const char *name) {
   size_t digits = strspn(name, "0123456789abcdef");
   size_t letters =
@@ -90,8 +91,8 @@ static int by_age(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* If the cache exceeds its limit, removes the oldest files until the rest has at most three
-** quarters of the limit. */
+/* If the cache exceeds its limit, removes the oldest files until the remaining files have at most
+** three quarters of the limit. */
 static void sweep(const char *folder) {
   int n;
   int64_t sum = 0;

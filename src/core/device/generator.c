@@ -1,5 +1,6 @@
 /*
-** generator.c - implements generator.h. Kernels compute the numbers themselves, by tli_philox.
+** generator.c - implements generator.h, which tracks positions. Kernels compute the random numbers
+** themselves, by tli_philox.
 */
 #include "core/device/generator.h"
 

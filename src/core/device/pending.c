@@ -1,13 +1,15 @@
 /*
 ** pending.c - implements pending.h. While a graph is captured on a kind of device, the kernels of
-** that kind are called through a second table, whose functions ask the device first.
+** that kind are called through a second table. Its functions ask the device whether garbage should
+** be collected, and then call the kernels of the plugin's own table.
 */
 #include "core/device/pending.h"
 
 #include "core/device/backend.h"
 #include "core/memory/device_memory.h"
 
-/* For each kind of device that was ever captured: the plugin's own table, and the second table. */
+/* For each kind of device on which a graph was ever captured: the plugin's own table, and the
+** second table. */
 static const tl_Backend *plain[TL_NDEVICETYPES];
 static tl_Backend watched[TL_NDEVICETYPES];
 

@@ -1,8 +1,9 @@
 /*
 ** plugin.c - opens tlua_<name>.so. The engine looks for the file in the folder of the library or
-** program that contains this code and, relative to that folder, in tlua, ../lib/tlua,
-** ../lib/TRIPLET/tlua (Debian's place, such as x86_64-linux-gnu), ../lib64/tlua and ../../tlua. If TLUA_PLUGINS names a folder, the engine looks only there. A plugin is never
-** closed: its memory and threads live as long as the process.
+** program that contains this code, and in these folders relative to it: tlua, ../lib/tlua,
+** ../lib/TRIPLET/tlua (where Debian puts libraries; TRIPLET is, for example, x86_64-linux-gnu),
+** ../lib64/tlua and ../../tlua. If TLUA_PLUGINS names a folder, the engine looks only there. A
+** plugin is never closed: its memory and threads live as long as the process.
 */
 #include "core/device/plugin.h"
 
@@ -20,7 +21,8 @@
 
 #define PATH_BYTES (TLI_PLUGIN_PATH / 2)
 
-#ifndef TLI_MULTIARCH /* the Makefile asks the compiler; others have no such folder */
+/* the Makefile asks the compiler for the triplet; if it has none, there is no such folder */
+#ifndef TLI_MULTIARCH
 #define TLI_MULTIARCH ""
 #endif
 

@@ -1,6 +1,6 @@
 /*
-** running.c - implements running.h, and words the messages for the faults that kernels find in
-** their data.
+** running.c - implements running.h, and formats the messages for faults, which are errors that
+** kernels find in their data.
 */
 #include "core/device/running.h"
 
@@ -39,7 +39,7 @@ const char *tli_set_fault_argument(const char *argument) {
   return previous;
 }
 
-/* Returns the last component of a dotted name, since messages write "linear" for
+/* Returns the last component of a dotted name. Messages use it, as in "linear" for
 ** "nn.functional.linear". */
 static const char *last_part(const char *name) {
   const char *dot = strrchr(name, '.');
@@ -103,7 +103,8 @@ bool tli_fault_fail(const tlk_Fault *f) {
   return false;
 }
 
-/* needs no lock: tlua.h forbids other threads to use the library while the logger is set */
+/* the logger needs no lock: tlua.h forbids other threads to use the library while tl_set_logger
+** runs */
 static void (*_Atomic logger)(const char *text, void *user);
 static void *logger_user;
 
@@ -125,6 +126,7 @@ void tli_warning(const char *text) {
   snprintf(whole, sizeof whole, "%s%s%s: %s", line ? line : "", line ? ": " : "",
            op ? op : "an operator", text);
   for (char *c = whole; *c; c++)
-    if (*c == '\n') *c = ' '; /* a script's name may have line feeds */
+    /* a script's name may contain line feeds, but a warning is one line */
+    if (*c == '\n') *c = ' ';
   log(whole, logger_user);
 }

@@ -1,6 +1,6 @@
 /*
-** settings.c - implements settings.h: the settings of the process, and those of threads that have
-** their own.
+** settings.c - implements settings.h: the settings of the process, and the settings of those
+** threads that have called tli_own_settings.
 */
 #include "core/device/settings.h"
 

@@ -13,12 +13,12 @@
 #include "core/memory/pinned.h"
 #include "core/observe/trace.h"
 
-/* Copies between a row-major buffer of `dtype` and a tensor on the same device. Converts the
+/* Copies between a row-major buffer of `dtype` and a tensor on the same device, and converts the
 ** elements. */
 static bool copy_plain(const tl_Tensor *t, tl_DType dtype, void *data, bool out) {
   tl_Storage storage = {.device = tli_device(t), .data = data};
   tl_Tensor plain = {.dtype = (int8_t)dtype, .storage = &storage};
-  tl_Tensor view = *t; /* tli_iter_build takes no pointer to const */
+  tl_Tensor view = *t; /* tli_iter_build does not accept a pointer to const */
   tli_set_geometry(&plain, t->ndim, t->sizes, NULL);
   tl_Tensor *args[] = {out ? &plain : &view, out ? &view : &plain};
   struct tlk_copy call = {.cx = tli_context(tli_device(t))};
@@ -34,8 +34,8 @@ static bool can_leave(tl_Device from, tl_Device to) {
                   "or torch.empty_like(x, {device = \"cpu\"}) makes memory, which is then filled");
 }
 
-/* Copies between devices of two different plugins, by way of host memory, because such devices
-** cannot read each other's memory. */
+/* Copies between devices of two different plugins through host memory, because such devices cannot
+** read each other's memory. */
 static bool move_through_host(tl_Device to, void *dst, tl_Device from, const void *src,
                               int64_t bytes) {
   void *buffer = tli_alloc((size_t)bytes);
@@ -143,8 +143,8 @@ bool tli_move_into(tl_Tensor *to, const tl_Tensor *from, bool async) {
   return move(to, from, async);
 }
 
-/* Returns a tensor for the result of a copy; pinned if it is on the host and the copy is
-** asynchronous. */
+/* Returns an uninitialised tensor for the result of a copy. It is in pinned memory if the result is
+** on the host and the copy is asynchronous. */
 static tl_Tensor *place_for(const tl_Tensor *t, tl_Device device, bool async) {
   if (async && device.type == TL_CPU)
     return tli_pinned_empty(tli_device(t).type, (tl_DType)t->dtype, t->ndim, t->sizes);

@@ -1,5 +1,5 @@
 /*
-** blocks.c - functions of blocks.h for code that is not compiled for particular instructions.
+** blocks.c - the functions of blocks.h, compiled without special instruction sets.
 */
 #include "core/kernel/blocks.h"
 

@@ -1,8 +1,8 @@
 /*
 ** elementary.c - implements elementary.h. Each function reduces its argument to a short interval
 ** and evaluates a polynomial there. The polynomials interpolate the functions at Chebyshev's nodes
-** (spec/fixtures/elementary.py). Some results need more than a double's 53 bits in between; they
-** are sums of two doubles, a Pair. This file is compiled without fused multiply-add.
+** (spec/fixtures/elementary.py). Some intermediate results need more than a double's 53 bits; such
+** a result is a Pair, the sum of two doubles. This file is compiled without fused multiply-add.
 */
 #include "core/kernel/elementary.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
-/* Evaluates a polynomial, whose coefficients are given from the constant term on. */
+/* Evaluates a polynomial in x. The coefficients begin with the constant term. */
 #define POLYNOMIAL(x, ...) \
   polynomial(x, COUNT(((const double[]){__VA_ARGS__})), (const double[]){__VA_ARGS__})
 
@@ -61,9 +61,11 @@ static Pair times(Pair a, Pair b) {
 
 /* ---- exponentials ---------------------------------------------------------------- */
 
-#define LN2_HIGH 0x1.62e42feep-1 /* products with integers up to 2^20 are exact */
+/* two parts of ln 2; products of the first part with integers up to 2^20 are exact */
+#define LN2_HIGH 0x1.62e42feep-1
 #define LN2_LOW 0x1.a39ef35793c76p-33
-#define TO_WHOLE 0x1.8p52 /* adding and subtracting this number rounds to an integer */
+/* adding this number to x and then subtracting it rounds x to an integer */
+#define TO_WHOLE 0x1.8p52
 
 /* Returns y 2^n, with one rounding if y is near 1 and |n| < 1100. */
 static double scaled(double y, int n) {
@@ -72,7 +74,8 @@ static double scaled(double y, int n) {
          from_bits((uint64_t)(n - half + 1023) << 52);
 }
 
-/* Returns e^(r + low) - 1 for |r| <= 0.35 and a low of at most the rounding error of r. */
+/* Returns e^(r + low) - 1 for |r| <= 0.35. `low` must not be larger than the rounding error of
+** r. */
 static double exp_rest(double r, double low) {
   double q = POLYNOMIAL(r, 0.5, 0.16666666666666666, 0.041666666666666678, 0.0083333333333333332,
                         0.0013888888888878854, 0.00019841269841263152, 2.480158733702903e-05,
@@ -81,7 +84,7 @@ static double exp_rest(double r, double low) {
   return r + (r * r * q + (low + low * r));
 }
 
-/* Stores n and r + low with x = n ln 2 + r + low. */
+/* Splits x as n ln 2 + r + low with an integer n. Returns n, and stores r and low. */
 static int exp_parts(double x, double *r, double *low) {
   double n = (x * 1.4426950408889634 + TO_WHOLE) - TO_WHOLE;
   double high = x - n * LN2_HIGH, rest = n * LN2_LOW;
@@ -125,7 +128,8 @@ double tli_expm1(double x) {
 
 #define ROOT_HALF 0x3fe6a09e667f3bcdu /* the bits of sqrt(1/2) */
 
-/* Returns f with x = 2^e (1 + f) and 1 + f in [sqrt(1/2), sqrt(2)), for positive x. */
+/* Splits a positive x as 2^e (1 + f), where 1 + f is in [sqrt(1/2), sqrt(2)). Returns f, and stores
+** e. */
 static double split(double x, double *e) {
   double below = x < 0x1p-1022 ? 54 : 0;
   uint64_t u = bits_of(below > 0 ? x * 0x1p54 : x) - ROOT_HALF;
@@ -148,7 +152,8 @@ static double log_sum(double e, double f, double low) {
   return e * LN2_HIGH - ((half - (log_part(f) + (e * LN2_LOW + low))) - f);
 }
 
-/* Returns whether a logarithm of x is a special value, which is stored in *y. */
+/* Returns whether the logarithm of x is a special value, such as NaN or infinity, and stores that
+** value in *y. */
 static bool log_special(double x, double *y) {
   if (x > 0 && x < INFINITY) return false;
   *y = x == 0 ? -INFINITY : x > 0 || x != x ? x : NAN;
@@ -171,8 +176,9 @@ double tli_log1p(double x) {
   return log_sum(e, f, (x < 1 ? x - (u - 1) : 1 - (u - x)) / u);
 }
 
-/* Returns e ratio + log(1 + f) base. Each factor is a sum of two parts; products of the ratio's high
-** part with e, and of the base's high part with 21 bits, are exact. */
+/* Returns e * ratio + log(1 + f) * base, where x = 2^e (1 + f). The factors `ratio` and `base` are
+** sums of two parts. Products of the ratio's high part with e, and of the base's high part with
+** numbers of 21 bits, are exact. */
 static double log_of_base(double x, Pair base, Pair ratio) {
   double e, y;
   if (log_special(x, &y)) return y;
@@ -243,7 +249,7 @@ double tli_pow(double x, double y) {
 
 /* ---- circular functions ---------------------------------------------------------- */
 
-/* The bits of 2 / pi after the point. */
+/* The binary digits of 2 / pi after the point. */
 static const uint32_t two_over_pi[] = {
     0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab,
     0xdebbc561, 0xb7246e3a, 0x424dd2e0, 0x06492eea, 0x09d1921c, 0xfe1deb1c, 0xb129a73e,
@@ -252,7 +258,8 @@ static const uint32_t two_over_pi[] = {
     0x4f463f66, 0x9e5fea2d, 0x7527bac7, 0xebe5f17b, 0x3d0739f7, 0x8a5292ea, 0x6bfb5fb1,
     0x1f8d5d08, 0x56033046, 0xfc7b6bab, 0xf0cfbc20, 0x9af4361d, 0xa9e39161, 0x5ee61b08};
 
-/* Returns the number whose bits after the point begin with the n 32-bit words, as a sum. */
+/* Returns the number between 0 and 1 whose binary digits are those of the n 32-bit words, as a sum
+** of two doubles. */
 static Pair fraction_of(const uint32_t *words, int n) {
   Pair p = {0, 0};
   double scale = 0x1p-32;
@@ -264,13 +271,14 @@ static Pair fraction_of(const uint32_t *words, int n) {
   return p;
 }
 
-/* Reduces x >= 2^10 by multiplying its 53 bits with those bits of 2/pi that matter (M. H. Payne and
-** R. N. Hanek, 1983). Returns the number of quarter turns modulo 4. */
+/* Reduces x >= 2^10 to an angle r by multiplying its 53 bits with the bits of 2/pi that affect the
+** result (M. H. Payne and R. N. Hanek, 1983). Returns the number of quarter turns modulo 4. */
 static int reduce_large(double x, Pair *r) {
   enum { WORDS = 8 };
   uint64_t u = bits_of(x), m = (u & 0x000fffffffffffffu) | 0x0010000000000000u;
-  int e = (int)(u >> 52) - 1075;         /* x = m 2^e */
-  int first = e < 34 ? 0 : (e - 2) / 32; /* earlier words add multiples of 4 */
+  int e = (int)(u >> 52) - 1075; /* x = m 2^e */
+  /* earlier words only contribute multiples of 4 quarter turns */
+  int first = e < 34 ? 0 : (e - 2) / 32;
   uint32_t p[WORDS + 2] = {0}, part[2] = {(uint32_t)(m >> 32), (uint32_t)m};
   for (int j = 1; j >= 0; j--) {
     uint64_t carry = 0;
@@ -281,7 +289,8 @@ static int reduce_large(double x, Pair *r) {
     }
     p[j] = (uint32_t)carry;
   }
-  /* the point is `place` bits after the beginning of p; moves it to the beginning of p[1] */
+  /* the point is `place` bits after the beginning of p; the shift moves it to the beginning of
+  ** p[1] */
   int place = 64 + e - 32 * first, skip = place / 32 - 1, shift = place % 32;
   uint32_t q[5];
   for (int i = 0; i < 5; i++) {
@@ -291,7 +300,7 @@ static int reduce_large(double x, Pair *r) {
   }
   int n = (int)(q[0] & 3);
   bool above = q[1] >> 31;
-  if (above) { /* takes the distance to the next quarter turn */
+  if (above) { /* uses the distance to the next quarter turn instead */
     n++;
     for (int i = 1; i < 5; i++) q[i] = ~q[i];
   }
@@ -301,8 +310,8 @@ static int reduce_large(double x, Pair *r) {
   return n & 3;
 }
 
-/* Returns n modulo 4 with x = n pi/2 + r and |r| <= pi/4. The first two parts of pi/2 have 42 bits,
-** so their products with n are exact. */
+/* Splits x as n pi/2 + r with |r| <= pi/4. Stores r, and returns n modulo 4. The first two parts of
+** pi/2 have 42 bits, so their products with n are exact. */
 static int quarter_turns(double x, Pair *r) {
   double m = fabs(x);
   if (m <= 0.78539816339744828) {
@@ -322,7 +331,7 @@ static int quarter_turns(double x, Pair *r) {
   return (int)n & 3;
 }
 
-/* Return the sine and the cosine of r, |r| <= pi/4. */
+/* These functions return the sine and the cosine of r for |r| <= pi/4. */
 static double sine(Pair r) {
   double x = r.high, z = x * x;
   double s = POLYNOMIAL(z, -0.16666666666666666, 0.0083333333333333315, -0.00019841269841265003,
@@ -393,7 +402,7 @@ double tli_acos(double x) {
   return x < 0 ? 2 * (HALF_PI - (angle - HALF_PI_LOW)) : 2 * angle;
 }
 
-/* Computes the difference to the nearest angle of a table. */
+/* Finds the nearest angle in a table, and computes the difference to it. */
 double tli_atan(double x) {
   static const struct {
     double below, at;
@@ -502,8 +511,8 @@ static double erf_near(double x) {
                             -8.4939987970769895e-10);
 }
 
-/* Returns erfc(x) for 0.85 <= x < 28: e^(-x^2) times erfcx(x), which is P(t) / (1 + 2 x) with
-** t = (x - 4) / (x + 4). x^2 is computed in two parts. */
+/* Returns erfc(x) for 0.85 <= x < 28 as e^(-x^2) times erfcx(x). erfcx(x) is P(t) / (1 + 2 x) with
+** a polynomial P and t = (x - 4) / (x + 4). x^2 is computed as a sum of two parts. */
 static double erfc_far(double x) {
   double t = (x - 4) / (x + 4), high = without_low(x);
   double p = POLYNOMIAL(t, 1.2329951186255526, -0.1396211168405625, 0.015379652102620045,
@@ -532,7 +541,8 @@ double tli_erfc(double x) {
   return x > 27.3 ? 0 : erfc_far(x);
 }
 
-/* Returns lgamma(1 + t) for 0 <= t <= 1. The polynomial is multiplied by the zeros at 0 and 1. */
+/* Returns lgamma(1 + t) for 0 <= t <= 1. The result is a polynomial multiplied by t (t - 1),
+** because lgamma is 0 at both ends. */
 static double lgamma_near(double t) {
   double p = POLYNOMIAL(t - 0.5, 0.48312895054098087, -0.14595989591430608, 0.062911401074564943,
                         -0.031308487501009494, 0.016797098631185916, -0.0094256224486259053,
@@ -565,7 +575,7 @@ double tli_lgamma(double x) {
   if (x != x) return x;
   if (fabs(x) == INFINITY) return INFINITY;
   if (x > 0) return lgamma_positive(x);
-  double f = fabs(x - rint(x)); /* exact; sin(pi x) is 0 for integers alone */
+  double f = fabs(x - rint(x)); /* this difference is exact, so sin(pi x) is 0 only for integers */
   if (f == 0) return INFINITY;
   double sin_pi = tli_sin(2 * HALF_PI * f);
   if (x > -0x1p-60) return -tli_log(-x);

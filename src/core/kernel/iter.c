@@ -1,7 +1,7 @@
 /*
 ** iter.c - reduces an elementwise loop to as few dimensions as the operands' strides allow. The
-** first operand with distinct strides (usually the output) determines the order of the loop, so
-** that results are written in memory order.
+** strides of the first operand (usually the output) determine the order of the dimensions, so that
+** results are written in memory order; where its strides are equal or 0, the next operand decides.
 */
 #include "core/kernel/iter.h"
 
@@ -12,7 +12,7 @@
 static void set_strides(tli_IterArg *arg, const tl_Tensor *t, int ndim, const int64_t *shape,
                         const int *kept, int nkept) {
   int64_t element = tli_dtype_bytes[t->dtype];
-  int skip = ndim - t->ndim; /* number of leading dimensions that t lacks */
+  int skip = ndim - t->ndim; /* number of leading dimensions that t lacks because it is broadcast */
   for (int k = 0; k < nkept; k++) {
     int d = kept[k] - skip;
     bool broadcast = d < 0 || (t->sizes[d] == 1 && shape[kept[k]] != 1);
@@ -20,8 +20,8 @@ static void set_strides(tli_IterArg *arg, const tl_Tensor *t, int ndim, const in
   }
 }
 
-/* Returns 1 if the loop over dimension a should enclose that over b, -1 if the reverse holds, and 0
-** if the order is undecided. */
+/* Returns 1 if the loop over dimension a should be outside of the loop over dimension b, -1 if it
+** should be inside, and 0 if the order does not matter. */
 static int compare(const tli_Iter *it, int a, int b) {
   for (int k = 0; k < it->nargs; k++) {
     int64_t sa = it->args[k].strides[a], sb = it->args[k].strides[b];
@@ -42,8 +42,8 @@ static void swap_dims(tli_Iter *it, int a, int b) {
   for (int k = 0; k < it->nargs; k++) swap_int64(it->args[k].strides, a, b);
 }
 
-/* Insertion sort that skips undecided pairs, because `compare` is not a total order if operands are
-** broadcast. */
+/* Sorts the dimensions by insertion. Pairs without an order are skipped, because `compare` is not a
+** total order if operands are broadcast. */
 static void sort_dims(tli_Iter *it) {
   for (int i = 1; i < it->ndim; i++) {
     int at = i;
@@ -57,7 +57,8 @@ static void sort_dims(tli_Iter *it) {
   }
 }
 
-/* Returns whether dimensions a and b can be merged: a step of b must be as long as all of a. */
+/* Returns whether dimensions a and b can be merged. For every operand, a step along b must be as
+** long as all of dimension a. */
 static bool mergeable(const tli_Iter *it, int a, int b) {
   for (int k = 0; k < it->nargs; k++)
     if (it->args[k].strides[b] != it->args[k].strides[a] * it->sizes[a]) return false;
@@ -92,7 +93,8 @@ static bool set_args(tli_Iter *it, tl_Tensor *const *args) {
   return linear;
 }
 
-/* Passes operands that are numbers on the CPU by value, since the result is on a device. */
+/* Passes operands that are numbers on the CPU by value, because kernels of another device cannot
+** read them. */
 static void take_numbers(tli_Iter *it, tl_Tensor *const *args) {
   for (int k = 1; k < it->nargs; k++) {
     if (tli_device(args[k]).type != TL_CPU) continue;
@@ -119,7 +121,7 @@ void tli_iter_build(tli_Iter *it, int ndim, const int64_t *shape, tl_Tensor *con
     return;
   }
 
-  int kept[TL_MAX_DIMS]; /* the dimensions to loop over, innermost first, without those of size 1 */
+  int kept[TL_MAX_DIMS]; /* the dimensions with more than one element, innermost first */
   for (int d = ndim - 1; d >= 0; d--) {
     if (shape[d] == 1) continue;
     it->sizes[it->ndim] = shape[d];

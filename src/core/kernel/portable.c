@@ -1,6 +1,6 @@
 /*
-** portable.c - implements portable.h. The lists have names without TLK_, so that the generator of
-** small libraries (src/gen/main.lua) does not count them as uses of these kernels.
+** portable.c - implements portable.h. The lists name kernels without the prefix TLK_. Otherwise the
+** generator of small libraries (src/gen/main.lua) would count the names as uses of these kernels.
 */
 #include "core/kernel/portable.h"
 

@@ -1,13 +1,14 @@
 /*
 ** sweep.c - implements sweep.h.
 **
-** A stored call writes one row-major array, in the order of its loop. Another stored call may read
-** or overwrite an array that an earlier one writes, if it visits the array in the same order: then
-** element i of one loop depends only on element i of the other, and both can be divided into the
-** same blocks. Any other overlap in memory ends the sweep.
+** A stored call writes one row-major array, in the order of its loop. A later stored call may read
+** or overwrite that array if it visits the array in the same order. Then element i of one loop
+** depends only on element i of the other, so both loops can be divided into the same blocks. A call
+** that overlaps a stored array in any other way ends the sweep.
 **
-** Each write of an array begins a new version. A version that nobody needs afterwards (it was
-** forgotten, or overwritten) is kept only in a buffer of one block.
+** Each write to an array begins a new version of the array. A version that is not needed after the
+** sweep, because it was forgotten or overwritten, is not written to memory, but only to a buffer of
+** one block.
 */
 #include "core/kernel/sweep.h"
 
@@ -19,10 +20,11 @@
 #include "core/memory/alloc.h"
 #include "core/platform/parallel.h"
 
-/* Arrays with fewer elements stay in the cache anyway. */
+/* The smallest number of elements of an array. Smaller arrays stay in the cache without a sweep. */
 #define LEAST ((int64_t)1 << 15)
 #define MOST_STEPS 32
-/* The bytes of the buffers of one thread, and the largest number of elements in a block. */
+/* BUFFER_BYTES is the number of bytes of all buffers of one thread. BLOCK is the largest number of
+** elements in a block. */
 #define BUFFER_BYTES 65536
 #define BLOCK 4096
 /* The smallest length of rows in a loop of more than two dimensions. */
@@ -43,9 +45,9 @@ typedef struct Step {
 } Step;
 
 struct tli_Sweep {
-  int n;         /* the number of steps; step i writes version i */
-  int64_t numel; /* of the loops */
-  int64_t width; /* the length of rows in the loops that are not flat; 0 without such loops */
+  int n;         /* the number of steps (stored calls); step i writes version i */
+  int64_t numel; /* the number of elements of each loop */
+  int64_t width; /* the length of the rows in loops that are not flat; 0 if all loops are flat */
   bool tall;     /* whether a loop has more than two dimensions */
   int64_t cols, rows, across, buffer;
   atomic_bool failed;
@@ -70,12 +72,12 @@ bool tli_sweep_mine(void) { return collecting != NULL; }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Runs a step for `cols` columns of `rows` rows, from column `col` of row `row` on. */
+/* Runs a step for `cols` columns of `rows` rows, beginning at column `col` of row `row`. */
 static bool run_step(const tli_Sweep *s, const Step *step, char *buffers, int64_t row, int64_t col,
                      int64_t rows, int64_t cols) {
   const tli_Iter *it = &step->call.it;
   bool flat = it->ndim <= 1;
-  int64_t first = row * s->width + col; /* the width is 0 or that of all rows */
+  int64_t first = row * s->width + col; /* the width is 0 or the length of every row */
   struct tlk_pointwise call;
   call.cx = step->call.cx;
   call.kernel = step->call.kernel;
@@ -124,8 +126,9 @@ static void run_blocks(void *context, int64_t begin, int64_t end) {
   if (!ok) atomic_store_explicit(&s->failed, true, memory_order_relaxed);
 }
 
-/* Gives each dead version a buffer, which another version may have after the version's last use.
-** Returns the number of buffers. A step never writes the buffer that it reads. */
+/* Assigns buffers to the dead versions, and returns the number of buffers. Another version may use
+** a buffer after the last use of the version in it. A step never writes to the buffer that it
+** reads. */
 static int place_buffers(tli_Sweep *s, int64_t bytes) {
   int count = 0, busy_until[MOST_STEPS];
   for (int i = 0; i < s->n; i++) {
@@ -179,7 +182,7 @@ static bool run_all(tli_Sweep *s) {
 bool tli_sweep_flush(void) {
   tli_Sweep *s = collecting;
   if (s == NULL) return true;
-  collecting = NULL; /* the kernels run as they do without a sweep */
+  collecting = NULL; /* from here on kernels run at once instead of being stored */
   bool ok = run_all(s);
   collecting = s;
   return ok;
@@ -228,8 +231,8 @@ static bool overlap(const char *a, int64_t n, const char *b, int64_t m) {
   return (uintptr_t)a < (uintptr_t)b + (uintptr_t)m && (uintptr_t)b < (uintptr_t)a + (uintptr_t)n;
 }
 
-/* Finds the version that an operand reads or overwrites, or -1. Returns false if the operand
-** overlaps a version in another order. */
+/* Finds the version that an operand reads or overwrites; stores -1 if there is none. Returns false
+** if the operand overlaps a version in another order of elements. */
 static bool find_version(const tli_Sweep *s, const tli_Iter *it, const tli_IterArg *arg,
                          int *version) {
   int64_t bytes = extent(it, arg);
@@ -246,8 +249,8 @@ static bool find_version(const tli_Sweep *s, const tli_Iter *it, const tli_IterA
 }
 
 /* Returns whether a write to an array would change values that a stored call reads from other
-** memory. A stored write may overwrite what has been read, if both visit the array in the same
-** order; a write before the stored calls may not. */
+** memory. If the write itself is stored, it may overwrite values that were read, as long as both
+** calls visit the array in the same order. A write that runs before the stored calls may not. */
 static bool harms_reader(const tli_Sweep *s, const tli_Iter *it, const tli_IterArg *out,
                          bool stored) {
   int64_t bytes = extent(it, out);
@@ -265,7 +268,7 @@ static bool harms_reader(const tli_Sweep *s, const tli_Iter *it, const tli_IterA
   return false;
 }
 
-/* Returns whether a call can run before the stored calls without changing any result. */
+/* Returns whether a call can run before the stored calls and no result changes. */
 static bool is_apart(const tli_Sweep *s, const tli_Iter *it) {
   for (int k = 0; k < it->nargs; k++) {
     int version;
@@ -327,7 +330,7 @@ bool tli_sweep_add(const struct tlk_pointwise *call) {
   return ok;
 }
 
-/* Returns whether a stored call reads values that an array's memory has before the sweep. */
+/* Returns whether a stored call reads the values that an array's memory had before the sweep. */
 static bool is_read(const tli_Sweep *s, const Version *v) {
   for (int i = 0; i < s->n; i++) {
     const tli_Iter *it = &s->steps[i].call.it;
@@ -350,5 +353,5 @@ bool tli_sweep_forget(const void *data) {
   return false;
 }
 #else
-typedef int tli_sweep_unused; /* ISO C forbids an empty translation unit */
+typedef int tli_sweep_unused; /* without sweeps this file is empty, which ISO C forbids */
 #endif

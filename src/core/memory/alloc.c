@@ -42,21 +42,21 @@
 /* Blocks of at least this many bytes have pages of their own. */
 #define PAGES_MIN ((size_t)2 << 20)
 
-/* A free small block. A chain is a list of blocks that is moved as a whole; only the `chain` of its
-** first block is used. */
+/* A free small block. Free blocks are linked to chains, which are moved as a whole. The field
+** `chain` is used only in the first block of a chain. */
 typedef struct Block {
   struct Block *next;
   struct Block *chain; /* first block of the next chain in the pool */
 } Block;
 
 /* A thread's free blocks of one class: two chains of at most `batch` blocks. Blocks come from `now`
-** and return to `now`. `spare` is empty or full, so a thread that alternates between allocating and
-** freeing, just where a chain becomes empty or full, does not visit the pool each time. */
+** and return to `now`. `spare` is empty or full. So even when `now` becomes empty or full, a thread
+** that alternates between allocating and freeing does not visit the pool each time. */
 typedef struct Magazine {
   Block *now;
   Block *spare;
-  /* number of blocks in `now`; an upper bound, since the chains of ended threads may have fewer
-  ** blocks */
+  /* number of blocks in `now`. It is an upper bound, because the chains that ended threads have
+  ** returned may be shorter */
   uint32_t count;
   uint32_t batch;
   int64_t size;
@@ -94,7 +94,7 @@ static struct {
   Thread *threads;
   int64_t gone; /* the sum of the counters of ended threads */
   int64_t held; /* bytes obtained from the system */
-  int64_t peak; /* maximum of `used`, not counting blocks in magazines */
+  int64_t peak; /* maximum of `used`; blocks in magazines do not count */
   Block *chains[SMALL_CLASSES];
   Slab *slabs[SMALL_CLASSES]; /* slabs of each class; new blocks are cut from the first slab */
   Cached *large[CLASSES];
@@ -110,14 +110,15 @@ static tli_Key key; /* thread-specific key whose destructor runs when a thread e
 static bool have_key;
 static _Thread_local Thread *self;
 
-/* While a hook is set, `self` is NULL and `aside` holds the thread's record. Every call then takes
-** the slow path, which calls the hook. */
+/* While a hook is set, `self` is NULL and `aside` holds the thread's record. So every call takes
+** the slow path, and that path calls the hook. */
 static _Thread_local tli_AllocHook *hook;
 static _Thread_local Thread *aside;
 
 /* ---- size classes ---- */
 
-/* Size classes grow in steps of 16 up to 64, of 64 up to 256, then in four steps per doubling. */
+/* Returns the size class of a request. Classes grow in steps of 16 bytes up to 64, in steps of 64
+** up to 256, then in four steps per doubling. */
 static inline int class_of(size_t bytes) {
   size_t last = bytes - (bytes != 0);
   if (bytes <= 64) return (int)(last >> 4);
@@ -147,7 +148,7 @@ static inline void count_used(Thread *thread, int64_t bytes) {
   atomic_store_explicit(&thread->used, used + bytes, memory_order_relaxed);
 }
 
-/* The caller holds the lock. */
+/* Returns the number of bytes that all threads use. The caller holds the lock. */
 static int64_t used_bytes(void) {
   int64_t used = pool.gone;
   for (Thread *t = pool.threads; t; t = t->next)
@@ -155,14 +156,14 @@ static int64_t used_bytes(void) {
   return used;
 }
 
-/* The caller holds the lock. */
+/* Adds a chain to the pool. The caller holds the lock. */
 static void give_chain(int cls, Block *chain) {
   if (chain == NULL) return;
   chain->chain = pool.chains[cls];
   pool.chains[cls] = chain;
 }
 
-/* The caller holds the lock. */
+/* Returns all chains of a thread to the pool. The caller holds the lock. */
 static void give_magazines(Thread *thread) {
   for (int cls = 0; cls < SMALL_CLASSES; cls++) {
     Magazine *m = &thread->small[cls];
@@ -218,13 +219,13 @@ static inline Thread *thread_get(void) {
   return aside ? aside : thread_new();
 }
 
-/* The caller holds the lock. */
+/* Returns whether `more` bytes would exceed the limit of used bytes. The caller holds the lock. */
 static bool over_limit(int64_t more) {
   int64_t most = atomic_load_explicit(&limit, memory_order_relaxed);
   return most > 0 && used_bytes() + more > most;
 }
 
-/* The caller holds the lock, and is about to use `more` bytes. */
+/* Updates the peak. The caller holds the lock, and is about to use `more` bytes. */
 static void note_peak(int64_t more) {
   int64_t used = used_bytes() + more;
   if (used > pool.peak) pool.peak = used;
@@ -251,7 +252,7 @@ static inline Slab *slab_of(Block *block) {
   return (Slab *)((uintptr_t)block & ~(uintptr_t)(SLAB_BYTES - 1));
 }
 
-/* The caller holds the lock. */
+/* Gets a slab from the system for a class. The caller holds the lock. */
 static Slab *slab_new(int cls) {
   Slab *slab = tli_memory_get(SLAB_BYTES, SLAB_BYTES);
   if (slab == NULL) return NULL;
@@ -262,7 +263,7 @@ static Slab *slab_new(int cls) {
   return slab;
 }
 
-/* Makes a chain of blocks that were never used. Called with the lock held. */
+/* Makes a chain of blocks that were never used. The caller holds the lock. */
 static Block *cut_chain(int cls, uint32_t batch) {
   Slab *slab = pool.slabs[cls];
   if (slab == NULL || slab->cut == slab->total) slab = slab_new(cls);
@@ -299,7 +300,7 @@ static void *small_refill(Magazine *m, int cls, bool *refused) {
   return block;
 }
 
-/* Takes the first block of a magazine that is not empty. */
+/* Takes the first block from a magazine that is not empty. */
 static inline void *pop(Thread *thread, Magazine *m) {
   Block *block = m->now;
   m->now = block->next;
@@ -323,8 +324,8 @@ static void *small_get(Thread *thread, int cls, bool *refused) {
   return block;
 }
 
-/* The fast paths, which handle nearly all calls. Return NULL, or false, if the slow path is
-** needed. */
+/* The fast paths, which handle nearly all calls. They return NULL, or false, if the slow path must
+** handle the call. */
 static inline void *quick_get(size_t bytes) {
   Thread *thread = self;
   if (thread == NULL || bytes > SMALL_MAX || thread->calls + 1 >= thread->fail_from) return NULL;
@@ -405,7 +406,7 @@ static void small_trim(int cls) {
 
 /* ---- larger blocks ---- */
 
-/* The caller holds the lock. */
+/* Removes a block from the cache's lists. The caller holds the lock. */
 static void cache_remove(Cached *c) {
   if (c->prev)
     c->prev->next = c->next;
@@ -423,7 +424,7 @@ static void cache_remove(Cached *c) {
   pool.large_bytes -= (int64_t)class_size(c->cls);
 }
 
-/* The caller holds the lock. */
+/* Adds a block to the cache's lists. The caller holds the lock. */
 static void cache_insert(Cached *c, int cls) {
   *c = (Cached){.cls = cls, .next = pool.large[cls], .older = pool.newest};
   if (c->next) c->next->prev = c;
@@ -486,7 +487,7 @@ static void *large_get(Thread *thread, int cls, bool *refused) {
 }
 
 /* Returns the largest number of bytes that the cache may hold. A limit on used bytes lowers this
-** number. Called with the lock held. */
+** number. The caller holds the lock. */
 static int64_t cache_most(void) {
   int64_t most = atomic_load_explicit(&limit, memory_order_relaxed);
   if (most == 0) return CACHE_MAX;
@@ -506,7 +507,7 @@ static void large_put(Thread *thread, int cls, void *block) {
   cache_drop(out);
 }
 
-/* Frees a block in a thread that could not allocate its Thread record. */
+/* Frees a block in a thread that has no Thread record, because memory was exhausted. */
 static void small_put_alone(int cls, Block *block) {
   tli_mutex_lock(&pool.lock);
   pool.gone -= (int64_t)class_size(cls);

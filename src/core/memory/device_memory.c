@@ -12,7 +12,8 @@
 bool (*_Atomic tli_collect_garbage)(bool lacking);
 
 static _Atomic int64_t ooms[TL_NDEVICETYPES][TL_MAX_DEVICES];
-/* the value of tli_error_number after this thread's last failure for lack of a device's memory */
+/* the value of tli_error_number just after this thread last failed because a device's memory was
+** exhausted */
 static _Thread_local uint64_t exhausted;
 
 int64_t tli_device_ooms(tl_Device device) { return ooms[device.type][device.index]; }

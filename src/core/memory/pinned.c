@@ -1,6 +1,6 @@
 /*
-** pinned.c - implements pinned.h. For each pending copy, a list holds a reference to the storage
-** that the copy uses, and the event recorded after the copy.
+** pinned.c - implements pinned.h. For each pending copy, a list has a reference to the storage that
+** the copy uses, and an event that was recorded after the copy.
 */
 #include "core/memory/pinned.h"
 
@@ -13,7 +13,8 @@
 
 /* ---- blocks ---------------------------------------------------------------------- */
 
-enum { SMALLEST = 9, LARGEST = 62 }; /* binary logarithms of the smallest and the largest size */
+/* binary logarithms of the smallest and the largest size of a block in bytes */
+enum { SMALLEST = 9, LARGEST = 62 };
 
 /* The header of a free block, stored at the block's beginning. */
 typedef struct Kept {
