@@ -20,7 +20,8 @@ static _Thread_local struct {
 } last;
 
 static void record(tl_ErrorKind kind, const char *format, va_list args) {
-  /* a separate buffer, since an argument may be the previous message itself */
+  /* the message is formatted into a buffer of its own, since an argument may be the previous
+  ** message */
   char message[MESSAGE_MAX];
   vsnprintf(message, sizeof message, format, args);
   last.kind = kind;

@@ -1,6 +1,6 @@
 /*
-** version.c - the library's version number and features, for programs that load the library at run
-** time.
+** version.c - functions that return the library's version number and its features when a program
+** runs.
 */
 #include <string.h>
 

@@ -1,7 +1,8 @@
 /*
-** history.c - implements history.h. Events are in a ring that grows up to its limit; each distinct
-** stack is stored once. A map from the addresses of live blocks gives the stack that allocated each
-** block. If memory is exhausted, events are not recorded, and callers see no failure.
+** history.c - implements history.h. Events are in a ring buffer, which grows up to its limit. Each
+** distinct call stack is stored once. A map from the addresses of live blocks gives the stack that
+** allocated each block. If memory is exhausted, events are not recorded, and callers see no
+** failure.
 */
 #include "core/observe/history.h"
 
@@ -16,7 +17,7 @@
 #define NBUCKETS 1024  /* number of buckets in the table of stacks */
 #define MOST_TEXT 4096 /* the largest number of bytes in a stack's text */
 
-/* The stack that allocated a live block. */
+/* The call stack that allocated a live block. */
 typedef struct Owner {
   const void *key;  /* the block's address */
   tli_Stack *stack; /* owned */
@@ -56,8 +57,8 @@ static tli_Stack *stack_retain(tli_Stack *s) {
   return s;
 }
 
-/* Returns a new reference to the stack with that text; NULL if memory is exhausted. Each text is
-** stored only once. */
+/* Returns a new reference to the stack with the given text, which is stored only once; NULL if
+** memory is exhausted. */
 static tli_Stack *intern(Record *r, const char *text, size_t size) {
   uint64_t hash = tli_hash(TLI_HASH_SEED, text, size);
   tli_Stack **bucket = &r->stacks[hash % NBUCKETS];

@@ -1,7 +1,8 @@
 /*
 ** live_storages.c - implements live_storages.h. Storages are in a map by address. The map's memory
-** comes directly from the system, because the allocator lists the largest groups of storages when
-** its memory is exhausted. If the system has no memory either, a storage is not recorded.
+** comes directly from the system, not from the allocator, because the map is needed for the message
+** when the allocator's memory is exhausted. If the system has no memory either, a storage is not
+** recorded.
 */
 #include "core/observe/live_storages.h"
 

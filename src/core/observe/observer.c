@@ -1,6 +1,6 @@
 /*
-** observer.c - implements tl_set_observer, tl_counters and tl_work_counts: tells the host's function
-** of spans, and counts work.
+** observer.c - implements tl_set_observer, tl_counters and tl_work_counts. It calls the observer, a
+** function of the host, when spans begin and end, and counts the work.
 */
 #include "core/observe/observer.h"
 
@@ -14,7 +14,8 @@
 
 #define MOST_OPEN 32
 
-/* A host sets the function while no other thread uses the library, as tlua.h demands. */
+/* The type of an observer. As tlua.h demands, a host sets it while no other thread uses the
+** library. */
 typedef void (*Observer)(const tl_Work *work, void *user);
 static _Atomic(Observer) observer;
 static void *observer_user;
@@ -27,7 +28,7 @@ typedef struct Open {
 } Open;
 
 static _Thread_local struct {
-  int32_t n, latest; /* the number of open spans, and the last mark */
+  int32_t n, latest; /* the number of open spans, and the mark of the span that was opened last */
   Open open[MOST_OPEN];
 } spans;
 
@@ -38,7 +39,7 @@ static void tell(const Open *o, int depth, int64_t duration) {
 
 bool tli_observed(void) { return atomic_load_explicit(&observer, memory_order_relaxed) != NULL; }
 
-/* Ends the open spans from number `at` on, the latest one first. */
+/* Ends all open spans whose number is at least `at`. The span that was opened last ends first. */
 static void close_from(int at) {
   int64_t now = tli_now_ns();
   while (spans.n > at) {
@@ -103,8 +104,9 @@ bool tl_work_counts(tl_WorkCounts *out) {
 int32_t tli_observer_open(tli_SpanKind kind, const char *name) {
   count_span(kind);
   if (!tli_observed()) return 0;
-  /* A script can leave spans open for ever, in coroutines that it never resumes. Which of the open
-  ** spans these are is unknown, so all are ended, or the thread would report nothing again. */
+  /* A script can leave spans open for ever, in coroutines that it never resumes. These spans cannot
+  ** be told from the others, so all open spans are ended. Otherwise the thread would report nothing
+  ** any more. */
   if (spans.n == MOST_OPEN) close_from(0);
   Open *o = &spans.open[spans.n];
   snprintf(o->name, sizeof o->name, "%s", name);
@@ -123,7 +125,7 @@ void tli_observer_close(int32_t mark) {
 
 void tl_set_observer(void (*observe)(const tl_Work *work, void *user), void *user) {
   observer_user = user;
-  spans.n = 0; /* a new observer has not seen the begin of works that are still open */
+  spans.n = 0; /* a new observer has not seen the beginning of the spans that are still open */
   Observer was = atomic_exchange(&observer, observe);
   if ((was != NULL) != (observe != NULL)) atomic_fetch_add(&tli_profiles, observe ? 1 : -1);
 }

@@ -2,9 +2,9 @@
 ** profile.c - implements profile.h. profile_record.h has the data. The open spans of a thread are
 ** linked by `parent`.
 **
-** A guest thread records into its own tli_Profile. When the guest leaves, its record is appended,
-** under the invitation's lock, to the record `gathered`, which the host appends to its own record
-** when the session stops.
+** A guest is a thread that works for the session's thread, the host. It records into its own
+** tli_Profile. When the guest leaves, its record is appended, under the invitation's lock, to the
+** record `gathered`. When the session stops, the host appends `gathered` to its own record.
 */
 #include "core/observe/profile.h"
 
@@ -22,8 +22,8 @@
 #include "core/platform/platform.h"
 
 #define MOST_TEXT 4096 /* the largest number of bytes in a stack's text */
-#define MOST_FRAMES 96 /* the largest number of frames that are compared to distinguish stacks */
-/* only storages of at least this many bytes make the profiler query the device's cache */
+#define MOST_FRAMES 96 /* the largest number of frames that identify a stack */
+/* only if a storage has at least this many bytes does the profiler query the device's cache */
 #define CACHED_LEAST 4096
 
 const char *const tli_span_kinds[TLI_NSPANS + 1] = {"operator",  "backward", "user",      "module",
@@ -141,7 +141,7 @@ static void begin_on_device(tli_Profile *p, int32_t event, tl_Device device) {
   tli_DeviceSpan *s = tli_record_push(p, &p->devices);
   if (s == NULL) return;
   *s = (tli_DeviceSpan){event, device, stream, record_event(device, stream), NULL};
-  /* until the session stops, device_time is the index of the event's tli_DeviceSpan */
+  /* until the session stops, device_time holds the index of the event's tli_DeviceSpan */
   ((tli_ProfileEvent *)tli_record_at(&p->events, event))->device_time = p->devices.n;
 }
 
@@ -241,7 +241,7 @@ void tli_span_close(tli_Span span, double flops) {
   int64_t now = tli_now_ns() - p->begin;
   tli_ProfileEvent *e = event_at(p, span.event);
   while (p->top != span.event) close_top(p, now);
-  /* the comparison is false for NaN, which the FLOP formulas return for empty inputs */
+  /* if `flops` is NaN, which FLOP formulas return for empty inputs, the comparison is false */
   if (flops > 1.001 * (double)e->inner_flops) e->flops = flops;
   close_top(p, now);
 }
@@ -262,7 +262,7 @@ static int64_t cached_bytes(tl_Device device) {
 }
 
 /* Returns the number of bytes cached for a storage's device. Small storages rarely change that
-** number, so only a few of them query the device. */
+** number, so for them the last known number is returned. */
 static int64_t cached_on(tli_Profile *p, const tl_Storage *s) {
   int64_t *known = &p->cached[s->device.type][s->device.index];
   if (s->bytes >= CACHED_LEAST || p->memory.n % 64 == 1) *known = cached_bytes(s->device);
@@ -327,7 +327,7 @@ void tli_invitation_release(tli_Invitation *v) {
   tli_record_put(v);
 }
 
-/* Ends an invitation: returns the guests' data (owned). Data that guests hand over later is
+/* Ends an invitation, and returns the guests' data (owned). Data that guests hand over later is
 ** dropped. */
 static tli_Profile *invitation_end(tli_Invitation *v) {
   tli_mutex_lock(&v->lock);
@@ -406,13 +406,15 @@ void tli_profile_add(tli_Invitation *v, const char *thread, tli_SpanKind kind, c
 
 /* ---- activities of devices ---------------------------------------------------------------- */
 
-/* Guards `watcher`. One session at a time receives the reports of the devices' activities. */
+/* Guards the variables below. One session at a time receives the reports of the devices'
+** activities. */
 static tli_Mutex receiver_lock = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(receiver_lock)
 /* the session that receives the devices' activities (owned reference, guarded); NULL if there is
 ** none */
 static tli_Invitation *watcher;
-/* offset of each device's clock: tli_now_ns minus the device's time, in ns; guarded by the lock */
+/* the difference between the host's clock and each device's: tli_now_ns minus the device's time, in
+** ns; guarded by the lock */
 static int64_t clock_ahead[TL_NDEVICETYPES];
 
 static void note_activity(const tl_Activity *a) {
@@ -489,8 +491,8 @@ static int by_time(const void *a, const void *b) {
   return x->at < y->at ? -1 : 1;
 }
 
-/* Sorts the memory events of several threads by time. If memory is exhausted, drops the events
-** after index `own`. */
+/* Sorts the memory events of several threads by time. If memory is exhausted, drops the events of
+** the other threads, which are after index `own`. */
 static void sort_memory(tli_Profile *p, int64_t own) {
   int64_t n = p->memory.n;
   Moment *moments = tli_memory_get(16, (size_t)n * sizeof *moments);
@@ -529,7 +531,8 @@ bool tli_profile_stop(tli_Profile *p) {
 bool tli_profile_active(const tli_Profile *p) { return p->active; }
 
 void tli_profile_free(tli_Profile *p) {
-  if (p == NULL || p->active) return; /* a thread that still records owns the profile */
+  /* as long as a thread records, the profile belongs to that thread */
+  if (p == NULL || p->active) return;
   tli_record_clear(p);
   tli_invitation_release(p->invitation);
   tli_record_put(p);

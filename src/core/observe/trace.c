@@ -1,6 +1,6 @@
 /*
-** trace.c - implements trace.h: the tracer of the calling thread, and the checks of the calls that
-** it sees.
+** trace.c - implements trace.h: the tracer of the calling thread, and the functions that report
+** calls to the tracer.
 */
 #include "core/observe/trace.h"
 

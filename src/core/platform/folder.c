@@ -38,8 +38,8 @@ char *tli_folder_list(const char *path, size_t *bytes) {
   return NULL;
 }
 
-/* Creates the parent folders of `path`, which is changed temporarily. Ignores failures, because the
-** operation that follows reports them. */
+/* Creates the parent folders of `path`, and changes the text of `path` meanwhile. Ignores failures,
+** because the operation that follows reports them. */
 static void make_parents(char *path) {
   for (char *at = path; *at; at++) {
     if (at == path || !tli_folder_separates(*at)) continue;

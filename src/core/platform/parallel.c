@@ -1,15 +1,15 @@
 /*
-** parallel.c - threads for kernels: our own pool, a host's job system, or none. OpenMP's runtime is
-** not used, for three reasons: its idle threads spin for long, which costs ten times the work on a
-** busy machine; it does not survive a fork; and every calling thread gets a team of its own, so
-** that parallel interpreters would compete for cores.
+** parallel.c - threads for kernels: a pool of the engine's own, a host's job system, or none. The
+** engine does not use OpenMP's runtime, for three reasons. Its idle threads spin for long, which
+** costs ten times the work on a busy machine. It does not survive a fork. Every calling thread gets
+** a team of threads of its own, so that parallel interpreters would compete for cores.
 **
 ** The pool runs one job at a time. A caller that finds the pool busy does all of its work itself,
-** which suits many interpreters that run in parallel. Each thread, including the caller, has a
-** share of the tasks. It is the same part of every job, because the thread's cache may still hold
-** that data. When its share is done, the thread takes tasks from other shares, so nothing waits for
-** a thread that is still waking up. Invariant: a range always runs to its end. With one thread, or
-** inside another range, everything runs in the calling thread.
+** which suits many interpreters that run in parallel. Each thread of a job, including the caller,
+** has a share of the tasks. A thread gets the same part of every job, because its cache may still
+** hold that data. When its share is done, the thread takes tasks from other shares, so no job waits
+** for a thread that is still waking up. Invariant: a range that has begun always runs to its end.
+** If there is only one thread, or inside another range, everything runs in the calling thread.
 */
 #include "core/platform/parallel.h"
 
@@ -36,7 +36,7 @@ static atomic_int interrupted;
 
 static _Thread_local bool inside;
 static _Thread_local bool serial;
-/* number of threads for this thread's operators; 0 means the process's number */
+/* number of threads for the operators of this thread; 0 means that the process's number applies */
 static _Thread_local int own_threads;
 
 /* ---- number of threads ---- */
@@ -92,7 +92,7 @@ typedef struct Job {
   void *context;
   int64_t n;
   int tasks;
-  int workers; /* number of workers that may help the caller */
+  int workers; /* number of workers that may take part in the job */
 } Job;
 
 typedef struct Share {
@@ -106,10 +106,10 @@ static struct Pool {
   tli_Mutex owner;    /* held by the thread whose job is running */
   tli_Mutex lock;     /* guards the conditions `work` and `done` */
   tli_Condition work; /* signals workers that there is a job */
-  tli_Condition done; /* signals the owner that no worker is inside a job */
+  tli_Condition done; /* signals the owner that no worker accesses the job any more */
   int workers;        /* number of workers that were started; only the owner changes it */
-  /* the current job; this field and the shares change only while the pool is closed and no worker
-  ** is active */
+  /* the current job. This field and the shares change only while `open` is false and no worker is
+  ** active */
   Job *job;
   Share shares[SHARES];
   int nshares;
@@ -203,7 +203,7 @@ static void work(void *number) {
   }
 }
 
-/* Resets the pool in a forked process, where the workers do not exist. */
+/* Resets the pool in a forked process, which has none of the workers. */
 static void forget_workers(void) {
   tli_mutex_init(&pool.owner);
   tli_mutex_init(&pool.lock);
@@ -254,7 +254,8 @@ static bool run_in_pool(Job *job) {
 
 /* ---- the loop ---- */
 
-/* Runs the i-th of `tasks` ranges, whose lengths differ by at most one. */
+/* Runs range i of a loop that is divided into `tasks` ranges, whose lengths differ by at most
+** one. */
 static void run_range(void *context, int i) {
   const Job *job = context;
   int64_t length = job->n / job->tasks, longer = job->n % job->tasks;
@@ -265,8 +266,8 @@ static void run_range(void *context, int i) {
   inside = before;
 }
 
-/* Runs one task for each thread, or `pieces` tasks for each thread if each of these tasks would
-** still have several grains. */
+/* Divides a loop into one task for each thread, or into `pieces` tasks for each thread if each task
+** still has several grains. Runs the tasks. */
 static void run_pieces(int64_t n, int64_t grain, int pieces, tli_RangeFn fn, void *context) {
   if (n <= 0) return;
   if (n <= grain || inside || serial) {
@@ -299,15 +300,15 @@ void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context
 
 /* ---- interruption ---- */
 
-/* The target time between two checks for interruption while a range runs. Most parts of a range take
-** less than twice as long. */
+/* The desired time between two checks for interruption while a range runs. The time between most
+** checks is less than twice as long. */
 #define UNASKED_NS 2000000
 
 typedef struct Polled {
   tli_RangeFn fn;
   void *context;
   int64_t grain;
-  int64_t deadline; /* the calling thread's */
+  int64_t deadline; /* the deadline of the calling thread */
   atomic_bool stopped;
 } Polled;
 
@@ -327,8 +328,9 @@ static bool fail_interrupted(void) {
                                      : "interrupted!");
 }
 
-/* Runs a range in parts. The size of the parts doubles until a part takes long enough, and is halved
-** when one takes too long, as the first ones of new memory do. */
+/* Runs a range in parts, and checks for interruption between them. The size of the parts doubles
+** until a part takes long enough. It is halved when a part takes too long, for example because its
+** memory is touched for the first time. */
 static void run_polled(void *context, int64_t begin, int64_t end) {
   Polled *p = context;
   int64_t part = p->grain > 0 ? p->grain : 1, before = tli_now_ns();

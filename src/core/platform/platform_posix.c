@@ -42,8 +42,8 @@ void tli_mutex_lock(tli_Mutex *mutex) { pthread_mutex_lock(mutex); }
 bool tli_mutex_trylock(tli_Mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
 void tli_mutex_unlock(tli_Mutex *mutex) { pthread_mutex_unlock(mutex); }
 
-/* Initialises a condition whose timeouts use the monotonic clock. macOS has relative timeouts
-** instead. */
+/* Initialises a condition whose timeouts use the monotonic clock. macOS lacks such conditions, so
+** relative timeouts are used there. */
 void tli_condition_init(tli_Condition *condition) {
   pthread_condattr_t how;
   pthread_condattr_init(&how);
@@ -111,7 +111,8 @@ bool tli_thread_start(void (*fn)(void *context), void *context) {
   *start = (Start){fn, context};
   sigset_t all, before;
   sigfillset(&all);
-  /* SIGBUS stays unblocked, for the handler of truncated mapped files (tli_file_shrunk) */
+  /* SIGBUS stays unblocked, because the handler of truncated mapped files needs it
+  ** (tli_file_shrunk) */
   sigdelset(&all, SIGBUS);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   bool started = start_detached(start);
@@ -278,7 +279,7 @@ void tli_library_path(const void *address, char *path, size_t size) {
   Dl_info info;
   path[0] = '\0';
   if (!dladdr(address, &info) || info.dli_fname == NULL) return;
-  /* info has a name without a slash if the program was found through PATH */
+  /* the file name in `info` has no slash if the program was found through PATH */
   if (strchr(info.dli_fname, '/') == NULL) {
     ssize_t n = readlink("/proc/self/exe", path, size - 1);
     path[n > 0 ? n : 0] = '\0';
@@ -292,8 +293,8 @@ void tli_library_path(const void *address, char *path, size_t size) {
 /* ---- files, environment ---- */
 
 /* A table of mapped files. A signal handler reads the table, so there is no lock. `begin` is 0 in a
-** free entry, and 1 while the entry is being filled. Files that find no free entry are not
-** guarded. */
+** free entry, and 1 while the entry is being filled. If no entry is free, the file is not in the
+** table, and its truncation is not detected. */
 enum { MOST_MAPS = 1024 };
 static struct {
   atomic_uintptr_t begin;
@@ -365,7 +366,7 @@ void *tli_file_map(const char *path, size_t *bytes) {
     if (S_ISDIR(info.st_mode))
       errno = EISDIR;
     else if ((off_t)*bytes != info.st_size)
-      errno = EFBIG; /* addresses have 32 bits */
+      errno = EFBIG; /* addresses have 32 bits, so the file does not fit */
     else if (info.st_size == 0)
       data = &empty;
     else
@@ -394,7 +395,8 @@ bool tli_file_is_terminal(FILE *file) { return isatty(fileno(file)) != 0; }
 bool tli_file_hold(FILE *file, const char *path) {
   struct stat held, named;
   int fd = fileno(file);
-  /* other errors mean that the file system has no locks; the lock then counts as granted */
+  /* other errors mean that the file system does not support locks; then the lock counts as
+  ** granted */
   if (flock(fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR)) return false;
   return fstat(fd, &held) == 0 && lstat(path, &named) == 0 && held.st_dev == named.st_dev &&
          held.st_ino == named.st_ino;

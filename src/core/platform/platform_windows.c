@@ -85,8 +85,8 @@ bool tli_thread_start(void (*fn)(void *context), void *context) {
   return true;
 }
 
-/* Uses fiber-local storage, because thread-local storage has no callback that runs when a thread
-** ends. */
+/* Creates a key in fiber-local storage, because thread-local storage has no callback that runs when
+** a thread ends. */
 bool tli_key_make(tli_Key *key, void (*end)(void *value)) {
   *key = FlsAlloc((PFLS_CALLBACK_FUNCTION)end);
   return *key != FLS_OUT_OF_INDEXES;
@@ -152,7 +152,7 @@ void tli_pages_put(void *block, size_t bytes) {
 void *tli_library_open(const char *file) { return LoadLibraryA(file); }
 
 bool tli_library_whole(const char *path) {
-  (void)path; /* the system itself checks that the library is complete */
+  (void)path; /* Windows itself checks that the library is complete */
   return true;
 }
 
@@ -233,8 +233,9 @@ void tli_file_keep(FILE *file) { (void)file; }
 bool tli_file_is_terminal(FILE *file) { return _isatty(_fileno(file)) != 0; }
 
 bool tli_file_hold(FILE *file, const char *path) {
-  OVERLAPPED far_end = {.Offset = 0xFFFFFFF0, .OffsetHigh = 0x7FFFFFFF}; /* locks no data */
-  (void)path; /* an open file cannot be renamed */
+  /* a position far beyond the end of the file, so that the lock does not affect reading */
+  OVERLAPPED far_end = {.Offset = 0xFFFFFFF0, .OffsetHigh = 0x7FFFFFFF};
+  (void)path; /* on Windows an open file cannot be renamed, so its path need not be checked */
   return LockFileEx((HANDLE)_get_osfhandle(_fileno(file)),
                     LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &far_end) != 0;
 }

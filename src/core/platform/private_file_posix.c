@@ -1,6 +1,6 @@
 /*
-** private_file_posix.c - implements private_file.h. A file is checked after it is opened, so that
-** it cannot be replaced between the check and the read.
+** private_file_posix.c - implements private_file.h. A file is first opened and then checked through
+** its descriptor, so that it cannot be replaced by another file between the check and the read.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

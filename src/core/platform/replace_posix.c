@@ -1,9 +1,9 @@
 /*
 ** replace_posix.c - implements replace.h. If the system supports it (Linux), the new file has no
 ** name until it is complete. No single system call can name the new file and replace the old one,
-** so the new file has a temporary name for a moment. On other systems it has the temporary name
-** from the start. If the program is killed while that name exists, the next program that saves into
-** the folder removes the temporary file (scratch.h).
+** so the new file gets a temporary name for a moment before it replaces the old file. On other
+** systems the new file has the temporary name from the start. If the program is killed while that
+** name exists, the next program that saves into the folder removes the temporary file (scratch.h).
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* declares O_TMPFILE and realpath */
@@ -64,8 +64,8 @@ static char *folder_of(const char *path) {
   return strndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-/* Returns whether the links in the folder refer to open files instead of names. Such links are in
-** /proc/self/fd, to which /dev/stdout leads. */
+/* Returns whether the links in the folder refer to open files instead of names. This is so in
+** /proc/self/fd, which the link /dev/stdout leads to. */
 static bool leads_to_open_files(const char *folder) {
   char real[PATH_MAX];
   return realpath(folder, real) && strncmp(real, "/proc/", 6) == 0;
@@ -91,8 +91,8 @@ static bool follow(char **path, bool *direct) {
   return next != NULL;
 }
 
-/* Returns the name at the end of all links, as a string that the caller frees; NULL after a
-** failure. */
+/* Follows all links from a path. Returns the path at their end, as a string that the caller frees;
+** NULL after a failure. */
 static char *end_of_links(const char *path, bool *direct) {
   char *at = strdup(path);
   int links = 0;
@@ -126,9 +126,10 @@ static int open_nameless(const char *target, mode_t mode) {
   free(folder);
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   if (fd < 0) return fd;
-  (void)tli_scratch_hold(fd); /* no other process can lock the file before it has a name */
+  /* this lock is always granted, since no other process can lock the file before it has a name */
+  (void)tli_scratch_hold(fd);
   if (access(link, F_OK) == 0) return fd;
-  close(fd); /* the file could not be named, so the system does not support unnamed files */
+  close(fd); /* a file without a name cannot get a name here, so this way is not supported */
 #else
   (void)target;
   (void)mode;
@@ -203,8 +204,8 @@ static void drop(tli_Replace *r) {
   free(r);
 }
 
-/* Closes the new file. A forked child first discards buffered data (on Linux), because it must not
-** write that data. */
+/* Closes the new file. In a forked child, first discards the buffered data (on Linux), because only
+** the parent must write that data. */
 static void close_unwritten(tli_Replace *r) {
 #ifdef __linux__
   if (r->process != getpid()) __fpurge(r->file);
@@ -240,7 +241,8 @@ static bool adopt(const tli_Replace *r, int fd) {
   return fchmod(fd, mode) == 0;
 }
 
-/* Gives an unnamed file its final name if that name is free, otherwise a temporary one. */
+/* Gives an unnamed file its final name if no other file has that name, otherwise a temporary
+** name. */
 static bool name_it(tli_Replace *r) {
   char link[64];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fileno(r->file));
@@ -279,7 +281,9 @@ static bool finish_folder(const char *target) {
   if (folder) tli_scratch_sweep(folder);
   int fd = folder ? open(folder, O_RDONLY | O_CLOEXEC) : -1;
   free(folder);
-  if (fd < 0) return true; /* a folder that is writable but not readable cannot be synchronised */
+  /* a folder that is writable but not readable cannot be opened, and so cannot be written to
+  ** disk */
+  if (fd < 0) return true;
   bool ok = sync_data(fd);
   int why = errno;
   close(fd);

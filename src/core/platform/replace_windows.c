@@ -1,8 +1,9 @@
 /*
-** replace_windows.c - implements replace.h. If the program is killed, the temporary file,
-** .tlua-PROCESS-COUNT-TIME.tmp in the target's folder, stays. The next program that saves into the
-** folder removes the file if the process whose ID is in the name is no longer running, or if it
-** started after the file was made and so only reuses the ID.
+** replace_windows.c - implements replace.h. If the program is killed, the temporary file
+** .tlua-PROCESS-COUNT-TIME.tmp stays in the target's folder. The next program that saves into the
+** folder removes the file if no process with the ID in its name is running. It also removes the
+** file if that process has started after the file was made, because then another process had the ID
+** before.
 */
 #include <errno.h>
 #include <fcntl.h>
@@ -65,8 +66,8 @@ static bool runs(unsigned long process, unsigned long long since) {
   return live;
 }
 
-/* Removes a temporary file that a killed program has left. If another process has the file open,
-** the C library's sharing mode prevents the removal. */
+/* Removes a temporary file that a killed program has left. The removal fails if another process has
+** the file open, because the C library opens files in a mode that forbids it. */
 static void remove_left(const char *folder, int length, const char *name) {
   unsigned long process;
   unsigned count;

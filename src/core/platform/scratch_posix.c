@@ -1,6 +1,6 @@
 /*
-** scratch_posix.c - implements scratch.h. Before a file is removed, it is locked, and its name is
-** looked up again, so that a file that has received its final name meanwhile is kept.
+** scratch_posix.c - implements scratch.h. Before a file is removed, it is locked, and its temporary
+** name is looked up again. If the file has received its final name meanwhile, it is kept.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* O_NOFOLLOW */

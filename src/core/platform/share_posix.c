@@ -1,7 +1,7 @@
 /*
 ** share_posix.c - implements share.h. On Linux, the memory is an unnamed file, which other
-** processes open through /proc. A numbered place is a lock on one byte of the file; the lock ends
-** with the process. Words to sleep on are futexes.
+** processes open through /proc. To claim a numbered place, a process locks one byte of the file;
+** the lock ends with the process. The words on which processes sleep are futexes.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -33,8 +33,9 @@ static void *map_new(int file, size_t bytes) {
 }
 
 #ifdef __SANITIZE_THREAD__
-/* If several ranks are threads of one process, they all map the block at the same address, so that
-** the thread sanitizer sees the accesses of all of them. */
+/* A block of shared memory that this process has mapped. If several ranks are threads of one
+** process, all of them use the same mapping, so that the thread sanitizer sees the accesses of all
+** ranks. */
 typedef struct Mapped {
   struct Mapped *next;
   ino_t number;
@@ -130,8 +131,8 @@ static bool is_share(int file) {
          info.st_nlink == 0 && (info.st_mode & 077) == 0 && fcntl(file, F_GET_SEALS) == SEALS;
 }
 
-/* Returns whether a name leads to memory of this user. The name is a link that the system makes.
-** The link's destination is checked before it is opened, because opening may have effects, and
+/* Returns whether a name leads to memory of this user. The name is a link in /proc. Its destination
+** is checked before the link is opened, because opening another file may have effects, and again
 ** afterwards, because the link may have changed. */
 static bool leads_to_memory(const char *name) {
   static const char expected[] = "/memfd:tlua (deleted)";

@@ -94,8 +94,8 @@ static void write_place(const Address *a, char out[PLACE]) {
            ntohs(a->v6.sin6_port));
 }
 
-/* Searches Linux's list of sockets for the socket at `here` that is connected to `there`, and
-** returns its user; -1 if unknown. */
+/* Searches Linux's list of sockets for the socket with the address `here` that is connected to the
+** address `there`. Returns the user who owns the socket, or -1 if the list does not have it. */
 static long user_of(const char *list, const char *here, const char *there) {
   char line[512], from[PLACE], to[PLACE];
   long user, found = -1;
@@ -177,8 +177,8 @@ static bool ready(int fd, short events, int64_t deadline) {
   }
 }
 
-/* Returns whether the socket is connected to itself. That happens if the system gives the socket
-** the very port that it connects to. */
+/* Returns whether the socket is connected to itself. This happens if the system chooses, for the
+** socket's own end, the very port that the socket connects to. */
 static bool is_itself(int fd) {
   struct sockaddr_storage here = {0}, there = {0};
   socklen_t n = sizeof here, m = sizeof there;

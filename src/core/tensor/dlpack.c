@@ -37,8 +37,8 @@ typedef struct Export {
     struct DLManagedTensor plain;
     struct DLManagedTensorVersioned versioned;
   };
-  /* the exported tensor (owned); an alias, so that later changes of the original's geometry do not
-  ** show */
+  /* the exported tensor (owned); an alias of the original, so that later changes of the original's
+  ** geometry do not affect it */
   tl_Tensor *tensor;
 } Export;
 
@@ -64,8 +64,8 @@ static bool type_to(tl_DType dtype, DLDataType *out) {
   return tli_fail(TL_EDTYPE, "to_dlpack: DLPack has no type for %s", tl_dtype_name(dtype));
 }
 
-/* Converts a device to DLPack's form. The importer does not know our streams, so the device's
-** queued work is completed first. */
+/* Converts a device to DLPack's form. The importing library does not know the engine's streams, so
+** the device's queued work is completed first. */
 static bool device_to(tl_Device device, DLDevice *out) {
   if (device.type != TL_CPU && device.type != TL_CUDA)
     return tli_fail(TL_EDEVICE, "to_dlpack: DLPack has no type for device %s",
@@ -74,8 +74,8 @@ static bool device_to(tl_Device device, DLDevice *out) {
   return device.type == TL_CPU || tli_backend(device)->device->stream_sync(tli_stream(device));
 }
 
-/* Returns a block in which all fields except the managed tensor's own are filled. *out receives the
-** block's DLTensor. */
+/* Returns a block whose fields are set, except the fields of the managed tensor, which the caller
+** sets. *out receives the block's DLTensor. */
 static Export *export_new(tl_Tensor *tensor, DLTensor *out) {
   if (tensor == NULL) return tli_fail_null(TL_EARG, "to_dlpack: expected a tensor, got NULL");
   *out = (DLTensor){.ndim = tensor->ndim};

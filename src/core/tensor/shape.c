@@ -9,7 +9,7 @@
 /* ---- geometry ---- */
 
 int64_t tli_numel(int ndim, const int64_t *sizes, size_t element) {
-  /* sizes of 0 count as 1, because the strides must not overflow either */
+  /* a size of 0 counts as 1 here, because the strides must not overflow either */
   int64_t room = (int64_t)element;
   int64_t numel = 1;
   for (int d = 0; d < ndim; d++) {
@@ -83,7 +83,7 @@ bool tli_overlaps_itself(const tl_Tensor *t) {
   if (tli_contiguous(t) || t->numel <= 1) return false;
   int order[TL_MAX_DIMS];
   int n = by_stride(t, order);
-  int64_t last = 0; /* offset of the furthest element within the dimensions visited so far */
+  int64_t last = 0; /* offset of the last element if only the dimensions visited so far count */
   for (int k = 0; k < n; k++) {
     int64_t stride = t->strides[order[k]];
     if (stride <= last) return true;
@@ -116,8 +116,8 @@ int64_t tli_position(const char *op, int64_t index, int64_t size) {
 
 /* ---- broadcasting ---- */
 
-/* Reports that the shape of operand t does not broadcast with the shapes of the earlier
-** operands. */
+/* Fails with the message that the shape of operand t does not broadcast with the shapes of the
+** earlier operands. */
 static bool no_broadcast(const char *op, const tl_Tensor *t, int dim, int ndim,
                          const int64_t *sizes) {
   return tli_fail(TL_ESHAPE,
@@ -173,7 +173,8 @@ static tl_DType combine(tl_DType strong, tl_DType weak) {
   return weak;
 }
 
-/* Returns the type that promotion uses for a number, given the number's own type. */
+/* Returns the type that promotion uses for an operand that is a number. `own` is the number's own
+** type. */
 static tl_DType number_dtype(tl_DType own) {
   if (tli_is_complex(own)) return tli_complex_dtype(tli_default_dtype());
   return tli_is_float(own) ? tli_default_dtype() : own;
@@ -191,7 +192,7 @@ tl_DType tli_result_dtype(tl_Tensor *const *ts, int n) {
       dims = promote_given(dims, own);
     else if (!(ts[k]->flags & TLI_NUMBER))
       zero = promote_given(zero, own);
-    /* a number is stored in double precision but counts as the default type */
+    /* a float is stored in double precision but counts as the default type */
     else
       number = promote_given(number, number_dtype(own));
   }

@@ -55,7 +55,7 @@ static tl_Storage *make(tl_Device device, int64_t bytes) {
   void *data = NULL;
   const tl_Backend *backend = NULL;
   if (device.type == TL_CPU) {
-    size_t size = (size_t)bytes; /* has 32 bits on some machines */
+    size_t size = (size_t)bytes; /* size_t has only 32 bits on some machines */
     data = tli_alloc((int64_t)size == bytes ? size : SIZE_MAX);
   } else {
     backend = tli_backend_open(device);
@@ -96,7 +96,8 @@ tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) {
   tl_Storage *s = make(device, bytes);
   if (s == NULL) return NULL;
   if (l->clean && device.type == TL_CPU && bytes > 0) memset(s->data, 0, (size_t)bytes);
-  if (l->most > 0) tli_storage_charge(s, l); /* counts tensors that only an operator sees as well */
+  /* with a limit, temporary tensors of operators count as well */
+  if (l->most > 0) tli_storage_charge(s, l);
   return s;
 }
 
@@ -184,8 +185,8 @@ void tli_ledger_release(tli_Ledger *l) {
 bool tli_storage_charge(tl_Storage *s, tli_Ledger *l) {
   tli_Ledger *none = NULL;
   if (atomic_load_explicit(&s->ledger, memory_order_relaxed) != NULL) return false;
-  /* the ledger is charged before the storage refers to it, so that no other thread subtracts too
-  ** early */
+  /* the ledger is charged before the storage refers to it, because a thread that frees the storage
+  ** would otherwise subtract the bytes before they were added */
   atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&l->live[s->device.type], held(s), memory_order_relaxed);
   if (atomic_compare_exchange_strong(&s->ledger, &none, l)) {

@@ -1,6 +1,6 @@
 /*
-** tensor.c - creating, sharing and freeing tensors, and tlua.h's functions that inspect them. Only
-** a tensor's sole owner writes to the tensor's fields; the reference count is atomic.
+** tensor.c - creating, sharing and freeing tensors, and tlua.h's functions that inspect them. The
+** reference count is atomic; a tensor's other fields are written only while it has a single owner.
 */
 #include "core/tensor/tensor.h"
 
@@ -96,8 +96,9 @@ tl_Tensor *tli_empty(tl_DType dtype, tl_Device device, int ndim, const int64_t *
   return t;
 }
 
-/* Returns an uninitialised tensor with `like`'s geometry if `like` is row-major and its elements
-** are at least as large as those of `dtype`; otherwise NULL. */
+/* Returns an uninitialised tensor with the geometry of `like`. The caller has checked that `like`
+** is row-major and that its elements are at least as large as those of `dtype`, so the size in
+** bytes cannot overflow. */
 static tl_Tensor *empty_same(const tl_Tensor *like, tl_DType dtype) {
   int64_t bytes = like->numel * tli_dtype_bytes[dtype];
   tl_Tensor *t = tensor_new(tli_storage_new(tli_device(like), bytes), dtype);
@@ -228,8 +229,9 @@ static void free_plain(tl_Tensor *t) {
   tli_free(t, sizeof *t);
 }
 
-/* Frees tensors. A tensor owns its base and its gradient, which may own further tensors in long
-** chains; so the function uses a list instead of recursion. */
+/* Frees the tensors of a list. A tensor owns its base and its gradient, which may own further
+** tensors in long chains. So the function appends such tensors to the list instead of calling
+** itself. */
 static void free_chain(tl_Tensor *dead) {
   dead->next = NULL;
   for (tl_Tensor *t; (t = dead) != NULL; free_plain(t)) {
@@ -253,8 +255,8 @@ tl_Tensor *tl_tensor_empty(tl_DType dtype, int ndim, const int64_t *sizes) {
   return tli_empty(dtype, TLI_CPU, ndim, sizes);
 }
 
-/* Returns the number of elements from the first one to the furthest one of a geometry. Returns -1
-** for a negative stride or on overflow. */
+/* Returns the number of elements that memory must have for a geometry, up to its last element.
+** Returns -1 for a negative stride or on overflow. */
 static int64_t extent(int ndim, const int64_t *sizes, const int64_t *strides, int64_t element) {
   int64_t last = 0, step, bytes;
   for (int d = 0; d < ndim; d++) {
