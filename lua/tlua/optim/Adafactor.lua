@@ -21,9 +21,9 @@ local Adafactor, parent = class.class("optim.Adafactor", Optimizer)
 Adafactor.needs_whole, Adafactor.needs_real = true, true
 Adafactor.implementations = {foreach = true}
 
--- The options. lr is the largest step, relative to the parameter. eps has two lower bounds: one of
--- the variances (false means the machine epsilon), and one of a parameter's root mean square. d is
--- the upper bound of a step's root mean square.
+-- The options. lr is the largest step, relative to the parameter. eps is a pair: the lower bound of
+-- the variances (false means the machine epsilon), and the lower bound of a parameter's root mean
+-- square. d is the upper bound of a step's root mean square.
 local defaults = {
    lr = 1e-2, beta2_decay = -0.8, eps = {false, 1e-3}, d = 1.0, weight_decay = 0, maximize = false,
 }
@@ -66,7 +66,8 @@ local function begin(state, grad)
    state.row_var, state.col_var = grad:new_zeros(rows), grad:new_zeros(columns)
 end
 
--- Moves a state, which may have a half-precision dtype, towards a value computed in float32.
+-- Moves a state by the fraction `weight` towards a value that was computed in float32. The state
+-- may have a half-precision dtype.
 local function approach(state, value, weight)
    state:lerp_(value:to(state.dtype), weight)
    return state:to(value.dtype)

@@ -25,8 +25,8 @@ Fused.implementations = {fused = true, foreach = true, differentiable = true}
 
 --- Defines a class's constructor.
 ---@param cls table  the class
----@param defaults table<string, any>  the options of the class; those that all classes have are
---- added
+---@param defaults table<string, any>  the options of this class; the function adds the options that
+--- all classes have
 ---@param check fun(o: table): string?, string?  returns the name of a wrong option, and the
 --- expectation
 function Fused.define(cls, defaults, check)
@@ -43,7 +43,7 @@ end
 --- Returns the update rule of a step and the rule's arguments. Every subclass defines this method.
 ---@param o table  a group's options
 ---@return string rule  the rule's name in kernels/optim.h
----@return string[] names  the names of the state that the rule takes, in order
+---@return string[] names  the names of the state tensors that the rule takes, in order
 ---@return number[] options  the rule's options, the learning rate first, in a new table
 function Fused:rule(o) -- luacheck: no unused args
    torch.raise(("%s has no method rule"):format(torch.type(self)))
@@ -59,7 +59,8 @@ local function state_dtype(parameter, group)
    return has_master(parameter, group) and "float32" or parameter.dtype
 end
 
---- Returns the initial value of a step count, or of all elements of another state.
+--- Returns the initial value of the state `name`, which is a step count or a tensor filled with
+--- this value.
 ---@param name string
 ---@param o table  the group's options
 ---@return number
@@ -97,7 +98,7 @@ local function clear(list, from)
    for i = from, #list do list[i] = nil end
 end
 
--- Makes the missing state of parameters that have a gradient.
+-- Makes the state that parameters with a gradient still lack.
 local function complete(self, params, states, offset, names, group)
    for i = 1, #params do
       local parameter = params[i]
@@ -154,7 +155,7 @@ end
 
 --- Computes the numbers that a step needs to clip gradients and to detect non-finite ones. Two
 --- kernels handle all gradients and leave them unchanged. Returns nil if other ranks hold parts of
---- the parameters, or if a norm of order norm_type does not show non-finite values.
+--- the parameters, or if a norm of order norm_type may be finite although a gradient is not.
 ---@param max_norm number
 ---@param norm_type number
 ---@param grad_scale? Tensor  a divisor to be applied to the gradients
@@ -210,7 +211,7 @@ local function select(self, group, offset, wanted)
    return params, states
 end
 
--- Returns the float32 copies of the parameters; missing ones are made first.
+-- Returns the float32 copies of the parameters. Copies that do not exist yet are made first.
 local function masters_of(params, states)
    local list = {}
    for i, state in ipairs(states) do
@@ -317,8 +318,8 @@ local function is_clock(self, key)
    return false
 end
 
--- The options that add tensors to a state. A check of a saved state takes them as off, since the
--- next step makes the tensors of an option that was turned on after the last step.
+-- The options that add tensors to a state. A saved state is checked as if they were off: if an
+-- option was turned on after the last step, the next step makes the option's tensors.
 local off <const> = {amsgrad = false, centered = false, momentum = 0}
 
 function Fused:needed_state(group)
@@ -330,7 +331,8 @@ function Fused:needed_state(group)
    return names
 end
 
---- Converts a loaded state. Clocks keep their dtype; `capturable` determines their device.
+--- Converts a value of a loaded state. Clocks keep their dtype; `capturable` determines their
+--- device.
 function Fused:adopt(key, value, parameter, group)
    if is_clock(self, key) then
       local device = group.capturable and parameter.device or "cpu"

@@ -133,8 +133,9 @@ local function largest(tensor)
    return tensor:abs():max():item()
 end
 
--- Searches a step length along state.d, beginning with t, and moves the parameters by that length.
--- Returns the loss and the gradient there, the length, and the number of evaluations.
+-- Searches for a step length along the direction state.d, beginning with t, and moves the
+-- parameters by that length. Returns the loss and the gradient at the new point, the length, and
+-- the number of evaluations.
 local function search(state, o, t, loss, gradient, slope, measure, most)
    local start = {}
    for i, parameter in ipairs(o.params) do start[i] = parameter:clone() end

@@ -38,8 +38,8 @@ local zero_grad = require "tlua.autograd.zero_grad"
 --- returns a handle; the hook gets the state to be loaded, and may return another one
 ---@field register_load_state_dict_post_hook fun(self, hook: function, options?: table): table
 --- returns a handle; the hook is called with the optimizer after a state was loaded
----@field param_groups table[]  {params = {Tensor, ...}, lr = ..., ...}; in place of a nested tensor
---- params has its values
+---@field param_groups table[]  {params = {Tensor, ...}, lr = ..., ...}; params has the values of a
+--- nested tensor in place of the tensor
 ---@field state table<integer, table>  maps each parameter's number to its state
 ---@field defaults table<string, any>  the defaults of the groups' options
 ---@field grad_scale Tensor?  a float32 tensor of one element by which a step divides gradients
@@ -112,7 +112,8 @@ end
 
 -- Parameters ------------------------------------------------------------------------------------
 
---- Raises unless a tensor may be a parameter.
+--- Raises an error if `parameter` is a value that the optimizer cannot update, such as the result
+--- of an operator.
 ---@param i integer  the parameter's position
 ---@param parameter any
 function Optimizer:check_parameter(i, parameter)
@@ -244,7 +245,7 @@ local options_of = args.signature "optim.Optimizer.step(max_norm: number, norm_t
 --- clipped together, as nn.utils.clip_grad_norm_ does. Optimizers derived from optim.Fused read the
 --- clipping factor on the device and leave `grad` unchanged; others scale `grad`.
 ---@param closure? fun(): Tensor
----@param options? {max_norm: number, norm_type: number}  also without a closure before; norm_type
+---@param options? {max_norm: number, norm_type: number}  may also be the only argument; norm_type
 --- is 2 by default
 ---@return Tensor? loss  the loss that the closure returned
 ---@return Tensor? norm  the norm of the gradients before they were clipped, if max_norm is given
@@ -328,7 +329,7 @@ function Optimizer:update(parameter, grad, state, group) -- luacheck: no unused 
 end
 
 --- Returns a parameter's state, which is initially empty.
----@param position integer  over all groups
+---@param position integer  the parameter's position among the parameters of all groups
 ---@return table
 function Optimizer:state_of(position)
    local state = self.state[position]
@@ -367,10 +368,10 @@ function Optimizer:run_hooks(kind, fn)
    for hook in hooks.each(hooks_of(self, kind)) do fn(hook) end
 end
 
---- A function that the profiler sets, or nil. If set, this function makes the calls of steps:
+--- A function that the profiler sets, or false. If it is set, each step is made by the call
 --- around(step, optimizer, closure, options).
 Optimizer.around = false
-Optimizer._hooks = false -- as a field of the class it is found without a call of __index
+Optimizer._hooks = false -- a field of the class is found without a call of __index
 
 local function step_with_hooks(self, closure, options)
    for hook in hooks.each(hooks_of(Optimizer, "step_pre"), hooks_of(self, "step_pre")) do

@@ -88,7 +88,7 @@ function SGD:update_sparse(parameter, values, grad, state, o)
    values:add_(grad, {alpha = -lr})
 end
 
--- A state without a momentum buffer begins with the next gradient.
+-- A saved state may lack the momentum buffer: the next gradient then becomes the buffer.
 function SGD:needed_state() return none end -- luacheck: no unused args
 
 local function is_new(state) return not state.momentum_buffer end

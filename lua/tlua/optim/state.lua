@@ -91,8 +91,8 @@ end
 
 -- Loading --------------------------------------------------------------------------------------
 
--- Raises unless the groups of a saved state have as many parameters as this optimizer's groups, and
--- options that fit.
+-- Raises an error unless the groups of a saved state have as many parameters as this optimizer's
+-- groups, and options that fit.
 local function check_groups(self, groups)
    local name = torch.type(self) .. ".load_state_dict"
    if type(groups) ~= "table" or #groups ~= #self.param_groups then
@@ -120,9 +120,9 @@ local function check_groups(self, groups)
    end
 end
 
--- Raises unless a parameter's saved state is a table in which no tensor was released. The table is
--- empty or has all parts that a step leaves. A missing part would start again from its initial
--- value.
+-- Raises an error unless a parameter's saved state is a table in which no tensor was released. The
+-- table must be empty or have all tensors that a step leaves, because a missing tensor would start
+-- again from its initial value.
 local function check_state(self, position, saved, parameter, group)
    local name = ("%s.load_state_dict: state of parameter %d"):format(torch.type(self), position)
    if type(saved) ~= "table" then

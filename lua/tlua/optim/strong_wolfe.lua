@@ -20,9 +20,9 @@ local function interpolate(a, b, low, high)
    return math.min(math.max(t, low), high)
 end
 
--- Lengthens the step until a length is good, or until an interval contains a good length. Returns
--- the point at the good length or nil, the interval or nil, and the number of lengths that were
--- tried after the first.
+-- Lengthens the step until a length satisfies the conditions, or until an interval contains such a
+-- length. Returns the point at that length or nil, the interval or nil, and the number of lengths
+-- that were tried after the first.
 local function bracket(evaluate, start, t, most)
    local last, point, count = start, evaluate(t), 0
    while count < most do

@@ -51,8 +51,8 @@ end
 --- torch.optim.swap_in_optimizer_params_and_state(adam, others, state)`. Steps change the
 --- replacements in place, and leave the optimizer's own parameters and state unchanged.
 ---@param optimizer optim.Optimizer
----@param parameters Tensor[]  the replacements, in the order and with the shapes of its own
---- parameters
+---@param parameters Tensor[]  the replacements, in the order and with the shapes of the optimizer's
+--- own parameters
 ---@param state table  a state in the form of state_dict; its tensors are changed in place
 ---@return any scope  a scope to be closed
 function M.swap_in_optimizer_params_and_state(optimizer, parameters, state)

@@ -32,7 +32,7 @@ local function number_of(rate)
    return torch.is_tensor(rate) and rate:item() or rate
 end
 
---- Raises unless the value is an optimizer.
+--- Raises an error unless the value is an optimizer.
 function LRScheduler:check_optimizer(optimizer)
    if not class.isinstance(optimizer, Optimizer) then
       args.refuse(torch.type(self), "optimizer", "an optimizer", optimizer)
@@ -130,7 +130,7 @@ local function copy_plain(value)
    return copied
 end
 
--- Raises unless `names` is nil or "pytorch".
+-- Raises an error unless `names` is nil or "pytorch".
 local function check_names(self, method, names)
    if names ~= nil and names ~= "pytorch" then
       args.refuse(("%s.%s"):format(torch.type(self), method), "names", '"pytorch" or nil', names)
@@ -211,7 +211,7 @@ function LRScheduler.of_group(value, g)
    return value
 end
 
---- Raises if an option that is a list does not have one value for each group.
+--- Raises an error if an option that is a list does not have one value for each group.
 ---@param ... string  their names
 function LRScheduler:check_lists(...)
    local groups = #self.optimizer.param_groups

@@ -12,7 +12,8 @@ local M = {}
 -- The base class of both classes, which hold a list of schedulers of one optimizer.
 local Compound = class.class("optim.lr_scheduler.Compound", LRScheduler)
 
--- Raises unless all are schedules of the same optimizer whose `step` takes no metric.
+-- Raises an error unless all values in the list are schedules of the same optimizer. Schedules
+-- whose `step` takes a metric are refused.
 local function check_schedulers(self, optimizer, schedulers)
    local name = torch.type(self)
    if type(schedulers) ~= "table" or #schedulers == 0 then

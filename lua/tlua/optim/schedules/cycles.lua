@@ -40,9 +40,9 @@ end
 
 -- CyclicLR --------------------------------------------------------------------------------------
 
--- Maps each mode to {height, meaning}: height(self, x) is the height of a cycle, and x is the
--- number of the cycle, from 1, if meaning is "cycle", and the number of steps if it is
--- "iterations".
+-- Maps each mode to {height, meaning}. height(self, x) returns the height of a cycle. If meaning is
+-- "cycle", x is the number of the cycle, counted from 1. If meaning is "iterations", x is the
+-- number of steps so far.
 local modes <const> = {
    triangular = {function() return 1 end, "cycle"},
    triangular2 = {function(_, cycle) return 1 / 2 ^ (cycle - 1) end, "cycle"},
@@ -57,9 +57,10 @@ local function height_of(self, cycle)
 end
 
 --- Moves the rate between base_lr and max_lr in cycles; call `step` after every batch.
---- `scale_fn(x)` scales each cycle's height in place of `mode`; scale_mode chooses x: "cycle" is
---- the number of the cycle, from 1, and "iterations" the number of steps. With cycle_momentum the
---- momentum, or the first of betas, moves in the opposite direction.
+--- If scale_fn is given, `scale_fn(x)` scales each cycle's height in place of `mode`. x is the
+--- number of the cycle, counted from 1, if scale_mode is "cycle", and the number of steps if
+--- scale_mode is "iterations". With cycle_momentum the momentum, or the first of betas, moves in
+--- the opposite direction.
 ---
 ---     local weight = torch.zeros(1)
 ---     local optimizer = torch.optim.SGD({weight}, {lr = 1, momentum = 0.9})

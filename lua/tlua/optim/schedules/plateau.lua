@@ -55,7 +55,7 @@ local function is_better(self, value)
 end
 
 local function lower(self)
-   -- checked here again: groups may have been added since the schedule was made
+   -- this is checked again, because groups may have been added since the schedule was made
    self:check_lists("min_lr")
    for g, group in ipairs(self.optimizer.param_groups) do
       local rate = torch.is_tensor(group.lr) and group.lr:item() or group.lr
@@ -65,7 +65,7 @@ local function lower(self)
 end
 
 --- Advances to the next epoch with its metric, and lowers the rates if necessary.
----@param metric number|Tensor  the measure
+---@param metric number|Tensor  the value that should improve, such as the loss of a validation set
 function Plateau:step(metric)
    if torch.is_tensor(metric) then metric = metric:item() end
    if type(metric) ~= "number" then args.refuse(name .. ".step", "metric", "a number", metric) end
