@@ -57,7 +57,7 @@ local function replace_data(module, fn, deep)
    return module
 end
 
--- Raises if a parameter or buffer is on the meta device, and so has no data to copy.
+-- Raises an error if a parameter or buffer is on the meta device, and so has no data to copy.
 local function check_data(module, device)
    if torch.device(device).type == "meta" then return end
    for _, list in ipairs {{module:named_parameters()}, {module:named_buffers()}} do

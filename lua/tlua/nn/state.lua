@@ -80,7 +80,8 @@ local function sorted_keys(set)
    return keys
 end
 
--- Returns what is expected in place of a state's tensor, if that is not its shape; else nil.
+-- Returns a description of the value that should replace a state's value, such as "a tensor".
+-- Returns nil if the value fits, or if only its shape is wrong.
 local function expectation(tensor, value, check)
    if not torch.is_tensor(value) then return "a tensor" end
    local kind = args.kind_of(tensor)
@@ -121,8 +122,8 @@ local function differences(own, lazy, checks, state)
    return missing, unexpected, mismatched, refused
 end
 
--- Raises if only one of the two tensors of a copy is on the meta device, where tensors have no
--- memory.
+-- Raises an error if only one of the two tensors of a copy is on the meta device, where tensors
+-- have no memory.
 local function check_data(own, state)
    for _, path in ipairs(sorted_keys(own)) do
       local value = state[path]

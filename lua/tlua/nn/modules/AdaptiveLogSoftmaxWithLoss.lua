@@ -49,8 +49,9 @@ local function check_cutoffs(a)
    return cutoffs
 end
 
---- Classes 1 to cutoffs[1] are the frequent ones, cutoffs[1] + 1 to cutoffs[2] the first cluster,
---- and so on. Cluster i projects the input to in_features / div_value^i features.
+--- Makes the layer. Classes 1 to cutoffs[1] are the frequent ones, classes cutoffs[1] + 1 to
+--- cutoffs[2] are the first cluster, and so on. Cluster i projects the input to in_features /
+--- div_value^i features.
 ---@param in_features integer
 ---@param n_classes integer
 ---@param cutoffs integer[]

@@ -34,7 +34,7 @@ local function check_options(name, a)
    end
 end
 
--- Returns the output sizes, and raises if the windows do not fit into the input.
+-- Returns the output sizes. Raises an error if the windows do not fit into the input.
 local function sizes_of(name, a, input, n)
    local kernel = args.expand(name, "kernel_size", a.kernel_size, n)
    local sizes

@@ -1,5 +1,5 @@
--- LocalResponseNorm.lua - divides each element by a power of a term with the squares of the
--- elements in neighbouring channels.
+-- LocalResponseNorm.lua - divides each element by a power of k + alpha * m, where m is the mean of
+-- the squares in neighbouring channels.
 
 local F = require "tlua.nn.functional"
 local define = require "tlua.nn.modules.layers".define

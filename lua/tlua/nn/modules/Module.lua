@@ -38,11 +38,12 @@ members.Module = Module
 local is_module <const>, is_parameter <const> = members.is_module, members.is_parameter
 local collect <const>, own_modules <const> = members.collect, members.own_modules
 
--- Defaults for fields that instances may set: a list of hooks or false, and whether the module is
--- in evaluation mode. With a default on the class, a look-up never reaches __index.
+-- Defaults for fields that instances may set: the hooks or false, and whether the module is in
+-- evaluation mode. Because the class has defaults, reading these fields never calls __index.
 Module._hooks = false
 Module._evaluating = false
--- whether tensors keep their dtypes when a module is cast, and what checks a loaded state
+-- defaults: whether tensors keep their dtypes when a module is cast, and a method that checks the
+-- tensors of a loaded state
 Module._keeps_dtypes, Module._expects = false, false
 
 -- `training = true` is a field of the class, and an instance has its own field only in evaluation
@@ -124,7 +125,7 @@ end
 local function check_mode(module)
    local mode = rawget(module, "training")
    if type(mode) ~= "boolean" then refuse_mode(module, mode) end
-   set_mode(module, mode) -- the program has assigned training = true in evaluation mode
+   set_mode(module, mode) -- the program assigned training = true in evaluation mode
 end
 
 function Module:__newindex(name, value)

@@ -161,7 +161,8 @@ local function weighted(q, k, v, mask, dropout)
    return weights:matmul(v), weights
 end
 
--- Refuses what nested tensors, whose sequences need no masks, cannot have.
+-- Raises an error if an option or a mask of the call does not work with nested tensors. Their
+-- sequences need no masks.
 local function check_nested(self, a)
    local wrong = a.need_weights and "need_weights: expected false"
       or not self.batch_first and "batch_first: expected true"
@@ -170,10 +171,10 @@ local function check_nested(self, a)
    if wrong then torch.raise(("nn.MultiheadAttention: %s for nested tensors"):format(wrong)) end
 end
 
---- Sequences have the shape (L, N, E), with `batch_first` (N, L, E), and a single sequence has (L,
---- E); they may be nested tensors, with batch_first and without weights. The options are:
---- key_padding_mask (N, S) and attn_mask (L, S) or (N * num_heads, L, S), which are true or -inf at
---- hidden positions; is_causal; need_weights; and average_attn_weights.
+--- Computes the attention. Sequences have the shape (L, N, E) or, with `batch_first`, (N, L, E); a
+--- single sequence has (L, E). Sequences may be nested tensors, with batch_first and without
+--- weights. The options are: key_padding_mask (N, S) and attn_mask (L, S) or (N * num_heads, L, S),
+--- which are true or -inf at hidden positions; is_causal; need_weights; and average_attn_weights.
 ---@param query Tensor
 ---@param key Tensor
 ---@param value Tensor

@@ -23,7 +23,8 @@ local Sequential, parent = class.class("nn.Sequential", Module)
 
 local function module_or_nil(value) return class.isinstance(value, Module) and value or nil end
 
--- Returns some of a Sequential's modules, with their names.
+-- Returns a Sequential of `modules`. They get the names that the modules of `from` have from
+-- position `first` on.
 local function slice_of(modules, from, first)
    local slice, names = Sequential(modules), item_names.of(from) or {}
    for i = 1, #modules do item_names.set(slice, i, names[first + i - 1]) end

@@ -82,7 +82,7 @@ local take_encoder_layer = args.signature(
 ---     print(table.unpack(layer(torch.zeros(3, 5, 8)).shape))
 ---     --> 3	5	8
 ---@class nn.TransformerEncoderLayer: nn.Module
----@field self_attn nn.MultiheadAttention  among the tokens of a sequence
+---@field self_attn nn.MultiheadAttention  the attention among the tokens of a sequence
 ---@field linear1 nn.Linear  (dim_feedforward, d_model)
 ---@field linear2 nn.Linear  (d_model, dim_feedforward)
 ---@field norm1 nn.LayerNorm  the norm of the attention
@@ -128,8 +128,8 @@ local take_decoder_layer = args.signature(
 ---     print(table.unpack(layer(target, memory).shape))
 ---     --> 3	4	8
 ---@class nn.TransformerDecoderLayer: nn.Module
----@field self_attn nn.MultiheadAttention  among the tokens of a sequence
----@field multihead_attn nn.MultiheadAttention  from the sequence to the memory
+---@field self_attn nn.MultiheadAttention  the attention among the tokens of a sequence
+---@field multihead_attn nn.MultiheadAttention  the attention of the target to the memory
 ---@field linear1 nn.Linear  (dim_feedforward, d_model)
 ---@field linear2 nn.Linear  (d_model, dim_feedforward)
 ---@field norm1 nn.LayerNorm  the norm of the attention among tokens

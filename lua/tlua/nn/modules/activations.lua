@@ -1,5 +1,5 @@
--- activations.lua - layers that apply one function elementwise or along a dimension. A row defines
--- each of them.
+-- activations.lua - layers that apply one function elementwise or along a dimension. Each layer is
+-- defined by a row of a table.
 
 local torch = require "tlua"
 local args = require "tlua.args"

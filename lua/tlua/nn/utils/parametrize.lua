@@ -25,7 +25,7 @@ local function same_shape(a, b)
    return table.concat(a.shape, ",") == table.concat(b.shape, ",")
 end
 
--- Raises unless a parametrization's result can replace the tensor.
+-- Raises an error unless a parametrization's result can replace the tensor.
 local function check(what, value, tensor)
    if not torch.is_tensor(value) then
       args.refuse("register_parametrization", what, "a tensor", value)
@@ -79,8 +79,8 @@ end
 local ParametrizationList = class.class("nn.ParametrizationList", ModuleList)
 M.ParametrizationList = ParametrizationList
 
--- Returns the tensors to store so that the modules give `value`; skips modules without
--- right_inverse.
+-- Returns the tensors to store so that the modules compute `value`. A module without right_inverse
+-- is skipped or, if `must` is true, an error.
 local function invert(list, value, must)
    local values = {value}
    for i = #list, 1, -1 do
@@ -244,7 +244,7 @@ end
 local take_register = args.signature [[register_parametrization(module: table, tensor_name: string,
    parametrization: table, unsafe: boolean = false)]]
 
--- Raises if a further parametrization would change the shape or the dtype.
+-- Raises an error if another parametrization would change the shape or the dtype.
 local function check_further(module, name, parametrization)
    local before = module[name]
    local after = parametrization(before)
