@@ -73,8 +73,8 @@ local function open(self)
    return bytes or fail(self, why)
 end
 
--- Reads up to `rows` rows at `place`, as columns of the given types, and moves `place` behind these
--- rows. Returns nil at the end of the file.
+-- Reads up to `rows` rows at the position `place`, as columns of the given types, and advances
+-- `place` to the end of these rows. Returns nil at the end of the file.
 local function read(self, bytes, types, rows, place)
    local columns, taken, at, line = torch.io.csv(bytes, place.at, self.delimiter, self.quote, types,
       rows, place.line)
@@ -219,14 +219,14 @@ local function choose_types(self, bytes, a)
    self.types = types
 end
 
---- Options: header (true: the first row has the names of the columns; false: columns are numbered;
---- or a list of names, if the file has no row of names), delimiter (","), quote ('"', or "" for
---- none; a quoted field may hold any character, with quotes doubled), columns (a list of the names
---- of the columns that are read; others are skipped), dtypes (one dtype for all columns, or a table
---- of dtypes by name; "string" for text), batch_size (the number of rows in a batch). A type that
---- is not given is guessed from the first 1,000 rows: it is the first of bool, int64, the default
---- floating type and string that fits. Numbers have C's syntax; an empty field of a floating column
---- is nan. A file whose name ends in .gz is uncompressed.
+--- Opens the file. Options: header (true: the first row has the names of the columns; false:
+--- columns are numbered; or a list of names, if the file has no row of names), delimiter (","),
+--- quote ('"', or "" for none; a quoted field may hold any character, with quotes doubled), columns
+--- (a list of the names of the columns that are read; others are skipped), dtypes (one dtype for
+--- all columns, or a table of dtypes by name; "string" for text), batch_size (the number of rows in
+--- a batch). A type that is not given is guessed from the first 1,000 rows: it is the first of
+--- bool, int64, the default floating type and string that fits. Numbers have C's syntax; an empty
+--- field of a floating column is nan. A file whose name ends in .gz is uncompressed.
 ---@param path string
 ---@param options? table
 function CSV:__init(...)

@@ -117,14 +117,14 @@ local function set_up_pipe(self, settings, shuffle)
    end
 end
 
---- Options: batch_size (1; false gives single items), shuffle, sampler, batch_sampler, drop_last
---- (no smaller batch at the end), collate_fn (makes a batch from a list of items, each of which is
---- a list of values), generator (makes the random order and the epoch's seed), pin_memory (has an
---- effect if there is a GPU, or if pin_memory_device is given). Workers: num_workers,
---- prefetch_factor (2; the number of batches that each worker makes ahead), persistent_workers (the
---- workers stay from epoch to epoch), worker_init_fn (called in each worker with the worker's id,
---- from 0), timeout (seconds to wait for a batch; 0: no limit), in_order (true; false returns
---- batches as soon as they are ready).
+--- Makes the loader. Options: batch_size (1; false gives single items), shuffle, sampler,
+--- batch_sampler, drop_last (no smaller batch at the end), collate_fn (makes a batch from a list of
+--- items, each of which is a list of values), generator (makes the random order and the epoch's
+--- seed), pin_memory (has an effect if there is a GPU, or if pin_memory_device is given). Workers:
+--- num_workers, prefetch_factor (2; the number of batches that each worker makes ahead),
+--- persistent_workers (the workers stay from epoch to epoch), worker_init_fn (called in each worker
+--- with the worker's id, from 0), timeout (seconds to wait for a batch; 0: no limit), in_order
+--- (true; false returns batches as soon as they are ready).
 ---
 --- For an IterDataPipe, `shuffle` switches the pipe's shuffles on or off, and nil leaves them
 --- unchanged; true adds a shuffle to the end of a pipe that has no shuffle. The pipe's
@@ -198,7 +198,7 @@ function DataLoader:state_dict()
    return {position = place.position, generators = place.generators}
 end
 
---- Lets the next epoch continue where the state was taken: in the same order, after the batches
+--- Makes the next epoch continue at the position in `state`: in the same order, after the batches
 --- that were already returned. This method does not restore the default generator, so the program
 --- must restore it as well. For a user-defined sampler, the loader restores only the field
 --- `generator`.
@@ -313,7 +313,8 @@ function DataLoader:iter()
       torch.set_rng_state(now)
       for _ = 1, resume.position do epoch() end
    end
-   -- only `place` is stored, not the epoch: the epoch of an abandoned loop must stay collectable
+   -- the loader stores only `place`, not the epoch, so that the epoch of an abandoned loop can be
+   -- collected
    self.place = place
    return epoch
 end

@@ -1,5 +1,4 @@
--- distributed.lua - torch.data.distributed, which has DistributedSampler under a second path, as in
--- PyTorch.
+-- distributed.lua - torch.data.distributed, a second path of DistributedSampler, as in PyTorch.
 
 local lazy = require "tlua.lazy"
 

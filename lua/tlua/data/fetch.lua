@@ -25,8 +25,8 @@ local function check_stopped(source)
    if source.stopped and source.stopped() then error("the worker was stopped", 0) end
 end
 
--- Returns the values of a batch. Raises an error if the first value is nil, because nil would end
--- the caller's loop.
+-- Returns its arguments, the values of a batch. Raises an error if the first value is nil, because
+-- nil would end the caller's loop.
 local function given(what, first, ...)
    if first == nil then
       torch.raise(("data.DataLoader: %s, which would end the loop; expected a value"):format(what))

@@ -1,5 +1,5 @@
--- indexing.lua - handles integer keys of datasets and loaders. If such keys just gave nil, `for i,
--- x in ipairs(loader)` would silently run zero times.
+-- indexing.lua - handles integer keys of datasets and loaders. If such keys gave nil, `for i, x in
+-- ipairs(loader)` would silently run zero times.
 
 local torch = require "tlua"
 
@@ -8,8 +8,9 @@ local M = {}
 local iterator <const> = ipairs {}
 
 --- Makes instances of a class, and of derived classes, call at(self, i, ends) when an integer key
---- is missing. All other keys are looked up in the class. `ends` is true if the caller may be
---- ipairs, which needs nil after the last item; without Lua's debug library `ends` is always true.
+--- is read that has no value. All other keys are looked up in the class. `ends` is true if the
+--- caller may be ipairs, which needs nil after the last item; without Lua's debug library `ends` is
+--- always true.
 ---@param cls table
 ---@param at fun(self: table, i: integer, ends: boolean): any
 function M.define(cls, at)

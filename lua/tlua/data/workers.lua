@@ -5,7 +5,7 @@ local torch = require "tlua"
 
 local M = {}
 
-local open = setmetatable({}, {__mode = "k"}) -- the crews of workers whose loops are still running
+local open = setmetatable({}, {__mode = "k"}) -- the groups of workers whose loops are still running
 
 ---@class data.Crew
 local Crew = {}
@@ -35,7 +35,7 @@ end
 ---@param base integer  the seed of the first epoch
 ---@return data.Crew
 function M.start(loader, base)
-   -- stops the crews of abandoned loops
+   -- stops the workers of abandoned loops
    if next(open) ~= nil then collectgarbage() end
    local source = {
       dataset = loader.dataset, collate_fn = loader.collate_fn, batch_size = loader.batch_size,
@@ -70,7 +70,7 @@ function Crew:send(worker, ...)
    return self.serial
 end
 
--- Returns the worker with the fewest jobs.
+-- Returns the worker that has the fewest unfinished jobs.
 local function idlest(crew)
    local best = 0
    for id = 1, crew.n - 1 do
@@ -161,8 +161,8 @@ local function receive(self)
    self.ready[number] = answer
 end
 
--- Returns the number of a batch to deliver, or nil. With in_order it is the next batch if that has
--- arrived, otherwise any batch that has arrived.
+-- Returns the number of a batch to deliver, or nil. With in_order, only the next batch in order can
+-- be delivered, once it has arrived; otherwise any batch that has arrived.
 local function ready(self)
    if not self.loader.in_order then return next(self.ready) end
    local number = self.delivered + 1
