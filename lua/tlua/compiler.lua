@@ -1,6 +1,7 @@
--- compiler.lua - torch.compile and torch.compiler. lua/tlua/compile has the parts: watch.lua notes
--- what a call depends on, state.lua takes a snapshot of it, record.lua records a program,
--- optimize.lua makes the program faster, and calls.lua chooses between programs and the function.
+-- compiler.lua - torch.compile and torch.compiler. lua/tlua/compile has the parts: watch.lua finds
+-- the values on which a call depends, state.lua takes a snapshot of these values, record.lua
+-- records a program, optimize.lua makes the program faster, and calls.lua chooses between programs
+-- and the function.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -32,7 +32,8 @@ function Optimized.__newindex(self, key, value)
    end
 end
 
--- The original module has the mode, so this module keeps no value of its own that would hide it.
+-- Sets the mode of the original module. This module keeps no field `training` of its own, because
+-- that field would hide the original's.
 function Optimized:train(...)
    parent.train(self, ...)
    rawset(self, "training", nil)

@@ -9,18 +9,19 @@ local strided = require "tlua.export.strided"
 local training = require "tlua.compile.training"
 local watch = require "tlua.compile.watch"
 
--- The largest number of programs of one function, as PyTorch's recompile_limit.
+-- The largest number of programs of one function. PyTorch's recompile_limit is the same.
 local MOST_PROGRAMS <const> = 8
 -- The largest number of kinds of calls for which programs are tried. Calls of one kind have
 -- arguments with the same dtypes, shapes and so on (torch._call_key).
 local MOST_KINDS <const> = 64
--- After this many watched calls of one kind without a program, the kind is left to the function.
+-- If this many calls of one kind were watched and gave no program, all later calls of this kind go
+-- to the function.
 local MOST_TRIES <const> = 16
 -- A program is optimized again when the values of its constants change. This happens at most
 -- MOST_UPDATES times, not counting changes that come after at least RUNS runs.
 local MOST_UPDATES <const>, RUNS <const> = 4, 8
--- The number of calls that go to the function after a program was no faster; then another program
--- is tried.
+-- If a program was no faster than the function, this many calls go to the function before another
+-- program is tried.
 local PAUSE <const> = 1000
 
 local NONE <const> = {n = 0}
@@ -31,11 +32,11 @@ function Compiled:__init(fn, options)
    self.fn, self.options = fn, options
    self.slots, self.kinds, self.programs, self.pause = {}, 0, 0, 0
    self.reasons = {}
-   -- keys of calls, and of calls with one batch size, for which no program has a dynamic size
+   -- keys of calls, with any or with one batch size, for which no program can have a dynamic size
    self.static = {}
 end
 
--- Raises an error if each call has to be a program.
+-- Raises an error if the option `fullgraph` demands that each call runs a program.
 local function check_fullgraph(self, why)
    if self.options.fullgraph then
       torch.raise(("compile: fullgraph: the call cannot be a program: %s"):format(why))
@@ -47,7 +48,7 @@ local function note(self, why)
    if #self.reasons > 32 then table.remove(self.reasons, 1) end
 end
 
--- Leaves the calls of a slot (one kind of call) to the function, and notes the reason.
+-- Makes all later calls of a slot (one kind of call) go to the function, and stores the reason.
 local function leave(self, slot, why)
    slot.eager = why
    slot.pending = nil
@@ -55,7 +56,7 @@ local function leave(self, slot, why)
    check_fullgraph(self, why)
 end
 
--- Calls the function itself, as the call cannot be a program.
+-- Calls the function itself, because no program can make the call.
 local function call_function(self, why, ...)
    check_fullgraph(self, why)
    return self.fn(...)
@@ -102,8 +103,8 @@ local function run_backend(self, entry, handle, tensors)
    return {made.fn(table.unpack(tensors))}
 end
 
--- Runs an entry's program. If the program fails, calls the function: it fails too, and its error
--- names the user's line.
+-- Runs an entry's program. If the program fails, calls the function: the function fails as well,
+-- and its error names the user's line.
 local function run(self, entry, tensors, ...)
    entry.runs = entry.runs + 1
    local handle = program_of(entry)
@@ -112,15 +113,15 @@ local function run(self, entry, tensors, ...)
    end
    local fine, outputs = pcall(handle.run, handle, strided.lines(entry.strided, tensors))
    if not fine then
-      -- the program has already changed the buffers as the function does
+      -- a call of the function would change the buffers again
       if entry.written and #entry.written > 0 then error(outputs, 0) end
       return self.fn(...)
    end
    return results_of(entry, outputs)
 end
 
--- Returns the entry of a slot whose state equals the current state; nil if there is none, or if an
--- argument is a part of the state.
+-- Returns the entry of a slot whose state equals the current state. Returns nil if there is none,
+-- or if an argument of the call is also in the entry's state.
 local function find(slot, tensors, tables)
    for i = 1, #slot do
       local entry = slot[i]
@@ -175,7 +176,7 @@ local function is_faster(self, slot, entry, values)
    return b <= a * 1.02
 end
 
--- Drops the optimized program of an entry if the recorded one is faster.
+-- Drops the optimized program of an entry if the program as it was recorded is faster.
 local function choose(entry)
    local random = torch.get_rng_state()
    local function run_handle() entry.handle:run(entry.example) end
@@ -351,7 +352,7 @@ local function miss(self, key, batch, slot, ...)
    return watched_call(self, slot, ...)
 end
 
--- Handles a call with tables among the arguments.
+-- Makes a call that has tables among its arguments.
 local function nested_call(self, why, ...)
    local template, leaves, tables = arguments.flatten(table.pack(...))
    if not template then return call_function(self, why, ...) end
@@ -375,8 +376,8 @@ local function nested_call(self, why, ...)
 end
 
 -- Returns the key of a call. With the option `dynamic`, calls that differ only in the batch size
--- have the same key; the batch size is the third result. A size below 2 is not dynamic, because
--- operators treat it in other ways.
+-- have the same key; the batch size is the third result. A size of 0 or 1 is not dynamic, because
+-- operators treat these sizes specially.
 local function key_of(self, ...)
    if self.options.dynamic then
       local key, recording, batch = torch._dynamic_key(...)
@@ -388,8 +389,8 @@ local function key_of(self, ...)
    return key, recording, nil
 end
 
--- Runs the program of an entry for a batch size. The first call with a size is recorded: this shows
--- whether the function makes the same calls.
+-- Runs the program of an entry for a batch size. The first call with a batch size is recorded, to
+-- find out whether the function then calls the same operators.
 local function run_dynamic(self, entry, key, batch, tensors, ...)
    if not entry.sizes[batch] then
       if not watch.can() then return call_function(self, "calls cannot be watched", ...) end

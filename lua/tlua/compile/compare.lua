@@ -28,18 +28,19 @@ function M.difference(got, expected, tolerance)
          if not tolerance or not tensor:is_floating_point() then return differs end
          local size = tensor:abs():max():item()
          local error_ = (tensor - other):abs():max():item()
-         local close = error_ <= tolerance * size -- false if one of them is NaN
+         local close = error_ <= tolerance * size -- this is false if one of the numbers is NaN
          if not close then return differs end
       end
    end
    return nil
 end
 
---- Optimizes a program. `run(program)` returns the program's results for some inputs, the first
---- of which are `example`, and `expected` lists these results before optimization. If results get
---- other memory formats, convolutions stay as they are. Returns the optimized program, or nil if
---- there is none; whether it is valid only while its constants keep their values; and the reason if
---- optimizations were left out because an optimized program failed or had other results.
+--- Optimizes a program. `run(program)` returns the program's results for some inputs, the first of
+--- which are `example`. `expected` lists the results of the program before optimization. If packed
+--- convolutions would change the memory formats of results, convolutions stay as they are. Returns
+--- three values: the optimized program, or nil if there is none; whether that program is valid only
+--- while its constants keep their values; and the reason if optimizations were left out because an
+--- optimized program failed or had other results.
 function M.optimize(handle, example, expected, run)
    local problem
    for _, only in ipairs {"all", "row-major"} do

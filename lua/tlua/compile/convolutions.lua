@@ -34,7 +34,7 @@ local function pair(value) return type(value) == "table" and value or {value, va
 
 -- Weights -----------------------------------------------------------------------------------------
 
--- Returns a tensor with its last dimension padded with zeros to a multiple of the lanes.
+-- Returns a tensor whose last dimension is padded with zeros to a multiple of the SIMD lanes.
 local function padded(tensor)
    local rest = -tensor:size(-1) % LANES
    if rest == 0 then return tensor:contiguous() end
@@ -83,7 +83,7 @@ end
 
 -- Calls that follow -------------------------------------------------------------------------------
 
--- Returns the call after a node; constants between them do not count.
+-- Returns the next call after a node. Constants between the two are skipped.
 local function next_call(graph, node)
    local found = false
    for _, other in ipairs(graph.nodes) do
@@ -92,8 +92,8 @@ local function next_call(graph, node)
    end
 end
 
--- Returns whether the node's result is used by `user` alone, among the calls before `user` and, if
--- `user` does not change the result in place, after it.
+-- Returns whether `user`, the next call after a node, is the only one that uses the node's result.
+-- If `user` changes the result in place, later calls may use the result as well.
 local function used_by(graph, node, user)
    if graph:_returns(node) then return false end
    for _, other in ipairs(node:users()) do
@@ -102,8 +102,8 @@ local function used_by(graph, node, user)
    return true
 end
 
---- Merges a relu or relu6 after a call into it. Returns the largest result of the activation, or
---- nil if there is none. With `only_relu`, relu6 stays.
+--- Merges a relu or relu6 that follows a call into the call. Returns the largest result of the
+--- activation, or nil if no activation follows. With `only_relu`, relu6 is not merged.
 function M.join_activation(graph, call, only_relu)
    local after = next_call(graph, call)
    local high = after and highest[after.target]
@@ -116,7 +116,7 @@ function M.join_activation(graph, call, only_relu)
    return high
 end
 
--- Returns whether a node's memory belongs to no other value before the call `user`.
+-- Returns whether no other value shares a node's memory before the call `user`.
 local function is_own(graph, node, user)
    if not is_call(node) or not any_format[node.target] or graph:_returns(node) then return false end
    for _, other in ipairs(graph.nodes) do
@@ -130,7 +130,7 @@ local function is_own(graph, node, user)
    return false
 end
 
--- Replaces the uses of a node that come after another one.
+-- Replaces a node by another one in all calls that come after the node `after`.
 local function replace_later_uses(graph, node, after, by)
    local later = false
    for _, other in ipairs(graph.nodes) do
@@ -146,7 +146,8 @@ local function replace_later_uses(graph, node, after, by)
    end
 end
 
---- Merges the addition after a call into its argument `other`, if there is one.
+--- Merges an addition that follows a call into the call: the other summand becomes the call's
+--- argument `other`.
 function M.join_sum(graph, call)
    local after = next_call(graph, call)
    if not after or after.target ~= "add" and after.target ~= "add_"
@@ -174,7 +175,8 @@ end
 
 -- Formats -----------------------------------------------------------------------------------------
 
---- Makes the results of these calls row-major where another call might depend on their format.
+--- Makes the results of packed convolutions row-major where another call might depend on their
+--- memory format.
 function M.restore_format(graph)
    local free = {}
    for _, node in ipairs {table.unpack(graph.nodes)} do
@@ -272,8 +274,8 @@ local function replace_pool(graph, node)
    graph:erase_node(node)
 end
 
--- Replaces the mean of whole channels-last images by that along their dimensions, which reads them
--- as they are.
+-- Replaces a mean over whole channels-last images by a mean along the images' dimensions, which
+-- reads channels-last memory directly.
 local function replace_mean(graph, node)
    local size = pair(node.args.output_size)
    if channels_of(graph, node.args.input) == 0 or size[1] ~= 1 or size[2] ~= 1
@@ -332,7 +334,7 @@ local function is_worthwhile(graph)
    return packed_time <= plain_time
 end
 
---- Replaces the convolutions of a graph, and maxima and means of images between them. If the nodes
+--- Replaces the convolutions of a graph, and the max poolings and means between them. If the nodes
 --- have shapes, this happens only if it is likely to make the graph faster. Returns the number of
 --- replaced convolutions.
 function M.replace(graph)

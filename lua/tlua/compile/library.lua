@@ -1,5 +1,5 @@
--- library.lua - tells the library's functions and tables from those of the user's script, and pure
--- C functions from others, for torch.compile.
+-- library.lua - distinguishes the library's functions and tables from those of the user's script,
+-- and pure C functions from all other C functions, for torch.compile.
 
 local torch = require "tlua"
 
@@ -37,8 +37,8 @@ local standard <const> = {
 -- loaded at the scan.
 local found = {size = 0}
 
--- One value of each kind of userdata whose functions are pure. They are made here, so that no trace
--- records their creation.
+-- One value of each kind of userdata whose functions are pure. The values are made when this file
+-- is loaded, so that no trace records their creation.
 local sample <const> = torch.zeros(1)
 local samples <const> = {sample, sample.shape, sample.device, torch.no_grad()}
 for _, value in ipairs(samples) do

@@ -1,8 +1,8 @@
 -- optimize.lua - makes a program faster for fixed values of its constants, for torch.compile and
--- torch.export: dropout in evaluation mode is removed, batch norm is merged into the convolution or
--- linear layer before it, calls whose arguments are all constants are computed once, equal and
--- unused calls are removed, convolutions get packed weights (convolutions.lua), and activations are
--- merged into the linear layer before them or work in place.
+-- torch.export: dropout in evaluation mode is removed; batch norm is merged into the convolution or
+-- linear layer before it; calls whose arguments are all constants are computed once; equal and
+-- unused calls are removed; convolutions get packed weights (convolutions.lua); activations are
+-- merged into the linear layer before them, or computed in place.
 
 local torch = require "tlua"
 local convolutions = require "tlua.compile.convolutions"
@@ -332,8 +332,8 @@ local function is_mark(node)
 end
 
 --- Returns an optimized program, or nil if there is nothing to optimize. The second result says
---- whether constants were computed from others; the program is then valid only while those keep
---- their values.
+--- whether constants were computed from other constants. If so, the program is valid only while
+--- those other constants keep their values.
 ---@param handle userdata  a program
 ---@param only? "all"|"norms"|"row-major"  merges batch norms alone, or leaves memory formats as
 --- they are; by default, all optimizations are made

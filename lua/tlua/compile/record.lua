@@ -58,8 +58,8 @@ local function check_results(results, given, state)
    end
 end
 
--- Returns whether the program would miss changes of the state's tensors in place, because one of
--- its constants is a copy, or the values of one were read.
+-- Returns whether the program would not see in-place changes of the state's tensors: one of its
+-- constants is a copy, or the function has read a tensor's values.
 local function is_fixed(handle, state)
    if handle:reads() then return true end
    local kept = storages(state.list, 2)
@@ -83,7 +83,7 @@ local function names_of(positions)
    return names
 end
 
--- Returns whether two lists of leaves have the same values, tensors apart.
+-- Returns whether two lists of leaves have the same values. Tensors are not compared.
 local function same_leaves(a, b)
    for i = 1, math.max(a.n, b.n) do
       local same = rawequal(a[i], b[i]) and math.type(a[i]) == math.type(b[i])
@@ -92,8 +92,9 @@ local function same_leaves(a, b)
    return true
 end
 
--- Makes the first size of the arguments that have the size `batch` there a symbol of the graph. Two
--- more calls, with other sizes, show which integers depend on it.
+-- Makes the batch size dynamic: the first size of each argument whose first size is `batch` becomes
+-- a symbol of the graph. Two more calls, with other batch sizes, show which integers of the graph
+-- depend on the symbol.
 local function make_dynamic(graph, recorded, tensors, batch, lines)
    local symbol, is_line = {name = "batch"}, {}
    for _, item in ipairs(lines) do is_line[item[1]] = true end
@@ -119,8 +120,8 @@ local function copies_of(tensors, live)
    return copies
 end
 
---- Records a call with another batch size than the entry's program. Returns whether the program
---- makes this call too.
+--- Records a call whose batch size is not the one that the entry's program was recorded with.
+--- Returns whether the program is right for this call as well.
 function M.fits(entry, tensors, batch)
    local restore = training.put_copies(entry.written or {})
    local random <const> = torch.get_rng_state()
@@ -223,7 +224,7 @@ function M.record(call)
       plain = #expected == result_leaves.n and result_template.n == result_leaves.n,
       example = copies, sizes = sizes, recorded = sizes and recorded,
    }
-   if sizes then -- the entry keeps the call, but not its tensors
+   if sizes then -- the entry stores the call without its tensors
       call.results = nil
       for _, position in ipairs(positions) do call.leaves[position] = false end
    end
@@ -238,7 +239,7 @@ function M.record(call)
    return entry
 end
 
--- Returns a note of the tensors of a state with their current versions.
+-- Returns a note, for torch._note_holds, of the tensors of a state with their current versions.
 local function versions_of(state)
    local list = {n = 0}
    for _, pair in ipairs(state.list) do

@@ -34,7 +34,7 @@ function State:add_table(value, path)
    local copy, count, meta = {}, 0, debug.getmetatable(value)
    self:name(self.tables, path)
    for key, item in next, value do copy[key], count = item, count + 1 end
-   add(self.tables, value, {copy, meta}) -- keeps the objects alive
+   add(self.tables, value, {copy, meta}) -- the list keeps these objects alive
    self.fields = self.fields + count
    if self.fields > MOST then return end
    for key, item in next, copy do
@@ -122,8 +122,8 @@ function State:add_data(functions)
 end
 
 --- Returns the state of a call: all that can be reached from the function, from the script's
---- functions that were called, and from the global variables that were read. The state also notes
---- the places of the library's functions that were called.
+--- functions that were called, and from the global variables that were read. The state also
+--- contains the places, {table, key}, of the library's functions that were called.
 ---@param fn any
 ---@param watch table  the result of watch.call
 ---@param strict? boolean  whether to refuse a function of the script that only the library refers
@@ -179,8 +179,8 @@ function M.without_versions(tensors)
    return copy
 end
 
---- Returns a note of a state (src/lua/guards.c), which torch._note_holds compares with the current
---- values.
+--- Returns a note of a state: a userdata that torch._note_holds compares with the current values
+--- (src/lua/guards.c).
 ---@param state table
 ---@param tensors table  the list of tensors
 ---@return userdata

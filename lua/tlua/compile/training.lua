@@ -13,7 +13,7 @@ function M.takes_gradient(leaves)
    return false
 end
 
---- Notes the versions of a state's tensors. Returns a function that returns the list of the tensors
+--- Reads the versions of a state's tensors. Returns a function that returns the list of the tensors
 --- whose elements have changed since then.
 function M.versions(state)
    local before = {}
@@ -43,8 +43,9 @@ end
 -- Returns the function that recorded a result, and the gradient's position among its results.
 local function edge_of(tensor) return tensor.grad_fn, tensor.output_nr end
 
--- Compares two graphs of gradients, from two lists of nodes on. Returns whether they are equal. The
--- nodes of one graph that are also in the other one, beyond the arguments, are not followed.
+-- Compares two graphs of gradients, which begin at two lists of nodes. Returns whether the graphs
+-- are equal. Nodes that both graphs share, such as those of the arguments' own graphs, are not
+-- followed further.
 local function same_graphs(stack)
    local partner = {}
    while #stack > 0 do

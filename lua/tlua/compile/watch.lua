@@ -1,6 +1,6 @@
--- watch.lua - calls a function and notes what the call depends on, for torch.compile: the functions
--- called and the global variables read. It also notes the first action that a program cannot
--- repeat.
+-- watch.lua - calls a function and records the values on which the call depends, for torch.compile:
+-- the functions that were called, and the global variables that were read. The file also records
+-- the first action that a program cannot repeat.
 
 local torch = require "tlua"
 local library = require "tlua.compile.library"
@@ -35,8 +35,8 @@ local function checks_of(proxies)
       debug.setlocal(4, 1, env)
       return "the table of globals is used as a value"
    end
-   -- The place counts from the beginning of the storage, but an input of a program may begin
-   -- anywhere in its storage.
+   -- Refuses an explicit storage offset: it counts from the beginning of the storage, but an input
+   -- of a program may begin anywhere in its storage.
    local function check_place()
       local second, third, fourth = argument(2), argument(3), argument(4)
       for _, given in ipairs {second, third, fourth} do
@@ -68,7 +68,7 @@ end
 local Watch = {}
 Watch.__index = Watch
 
--- Restores the functions, and lets other calls be watched.
+-- Restores the functions' environments, so that other calls can be watched.
 local function finish(watch)
    if watch.finished then return end
    if debug.gethook() == watch.hook then debug.sethook() end
@@ -76,8 +76,8 @@ local function finish(watch)
    for _, entry in ipairs(watch.restore) do debug.setupvalue(entry[1], entry[2], entry[3]) end
 end
 
--- Ends the watch, since the call cannot be a program. The call itself goes on, or waits in a
--- coroutine that perhaps nobody resumes.
+-- Stops watching, because no program can repeat the call. The call itself continues, or waits in a
+-- coroutine that may never be resumed.
 local function refuse(watch, why)
    finish(watch)
    if not watch.refusal then
@@ -88,7 +88,7 @@ local function refuse(watch, why)
    end
 end
 
--- Notes that a global variable is read, and in which of the tables linked by __index it was found.
+-- Records that a global variable was read, and in which table of the chain of __index it was found.
 local function note_global(watch, env, key)
    local value, owner = rawget(env, key), env
    local meta = getmetatable(env)
