@@ -14,9 +14,9 @@ local wrap = getmetatable(export).wrap
 ---
 --- As long as the program is not loaded from a file, it stays in step with the script: a run
 --- advances the schedulers, eager steps and runs may alternate, and options of the optimizers that
---- the script changes, such as `lr`, apply to the next run. What a run cannot follow, such as
---- another rate than the schedule's or a model in evaluation mode, is an error. A loaded program
---- goes on from the state and the rates of the moment at which it was saved, by itself.
+--- the script changes, such as `lr`, apply to the next run. A change that a run cannot follow, such
+--- as another rate than the schedule's or a model in evaluation mode, raises an error. A loaded
+--- program continues on its own, from the state and the rates at the moment at which it was saved.
 ---
 ---     local model = nn.Linear(2, 1)
 ---     local optimizer = torch.optim.SGD(model:parameters(), {lr = 0.1})

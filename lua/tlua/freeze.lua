@@ -1,5 +1,6 @@
--- freeze.lua - torch.freeze: a model, or a program, as a function for loops that must be on time.
--- The first call makes everything that later calls need, so that these allocate nothing.
+-- freeze.lua - torch.freeze: turns a model or a program into a function for loops that must be on
+-- time. The first call makes everything that later calls need, so that later calls allocate
+-- nothing.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,11 +11,11 @@ local random = require "tlua.random"
 
 local Program = getmetatable(export).Program
 
---- A model in the form in which calls are quickest and most even; torch.freeze makes it. The first
---- call fixes the shapes and dtypes of the inputs, and takes long, as it traces the model and plans
---- the memory. From the fourth call on, calls allocate no memory, neither of Lua nor of the C
---- library. On one thread (torch.set_num_threads) they also take no lock, except that a model that
---- changes its own buffers, or a training step, takes one lock of its own.
+--- A model, made by torch.freeze, whose calls are as quick and as even as possible. The first call
+--- fixes the shapes and dtypes of the inputs, and takes long, as it traces the model and plans the
+--- memory. From the fourth call on, calls allocate no memory, neither of Lua nor of the C library.
+--- On one thread (torch.set_num_threads) they also take no lock, except that a model that changes
+--- its own buffers, or a training step, takes one lock of its own.
 ---
 --- Results are tensors that the next call overwrites; a result that must stay is cloned. They may
 --- be inputs of the next call, such as the state of a recurrent network.
@@ -77,7 +78,8 @@ local function fail(state, message)
 end
 
 -- Makes the program if there is none, runs it for the first time, and keeps its results for later
--- calls. The trace draws no random numbers that the run would then lack.
+-- calls. The trace leaves the states of the random generators unchanged, so that the run draws the
+-- same random numbers as the model.
 local function begin(self, ...)
    local program = self.program or random.fork_rng(export, rawget(self, "model_"), {...})
    local structure, inputs = program.structure_, {}

@@ -1,5 +1,5 @@
--- closures.lua - finds functions that assign variables around them while they are recorded: a
--- program would keep the values of that one call.
+-- closures.lua - finds functions that assign to their upvalues while they are recorded. A program
+-- would keep the values that the upvalues had in the recorded call.
 
 local torch = require "tlua"
 
@@ -7,10 +7,10 @@ local function upvalue(fn, i)
    if debug and debug.getupvalue and type(fn) == "function" then return debug.getupvalue(fn, i) end
 end
 
---- Notes the values of the variables around a function. Returns a function that raises an error if
---- one of them has another value by then.
+--- Reads the values of a function's upvalues. Returns a function that raises an error if one of the
+--- upvalues has changed since.
 ---@param title string  the operator
----@param what string  the function's name there
+---@param what string  the name that the function has in a call of the operator
 ---@param fn any
 ---@return function check
 return function(title, what, fn)

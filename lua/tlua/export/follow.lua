@@ -1,17 +1,17 @@
 -- follow.lua - keeps a program of torch.export_step in step with the objects of Lua that it was
--- made from: before a run, the program takes over what the script has changed since, or refuses to
--- run; after a run, the schedulers advance as the function would have advanced them. A program
--- that was loaded from a file has no such objects.
+-- made from: before a run, the script's changes are copied into the program, or an error is raised;
+-- after a run, the schedulers advance as the function would have advanced them. A program that was
+-- loaded from a file has no such objects.
 --
--- guards.lua notes the fields and tensors that these checks read, so that a run after which none of
--- them has changed is checked by one function of C.
+-- guards.lua records the fields and tensors that these checks read. As long as none of them
+-- changes, a run is checked by a single call of a C function.
 
 local torch = require "tlua"
 local guards = require "tlua.export.guards"
 
 local M = {}
 
--- The end of each refusal.
+-- The end of each error message.
 local AGAIN <const> = "export the step again"
 
 -- Options of scalers that a program has recorded as numbers.
@@ -28,11 +28,11 @@ local function owner_of(optimizers, parameter)
    end
 end
 
--- Returns the numeric options of a group as a step of its optimizer has them. A rate that is a
--- tensor is returned separately; the third result is the name of the step's rule.
+-- Returns the numeric options that a step passes to the update rule for a group; the learning rate,
+-- if it is a tensor; and the name of the rule.
 local function options_of(optimizer, group)
    local options, name
-   -- in place of the optimizer, gets the options of the step and makes none
+   -- stands in for the optimizer: it receives the options of a step, and makes no step
    local asked = setmetatable({
       step_group = function(_, _, _, rule, _, given)
          options, name = options or given, name or rule
@@ -124,8 +124,8 @@ local function shared_tensors(graph, named)
    return own, kept, names
 end
 
--- Sets the program's step count to the schedulers' position, which is `increments[i]` epochs a step
--- for scheduler i. Returns the number of steps since the export.
+-- Sets the program's step count to the position of the schedulers. In each step scheduler i
+-- advances by increments[i] epochs. Returns the number of steps since the export.
 local function follow_schedulers(link)
    local steps
    for i, scheduler in ipairs(link.schedulers) do
@@ -149,7 +149,8 @@ local function scheduled(link, at, element, steps)
    return link.rates[steps + 1] and link.rates[steps + 1][column], true
 end
 
--- Takes over an option of an optimizer, or raises if the schedule has another number.
+-- Copies an option of an optimizer into the program. Raises an error if the schedule has another
+-- number for this option.
 local function follow_option(link, call, element, number, steps)
    local planned, is_planned = scheduled(link, call.at, element, steps)
    if is_planned then
@@ -195,7 +196,7 @@ local function check_fixed(link)
    end
 end
 
--- Takes over the options of the optimizers.
+-- Copies the options of the optimizers into the program.
 local function follow_options(link, steps)
    for _, call in ipairs(link.calls) do
       local options, rate, rule = options_of(call.optimizer, call.group)
@@ -211,7 +212,8 @@ local function follow_options(link, steps)
    end
 end
 
---- Called before a run: follows the script's changes, or raises an error that names the change.
+--- Copies the script's changes into the program before a run. Raises an error that names a change
+--- that the program cannot follow.
 function M.before(link)
    if not guards.hold(link.fixed) then
       check_fixed(link)
@@ -225,7 +227,7 @@ function M.before(link)
    end
 end
 
---- Called after a run: advances the schedulers.
+--- Advances the schedulers after a run.
 function M.after(link)
    for i, scheduler in ipairs(link.schedulers) do
       for _ = 1, link.increments[i] do scheduler:step() end

@@ -11,8 +11,8 @@ local null <const> = json.null
 
 -- Sizes -------------------------------------------------------------------------------------------
 
--- An integer argument that depends on dynamic sizes: the hole of the file's form, and its constant
--- part as Lua counts.
+-- An integer argument that depends on dynamic sizes. `hole` is its description in the file; `base`
+-- is its constant part, where dimensions and positions count from 1.
 local Size = {}
 Size.__index = Size
 Size.__name = "export.Size"
@@ -40,7 +40,8 @@ local function size_of(hole, symbols)
    return setmetatable({hole = hole, base = hole[4], text = table.concat(parts, " + ")}, Size)
 end
 
--- Returns the integer of a size in the exported call, as Lua counts.
+-- Returns the integer that a Size had in the exported call, where dimensions and positions count
+-- from 1.
 local function example_of(size, symbols)
    local hole, sum = size.hole, size.base
    for s, factor in ipairs(hole[5]) do sum = sum + factor * symbols[s][2] end
@@ -180,8 +181,8 @@ end
 
 local function is_tensor_kind(kind) return kind == "TENSOR" or kind == "OPERAND" end
 
--- Kinds of arguments that count dimensions or elements: from 0 in the file's form, from 1 here.
--- Negative positions count from the end in both.
+-- Kinds of arguments that are dimensions or positions. They count from 0 in the file, and from 1
+-- here. Negative positions count from the end in both.
 local counts <const> = {DIM = true, INDEX = true, DIMS = true, INDICES = true, DIM_LISTS = true}
 
 local function from_0(kind, value)
@@ -195,13 +196,15 @@ local function from_1(kind, value)
    return counts[kind] and math.type(value) == "integer" and value > 0 and value - 1 or value
 end
 
--- Returns a size of an argument of this kind, whose integer in the exported call is `value`.
+-- Adapts a Size that was read from the file to this kind of argument, whose integer in the exported
+-- call was `value`, and returns the Size.
 local function size_from_0(kind, value, size)
    size.base = size.base + (from_0(kind, value) - value)
    return size
 end
 
--- Returns a call's argument as a value of Lua; `holes` has the sizes of this argument.
+-- Returns a call's argument as a value of Lua. `holes` has the Sizes among the argument's elements,
+-- or at 0 the Size that is the whole argument.
 local function read_arg(kind, value, values, holes)
    if value == null then return nil end
    if is_tensor_kind(kind) then return values[value] end
@@ -218,8 +221,8 @@ local function read_arg(kind, value, values, holes)
    return list
 end
 
--- Returns the sizes of a description by call, parameter and element, counted from 1, and those of
--- its numbers.
+-- Returns the Sizes of a description as a table calls[call][parameter][element], counted from 1,
+-- and a list of the Sizes among the description's numbers.
 local function holes_of(description)
    local calls, numbers = {}, {}
    for _, hole in ipairs(description.holes) do
@@ -289,7 +292,8 @@ function Graph:_returns(node)
    return false
 end
 
---- Makes a node. A call is placed before the output, or where inserting_before has said.
+--- Makes a node. A call is placed before the output, or at the place that inserting_before or
+--- inserting_after has set.
 ---@param op string  "call_function", or "get_attr" for a constant
 ---@param target string  the operator's name, as print(program) shows it, or the constant's
 ---@param given table|Tensor  the arguments by name, or the constant's tensor
@@ -328,8 +332,8 @@ function Graph:create_node(op, target, given, name)
    return node
 end
 
---- Sets the place of nodes that are made from now on: before a node.
----@param node? export.Node  the output if absent
+--- Makes create_node insert nodes before the given node from now on.
+---@param node? export.Node  the output by default
 ---@return export.Graph self
 function Graph:inserting_before(node)
    if node ~= nil then position_of(self, node, "export.Graph.inserting_before") end
@@ -337,7 +341,7 @@ function Graph:inserting_before(node)
    return self
 end
 
---- Sets the place of nodes that are made from now on: after a node.
+--- Makes create_node insert nodes after the given node from now on.
 ---@param node export.Node
 ---@return export.Graph self
 function Graph:inserting_after(node)
@@ -475,7 +479,8 @@ end
 local Writer = {}
 Writer.__index = Writer
 
--- Returns an integer of an argument in the file's form, and notes it if it depends on sizes.
+-- Returns an integer of an argument in the file's form, and records the integer if it depends on
+-- dynamic sizes.
 function Writer:integer(kind, value, call, parameter, element)
    if not is_size(value) then return to_text(from_1(kind, value)) end
    local hole, example = value.hole, example_of(value, self.symbols)
@@ -485,7 +490,8 @@ function Writer:integer(kind, value, call, parameter, element)
    return integer
 end
 
--- Returns the number of a value that is a node, or a number in the place of a tensor.
+-- Returns the index that the file gives to a value: to a node, or to a number that is passed in
+-- place of a tensor.
 function Writer:value(node, parameter, value)
    if value == null then return null end
    if is_node(value) then return self.values[value] end

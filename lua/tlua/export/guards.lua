@@ -35,7 +35,7 @@ local function add_tensor(list, tensor, alias)
    list.n = n + 4
 end
 
---- Returns whether nothing that was noted has changed. False if there is no note.
+--- Returns whether no value in a note has changed. Returns false if there is no note.
 ---@param note userdata?
 ---@return boolean
 function M.hold(note)
@@ -43,7 +43,7 @@ function M.hold(note)
 end
 
 -- Adds the mode of a module, which is a field of the class in training mode. Returns false if the
--- module has its mode elsewhere.
+-- mode is stored in another place.
 local function add_mode(list, module)
    add(list, module, "training")
    add(list, module, "_evaluating")
@@ -52,12 +52,13 @@ local function add_mode(list, module)
       or class.isinstance(rawget(module, "_orig_mod"), torch.nn.Module)
 end
 
---- Returns a note of fields that must keep their values, a list of {table or tensor, key, value};
---- of the number of parameters of optimizers; and of tensors that must share the memory of others.
+--- Returns a note of three things: fields that must keep their values, as a list of {table or
+--- tensor, key, value}; the number of parameters of each optimizer; and tensors that must share the
+--- memory of other tensors.
 ---@param parts table  the optimizers are parts.optimizers
 ---@param fields table[]
 ---@param tensors Tensor[]
----@param aliases Tensor[]  for each tensor the one whose memory it must have
+---@param aliases Tensor[]  for each tensor, the tensor whose memory it must share
 ---@return userdata?
 function M.of_fixed(parts, fields, tensors, aliases)
    local note = {fields = {n = 0}, tensors = {n = 0}}

@@ -37,7 +37,8 @@ local function check_depth(title, name, value, outer)
    end
 end
 
---- Raises an error that names a sparse tensor and its layout: programs have none.
+--- Raises an error if a tensor is sparse, because programs have no sparse tensors. The message
+--- names the tensor and its layout.
 function M.check_dense(title, name, tensor)
    if torch._sparse_parts(tensor) then
       torch.raise(("%s: %s: expected a dense tensor, got one of layout %s"):format(title, name,

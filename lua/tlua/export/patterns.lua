@@ -36,8 +36,8 @@ local function is_unused_result(node)
    return node.target == "getitem" and not node.results and #node:users() == 0
 end
 
--- Returns whether two constants match: they have equal values, and either the same memory or no
--- model to which they belong. Tensors that belong to no model are exported as constant_1 and so on.
+-- Returns whether two constants match. They must have equal values, and must either share memory or
+-- belong to no model. Tensors that belong to no model are exported as constant_1 and so on.
 local function match_constant(state, of, node)
    local a, b = state.pattern.constants_[of.target], state.graph.constants_[node.target]
    if rawequal(a, b) then return true end
@@ -69,7 +69,7 @@ local match
 local function match_value(state, of, value)
    if type(of) ~= "table" or type(value) ~= "table" then
       if math.type(of) ~= math.type(value) then return false end
-      if of == 0 and value == 0 then return 1 / of == 1 / value end -- 0.0 is not -0.0
+      if of == 0 and value == 0 then return 1 / of == 1 / value end -- 0.0 does not match -0.0
       return of == value or of ~= of and value ~= value
    end
    if rawget(of, "op") then return rawget(value, "op") ~= nil and match(state, of, value) end

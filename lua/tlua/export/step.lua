@@ -205,7 +205,7 @@ local function existing_state(parts)
    return existing
 end
 
--- Resets state to its initial values if the first call has created it.
+-- Resets the state that the first call has created to its initial values.
 local function begin_state(parts, existing, scales)
    local _ <close> = torch.no_grad()
    for _, optimizer in ipairs(parts.optimizers) do
@@ -289,7 +289,8 @@ local function columns_of(graph, order, rates, steps)
       end
    end
    if #places == 0 and calls[1] then
-      -- A rate may change after these steps. A program with a schedule refuses to run beyond it.
+      -- The rate may change after the last of these steps, so the program gets a schedule with a
+      -- constant rate: a program with a schedule refuses to run beyond the schedule's end.
       places[1], columns[1] = {calls[1][1], 1}, function() return calls[1][2][1] end
    end
    return columns, places
@@ -309,7 +310,7 @@ local function add_schedule(graph, parts, order, increments)
    return {places = places, rates = rows}
 end
 
--- Raises if two successive steps have different options and no scheduler has changed them.
+-- Raises an error if two successive steps have different options and no scheduler has changed them.
 local function check_rates(first, second)
    local a, b = first:rates(), second:rates()
    for k, call in ipairs(a) do

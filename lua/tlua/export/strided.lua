@@ -1,7 +1,7 @@
 -- strided.lua - tensors that are not row-major as inputs of programs, for torch.compile. A program
 -- copies such an input to row-major memory, and a sum of the copy may have other bits than the
--- function's. So the program gets the memory of the input as a row-major line, and begins with
--- views of these lines.
+-- function's. So the program gets the memory of such an input as a one-dimensional row-major
+-- tensor, called a line, and begins with views of its lines.
 
 local M = {}
 

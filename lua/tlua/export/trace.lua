@@ -272,7 +272,7 @@ local function range_of(tensors, symbol)
    return size, least, most
 end
 
--- Checks that a call with another value of a dynamic size has the graph's operators.
+-- Checks that a call with another value of a dynamic size calls the same operators as the graph.
 local function check_size(graph, number, symbol, size, other)
    local fine, message = pcall(graph.fits, graph, number, size, other)
    if fine then return end
@@ -280,7 +280,7 @@ local function check_size(graph, number, symbol, size, other)
       tostring(message):gsub("^[^:]*:%d+: ", ""), symbol.name, size))
 end
 
--- Checks that a call with other values of all dynamic sizes has the graph's operators.
+-- Checks that a call with other values of all dynamic sizes calls the same operators as the graph.
 local function check_sizes(graph, symbols, sizes, other)
    local fine, message = pcall(graph.fits_all, graph, sizes, other)
    if fine then return end
@@ -409,8 +409,8 @@ local function joint_sizes(graph, found)
 end
 
 --- Makes sizes of a graph dynamic. If there are several, the function is also called with all of
---- them changed, since an integer such as their product depends on each in a linear way only as
---- long as the others stay.
+--- them changed, because a product of sizes is linear in each size only while the other sizes are
+--- fixed.
 function M.make_dynamic(graph, call, tensors, symbols)
    local found = {}
    for _, symbol in ipairs(symbols) do
@@ -453,8 +453,8 @@ function M.make_dynamic(graph, call, tensors, symbols)
    check()
 end
 
---- Returns the graph of a function for some inputs: what its calls with other values, and with
---- other dynamic sizes, have in common.
+--- Returns the graph of a function for some inputs. The graph was checked by calls with other
+--- values and with other dynamic sizes.
 function M.graph(call, tensors, symbols)
    local graph = M.record(call, tensors)
    graph:same(M.record_other_values(call, tensors))
