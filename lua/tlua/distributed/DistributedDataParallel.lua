@@ -85,11 +85,11 @@ local function check_devices(module, ids, what)
    end
 end
 
---- device_ids and output_device: nil, or the one device of the module. gradient_as_bucket_view =
---- false gives each gradient separate memory, which costs a copy. static_graph promises that the
---- same parameters lack a gradient in all passes. The first pass finds these parameters as
---- find_unused_parameters does. Later passes do not search, and raise an error if other parameters
---- lack a gradient.
+--- Wraps a model. device_ids and output_device are nil or name the one device of the model.
+--- gradient_as_bucket_view = false gives each gradient separate memory, which costs a copy.
+--- static_graph promises that the same parameters lack a gradient in all passes. The first pass
+--- finds these parameters as find_unused_parameters does. Later passes do not search, and raise an
+--- error if other parameters lack a gradient.
 function DDP:__init(...)
    parent.__init(self)
    local a = take(...)
@@ -110,8 +110,8 @@ function DDP:__init(...)
    keep("broadcast_buffers", a.broadcast_buffers and #a.module:buffers() > 0)
    keep("sync", true)
    keep("passes", 0)
-   -- awaits: set while the backward pass of a forward pass has not ended: the number of backward
-   -- passes that had failed before that forward pass; otherwise nil
+   -- awaits: from a forward pass until its backward pass has ended, the number of backward passes
+   -- that had failed before the forward pass; at other times nil
    keep("awaits", nil)
    local params, names, sparse, is_sparse = {}, {}, {}, sparse_grads.find(a.module)
    for path, parameter in a.module:named_parameters() do
@@ -352,7 +352,8 @@ function DDP:forward(...)
 end
 
 --- Accumulates gradients on each rank without averaging them, while fn runs or until the scope is
---- closed. Programs use no_sync for all but the last of several backward passes that make one step.
+--- closed. If a step consists of several backward passes, programs use no_sync for all but the last
+--- pass.
 ---@param fn? function
 ---@param ... any  fn's arguments
 ---@return any ...  fn's results, or the scope

@@ -20,7 +20,7 @@ M.ReduceOp = {
 }
 
 -- Returns a function that parses the arguments of a collective. That function returns a table from
--- names to arguments, and the group; in place of the group, nil if this rank is not in it.
+-- names to arguments, and the group, or nil in place of the group if this rank is not a member.
 local function taker(name, list)
    local take = args.signature(("%s(%s, group: object?, async_op: boolean = false)"):format(name,
       list))

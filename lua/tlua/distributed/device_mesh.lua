@@ -77,7 +77,8 @@ function DeviceMesh:__tostring()
       names and ", " .. table.concat(names, " x ") or "")
 end
 
--- Returns the position of a dimension given by name or number; nil means the only one.
+-- Returns the position of a dimension that is given by name or number; nil means the mesh's only
+-- dimension.
 local function dimension(mesh, title, dim)
    if dim == nil then
       if #mesh.shape > 1 then

@@ -478,7 +478,7 @@ function M.get_world_size(group)
    return group and #group.ranks or -1
 end
 
--- Resolves a group like `resolve`, but raises if this rank is outside of the group.
+-- Resolves a group like `resolve`, but raises an error if this rank is outside of the group.
 local function resolve_own(name, group)
    group = M.resolve(name, group)
    if not group then torch.raise(name .. ": this rank is not of the group") end

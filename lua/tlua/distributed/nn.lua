@@ -93,8 +93,8 @@ end
 local take_reduce = args.signature [[distributed.nn.reduce(tensor: tensor, dst: count,
    op: string = 'sum', group: object?)]]
 
---- Returns the sum of all ranks' tensors, or their mean with op = "avg", on rank dst, and a copy of
---- the rank's own tensor elsewhere. On all ranks the gradient is that of rank dst's result.
+--- On rank dst, returns the sum of all ranks' tensors, or their mean with op = "avg". All other
+--- ranks get a copy of their own tensor. On all ranks the gradient is that of rank dst's result.
 ---@param tensor Tensor
 ---@param dst integer
 ---@param options? {op: string, group: distributed.ProcessGroup}
@@ -228,7 +228,7 @@ end
 local take_gather = args.signature
    "distributed.nn.gather(tensor: tensor, dst: count = 0, group: object?)"
 
---- Returns the tensors of all ranks on rank dst, and as many tensors of zeros elsewhere. All
+--- On rank dst, returns the tensors of all ranks. All other ranks get as many tensors of zeros. All
 --- tensors have the same shape.
 ---@param tensor Tensor
 ---@param dst? integer

@@ -18,7 +18,7 @@ local M = {}
 ---@field owners distributed.ProcessGroup?  ranks that have different parameters
 ---@field first integer?  the first element of the range within the box, from 0
 ---@field count integer?  the number of elements in the range
----@field flat table?  {group, per, at}: the ranks that have the ranges; see ranges
+---@field flat table?  {group, per, at}: the ranks that have the ranges; see flatten
 
 local placements = setmetatable({}, {__mode = "k"})
 

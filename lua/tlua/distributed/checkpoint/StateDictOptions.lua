@@ -10,8 +10,8 @@ local take = args.signature [[StateDictOptions(full_state_dict: boolean = false,
    broadcast_from_rank0: boolean = false, keep_submodule_prefixes: boolean = true,
    flatten_optimizer_state_dict: boolean = false, dsd_fqn_modifiers: string = '_fqn_modifiers')]]
 
--- PyTorch's options that tlua does not need: each one's only allowed value, and what to use
--- instead.
+-- PyTorch's options that tlua does not need. Each name is mapped to the only allowed value, and to
+-- advice for the error that any other value raises.
 local fixed <const> = {
    keep_submodule_prefixes = {true, "paths begin at the model that is given; give the submodule "
       .. "for paths without its prefix"},

@@ -57,10 +57,10 @@ function Stage.rank_of(stage, ranks, style)
    return style == "v" and stage // ranks % 2 == 1 and ranks - 1 - at or at
 end
 
---- Stages are numbered from 0. `group` has N ranks, by default all. Stage i is on rank i % N; in
---- V-shaped schedules with 2 N stages, it is on rank i or 2 N - 1 - i. device: where activations
---- are received, by default the parameters' device. input_args: a tensor, or a list, with the
---- shapes and dtypes of this stage's inputs for one part of the batch. If all stages get
+--- Makes the stage. Stages are numbered from 0. `group` has N ranks, by default all. Stage i is on
+--- rank i % N; in V-shaped schedules with 2 N stages, it is on rank i or 2 N - 1 - i. device: where
+--- activations are received, by default the parameters' device. input_args: a tensor, or a list,
+--- with the shapes and dtypes of this stage's inputs for one part of the batch. If all stages get
 --- input_args, no shapes are sent; otherwise shapes are sent with the first part.
 ---@param submodule nn.Module
 ---@param stage_index integer
@@ -249,8 +249,8 @@ end
 
 -- A step -----------------------------------------------------------------------------------------
 
---- Prepares for the first part of a batch. mail: the table by which stages of this rank exchange
---- tensors; style: see rank_of.
+--- Prepares for the first part of a batch. `mail` is the table by which stages of this rank
+--- exchange tensors; for `style` see rank_of.
 function Stage:begin(mail, style)
    self.style = style
    self.chunks, self.arriving, self.mail, self.kept = {}, {}, mail, {}
@@ -271,7 +271,7 @@ end
 
 --- Computes a part of the batch.
 ---@param chunk integer
----@param inputs any[]  the arguments of the first stage, with `n`
+---@param inputs any[]  the arguments of the first stage; the field `n` is their number
 ---@return table outputs  the results, with `n`
 function Stage:forward_chunk(chunk, inputs)
    inputs = self.is_first and inputs or inputs_of(self, chunk)

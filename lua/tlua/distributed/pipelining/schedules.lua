@@ -336,7 +336,8 @@ end
 --- batch, and the last stage's rank the target; other ranks pass nothing. Both are split into
 --- n_microbatches equal parts along their first dimension. A failure on one rank is an error on all
 --- ranks, and their group cannot be used afterwards.
----@param ... Tensor  the batch, then {target =, losses =}: parts' losses are appended to this list
+---@param ... Tensor  the batch, then {target =, losses =}; the losses of the parts are appended to
+--- the list `losses`
 ---@return Tensor?  the results of all parts, on the last stage's rank
 function Schedule:step(...)
    return run(self, self.loss_fn ~= nil, ...)

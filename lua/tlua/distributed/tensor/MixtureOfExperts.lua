@@ -51,9 +51,9 @@ local function average(parameter, n)
    parameter:register_hook(function(grad) return grad / n end)
 end
 
---- Each of num_experts networks is Linear(width, hidden), GELU and Linear(hidden, width). All ranks
---- of a mesh (all ranks by default) make the layer with the same seed, and each keeps its own
---- experts.
+--- Makes the layer. Each of the num_experts networks is Linear(width, hidden), GELU and
+--- Linear(hidden, width). All ranks of a mesh (all ranks by default) make the layer with the same
+--- seed, and each keeps its own experts.
 ---@param width integer
 ---@param hidden integer
 ---@param num_experts integer  a multiple of the number of ranks

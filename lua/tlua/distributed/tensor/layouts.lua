@@ -162,9 +162,9 @@ function Move.backward(ctx, grad)
    return (ctx.back(grad, ctx.dim, ctx.group))
 end
 
---- Converts an activation: copy (gradients are summed), reduce (values are summed), gather and
---- split along a dimension, gather_sum (each rank then uses a different part, so gradients are
---- summed and split) and sum_part (values are summed and split).
+--- Converts an activation. `move` is "copy" (gradients are summed), "reduce" (values are summed),
+--- "gather" or "split" along a dimension, "gather_sum" (a gather after which each rank uses a
+--- different part, so gradients are summed and split) or "sum_part" (values are summed and split).
 ---@param tensor Tensor
 ---@param move string
 ---@param dim? integer

@@ -41,8 +41,8 @@ local reductions <const> = {mean = true, sum = true, none = true}
 
 local function text(shape) return table.concat(shape, ", ") end
 
--- Returns the number of classes on each rank, and on all ranks together. Raises unless input (n,
--- classes, ...), target (n, ...), weight and reduction match.
+-- Returns the number of classes on each rank, and on all ranks together. Raises an error unless
+-- input (n, classes, ...), target (n, ...), weight and reduction match.
 local function check(a, ranks)
    local name <const> = "cross_entropy"
    if a.input:dim() < 2 then
@@ -102,7 +102,7 @@ local take_loss = args.signature [[cross_entropy(input: tensor, target: tensor, 
 ---@param target Tensor  (n, ...): classes from 1 to C, the same on all ranks
 ---@param mesh distributed.DeviceMesh
 ---@param options? {reduction: string, ignore_index: integer, weight: Tensor}  reduction: "mean",
---- reduction: "mean", "sum" or "none"; weight: (C), one weight for each class, on all ranks
+--- "sum" or "none"; weight: (C), one weight for each class, on all ranks
 ---@return Tensor  0-d, or of target's shape; the same on all ranks
 function M.cross_entropy(...)
    local a = take_loss(...)
