@@ -29,7 +29,7 @@ end
 function Rounded.backward(ctx, grad) return grad * ctx:saved_tensors() end
 
 -- Rounds like Rounded, and also differentiates with respect to the scale and the zero point. `over`
--- lists the dimensions along which they are constant.
+-- lists the dimensions along which the scale and the zero point are constant.
 local Learned = class.class("ao.quantization.Learned", torch.autograd.Function)
 
 function Learned.forward(ctx, x, scale, zero_point, low, high, factor, over)
@@ -124,7 +124,7 @@ end
 local take_channel = args.signature [[fake_quantize_per_channel_affine(input: tensor,
    scale: tensor, zero_point: tensor, axis: integer, quant_min: integer, quant_max: integer)]]
 
---- Does what fake_quantize_per_tensor_affine does, with a scale and a zero point for each position
+--- Rounds as fake_quantize_per_tensor_affine does, with a scale and a zero point for each position
 --- of one dimension.
 ---
 ---     local x = torch.tensor {{0.12, 1}, {0.12, 1}}
@@ -160,8 +160,8 @@ local take_learned = args.signature [[_fake_quantize_learnable_per_tensor_affine
    scale: tensor, zero_point: tensor, quant_min: integer, quant_max: integer,
    grad_factor: number = 1.0)]]
 
---- Does what fake_quantize_per_tensor_affine does, and has derivatives for the scale and the zero
---- point, which are tensors of one element.
+--- Rounds as fake_quantize_per_tensor_affine does, and also differentiates with respect to the
+--- scale and the zero point, which are tensors of one element.
 ---@param input Tensor
 ---@param scale Tensor  (1)
 ---@param zero_point Tensor  (1) floating
@@ -187,8 +187,8 @@ local take_learned_channel = args.signature [[_fake_quantize_learnable_per_chann
    input: tensor, scale: tensor, zero_point: tensor, axis: integer, quant_min: integer,
    quant_max: integer, grad_factor: number = 1.0)]]
 
---- Does what fake_quantize_per_channel_affine does, and has derivatives for the scales and the zero
---- points.
+--- Rounds as fake_quantize_per_channel_affine does, and also differentiates with respect to the
+--- scales and the zero points.
 ---@param input Tensor
 ---@param scale Tensor  (n)
 ---@param zero_point Tensor  (n) floating

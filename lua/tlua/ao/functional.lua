@@ -1,6 +1,6 @@
 -- functional.lua - torch.ao.nn.quantized: modules for sums, products and joins in models that are
--- to be quantized. FloatFunctional has an observer of its results, by which convert finds the scale
--- and the zero point of the QFunctional that takes its place.
+-- to be quantized. FloatFunctional has an observer of its results, from which convert computes the
+-- scale and the zero point of the QFunctional that replaces it.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -28,7 +28,7 @@ end
 local Float = class.class("ao.nn.quantized.FloatFunctional", Module)
 M.FloatFunctional = Float
 
--- Notes the range of a result if the model was prepared; returns the result.
+-- Passes a result to the observer if the model was prepared. Returns the result.
 local function observed(self, result)
    local observer = rawget(self, "activation_post_process")
    if observer then observer(result) end
@@ -79,8 +79,9 @@ function Float:add_relu(x, y) return observed(self, torch.add(x, y):relu()) end
 ---@return Tensor
 function Float:matmul(x, y) return observed(self, torch.matmul(x, y)) end
 
---- Computes with quantized tensors; convert puts it in the place of a FloatFunctional. Results of
---- add, mul, cat, add_relu and matmul have its scale and its zero point, which can be set.
+--- Computes with quantized tensors. convert replaces each FloatFunctional by a QFunctional. The
+--- results of add, mul, cat, add_relu and matmul have the module's scale and zero point, which can
+--- be set.
 ---
 ---     local f = torch.ao.nn.quantized.QFunctional()
 ---     f.scale, f.zero_point = 0.25, 3
@@ -98,8 +99,8 @@ M.QFunctional = Quantized
 -- half() and similar methods do not convert the scale.
 Quantized._keeps_dtypes = true
 
--- Makes tensors of a scale and a zero point that were assigned as numbers, since a state has
--- tensors only.
+-- Converts a scale and a zero point that were assigned as numbers to tensors, because a state
+-- contains only tensors.
 local function settle(self)
    for name, dtype in pairs {scale = "float64", zero_point = "int64"} do
       local value = rawget(self, name)
@@ -118,7 +119,7 @@ function Quantized:__init()
    self:register_load_state_dict_pre_hook(settle)
 end
 
--- See lua/tlua/nn/state.lua.
+-- Checks a tensor of a loaded state; see lua/tlua/nn/state.lua.
 function Quantized:_expects(field, value) -- luacheck: no unused args
    if field == "zero_point" then
       return value:is_floating_point() and "a tensor of integers" or nil
@@ -213,7 +214,7 @@ function Quantized:extra_repr()
       args.to_number("QFunctional", "zero_point", self.zero_point) // 1 | 0)
 end
 
---- Computes with floating-point tensors as FloatFunctional does, and has nothing to observe.
+--- Computes with floating-point tensors as FloatFunctional does, but has no observer.
 ---
 ---     local f = torch.ao.nn.quantized.FXFloatFunctional()
 ---     print(f:mul(torch.tensor {1.0, -3}, torch.tensor {1.0, 2}))

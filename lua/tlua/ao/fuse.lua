@@ -70,9 +70,9 @@ local take = args.signature(who .. [[(model: object, modules_to_fuse: table,
    inplace: boolean = false)]])
 
 --- Returns a copy of a model, in evaluation mode, in which layers that follow one another are one
---- layer: Linear or Conv and ReLU, with a batch norm between them or alone. The first place of each
---- list takes the fused layer, the others take nn.Identity. prepare observes the results after the
---- ReLU, and convert makes one layer of 8-bit integers of both.
+--- layer: Linear or Conv and ReLU, with a batch norm between them or alone. The fused layer
+--- replaces the first module of each list, and nn.Identity replaces the others. prepare observes
+--- the results after the ReLU, and convert makes one layer of 8-bit integers of both.
 ---
 ---     local Q = torch.ao.quantization
 ---     local model = nn.Sequential(nn.Linear(4, 3), nn.ReLU()):eval()

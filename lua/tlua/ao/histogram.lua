@@ -99,7 +99,8 @@ local function error_of(histogram, width, first, last, levels)
 end
 
 --- Returns the range with the smallest error. The search begins with the whole range. Each step
---- cuts 0.001 % of the elements off one end: the end where they span more intervals.
+--- removes 0.001 % of the elements at one end of the range: the end at which these elements span
+--- more intervals.
 function Histogram:limits()
    local bins, levels = self.bins, 1 << torch.iinfo(self.dtype:gsub("^q", "")).bits
    local low, high = self.min_val:item(), self.max_val:item()

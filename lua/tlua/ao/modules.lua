@@ -132,10 +132,10 @@ function Linear:__init(layer)
    if layer.bias then self:register_buffer("bias", layer.bias:detach():float():clone()) end
 end
 
--- half() and the like leave the scale and the bias as they are, as in PyTorch.
+-- half() and similar methods do not convert the scale and the bias, as in PyTorch.
 Linear._keeps_dtypes = true
 
--- See lua/tlua/nn/state.lua.
+-- Checks a tensor of a loaded state; see lua/tlua/nn/state.lua.
 function Linear:_expects(field, value)
    if field == "integers" then
       return value.dtype ~= "int8" and "an int8 tensor" or nil
@@ -187,8 +187,8 @@ local take_dynamic = args.signature [[quantize_dynamic(model: object, qconfig_sp
    dtype: string = 'qint8', inplace: boolean = false)]]
 
 --- Returns a copy of a model in which each Linear has a weight of 8-bit integers. The model is for
---- inference: it is in evaluation mode, and the layers have no gradients. Classes derived from
---- Linear are left as they are.
+--- inference: it is in evaluation mode, and the layers have no gradients. Instances of classes
+--- derived from Linear are not changed.
 ---
 ---     local model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
 ---     local small = torch.ao.quantization.quantize_dynamic(model)

@@ -1,6 +1,7 @@
--- observers.lua - modules that note the range of the tensors passed through them, and compute from
--- it a scale and a zero point for quantized tensors. All observers derive from one class: there is
--- one range or one for each position of a dimension, and it is total or a moving average.
+-- observers.lua - modules that record the range of the tensors passed through them, and compute
+-- from the range a scale and a zero point for quantized tensors. All observers derive from one
+-- class. An observer has one range, or one for each position of a dimension; the range covers all
+-- tensors or is a moving average.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -85,7 +86,7 @@ end
 -- Returns the limits of the range that the quantized integers must cover.
 function Observer:limits() return self.min_val, self.max_val end
 
---- Notes the range of a tensor, and returns the tensor.
+--- Records the range of a tensor, and returns the tensor.
 function Observer:forward(x)
    self:check_input(x)
    if x:numel() == 0 then return x end
@@ -133,7 +134,7 @@ end
 
 local defaults <const> = {dtype = "quint8", qscheme = "per_tensor_affine", eps = 2.0^-23}
 
--- Defines a class of observers whose defaults are `defaults` with those in `more`.
+-- Defines a class of observers. Its default options are `defaults`, changed and extended by `more`.
 local function define(name, more)
    local full = "ao.quantization." .. name
    local cls = class.class(full, Observer)
@@ -145,7 +146,7 @@ local function define(name, more)
    return cls
 end
 
---- Notes the smallest and the largest element of all tensors that it is called with.
+--- Records the smallest and the largest element of all tensors that it is called with.
 ---
 ---     local observer = torch.ao.quantization.MinMaxObserver()
 ---     observer(torch.tensor {-1.0, 2, 3})
@@ -160,7 +161,7 @@ end
 ---@names torch.ao.quantization.MinMaxObserver
 define("MinMaxObserver", {})
 
---- Notes a moving average of the smallest and the largest element: average + c * (new - average)
+--- Records a moving average of the smallest and the largest element: average + c * (new - average)
 --- for each tensor, with c = `averaging_constant`, 0.01 by default.
 ---
 ---     local observer = torch.ao.quantization.MovingAverageMinMaxObserver()
@@ -172,7 +173,7 @@ define("MinMaxObserver", {})
 ---@names torch.ao.quantization.MovingAverageMinMaxObserver
 define("MovingAverageMinMaxObserver", {averaging_constant = 0.01})
 
---- Notes the smallest and the largest element for each position of the dimension `ch_axis`, 1 by
+--- Records the smallest and the largest element for each position of the dimension `ch_axis`, 1 by
 --- default.
 ---
 ---     local observer = torch.ao.quantization.PerChannelMinMaxObserver()
@@ -183,7 +184,8 @@ define("MovingAverageMinMaxObserver", {averaging_constant = 0.01})
 ---@names torch.ao.quantization.PerChannelMinMaxObserver
 define("PerChannelMinMaxObserver", {ch_axis = 1, qscheme = "per_channel_affine"})
 
---- Notes a moving average of the range for each position of the dimension `ch_axis`, 1 by default.
+--- Records a moving average of the range for each position of the dimension `ch_axis`, 1 by
+--- default.
 ---
 ---     local quantization = torch.ao.quantization
 ---     local observer = quantization.MovingAveragePerChannelMinMaxObserver()

@@ -1,6 +1,6 @@
 -- operators.lua - torch.ops.quantized: sums, products and joins of quantized tensors, whose results
--- have the scale and the zero point that are given. PyTorch's formulas: sums are rounded from the
--- numbers in float32, products from exact products of integers.
+-- have the scale and the zero point that are given. The formulas are PyTorch's: sums are computed
+-- in float32 and then rounded; products are computed exactly from the integers and then rounded.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -38,7 +38,7 @@ local function result_like(who, dtype, scale, zero_point)
    return {dtype = dtype, scale = number, zero_point = math.tointeger(zero)}
 end
 
--- Returns the quantized tensor with the given numbers; negative ones become 0 with a ReLU.
+-- Quantizes numbers with the parameters of `like`. If `relu` is true, negative numbers become 0.
 local function rounded(like, numbers, relu)
    if relu then numbers = numbers:relu() end
    return quantized._of_integers(quantized._integers_of(like, numbers), like.dtype, like.scale,
@@ -51,12 +51,13 @@ end
 
 -- Numbers and quantized tensors ------------------------------------------------------------------
 
--- Returns the integers, moved by a number of steps so that they fit in the dtype's range.
+-- Rescales the integers of a tensor around its zero point, and clamps them to the dtype's range.
 local function rescaled(p, factor, low, high, zero)
    return (p:float() * factor):round():double():add(zero):clamp(low, high)
 end
 
--- Adds a number: moves the zero point, and enlarges the scale if the point would leave the range.
+-- Adds a number by changing the zero point. If the zero point would leave the dtype's range, the
+-- scale is enlarged as well.
 local function add_number(who, p, number, relu, name)
    local low, high = quantized._limits(p.dtype)
    local device = p.integers.device
@@ -80,7 +81,7 @@ local function add_number(who, p, number, relu, name)
       like.zero_point)
 end
 
--- Multiplies by a number: the scale takes its magnitude, the integers its sign.
+-- Multiplies by a number: its magnitude changes the scale, and its sign changes the integers.
 local function multiply_number(_, p, number, relu)
    local low, high = quantized._limits(p.dtype)
    local integers, scale, zero = p.integers, p.scale * math.abs(number), p.zero_point
@@ -115,9 +116,8 @@ local function define_number(name, fn)
    end
 end
 
---- Adds a number to a quantized tensor. The result's zero point stands for the sum's 0; the scale
---- grows if the numbers would leave the range of the dtype. add_scalar_relu replaces negative sums
---- by 0.
+--- Adds a number to a quantized tensor. Only the zero point changes, unless it would leave the
+--- range of the dtype; then the scale grows as well. add_scalar_relu replaces negative sums by 0.
 ---
 ---     local x = torch.tensor {1.0, 2}
 ---     local q = torch.quantize_per_tensor(x, 0.5, 10, "quint8")
@@ -129,8 +129,8 @@ end
 ---@names torch.ops.quantized.add_scalar torch.ops.quantized.add_scalar_relu
 define_number("add_scalar", add_number)
 
---- Multiplies a quantized tensor by a number, which changes the scale alone, and for a negative
---- number the order of the integers. mul_scalar_relu replaces negative products by 0.
+--- Multiplies a quantized tensor by a number, which changes only the scale. A negative number also
+--- reverses the order of the integers. mul_scalar_relu replaces negative products by 0.
 ---
 ---     local x = torch.tensor {1.0, 2}
 ---     local q = torch.quantize_per_tensor(x, 0.5, 10, "quint8")

@@ -20,7 +20,7 @@ local function round_weight(weight)
    return integers, scales
 end
 
--- Returns integers (n, places, channels) in panels of 16 output channels (src/ops/quantized).
+-- Packs integers (n, positions, channels) into panels of 16 output channels (src/ops/quantized).
 local function in_panels(integers)
    local n, places, channels = table.unpack(integers.shape)
    local rows, depth = (n + LANES - 1) // LANES * LANES, (channels + 3) // 4 * 4
@@ -30,7 +30,7 @@ local function in_panels(integers)
       :contiguous():to "int8"
 end
 
--- Returns integers (n, height, width) in quads: the elements of each column, four at a time.
+-- Packs integers (n, height, width) into groups of four consecutive elements of a column.
 local function in_quads(integers)
    local n, height, width = table.unpack(integers.shape)
    local quads = (height + 3) // 4
@@ -105,8 +105,8 @@ local function is_depthwise(graph, node)
       and groups == weight:size(1)
 end
 
--- Returns whether a node is a layer that can be replaced by one of integers. Depthwise convolutions
--- gain only if the range of their input is known.
+-- Returns whether a node is a layer that can be replaced by a layer of 8-bit integers. Depthwise
+-- convolutions gain only if the range of their input is known.
 local function is_layer(graph, node, is_static)
    local weight = node.args.weight
    if node.op ~= "call_function" or not weight or weight.op ~= "get_attr" then return false end
@@ -158,7 +158,8 @@ local function replace_layer(graph, node, range)
    if high and high < math.huge then call.args.most = high end
 end
 
--- Lets convolutions whose results only further convolutions take round them to bytes for those.
+-- If only convolutions use the result of a convolution, makes it round its result to bytes for
+-- them.
 local function pass_bytes(graph)
    for _, node in ipairs(graph.nodes) do
       local users = node.target == "_quantized_conv2d" and not node.args.other
@@ -254,7 +255,8 @@ local kinds <const> = {dynamic = true, static = true, weight_only = true}
 --- changes only linear layers whose input size is a multiple of 32: their weights become integers
 --- of 8 or 4 bits in blocks of 32, each with a scale (GGUF's Q8_0 and Q4_0). Programs must be on
 --- the CPU; the kernels are fastest with AVX-512 VNNI. Results are close to the original ones, but
---- not equal. A static program reads NaN as a finite number, since bytes between layers have none.
+--- not equal. A static program replaces NaN by a finite number, because the bytes between its
+--- layers cannot represent NaN.
 ---
 ---     local model = nn.Sequential(nn.Linear(8, 4), nn.ReLU()):eval()
 ---     local x = torch.randn(2, 8)

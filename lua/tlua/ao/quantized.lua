@@ -84,7 +84,7 @@ local function check_zero(who, value, dtype)
    end
 end
 
--- For lua/tlua/ao/operators.lua.
+-- lua/tlua/ao/operators.lua uses these functions.
 M._parts, M._limits, M._integers_of, M._check_zero = kind.parts, limits, integers_of, check_zero
 
 --- Returns the quantized tensor with the given integers.
@@ -433,7 +433,8 @@ function kind.moved(p, integers)
    return q
 end
 
--- A position of the channels' dimension, if that is the first one, is quantized per tensor.
+-- If the channels' dimension is the first one, indexing a channel gives a tensor that is quantized
+-- per tensor.
 kind.operators.__index = function(x, key)
    local p = kind.parts(x)
    if not p.axis then return with_integers(p, p.integers[key]) end

@@ -83,8 +83,8 @@ end
 
 -- Stubs and their replacements --------------------------------------------------------------------
 
--- Returns an observer's scale and zero point; the scale is 0 without data: a state dict may follow.
--- `place` is the layer's path, for messages.
+-- Returns an observer's scale and zero point. If the observer has seen no data, the scale is 0,
+-- because a state may be loaded later. `place` is the layer's path, for messages.
 local function qparams_of(observer, place)
    local low, high = observer.min_val, observer.max_val
    if low and (low:numel() == 0 or low:eq(math.huge):all():item()) then
@@ -195,7 +195,7 @@ end
 -- half() and similar methods do not convert the scales and the bias.
 Layer._keeps_dtypes = true
 
--- See lua/tlua/nn/state.lua.
+-- Checks a tensor of a loaded state; see lua/tlua/nn/state.lua.
 function Layer:_expects(field, value) -- luacheck: no unused args
    if field == "integers" then
       return value.dtype ~= "int8" and "an int8 tensor" or nil
@@ -283,8 +283,8 @@ function QuantizedConv:__init(layer, qconfig, place)
    for _, name in ipairs {"stride", "padding", "dilation", "groups"} do self[name] = layer[name] end
 end
 
--- Convolves in float64, where sums of these integers are exact. The zero point is subtracted first,
--- so that padding with 0 is right.
+-- Convolves in float64, in which sums of these integers are exact. The zero point is subtracted
+-- first, so that padding with 0 stands for the number 0.
 function QuantizedConv:forward(x)
    check(self, x, self.integers:dim(), self.in_channels, 2)
    local q = x:int_repr():double() - x:q_zero_point()
