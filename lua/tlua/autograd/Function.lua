@@ -92,8 +92,8 @@ function Context:save_for_forward(...)
    if self.saved.n == 0 then self:save_for_backward(...) end
 end
 
---- Returns the saved tensors in backward. Raises if a saved tensor has been changed in place since
---- it was saved.
+--- Returns the saved tensors in backward. Raises an error if a saved tensor has been changed in
+--- place since it was saved.
 ---@return Tensor? ...
 function Context:saved_tensors()
    return table.unpack(self.saved, 1, self.saved.n)
@@ -163,7 +163,7 @@ local function dirty_positions(cls, inputs, results, marked)
    return positions(results, marked)
 end
 
--- Raises unless jvp has returned, for each result, nil or a tangent of the result's shape.
+-- Raises an error unless jvp has returned, for each result, nil or a tangent of the result's shape.
 local function check_tangents(cls, tangents, shapes)
    if tangents.n > shapes.n then
       torch.raise(("%s: jvp: expected %d tangents, one for each result of forward, got %d"):format(
@@ -268,8 +268,8 @@ local function likes(inputs)
    return list
 end
 
--- Under torch.func.vmap, if an argument stands for one example of a batch, calls the class's vmap;
--- otherwise returns nil.
+-- Calls the class's vmap if torch.func.vmap is running and an argument stands for one example of a
+-- batch. Otherwise returns nil.
 local function mapped(cls, inputs)
    local batched = require "tlua.func.batched"
    local level, found = 0, nil
@@ -351,7 +351,7 @@ function Function:apply(...)
          constant, of_saved and shells.open(saved) or saved,
          backward_of(self, ctx, of_inputs, of_results, of_saved), ctx.materialize, dirty)
       shells.wrap(results, of_results)
-      ctx.saved = {n = ctx.saved.n} -- only the graph's node holds the tensors now
+      ctx.saved = {n = ctx.saved.n} -- from now on only the graph's node holds the tensors
    end
    return table.unpack(results, 1, results.n)
 end

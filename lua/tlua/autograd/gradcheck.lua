@@ -1,7 +1,8 @@
 -- gradcheck.lua - compares derivatives with finite differences, for operators, modules and
 -- user-defined functions. Inputs should be float64 or complex128: in float32 the differences are
 -- too inaccurate. Complex tensors are checked as pairs of real numbers: the real and the imaginary
--- parts vary separately. Of sparse and nested tensors the values vary; the positions stay.
+-- parts vary separately. Of sparse and nested tensors only the values vary; their positions are
+-- fixed.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -123,8 +124,8 @@ local function find_fault(a, inputs)
    if #wanted == 0 then return "no input requires a gradient" end
    local outputs = outputs_of(a.fn, inputs)
    if #outputs == 0 then return "no result is a floating-point tensor" end
-   -- all derivatives are computed first: the numerical differences change the inputs in place, and
-   -- the graph cannot be used afterwards
+   -- all derivatives are computed first, because the numerical differences change the inputs in
+   -- place, after which the graph cannot be used
    local analytical = {}
    for o, output in ipairs(outputs) do
       analytical[o] = output.requires_grad and analytical_jacobians(output, wanted) or {}
@@ -155,8 +156,8 @@ local function to_list(inputs)
    return {n = inputs.n or #inputs, table.unpack(inputs, 1, inputs.n or #inputs)}
 end
 
--- Returns the values of an input, and a function that makes such an input from values, for a sparse
--- or a nested tensor; nil for another one.
+-- If an input is a sparse or a nested tensor, returns its values, and a function that makes such a
+-- tensor from values. Otherwise returns nil.
 local function opened(a, i, input)
    local parts = torch._sparse_parts(input)
    if parts then
@@ -171,9 +172,10 @@ local function opened(a, i, input)
    end
 end
 
--- Replaces sparse and nested inputs that require a gradient by their values, from which fn gets
--- such inputs again. The gradient of a sparse tensor has the tensor's positions only, so with
--- masked = false, which asks for those of all other positions as well, such inputs are refused.
+-- Replaces sparse and nested inputs that require a gradient by their values; before each call of
+-- fn, such inputs are made from the values again. The gradient of a sparse tensor exists only at
+-- the tensor's positions. The option masked = false asks for gradients at all other positions as
+-- well, so sparse inputs are then refused.
 local function with_values(a, inputs)
    local fn, list, changed = a.fn, {n = inputs.n, table.unpack(inputs, 1, inputs.n)}, {}
    for i = 1, inputs.n do
@@ -192,8 +194,8 @@ local function with_values(a, inputs)
    end, list
 end
 
--- Replaces complex inputs that require a gradient by their real and imaginary parts, from which fn
--- gets complex inputs again.
+-- Replaces complex inputs that require a gradient by their real and imaginary parts; before each
+-- call of fn, complex inputs are made from the parts again.
 local function with_parts(fn, inputs)
    local parts, changed = {n = inputs.n, table.unpack(inputs, 1, inputs.n)}, {}
    for i = 1, inputs.n do

@@ -150,7 +150,8 @@ end
 ---     print(torch.autograd.grad((x * 3):sum(), edge))
 ---     --> tensor([3., 3.])
 ---@class autograd.GradientEdge
----@field node userdata|Tensor  the grad_fn, or the leaf itself where PyTorch has an AccumulateGrad
+---@field node userdata|Tensor  the grad_fn, or for a leaf the leaf itself, in place of PyTorch's
+--- AccumulateGrad
 ---@field output_nr integer  the number of the node's result, from 1
 
 --- Returns the edge of a tensor that requires a gradient.

@@ -1,6 +1,7 @@
 -- shells.lua - passes sparse and masked tensors through functions of dense ones: the graph gets the
--- main tensor of each, through which gradients flow. The rest is its shell, made by the function
--- `shell` of its metatable, which refers to no tensor of the graph:
+-- main tensor of each, through which gradients flow. The remaining components of the tensor are its
+-- shell, which refers to no tensor of the graph. The function `shell` of the tensor's metatable
+-- makes the shell:
 --
 --    wrap(main)    returns a tensor with the given main tensor
 --    main(value)   returns the main tensor of a value with the same shell, nil for any other value

@@ -203,7 +203,8 @@ end
 
 local one_more = {unsqueeze = true, stack = true}
 
--- Returns whether the named dimensions exist in an example; the batch has one dimension more.
+-- Returns whether an example has the dimensions that the call names. The batch has one dimension
+-- more.
 local function in_range(c)
    local name = c.signature[1].name
    local first = c.a[name]

@@ -38,9 +38,9 @@ local function recording_leaf(title, leaf)
    return batched.lower(whole.requires_grad and whole:view_as(whole) or recording.leaf(whole))
 end
 
--- Prepares the arguments for fn: replaces those at `positions` by stand-ins. Returns the packed
--- arguments, a list of all stand-ins, a list of functions, each of which rebuilds one argument's
--- structure from such a list, and whether an argument requires gradients.
+-- Prepares the arguments for fn: replaces those at `positions` by stand-ins. Returns four values:
+-- the packed arguments; a list of all stand-ins; a list of functions, each of which rebuilds one
+-- argument's structure from such a list; and whether an argument requires gradients.
 local function prepare(title, given, positions)
    local packed, inputs, rebuilds = table.pack(table.unpack(given, 1, given.n)), {}, {}
    local recorded = any_recorded((tree.flatten {table.unpack(given, 1, given.n)}))
