@@ -43,7 +43,7 @@ local moves <const> = {
 local whole_moves <const> = {
    gather = {1}, scatter = {1, 4}, scatter_ = {1, 4}, take_along_dim = {1},
 }
--- operators that take positions, labels or counts, and where
+-- operators that take positions, labels or counts, with the places of these arguments
 local positions_at <const> = {
    gather = {3}, scatter = {3}, scatter_add = {3}, scatter_reduce = {3}, take = {2}, put = {2},
    take_along_dim = {2}, index = {2}, index_select = {3}, index_add = {3}, index_copy = {3},
@@ -200,7 +200,8 @@ local function move(name, plain, positions, dtype, arguments)
    return convert_results(back, function_of(name)(table.unpack(made, 1, made.n)))
 end
 
--- Calls an operator with all stored tensors, and the numbers beside them, converted by `fn`.
+-- Calls an operator after `fn` has converted all tensors of these dtypes and the numbers beside
+-- them.
 local function call(name, arguments, fn, numbers)
    local chosen = {}
    for i = 1, arguments.n do chosen[i] = torch.is_tensor(arguments[i]) or numbers and numbers[i] end

@@ -4,8 +4,9 @@
 -- A wrapped tensor is a userdata with a table of components, its parts. One of them, the main
 -- tensor, has the elements, and gradients flow through it. An operator that refuses a wrapped
 -- argument calls the kind's handler with its name (src/lua/args/sparse.c); the handler calls the
--- function that the kind has defined for the operator, or refuses it by name. So a function never
--- reads the main tensor as if it were the whole value.
+-- function that the kind has defined for the operator. If there is none, the handler raises an
+-- error that names the operator. So a function never reads the main tensor as if it were the whole
+-- value.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -32,8 +33,8 @@ for name in ([[dtype device requires_grad is_leaf grad_fn is_cuda is_cpu is_meta
 end
 
 --- Makes a kind of wrapped tensors.
----@param kind {title: string, plural: string, hint: string, main: string} the name of one tensor
---- and of several in messages, what to call for a dense tensor, and the main tensor's key
+---@param kind {title: string, plural: string, hint: string, main: string} the names of one tensor
+--- and of several tensors in messages, advice for getting a dense tensor, and the main tensor's key
 ---@return table kind  with the tables operators, methods and properties, and the functions below
 function M.kind(kind)
    local operators, methods, properties, meta = {}, {}, {},
@@ -62,7 +63,7 @@ function M.kind(kind)
       return kind.new(copy)
    end
 
-   -- See lua/tlua/autograd/shells.lua.
+   -- Returns the shell of a tensor; see lua/tlua/autograd/shells.lua.
    function meta.shell(x)
       local rest = {}
       for key, value in pairs(kind.parts(x)) do rest[key] = value end
@@ -77,7 +78,7 @@ function M.kind(kind)
       }
    end
 
-   -- Refuses an operator.
+   -- Raises an error: this kind of tensor lacks the operator.
    function kind.unsupported(who)
       torch.raise(("%s: is not defined for %s; %s"):format(who, kind.plural, kind.hint))
    end

@@ -207,7 +207,7 @@ end, false)
 
 -- Reductions --------------------------------------------------------------------------------------
 
--- Returns the mask of a reduction: true where any element counts.
+-- Returns the mask of a reduction's result: true where at least one element is not left out.
 local function any_of(mask, dim, keepdim)
    if dim == nil then
       local any = mask:any()

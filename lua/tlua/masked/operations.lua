@@ -8,7 +8,7 @@ local F = require "tlua.nn.functional"
 
 local M = {}
 
--- Returns the data of a MaskedTensor and its mask; a dense tensor and nil.
+-- Returns the data and the mask of a MaskedTensor. For a dense tensor, returns the tensor and nil.
 local function split(x)
    local V = package.loaded["tlua.masked.MaskedTensor"]
    local p = V and V.kind.parts(x)
@@ -48,7 +48,7 @@ local function filled(x, mask, value)
    return torch.where(mask, x, torch.full({}, value, {dtype = x.dtype, device = x.device}))
 end
 
--- Return the smallest and the largest value of a tensor's dtype.
+-- These two functions return the smallest and the largest value of a tensor's dtype.
 local function least(x)
    if x.dtype == "bool" then return false end
    return x:is_floating_point() and -math.huge or math.tointeger(torch.iinfo(x.dtype).min)
@@ -84,7 +84,8 @@ local function dims_of(who, dim, x)
    return list
 end
 
--- Returns how many elements count, (sizes with 1 at the reduced dimensions) if keepdim.
+-- Returns the number of elements that are not left out. With keepdim the reduced dimensions keep
+-- size 1.
 local function count_of(x, mask, dims, keepdim)
    if mask then return mask:sum(dims, {keepdim = keepdim}) end
    local n, shape = 1, {}
@@ -109,7 +110,7 @@ local function sum_over(x, dims, keepdim, dtype)
    return torch.sum(x, dims, {keepdim = keepdim, dtype = dtype})
 end
 
--- Returns a sparse tensor as a dense one, and where the sparse one has elements.
+-- Returns a sparse tensor as a dense one, and a mask of the elements that the sparse tensor stores.
 local function spread(x)
    local s = x.layout == "sparse_coo" and x:coalesce() or x:to_sparse_coo():coalesce()
    local ones = torch.ones_like(s:values(), {dtype = "bool"})
@@ -117,8 +118,9 @@ local function spread(x)
       {is_coalesced = true}):to_dense()
 end
 
--- Reductions of sparse tensors. Elements that a tensor lacks are left out without a mask, and are 0
--- with one, as in PyTorch. A result has an element where any element counts.
+-- Reductions of sparse tensors. Elements that a tensor does not store are left out if there is no
+-- mask, and count as 0 if there is one, as in PyTorch. A result stores an element wherever at least
+-- one element is not left out.
 local takes_sparse <const> = {sum = true, prod = true, amax = true, amin = true, mean = true}
 
 local function of_sparse(who, fn, a)
@@ -128,7 +130,7 @@ local function of_sparse(who, fn, a)
    local dims = dims_of(who, a.dim, x)
    local result, kept = fn(x, mask, dims, a.keepdim, a, who), mask
    if #dims > 0 then kept = mask:any(dims, {keepdim = a.keepdim}) end
-   -- a single number is there even if its mask is false everywhere
+   -- a result without dimensions is stored even if the mask is false everywhere
    if result:dim() == 0 and a.mask then kept = torch.ones_like(kept) end
    local sparse = result:sparse_mask(kept:to_sparse())
    if a.input.layout == "sparse_coo" or sparse:dim() ~= 2 then return sparse end
@@ -149,8 +151,9 @@ local function reduction(name, fn, own)
 end
 
 --- Returns the sum, product, largest or smallest element, or logarithm of the sum of exponentials
---- of the elements at which the mask is true. Where all are left out, the result is the identity:
---- 0, 1, the dtype's smallest or largest value, and -inf. Sums and products of integers are int64.
+--- of the elements at which the mask is true. If all elements are left out, the result is the
+--- identity of the operation: 0, 1, the dtype's smallest or largest value, or -inf. Sums and
+--- products of integers are int64.
 ---
 ---     local x = torch.tensor {{1.0, 2.0}, {3.0, 0 / 0}}
 ---     print(torch.masked.sum(x, 2, {mask = x:isnan():logical_not()}))
@@ -209,7 +212,8 @@ reduction("mean", function(x, mask, dims, keepdim, a, who)
 end)
 
 --- Returns the norm of the elements at which the mask is true: (sum of |x|^ord)^(1/ord), the
---- largest or smallest magnitude for ord = inf or -inf, and the number of nonzero ones for 0.
+--- largest or smallest magnitude for ord = inf or -inf, and the number of nonzero elements for ord
+--- = 0.
 ---@param input Tensor  or a MaskedTensor
 ---@param ord? number  2 unless given
 ---@param dim? integer|integer[]  all dimensions unless given
@@ -236,11 +240,11 @@ local function variance(x, mask, dims, keepdim, a, who)
    local square = x:is_complex() and torch.real(distance * distance:conj()) or distance:square()
    local total = sum_over(square, dims, keepdim, square.dtype)
    local rest = (count:reshape(total.shape) - correction):clamp_min(0)
-   return (total / rest):to(total.dtype) -- a correction with a fraction makes rest float32
+   return (total / rest):to(total.dtype) -- `rest` is float32 if the correction has a fraction
 end
 
 --- Returns the variance, or the standard deviation, of the elements at which the mask is true.
---- NaN where fewer elements than `correction` + 1 are left, or none.
+--- The result is NaN where no elements, or fewer than `correction` + 1 elements, remain.
 ---@param input Tensor  or a MaskedTensor; integers are taken as the default dtype
 ---@param dim? integer|integer[]  all dimensions unless given
 ---@param unbiased? boolean  false for a correction of 0
@@ -262,7 +266,7 @@ for name, of in pairs {
 end
 
 --- Returns the position, from 1, of the largest or smallest element at which the mask is true, as
---- int64 unless dtype is given. Where all are left out, the position means nothing.
+--- int64 unless dtype is given. If all elements are left out, the position is arbitrary.
 ---@param input Tensor  or a MaskedTensor
 ---@param dim? integer  the flattened tensor unless given
 ---@param options? {keepdim?: boolean, dtype?: string, mask?: Tensor}
@@ -317,8 +321,8 @@ local function along(name, identity, fn)
    end
 end
 
---- Returns the running sum or product along a dimension, to which elements at which the mask is
---- false add nothing.
+--- Returns the running sum or product along a dimension. Elements at which the mask is false do not
+--- change it.
 ---@param input Tensor  or a MaskedTensor
 ---@param dim integer
 ---@param options? {dtype?: string, mask?: Tensor}  the result has the input's dtype unless given
@@ -334,8 +338,8 @@ end)
 local function minus_infinity() return -math.huge end
 local function infinity() return math.huge end
 
---- Returns softmax, log_softmax or softmin along a dimension, in which elements at which the mask
---- is false have the probability 0. NaN where all are left out.
+--- Returns softmax, log_softmax or softmin along a dimension. Elements at which the mask is false
+--- have the probability 0. If all elements along the dimension are left out, the results are NaN.
 ---@param input Tensor  or a MaskedTensor, of a floating dtype
 ---@param dim integer
 ---@param options? {dtype?: string, mask?: Tensor}
@@ -370,7 +374,8 @@ end
 local take_logaddexp = args.signature [[masked.logaddexp(input: tensor, other: tensor,
    dtype: string?, input_mask: tensor?, other_mask: tensor?)]]
 
---- Returns log(exp(input) + exp(other)), to which elements at which a mask is false add nothing.
+--- Returns log(exp(input) + exp(other)). An element at which its tensor's mask is false adds
+--- nothing to the sum.
 ---@param input Tensor  or a MaskedTensor
 ---@param other Tensor  or a MaskedTensor
 ---@param options? {dtype?: string, input_mask?: Tensor, other_mask?: Tensor}  input_mask: true

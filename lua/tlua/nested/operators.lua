@@ -383,7 +383,8 @@ for name in ([[mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy
    end, false)
 end
 
--- The divergence is that of each element; "batchmean" divides by the number of sequences.
+-- kl_div computes the divergence of each element; "batchmean" divides their sum by the number of
+-- sequences.
 do
    local fn = torch.nn.functional.kl_div
    local take = args.signature [[kl_div(input: tensor, target: tensor, reduction: string = 'mean',
@@ -403,7 +404,8 @@ do
    end, false)
 end
 
--- Losses of one class for each row. Input is (B, j, C), as a Linear gives it, or (B, C, j).
+-- Losses whose target has one class for each row. The input is (B, j, C), as a Linear returns it,
+-- or (B, C, j).
 for _, name in ipairs {"cross_entropy", "nll_loss"} do
    local fn = torch.nn.functional[name]
    define(name, function(x, target, ...)

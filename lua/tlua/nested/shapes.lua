@@ -109,8 +109,8 @@ V.define("movedim moveaxis", 3, function(x, source, destination)
    return kind.methods.permute(x, order)
 end)
 
--- Returns the sizes in an expansion of a nested tensor, as those of its values. The batch and the
--- ragged size stay as they are.
+-- Expands dense dimensions of a nested tensor by expanding its values. The batch size and the
+-- ragged size cannot change.
 define("expand broadcast_to", function(x, ...)
    local first = ...
    local sizes = (type(first) == "table" or torch._is_size(first)) and first or {...}

@@ -139,7 +139,7 @@ function M.pointers(lines, n)
 end
 
 --- Returns the row of each element of a compressed tensor, or its column if columns have pointers.
---- The rows of a batch are numbered through.
+--- The rows of all matrices of a batch are numbered consecutively.
 ---@param p table
 ---@return Tensor
 function M.lines_of(p)
@@ -232,8 +232,8 @@ local function check_matrix(who, p)
       sparse_dim, V.shape_text(p.size)))
 end
 
--- Returns the components of sparse matrices, the last two sparse dimensions, with rows and columns
--- exchanged.
+-- Returns the components of sparse matrices with rows and columns exchanged. The matrices are the
+-- last two sparse dimensions.
 local function exchanged(p)
    local size, n = joined(p.size), p.indices:size(1)
    size[n - 1], size[n] = size[n], size[n - 1]
@@ -305,8 +305,8 @@ local function compress_blocks(who, p, layout, block)
    }, batch, n)
 end
 
---- Converts components to a layout. Matrices in front of which sparse_coo has more sparse
---- dimensions become a batch.
+--- Converts components to a layout. If sparse_coo has further sparse dimensions in front of the
+--- matrices, they become the dimensions of a batch.
 ---@param who string
 ---@param p table
 ---@param layout string
@@ -328,8 +328,8 @@ end
 
 -- From dense --------------------------------------------------------------------------------------
 
--- Returns the components of a dense tensor's nonzero elements or, with dense dimensions, of its
--- slices that have a nonzero element.
+-- Converts a dense tensor to components. They contain the nonzero elements or, if some dimensions
+-- stay dense, the slices that have a nonzero element.
 local function from_dense(who, x, sparse_dim)
    local n = x:dim()
    sparse_dim = sparse_dim or n
@@ -361,7 +361,8 @@ end
 
 -- Methods -----------------------------------------------------------------------------------------
 
--- Returns the number of sparse dimensions, with those of a batch, for dense_dim dense ones.
+-- Returns the number of sparse dimensions, including those of a batch, if a tensor has dense_dim
+-- dense dimensions.
 local function without_dense(who, x, dense_dim)
    local n = x:dim()
    if dense_dim < 0 or dense_dim > n - 2 then

@@ -1,5 +1,5 @@
--- invariants.lua - what the components of a sparse tensor must satisfy. Positions are read on the
--- host, so the checks wait for a device.
+-- invariants.lua - the conditions that the components of a sparse tensor must satisfy. Positions
+-- are read on the host, so the checks wait for a device.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,10 +9,10 @@ local V = require "tlua.sparse.value"
 
 local M = {}
 
---- Whether constructors of sparse tensors check positions: that they are within the tensor's
---- size, and in compressed layouts ascend without duplicates. Constructors do so by default;
---- shapes and dtypes are checked always. The option `check_invariants` of a constructor has
---- precedence.
+--- Switches the checks of positions in constructors of sparse tensors. Positions must be within the
+--- tensor's size, and in compressed layouts ascend without duplicates. Positions are checked by
+--- default; shapes and dtypes are checked always. The option `check_invariants` of a constructor
+--- has precedence.
 ---
 ---     local invariants = torch.sparse.check_sparse_tensor_invariants
 ---     print(invariants.is_enabled())
@@ -21,10 +21,11 @@ local M = {}
 local switch = {}
 M.check_sparse_tensor_invariants = switch
 
---- Lets constructors check positions.
+--- Makes constructors check positions.
 function switch.enable() V.checks = true end
 
---- Lets constructors trust positions. A wrong position then shows only in later operators.
+--- Makes constructors accept positions without a check. A wrong position then shows only in later
+--- operators.
 function switch.disable() V.checks = false end
 
 --- Returns whether constructors check positions.
@@ -80,8 +81,8 @@ function M.check_size(who, size)
    end
 end
 
---- Returns whether positions shall be checked. While torch.export records a program, they are not
---- known.
+--- Returns whether positions shall be checked. While torch.export records a program, positions have
+--- no known values.
 ---@param option? boolean  the option check_invariants
 ---@param values Tensor
 ---@return boolean

@@ -260,8 +260,8 @@ end
 ---     --> tensor([[0., 0., 3.],
 ---     -->         [4., 0., 5.]])
 ---
---- With dimensions in front of those of a matrix, the size of which all three tensors share, it
---- makes a batch of matrices, which have as many elements each.
+--- If all three tensors have the same further dimensions in front, the result is a batch of
+--- matrices, all of which have the same number of elements.
 ---@names torch.sparse_csr_tensor
 ---@param crow_indices Tensor|integer[]
 ---@param col_indices Tensor|integer[]

@@ -16,14 +16,14 @@ local operators <const> = V.operators
 
 -- Functions of one tensor -------------------------------------------------------------------------
 
--- Returns the tensor with elements at equal positions summed, if there are any.
+-- Returns the tensor after summing elements at equal positions, if it has such elements.
 local function joined(s)
    local p = V.parts(s)
    return p.layout == "sparse_coo" and C.coalesced(p) or p
 end
 
 --- Replaces the components of a sparse tensor by those of another. A leaf that requires a gradient
---- goes on requiring it, without the gradient that it had.
+--- still requires one, but loses its present gradient.
 ---@param who string
 ---@param s Tensor
 ---@param other Tensor

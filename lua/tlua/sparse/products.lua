@@ -61,8 +61,8 @@ local function sparse_dense(who, p, x, transposed)
    return torch._csr_mm(pointers, plain, values, x, rows, transposed ~= flipped)
 end
 
--- Returns the product of two sparse matrices: for each element (i, k) of the first, all elements
--- (k, j) of row k of the second.
+-- Returns the product of two sparse matrices: each element (i, k) of the first one is multiplied by
+-- all elements (k, j) in row k of the second one.
 local function sparse_sparse(who, p, q)
    local a = C.coalesced(C.as_coo(p))
    local b = C.to_layout(who, q, "sparse_csr")
@@ -150,7 +150,8 @@ end
 
 V.define("mm", function(a, b) return product("mm", a, b) end, true, 2)
 
--- Returns sparse matrices, the last two sparse dimensions, as the diagonal blocks of one matrix.
+-- Returns one matrix whose diagonal blocks are the sparse matrices of a batch. The matrices are the
+-- last two sparse dimensions.
 local function block_diagonal(p)
    local coo = C.as_coo(p)
    local n, size = coo.indices:size(1), coo.size

@@ -29,7 +29,7 @@ if M then return M end
 M = {}
 rawset(torch, "_sparse", M)
 
---- Whether constructors check positions (invariants.lua).
+--- Says whether constructors check positions (invariants.lua).
 M.checks = true
 --- Maps operators' names to the functions that take sparse tensors. Other files add functions.
 ---@type table<string, function>
@@ -302,7 +302,7 @@ end
 
 local function same_shape(p, q) return q and q.layout == p.layout and M.same(q.size, p.size) end
 
--- See lua/tlua/autograd/shells.lua.
+-- Returns the shell of a tensor; see lua/tlua/autograd/shells.lua.
 function meta.shell(s)
    local rest = {}
    for key, value in pairs(M.parts(s)) do rest[key] = value end
@@ -582,7 +582,7 @@ end
 torch._sparse_open(meta, M.call, of_gradient)
 package.loaded["tlua.sparse.value"] = M
 load_all()
-methods.real, methods.imag = nil, nil -- these are fields
+methods.real, methods.imag = nil, nil -- these two are fields, not methods
 for _, list in ipairs {operators, methods} do
    for name, fn in pairs(list) do
       if fn ~= shells.grad and fn ~= shells.backward and name ~= "release" then
