@@ -21,7 +21,7 @@ local M = {}
 -- options or values.
 local function suggest() return require "tlua.utils.suggest" end
 
---- Returns what a sparse or other wrapped tensor is called; nil for any other value.
+--- Returns the name of the kind of a sparse or other wrapped tensor; nil for any other value.
 ---@param value any
 ---@return string?
 function M.kind_of(value)
@@ -274,8 +274,7 @@ end
 ---@param title string  the function's name, for the message
 ---@param given table
 ---@param defaults table<string, any>
----@param kinds table<string, string>  the types of options that accept another type than that of
---- their default
+---@param kinds table<string, string>  the types of options whose type is not that of their default
 ---@param ... table<string, any>  tables whose keys are further options, of any type
 ---@return table options
 function M.over_defaults(title, given, defaults, kinds, ...)
@@ -460,7 +459,8 @@ function M.refuse(name, what, expected, value)
    torch.raise(("%s: %s: expected %s, got %s"):format(name, what, expected, M.describe(value)))
 end
 
--- Passes on results. Of an error, renames the operator that failed to the one that was called.
+-- Returns the results of a pcall, or raises its error. If the message begins with the name of
+-- another operator, the name of the operator that was called replaces it.
 local function relay(name, title, first, ok, ...)
    if ok then return ... end
    local why = ...
@@ -479,12 +479,12 @@ local function relay(name, title, first, ok, ...)
    error(fits and why or ("%s%s: %s"):format(where, name, text), 0)
 end
 
---- Maps the functions that `named` returns to those that they call.
+--- Maps each function that `named` has returned to the function that it calls.
 M.inner = setmetatable({}, {__mode = "k"})
 
---- Returns a function that calls fn. The messages of its errors begin with a name, instead of that
---- of another operator that fn calls. An error of Lua in fn, which takes arguments of a wrapped
---- kind of tensors without checks, becomes one of the arguments.
+--- Returns a function that calls fn. The messages of its errors begin with `name` instead of the
+--- name of another operator that fn calls. fn takes tensors of a wrapped kind without checks, so if
+--- Lua itself raises an error in fn, the message says that the arguments are wrong.
 ---@param name string
 ---@param fn function
 ---@param title? string  the kind of tensor that the first argument should be

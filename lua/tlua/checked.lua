@@ -8,8 +8,8 @@ local M = {}
 
 local origins = setmetatable({}, {__mode = "k"}) -- maps each checking function to its method
 
---- Returns the method that a checking function made by this module calls, for those who want the
---- method's source. Any other function is returned itself.
+--- Returns the method that a checking function made by this module calls, so that the method's
+--- source can be found. Any other function is returned unchanged.
 ---@param fn function
 ---@return function
 function M.origin(fn) return origins[fn] or fn end
@@ -52,7 +52,7 @@ local function check(fn, declaration)
 end
 
 --- Returns a function that calls fn without arguments, and refuses any argument.
----@param title string  its name in messages
+---@param title string  the function's name in messages
 ---@param fn function
 ---@return function
 function M.query(title, fn)

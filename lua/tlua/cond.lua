@@ -94,7 +94,7 @@ local take = args.signature "cond(pred: any?, true_fn: any?, false_fn: any?, ope
 ---     --> tensor([0., 0.])	tensor([0., 0.])
 ---@param pred Tensor|boolean  a tensor of one element
 ---@param true_fn function  gets the operands, and returns tensors, or tables of tensors
----@param false_fn function  as true_fn
+---@param false_fn function  like true_fn
 ---@param operands? table  a list of tensors, or of tables of tensors
 ---@return any ...  the results of the function that was called
 return function(...)

@@ -90,8 +90,8 @@ local function check_carry(carry, structure, tensors)
    end
 end
 
---- Calls combine_fn for each slice of xs with what the last call has carried, and stacks the
---- results.
+--- Calls combine_fn for each slice of xs, together with the carry that the previous call has
+--- returned, and stacks the results.
 ---
 ---     local function add(carry, x) return carry + x, carry + x end
 ---     local xs = torch.arange(5)

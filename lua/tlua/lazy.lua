@@ -8,7 +8,7 @@ local M = {}
 
 --- Returns a table that maps each field to its module.
 ---@param package string  the prefix of the modules' names, such as "tlua.nn"
----@param names table<string, string>  the last part of a module's name -> its fields
+---@param names table<string, string>  maps the last part of a module's name to the module's fields
 ---@return table<string, string> modules  field -> module
 function M.modules(package, names)
    local modules = {}

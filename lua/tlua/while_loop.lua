@@ -16,8 +16,8 @@ local function truth(pred)
    return pred:item()
 end
 
--- Calls body_fn, and returns its results and their tensors, after a check that they are like those
--- that the loop carries.
+-- Calls body_fn, and checks that its results have the structure, shapes and dtypes of the carried
+-- values. Returns the results and their tensors.
 local function next_of(body_fn, carried, structure, tensors)
    local results, list = table.pack(body_fn(table.unpack(carried))), {}
    if results.n ~= #carried then
@@ -69,11 +69,11 @@ end
 local take = args.signature "while_loop(cond_fn: any?, body_fn: any?, carried_inputs: any)"
 
 --- Calls body_fn as long as cond_fn returns true: the first time with the carried inputs, then with
---- its own results. Both functions get what the loop carries, and body_fn returns as much, in the
---- same shapes and dtypes. Gradients flow through all calls. torch.export records the loop, and its
---- program repeats the calls of both functions as often as the values then ask for; so the
---- functions must change nothing but tensors. torch.onnx.export writes the operator Loop; a step of
---- torch.export_step records no while_loop.
+--- its own results. Both functions get the carried values, and body_fn returns as many values, of
+--- the same shapes and dtypes. Gradients flow through all calls. torch.export records the loop, and
+--- its program repeats the calls of both functions until the condition is false for the program's
+--- own values. Therefore the functions must change nothing but tensors. torch.onnx.export writes
+--- the operator Loop; a step of torch.export_step records no while_loop.
 ---
 ---     local function below(x) return x:sum():lt(100) end
 ---     local function double(x) return x * 2 end

@@ -281,7 +281,8 @@ local function capture_step_of(kind) return on_use("tlua.device.capture_step", k
 --- of the samples.
 ---@names cuda.make_graphed_callables sim.make_graphed_callables
 ---@param callables function|nn.Module|table  one, or a list
----@param sample_args Tensor[]|Tensor[][]  the arguments of one, or a list of them for each
+---@param sample_args Tensor[]|Tensor[][]  the arguments of the one callable, or a list with the
+--- arguments of each callable
 ---@param options? {num_warmup_iters: integer, allow_unused_input: boolean, pool: integer}
 ---@return function|function[]
 local function graphed_callables_of(kind) return on_use("tlua.device.graphed_callables", kind) end

@@ -108,7 +108,8 @@ end
 local function snapshot_of(module)
    --- Returns a snapshot of memory: {segments = ..., device_traces = ...} in PyTorch's form. It has
    --- the allocating lines and the events recorded since `_record_memory_history`.
-   ---@param device? integer|string|torch.device without it the current one, and those recorded
+   ---@param device? integer|string|torch.device by default, the current device and all recorded
+   --- devices
    ---@return table
    return function(device)
       local events, frames_of, seen = module._memory_history(), frames_by_stack(), {}

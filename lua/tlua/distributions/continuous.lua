@@ -73,14 +73,14 @@ define("HalfCauchy", "scale: any", halved {
 })
 
 --- The Laplace distribution: the density falls exponentially with the distance from loc, by a
---- factor of e for each scale.
+--- factor of e over each distance of `scale`.
 ---
 ---     local laplace = torch.distributions.Laplace(0, 1)
 ---     print(laplace:log_prob(1.0), laplace:cdf(1.0))
 ---     --> tensor(-1.6931)	tensor(0.8161)
 ---@class distributions.Laplace : distributions.Distribution
 ---@field loc Tensor  the mean
----@field scale Tensor  the mean distance from it
+---@field scale Tensor  the mean distance from loc
 define("Laplace", "loc: any, scale: any", {
    constraints = of_location, support = real, mean = "loc", mode = "loc",
    variance = function(self) return 2 * self.scale:square() end,

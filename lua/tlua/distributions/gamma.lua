@@ -1,5 +1,5 @@
--- gamma.lua - the gamma distribution, distributions derived from it, and those of powers of
--- exponentially distributed values.
+-- gamma.lua - the gamma distribution, distributions derived from it, and the distributions of
+-- powers of exponentially distributed values.
 
 local torch = require "tlua"
 local base = require "tlua.distributions.Distribution"
@@ -52,7 +52,8 @@ define("Gamma", "concentration: any, rate: any", {
    end,
 })
 
---- The chi-squared distribution, of the sum of the squares of df standard normal values.
+--- The chi-squared distribution: the distribution of the sum of the squares of df standard normal
+--- values.
 ---
 ---     print(torch.distributions.Chi2(3):log_prob(2.0))
 ---     --> tensor(-1.5724)
@@ -192,8 +193,8 @@ define("StudentT", "df: any, loc: any = 0, scale: any = 1", {
    end,
 })
 
---- The Weibull distribution: that of scale * x^(1 / concentration), where x has the exponential
---- distribution with rate 1.
+--- The Weibull distribution: the distribution of scale * x^(1 / concentration), where x has the
+--- exponential distribution with rate 1.
 ---
 ---     local d = torch.distributions.Weibull(1, 2)
 ---     print(d.mean, d:log_prob(1.0))

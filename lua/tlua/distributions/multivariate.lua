@@ -198,9 +198,9 @@ define("LowRankMultivariateNormal", "loc: any, cov_factor: any, cov_diag: any", 
 
 local function as_matrices(x) return x:unsqueeze(-1):unsqueeze(-1) end
 
---- The Wishart distribution: that of the sum of x x^T over df normal vectors x with mean 0. One of
---- their covariance_matrix, its inverse precision_matrix and its Cholesky factor scale_tril is
---- given. df need not be a whole number.
+--- The Wishart distribution: the distribution of the sum of x x^T over df normal vectors x with
+--- mean 0. The vectors' covariance_matrix is given or, in its place, its inverse precision_matrix
+--- or its Cholesky factor scale_tril. df need not be a whole number.
 ---
 ---     local d = torch.distributions.Wishart(3, torch.eye(2))
 ---     print(d.mean, d:log_prob(torch.eye(2)))

@@ -12,7 +12,7 @@ local transforms = require "tlua.distributions.transforms"
 local Distribution <const> = base.Distribution
 local M = {}
 
---- Raises unless the value is a distribution.
+--- Raises an error unless the value is a distribution.
 ---@param who string
 ---@param name string
 ---@param value any

@@ -60,8 +60,8 @@ local take_scaled = args.signature [[_scaled_mm(self: tensor, mat2: tensor, scal
 
 local function is_float8(t) return t.dtype:find "^float8_" and t.dtype ~= "float8_e8m0fnu" end
 
--- Returns a float8 matrix times its scale in float32. A scale is one number, or one of each row of
--- the first and of each column of the second matrix.
+-- Returns a float8 matrix times its scale in float32. A scale is one number, or has one number for
+-- each row of the first matrix, or for each column of the second one.
 local function scaled(name, t, scale, rows, columns)
    if scale.dtype ~= "float32" then args.refuse("_scaled_mm", name, "float32", scale) end
    local single = scale:numel() == 1

@@ -5,7 +5,8 @@ local args = require "tlua.args"
 
 local M = {}
 
--- The largest or smallest row of each segment. Equal ones share the gradient, as do NaNs.
+-- The largest or smallest row of each segment. If several elements are equally large or small, or
+-- several are NaN, they share the gradient.
 local Extreme = torch.class("segment_reduce.Extreme", torch.autograd.Function)
 
 function Extreme.forward(ctx, rows, owners, full, reduce, include_self)
@@ -37,8 +38,9 @@ end
 ---@param rows Tensor  (rows, ...)
 ---@param owners Tensor  (rows), from 1 to n
 ---@param n integer
----@param initial? number  what each segment begins with, 0 unless given
----@param include_self? boolean  for extremes, whether `initial` counts where there are rows too
+---@param initial? number  the value with which each segment begins, 0 by default
+---@param include_self? boolean  for extremes: whether `initial` is also compared with the rows of a
+--- segment that has rows
 ---@return Tensor  (n, ...)
 function M.combine(reduce, rows, owners, n, initial, include_self)
    local sizes = {table.unpack(rows.shape)}
@@ -102,7 +104,7 @@ end
 --- offsets: (..., segments + 1), where segments begin, counted from 1, and where the last one ends;
 --- axis: the last dimension of lengths or offsets;
 --- unsafe: leaves out the check of their values, which waits for the device;
---- initial: what each segment begins with
+--- initial: the value with which each segment begins
 ---@return Tensor
 function M.segment_reduce(...)
    local a = take(...)

@@ -128,8 +128,8 @@ end
 local writes <const> = ".safetensors, .st or no ending; .pt, .pth, .bin, .ckpt and .tar for "
    .. "PyTorch; .npy and .npz for NumPy; .png; .jpg"
 
---- Returns the format in which torch.save writes to a path. Raises if the file extension names no
---- format that can be written.
+--- Returns the format in which torch.save writes to a path. Raises an error if the file extension
+--- names no format that can be written.
 ---@param path string
 ---@return string format
 function M.to_write(path)

@@ -51,7 +51,7 @@ local function read_strings(s, count)
       end
       s.at = first + at - 1
       if i <= count and at + window // 2 <= #text + 1 or at == 1 then
-         list[i] = read_string(s) -- longer than a window, or damaged
+         list[i] = read_string(s) -- the string is longer than a window, or damaged
          i = i + 1
       end
    end

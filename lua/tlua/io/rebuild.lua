@@ -33,7 +33,7 @@ local untyped <const> = {
 
 --- Returns an object of the pickle machine that represents a storage.
 ---@param tensor Tensor  all of the storage's elements, (n)
----@param dtype? string  the dtype of a quantized tensor, the integers of which these are
+---@param dtype? string  the dtype of the quantized tensor whose integers the storage contains
 ---@return table
 function M.storage(tensor, dtype)
    return setmetatable({storage = tensor, quantized = dtype}, M.Special)
@@ -62,7 +62,8 @@ local function check_sizes(m, tuple, what)
    return sizes
 end
 
--- Raises unless all elements lie in a storage of n elements. Returns whether the tensor is empty.
+-- Raises an error unless all elements lie in a storage of n elements. Returns whether the tensor is
+-- empty.
 local function check_extent(offset, size, stride, n)
    local last, elements = offset, 1
    for i = 1, #size do

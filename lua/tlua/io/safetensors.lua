@@ -20,8 +20,8 @@ local max_header <const> = 100000000
 local max_dims <const> = 16
 
 -- The format names a dtype by the letters of its kind and the number of its bits: F32 for float32,
--- BF16, U8; only BOOL has no number. Two names leave out what the dtype's name says of special
--- values.
+-- BF16, U8; only BOOL has no number. Two names lack the last letters of the dtype's name, which
+-- describe its special values.
 local letters = {float = "F", bfloat = "BF", int = "I", uint = "U", bool = "BOOL", complex = "C"}
 local kinds = {}
 for kind, code in pairs(letters) do kinds[code] = kind end

@@ -151,7 +151,7 @@ local function options_text(P, node, form, before)
    return ("%s(%s)"):format(P:py "merge", table.concat(merged, ", "))
 end
 
--- Joins leading extra arguments and a call's own arguments.
+-- Joins extra arguments, which come first, and a call's own arguments.
 local function with_extra(extra, text)
    if not extra or text == "" then return extra or text end
    return extra .. (text:sub(1, 1) == "\n" and "," or ", ") .. text

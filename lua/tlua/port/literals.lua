@@ -129,7 +129,8 @@ function M.layout(P, nodes, texts, before, around)
    return "\n" .. table.concat(lines, "\n") .. "\n" .. P:indent()
 end
 
---- Returns the items separated by commas; notes a starred item that is not the last one.
+--- Returns the items separated by commas; adds a note about a starred item that is not the last
+--- one.
 function M.items(P, nodes, around)
    return M.layout(P, nodes, function(i)
       local node = nodes[i]

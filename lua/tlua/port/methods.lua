@@ -84,7 +84,7 @@ function str.format(P, node, object)
       local value = keyword.value
       if keyword.arg then
          named[#named + 1] = ("%s = %s"):format(keyword.arg, (P:emit(value)))
-      else -- for **self.__dict__ the object itself is passed, since it has the fields
+      else -- for **self.__dict__ the object itself is passed, because it has the fields
          list[2] = P:emit(value.attr == "__dict__" and value.value or value)
       end
    end

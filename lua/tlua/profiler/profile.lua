@@ -263,8 +263,8 @@ function Profile:summary()
    return require "tlua.profiler.summary".text(session_of(self, "summary"))
 end
 
---- Writes the events for chrome://tracing, Perfetto or TensorBoard. Raises if the file cannot be
---- written; then an older file of that name is unchanged.
+--- Writes the events for chrome://tracing, Perfetto or TensorBoard. Raises an error if the file
+--- cannot be written; an older file of that name is then unchanged.
 ---@param path string  the file to write
 function Profile:export_chrome_trace(path)
    local session = session_of(self, "export_chrome_trace")

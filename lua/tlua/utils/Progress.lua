@@ -1,4 +1,4 @@
--- Progress.lua - shows how far a loop is, and how fast it runs:
+-- Progress.lua - shows how much of a loop is done, and how fast it runs:
 --
 --    local bar = torch.utils.Progress {total = #dataset, label = "epoch 1", unit = "digits"}
 --    for input, target in loader:iter() do

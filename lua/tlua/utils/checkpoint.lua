@@ -82,8 +82,8 @@ function Checkpoint.backward(ctx, ...)
    return nil, nil, nil, table.unpack(grads, 1, inputs.n)
 end
 
--- Passes results on without a tail call. If fn calls itself endlessly through checkpoint, the stack
--- must overflow; with tail calls the program would run forever.
+-- Returns its arguments. Callers use it to avoid a tail call. If fn calls itself endlessly through
+-- checkpoint, the stack must overflow; with tail calls the program would run forever.
 local function pass(...) return ... end
 
 local take_options = args.signature [[utils.checkpoint(preserve_rng_state: boolean = true,

@@ -52,7 +52,7 @@ end
 -- Returns a reader of a socket, with methods that read a line, a number of bytes, or as much as is
 -- available. They raise an error at the timeout, and after `most` bytes.
 local function reader(socket, seconds, most)
-   local waiting, at, ended, left = "", 1, false, most -- bytes before `at` are consumed
+   local waiting, at, ended, left = "", 1, false, most -- bytes before `at` were consumed
    local limit, taken = most, 0
    local function more()
       if ended then error(("the answer ends early, after %d bytes"):format(taken), 0) end
@@ -183,7 +183,7 @@ local function read_answer(socket, method, seconds, most)
    return answer
 end
 
--- Returns whether a host is this machine; no proxy is used for it.
+-- Returns whether a host is this machine. Requests to this machine use no proxy.
 local function is_near(host)
    return host == "localhost" or host:find "^127%." or host == "[::1]"
 end
@@ -245,10 +245,10 @@ end
 
 local redirects <const> = {[301] = true, [302] = true, [303] = true, [307] = true, [308] = true}
 
---- Makes a request, and reads the response's headers. The caller closes the response, and reads the
---- body by `parts`, which returns its next part, nil at the end. Raises an error if there is no
---- response. Redirects are followed, but not from https to http; a header named Authorization is
---- sent to the first server only.
+--- Makes a request, and reads the response's headers. The caller reads the body by calls of
+--- `parts`, which returns the next part or, at the end, nil, and then closes the response. Raises
+--- an error if there is no response. Redirects are followed, but not from https to http; a header
+--- named Authorization is sent to the first server only.
 ---@param method string
 ---@param url string
 ---@param options? {body: string, headers: table<string, string>, timeout: number, most: integer,

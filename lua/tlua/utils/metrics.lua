@@ -243,9 +243,10 @@ local function by_class(name, measure)
    end
 end
 
---- The fraction of correct predictions among all predictions of a class. `average`: the mean over
---- the classes that occur in predictions or targets (macro), over all samples (micro), weighted by
---- the number of targets, or none: a list with one number for each class.
+--- The fraction of correct predictions among all predictions of a class. The option `average` is
+--- one of these: "macro", the mean over the classes that occur in predictions or targets; "micro",
+--- over all samples; "weighted", the mean weighted by the number of targets; "none", a list with
+--- one number for each class.
 ---
 ---     local precision = torch.utils.metrics.Precision(2)
 ---     precision:update(torch.tensor {1, 1, 2}, torch.tensor {1, 2, 2})
@@ -255,7 +256,8 @@ end
 ---@overload fun(num_classes: integer, options?: {average: string}): utils.metrics.Precision
 by_class("Precision", function(tp, predicted) return tp, predicted end)
 
---- The fraction of a class's samples that were predicted correctly. Options are those of Precision.
+--- The fraction of a class's samples that were predicted correctly. The options are those of
+--- Precision.
 ---
 ---     local recall = torch.utils.metrics.Recall(2)
 ---     recall:update(torch.tensor {1, 1, 2}, torch.tensor {1, 2, 2})
@@ -265,7 +267,7 @@ by_class("Precision", function(tp, predicted) return tp, predicted end)
 ---@overload fun(num_classes: integer, options?: {average: string}): utils.metrics.Recall
 by_class("Recall", function(tp, _, actual) return tp, actual end)
 
---- The harmonic mean of precision and recall. Options are those of Precision.
+--- The harmonic mean of precision and recall. The options are those of Precision.
 ---
 ---     local f1 = torch.utils.metrics.F1(2, {average = "micro"})
 ---     f1:update(torch.tensor {1, 1, 2, 2}, torch.tensor {1, 2, 2, 2})

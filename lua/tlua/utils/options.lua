@@ -64,7 +64,7 @@ function Options:option(names, help, default)
    return add(self, "option", names, help, default)
 end
 
---- Adds an option without a value: true if given.
+--- Adds an option without a value. The field of the result is true if the option is given.
 ---@param names string
 ---@param help? string
 function Options:flag(names, help)

@@ -3,7 +3,7 @@
 
 local M = {}
 
---- Encodes an integer by 7 bits a byte.
+--- Encodes an integer with 7 bits in each byte.
 ---@param value integer
 ---@return string
 function M.varint(value)
@@ -17,7 +17,7 @@ end
 
 local varint = M.varint
 
---- These functions encode one field. A string and a message are both `bytes`.
+--- Each of these functions encodes one field. M.bytes encodes both strings and messages.
 function M.int(field, value) return varint(field << 3) .. varint(value) end
 function M.double(field, value) return varint(field << 3 | 1) .. ("<d"):pack(value) end
 function M.bytes(field, value) return varint(field << 3 | 2) .. varint(#value) .. value end

@@ -8,7 +8,7 @@ local class = require "tlua.class"
 ---     print(measurement.number_per_run, measurement.median > 0)
 ---     --> 10	true
 ---@class utils.benchmark.Measurement
----@field number_per_run integer  calls in a block
+---@field number_per_run integer  the number of calls in a block
 ---@field raw_times number[]  seconds of each block
 ---@field times number[]  seconds of one call, ascending
 ---@field median number  seconds of one call
@@ -64,7 +64,7 @@ end
 
 local units = {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}, {1e-9, "ns"}}
 
---- Returns the unit that suits a time: its length in seconds, and its name.
+--- Returns the unit in which a time is printed: the unit's length in seconds, and its name.
 ---@param seconds number
 ---@return number, string
 function Measurement.unit(seconds)
