@@ -1,4 +1,4 @@
--- checks.lua - checks of arguments and conversions of shapes for the functions of this package.
+-- checks.lua - functions that check the arguments of this package's functions and reshape tensors.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,7 +18,7 @@ function M.real(title, name, value, dims, shape)
    if value:dim() < dims then args.refuse(title, name, "a tensor of shape " .. shape, value) end
 end
 
---- Raises an error unless a value has lengths (batch) from 0 to `most`.
+--- Raises an error unless a value is a tensor of `batch` lengths, each from 0 to `most`.
 function M.lengths(title, lengths, batch, most)
    if not torch.is_tensor(lengths) or lengths:dim() ~= 1 or lengths:size(1) ~= batch
          or lengths:is_floating_point() or lengths.dtype == "bool" then
@@ -70,7 +70,7 @@ function M.among(title, name, value, set)
 end
 
 --- Merges all but the last `keep` dimensions of a tensor into one. The second result is a function
---- that replaces the first dimension of a tensor by the merged ones.
+--- that splits the first dimension of a tensor into the merged dimensions again.
 ---@param x Tensor
 ---@param keep integer
 ---@return Tensor

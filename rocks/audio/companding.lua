@@ -1,11 +1,12 @@
--- companding.lua - mu-law and A-law of G.711, which code 16-bit samples in 8 bits with steps that
--- double from segment to segment. The tables are built on first use.
+-- companding.lua - the mu-law and A-law of G.711, which store 16-bit samples in 8 bits. The
+-- quantization step doubles from one segment of the range to the next. The tables are built on
+-- first use.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Functions that return the 16-bit sample of a byte, by the law's name.
+-- Maps the name of a law to a function that returns the 16-bit sample of a byte.
 local expand = {}
 
 function expand.ULAW(byte)
@@ -28,7 +29,7 @@ local function segment_of(value, lowest)
    return segment
 end
 
--- Functions that return the byte of a 16-bit sample, by the law's name.
+-- Maps the name of a law to a function that returns the byte of a 16-bit sample.
 local compress = {}
 
 function compress.ULAW(sample)

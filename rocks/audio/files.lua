@@ -23,7 +23,7 @@ local subtypes <const> = {
 }
 local containing <const> = {[0x17] = "FLAC"}
 
--- Raises an error about a file's content or a missing file, at the user's line.
+-- Raises an error, reported at the user's line, about a file that is missing or malformed.
 local function refuse(title, path, message)
    if not message:find(path, 1, true) then message = path .. ": " .. message end
    torch.raise(("%s: %s"):format(title, message))
@@ -43,8 +43,8 @@ local function read_sound(path, first, count, whole)
    return torch.io._read_sound(bytes, first, count, whole)
 end
 
--- Returns a table that describes a file, as torchaudio.info does, and for a WAV file also its
--- format.
+-- Returns a table that describes a file, with the fields of torchaudio.info. For a WAV file, the
+-- second result is the format that wav.lua has read.
 local function describe(title, path)
    local file <close> = open(title, path)
    local head = file:read(4)
@@ -92,7 +92,8 @@ local function check_range(title, a)
    end
 end
 
--- Returns the number of frames to read: those after frame_offset, at most num_frames.
+-- Returns the number of frames to read: at most num_frames, and at most the frames after
+-- frame_offset.
 local function count_of(info, a)
    local left = math.max(0, info.num_frames - a.frame_offset)
    return a.num_frames < 0 and left or math.min(left, a.num_frames)
@@ -186,7 +187,7 @@ end
 
 local dtypes <const> = {uint8 = true, int16 = true, int32 = true, float32 = true, float64 = true}
 
--- Returns the format's name: the given one, or the file extension of the path.
+-- Returns the format's name, which is the `format` argument or else the file extension of the path.
 local function format_of(title, a)
    local name = (a.format or a.uri:match "%.([%w]+)$" or ""):lower()
    if name == "wave" then name = "wav" end

@@ -1,6 +1,6 @@
--- keywords.lua - learns to recognise words in less than a minute. A small voice says them:
--- harmonics of a falling or rising pitch, loud near the formants of two vowels, in noise, at any
--- time of half a second.
+-- keywords.lua - trains a recogniser of a few words in less than a minute. The words are synthetic:
+-- each is a sequence of two vowels, made of harmonics with a falling or rising pitch that are loud
+-- near the vowels' formants. A word begins at a random time within half a second of noise.
 --
 --    tlua rocks/audio/examples/keywords.lua [steps]
 
@@ -26,18 +26,20 @@ for k, word in ipairs(words) do
 end
 places = torch.tensor(places):float() -- (words, 2, formants)
 
--- Returns random numbers, (n, 1), between low and high.
+-- Returns n random numbers between low and high as a tensor (n, 1).
 local function between(n, low, high) return torch.rand(n, 1) * (high - low) + low end
 
--- Says words: returns waveforms (n, samples) for labels (n).
+-- Synthesizes words: returns waveforms (n, samples) for labels (n).
 local function say(labels)
    local n = labels:size(1)
    local t = torch.arange(samples):float() / rate -- seconds
    local length = between(n, 0.2, 0.4)
-   local share = (t - torch.rand(n, 1) * (0.5 - length)) / length -- from 0 to 1 within the word
+   -- the position within the word, from 0 to 1
+   local share = (t - torch.rand(n, 1) * (0.5 - length)) / length
    local pitch = between(n, 90, 240) * (1 + between(n, -0.3, 0.3) * share)
    local phase = (pitch * (2 * math.pi / rate)):cumsum(2)
-   local size = between(n, 0.85, 1.2):unsqueeze(3) -- of the speaker
+   -- the speaker's vocal tract scales all formants by this factor
+   local size = between(n, 0.85, 1.2):unsqueeze(3)
    local ends = places:index_select(1, labels) * size
    local glide = torch.sigmoid((share - 0.5) * 12):unsqueeze(3)
    local centers = ends:narrow(2, 1, 1) * (1 - glide) + ends:narrow(2, 2, 1) * glide

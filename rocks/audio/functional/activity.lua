@@ -1,5 +1,6 @@
--- activity.lua - finds the beginning of speech, as SoX's vad does: the power of the cepstrum of
--- short frames, after subtraction of the estimated noise, is compared with a trigger level.
+-- activity.lua - finds the beginning of speech with the method of SoX's vad effect. It takes the
+-- cepstrum of short frames after it has subtracted the estimated noise, and compares the cepstrum's
+-- power with a trigger level.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,7 +12,7 @@ local M = {}
 
 local title <const> = "audio.functional.vad"
 
---- The parameters of vad after the waveform, with their defaults.
+--- The signature of vad after its first argument, the waveform.
 M.parameters = [[sample_rate: integer, trigger_level: number = 7, trigger_time: number = 0.25,
    search_time: number = 1, allowed_gap: number = 0.25, pre_trigger_time: number = 0,
    boot_time: number = 0.35, noise_up_time: number = 0.1, noise_down_time: number = 0.01,
@@ -86,8 +87,8 @@ local function meter(a, s, channels, device)
    end
 end
 
--- Returns the number of measures before the trigger that belong to the sound. `past` is a ring
--- buffer of measures, and `at` the index of the newest one, counted from 0.
+-- Returns how many measures before the trigger already belong to the sound. `past` is a ring buffer
+-- of measures, and `at` is the index of the newest measure, counted from 0.
 local function to_flush(past, at, a, s)
    local n = s.measures
    local trigger, zero = n, n
@@ -105,7 +106,7 @@ end
 
 local take = args.signature(title .. "(waveform: tensor, " .. M.parameters .. ")")
 
---- Removes the part of a recording before speech begins. All channels are cut at the same time.
+--- Removes the part of a recording before speech begins. All channels are cut at the same sample.
 ---@param waveform Tensor  (time) or (channels, time)
 ---@param sample_rate integer
 ---@param trigger_level? number  the level that begins the sound, 7 by default

@@ -1,4 +1,4 @@
--- alignment.lua - the edit distance of sequences, and alignments of tokens with time.
+-- alignment.lua - the edit distance of two sequences, and the alignment of tokens with time steps.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,13 +21,13 @@ local function list_of(title, name, value)
    return torch.is_tensor(value) and value:tolist() or value
 end
 
---- Returns the Levenshtein distance, which is the least number of insertions, deletions and
---- substitutions.
+--- Returns the Levenshtein distance: the least number of insertions, deletions and substitutions
+--- that turn one sequence into the other.
 ---
 ---     print(torch.audio.functional.edit_distance("kitten", "sitting"))
 ---     --> 3
 ---@param seq1 string|any[]|Tensor  a string, whose elements are its characters, or a list
----@param seq2 string|any[]|Tensor  another
+---@param seq2 string|any[]|Tensor  the second sequence
 ---@return integer
 function M.edit_distance(...)
    local title, a = prefix .. "edit_distance", take_distance(...)
@@ -62,7 +62,7 @@ local function best_path(title, probs, targets, blank)
    for s = 0, states - 1 do last[s] = s <= 1 and probs[1][token(s)] or none end
    for t = 2, steps do
       local row, from = {}, {}
-      -- only states from which the end can be reached, and which can be reached
+      -- visits only states that the path can have reached and from which it can still reach the end
       for s = 0, states - 1 do
          local stay, step = last[s], s >= 1 and last[s - 1] or none
          local jump = s >= 2 and s % 2 == 1 and targets[(s + 1) // 2] ~= targets[(s - 1) // 2]
@@ -150,7 +150,7 @@ local take_merge = args.signature(prefix .. [[merge_tokens(tokens: tensor, score
    blank: integer = 1)]])
 
 --- Returns the spans of a path from `forced_align`: a list of tables with `token`, `start` and
---- `stop`, the first and last step, and `score`, the mean of its scores.
+--- `stop`, the first and last step, and `score`, the mean of the scores of its steps.
 ---
 ---     local path = torch.tensor {1, 3, 3, 1, 2}
 ---     for _, span in ipairs(torch.audio.functional.merge_tokens(path,

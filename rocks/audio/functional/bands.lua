@@ -1,4 +1,5 @@
--- bands.lua - weights of frequency bands, and features over time.
+-- bands.lua - the weights that sum frequencies into bands (mel, linear and cosine), and the slope
+-- and normalisation of features over time.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -122,7 +123,7 @@ end
 local take_deltas = args.signature(prefix .. [[compute_deltas(specgram: tensor,
    win_length: integer = 5, mode: string = 'replicate')]])
 
---- Returns the slope of features over time, by least squares in a window.
+--- Returns the slope of features over time, which a least-squares fit in a window gives.
 ---@param specgram Tensor
 ---@param win_length? integer  5 by default
 ---@param mode? string  the form of padding: "replicate", "reflect", "constant" or "circular"
@@ -143,8 +144,8 @@ function M.compute_deltas(...)
    return (slopes / (n * (n + 1) * (2 * n + 1) / 3)):reshape(x.shape)
 end
 
--- Returns lists of each frame's window: its first frame, and the frame after its last, counted from
--- 0.
+-- Returns two lists that give the window of each frame: its first frame, and the frame after its
+-- last. Frames count from 0.
 local function windows_of(n, window, least, center)
    local first, last = {}, {}
    for t = 0, n - 1 do
@@ -183,7 +184,7 @@ function M.sliding_window_cmn(...)
    local options = {device = x.device}
    local from, to = torch.tensor(first, options) + 1, torch.tensor(last, options) + 1
    local count = (to - from):to "float64":view(1, -1, 1)
-   -- Sums of windows are differences of cumulative sums in float64.
+   -- The sum of a window is the difference of two cumulative sums, which are computed in float64.
    local function window_sum(values)
       local sums = F.pad(values:double():cumsum(2), {0, 0, 1, 0})
       return sums:index_select(2, to) - sums:index_select(2, from)

@@ -1,5 +1,5 @@
--- beamforming.lua - spectral densities of several microphones, and beamformers' weights that keep
--- one source. Channels count from 1.
+-- beamforming.lua - spectral densities between several microphones, and the weights of beamformers
+-- that keep one source and suppress the others. Channels count from 1.
 
 local torch = require "tlua"
 local args = require "tlua.args"

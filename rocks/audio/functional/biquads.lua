@@ -1,5 +1,6 @@
 -- biquads.lua - second-order filters with the coefficients of SoX and of the Audio EQ Cookbook.
--- Frequencies, quality factors and gains may be tensors of one number, which then get gradients.
+-- Frequencies, quality factors and gains may also be tensors with one element; gradients then flow
+-- to them.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +11,7 @@ local M = {}
 
 local prefix <const> = "audio.functional."
 
--- Refuses tensors that are not one number.
+-- Raises an error if a tensor argument does not have exactly one element.
 local function check_numbers(title, a)
    for key, value in pairs(a) do
       if key ~= "waveform" and torch.is_tensor(value) and value:numel() ~= 1 then
@@ -54,9 +55,9 @@ function M.biquad(...)
    return run(a.waveform, a.b0, a.b1, a.b2, a.a0, a.a1, a.a2)
 end
 
--- Defines a filter with a frequency. design(values) returns the coefficients b0 to a2; values.w0 is
--- the frequency in radians per sample, values.alpha is sin(w0) / 2 / Q, and the other values are
--- the arguments as scalars.
+-- Defines a filter that has a frequency parameter. design(values) returns the coefficients b0, b1,
+-- b2, a0, a1 and a2. values.w0 is the frequency in radians per sample, values.alpha is sin(w0) / 2
+-- / Q, and the other fields are the function's arguments as scalars.
 local function define(name, parameters, frequency, design)
    local title = prefix .. name
    local take = args.signature(("%s(waveform: tensor, sample_rate: number, %s)"):format(title,
@@ -143,8 +144,8 @@ define("bandpass_biquad", [[central_freq: number|tensor, Q: number|tensor = 0.70
    return top, 0.0, -top, 1 + v.alpha, v.cos * -2, 1 - v.alpha
 end)
 
---- Keeps a band around a frequency, with SoX's band filter; `noise` selects its variant for sounds
---- without a pitch.
+--- Keeps a band around a frequency with SoX's band filter. `noise` selects the filter's variant for
+--- sounds without a pitch.
 ---@names audio.functional.band_biquad
 ---@param waveform Tensor
 ---@param sample_rate number
@@ -178,7 +179,7 @@ local function shelf(v, sign)
    return b0 / a0, b1 / a0, b2 / a0, 1.0, a1 / a0, a2 / a0
 end
 
---- Raises or lowers the lower frequencies.
+--- Raises or lowers the gain of low frequencies (a low-shelf filter).
 ---@names audio.functional.bass_biquad
 ---@param waveform Tensor
 ---@param sample_rate number
@@ -191,7 +192,7 @@ define("bass_biquad", [[gain: number|tensor, central_freq: number|tensor = 100,
    Q: number|tensor = 0.707]],
    "central_freq", function(v) return shelf(v, 1) end)
 
---- Raises or lowers the higher frequencies.
+--- Raises or lowers the gain of high frequencies (a high-shelf filter).
 ---@names audio.functional.treble_biquad
 ---@param waveform Tensor
 ---@param sample_rate number
@@ -204,7 +205,7 @@ define("treble_biquad", [[gain: number|tensor, central_freq: number|tensor = 300
    Q: number|tensor = 0.707]],
    "central_freq", function(v) return shelf(v, -1) end)
 
---- Raises or lowers a band around a frequency.
+--- Raises or lowers the gain of a band around a frequency.
 ---@names audio.functional.equalizer_biquad
 ---@param waveform Tensor
 ---@param sample_rate number
@@ -231,8 +232,8 @@ local deemph <const> = {
 local take_deemph = args.signature(prefix
    .. "deemph_biquad(waveform: tensor, sample_rate: integer)")
 
---- Undoes the emphasis of high frequencies that compact discs (44100 Hz) and digital audio tapes
---- (48000 Hz) may have (ISO 908).
+--- Removes the pre-emphasis of high frequencies with which some compact discs (44100 Hz) and
+--- digital audio tapes (48000 Hz) are recorded (ISO 908).
 ---@param waveform Tensor
 ---@param sample_rate integer
 ---@return Tensor

@@ -1,5 +1,5 @@
--- effects.lua - effects of SoX. Effects with feedback are computed in blocks, each as long as the
--- shortest delay of its samples.
+-- effects.lua - effects of SoX. In an effect with feedback, a sample depends on earlier output
+-- samples. It is computed in blocks that are as long as the shortest delay.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,7 +15,7 @@ local prefix <const> = "audio.functional."
 local take_contrast = args.signature(prefix .. [[contrast(waveform: tensor,
    enhancement_amount: number = 75)]])
 
---- Makes a sound seem louder, much as compression does.
+--- Makes a sound seem louder, much as dynamic compression does.
 ---@param waveform Tensor
 ---@param enhancement_amount? number  from 0 to 100, 75 by default
 ---@return Tensor
@@ -58,11 +58,12 @@ local densities <const> = {TPDF = true, RPDF = true, GPDF = true}
 local take_dither = args.signature(prefix .. [[dither(waveform: tensor,
    density_function: string = 'TPDF', noise_shaping: boolean = false)]])
 
---- Rounds samples to 16 bits after adding dither. "TPDF" adds a triangle over the whole waveform,
---- as torchaudio does, "RPDF" one random sample, and "GPDF" the sum of seven random samples.
+--- Adds dither and rounds samples to 16 bits. "TPDF" adds one triangle that spans the whole
+--- waveform (as torchaudio does), "RPDF" adds one random sample, and "GPDF" adds the sum of seven
+--- random samples.
 ---@param waveform Tensor
 ---@param density_function? string
----@param noise_shaping? boolean  whether the error of each sample is added to the next
+---@param noise_shaping? boolean  whether a sample's rounding error is added to the next
 ---@return Tensor
 function M.dither(...)
    local title, a = prefix .. "dither", take_dither(...)
@@ -125,7 +126,7 @@ end
 
 local TURN <const> = 2 * math.pi
 
--- Returns a list of n values of one period of a wave between low and high.
+-- Returns a list of n values, one period of a wave that oscillates between low and high.
 local function wave_of(is_sine, is_whole, n, low, high, phase)
    local offset = math.floor(phase / TURN * n + 0.5)
    local list = {}
@@ -147,7 +148,7 @@ local function wave_of(is_sine, is_whole, n, low, high, phase)
       end
       d = d * (high - low) + low
       if is_whole then
-         -- integers are rounded towards zero, after a half is added
+         -- rounds half up, then truncates towards zero
          d = d < 0 and math.ceil(d - 0.5) or math.floor(d + 0.5)
       end
       list[t + 1] = d
@@ -159,7 +160,7 @@ local take_phaser = args.signature(prefix .. [[phaser(waveform: tensor, sample_r
    gain_in: number = 0.4, gain_out: number = 0.74, delay_ms: number = 3, decay: number = 0.4,
    mod_speed: number = 0.5, sinusoidal: boolean = true)]])
 
---- Adds the delayed output with a delay that rises and falls.
+--- Adds a delayed copy of the output (a phaser). The delay rises and falls over time.
 ---@param waveform Tensor
 ---@param sample_rate integer
 ---@param gain_in? number  the factor of the input, 0.4 by default
@@ -183,7 +184,8 @@ function M.phaser(...)
    local n, rows = x:size(-1), x:size(1)
    local function delay_at(i) return 1 + (most - wave[i % period + 1]) % most end
    x = x * a.gain_in
-   -- the last `most` outputs before sample i, which contain the delayed values of the next block
+   -- `history` holds the last `most` outputs before sample i. The delayed values of the next block
+   -- are all in it.
    local history, pieces, i = x:new_zeros(rows, most), {}, 0
    while i < n do
       local index, size = {}, 0
@@ -205,8 +207,8 @@ end
 local modulations <const> = {sinusoidal = true, triangular = true}
 local interpolations <const> = {linear = true, quadratic = true}
 
--- Interpolates in a history (rows, channels, length): returns the values at positions `at` -
--- `share`, which need not be whole numbers.
+-- Interpolates in a history (rows, channels, length). Returns the values at the positions `at` -
+-- `share`, which may lie between two samples.
 local function between(history, at, share, is_linear)
    local x0, x1 = history:gather(3, at), history:gather(3, at - 1)
    if is_linear then return x0 + (x1 - x0) * share end
@@ -215,7 +217,8 @@ local function between(history, at, share, is_linear)
    return x0 + ((x2 * 0.5 - x1) * share + (x1 * 2 - x2 * 0.5)) * share
 end
 
--- Returns the delayed signal, (rows, channels, n). delays[c][i] is in samples and less than length
+-- Returns the delayed signal, (rows, channels, n). delays[c][i] is the delay of channel c at sample
+-- i, in samples; it is less than length - 1.
 -- - 1.
 local function delayed_signal(x, delays, length, feedback, is_linear)
    local rows, channels, n = table.unpack(x.shape)
@@ -225,7 +228,8 @@ local function delayed_signal(x, delays, length, feedback, is_linear)
    while i < n do
       local index, shares, size = {}, {}, 0
       for c = 1, channels do index[c], shares[c] = {}, {} end
-      -- Without feedback, all delayed samples are known at the start.
+      -- Without feedback, the delayed samples come from the input alone, so one block computes all
+      -- of them.
       local most = feedback == 0 and n or n - i
       while i + size < n and size < most do
          local fits = true
@@ -250,7 +254,7 @@ local function delayed_signal(x, delays, length, feedback, is_linear)
       pieces[#pieces + 1] = piece
       i = i + size
       if i < n then
-         -- Sample k is the input plus the feedback of the sample delayed at k - 1.
+         -- Sample k of the sum is the input plus the feedback of the delayed sample at k - 1.
          local sums = x:narrow(3, i - size + 2, size) + piece * feedback
          history = torch.cat({history, sums}, 3)
          history = history:narrow(3, history:size(3) - length, length + 1)
@@ -264,7 +268,7 @@ local take_flanger = args.signature(prefix .. [[flanger(waveform: tensor, sample
    speed: number = 0.5, phase: number = 25, modulation: string = 'sinusoidal',
    interpolation: string = 'linear')]])
 
---- Adds the delayed input with a delay that rises and falls.
+--- Adds a delayed copy of the input (a flanger). The delay rises and falls over time.
 ---@param waveform Tensor  (..., channels, time), at most 4 channels
 ---@param sample_rate integer
 ---@param delay? number  the shortest delay in milliseconds, from 0 to 30
@@ -299,7 +303,7 @@ function M.flanger(...)
    checks.at_least(title, "sample_rate / speed", period, 1)
    local wave = wave_of(a.modulation == "sinusoidal", false, period,
       math.floor(shortest * a.sample_rate + 0.5), length - 2, 3 * math.pi / 2)
-   -- torchaudio keeps the wave in float32
+   -- torchaudio stores the wave in float32, so its values are rounded here too
    local rounded = torch.tensor(wave):tolist()
    local delays = {}
    for c = 1, channels do

@@ -1,4 +1,4 @@
--- masks.lua - masks of random bands of frequency or time.
+-- masks.lua - functions that mask random bands of frequencies or spans of time.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -37,7 +37,7 @@ end
 local take_same = args.signature(prefix .. [[mask_along_axis(specgram: tensor,
    mask_param: integer, mask_value: number, axis: integer, p: number = 1)]])
 
---- Masks the same random band in all examples.
+--- Masks one random band, which is the same in all examples.
 ---@param specgram Tensor
 ---@param mask_param integer
 ---@param mask_value number
@@ -56,7 +56,7 @@ end
 local take_each = args.signature(prefix .. [[mask_along_axis_iid(specgrams: tensor,
    mask_param: integer, mask_value: number|tensor, axis: integer, p: number = 1)]])
 
---- Masks a random band of its own in each example and channel.
+--- Masks a random band in each example and channel, drawn independently.
 ---@param specgrams Tensor  (..., freq, time), of at least 3 dimensions
 ---@param mask_param integer
 ---@param mask_value number|Tensor

@@ -1,11 +1,12 @@
--- recursion.lua - y[n] = x[n] - a[1] y[n - 1] - ... - a[K] y[n - K], without a loop over samples.
+-- recursion.lua - computes y[n] = x[n] - a[1] y[n - 1] - ... - a[K] y[n - K] without a loop over
+-- samples.
 --
--- Samples are cut into blocks. In each block the response to its own inputs is a product with a
--- triangular matrix of the filter's impulse response. The contribution of earlier blocks depends
--- only on the block's state, which is the last K outputs before the block. A K x K matrix maps one
--- block's state to the next, and all states are found by doubling: first from one block to the
--- next, then over 2, 4, 8 ... blocks. Everything is computed in float64, since errors grow if poles
--- are near 1.
+-- The samples are cut into blocks. The response of a block to its own inputs is the product with a
+-- triangular matrix of the filter's impulse response. Earlier blocks contribute only through the
+-- block's state, which is the last K outputs before the block. A K x K matrix maps the state of one
+-- block to the state of the next. All states are found by doubling: a first step combines
+-- neighbouring blocks, and the next steps combine blocks 2, 4, 8 ... apart. Everything is computed
+-- in float64, because rounding errors grow if poles are near 1.
 
 local torch = require "tlua"
 
@@ -15,8 +16,8 @@ local M = {}
 
 local BLOCK <const> = 32
 
--- Returns n outputs of a filter. `before` lists the outputs before the first input, from the last
--- backwards.
+-- Returns n outputs of a filter. `before` lists the outputs before the first input, the latest
+-- output first.
 local function respond(a, n, inputs, before)
    local y = {}
    for i = 1, n do
@@ -31,8 +32,8 @@ local function respond(a, n, inputs, before)
    return y
 end
 
--- Elements of matrices are limited to this magnitude, so that powers of unstable filters' matrices
--- stay finite.
+-- Elements of matrices are limited to this magnitude, so that the powers of an unstable filter's
+-- matrix stay finite.
 local LARGEST <const> = 1e300
 
 local function limit(value)
@@ -53,8 +54,8 @@ local function square(m)
    return result
 end
 
--- Returns the tables of a filter: the impulse response with a zero in front, the responses to
--- states (size, K), and the transposed matrices of steps over 1, 2, 4 ... blocks.
+-- Returns three tables of a filter: the impulse response with a zero in front, the responses to
+-- states (size, K), and the transposed matrices that step over 1, 2, 4 ... blocks.
 local function tables_of(a, size, doublings)
    local order = #a
    local impulse = respond(a, size, {1}, {})
@@ -80,14 +81,14 @@ local function tables_of(a, size, doublings)
    return impulse, states, steps
 end
 
--- Returns, for each element of the transposed triangular matrix, its position in an impulse
--- response with a zero in front.
+-- Returns, for each element of the transposed triangular matrix, the index of its value in an
+-- impulse response that has a zero in front.
 local function triangle(size, device)
    local i = torch.arange(size, {device = device})
    return (i:unsqueeze(1) - i:unsqueeze(2) + 1):clamp(0):view(-1) + 1
 end
 
--- Computes the recursion of finite inputs x (batch, filters, time) by blocks.
+-- Computes the recursion in blocks for x (batch, filters, time), whose elements must be finite.
 local function by_blocks(x, a)
    local batch, filters, length = table.unpack(x.shape)
    local order = a:size(2) - 1
@@ -127,8 +128,8 @@ local function by_blocks(x, a)
    return y:narrow(3, 1, length):to(x.dtype)
 end
 
--- Computes the outputs of one channel again, from sample `first` on, by a loop over samples. A NaN
--- makes all later outputs NaN.
+-- Recomputes the outputs of one channel from sample `first` on with a loop over samples. After a
+-- NaN, all outputs are NaN.
 local function loop_from(first, x, y, a)
    local inputs, outputs, order = x:double():tolist(), y:double():tolist(), #a - 1
    local new = {}
@@ -142,9 +143,10 @@ local function loop_from(first, x, y, a)
    y:narrow(1, first + #new - 1, #inputs - first - #new + 2):fill_(new[#new])
 end
 
--- Computes the recursion of x (batch, filters, time) with coefficients a (filters, K + 1); a[f][1]
--- is 1. In a product with a triangular matrix, NaN and infinities would spread to earlier samples
--- (0 * inf is NaN), so a loop computes such a channel from its first NaN or infinity on.
+-- Computes the recursion of x (batch, filters, time) with coefficients a (filters, K + 1), where
+-- a[f][1] is 1. A product with a triangular matrix would spread NaN and infinities to earlier
+-- samples, because 0 * inf is NaN. So a loop over samples recomputes such a channel from its first
+-- NaN or infinity on.
 local function solve(x, a)
    if a:size(2) == 1 or x:numel() == 0 then return x:clone() end
    local finite = x:isfinite()
@@ -169,7 +171,7 @@ function Recursion.forward(ctx, x, a)
    return y
 end
 
--- The gradient of the input is the same recursion backwards in time.
+-- The gradient of the input is the same recursion, run backwards in time.
 function Recursion.backward(ctx, grad)
    local y, a = ctx:saved_tensors()
    local d = Recursion:apply(grad:flip(-1), a):flip(-1)
@@ -186,7 +188,7 @@ function Recursion.backward(ctx, grad)
    return d, torch.stack(list, 2)
 end
 
---- Returns the outputs y of the recursion at the head of this file.
+--- Returns the outputs y of the recursion that the header of this file defines.
 ---@param x Tensor  (batch, filters, time)
 ---@param a Tensor  (filters, K + 1), in which the first column is 1
 ---@return Tensor

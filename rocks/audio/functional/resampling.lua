@@ -1,5 +1,5 @@
--- resampling.lua - changes of the sample rate by windowed sinc filters, one for each phase of the
--- new samples, and changes of speed and pitch.
+-- resampling.lua - changes the sample rate, the speed and the pitch of waveforms. Resampling uses
+-- windowed sinc filters, one for each phase of the new samples.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -49,13 +49,13 @@ local function filters_of(orig, new, a, first, last, from, to, device)
    return torch.where(t:eq(0), 1, t:sin() / t) * window * (base / orig)
 end
 
--- Returns the number of old samples to either side that a filter covers.
+-- Returns how many old samples on each side a filter covers.
 local function width_of(orig, new, a)
    return math.ceil(a.lowpass_filter_width * orig / (math.min(orig, new) * a.rolloff))
 end
 
---- Returns the filters of a change of rate from orig to new, (new, 1, taps), and the number of old
---- samples to the left that a filter covers. The rates must have no common divisor.
+--- Returns the filters (new, 1, taps) that change the rate from orig to new, and the number of old
+--- samples that a filter covers on the left. The rates must have no common divisor.
 ---@param title string
 ---@param orig integer
 ---@param new integer
@@ -70,16 +70,16 @@ function M.kernel(title, orig, new, a, dtype)
       width
 end
 
--- If orig is large, most taps of a filter are zero. Samples are then computed in at most this many
--- groups, each with only the taps that it needs.
+-- If orig is large, most taps of a filter are zero. Samples are then computed in groups, so that
+-- each group uses only its nonzero taps. This is the largest number of groups.
 local MOST_GROUPS <const> = 128
 
 local function groups_of(orig, new, width)
    return math.max(1, math.min(orig // (2 * width + 2), new, MOST_GROUPS))
 end
 
---- Resamples with filters. slice(first, last, from, to) returns the filters of new samples `first`
---- to `last` with taps for old samples `from` to `to`. Samples count from 0.
+--- Resamples x with filters. slice(first, last, from, to) returns the filters of the new samples
+--- `first` to `last`, with taps for the old samples `from` to `to`. Samples count from 0.
 ---@param x Tensor  (..., time)
 ---@param orig integer
 ---@param new integer
@@ -190,7 +190,7 @@ function M.stretch(title, x, a)
    local spectrum = spectra.spectrogram(x, 0, window, a.n_fft, hop, size)
    local advance = torch.linspace(0, math.pi * hop, spectrum:size(-2),
       {device = x.device, dtype = x.dtype}):unsqueeze(2)
-   -- Halves are rounded to the even neighbour, as by Python's `round`.
+   -- Rounds a half to the even neighbour, as Python's `round` does.
    local length = n / rate
    local whole = math.floor(length + 0.5)
    if length % 1 == 0.5 and whole % 2 == 1 then whole = whole - 1 end

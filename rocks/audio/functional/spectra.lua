@@ -10,8 +10,8 @@ local M = {}
 
 local prefix <const> = "audio.functional."
 
--- Returns whether stft normalises by the frame length, and whether the spectrum is divided by the
--- window's norm.
+-- Returns two booleans: whether stft normalises by the frame length, and whether the spectrum is
+-- divided by the window's norm.
 local function norms_of(title, normalized)
    if normalized == true or normalized == "window" then return false, true end
    if normalized == false then return false, false end
@@ -119,7 +119,7 @@ local take_inverse = args.signature(prefix .. [[inverse_spectrogram(spectrogram:
 ---@param win_length integer
 ---@param normalized? boolean|string
 ---@param center? boolean
----@param pad_mode? string  without effect
+---@param pad_mode? string  is ignored
 ---@param onesided? boolean
 ---@return Tensor waveform
 function M.inverse_spectrogram(...)
@@ -190,8 +190,8 @@ end
 local take_to_db = args.signature(prefix .. [[amplitude_to_DB(x: tensor, multiplier: number,
    amin: number, db_multiplier: number, top_db: number?)]])
 
---- Converts magnitudes or powers to dB. With `top_db`, values are raised to at least the largest
---- value of their example minus `top_db`.
+--- Converts magnitudes or powers to dB. With `top_db`, all values are clamped to at least the
+--- largest value of their example minus `top_db`.
 ---@param x Tensor  (freq, time), (channel, freq, time) or (..., batch, channel, freq, time)
 ---@param multiplier number  10 for powers, 20 for magnitudes
 ---@param amin number
@@ -216,7 +216,7 @@ local take_from_db = args.signature(prefix .. [[DB_to_amplitude(x: tensor, ref: 
 
 --- Converts dB to powers or magnitudes.
 ---@param x Tensor  in dB
----@param ref number  the factor of the result
+---@param ref number  the factor by which the result is multiplied
 ---@param power number  1 for powers, 0.5 for magnitudes
 ---@return Tensor
 function M.DB_to_amplitude(...)
@@ -279,8 +279,8 @@ end
 
 -- Pitch -------------------------------------------------------------------------------------------
 
--- Returns the normalised correlations of each frame with the samples that follow at each lag, (N,
--- frames, lags).
+-- Returns the normalised correlation of each frame with the frame that begins `lag` samples later,
+-- for each lag: (N, frames, lags).
 local function correlations(x, frame, lags)
    local n = x:size(-1)
    local frames = math.ceil(n / frame)
@@ -300,7 +300,8 @@ local take_pitch = args.signature(prefix .. [[detect_pitch_frequency(waveform: t
    sample_rate: integer, frame_time: number = 0.01, win_length: integer = 30,
    freq_low: integer = 85, freq_high: integer = 3400)]])
 
---- Returns the pitch of each frame in Hz, found by correlation and smoothed by a median.
+--- Returns the pitch of each frame in Hz, which is found by correlation and then smoothed by a
+--- median over frames.
 ---@param waveform Tensor
 ---@param sample_rate integer
 ---@param frame_time? number  the length of a frame in seconds, 0.01 by default
@@ -325,7 +326,8 @@ function M.detect_pitch_frequency(...)
    local nccf = correlations(x, math.ceil(a.sample_rate * a.frame_time), lags)
    local best, where = nccf:narrow(-1, least + 1, lags - least):max(-1)
    local half, there = nccf:narrow(-1, least + 1, lags // 2 - least):max(-1)
-   -- Positions already count from 1; torchaudio adds 1 to positions from 0.
+   -- Indices count from 1 here, so they need no correction; torchaudio adds 1 to indices that count
+   -- from 0.
    local lag = torch.where(half:gt(best * 0.99), there, where) + least
    local side = (a.win_length - 1) // 2
    if lag:size(-1) < a.win_length - side then

@@ -13,7 +13,7 @@ local prefix <const> = "audio.functional."
 
 local modes <const> = {full = true, valid = true, same = true}
 
---- Raises an error unless a mode of convolution is known.
+--- Raises an error unless `mode` is a known mode of convolution.
 function M.check_mode(title, mode) checks.among(title, "mode", mode, modes) end
 
 local function check_pair(title, a)
@@ -66,7 +66,7 @@ end
 local take_convolve = args.signature(prefix
    .. "convolve(x: tensor, y: tensor, mode: string = 'full')")
 
--- Filters longer than this are faster by Fourier transforms.
+-- For filters longer than this, Fourier transforms are faster than direct convolution.
 local DIRECT <const> = 128
 
 --- Returns the convolution of two waveforms.
@@ -106,7 +106,7 @@ local take_noise = args.signature(prefix .. [[add_noise(waveform: tensor, noise:
 ---@param waveform Tensor
 ---@param noise Tensor
 ---@param snr Tensor
----@param lengths? Tensor  the valid lengths, (...)
+---@param lengths? Tensor  the number of valid samples of each waveform, (...)
 ---@return Tensor
 function M.add_noise(...)
    local title, a = prefix .. "add_noise", take_noise(...)

@@ -1,5 +1,5 @@
--- conformer.lua - Conformer (Gulati et al., 2020): attention and convolutions between two halves of
--- a feed-forward layer.
+-- conformer.lua - Conformer (Gulati et al., 2020): each layer applies half of a feed-forward step,
+-- attention, a convolution, and the second half of a feed-forward step.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -57,8 +57,8 @@ function Layer:forward(x, mask)
    return self.final_layer_norm(self.ffn2(x) * 0.5 + x)
 end
 
---- Encodes features: a call takes (batch, time, features) and lengths (batch), and returns the
---- encoded features and the lengths.
+--- Encodes features. A call takes features (batch, time, features) and lengths (batch), and returns
+--- the encoded features and the lengths.
 ---
 ---     local model = torch.audio.models.Conformer(16, 2, 32, 1, 3)
 ---     print((model(torch.randn(2, 10, 16), torch.tensor {10, 7})).shape)

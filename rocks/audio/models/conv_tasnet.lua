@@ -1,5 +1,5 @@
--- conv_tasnet.lua - Conv-TasNet (Luo and Mesgarani, 2019): separates voices by masks on learnt
--- features; dilated convolutions compute the masks.
+-- conv_tasnet.lua - Conv-TasNet (Luo and Mesgarani, 2019): separates voices. Dilated convolutions
+-- compute a mask for each voice, which is multiplied with learnt features of the sound.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -65,9 +65,9 @@ end
 ---     print(model(torch.randn(2, 1, 100)).shape)
 ---     --> torch.Size([2, 2, 100])
 ---@class audio.models.ConvTasNet: nn.Module
----@field encoder nn.Module  makes spectra
----@field mask_generator nn.Module  makes masks
----@field decoder nn.Module  makes waveforms
+---@field encoder nn.Module  computes features of the waveform
+---@field mask_generator nn.Module  computes a mask for each voice
+---@field decoder nn.Module  computes waveforms from masked features
 ---@overload fun(num_sources?: integer, options?: table): nn.Module
 M.ConvTasNet = class.class("audio.models.ConvTasNet", nn.Module)
 
@@ -109,7 +109,7 @@ end
 
 local take_base = args.signature "audio.models.conv_tasnet_base(num_sources: count = 2)"
 
---- Returns the ConvTasNet of the paper.
+--- Returns a ConvTasNet with the sizes of the paper.
 ---
 ---     local model = torch.audio.models.conv_tasnet_base()
 ---     print(model.num_sources)

@@ -1,4 +1,5 @@
--- deepspeech.lua - DeepSpeech (Hannun et al., 2014): linear layers around a recurrent one.
+-- deepspeech.lua - DeepSpeech (Hannun et al., 2014): linear layers before and after a recurrent
+-- layer.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,7 +20,7 @@ function Dense:forward(x)
    return self.dropout > 0 and F.dropout(x, self.dropout, self.training) or x
 end
 
---- Recognises characters in spectra: a call takes (batch, 1, time, features) and returns
+--- Recognises characters in spectra. A call takes (batch, 1, time, features) and returns
 --- log-probabilities (batch, time, classes).
 ---
 ---     local model = torch.audio.models.DeepSpeech(40, 32, 29)

@@ -1,7 +1,8 @@
 -- emformer.lua - Emformer (Shi et al., 2021): a transformer for streams of sound. A segment of
 -- frames attends to itself, to some frames before it (the left context), to some after it (the
--- right context), and to means of earlier segments (the memory). Inside, tensors are (time, batch,
--- features), and keys are in the order memory, right contexts, left context, frames.
+-- right context), and to means of earlier segments (the memory). Inside this file, tensors are
+-- (time, batch, features), and keys are in this order: memory, right contexts, left context,
+-- frames.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +14,7 @@ local nn, F = torch.nn, torch.nn.functional
 local prefix <const> = "audio.models.Emformer"
 local activations <const> = {relu = nn.ReLU, gelu = nn.GELU, silu = nn.SiLU}
 
--- Joins tensors along time; nil stands for no frames.
+-- Concatenates tensors along time and leaves nil arguments out.
 local function join(...)
    local list = {}
    for i = 1, select("#", ...) do list[#list + 1] = (select(i, ...)) end
@@ -22,7 +23,7 @@ end
 
 local function count_of(x) return x and x:size(1) or 0 end
 
--- Returns x without the first n frames, or nil if there are no others.
+-- Returns x without the first n frames, or nil if no frames are left.
 local function after(x, n)
    local rest = x:size(1) - n
    return rest > 0 and x:narrow(1, n + 1, rest) or nil
@@ -47,12 +48,13 @@ function Attention:__init(a, gain)
    end
 end
 
--- Returns (time, batch, features) as (batch, heads, time, features of a head).
+-- Splits x (time, batch, features) into heads: (batch, heads, time, features of a head).
 local function split(x, heads)
    return x:view(x:size(1), x:size(2), heads, -1):permute(2, 3, 1, 4)
 end
 
--- Returns a mask (batch, keys) that is true for the keys of padding, which come last, or nil.
+-- Returns a mask (batch, keys) that is true for padding keys, which come last, or nil if there is
+-- no padding.
 local function padding_of(lengths, keys, frames)
    if lengths:size(1) == 1 then return nil end
    local past = keys - frames -- the keys before those of the frames
@@ -60,9 +62,10 @@ local function padding_of(lengths, keys, frames)
    return torch.arange(keys, {device = lengths.device}):ge((lengths + past + longest):unsqueeze(2))
 end
 
--- `parts` has utterance, right_context, summary and mems, of which all but the first may be nil,
--- and perhaps left_key and left_value. `hidden` (queries, keys) is true for keys that a query does
--- not see. Returns the frames (right contexts first), the new memory, and the keys and values.
+-- Attends to one or all segments. `parts` has the tensors utterance, right_context, summary and
+-- mems, and optionally left_key and left_value; all but the first may be nil. The mask `hidden`
+-- (queries, keys) is true for keys that a query must not see. Returns the frames (right contexts
+-- first), the new memory, the keys and the values.
 function Attention:forward(parts, lengths, hidden)
    local frames, right, mems = parts.utterance, parts.right_context, parts.mems
    local query = self.emb_to_query(join(right, frames, parts.summary))
@@ -89,7 +92,7 @@ end
 
 -- Layers ----------------------------------------------------------------------------------------
 
--- Returns the means of segments of `size` frames.
+-- Returns the mean of each segment of `size` frames.
 local function means(x, size)
    return F.avg_pool1d(x:permute(2, 3, 1), size, {stride = size, ceil_mode = true}):permute(3, 1, 2)
 end
@@ -108,7 +111,7 @@ function Layer:__init(a, gain)
       a.max_memory_size
 end
 
--- Returns frames and right context after attention and the feed-forward network.
+-- Applies the feed-forward network after attention, and returns the frames and the right context.
 local function finished(self, out, frames, right)
    out = self.dropout(out) + join(right, frames)
    out = self.layer_norm_output(self.pos_ff(out) + out)
@@ -130,21 +133,22 @@ function Layer:forward(frames, lengths, right, mems, hidden)
    return frames, right, memory and first(memory, memory:size(1) - 1)
 end
 
--- Returns the last n frames of x after y, or nil if n is 0.
+-- Joins x and y along time, x first, and returns the last n frames, or nil if n is 0.
 local function kept(x, y, n)
    if n == 0 then return nil end
    local all = join(x, y)
    return all:narrow(1, math.max(1, all:size(1) - n + 1), math.min(n, all:size(1)))
 end
 
---- Computes one segment. `state` has memory, key and value of the past, of which each may be nil.
+--- Computes one segment. `state` has the memory, keys and values of the past; each of them may be
+--- nil.
 function Layer:infer(frames, lengths, right, state, mems)
    local x, context = normed(self, frames, right)
    local parts = {utterance = x, right_context = context, mems = state.memory,
       left_key = state.key, left_value = state.value}
    if self.memory > 0 then parts.summary = first(means(x, self.segment), 1) end
    local hidden
-   if parts.summary and state.memory then -- the summary does not see the memory
+   if parts.summary and state.memory then -- the summary must not attend to the memory
       local keys = count_of(state.memory) + count_of(state.key) + count_of(right) + frames:size(1)
       local queries = count_of(right) + frames:size(1) + 1
       hidden = torch.zeros(queries, keys, {dtype = "bool", device = x.device})
@@ -161,10 +165,11 @@ end
 
 -- The model -------------------------------------------------------------------------------------
 
---- Encodes features of sound. A call takes (batch, time + right_context_length, features), whose
---- last frames are the right context of the last segment, and the lengths (batch) without right
---- context; it returns the encoded features (batch, time, features) and the lengths. `infer`
---- encodes a stream in segments. weight_init_scale_strategy is "depthwise", "constant" or "none".
+--- Encodes features of sound. A call takes features (batch, time + right_context_length, features),
+--- whose last frames are the right context of the last segment, and the lengths (batch), which do
+--- not count the right context. It returns the encoded features (batch, time, features) and the
+--- lengths. `infer` encodes a stream in segments. The option weight_init_scale_strategy is
+--- "depthwise", "constant" or "none".
 ---
 ---     local options = {right_context_length = 1}
 ---     local model = torch.audio.models.Emformer(16, 2, 32, 2, 4, options)
@@ -206,7 +211,7 @@ function Emformer:__init(...)
    self.emformer_layers = nn.ModuleList(list)
 end
 
--- Returns the right contexts of all segments, one after the other, or nil.
+-- Returns the concatenated right contexts of all segments, or nil if the right context is empty.
 local function right_contexts(self, x, frames)
    if self.right == 0 then return nil end
    local list = {}
@@ -217,8 +222,8 @@ local function right_contexts(self, x, frames)
    return torch.cat(list, 1)
 end
 
--- Returns a mask of the keys (memory, right contexts, frames) that each query (right contexts,
--- frames, summaries) does not see.
+-- Returns a mask (queries, keys) that is true where a query must not see a key. The queries are
+-- right contexts, frames and summaries; the keys are memory, right contexts and frames.
 local function hidden_keys(self, frames, device)
    local size, count = self.segment, (frames + self.segment - 1) // self.segment
    local at = {dtype = "int64", device = device}
@@ -267,7 +272,7 @@ end
 --- Encodes the next segment of a stream: (batch, segment_length + right_context_length, features).
 ---@param input Tensor
 ---@param lengths Tensor  (batch): the numbers of valid frames, right context included
----@param states? table[]  the states that the call for the segment before has returned
+---@param states? table[]  the states that the call for the previous segment returned
 ---@return Tensor output  (batch, segment_length, features)
 ---@return Tensor lengths  (batch)
 ---@return table[] states

@@ -1,5 +1,5 @@
 -- init.lua - torch.audio.models: models of sound with torchaudio's names. No weights are
--- downloaded: model:load_state_dict(torch.load "file", {names = "pytorch"}) loads a state dict that
+-- downloaded. model:load_state_dict(torch.load "file", {names = "pytorch"}) loads a state dict that
 -- torchaudio has saved.
 
 require "tlua" -- defines the core's modules for `require`

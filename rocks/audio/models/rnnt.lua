@@ -1,4 +1,4 @@
--- rnnt.lua - recurrent transducers (Graves, 2012) with an Emformer: a transcriber encodes sound, a
+-- rnnt.lua - recurrent transducers (Graves, 2012) with an Emformer. A transcriber encodes sound, a
 -- predictor encodes the tokens so far, and a joiner computes the scores of the next token.
 
 local torch = require "tlua"
@@ -32,7 +32,7 @@ function Encoder:__init(a)
    self.layer_norm = nn.LayerNorm(a.encoding_dim)
 end
 
--- Joins each `stride` frames to one with more features.
+-- Concatenates the features of each `stride` consecutive frames into one frame.
 local function reduced(self, input, lengths)
    local title <const> = "audio.models.RNNT"
    local width = self.input_linear.in_features
@@ -138,10 +138,11 @@ end
 
 -- The model -------------------------------------------------------------------------------------
 
---- A recurrent transducer, as emformer_rnnt_model makes it. A call takes sources (batch, time +
---- right context, features), their lengths (batch) without right context, targets (batch, length),
---- which are tokens from 1, their lengths, and perhaps the predictor's states; it returns the
---- scores (batch, time, length, tokens), both lengths and the predictor's states.
+--- A recurrent transducer; emformer_rnnt_model creates one. A call takes sources (batch, time +
+--- right context, features), their lengths (batch) without the right context, targets (batch,
+--- length), which are tokens from 1, the lengths of the targets, and optionally the predictor's
+--- states. It returns the scores (batch, time, length, tokens), both lengths and the predictor's
+--- new states.
 ---
 ---     local models = torch.audio.models
 ---     local model = models.emformer_rnnt_model {input_dim = 4,
@@ -192,7 +193,7 @@ end
 --- Encodes the next segment of a stream.
 ---@param sources Tensor  (batch, segment_length + right_context_length, features)
 ---@param source_lengths Tensor  (batch): the numbers of valid frames, right context included
----@param state? table[]  the states that the call for the segment before has returned
+---@param state? table[]  the states that the call for the previous segment returned
 ---@return Tensor encodings
 ---@return Tensor lengths
 ---@return table[] state
@@ -234,8 +235,9 @@ local take = args.signature [[audio.models.emformer_rnnt_model(input_dim: count,
    lstm_layer_norm: boolean = false, lstm_layer_norm_epsilon: number = 1e-5,
    lstm_dropout: number = 0)]]
 
---- Returns a recurrent transducer whose transcriber is an Emformer. Lengths of segments and
---- contexts are frames of the input, of which each time_reduction_stride become one.
+--- Returns a recurrent transducer whose transcriber is an Emformer. The lengths of segments and
+--- contexts are counted in frames of the input; the model joins each time_reduction_stride of these
+--- frames into one.
 ---@param options {input_dim: integer, encoding_dim: integer, num_symbols: integer,
 --- segment_length: integer, right_context_length: integer, time_reduction_input_dim: integer,
 --- time_reduction_stride: integer, transformer_num_heads: integer, transformer_ffn_dim: integer,

@@ -1,5 +1,5 @@
--- rnnt_search.lua - beam search for recurrent transducers (Graves, 2012). In each step of time a
--- hypothesis may emit several tokens, and then blank, which moves it to the next step.
+-- rnnt_search.lua - beam search for recurrent transducers (Graves, 2012). In each time step a
+-- hypothesis may emit several tokens. A blank then moves it to the next time step.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,10 +9,11 @@ local RNNT = require "tlua.audio.models.rnnt".RNNT
 
 local prefix <const> = "audio.models.RNNTBeamSearch"
 
---- Finds the most probable tokens of sound by beam search with a recurrent transducer. A call
---- takes features (time + right context, features) and the number of frames without right context,
---- and returns a list of hypotheses, best first, each a table with `tokens`, which begin with
---- blank, and `score`, a logarithm of a probability. `infer` decodes a stream in segments.
+--- Finds the most probable tokens of sound by beam search with a recurrent transducer. A call takes
+--- features (time + right context, features) and the number of frames without the right context. It
+--- returns a list of hypotheses, the best first. A hypothesis is a table with `tokens`, whose first
+--- token is blank, and `score`, the logarithm of a probability. `infer` decodes a stream in
+--- segments.
 ---
 ---     torch.manual_seed(1)
 ---     local models = torch.audio.models
@@ -35,7 +36,7 @@ local Search = class.class("audio.models.RNNTBeamSearch", torch.nn.Module)
 local take = args.signature [[audio.models.RNNTBeamSearch(model: object, blank: count,
    temperature: number = 1, hypo_sort_key: callable?, step_max_tokens: count = 100)]]
 
--- The score of a hypothesis for each of its tokens.
+-- Returns a hypothesis's score divided by its number of tokens.
 local function mean_score(hypothesis) return hypothesis.score / (#hypothesis.tokens + 1) end
 
 function Search:__init(...)
@@ -71,7 +72,8 @@ local function sorted(list, key, is_descending)
    return rows
 end
 
--- Returns hypotheses whose last tokens are `tokens` and whose other tokens are those of `bases`.
+-- Returns new hypotheses. Each consists of a hypothesis of `bases` and one further token of
+-- `tokens`.
 local function extended(self, bases, tokens, scores, device)
    local states
    if bases[1] then
@@ -108,8 +110,8 @@ local function next_scores(self, encoding, hypotheses)
    return (joined:select(3, 1):select(2, 1) / self.temperature):log_softmax(-1):cpu()
 end
 
--- Ends the step of all hypotheses in `open` by blank, and adds them to `closed`, where equal ones
--- become one. Returns `closed` with the worst first.
+-- Ends the time step of all hypotheses in `open` with a blank, and adds them to `closed`, where
+-- equal hypotheses are merged. Returns `closed` with the worst hypothesis first.
 local function close(open, closed, scores, known)
    local blanks = scores:select(2, -1):tolist()
    for i, item in ipairs(open) do
@@ -131,7 +133,7 @@ local function close(open, closed, scores, known)
    return sorted(closed, function(item) return item.score end, false)
 end
 
--- Returns the best continuations of hypotheses by a token that is not blank.
+-- Returns the best extensions of hypotheses by a token other than blank.
 local function continued(self, open, closed, scores, width, device)
    local own = {}
    for i, item in ipairs(open) do own[i] = item.score end
@@ -200,12 +202,12 @@ function Search:forward(input, length, beam_width)
    return search(self, (self.model:transcribe(input, length)), nil, beam_width)
 end
 
---- Finds the best hypotheses for the stream up to the next segment.
+--- Finds the best hypotheses of a stream, from its beginning to the end of the next segment.
 ---@param input Tensor  (segment_length + right_context_length, features)
 ---@param length Tensor|integer  the number of frames, right context included
 ---@param beam_width integer
----@param state? table[]  the state that the call for the segment before has returned
----@param hypothesis? table[]  the hypotheses that it has returned
+---@param state? table[]  the state that the call for the previous segment returned
+---@param hypothesis? table[]  the hypotheses that the call for the previous segment returned
 ---@return {tokens: integer[], score: number, predictor_out: Tensor, state: table}[] hypotheses
 ---@return table[] state
 function Search:infer(input, length, beam_width, state, hypothesis)

@@ -1,5 +1,5 @@
 -- wav2vec2.lua - wav2vec 2.0 (Baevski et al., 2020) and HuBERT (Hsu et al., 2021): convolutions
--- compute features of waveforms, and a transformer encodes these.
+-- compute features of waveforms, and a transformer encodes the features.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -157,8 +157,8 @@ end
 -- is nil.
 function Transformer:forward(x, mask, most)
    x = x + self.pos_conv_embed(x)
-   -- This norm comes first, unless layers normalise their inputs; then it comes after the last
-   -- layer.
+   -- If each layer normalises its own inputs (layer_norm_first), this norm comes after the last
+   -- layer; otherwise it comes before the first layer.
    if not self.layer_norm_first then x = self.layer_norm(x) end
    x = self.dropout(x)
    local outputs = {}
@@ -193,8 +193,8 @@ end
 
 -- Models ------------------------------------------------------------------------------------------
 
---- Encodes waveforms (batch, time). A call returns (batch, frames, features), computed by the last
---- layer `aux` if there is one, and the valid lengths if lengths are given.
+--- Encodes waveforms (batch, time). A call returns (batch, frames, features), to which the last
+--- layer `aux` is applied if there is one, and the valid lengths if lengths are given.
 ---
 ---     local model = torch.audio.models.wav2vec2_model {encoder_embed_dim = 16,
 ---        extractor_conv_layer_config = {{8, 10, 5}, {8, 3, 2}}, aux_num_out = 5,
@@ -314,8 +314,8 @@ end
 ---@names audio.models.hubert_base audio.models.hubert_large audio.models.hubert_xlarge
 ---@param options? {encoder_projection_dropout: number, encoder_attention_dropout: number,
 ---encoder_ff_interm_dropout: number, encoder_dropout: number, encoder_layer_drop: number,
----aux_num_out: integer}  the probabilities of zeros, of leaving layers out, and the features of the
---- last layer, none by default
+---aux_num_out: integer} the probabilities of dropout and of skipping a layer, and the number of
+---outputs of the last layer, which is left out by default
 ---@return audio.models.Wav2Vec2Model
 
 define("wav2vec2_base", {})

@@ -1,4 +1,4 @@
--- whisper.lua - Whisper (Radford et al., 2022): a transformer that transcribes mel spectrograms as
+-- whisper.lua - Whisper (Radford et al., 2022): a transformer that transcribes mel spectrograms to
 -- tokens. Weights and sizes have the names of Hugging Face's transformers.
 
 local torch = require "tlua"
@@ -20,7 +20,7 @@ function Attention:__init(dim, heads)
       nn.Linear(dim, dim)
 end
 
--- Returns keys and values of x, (batch, heads, length, features).
+-- Computes the keys and values of x, (batch, heads, length, features).
 function Attention:remember(x)
    local function split(y)
       return y:view(y:size(1), y:size(2), self.num_heads, -1):transpose(2, 3)
@@ -114,8 +114,8 @@ function Decoder:forward(tokens, states, caches)
 end
 
 --- Recognises speech. A call takes features (batch, num_mel_bins, frames) and tokens (batch,
---- length), which count from 1, and returns the logits of the next tokens. The sizes and the
---- weights have the names of Hugging Face's config.json and files.
+--- length) from 1. It returns the logits of the next tokens. The sizes and the weights have the
+--- names of Hugging Face's config.json and files.
 ---
 ---     local model = torch.audio.models.Whisper {d_model = 16, vocab_size = 20,
 ---        encoder_layers = 1, decoder_layers = 1, encoder_attention_heads = 2,
@@ -168,7 +168,7 @@ end
 ---@param tokens integer[]  the first tokens, such as start, language and task
 ---@param eos integer  the token of the end
 ---@param max_new_tokens? integer  the largest number of further tokens
----@return integer[] tokens  the given and the further ones
+---@return integer[] tokens  `tokens` followed by the new tokens
 function M.Whisper:generate(features, tokens, eos, max_new_tokens)
    check(":generate", self, features)
    local most = self.config.max_target_positions
@@ -198,8 +198,9 @@ local SECONDS <const>, RATE <const> = 30, 16000
 local take_features = args.signature [[audio.models.whisper_features(waveform: tensor,
    sample_rate: count = 16000, n_mels: count = 80)]]
 
---- Returns Whisper's features of waveforms with 16,000 samples per second: log-mel spectra of 30
---- seconds; the waveform is cut off or padded with silence.
+--- Returns Whisper's features of waveforms that have 16,000 samples per second. The features are
+--- log-mel spectra of 30 seconds. A longer waveform is cut off, and a shorter one is padded with
+--- silence.
 ---
 ---     local features = torch.audio.models.whisper_features(torch.zeros(1, 16000))
 ---     print(features.shape)

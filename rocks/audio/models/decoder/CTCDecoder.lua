@@ -1,10 +1,11 @@
--- CTCDecoder.lua - beam search over the scores of tokens (CTC), with the rules of flashlight's
+-- CTCDecoder.lua - beam search over the scores of CTC tokens, with the rules of flashlight's
 -- decoders, which torchaudio uses.
 --
--- A hypothesis is {score, token, word, is_blank, prefix, node, parent}: the token of the last step,
--- the word that ended there, and the hypothesis one step before. `prefix` is a state of the
--- language model, one for each sequence of tokens or, with a lexicon, of words; `node` is a
--- position in the lexicon. Hypotheses that agree in prefix, node, token and is_blank are merged.
+-- A hypothesis is a table {score, token, word, is_blank, prefix, node, parent}. `token` is the
+-- token of the last step, `word` is the word that ended there, and `parent` is the hypothesis one
+-- step before. `prefix` is a state of the language model; each sequence of tokens (or of words,
+-- with a lexicon) has one state. `node` is a position in the lexicon. Hypotheses are merged if they
+-- have equal prefix, node, token and is_blank.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,12 +19,12 @@ local M = {}
 local prefix <const> = "audio.models.decoder."
 local none <const> = -math.huge
 
---- Decodes emissions (batch, time, tokens) by beam search; `ctc_decoder` makes it. A call returns
---- for each example a list of hypotheses, the best first. Each is a table with `tokens`, their
---- positions from 1 as a tensor; `words`, a list, empty without a lexicon; `score`; and
---- `timesteps`, the step from 1 of each token. As torchaudio's, the tokens begin and end with
---- sil_token, at the steps 0 and time + 1, unless silence at an end of the emissions is merged
---- with it.
+--- Decodes emissions (batch, time, tokens) by beam search. `ctc_decoder` creates it. A call returns
+--- for each example a list of hypotheses, the best first. A hypothesis is a table with `tokens` (a
+--- tensor of positions from 1), `words` (a list, which is empty without a lexicon), `score`, and
+--- `timesteps` (the step of each token, from 1). As in torchaudio, the tokens begin and end with
+--- sil_token, at the steps 0 and time + 1, unless this silence is merged with silence at the end of
+--- the emissions.
 ---
 ---     local ctc_decoder = torch.audio.models.decoder.ctc_decoder
 ---     local decoder = ctc_decoder {tokens = {"-", "|", "a"}, nbest = 2}
@@ -37,7 +38,8 @@ local CTCDecoder = class.class "audio.models.decoder.CTCDecoder"
 
 -- The beam ----------------------------------------------------------------------------------------
 
--- Returns the state behind `state` and `word`, and the language model's score of the word.
+-- Returns the language model's state after it has read `word` in `state`, and its score of the
+-- word.
 local function advance(self, state, word)
    local next_state = state.next[word]
    if not next_state then
@@ -52,7 +54,7 @@ local function advance(self, state, word)
    return next_state, next_state.score
 end
 
--- Adds a candidate for the next beam, unless its score is too far below the best.
+-- Adds a candidate for the next beam if its score is close enough to the best score.
 local function add(pool, parent, score, token, state, node, is_blank, word)
    if score > pool.best then pool.best = score end
    if score >= pool.best - pool.threshold then
@@ -92,7 +94,7 @@ local function select_best(self, pool)
    return table.move(kept, 1, math.min(#kept, o.beam_size), 1, {})
 end
 
--- Extends a hypothesis by each token of a step, without a lexicon.
+-- Extends a hypothesis by each token that a step considers. This is the search without a lexicon.
 local function extend_free(self, pool, one, row, order)
    local o, blank, sil = self.options, self.blank, self.sil
    for _, token in ipairs(order) do
@@ -120,7 +122,7 @@ local function enter(self, pool, one, score, token, node)
       add(pool, one, score + o.lm_weight * (lm_score - most) + extra, token, state, root, false,
          word)
    end
-   -- a repeated token begins no word, since CTC needs a blank between two equal tokens
+   -- a repeated token cannot begin a word, since CTC needs a blank between two equal tokens
    if one.node ~= root or token ~= one.token then
       for _, word in ipairs(node.words) do finish(word, o.word_score) end
    end
@@ -172,7 +174,7 @@ local function step(self, rows)
    for _, row in ipairs(rows) do
       local pool, order = new_pool(self), order_of(self, row)
       for _, one in ipairs(self.beam) do extend(self, pool, one, row, order) end
-      -- states that no hypothesis of the beam has can be collected
+      -- drops states that no hypothesis in the beam uses, so that they can be collected
       for _, one in ipairs(self.beam) do one.prefix, one.node = nil, nil end
       self.beam = select_best(self, pool)
       self.steps = self.steps + 1
@@ -298,13 +300,14 @@ function CTCDecoder:decode_step(...)
    step(self, rows_of(self, prefix .. "CTCDecoder.decode_step", a.emissions, 2))
 end
 
---- Ends the emissions.
+--- Ends the decoding of emissions that arrive in parts.
 function CTCDecoder:decode_end()
    check_begun(self, "decode_end")
    finish(self)
 end
 
---- Returns the best hypotheses after `decode_end`, as a call does for one example.
+--- Returns the best hypotheses after `decode_end`, in the form in which a call returns those of one
+--- example.
 ---@return table[] hypotheses
 function CTCDecoder:get_final_hypothesis()
    if not self.beam or not self.is_ended then
@@ -315,7 +318,7 @@ end
 
 local take_tokens = args.signature(prefix .. "CTCDecoder.idxs_to_tokens(idxs: tensor|table)")
 
---- Returns the names of tokens.
+--- Returns the names of tokens, given their positions.
 ---
 ---     local ctc_decoder = torch.audio.models.decoder.ctc_decoder
 ---     local decoder = ctc_decoder {tokens = {"-", "|", "a"}}
@@ -339,9 +342,9 @@ function CTCDecoder:idxs_to_tokens(...)
    return names
 end
 
--- Sets `most` of each node except the root to the best score of any word at or below the node.
--- Words with the same spelling count as one word, whose score is the log_add of their scores. Nodes
--- are visited from last to first, because each node comes before its children in the list.
+-- Sets `most` of each node except the root to the best score of all words at or below the node.
+-- Words with the same spelling count as one word, and its score is the log_add of their scores.
+-- Nodes are visited from last to first, because each node comes before its children in the list.
 local function spread(nodes, score_of)
    for i = #nodes, 2, -1 do
       local node = nodes[i]
@@ -369,10 +372,10 @@ local take = args.signature(prefix .. [[ctc_decoder(lexicon: string|table?, toke
    unk_score: number = -inf, sil_score: number = 0, log_add: boolean = false,
    blank_token: string = '-', sil_token: string = '|', unk_word: string = '<unk>')]])
 
---- Makes a decoder of CTC emissions. A lexicon has one word in a line, behind it the tokens of its
---- spelling, which ends with sil_token; without one, every sequence of tokens is allowed. The
---- language model is of words or, without a lexicon, of tokens; its scores are logarithms to base
---- 10, as KenLM's.
+--- Creates a decoder of CTC emissions. Each line of a lexicon has a word and then the tokens of its
+--- spelling, which ends with sil_token. Without a lexicon, every sequence of tokens is allowed. The
+--- language model scores words or, without a lexicon, tokens. Its scores are logarithms to base 10,
+--- as in KenLM.
 ---
 ---     local ctc_decoder = torch.audio.models.decoder.ctc_decoder
 ---     local decoder = ctc_decoder({"ab a b |", "ba b a |"}, {"-", "|", "a", "b"})
@@ -383,15 +386,16 @@ local take = args.signature(prefix .. [[ctc_decoder(lexicon: string|table?, toke
 ---@param tokens string|string[]  a file or a list
 ---@param lm? string  the file of a language model in the ARPA text format
 ---@param options? {nbest: integer, beam_size: integer, beam_size_token: integer,
---- beam_threshold: number, lm_weight: number, word_score: number, unk_score: number,
---- sil_score: number, log_add: boolean, blank_token: string, sil_token: string, unk_word: string}
---- nbest: the number of hypotheses in the result; beam_size: the number of hypotheses after each
---- step; beam_size_token: the number of tokens in each step, otherwise all; beam_threshold:
---- hypotheses further below the best are dropped; lm_weight: the factor of the language model's
---- scores; word_score: the score of each word; unk_score: the score of an unknown word; sil_score:
---- the score of each step of silence; log_add: whether merged hypotheses add their probabilities,
---- otherwise the best counts; blank_token: CTC's blank; sil_token: silence between words;
---- unk_word: what stands for an unknown word
+--- beam_threshold: number, lm_weight: number, word_score: number, unk_score: number, sil_score:
+--- number, log_add: boolean, blank_token: string, sil_token: string, unk_word: string} nbest: the
+--- number of hypotheses in the result; beam_size: the number of hypotheses after each step;
+--- beam_size_token: the number of best tokens considered in each step, all by default;
+--- beam_threshold: hypotheses that score lower than the best by more than this are dropped;
+--- lm_weight: the factor of the language model's scores; word_score: the score of each word;
+--- unk_score: the score of an unknown word; sil_score: the score of each step of silence; log_add:
+--- whether merged hypotheses add their probabilities instead of keeping the larger one;
+--- blank_token: CTC's blank; sil_token: silence between words; unk_word: the word that stands for
+--- words outside the language model
 ---@return audio.models.decoder.CTCDecoder
 function M.ctc_decoder(...)
    local title, a = prefix .. "ctc_decoder", take(...)

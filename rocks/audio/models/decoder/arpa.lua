@@ -1,13 +1,15 @@
 -- arpa.lua - n-gram language models in the ARPA text format.
 --
--- A model is {order, probs, backoffs}: the tables map words, joined by spaces, to the logarithms to
--- base 10 of the last word's probability, and of the weight of shorter contexts.
+-- A model is a table {order, probs, backoffs}. The keys of `probs` and `backoffs` are words joined
+-- by spaces. `probs` has the base-10 logarithm of the probability of the last word after the
+-- others. `backoffs` has the base-10 logarithm of the weight that is added when a shorter context
+-- is used.
 
 local torch = require "tlua"
 
 local M = {}
 
--- The logarithm for unknown words in a model that lacks <unk>.
+-- The base-10 logarithm of an unknown word's probability in a model that lacks <unk>.
 local unknown <const> = -100.0
 
 local function to_number(text) return text:find "^[%d.eE+-]+$" and tonumber(text) end
@@ -21,7 +23,8 @@ local function read_count(counts, line, fail)
    counts[#counts + 1] = tonumber(count)
 end
 
--- Reads an n-gram of a given order: probability, words, and the weight unless the order is highest.
+-- Reads an n-gram of a given order. Its line has the probability, the words, and, except for the
+-- highest order, the backoff weight.
 local function read_ngram(model, order, line, fail)
    local parts = {}
    for part in line:gmatch "%S+" do parts[#parts + 1] = part end
@@ -69,7 +72,7 @@ function M.read(title, path)
    for line in (text .. "\n"):gmatch "(.-)\r?\n" do
       number, line = number + 1, line:match "^%s*(.-)%s*$"
       if line == "" or ended then
-         goto next -- a model ends here, even if text follows
+         goto next -- one model ends here, even if more text follows
       elseif not order then
          if line ~= "\\data\\" then fail("expected \"\\data\\\" of an ARPA text file", line) end
          order = 0
@@ -101,8 +104,8 @@ function M.read(title, path)
    return model
 end
 
---- Returns the logarithm to base 10 of a word's probability behind a context, and the context of
---- the next word.
+--- Returns the base-10 logarithm of a word's probability after a context, and the context of the
+--- next word.
 ---@param model table
 ---@param context string[]  at most order - 1 words
 ---@param word string

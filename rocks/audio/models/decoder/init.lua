@@ -1,4 +1,4 @@
--- init.lua - torch.audio.models.decoder: from scores of tokens to words.
+-- init.lua - torch.audio.models.decoder: finds words from the scores of tokens.
 
 require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"

@@ -1,11 +1,11 @@
--- lists.lua - reads the lists of a decoder, tokens and a lexicon, and checks them.
+-- lists.lua - reads and checks the two lists that a decoder takes: the tokens and the lexicon.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
 
--- Returns the lines of a file or of a list, and a function that names a line for messages.
+-- Returns the lines of a file or of a list, and a function that describes a line in error messages.
 local function lines_of(title, name, value)
    if type(value) == "table" then
       for i = 1, #value do
@@ -34,7 +34,7 @@ function M.tokens(title, value)
    local lines, place = lines_of(title, "tokens", value)
    local names, positions = {}, {}
    for i, line in ipairs(lines) do
-      -- each line of a file may have several names of one token
+      -- a line of a file may list several names of the same token
       local position = #names + 1
       for name in line:gmatch(type(value) == "table" and ".+" or "%S+") do
          if positions[name] then
@@ -65,8 +65,8 @@ local function insert(nodes, spelling, word)
    node.words[#node.words + 1] = word
 end
 
---- Returns the list of a lexicon's nodes: the root and all prefixes of spellings. A node has its
---- position `id`, `children` by token, and the `words` whose spelling ends there.
+--- Returns a list of nodes, one for each prefix of a spelling, the root (the empty prefix) first. A
+--- node has its position `id`, its `children` by token, and the `words` whose spelling ends there.
 ---@param title string  the function's name, for messages
 ---@param value string|string[]  a file or a list of lines, each a word and its spelling
 ---@param positions table<string, integer>  positions of tokens
