@@ -1,8 +1,8 @@
--- BPE.lua - GPT-2's byte-pair encoding: text is split into words by GPT-2's pattern, and each word
--- into bytes, which are merged to tokens in the order in which the pairs were learnt.
+-- BPE.lua - GPT-2's byte-pair encoding. GPT-2's pattern splits a text into words. The bytes of each
+-- word are merged to tokens, in the order in which training has learnt the pairs.
 --
--- A token is a string of bytes. The numbers of tokens count from 1, so that they can be used as
--- positions in an embedding; in files the numbers count from 0.
+-- A token is a string of bytes. Token numbers count from 1 in Lua, so that they can index an
+-- embedding, and from 0 in files.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -32,8 +32,8 @@ local function kind_of(code)
    return characters.class "space"[code] and "space" or "other"
 end
 
--- Returns the kind of the character at byte `at`, and the position after that character. Invalid
--- UTF-8 is of the kind "other".
+-- Returns the kind of the character at byte `at`, and the position after that character. A byte of
+-- invalid UTF-8 has the kind "other".
 local function character(text, at)
    local byte = text:byte(at)
    if not byte then return nil end
@@ -62,7 +62,8 @@ local function word_end(text, at)
    local start = text:byte(at) == 32 and at + 1 or at
    local kind = character(text, start)
    if kind and kind ~= "space" then return end_of_run(text, start, kind) end
-   local last, stop = at, at -- the last of several spaces belongs to the next word
+   -- with several spaces before a word, the last space belongs to the word
+   local last, stop = at, at
    while true do
       local found, after = character(text, stop)
       if found ~= "space" then break end
@@ -87,8 +88,8 @@ end
 
 -- Making one ------------------------------------------------------------------------------------
 
--- Makes an encoder. tokens: the tokens by number; rank(a, b): the number of the merge of a and b,
--- or nil if a and b are never merged.
+-- Returns an encoder. `tokens` lists the tokens by number. rank(a, b) returns the position of the
+-- merge of a and b in the list of merges, or nil if a and b are never merged.
 local function build(tokens, rank, merges)
    local bpe = BPE()
    bpe.tokens, bpe.numbers, bpe.rank, bpe.merges = tokens, {}, rank, merges
@@ -114,8 +115,8 @@ local function read_all(name, path)
    return read_file(path)
 end
 
--- Returns the characters that represent bytes in GPT-2's files. A printable byte represents itself;
--- all other bytes are represented by code points from 256 on.
+-- Returns the character that represents each byte in GPT-2's files. A printable byte represents
+-- itself. Code points from 256 on represent the other bytes.
 local function byte_characters()
    local to_character, to_byte, moved = {}, {}, 0
    for byte = 0, 255 do
@@ -191,7 +192,8 @@ local function from_base64(text)
    return table.concat(bytes)
 end
 
---- Reads a file of ranks in tiktoken's format: each line has a token in base64 and its number.
+--- Reads a file of ranks in tiktoken's format. Each line has a token in base64 and the token's
+--- number.
 ---@param path string
 ---@return text.BPE?
 ---@return string? message
@@ -214,8 +216,8 @@ end
 
 -- Training --------------------------------------------------------------------------------------
 
--- Counts how often each word occurs in a text. Returns a list of {tokens..., count =} for the
--- words, in an order that depends only on the text.
+-- Counts how often each word occurs in a text. Returns a list with an entry {tokens..., count =}
+-- for each word. The order of the entries depends only on the text.
 local function count_words(text)
    local list, known = {}, {}
    for word in BPE.words(text) do
@@ -231,7 +233,8 @@ local function count_words(text)
    return list
 end
 
--- Counts how often each pair of adjacent tokens occurs, and records the words that contain it.
+-- Counts how often each pair of adjacent tokens occurs, and records the words that contain each
+-- pair.
 local Pairs = {}
 Pairs.__index = Pairs
 
@@ -250,7 +253,8 @@ function Pairs:add_word(word, sign)
    for i = 1, #word - 1 do self:add(word[i], word[i + 1], word, sign * word.count) end
 end
 
--- Returns the most frequent pair; among equally frequent pairs, the first in byte order.
+-- Returns the most frequent pair. Of several equally frequent pairs, the first in byte order is
+-- returned.
 function Pairs:best()
    local best
    for _, row in pairs(self) do
@@ -281,8 +285,8 @@ end
 local train_arguments = args.signature
    "text.BPE.train(text: string, vocab_size: integer = 512)"
 
---- Learns tokens from a text: starts with the 256 bytes, and repeatedly merges the most frequent
---- pair, until there are vocab_size tokens or no pair occurs twice.
+--- Learns tokens from a text. Training starts with the 256 bytes and repeatedly merges the most
+--- frequent pair, until there are vocab_size tokens or no pair occurs twice.
 ---@param text string
 ---@param options? {vocab_size: integer}  512 by default, at least 256
 ---@return text.BPE

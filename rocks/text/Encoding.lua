@@ -1,6 +1,7 @@
--- Encoding.lua - the tokens of a text. The numbers and the places of the tokens are arrays; all
--- other fields are computed when they are first read. Runs of tokens hold what the arrays do not:
--- each run has a count, and the type, the sequence and the kind of its tokens.
+-- Encoding.lua - the tokens of a text. Two arrays hold the numbers of the tokens and their
+-- positions in the text. All other fields are computed when they are first read, from a list of
+-- runs. A run is a group of adjacent tokens that share their type, their sequence (first or second
+-- text) and their kind; it stores these and its number of tokens.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -17,17 +18,17 @@ local torch = require "tlua"
 ---@field file_ids integer[]  the numbers as in the tokenizer's file, from 0
 ---@field type_ids integer[]  1 for tokens of the first text, 2 for tokens of the second
 ---@field tokens string[]  the texts of the tokens in the vocabulary
----@field offsets integer[][]  the first and last byte of each token in its text, {1, 0} for none
+---@field offsets integer[][]  the first and last byte of each token in its text, or {1, 0}
 ---@field word_ids (integer|false)[]  the word of its text that each token belongs to, from 1
 ---@field sequence_ids (integer|false)[]  1 for the first text, 2 for the second
 ---@field attention_mask integer[]  0 for padding
----@field special_tokens_mask integer[]  1 for tokens that are not in a text
----@field overflowing text.Encoding[]  what truncation has cut off
+---@field special_tokens_mask integer[]  1 for tokens that do not come from a text
+---@field overflowing text.Encoding[]  the parts that truncation has cut off
 local Encoding = class.class("text.Encoding")
 
 local lazy = {}
 
--- Returns a list with a run's field for each of its tokens.
+-- Returns a list that has one entry for each token: the value of a field of the token's run.
 local function spread(self, of)
    local list, n = {}, 0
    for _, run in ipairs(self.runs) do
@@ -78,7 +79,8 @@ end
 
 function lazy.overflowing() return {} end
 
--- Computes the places and words of the tokens from the parts (see Tokenizer.lua).
+-- Computes the offsets and word numbers of the tokens from the parts of the text (see
+-- Tokenizer.lua).
 local function place(self)
    local first, last, words, n, parts = {}, {}, {}, 0, self.parts
    for k = 1, #parts, 3 do
@@ -140,8 +142,8 @@ local function part(self, first, last)
    return new
 end
 
--- Cuts an encoding that has one run to at most `most` tokens. The rest goes to `overflowing`, in
--- parts of that size that share `stride` tokens.
+-- Cuts an encoding that has one run to at most `most` tokens. The remaining tokens go to
+-- `overflowing`, in parts of at most `most` tokens. Neighbouring parts share `stride` tokens.
 function Encoding:_truncate(most, stride, direction)
    local n = #self.ids
    if most >= n then return self end
@@ -194,8 +196,8 @@ local function joined(a, b)
    return new
 end
 
--- Returns the encoding of two encodings one after the other; the parts that were cut off are
--- joined, each with each.
+-- Returns an encoding with the tokens of this encoding followed by those of `other`. Each part that
+-- truncation has cut off from one is joined with each part of the other.
 function Encoding:_merge(other)
    local new = joined(self, other)
    local cut, others = rawget(self, "overflowing") or {}, rawget(other, "overflowing") or {}
@@ -210,8 +212,8 @@ function Encoding:_merge(other)
    return new
 end
 
--- Returns the encoding of a list of encodings, one after the other. If one of them is a text and
--- all others are special tokens, it changes that one.
+-- Returns one encoding with the tokens of all encodings of a list, in order. If only one of them
+-- comes from a text, and all others are special tokens, that encoding is changed in place.
 function Encoding._join(list, vocabulary)
    local text, simple = nil, true
    for _, encoding in ipairs(list) do
@@ -263,7 +265,7 @@ function Encoding._empty(vocabulary)
    return new
 end
 
--- Returns an encoding of tokens that are not in a text.
+-- Returns an encoding of tokens that do not come from a text.
 function Encoding._special(vocabulary, ids, tokens, kind)
    local new = Encoding._empty(vocabulary)
    for i, id in ipairs(ids) do
@@ -273,7 +275,8 @@ function Encoding._special(vocabulary, ids, tokens, kind)
          new.surface[i] = tokens[i]
       end
    end
-   new.runs[1], new.n = {count = #ids, type = kind, is_special = true}, #ids -- n: it is special
+   -- new.n is the total number of tokens
+   new.runs[1], new.n = {count = #ids, type = kind, is_special = true}, #ids
    return new
 end
 
@@ -281,7 +284,7 @@ local pad_arguments = args.signature [[text.Encoding.pad(length: integer,
    direction: string = 'right', pad_id: integer = 1, pad_type_id: integer = 1,
    pad_token: string = '[PAD]')]]
 
--- Pads this encoding alone.
+-- Pads one encoding, without its overflowing parts.
 local function pad(self, a)
    local count = a.length - #self.ids
    if count <= 0 then return end
@@ -298,11 +301,11 @@ local function pad(self, a)
    end
 end
 
---- Appends padding, in place, also to the parts that truncation has cut off.
----@param length integer  the number of tokens, at least
+--- Appends padding to this encoding, in place, and to the parts that truncation has cut off.
+---@param length integer  the least number of tokens after padding
 ---@param options? {direction: string, pad_id: integer, pad_type_id: integer, pad_token: string}
 --- direction: the end at which padding is added, "right" or "left"; pad_id: the padding's number,
---- from 1; pad_type_id: its type, from 1; pad_token: its text
+--- from 1; pad_type_id: the padding's type, from 1; pad_token: the padding's text
 ---@return text.Encoding self
 function Encoding:pad(length, options)
    local a = pad_arguments(length, options)

@@ -1,5 +1,5 @@
 -- Template.lua - Jinja templates with the features that chat templates use. A template sees only
--- plain values; it cannot call Lua, read a file or change its variables.
+-- plain values. It cannot call Lua functions, read files or change the caller's variables.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -18,7 +18,8 @@ local values = require "tlua.text.template.values"
 ---@overload fun(source: string): text.Template
 local Template = class.class("text.Template")
 
--- Raises an error about a template at the user's line, and any other error unchanged.
+-- Raises an error about a template at the user's line. An error of another kind is raised
+-- unchanged.
 local function fail(name, why)
    if type(why) ~= "table" or not why.template then error(why, 0) end
    torch.raise(("%s: line %d of the template: %s"):format(name, why.line or 1, why.template))
@@ -53,7 +54,8 @@ local function converted(name, variables)
    return list
 end
 
--- Returns the text, and the first and last byte of each part inside {% generation %}.
+-- Returns the rendered text, and a list with the first and last byte of each part inside {%
+-- generation %}.
 function Template:_render(name, variables)
    local list = converted(name, variables)
    local ok, text, generated = pcall(evaluator.render, self.nodes, list)
@@ -61,16 +63,16 @@ function Template:_render(name, variables)
    return text, generated
 end
 
---- Renders the template with the given variables. Tables with a first element become lists, and all
---- other tables become dicts with sorted keys; `Template.json` returns dicts that keep the order of
---- their keys.
+--- Renders the template with the given variables. A table whose element 1 is set becomes a list.
+--- Other tables become dicts with sorted keys. To keep the order of keys, pass a dict that
+--- `Template.json` has returned.
 ---@param variables? table<string, any>
 ---@return string
 function Template:render(variables)
    return (self:_render("text.Template.render", variables or {}))
 end
 
---- Decodes JSON into a value for templates, whose dicts keep the order of their keys.
+--- Decodes JSON into a value for templates. Its dicts keep the order of their keys.
 ---@param text string
 ---@return table? value
 ---@return string? message

@@ -1,8 +1,8 @@
--- Tokenizer.lua - Hugging Face's tokenizers: loads tokenizer.json, and converts texts to tokens
--- (tokenize.lua) and back.
+-- Tokenizer.lua - Hugging Face's tokenizers. It loads tokenizer.json, converts texts to tokens (in
+-- tokenize.lua) and converts tokens back to text.
 --
--- Token numbers and types count from 1, so that they can be used as positions in an embedding; in
--- files they count from 0.
+-- Token numbers and types count from 1 in Lua, so that they can index an embedding, and from 0 in
+-- files.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -39,7 +39,7 @@ Tokenizer.example = [[{"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space"
 
 -- Loading ---------------------------------------------------------------------------------------
 
--- Makes the finders of added tokens, and clears the cache of chunks.
+-- Builds the matchers that find added tokens in a text, and clears the cache of encoded chunks.
 local function refresh(self)
    local raw, normalized = {}, {}
    self.chunked, self.wide = self.is_local, nil
@@ -61,7 +61,7 @@ local function refresh(self)
    self.raw, self.normalized = added.new(raw), added.new(normalized)
    self.known = {{}, {}, {}, {}, {}, {}, {}, {}}
    self.known_count, self.words, self.word_count = 0, {}, 0
-   self.inner = nil -- made when it is first used
+   self.inner = nil -- created when it is first used
 end
 
 -- Makes a tokenizer from the parts that loading.lua has read.
@@ -89,8 +89,8 @@ local function from_path(name, path, read, ...)
    return loaded(name, text, path, read, ...)
 end
 
--- Makes a tokenizer from what a reader of loading.lua returns for `data`. Returns nil and a message
--- if the data are damaged.
+-- Calls a reader of loading.lua with `data`, and builds a tokenizer from the result. Returns nil
+-- and a message if the data are damaged.
 function Tokenizer._from_parts(read, data)
    local parts, message = loading.protect(read, data)
    if parts then return build(parts) end
@@ -114,7 +114,7 @@ function Tokenizer.from_str(text)
    return loaded("from_str", text, nil, loading.json)
 end
 
---- Reads SentencePiece's file, such as tokenizer.model: unigram or BPE.
+--- Reads a model file of SentencePiece, such as tokenizer.model. Its type may be unigram or BPE.
 ---@param path string
 ---@return text.Tokenizer?
 ---@return string? message
@@ -122,7 +122,8 @@ function Tokenizer.from_sentencepiece(path)
    return from_path("from_sentencepiece", path, loading.sentencepiece)
 end
 
---- Reads tiktoken's file of ranks: each line has a token in base64 and its number.
+--- Reads a file of ranks in tiktoken's format. Each line has a token in base64 and the token's
+--- number.
 ---@param path string
 ---@param options? {pattern: string, special_tokens: table<string, integer>}  the pattern that
 --- splits texts into words, cl100k_base's by default; the special tokens with their numbers in
@@ -161,7 +162,7 @@ function Tokenizer.from_pretrained(folder)
    return folder_files.read(self, folder)
 end
 
--- Raises an error for options other than the named one, or if its value is not a boolean.
+-- Raises an error if options has a field other than `option`, or if that field is not a boolean.
 local function check_flag(name, options, option)
    args.check_options(name, options, option)
    local value = options and options[option]
@@ -172,7 +173,8 @@ end
 
 -- Truncation ------------------------------------------------------------------------------------
 
--- Returns the lengths of two texts whose longer one is cut first.
+-- Returns the lengths of two texts after truncation to `most` tokens in total. The longer text is
+-- cut first.
 local function longest_first(n1, n2, most)
    local short = math.min(n1, n2)
    local long = short > most and short or math.max(short, most - short)
@@ -224,7 +226,7 @@ end
 local truncation_arguments = args.signature [[text.Tokenizer.enable_truncation(max_length: integer,
    stride: integer = 0, strategy: string = 'longest_first', direction: string = 'right')]]
 
---- Cuts encodings to a number of tokens, special tokens included.
+--- Makes `encode` truncate its results to a number of tokens, special tokens included.
 ---@param max_length integer  the largest number of tokens
 ---@param options? {stride: integer, strategy: string, direction: string}  stride: how many tokens
 --- adjacent parts share; strategy: which text is cut, "longest_first", "only_first" or
@@ -245,7 +247,7 @@ function Tokenizer:enable_truncation(max_length, options)
    return self
 end
 
---- Turns truncation off.
+--- Turns off truncation.
 ---@return text.Tokenizer self
 function Tokenizer:no_truncation()
    self.truncation = nil
@@ -256,7 +258,7 @@ local padding_arguments = args.signature [[text.Tokenizer.enable_padding(
    direction: string = 'right', pad_id: integer = 1, pad_type_id: integer = 1,
    pad_token: string = '[PAD]', length: integer = 0, pad_to_multiple_of: integer = 0)]]
 
---- Pads encodings to the longest of a batch, or to `length`.
+--- Makes `encode` pad its results to the longest encoding of the batch, or to `length` tokens.
 ---@param options? table  direction ("right" or "left"), pad_id and pad_type_id (from 1), pad_token,
 --- length, pad_to_multiple_of
 ---@return text.Tokenizer self
@@ -279,7 +281,7 @@ function Tokenizer:enable_padding(options)
    return self
 end
 
---- Turns padding off.
+--- Turns off padding.
 ---@return text.Tokenizer self
 function Tokenizer:no_padding()
    self.padding = nil
@@ -302,7 +304,7 @@ end
 
 -- Training --------------------------------------------------------------------------------------
 
--- Learns a vocabulary from the texts that next_text returns, one at each call.
+-- Learns a vocabulary. Each call of next_text returns one text, and nil at the end.
 local function train(self, name, next_text, trainer)
    local training = require "tlua.text.tokenizer.training"
    local parts = training.parts(self, name, next_text, trainer)
@@ -334,7 +336,7 @@ function Tokenizer:train_from_iterator(iterator, trainer)
 end
 
 --- Learns a new vocabulary from the lines of files.
----@param files string[]  their names
+---@param files string[]  the names of the files
 ---@param trainer table  a trainer of text.trainers
 ---@return text.Tokenizer? self  nil if a file cannot be read
 ---@return string? message
@@ -365,7 +367,8 @@ local function encode(self, text, pair, adds)
    return Encoding._join(list, self.tokens)
 end
 
--- Separates the second text of a call from its options.
+-- Returns the second text of a call (or nil) and the options. The options may be passed in place of
+-- the second text.
 local function pair_and_options(pair, options)
    if type(pair) == "table" and pair[1] == nil and next(pair) ~= nil and options == nil then
       return nil, pair
@@ -374,7 +377,7 @@ local function pair_and_options(pair, options)
 end
 
 --- Returns the tokens of a text, or of two texts.
----@param text string|string[]  a list of strings has the words of a text; places count in each word
+---@param text string|string[]  a text, or its words; offsets then count within each word
 ---@param pair? string|string[]  a second text
 ---@param options? {add_special_tokens: boolean}  true by default
 ---@return text.Encoding
@@ -454,10 +457,10 @@ function Tokenizer:decode_batch(batch, options)
    return list
 end
 
---- Renders a conversation with the tokenizer's chat template, and returns its tokens: a table with
---- input_ids, which count from 1, and attention_mask. Options that are not listed are variables of
---- the template.
----@param messages table[]  {role =, content =} each, or a list of conversations
+--- Renders a conversation with the tokenizer's chat template, and tokenizes it. Returns a table
+--- with input_ids, which count from 1, and attention_mask. Options that are not listed here become
+--- variables of the template.
+---@param messages table[]  a list of {role =, content =}, or a list of such lists
 ---@param options? table  tokenize: false to return the text; add_generation_prompt: whether to
 --- append the beginning of the model's answer; continue_final_message: whether to leave the last
 --- message open; tools, documents: lists of tables; chat_template: a template or the name of one;
@@ -474,7 +477,7 @@ end
 
 --- Returns the chat template.
 ---@param chat_template? string  a template or the name of one
----@param tools? table[]  if given, a template for tools is preferred
+---@param tools? table[]  if given, a template for tool use is preferred
 ---@return string
 function Tokenizer:get_chat_template(chat_template, tools)
    return chat.template(self, chat_template, tools ~= nil)
@@ -523,25 +526,25 @@ local function add_tokens(self, name, list, is_special)
    return count
 end
 
---- Adds tokens, which are found in texts before the model sees them.
+--- Adds tokens. The tokenizer finds them in a text before it splits the rest with its model.
 ---@param tokens (string|table)[]  texts, or tables with content, single_word, lstrip, rstrip,
 --- normalized, special
----@return integer count  how many were not added before
+---@return integer count  the number of tokens that are new
 function Tokenizer:add_tokens(tokens)
    return add_tokens(self, "text.Tokenizer.add_tokens", tokens, false)
 end
 
---- Adds special tokens, which decode leaves out.
+--- Adds special tokens. `decode` leaves special tokens out.
 ---@param tokens (string|table)[]  as in add_tokens
----@return integer count  how many were not added before
+---@return integer count  the number of tokens that are new
 function Tokenizer:add_special_tokens(tokens)
    return add_tokens(self, "text.Tokenizer.add_special_tokens", tokens, true)
 end
 
---- Writes a tokenizer.json, which Hugging Face's library reads. A tokenizer that was read from
---- SentencePiece's file cannot be written.
+--- Writes a tokenizer.json, which Hugging Face's library reads. A tokenizer that was read from a
+--- SentencePiece file cannot be written in this format.
 ---@param path string
----@param options? {pretty: boolean}  pretty: true by default, with a line for each value
+---@param options? {pretty: boolean}  pretty: whether each value has its own line, true by default
 ---@return boolean? ok
 ---@return string? message
 function Tokenizer:save(path, options)
@@ -552,8 +555,8 @@ function Tokenizer:save(path, options)
    return saving.save(self, path, not options or options.pretty ~= false)
 end
 
---- Returns the text of a tokenizer.json, or nil and a message if the tokenizer was read from
---- SentencePiece's file.
+--- Returns the text of a tokenizer.json, or nil and a message if the tokenizer was read from a
+--- SentencePiece file.
 ---@param options? {pretty: boolean}  pretty: false by default
 ---@return string? text
 ---@return string? message

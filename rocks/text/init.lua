@@ -1,4 +1,4 @@
--- init.lua - torch.text: converts text to token numbers and back, and has models of text.
+-- init.lua - torch.text: converts text to token numbers and back, and provides language models.
 
 require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"

@@ -1,6 +1,6 @@
--- nf4.lua - linear layers whose weights have 4 bits an element (QLoRA: Dettmers et al., 2023): each
--- block of 64 elements is divided by its largest absolute value, and each quotient is replaced by
--- the nearest of 16 numbers, the quantiles of a normal distribution.
+-- nf4.lua - linear layers whose weights are stored with 4 bits per element (QLoRA: Dettmers et al.,
+-- 2023). Each block of 64 elements is divided by its largest absolute value. Each quotient is
+-- replaced by the nearest of 16 numbers, which are quantiles of a normal distribution.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,7 @@ local M = {}
 
 local block <const> = 64
 
--- The 16 numbers of NF4 (QLoRA, appendix E).
+-- The 16 numbers of the NF4 data type (QLoRA, appendix E).
 local codes <const> = {
    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
    -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
@@ -20,23 +20,23 @@ local codes <const> = {
    0.7229568362236023, 1.0,
 }
 
--- Returns the borders between neighbouring codes.
+-- Returns the midpoints between neighbouring codes.
 local function borders(device)
    local list = {}
    for i = 1, 15 do list[i] = (codes[i] + codes[i + 1]) / 2 end
    return torch.tensor(list, {dtype = "float32", device = device})
 end
 
--- Returns the two numbers of each of the 256 bytes, (256, 2). The first element is in the byte's
--- upper half.
+-- Returns the two numbers that each of the 256 bytes stands for, (256, 2). The first element is in
+-- the upper half of the byte.
 local function pairs_of_bytes(device)
    local list = {}
    for byte = 0, 255 do list[byte + 1] = {codes[(byte >> 4) + 1], codes[(byte & 15) + 1]} end
    return torch.tensor(list, {dtype = "float32", device = device})
 end
 
---- Rounds a tensor to 4 bits an element. Returns bytes with two elements each, and the largest
---- absolute value of each block of 64 elements, in the order of memory of a contiguous tensor.
+--- Rounds a tensor to 4 bits per element. Returns the packed bytes, with two elements in each, and
+--- the largest absolute value of each block of 64 elements. Elements are taken in row-major order.
 ---
 ---     local x = torch.tensor {1.0, -2.0, 0.5, 0.0}
 ---     local packed, absmax = torch.text.nf4.quantize(x)
@@ -64,7 +64,7 @@ function M.quantize(x)
    return packed:narrow(1, 1, (n + 1) // 2):clone(), absmax
 end
 
---- Returns the numbers of packed elements; see quantize.
+--- Returns the numbers that packed elements stand for; see quantize.
 ---@param packed Tensor  uint8
 ---@param absmax Tensor  float32
 ---@param shape integer[]
@@ -90,7 +90,8 @@ function M.dequantize(packed, absmax, shape)
    return (values * absmax:unsqueeze(2)):flatten():narrow(1, 1, n):view(table.unpack(shape))
 end
 
--- Computes x W^T and unpacks W once more for the gradient, instead of keeping it until then.
+-- Computes x W^T. The backward pass unpacks W again, so that the unpacked weight does not occupy
+-- memory until then.
 local Product = class.class("text.nf4.Product", torch.autograd.Function)
 
 function Product.forward(ctx, x, layer)
@@ -107,8 +108,8 @@ local function is_linear(layer)
    return kind == "nn.Linear" or kind == "text.models.Conv1D"
 end
 
---- A linear layer with a weight of 4 bits an element, which is not trained. `load_in_4bit` makes
---- these layers. The products are those of the unpacked weight.
+--- A linear layer whose weight has 4 bits per element and is not trained. `load_in_4bit` creates
+--- these layers. Products are computed with the unpacked weight.
 ---
 ---     local layer = torch.text.nf4.Linear4bit(torch.nn.Linear(64, 2))
 ---     print(layer)
@@ -121,8 +122,8 @@ end
 local Linear4bit = class.class("text.Linear4bit", nn.Module)
 M.Linear4bit = Linear4bit
 
---- Makes a 4-bit layer from a linear layer, whose weight is quantized to NF4. The given layer is
---- not changed.
+--- Creates a 4-bit layer from a linear layer by quantizing the layer's weight to NF4. The given
+--- layer does not change.
 ---@param layer nn.Module  a Linear or a Conv1D
 function Linear4bit:__init(layer)
    if not is_linear(layer) then
@@ -157,12 +158,13 @@ function Linear4bit:extra_repr()
    return ("%d, %d, bias=%s"):format(self.in_features, self.out_features, self.bias ~= nil)
 end
 
--- Layers that stay as they are: the rows of the last layer are often those of the embedding.
+-- The names of layers that are not quantized. The weight of the last layer is often shared with the
+-- embedding.
 local kept_names <const> = {"lm_head", "embed_out", "score", "classifier", "qa_outputs", "cls"}
 
---- Replaces the linear layers of a model by layers with weights of 4 bits an element (NF4), for
---- QLoRA: get_peft_model then adds adapters that train in the model's dtype. Returns the model, and
---- the number of replaced layers. Layers of the output, such as lm_head, stay as they are.
+--- Replaces the linear layers of a model by layers whose weights have 4 bits per element (NF4), for
+--- QLoRA. get_peft_model can then add adapters, which train in the model's dtype. Returns the model
+--- and the number of replaced layers. Output layers such as lm_head are not replaced.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 64, n_head = 2, n_layer = 1}
 ---     local model = torch.text.from_config(config)
@@ -171,7 +173,7 @@ local kept_names <const> = {"lm_head", "embed_out", "score", "classifier", "qa_o
 ---     print(count, #tuned:trainable_parameters())
 ---     --> 4	2
 ---@param model nn.Module
----@param options? {skip_modules: string[]}  names of further layers that stay as they are
+---@param options? {skip_modules: string[]}  names of further layers that are not replaced
 ---@return nn.Module model
 ---@return integer count
 function M.load_in_4bit(model, options)

@@ -1,5 +1,6 @@
--- preference.lua - losses of fine-tuning on preferences between answers: direct preference
--- optimization (DPO: Rafailov et al., 2023) with the names of TRL; and packed sequences.
+-- preference.lua - losses for fine-tuning on preferences between answers, which is direct
+-- preference optimization (DPO: Rafailov et al., 2023) with TRL's names; and packing of texts into
+-- rows of equal length.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,9 +12,9 @@ local M = {}
 
 local title_logps <const> = "text.preference.sequence_logps"
 
---- Returns the logarithm of the probability of each sequence's labels, (B): the sum over the
---- labels, each predicted from the tokens before it. Labels of -100 are ignored, as are those in
---- the first column.
+--- Returns the log-probability of each sequence's labels, (B): the sum over all labels, where each
+--- label is predicted from the tokens before it. Labels of -100 and the labels in the first column
+--- are ignored.
 ---
 ---     local logits = torch.zeros(1, 3, 4)
 ---     local labels = torch.tensor {{-100, 2, 3}}
@@ -48,11 +49,10 @@ end
 
 local loss_types <const> = {sigmoid = true, hinge = true, ipo = true}
 
---- Returns DPO's loss of each pair of answers, (B), and the rewards of both, which have no
---- gradient. The arguments are logarithms of probabilities (B), which sequence_logps computes: of
---- the chosen and the rejected answers by the trained model, then by the reference. The types are
---- "sigmoid" (Rafailov et al., 2023), "hinge" (SLiC: Zhao et al., 2023) and "ipo" (Azar et al.,
---- 2023, for averages).
+--- Returns DPO's loss of each pair of answers, (B), and the rewards of both answers, which have no
+--- gradient. The arguments are log-probabilities (B) that sequence_logps has computed. The loss
+--- types are "sigmoid" (Rafailov et al., 2023), "hinge" (SLiC: Zhao et al., 2023) and "ipo" (Azar
+--- et al., 2023, which needs averages).
 ---
 ---     local new, old = torch.tensor {-1.0}, torch.tensor {-2.0}
 ---     local loss = torch.text.preference.dpo_loss(new, old, old, old, {beta = 1})
@@ -121,7 +121,7 @@ local function check_batch(title, name, batch)
    end
 end
 
--- Returns the logarithms of a batch's probabilities by a model.
+-- Returns the log-probabilities that a model gives to a batch's labels.
 local function logps(model, batch, average)
    local logits = model(batch.input_ids, {attention_mask = batch.attention_mask}).logits
    local extra = logits:size(2) - batch.input_ids:size(2)
@@ -130,7 +130,7 @@ local function logps(model, batch, average)
 end
 
 --- Computes DPO's mean loss for a model and a batch of pairs of answers. Without a reference model,
---- the reference is the model with its adapters disabled, so it needs no memory of its own.
+--- the reference is the same model with its adapters disabled, which needs no additional memory.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 8, n_head = 2, n_layer = 1}
 ---     local base = torch.text.from_config(config)
@@ -143,7 +143,7 @@ end
 ---     print(("%.4f"):format(loss:item()))
 ---     --> 0.6931
 ---@param model nn.Module  a language model, or one of peft
----@param chosen table<string, Tensor>  input_ids and labels (B, S), perhaps attention_mask; labels
+---@param chosen table<string, Tensor>  input_ids, labels (B, S), optionally attention_mask; labels
 --- are -100 for the tokens of the question and of padding
 ---@param rejected table<string, Tensor>  the same for the rejected answers
 ---@param options? {reference: nn.Module, beta: number, label_smoothing: number, loss_type: string}
@@ -189,14 +189,15 @@ function M.dpo(model, chosen, rejected, options)
    }
 end
 
---- Joins texts to rows of one length, each text followed by the end token, for training without
---- padding. Texts may continue in the next row; tokens that do not fill the last row are left out.
+--- Concatenates texts and cuts them into rows of equal length, for training without padding. An end
+--- token follows each text. A text may continue in the next row. Tokens that do not fill the last
+--- row are dropped.
 ---
 ---     local rows = torch.text.preference.pack({{5, 6}, {7, 8, 9}}, 3, 1)
 ---     print(rows:flatten())
 ---     --> tensor([5, 6, 1, 7, 8, 9])
 ---@param texts integer[][]  token numbers from 1
----@param length integer  the tokens of a row
+---@param length integer  the number of tokens in a row
 ---@param eos_token_id integer  the token after each text
 ---@return Tensor  int64 (rows, length)
 function M.pack(texts, length, eos_token_id)

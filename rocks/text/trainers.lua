@@ -6,7 +6,7 @@ local bytes = require "tlua.text.tokenizer.bytes"
 
 local M = {}
 
--- The metatable of trainers.
+-- The metatable of all trainers.
 M._Trainer = {__name = "text.trainers.Trainer"}
 
 local defaults <const> = {vocab_size = 30000, min_frequency = 0}
@@ -94,11 +94,12 @@ function M.WordLevelTrainer(options) return make("WordLevel", options) end
 
 --- Returns a trainer for a Unigram model.
 ---@param options? {vocab_size: integer, special_tokens: (string|table)[], show_progress: boolean,
---- initial_alphabet: string[], unk_token: string, shrinking_factor: number,
---- max_piece_length: integer, n_sub_iterations: integer, seed_size: integer}  vocab_size is 8000
---- by default; unk_token: the token for unknown characters, none by default; shrinking_factor: the
---- share of pieces that each round keeps, 0.75; max_piece_length: 16 characters; n_sub_iterations:
---- steps in each round, 2; seed_size: the largest number of pieces to begin with, 1000000
+--- initial_alphabet: string[], unk_token: string, shrinking_factor: number, max_piece_length:
+--- integer, n_sub_iterations: integer, seed_size: integer} vocab_size is 8000 by default;
+--- unk_token: the token for unknown characters, none by default; shrinking_factor: the share of
+--- pieces that each round keeps, 0.75 by default; max_piece_length: in characters, 16 by default;
+--- n_sub_iterations: the number of fitting steps in each round, 2 by default; seed_size: the
+--- largest number of initial pieces, 1000000 by default
 ---@return table
 function M.UnigramTrainer(options)
    local name = "text.trainers.UnigramTrainer"
@@ -123,7 +124,7 @@ end
 
 local no_arguments = args.signature "text.trainers.byte_alphabet()"
 
---- Returns the characters that represent bytes, which are the alphabet of byte-level models.
+--- Returns the characters that represent the 256 bytes. They are the alphabet of byte-level models.
 ---@return string[]
 function M.byte_alphabet(...)
    no_arguments(...)

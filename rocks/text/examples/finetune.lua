@@ -3,8 +3,8 @@
 --    tlua rocks/text/examples/finetune.lua --folder FOLDER --text FILE    a model of Hugging Face
 --    tlua rocks/text/examples/finetune.lua                                (a minute on a CPU)
 --
--- Without a folder, the program first trains a small LLaMA on English text, the README; the
--- adapters then learn Lua from the sources of this package.
+-- Without a folder, the program first trains a small LLaMA on English text (the README). The
+-- adapters then learn Lua code from the sources of this package.
 local torch = require "tlua"
 local text = torch.text
 

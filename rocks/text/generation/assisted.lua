@@ -1,6 +1,7 @@
--- assisted.lua - assisted generation: a smaller model, or the text itself, proposes several tokens,
--- and the model checks all of them in one step. Greedy tokens are those of the model alone; samples
--- have the model's distribution (Leviathan et al., 2023; Chen et al., 2023).
+-- assisted.lua - assisted generation: a smaller model, or an earlier part of the text, proposes
+-- several tokens, and the model checks all of them in one step. Greedy generation returns the same
+-- tokens as the model alone. Samples have the same distribution as the model's (Leviathan et al.,
+-- 2023; Chen et al., 2023).
 
 local torch = require "tlua"
 local Steps = require "tlua.text.generation.steps"
@@ -29,12 +30,13 @@ end
 
 -- Drafts -----------------------------------------------------------------------------------------
 
--- Each function below returns draft(ids, most), which proposes at most `most` tokens that follow
--- ids (1, S). It returns ids with the proposed tokens, and the list of the distributions (1, V)
--- from which they were drawn, if they were drawn.
+-- Each function below returns a function draft(ids, most), which proposes at most `most` tokens
+-- that follow ids (1, S). draft returns ids with the proposed tokens appended. If the tokens were
+-- sampled, it also returns the list of the distributions (1, V) from which they were drawn.
 
--- Proposals of another model. A proposal ends after a token whose probability is below the
--- threshold. `draft.learn(count, matches)` changes the length of later proposals.
+-- Returns a draft function that proposes tokens of another model. A proposal ends after a token
+-- whose probability is below the threshold. After each check, `draft.learn(count, matches)` adapts
+-- the length of later proposals.
 local function by_model(assistant, ids, o, list)
    local steps = Steps(assistant, ids, o, 1)
    local most_tokens = o.num_assistant_tokens
@@ -66,8 +68,8 @@ local function by_model(assistant, ids, o, list)
    return draft
 end
 
--- Returns the tokens that followed an earlier occurrence of the last tokens: first of the last
--- `longest` tokens, then of fewer. The first occurrence is taken.
+-- Searches for the first earlier occurrence of the last `longest` tokens, and returns the tokens
+-- that followed it, at most `most`. If there is none, it searches for fewer and fewer last tokens.
 local function look_up(tokens, most, longest)
    local n = #tokens
    for size = math.min(longest, n - 1), 1, -1 do
@@ -82,7 +84,8 @@ local function look_up(tokens, most, longest)
    return {}
 end
 
--- Proposals from the text itself (Saxena, 2023), which end before an end-of-sequence token.
+-- Returns a draft function that copies tokens from an earlier part of the text (Saxena, 2023). A
+-- proposal ends before an end-of-sequence token.
 local function by_lookup(o)
    local draft = {}
    function draft.propose(sequence, most)
@@ -100,8 +103,8 @@ end
 
 -- The check -------------------------------------------------------------------------------------
 
--- Returns the next token, given a token that was proposed (or nil), and the distribution from which
--- it was drawn (or nil, if it was not drawn).
+-- Returns the next token. `proposed` is the token that was proposed, or nil. `drawn_from` is the
+-- distribution from which it was drawn, or nil if it was not sampled.
 local function choose(scores, best, proposed, drawn_from, o)
    if not o.do_sample then return best end
    local p = scores:softmax(-1)
@@ -114,7 +117,7 @@ local function choose(scores, best, proposed, drawn_from, o)
    return draw(rest:sum():item() > 0 and rest or p, o)
 end
 
---- Continues one text by checking proposed tokens.
+--- Generates the continuation of one text, with proposed tokens that the model checks.
 ---@param model text.PreTrainedModel
 ---@param ids Tensor  (1, S)
 ---@param o table  the options

@@ -1,15 +1,16 @@
--- beams.lua - beam search: keeps the num_beams most probable continuations of each prompt, as
--- Hugging Face's library does.
+-- beams.lua - beam search. It keeps the num_beams most probable continuations of each prompt, with
+-- the rules of Hugging Face's library.
 
 local torch = require "tlua"
 local Steps = require "tlua.text.generation.steps"
 
 local M = {}
 
--- the score of sequences that cannot be chosen; finite, so that differences are not NaN
+-- The score of sequences that must not be chosen. It is finite, because the difference of two
+-- infinities would be NaN.
 local never <const> = -1e9
 
--- Selects the beams of x (B, N, ...) at the positions `at` (B, K).
+-- Selects, from x (B, N, ...), the beams at the positions `at` (B, K) of each prompt.
 local function select_beams(x, at)
    local shape = {at:size(1), at:size(2)}
    for d = 3, x:dim() do shape[d] = x:size(d) end
@@ -34,8 +35,8 @@ local function ended(sequences, o, length)
    return done:view(b, n)
 end
 
--- Returns for each prompt whether a running sequence may still become better than the worst
--- finished one.
+-- Returns, for each prompt, whether a running sequence may still become better than the worst
+-- finished sequence.
 local function may_improve(o, running, finished, is_done, made)
    local length = made
    if o.early_stopping == "never" and o.length_penalty > 0 then length = o.most - o.prompt end
@@ -44,7 +45,7 @@ local function may_improve(o, running, finished, is_done, made)
    return best:gt(worst):any(2, true)
 end
 
---- Searches the best continuations of prompts. Returns sequences (B * num_return_sequences, S).
+--- Searches for the best continuations of prompts. Returns sequences (B * num_return_sequences, S).
 ---@param model text.PreTrainedModel
 ---@param ids Tensor  (B, S)
 ---@param o table  the options
@@ -75,11 +76,11 @@ function M.search(model, ids, o, processors_of)
       local flat = current:narrow(3, 1, length):flatten(1, 2)
       local scores = steps:scores(flat):log_softmax(-1)
       for _, process in ipairs(processors) do scores = process(flat, scores) end
-      steps:best(scores) -- scores that are NaN are an error
+      steps:best(scores) -- raises an error if a score is NaN
       local vocab = scores:size(2)
       scores = (scores:view(batch, beams, vocab) + running:unsqueeze(3)):flatten(2)
 
-      -- the best continuations by one token, over all beams of a prompt
+      -- finds the best continuations by one token, among all beams of each prompt
       local values, at
       if o.do_sample then
          at = torch.multinomial(scores:softmax(-1), keep, false, {generator = o.generator})
@@ -94,14 +95,14 @@ function M.search(model, ids, o, processors_of)
       next_ones:select(3, length + 1):copy_(token)
       local ends = ended(next_ones:narrow(3, 1, length + 1), o, length + 1)
 
-      -- sequences that continue
+      -- the best sequences that have not ended continue in the next step
       local going = values + ends:float() * never
       local chosen
       running, chosen = going:topk(beams, 2)
       current = select_beams(next_ones, chosen)
       local rows = (beam:gather(2, chosen) + offsets):flatten()
 
-      -- finished sequences: new ones, and those of earlier steps
+      -- the best finished sequences are chosen from the new ones and those of earlier steps
       local closed = ends & top
       local made = length + 1 - prompt
       local value = values / made ^ o.length_penalty

@@ -1,13 +1,14 @@
--- contrastive.lua - contrastive search (Su et al., 2022): of the most probable tokens, chooses the
--- one with the best sum of its probability and the difference of its hidden state from all earlier
--- ones.
+-- contrastive.lua - contrastive search (Su et al., 2022). Among the most probable tokens, it
+-- chooses the token with the largest sum of two terms: its probability, and how much its hidden
+-- state differs from all earlier hidden states.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Returns the largest cosine similarity (B * k) of a candidate's hidden state (B * k, 1, D) and
--- those of the tokens before it (B, S, D). Padding, where the mask (B, S) is false, does not count.
+-- Returns, for each candidate's hidden state (B * k, 1, D), the largest cosine similarity (B * k)
+-- to the hidden states of the tokens before it (B, S, D). Padding, where the mask (B, S) is false,
+-- is ignored.
 local function similarity(hidden, past, mask)
    local function unit(x) return x / x:norm(2, 3, true) end
    local k = hidden:size(1) // past:size(1)
@@ -33,13 +34,13 @@ function M.chooser(steps, o, list)
       end
       local scores = next_scores
       for _, process in ipairs(list) do scores = process(ids, scores) end
-      steps:best(scores) -- scores that are NaN are an error
+      steps:best(scores) -- raises an error if a score is NaN
       local batch, mask = ids:size(1), steps.mask
       local p, tokens = scores:softmax(-1):topk(math.min(o.top_k, scores:size(2)), 2)
       local k = tokens:size(2)
       local rows = torch.arange(1, batch + 1, {dtype = "int64", device = ids.device})
 
-      -- the model's hidden states and scores after each candidate
+      -- computes the model's hidden states and scores after each candidate
       steps:reorder(rows:repeat_interleave(k, 1))
       local longer = torch.cat({ids:repeat_interleave(k, 1), tokens:view(-1, 1)}, 2)
       local after, hidden = steps:last_scores(longer, 1, true)

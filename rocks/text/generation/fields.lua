@@ -48,9 +48,9 @@ local tokens <const> = {
    "sequence_bias",
 }
 
--- Unsupported fields that change the result, each with the values that have no effect. All other
--- fields concern speed, memory or the form of the result, or Hugging Face's library does not know
--- them either.
+-- Unsupported fields that would change the result. Each is listed with the values that have no
+-- effect and are therefore accepted. All fields not listed are accepted: they concern speed, memory
+-- or the form of the result, or Hugging Face's library does not know them.
 local refused <const> = {
    forced_decoder_ids = {}, guidance_scale = {1}, watermarking_config = {},
    token_healing = {false}, max_time = {}, dola_layers = {},
@@ -80,7 +80,8 @@ local function shifted(value)
    return list
 end
 
--- Returns the pairs of sequence_bias with token numbers from 1; the biases stay as they are.
+-- Adds 1 to the token numbers in the pairs of sequence_bias, because they count from 0 in files.
+-- The biases do not change.
 local function shifted_biases(value)
    if type(value) ~= "table" then return value end
    local list = {}
@@ -90,7 +91,7 @@ local function shifted_biases(value)
    return list
 end
 
---- Completes the options of a call with the model's defaults.
+--- Fills missing options of a call with the model's defaults.
 ---@param title string
 ---@param model text.PreTrainedModel
 ---@param given table<string, any>
@@ -116,7 +117,7 @@ function M.with_defaults(title, model, given)
    return all
 end
 
---- Checks the names and types of options, and completes them with general defaults.
+--- Checks the names and types of options, and fills missing options with general defaults.
 ---@param title string
 ---@param options table<string, any>
 ---@return table<string, any>

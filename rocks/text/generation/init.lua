@@ -1,4 +1,4 @@
--- init.lua - torch.text.generation: generate, which continues texts with a language model.
+-- init.lua - torch.text.generation. Its function generate continues texts with a language model.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -20,7 +20,8 @@ end
 
 local function is_token(value) return math.type(value) == "integer" and value >= 1 end
 
--- Raises an error unless the lists of forbidden and forced tokens have tokens of the vocabulary.
+-- Raises an error if a list of forbidden or forced tokens has a token that is not in the
+-- vocabulary.
 local function check_tokens(model, o)
    local most = model.config.vocab_size or math.maxinteger
    local expected <const> = ("a list of token numbers from 1 to %d"):format(most)
@@ -63,7 +64,7 @@ local function check_tokens(model, o)
    end
 end
 
--- Removes words that are an end-of-sequence token from bad_words_ids.
+-- Returns bad_words_ids without entries that consist of an end-of-sequence token.
 local function without_eos(o)
    local words = {}
    for _, word in ipairs(o.bad_words_ids) do
@@ -138,7 +139,7 @@ local function check(model, o)
 end
 
 -- Returns whether the options select contrastive search. As in Hugging Face's library, a
--- penalty_alpha in generation_config.json has no effect on samples and beams.
+-- penalty_alpha in generation_config.json is ignored for sampling and beam search.
 local function is_contrastive(o, given)
    local alpha = o.penalty_alpha
    refuse_unless(alpha >= 0 and alpha <= 1, "penalty_alpha", "a number from 0 to 1", alpha)
@@ -205,7 +206,7 @@ local function check_assistance(model, input_ids, o)
 end
 
 -- Checks the decoder's first tokens and returns them. As in Hugging Face's library, the start token
--- is put before them unless one of the rows begins with this token.
+-- is inserted before them if no row begins with it already.
 local function decoder_prompt(model, input_ids, given, start)
    refuse_unless(model.inputs == "seq2seq", "decoder_input_ids",
       "none with a model without an encoder", given)
@@ -217,7 +218,8 @@ local function decoder_prompt(model, input_ids, given, start)
    return torch.cat({torch.full_like(given:narrow(2, 1, 1), start), given}, 2)
 end
 
--- Returns a function that returns whether the new text of a sequence (S) contains a stop string.
+-- Returns a function that tells whether the generated part of a sequence (S) contains a stop
+-- string.
 local function stop_finder(o, prompt_of)
    local strings = type(o.stop_strings) == "string" and {o.stop_strings} or o.stop_strings
    if not strings then return nil end
@@ -229,7 +231,8 @@ local function stop_finder(o, prompt_of)
    return function(sequence)
       local from = math.max(prompt_of() + 1, #sequence - longest - 8)
       if from > #sequence then return false end
-      -- The token before is decoded too, since decoders drop the space at the head of a text.
+      -- The token before the generated part is decoded too, because decoders drop a space at the
+      -- beginning of a text.
       local before = from > 1 and o.tokenizer:decode {sequence[from - 1]:item()} or ""
       local first = math.max(from - 1, 1)
       local text = o.tokenizer:decode(sequence:narrow(1, first, #sequence - first + 1):tolist())
@@ -241,7 +244,8 @@ local function stop_finder(o, prompt_of)
    end
 end
 
--- Returns a function that chooses the tokens (B) that follow ids (B, S): the best ones, or samples.
+-- Returns a function that chooses the tokens (B) that follow ids (B, S): the most probable tokens,
+-- or sampled ones.
 local function chooser(steps, o, list)
    return function(ids)
       local scores = steps:scores(ids)
@@ -293,8 +297,8 @@ end
 
 --- Continues texts with a model. Token numbers count from 1. Padding must be on the left of
 --- input_ids, where attention_mask is 0. For a model with an encoder and a decoder, the result has
---- the decoder's tokens. Defaults come from generation_config.json and config.json; a field of
---- generation_config.json that would change the result and is not supported is an error.
+--- the decoder's tokens. Defaults come from generation_config.json and config.json. A field of
+--- generation_config.json raises an error if it would change the result and is not supported.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
 ---     local model = torch.text.from_config(config):eval()
@@ -306,30 +310,28 @@ end
 ---@param input_ids Tensor  (B, S)
 ---@param options? {max_new_tokens: integer, max_length: integer, min_new_tokens: integer,
 --- min_length: integer, do_sample: boolean, num_beams: integer, num_return_sequences: integer,
---- temperature: number, top_k: integer, top_p: number, min_p: number, typical_p: number,
---- top_h: number, epsilon_cutoff: number, eta_cutoff: number,
---- repetition_penalty: number, encoder_repetition_penalty: number, no_repeat_ngram_size: integer,
---- encoder_no_repeat_ngram_size: integer, bad_words_ids: integer[][], sequence_bias: any[],
---- suppress_tokens: integer[], begin_suppress_tokens: integer[], remove_invalid_values: boolean,
---- renormalize_logits: boolean, exponential_decay_length_penalty: number[],
---- length_penalty: number, early_stopping: boolean|string,
---- eos_token_id: integer|integer[], pad_token_id: integer, attention_mask: Tensor, streamer:
---- function, stop_strings: string|string[], tokenizer: text.Tokenizer,
---- logits_processor: function[], generator: any, use_cache: boolean, cache: string,
---- decoder_input_ids: Tensor,
+--- temperature: number, top_k: integer, top_p: number, min_p: number, typical_p: number, top_h:
+--- number, epsilon_cutoff: number, eta_cutoff: number, repetition_penalty: number,
+--- encoder_repetition_penalty: number, no_repeat_ngram_size: integer, encoder_no_repeat_ngram_size:
+--- integer, bad_words_ids: integer[][], sequence_bias: any[], suppress_tokens: integer[],
+--- begin_suppress_tokens: integer[], remove_invalid_values: boolean, renormalize_logits: boolean,
+--- exponential_decay_length_penalty: number[], length_penalty: number, early_stopping:
+--- boolean|string, eos_token_id: integer|integer[], pad_token_id: integer, attention_mask: Tensor,
+--- streamer: function, stop_strings: string|string[], tokenizer: text.Tokenizer, logits_processor:
+--- function[], generator: any, use_cache: boolean, cache: string, decoder_input_ids: Tensor,
 --- decoder_start_token_id: integer, forced_bos_token_id: integer, forced_eos_token_id: integer,
 --- return_scores: boolean, penalty_alpha: number, assistant_model: text.PreTrainedModel,
 --- num_assistant_tokens: integer, num_assistant_tokens_schedule: string,
 --- assistant_confidence_threshold: number, prompt_lookup_num_tokens: integer,
---- max_matching_ngram_size: integer}  cache: "dynamic", "static",
---- or "quantized" with keys and values in 8 bits; sequence_bias: pairs {tokens, bias};
---- exponential_decay_length_penalty: {start, factor}; streamer(tokens) is called for each new
---- token (B), and ends the generation by returning true; logits_processor: functions of (ids,
---- scores) that return scores; penalty_alpha: the weight of contrastive search's penalty;
---- assistant_model: a smaller model with the same tokens, which proposes up to num_assistant_tokens
---- tokens at once; prompt_lookup_num_tokens: the number of tokens that are proposed from the text
---- itself, after an earlier occurrence of its last max_matching_ngram_size or fewer tokens. Both
---- ways change the speed only: greedy tokens, and the distribution of samples, are the model's
+--- max_matching_ngram_size: integer} cache: "dynamic", "static", or "quantized" with keys and
+--- values in 8 bits; sequence_bias: pairs {tokens, bias}; exponential_decay_length_penalty: {start,
+--- factor}; streamer(tokens) is called for each new token (B), and ends the generation by returning
+--- true; logits_processor: functions of (ids, scores) that return scores; penalty_alpha: the weight
+--- of contrastive search's penalty; assistant_model: a smaller model with the same tokens, which
+--- proposes up to num_assistant_tokens tokens at once; prompt_lookup_num_tokens: the number of
+--- tokens that are copied as a proposal from an earlier occurrence of the last
+--- max_matching_ngram_size or fewer tokens. Proposals change only the speed: greedy tokens and the
+--- distribution of samples stay the model's
 ---@return Tensor ids  (B * num_return_sequences, S + new tokens)
 ---@return any scores  with return_scores, the processed scores of each step, or the scores of the
 --- beams

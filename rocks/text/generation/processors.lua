@@ -1,6 +1,6 @@
--- processors.lua - functions of (ids, scores) that change the scores of the next token, with
--- Hugging Face's names and results. ids (B, S) has all tokens so far, and scores is (B, V). Each
--- `M.<option>(value)` returns such a function.
+-- processors.lua - functions of (ids, scores) that change the scores of the next token. They have
+-- Hugging Face's names and give the same results. ids (B, S) has all tokens so far, and scores is
+-- (B, V). Each `M.<option>(value)` returns such a function.
 
 local args = require "tlua.args"
 local torch = require "tlua"
@@ -17,7 +17,7 @@ local lowest <const> = -math.huge
 function M.repetition_penalty(penalty, padding)
    return function(ids, scores)
       local vocab = scores:size(2)
-      if padding then -- padding refers to an additional column of scores
+      if padding then -- padding tokens are redirected to an additional column of scores
          local places = torch.arange(1, ids:size(2) + 1, {dtype = "int64", device = ids.device})
          ids = ids:masked_fill(places:unsqueeze(1):le(padding:unsqueeze(2)), vocab + 1)
          scores = torch.nn.functional.pad(scores, {0, 1})
@@ -157,7 +157,8 @@ function M.forced(length, tokens)
    end
 end
 
---- Forbids some tokens as the first new token, that is while the text has `length` tokens.
+--- Forbids some tokens as the first new token, which is the next token while the text has `length`
+--- tokens.
 ---@param tokens integer[]
 ---@param length integer
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -214,7 +215,8 @@ function M.top_k(k, keep)
    end
 end
 
---- Keeps the most probable tokens, until their probabilities together reach p.
+--- Keeps the most probable tokens, as many as are needed for the sum of their probabilities to
+--- reach p.
 ---@param p number
 ---@param keep? integer  the minimum number of tokens to keep
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -228,7 +230,7 @@ function M.top_p(p, keep)
    end
 end
 
--- Returns the scores with those marked in `gone` removed, except the `keep` highest scores.
+-- Returns scores in which the tokens marked in `gone` are forbidden, except the `keep` best tokens.
 local function without(scores, gone, keep)
    if keep then
       local best = scores:topk(math.min(keep, scores:size(2)), 2)
@@ -264,8 +266,7 @@ local function entropy_of(scores)
    return -(logs:exp() * logs:clamp {min = torch.finfo(logs.dtype).min}):sum(-1, true)
 end
 
---- Keeps tokens whose probability is at least the lesser of `epsilon` and sqrt(epsilon)
---- exp(-entropy).
+--- Keeps tokens whose probability is at least min(epsilon, sqrt(epsilon) * exp(-entropy)).
 ---@param epsilon number
 ---@param keep? integer  the minimum number of tokens to keep, 1 by default
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -276,8 +277,8 @@ function M.eta_cutoff(epsilon, keep)
    end
 end
 
---- Keeps the most probable tokens, at most 100 and at least one, while the sum of their -p log p is
---- at most h times the entropy of the 100.
+--- Keeps between one and 100 of the most probable tokens, as long as the sum of their -p log p is
+--- at most h times the entropy of the 100 most probable tokens.
 ---@param h number
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.top_h(h)
@@ -291,8 +292,8 @@ function M.top_h(h)
    end
 end
 
---- Keeps the tokens whose information content is nearest to the entropy, until their probabilities
---- together reach p.
+--- Keeps tokens in the order of how near their information content is to the entropy, until their
+--- probabilities together reach p.
 ---@param p number
 ---@param keep? integer  the minimum number of tokens to keep
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -349,7 +350,8 @@ function M.list(o, prompt)
       end
    end
    if o.do_sample then
-      -- Beam search needs a token that does not end the text.
+      -- Beam search needs at least one token that does not end the text, in addition to the
+      -- end-of-sequence tokens.
       local keep = o.num_beams > 1 and math.max(2, #eos + 1) or nil
       add("temperature", o.temperature ~= 1, o.temperature)
       add("top_h", o.top_h, o.top_h)

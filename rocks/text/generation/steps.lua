@@ -1,5 +1,5 @@
--- steps.lua - the steps of generation: calls the model with the new tokens, and updates its cache,
--- the padding mask and the positions.
+-- steps.lua - one step of generation. It calls the model with the new tokens, and updates the
+-- cache, the padding mask and the positions.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -30,7 +30,8 @@ end
 ---@param copies integer  the number of sequences for each prompt
 function Steps:__init(model, ids, o, copies)
    self.model, self.o, self.batch = model, o, ids:size(1) * copies
-   self.virtual = model.virtual_tokens or 0 -- the cache has them before the tokens of ids
+   -- the number of virtual tokens that the cache has before the tokens of ids
+   self.virtual = model.virtual_tokens or 0
    local function copied(x) return copies > 1 and x and x:repeat_interleave(copies, 1) or x end
    self.is_seq2seq = model.inputs == "seq2seq"
    local mask = mask_of(ids, o, self.is_seq2seq)
@@ -48,7 +49,7 @@ function Steps:__init(model, ids, o, copies)
    if o.use_cache then self.cache = self:new_cache() end
 end
 
--- Returns an empty cache of the kind that the options name.
+-- Returns an empty cache of the kind that the option `cache` names.
 function Steps:new_cache()
    if self.o.cache == "quantized" then return caches.kinds.q8_0() end
    return Cache(self.o.cache == "static" and self.virtual + self.prompt + self.o.max_new_tokens
@@ -60,8 +61,8 @@ end
 ---@return Tensor
 function Steps:scores(ids) return self:last_scores(ids, 1):select(2, -1) end
 
---- Returns the scores (B, count, V) of the tokens that follow the last `count` tokens of `ids`, and
---- the last layer's hidden states (B, new tokens, D) if they are asked for.
+--- Returns the scores (B, count, V) of the tokens that follow each of the last `count` tokens of
+--- `ids`. With `with_hidden`, it also returns the last layer's hidden states (B, new tokens, D).
 ---@param ids Tensor  (B, S): all tokens so far
 ---@param count integer
 ---@param with_hidden? boolean
@@ -95,20 +96,20 @@ function Steps:last_scores(ids, count, with_hidden)
    return results.logits:narrow(2, -count, count):float(), hidden
 end
 
---- Forgets all tokens after the first `length`.
+--- Removes all tokens after the first `length` tokens from the cache.
 ---@param length integer
 function Steps:crop(length)
    local cache, mask = self.cache, self.mask
    local all = self.virtual + length
    if cache and cache.length > all and not cache:crop(all) then
-      self.cache = self:new_cache() -- all tokens are computed again
+      self.cache = self:new_cache() -- all tokens will be computed again
    end
    if mask and mask:size(2) > length then
       self.mask = mask:narrow(2, 1, math.max(length, self.prompt))
    end
 end
 
--- Raises an error that names the first weight that is NaN or infinite, if there is one.
+-- Raises an error that names the first weight with a NaN or infinite element, if there is one.
 local function fail_nan(self)
    local where = "the model's weights are finite, so a layer overflows"
    for name, parameter in self.model:named_parameters() do

@@ -1,6 +1,6 @@
 -- PreTrainedModel.lua - the base class of all models. A derived class defines `build(config)`,
--- which makes the layers, and `compute(a)`, which returns a table of results; `a` has the arguments
--- by name.
+-- which creates the layers, and `compute(a)`, which returns a table of results. `a` is a table of
+-- the arguments by name.
 --
 -- Token numbers, types, positions and labels count from 1.
 
@@ -24,7 +24,7 @@ local nn = torch.nn
 ---@field family table<string, any>  the properties that all classes of a model_type share
 local PreTrainedModel = class.class("text.PreTrainedModel", nn.Module)
 
--- The signatures of each kind of model.
+-- The signatures of `forward` for each kind of model.
 local text = [[input_ids: tensor?, attention_mask: tensor?, token_type_ids: tensor?,
    position_ids: tensor?, inputs_embeds: tensor?, labels: tensor?, start_positions: tensor?,
    end_positions: tensor?, past_key_values: object?, use_cache: boolean?, logits_to_keep: any?,
@@ -38,7 +38,7 @@ local kinds = {
       position_ids: tensor?, return_loss: boolean = false]],
 }
 
--- The metatable of a table of arguments that a model passes on to its parts.
+-- The metatable of the argument table that a model passes on to its parts.
 local Inputs = {}
 
 local readers = setmetatable({}, {__mode = "k"})
@@ -117,7 +117,8 @@ function PreTrainedModel:forward(...)
    return self:compute(a)
 end
 
--- Returns the arguments for a part of the model: those in `a`, with the changes in `changes`.
+-- Returns the arguments for a part of the model: the arguments `a`, with the fields of `changes`
+-- replaced.
 function PreTrainedModel._inputs_for(a, changes)
    local copy = {}
    for key, value in pairs(a) do copy[key] = value end
@@ -144,8 +145,9 @@ function PreTrainedModel:init_weights()
    end)
 end
 
---- Returns pairs of paths, as in PyTorch's state dicts: {the path of a weight, the path of the
---- weight that it shares}. Classes with shared weights override this method.
+--- Returns a list of pairs of paths, named as in PyTorch's state dicts. The first is the path of a
+--- weight, and the second is the path of the weight that it shares. Classes with shared weights
+--- override this method.
 ---@return {[1]: string, [2]: string}[]
 function PreTrainedModel:tied_weights() return {} end
 
@@ -168,11 +170,11 @@ function PreTrainedModel:tie_weights()
    end
 end
 
--- Patterns of names of buffers that files of older versions may contain in addition to the weights.
+-- Patterns of the names of buffers that files of older versions may contain beside the weights.
 local buffers = {"%.position_ids$", "rotary_emb%.inv_freq$"}
 
--- Returns whether a file's tensor is ignored: the model has no such weight, and the family ignores
--- the name.
+-- Returns whether a file's tensor is ignored: the model has no weight of this name, and the family
+-- lists the name as ignored.
 function PreTrainedModel:_skips(name, own)
    if own[name] ~= nil then return false end
    for _, list in ipairs {buffers, self.family.ignore or {}} do
@@ -200,8 +202,8 @@ function PreTrainedModel:generate(input_ids, options)
 end
 
 --- Writes config.json and model.safetensors, which `text.from_pretrained` and Hugging Face's
---- library can load. If the weights exceed max_shard_size, in bytes, there are several files and an
---- index.
+--- library can load. If the weights have more than max_shard_size bytes, they are split into
+--- several files with an index.
 ---@param folder string  created if it does not exist
 ---@param options? {max_shard_size: integer}
 function PreTrainedModel:save_pretrained(folder, options)

@@ -1,5 +1,5 @@
--- bart.lua - BART (Lewis et al., 2019): BERT's encoder and a decoder, with learnt positions; the
--- first two rows of their table are unused.
+-- bart.lua - BART (Lewis et al., 2019): BERT's encoder and a decoder, with learnt positions. The
+-- first two rows of the table of positions are unused.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -37,7 +37,8 @@ function Attention:__init(config, heads)
    self.q_proj, self.out_proj = nn.Linear(size, size), nn.Linear(size, size)
 end
 
--- Attends to the encoder's output `encoded`, or without it to x and the keys in `cache`.
+-- Attends to the encoder's output `encoded`. If `encoded` is nil, attends to x and to the keys in
+-- `cache`.
 function Attention:forward(x, state, cache, index, encoded)
    local q = layers.split_heads(self.q_proj(x), self.heads)
    local function of(source)

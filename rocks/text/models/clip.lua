@@ -1,5 +1,5 @@
--- clip.lua - CLIP (Radford et al., 2021) and SigLIP (Zhai et al., 2023): an encoder of texts and an
--- encoder of images, whose outputs are compared.
+-- clip.lua - CLIP (Radford et al., 2021) and SigLIP (Zhai et al., 2023). A text encoder and an
+-- image encoder compute embeddings, which are compared with each other.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -99,8 +99,8 @@ function TextModel:__init(config, is_siglip)
    end
 end
 
--- Returns the features of each text: the features at its end token or, in SigLIP, at the last
--- position.
+-- Returns the features of each text: in CLIP the features at its end token, in SigLIP those at the
+-- last position.
 function TextModel:forward(a)
    local ids, eos = a.input_ids, self.config.eos_token_id
    local n = ids:size(2)
@@ -112,7 +112,8 @@ function TextModel:forward(a)
    x = self.final_layer_norm(x)
    if self.is_siglip then return self.head(x:select(2, -1)) end
    local rows = torch.arange(1, ids:size(1) + 1, {dtype = "int64", device = ids.device})
-   -- Older files give a wrong end token; the end is then the token with the largest number.
+   -- Older files have a wrong end token in the configuration. For them, the token with the largest
+   -- number is the end.
    local at = eos == 2 and ids:argmax(2) or ids:eq(eos + 1):long():argmax(2)
    return x[{rows, at}]
 end
@@ -146,7 +147,7 @@ function VisionEmbeddings:forward(images)
    return x + self.position_embedding.weight
 end
 
--- SigLIP's head: a learnt query attends to all patches.
+-- SigLIP's pooling head. A learnt query attends to all patches.
 local PoolingHead = class.class("text.models.SiglipHead", nn.Module)
 
 function PoolingHead:__init(config)
@@ -166,7 +167,7 @@ local VisionModel = class.class("text.models.CLIPVisionModel", nn.Module)
 
 function VisionModel:__init(config, is_siglip)
    self.embeddings = VisionEmbeddings(config, is_siglip)
-   if not is_siglip then self.pre_layrnorm = norm(config) end -- the file's spelling
+   if not is_siglip then self.pre_layrnorm = norm(config) end -- the misspelling comes from the file
    self.encoder, self.post_layernorm = Encoder(config), norm(config)
    if is_siglip then self.head = PoolingHead(config) end
 end
@@ -203,7 +204,7 @@ local vision = over(shared, {
 })
 local sigmoid = {layer_norm_eps = 1e-6, hidden_act = "gelu_pytorch_tanh"}
 
--- Returns a function that completes the configurations of both parts.
+-- Returns a function that completes the configurations of the text part and the image part.
 local function finish(title, parts)
    return function(config)
       for name, defaults in pairs(parts) do
@@ -216,7 +217,7 @@ local function finish(title, parts)
    end
 end
 
--- Declares the methods that CLIP and SigLIP share.
+-- Defines the methods that CLIP and SigLIP share.
 local function with_features(cls)
    cls.inputs = "both"
    --- Returns the embeddings of texts before normalisation.
@@ -270,7 +271,8 @@ function CLIP:build(config)
    self.text_projection = nn.Linear(config.text_config.hidden_size, size, plain)
 end
 
--- Returns the mean of the cross-entropies in both directions; text i belongs to image i.
+-- Returns the mean of two cross-entropies: from texts to images, and from images to texts. Text i
+-- belongs to image i.
 function CLIP.compare(_, logits)
    local own = torch.arange(1, logits:size(1) + 1, {dtype = "int64", device = logits.device})
    return (F.cross_entropy(logits, own) + F.cross_entropy(logits:t(), own)) / 2
@@ -296,8 +298,8 @@ function Siglip:build(config)
    self.logit_bias = nn.Parameter(torch.zeros(1))
 end
 
--- Returns the loss of a binary classification of each pair: text i belongs to image i, and to no
--- other image.
+-- Returns the loss of a binary classification of each pair of a text and an image. Only the pairs
+-- (i, i) belong together.
 function Siglip.compare(_, logits)
    local sign = torch.eye(logits:size(1), {device = logits.device}) * 2 - 1
    return -F.logsigmoid(sign * logits):sum(-1):mean()

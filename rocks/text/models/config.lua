@@ -1,5 +1,5 @@
--- config.lua - reads config.json, and completes it with the defaults of a family. The fields have
--- Hugging Face's names. Fields that a family does not know are kept.
+-- config.lua - reads config.json, and fills missing fields with the defaults of a family. The
+-- fields have Hugging Face's names. Fields that a family does not know are kept.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,7 +7,7 @@ local json = require "tlua.utils.json"
 
 local M = {}
 
--- The set of configurations that M.complete has returned.
+-- The configurations that M.complete has returned, as the keys of a weak table.
 local complete = setmetatable({}, {__mode = "k"})
 
 -- Copies a decoded JSON value, with nil in place of null.
@@ -130,10 +130,11 @@ local function count_labels(given)
    return n
 end
 
---- Stands for a field of any type that has no default.
+--- A default that stands for "no default": the field may have any type and may be missing.
 M.none = setmetatable({}, {__name = "none"})
 
---- Completes a configuration with a family's defaults, and checks the types of its fields.
+--- Fills missing fields of a configuration with a family's defaults, and checks the types of its
+--- fields.
 ---@param family {title: string, defaults: table, finish: fun(config: table)?}
 ---@param given table
 ---@return table config

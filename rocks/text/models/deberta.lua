@@ -1,5 +1,5 @@
--- deberta.lua - DeBERTa (He et al., 2020) and DeBERTa v2 and v3: BERT's encoder with attention that
--- adds the scores of contents and of relative positions.
+-- deberta.lua - DeBERTa (He et al., 2020), DeBERTa v2 and v3: BERT's encoder whose attention scores
+-- are the sum of content scores and relative-position scores.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -12,8 +12,8 @@ local nn, F = torch.nn, torch.nn.functional
 
 -- Positions -------------------------------------------------------------------------------------
 
--- Returns the distances (L, L) from keys to queries. With buckets, large distances are compressed
--- logarithmically.
+-- Returns the distance (L, L) from each key to each query. With buckets, large distances are
+-- compressed logarithmically.
 local function distances(n, config, device)
    local at = torch.arange(0, n, {dtype = "int64", device = device})
    local distance = at:unsqueeze(2) - at:unsqueeze(1)
@@ -60,7 +60,7 @@ function Attention:__init(config)
    self.pos_dropout = nn.Dropout(config.hidden_dropout_prob)
 end
 
--- Returns queries, keys and values (B, heads, L, D).
+-- Returns the queries, keys and values of x, (B, heads, L, D).
 function Attention:project(x)
    local n = self.heads
    if not self.is_first then
@@ -81,7 +81,7 @@ function Attention:positions(embeddings)
       self.by_position and layers.split_heads(query(x), self.heads)
 end
 
--- Returns the scores (B, heads, L, L) of relative positions before scaling.
+-- Returns the unscaled attention scores (B, heads, L, L) of relative positions.
 function Attention:bias(q, k, relative)
    local key, query = self:positions(relative.embeddings)
    local b, n, length, span = q:size(1), q:size(2), q:size(3), relative.span
@@ -90,7 +90,7 @@ function Attention:bias(q, k, relative)
    local sum
    if key then sum = q:matmul(key:transpose(3, 4)):gather(4, index) end
    if query then
-      -- In row k, the score for query q is at the distance q - k.
+      -- The row of key k has the score for query q at the distance q - k.
       local scores = k:matmul(query:transpose(3, 4)):gather(4, index:transpose(3, 4))
       scores = scores:transpose(3, 4)
       sum = sum and sum + scores or scores

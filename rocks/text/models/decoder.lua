@@ -1,6 +1,6 @@
--- decoder.lua - the decoder of LLaMA and similar models: layers of attention with rotary positions
--- and a gated feed-forward network, each after a norm. A family passes its differences from LLaMA
--- to `family`.
+-- decoder.lua - the decoder of LLaMA and similar models. Its layers have attention with rotary
+-- positions and a gated feed-forward network, each after a norm. A model family passes its
+-- differences from LLaMA to `M.family`.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,7 +19,7 @@ local M = {}
 
 -- Attention -------------------------------------------------------------------------------------
 
---- Attention in which several query heads may share one key head. `traits` has the differences from
+--- Attention in which several query heads may share one key head. `traits` lists differences from
 --- LLaMA: qkv_bias, o_bias, qk_norm ("head": a norm of each head, "all": one norm of all heads
 --- together), fused (one linear layer for queries, keys and values) and scale.
 ---@class text.models.Attention: nn.Module
@@ -91,7 +91,7 @@ end
 
 -- Layers ----------------------------------------------------------------------------------------
 
---- A layer: x + attention(norm(x)), then x + mlp(norm(x)).
+--- A layer computes y = x + attention(norm(x)) and then y + mlp(norm(y)).
 ---@class text.models.DecoderLayer: nn.Module
 local Layer = class.class("text.models.DecoderLayer", nn.Module)
 M.Layer = Layer
@@ -112,7 +112,7 @@ end
 -- The loop over the layers ----------------------------------------------------------------------
 
 -- Returns the state that all layers of one kind share: the mask, the cache, the window and the
--- angles.
+-- rotation angles.
 local function state_of(model, kind, a, x, past, padding)
    local config, cache, count = model.config, a.cache, x:size(2)
    local window = kind == "sliding_attention" and config.sliding_window or nil
@@ -127,8 +127,8 @@ local function state_of(model, kind, a, x, past, padding)
    return state
 end
 
---- Runs the layers of a decoder on embeddings, with the masks and angles of each kind of layer and
---- with a cache.
+--- Runs the layers of a decoder on embeddings. Each kind of layer has its own masks and angles, and
+--- a cache may be given.
 ---@param model nn.Module  with the fields config, kinds (a kind for each layer) and rotary (a
 --- rotation for each kind)
 ---@param list nn.ModuleList
@@ -155,8 +155,8 @@ function M.run(model, list, x, a)
    return x, results
 end
 
---- Replaces the last hidden state by `x`, which is the normalised one, as Hugging Face's models
---- return it.
+--- Replaces the last hidden state by `x`, which is the normalised hidden state, because Hugging
+--- Face's models return this one.
 ---@param results table
 ---@param x Tensor
 ---@return table
@@ -218,11 +218,11 @@ local function gated(config)
       config.hidden_activation or config.hidden_act, config.mlp_bias)
 end
 
---- Declares a family: its base model, its language model and its classifiers. fields: model_type,
---- name, defaults (which replace LLaMA's); traits (of Attention); norm(config, size), mlp(config),
---- mlp_name, layer (a class), slides(config, i) (whether layer i has the sliding window),
---- finish(config), embed(x, config) (changes embeddings of tokens), rotary(model, config) (adds
---- rotations for kinds of layers), ending (the suffix of the base model's name, or "Model").
+--- Declares a family: its base model, its language model and its classifiers. The fields are:
+--- model_type, name, defaults (which replace LLaMA's); traits (of Attention); norm(config, size),
+--- mlp(config), mlp_name, layer (a class), slides(config, i) (whether layer i has the sliding
+--- window), finish(config), embed(x, config) (changes embeddings of tokens), rotary(model, config)
+--- (adds rotations for kinds of layers), ending (the suffix of the base model's name, or "Model").
 ---@param fields table
 ---@return table family
 function M.family(fields)

@@ -1,4 +1,4 @@
--- define.lua - declares families of models, their classes, and the losses of their heads.
+-- define.lua - declares model families and their classes, and defines the losses of their heads.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -10,11 +10,11 @@ local M = {}
 
 local Family = class.class("text.models.Family")
 
---- Declares a family. Its fields: model_type, name (the first part of its classes' names), prefix
---- (the field of the base model in models with a head), defaults (of config.json), finish (a
---- function that checks and completes a configuration), main (the class that from_config makes),
---- has_types (whether models take token_type_ids), ignore (patterns of names of tensors that files
---- may contain in addition to the weights).
+--- Declares a family. The table has these fields: model_type, name (the first part of its classes'
+--- names), prefix (the field of the base model in models with a head), defaults (of config.json),
+--- finish (a function that checks and completes a configuration), main (the class that from_config
+--- makes), has_types (whether models take token_type_ids), ignore (patterns of names of tensors
+--- that files may contain in addition to the weights).
 ---@param fields table
 ---@return table
 function M.family(fields)
@@ -47,12 +47,14 @@ end
 
 -- Losses ----------------------------------------------------------------------------------------
 
--- Losses of tokens are computed in at least float32, as in Hugging Face's library.
+-- Converts logits to float32 if they are less precise, because Hugging Face's library computes the
+-- losses of tokens in float32.
 local function precise(logits)
    return logits:element_size() < 4 and logits:float() or logits
 end
 
---- Returns the mean cross-entropy of predicting each next token; labels of -100 are ignored.
+--- Returns the mean cross-entropy of predicting each token from the tokens before it. Labels of
+--- -100 are ignored.
 ---@param logits Tensor  (B, S, V)
 ---@param labels Tensor  (B, S)
 ---@return Tensor
@@ -70,8 +72,9 @@ function M.token_loss(logits, labels)
    return F.cross_entropy(precise(logits):flatten(1, 2), labels:flatten())
 end
 
---- Returns the loss of a classifier: mean squared error for one label, cross-entropy for classes,
---- or binary cross-entropy for floating labels, unless config.problem_type selects another one.
+--- Returns the loss of a classifier. It is the mean squared error for one label, the cross-entropy
+--- for integer labels, and the binary cross-entropy for floating-point labels. config.problem_type
+--- overrides this choice.
 ---@param config table
 ---@param logits Tensor  (B, num_labels)
 ---@param labels Tensor
@@ -89,8 +92,8 @@ function M.class_loss(config, logits, labels)
    return F.cross_entropy(logits:view(-1, config.num_labels), labels:flatten())
 end
 
---- Returns the loss for the first and last positions of answers; positions beyond the text are
---- ignored.
+--- Returns the loss for the predicted first and last positions of answers. Positions beyond the
+--- text are ignored.
 ---@param first Tensor  (B, S)
 ---@param last Tensor  (B, S)
 ---@param a {start_positions: Tensor, end_positions: Tensor}
@@ -107,7 +110,7 @@ end
 
 -- Heads -----------------------------------------------------------------------------------------
 
---- Adds to a head's results `own` the base model's results that are passed on.
+--- Adds those results of the base model that a head passes on to the head's results `own`.
 ---@param results table
 ---@param own table
 ---@return table
@@ -156,7 +159,7 @@ function M.question_answering(family, base)
    end
 end
 
---- Declares XForCausalLM for a decoder. Its head may share the embedding's weight.
+--- Declares XForCausalLM for a decoder. Its head may share its weight with the embedding.
 ---@param family table
 ---@param base table  the class of the base model
 ---@param options {ending: string?, head: string?, embedding: string}  ending: the suffix of the
@@ -198,8 +201,8 @@ function M.causal_lm(family, base, options)
    return cls
 end
 
---- Declares XForSequenceClassification for a decoder, which classifies a text by its last token
---- that is not padding.
+--- Declares XForSequenceClassification for a decoder. It classifies a text by the last token that
+--- is not padding.
 ---@param family table
 ---@param base table
 function M.last_token_classification(family, base)

@@ -1,5 +1,5 @@
 -- encoder.lua - BERT's encoder and its heads, which RoBERTa and ELECTRA share. Each layer has
--- attention and a feed-forward network; the output of each is added to its input, and the sum is
+-- attention and a feed-forward network. The output of each is added to its input, and the sum is
 -- normalised.
 
 local torch = require "tlua"
@@ -50,7 +50,7 @@ function SelfAttention:forward(x, mask)
       self.training and self.p or 0.0))
 end
 
--- A linear layer, an addition of the residual input, and a norm of the sum.
+-- Applies a linear layer, adds the residual input, and normalises the sum.
 local AddNorm = class.class("text.models.AddNorm", nn.Module)
 M.AddNorm = AddNorm
 
@@ -83,7 +83,7 @@ end
 
 function Intermediate:forward(x) return layers.activated(self.dense, x, self.act) end
 
---- A layer: norm(x + attention(x)), then norm(y + network(y)).
+--- A layer computes y = norm(x + attention(x)) and then norm(y + network(y)).
 ---@class text.models.EncoderLayer: nn.Module
 local Layer = class.class("text.models.EncoderLayer", nn.Module)
 M.Layer, M.Attention, M.Intermediate = Layer, Attention, Intermediate
@@ -116,7 +116,7 @@ end
 
 -- Embeddings ------------------------------------------------------------------------------------
 
---- The normalised sum of the embeddings of tokens, positions and types.
+--- Returns the normalised sum of the embeddings of tokens, positions and types.
 ---@class text.models.Embeddings: nn.Module
 local Embeddings = class.class("text.models.Embeddings", nn.Module)
 M.Embeddings = Embeddings
@@ -171,8 +171,9 @@ function Pooler:__init(config) self.dense = nn.Linear(config.hidden_size, config
 
 function Pooler:forward(x) return self.dense(x:select(2, 1)):tanh() end
 
---- Declares a family's base model. options: after_padding (as in Embeddings), project (whether
---- embeddings have a size of their own) and pools (whether models without a head have a pooler).
+--- Declares a family's base model. The options are after_padding (as in Embeddings), project
+--- (whether the size of embeddings differs from hidden_size) and pools (whether models without a
+--- head have a pooler).
 ---@param family table
 ---@param options table
 ---@return table
@@ -210,8 +211,8 @@ end
 
 -- Heads -----------------------------------------------------------------------------------------
 
---- Computes scores of a text from its pooled or first token by dropout and a linear layer. If the
---- model has no pooler, a linear layer with an activation comes first.
+--- Computes scores of a text from its pooled output, or from its first token, with dropout and a
+--- linear layer. For a model without a pooler, a linear layer with an activation comes first.
 ---@class text.models.FirstTokenHead: nn.Module
 local FirstToken = class.class("text.models.FirstTokenHead", nn.Module)
 M.FirstToken = FirstToken
@@ -228,7 +229,8 @@ function FirstToken:forward(x)
    return self.out_proj(self.dropout(self.act(self.dense(x))))
 end
 
--- The head of BERT's masked language model, in Hugging Face's nesting.
+-- Transforms hidden states for BERT's masked language model. It is a module of its own because
+-- weights have Hugging Face's nested names.
 local Transform = class.class("text.models.BertTransform", nn.Module)
 
 function Transform:__init(config)
@@ -248,7 +250,7 @@ end
 
 function Predictions:forward(x) return self.decoder(self.transform(x)) end
 
---- The head of BERT's masked language model: `predictions` gives logits.
+--- The head of BERT's masked language model. Its part `predictions` computes the logits.
 ---@class text.models.BertHeads: nn.Module
 local Heads = class.class("text.models.BertHeads", nn.Module)
 M.Heads = Heads
@@ -283,8 +285,8 @@ function M.classification(family, Model, act)
    end
 end
 
---- Declares XForMaskedLM. `attach(self, config)` makes the head, `score(self, x)` computes its
---- logits, and `ties` are pairs of paths.
+--- Declares XForMaskedLM. `attach(self, config)` creates the head, `score(self, x)` computes its
+--- logits, and `ties` lists pairs of paths of weights that are shared.
 ---@param family table
 ---@param Model table
 ---@param options {attach: function, score: function, ties: {[1]: string, [2]: string}[]}

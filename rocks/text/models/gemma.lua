@@ -1,6 +1,7 @@
--- gemma.lua - Gemma (Mesnard et al., 2024), Gemma 2 and Gemma 3 for text: norms multiply by 1 +
+-- gemma.lua - Gemma (Mesnard et al., 2024), Gemma 2 and Gemma 3 for text. Norms multiply by 1 +
 -- weight, and embeddings are multiplied by the square root of their size. Gemma 2 and 3 have norms
--- before and after attention and the feed-forward network, and layers with a sliding window.
+-- before and after attention and the feed-forward network, and some of their layers have a sliding
+-- window.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -50,7 +51,7 @@ local function gemma(changes)
    return defaults
 end
 
--- The differences of Gemma 2 and Gemma 3 from Gemma.
+-- The traits and fields in which Gemma 2 and Gemma 3 differ from Gemma.
 local second = {
    hidden_size = 2304, intermediate_size = 9216, num_hidden_layers = 26, num_attention_heads = 8,
    num_key_value_heads = 4, hidden_activation = "gelu_pytorch_tanh", query_pre_attn_scalar = 256,
@@ -80,7 +81,7 @@ return define.by_type(
       },
       traits = {norm = norm, qkv_bias = has_bias, o_bias = has_bias},
       finish = function(config)
-         -- In older files, hidden_act = "gelu" means the tanh approximation.
+         -- In older files, hidden_act = "gelu" stands for the tanh approximation of GELU.
          config.hidden_activation = config.hidden_activation or "gelu_pytorch_tanh"
       end,
    },

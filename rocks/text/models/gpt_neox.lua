@@ -1,5 +1,5 @@
--- gpt_neox.lua - GPT-NeoX (Black et al., 2022): a decoder in which attention and the feed-forward
--- network may run in parallel, with rotary positions for a part of each head.
+-- gpt_neox.lua - GPT-NeoX (Black et al., 2022): a decoder with rotary positions for a part of each
+-- head. Attention and the feed-forward network may run in parallel, on the same input.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -24,7 +24,8 @@ local family = define.family {
       config.rope_theta = config.rope_theta or config.rotary_emb_base
    end,
    width = function(config) return config.hidden_size end,
-   ignore = {"%.attention%.bias$", "%.attention%.masked_bias$"}, -- the masks in older files
+   -- older files store masks under these names
+   ignore = {"%.attention%.bias$", "%.attention%.masked_bias$"},
 }
 
 local Attention = class.class("text.models.GPTNeoXAttention", nn.Module)

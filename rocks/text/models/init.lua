@@ -1,9 +1,9 @@
--- init.lua - torch.text.models: finds the classes for a model_type, and makes models from folders
+-- init.lua - torch.text.models: finds the classes for a model_type, and creates models from folders
 -- and configurations.
 --
--- To add a family, add its row to `files` below, and a file to this folder that returns its
--- classes. For a family that resembles LLaMA, a call of decoder.family suffices (see mistral.lua);
--- a family that resembles BERT uses encoder.lua's layers (see roberta.lua).
+-- To add a family, add a file to this folder that returns its classes, and a row for it to `files`
+-- below. For a family that resembles LLaMA, a call of decoder.family suffices (see mistral.lua). A
+-- family that resembles BERT uses the layers of encoder.lua (see roberta.lua).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -52,7 +52,7 @@ local function family_of(title, config)
    return require("tlua.text.models." .. files[kind])[kind]
 end
 
--- The suffixes of class names for each task.
+-- Maps each task to the suffix of the names of its classes.
 local tasks = {
    Model = {"Model"}, ForCausalLM = {"LMHeadModel", "ForCausalLM"},
    ForMaskedLM = {"ForMaskedLM"}, ForPreTraining = {"ForPreTraining"},
@@ -63,8 +63,7 @@ local tasks = {
    ForImageClassification = {"ForImageClassification"},
 }
 
--- Returns the class of a family that has the given name or is for the given task, such as
--- "ForCausalLM".
+-- Returns the class of a family. `name` is the class's name or a task, such as "ForCausalLM".
 local function class_of(title, family, name)
    if family.classes[name] then return family.classes[name] end
    for _, ending in ipairs(tasks[name] or {}) do
@@ -79,13 +78,13 @@ local function class_of(title, family, name)
       table.concat(names, ", ")))
 end
 
--- Returns the name or task of the class to make.
+-- Returns the name of the class to create, or its task.
 local function name_of(family, config, architecture)
    local own = config.architectures
    return architecture or type(own) == "table" and own[1] or family.main or "Model"
 end
 
--- Makes a model on the meta device, whose weights have no memory.
+-- Creates a model on the meta device, where weights need no memory.
 local function make_meta(cls, config)
    local previous = torch.get_default_device()
    torch.set_default_device "meta"
@@ -95,14 +94,15 @@ local function make_meta(cls, config)
    return model
 end
 
--- Fields whose number of parts have weights of their own.
+-- Fields of config.json that give a number of parts, where each part has its own weights.
 local part_counts <const> = {
    "n_layer", "num_layers", "num_hidden_layers", "num_decoder_layers", "encoder_layers",
    "decoder_layers", "num_hidden_groups", "inner_group_num", "num_local_experts",
 }
 
--- Raises an error if config.json has more layers than the files have tensors, before a damaged file
--- makes a model of any size. The layers of ALBERT share their weights.
+-- Raises an error if config.json has more layers than the files have tensors. Otherwise a damaged
+-- file could make the program create a model of any size. ALBERT is an exception because its layers
+-- share their weights.
 local function check_counts(title, folder, config, state)
    local most = 0
    for _ in pairs(state) do most = most + 1 end
@@ -121,10 +121,10 @@ end
 local take = args.signature [[text.from_pretrained(folder: string, architecture: string?,
    dtype: string = 'auto', device: device?, strict: boolean = true, config: table?)]]
 
---- Loads a model from a folder with config.json and model.safetensors, or several safetensors files
---- with their index, as Hugging Face's library saves them. Large files are memory-mapped, so that
+--- Loads a model from a folder with config.json and model.safetensors (or several safetensors files
+--- with an index), as Hugging Face's library saves them. Large files are memory-mapped, so that
 --- weights are read when they are first used. The model is in evaluation mode. Missing, unexpected
---- and misshapen weights are an error; with strict = false, missing and misshapen weights are
+--- and misshapen weights are an error. With strict = false, missing and misshapen weights stay
 --- random, and the lists of missing and unexpected weights are returned.
 ---
 ---     local folder = os.tmpname()
@@ -135,10 +135,10 @@ local take = args.signature [[text.from_pretrained(folder: string, architecture:
 ---     --> text.GPT2LMHeadModel
 ---@param folder string
 ---@param options? {architecture: string, dtype: string, device: string|torch.device, strict:
---- boolean, config: table}  architecture: a class such as "BertModel", or "ForCausalLM" and so on;
---- by default the one in config.json, or the language model of the family; dtype: by default
---- "auto", the dtype of the file; config: fields that replace fields of config.json, such as
---- {num_labels = 3}
+--- boolean, config: table} architecture: a class such as "BertModel", or a suffix such as
+--- "ForCausalLM"; the default is the class in config.json or else the family's language model;
+--- dtype: by default "auto", the dtype of the file; config: fields that replace fields of
+--- config.json, such as {num_labels = 3}
 ---@return text.PreTrainedModel
 ---@return string[]? missing
 ---@return string[]? unexpected
@@ -172,7 +172,7 @@ local take_config = args.signature "text.from_config(config: table, architecture
 ---     --> 1	12
 ---@param config table<string, any>  model_type selects the family; missing fields get the family's
 --- defaults
----@param options? {architecture: string}  a class such as "BertModel", or "ForCausalLM" and so on;
+---@param options? {architecture: string}  a class ("BertModel") or a suffix ("ForCausalLM");
 --- by default the one in config.architectures, or the language model of the family
 ---@return text.PreTrainedModel
 function M.from_config(config, options)

@@ -31,7 +31,7 @@ function M.activation(name)
    return activations[name]
 end
 
--- The activations that F.linear can apply in the same pass.
+-- Activations that F.linear can apply in the same pass over memory.
 local fused = {
    gelu = "gelu", gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", relu = "relu",
 }
@@ -59,8 +59,8 @@ end
 ---@return Tensor
 function M.join_heads(x) return x:transpose(2, 3):flatten(3) end
 
--- Attention of one query in each head, without gradients, by two products. On a processor they are
--- several times as fast as the operator, which computes blocks of queries.
+-- Computes attention for one query in each head, without gradients, as two matrix products. On a
+-- CPU, this is several times as fast as the attention operator, which computes blocks of queries.
 local function attend_one(q, k, v, scale)
    local batch, heads, size, groups = q:size(1), q:size(2), q:size(4), k:size(2)
    local rows = q:view(batch, groups, heads // groups, size)
@@ -68,8 +68,8 @@ local function attend_one(q, k, v, scale)
    return weights:matmul(v):view(batch, heads, 1, -1)
 end
 
---- Multi-head attention. `state` has mask and is_causal. Options: scale, dropout, and softcap, the
---- bound of scores.
+--- Computes multi-head attention. `state` has mask and is_causal. The options are scale, dropout,
+--- and softcap, which is the bound of scores.
 ---@param q Tensor  (B, H, L, D)
 ---@param k Tensor  (B, G, S, D)
 ---@param v Tensor  (B, G, S, D)
@@ -101,7 +101,8 @@ function M.attend(q, k, v, state, options)
    return weights:matmul(v)
 end
 
---- Attention over the keys in the state's cache, or over the new keys alone if there is none.
+--- Computes attention over the keys in the state's cache. Without a cache, it is computed over the
+--- new keys alone.
 ---@param index integer  the layer, from 1
 ---@param q Tensor  (B, H, L, D)
 ---@param k Tensor  (B, G, L, D)
@@ -114,7 +115,7 @@ function M.attend_cached(index, q, k, v, state, options)
    return M.attend(q, k, v, state, options)
 end
 
---- A linear layer with a transposed weight (in_features, out_features), as in GPT-2.
+--- A linear layer whose weight is stored transposed (in_features, out_features), as in GPT-2.
 ---@class text.models.Conv1D: nn.Module
 local Conv1D = class.class("text.models.Conv1D", nn.Module)
 M.Conv1D = Conv1D

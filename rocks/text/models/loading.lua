@@ -1,5 +1,5 @@
--- loading.lua - folders of models: config.json with model.safetensors, or several safetensors files
--- with the index model.safetensors.index.json.
+-- loading.lua - loads and saves folders of models. A folder has config.json and model.safetensors,
+-- or several safetensors files with the index model.safetensors.index.json.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,7 +17,7 @@ local function exists(path)
    return file ~= nil
 end
 
--- Reads an index. Returns the list of its files, and the map from keys to files.
+-- Reads an index. Returns the list of its files, and a table that maps each key to its file.
 local function read_index(path)
    local index = configs.read_json(path)
    local map = index.weight_map
@@ -82,8 +82,8 @@ function M.read_generation(folder)
    return exists(path) and configs.read_json(path) or nil
 end
 
--- Renames the keys of a state so that they fit the model's class: replaces old names of norms, and
--- adds or removes the prefix that only models with a head have.
+-- Renames the keys of a state for the model's class. It replaces old names of norms, and it adds or
+-- removes the prefix of the base model, which only models with a head have.
 local function fit_names(model, state)
    local prefix = model.family.prefix
    local own, renamed = model:state_dict {names = "pytorch"}, {}
@@ -149,7 +149,7 @@ local function write(path, value)
    if not ok then torch.raise(("save_pretrained: %s: %s"):format(path, message)) end
 end
 
--- Splits a state into a list of states of at most `most` bytes each, or of one larger tensor.
+-- Splits a state into a list of states. Each has at most `most` bytes, or a single larger tensor.
 local function shards_of(state, most)
    local keys, shards, size = {}, {{}}, 0
    for key in pairs(state) do keys[#keys + 1] = key end
@@ -190,7 +190,8 @@ function M.save(model, folder, options)
       write(folder .. "/generation_config.json", model.generation_config)
    end
    local shards = shards_of(state, most)
-   -- the folder may have the weights of an earlier model, which would be loaded in their place
+   -- removes the weights of an earlier model from the folder; they would be loaded instead of the
+   -- new ones
    local single, index = folder .. "/model.safetensors", folder .. "/" .. index_name
    if #shards == 1 then
       torch.save(state, single)

@@ -1,5 +1,5 @@
 -- masks.lua - attention masks, which select the keys that a query may see. A mask is a boolean
--- tensor that broadcasts to (B, heads, queries, keys); nil stands for all keys.
+-- tensor that broadcasts to (B, heads, queries, keys); nil means that all keys are seen.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -37,7 +37,7 @@ end
 ---@param count integer  the number of queries
 ---@param keys integer  the number of keys; the last keys belong to the same tokens as the queries
 ---@param padding? Tensor  (B, all positions so far)
----@param window? integer  the number of keys that a query sees, its own included
+---@param window? integer  the number of keys that a query sees, including its own token's key
 ---@param device any
 ---@return Tensor? mask
 ---@return boolean is_causal

@@ -1,5 +1,5 @@
--- olmo.lua - OLMo (Groeneveld et al., 2024), whose norms have no weights, and OLMo 2, which has
--- norms after attention and the feed-forward network, and norms of queries and keys.
+-- olmo.lua - OLMo (Groeneveld et al., 2024) and OLMo 2. The norms of OLMo have no weights. OLMo 2
+-- has norms after attention and the feed-forward network, and norms of queries and keys.
 
 local torch = require "tlua"
 local class = require "tlua.class"

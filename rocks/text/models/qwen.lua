@@ -1,4 +1,4 @@
--- qwen.lua - Qwen2, which has biases for queries, keys and values, and Qwen3, which has norms of
+-- qwen.lua - Qwen2 and Qwen3. Qwen2 has biases for queries, keys and values. Qwen3 has norms of
 -- queries and keys instead. Layers after the first max_window_layers may have a sliding window.
 
 local decoder = require "tlua.text.models.decoder"

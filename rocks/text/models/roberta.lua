@@ -1,4 +1,5 @@
--- roberta.lua - RoBERTa (Liu et al., 2019) and XLM-RoBERTa: BERT with positions that skip padding.
+-- roberta.lua - RoBERTa (Liu et al., 2019) and XLM-RoBERTa: BERT whose position numbers skip
+-- padding.
 
 local torch = require "tlua"
 local class = require "tlua.class"

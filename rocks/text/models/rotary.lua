@@ -23,8 +23,9 @@ local function each(list, fn)
    return result
 end
 
--- Maps each type of scaling to a function that returns the frequencies, and the factor of cosines
--- and sines. `p` has the parameters from the file, and `length` is the largest position.
+-- Maps each type of scaling to a function that returns the frequencies, and a factor by which
+-- cosines and sines are multiplied. `p` has the parameters from the file, and `length` is the
+-- largest position.
 local types = {}
 
 function types.default(p, dim) return frequencies(p.rope_theta, dim), 1 end
@@ -58,8 +59,8 @@ function types.yarn(p, dim)
    if not attention and p.mscale and p.mscale_all_dim then
       attention = scale(p.mscale) / scale(p.mscale_all_dim)
    end
-   -- Returns the index of the pair that makes the given number of rotations over the original
-   -- length.
+   -- Returns the index of the pair of features that makes the given number of rotations over the
+   -- original maximum length.
    local function pair(rotations)
       return dim * math.log(old / (rotations * 2 * math.pi)) / (2 * math.log(p.rope_theta))
    end
@@ -82,15 +83,15 @@ function types.longrope(p, dim, length)
    return each(frequencies(p.rope_theta, dim), function(f, i) return f / own[i] end), attention
 end
 
--- The parameters that each type requires.
+-- The parameters that each type of scaling requires.
 local needed = {
    linear = {"factor"}, dynamic = {"factor"}, yarn = {"original_max_position_embeddings"},
    llama3 = {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"},
    longrope = {"original_max_position_embeddings"},
 }
 
--- Returns the parameters of the rotation from `rope_parameters`, which may have a table for each
--- kind of layer, or from the older fields rope_theta and rope_scaling.
+-- Returns the parameters of the rotation. They come from `rope_parameters`, which may have a table
+-- for each kind of layer, or from the older fields rope_theta and rope_scaling.
 local function parameters_of(config, kind)
    local given = config.rope_parameters or config.rope_scaling or {}
    if kind and type(given[kind]) == "table" then given = given[kind] end
@@ -145,15 +146,15 @@ function Rotary:__init(config, head_dim, kind, share)
    self.varies = p.rope_type == "dynamic" or p.rope_type == "longrope"
 end
 
--- Returns a value that changes when the frequencies for `length` change: longrope has two sets, and
--- dynamic scaling one for each length.
+-- Returns a key for the cached tables, which changes when the frequencies change with `length`.
+-- longrope has two sets of frequencies, and dynamic scaling has one for each length.
 local function length_class(self, length)
    local p = self.parameters
    if p.rope_type == "longrope" then return length > p.original_max_position_embeddings end
    return p.rope_type == "dynamic" and math.max(length, p.max_position_embeddings)
 end
 
--- Returns tables of cosines and sines (n, dim / 2) for the positions 1 to n; n is at least
+-- Returns tables (n, dim / 2) of cosines and sines for the positions 1 to n, where n is at least
 -- `length`.
 local function tables_for(self, length, dtype, device)
    local key = dtype .. " " .. tostring(device)
@@ -173,7 +174,8 @@ local function tables_for(self, length, dtype, device)
    return found
 end
 
---- Returns the cosines and sines for positions, which broadcast to (B, heads, S, dim / 2).
+--- Returns the cosines and sines of the rotation angles for positions. Their shapes broadcast to
+--- (B, heads, S, dim / 2).
 ---@param like Tensor  a tensor with the dtype and device of the results
 ---@param past integer  the number of positions before the first new one
 ---@param count integer  S

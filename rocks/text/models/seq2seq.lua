@@ -1,5 +1,5 @@
--- seq2seq.lua - parts that T5 and BART share: the calls of encoder and decoder, the decoder's input
--- tokens for labels, and the cache of keys and values of the encoder's output.
+-- seq2seq.lua - functions that T5 and BART share. They call the encoder and the decoder, make the
+-- decoder's input tokens from labels, and cache the keys and values of the encoder's output.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,8 +19,8 @@ local function shift_right(labels, config)
    return shifted:masked_fill(shifted:eq(-100), config.pad_token_id + 1)
 end
 
--- Returns a layer's keys and values of the encoder's output from the cache, or calls `make` to
--- compute them.
+-- Returns a layer's keys and values of the encoder's output. They are taken from the cache; if it
+-- has none, `make` computes them.
 local function cross(cache, index, make)
    local found = cache and cache.cross[index]
    if found then return found[1], found[2] end
@@ -29,8 +29,8 @@ local function cross(cache, index, make)
    return k, v
 end
 
---- Returns the keys and values of an attention: those of the encoder's output, or those of x after
---- those in the cache.
+--- Returns the keys and values of an attention layer. If `encoded` is given, they are those of the
+--- encoder's output. Otherwise they are those in the cache followed by those of x.
 ---@param x Tensor
 ---@param cache? text.Cache
 ---@param index integer
@@ -79,7 +79,7 @@ end
 --- Declares the class with a language model's head. `scores(self, x)` returns the head's logits.
 ---@param family table
 ---@param build fun(self: table, config: table)
----@param base fun(self: table): text.PreTrainedModel  returns the part with encoder and decoder
+---@param base fun(self: table): text.PreTrainedModel  returns the module with encoder and decoder
 ---@param scores fun(self: table, x: Tensor): Tensor
 ---@return table
 function M.conditional(family, build, base, scores)

@@ -28,8 +28,8 @@ local family = define.family {
       local gate, act = config.feed_forward_proj:match "^(gated)%-(.*)$"
       config.is_gated_act, config.dense_act_fn = gate ~= nil, act or config.feed_forward_proj
       if config.feed_forward_proj == "gated-gelu" then config.dense_act_fn = "gelu_new" end
-      -- The decoder's outputs are scaled if the head shares the embedding's weight. Files without
-      -- the field scale_decoder_outputs have tie_word_embeddings.
+      -- The decoder's outputs are scaled if the head shares its weight with the embedding. In files
+      -- without the field scale_decoder_outputs, tie_word_embeddings tells whether they are.
       if config.scale_decoder_outputs == nil then
          config.scale_decoder_outputs = config.tie_word_embeddings
       end
@@ -74,7 +74,8 @@ function Attention:__init(config, has_bias, is_decoder)
    self.options = {scale = 1.0, dropout = 0.0}
 end
 
--- Returns the bias (1, heads, queries, keys) of relative positions, combined with the mask.
+-- Returns the bias (1, heads, queries, keys) of relative positions. Keys that the mask excludes get
+-- a bias of minus infinity.
 function Attention:bias(past, count, keys, mask)
    local like = {dtype = "int64", device = self.q.weight.device}
    local query = torch.arange(past + 1, past + count + 1, like):unsqueeze(2)
@@ -85,7 +86,8 @@ function Attention:bias(past, count, keys, mask)
    return bias
 end
 
--- Attends to the encoder's output `encoded`, or without it to x and the keys in `cache`.
+-- Attends to the encoder's output `encoded`. If `encoded` is nil, attends to x and to the keys in
+-- `cache`.
 function Attention:forward(x, mask, cache, index, encoded)
    local q = layers.split_heads(self.q(x), self.heads)
    local function of(source)
@@ -97,8 +99,8 @@ function Attention:forward(x, mask, cache, index, encoded)
    return self.o(layers.join_heads(layers.attend(q, k, v, {mask = mask}, self.options)))
 end
 
--- A part of a block, which computes x + dropout(f(norm(x))). The name of f in files differs from
--- part to part.
+-- A part of a block. It computes x + dropout(f(norm(x))), where f is attention or a feed-forward
+-- network. In files, each kind of part has its own name for f.
 local Part = class.class("text.models.T5Part", nn.Module)
 
 function Part:__init(config, name, f)

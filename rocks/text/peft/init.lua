@@ -1,6 +1,6 @@
 -- init.lua - torch.text.peft: parameter-efficient fine-tuning with the names and file formats of
--- Hugging Face's PEFT. In LoRA (Hu et al., 2021) the product of two small matrices is added to a
--- linear layer's weight; prompts.lua has the tuning of virtual tokens.
+-- Hugging Face's PEFT. LoRA (Hu et al., 2021) adds the product of two small matrices to a linear
+-- layer's weight. prompts.lua implements the tuning of virtual tokens.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,8 +22,8 @@ local function is_linear(layer)
    return kind == "nn.Linear" or kind == "text.models.Conv1D" or kind == "text.Linear4bit"
 end
 
--- Returns the numbers of inputs and outputs of a linear layer, and options for tensors like its
--- weight.
+-- Returns the number of inputs and the number of outputs of a linear layer, and the options with
+-- which tensors of its weight's dtype and device are created.
 local function sizes_of(layer)
    if torch.type(layer) == "text.Linear4bit" then
       return layer.in_features, layer.out_features,
@@ -35,7 +35,7 @@ local function sizes_of(layer)
    return weight:size(2), weight:size(1), like
 end
 
--- A linear layer with an adapter, which computes base(x) + B A dropout(x) * scaling.
+-- A linear layer with an adapter. It computes base(x) + B A dropout(x) * scaling.
 local Lora = class.class("text.peft.LoraLinear", nn.Module)
 
 function Lora:__init(base, rank, scaling, dropout, init)
@@ -80,7 +80,8 @@ local defaults = {
    rank_pattern = {}, alpha_pattern = {}, fan_in_fan_out = false, inference_mode = false,
    use_dora = false, peft_type = "LORA",
 }
--- Fields of adapters of other kinds, which would change the model's results.
+-- Fields of other kinds of adapters, which are refused because they would change the model's
+-- results.
 local refused <const> = {
    "lora_bias", "use_qalora", "use_bdlora", "layer_replication", "alora_invocation_tokens",
    "target_parameters", "trainable_token_indices", "arrow_config", "kasa_config", "velora_config",
@@ -160,7 +161,8 @@ local function is_among(path, names)
    return false
 end
 
--- Returns the value of the pattern that fits a path. Several patterns may fit if they agree.
+-- Returns the value of the pattern that matches a path. Several patterns may match if they have the
+-- same value.
 local function value_for(title, path, c, name, default)
    local found, by
    for pattern, value in pairs(c[name]) do
@@ -175,8 +177,8 @@ local function value_for(title, path, c, name, default)
    return found or default
 end
 
--- Returns the number of a layer as PEFT does: the last number in the path, or with layers_pattern
--- the last number that follows one of its names.
+-- Returns the number of a layer with PEFT's rule. It is the last number in the path; with
+-- layers_pattern, it is the last number that follows one of the names in layers_pattern.
 local function layer_number(path, patterns)
    if patterns == nil or #patterns == 0 then patterns = {"[^.]*"} end
    for _, name in ipairs(patterns) do
@@ -195,7 +197,7 @@ local function layer_fits(path, c)
    return false
 end
 
--- Returns a path with PyTorch's positions, which count from 0.
+-- Returns a path in which positions count from 0, as in PyTorch.
 local function path_in_file(path)
    path = "." .. path
    local numbers = path:gsub("%.(%d+)%f[%.\0]", function(n)
@@ -206,8 +208,8 @@ end
 
 -- The model -------------------------------------------------------------------------------------
 
---- A model with adapters, in which only the adapters train. get_peft_model and from_pretrained
---- return such models.
+--- A model with adapters, in which only the adapters are trained. get_peft_model and
+--- from_pretrained return such models.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
 ---     local model = torch.text.from_config(config)
@@ -215,7 +217,7 @@ end
 ---     print(#tuned:trainable_parameters())
 ---     --> 24
 ---@class text.PeftModel: nn.Module
----@field base_model nn.Module  its field `model` is the model
+---@field base_model nn.Module  has the original model in its field `model`
 ---@field peft_config table<string, any>  the fields of adapter_config.json
 local PeftModel = class.class("text.PeftModel", nn.Module)
 M.PeftModel = PeftModel
@@ -226,7 +228,7 @@ function Holder:__init(model) self.model = model end
 
 function Holder:forward(...) return self.model(...) end
 
--- Puts adapters into a model, and returns the adapters' paths.
+-- Replaces layers of a model by layers with adapters, and returns the adapters' paths.
 local function inject(title, model, c)
    local found, names = {}, {}
    for path, layer in model:named_modules() do
@@ -314,7 +316,7 @@ function PeftModel:trainable_parameters()
    return list
 end
 
--- Returns the tensors of adapter_model.safetensors by their names in that file.
+-- Returns a table of the adapter's tensors, with their names in adapter_model.safetensors.
 local function adapter_state(self)
    local state = {}
    for key, tensor in pairs(self:state_dict {names = "pytorch"}) do
@@ -341,7 +343,7 @@ function PeftModel:save_pretrained(folder)
    files.save("text.PeftModel:save_pretrained", folder, config, adapter_state(self))
 end
 
--- Calls fn(owner, field, layer) for each layer with an adapter; owner[field] is the layer.
+-- Calls fn(owner, field, layer) for each layer with an adapter, where owner[field] is the layer.
 local function each_adapter(self, fn)
    local list = {}
    for path, layer in self.base_model.model:named_modules() do
@@ -353,8 +355,9 @@ local function each_adapter(self, fn)
    end
 end
 
--- Returns the linear layer of an adapter, with the adapter added to its weight. A weight of 4 bits
--- is unpacked, since rounding it again would lose the adapter.
+-- Returns the base layer of an adapter, after the adapter is added to its weight. A 4-bit weight is
+-- unpacked first and stays unpacked, because rounding it again would lose the adapter's small
+-- changes.
 local function merged(layer)
    local base = layer.base_layer
    if torch.type(base) ~= "text.Linear4bit" then
@@ -377,8 +380,8 @@ local function without_adapters(self, is_merged)
    return self.base_model.model
 end
 
---- Adds the adapters to the weights, and returns the model without adapters. Weights of 4 bits
---- become weights of the model's dtype.
+--- Adds the adapters to the weights, and returns the model without adapters. 4-bit weights become
+--- weights of the model's dtype.
 ---@return text.PreTrainedModel
 function PeftModel:merge_and_unload() return without_adapters(self, true) end
 
@@ -402,8 +405,8 @@ end
 
 --- Adds trainable adapters to a model, and freezes all other weights. The options are the fields of
 --- PEFT's LoraConfig, which adds adapters to linear layers. With peft_type = "PREFIX_TUNING",
---- "PROMPT_TUNING" or "P_TUNING", they are the fields of its configurations of virtual tokens:
---- num_virtual_tokens of them precede each text; see text.PromptModel.
+--- "PROMPT_TUNING" or "P_TUNING", the options are those of PEFT's configuration of this type, and
+--- num_virtual_tokens virtual tokens precede each text; see text.PromptModel.
 ---
 ---     local config = {model_type = "llama", hidden_size = 8,
 ---        num_attention_heads = 2, num_hidden_layers = 1}
@@ -419,12 +422,11 @@ end
 --- layers_to_transform: integer|integer[], layers_pattern: string[], peft_type: string,
 --- num_virtual_tokens: integer, prefix_projection: boolean, init_weights: string,
 --- prompt_tuning_init: string, prompt_tuning_init_text: string, tokenizer_name_or_path: string,
---- tokenizer: text.Tokenizer, encoder_reparameterization_type: string,
---- encoder_hidden_size: integer, encoder_num_layers: integer, encoder_dropout: number}
---- target_modules: the last parts of layers' paths, or "all-linear"; by default those of attention;
---- layers_to_transform: layer numbers as in files, from 0, which are the last number of a path, or
---- the last one after a name of layers_pattern; modules_to_save: layers that are trained as a whole
---- and saved
+--- tokenizer: text.Tokenizer, encoder_reparameterization_type: string, encoder_hidden_size:
+--- integer, encoder_num_layers: integer, encoder_dropout: number} target_modules: the last parts of
+--- layers' paths, or "all-linear"; by default those of attention; layers_to_transform: layer
+--- numbers as in files, from 0, which are the last number of a path, or the last one after a name
+--- of layers_pattern; modules_to_save: layers whose own weights are trained and saved
 ---@return text.PeftModel|text.PromptModel
 function M.get_peft_model(model, options)
    if type(options) == "table" and prompts.kinds[options.peft_type] then
@@ -437,7 +439,8 @@ local fields = {}
 for key in pairs(defaults) do fields[key] = true end
 for key in pairs(others) do fields[key] = true end
 
---- Adds to a model the adapters in a folder that PEFT or save_pretrained has written.
+--- Loads the adapters that PEFT or save_pretrained has written to a folder, and adds them to a
+--- model.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
 ---     local model = torch.text.from_config(config)

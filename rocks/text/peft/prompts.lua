@@ -1,7 +1,7 @@
--- prompts.lua - tuning of virtual tokens, with the names and file formats of Hugging Face's PEFT:
--- prompt tuning (Lester et al., 2021) learns embeddings that precede each text, p-tuning (Liu et
--- al., 2021) computes them by a small network, and prefix tuning (Li and Liang, 2021) learns the
--- keys and values of each layer.
+-- prompts.lua - tuning of virtual tokens, with the names and file formats of Hugging Face's PEFT.
+-- Prompt tuning (Lester et al., 2021) learns embeddings that precede each text. P-tuning (Liu et
+-- al., 2021) computes these embeddings with a small network. Prefix tuning (Li and Liang, 2021)
+-- learns keys and values for each layer.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -16,7 +16,7 @@ local M = {}
 
 -- Configurations --------------------------------------------------------------------------------
 
--- The fields of each kind that are not common to all, with their defaults.
+-- For each kind, the fields that only it has, with their defaults.
 M.kinds = {
    PREFIX_TUNING = {prefix_projection = false},
    PROMPT_TUNING = {prompt_tuning_init = "RANDOM"},
@@ -38,7 +38,7 @@ local function refuse_unless(fits, title, c, name, expected)
    if not fits then args.refuse(title, name, expected, c[name]) end
 end
 
--- Completes the sizes of a configuration with those of the model.
+-- Sets the sizes that a configuration lacks to the model's sizes.
 local function complete(c, config)
    local heads = config.num_attention_heads or config.n_head
    local width = config.hidden_size or config.n_embd
@@ -49,7 +49,7 @@ local function complete(c, config)
    c.encoder_hidden_size = c.encoder_hidden_size or c.token_dim
 end
 
--- Checks the options of a kind of virtual tokens, and returns them with defaults.
+-- Checks the options for a kind of virtual tokens, and returns them completed with defaults.
 local function configuration(title, model, options)
    if not class.isinstance(model, PreTrainedModel) or not model.embed or model.virtual_tokens then
       args.refuse(title, "model", ("a decoder with a language model's head for %s"):format(
@@ -92,7 +92,7 @@ local function perceptron(...)
    return nn.Sequential(table.unpack(list))
 end
 
--- `is_plain`: the result is a parameter, without a network that computes it.
+-- With `is_plain`, the result is a parameter instead of the output of a network.
 function Encoder:__init(c, is_plain)
    local n, size, hidden = c.num_virtual_tokens, c.token_dim, c.encoder_hidden_size
    local is_prefix = c.peft_type == "PREFIX_TUNING"
@@ -123,7 +123,8 @@ function Encoder:forward()
    return rawget(self, "mlp_head") and self.mlp_head(x) or x
 end
 
--- Fills the embeddings of prompt tuning with those of tokens: random ones, or those of a text.
+-- Initializes the embeddings of prompt tuning with the embeddings of random tokens or of the tokens
+-- of a text.
 local function start(title, c, model, encoder)
    local n, tokens = c.num_virtual_tokens, nil
    if c.prompt_tuning_init == "SAMPLE_VOCAB" then
@@ -154,7 +155,8 @@ end
 
 -- The model -------------------------------------------------------------------------------------
 
--- A cache that has the keys and values of a prefix, with gradients, and does not grow.
+-- A cache that holds the keys and values of a prefix, so that gradients reach the prefix. It does
+-- not grow.
 local PrefixCache = class.class("text.peft.PrefixCache", Cache)
 
 function PrefixCache:__init(length, pairs_of_layers)
@@ -171,7 +173,7 @@ end
 
 function PrefixCache:advance() end -- luacheck: ignore
 
---- A language model whose texts are preceded by virtual tokens, in which only these train.
+--- A language model that puts virtual tokens before each text. Only the virtual tokens are trained.
 --- peft.get_peft_model and peft.from_pretrained return such models.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
@@ -184,7 +186,7 @@ function PrefixCache:advance() end -- luacheck: ignore
 ---@field base_model text.PreTrainedModel  the model, whose weights do not change
 ---@field prompt_encoder nn.Module  computes the virtual tokens
 ---@field peft_config table<string, any>  the fields of adapter_config.json
----@field virtual_tokens integer  the number of virtual tokens; 0 in disable_adapter
+---@field virtual_tokens integer  the number of virtual tokens; 0 inside disable_adapter
 local PromptModel = class.class("text.PromptModel", PreTrainedModel)
 M.PromptModel, PromptModel.can_generate = PromptModel, true
 
@@ -206,7 +208,7 @@ function PromptModel:__init(model, options, is_plain)
    self.family, self.labels, self.inputs = model.family, model.labels, model.inputs
 end
 
--- Returns the keys and values (B, heads, n, D) of each layer.
+-- Returns the prefix's keys and values (B, heads, n, D) for each layer.
 local function prefix_of(self, batch)
    local c = self.peft_config
    local heads, layers = c.num_attention_heads, {}
@@ -223,13 +225,14 @@ local function prefix_of(self, batch)
    return layers
 end
 
--- Returns the window of a layer of the base model, or nil.
+-- Returns the size of the sliding window of a layer of the base model, or nil.
 local function window_of(self, index)
    local kinds = self.base_model[self.family.prefix].kinds
    return kinds and kinds[index] == "sliding_attention" and self.config.sliding_window or nil
 end
 
--- Returns a cache with the prefix: `cache`, if there is one, or one for a single call.
+-- Returns a cache that contains the prefix. It is `cache` if this is given, and otherwise a cache
+-- for a single call.
 local function prefix_cache(self, cache, batch)
    local layers, n = prefix_of(self, batch), self.virtual_tokens
    if not cache then return PrefixCache(n, layers) end
@@ -240,7 +243,7 @@ local function prefix_cache(self, cache, batch)
    return cache
 end
 
--- Returns x (B, S) with n columns of a value before it.
+-- Returns x (B, S) with n columns of a constant value inserted before it.
 local function preceded(x, n, value)
    return torch.cat({torch.full({x:size(1), n}, value, {dtype = x.dtype, device = x.device}), x}, 2)
 end
@@ -280,8 +283,8 @@ function PromptModel:trainable_parameters()
    return list
 end
 
---- Writes adapter_config.json and adapter_model.safetensors, as PEFT does. The file has the virtual
---- tokens, without the network that computes them.
+--- Writes adapter_config.json and adapter_model.safetensors, as PEFT does. The file contains the
+--- virtual tokens but not the network that has computed them.
 ---@param folder string  created if it does not exist
 function PromptModel:save_pretrained(folder)
    local config = {}
@@ -311,10 +314,10 @@ end
 
 -- Loading ---------------------------------------------------------------------------------------
 
--- Fields of adapter_config.json that change results, and are not supported.
+-- Unsupported fields of adapter_config.json that would change results.
 local refused <const> = {"modules_to_save", "num_ranks", "prompt_tuning_init_state_dict_path"}
 
---- Returns a model with the virtual tokens of a folder.
+--- Adds the virtual tokens in a folder to a model, and returns the new model.
 ---@param title string
 ---@param model text.PreTrainedModel
 ---@param folder string

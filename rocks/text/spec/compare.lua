@@ -1,6 +1,5 @@
--- compare.lua - compares torch.text.Tokenizer with the results that fixtures/tokenizers.py has
--- written into a folder: tlua rocks/text/spec/compare.lua FOLDER [KIND...]. The specs use its
--- function `kind`.
+-- compare.lua - compares torch.text.Tokenizer with results that fixtures/tokenizers.py has written into a folder: tlua
+-- rocks/text/spec/compare.lua FOLDER [KIND...]. The specs use its function `kind`.
 
 local json = require "tlua.utils.json"
 local torch = require "tlua"
@@ -36,7 +35,7 @@ local function check(encoding, expected, name)
    end
 end
 
--- Returns a text about the first difference, or nil.
+-- Returns a description of the first difference, or nil if there is none.
 local function compare(tokenizer, case)
    tokenizer:no_truncation():no_padding()
    local cut, pad = case.truncation, case.padding
@@ -64,7 +63,7 @@ local function compare(tokenizer, case)
    end
 end
 
---- Compares a kind. Returns the number of texts, and the differences.
+--- Compares all texts of a kind. Returns the number of texts, and the list of differences.
 ---@param folder string
 ---@param name string
 ---@return integer
@@ -84,7 +83,7 @@ function M.kind(folder, name)
    return count, differences
 end
 
---- The kinds that tokenizers.py writes.
+--- The kinds of tokenizers for which fixtures/tokenizers.py writes results.
 ---@type string[]
 M.kinds = {}
 for name in ([[gpt2 roberta llama3 qwen o200k deepseek whisper clip bert bert_cased electra xlmr t5

@@ -9,7 +9,7 @@ local Template = torch.text.Template
 
 local M = {}
 
---- The chat templates in fixtures/templates.
+--- The names of the chat templates in fixtures/templates.
 ---@type string[]
 M.kinds = {"chatml", "deepseek", "documents", "gemma", "generation", "hermes_tools", "llama2",
    "llama3", "llama31", "mistral", "mistral_tools", "phi3", "qwen2", "qwen3", "zephyr"}
@@ -26,7 +26,7 @@ local function fields(dict)
    return list
 end
 
---- Compares all cases of a file. Returns their number and the list of differences.
+--- Compares all cases in a file. Returns the number of cases and the list of differences.
 ---@param path string  the file
 ---@param template? string  the path of the template, if the cases have none
 ---@return integer count

@@ -1,5 +1,5 @@
--- Tests torch.text.nf4 and torch.text.preference: bytes and numbers of bitsandbytes (fixtures/nf4.py), losses by the
--- formulas of the papers in plain Lua.
+-- Tests torch.text.nf4 and torch.text.preference. The expected bytes and numbers come from bitsandbytes
+-- (fixtures/nf4.py); the expected losses are computed in plain Lua with the papers' formulas.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -33,7 +33,7 @@ describe("nf4", function()
          local x = torch.linspace(-1, 1, n)
          local p, a = nf4.quantize(x)
          assert.equal((n + 1) // 2, p:numel())
-         -- half of the widest gap between neighbouring codes, 1 and 0.723
+         -- the bound is half of the widest gap between neighbouring codes, which is between 1 and 0.723
          assert.is_true(largest(nf4.dequantize(p, a, {n}) - x) <= 0.153)
       end
    end)

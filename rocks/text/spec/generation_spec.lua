@@ -1,5 +1,5 @@
--- Tests torch.text's generation: sampling, stopping, streaming, processors of scores and wrong options. Equality with
--- transformers' searches: models_spec.lua.
+-- Tests torch.text's generation: sampling, stopping, streaming, processors of scores and invalid options.
+-- models_spec.lua compares searches with transformers.
 
 local torch = require "tlua"
 local processors = require "tlua.text.generation.processors"
@@ -54,7 +54,7 @@ describe("generate", function()
          temperature = 0.7, generator = torch.Generator():manual_seed(5)})
       local counts = torch.bincount(ids:select(2, 4), nil, 12):double() / n
       local expected = (model(prompt).logits[{1, -1}]:detach() / 0.7):softmax(-1):double()
-      -- five standard deviations of a relative frequency
+      -- the bound is five standard deviations of a relative frequency
       assert.is_true((counts - expected):abs():max():item() < 5 * (0.25 / n) ^ 0.5)
    end)
 
@@ -116,7 +116,7 @@ describe("generate", function()
             tokenizer = tokenizer}):size(2)
       end
       assert.equal(4, length(" w" .. first))
-      assert.equal(9, length "w7 w") -- The last token of the prompt is 7, and its text does not count.
+      assert.equal(9, length "w7 w") -- The prompt ends with token 7, whose text does not count.
    end)
 
    it("begins the decoder with its own token, and counts its tokens in max_length", function()
@@ -238,7 +238,7 @@ describe("generate", function()
    end)
 end)
 
--- The expected values are those of transformers' classes for these scores.
+-- transformers' classes have computed the expected values for these scores.
 describe("text.Cache", function()
    it("allocates memory for the tokens, not for a whole window", function()
       local cache, all = torch.text.Cache(), {}

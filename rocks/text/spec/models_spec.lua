@@ -1,5 +1,5 @@
--- Tests torch.text's models: the models of fixtures/models.json have transformers' outputs, gradients and tokens, with
--- the weights of fixtures/models.py; and files that do not fit are refused.
+-- Tests torch.text's models. The models of fixtures/models.json, with the weights of fixtures/models.py, must give
+-- transformers' outputs, gradients and tokens. Files that do not match a model must be refused.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -41,7 +41,7 @@ local names = {}
 for name in pairs(rows) do names[#names + 1] = name end
 table.sort(names)
 
--- Returns a folder with files, which a later call of `forget` removes.
+-- Writes files to a folder and returns its path. A later call of `forget` removes the folder.
 local folders = {}
 local function new_folder(files)
    local folder = os.tmpname()

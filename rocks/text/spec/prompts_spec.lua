@@ -1,6 +1,6 @@
--- Tests torch.text.peft's virtual tokens: adapters that PEFT has saved give the same logits, gradients and tokens;
--- virtual tokens train, and are saved and loaded. fixtures/prompts.py has written the fixtures. With
--- TLUA_PROMPTS=FOLDER, this file saves the adapters again in the folder, where that script checks them.
+-- Tests torch.text.peft's virtual tokens: adapters that PEFT has saved give PEFT's logits, gradients and tokens, and
+-- virtual tokens are trained, saved and loaded. fixtures/prompts.py has written the fixtures. With TLUA_PROMPTS=FOLDER,
+-- this spec saves the adapters again in FOLDER, and fixtures/prompts.py checks them.
 
 local torch = require "tlua"
 local device = require "spec.support.device"

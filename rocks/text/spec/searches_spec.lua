@@ -1,4 +1,4 @@
--- Tests torch.text's searches other than greedy and beam search: assisted generation and contrastive search.
+-- Tests two searches of torch.text: assisted generation and contrastive search. models_spec.lua tests the others.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -9,8 +9,8 @@ local function read_rows()
    return assert(json.decode(file:read "a"))
 end
 
--- The output of fixtures/contrastive.py: a model of models.json, penalty_alpha, top_k, no_repeat_ngram_size and
--- tokens from 0.
+-- The tokens (from 0) that fixtures/contrastive.py prints. Each case has a model of models.json, penalty_alpha, top_k
+-- and no_repeat_ngram_size.
 local expected_tokens <const> = {
    {"gpt2", 0.6, 4, 0,
       {{25, 17, 30, 14, 28, 4, 8, 26, 14, 34, 17, 29, 2, 36, 36, 36, 36, 36, 36},
@@ -65,7 +65,7 @@ local function new_model(kind, seed, vocabulary)
    return torch.text.from_config(config):eval()
 end
 
--- Returns a model, and another one whose weights are similar.
+-- Returns a model and a second model whose weights are slightly different.
 local function pair_of(kind)
    local model, other = new_model(kind, 1), new_model(kind, 2)
    torch.no_grad(function()
@@ -75,7 +75,7 @@ local function pair_of(kind)
    return model, other
 end
 
--- Returns fn's result, and the number of the model's steps.
+-- Returns fn's result, and the number of steps that the model has computed.
 local function with_steps(model, fn)
    local compute, n = model.compute, 0
    model.compute = function(...)
@@ -122,13 +122,13 @@ describe("assisted generation", function()
       assert.equal(4, steps)
       options.num_assistant_tokens_schedule = "heuristic"
       model:generate(prompt, options)
-      -- 4, 6 and then 7 of the remaining 8 tokens are proposed.
+      -- In three steps, 4, 6 and 7 of the remaining 8 tokens are proposed.
       assert.equal(10, options.assistant_model.generation_config.num_assistant_tokens)
    end)
 
    it("proposes the tokens that followed the first occurrence of the last ones", function()
       local model = new_model("gpt2", 1, 9)
-      local order = {[1] = 2, [2] = 3, [3] = 4, [4] = 1} -- The model repeats 1 2 3 4.
+      local order = {[1] = 2, [2] = 3, [3] = 4, [4] = 1} -- the model repeats the tokens 1 2 3 4
       local processor = function(ids, scores)
          return scores:masked_fill(torch.arange(1, 10):ne(order[ids[{1, -1}]:item()]), -math.huge)
       end
@@ -144,7 +144,7 @@ describe("assisted generation", function()
       local model, other = new_model("gpt2", 1, 6), new_model("gpt2", 2, 6)
       local ids, n = torch.tensor {{2, 5, 3, 2, 5}}, 1500
       local options = {do_sample = true, max_new_tokens = 2, eos_token_id = {}, top_k = 0, temperature = 0.8}
-      -- the probabilities of both new tokens
+      -- `first` and the next line compute the probabilities of the two new tokens
       local first = (model(ids).logits[{1, -1}]:detach() / 0.8):softmax(-1):double()
       local expected = torch.zeros(6, 6, {dtype = "float64"})
       for token = 1, 6 do
@@ -162,7 +162,7 @@ describe("assisted generation", function()
             local made = model:generate(ids, options)[1]:tolist()
             counts[{made[6], made[7]}] = counts[{made[6], made[7]}] + 1
          end
-         -- five standard deviations of each relative frequency
+         -- the bound is five standard deviations of each relative frequency
          local bound = (expected * (1 - expected) / n):sqrt() * 5
          assert.is_true(((counts / n - expected):abs() - bound):max():item() < 0)
       end

@@ -1,4 +1,4 @@
--- Compares rendered templates with jinja2's results, and tests chats of tokenizers.
+-- Compares rendered templates with jinja2's results, and tests chat templates of tokenizers.
 
 local torch = require "tlua"
 local Template, Tokenizer = torch.text.Template, torch.text.Tokenizer

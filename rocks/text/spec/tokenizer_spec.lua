@@ -18,7 +18,7 @@ local function changed(change)
    return json.encode(config)
 end
 
--- Checks the message about a configuration.
+-- Checks the error message that a configuration causes.
 local function refused(message, change)
    local none, why = Tokenizer.from_str(type(change) == "string" and change or changed(change))
    assert.is_nil(none)
@@ -66,7 +66,7 @@ describe("text.Tokenizer", function()
       assert.equal(text, table.concat(parts))
    end)
 
-   -- The parts into which a pattern splits a text, as HF's tokenizers 0.23.3 give them.
+   -- The parts into which a pattern splits a text. Hugging Face's tokenizers 0.23.3 gave the expected parts.
    local function parts_of(pattern, text)
       local tokenizer = assert(Tokenizer.from_str(json.encode {
          model = {type = "WordLevel", vocab = {["?"] = 0}, unk_token = "?"},
@@ -308,7 +308,7 @@ describe("text.Tokenizer", function()
       refused("the intersection && is not supported in (?i)", split "(?i:[a&&b])")
    end)
 
-   -- The expected numbers are those of tokenizers 0.23.
+   -- The expected numbers were computed by tokenizers 0.23.
    it("does not cut texts where the parts would have other tokens", function()
       local words = [["model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "a": 1, "b": 2, ",": 3},
          "unk_token": "[UNK]"}]]
@@ -369,7 +369,7 @@ describe("text.Tokenizer", function()
    end)
 
    it("reads scores as the library does", function()
-      -- its to_str writes -3.6511831888252657 for this score, which differs in the last bit
+      -- tokenizers' to_str writes -3.6511831888252657 for this score, which differs in the last bit
       local tokenizer = assert(Tokenizer.from_str
          '{"model": {"type": "Unigram", "unk_id": 0, "vocab": [["|", -3.6511831888252653], ["a", -2], ["b", -0.5]]}}')
       assert.same({-3.6511831888252657, -2.0, -0.5}, tokenizer.model.scores)

@@ -1,4 +1,4 @@
--- waves.lua - makes the models of fixtures/models.json, with the weights of fixtures/models.py.
+-- waves.lua - creates the models of fixtures/models.json with the weights that fixtures/models.py gives them.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -43,7 +43,7 @@ local function state_of(model)
    return state
 end
 
--- Returns the model of a row, in evaluation mode.
+-- Returns the model for a row of fixtures/models.json, in evaluation mode.
 function M.model(row)
    local config = plain(row.config)
    local model = torch.text.from_config(config)

@@ -1,6 +1,6 @@
 -- analysis.lua - finds the names that are undefined when a block of a template begins. If a block
--- sets a name before reading it, then, as in Jinja, the name is undefined from the block's
--- beginning, and an inner block before the assignment does not see the outer variable.
+-- sets a name before it reads the name, the name is undefined from the beginning of the block, as
+-- in Jinja. An inner block before the assignment then does not see the outer variable of this name.
 
 local M = {}
 
@@ -117,7 +117,7 @@ end
 
 --- Sets the field `hidden` of each block's node to the names that are undefined at the block's
 --- beginning.
----@param nodes table[]  a template; its own field `hidden` is for the outermost block
+---@param nodes table[]  a template; the list's own `hidden` is for the outermost block
 function M.analyse(nodes)
    local frame = new_frame(nil)
    body(frame, nodes)

@@ -1,10 +1,10 @@
--- arguments.lua - the arguments of filters, tests and methods in templates.
+-- arguments.lua - checks the arguments of the filters, tests and methods of templates.
 
 local values = require "tlua.text.template.values"
 
 local M = {}
 
---- Returns the arguments in the order of the names, with nil for each missing one.
+--- Returns the arguments in the order of the given names. A missing argument is nil.
 ---@param title string  the function, for messages
 ---@param args any[]  the arguments by position
 ---@param named table<string, any>  the arguments by name

@@ -1,6 +1,6 @@
--- evaluator.lua - evaluates the tree of a template. A template can reach only its variables,
--- filters, tests and methods. Its steps, the depth of its calls and the bytes of its text are
--- limited.
+-- evaluator.lua - evaluates the syntax tree of a template. A template can reach only its variables,
+-- filters, tests and methods. The evaluator limits the number of its steps, the depth of its calls
+-- and the length of its text.
 
 local filters = require "tlua.text.template.filters"
 local globals = require "tlua.text.template.globals"
@@ -23,7 +23,7 @@ local M = {}
 
 -- Bounds ----------------------------------------------------------------------------------------
 
---- Counts steps, and raises an error if there are too many.
+--- Adds to the number of evaluated steps, and raises an error if it exceeds the limit.
 ---@param count integer
 function Evaluator:charge(count)
    self.steps = self.steps + count
@@ -41,8 +41,8 @@ end
 
 -- Names -----------------------------------------------------------------------------------------
 
--- Makes the scope of a block. The names in node.hidden are undefined until the block sets them (see
--- analysis.lua).
+-- Creates the scope of a block. The names in node.hidden are undefined until the block sets them
+-- (see analysis.lua).
 local function scope_in(parent, node)
    local scope = setmetatable({}, {__index = parent})
    for _, name in ipairs(node and node.hidden or {}) do
@@ -381,7 +381,8 @@ end
 
 local run = {}
 
--- Runs statements. Returns "break" or "continue" if one of them ends the loop's body.
+-- Runs statements. Returns "break" or "continue" if one of the statements ends the current pass of
+-- the loop.
 local function execute(self, nodes, scope)
    for i = 1, #nodes do
       local node = nodes[i]
@@ -486,7 +487,7 @@ function Loop:peek()
    return self.after
 end
 
--- Returns the number of items. Reads all remaining items to count them.
+-- Returns the number of items. To count them, it reads all remaining items.
 function Loop:count()
    if not self.length then
       local list, i = {}, 0
@@ -500,7 +501,7 @@ function Loop:count()
    return self.length
 end
 
--- Runs a loop over a value.
+-- Runs the body of a loop for each item of a value.
 local function loop_over(self, node, scope, value, depth)
    local next_item = values.iterate(value)
    local loop = setmetatable({at = 0, depth = depth}, Loop)
@@ -543,7 +544,7 @@ local function loop_over(self, node, scope, value, depth)
       is_complete = is_complete or not signal
       item = loop:advance()
    end
-   -- The block of `else` runs if no iteration of the loop has reached its end, as in Jinja.
+   -- The `else` block runs if no iteration has reached the end of the loop's body, as in Jinja.
    if node.otherwise and not is_complete then
       return execute(self, node.otherwise, scope_in(scope))
    end
@@ -557,7 +558,8 @@ end
 
 -- Macros ----------------------------------------------------------------------------------------
 
--- Binds a call's remaining arguments to varargs, kwargs and caller, or raises an error about them.
+-- Assigns the arguments that no parameter takes to varargs, kwargs and caller, or raises an error
+-- about them.
 local function bind_rest(node, inner, args, named)
    local count, rest, others = #node.parameters, {}, values.dict()
    for i = count + 1, #args do rest[#rest + 1] = args[i] end
@@ -637,7 +639,7 @@ end
 ---@param nodes table[]
 ---@param variables table<string, any>  Lua values by name
 ---@return string text
----@return integer[][] generated  the first and last byte of each text in {% generation %}
+---@return integer[][] generated  the first and last byte of each part inside {% generation %}
 function M.render(nodes, variables)
    local main = {n = 0, size = 0}
    local self = setmetatable({out = main, main = main, steps = 0, depth = 0, line = 1,

@@ -1,4 +1,4 @@
--- globals.lua - the functions that every template has.
+-- globals.lua - the functions that are available in every template.
 
 local arguments = require "tlua.text.template.arguments"
 local values = require "tlua.text.template.values"
@@ -57,7 +57,7 @@ end
 
 define("dict", function(self, args, named) return fields_of(self, "dict", args, named) end)
 
---- Raises an error if a field of a namespace may not have the given name.
+--- Raises an error if a namespace must not have a field of the given name.
 ---@param name any
 function M.check_field(name)
    if type(name) == "string" and name:sub(1, 1) == "_" then
@@ -103,7 +103,7 @@ define("raise_exception", function(_, args, named)
    fail(values.text((take("raise_exception", args, named, "message!"))))
 end)
 
--- The conversions of strftime that all C libraries have.
+-- The conversion characters of strftime that all C libraries support.
 local conversions <const> = "[aAbBcdDeFgGhHIjmMnprRStTuUVwWxXyYzZC%%]"
 
 define("strftime_now", function(_, args, named)

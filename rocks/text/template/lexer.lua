@@ -1,7 +1,7 @@
 -- lexer.lua - splits a Jinja template into tokens. A token is {type =, value =, line =}: "data",
 -- "variable_begin", "variable_end", "block_begin", "block_end", "name", "string", "integer",
--- "float", "operator" and "end". Blocks are trimmed as chat templates expect: the newline after a
--- block, and the blanks before the block on its line, are removed.
+-- "float", "operator" and "end". White space is trimmed as chat templates expect: the lexer removes
+-- the newline after a block, and the blanks between the beginning of the line and the block.
 
 local strings = require "tlua.text.template.strings"
 
@@ -62,7 +62,7 @@ function Lexer:add(kind, value)
    self.tokens[#self.tokens + 1] = {type = kind, value = value, line = self.line}
 end
 
--- Moves to a byte, and counts the lines up to it.
+-- Advances to a byte, and counts the lines up to it.
 function Lexer:move(to)
    local at = self.at
    while true do
@@ -88,7 +88,8 @@ function Lexer:after_end(at, mark)
    return at + 2
 end
 
--- Returns the text before a tag, with its white space stripped as the tag's sign requires.
+-- Returns the text before a tag. The "-" or "+" sign of the tag decides which white space is
+-- stripped.
 function Lexer:stripped(data, sign, kind)
    if sign == "-" then return strings.strip(data, nil, false, true) end
    if sign == "+" or kind == "variable" then return data end
@@ -175,7 +176,7 @@ function Lexer:string(quote)
    end
 end
 
--- Reads one token of an expression.
+-- Reads the next token of an expression.
 function Lexer:token(open)
    local text, at = self.text, self.at
    local name, stop = text:match("^([%a_\x80-\xFF][%w_\x80-\xFF]*)()", at)

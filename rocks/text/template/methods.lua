@@ -1,5 +1,5 @@
--- methods.lua - the methods that a template may call: those of Python's str, dict and list that do
--- not change their value. A method is a function(evaluator, value, args, named).
+-- methods.lua - the methods that a template may call: the methods of Python's str, dict and list
+-- that do not change the object. A method is a function(evaluator, value, args, named).
 
 local arguments = require "tlua.text.template.arguments"
 local strings = require "tlua.text.template.strings"
@@ -51,8 +51,8 @@ for name, ends in pairs {strip = {true, true}, lstrip = {true, false}, rstrip = 
    end
 end
 
--- Returns the range of bytes of the characters from `first` to `last`, which are interpreted as in
--- a Python slice.
+-- Returns the first and last byte of the characters from `first` to `last`, which are interpreted
+-- as in a Python slice.
 local function range_of(text, first, last)
    local length = strings.length(text)
    local function place(value, default)
@@ -109,7 +109,7 @@ local function split_at(text, separator, most, from_right)
    end
    list[#list + 1] = text:sub(at)
    if from_right and most >= 0 and #list > most + 1 then
-      -- separators that overlap are found from the right
+      -- overlapping separators are found from the right, so the text is searched backwards
       local parts, rest = {}, text
       for _ = 1, most do
          local found
@@ -235,7 +235,7 @@ function str.join(evaluator, text, args, named)
    return table.concat(parts, text)
 end
 
--- Returns the position of a text in another one, counted from 0, or nil.
+-- Returns the position, counted from 0, at which a text occurs in another text, or nil.
 local function place_of(name, text, args, named, from_right)
    local part, first, last = take(name, args, named, "sub!", "start", "end")
    part = text_of(name, part)
@@ -317,8 +317,8 @@ function str.expandtabs(evaluator, text, args, named)
    return table.concat(parts)
 end
 
--- Replaces the fields {} of a format string. Only fields with a position, a name or attributes are
--- supported.
+-- Formats a string by replacing its fields {}. Only fields with a position, a name or attributes
+-- are supported.
 function str.format(evaluator, text, args, named)
    local next_field = 0
    local function field(inside)
@@ -438,7 +438,8 @@ for kind, names in pairs(changing) do
    end
 end
 
---- Returns a method of a value as a function of the template, or nil.
+--- Returns a method of a value as a function that a template can call, or nil if the value has no
+--- such method.
 ---@param value any
 ---@param name string
 ---@return table?

@@ -105,7 +105,7 @@ for letter in ("eEfFgG"):gmatch "." do
    end
 end
 
--- Formats a string by Python's operator %.
+-- Formats a string as Python's operator % does.
 function M.format(self, text, value)
    local list = values.kind(value) == "tuple" and value or {value}
    local used, parts, at = 0, {}, 1
@@ -172,7 +172,7 @@ local function is_integer(value)
    return math.type(value) == "integer" or type(value) == "boolean"
 end
 
---- Returns a <name> b.
+--- Applies the binary operator `name` to a and b, and returns the result.
 ---@param self table  the evaluator
 ---@param name string
 ---@param a any
@@ -235,7 +235,7 @@ local comparisons = {
    ["not in"] = function(a, b) return not values.contains(b, a) end,
 }
 
---- Returns whether a <name> b holds.
+--- Applies the comparison `name` to a and b, and returns whether it holds.
 ---@param self table  the evaluator
 ---@param name string
 ---@param a any
@@ -246,7 +246,7 @@ function M.compare(self, name, a, b)
    return comparisons[name](a, b)
 end
 
---- Returns a slice of a value, as value[first:last:step] in Python.
+--- Returns a slice of a value, like value[first:last:step] in Python.
 ---@param self table  the evaluator
 ---@param value any
 ---@param first any

@@ -67,8 +67,8 @@ function Parser:node(kind, fields)
    return fields
 end
 
--- Counts the operands of a chain, which nest in one another, and raises an error if there are too
--- many.
+-- Counts the operands of a chain such as a + b + c, and raises an error if there are too many. Each
+-- operand nests the tree one level deeper.
 function Parser:counted(count)
    if count > most_operands then
       fail(self:peek().line, ("an expression with more than %d parts"):format(most_operands))
@@ -440,7 +440,8 @@ end
 
 local statements = {}
 
--- Parses statements up to one of the given tags, and leaves the parser after the tag's name.
+-- Parses statements up to one of the given tags. The next token is then the one after the tag's
+-- name.
 function Parser:body(opened, line, ...)
    local tags = {...}
    local list = self:nested(self.parts, tags)
@@ -456,7 +457,7 @@ statements["for"] = function(self, line)
    local target = self:target(false)
    self:expect("name", "in")
    local node = {line = line, target = target}
-   -- an `if` after the iterable filters the loop; it is not a conditional expression
+   -- an `if` after the iterable filters the loop, so it is not parsed as a conditional expression
    local list, is_tuple = {}, false
    repeat
       list[#list + 1] = self:expression(true)

@@ -1,5 +1,5 @@
--- strings.lua - Python's operations on strings: they count characters, and handle white space and
--- letter case in all of Unicode.
+-- strings.lua - Python's operations on strings. They count characters instead of bytes, and they
+-- handle the white space and letter case of all of Unicode.
 
 local characters = require "tlua.text.tokenizer.characters"
 
@@ -42,7 +42,7 @@ end
 
 -- White space -----------------------------------------------------------------------------------
 
--- Python treats ASCII's four separator characters as white space.
+-- Python counts four ASCII separator characters as white space.
 local function is_space(character)
    if #character == 1 then return character:find "[ \t-\r\x1C-\x1F]" ~= nil end
    return characters.class "space"[utf8.codepoint(character)]
@@ -114,7 +114,7 @@ function M.words(text, most)
    return list
 end
 
---- Does the same as M.words, but splits from the right.
+--- Splits a text at white space like M.words, but from the right.
 ---@param text string
 ---@param most integer
 ---@return string[]
@@ -133,7 +133,7 @@ end
 
 -- Cases -----------------------------------------------------------------------------------------
 
--- Upper-case mappings that are not the inverse of lower-case mappings.
+-- Upper-case mappings that cannot be derived by inverting lower-case mappings.
 local uppers <const> = [[
    b5=39c df=53+53 131=49 149=2bc+4e 17f=53 1c5=1c4 1c8=1c7 1cb=1ca 1f0=4a+30c 1f2=1f1 345=399
    390=399+308+301 3b0=3a5+308+301 3c2=3a3 3d0=392 3d1=398 3d5=3a6 3d6=3a0 3f0=39a 3f1=3a1 3f5=395
@@ -260,7 +260,8 @@ function M.swapcase(text)
    return table.concat(list)
 end
 
--- Returns whether a text has cased characters, and `change` leaves all of them unchanged.
+-- Returns whether a text has at least one cased character, and `change` leaves all cased characters
+-- unchanged.
 local function all_cased(text, change)
    local found = false
    for _, character in ipairs(M.characters(text)) do

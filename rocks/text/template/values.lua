@@ -32,7 +32,7 @@ M.Namespace = kind("namespace", "namespace object")
 M.Function = kind("function", "function")
 M.Loop = kind("loop", "loop object")
 
---- Raises an error about the template.
+--- Raises an error that reports a mistake in the template.
 ---@param why string
 ---@param ... any  arguments for the format `why`
 function M.fail(why, ...)
@@ -64,7 +64,7 @@ local types <const> = {string = "str", integer = "int", float = "float", boolean
 ---@return string
 function M.type_name(value) return types[kind_of(value)] end
 
---- Makes an undefined value, for a name that does not exist.
+--- Creates the undefined value that stands for a name that does not exist.
 ---@param why string
 ---@return table
 function M.undefined(why) return setmetatable({message = why}, M.Undefined) end
@@ -78,7 +78,7 @@ function M.generator(next_value) return setmetatable({next = next_value}, M.Gene
 
 -- Dicts -----------------------------------------------------------------------------------------
 
---- Returns the Lua key under which a dict stores a template's key.
+--- Returns the Lua key under which a dict stores an entry with the given template value as its key.
 ---@param key any
 ---@return any
 function M.key(key)
@@ -107,8 +107,8 @@ end
 --- Returns a field of a dict, or nil.
 function M.get(dict, key) return dict.values[M.key(key)] end
 
--- The keys of messages and tools in their usual order, which replaces the missing order of Lua
--- tables. All other keys are sorted.
+-- The usual order of the keys of messages and tools. It is used for Lua tables, which have no
+-- order. All other keys are sorted.
 local usual <const> = {}
 for i, name in ipairs {"id", "type", "function", "role", "name", "description", "parameters",
    "arguments", "properties", "items", "enum", "required", "return", "content", "text",
@@ -171,13 +171,13 @@ function M.from_lua(value, depth)
          return from_table(value, depth or 0)
       end
    end
-   -- Templates only test whether an image or a sound is present.
+   -- Returns a placeholder, because templates only test whether an image or a sound is present.
    return ("<%s>"):format(torch.type(value))
 end
 
 -- Elements --------------------------------------------------------------------------------------
 
---- Returns a function that returns the next element at each call, and nil at the end.
+--- Returns an iterator function that returns the next element at each call, and nil at the end.
 ---@param value any
 ---@return fun(): any
 function M.iterate(value)
@@ -276,7 +276,7 @@ function M.equal(a, b)
    return false
 end
 
--- Strings are compared by code points, which is the order of UTF-8's bytes.
+-- Compares strings by code points. This is the same as the order of the bytes of UTF-8.
 local function text_less(a, b)
    local length = math.min(#a, #b)
    for i = 1, length do

@@ -1,5 +1,5 @@
--- added.lua - finds the tokens that were added to a vocabulary in a text: the leftmost one, and of
--- those that begin at the same byte the longest.
+-- added.lua - finds added tokens in a text. The leftmost token is found first. Of several tokens
+-- that begin at the same byte, the longest is taken.
 
 local characters = require "tlua.text.tokenizer.characters"
 
@@ -8,7 +8,7 @@ local M = {}
 local Finder = {}
 Finder.__index = Finder
 
---- Makes a finder.
+--- Creates a finder of the given tokens.
 ---@param tokens table[]  {pattern =, id =, single_word =, lstrip =, rstrip =}
 ---@return table
 function M.new(tokens)
@@ -59,7 +59,7 @@ local function stands_alone(text, first, last)
    return left and (last == #text or not is_word(text, last + 1))
 end
 
---- Returns the tokens in a text: {first, last, id, ...}.
+--- Returns the tokens that occur in a text, as a flat list {first, last, id, ...}.
 ---@param text string
 ---@return table
 function Finder:find(text)
@@ -71,7 +71,8 @@ function Finder:find(text)
       local first, last, token = matched(self, text, at)
       if not first then return list end
       at = last + 1
-      local is_free = first >= taken -- rstrip may have taken its spaces
+      -- false if the rstrip option of the previous token has taken these spaces
+      local is_free = first >= taken
       if is_free and (not token.single_word or stands_alone(text, first, last)) then
          if token.lstrip then
             while first > taken do

@@ -1,7 +1,7 @@
--- bpe.lua - the byte-pair encoding of tokenizer.json, of SentencePiece and of tiktoken. A model's
--- function tokenize(word) returns {ids, first, last, surface?}: the token numbers; the bytes of the
--- word that each token covers, from `first` to `last`, extended to whole characters; and the texts
--- of tokens that are not in the vocabulary.
+-- bpe.lua - byte-pair encoding for tokenizer.json, SentencePiece and tiktoken. A model's function
+-- tokenize(word) returns a table {ids, first, last, surface?}. `ids` has the token numbers. `first`
+-- and `last` have the bytes of the word that each token covers, extended to whole characters.
+-- `surface` has the texts of tokens that are not in the vocabulary.
 
 local bytes = require "tlua.text.tokenizer.bytes"
 local heap = require "tlua.text.tokenizer.heap"
@@ -11,7 +11,8 @@ local M = {}
 
 local long_word <const> = 24
 
--- Merges the pairs of a short word, the lowest rank first. `ids` and `lengths` change.
+-- Merges the pairs of a short word in the order of their ranks, the lowest first. Changes `ids` and
+-- `lengths`.
 local function merge_short(merges, ids, lengths)
    local n = #ids
    while n > 1 do
@@ -28,7 +29,7 @@ local function merge_short(merges, ids, lengths)
    end
 end
 
--- Merges the pairs of a long word: a heap has the ranks and positions of the pairs.
+-- Merges the pairs of a long word. A heap holds the ranks and positions of the pairs.
 local function merge_long(merges, ids, lengths)
    local n = #ids
    local after, before = {}, {}
@@ -64,7 +65,8 @@ local function merge_long(merges, ids, lengths)
    for i = m + 1, n do ids[i], lengths[i] = nil, nil end
 end
 
--- Returns a result of tokenize. Offsets are extended to whole characters.
+-- Returns the result of tokenize from the tokens' numbers and lengths. Offsets are extended to
+-- whole characters.
 local function spread(word, ids, lengths)
    local first, last, at = {}, {}, 1
    local length, ascii = #word, pieces.is_ascii(word)
@@ -85,7 +87,8 @@ end
 local Model = {}
 Model.__index = Model
 
--- Appends the symbols of bytes, "<0x41>", if the vocabulary has them all.
+-- Appends the tokens for the bytes of a symbol, such as "<0x41>", if all of them are in the
+-- vocabulary.
 local function add_bytes(self, symbol, ids, lengths)
    local found = {}
    for i = 1, #symbol do
@@ -96,7 +99,8 @@ local function add_bytes(self, symbol, ids, lengths)
    return true
 end
 
--- Iterates over the symbols of a word: bytes or characters, and texts that are never split.
+-- Iterates over the symbols of a word. A symbol is a byte, a character, or a text that is never
+-- split.
 local function each_symbol(self, word)
    if not self.frozen then return word:gmatch(self.of_bytes and "." or pieces.character) end
    local at = 1
@@ -163,7 +167,8 @@ function Model:tokenize(word)
    return spread(word, ids, lengths)
 end
 
---- Returns the configuration of the loops in C, or nil if they do not support this model.
+--- Returns the description of this model for the tokenizer in C, or nil if the C code does not
+--- support the model.
 ---@return table?
 function Model:inner()
    if self.frozen or getmetatable(self.merges) then return nil end
@@ -175,8 +180,8 @@ function Model:inner()
       byte_ids = byte_ids}
 end
 
---- Makes the model's tokens texts of bytes, so that texts need not be converted into the characters
---- that represent bytes. Returns whether that is possible.
+--- Converts the model's tokens to plain bytes, so that texts need not be converted to the
+--- characters that represent bytes. Returns whether this is possible.
 ---@return boolean
 function Model:use_bytes()
    if self.byte_fallback or self.prefix or self.suffix then return false end
@@ -196,7 +201,8 @@ local function pair_of(entry)
    return nil
 end
 
--- Returns the merges as a table: the two numbers of a pair -> its rank and the number of the merge.
+-- Returns a table of merges. It maps the numbers of the two tokens of a pair to the pair's rank and
+-- the number of the merged token.
 local function read_merges(list, vocab, prefix, fail)
    local merges, skip = {}, prefix and #prefix + 1 or 1
    local function number(token, i)
@@ -216,7 +222,7 @@ local function read_merges(list, vocab, prefix, fail)
    return merges
 end
 
---- Makes a model of its configuration. Calls fail(why) if it is wrong.
+--- Creates a model from its configuration. Calls fail(why) if the configuration is invalid.
 ---@param config table
 ---@param vocab table<string, integer>
 ---@param fail fun(why: string)
@@ -243,7 +249,7 @@ function M.make(config, vocab, fail)
    return model
 end
 
---- Returns whether no token contains `space` behind another text.
+--- Returns whether `space` occurs in tokens only at their beginning, once or repeatedly.
 ---@param vocab table<string, integer>
 ---@param space string
 ---@return boolean
@@ -260,10 +266,11 @@ function M.begins_with_space(vocab, space)
    return true
 end
 
---- Makes a model whose pairs are ranked by the number of the token that they make.
+--- Creates a model in which the rank of a pair is the number of the token that the pair is merged
+--- to.
 ---@param vocab table<string, integer>
 ---@param options table  fields of the model; `ranks`: the ranks of the tokens, instead of their
---- numbers; `vocab`: all tokens, if not all of them are merged
+--- numbers; `vocab`: all tokens, if some of them cannot be made by merges
 ---@return table
 function M.by_rank(vocab, options)
    local tokens, ranks = {}, options.ranks

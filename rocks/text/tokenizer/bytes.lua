@@ -1,5 +1,5 @@
 -- bytes.lua - the characters that represent bytes in byte-level vocabularies. A printable byte
--- represents itself; all other bytes are represented by code points from 256 on.
+-- represents itself. Code points from 256 on represent the other bytes.
 
 local M = {character = {}, byte = {}}
 
@@ -17,7 +17,7 @@ for character, of in pairs(M.byte) do
    if #character > 1 then beyond_ascii[character] = of end
 end
 
---- Returns the bytes that a text represents, or nil if one of its characters represents none.
+--- Returns the bytes that a text represents, or nil if a character of the text represents no byte.
 ---@param text string
 ---@return string?
 function M.decode(text)

@@ -1,6 +1,6 @@
 -- characters.lua - classes of characters, decompositions and lower case, from the tables in
--- classes.lua, forms.lua and scripts.lua. Classes are tables that map a code point to true or false
--- and that compute an entry when it is first read.
+-- classes.lua, forms.lua and scripts.lua. A class is a table that maps code points to true or
+-- false. It computes an entry when the entry is first read.
 
 local classes = require "tlua.text.tokenizer.classes"
 
@@ -8,8 +8,8 @@ local M = {}
 
 local most_entries <const> = 100000
 
--- Returns a table that computes missing entries by make(key), and that remembers at most
--- most_entries of them.
+-- Returns a table that computes a missing entry with make(key) and caches at most most_entries
+-- entries.
 local function remembering(make)
    local count = 0
    return setmetatable({}, {__index = function(self, key)
@@ -32,7 +32,7 @@ local function search(list, value)
    return high
 end
 
--- Returns a function that tells whether a code point is in the ranges of a text.
+-- Returns a function that tells whether a code point is in one of the ranges that a text lists.
 local function in_ranges(text)
    local first, last, at = {}, {}, -1
    for gap, more in text:gmatch "(%x+)%-?(%x*)" do
@@ -46,7 +46,8 @@ local function in_ranges(text)
    end
 end
 
--- Returns a function that maps a code point to the letter of its run.
+-- Returns a function that maps a code point to the letter of the run that contains it. The text
+-- lists the runs.
 local function in_runs(text)
    local first, letters, at = {}, {}, 0
    for letter, count in text:gmatch "([G-Zg-p])(%x*)" do
@@ -65,7 +66,7 @@ local names <const> = {
 
 local letter_of
 
---- General categories: a code point's category, such as "Lu".
+--- Maps a code point to its general category, such as "Lu".
 ---@type table<integer, string>
 M.category = remembering(function(code)
    letter_of = letter_of or in_runs(classes.categories)
@@ -119,7 +120,7 @@ function M.named_class(name)
    return by_name[name]
 end
 
---- Returns a table from code points to booleans that remembers what `test` returns.
+--- Returns a table from code points to booleans that caches the results of `test`.
 ---@param test fun(code: integer): boolean
 ---@return table<integer, boolean>
 function M.remember(test) return remembering(test) end
@@ -131,7 +132,7 @@ local graphemes <const> = {
 
 local grapheme_of
 
---- The kind of a code point for the boundaries between graphemes.
+--- Maps a code point to its kind in the rules for grapheme boundaries.
 ---@type table<integer, string>
 M.grapheme = remembering(function(code)
    if code >= 0xAC00 and code <= 0xD7A3 then
@@ -141,7 +142,8 @@ M.grapheme = remembering(function(code)
    return graphemes[grapheme_of(code)] or "other"
 end)
 
--- Returns a function that maps a code point to the number of its range, or `default`.
+-- Returns a function that maps a code point to the number of the range that contains it, or to
+-- `default`.
 local function numbered(text, default)
    local first, last, numbers, at = {}, {}, {}, -1
    for gap, more, number in text:gmatch "(%x+)%-(%x+):(%x+)" do
@@ -158,7 +160,8 @@ end
 
 local script_of
 
---- The number of a code point's script, as a string; "0" belongs to all scripts.
+--- Maps a code point to the number of its script, as a string. "0" is the number of characters that
+--- belong to all scripts.
 ---@type table<integer, string>
 M.script = remembering(function(code)
    script_of = script_of or numbered(require "tlua.text.tokenizer.scripts".scripts, "0")
@@ -207,7 +210,7 @@ function M.decomposition(code, is_compatible)
    return canonical_parts(code)
 end
 
---- The canonical combining class of a code point.
+--- Maps a code point to its canonical combining class.
 ---@type table<integer, integer>
 M.combining = remembering(function(code)
    if code < 0x300 then return 0 end
@@ -217,11 +220,12 @@ end)
 
 local pairs_of
 
--- Returns the composed characters by their first and second parts.
+-- Returns a table that maps the first and the second part of a decomposition to the composed
+-- character.
 local function compositions()
    canonical = canonical or decompositions(forms().canonical)
    local excluded = in_ranges(forms().excluded)
-   local whole = {} -- the characters whose whole decomposition is a text
+   local whole = {} -- maps full decompositions (as texts) to characters
    for code, parts in pairs(canonical) do
       if not excluded(code) then whole[utf8.char(table.unpack(parts))] = code end
    end

@@ -1,6 +1,7 @@
--- charsmap.lua - SentencePiece's precompiled maps of characters: a double-array trie of texts, and
--- the text that replaces each of them. The bytes are the size of the trie (4 bytes, little-endian),
--- the trie's units of 4 bytes, and the replacements, each with a zero byte behind it.
+-- charsmap.lua - SentencePiece's precompiled maps of characters. A map consists of a double-array
+-- trie of texts and a replacement for each text. Its bytes are the size of the trie (4 bytes,
+-- little-endian), the trie's units of 4 bytes, and the replacements, each with a zero byte after
+-- it.
 
 local M = {}
 
@@ -30,7 +31,7 @@ function M.from_base64(text)
    return table.concat(parts)
 end
 
---- Makes a map of its bytes. Returns nil and a message if they are damaged.
+--- Creates a map from its bytes. Returns nil and a message if the bytes are damaged.
 ---@param blob string
 ---@return {lookup: fun(text: string, at: integer, longest: boolean): string?, integer}? map
 ---@return string? message
@@ -43,7 +44,8 @@ function M.new(blob)
    local units, texts = size // 4, blob:sub(size + 5)
    local known = {}
    local function unit(node)
-      if node >= units then return 0x80000000 end -- its label is no byte
+      -- outside the trie: returns a unit whose label matches no byte
+      if node >= units then return 0x80000000 end
       local found = known[node]
       if not found then
          found = string.unpack("<I4", blob, 5 + 4 * node)
@@ -54,8 +56,8 @@ function M.new(blob)
    local function step(node, u) return node ~ (u >> 10 << ((u & 0x200) >> 6)) end
    local root = step(0, unit(0))
    local map = {}
-   -- Returns the replacement for the shortest or longest prefix of the text from byte `at` on, and
-   -- the prefix's length; nil if there is none.
+   -- Returns the replacement for the shortest or longest known prefix of the text from byte `at`
+   -- on, and the length of the prefix. Returns nil if no prefix is known.
    function map.lookup(text, at, longest)
       local node, found, length = root, nil, 0
       for i = at, #text do
@@ -79,7 +81,8 @@ end
 
 -- Graphemes -------------------------------------------------------------------------------------
 
--- Whether two kinds of characters stay together, apart from the rules that look further back.
+-- Pairs of character kinds between which there is no grapheme boundary. Rules that look further
+-- back are not in this table.
 local together <const> = {
    CR = {LF = true}, L = {L = true, V = true, LV = true, LVT = true}, V = {V = true, T = true},
    LV = {V = true, T = true}, LVT = {T = true}, T = {T = true},

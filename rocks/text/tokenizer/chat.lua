@@ -11,7 +11,7 @@ local name <const> = "text.Tokenizer.apply_chat_template"
 local tag <const> = "CONTINUE_FINAL_MESSAGE_TAG "
 local reasoning <const> = {"reasoning_content", "thinking", "reasoning"}
 
--- The options that are not variables of the template.
+-- The options of apply_chat_template that are not passed to the template as variables.
 local own <const> = {}
 for option in ([[tools documents chat_template add_generation_prompt continue_final_message tokenize
       padding truncation max_length return_tensors return_dict return_assistant_tokens_mask
@@ -21,7 +21,7 @@ end
 
 local function refuse(...) args.refuse(name, ...) end
 
--- Converts a Lua value for a template, or raises an error.
+-- Converts a Lua value to a template value, or raises an error.
 local function value_of(what, value)
    local ok, result = pcall(values.from_lua, value)
    if ok then return result end
@@ -29,7 +29,7 @@ local function value_of(what, value)
    torch.raise(("%s: %s: %s"):format(name, what, result.template))
 end
 
--- Converts a list of dicts, or returns none for nil.
+-- Converts a list of tables to template values. Returns the template's none for nil.
 local function dicts_of(what, value)
    if value == nil then return values.none end
    local list = value_of(what, value)
@@ -47,7 +47,8 @@ local function dicts_of(what, value)
    return list
 end
 
--- Returns a message without fields that are none, and with its reasoning under all of its names.
+-- Returns a copy of a message without fields that are none. Its reasoning is stored under all names
+-- that templates use for it.
 local function normalized(message)
    local new, thought = values.dict(), nil
    for _, field in ipairs(reasoning) do
@@ -91,7 +92,8 @@ local function conversations_of(messages)
    return chats, is_batch
 end
 
---- Returns the template: `choice` is a template or a template's name, and nil selects by has_tools.
+--- Returns the chat template. `choice` is a template or the name of one. If it is nil, has_tools
+--- decides which template is used.
 ---@param self table  a tokenizer
 ---@param choice? string
 ---@param has_tools boolean
@@ -126,7 +128,8 @@ local function compiled(self, source)
    return cache[source]
 end
 
--- Marks the end of the last message, which the model is to continue. Returns the message's text.
+-- Puts a mark at the end of the last message, which the model will continue, and returns the
+-- message's text.
 local function mark_final(chat, field, source)
    local last = chat[#chat]
    if not last then torch.raise(name .. ": continue_final_message: expected a message") end
@@ -167,7 +170,7 @@ local function mark_final(chat, field, source)
       :format(name, field))
 end
 
--- Cuts a rendered text after the message that the model is to continue.
+-- Cuts a rendered text off after the message that the model will continue.
 local function cut_final(text, final)
    local bare, at = tag:sub(1, -2), nil
    local from = 1
@@ -241,7 +244,8 @@ end
 
 -- Tokens ----------------------------------------------------------------------------------------
 
--- Encodes texts with the padding and truncation of the call instead of the tokenizer's own.
+-- Encodes texts with the padding and truncation of this call instead of the tokenizer's own
+-- settings.
 local function encodings_of(self, texts, options)
    local truncation, padding = self.truncation, self.padding
    self.truncation, self.padding = nil, nil
@@ -271,7 +275,7 @@ local function encodings_of(self, texts, options)
    return result
 end
 
--- Returns a list with 1 for each token that overlaps a part that the model generates, and 0 for
+-- Returns a list with 1 for each token that overlaps a span that the model generates, and 0 for the
 -- other tokens.
 local function mask_of(encoding, spans)
    local mask, at = {}, 1
@@ -294,7 +298,7 @@ local function as_tensor(list)
    return torch.tensor(list, {dtype = "int64"})
 end
 
---- Returns the text or the tokens of conversations.
+--- Returns the rendered text of conversations, or their tokens.
 ---@param self table  a tokenizer
 ---@param messages table
 ---@param options table

@@ -1,14 +1,15 @@
--- chunks.lua - cuts a text into chunks whose tokens do not depend on each other, so that the tokens
--- of a frequent chunk are computed once. A cut is before a space that follows a visible character.
--- Each part of a tokenizer determines whether it allows such cuts.
+-- chunks.lua - cuts a text into chunks that can be tokenized independently, so that the tokens of
+-- frequent chunks can be cached. A text may be cut before a space that follows a visible character.
+-- Each part of a tokenizer tells whether it allows such cuts.
 
 local characters = require "tlua.text.tokenizer.characters"
 
 local M = {}
 
--- Returns whether a match of the node may contain a space behind another character, or may depend
--- on the text around it, and whether all its characters are white space. `begun` is true if the
--- match already has a character that is not white space.
+-- Returns two booleans. The first is whether a match of the node may reach over a cut, because it
+-- contains a space after another character or depends on the text around it. The second is whether
+-- all characters of the match are white space. `begun` is true if the match already has a visible
+-- character.
 local crosses
 
 local function only_space(set)
@@ -54,7 +55,8 @@ makers["repeat"] = function(node, begun)
    return false, after
 end
 
--- Only negative lookaheads such as (?!\S) are allowed: they treat a space like the end of the text.
+-- Only negative lookaheads such as (?!\S) are allowed, because a space and the end of the text have
+-- the same effect on them.
 makers["look"] = function(node, begun)
    local inner = node[1]
    if inner.kind == "sequence" and #inner == 1 then inner = inner[1] end
@@ -88,17 +90,17 @@ local function can_be_empty(node)
    return node.kind ~= "repeat" or node.min == 0 or can_be_empty(node[1])
 end
 
---- Returns whether a pattern's matches lie within the chunks of a text. An empty match does not: it
---- may be at a chunk's end.
----@param node table  a tree of pattern.lua
+--- Returns whether each match of a pattern lies within one chunk of a text. A pattern that can
+--- match the empty string is excluded, because an empty match may be at the end of a chunk.
+---@param node table  a syntax tree that pattern.lua has returned
 ---@return boolean
 function M.is_local(node) return not crosses(node, false) and not can_be_empty(node) end
 
 local lefts <const> = [[a Z 5 ! " # $ % & ' ( ) * + , - . / : ; < = > ? @ [ \ ] ^ _ ` { | } ~ é É ʰ
    ǅ 中 あ 한 ि ́ ٣ Ⅷ ½ “ € © 😀]]
 
---- Returns whether a splitting function splits a text at each cut; it is tried with characters of
---- all categories.
+--- Returns whether a splitting function always splits a text at a cut. It is tested with characters
+--- of all categories.
 ---@param split fun(text: string): integer[]  returns the bytes after each part
 ---@return boolean
 function M.splits(split)
@@ -114,8 +116,8 @@ function M.splits(split)
    return true
 end
 
--- The characters beyond ASCII that may stand in front of a cut: those that no normaliser turns into
--- white space.
+-- The non-ASCII characters after which a text may be cut. No normaliser turns them into white
+-- space.
 local safe = setmetatable({}, {__index = function(self, character)
    local code = utf8.codepoint(character)
    local category = characters.category[code]
@@ -129,7 +131,7 @@ local safe = setmetatable({}, {__index = function(self, character)
    return good
 end})
 
---- The set of non-ASCII characters after which a text may be cut.
+--- Maps non-ASCII characters to whether a text may be cut after them.
 ---@type table<string, boolean>
 M.safe = safe
 

@@ -1,5 +1,5 @@
--- classes.lua - which characters belong to which class.
--- Written by rocks/text/spec/fixtures/characters.py.
+-- classes.lua - the characters of each class. rocks/text/spec/fixtures/characters.py has generated
+-- this file.
 
 return {
    categories = [[

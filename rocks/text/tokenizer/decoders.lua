@@ -1,5 +1,5 @@
--- decoders.lua - the decoders of tokenizer.json: functions from a list of tokens to a list of
--- texts, which are joined.
+-- decoders.lua - the decoders of tokenizer.json. A decoder is a function from a list of tokens to a
+-- list of texts, which are then concatenated.
 
 local bytes = require "tlua.text.tokenizer.bytes"
 local normalizers = require "tlua.text.tokenizer.normalizers"
@@ -9,7 +9,8 @@ local M = {}
 
 local makers = {}
 
--- Returns the length of the part of a damaged character, or 1; and whether a character is whole.
+-- Returns the number of bytes of the character at byte `at`, and true. For invalid UTF-8 it returns
+-- the number of bytes that one U+FFFD replaces, and false.
 local function whole_length(text, at)
    local lead = text:byte(at)
    if lead < 0x80 then return 1, true end
@@ -26,7 +27,7 @@ local function whole_length(text, at)
    return length, true
 end
 
---- Replaces each damaged part of a text by U+FFFD.
+--- Replaces each invalid part of a UTF-8 text by U+FFFD.
 ---@param text string
 ---@return string
 function M.repair(text)
@@ -122,7 +123,7 @@ makers.Replace = function(config, fail)
    end
 end
 
--- Replaces a text, not a pattern.
+-- Replaces all occurrences of a plain text, without interpreting it as a pattern.
 local function replace(text, old, new)
    if old == "" then return text end
    return (text:gsub((old:gsub("%p", "%%%0")), (new:gsub("%%", "%%%%"))))
@@ -207,7 +208,7 @@ makers.Sequence = function(config, fail)
    end
 end
 
---- Makes a decoder of its configuration. Calls fail(why) if it is wrong.
+--- Creates a decoder from its configuration. Calls fail(why) if the configuration is invalid.
 ---@param config table
 ---@param fail fun(why: string)
 ---@return fun(tokens: string[]): string[]

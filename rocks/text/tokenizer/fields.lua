@@ -40,9 +40,10 @@ local function refuse(fail, path, expected, value)
       type(value) == "table" and "a list or an object" or tostring(value)))
 end
 
---- Checks the settings of an object and of all objects inside. Calls fail(why) if one is wrong.
+--- Checks the settings of an object and of all nested objects. Calls fail(why) if a setting is
+--- invalid.
 ---@param value any
----@param path string  "" or the path of the object, with a dot
+---@param path string  the path of the object followed by a dot, or ""
 ---@param fail fun(why: string)
 function M.check(value, path, fail)
    if type(value) ~= "table" then return end

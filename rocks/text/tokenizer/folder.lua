@@ -1,5 +1,5 @@
--- folder.lua - the files of a tokenizer in a model's folder: tokenizer.json or tokenizer.model,
--- tokenizer_config.json, special_tokens_map.json and chat_template.jinja.
+-- folder.lua - reads the files of a tokenizer in a model's folder: tokenizer.json or
+-- tokenizer.model, tokenizer_config.json, special_tokens_map.json and chat_template.jinja.
 
 local json = require "tlua.utils.json"
 local read_file = require "tlua.utils.read_file"
@@ -57,7 +57,7 @@ local function template_files(folder, template)
    return list or template
 end
 
---- Reads the names of special tokens and the chat templates of a folder into a tokenizer.
+--- Reads the special tokens and the chat templates of a folder, and stores them in a tokenizer.
 ---@param self table  the tokenizer
 ---@param folder string
 ---@return table? self

@@ -1,5 +1,5 @@
 -- forms.lua - decompositions, combining classes and lower case.
--- Written by rocks/text/spec/fixtures/characters.py.
+-- rocks/text/spec/fixtures/characters.py has generated this file.
 
 return {
    canonical = [[

@@ -1,4 +1,4 @@
--- heap.lua - a queue that returns the entry with the least key.
+-- heap.lua - a priority queue that returns the entry with the smallest key first.
 
 local Heap = {}
 Heap.__index = Heap
@@ -9,7 +9,7 @@ local M = {}
 ---@return table
 function M.new() return setmetatable({n = 0, keys = {}, a = {}, b = {}}, Heap) end
 
---- Adds an entry: a key and two values.
+--- Adds an entry, which consists of a key and two values.
 ---@param key integer
 ---@param a any
 ---@param b any
@@ -26,7 +26,7 @@ function Heap:push(key, a, b)
    keys[i], as[i], bs[i] = key, a, b
 end
 
---- Removes the entry with the least key, and returns it.
+--- Removes the entry with the smallest key, and returns it.
 ---@return integer key
 ---@return any a
 ---@return any b

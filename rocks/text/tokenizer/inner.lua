@@ -1,5 +1,6 @@
--- inner.lua - describes a tokenizer to the loops in C (src/io/tokens.h): the model, and the steps
--- for ASCII texts. If the loops lack one of the steps, Tokenizer.lua handles all chunks.
+-- inner.lua - describes a tokenizer to the tokenizer in C (src/io/tokens.h). The description
+-- consists of the model and of the steps for ASCII texts. If the C code does not support one of the
+-- steps, Tokenizer.lua computes all chunks.
 
 local bytes = require "tlua.text.tokenizer.bytes"
 local characters = require "tlua.text.tokenizer.characters"
@@ -8,18 +9,19 @@ local torch = require "tlua"
 
 local M = {}
 
--- The kinds of nodes and steps, in the order of tokens.h.
+-- The kinds of nodes and steps, numbered as in tokens.h.
 local SET <const>, REPEAT <const>, CHOICE <const>, LOOK <const>, END <const> = 0, 1, 2, 3, 4
 local MAP <const>, PREPEND <const>, STRIP <const>, REPLACE <const> = 0, 1, 2, 3
 local SPELL <const>, CHECK <const>, SPLIT <const>, META <const>, SPACE <const> = 4, 5, 6, 7, 8
 
-local unknown <const> = {} -- raised for a step that the loops lack
+local unknown <const> = {} -- an error value, raised for a step that the C code does not support
 
 local function give_up() error(unknown, 0) end
 
 -- Patterns --------------------------------------------------------------------------------------
 
--- Nodes are made from the last to the first; steps_of reverses their order and numbers.
+-- Nodes are created from the last to the first; steps_of later reverses their order and renumbers
+-- them.
 
 local function add(nodes, node)
    nodes[#nodes + 1] = node
@@ -105,8 +107,8 @@ end
 
 -- Steps -----------------------------------------------------------------------------------------
 
--- A state has `steps`, `nodes`, and whether the text is still ASCII; if not, `added` may be the
--- only other character.
+-- A state has `steps` and `nodes`, and a flag that tells whether the text is still ASCII. If it is
+-- not, the character in `added` may be the only non-ASCII character.
 
 local function step(state, fields) table.insert(state.steps, fields) end
 
@@ -270,7 +272,8 @@ local function walk(state, known, part)
    describe(state, part)
 end
 
--- Adds a step that leaves a text to Tokenizer.lua if its normalised form contains an added token.
+-- Adds a step that hands a text over to Tokenizer.lua if the normalised text contains an added
+-- token.
 local function check_added(state, finder)
    if finder.n == 0 then return end
    local list = {}
@@ -304,7 +307,7 @@ local function steps_of(self)
    return state.steps, list
 end
 
---- Makes the C implementation of a tokenizer (src/io/tokens.h). Returns false if the C code does
+--- Creates the C implementation of a tokenizer (src/io/tokens.h). Returns false if the C code does
 --- not support the tokenizer's model.
 ---@param self text.Tokenizer
 ---@return userdata|false

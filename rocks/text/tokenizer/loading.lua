@@ -1,6 +1,6 @@
--- loading.lua - reads the files of tokenizers. A reader returns a tokenizer's parts: normalizer,
--- pre_tokenizer, model, processor, decoder, ids, tokens, added_tokens, special, and whether texts
--- may be cut into chunks. It raises a text if the file is wrong.
+-- loading.lua - reads the files of tokenizers. A reader returns a table with the parts of a
+-- tokenizer: normalizer, pre_tokenizer, model, processor, decoder, ids, tokens, added_tokens,
+-- special, and whether texts may be cut into chunks. It raises an error if the file is invalid.
 
 local bpe = require "tlua.text.tokenizer.bpe"
 local charsmap = require "tlua.text.tokenizer.charsmap"
@@ -18,10 +18,11 @@ local M = {}
 ---@type table<string, boolean>
 M.strategies = {longest_first = true, only_first = true, only_second = true}
 
--- Raises an error about a file, which differs from an error in this package.
+-- Raises an error about a file as a table {file = why}, so that it differs from errors of this
+-- package.
 local function refuse(why) error({file = why}, 0) end
 
---- Calls a reader. Returns its parts, or nil and a message.
+--- Calls a reader. Returns its result, or nil and a message if the file is invalid.
 ---@param read function
 ---@param text string
 ---@param ... any
@@ -64,7 +65,7 @@ function M.add_token(self, token)
    return true
 end
 
--- Copies a configuration without json.null.
+-- Returns a copy of a configuration in which json.null is nil.
 local function without_null(value)
    if value == json.null then return nil end
    if type(value) ~= "table" then return value end
@@ -81,7 +82,7 @@ local function section(config, name, make)
    return make(part, fail)
 end
 
--- Decides whether texts may be cut into chunks, and whether there is a word's end at each cut.
+-- Decides whether texts may be cut into chunks, and whether a word always ends at a cut.
 local function decide_chunks(self)
    local normalizer, pre = self.normalizer, self.pre_tokenizer
    if normalizer and not normalizer.is_local then return end
@@ -89,7 +90,7 @@ local function decide_chunks(self)
       self.is_local, self.splits = true, true
       return
    end
-   -- Without a split at each cut, the model's tokens have to be independent.
+   -- If no word ends at each cut, the model's tokens must not depend on the text beyond the cut.
    local space = pre and pre.space or not pre and self.space
    if not space or self.model.ignores_merges then return end
    if bpe.begins_with_space(self.model.vocab or self.ids, space) then
@@ -97,8 +98,8 @@ local function decide_chunks(self)
    end
 end
 
--- Returns the text with which a normaliser, given by its configuration, replaces a space, or a
--- space if there is no such replacement.
+-- Returns the text by which a normaliser replaces a space. `config` is its configuration. If it
+-- does not replace spaces, returns a space.
 local function space_of(config)
    if not config then return " " end
    local space = " "
@@ -180,7 +181,8 @@ local function read_lengths(truncation, padding)
    return read_truncation(truncation), read_padding(padding)
 end
 
--- Makes a byte-level model work on bytes if nothing else needs the characters for bytes.
+-- Makes a byte-level model work on bytes directly, if no other part needs the characters that
+-- represent bytes.
 local function use_bytes(self)
    local pre = self.pre_tokenizer
    local last = pre and (pre.last or pre)
@@ -214,7 +216,7 @@ local function read_ranks(text)
    return ids, tokens
 end
 
---- Reads tiktoken's file of ranks.
+--- Reads a file of ranks in tiktoken's format.
 ---@param text string
 ---@param options {pattern: string, special_tokens: table<string, integer>}
 ---@return table parts
@@ -238,7 +240,7 @@ function M.tiktoken(text, options)
    return finish(self)
 end
 
---- Reads SentencePiece's file.
+--- Reads a model file of SentencePiece.
 ---@param text string
 ---@return table parts
 function M.sentencepiece(text)
@@ -254,7 +256,7 @@ function M.json(text)
    return M.decoded(config, text)
 end
 
---- Makes the parts of a tokenizer from a decoded tokenizer.json.
+--- Creates the parts of a tokenizer from a decoded tokenizer.json.
 ---@param config table
 ---@param text? string  the file's text
 ---@return table parts

@@ -1,5 +1,5 @@
--- models.lua - the models of tokenizer.json. A model's function tokenize(word) returns
--- {ids, first, last, surface?}, as in bpe.lua. Token numbers count from 1, in files from 0.
+-- models.lua - the models of tokenizer.json. A model's function tokenize(word) returns {ids, first,
+-- last, surface?}, as in bpe.lua. Token numbers count from 1 in Lua and from 0 in files.
 
 local bpe = require "tlua.text.tokenizer.bpe"
 local pieces = require "tlua.text.tokenizer.pieces"
@@ -8,7 +8,7 @@ local M = {}
 
 local most_ids <const> = 1 << 31
 
--- Returns a vocabulary with numbers from 1, and the tokens by number.
+-- Returns two tables: from tokens to their numbers (from 1), and from numbers to tokens.
 local function read_vocab(vocab, fail)
    if type(vocab) ~= "table" then fail "expected a vocabulary" end
    local ids, tokens = {}, {}
@@ -54,7 +54,8 @@ makers.WordLevel = function(config, fail)
       local id = ids[word] or unknown or missing(config.unk_token)
       return {ids = {id}, first = {1}, last = {#word}}
    end
-   -- The loops of WordPiece, with a prefix that no token has, find whole words only.
+   -- The C code of WordPiece can compute this model too: with a prefix with which no token begins,
+   -- it finds whole words only.
    for token in pairs(ids) do
       if token:sub(1, #prefix) == prefix then return model, ids, tokens end
    end
@@ -64,7 +65,7 @@ makers.WordLevel = function(config, fail)
    return model, ids, tokens
 end
 
--- Returns the longest token, in bytes.
+-- Returns the length of the longest token in bytes.
 local function longest(ids)
    local most = 0
    for token in pairs(ids) do most = math.max(most, #token) end
@@ -111,7 +112,8 @@ end
 
 local key_length <const> = 6
 
--- Returns the largest byte count of the tokens that begin with each text of key_length bytes.
+-- Returns a table that maps each text of key_length bytes to the length of the longest token that
+-- begins with it.
 local function reaches(ids)
    local reach = {}
    for token in pairs(ids) do
@@ -123,7 +125,8 @@ local function reaches(ids)
    return reach
 end
 
--- Returns the starts and numbers of the best path's last tokens, for each end.
+-- Returns, for each end position, the start and the number of the last token on the best path to
+-- it.
 local function best_path(self, word, ends)
    local ids, scores, reach = self.ids, self.scores, self.reach
    local best, starts, found = {[0] = 0.0}, {}, {}
@@ -162,7 +165,8 @@ local function best_path(self, word, ends)
    return starts, found
 end
 
--- Returns the parts of the best path, the last one first; adjacent unknown parts are one.
+-- Returns the parts of the best path, the last part first. Adjacent unknown parts are merged into
+-- one.
 local function parts_of(self, word)
    local ends, at = {}, 0
    for character in word:gmatch(pieces.character) do
@@ -213,7 +217,7 @@ local function unigram_tokenize(self, word)
    return {ids = ids, first = first, last = last, surface = surface}
 end
 
--- Returns the numbers of the tokens for bytes, "<0x41>", by byte.
+-- Maps each byte to the number of the token for it, such as "<0x41>".
 local function numbers_of_bytes(ids)
    local list = {}
    for byte = 0, 255 do list[byte] = ids[("<0x%02X>"):format(byte)] end
@@ -226,7 +230,7 @@ local function unigram_inner(self)
       single = self.round ~= nil, byte_ids = numbers_of_bytes(self.byte_ids or self.ids)}
 end
 
---- Makes a unigram model of SentencePiece, which stores scores in single precision.
+--- Creates SentencePiece's unigram model, in which scores are stored in single precision.
 ---@param ids table<string, integer>  the tokens that may be found in texts
 ---@param scores number[]  by number
 ---@param least number  the least score of an ordinary token
@@ -239,7 +243,7 @@ function M.single_unigram(ids, scores, least, model)
    return model
 end
 
---- Makes a unigram model.
+--- Creates a unigram model.
 ---@param list table[]  {token, score} by number
 ---@param unknown integer?  the number of the unknown token
 ---@param byte_fallback boolean
@@ -258,8 +262,9 @@ function M.unigram(list, unknown, byte_fallback)
    return model, ids, tokens
 end
 
--- Returns the number that the library's reader of JSON makes of a number's digits: the digits as an
--- integer, divided by a power of ten. It may differ in the last bit.
+-- Returns the number that the JSON reader of Hugging Face's library computes from decimal digits:
+-- the digits as an integer, divided by a power of ten. It may differ from the correctly rounded
+-- number in the last bit.
 local function as_read(value)
    local digits = ("%.16g"):format(value)
    if tonumber(digits) ~= value then digits = ("%.17g"):format(value) end
@@ -286,7 +291,7 @@ makers.Unigram = function(config, fail)
    return M.unigram(list, unknown and unknown + 1, config.byte_fallback or false)
 end
 
--- The type of a model, which older files leave out.
+-- Returns the type of a model. Older files do not state the type, so it is derived from the fields.
 local function type_of(config)
    if config.type then return config.type end
    if config.merges then return "BPE" end
@@ -294,7 +299,7 @@ local function type_of(config)
    return config.continuing_subword_prefix and "WordPiece" or "WordLevel"
 end
 
---- Makes a model of its configuration. Calls fail(why) if it is wrong.
+--- Creates a model from its configuration. Calls fail(why) if the configuration is invalid.
 ---@param config table
 ---@param fail fun(why: string)
 ---@return table model

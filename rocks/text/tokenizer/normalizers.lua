@@ -16,7 +16,7 @@ local M = {}
 
 local makers = {}
 
--- Returns a table that maps characters to what make(code) returns.
+-- Returns a table that maps a character to make(code) and caches the results.
 local function by_character(make)
    return setmetatable({}, {__index = function(self, character)
       local value = make(utf8.codepoint(character))
@@ -27,7 +27,7 @@ end
 
 -- Forms -----------------------------------------------------------------------------------------
 
--- Sorts the marks of a list between two positions by their combining classes.
+-- Sorts the combining marks between two positions of a list by their combining classes.
 local function sort_marks(codes, changes, first, last)
    for i = first + 1, last do
       local code, change, k = codes[i], changes[i], i - 1
@@ -60,7 +60,8 @@ end
 
 local function recompose(codes, changes)
    local new, new_changes, n = {}, {}, 0
-   local starter, last_class -- the position of the last starter; the class of the mark before
+   -- the position of the last starter, and the combining class of the previous mark
+   local starter, last_class
    for i = 1, #codes do
       local code, class = codes[i], characters.combining[codes[i]]
       local free = starter and (not last_class or last_class < class)
@@ -217,7 +218,7 @@ makers.ByteLevel = function() return {is_local = true, splits_space = true, appl
 
 -- Texts -----------------------------------------------------------------------------------------
 
---- Returns the compiled pattern of a configuration, which has one field, String or Regex.
+--- Compiles the pattern of a configuration, which has one field: String or Regex.
 ---@param pattern table
 ---@param fail fun(why: string)
 ---@return table
@@ -288,7 +289,7 @@ makers.Strip = function(config)
 end
 
 local function precompiled(map)
-   local plain = true -- no printable ASCII character is replaced
+   local plain = true -- becomes false if a printable ASCII character is replaced
    for code = 32, 126 do
       if map.lookup(string.char(code), 1, false) then plain = false end
    end
@@ -316,7 +317,7 @@ local function precompiled(map)
       end
       local at = 1
       while at <= #text do
-         -- an ASCII character before another one is a grapheme
+         -- an ASCII character that another ASCII character follows is a grapheme of its own
          local single = text:match("^[\0-\12\14-\127]()[\0-\127]", at)
          local stop = single or charsmap.grapheme_end(text, at)
          local grapheme = text:sub(at, stop - 1)
@@ -365,7 +366,7 @@ makers.Sequence = function(config, fail)
    return whole
 end
 
---- Makes a normaliser of its configuration. Calls fail(why) if it is wrong.
+--- Creates a normaliser from its configuration. Calls fail(why) if the configuration is invalid.
 ---@param config table
 ---@param fail fun(why: string)
 ---@return table

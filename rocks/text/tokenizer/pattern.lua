@@ -1,4 +1,5 @@
--- pattern.lua - parses the regular expressions of tokenizers into trees for regex.lua. Nodes:
+-- pattern.lua - parses the regular expressions of tokenizers into syntax trees, which regex.lua
+-- compiles. These are the nodes:
 --
 --    {kind = "set", set =, ...}        one character; `set` maps code points to booleans
 --    {kind = "sequence", ...}          one node after the other
@@ -13,7 +14,8 @@ local M = {}
 
 -- Sets ------------------------------------------------------------------------------------------
 
--- Items of a set: a code point, {first, last}, or a table of code points.
+-- Returns whether a set contains a code point. An item of a set is a code point, a range {first,
+-- last}, or a table of code points.
 local function holds(items, code)
    for _, item in ipairs(items) do
       if type(item) == "number" then
@@ -113,7 +115,7 @@ local classes = {
 
 local controls <const> = {n = 10, r = 13, t = 9, f = 12, v = 11, a = 7, e = 27}
 
--- Reads an escape after its backslash. Returns a code point, or a table of code points.
+-- Reads an escape sequence after its backslash. Returns a code point, or a table of code points.
 local function escape(state)
    local text, at = state.text, state.at
    local letter = text:match("^" .. "[\0-\x7F\xC2-\xF4][\x80-\xBF]*", at)
@@ -154,8 +156,7 @@ local function next_code(state)
    return utf8.codepoint(letter)
 end
 
--- Returns the class of word characters in brackets, where fractions and similar characters are
--- excluded.
+-- Returns the class \w inside brackets, which excludes fractions and similar characters.
 local function word_in_brackets()
    local word = characters.class "word"
    return characters.remember(function(code)
@@ -181,7 +182,7 @@ local function posix(state)
    return property(state, (negative and "^" or "") .. named[name])
 end
 
--- Makes the set of the characters that are in all `parts` and in `items`.
+-- Returns the set of the characters that are in `items` and in all sets of `parts`.
 local function intersection(parts, items, negative)
    if #parts == 0 then return set_node(items, negative) end
    parts[#parts + 1] = items
@@ -193,7 +194,7 @@ local function intersection(parts, items, negative)
    end)}
 end
 
--- Reads a set in brackets, after the opening bracket.
+-- Reads a bracketed set, after its opening bracket.
 local function bracket(state)
    local items, negative, parts = {}, false, {}
    if state.text:sub(state.at, state.at) == "^" then
@@ -273,7 +274,8 @@ local function group(state)
          state.fail(("the flags (?%s) are not supported"):format(flags))
       end
       state.folds, state.at = flags == "i", after
-      if closing == ")" then return {kind = "sequence"} end -- applies up to the end of the group
+      -- the options apply up to the end of the enclosing group
+      if closing == ")" then return {kind = "sequence"} end
    elseif not opening[1] and state.text:sub(state.at, state.at) == "?" then
       state.fail "this kind of group is not supported"
    end
@@ -329,7 +331,7 @@ end
 
 local marks <const> = {["*"] = {0, math.huge}, ["+"] = {1, math.huge}, ["?"] = {0, 1}}
 
--- Reads a quantifier. Returns its bounds, and whether they are in braces.
+-- Reads a quantifier. Returns its lower and upper bound, and whether it is written in braces.
 local function bounds(state)
    local mark = marks[state.text:sub(state.at, state.at)]
    if mark then
@@ -385,9 +387,10 @@ function choice(state)
    return #list == 1 and list[1] or list
 end
 
---- Parses a regular expression in Oniguruma's syntax. Raises a text if it is wrong.
+--- Parses a regular expression in Oniguruma's syntax. Raises a string as the error if the
+--- expression is invalid.
 ---@param text string
----@param is_tiktoken? boolean  in tiktoken's syntax: `$` matches only at the end of the text, and
+---@param is_tiktoken? boolean  for tiktoken's syntax: `$` matches only at the end of the text, and
 --- `{1,3}+` is possessive
 ---@return table node
 function M.parse(text, is_tiktoken)

@@ -1,4 +1,5 @@
--- pieces.lua - parts of a text that remember where their bytes come from. A piece has
+-- pieces.lua - pieces of a text that remember from which bytes of the original text their bytes
+-- come. A piece has these fields:
 --
 --    text    the normalised text
 --    base    the byte of the whole original text at which the piece begins, counted from 0
@@ -55,10 +56,10 @@ local function width(text, at)
    return lead < 0xC0 and 1 or lead < 0xE0 and 2 or lead < 0xF0 and 3 or 4
 end
 
---- Replaces a piece's text. changes[k] tells where characters[k] comes from: 0: it replaces the
---- next old character; -n: it replaces that one and the n after it; above 0: it is inserted, and
---- comes from the old character before it. removed: the number of old characters that are dropped
---- at the start.
+--- Replaces a piece's text by `characters`. changes[k] tells where characters[k] comes from. 0: it
+--- replaces the next old character. -n: it replaces the next old character and the n characters
+--- after it. Above 0: it is inserted, and counts as coming from the previous old character.
+--- `removed` is the number of old characters that are dropped at the beginning.
 ---@param piece table
 ---@param characters string[]
 ---@param changes integer[]
@@ -66,7 +67,7 @@ end
 function M.transform(piece, characters, changes, removed)
    local text = piece.text
    local starts, ends, shift = arrays(piece)
-   local at = 1 -- the next old byte
+   local at = 1 -- the next byte of the old text
    for _ = 1, removed do at = at + width(text, at) end
    local new_starts, new_ends, n = {}, {}, 0
    local last = #text
@@ -113,7 +114,7 @@ function M.filter(piece, drop)
    piece.drifts = piece.drifts and n > 0
 end
 
---- Replaces each character by into(character), which may have several characters.
+--- Replaces each character by the text that into(character) returns.
 ---@param piece table
 ---@param into fun(character: string): string
 function M.map(piece, into)
@@ -160,9 +161,10 @@ function M.prepend(piece, text)
    piece.text, piece.starts, piece.ends, piece.shift = text .. piece.text, new_starts, new_ends, 0
 end
 
---- Replaces each match by a text. The text comes from the last character of the match.
+--- Replaces each match by a text. The inserted text counts as coming from the last character of the
+--- match.
 ---@param piece table
----@param matches integer[]  first and last byte of each match, one after the other
+---@param matches integer[]  a flat list of the first and last byte of each match
 ---@param content string
 function M.replace(piece, matches, content)
    if #matches == 0 then return end
@@ -200,7 +202,8 @@ function M.replace(piece, matches, content)
    end
 end
 
---- Reduces a piece to the bytes i to j of its text. Unlike a slice it keeps its base.
+--- Shortens a piece in place to the bytes i to j of its text. Unlike the result of `slice`, the
+--- piece keeps its base.
 ---@param piece table
 ---@param i integer
 ---@param j integer
@@ -211,7 +214,8 @@ end
 
 -- Splitting -------------------------------------------------------------------------------------
 
---- Returns the matches of a test of single characters: {first, last, is_match, ...}.
+--- Returns the runs of characters that pass or fail a test, as a flat list {first, last, is_match,
+--- ...}.
 ---@param text string
 ---@param test table<string, boolean>
 ---@return table
@@ -233,7 +237,8 @@ function M.by_character(text, test)
    return list
 end
 
---- Returns the matches of a pattern of regex.lua, and the text between them.
+--- Returns the matches of a pattern of regex.lua and the texts between them, as a flat list {first,
+--- last, is_match, ...}.
 ---@param text string
 ---@param regex table
 ---@return table
@@ -263,7 +268,8 @@ function M.by_regex(text, regex)
    return list
 end
 
--- Joins each match with its left or right neighbour, or equal neighbours with each other.
+-- For each behavior that merges, a function that joins a match with its left or right neighbour, or
+-- equal neighbours with each other.
 local merges = {}
 
 function merges.Contiguous(list)
@@ -281,7 +287,8 @@ function merges.Contiguous(list)
    return new
 end
 
--- The next two keep the positions of pairs {first, last} in order.
+-- Joins each match with the neighbour before it (`step` is 3) or after it (`step` is -3). Returns a
+-- flat list with ascending positions.
 local function joined(list, from, to, step)
    local new, previous = {}, false
    for k = from, to, step do
@@ -305,12 +312,12 @@ function merges.MergedWithPrevious(list) return joined(list, 1, #list - 2, 3) en
 
 function merges.MergedWithNext(list) return joined(list, #list - 2, 1, -3) end
 
---- The ways to treat the matches at which a piece is split.
+--- The set of ways to treat the matches at which a piece is split.
 ---@type table<string, boolean>
 M.behaviors = {Removed = true, Isolated = true, Contiguous = true, MergedWithPrevious = true,
    MergedWithNext = true}
 
---- Splits a piece, and appends the parts that are not empty to a list.
+--- Splits a piece, and appends the parts that are not empty to `into`.
 ---@param piece table
 ---@param list table  {first, last, is_match, ...}
 ---@param behavior string
@@ -325,7 +332,7 @@ function M.split(piece, list, behavior, into)
    end
 end
 
---- Returns whether a text has bytes of other characters than ASCII's.
+--- Returns whether a text has non-ASCII characters.
 ---@param text string
 ---@return boolean
 function M.is_ascii(text) return not find(text, "[\x80-\xFF]") end

@@ -73,7 +73,7 @@ local function is_mark(code)
    return not (characters.class "space"[code] or characters.class "rust_word"[code])
 end
 
--- The runs of equal kinds, word or mark, of a text.
+-- Returns the runs of characters of the same kind (word or punctuation mark) in a text.
 local function words_and_marks(text)
    local list, at, length = {}, 1, #text
    while at <= length do
@@ -140,7 +140,7 @@ makers.CharDelimiterSplit = function(config, fail)
    end}
 end
 
--- Whether a pattern of these ways to split a text splits it between its chunks.
+-- Returns whether a pattern, used with these options, always splits a text between two chunks.
 local function splits_chunks(pattern, behavior, inverts)
    return chunks.splits(function(text)
       local list, into, stops = pieces.by_regex(text, pattern), {}, {}
@@ -161,7 +161,7 @@ makers.Split = function(config, fail)
    else
       is_local = chunks.is_local(pattern.node)
    end
-   -- Parts without a joint are all that most patterns give.
+   -- In the most frequent case, the parts are the matches and the texts between them.
    local direct = not pattern.literal and not inverts and behavior == "Isolated"
    return {
       pattern = pattern, is_local = is_local,
@@ -188,7 +188,7 @@ makers.Split = function(config, fail)
                into[n + 1] = {text = text:sub(at), base = base + at - 1}
                return
             end
-            for i = n, begun + 1, -1 do into[i] = nil end -- an empty match: the whole text again
+            for i = n, begun + 1, -1 do into[i] = nil end -- an empty match: starts again below
          end
          local list = pieces.by_regex(text, pattern)
          pieces.split(piece, inverts and inverted(list) or list, behavior, into)
@@ -244,7 +244,7 @@ makers.ByteLevel = function(config, fail)
       if prefixes and piece.text:byte() ~= 32 then pieces.prepend(piece, " ") end
       local from = #into + 1
       if split then split.apply(piece, into) else into[from] = piece end
-      if self.keeps_bytes then return end -- the model has tokens of bytes
+      if self.keeps_bytes then return end -- the model's tokens are bytes already
       for i = from, #into do normalizers.byte_level(into[i]) end
    end
    return self
@@ -263,8 +263,8 @@ local function split_scripts(piece, into)
    if first then into[#into + 1] = pieces.slice(piece, first, #text) end
 end
 
--- Returns whether a text has a character without a script other than a space. Such characters are
--- dropped at the head of a text.
+-- Returns whether a text has a character other than a space that belongs to no script. Such
+-- characters are dropped at the beginning of a text.
 local function lacks_script(text)
    for character in text:gmatch "[\xC2-\xF4][\x80-\xBF]*" do
       if characters.script[utf8.codepoint(character)] == "0" then return true end
@@ -298,7 +298,7 @@ makers.Sequence = function(config, fail)
       whole.splits = whole.splits or list[i].splits
       whole.needs_whole = whole.needs_whole or list[i].needs_whole
    end
-   local drops_spaces = false -- whether a later part drops them
+   local drops_spaces = false -- becomes true if a later pre-tokeniser drops spaces
    for i = #list, 1, -1 do
       whole.is_local = whole.is_local
          and (list[i].is_local or drops_spaces and list[i].ignores_spaces or false)
@@ -318,7 +318,7 @@ makers.Sequence = function(config, fail)
    return whole
 end
 
---- Makes a pre-tokeniser of its configuration. Calls fail(why) if it is wrong.
+--- Creates a pre-tokeniser from its configuration. Calls fail(why) if the configuration is invalid.
 ---@param config table
 ---@param fail fun(why: string)
 ---@return table

@@ -1,5 +1,5 @@
--- processors.lua - the post-processors of tokenizer.json: they add special tokens around texts. A
--- post-processor is a table:
+-- processors.lua - the post-processors of tokenizer.json, which add special tokens around texts. A
+-- post-processor is a table with these fields:
 --
 --    added(is_pair)              returns how many tokens it adds
 --    process(encodings, adds)    returns the encodings that are joined to the result; `adds`:
@@ -38,7 +38,8 @@ local trailing = setmetatable({}, {__index = function(self, token)
    return count
 end, __mode = "k"})
 
--- Removes white space at both ends of the offsets of the tokens from `from` to `to`.
+-- Shrinks the offsets of the tokens from `from` to `to`, so that they exclude white space at both
+-- ends.
 local function trim(encoding, has_prefix, from, to)
    local first, last, ids = encoding.first, encoding.last, encoding.ids
    local tokens, surface = encoding.vocabulary, encoding.surface
@@ -60,7 +61,7 @@ local function trim(encoding, has_prefix, from, to)
    end
 end
 
--- Trims the offsets of an encoding as soon as they are computed.
+-- Makes an encoding trim its offsets when they are computed, which happens on first use.
 local function trim_later(encoding, has_prefix)
    local count = #encoding.ids
    local function trims(self)
@@ -108,7 +109,7 @@ local function pair_of(config, name, fail)
    return {ids = {pair[2] + 1}, tokens = {pair[1]}}
 end
 
--- Returns the encoding of special tokens, which is made once for each type.
+-- Returns the encoding of special tokens. It is created once for each type and then reused.
 local function special(encoding, token, kind)
    local vocabulary = encoding.vocabulary
    if token.vocabulary ~= vocabulary then token.vocabulary, token.made = vocabulary, {} end
@@ -118,7 +119,8 @@ local function special(encoding, token, kind)
    return token.made[kind]
 end
 
--- Appends an encoding to a list, with tokens around it and around each part that was cut off.
+-- Appends an encoding to a list. Special tokens are put around it and around each part that
+-- truncation has cut off from it.
 local function wrap(list, encoding, before, after, kind)
    local first = before and special(encoding, before, kind)
    local last = special(encoding, after, kind)
@@ -256,7 +258,8 @@ makers.Sequence = function(config, fail)
    }
 end
 
---- Makes a post-processor of its configuration. Calls fail(why) if it is wrong.
+--- Creates a post-processor from its configuration. Calls fail(why) if the configuration is
+--- invalid.
 ---@param config table
 ---@param fail fun(why: string)
 ---@return table

@@ -1,5 +1,5 @@
--- properties.lua - the scripts and classes that regular expressions know by names.
--- Written by rocks/text/spec/fixtures/characters.py.
+-- properties.lua - the scripts and classes that regular expressions can name.
+-- rocks/text/spec/fixtures/characters.py has generated this file.
 
 return {
    Latin = [[

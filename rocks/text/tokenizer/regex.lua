@@ -1,6 +1,6 @@
--- regex.lua - matches the regular expressions of tokenizers. A pattern's tree becomes functions
--- m(text, at) that return the byte after the match, or nil. Each function knows the function that
--- has to match what follows, so matching creates neither tables nor closures.
+-- regex.lua - matches the regular expressions of tokenizers. A pattern's syntax tree is compiled to
+-- functions m(text, at) that return the byte after the match, or nil. Each function holds the
+-- function that matches the rest of the pattern, so matching creates neither tables nor closures.
 
 local characters = require "tlua.text.tokenizer.characters"
 local pattern = require "tlua.text.tokenizer.pattern"
@@ -9,7 +9,8 @@ local M = {}
 
 local byte, find, codepoint = string.byte, string.find, utf8.codepoint
 
--- Oniguruma's limit for the number of attempts at one match, which patterns such as (a+)+b exceed.
+-- The largest number of attempts at one match, as in Oniguruma. Patterns such as (a+)+b may exceed
+-- it.
 local most_attempts <const> = 10000000
 local attempts = 0
 
@@ -36,7 +37,8 @@ local function before(text, at)
    return at
 end
 
--- Returns Lua's pattern for a run of those ASCII characters that are in a set, or nil for none.
+-- Returns the Lua pattern that matches a run of those ASCII characters that are in a set, or nil if
+-- none is.
 local function run_of(set)
    local parts = {}
    for code = 0, 127 do
@@ -154,7 +156,8 @@ local function possessive_repeat(node, next)
    end
 end
 
--- Repeats a node of any kind. The function for each round is made when the round is first reached.
+-- Matches a repetition of a node of any kind. The function for a round is created when the round is
+-- first reached.
 local function group_repeat(node, next)
    local levels, is_lazy = {}, node.mode == "lazy"
    local function level(count)
@@ -275,8 +278,8 @@ makers.no_edge = test(function(text, at) return not at_edge(text, at) end)
 
 function compile(node, next) return makers[node.kind](node, next) end
 
--- Returns whether a node can match no character, and adds its first ASCII characters to `bytes`;
--- bytes.other tells whether a character beyond ASCII can come first.
+-- Returns whether a node can match the empty string. Adds the ASCII characters with which a match
+-- can begin to `bytes`, and sets bytes.other if a match can begin with a non-ASCII character.
 local function first_bytes(node, bytes)
    if node.kind == "set" then
       for code = 0, 127 do
@@ -299,8 +302,8 @@ local function first_bytes(node, bytes)
    return true
 end
 
--- Returns the matchers that can match at a character, for each ASCII character and, at -1, for all
--- others and for the end of the text.
+-- Returns a table of the alternatives that can match at a character: one entry for each ASCII
+-- character, and at -1 an entry for all other characters and for the end of the text.
 local function dispatch(node)
    local list = node.kind == "choice" and node or {node}
    local by_byte = {}
@@ -319,8 +322,8 @@ end
 
 local made = {}
 
---- Compiles a pattern. Its function `match(text, at)` returns the first and last byte of the first
---- match from byte `at` on.
+--- Compiles a pattern. The function `match(text, at)` of the result returns the first and last byte
+--- of the first match that begins at byte `at` or later.
 ---@param text string
 ---@param is_tiktoken? boolean
 ---@return {match: fun(text: string, at: integer): integer?, integer?; node: table}
@@ -349,7 +352,7 @@ function M.compile(text, is_tiktoken)
    return regex
 end
 
---- Returns the pattern that matches a text as it is.
+--- Returns a pattern that matches exactly the given text.
 ---@param text string
 ---@return table
 function M.literal(text)

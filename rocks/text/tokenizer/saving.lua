@@ -1,5 +1,5 @@
 -- saving.lua - writes a tokenizer as tokenizer.json. Parts that cannot change are written as they
--- were read; added tokens, truncation and padding are written in their present state.
+-- were read. Added tokens, truncation and padding are written with their current values.
 
 local bytes = require "tlua.text.tokenizer.bytes"
 local json = require "tlua.utils.json"
@@ -12,7 +12,7 @@ local M = {}
 
 local style <const> = {ascii = false, indent = "  ", comma = ",", colon = ": "}
 
--- Makes an ordered dict from a list {name, value, name, value, ...}.
+-- Creates an ordered dict from a list {name, value, name, value, ...}.
 local function dict(fields)
    local new = values.dict()
    for i = 1, #fields, 2 do values.put(new, fields[i], fields[i + 1]) end
@@ -53,12 +53,13 @@ local function padding(options)
       "pad_token", options.pad_token}
 end
 
--- Converts the bytes of a token to the characters of byte-level vocabularies.
+-- Converts the bytes of a token to the characters that represent them in byte-level vocabularies.
 function M.in_characters(token)
    return (token:gsub(".", function(c) return bytes.character[c:byte()] end))
 end
 
--- Returns the two parts whose merge makes a token; only merges of lower rank can make the parts.
+-- Returns the two parts whose merge makes a token. It finds them by applying all merges of lower
+-- rank.
 local function parts_of(token, ranks)
    local parts, own = {}, ranks[token]
    for c in token:gmatch "." do parts[#parts + 1] = c end
@@ -133,7 +134,7 @@ local function write(path, text)
    return true
 end
 
--- Returns the content of tokenizer_config.json: the fields that were read, with the present special
+-- Returns the content of tokenizer_config.json: the fields that were read, with the current special
 -- tokens.
 local function folder_config(self)
    local config = {}
@@ -153,7 +154,7 @@ local function folder_config(self)
    return json.encode(config)
 end
 
---- Returns the text of this tokenizer's tokenizer.json with another vocabulary.
+--- Returns this tokenizer's tokenizer.json, as text, with another vocabulary.
 ---@param self table
 ---@param model table  the model's new fields; `tokens`: the vocabulary; or `scored`: the vocabulary
 --- with scores

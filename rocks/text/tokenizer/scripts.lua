@@ -1,5 +1,5 @@
--- scripts.lua - the number of each character's script; those left out belong to all.
--- Written by rocks/text/spec/fixtures/characters.py.
+-- scripts.lua - the number of each character's script. Characters that are not listed belong to all
+-- scripts. rocks/text/spec/fixtures/characters.py has generated this file.
 
 return {
    scripts = [[

@@ -1,5 +1,5 @@
--- sentencepiece.lua - reads SentencePiece's model files: a protocol buffer with the pieces, the
--- kind of the model (unigram or BPE), and how texts are normalised.
+-- sentencepiece.lua - reads SentencePiece's model files. A file is a protocol buffer with the
+-- pieces, the type of the model (unigram or BPE), and the rules by which texts are normalised.
 
 local bpe = require "tlua.text.tokenizer.bpe"
 local charsmap = require "tlua.text.tokenizer.charsmap"
@@ -12,7 +12,7 @@ local M = {}
 
 local space <const> = "\u{2581}"
 
--- Calls fn(field, value) for the fields of a message.
+-- Calls fn(field, value) for each field of a protocol-buffer message.
 local function each_field(text, fail, fn)
    local damaged = protobuf.each(text, fn)
    if damaged then fail(("expected a protocol buffer, byte %d is wrong"):format(damaged)) end
@@ -55,8 +55,8 @@ end
 
 -- Normalisation ---------------------------------------------------------------------------------
 
--- Returns a function that normalises the beginning of a text: it returns the new text and the byte
--- after the old one.
+-- Returns a function that normalises the beginning of a text. It returns the normalised text and
+-- the position of the first byte that it has not read.
 local function prefix_of(model, symbols, fail)
    local map
    if model.charsmap and model.charsmap ~= "" then
@@ -120,7 +120,7 @@ end
 
 -- Models ----------------------------------------------------------------------------------------
 
--- Returns the ranks of tokens: a token with a higher score has a lower rank.
+-- Returns the ranks of tokens. The token with the highest score has the lowest rank.
 local function ranks_of(list)
    local order, ranks = {}, {}
    for id in ipairs(list) do order[id] = id end
@@ -153,8 +153,8 @@ local function decoder(self, model, unknown)
    end
 end
 
--- Sorts the pieces by their kinds: 1 ordinary, 2 unknown, 3 control, 4 defined by the user,
--- 5 unused, 6 a byte.
+-- Sorts the pieces into lists by their types, which are 1 ordinary, 2 unknown, 3 control, 4
+-- user-defined, 5 unused and 6 byte.
 local function sort_pieces(self, model, fail)
    local sorted = {ordinary = {}, found = {}, symbols = {}, least = math.huge, most = -math.huge}
    for id, piece in ipairs(model.pieces) do

@@ -1,6 +1,6 @@
--- tokenize.lua - converts a text to tokens. Added tokens are found first; the text between them is
--- normalised, split into words, and each word becomes tokens. Texts are cut into chunks whose
--- tokens are remembered (see chunks.lua).
+-- tokenize.lua - converts a text to tokens. First, added tokens are found. The text between them is
+-- normalised and split into words, and the model converts each word to tokens. Texts are cut into
+-- chunks whose tokens are cached (see chunks.lua).
 
 local args = require "tlua.args"
 local torch = require "tlua"
@@ -13,8 +13,8 @@ local M = {}
 
 local most_known <const> = 200000
 
--- Returns the loops in C, which also cache the tokens of chunks; false if they do not support the
--- model.
+-- Returns the tokenizer in C, which also caches the tokens of chunks, or false if it does not
+-- support the model.
 local function inner_of(self)
    local core = self.inner
    if core == nil or core and core:count() > most_known then
@@ -39,7 +39,7 @@ local function tokens_of(self, word)
    return found
 end
 
--- Appends the tokens of a piece that is a word.
+-- Appends the tokens of a piece that consists of one word.
 local function add_word(self, piece, out)
    local found = tokens_of(self, piece.text)
    local ids, from, to, n = found.ids, found.first, found.last, out.n
@@ -68,7 +68,7 @@ local function add_word(self, piece, out)
    out.n = n
 end
 
--- Appends an added token, which is a word.
+-- Appends an added token, which counts as a word.
 local function add_token(self, id, piece, out)
    local n = out.n + 1
    out.n, out.word = n, out.word + 1
@@ -95,7 +95,8 @@ local function add_plain(self, piece, out)
    end
 end
 
--- Appends the tokens of a part of a text without added tokens that are not normalised.
+-- Appends the tokens of a part of a text. The part contains no added token, except tokens that are
+-- searched after normalisation.
 local function add_piece(self, piece, ends, out)
    if self.normalizer then self.normalizer.apply(piece, ends) end
    local found = self.normalized:find(piece.text)
@@ -116,7 +117,7 @@ local function new_output()
    return {n = 0, word = 0, ids = {}, first = {}, last = {}, words = {}}
 end
 
--- Returns the tokens of a part of a text; the places count from `base`.
+-- Returns the tokens of a part of a text. Offsets count from `base`.
 local function part_tokens(self, text, base, ends)
    local out = new_output()
    local piece = pieces.new(text, base)
@@ -125,8 +126,9 @@ local function part_tokens(self, text, base, ends)
    return out, piece.drifts
 end
 
--- Appends the tokens of a part. Their places are not computed before they are needed: `parts` has
--- the tokens, the byte before the part, and the word before it.
+-- Appends the tokens of a part. Their offsets are computed later, when they are needed, from the
+-- entry in `parts`: the part's tokens, the byte before the part, and the number of the word before
+-- it.
 local function append(all, found, base)
    local n, count, parts, m = all.n, found.n, all.parts, all.m
    table.move(found.ids, 1, count, n + 1, all.ids)
@@ -138,7 +140,8 @@ local function append(all, found, base)
    end
 end
 
--- Returns the tokens of a chunk that is not known; false if what follows depends on the chunk.
+-- Computes and caches the tokens of a chunk, and returns them. Returns false if the tokens of the
+-- text that follows depend on this chunk.
 local function learn(self, known, chunk, flag, base, ends)
    local found, drifts = part_tokens(self, chunk, base, ends)
    if drifts then found = false end
@@ -155,8 +158,8 @@ local function learn(self, known, chunk, flag, base, ends)
    return found
 end
 
--- Appends the chunks of a part of a text, from byte `at` to byte `stop`. Returns false if one of
--- them does not stand for itself.
+-- Appends the tokens of the chunks of a text from byte `at` to byte `stop`. Returns false if the
+-- tokens of a chunk depend on its neighbours.
 local function add_chunks(self, text, at, stop, all)
    local begun_n, begun_m, begun_word, begun = all.n, all.m, all.word, at
    local splits, chunk_end, core = self.splits, chunks.chunk_end, inner_of(self)
@@ -198,8 +201,9 @@ local function add_chunks(self, text, at, stop, all)
    return true
 end
 
--- Returns whether a part of a text must not be cut: once normalised, it has an added token that may
--- lie in several chunks, or the pre-tokeniser needs the whole text.
+-- Returns whether a part of a text must not be cut into chunks. This is the case if its normalised
+-- form has an added token that may span several chunks, or if the pre-tokeniser needs the whole
+-- text.
 local function is_whole(self, text, first, last)
    local needs_whole = self.pre_tokenizer and self.pre_tokenizer.needs_whole
    if needs_whole and needs_whole(text:sub(first, last)) then return true end
@@ -266,7 +270,7 @@ end
 --- Returns the encoding of one text, without special tokens.
 ---@param self text.Tokenizer
 ---@param what string  the argument's name, for errors
----@param text string|string[]  a text, or the words of one
+---@param text string|string[]  a text, or the list of its words
 ---@param kind integer  1 for the first text of a pair, 2 for the second
 ---@return text.Encoding
 function M.encode_one(self, what, text, kind)

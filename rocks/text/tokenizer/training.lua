@@ -1,5 +1,6 @@
--- training.lua - learns tokenizers' vocabularies in the same way as Hugging Face's trainers. A word
--- is {text =, count =}; a vocabulary is the list of tokens by their numbers, from 1.
+-- training.lua - learns the vocabularies of tokenizers with the same results as Hugging Face's
+-- trainers. A word is a table {text =, count =}. A vocabulary is a list of tokens, whose numbers
+-- are their positions from 1.
 
 local torch = require "tlua"
 local unigram_training = require "tlua.text.tokenizer.unigram_training"
@@ -12,8 +13,8 @@ local M = {}
 
 -- A heap of pairs ------------------------------------------------------------------------------
 
--- A priority queue of pairs: the pair with the largest count is first, and among equal counts the
--- smallest pair.
+-- A priority queue of pairs. The pair with the largest count comes first; of pairs with equal
+-- counts, the smallest pair comes first.
 local Queue = {}
 Queue.__index = Queue
 
@@ -52,7 +53,8 @@ end
 
 local character <const> = "[\0-\x7F\xC2-\xF4][\x80-\xBF]*"
 
--- Returns the characters of the words, sorted, at most options.limit_alphabet of them.
+-- Returns the sorted list of the words' characters. It has at most options.limit_alphabet
+-- characters.
 local function alphabet_of(words, options)
    local counts, list = {}, {}
    for _, word in ipairs(words) do
@@ -106,7 +108,8 @@ end
 
 -- Pairs -----------------------------------------------------------------------------------------
 
--- Merges a pair in a word. Calls change(pair, difference) for each pair that appears or disappears.
+-- Merges all occurrences of a pair in a word. Calls change(pair, difference) for each pair whose
+-- number of occurrences changes.
 local function merge(word, a, b, new, most, change)
    local ids, lengths, i = word.ids, word.lengths, 1
    while i < #ids do
@@ -128,7 +131,7 @@ local function merge(word, a, b, new, most, change)
    end
 end
 
--- Returns the counts of all pairs, and a queue with the words of each pair.
+-- Returns the counts of all pairs, and a queue of the pairs with the words that contain them.
 local function count_pairs(list)
    local counts, places = {}, {}
    for _, word in ipairs(list) do
@@ -195,8 +198,8 @@ function M.bpe(words, options)
    return tokens, merges
 end
 
---- Makes the most frequent words the tokens, as WordLevelTrainer does. A token that occurs twice
---- gets the number of its last occurrence.
+--- Makes the most frequent words the tokens, as WordLevelTrainer does. If a token occurs twice in
+--- the list, it gets the number of its last occurrence.
 ---@param words {text: string, count: integer}[]  sorted by count and then by text
 ---@param options table  of trainers.lua
 ---@return string[] tokens
@@ -225,7 +228,8 @@ local function count_words(self, text, counts)
    end
 end
 
--- Returns the words, written in the vocabulary's characters and sorted by count and then by text.
+-- Returns the list of words, sorted by count and then by text. The words are written in the
+-- vocabulary's characters.
 local function sorted_words(self, counts)
    local pre, words = self.pre_tokenizer, {}
    local last = pre and (pre.last or pre)
@@ -253,7 +257,7 @@ local function check_trainer(self, name, trainer)
    end
 end
 
---- Learns a vocabulary from the texts that next_text returns, one at each call.
+--- Learns a vocabulary. Each call of next_text returns one text, and nil at the end.
 ---@param self text.Tokenizer
 ---@param name string  the calling function's name, for messages
 ---@param next_text fun(): string?

@@ -1,8 +1,9 @@
 -- unigram_training.lua - learns the vocabulary and the scores of a unigram model, as Hugging Face's
--- UnigramTrainer does. The first pieces are the characters and the texts that occur repeatedly in
--- words. Rounds of expectation and maximisation fit their scores, and remove pieces whose removal
--- makes the words only slightly less likely, until little more than the wanted number remain. A
--- piece is {text, score}; the first piece stands for characters without a piece.
+-- UnigramTrainer does. The initial pieces are all characters and all texts that occur repeatedly in
+-- words. Each round fits the pieces' scores by expectation and maximisation. It then removes those
+-- pieces without which the words are only slightly less likely. The rounds end when the number of
+-- pieces is only a little larger than the wanted number. A piece is a table {text, score}; the
+-- first piece stands for characters without a piece.
 
 local pieces = require "tlua.text.tokenizer.pieces"
 
@@ -10,7 +11,7 @@ local M = {}
 
 local exp, log, sub = math.exp, math.log, string.sub
 
-local spare <const> = 50 -- log_sum ignores x if it is smaller than y by more than this
+local spare <const> = 50 -- log_sum returns y if x is smaller than y by more than this
 
 -- Returns the logarithm of exp(x) + exp(y).
 local function log_sum(x, y)
@@ -34,8 +35,8 @@ end
 
 -- First pieces ----------------------------------------------------------------------------------
 
--- Finds the characters of words: adds to each word `ends`, a list of 0 and the position of the last
--- byte of each character.
+-- Adds to each word a list `ends` of the positions at which characters end: 0, and the last byte of
+-- each character.
 local function split(words)
    for _, word in ipairs(words) do
       local ends, at = {0}, 0
@@ -47,8 +48,9 @@ local function split(words)
    end
 end
 
--- Counts the texts of at least two characters that occur in words; repeated words are counted once.
--- Keeps only texts that are followed by different characters, or by the end of a word.
+-- Counts the texts of at least two characters that occur in words; a word counts once, even if it
+-- is frequent. Only texts that occur before different characters, or at the end of a word, are
+-- kept.
 local function repeated(words, most)
    local counts, followers = {}, {}
    for _, word in ipairs(words) do
@@ -104,8 +106,8 @@ end
 
 -- Paths -----------------------------------------------------------------------------------------
 
--- Returns a model: the numbers of the pieces by text, their scores, and the score of a character
--- without a piece.
+-- Returns a model, which has the numbers of the pieces by text, their scores, and the score of a
+-- character without a piece.
 local function model_of(list)
    local model, least = {ids = {}, scores = {}, most = 1}, math.huge
    for id, piece in ipairs(list) do
@@ -117,8 +119,8 @@ local function model_of(list)
    return model
 end
 
--- Finds the pieces in a text, and writes into `nodes` for each the position where it begins, the
--- position after it, its number and its score. Returns how many were found.
+-- Finds all pieces in a text. For each, it writes four values to `nodes`: the position where it
+-- begins, the position after it, its number and its score. Returns the number of pieces found.
 local function find(model, text, ends, nodes)
    local ids, scores, most = model.ids, model.scores, model.most
    local from, to, id_of, score_of = nodes.from, nodes.to, nodes.id, nodes.score
@@ -191,7 +193,7 @@ local function maximisation(list, expected)
    return kept
 end
 
--- Returns how often each piece is on the best paths of the words.
+-- Returns how often each piece occurs on the best paths of the words.
 local function best_paths(model, words, count)
    local frequency, nodes = {}, new_nodes()
    for id = 1, count do frequency[id] = 0.0 end
@@ -212,7 +214,8 @@ local function best_paths(model, words, count)
    return frequency
 end
 
--- Returns the two best paths of a text, as lists of the numbers of pieces, the last one first.
+-- Returns the two best paths of a text. A path is a list of the numbers of pieces, the last piece
+-- first.
 local function two_best(model, text, ends, nodes)
    local k, n = find(model, text, ends, nodes), #ends
    local paths = {{{score = 0.0}}}
@@ -238,13 +241,13 @@ local function two_best(model, text, ends, nodes)
    return found
 end
 
--- Sorts by score (field 2), the highest first; equal scores by their place (field 3).
+-- Sorts by score (field 2), the highest first. Equal scores are sorted by position (field 3).
 local function by_score(a, b)
    if a[2] ~= b[2] then return a[2] > b[2] end
    return a[3] < b[3]
 end
 
--- Removes the pieces whose removal lowers the likelihood of the words least.
+-- Removes the pieces whose removal lowers the likelihood of the words the least.
 local function prune(model, list, words, options)
    local frequency, nodes = best_paths(model, words, #list), new_nodes()
    local sum, texts, all = 0.0, {}, 0.0
@@ -330,10 +333,11 @@ local function finish(list, characters, options)
    return special, unknown
 end
 
---- Learns a vocabulary. Raises a text if there is no room for the characters of the words.
+--- Learns a vocabulary. Raises a string as the error if vocab_size is too small for the characters
+--- of the words.
 ---@param words {text: string, count: integer}[]
 ---@param options table  of trainers.lua
----@return table[] vocab  {token, score} each
+---@return table[] vocab  a list of {token, score}
 ---@return integer? unknown  the number of the unknown token, from 0
 function M.train(words, options)
    split(words)

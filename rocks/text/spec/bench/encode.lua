@@ -1,4 +1,4 @@
--- encode.lua - times a tokenizer for encode.py, which says more:
+-- encode.lua - times a tokenizer. encode.py runs it and compares it with Hugging Face's:
 --
 --    tlua rocks/text/spec/bench/encode.lua TOKENIZER.json TEXTS
 --
