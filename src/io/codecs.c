@@ -1,6 +1,6 @@
 /*
-** codecs.c - implements codecs.h. Each library's structs are declared here as its stable binary
-** interface defines them, so a build needs no header of these libraries.
+** codecs.c - implements codecs.h. This file itself declares the structs of each library's stable
+** binary interface, so a build needs no header of these libraries.
 */
 #include "io/codecs.h"
 
@@ -59,8 +59,8 @@ enum { STREAM_END = 1, BUFFER_ERROR = -5, PIECE = 1 << 30 };
 ** ALWAYS_FINE bytes are never refused. */
 enum { MOST_TIMES = 100, ALWAYS_FINE = 1 << 28 };
 
-/* Enlarges the output buffer *block, of *room bytes, which is full. The compressed input has n
-** bytes. */
+/* Enlarges the output buffer *block when its *room bytes are full. n is the size of the compressed
+** input, which limits the size of the output. */
 static bool grow(unsigned char **block, size_t *room, size_t n) {
   size_t more = *room * 2, most = n > ALWAYS_FINE / MOST_TIMES ? n * MOST_TIMES : ALWAYS_FINE;
   if (*room >= most)
@@ -78,7 +78,9 @@ static bool grow(unsigned char **block, size_t *room, size_t n) {
 
 static bool begin(Stream *s, tli_Deflated kind) {
   memset(s, 0, sizeof *s);
-  int bits = kind == TLI_DEFLATE_RAW ? -15 : 47; /* 15, and 32 for gzip or zlib by the head */
+  /* zlib's number of window bits, 15; negative for raw data, plus 32 to recognize gzip and zlib by
+  ** the header */
+  int bits = kind == TLI_DEFLATE_RAW ? -15 : 47;
   return zlib.begin(s, bits, "1.2.0", (int)sizeof *s) == 0 ||
          tli_fail(TL_EIO, "zlib cannot be initialized");
 }
@@ -189,7 +191,7 @@ void *tli_deflate(const void *const data[2], const size_t n[2], size_t *bytes) {
 
 /* ---- checksums ---- */
 
-/* crc_table[k][b]: the effect of a byte b followed by k zero bytes. */
+/* crc_table[k][b] is the change of the checksum by a byte b that is followed by k zero bytes. */
 static uint32_t crc_table[4][256];
 static tli_Once crc_once = TLI_ONCE_INIT;
 
@@ -349,7 +351,8 @@ unsigned char *tli_write_jpeg(const unsigned char *pixels, int width, int height
   void *handle = jpeg.write_begin();
   if (handle == NULL) return tli_fail_null(TL_EMEM, "JPEG: the library cannot be initialized");
   bool gray = channels == 1;
-  /* the block that libjpeg-turbo allocated, and a copy that free() can release */
+  /* the file in the block that libjpeg-turbo has allocated, and a copy of it that free() can
+  ** release */
   unsigned char *made = NULL, *file = NULL;
   unsigned long size = 0;
   if (jpeg.write(handle, pixels, width, 0, height, gray ? TJ_GRAY : TJ_RGB, &made, &size,

@@ -1,7 +1,7 @@
 /*
-** csv.c - implements csv.h. Each field is first located and then converted. Numbers whose value
-** follows exactly from double arithmetic (Clinger 1990, "How to read floating point numbers
-** accurately") are converted here, all others by strtod.
+** csv.c - implements csv.h. Each field is first located and then converted. This file itself
+** converts numbers for which double arithmetic gives the correctly rounded value (Clinger 1990,
+** "How to read floating point numbers accurately"). strtod converts all other numbers.
 */
 #include "io/csv.h"
 

@@ -1,6 +1,6 @@
 /*
-** sound.c - implements sound.h. The structs are declared here as libsndfile's stable binary
-** interface defines them, so a build needs no header of it.
+** sound.c - implements sound.h. This file itself declares the structs of libsndfile's stable binary
+** interface, so a build needs no header of libsndfile.
 */
 #include "io/sound.h"
 
@@ -109,7 +109,8 @@ static Virtual memory_file = {memory_length, memory_seek, memory_read, memory_wr
 
 enum { MOST_CHANNELS = 1024 };
 
-/* Returns the number of frames to read, or -1. */
+/* Returns the number of frames to read, or -1 with a message if the arguments do not fit the
+** file. */
 static int64_t frames_to_read(const Info *info, int64_t first, int64_t count) {
   if (info->channels < 1 || info->channels > MOST_CHANNELS || info->frames < 0 ||
       info->samplerate < 1) {
@@ -124,8 +125,8 @@ static int64_t frames_to_read(const Info *info, int64_t first, int64_t count) {
   return -1;
 }
 
-/* Reads n frames in pieces, so that a damaged header does not cost memory for samples that the file
-** lacks. */
+/* Reads n frames in pieces. So if a damaged header gives too many frames, no memory is allocated
+** for samples that the file lacks. */
 static void *read_frames(void *file, int64_t n, int channels, bool whole, int64_t *frames) {
   const int64_t piece = 1 << 20;
   int64_t room = n < piece ? n : piece, got = 0;
@@ -152,7 +153,7 @@ static void *read_frames(void *file, int64_t n, int channels, bool whole, int64_
 void *tli_read_sound(const void *data, size_t n, int64_t first, int64_t count, bool whole,
                      tli_Sound *sound, int64_t *frames) {
   if (!is_there()) return NULL;
-  Memory memory = {(unsigned char *)data, (int64_t)n, 0, 0}; /* read only */
+  Memory memory = {(unsigned char *)data, (int64_t)n, 0, 0}; /* libsndfile only reads this memory */
   Info info;
   memset(&info, 0, sizeof info);
   void *file = sf.open(&memory_file, MODE_READ, &info, &memory);
@@ -188,7 +189,7 @@ void *tli_write_sound(const void *samples, bool whole, const tli_Sound *sound, d
     sf.command(file, COMMAND_QUALITY, &quality, (int)sizeof quality);
     sf.command(file, COMMAND_LEVEL, &level, (int)sizeof level);
   }
-  /* in pieces, since the stack of Vorbis's encoder grows with the number of frames */
+  /* writes in pieces, since the stack of Vorbis's encoder grows with the number of frames */
   const int64_t piece = 1 << 12;
   int64_t put = 0;
   for (bool ok = true; ok && put < sound->frames;) {

@@ -13,11 +13,11 @@ typedef struct tli_ByteKey {
   uint64_t hash;
   size_t at;
   uint32_t n;
-  int64_t value; /* -1: the slot is empty */
+  int64_t value; /* the value of the key; -1 if the slot is empty */
 } tli_ByteKey;
 
 typedef struct tli_Merge {
-  int64_t pair; /* -1: the slot is empty */
+  int64_t pair; /* the key, a pair of tokens; -1 if the slot is empty */
   int32_t rank, id;
 } tli_Merge;
 
@@ -77,7 +77,7 @@ static bool reserve(void **block, size_t used, size_t *room, size_t more, size_t
   return true;
 }
 
-/* Adds a key that is not yet in the map. */
+/* Adds a key, which must not be in the map yet, with its value. */
 static bool insert(tli_ByteMap *m, uint64_t hash, const char *bytes, size_t n, int64_t value) {
   if (2 * m->count >= m->capacity && !grow(m)) return false;
   if (!reserve((void **)&m->bytes, m->used, &m->room, n, 1)) return false;
@@ -163,8 +163,8 @@ static bool push(tli_TokenList *list, int64_t id, int width) {
   return true;
 }
 
-/* Lists the tokens of a word's single characters or bytes; `last` has the number of bytes of
-** each. */
+/* Lists the tokens of a word's single characters or bytes. For now `last` has the number of bytes
+** of each token. */
 static bool symbols_of(const tli_Tokens *t, const char *word, int n, tli_TokenList *list) {
   int unknown = 0;
   for (int at = 0, width; at < n; at += width) {
@@ -190,7 +190,8 @@ static bool symbols_of(const tli_Tokens *t, const char *word, int n, tli_TokenLi
     if (id >= 0) {
       if (!push(list, id, width)) return false;
     } else if (as_bytes) {
-      if (unknown) return false; /* unknown symbols before byte tokens are rare */
+      /* the rare word in which byte tokens follow an unknown symbol is left to Lua */
+      if (unknown) return false;
       for (size_t i = 0; i < m; i++)
         if (!push(list, t->byte_ids[(unsigned char)symbol[i]], 1)) return false;
     } else if (t->unknown >= 0) {
@@ -233,7 +234,8 @@ static void merge_all(const tli_Tokens *t, tli_TokenList *list) {
 
 static bool is_inner(const char *word, int at) { return (word[at] & 0xC0) == 0x80; }
 
-/* Turns the tokens' byte counts into positions, extended to whole characters. */
+/* Replaces the tokens' byte counts by positions. Positions inside a character move to the
+** character's first or last byte. */
 static void spread(const char *word, int n, tli_TokenList *list) {
   for (int i = 0, at = 0; i < list->n; i++) {
     int from = at, to = at += list->last[i];

@@ -37,9 +37,9 @@ static void set_bytes(lua_State *L, const char *name, int64_t value) {
   lua_setfield(L, -2, name);
 }
 
-/* memory_stats() returns {used =, cached =, live =, ...}, in bytes: the memory that tensors of the
-** process use, the memory that is cached for reuse, and the memory that this Lua state keeps alive.
-** The table also has fields with PyTorch's names. */
+/* memory_stats() returns a table of numbers of bytes. `used` is the memory that tensors of the
+** process use, `cached` the memory that is kept for reuse, and `live` the memory that this Lua
+** state keeps alive. The table also has fields with PyTorch's names. */
 static int torch_memory_stats(lua_State *L) {
   tli_State *S = tli_state(L);
   if (S->pacer.wants_full && S->ledger) tli_pacer_work(L, S);
@@ -315,7 +315,8 @@ static int torch_set_default_device(lua_State *L) {
   return 0;
 }
 
-/* Returns 10 to the power of minus the number of decimal digits of a floating-point dtype. */
+/* Returns the decimal resolution of a floating-point dtype: 10^-n, where n is the number of its
+** decimal digits. */
 static double resolution(tl_DType dtype) {
   return pow(10, -floor((tli_dtype_digits[dtype] - 1) * log10(2)));
 }
@@ -359,7 +360,8 @@ static int torch_iinfo(lua_State *L) {
   lua_createtable(L, 0, 4);
   set_whole(L, "bits", 8 * tli_dtype_bytes[dtype]);
   if (tli_dtype_digits[dtype] > 63)
-    set_number(L, "max", 0x1p64); /* no integer of Lua; 2^64 - 1 as Lua reads this numeral */
+    /* the value is a float, because no Lua integer can hold 2^64 - 1 */
+    set_number(L, "max", 0x1p64);
   else
     set_whole(L, "max", tli_int_max(dtype));
   set_whole(L, "min", tli_int_min(dtype));
@@ -400,7 +402,8 @@ static int torch_broadcast_shapes(lua_State *L) {
   int ndim = 0, count = lua_gettop(L);
   for (int i = 1; i <= count; i++) {
     int n = read_shape(L, i, sizes);
-    for (int d = 1; d <= n || d <= ndim; d++) { /* d counts dimensions from the end */
+    /* d is the number of a dimension, counted from the end */
+    for (int d = 1; d <= n || d <= ndim; d++) {
       int64_t a = d <= ndim ? all[TL_MAX_DIMS - d] : 1, b = d <= n ? sizes[n - d] : 1;
       if (a != b && a != 1 && b != 1)
         return tli_error(L, "broadcast_shapes: sizes %lld and %lld in dimension -%d do not fit",
@@ -441,7 +444,7 @@ static int torch_library_path(lua_State *L) {
   return 1;
 }
 
-/* raise(message) raises an error at the user's line, for the library's Lua files. */
+/* raise(message) raises an error at the user's line. The library's Lua files use this function. */
 static int torch_raise(lua_State *L) { return tli_error_text(L, luaL_checkstring(L, 1)); }
 
 static const luaL_Reg functions[] = {{"set_num_threads", torch_set_num_threads},

@@ -1,6 +1,6 @@
--- types.lua - annotations, for editors that use LuaLS, of the binding's functions that are not
--- operators. The manual takes its text on these functions from this file. The file is never run.
--- Dtypes and constants are annotated in types_dtypes.lua; functions for devices in
+-- types.lua - annotations of the binding's functions that are not operators, for editors that use
+-- LuaLS. The manual also takes its texts about these functions from this file. The file is never
+-- run. Dtypes and constants are annotated in types_dtypes.lua; functions for devices in
 -- types_devices.lua; functions for files, and for threads with interpreters of their own, in
 -- types_io.lua.
 
@@ -39,9 +39,10 @@ torch.workers = {}
 
 -- Tensors ---------------------------------------------------------------------------------------
 
---- Makes a tensor from a number, a boolean or nested tables of them. A tensor is copied without
---- history. Without dtype, integers give int64, floats the default dtype (float32), complex numbers
---- complex64, booleans bool. An error for a ragged table says where it is ragged.
+--- Makes a tensor from a number, a boolean or nested tables of them. If `data` is a tensor, copies
+--- it without history. Without dtype, integers give int64, floats the default dtype (float32),
+--- complex numbers complex64 and booleans bool. If a table is ragged, the error names the element
+--- that does not fit.
 ---@param data number|boolean|table|torch.Tensor
 ---@param options? {dtype?: string, device?: string|torch.device, requires_grad?: boolean}
 ---@return torch.Tensor
@@ -96,8 +97,8 @@ function Tensor:size(dim) end
 ---@return integer|integer[]
 function Tensor:stride(dim) end
 
---- Returns whether the tensor was made in inference mode. Such a tensor cannot be used where a
---- gradient is recorded.
+--- Returns whether the tensor was made in inference mode. An operator that records a gradient
+--- cannot use such a tensor.
 ---@return boolean
 function Tensor:is_inference() end
 
@@ -106,19 +107,19 @@ function Tensor:is_inference() end
 ---@return boolean
 function Tensor:is_set_to(tensor) end
 
---- Returns the dimensions in the order of their strides, the largest stride first: {1, 3, 4, 2} in
---- the memory format channels_last.
+--- Returns the dimensions in the order of their strides, the largest stride first. For the memory
+--- format channels_last this is {1, 3, 4, 2}.
 ---@return integer[]
 function Tensor:dim_order() end
 
 --- Returns the short-time Fourier transform of signals, as torch.stft does.
----@param n_fft integer  the size of a frame
+---@param n_fft integer  the number of samples in a frame
 ---@param options? {hop_length?: integer, win_length?: integer, window?: torch.Tensor, center?: boolean, pad_mode?: string, normalized?: boolean, onesided?: boolean, return_complex?: boolean, align_to_window?: boolean}
 ---@return torch.Tensor
 function Tensor:stft(n_fft, options) end
 
---- Returns the signals that have this short-time Fourier transform, as torch.istft does.
----@param n_fft integer  the size of a frame
+--- Returns the signals whose short-time Fourier transform is this tensor, as torch.istft does.
+---@param n_fft integer  the number of samples in a frame
 ---@param options? {hop_length?: integer, win_length?: integer, window?: torch.Tensor, center?: boolean, normalized?: boolean, onesided?: boolean, length?: integer, return_complex?: boolean}
 ---@return torch.Tensor
 function Tensor:istft(n_fft, options) end
@@ -129,7 +130,8 @@ function Tensor:istft(n_fft, options) end
 function Tensor:untyped_storage() end
 
 --- Converts the tensor to a sparse layout, by default sparse_coo, which stores the nonzero
---- elements. With sparse_dim = n, dimensions after the n-th stay dense. Gradients are passed on.
+--- elements. With sparse_dim = n, dimensions after the n-th stay dense. Gradients flow back to this
+--- tensor.
 ---
 ---     local x = torch.tensor {{0.0, 3.0}, {4.0, 0.0}}
 ---     print(x:to_sparse():values())
@@ -142,7 +144,7 @@ function Tensor:to_sparse(sparse_dim, options) end
 --- Converts the tensor to the layout sparse_coo.
 ---@return torch.Tensor
 function Tensor:to_sparse_coo() end
---- Converts a matrix, or a batch of matrices with as many nonzero elements each, to the layout
+--- Converts a matrix, or a batch of matrices with equal numbers of nonzero elements, to the layout
 --- sparse_csr.
 ---@param dense_dim? integer  number of the last dimensions that stay dense, 0 unless given
 ---@return torch.Tensor
@@ -311,8 +313,8 @@ function torch.autograd.record(name, inputs, outputs, constant, saved, backward,
 --- Computes the gradient of this tensor with respect to each leaf that requires a gradient, and
 --- adds the gradient to the leaf's field `grad`. The option `gradient`, a tensor of the same shape
 --- as this one, is required unless this tensor has only one element. retain_graph keeps the saved
---- tensors for another pass. create_graph records this pass, for second derivatives. `inputs`
---- restricts the pass to some tensors.
+--- tensors for another pass. create_graph records this pass, for second derivatives. With `inputs`
+--- only these tensors receive gradients.
 ---@param options? {gradient?: torch.Tensor, retain_graph?: boolean, create_graph?: boolean, inputs?: torch.Tensor[]}
 function Tensor:backward(options) end
 
@@ -323,9 +325,10 @@ function Tensor:backward(options) end
 function torch.autograd.backward(tensors, grad_tensors, options) end
 
 --- Returns the gradients of outputs with respect to inputs, as several values, or as a table if
---- `inputs` is a table; no field `grad` is changed. If an input does not contribute, an error is
---- raised; but with allow_unused the gradient of that input is nil, and with materialize_grads it
---- is zeros. Outputs and inputs may be gradient edges; see torch.autograd.graph.get_gradient_edge.
+--- `inputs` is a table. The field `grad` of the inputs stays unchanged. An input that does not
+--- contribute to the outputs is an error. With allow_unused its gradient is nil instead, and with
+--- materialize_grads zeros. Outputs and inputs may be gradient edges; see
+--- torch.autograd.graph.get_gradient_edge.
 ---@param outputs torch.Tensor|torch.Tensor[]
 ---@param inputs torch.Tensor|torch.Tensor[]
 ---@param options? {grad_outputs?: torch.Tensor|torch.Tensor[], retain_graph?: boolean, create_graph?: boolean, allow_unused?: boolean, is_grads_batched?: boolean, materialize_grads?: boolean}
@@ -370,15 +373,16 @@ function torch.no_grad(fn, ...) end
 ---@return any ...
 function torch.enable_grad(fn, ...) end
 
---- Turns recording on or off. The further arguments are those of torch.no_grad.
+--- Turns the recording of gradients on or off. `fn` and its arguments have the same meaning as in
+--- torch.no_grad.
 ---@param enabled boolean
 ---@param fn? function
 ---@param ... any
 ---@return any ...
 function torch.set_grad_enabled(enabled, fn, ...) end
 
---- Turns recording off like torch.no_grad, and is a little faster. In addition, results can never
---- be used later where a gradient is recorded.
+--- Turns the recording of gradients off like torch.no_grad, and is a little faster. In return, no
+--- operator that records a gradient can later use the results.
 ---@param fn? function
 ---@param ... any
 ---@return any ...
@@ -387,7 +391,8 @@ function torch.inference_mode(fn, ...) end
 --- Opens a scope for mixed precision on one kind of device. As in PyTorch, float32 arguments are
 --- cast to the scope's dtype for operators that benefit from a lower precision, and arguments are
 --- cast to float32 for operators that need it. The manual says for each operator to which dtype its
---- arguments are cast. The scope is opened like that of torch.no_grad, with options in front:
+--- arguments are cast. The scope is opened as with torch.no_grad, but with options as the first
+--- argument:
 ---
 ---    torch.autocast({device = "cuda", dtype = "bfloat16"}, function() ... end)
 ---    local _ <close> = torch.autocast("cpu")
@@ -402,18 +407,19 @@ function torch.inference_mode(fn, ...) end
 ---@return any ...
 function torch.autocast(options, fn, ...) end
 
---- Returns whether torch.autocast is on for a kind of device; without an argument, for any kind.
+--- Returns whether torch.autocast is on for a kind of device or, without an argument, for any kind.
 ---@param device? string|torch.device
 ---@return boolean
 function torch.is_autocast_enabled(device) end
 
---- Returns the dtype to which autocast casts on a kind of device, or would cast if it were on.
+--- Returns the dtype to which autocast casts on a kind of device, even if autocast is off at
+--- present.
 ---@param device string|torch.device
 ---@return string
 function torch.get_autocast_dtype(device) end
 
 --- Turns autocast on or off for a kind of device, until the next call of this function.
---- torch.autocast does so for a scope, which also ends when an error is raised.
+--- torch.autocast does so for one scope, which also ends if an error is raised.
 ---@param device? string|torch.device  "cuda" unless given
 ---@param enabled boolean
 function torch.set_autocast_enabled(device, enabled) end
@@ -443,7 +449,7 @@ function torch.is_grad_enabled() end
 function torch.is_inference_mode_enabled() end
 
 --- Turns on anomaly mode: an error in a backward pass names the Lua line of the forward call, and
---- NaN in a gradient is an error. The scope is opened like that of torch.no_grad.
+--- NaN in a gradient is an error. The scope is opened as with torch.no_grad.
 ---@param fn? function
 ---@param ... any
 ---@return any ...
@@ -457,8 +463,8 @@ function torch.autograd.set_detect_anomaly(mode) end
 ---@return boolean
 function torch.autograd.is_anomaly_enabled() end
 
---- Registers fn, which is called once, when the running backward pass has ended without an error.
---- Hooks use this to accumulate values until all gradients are known.
+--- Registers fn, which is called once, after the running backward pass has ended without an error.
+--- A hook can thus do work that needs all gradients.
 ---@param fn fun()
 function torch.autograd.queue_callback(fn) end
 
@@ -518,8 +524,8 @@ function torch.set_rng_state(state) end
 --- the field `device` and the methods manual_seed, seed, initial_seed, get_state, set_state,
 --- clone_state, get_offset, set_offset, graphsafe_get_state and graphsafe_set_state. An offset is
 --- the number of random numbers drawn so far, rounded up to blocks of four. graphsafe_get_state
---- returns a generator that shares this one's state; graphsafe_set_state makes this generator share
---- the state of another.
+--- returns another generator that shares this generator's state. graphsafe_set_state makes this
+--- generator share the state of another.
 ---@param device? string|torch.device|{device: string|torch.device}  "cpu" by default
 ---@return torch.Generator
 function torch.Generator(device) end
@@ -539,9 +545,9 @@ function torch.set_num_threads(threads) end
 ---@return integer
 function torch.get_num_threads() end
 
---- Calls fn, and then frees every tensor that was made in the meantime, except those that fn
---- returns. This concerns tensors of the calling coroutine and of coroutines that it resumes,
---- unless they have a scope of their own. Closing a coroutine ends its scopes.
+--- Calls fn, and then frees every tensor that was made in the meantime, except the tensors that fn
+--- returns. This includes tensors made by coroutines that the calling coroutine resumes, unless
+--- such a coroutine has its own scope. Closing a coroutine ends its scopes.
 ---@param fn function
 ---@param ... any
 ---@return any ...
@@ -560,9 +566,9 @@ function torch.memory_stats(device) end
 ---@return string
 function torch.memory_summary(device) end
 
---- Starts or stops recording which lines have allocated the live tensors, at about a microsecond
---- per tensor. While recording is on, out-of-memory messages name the lines whose tensors use the
---- most memory.
+--- Starts or stops recording which lines have allocated the live tensors, which takes about a
+--- microsecond per tensor. While recording is on, out-of-memory messages name the lines whose
+--- tensors use the most memory.
 ---@param on? boolean
 function torch.record_memory_history(on) end
 
@@ -587,10 +593,11 @@ function torch.max_memory_allocated(device) end
 ---@param device? string|torch.device
 function torch.reset_peak_memory_stats(device) end
 
---- Returns cached memory to the system.
+--- Gives memory that is cached for reuse back to the operating system.
 function torch.memory_trim() end
 
---- Sets a limit, in bytes, beyond which allocations of tensor memory fail; 0 means no limit.
+--- Sets a limit, in bytes, on the memory of tensors. An allocation that would exceed the limit
+--- fails. 0 means no limit.
 ---@param bytes integer
 function torch.set_memory_limit(bytes) end
 
@@ -605,9 +612,9 @@ function torch.set_memory_limit(bytes) end
 function torch.set_printoptions(options) end
 
 --- Registers a hook on a leaf: hook(self) is called whenever a backward pass has added a gradient
---- to the field `grad` of this leaf. The hook may, for example, step an optimizer for this
---- parameter and drop the gradient at once. The method `remove` of the returned handle removes the
---- hook.
+--- to the field `grad` of this leaf. The hook may, for example, call an optimizer's step for this
+--- parameter and then set `grad` to nil at once. The method `remove` of the returned handle removes
+--- the hook.
 ---@param hook fun(leaf: torch.Tensor)
 ---@return {remove: fun(self: table)}
 function Tensor:register_post_accumulate_grad_hook(hook) end
@@ -616,8 +623,9 @@ function Tensor:register_post_accumulate_grad_hook(hook) end
 ---@return {precision: integer, threshold: integer, edgeitems: integer, linewidth: integer}
 function torch.get_printoptions() end
 
---- Sets whether operators may be non-deterministic: "default" allows that, "warn" and "error" allow
---- only deterministic ones; or 0, 1, 2. On the CPU results are always bitwise reproducible.
+--- Sets what happens when an operator is called that is not deterministic: nothing ("default" or
+--- 0), a warning ("warn" or 1) or an error ("error" or 2). On the CPU results are always bitwise
+--- reproducible.
 ---@param mode "default"|"warn"|"error"|integer
 function torch.set_deterministic_debug_mode(mode) end
 
@@ -625,7 +633,8 @@ function torch.set_deterministic_debug_mode(mode) end
 ---@return integer mode
 function torch.get_deterministic_debug_mode() end
 
---- Returns the configuration of the build, and the libraries that were found at run time.
+--- Returns the configuration of the build, and the names of the libraries that were found at run
+--- time.
 ---@return table
 function torch.config() end
 

@@ -28,7 +28,8 @@ torch.cuda = {}
 ---@return torch.device
 function torch.device(type, index) end
 
---- A queue of work for a device, which does the work in the order in which it was queued.
+--- A queue of work for a device. The device does the work of a stream in the order in which it was
+--- queued.
 ---
 ---     local stream = torch.sim.Stream()
 ---     local x = torch.ones(2, {device = "sim"})
@@ -66,7 +67,7 @@ function torch.device(type, index) end
 ---@field synchronize fun(self)  waits until the work before the event is done
 ---@field elapsed_time fun(self, stop: torch.Event): number  milliseconds from this event to another
 
---- Work of a device that was captured and can be replayed.
+--- Work for a device that was captured once and can be replayed any number of times.
 ---
 ---     local x = torch.zeros(2, {device = "sim"})
 ---     local graph = torch.sim.Graph()
@@ -76,14 +77,14 @@ function torch.device(type, index) end
 ---     print(x:cpu())
 ---     --> tensor([2., 2.])
 ---@class torch.Graph
----@field capture_begin fun(self, options?: table)  from now on work is captured, not done
+---@field capture_begin fun(self, options?: table)  captures work from now on instead of doing it
 ---@field capture_end fun(self)  ends the capture
 ---@field replay fun(self)  does the captured work once more
 ---@field pool fun(self): integer  the graph's memory pool, which other graphs can share
 ---@field reset fun(self)  frees the captured work
 
---- The simulated device, with the functions of torch.cuda. On any machine it finds mistakes that
---- otherwise only a GPU would show.
+--- The simulated device, which has the same functions as torch.cuda. It runs on any machine and
+--- finds mistakes that otherwise only a GPU would show.
 torch.sim = torch.cuda
 
 --- Returns whether a device of this kind is available.
@@ -94,7 +95,8 @@ function torch.cuda.is_available() end
 ---@return integer
 function torch.cuda.device_count() end
 
---- Returns the index, from 0, of the current device, the one that the name "cuda" means.
+--- Returns the index, from 0, of the current device, which is the device that the name "cuda"
+--- means.
 ---@return integer
 function torch.cuda.current_device() end
 
@@ -115,7 +117,8 @@ function torch.cuda.device(device, fn, ...) end
 ---@return string
 function torch.cuda.get_device_name(device) end
 
---- Returns the compute capability as two numbers; 0, 0 for devices that have none.
+--- Returns the device's compute capability as two numbers, which are 0 and 0 if the device has
+--- none.
 ---@param device? integer|string|torch.device
 ---@return integer major, integer minor
 function torch.cuda.get_device_capability(device) end
@@ -146,7 +149,7 @@ function torch.cuda.get_per_process_memory_fraction(device) end
 ---@param device? integer|string|torch.device
 function torch.cuda.set_per_process_memory_fraction(fraction, device) end
 
---- Returns the state of the device's random number generator, for set_rng_state.
+--- Returns the state of the device's random number generator, which set_rng_state can restore.
 ---@param device? integer|string|torch.device
 ---@return table state
 function torch.cuda.get_rng_state(device) end
@@ -191,7 +194,7 @@ function torch.cuda.is_bf16_supported() end
 ---@param seed integer  the number that determines the sequence
 function torch.cuda.manual_seed(seed) end
 
---- Seeds a separate sequence of random numbers for each device, all with this seed.
+--- Gives each device its own sequence of random numbers, and seeds all these sequences with `seed`.
 ---@param seed integer
 function torch.cuda.manual_seed_all(seed) end
 
@@ -264,10 +267,10 @@ function torch.cuda.Event(options) end
 --- Makes an empty graph. Capture it by torch.cuda.graph, or between g:capture_begin() and
 --- g:capture_end() on a stream other than the default one; g:replay() runs it on the current
 --- stream. The tensors that the graph reads must live as long as the graph. Each replay draws new
---- random numbers. If NVRTC is available, successive elementwise operators become one kernel; the
---- results are bitwise equal if NVRTC has nvcc's version, see torch.backends.cuda.fusion.
---- Intermediate results that are garbage are not written; to find them, garbage is collected for
---- each such kernel during the capture.
+--- random numbers. If NVRTC is available, successive elementwise operators become one kernel. The
+--- results are bitwise equal if NVRTC has nvcc's version; see torch.backends.cuda.fusion. Such a
+--- kernel does not write intermediate results that are garbage. To find them, the capture collects
+--- garbage for each such kernel.
 ---@return torch.Graph
 function torch.cuda.Graph() end
 
@@ -284,7 +287,7 @@ function torch.cuda.CUDAGraph() end
 ---@return any ...
 function torch.cuda.graph(graph, fn, ...) end
 
---- Returns the number of bytes of the device's memory that tensors use.
+--- Returns the number of bytes that tensors use in the device's memory.
 ---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.memory_allocated(device) end
@@ -294,7 +297,7 @@ function torch.cuda.memory_allocated(device) end
 ---@return integer
 function torch.cuda.max_memory_allocated(device) end
 
---- Returns the number of bytes that tensors use or that are kept for reuse.
+--- Returns the number of bytes of the device's memory that tensors use or that are kept for reuse.
 ---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.memory_reserved(device) end
@@ -313,8 +316,8 @@ function torch.cuda.mem_get_info(device) end
 --- addition, expandable_segments is 1 if memory is mapped on demand to reserved addresses; it is 0
 --- if memory is allocated in fixed segments, because the driver has no virtual memory or
 --- TLUA_CUDA_ALLOCATOR asks for fixed segments. reserved_addresses is the number of bytes of
---- reserved addresses. num_address_retries is the number of times that fewer addresses were
---- reserved than wanted.
+--- reserved addresses. num_address_retries counts how often the reservation of addresses failed and
+--- was tried again with fewer addresses.
 ---@param device? integer|string|torch.device
 ---@return table<string, integer>
 function torch.cuda.memory_stats(device) end
@@ -329,7 +332,8 @@ function torch.cuda.memory_summary(device) end
 function torch.cuda.reset_peak_memory_stats(device) end
 
 --- Describes the device's memory in PyTorch's form: a list of segments, each with a list of blocks.
---- After a call of torch.cuda.memory._record_memory_history(), new blocks name the allocating line.
+--- After a call of torch.cuda.memory._record_memory_history(), new blocks name the line that has
+--- allocated them.
 ---@return table[]
 function torch.cuda.memory_snapshot() end
 
@@ -386,8 +390,8 @@ function torch.cuda.get_allocator_backend() end
 function torch.cuda.ipc_collect() end
 
 --- Sets the reaction to operators that make the host wait for a device (item, nonzero, a copy to
---- the CPU; not the explicit synchronize): none, a warning (shown after `warn "@on"`) or an error.
---- The mode applies to all kinds of devices.
+--- the CPU; not the explicit synchronize): "default" means none, "warn" a warning (shown after
+--- `warn "@on"`), and "error" an error. The mode applies to all kinds of devices.
 ---@param debug_mode "default"|"warn"|"error"|integer  or 0, 1, 2
 function torch.cuda.set_sync_debug_mode(debug_mode) end
 
@@ -457,7 +461,7 @@ function torch.cuda.nvtx.range_end(range_id) end
 ---@param msg string
 function torch.cuda.nvtx.mark(msg) end
 
---- Opens a range while fn runs.
+--- Opens a range, calls fn, and closes the range.
 ---@param msg string
 ---@param fn function
 ---@param ... any arguments of fn
@@ -476,8 +480,8 @@ function torch.cuda.is_tf32_supported() end
 ---@return any ...
 function torch.cuda.device_of(tensor, fn, ...) end
 
---- Lists the architectures for which this build's kernels are compiled, such as "sm_90"; empty
---- without a GPU.
+--- Lists the architectures for which this build's kernels are compiled, such as "sm_90"; an empty
+--- list without a GPU.
 ---@return string[]
 function torch.cuda.get_arch_list() end
 
@@ -501,9 +505,9 @@ torch.cuda.random = {}
 --- Gives memory that is kept for reuse back to the driver.
 function torch.cuda.empty_cache() end
 
---- Configures the simulated device: seed determines the order in which streams run; memory is each
---- device's size in bytes; fail_at = n makes the n-th call from now fail; with fail_at = 0 no call
---- fails.
+--- Configures the simulated device: seed determines the order in which streams run. memory is the
+--- size of each device's memory in bytes. fail_at = n makes the n-th call from now fail; with
+--- fail_at = 0 no call fails.
 ---@param settings {seed?: integer, memory?: integer, fail_at?: integer}
 function torch.sim.configure(settings) end
 
@@ -518,6 +522,6 @@ function Tensor:pin_memory(device) end
 function Tensor:is_pinned() end
 
 --- Records that another stream uses the tensor. After the tensor is released, its memory is not
---- reused before that stream has done the work that was queued until the release.
+--- reused before that stream has done all work that was queued before the release.
 ---@param stream torch.Stream
 function Tensor:record_stream(stream) end

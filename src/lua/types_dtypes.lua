@@ -38,13 +38,14 @@ torch.uint16 = "uint16"
 --- The dtype of 32-bit unsigned integers; see torch.uint16.
 ---@type string
 torch.uint32 = "uint32"
---- The dtype of 64-bit unsigned integers; see torch.uint16. In Lua, numbers of 2^63 or more are
---- floats, as numerals of that size are.
+--- The dtype of 64-bit unsigned integers; see torch.uint16. Lua integers are smaller than 2^63, so
+--- larger elements become floats in Lua.
 ---@type string
 torch.uint64 = "uint64"
---- The dtype of 8-bit floating numbers with four bits of exponent, from -448 to 448. Conversions to
---- it give the nearest number, and 448 for larger ones. As in PyTorch, few operators take float8:
---- conversions, views, moves, comparisons for equality, and products of two such tensors.
+--- The dtype of 8-bit floating numbers with four bits of exponent, from -448 to 448. A conversion
+--- gives the nearest number of this dtype, and 448 for numbers above 448. As in PyTorch, few
+--- operators take float8: conversions, views, moves, comparisons for equality, and products of two
+--- such tensors.
 ---@type string
 torch.float8_e4m3fn = "float8_e4m3fn"
 --- The dtype of 8-bit floating numbers with five bits of exponent, from -57344 to 57344, and
@@ -59,8 +60,8 @@ torch.float8_e4m3fnuz = "float8_e4m3fnuz"
 --- torch.float8_e4m3fn. Larger numbers become NaN.
 ---@type string
 torch.float8_e5m2fnuz = "float8_e5m2fnuz"
---- The dtype of powers of two from 2^-127 to 2^127, which are scales of blocks of numbers; see
---- torch.float8_e4m3fn. There is no zero and no sign.
+--- The dtype of powers of two from 2^-127 to 2^127, which serve as scales of blocks of numbers; see
+--- torch.float8_e4m3fn. The dtype has neither zero nor negative numbers.
 ---@type string
 torch.float8_e8m0fnu = "float8_e8m0fnu"
 --- The dtype of complex numbers whose two parts are float32.
@@ -75,8 +76,9 @@ torch.cfloat = "complex64"
 ---Another name of complex128.
 ---@type string
 torch.cdouble = "complex128"
---- The dtype of complex numbers whose parts have 16 bits each. It is for storage: conversions,
---- views and moves take it, and few other operators, which compute in complex64.
+--- The dtype of complex numbers whose parts have 16 bits each. The dtype is meant for storage:
+--- besides conversions, views and moves, only few operators take it, and these compute in
+--- complex64.
 ---@type string
 torch.complex32 = "complex32"
 ---Another name of complex32.
@@ -163,15 +165,15 @@ function torch.set_default_dtype(dtype) end
 ---@return torch.device
 function torch.get_default_device() end
 
---- Sets, for the calling Lua thread, the device of new tensors for which no device is given. The
---- option `--device sim` of tlua does so before a script begins.
+--- Sets, for the calling Lua thread, the device of new tensors for which no device is given. With
+--- the option `--device sim`, tlua calls this function before a script begins.
 ---@param device string|torch.device such as "cpu", "sim", "cuda:1" or "meta"
 function torch.set_default_device(device) end
 
 --- Opens a scope in which this Lua thread makes new tensors on this device, if no other device is
---- given. As with torch.no_grad, the scope is a function's call, `torch.default_device("meta",
+--- given. As with torch.no_grad, the scope is the call of a function, `torch.default_device("meta",
 --- fn)`, or the rest of a block, `local _ <close> = torch.default_device "meta"`.
---- `torch.device("meta", fn)` does the same.
+--- `torch.device("meta", fn)` has the same effect.
 ---@param device string|torch.device such as "meta", "cpu" or "cuda:1"
 ---@param fn? function
 ---@param ... any  passed to fn
@@ -202,15 +204,17 @@ function torch.promote_types(a, b) end
 ---@return boolean
 function torch.can_cast(from, to) end
 
---- Returns the dtype of an operator's result for these operands, tensors or numbers.
+--- Returns the dtype that the result of an operator has for these two operands, which are tensors
+--- or numbers.
 ---@param a torch.Tensor|number
 ---@param b torch.Tensor|number
 ---@return string
 function torch.result_type(a, b) end
 
 --- Copies a list of integers to a torch.Size, the type of x.shape and x:size(). As in PyTorch, ==
---- compares the sizes, also with a plain list, and print shows the sizes. Negative positions count
---- from the end, and position 0 is an error. The method `numel` returns the product of the sizes.
+--- compares the sizes of two torch.Size values or with a plain list, and print shows the sizes.
+--- Negative positions count from the end, and position 0 is an error. The method `numel` returns
+--- the product of the sizes.
 ---
 ---     local x = torch.zeros(2, 3)
 ---     print(x.shape == torch.Size {2, 3}, x.shape[-1], x.shape:numel())
@@ -221,7 +225,7 @@ function torch.result_type(a, b) end
 ---@return integer[]
 function torch.Size(sizes) end
 
---- Returns the shape to which shapes broadcast.
+--- Returns the common shape to which the given shapes broadcast.
 ---@param ... integer[]
 ---@return integer[]
 function torch.broadcast_shapes(...) end

@@ -57,7 +57,7 @@ function torch.io.map(path) end
 function torch.io.bytes(text) end
 
 --- Interprets bytes as a tensor of another dtype, little-endian and row-major. Returns a view if
---- the bytes are aligned, otherwise a copy; nil and a message if there are too few bytes.
+--- the bytes are aligned, otherwise a copy. Returns nil and a message if there are too few bytes.
 ---@param bytes torch.Tensor  (n) uint8, contiguous
 ---@param first integer  the position of the first byte, from 1
 ---@param shape integer[]
@@ -102,8 +102,8 @@ function torch.io.dequantize(bytes, first, shape, kind) end
 ---@return torch.Tensor?, string?
 function torch.io.decode_image(bytes) end
 
---- Returns the CRC-32 checksum, as in zip and PNG files, of a text; for a tensor, the checksum of
---- the bytes that torch.io.write would write.
+--- Returns the CRC-32 checksum of a text or a tensor, as zip and PNG files use it. A tensor's
+--- checksum is that of the bytes that torch.io.write would write.
 ---@param data string|torch.Tensor
 ---@param crc? integer  the checksum of the preceding data; 0 by default
 ---@return integer
@@ -128,7 +128,7 @@ function torch.io.make_folder(path) end
 ---@param bytes torch.Tensor  (n) uint8, contiguous, on the CPU
 ---@param first integer  from 1
 ---@param delimiter string
----@param quote string  "": no quoting
+---@param quote string  the quote character; "" means that no field is quoted
 ---@param types string[]  for each column a dtype, "string" or "skip"
 ---@param rows integer
 ---@param line integer
@@ -142,7 +142,7 @@ function torch.io.csv(bytes, first, delimiter, quote, types, rows, line) end
 ---@param bytes torch.Tensor  (n) uint8, contiguous, on the CPU
 ---@param first integer  from 1
 ---@param delimiter string
----@param quote string  "": no quoting
+---@param quote string  the quote character; "" means that no field is quoted
 ---@return integer? fields  nil with a message if the text is malformed
 ---@return string? message
 function torch.io.csv_fields(bytes, first, delimiter, quote) end

@@ -88,7 +88,7 @@ static int elementwise(lua_State *L, const char *name, int n) {
   lua_settop(L, fn);
   tl_Tensor *copies[2] = {push_copy(L, name, 1), NULL};
   if (n == 2) {
-    /* a finalizer may have changed the tensor, or released the first copy */
+    /* checks again, because a finalizer may have changed the tensor or released the first copy */
     copies[1] = push_copy(L, name, 2);
     if (!tli_same_sizes(copies[0], copies[1]))
       return tli_error(L, "%s: expected tensors of one shape, got %s and %s", name,
@@ -96,7 +96,7 @@ static int elementwise(lua_State *L, const char *name, int n) {
   }
   if (!each_element(L, name, fn, n, copies) || !write_results(L, name, copies[0]))
     return tli_raise(L);
-  /* the copies are released now, instead of by the collector */
+  /* releases the copies now, instead of leaving them to the collector */
   for (int k = 1; k <= n; k++) tli_release_box(L, fn + k);
   lua_settop(L, 1);
   return 1;

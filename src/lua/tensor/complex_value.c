@@ -21,8 +21,7 @@ bool tli_to_complex(lua_State *L, int index, tl_Scalar *out) {
 }
 
 int tli_push_complex(lua_State *L, double real, double imag) {
-  /* one byte more than necessary, because a userdata of the size of a tensor box may be taken for
-  ** one */
+  /* adds one byte, because a userdata with the size of a tensor box might be mistaken for a box */
   Value *value = (Value *)lua_newuserdatauv(L, sizeof *value + 1, 0);
   *value = __builtin_complex(real, imag);
   luaL_setmetatable(L, COMPLEX);
@@ -139,7 +138,8 @@ static int meta_index(lua_State *L) {
       return 1;
     }
   if (field && strncmp(field, "__", 2) == 0) {
-    /* names of metamethods give nil, because programs look them up to find the type of a value */
+    /* for names of metamethods returns nil, because programs read these fields to find the type of
+    ** a value */
     lua_pushnil(L);
     return 1;
   }
@@ -150,7 +150,7 @@ static int meta_index(lua_State *L) {
 }
 
 /* torch.complex(1, 2) returns a complex value. With two tensors as arguments, calls the operator
-** `complex`, the function's last upvalue. */
+** `complex`, which is the last upvalue of this function. */
 static int torch_complex(lua_State *L) {
   if (lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 2) == LUA_TNUMBER) {
     tli_only(L, 2, "complex");

@@ -1,6 +1,7 @@
 /*
-** generator.c - random generators: the state's default generators, one for the CPU and one for
-** each device, and those that programs make. torch.manual_seed seeds all default generators.
+** generator.c - random generators as Lua values. A state has a default generator for the CPU and
+** for each other device, and a program can make more. torch.manual_seed seeds all default
+** generators.
 */
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +12,8 @@
 
 #define GENERATOR "torch.Generator"
 
-/* A userdata that holds a reference to a generator, or stands for the state's default generator of
-** a device. */
+/* A userdata that stands for a generator: one that the userdata owns, or the state's default
+** generator of a device. */
 typedef struct Box {
   /* the generator (owned); NULL stands for a default generator of the state */
   tli_Generator *generator;
@@ -33,8 +34,9 @@ static tli_Generator *self(lua_State *L, const char *name) {
   return g;
 }
 
-/* Returns the generator of the box at index 1, for a caller that will change that generator. The
-** default generator of a device is first made independent of the CPU's generator. */
+/* Returns the generator of the box at index 1, for a caller that will change the generator's state.
+** A device's default generator otherwise follows the CPU's generator, and is first made independent
+** of it. */
 static tli_Generator *changed(lua_State *L, const char *name) {
   tli_Generator *g = self(L, name);
   const Box *box = lua_touserdata(L, 1);
@@ -299,7 +301,8 @@ static int generator_set_state(lua_State *L) {
   return 1;
 }
 
-/* PyTorch counts an offset in random numbers, tlua in blocks of four random numbers. */
+/* PyTorch measures the offset of a generator in random numbers, and the engine in blocks of four
+** random numbers. */
 #define NUMBERS_PER_BLOCK 4
 
 static int generator_get_offset(lua_State *L) {

@@ -32,7 +32,8 @@ typedef struct Item {
 
 typedef struct Key {
   int n;
-  /* number of the tensor's dimensions that the items index; a mask with k dimensions indexes k */
+  /* number of dimensions of the tensor that the items index; a mask with k dimensions indexes k of
+  ** them */
   int nused;
   bool tensors; /* whether the key contains a tensor */
   bool flips;   /* whether a step is negative */
@@ -49,7 +50,7 @@ static int bad_item(lua_State *L, int i) {
 }
 
 /* Refuses named fields in the table at `at`, which has n list elements. lua_next usually visits the
-** list elements first, so the search for names begins after the last of them. */
+** list elements first, so the search for names begins after the last list element. */
 static void check_unnamed(lua_State *L, int at, int n) {
   lua_pushinteger(L, n);
   if (!lua_next(L, at)) return;
@@ -95,7 +96,7 @@ static void read_range(lua_State *L, Item *item, int i) {
                 tli_describe(L, tli_state(L), lua_gettop(L)));
     lua_pop(L, 1);
   }
-  /* -INT64_MAX has the same effect, and can be negated */
+  /* replaces INT64_MIN by -INT64_MAX, which has the same effect and can be negated */
   if (item->step == INT64_MIN) item->step = -INT64_MAX;
 }
 
@@ -257,8 +258,8 @@ static bool make_view(View *v, const Key *key, const tl_Tensor *self) {
     const Item *item = &key->items[i];
     if (item->kind == ITEM_TENSOR) TL_TRY(check_device(self, item->tensor, i + 1));
     if (item->kind == ITEM_TENSOR && tensor_dims(item->tensor) == 0) {
-      /* a 0-d mask adds a dimension of size 1, whose only element the operator `index` keeps or
-      ** drops */
+      /* a 0-d mask adds a dimension of size 1, and the operator `index` keeps or drops its only
+      ** element */
       TL_TRY(put(v, 1, 0));
       v->tensors[v->ndim - 1] = item->tensor;
       v->ntensors = v->ndim;
@@ -359,7 +360,8 @@ static tl_Tensor *take(tl_Tensor *self, const Key *key, View *v) {
   return result;
 }
 
-/* Returns the iterator function of ipairs; NULL if ipairs is not a C function. */
+/* Returns the iterator function that ipairs returns, a C function; NULL if ipairs is not a C
+** function. */
 static lua_CFunction ipairs_iterator(lua_State *L) {
   lua_CFunction iterator = NULL;
   int top = lua_gettop(L);
@@ -375,8 +377,8 @@ static lua_CFunction ipairs_iterator(lua_State *L) {
   return iterator;
 }
 
-/* Returns whether the caller is ipairs and the key is the position after the last row. ipairs must
-** get nil there, so that it stops; for any other caller that position is an error. */
+/* Returns whether ipairs has called __index for the position after the last row. ipairs must get
+** nil for this position, so that it stops. For any other caller the position is an error. */
 static bool is_end_of_ipairs(lua_State *L, const tl_Tensor *self, const Key *key) {
   if (key->n != 1 || key->items[0].kind != ITEM_POSITION || self->ndim == 0) return false;
   if (key->items[0].first != self->sizes[0] || lua_type(L, 2) != LUA_TNUMBER) return false;
@@ -392,7 +394,7 @@ int tli_index_get(lua_State *L) {
   tli_State *S = tli_state(L);
   Key key;
   View v;
-  tli_Box *box = tli_new_box(L, S); /* the box is made first, because that may run finalizers */
+  tli_Box *box = tli_new_box(L, S); /* makes the box first, because finalizers may run meanwhile */
   tl_Tensor *self = tli_check_tensor(L, 1, "index");
   read_key(L, &key, 2);
   if (is_end_of_ipairs(L, self, &key)) {
@@ -417,7 +419,7 @@ int tli_index_get(lua_State *L) {
 
 /* ---- x[key] = value ---- */
 
-/* Converts the table at index 3, an assigned value, to a tensor on self's device. */
+/* Converts the assigned value, which is a table at index 3, to a tensor on self's device. */
 static tl_Tensor *table_tensor(lua_State *L, const tl_Tensor *self) {
   tl_Tensor *t = tli_from_lua(L, 3, (tl_DType)self->dtype);
   tl_Tensor *there = t ? tli_moved(t, tli_device(self), false) : NULL;
@@ -464,8 +466,8 @@ static bool put_bits(tl_Tensor *target, tl_Tensors indices, tl_Tensor *value) {
   return ok;
 }
 
-/* Writes the value at the positions that the index tensors select. A 0-d value on the CPU is first
-** moved to the target's device. */
+/* Writes the value at the positions that the index tensors select. First moves a 0-d value from the
+** CPU to the target's device. */
 static bool put_at(tl_Tensor *target, tl_Tensors indices, tl_Tensor *value) {
   if (tli_is_stored(target->dtype)) return put_bits(target, indices, value);
   if (tli_same_device(tli_device(target), tli_device(value)) || value->flags & TLI_NUMBER)
@@ -486,7 +488,7 @@ static bool assign(tl_Tensor *self, const Key *key, View *v, tl_Tensor *value) {
   bool ok = true;
   tl_Tensor *source = value;
   if (v->nflips > 0 && value->ndim > 0) {
-    /* for negative steps the value is flipped, since the view has positive steps */
+    /* for negative steps flips the value, since the view has positive steps */
     tl_Tensor *wide = tlo_expand(value, (tl_Ints){target->ndim, target->sizes});
     source = wide ? tlo_flip(wide, (tl_Ints){v->nflips, v->flips}) : NULL;
     tli_release(wide);
@@ -494,7 +496,7 @@ static bool assign(tl_Tensor *self, const Key *key, View *v, tl_Tensor *value) {
   }
   tl_Tensor *indices[TL_MAX_DIMS];
   if (!ok) {
-    /* after a failure nothing is written; the tensors are released below */
+    /* writes nothing after a failure; the tensors are released below in any case */
   } else if (key->tensors) {
     ok = put_at(target, slots(v, indices), source);
   } else if (source->flags & TLI_NUMBER) {

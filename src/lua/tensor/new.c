@@ -1,7 +1,7 @@
 /*
 ** new.c - makes tensors from Lua values: a first pass finds the shape and the kind of elements, a
-** second pass stores the elements. For a ragged table the error gives the path of the first element
-** that does not fit.
+** second pass stores the elements. If the table is ragged, the error names the path of the first
+** element that does not fit.
 */
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +17,10 @@ typedef struct Scan {
   int64_t sizes[TL_MAX_DIMS];
   int64_t path[TL_MAX_DIMS + 1]; /* indices of the current value in the nested tables, from 1 */
   bool integers, floats, booleans, complexes;
-  tl_DType tensors; /* dtype of the 0-d tensors among the leaves */
-  tl_DType whole;   /* the integer dtype that all elements must fit; TL_NODTYPE for another one */
+  tl_DType tensors; /* promoted dtype of the 0-d tensors among the leaves */
+  /* the integer dtype whose range all elements must fit; TL_NODTYPE if the requested dtype is not
+  ** an integer dtype */
+  tl_DType whole;
 } Scan;
 
 static const char *path_str(const Scan *s, int depth) {
@@ -30,7 +32,7 @@ static const char *path_str(const Scan *s, int depth) {
 }
 
 /* Reads a leaf: a number, a boolean or a one-element tensor. If a one-element tensor cannot be
-** read, sets the error message, but also *dtype to the tensor's dtype. */
+** read, sets the error message and stores the tensor's dtype in *dtype. */
 static bool leaf(lua_State *L, const tli_State *S, tl_Scalar *out, tl_DType *dtype) {
   *dtype = TL_NODTYPE;
   if (tli_to_scalar(L, -1, out)) return true;

@@ -28,10 +28,11 @@ static bool copy_fields(lua_State *L, int names, lua_Integer count, int to, lua_
 }
 
 /* _gather_step(params, states, offset, names, clocks, to_params, to_states, to_clocks) collects, in
-** to_params, the parameters that have a gradient. From the state of each, states[offset + i], it
-** collects the fields listed in `names` (tensors) in to_states, and those listed in `clocks` (step
-** counts) in to_clocks. Returns the number of collected parameters; nil if a state or one of its
-** fields is missing; -1 if a parameter or a gradient is sparse. */
+** to_params, the parameters that have a gradient. The state of parameter i is states[offset + i].
+** The function collects the state's tensors, whose fields are listed in `names`, in to_states, and
+** its step counts, whose fields are listed in `clocks`, in to_clocks. Returns the number of
+** collected parameters, nil if a state or a field of a state is missing, or -1 if a parameter or a
+** gradient is sparse. */
 static int gather_step(lua_State *L) {
   tli_State *S = tli_state(L);
   lua_settop(L, ARGUMENTS - 1);

@@ -13,7 +13,7 @@
 typedef struct Format {
   const tli_PrintOptions *options;
   const tl_Tensor *t;
-  int part; /* the part of complex numbers that this format is for: 0 real, 1 imaginary */
+  int part; /* the part of a complex number that has this format: 0 real, 1 imaginary */
   bool floating, integral, scientific, summarize;
   int width;
   double least, most; /* smallest and largest magnitude of the finite non-zero elements */
@@ -26,7 +26,7 @@ static tl_Scalar element(const Format *f, int64_t offset) {
   const char *at = (const char *)tli_data(f->t) + offset * (int64_t)bytes;
   tl_Scalar s = tli_load(at, dtype);
 #ifndef TLI_INFER
-  if (dtype == TL_U64) { /* tli_load gives floats for large numbers */
+  if (dtype == TL_U64) { /* large numbers are read here, because tli_load converts them to floats */
     s.kind = TL_INTEGER;
     memcpy(&s.i, at, sizeof s.i);
   }
@@ -94,8 +94,8 @@ static void pad(luaL_Buffer *b, int n) {
   while (n-- > 0) luaL_addchar(b, ' ');
 }
 
-/* Adds a number to the buffer. For complex numbers, `f` points to two formats: of the real and of
-** the imaginary part. */
+/* Adds a number to the buffer. For complex numbers, `f` points to two formats: the first for the
+** real part, the second for the imaginary part. */
 static void put_scalar(luaL_Buffer *b, const Format *f, int64_t offset) {
   char text[400];
   int n = format_element(f, element(f, offset), text, sizeof text);
@@ -214,7 +214,7 @@ void tli_print_tensor(lua_State *L, int index) {
     lua_pushvalue(L, index);
   int alias = lua_gettop(L);
   const tl_Tensor *t = tli_to_tensor(L, S, alias);
-  /* the tensor is read again, because a finalizer may have released it */
+  /* reads the tensor again, because a finalizer may have released it */
   tl_Tensor *original = tli_check_tensor(L, index, "tostring");
   bool parameter = original->flags & TLI_PARAMETER;
   collect_suffixes(&suffixes, original);

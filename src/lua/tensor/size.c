@@ -3,15 +3,15 @@
 ** torch.Size.
 **
 ** A torch.Size is a list of integers with a hidden metatable, so it can be passed wherever a list
-** of integers is expected. By the metatable == compares the sizes, negative positions count from
-** the end, and position 0, which would be nil in a plain list, raises an error.
+** of integers is expected. With the metatable, == compares the sizes, negative positions count from
+** the end, and position 0 raises an error, whereas a plain list has nil there.
 */
 #include <string.h>
 
 #include "lua/list_length.h"
 #include "lua/tensor/value.h"
 
-/* The address of this variable is the metatable's key in the registry. */
+/* The address of this variable is a key of the registry, whose value is the metatable. */
 static const char meta_key = 0;
 
 void tli_set_size(lua_State *L) {
@@ -40,8 +40,8 @@ static lua_Integer position(lua_State *L, int64_t at) {
   return at + n + 1;
 }
 
-/* Implements __index, which Lua calls for keys that are not in the list: integers, and the method
-** numel. A position after the last one gives nil, as in every list. */
+/* Implements __index, which Lua calls for keys that are not in the list, such as negative integers
+** and the method name numel. A position after the last one gives nil, as in every list. */
 static int size_index(lua_State *L) {
   int64_t at;
   if (tli_to_whole(L, 2, &at)) {

@@ -6,7 +6,7 @@
 #include "lua/tensor/value.h"
 
 /* _storage_view(x, untyped) returns a vector of all elements of x's storage, or of all its bytes if
-** `untyped`. The result has no history; changes of the result count as changes of x. */
+** `untyped`. The result has no history. A change of the result counts as a change of x. */
 static int torch_storage_view(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = tli_check_tensor(L, 1, "storage"), *all = tli_detached(t);

@@ -33,7 +33,7 @@ static void read_number(lua_State *L, const char *name, const tl_Tensor *t, tl_S
 
 static int unary(lua_State *L, const char *name, tl_Tensor *(*fn)(tl_Tensor *)) {
   tli_State *S = tli_state(L);
-  tli_Box *box = tli_push_box(L); /* the box is made first, because that may run finalizers */
+  tli_Box *box = tli_push_box(L); /* makes the box first, because finalizers may run meanwhile */
   tl_Tensor *t = tli_check_tensor(L, 1, name);
   if (tli_is_stored(t->dtype)) return lua_settop(L, 1), tli_stored_call(L, name, 1);
   tl_Tensor *result = fn(t);
@@ -110,7 +110,8 @@ static int meta_concat(lua_State *L) {
   return 1;
 }
 
-/* Numbers of the upvalues of __index and __newindex that follow the library's two upvalues. */
+/* Numbers of the further upvalues that the functions __index and __newindex have after the
+** library's two upvalues. */
 #define UP_METHODS 3
 #define UP_PROPERTIES 4
 
@@ -122,19 +123,21 @@ static const tli_Property *find_property(lua_State *L) {
   return p;
 }
 
-/* Compares the misspelt name with all names in the table at an upvalue, to suggest the most similar
-** one. */
+/* Compares the misspelt name with all names in the table at an upvalue. `best` keeps the most
+** similar name, as a suggestion. */
 static void try_names(lua_State *L, tli_Suggestion *best, int upvalue) {
   lua_pushnil(L);
   while (lua_next(L, lua_upvalueindex(upvalue))) {
     lua_pop(L, 1);
     tli_suggestion_try(best,
-                       lua_tostring(L, -1)); /* the string is a key, which the table keeps alive */
+                       /* the suggestion may keep this string, because it is a key of the table,
+                       ** which keeps it alive */
+                       lua_tostring(L, -1));
   }
 }
 
-/* Called for an unknown field. Names of metamethods give nil, because programs look them up to find
-** a value's type; any other name raises an error. */
+/* Called for an unknown field. Returns nil for the name of a metamethod, because programs read such
+** fields to find a value's type. Raises an error for any other name. */
 static int unknown_field(lua_State *L) {
   const char *name = lua_tostring(L, 2);
   char hint[80];
@@ -199,8 +202,8 @@ static const luaL_Reg metamethods[] = {{"__unm", meta_unm},
 
 /* ---- properties ---- */
 
-/* Pushes the list of a tensor's sizes or strides. The numbers are copied first, since making the
-** table may run a finalizer that releases the tensor. */
+/* Pushes the list of a tensor's sizes or strides. Copies the numbers first, because a finalizer may
+** release the tensor while the table is made. */
 static int push_dims(lua_State *L, const tl_Tensor *t, const int64_t *of) {
   int64_t v[TL_MAX_DIMS];
   memcpy(v, of, t->ndim * sizeof *v);
@@ -235,7 +238,8 @@ static int get_layout(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
-/* Serves is_sparse, is_quantized and is_nested, which are false for every tensor. */
+/* The getter of is_sparse, is_quantized and is_nested, which are false for every tensor of this
+** metatable. */
 static int get_false(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S, (void)t;
   lua_pushboolean(L, false);
@@ -550,7 +554,7 @@ static int tensor_iter(lua_State *L) {
   return 1;
 }
 
-/* type() returns the dtype's name; type(dtype) converts. */
+/* type() returns the dtype's name; type(dtype) returns the tensor converted to a dtype. */
 static int tensor_type(lua_State *L) {
   tl_Tensor *t = tli_check_tensor(L, 1, "type");
   if (lua_isnone(L, 2)) return get_dtype(L, NULL, t);
@@ -590,14 +594,13 @@ static const luaL_Reg methods[] = {{"dim", tensor_dim},
 /* ---- functions of torch ---- */
 
 /* Makes a tensor from the value at index 1 and the options after that value. `dtype` and `device`
-** apply unless the options give others. */
+** are used if the options give none. */
 static int make_tensor(lua_State *L, const tli_Signature *sig, tl_DType dtype, tl_Device device) {
   tli_State *S = tli_state(L);
   if (lua_isnone(L, 1)) return tli_error(L, "%s: data is missing; usage: %s", sig->name, sig->text);
   tli_Args a;
   tli_args_begin(&a, L, sig);
-  /* tli_args_begin has taken the data for options, since the data are a table with only string
-  ** keys */
+  /* if the data are a table with only string keys, tli_args_begin has mistaken them for options */
   if (!a.failed && a.at[0] == 0)
     return tli_error(L,
                      "%s: data: expected a number, a boolean or a table of them, got a table "

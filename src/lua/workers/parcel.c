@@ -47,7 +47,7 @@ static tli_Parcel **push_holder(lua_State *L) {
 
 /* ---- writing -------------------------------------------------------------------- */
 
-/* The location of a value, for error messages; `outer` is the location of the table or function
+/* The location of a value, for error messages. `outer` is the location of the table or function
 ** that contains the value. */
 typedef struct Place {
   const struct Place *outer;
@@ -63,10 +63,11 @@ typedef struct Packer {
   bool first_one;
   int classes; /* stack index of the table of known classes; 0 if there is none */
   int numbers; /* stack index of the table from values to their numbers */
-  /* stack index of a table. Its keys are the addresses of upvalues; the values are {number of the
-  ** first function with this upvalue, index of the upvalue in that function} */
+  /* stack index of a table from the address of each upvalue to {number of the first function with
+  ** this upvalue, index of the upvalue in that function} */
   int upvalues;
-  /* stack index of the table from values to {module, field}; contains nil until it is needed */
+  /* stack index of the table from known values to {module, field}; the stack has nil there until
+  ** the table is needed */
   int known;
   int count;
   int depth;
@@ -101,7 +102,7 @@ static void write_text(Packer *k, const char *text, size_t n) {
   write_bytes(k, text, n);
 }
 
-/* Writes the string at an index, without a preceding tag. */
+/* Writes the string at an index, without the tag that precedes other values. */
 static void write_string(Packer *k, int index) {
   size_t n;
   const char *text = lua_tolstring(k->L, index, &n);
@@ -166,9 +167,10 @@ static bool is_class(lua_State *L, int index) {
   return is;
 }
 
-/* Adds to the table `known` the functions and classes of a module, because the receiver presumably
-** has them, too. Of the globals, only C functions are added, since other functions belong to the
-** program. Of the library's own modules, all tables are added as well. */
+/* Adds the functions and classes of a module to the table `known`, because the receiver presumably
+** has the same module. If the module is the table of globals, adds only C functions, since other
+** functions belong to the program. If the module belongs to the library, adds all of its tables as
+** well. */
 static void enter_fields(lua_State *L, int known, const char *module, int table) {
   bool globals = strcmp(module, LUA_GNAME) == 0;
   bool ours = strncmp(module, "tlua", 4) == 0;
@@ -192,7 +194,7 @@ static void find_known(Packer *k) {
   int known = lua_gettop(L);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   int loaded = lua_gettop(L);
-  /* the first pass adds modules, the second adds the fields of modules */
+  /* the first pass adds the modules, and the second pass their fields */
   for (int pass = 0; pass < 2; pass++) {
     lua_pushnil(L);
     while (lua_next(L, loaded)) {
@@ -275,7 +277,7 @@ static void write_tensor(Packer *k, int index, const Place *place) {
   tli_Parcel *p = k->p;
   if (t == NULL) {
     refuse(k, place, "a tensor that was released");
-    return; /* never reached, since refuse raises an error */
+    return; /* this line is never reached, since refuse raises an error */
   }
   if (tli_device(t).type != TL_CPU)
     refuse(k, place, "a tensor of a device; only tensors of the CPU travel to other threads");
@@ -312,7 +314,7 @@ static void write_entries(Packer *k, int table, const Place *place) {
 }
 
 /* Writes a class: first its parent, then its own fields except those that every new class has. The
-** parent must come first, since the parent's fields may contain the class. */
+** parent comes first, because the parent's fields may contain the class. */
 static void write_class(Packer *k, int index, const Place *place) {
   lua_State *L = k->L;
   lua_getmetatable(L, index);
@@ -468,7 +470,7 @@ static void write_userdata(Packer *k, int index, const Place *place) {
 }
 
 /* Returns whether a value may have a known name. In parcels after the first, a table without a
-** metatable is data, so such tables, which may be very many, are not searched for. */
+** metatable is data. There may be very many such tables, so they are not looked up. */
 static bool may_be_known(Packer *k, int index) {
   if (k->first_one || lua_type(k->L, index) != LUA_TTABLE) return true;
   if (!lua_getmetatable(k->L, index)) return false;
@@ -485,7 +487,7 @@ static void write_object(Packer *k, int index, const Place *place) {
     write_userdata(k, index, place);
   } else if (type == LUA_TTABLE || type == LUA_TFUNCTION) {
     if (may_be_known(k, index) && write_known(k, index)) {
-      /* the name stands for the whole value */
+      /* a known value is written as its name alone */
     } else if (type == LUA_TTABLE) {
       write_table(k, index, place);
     } else {
@@ -525,9 +527,9 @@ static void write_value(Packer *k, int index, const Place *place) {
 
 /* ---- globals ---- */
 
-/* Returns whether bytecode in the parcel may refer to a global: whether it contains the global's
-** name, which in Lua 5.4 must follow the name's length. If a local variable has the same name, the
-** global is packed without need. */
+/* Returns whether bytecode in the parcel may refer to a global. Searches for the global's name in
+** the form in which Lua 5.4 writes strings, after the string's length. If only a local variable has
+** this name, the global is packed needlessly. */
 static bool named(const tli_Parcel *p, const char *name, size_t n) {
   const char *at = p->bytes, *end = p->bytes + p->n;
   while (n > 0 && (at = (const char *)memchr(at, name[0], (size_t)(end - at))) != NULL) {
@@ -547,7 +549,7 @@ static int write_global(lua_State *L) {
   Packer *k = (Packer *)lua_touserdata(L, 1);
   Place at = {NULL, "the global ", ""};
   name_key(L, 2, &at);
-  /* in this function the packer's tables are at the stack indices 4 to 7 */
+  /* pushes the packer's tables to the indices 4 to 7 of this function's stack */
   Packer inner = *k;
   inner.L = L;
   inner.classes = k->classes ? 4 : 0;
@@ -566,8 +568,8 @@ static bool is_late(lua_State *L, int index, int count) {
   return lua_isinteger(L, index) && lua_tointeger(L, index) > count;
 }
 
-/* Removes the classes with numbers above `count`. The table has two entries for each class: from
-** number to class, and from class to number. */
+/* Removes the classes with numbers above `count`. The table has two entries for each class: its
+** number as key with the class as value, and the reverse. */
 static void forget_classes(lua_State *L, int classes, int count) {
   lua_pushnil(L);
   while (lua_next(L, classes)) {

@@ -30,7 +30,7 @@ static tli_Parcel **push_owner(lua_State *L) {
 }
 
 /* _pack(what, ...) packs the values, and the globals that their functions name, into a string and a
-** list of tensors. `what` begins the message for a value that cannot be packed. */
+** list of tensors. If a value cannot be packed, the error message begins with `what`. */
 static int torch_pack(lua_State *L) {
   const char *what = luaL_checkstring(L, 1);
   tli_Parcel **owner = push_owner(L);

@@ -104,7 +104,7 @@ static void read_module(Reader *r) {
     lua_pop(L, 1);
   } else {
     lua_pushvalue(L, -1);
-    /* a lookup with metamethods, so that fields that are loaded on first use are found as well */
+    /* reads the field with metamethods, which load some fields on first use */
     lua_gettable(L, -3);
     if (lua_isnil(L, -1))
       luaL_error(L, "the module '%s' has no field '%s' in another thread", lua_tostring(L, -4),

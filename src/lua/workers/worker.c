@@ -1,5 +1,5 @@
 /*
-** worker.c - threads with an interpreter each: torch.workers.
+** worker.c - implements torch.workers: threads, each of which has an interpreter.
 **
 ** A pool has a fixed number of threads. Each thread opens a Lua state, unpacks the pool's first
 ** parcel (a module's name and values), and calls the module's function with these values. The
@@ -11,11 +11,11 @@
 ** threads and state may end in any order.
 **
 ** When a pool stops, a debug hook ends the code that is still running in a worker. The allocator of
-** the worker's interpreter sets the hook, in the worker's thread. For a loop that allocates
-** nothing, the thread that stops the pool sets the hook after a while: code that is running then
-** has not allocated in the meantime, so no collection frees the stack frames that lua_sethook
-** visits. A hook belongs to one coroutine. So in a worker, coroutine.resume and the functions that
-** coroutine.wrap returns record which coroutine is running.
+** the worker's interpreter sets the hook, in the worker's thread. A loop that allocates nothing
+** does not reach the allocator. So after a while the thread that stops the pool sets the hook. This
+** is safe, because code that is still running has not allocated in the meantime, so no collection
+** frees the stack frames that lua_sethook visits. A hook belongs to one coroutine. So in a worker,
+** coroutine.resume and the functions that coroutine.wrap returns record which coroutine is running.
 */
 #include <lualib.h>
 #include <stdio.h>
@@ -41,7 +41,8 @@ typedef struct Message {
   struct Message *next;
   tli_Parcel *parcel; /* the values of the message (owned); NULL if the message is an error */
   char *text;         /* the error message (owned); NULL means that memory was exhausted */
-  /* lets the receiver take part in the sender's profiler session (owned); NULL if there is none */
+  /* lets the receiving thread take part in the sender's profiler session (owned); NULL if there is
+  ** no session */
   tli_Invitation *invitation;
   int worker;
   int64_t job;
@@ -54,8 +55,8 @@ typedef struct Queue {
 /* The worker threads of one state. */
 typedef struct tli_Crew {
   int refs, running; /* reference count, and number of running workers; the lock guards both */
-  /* value of `forks` when the crew was made; a fork leaves the threads behind in the parent
-  ** process */
+  /* value of `forks` when the crew was made; after a fork the child process has no threads of the
+  ** crew */
   int forks;
   tli_Mutex lock;
   tli_Condition left;
@@ -89,8 +90,8 @@ static atomic_int forks; /* number of calls of fork between the original process
 
 static void count_fork(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
 
-/* Returns whether the crew's threads are in the parent process, which has forked this one. The
-** locks of such a crew may never be released, so the crew must not be used. */
+/* Returns whether this process is a fork of the process that has the crew's threads. Then the crew
+** must not be used, because its locks may never be released. */
 static bool is_parents(const tli_Crew *crew) {
   return crew->forks != atomic_load_explicit(&forks, memory_order_relaxed);
 }
@@ -266,7 +267,7 @@ static void *worker_memory(void *context, void *block, size_t old_size, size_t s
     return NULL;
   }
   if (w->L && atomic_load_explicit(&w->pool->stop, memory_order_relaxed)) {
-    /* read without the lock, because only this thread changes the entry */
+    /* reads the entry without the lock, because only this thread changes it */
     lua_State *running = w->pool->busy[w->id];
     end_here(running ? running : w->L);
   }
@@ -279,7 +280,7 @@ static void set_busy(Worker *w, lua_State *L) {
   if (L == NULL && atomic_load(&w->pool->stop)) tli_condition_broadcast(&w->pool->arrived);
 }
 
-/* Waits for a job and returns it (owned); NULL if the pool is stopping. */
+/* Waits for a job and returns it; the caller owns it. Returns NULL if the pool is stopping. */
 static Message *next_job(Worker *w) {
   Pool *p = w->pool;
   tli_mutex_lock(&p->lock);
@@ -292,7 +293,8 @@ static Message *next_job(Worker *w) {
   return m;
 }
 
-/* Sends an answer; takes over all arguments. */
+/* Sends an answer. Takes over the message, the parcel and the text, which the caller must not use
+** afterwards. */
 static void answer(Worker *w, Message *m, tli_Parcel *parcel, char *text) {
   m->parcel = parcel;
   m->text = text;
@@ -398,7 +400,7 @@ static int worker_do(lua_State *L) {
   return 0;
 }
 
-/* Records which coroutine runs; returns the previous one. */
+/* Records which coroutine the worker runs. Returns the coroutine that was recorded before. */
 static lua_State *set_running(Worker *w, lua_State *L) {
   tli_mutex_lock(&w->pool->lock);
   lua_State *before = w->pool->busy[w->id];
@@ -408,8 +410,8 @@ static lua_State *set_running(Worker *w, lua_State *L) {
 }
 
 /* Replaces coroutine.resume and the functions that coroutine.wrap returns. The upvalues are the
-** worker, Lua's function and, for coroutine.wrap, the coroutine; coroutine.resume has the coroutine
-** as its first argument. */
+** worker and Lua's original function. A function of coroutine.wrap has the coroutine as a third
+** upvalue; coroutine.resume gets it as the first argument. */
 static int run_coroutine(lua_State *L) {
   Worker *w = (Worker *)lua_touserdata(L, lua_upvalueindex(1));
   bool wrapped = lua_isthread(L, lua_upvalueindex(3));
@@ -421,7 +423,7 @@ static int run_coroutine(lua_State *L) {
   set_running(w, before);
   if (before && atomic_load(&w->pool->stop)) end_here(L);
   if (status == LUA_OK) return lua_gettop(L);
-  /* the error gets the position that Lua's own function would add */
+  /* adds the position to the error, as Lua's own function does */
   if (wrapped && lua_type(L, -1) == LUA_TSTRING) {
     luaL_where(L, 1);
     lua_insert(L, -2);
@@ -443,7 +445,8 @@ static int wrap_coroutine(lua_State *L) {
   return 1;
 }
 
-/* Replaces a function in the table on top of the stack. */
+/* Replaces a function in the table on top of the stack by a C function whose upvalues are the
+** worker and the original. */
 static void replace_function(lua_State *L, Worker *w, const char *name, lua_CFunction fn) {
   lua_pushlightuserdata(L, w);
   lua_getfield(L, -2, name);
@@ -466,7 +469,7 @@ static int open_state(lua_State *L) {
   return 0;
 }
 
-/* Answers the job with the error object on top of the stack. */
+/* Sends an answer that says that the job has failed with the error object on top of the stack. */
 static void answer_failure(Worker *w, lua_State *L, Message *m) {
   const char *text = lua_tostring(L, -1);
   if (m == NULL) m = (Message *)calloc(1, sizeof *m);
@@ -540,11 +543,12 @@ static void work(void *context) {
     tli_mutex_lock(&w->pool->lock);
     set_busy(w, NULL);
     tli_mutex_unlock(&w->pool->lock);
-    w->L = NULL; /* from here on the allocator sets no hook, so that finalizers can run */
+    w->L = NULL; /* the allocator sets no more hooks, so that finalizers can run */
     lua_sethook(L, NULL, 0, 0);
     lua_close(L);
   }
-  crew_count(crew, 1, 0); /* keeps the crew alive until the pool is released */
+  /* holds a reference that keeps the crew alive until the pool is released */
+  crew_count(crew, 1, 0);
   pool_release(w->pool);
   free(w);
   crew_count(crew, -1, -1);
@@ -564,7 +568,8 @@ static Pool *check_pool(lua_State *L, const char *name) {
   return box->pool;
 }
 
-/* Copies the search paths of this state's modules. */
+/* Copies the search paths for modules from this state to the pool, for the workers'
+** interpreters. */
 static void keep_paths(lua_State *L, Pool *p) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   if (lua_getfield(L, -1, "package") == LUA_TTABLE)
@@ -594,7 +599,8 @@ static void start_threads(lua_State *L, Pool *p) {
 }
 
 /* start(name, n, module, ...) returns a pool of n threads, each of which begins by calling the
-** function that the module returns. `name` begins the message for a value that cannot be packed. */
+** function that the module returns. If a value cannot be packed, the error message begins with
+** `name`. */
 static int workers_start(lua_State *L) {
   tli_State *S = tli_state(L);
   tli_check_type(L, 1, LUA_TSTRING, "workers.start: name");
@@ -629,8 +635,8 @@ static int workers_start(lua_State *L) {
   return 1;
 }
 
-/* pool:send(worker, job, ...) sends a job to the worker with that number, counted from 0. `job` is
-** a number of the caller's choice, which the answer repeats. */
+/* pool:send(worker, job, ...) sends a job to a worker, given the worker's number, which counts from
+** 0. `job` is a number that the caller chooses to identify the job; the answer contains it. */
 static int pool_send(lua_State *L) {
   Pool *p = check_pool(L, "send");
   int64_t worker, job;
@@ -639,7 +645,7 @@ static int pool_send(lua_State *L) {
   lua_getiuservalue(L, 1, 1);
   lua_insert(L, 4);
   tli_Parcel *parcel = tli_parcel_pack(L, "data.DataLoader", 5, 4, false);
-  /* a finalizer may have stopped the pool */
+  /* checks again, because a finalizer may have stopped the pool */
   bool stopped = ((const Box *)lua_touserdata(L, 1))->pool == NULL;
   Message *m = stopped ? NULL : (Message *)calloc(1, sizeof *m);
   if (m == NULL) {
@@ -656,8 +662,8 @@ static int pool_send(lua_State *L) {
   return 0;
 }
 
-/* Waits for an answer and returns it (owned). Returns NULL after `seconds` (0 means no limit), or
-** if the wait is interrupted. */
+/* Waits for an answer and returns it; the caller owns it. Returns NULL after `seconds` (0 means no
+** limit), or if the wait is interrupted. */
 static Message *wait_for_answer(Pool *p, double seconds) {
   bool ends = seconds > 0 && seconds < 1e9; /* a timeout of more than 30 years means no limit */
   int64_t end = ends ? tli_now_ns() + (int64_t)(seconds * 1e9) : INT64_MAX;
@@ -680,9 +686,10 @@ static int message_gc(lua_State *L) {
   return 0;
 }
 
-/* pool:take(seconds) waits for an answer. Returns worker, job, true, values... for a job that has
-** succeeded; worker, job, false, message for one that has failed; and nothing after `seconds` (0
-** means no limit). If a worker could not start, the job is 0. */
+/* pool:take(seconds) waits for an answer. Returns the worker's number, the job's number, true and
+** the values if the job has succeeded, or the two numbers, false and a message if it has failed.
+** Returns nothing after `seconds` (0 means no limit). If a worker could not start, the job's number
+** is 0. */
 static int pool_take(lua_State *L) {
   check_pool(L, "take");
   double seconds = luaL_optnumber(L, 2, 0);
