@@ -1,6 +1,6 @@
--- adjacency.lua - the edges of a graph as a sparse matrix in CSR form, by targets and by sources,
--- and its products. Each form is built on first use, cached as long as the tensor edge_index
--- exists, and rebuilt if that tensor was changed in place.
+-- adjacency.lua - stores the edges of a graph as a sparse CSR matrix, sorted by targets or by
+-- sources, and computes products with it. Each of the two matrices is built on first use and cached
+-- as long as the tensor edge_index exists. It is rebuilt if that tensor was changed in place.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -21,8 +21,8 @@ local checks = require "tlua.graphs.checks"
 ---@field num_sources integer  the number of sources
 local Adjacency = class.class("graphs.Adjacency")
 
--- Maps a tensor edge_index to its matrices. The values do not refer to the key, so that both can be
--- collected.
+-- Maps a tensor edge_index to its Adjacency objects. The values do not refer to the key, so that
+-- both can be collected.
 local known <const> = setmetatable({}, {__mode = "k"})
 
 function Adjacency:__init(rows, num_targets, num_sources)
@@ -30,7 +30,7 @@ function Adjacency:__init(rows, num_targets, num_sources)
    self.facts = {} -- maps names to results of `fact`
 end
 
--- Returns the matrix in CSR form by targets ("target") or its transpose ("source"): the pointers,
+-- Returns the CSR matrix whose rows are targets ("target") or sources ("source"): the row pointers,
 -- the columns, and the edge of each element.
 local function side(self, name)
    local found = self[name .. "s"]
@@ -72,20 +72,21 @@ function Adjacency:fact(name, make)
    return value
 end
 
--- Returns the edges' values in the element order of the matrix `form`.
+-- Returns one value per edge, reordered to the order of the elements of the matrix `form`.
 local function arranged(form, values)
    return form.order and values:index_select(1, form.order) or values
 end
 
--- Returns the elements' values of the matrix `form` in the order of the edges.
+-- Returns one value per edge, given in the order of the elements of the matrix `form`, in the
+-- original order of the edges.
 local function restored(form, values)
    if not form.order then return values end
    form.inverse = form.inverse or torch.argsort(form.order)
    return values:index_select(1, form.inverse)
 end
 
--- The product with a dense matrix (n, k). The backward pass multiplies by the transpose, which is
--- the other form.
+-- Computes the product with a dense matrix (n, k). The backward pass multiplies by the transposed
+-- matrix, which is the other one of the two CSR matrices.
 local Product = class.class("graphs.Product", torch.autograd.Function)
 
 function Product.forward(ctx, values, x, adjacency, name)
@@ -112,8 +113,8 @@ end
 
 local floating <const> = {float32 = true, float64 = true, float16 = true, bfloat16 = true}
 
---- Returns a row for each target: the sum over its incoming edges of the edge's value times the row
---- of x at the edge's source.
+--- Returns a row for each target: the sum, over its incoming edges, of the edge's value times the
+--- row of x at the edge's source.
 ---@param x Tensor  (num_sources, ...)
 ---@param values? Tensor  (E); 1 by default
 ---@return Tensor
@@ -158,7 +159,7 @@ function Adjacency:attend(x, weights)
    return #list == 1 and list[1]:unsqueeze(2) or torch.stack(list, 2)
 end
 
---- Returns whether the products take tensors of a dtype.
+--- Returns whether the sparse products support tensors of a dtype.
 ---@param dtype string
 ---@return boolean
 function Adjacency.takes(dtype) return floating[tostring(dtype)] or false end
@@ -190,7 +191,7 @@ function Adjacency.of(title, edge_index, num_sources, num_targets, flow)
       checks.range(title, "edge_index[1]", rows[1], num_sources, "sources")
       checks.range(title, "edge_index[2]", rows[2], num_targets, "targets")
    end
-   -- a detached tensor, so that the entry does not keep its key alive
+   -- the tensor is detached, so that the cached value does not keep its key alive
    local adjacency = Adjacency(rows:detach(), num_targets, num_sources)
    if not edge_index:is_inference() then
       known[edge_index] = entry

@@ -1,4 +1,4 @@
--- checks.lua - checks of arguments: edges, batch vectors and sizes.
+-- checks.lua - checks the arguments of functions: edges, batch vectors and sizes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -80,8 +80,8 @@ function M.edge_attr(title, edge_index, attr, name)
    end
 end
 
---- Raises an error unless a value is nil or a vector with the number of the graph of each of `n`
---- nodes.
+--- Raises an error unless a value is nil or a vector that gives, for each of `n` nodes, the number
+--- of its graph.
 ---@param title string  the function's name, for the message
 ---@param batch any
 ---@param n integer

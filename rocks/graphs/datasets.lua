@@ -1,5 +1,5 @@
--- datasets.lua - torch.graphs.datasets: the karate club, and graphs in files as their authors
--- publish them. Nothing is fetched: the files must be in the folder.
+-- datasets.lua - torch.graphs.datasets: the karate club, and datasets that are read from the files
+-- that their authors publish. Nothing is downloaded: the files must already be in a folder.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -30,7 +30,7 @@ end
 
 -- The karate club ---------------------------------------------------------------------------------
 
--- For each member, the friends that have a higher number (Zachary, 1977).
+-- For each member, the friends with a higher member number (Zachary, 1977).
 local friends <const> = {
    {2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 18, 20, 22, 32}, {3, 4, 8, 14, 18, 20, 22, 31},
    {4, 8, 9, 10, 14, 28, 29, 33}, {8, 13, 14}, {7, 11}, {7, 11, 17}, {17}, {}, {31, 33, 34}, {34},
@@ -44,9 +44,9 @@ local communities <const> = {2, 2, 2, 2, 4, 4, 4, 2, 1, 2, 4, 2, 2, 2, 1, 1, 4, 
 
 local take_karate = args.signature "graphs.datasets.KarateClub(transform: callable?)"
 
---- Zachary's karate club: one graph of 34 members and their 78 friendships, each with an edge in
---- both directions. `x` is the identity matrix, `y` has the communities from 1 to 4, and
---- `train_mask` has one member of each community.
+--- Zachary's karate club: one graph of 34 members with 78 friendships. Each friendship is an edge
+--- in both directions. `x` is the identity matrix, `y` has the communities from 1 to 4, and
+--- `train_mask` selects one member of each community.
 ---
 ---     local data = torch.graphs.datasets.KarateClub():get(1)
 ---     print(data)
@@ -115,7 +115,7 @@ local function columns(value)
    return value and (value:dim() == 1 and value:unsqueeze(2) or value)
 end
 
--- Returns the one-hot codes of columns of labels.
+-- Returns the one-hot codes of each column of labels, concatenated.
 local function one_hots(labels)
    if not labels then return nil end
    labels = columns(labels)
@@ -138,9 +138,9 @@ end
 local take_planetoid = args.signature [[graphs.datasets.Planetoid(root: string, name: string,
    transform: callable?)]]
 
---- Cora, CiteSeer or PubMed with the public split, from Planetoid's files ind.NAME.x, .tx, .allx,
---- .y, .ty, .ally, .graph and .test.index in the folder root/NAME/raw: x, edge_index, y,
---- train_mask, val_mask and test_mask.
+--- Cora, CiteSeer or PubMed with the public split: x, edge_index, y, train_mask, val_mask and
+--- test_mask. It is read from Planetoid's files ind.NAME.x, .tx, .allx, .y, .ty, .ally, .graph and
+--- .test.index in the folder root/NAME/raw.
 ---
 ---     local Planetoid = torch.graphs.datasets.Planetoid
 ---     local ok, message = pcall(Planetoid, ".", "Cora") -- without the files
@@ -152,8 +152,8 @@ local take_planetoid = args.signature [[graphs.datasets.Planetoid(root: string, 
 local Planetoid = class.class("graphs.datasets.Planetoid", Graphs)
 M.Planetoid = Planetoid
 
--- Returns the edges of a dictionary that maps nodes to lists of nodes; in the dictionary, nodes
--- count from 0.
+-- Returns the edges from a dictionary that maps each node to the list of its neighbours. Nodes
+-- count from 0 in the dictionary.
 local function edges_of(title, path, graph, n)
    local rows, cols = {}, {}
    for node, list in pairs(graph) do
@@ -188,7 +188,7 @@ function Planetoid:__init(...)
    local first, last = sorted[1]:item(), sorted[-1]:item()
    local span = last - first + 1
    if span ~= tx:size(1) then
-      -- CiteSeer's isolated test nodes have no features
+      -- in CiteSeer, isolated test nodes have no row of features, so positions have gaps
       local places = sorted - first + 1
       tx = torch.zeros(span, tx:size(2), {device = "cpu"}):index_copy(1, places, tx)
       ty = torch.zeros(span, ty:size(2), {device = "cpu"}):index_copy(1, places, ty)
@@ -217,10 +217,10 @@ end
 local take_tu = args.signature [[graphs.datasets.TUDataset(root: string, name: string,
    transform: callable?, use_node_attr: boolean = false, use_edge_attr: boolean = false)]]
 
---- The graphs of a collection in TU Dortmund's format: the files NAME_A.txt,
+--- The graphs of a collection in TU Dortmund's format. They are read from the files NAME_A.txt,
 --- NAME_graph_indicator.txt, NAME_graph_labels.txt and so on in the folder root/NAME/raw, or in
---- root/NAME. Labels of nodes and edges become one-hot codes; use_node_attr and use_edge_attr put
---- the attributes in front of the codes.
+--- root/NAME. Labels of nodes and edges become one-hot codes. use_node_attr and use_edge_attr put
+--- attributes in front of these codes.
 ---
 ---     torch.io.make_folder "TWO/raw"
 ---     local function write(name, text)
@@ -239,7 +239,7 @@ local take_tu = args.signature [[graphs.datasets.TUDataset(root: string, name: s
 local TUDataset = class.class("graphs.datasets.TUDataset", Graphs)
 M.TUDataset = TUDataset
 
--- Splits rows into one tensor for each graph; rows of one graph are adjacent.
+-- Splits rows into one tensor for each graph. The rows of a graph must be adjacent.
 local function split(value, counts)
    return value and value:split(counts, 1)
 end
@@ -311,10 +311,10 @@ end
 local take_ogb = args.signature [[graphs.datasets.OGBNodePropPredDataset(root: string,
    name: string, split: string?, transform: callable?)]]
 
---- The graph of a node property dataset of OGB as its archive unpacks, without compression: the
---- files edge.csv, node-feat.csv, node-label.csv and num-node-list.csv in the folder raw, and
---- train.csv, valid.csv and test.csv in split/SPLIT, become x, edge_index, y, train_mask, val_mask
---- and test_mask. Files that end in .gz must be unpacked.
+--- The graph of a node property dataset of OGB, read from its unpacked archive. The files edge.csv,
+--- node-feat.csv, node-label.csv and num-node-list.csv in the folder raw become x, edge_index and
+--- y. train.csv, valid.csv and test.csv in split/SPLIT become train_mask, val_mask and test_mask.
+--- Files that end in .gz must be unpacked before.
 ---
 ---     torch.io.make_folder "ogbn_two/raw"
 ---     local function write(name, text)

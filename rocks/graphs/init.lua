@@ -1,4 +1,4 @@
--- init.lua - torch.graphs: neural networks on graphs, by PyTorch Geometric's names:
+-- init.lua - torch.graphs: neural networks on graphs, with PyTorch Geometric's names:
 --
 --    local graphs = torch.graphs
 --    local data = graphs.datasets.KarateClub():get(1)

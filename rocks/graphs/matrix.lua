@@ -1,12 +1,13 @@
--- matrix.lua - the edges of a graph as a sparse tensor, such as data.adj_t: row i has the sources
--- of the edges that end at node i. Layers take it in place of edge_index.
+-- matrix.lua - accepts the edges of a graph as a sparse tensor, such as data.adj_t, whose row i has
+-- the sources of the edges that end at node i. Layers accept such a tensor in place of edge_index.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
 
--- Maps a matrix to its edges. The values do not refer to the key, so that both can be collected.
+-- Maps a sparse tensor to its edges. The values do not refer to the key, so that both can be
+-- collected.
 local known <const> = setmetatable({}, {__mode = "k"})
 
 --- Returns whether a value is a sparse tensor of two dimensions.
@@ -16,7 +17,7 @@ function M.is(value)
    return torch.is_tensor(value) and value.layout ~= "strided" and value:dim() == 2
 end
 
--- Returns the rows and the columns of a matrix.
+-- Returns the row numbers and the column numbers of a matrix's elements.
 local function positions(title, matrix)
    if matrix.layout == "sparse_coo" then
       local indices = matrix:coalesce():indices()
@@ -31,7 +32,7 @@ local function positions(title, matrix)
    return rows, matrix:col_indices()
 end
 
---- Returns edge_index and the values of a matrix; nil for values that are all 1.
+--- Returns the edge_index of a matrix and its values. The values are nil if all of them are 1.
 ---@param title string  the function's name, for the message
 ---@param matrix Tensor
 ---@return Tensor edge_index
@@ -51,8 +52,9 @@ function M.edges(title, matrix)
    return entry.edge_index, not entry.plain and values or nil
 end
 
---- Declares a function as args.signature does, and lets its argument edge_index be a matrix. The
---- values are the argument edge_weight, if the function has one and got none.
+--- Declares a function as args.signature does, and accepts a sparse matrix as its argument
+--- edge_index. The matrix's values are used as edge_weight, if the function has this argument and
+--- the caller does not give it.
 ---@param declaration string
 ---@return fun(...): table
 function M.signature(declaration)

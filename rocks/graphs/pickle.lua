@@ -1,5 +1,5 @@
--- pickle.lua - reads the pickled arrays, sparse matrices, lists and dictionaries of Planetoid's
--- files. No code from a file is executed; any other object raises an error.
+-- pickle.lua - reads the pickled arrays, sparse matrices, lists and dictionaries in Planetoid's
+-- files. No code from a file is executed. An object of another type raises an error.
 
 local torch = require "tlua"
 
@@ -8,7 +8,7 @@ local M = {}
 local dtypes <const> = {f4 = "float32", f8 = "float64", i8 = "int64", i4 = "int32", i2 = "int16",
    i1 = "int8", u1 = "uint8", b1 = "bool"}
 
--- Decodes UTF-8 to Latin-1: returns one byte for each character of a text.
+-- Converts UTF-8 to Latin-1: returns one byte for each character of a text.
 local function latin1(text)
    return (text:gsub("[\xC2\xC3][\x80-\xBF]", function(pair)
       return string.char(utf8.codepoint(pair))
@@ -17,7 +17,7 @@ end
 
 local escapes <const> = {n = "\n", r = "\r", t = "\t"}
 
--- Returns the bytes that a string literal in Python's notation stands for.
+-- Returns the bytes of a string literal in Python's notation.
 local function unescaped(text)
    local parts = {}
    for part in (text:gsub("\\\\", "\0") .. "\0"):gmatch "([^%z]*)%z" do
@@ -65,7 +65,7 @@ local function tensor_of(state, fail)
    return flat:clone():view(reversed):permute(dims):contiguous()
 end
 
--- Applies the pickled state to an object.
+-- Applies a pickled state to an object, as Python's opcode BUILD does.
 local function build(object, state, fail)
    if type(object) ~= "table" then return fail "a state without an object" end
    if object.kind == "array" then
@@ -77,7 +77,7 @@ local function build(object, state, fail)
    end
 end
 
--- Interprets a pickle, and returns its value.
+-- Executes the opcodes of a pickle, and returns the value that it describes.
 local function interpret(text, fail)
    local stack, marks, memo, at = {}, {}, {}, 1
    local none, memorized = {}, 0
@@ -241,7 +241,7 @@ local function interpret(text, fail)
    end
 end
 
--- Returns a dense tensor of an array or of a sparse matrix in CSR form.
+-- Returns an array, or a sparse matrix in CSR form, as a dense tensor.
 local function dense(value, fail)
    if type(value) == "table" and value.kind == "array" then return value.tensor end
    local state = type(value) == "table" and value.kind == "object" and value.state
@@ -262,7 +262,7 @@ end
 --- table.
 ---@param title string  the function's name, for messages
 ---@param path string
----@param is_table? boolean  whether the value is a dictionary
+---@param is_table? boolean  whether the value must be a dictionary
 ---@return Tensor|table
 function M.read(title, path, is_table)
    local file = io.open(path, "rb")

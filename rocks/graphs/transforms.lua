@@ -1,4 +1,5 @@
--- transforms.lua - torch.graphs.transforms: random splits of nodes and edges, and sparse matrices.
+-- transforms.lua - torch.graphs.transforms: random splits of nodes and of edges, and conversion of
+-- edges to sparse matrices.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,8 +9,8 @@ local random = require "tlua.graphs.utils.random"
 
 local M = {}
 
--- Returns a count: `value` itself, or, for a share of n, the share times n, rounded down after
--- adding `half`.
+-- Returns a count of n items. `value` is either the count itself, or a share of n. A share is
+-- multiplied by n, and the product plus `half` is rounded down.
 local function count_of(title, name, value, n, half)
    if value < 0 then args.refuse(title, name, "a number of at least 0", value) end
    return math.type(value) == "float" and value <= 1 and math.floor(value * n + half)
@@ -20,10 +21,10 @@ local take_node = args.signature [[graphs.transforms.RandomNodeSplit(split: stri
    num_train_per_class: count = 20, num_val: number = 500, num_test: number = 1000,
    key: string = 'y')]]
 
---- Adds random train_mask, val_mask and test_mask to a graph. `split` is "train_rest" (all nodes
---- outside the other two parts are for training), "test_rest" (num_train_per_class nodes of each
---- class are for training, and the remaining nodes for tests) or "random" (remaining nodes are in
---- no part).
+--- Adds random train_mask, val_mask and test_mask to a graph. With the `split` "train_rest", all
+--- nodes that are not in the other two parts are for training. With "test_rest",
+--- num_train_per_class nodes of each class are for training, and the remaining nodes are for tests.
+--- With "random", the remaining nodes are in no part.
 ---
 ---     local RandomNodeSplit = torch.graphs.transforms.RandomNodeSplit
 ---     local split = RandomNodeSplit {num_val = 4, num_test = 10}
@@ -89,10 +90,11 @@ local take_link = args.signature [[graphs.transforms.RandomLinkSplit(num_val: nu
    num_test: number = 0.2, is_undirected: boolean = false, neg_sampling_ratio: number = 1,
    add_negative_train_samples: boolean = true)]]
 
---- Splits the edges of a graph for training, validation and tests, and adds negative samples, which
---- are edges that the graph lacks. `edge_label_index` has both, and `edge_label` is 1 for real and
---- 0 for negative edges. The graph for validation has the edges for training, and the graph for
---- tests also has the edges for validation. A call returns the three graphs.
+--- Splits the edges of a graph into edges for training, validation and tests, and adds negative
+--- samples, which are edges that the graph does not have. `edge_label_index` has both kinds of
+--- edges, and `edge_label` is 1 for real and 0 for negative edges. A call returns three graphs. The
+--- edge_index of the validation graph has the training edges; that of the test graph also has the
+--- validation edges.
 ---
 ---     local split = torch.graphs.transforms.RandomLinkSplit {is_undirected = true}
 ---     local train, val, test = split(torch.graphs.datasets.KarateClub():get(1))
@@ -159,10 +161,10 @@ end
 local take_sparse = args.signature [[graphs.transforms.ToSparseTensor(
    attr: string = 'edge_weight', remove_edge_index: boolean = true)]]
 
---- Adds `adj_t`, the edges as a sparse_csr tensor of shape (nodes, nodes), to a graph: row i has
---- the sources of the edges that end at node i. Its values are the attribute `attr` of the edges,
---- or 1. Layers take adj_t in place of edge_index. Other attributes of edges are put in the order
---- of adj_t's elements.
+--- Adds `adj_t` to a graph: a sparse_csr tensor of shape (nodes, nodes) whose row i has the sources
+--- of the edges that end at node i. Its values are the edge attribute `attr`, or 1. Layers accept
+--- adj_t in place of edge_index. Other edge attributes are reordered to the order of adj_t's
+--- elements.
 ---
 ---     local data = torch.graphs.datasets.KarateClub():get(1)
 ---     data = torch.graphs.transforms.ToSparseTensor()(data)

@@ -1,5 +1,5 @@
--- Batch.lua - several graphs as one graph. Its adjacency matrix has the graphs' matrices as blocks
--- on its diagonal.
+-- Batch.lua - joins several graphs into one graph. Its adjacency matrix is block-diagonal, with one
+-- block for each graph.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -77,8 +77,8 @@ local function pointers_of(counts, device)
 end
 Batch._vector_of, Batch._pointers_of = vector_of, pointers_of
 
--- Joins one attribute of all graphs. Returns the joined value, and the part that `separate` needs
--- to split it again.
+-- Joins one attribute of all graphs. Returns the joined value, and the information with which
+-- `separate` splits it again.
 local function collate(name, graphs, values, inc)
    local first = values[1]
    if torch.is_tensor(first) then
@@ -111,7 +111,7 @@ Batch._collate = collate
 
 local function increment(graph, name, value) return graph:__inc__(name, value) end
 
--- Returns the names of the attributes of all graphs; all graphs must have the same ones.
+-- Returns the names of the graphs' attributes. All graphs must have the same names.
 local function names_of(list, excluded)
    local names = {}
    for _, name in ipairs(list[1]:keys()) do
@@ -199,7 +199,7 @@ function Batch.from_data_list(...)
    return batch
 end
 
--- Returns graph i's share of a joined attribute's value.
+-- Returns graph i's part of a joined attribute.
 local function separate(part, value, i)
    if part.list then
       return part.list[i]

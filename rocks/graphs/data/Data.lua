@@ -1,4 +1,4 @@
--- Data.lua - a graph with its attributes.
+-- Data.lua - the class of a graph with its attributes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,10 +7,10 @@ local checks = require "tlua.graphs.checks"
 local edges = require "tlua.graphs.utils.edges"
 local subgraphs = require "tlua.graphs.utils.subgraphs"
 
---- A graph: node features `x`, edges `edge_index`, edge features `edge_attr`, targets `y`,
---- positions `pos`, and any other attributes by name. An attribute whose name has "edge" belongs to
---- edges. The fields num_nodes, num_edges, num_features, num_node_features, num_edge_features and
---- num_classes are computed on access; num_nodes can also be assigned.
+--- A graph. Its attributes are node features `x`, edges `edge_index`, edge features `edge_attr`,
+--- targets `y`, positions `pos`, and any others by name. An attribute whose name contains "edge"
+--- belongs to edges. The fields num_nodes, num_edges, num_features, num_node_features,
+--- num_edge_features and num_classes are computed on access. num_nodes can also be assigned.
 ---
 ---     local data = torch.graphs.data.Data {x = torch.ones(3, 2),
 ---        edge_index = torch.tensor {{1, 2}, {2, 3}}}
@@ -37,7 +37,7 @@ local first_names <const> = {"x", "edge_index", "edge_attr", "y", "pos"}
 local is_first <const> = {}
 for _, name in ipairs(first_names) do is_first[name] = true end
 
--- Attributes whose first dimension gives the number of nodes.
+-- Attributes whose first dimension is the number of nodes.
 local of_nodes <const> = {"x", "pos", "batch", "ptr_nodes", "z"}
 
 local is_tensor <const> = torch.is_tensor
@@ -175,7 +175,7 @@ function Data:__init(...)
    for _, name in ipairs(others) do self[name] = named[name] end
 end
 
--- Returns the shape of a value as PyTorch Geometric prints it.
+-- Returns the shape of a value in the notation in which PyTorch Geometric prints it.
 local function shape_of(value)
    if is_tensor(value) then
       if value:dim() == 0 then return tostring(value:item()) end
@@ -243,8 +243,8 @@ function Data:to_dict()
    return copy
 end
 
---- Returns the dimension in which a batch concatenates an attribute; nil means that values are
---- stacked in a new first dimension. Derived classes may override this method.
+--- Returns the dimension in which a batch concatenates an attribute. For nil, a batch stacks the
+--- values in a new first dimension. Derived classes may override this method.
 ---@param key string
 ---@param value any
 ---@return integer?
@@ -253,8 +253,9 @@ function Data:__cat_dim__(key, value) -- luacheck: no unused args
    return 1
 end
 
---- Returns the increment of an attribute: a batch adds to the values of a graph the increments of
---- all earlier graphs. Derived classes may override this method.
+--- Returns the increment of an attribute, such as the number of nodes for edge_index. A batch adds
+--- to the values of each graph the increments of all earlier graphs. Derived classes may override
+--- this method.
 ---@param key string
 ---@param value any
 ---@return integer|Tensor
@@ -266,7 +267,7 @@ function Data:__inc__(key, value)
    return 0
 end
 
--- Returns whether an attribute has a row for each of n nodes or edges.
+-- Returns whether an attribute has one row for each of n nodes or edges.
 local function has_rows(self, name, n, part)
    local value = self._store[name]
    if not is_tensor(value) or value:dim() == 0 then return false end
@@ -294,7 +295,7 @@ function Data:is_edge_attr(name)
    return has_rows(self, name, self.num_edges, "edge")
 end
 
--- Applies fn to the tensors of a value.
+-- Applies fn to each tensor in a value.
 local function map(value, fn)
    if is_tensor(value) then return fn(value) end
    if type(value) == "table" and not getmetatable(value) then
@@ -306,7 +307,7 @@ local function map(value, fn)
 end
 Data._map = map
 
---- Replaces each tensor by fn(tensor), and returns the graph.
+--- Replaces each tensor of the graph by fn(tensor), and returns the graph.
 ---@param fn fun(tensor: Tensor): Tensor
 ---@return graphs.data.Data
 function Data:apply(fn)
@@ -361,8 +362,8 @@ function Data:contiguous()
    return self:apply(function(value) return value:contiguous() end)
 end
 
---- Checks the graph: the shape, dtype and positions of edge_index, and the rows of attributes of
---- edges.
+--- Checks the graph: the shape, the dtype and the node numbers of edge_index, and the number of
+--- rows of edge attributes.
 ---@param raise_on_error? boolean  whether a mistake raises an error (the default) instead of
 --- returning false
 ---@return boolean valid
@@ -399,14 +400,14 @@ local function edges_of(self, method)
    return edge_index
 end
 
---- Returns whether each edge has its reverse, with the same features.
+--- Returns whether the reverse of each edge exists, with the same features.
 ---@return boolean
 function Data:is_undirected()
    return edges.is_undirected(edges_of(self, "is_undirected"),
       {edge_attr = self._store.edge_attr, num_nodes = self.num_nodes})
 end
 
---- Returns whether any edge lacks its reverse.
+--- Returns whether the reverse of any edge is missing.
 ---@return boolean
 function Data:is_directed() return not self:is_undirected() end
 
@@ -422,7 +423,7 @@ function Data:has_self_loops()
    return edges.contains_self_loops(edges_of(self, "has_self_loops"))
 end
 
---- Returns whether the edges are sorted by rows, without duplicates.
+--- Returns whether the edges are sorted by their sources and have no duplicates.
 ---@return boolean
 function Data:is_coalesced()
    local edge_index = edges_of(self, "is_coalesced")
@@ -430,7 +431,7 @@ function Data:is_coalesced()
    return merged:equal(edge_index)
 end
 
---- Returns a copy whose edges are sorted by rows and merged.
+--- Returns a copy in which edges are sorted by their sources and duplicates are merged.
 ---@return graphs.data.Data
 function Data:coalesce()
    local copy = copy_of(self)
@@ -441,8 +442,8 @@ function Data:coalesce()
    return copy
 end
 
---- Returns the graph of the given nodes and of the edges among them. The nodes are renumbered from
---- 1.
+--- Returns the subgraph of the given nodes, which has the edges among them. The nodes are
+--- renumbered from 1.
 ---@param subset Tensor|integer[]  nodes, or a mask
 ---@return graphs.data.Data
 function Data:subgraph(subset)
@@ -470,7 +471,7 @@ function Data:subgraph(subset)
    return copy
 end
 
---- Returns the graph with only some of its edges.
+--- Returns a copy of the graph with a subset of its edges.
 ---@param subset Tensor  positions of edges, or a mask
 ---@return graphs.data.Data
 function Data:edge_subgraph(subset)

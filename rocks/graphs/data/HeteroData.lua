@@ -1,4 +1,4 @@
--- HeteroData.lua - a graph whose nodes and edges have types.
+-- HeteroData.lua - the class of a graph whose nodes and edges have types.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,8 +8,9 @@ local Data = require "tlua.graphs.data.Data"
 
 --- A graph whose nodes and edges have types. `data.paper` or `data["paper"]` holds the attributes
 --- of one node type, and `data[{"author", "writes", "paper"}]` the attributes of one edge type;
---- each is created on first access. `data.x_dict` and `data.edge_index_dict` map all types to one
---- attribute; their keys write an edge type as "author__writes__paper".
+--- each is created on first access. `data.x_dict` and `data.edge_index_dict` map each type to its
+--- value of the attribute x or edge_index. Their keys write an edge type as
+--- "author__writes__paper".
 ---
 ---     local data = torch.graphs.data.HeteroData()
 ---     data.paper.x = torch.ones(3, 4)
@@ -21,14 +22,14 @@ local Data = require "tlua.graphs.data.Data"
 ---@class graphs.data.HeteroData
 ---@field node_types string[]  the types of nodes
 ---@field edge_types string[][]  the types of edges, each a list of source, relation and target
----@field num_nodes integer  the number of all nodes
----@field num_edges integer  the number of all edges
+---@field num_nodes integer  the total number of nodes
+---@field num_edges integer  the total number of edges
 ---@overload fun(): graphs.data.HeteroData
 local HeteroData = class.class "graphs.data.HeteroData"
 
 local join <const> = "__"
 
--- Returns the name of an edge type.
+-- Returns the name of an edge type, such as "author__writes__paper".
 local function name_of(key)
    if type(key) == "string" then return key end
    if type(key) ~= "table" or #key < 2 or #key > 3 then
@@ -71,7 +72,7 @@ function properties.num_nodes(self) return sum_of(self, "num_nodes", false) end
 
 function properties.num_edges(self) return sum_of(self, "num_edges", true) end
 
--- Returns the attributes of a type, and creates them on first access.
+-- Returns the Data object that holds a type's attributes. It is created on first access.
 local function part(self, key)
    local name = name_of(key)
    local store = rawget(self, "_store")
@@ -119,7 +120,7 @@ function HeteroData:__init()
    rawset(self, "_kinds", {})
 end
 
--- Sets all attributes of a type: a Data.
+-- Sets all attributes of a type to those of a Data object.
 function HeteroData:_put(key, data)
    part(self, key)
    self._store[name_of(key)] = data
@@ -133,7 +134,7 @@ function HeteroData:__tostring()
    return ("HeteroData(\n%s\n)"):format(table.concat(parts, ",\n"))
 end
 
---- Returns a table from the names of types to their values of an attribute. Types without the
+--- Returns a table that maps the name of each type to its value of an attribute. Types without the
 --- attribute are left out.
 ---@param key string
 ---@return table<string, any>
@@ -143,7 +144,7 @@ function HeteroData:collect(key)
    return found
 end
 
---- Returns the types of nodes and of edges.
+--- Returns the node types and the edge types.
 ---@return string[]
 ---@return string[][]
 function HeteroData:metadata() return self.node_types, self.edge_types end
@@ -156,7 +157,8 @@ function HeteroData:to(...)
    return self
 end
 
---- Raises an error unless every edge connects existing nodes of its edge type's node types.
+--- Raises an error unless the ends of each edge are existing nodes of the edge type's source and
+--- target types.
 ---@return boolean
 function HeteroData:validate()
    for _, name in ipairs(self._order) do

@@ -1,5 +1,5 @@
--- Cluster.lua - parts of a large graph with few edges among them, and batches of parts
--- (Cluster-GCN, Chiang et al., 2019).
+-- Cluster.lua - divides a large graph into parts with few edges between them, and makes batches of
+-- parts (Cluster-GCN, Chiang et al., 2019).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,7 +8,7 @@ local checks = require "tlua.graphs.checks"
 
 local M = {}
 
--- Returns the neighbours of each node in either direction, as lists of Lua numbers.
+-- Returns, for each node, the list of its neighbours. The direction of edges is ignored.
 local function neighbours(edge_index, n)
    local list = {}
    for i = 1, n do list[i] = {} end
@@ -23,8 +23,8 @@ local function neighbours(edge_index, n)
    return list
 end
 
--- Returns all nodes in the order of breadth-first searches. Each search begins at the first node
--- that no earlier one has reached.
+-- Returns all nodes in breadth-first order. Whenever a search ends, the next search begins at the
+-- first node that is not yet reached.
 local function by_breadth(list, n)
    local order, reached, next_start = {}, {}, 1
    local head = 1
@@ -45,7 +45,7 @@ local function by_breadth(list, n)
    return order
 end
 
--- Returns the part that each node belongs to. Parts begin as runs of consecutive nodes in
+-- Returns the part that each node belongs to. Parts are initially runs of consecutive nodes in
 -- breadth-first order. Then, in up to five passes, each node moves to the part that contains the
 -- most neighbours of the node. A move must keep the sizes of both parts within about a tenth of the
 -- average.
@@ -132,8 +132,8 @@ local take_loader = args.signature [[graphs.loader.ClusterLoader(cluster_data: o
    batch_size: count = 1, shuffle: boolean = false, drop_last: boolean = false,
    num_workers: count = 0)]]
 
---- Makes batches of parts of a graph. A batch is the graph of `batch_size` parts and of the edges
---- within and between them.
+--- Makes batches of the parts of a graph. A batch is the graph of `batch_size` parts, with all
+--- edges within and between these parts.
 ---
 ---     local data = torch.graphs.datasets.KarateClub():get(1)
 ---     local L = torch.graphs.loader

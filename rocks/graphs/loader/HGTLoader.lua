@@ -1,4 +1,4 @@
--- HGTLoader.lua - batches of nodes with samples of all types around them.
+-- HGTLoader.lua - makes batches of nodes, each with a sample of the nodes of all types around them.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,11 +13,11 @@ local take = args.signature [[graphs.loader.HGTLoader(data: object, num_samples:
    input_nodes: any, batch_size: count = 1, shuffle: boolean = false, drop_last: boolean = false,
    num_workers: count = 0, transform: callable?)]]
 
---- Makes batches of nodes of a large graph with types, by the sampling of the heterogeneous graph
---- transformer (Hu et al., 2020, algorithm 1): each hop draws `num_samples` nodes of each type. A
---- node's score is the sum of 1 / degree over the sampled nodes that it has edges to, and its
---- chance is in proportion to the square of the score. A batch has all edges among its nodes, and
---- the fields that NeighborLoader gives.
+--- Makes batches of nodes of a large heterogeneous graph with the sampling of the heterogeneous
+--- graph transformer (Hu et al., 2020, algorithm 1). Each hop draws `num_samples` nodes of each
+--- type. A node's score is the sum of 1 / degree over the sampled nodes to which it has edges. A
+--- node is drawn with a probability in proportion to the square of its score. A batch has all edges
+--- among its nodes, and the same fields as a batch of NeighborLoader.
 ---
 ---     local data = torch.graphs.data.HeteroData()
 ---     data.paper.x, data.author.x = torch.ones(5, 2), torch.ones(3, 2)
@@ -32,7 +32,7 @@ local take = args.signature [[graphs.loader.HGTLoader(data: object, num_samples:
 --- options: table): graphs.loader.HGTLoader
 local HGTLoader, parent = class.class(NAME, torch.data.DataLoader)
 
--- Returns the list of numbers of nodes, one for each hop, of each type.
+-- Returns a table that maps each node type to a list: the number of nodes to draw in each hop.
 local function numbers_of(given, types)
    local function check(name, list)
       local fits = type(list) == "table" and not getmetatable(list) and #list > 0

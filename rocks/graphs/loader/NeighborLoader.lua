@@ -1,4 +1,4 @@
--- NeighborLoader.lua - batches of nodes with randomly sampled neighbours.
+-- NeighborLoader.lua - makes batches of nodes, each with randomly sampled neighbours.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -14,12 +14,13 @@ local take = args.signature [[graphs.loader.NeighborLoader(data: object, num_nei
    input_nodes: any?, batch_size: count = 1, shuffle: boolean = false, replace: boolean = false,
    drop_last: boolean = false, num_workers: count = 0, transform: callable?)]]
 
---- Makes batches of nodes of a large graph with randomly sampled neighbours (GraphSAGE):
---- num_neighbors[i] edges for each node of hop i - 1, or all edges for -1. A batch is a graph whose
---- first `batch_size` nodes are the seeds; `n_id` and `e_id` have the numbers of its nodes and
---- edges in the whole graph. With HeteroData, input_nodes is a type, or a list of a type and its
---- seeds; num_neighbors counts for each type of edges, or is a table from the types, such as
---- "author__writes__paper", to lists; and the type of the seeds has `batch_size` in the batch.
+--- Makes batches of nodes of a large graph with randomly sampled neighbours (GraphSAGE). Hop i
+--- samples num_neighbors[i] edges for each node of hop i - 1, or all edges for -1. A batch is a
+--- graph whose first `batch_size` nodes are the seeds. Its fields `n_id` and `e_id` have the
+--- numbers that its nodes and edges have in the whole graph. With HeteroData, input_nodes is a node
+--- type, or a list of a node type and its seeds. num_neighbors then applies to each edge type, or
+--- it is a table that maps edge types, such as "author__writes__paper", to lists. In the batch, the
+--- node type of the seeds has the field `batch_size`.
 ---
 ---     local data = torch.graphs.datasets.KarateClub():get(1)
 ---     local NeighborLoader = torch.graphs.loader.NeighborLoader
@@ -48,7 +49,8 @@ local function hops_of(name, given)
    return hops
 end
 
--- Returns the number of nodes, the seeds, and a function that makes a batch of seeds.
+-- Prepares the sampling of a Data graph. Returns the number of nodes, the seeds, and a function
+-- that makes a batch from seeds.
 local function plain(a)
    local data = a.data
    if not data.edge_index then args.refuse(NAME, "data", "a graph with edge_index", data) end
@@ -71,7 +73,7 @@ local function plain(a)
    end
 end
 
--- Returns the types of edges, with the number of neighbours in each hop.
+-- Returns the list of edge types, with the number of neighbours to sample in each hop.
 local function typed_edges(data, given)
    local edges, used = parts.edges(data), {}
    local by_type = type(given) == "table" and #given == 0 and not getmetatable(given)
@@ -92,7 +94,7 @@ local function typed_edges(data, given)
    return edges
 end
 
--- The same for a graph with types.
+-- Prepares the sampling of a HeteroData graph. Returns the same values as `plain`.
 local function typed(a)
    local data = a.data
    data:validate()

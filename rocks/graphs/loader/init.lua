@@ -1,4 +1,5 @@
--- init.lua - torch.graphs.loader: loaders of batches of graphs, and of parts of a large graph.
+-- init.lua - torch.graphs.loader: loaders that make batches of graphs, or batches of parts of a
+-- large graph.
 
 local lazy = require "tlua.lazy"
 

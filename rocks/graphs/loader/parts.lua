@@ -1,5 +1,5 @@
--- parts.lua - functions that the loaders of parts of a large graph share: they read the seeds, and
--- make batches.
+-- parts.lua - functions that the loaders of large graphs share. They read the seeds and make
+-- batches.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,7 +8,7 @@ local subgraphs = require "tlua.graphs.utils.subgraphs"
 
 local M = {}
 
---- Returns the seeds among n nodes.
+--- Returns the seeds, which are nodes from 1 to n.
 ---@param title string  the loader's name, for messages
 ---@param given any
 ---@param n integer
@@ -19,7 +19,7 @@ function M.seeds(title, given, n)
    return index
 end
 
---- Returns the kinds of a graph's attributes: "node" or "edge".
+--- Returns a table that maps the names of a graph's attributes to "node" or "edge".
 ---@param data graphs.data.Data
 ---@return table<string, string>
 function M.kinds(data)
@@ -31,7 +31,7 @@ function M.kinds(data)
    return kinds
 end
 
---- Copies a graph, with the sampled rows of its attributes.
+--- Copies a graph with only the sampled rows of its attributes.
 ---@param data graphs.data.Data
 ---@param kinds table<string, string>  the result of kinds
 ---@param nodes? Tensor
@@ -47,7 +47,7 @@ function M.select_rows(data, kinds, nodes, edges)
    return copy
 end
 
---- Returns the type of the seeds and the seeds.
+--- Returns the node type of the seeds, and the seeds.
 ---@param title string  the loader's name, for messages
 ---@param data graphs.data.HeteroData
 ---@param given any
@@ -74,7 +74,7 @@ function M.counts(data)
    return counts
 end
 
---- Returns the types of edges: {name, source, target, kind, store, kinds} of each.
+--- Returns a list with a table {name, source, target, kind, store, kinds} for each edge type.
 ---@param data graphs.data.HeteroData
 ---@return table[]
 function M.edges(data)
@@ -86,11 +86,11 @@ function M.edges(data)
    return edges
 end
 
---- Returns a function that makes a batch of a graph with types from seeds.
+--- Returns a function that makes a batch of a HeteroData graph from seeds.
 ---@param data graphs.data.HeteroData
 ---@param start string  the type of the seeds
 ---@param edges table[]  the result of edges
----@param sample fun(ids: Tensor): table, table  as sampling.sample
+---@param sample fun(ids: Tensor): table, table  samples nodes and edges as sampling.sample does
 ---@return fun(ids: Tensor): graphs.data.HeteroData
 function M.typed(data, start, edges, sample)
    local kinds = {}
@@ -116,7 +116,7 @@ function M.typed(data, start, edges, sample)
    end
 end
 
---- Returns the options of the DataLoader whose items are seeds.
+--- Returns the options for a DataLoader whose dataset items are seeds.
 ---@param a table  the options of the loader
 ---@param make fun(ids: Tensor): any  makes a batch
 ---@return table

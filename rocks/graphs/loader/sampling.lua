@@ -1,4 +1,4 @@
--- sampling.lua - samples edges around nodes for NeighborLoader, and nodes for HGTLoader.
+-- sampling.lua - samples edges around nodes (for NeighborLoader) and nodes (for HGTLoader).
 
 local torch = require "tlua"
 
@@ -17,7 +17,7 @@ function M.by_target(edge_index, n)
       pointers = torch.cat {torch.ones(1, {dtype = "int64"}), counts:cumsum(1) + 1}}
 end
 
---- Samples at most k incoming edges of each node in `front`; all edges for k = -1.
+--- Samples at most k incoming edges of each node in `front`, or all of them if k is -1.
 ---@return Tensor place  the sampled edges' positions among the edges sorted by target
 ---@return Tensor owner  for each edge, its target's position in `front`
 function M.choose(graph, front, k, replace)
@@ -36,7 +36,7 @@ function M.choose(graph, front, k, replace)
    local rank = torch.arange(owner:numel()) - before:index_select(1, owner)
    local place = first:index_select(1, owner) + rank
    if k < 0 then return place, owner end
-   -- a random order within each node's edges
+   -- puts the edges of each node into a random order
    local order = torch.argsort(owner + torch.rand(owner:numel(), {dtype = "float64"}) * 0.999)
    local kept = rank:lt(k)
    return place:index_select(1, order)[kept], owner[kept]
@@ -46,8 +46,8 @@ local function none() return torch.zeros(0, {dtype = "int64"}) end
 
 local function all(list) return #list > 0 and torch.cat(list) or none() end
 
--- Begins the list of the nodes of a type: `numbers` has each node's position in the sample, or 0;
--- `front` has the nodes of the last hop.
+-- Begins the list of sampled nodes of a type. `numbers` has each node's position in the sample, or
+-- 0; `front` has the nodes that the last hop has added.
 local function begin(n, seeds)
    local numbers = torch.zeros(n, {dtype = "int64"})
    if seeds:numel() > 0 then
@@ -57,7 +57,7 @@ local function begin(n, seeds)
       counts = {seeds:numel()}}
 end
 
--- Gives positions to nodes that the sample lacks.
+-- Adds those nodes to the sample that it does not have yet, and gives them positions.
 local function take(nodes, source)
    local fresh = source[nodes.numbers:index_select(1, source):eq(0)]
    if fresh:numel() == 0 then return end
@@ -68,7 +68,7 @@ local function take(nodes, source)
    nodes.fresh[#nodes.fresh + 1] = fresh
 end
 
---- Samples edges of several types around nodes of one type.
+--- Samples edges of several types, hop by hop, beginning at nodes of one type.
 ---@param types table<string, integer>  the number of nodes of each type
 ---@param edges {name: string, source: string, target: string, graph: table, hops: integer[]}[]
 ---@param start string  the type of the seeds
@@ -116,8 +116,8 @@ end
 
 -- Nodes of all types ------------------------------------------------------------------------------
 
--- Adds 1 / degree of each new node of a type to the scores of its sources, unless the sample has
--- them already.
+-- Adds 1 / degree of each new node of a type to the scores of its edges' sources. Sources that are
+-- already in the sample get no score.
 local function score(scores, nodes, edge, front)
    if front == nil or front:numel() == 0 then return end
    local place, owner = M.choose(edge.graph, front, -1)
@@ -129,8 +129,9 @@ local function score(scores, nodes, edge, front)
    scores[edge.source]:index_add_(1, source, 1 / degree:index_select(1, owner):double())
 end
 
--- Draws up to k nodes without replacement, with chances in proportion to the squares of scores: the
--- greatest ones of weight / exponential random number (Efraimidis and Spirakis, 2006).
+-- Draws up to k nodes without replacement, with probabilities in proportion to the squared scores.
+-- It takes the nodes with the largest values of weight / exponential random number (Efraimidis and
+-- Spirakis, 2006).
 local function draw(scores, k)
    local known = scores:nonzero():view(-1)
    if known:numel() <= k then return known end
@@ -152,8 +153,8 @@ local function edges_within(edge, nodes)
       ids = edge.graph.order:index_select(1, place[kept])}
 end
 
---- Samples nodes of all types around nodes of one type, and the edges among them (Hu et al., 2020,
---- algorithm 1).
+--- Samples nodes of all types, beginning at nodes of one type, and the edges among the sampled
+--- nodes (Hu et al., 2020, algorithm 1).
 ---@param types table<string, integer>  the number of nodes of each type
 ---@param order string[]  the types
 ---@param edges {name: string, source: string, target: string, graph: table}[]

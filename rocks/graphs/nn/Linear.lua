@@ -9,7 +9,7 @@ local nn = torch.nn
 local signature = args.signature [[graphs.nn.Linear(in_channels: count, out_channels: count,
    bias: boolean = true, weight_initializer: string?, bias_initializer: string?)]]
 
---- An affine map of the last dimension, as nn.Linear, with a choice of initial values.
+--- An affine map of the last dimension, like nn.Linear, but with a choice of initial values.
 ---
 ---     local layer = torch.graphs.nn.Linear(3, 2, {weight_initializer = "glorot"})
 ---     print(layer(torch.ones(4, 3)).shape)
@@ -36,7 +36,7 @@ function Linear:__init(...)
    self:reset_parameters()
 end
 
---- Sets the parameters to new initial values.
+--- Initializes the parameters again.
 function Linear:reset_parameters()
    inits.weight(self.weight, self.in_channels, self._inits[1])
    if self.bias then inits.bias(self.bias, self.in_channels, self._inits[2]) end

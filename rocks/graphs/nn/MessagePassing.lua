@@ -1,9 +1,9 @@
 -- MessagePassing.lua - the base class of layers in which nodes get messages from their neighbours.
 --
--- `propagate` chooses the arguments of `message`, `aggregate` and `update` by the names of their
--- parameters. If the message is the neighbour's row, or a weight times this row, and messages are
--- summed or averaged, then the result is a product with the sparse matrix of edges, and no messages
--- are stored.
+-- `propagate` passes values to `message`, `aggregate` and `update` by the names of their
+-- parameters. In many layers, a message is the neighbour's row, or a weight times this row, and
+-- messages are summed or averaged. The result is then a product with the sparse matrix of edges,
+-- and no messages are stored.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,7 +15,7 @@ local scatter = require "tlua.graphs.utils.scatter"
 local nn = torch.nn
 
 --- The base class of layers in which nodes get messages from their neighbours. A derived class
---- defines `message(...)`, whose arguments are chosen by the names of its parameters: `x_j` has the
+--- defines `message(...)`. The names of its parameters decide which values it gets: `x_j` gets the
 --- rows of x at the sources of edges, `x_i` the rows at their targets, and any other name the value
 --- that was passed to `propagate` under this name. The class may also define `aggregate(inputs,
 --- index, dim_size)` and `update(inputs, ...)`.
@@ -32,7 +32,7 @@ local nn = torch.nn
 ---@class graphs.nn.MessagePassing: nn.Module
 ---@field aggr string|string[]|function  how messages are reduced
 ---@field flow string  "source_to_target" or "target_to_source"
----@field node_dim integer  the dimension of nodes
+---@field node_dim integer  the dimension along which tensors have one row per node
 ---@overload fun(options?: table): graphs.nn.MessagePassing
 local MessagePassing, parent = class.class("graphs.nn.MessagePassing", nn.Module)
 
@@ -60,7 +60,7 @@ function MessagePassing:__init(...)
    self.aggr, self.flow, self.node_dim = a.aggr, a.flow, a.node_dim
 end
 
---- Sets the parameters to new initial values.
+--- Initializes the parameters again. The base class has none.
 function MessagePassing:reset_parameters() end
 
 -- Names of parameters -----------------------------------------------------------------------------
@@ -68,7 +68,8 @@ function MessagePassing:reset_parameters() end
 -- Maps functions to the names of their parameters.
 local names_of <const> = setmetatable({}, {__mode = "k"})
 
--- Returns the names of a method's parameters, without self and the `skip` parameters after it.
+-- Returns the names of a method's parameters, without self and the first `skip` parameters after
+-- self.
 local function parameters(self, method, skip)
    local fn = self[method]
    local names = names_of[fn]
@@ -97,8 +98,8 @@ local function rows_of(value, dim)
    if torch.is_tensor(value) and value:dim() >= -dim then return value:size(dim) end
 end
 
--- Returns the numbers of sources and of targets: those in `size`, or the numbers of rows of the
--- propagated tensors.
+-- Returns the number of sources and the number of targets. They are taken from `size`, or else from
+-- the numbers of rows of the propagated tensors.
 local function sizes_of(self, title, kept, size)
    local sources, targets
    if size ~= nil then
@@ -134,7 +135,7 @@ local function sizes_of(self, title, kept, size)
    return sources, targets
 end
 
--- Returns the arguments for a method, chosen by the names of its parameters.
+-- Returns the values for a method's parameters, which it finds by the parameters' names.
 local function collect(self, title, method, names, values, context)
    local list = {n = #names}
    for i, name in ipairs(names) do
@@ -160,8 +161,8 @@ local function collect(self, title, method, names, values, context)
    return list
 end
 
--- Returns whether message_and_aggregate computes the same as message: no class further derived than
--- the one that defines message_and_aggregate overrides message.
+-- Returns whether message_and_aggregate computes the same as message followed by aggregate. It does
+-- not if a class derived from the one that defines message_and_aggregate overrides message.
 local function is_fused(self)
    if rawget(self, "message") then return false end
    local cls = getmetatable(self)
@@ -229,14 +230,14 @@ function MessagePassing:propagate(edge_index, values)
    return self:update(result, table.unpack(list, 1, list.n))
 end
 
--- Returns whether the product of the sparse matrix computes the sums of messages.
+-- Returns whether a product with the sparse matrix can compute the sums of messages.
 function MessagePassing:_takes_product(kept)
    local x = kept.x
    if type(x) == "table" then x = x[1] end
    return self.node_dim == -2 and torch.is_tensor(x) and x:dim() == 2 and Adjacency.takes(x.dtype)
 end
 
--- Makes the messages, and aggregates them.
+-- Computes the messages and aggregates them.
 function MessagePassing:_pass(title, adjacency, names, kept, optional)
    local context = {
       optional = optional, index = adjacency.rows[2], source = adjacency.rows[1],
@@ -251,13 +252,13 @@ function MessagePassing:_pass(title, adjacency, names, kept, optional)
    return self:aggregate(messages, table.unpack(rest, 1, rest.n))
 end
 
---- Makes the message of each edge: by default the row of x at the edge's source.
+--- Computes the message of each edge. By default, it is the row of x at the edge's source.
 ---@param x_j Tensor
 ---@return Tensor
 function MessagePassing:message(x_j) return x_j end
 
---- Computes and sums the messages in one step, as a product with the sparse matrix of edges. This
---- method is used for sums and means in layers that override it, and in layers that do not override
+--- Computes and sums the messages in one step, as a product with the sparse matrix of edges. It is
+--- called for sums and means if the layer overrides it, or if the layer does not override
 --- `message`.
 ---@param adjacency graphs.Adjacency
 ---@param x Tensor|Tensor[]
@@ -267,7 +268,7 @@ function MessagePassing:message_and_aggregate(adjacency, x)
    return self.aggr == "mean" and adjacency:mean(x) or adjacency:matmul(x)
 end
 
--- Reduces messages by a name, a list of names, or a function.
+-- Reduces messages. `aggr` is the name of a reduction, a list of names, or a function.
 local function reduce(aggr, inputs, index, dim, size)
    if type(aggr) == "string" then return scatter.reduce(inputs, index, dim, size, aggr) end
    if type(aggr) == "table" and not getmetatable(aggr) then
@@ -278,7 +279,7 @@ local function reduce(aggr, inputs, index, dim, size)
    return aggr(inputs, index, {dim_size = size, dim = dim})
 end
 
---- Reduces the messages that arrive at each node.
+--- Reduces the messages of each node to one row.
 ---@param inputs Tensor  the messages
 ---@param index Tensor  (edges) int64: the target of each message
 ---@param dim_size integer  the number of targets
@@ -293,7 +294,8 @@ function MessagePassing:aggregate(inputs, index, dim_size)
    return reduce(self.aggr, inputs, index, dim, dim_size)
 end
 
---- Computes the layer's result from the aggregated messages: by default the messages themselves.
+--- Computes the layer's result from the aggregated messages. By default, the result is the
+--- aggregated messages.
 ---@param inputs Tensor
 ---@return Tensor
 function MessagePassing:update(inputs) return inputs end
@@ -313,8 +315,8 @@ function MessagePassing:_check_x(x, channels, name)
    end
 end
 
---- Returns the features of sources and of targets, checked: x is one tensor for both, or a list of
---- two, of which the second may be nil.
+--- Checks the features of sources and of targets, and returns them. x is one tensor for both, or a
+--- list of two tensors, of which the second may be nil.
 ---@param x any
 ---@param channels? integer|integer[]
 ---@return Tensor sources

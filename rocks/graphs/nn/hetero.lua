@@ -1,4 +1,4 @@
--- hetero.lua - HeteroConv: one layer for each edge type.
+-- hetero.lua - HeteroConv, which applies one layer to each edge type.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,9 +9,9 @@ local M = {}
 
 local signature = args.signature "graphs.nn.HeteroConv(convs: table, aggr: string = 'sum')"
 
---- One layer for each edge type. The results of edge types with the same target type are reduced by
---- `aggr`: "sum", "mean", "max", "min", "mul" or "cat". `convs` maps the names of edge types, such
---- as "author__writes__paper", to layers.
+--- Applies one layer to each edge type. `aggr` selects how the results of edge types with the same
+--- target type are reduced: "sum", "mean", "max", "min", "mul" or "cat". `convs` maps the names of
+--- edge types, such as "author__writes__paper", to layers.
 ---
 ---     local N = torch.graphs.nn
 ---     local conv = N.HeteroConv {
@@ -41,7 +41,7 @@ local function parts_of(name)
    return source, relation, target
 end
 
--- Returns the name of an edge type in PyTorch Geometric's state dicts.
+-- Returns the name that an edge type has in PyTorch Geometric's state dicts.
 local function path_of(name) return "<" .. table.concat({parts_of(name)}, "___") .. ">" end
 
 ---@param convs table<string, nn.Module>  the layer of each type of edges

@@ -1,4 +1,4 @@
--- init.lua - torch.graphs.nn: layers and models of graphs.
+-- init.lua - torch.graphs.nn: layers and models for graphs.
 
 local lazy = require "tlua.lazy"
 

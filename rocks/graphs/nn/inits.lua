@@ -1,4 +1,4 @@
--- inits.lua - initial values of parameters.
+-- inits.lua - fills parameters with initial values.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -6,8 +6,8 @@ local init = torch.nn.init
 
 local M = {}
 
---- Fills a tensor with uniform random numbers from [-s, s], where s = sqrt(6 / (rows + columns)),
---- counted in the last two dimensions.
+--- Fills a tensor with uniform random numbers from [-s, s], where s = sqrt(6 / (rows + columns)).
+--- The rows and columns are the last two dimensions.
 ---@param tensor? Tensor
 function M.glorot(tensor)
    if tensor == nil or tensor:numel() == 0 then return end

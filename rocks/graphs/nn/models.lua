@@ -1,4 +1,5 @@
--- models.lua - multilayer perceptrons, jumping knowledge, and models of several graph layers.
+-- models.lua - multilayer perceptrons, jumping knowledge, and models that consist of several graph
+-- layers.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,7 +18,7 @@ local acts <const> = {relu = nn.ReLU, elu = nn.ELU, leaky_relu = nn.LeakyReLU, t
    sigmoid = nn.Sigmoid, gelu = nn.GELU, silu = nn.SiLU, selu = nn.SELU, softplus = nn.Softplus,
    identity = nn.Identity}
 
--- Returns the activation that a name selects, the given function itself, or nil for false.
+-- Returns the activation function for `act`, which is a name, a function, or false for none.
 local function activation(title, act)
    if not act then return nil end
    if type(act) == "string" then
@@ -31,8 +32,8 @@ end
 local norm_classes <const> = {batch_norm = norms.BatchNorm, BatchNorm = norms.BatchNorm,
    graph_norm = norms.GraphNorm, GraphNorm = norms.GraphNorm}
 
--- Returns a new normalisation that a name selects or a function makes, or Identity for nil and
--- false.
+-- Returns a new normalisation layer. `norm` is a name, or a function that creates it. For nil and
+-- false it returns an Identity.
 local function normalisation(title, norm, channels)
    if not norm then return nn.Identity() end
    if type(norm) == "string" then
@@ -57,8 +58,8 @@ local take_mlp = args.signature [[graphs.nn.MLP(channel_list: integers, in_chann
    act: any = 'relu', act_first: boolean = false, norm: any = 'batch_norm',
    plain_last: boolean = true, bias: boolean = true)]]
 
---- A multilayer perceptron: affine maps, each but the last followed by normalisation, activation
---- and dropout. `channel_list` has the widths from the input to the output.
+--- A multilayer perceptron. Normalisation, activation and dropout follow each affine map except the
+--- last. `channel_list` has the widths from the input to the output.
 ---
 ---     local mlp = torch.graphs.nn.MLP({4, 8, 3}, {norm = false})
 ---     print(mlp(torch.ones(2, 4)).shape)
@@ -133,8 +134,8 @@ function MLP:extra_repr() return table.concat(self.channel_list, ", ") end
 local take_jk = args.signature [[graphs.nn.JumpingKnowledge(mode: string, channels: count?,
    num_layers: count?)]]
 
---- Joins the results of several layers (Xu et al., 2018): "cat", "max", or "lstm", which weights
---- layers by the attention of an LSTM.
+--- Combines the results of several layers (Xu et al., 2018). The mode is "cat", "max", or "lstm",
+--- which computes a weighted sum of the layers with attention weights from an LSTM.
 ---
 ---     local jk = torch.graphs.nn.JumpingKnowledge "cat"
 ---     print(jk({torch.ones(2, 3), torch.ones(2, 3)}).shape)
@@ -191,7 +192,7 @@ local parameters <const> = [[(in_channels: integers, hidden_channels: count, num
    out_channels: count?, dropout: number = 0, act: any = 'relu', act_first: boolean = false,
    norm: any?, jk: string?, %s)]]
 
--- The base class of models. A derived class defines _conv(a, from, to, is_last), which makes one
+-- The base class of models. A derived class defines _conv(a, from, to, is_last), which creates one
 -- layer.
 local Basic = class.class("graphs.nn.BasicGNN", nn.Module)
 
@@ -272,8 +273,8 @@ local take_gcn = args.signature("graphs.nn.GCN" .. parameters:format [[improved:
    cached: boolean = false, add_self_loops: boolean?, normalize: boolean = true,
    bias: boolean = true]])
 
---- Several GCNConv layers, with activation, normalisation and dropout between them. It is called as
---- model(x, edge_index, edge_weight).
+--- A sequence of GCNConv layers with activation, normalisation and dropout between them. It is
+--- called as model(x, edge_index, edge_weight).
 ---
 ---     local model = torch.graphs.nn.GCN(3, 8, 2, 4)
 ---     local edges = torch.tensor {{1, 2}, {2, 1}}
@@ -307,8 +308,8 @@ local take_sage = args.signature("graphs.nn.GraphSAGE" .. parameters:format [[ag
    normalize: boolean = false, root_weight: boolean = true, project: boolean = false,
    bias: boolean = true]])
 
---- Several SAGEConv layers, with activation, normalisation and dropout between them. It is called
---- as model(x, edge_index).
+--- A sequence of SAGEConv layers with activation, normalisation and dropout between them. It is
+--- called as model(x, edge_index).
 ---
 ---     local model = torch.graphs.nn.GraphSAGE(3, 8, 2, 4)
 ---     local edges = torch.tensor {{1, 2}, {2, 1}}
@@ -340,8 +341,8 @@ end
 local take_gin = args.signature("graphs.nn.GIN" .. parameters:format [[eps: number = 0,
    train_eps: boolean = false]])
 
---- Several GINConv layers of MLPs, with activation, normalisation and dropout between them. It is
---- called as model(x, edge_index).
+--- A sequence of GINConv layers of MLPs with activation, normalisation and dropout between them. It
+--- is called as model(x, edge_index).
 ---
 ---     local model = torch.graphs.nn.GIN(3, 8, 2, 4)
 ---     local edges = torch.tensor {{1, 2}, {2, 1}}
@@ -373,8 +374,8 @@ local take_gat = args.signature("graphs.nn.GAT" .. parameters:format [[v2: boole
    add_self_loops: boolean = true, edge_dim: count?, fill_value: any = 'mean',
    bias: boolean = true, residual: boolean = false]])
 
---- Several GATConv or GATv2Conv layers, with activation, normalisation and dropout between them. It
---- is called as model(x, edge_index, {edge_attr = ...}).
+--- A sequence of GATConv or GATv2Conv layers with activation, normalisation and dropout between
+--- them. It is called as model(x, edge_index, {edge_attr = ...}).
 ---
 ---     local model = torch.graphs.nn.GAT(3, 8, 2, 4, {heads = 2})
 ---     local edges = torch.tensor {{1, 2}, {2, 1}}

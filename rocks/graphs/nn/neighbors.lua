@@ -1,4 +1,5 @@
--- neighbors.lua - graphs of points in space, random walks, and embeddings by random walks.
+-- neighbors.lua - graphs of neighbouring points in space, random walks, and node embeddings that
+-- are learnt from random walks.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,9 +9,9 @@ local nn = torch.nn
 
 local M = {}
 
--- Calls fn(distances, first) for blocks of rows of the matrix of distances between points.
--- Distances between points of different graphs are infinite, and so are distances from points to
--- themselves, unless `loop` is set.
+-- Calls fn(distances, first) for blocks of rows of the matrix of distances between points. Points
+-- of different graphs have infinite distance. Unless `loop` is set, a point has infinite distance
+-- from itself.
 local function each_block(x, batch, loop, cosine, fn)
    local n = x:size(1)
    local size = math.max(1, 4194304 // math.max(n, 1))
@@ -32,7 +33,8 @@ local function each_block(x, batch, loop, cosine, fn)
    end
 end
 
--- Returns edges to each point from its k nearest points, as far as their distance is at most r.
+-- Returns edges to each point from those of its k nearest points that are at a distance of at most
+-- r.
 local function nearest(title, a, k, r)
    local x = a.x:dim() == 1 and a.x:unsqueeze(2) or a.x
    if x:dim() ~= 2 or not x:is_floating_point() then
@@ -71,7 +73,7 @@ local take_knn = args.signature [[graphs.nn.knn_graph(x: tensor, k: count, batch
 ---@param x Tensor  (points, dimensions)
 ---@param k integer  the number of neighbours
 ---@param batch? Tensor
----@param loop? boolean  whether a point is a neighbour of its own
+---@param loop? boolean  whether a point is its own neighbour
 ---@param flow? "source_to_target"|"target_to_source"
 ---@param cosine? boolean  whether the distance is 1 - cosine similarity instead of the Euclidean
 --- one
@@ -84,8 +86,8 @@ end
 local take_radius = args.signature [[graphs.nn.radius_graph(x: tensor, r: number, batch: tensor?,
    loop: boolean = false, max_num_neighbors: count = 32, flow: string = 'source_to_target')]]
 
---- Returns edges to each point from its nearest points within distance r, at most max_num_neighbors
---- for each point.
+--- Returns edges to each point from its nearest points within distance r. A point gets at most
+--- max_num_neighbors edges.
 ---
 ---     local x = torch.tensor {{0.0}, {1.0}, {5.0}}
 ---     local edges = torch.graphs.nn.radius_graph(x, 2)
@@ -94,7 +96,7 @@ local take_radius = args.signature [[graphs.nn.radius_graph(x: tensor, r: number
 ---@param x Tensor  (points, dimensions)
 ---@param r number  the radius
 ---@param batch? Tensor
----@param loop? boolean  whether a point is a neighbour of its own
+---@param loop? boolean  whether a point is its own neighbour
 ---@param max_num_neighbors? integer
 ---@param flow? "source_to_target"|"target_to_source"
 ---@return Tensor edge_index
@@ -105,8 +107,8 @@ end
 
 -- Random walks ------------------------------------------------------------------------------------
 
--- Returns the edges in CSR form, sorted by source: the pointers, the targets, and an ascending key
--- for each edge.
+-- Returns the edges in CSR form, sorted by source: the row pointers, the targets, and an ascending
+-- key for each edge.
 local function by_sources(row, col, n)
    local keys = ((row - 1) * n + col):sort(1)
    local counts = row:numel() > 0 and torch.bincount(row, {minlength = n})
@@ -125,8 +127,8 @@ local function step(graph, node)
    return torch.where(degree:gt(0), graph.targets:index_select(1, place), node)
 end
 
--- Returns the next nodes of walks that return to the previous node with weight 1/p and leave its
--- neighbourhood with weight 1/q.
+-- Returns the next nodes of biased walks. A walk returns to the previous node with weight 1/p, and
+-- leaves the previous node's neighbourhood with weight 1/q.
 local function biased_step(graph, before, node, p, q)
    local most = math.max(1, 1 / p, 1 / q)
    local result = step(graph, node)
@@ -167,9 +169,9 @@ end
 local take_walk = args.signature [[graphs.nn.random_walk(row: tensor, col: tensor, start: tensor,
    walk_length: count, p: number = 1, q: number = 1, num_nodes: count?)]]
 
---- Returns random walks along edges (row, col), one for each node in `start`. A walk returns to the
---- previous node with weight 1/p, and moves to nodes that are not neighbours of the previous node
---- with weight 1/q. A walk stays at a node without edges.
+--- Returns random walks along the edges (row, col), one walk from each node in `start`. A walk
+--- returns to the previous node with weight 1/p, and moves to nodes that are not neighbours of the
+--- previous node with weight 1/q. A walk stays at a node that has no edges.
 ---
 ---     local row, col = torch.tensor {1, 2, 3}, torch.tensor {2, 3, 1}
 ---     print(torch.graphs.nn.random_walk(row, col, torch.tensor {1}, 3))
@@ -199,8 +201,9 @@ local take_node2vec = args.signature [[graphs.nn.Node2Vec(edge_index: tensor,
    p: number = 1, q: number = 1, num_negative_samples: count = 1, num_nodes: count?,
    sparse: boolean = false)]]
 
---- Embeddings of nodes by random walks (Grover and Leskovec, 2016). `model:loader(options)` makes
---- batches of walks, and `model:loss(pos, neg)` is the loss of a batch.
+--- Node2Vec: learns embeddings of nodes from random walks (Grover and Leskovec, 2016).
+--- `model:loader(options)` makes batches of walks, and `model:loss(pos, neg)` computes the loss of
+--- a batch.
 ---
 ---     local data = torch.graphs.datasets.KarateClub():get(1)
 ---     local model = torch.graphs.nn.Node2Vec(data.edge_index, 8, 6, 3)
@@ -251,7 +254,7 @@ function Node2Vec:forward(batch)
    return batch == nil and self.embedding.weight or self.embedding(batch)
 end
 
--- Returns all windows of `size` adjacent nodes of walks.
+-- Returns all windows of `size` adjacent nodes in walks.
 local function windows(walks, size)
    local list = {}
    for i = 1, walks:size(2) - size + 1 do list[i] = walks:narrow(2, i, size) end
@@ -271,7 +274,7 @@ local function sampler(graph, w)
    end
 end
 
---- Returns a loader of batches of walks: windows of real walks, and of random nodes.
+--- Returns a loader whose batches are windows of random walks and windows of random nodes.
 ---@param options? table  the options of torch.data.DataLoader
 ---@return data.DataLoader
 function Node2Vec:loader(options)
@@ -283,8 +286,8 @@ function Node2Vec:loader(options)
    return torch.data.DataLoader(nodes, own)
 end
 
--- Returns the dot products of the first node's embedding with the embeddings of the other nodes of
--- each window.
+-- Returns, for each window, the dot products of the first node's embedding with the embeddings of
+-- the other nodes.
 local function products(self, walks)
    local h = self.embedding(walks)
    return (h:narrow(2, 1, 1) * h:narrow(2, 2, h:size(2) - 1)):sum(-1)

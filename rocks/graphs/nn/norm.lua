@@ -1,4 +1,4 @@
--- norm.lua - normalisation of the features of nodes.
+-- norm.lua - layers that normalise the features of nodes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -14,7 +14,7 @@ local take_batch = args.signature [[graphs.nn.BatchNorm(in_channels: count, eps:
    momentum: number|boolean = 0.1, affine: boolean = true, track_running_stats: boolean = true,
    allow_single_element: boolean = false)]]
 
---- Batch normalisation of the features of all nodes, as nn.BatchNorm1d.
+--- Batch normalisation of node features over all nodes, like nn.BatchNorm1d.
 ---
 ---     local norm = torch.graphs.nn.BatchNorm(1)
 ---     print(norm(torch.tensor {{1.0}, {3.0}}):detach():flatten())
@@ -61,8 +61,8 @@ function BatchNorm:extra_repr() return tostring(self.in_channels) end
 
 local take_graph = args.signature "graphs.nn.GraphNorm(in_channels: count, eps: number = 1e-5)"
 
---- Normalises features over the nodes of each graph, with a learnt share of the mean (Cai et al.,
---- 2020). It is called as norm(x, batch).
+--- Normalises features over the nodes of each graph. It subtracts a learnt multiple of the mean
+--- (Cai et al., 2020). It is called as norm(x, batch).
 ---
 ---     local norm = torch.graphs.nn.GraphNorm(1)
 ---     print(norm(torch.tensor {{1.0}, {3.0}}):detach():flatten())

@@ -1,5 +1,5 @@
--- pool.lua - pooling: global pooling to one row for each graph of a batch, and selection of nodes
--- by score.
+-- pool.lua - pooling. Global pooling reduces each graph of a batch to one row. Other layers keep
+-- the nodes with the highest scores.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,7 @@ local nn = torch.nn
 
 local M = {}
 
--- Defines a function that pools whole graphs.
+-- Defines a function that reduces each graph to one row.
 local function define(name, reduce)
    local title = "graphs.nn." .. name
    local take = args.signature(title .. "(x: tensor, batch: tensor?, size: count?)")
@@ -79,7 +79,8 @@ local function choose(score, ratio, batch, min_score, size)
    return order:index_select(1, again[place:le(k:index_select(1, graphs))])
 end
 
--- Selects nodes by a learnt vector, which has the key of PyTorch Geometric's state dicts.
+-- Computes scores with a learnt vector and selects nodes. The vector has the key of PyTorch
+-- Geometric's state dicts.
 local SelectTopK = class.class("graphs.nn.SelectTopK", nn.Module)
 
 function SelectTopK:__init(channels, ratio, min_score, act)
@@ -118,7 +119,7 @@ local function select_of(title, channels, a)
    return SelectTopK(channels, a.ratio, a.min_score, act)
 end
 
--- Selects nodes by their scores, and keeps the edges among them.
+-- Keeps the nodes with the highest scores, and the edges among them.
 local function pool(self, title, a, attn)
    local n = a.x:size(1)
    checks.edges(title, a.edge_index)
@@ -141,9 +142,9 @@ end
 local take_topk = args.signature [[graphs.nn.TopKPooling(in_channels: count, ratio: number = 0.5,
    min_score: number?, multiplier: number = 1, nonlinearity: any = 'tanh')]]
 
---- Keeps the nodes of each graph with the highest scores x p / |p|, and the edges among them (Gao
---- and Ji, 2019). pool(x, edge_index, edge_attr, batch, attn) returns x, edge_index, edge_attr,
---- batch, the chosen nodes and their scores.
+--- Keeps the nodes with the highest scores x p / |p| in each graph, and the edges among these nodes
+--- (Gao and Ji, 2019). pool(x, edge_index, edge_attr, batch, attn) returns x, edge_index,
+--- edge_attr, batch, the chosen nodes and their scores.
 ---
 ---     local pool = torch.graphs.nn.TopKPooling(3, {ratio = 0.5})
 ---     local edges = torch.tensor {{1, 2}, {2, 3}}
@@ -207,15 +208,15 @@ end
 local take_sag = args.signature [[graphs.nn.SAGPooling(in_channels: count, ratio: number = 0.5,
    GNN: any?, min_score: number?, multiplier: number = 1, nonlinearity: any = 'tanh')]]
 
---- Keeps the nodes of each graph with the highest scores, which a layer computes from the graph
---- (Lee et al., 2019). It is called as TopKPooling.
+--- Keeps the nodes with the highest scores in each graph, where a graph layer computes the scores
+--- (Lee et al., 2019). It is called like TopKPooling.
 ---
 ---     local pool = torch.graphs.nn.SAGPooling(3, {ratio = 2})
 ---     local edges = torch.tensor {{1, 2}, {2, 3}}
 ---     print(pool(torch.randn(4, 3), edges).shape)
 ---     --> torch.Size([2, 3])
 ---@class graphs.nn.SAGPooling: nn.Module
----@field gnn graphs.nn.MessagePassing  the layer of scores
+---@field gnn graphs.nn.MessagePassing  the layer that computes the scores
 ---@overload fun(in_channels: integer, options?: table): graphs.nn.SAGPooling
 local SAGPooling = class.class("graphs.nn.SAGPooling", nn.Module)
 M.SAGPooling = SAGPooling

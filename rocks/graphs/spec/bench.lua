@@ -1,4 +1,4 @@
--- Measures a training step of a model of two layers on 10^5 nodes and 10^6 edges:
+-- Measures a training step of a two-layer model on 10^5 nodes and 10^6 edges:
 --
 --    tlua rocks/graphs/spec/bench.lua gcn|sage|gat [steps]
 --

@@ -1,4 +1,4 @@
--- Tests graphs, batches of graphs and their loader.
+-- Tests graphs, batches of graphs, and the loader of batches.
 
 local torch = require "tlua"
 local device = require "spec.support.device"

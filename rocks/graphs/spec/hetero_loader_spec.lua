@@ -1,4 +1,4 @@
--- Tests samples of graphs with types of nodes and edges.
+-- Tests the sampling of graphs whose nodes and edges have types.
 
 local torch = require "tlua"
 local graphs = torch.graphs
@@ -7,7 +7,7 @@ local N = graphs.nn
 local writes <const>, cites <const>, written <const> = {"author", "writes", "paper"},
    {"paper", "cites", "paper"}, {"paper", "written", "author"}
 
--- Returns a graph of 20 authors and 30 papers, whose features are their numbers.
+-- Returns a graph of 20 authors and 30 papers. The feature of each node is its number.
 local function library()
    torch.manual_seed(3)
    local data = graphs.data.HeteroData()

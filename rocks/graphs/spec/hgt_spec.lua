@@ -1,4 +1,4 @@
--- Compares HGTConv with PyTorch Geometric's (fixtures/hgt.py has recorded it), and tests HGTLoader.
+-- Compares HGTConv with PyTorch Geometric's results, which fixtures/hgt.py has recorded, and tests HGTLoader.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -12,7 +12,7 @@ local kinds <const> = {{"author", "writes", "paper"}, {"paper", "cites", "paper"
 describe("HGTConv", function()
    local recorded = device.moved(torch.load "rocks/graphs/spec/fixtures/hgt.safetensors")
 
-   -- Returns the recorded tensors whose names begin with a prefix, by the rest of their names.
+   -- Returns the recorded tensors whose names begin with a prefix. The keys are the names without the prefix.
    local function part(prefix)
       local found = {}
       for name, value in pairs(recorded) do
@@ -101,7 +101,7 @@ describe("HGTLoader", function()
       return data
    end
 
-   -- Returns the set of pairs of an edge_index in the whole graph.
+   -- Returns the set of the pairs of nodes that edges connect, with the nodes' numbers in the whole graph.
    local function pairs_of(edge_index, sources, targets)
       local set = {}
       for i = 1, edge_index:size(2) do
@@ -148,7 +148,8 @@ describe("HGTLoader", function()
    it("draws by the squares of the sums of 1 / degree", function()
       local data = graphs.data.HeteroData()
       data.a.x, data.b.x = torch.ones(2, 1), torch.ones(4, 1)
-      -- target 1 has the sources 1 and 2, target 2 has 1: the scores are 1/2 + 1 and 1/2
+      -- Target 1 has the sources 1 and 2, and target 2 has the source 1. So the scores of the sources are 1/2 + 1 and
+      -- 1/2.
       data[{"b", "to", "a"}].edge_index = torch.tensor {{1, 2, 1}, {1, 1, 2}}
       local loader = graphs.loader.HGTLoader(data, {1}, {input_nodes = "a", batch_size = 2})
       torch.manual_seed(4)
@@ -159,7 +160,7 @@ describe("HGTLoader", function()
             counts[id] = counts[id] + 1
          end
       end
-      -- the chance is 1.5^2 / (1.5^2 + 0.5^2) = 0.9; five standard deviations are 0.034
+      -- the probability is 1.5^2 / (1.5^2 + 0.5^2) = 0.9, and five standard deviations are 0.034
       assert.near(0.9, counts[1] / n, 0.034)
       assert.equal(n, counts[1] + counts[2])
    end)

@@ -1,5 +1,5 @@
--- Compares layers with PyTorch Geometric's: the results and the gradients of inputs and of parameters, with weights
--- from its state dicts (fixtures/layers.py has recorded all of these).
+-- Compares layers with PyTorch Geometric's: their results, and the gradients of inputs and parameters. The weights come
+-- from PyTorch Geometric's state dicts. fixtures/layers.py has recorded all values.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -23,7 +23,7 @@ local function mlp(a, b, c)
    return torch.nn.Sequential(torch.nn.Linear(a, b), torch.nn.ReLU(), torch.nn.Linear(b, c))
 end
 
--- Maps cases to constructors of layers, and to the names of forward's arguments.
+-- For each case, the constructor of the layer and the names of forward's arguments.
 local cases = {
    ["gcn"] = {function() return N.GCNConv(4, 3) end},
    ["gcn weight"] = {function() return N.GCNConv(4, 3) end, "edge_weight"},

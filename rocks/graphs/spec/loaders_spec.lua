@@ -1,4 +1,4 @@
--- Tests samples of large graphs, graphs of points, random walks, splits, and graphs with types.
+-- Tests loaders of large graphs, graphs of points, random walks, random splits, and graphs with types.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -26,13 +26,13 @@ describe("torch.graphs.loader.NeighborLoader", function()
             assert.same(batch.n_id:tolist(), batch.x:view(-1):long():tolist())
             assert.same(batch.e_id:tolist(), batch.edge_attr:long():tolist())
             assert.same(batch.n_id:tolist(), batch.y:tolist())
-            -- each edge is an edge of the whole graph, and occurs once
+            -- each sampled edge is an edge of the whole graph and occurs only once
             local whole = data.edge_index:index_select(2, batch.e_id)
             assert.same(whole[1]:tolist(), batch.n_id:index_select(1, batch.edge_index[1]):tolist())
             assert.same(whole[2]:tolist(), batch.n_id:index_select(1, batch.edge_index[2]):tolist())
             assert.equal(batch.e_id:numel(), batch.e_id:unique():numel())
             assert.equal(batch.n_id:numel(), batch.n_id:unique():numel())
-            -- seeds come first, and have 4 edges, or all their edges if they have fewer
+            -- the seeds come first; each has 4 edges, or all its edges if it has fewer
             local counts = U.degree(batch.edge_index[2], batch.num_nodes)
             for i = 1, batch.batch_size do
                local node = batch.n_id[i]:item()
@@ -69,7 +69,7 @@ describe("torch.graphs.loader.NeighborLoader", function()
 end)
 
 describe("torch.graphs.loader.ClusterLoader", function()
-   -- four blocks of 15 nodes with few edges among them
+   -- Returns a graph of four blocks of 15 nodes, with few edges between blocks.
    local function blocks()
       torch.manual_seed(2)
       local probs = {}
@@ -166,7 +166,8 @@ describe("random walks", function()
 
    it("return and leave with the probabilities that p and q give", function()
       torch.manual_seed(5)
-      -- 1 - 2 - 3, 2 - 4, 1 - 4: after 1, 2 a walk may return to 1, go to 4 (a neighbour of 1), or leave to 3
+      -- The edges are 1 - 2, 2 - 3, 2 - 4 and 1 - 4. After 1, 2 a walk may return to 1, go to 4 (a neighbour of 1), or
+      -- leave to 3.
       local edges = U.to_undirected(torch.tensor {{1, 2, 2, 1}, {2, 3, 4, 4}})
       local walks = N.random_walk(edges[1], edges[2], torch.ones(60000):long(), 2, {p = 0.5, q = 4})
       local via = walks[walks[{{}, 2}]:eq(2)]

@@ -1,5 +1,5 @@
--- Tests layers that get a sparse matrix in place of edge_index. fixtures/matrix.py has recorded
--- PyTorch Geometric's results.
+-- Tests layers that are called with a sparse matrix in place of edge_index. fixtures/matrix.py has recorded PyTorch
+-- Geometric's results.
 
 local torch = require "tlua"
 local graphs = require "tlua.graphs"

@@ -1,4 +1,5 @@
--- Compares functions of edges with PyTorch Geometric's (fixtures/layers.py has recorded them), and tests random ones.
+-- Compares functions on edges with PyTorch Geometric's results, which fixtures/layers.py has recorded, and tests random
+-- functions.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -8,7 +9,8 @@ local recorded = device.moved(torch.load "rocks/graphs/spec/fixtures/utils.safet
 local edges, weight, batch = recorded.edges + 1, recorded.weight, recorded.batch + 1
 local x, attr = recorded.x, recorded.attr
 
--- Compares results with the recorded results of a case. Integers are positions, which count from 0 there.
+-- Compares results with the recorded results of a case. Integer results are positions, which count from 0 in the
+-- fixture.
 local function matches(case, counts, ...)
    local results = table.pack(...)
    local k = 0
@@ -136,7 +138,7 @@ describe("torch.graphs.utils", function()
       assert.equal(5, U.negative_sampling(edges, {num_neg_samples = 0.5, num_nodes = 7}):size(2))
       local complete = U.erdos_renyi_graph(4, 1)
       assert.same({2, 0}, {table.unpack(U.negative_sampling(complete).shape)})
-      -- 6 of the 4 * 3 pairs exist: all others are found
+      -- only 6 of the 4 * 3 possible edges exist, so all 6 others are found
       assert.equal(6, U.negative_sampling(complete:narrow(2, 1, 6), {num_neg_samples = 50}):size(2))
    end)
 

@@ -1,4 +1,5 @@
--- dense.lua - dense matrices of edges and nodes, Laplacians, and splitting of batches.
+-- dense.lua - converts edges and nodes to dense matrices and back, computes Laplacians, and splits
+-- batches.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,7 +8,7 @@ local edges = require "tlua.graphs.utils.edges"
 
 local M = {}
 
--- Checks the batch vector. Returns the vector and the number of graphs.
+-- Checks a batch vector. Returns it and the number of graphs.
 local function batch_of(title, batch, n, size, device)
    if batch == nil then
       return torch.ones(n, {dtype = "int64", device = device}), size or 1
@@ -33,8 +34,8 @@ end
 local take_adj = args.signature [[graphs.utils.to_dense_adj(edge_index: tensor, batch: tensor?,
    edge_attr: tensor?, max_num_nodes: count?, batch_size: count?)]]
 
---- Returns the adjacency matrices of the graphs of a batch, (graphs, nodes, nodes, ...). Equal
---- edges are summed.
+--- Returns the adjacency matrix of each graph of a batch, (graphs, nodes, nodes, ...). The values
+--- of duplicate edges are summed.
 ---
 ---     local edges = torch.tensor {{1, 2}, {2, 1}}
 ---     print(torch.graphs.utils.to_dense_adj(edges)[1][1])
@@ -42,7 +43,7 @@ local take_adj = args.signature [[graphs.utils.to_dense_adj(edge_index: tensor, 
 ---@param edge_index Tensor
 ---@param batch? Tensor  the graph of each node, ascending
 ---@param edge_attr? Tensor
----@param max_num_nodes? integer  the matrices' size; edges of further nodes are left out
+---@param max_num_nodes? integer  the matrices' size; edges of nodes beyond it are left out
 ---@param batch_size? integer  the number of graphs
 ---@return Tensor
 function M.to_dense_adj(...)
@@ -74,8 +75,8 @@ end
 local take_batch = args.signature [[graphs.utils.to_dense_batch(x: tensor, batch: tensor?,
    fill_value: number = 0, max_num_nodes: count?, batch_size: count?)]]
 
---- Returns the rows of each graph in a block of its own, (graphs, nodes, ...), and a mask that is
---- false for padding rows.
+--- Returns a block with the rows of each graph, (graphs, nodes, ...), and a mask that is false for
+--- padding rows.
 ---
 ---     local U = torch.graphs.utils
 ---     local x = torch.tensor {{1.0}, {2.0}, {3.0}}
@@ -111,7 +112,7 @@ end
 
 local take_sparse = args.signature [[graphs.utils.dense_to_sparse(adj: tensor, mask: tensor?)]]
 
---- Returns the edges and weights of the elements of adjacency matrices that are not 0.
+--- Returns the edges and weights of the nonzero elements of adjacency matrices.
 ---
 ---     local adj = torch.tensor {{0.0, 2.0}, {0.0, 1.0}}
 ---     local edges, weight = torch.graphs.utils.dense_to_sparse(adj)
@@ -149,7 +150,7 @@ end
 local take_unbatch = args.signature [[graphs.utils.unbatch(src: tensor, batch: tensor,
    dim: dim = 1, batch_size: count?)]]
 
---- Splits rows by their graphs.
+--- Splits rows into one tensor for each graph.
 ---
 ---     local U = torch.graphs.utils
 ---     local parts = U.unbatch(torch.arange(3), torch.tensor {1, 2, 2})
@@ -171,7 +172,7 @@ end
 local take_unbatch_edges = args.signature [[graphs.utils.unbatch_edge_index(edge_index: tensor,
    batch: tensor, batch_size: count?)]]
 
---- Splits edges by their graphs, and numbers the nodes of each graph from 1.
+--- Splits edges into one tensor for each graph, and numbers the nodes of each graph from 1.
 ---
 ---     local U = torch.graphs.utils
 ---     local edges = torch.tensor {{1, 2, 3}, {2, 1, 3}}
@@ -199,8 +200,8 @@ end
 local take_laplacian = args.signature [[graphs.utils.get_laplacian(edge_index: tensor,
    edge_weight: tensor?, normalization: string?, dtype: string = 'float32', num_nodes: count?)]]
 
---- Returns the Laplacian of a graph as edges and weights: D - A, or with a normalisation
---- I - D^(-1/2) A D^(-1/2) ("sym") or I - A / D ("rw").
+--- Returns the Laplacian of a graph as edges and weights. It is D - A, or I - D^(-1/2) A D^(-1/2)
+--- with the normalisation "sym", or I - A / D with "rw".
 ---
 ---     local U = torch.graphs.utils
 ---     local edges, weight = U.get_laplacian(torch.tensor {{1, 2}, {2, 1}})

@@ -7,7 +7,7 @@ local scatter = require "tlua.graphs.utils.scatter"
 
 local M = {}
 
--- Raises an error unless the positions of edges are in range; returns the number of nodes.
+-- Raises an error unless all node numbers of the edges are in range. Returns the number of nodes.
 local function nodes_of(title, edge_index, num_nodes)
    checks.edges(title, edge_index)
    return checks.num_nodes(title, edge_index, num_nodes)
@@ -20,7 +20,7 @@ end
 local take_degree = args.signature [[graphs.utils.degree(index: tensor, num_nodes: count?,
    dtype: string = 'float32')]]
 
---- Returns the number of times that each position occurs in an index, such as a row of edge_index.
+--- Returns how often each position occurs in an index, such as a row of edge_index.
 ---
 ---     print(torch.graphs.utils.degree(torch.tensor {1, 3, 3}))
 ---     --> tensor([1., 0., 2.])
@@ -62,7 +62,7 @@ local take_coalesce = args.signature [[graphs.utils.coalesce(edge_index: tensor,
    num_nodes: count?, reduce: string = 'sum', is_sorted: boolean = false,
    sort_by_row: boolean = true)]]
 
--- Sorts edges and merges equal ones.
+-- Sorts edges and merges duplicates, with the checked arguments `a` of the function `title`.
 local function coalesce(title, a)
    local n = nodes_of(title, a.edge_index, a.num_nodes)
    check_attr(title, a.edge_index, a.edge_attr)
@@ -86,7 +86,7 @@ local function coalesce(title, a)
    end)
 end
 
---- Sorts edges by rows and merges equal edges, whose attributes are reduced.
+--- Sorts edges by their sources and merges duplicates, whose attributes are reduced.
 ---
 ---     local edges = torch.tensor {{2, 1, 2}, {1, 2, 1}}
 ---     local merged, weight = torch.graphs.utils.coalesce(edges, torch.ones(3))
@@ -97,7 +97,7 @@ end
 ---@param num_nodes? integer
 ---@param reduce? string  a reduction that scatter accepts; 'sum' by default
 ---@param is_sorted? boolean  whether the edges are sorted already
----@param sort_by_row? boolean  whether edges are sorted by their sources
+---@param sort_by_row? boolean  whether edges are sorted by their sources (instead of targets)
 ---@return Tensor edge_index
 ---@return Tensor|Tensor[]|nil edge_attr
 function M.coalesce(...)
@@ -107,7 +107,7 @@ end
 local take_sort = args.signature [[graphs.utils.sort_edge_index(edge_index: tensor,
    edge_attr: any?, num_nodes: count?, sort_by_row: boolean = true)]]
 
---- Sorts edges by rows.
+--- Sorts edges by their sources, or by their targets.
 ---
 ---     local edges = torch.tensor {{2, 1}, {1, 2}}
 ---     print(torch.graphs.utils.sort_edge_index(edges)[1])
@@ -115,7 +115,7 @@ local take_sort = args.signature [[graphs.utils.sort_edge_index(edge_index: tens
 ---@param edge_index Tensor
 ---@param edge_attr? Tensor|Tensor[]
 ---@param num_nodes? integer
----@param sort_by_row? boolean  whether edges are sorted by their sources
+---@param sort_by_row? boolean  whether edges are sorted by their sources (instead of targets)
 ---@return Tensor edge_index
 ---@return Tensor|Tensor[]|nil edge_attr
 function M.sort_edge_index(...)
@@ -168,7 +168,7 @@ end
 local take_segregate = args.signature [[graphs.utils.segregate_self_loops(edge_index: tensor,
    edge_attr: tensor?)]]
 
---- Separates the edges that have the same node at both ends from the others.
+--- Splits edges into those that connect different nodes and self loops.
 ---
 ---     local others, _, loops = torch.graphs.utils.segregate_self_loops(
 ---        torch.tensor {{1, 2}, {2, 2}})
@@ -192,7 +192,7 @@ function M.segregate_self_loops(...)
 end
 
 -- Returns the attributes of one self loop for each node. `fill` is a number, a tensor, or the name
--- of a reduction over the attributes of the edges that end at the node.
+-- of a reduction. The reduction is applied to the attributes of the edges that end at the node.
 local function loop_attr(title, edge_index, attr, fill, n)
    local sizes = {n, table.unpack(attr.shape, 2)}
    if fill == nil then return attr:new_ones(sizes) end
@@ -218,7 +218,7 @@ local loop_parameters <const> =
    "(edge_index: tensor, edge_attr: tensor?, fill_value: any?, num_nodes: count?)"
 local take_add = args.signature("graphs.utils.add_self_loops" .. loop_parameters)
 
---- Adds an edge from each node to itself after all other edges.
+--- Adds an edge from each node to itself. The new edges come after all other edges.
 ---
 ---     local U = torch.graphs.utils
 ---     local edges = torch.tensor {{1}, {2}}
@@ -245,8 +245,8 @@ end
 
 local take_remaining = args.signature("graphs.utils.add_remaining_self_loops" .. loop_parameters)
 
---- Adds an edge from each node to itself if the node has no self loop. All self loops come last, in
---- the order of nodes, and existing self loops keep their attributes.
+--- Adds a self loop to each node that has none. All self loops come last, in the order of nodes.
+--- Existing self loops keep their attributes.
 ---
 ---     local edges = torch.tensor {{1, 2}, {1, 1}}
 ---     local all, weight = torch.graphs.utils.add_remaining_self_loops(edges,
@@ -255,7 +255,7 @@ local take_remaining = args.signature("graphs.utils.add_remaining_self_loops" ..
 ---     --> tensor([2, 1, 2])	tensor([5., 3., 1.])
 ---@param edge_index Tensor
 ---@param edge_attr? Tensor
----@param fill_value? number|Tensor|string  as of add_self_loops
+---@param fill_value? number|Tensor|string  as in add_self_loops
 ---@param num_nodes? integer
 ---@return Tensor edge_index
 ---@return Tensor? edge_attr
@@ -280,7 +280,7 @@ end
 local take_is_undirected = args.signature [[graphs.utils.is_undirected(edge_index: tensor,
    edge_attr: any?, num_nodes: count?)]]
 
---- Returns whether each edge has its reverse, with the same attributes.
+--- Returns whether the reverse of each edge exists, with the same attributes.
 ---
 ---     print(torch.graphs.utils.is_undirected(torch.tensor {{1, 2}, {2, 1}}))
 ---     --> true
@@ -308,8 +308,8 @@ end
 local take_to_undirected = args.signature [[graphs.utils.to_undirected(edge_index: tensor,
    edge_attr: any?, num_nodes: count?, reduce: string = 'add')]]
 
---- Adds the reverse of each edge, sorts the edges and merges duplicates, combining their attributes
---- as `reduce` says.
+--- Adds the reverse of each edge, sorts the edges and merges duplicates. `reduce` selects how the
+--- attributes of duplicates are combined.
 ---
 ---     local U = torch.graphs.utils
 ---     local edges, weight = U.to_undirected(torch.tensor {{1, 2}, {2, 3}},
@@ -364,8 +364,8 @@ end
 local take_remove_isolated = args.signature [[graphs.utils.remove_isolated_nodes(
    edge_index: tensor, edge_attr: tensor?, num_nodes: count?)]]
 
---- Removes the nodes without an edge to or from another node, and renumbers the other nodes from 1.
---- Self loops come last, at most one for each node.
+--- Removes the nodes that have no edge to or from another node, and renumbers the other nodes from
+--- 1. Self loops come last, at most one for each node.
 ---
 ---     local U = torch.graphs.utils
 ---     local edges, _, mask = U.remove_isolated_nodes(torch.tensor {{1}, {3}})
@@ -386,7 +386,7 @@ function M.remove_isolated_nodes(...)
    local numbers = mask:cumsum(1)
    local loop = a.edge_index[1]:eq(a.edge_index[2])
    local others, loops = (~loop):nonzero():view(-1), loop:nonzero():view(-1)
-   -- one self loop for each node that is kept, in the order of nodes
+   -- keeps one self loop for each kept node, in the order of nodes
    local of_node = a.edge_index:new_zeros(n):index_copy(1, a.edge_index[1][loops], loops)
    of_node = of_node[mask]
    local kept = torch.cat {others, of_node[of_node:gt(0)]}

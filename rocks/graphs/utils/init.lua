@@ -1,4 +1,4 @@
--- init.lua - torch.graphs.utils: functions on edges, and on values of nodes and edges.
+-- init.lua - torch.graphs.utils: functions on edges, and on the values of nodes and edges.
 
 local lazy = require "tlua.lazy"
 

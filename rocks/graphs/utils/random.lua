@@ -9,8 +9,9 @@ local M = {}
 
 -- Negative edges ----------------------------------------------------------------------------------
 
--- Numbers the possible edges from 1 to `population`; the function `number` maps edges to numbers,
--- and `edges` maps numbers to edges. Every pair of different nodes is a possible edge.
+-- Numbers the possible edges, which are all pairs of different nodes, from 1 to `population`. The
+-- returned functions are `number`, which maps edges to numbers, and `edges`, which maps numbers to
+-- edges.
 local function all_pairs(n)
    return {
       population = n * n - n,
@@ -40,8 +41,8 @@ local function bipartite_pairs(n, m)
    }
 end
 
--- Numbers the pairs of nodes with row < col, each of which makes two edges. Returns the same fields
--- as all_pairs.
+-- Numbers the pairs of nodes with row < col. Each pair stands for an edge and its reverse. Returns
+-- the same fields as all_pairs.
 local function undirected_pairs(n)
    -- the number of pairs with a lower row
    local function before(row)
@@ -63,13 +64,14 @@ local function undirected_pairs(n)
    }
 end
 
--- Returns k different numbers from 1 to population, or all if there are no more.
+-- Returns k different numbers from 1 to population, or all numbers if there are no more than k.
 local function sample(population, k, device)
    if population <= k then return torch.arange(1, population + 1, {device = device}) end
    if population < 4 * k or population < 65536 then
       return torch.randperm(population, {device = device})[{{1, k}}]
    end
-   -- for a few numbers out of many: draw too many, remove duplicates, and shuffle the sorted rest
+   -- draws a few numbers out of many: draws too many, removes duplicates (which sorts them), and
+   -- shuffles the rest
    local found = torch.randint(1, population + 1, {k + k // 2 + 16}, {device = device}):unique()
    local order = torch.randperm(found:numel(), {device = device})
    return found:index_select(1, order[{{1, math.min(k, found:numel())}}])
@@ -79,8 +81,8 @@ local take_negative = args.signature [[graphs.utils.negative_sampling(edge_index
    num_nodes: any?, num_neg_samples: number?, method: string = 'sparse',
    force_undirected: boolean = false)]]
 
---- Returns random edges that the graph lacks, self loops excluded. There may be fewer than
---- requested if the graph is nearly complete.
+--- Returns random edges that the graph does not have. Self loops are excluded. If the graph is
+--- nearly complete, there may be fewer edges than requested.
 ---
 ---     local U = torch.graphs.utils
 ---     local edges = torch.tensor {{1, 2, 1}, {2, 1, 3}}
@@ -91,7 +93,7 @@ local take_negative = args.signature [[graphs.utils.negative_sampling(edge_index
 --- sources and targets
 ---@param num_neg_samples? number  the number of new edges (by default the number of edges in
 --- edge_index), or, as a float, a multiple of the number of edges
----@param method? "sparse"|"dense"  both give the same; "dense" needs memory for each possible edge
+---@param method? "sparse"|"dense"  equivalent methods; "dense" needs memory for each possible edge
 ---@param force_undirected? boolean  whether each new edge comes with its reverse
 ---@return Tensor edge_index
 function M.negative_sampling(...)
@@ -124,7 +126,7 @@ function M.negative_sampling(...)
    if free <= 0 or count == 0 then return edge_index:new_zeros({2, 0}) end
    local found = edge_index:new_zeros(0)
    for try = 1, 4 do
-      -- The last try draws from all possible edges, unless there are too many.
+      -- The last try draws from the list of all possible edges, unless this list is too long.
       local all = try == 4 and population < 2 ^ 24
       local size = math.ceil(1.1 * (count - found:numel()) * population / free)
       local numbers = sample(population, all and population or size, edge_index.device)
@@ -159,7 +161,7 @@ local take_edge = args.signature [[graphs.utils.dropout_edge(edge_index: tensor,
 ---@param edge_index Tensor
 ---@param p? number
 ---@param force_undirected? boolean  whether an edge and its reverse are dropped together
----@param training? boolean  whether edges are dropped at all
+---@param training? boolean  if false, no edges are dropped
 ---@return Tensor edge_index
 ---@return Tensor kept  a mask of edges; with force_undirected the positions of edges
 function M.dropout_edge(...)
@@ -191,7 +193,7 @@ local take_node = args.signature [[graphs.utils.dropout_node(edge_index: tensor,
 ---@param edge_index Tensor
 ---@param p? number
 ---@param num_nodes? integer
----@param training? boolean  whether nodes are dropped at all
+---@param training? boolean  if false, no nodes are dropped
 ---@param relabel_nodes? boolean  whether the kept nodes are renumbered from 1
 ---@return Tensor edge_index
 ---@return Tensor edge_mask  a mask of the kept edges
@@ -215,8 +217,8 @@ end
 
 -- Random graphs -----------------------------------------------------------------------------------
 
--- Returns the edges for the true elements of a matrix of booleans. An undirected graph uses only
--- the part above the diagonal.
+-- Returns the edges at the true elements of a boolean matrix. For an undirected graph, only the
+-- elements above the diagonal are used.
 local function edges_of(mask, directed)
    if directed then
       mask = mask & ~torch.eye(mask:size(1), {dtype = "bool"})
@@ -230,13 +232,14 @@ end
 local take_erdos = args.signature [[graphs.utils.erdos_renyi_graph(num_nodes: count,
    edge_prob: number, directed: boolean = false)]]
 
---- Returns the edges of a random graph, which has each possible edge with probability edge_prob.
+--- Returns the edges of a random graph in which each possible edge exists with probability
+--- edge_prob.
 ---
 ---     print(torch.graphs.utils.erdos_renyi_graph(3, 1):size(2))
 ---     --> 6
 ---@param num_nodes integer
 ---@param edge_prob number
----@param directed? boolean  whether an edge may lack its reverse
+---@param directed? boolean  if false, each edge comes with its reverse
 ---@return Tensor edge_index
 function M.erdos_renyi_graph(...)
    local title <const> = "graphs.utils.erdos_renyi_graph"
@@ -252,8 +255,8 @@ local take_block = args.signature [[graphs.utils.stochastic_blockmodel_graph(
    block_sizes: integers|tensor,
    edge_probs: table|tensor, directed: boolean = false)]]
 
---- Returns the edges of a random graph of blocks of nodes: edge_probs[i][j] is the probability of
---- an edge from a node of block i to a node of block j.
+--- Returns the edges of a random graph whose nodes are divided into blocks. edge_probs[i][j] is the
+--- probability of an edge from a node of block i to a node of block j.
 ---
 ---     local U = torch.graphs.utils
 ---     local edges = U.stochastic_blockmodel_graph({2, 2}, {{1, 0}, {0, 1}})
@@ -261,7 +264,7 @@ local take_block = args.signature [[graphs.utils.stochastic_blockmodel_graph(
 ---     --> tensor([1, 2, 3, 4])	tensor([2, 1, 4, 3])
 ---@param block_sizes integer[]|Tensor  the number of nodes of each block
 ---@param edge_probs number[][]|Tensor
----@param directed? boolean  whether an edge may lack its reverse
+---@param directed? boolean  if false, each edge comes with its reverse
 ---@return Tensor edge_index
 function M.stochastic_blockmodel_graph(...)
    local title <const> = "graphs.utils.stochastic_blockmodel_graph"
@@ -282,8 +285,8 @@ end
 local take_barabasi = args.signature [[graphs.utils.barabasi_albert_graph(num_nodes: count,
    num_edges: count)]]
 
---- Returns the edges of a random graph that grows node by node: each new node gets edges to
---- `num_edges` older nodes, which are chosen with probability proportional to their degree.
+--- Returns the edges of a random graph that grows node by node. Each new node is connected to
+--- `num_edges` older nodes, which are chosen with probabilities in proportion to their degrees.
 ---
 ---     print(torch.graphs.utils.barabasi_albert_graph(10, 2):size(2) > 0)
 ---     --> true

@@ -6,8 +6,8 @@ local checks = require "tlua.graphs.checks"
 
 local M = {}
 
--- Expands a vector of positions along `dim` to the shape of src, for operators that take one
--- position for each element.
+-- Expands a vector of positions to the shape of src, for operators that take one position for each
+-- element. The vector lies along the dimension `dim`.
 local function spread(index, src, dim)
    local sizes = {}
    for i = 1, src:dim() do sizes[i] = i == dim and -1 or 1 end
@@ -31,7 +31,8 @@ local function sum(src, index, dim, size)
    return zeros_like(src, dim, size):index_add(dim, index, src)
 end
 
--- Returns the number of rows of each group, at least 1, in a shape that broadcasts.
+-- Returns the number of rows of each group (at least 1, to avoid a division by 0), in a shape that
+-- broadcasts.
 local function counts_of(src, index, dim, size)
    local counts = torch.bincount(index, {minlength = size}):clamp_min(1)
    local sizes = {}
@@ -39,7 +40,7 @@ local function counts_of(src, index, dim, size)
    return counts:view(sizes)
 end
 
--- Means of integers are floating numbers, as in PyTorch Geometric.
+-- Computes means. Means of integers are floating-point numbers, as in PyTorch Geometric.
 local function mean(src, index, dim, size)
    local total = sum(src, index, dim, size)
    local counts = counts_of(src, index, dim, size)
@@ -59,7 +60,8 @@ local reductions <const> = {
          "prod")
    end,
    var = variance,
-   -- Like PyTorch Geometric, clamps the variance so that the derivative of the root is finite.
+   -- Clamps the variance, as PyTorch Geometric does, so that the derivative of the square root is
+   -- finite.
    std = function(src, index, dim, size)
       local deviation = variance(src, index, dim, size):clamp_min(1e-5):sqrt()
       return deviation:masked_fill(deviation:le(math.sqrt(1e-5)), 0)
@@ -70,7 +72,7 @@ reductions.any = reductions.max
 --- The names of reductions, for error messages.
 M.names = "sum, add, mean, max, min, mul, var or std"
 
--- Returns a dimension counted from the front.
+-- Returns a dimension as a positive number, counted from the front.
 local function front(title, src, dim)
    local given = dim
    if dim < 0 then dim = src:dim() + dim + 1 end
@@ -103,8 +105,8 @@ function M.has(name) return reductions[name] ~= nil end
 local take_scatter = args.signature [[graphs.utils.scatter(src: tensor, index: tensor,
    dim: dim = 1, dim_size: count?, reduce: string = 'sum')]]
 
---- Reduces the rows of `src` that have the same position in `index`: "sum" ("add"), "mean", "max",
---- "min", "mul", "var" or "std". A group without rows has 0, or 1 for "mul".
+--- Reduces the rows of `src` that have the same position in `index`, with "sum" ("add"), "mean",
+--- "max", "min", "mul", "var" or "std". The result for a group without rows is 0, or 1 for "mul".
 ---
 ---     local U = torch.graphs.utils
 ---     local src = torch.tensor {1.0, 2.0, 5.0}
@@ -134,7 +136,8 @@ function M.scatter(...)
    return M.reduce(a.src, a.index, dim, size, a.reduce)
 end
 
--- Returns the group of each row and the number of groups, both computed from pointers.
+-- Returns the group of each row, and the number of groups, from the pointers to the groups' first
+-- rows.
 local function from_pointers(title, ptr, rows)
    checks.index(title, "ptr", ptr)
    local n = ptr:numel() - 1

@@ -64,7 +64,7 @@ local function node_mask(title, name, subset, n, device)
 end
 M.node_mask = node_mask
 
--- Renumbers the nodes of edges: node subset[i] becomes i.
+-- Renumbers the nodes of edges, so that node subset[i] becomes node i.
 local function relabel(edge_index, subset, n)
    local numbers = torch.zeros(n, {dtype = "int64", device = edge_index.device})
    local count = subset:numel()
@@ -79,7 +79,7 @@ local take_subgraph = args.signature [[graphs.utils.subgraph(subset: any, edge_i
    edge_attr: tensor?, relabel_nodes: boolean = false, num_nodes: count?,
    return_edge_mask: boolean = false)]]
 
---- Returns the edges whose nodes are both in `subset`.
+--- Returns the edges whose two nodes are both in `subset`.
 ---
 ---     local U = torch.graphs.utils
 ---     local edges = torch.tensor {{1, 2, 3}, {2, 3, 1}}
@@ -89,7 +89,7 @@ local take_subgraph = args.signature [[graphs.utils.subgraph(subset: any, edge_i
 ---@param subset Tensor|integer[]  nodes, or a mask
 ---@param edge_index Tensor
 ---@param edge_attr? Tensor
----@param relabel_nodes? boolean  whether the nodes of the subset are numbered anew
+---@param relabel_nodes? boolean  whether the nodes of the subset are renumbered from 1
 ---@param num_nodes? integer
 ---@param return_edge_mask? boolean  whether the third result is a mask of the kept edges
 ---@return Tensor edge_index
@@ -124,7 +124,7 @@ local take_k_hop = args.signature [[graphs.utils.k_hop_subgraph(node_idx: any, n
 ---@param node_idx integer|integer[]|Tensor  the central nodes
 ---@param num_hops integer
 ---@param edge_index Tensor
----@param relabel_nodes? boolean  whether the nodes of the subset are numbered anew
+---@param relabel_nodes? boolean  whether the nodes of the subset are renumbered from 1
 ---@param num_nodes? integer
 ---@param flow? "source_to_target"|"target_to_source"
 ---@param directed? boolean  whether only edges on the way to the central nodes are kept

@@ -16,8 +16,8 @@ local F = nn.functional
 
 local M = {}
 
--- The base class of the layers. A message is the row of x at the edge's source times the edge's
--- weight alpha for each head.
+-- The base class of the layers of this file. A message is the row of x at the edge's source times
+-- the edge's weight alpha, for each head.
 local Attention = class.class("graphs.nn.Attention", MessagePassing)
 
 local parent = MessagePassing
@@ -52,7 +52,8 @@ local function channels_of(a)
    return a.in_channels, a.in_channels
 end
 
--- Replaces all self loops by one self loop for each node that is both a source and a target.
+-- Replaces all self loops by one self loop for each node that is both a source and a target. Edge
+-- attributes are extended accordingly.
 local function with_loops(self, edge_index, edge_attr, sources, targets)
    if not self.add_self_loops then return edge_index, edge_attr end
    local title = torch.type(self)
@@ -61,8 +62,8 @@ local function with_loops(self, edge_index, edge_attr, sources, targets)
    local others, attr = edges.remove_self_loops(edge_index, edge_attr)
    local loops = torch.arange(1, n + 1, {device = edge_index.device}):unsqueeze(1):expand(2, n)
    if attr then
-      -- Self loops exist for n nodes only; their attributes come from the edges that end at each
-      -- node.
+      -- Only the first n nodes get self loops. The attributes of a self loop are computed from
+      -- those of the edges that end at the node.
       local _, all = edges.add_self_loops(others, attr, self.fill_value,
          math.max(sources, targets or sources))
       attr = torch.cat {attr, all:narrow(1, attr:size(1) + 1, n)}
@@ -70,8 +71,8 @@ local function with_loops(self, edge_index, edge_attr, sources, targets)
    return torch.cat({others, loops}, 2), attr
 end
 
--- Caches the edges with self loops for each tensor edge_index, so that their sparse matrix is
--- reused as well.
+-- Maps a tensor edge_index to the edges with self loops. Because they are cached, their sparse
+-- matrix is reused as well.
 local known <const> = setmetatable({}, {__mode = "k"})
 
 local function looped(self, edge_index, edge_attr, sources, targets)
@@ -111,7 +112,8 @@ local function check_edges(self, edge_index, edge_attr)
    end
 end
 
--- Returns the index of targets and the number of targets, as messages flow.
+-- Returns the targets of the edges and the number of targets. The flow decides which row of
+-- edge_index has the targets.
 local function targets_of(self, edge_index, sources, targets)
    local adjacency = Adjacency.of(torch.type(self), edge_index, sources, targets, self.flow)
    return adjacency.rows[1], adjacency.rows[2], adjacency.num_targets
@@ -126,8 +128,8 @@ local take_gat = args.signature [[graphs.nn.GATConv(in_channels: integers, out_c
    flow: string = 'source_to_target')]]
 
 --- Graph attention (Velickovic et al., 2018): the weight of a neighbour is the softmax of a(W x_i,
---- W x_j). It is called as conv(x, edge_index, edge_attr), and with the option
---- return_attention_weights it also returns the edges and their weights (edges, heads).
+--- W x_j). It is called as conv(x, edge_index, edge_attr). With the option
+--- return_attention_weights, it also returns the edges and their weights (edges, heads).
 ---
 ---     local conv = torch.graphs.nn.GATConv(3, 2, {heads = 4})
 ---     local edges = torch.tensor {{1, 2}, {2, 3}}
@@ -233,8 +235,9 @@ local take_v2 = args.signature [[graphs.nn.GATv2Conv(in_channels: integers, out_
    bias: boolean = true, share_weights: boolean = false, residual: boolean = false,
    aggr: any = 'sum', flow: string = 'source_to_target')]]
 
---- Graph attention (Brody et al., 2022) in which the ranking of neighbours depends on the node: a
---- neighbour's weight is the softmax of a leaky_relu(W_l x_j + W_r x_i). It is called as GATConv.
+--- Graph attention in which the order of a node's neighbours by weight depends on the node (Brody
+--- et al., 2022). A neighbour's weight is the softmax of a leaky_relu(W_l x_j + W_r x_i). It is
+--- called like GATConv.
 ---
 ---     local conv = torch.graphs.nn.GATv2Conv(3, 2, {heads = 4, concat = false})
 ---     local edges = torch.tensor {{1, 2}, {2, 3}}
@@ -323,7 +326,8 @@ local take_transformer = args.signature [[graphs.nn.TransformerConv(in_channels:
    dropout: number = 0, edge_dim: count?, bias: boolean = true, root_weight: boolean = true,
    aggr: any = 'sum', flow: string = 'source_to_target')]]
 
---- The transformer's attention among neighbours (Shi et al., 2021). It is called as GATConv.
+--- The attention of transformers, applied to a node's neighbours (Shi et al., 2021). It is called
+--- like GATConv.
 ---
 ---     local conv = torch.graphs.nn.TransformerConv(3, 2, {heads = 4})
 ---     local edges = torch.tensor {{1, 2}, {2, 3}}
@@ -365,7 +369,8 @@ end
 local forward_transformer = matrix.signature [[graphs.nn.TransformerConv.forward(x: any,
    edge_index: any, edge_attr: tensor?, return_attention_weights: boolean?)]]
 
--- With edge features, messages are no longer rows of nodes, so each edge's message is computed.
+-- With edge features, a message is not a weighted row of x, so the message of each edge is
+-- computed.
 function TransformerConv:message(x_j, alpha, part)
    return (part and x_j + part or x_j) * alpha:unsqueeze(-1)
 end

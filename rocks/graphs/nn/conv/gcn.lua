@@ -1,4 +1,5 @@
--- gcn.lua - the graph convolution of Kipf and Welling (2017), and its normalisation of edges.
+-- gcn.lua - the graph convolution of Kipf and Welling (2017), and its normalisation of edge
+-- weights.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +14,7 @@ local nn = torch.nn
 
 local M = {}
 
--- Does the work of gcn_norm without checking the arguments.
+-- Computes gcn_norm without a check of the arguments.
 local function normalised(edge_index, weight, n, improved, loops, flow, dtype)
    if loops then
       edge_index, weight = edges.add_remaining_self_loops(edge_index,
@@ -34,7 +35,8 @@ local take_norm = args.signature [[graphs.nn.gcn_norm(edge_index: tensor, edge_w
    num_nodes: count?, improved: boolean = false, add_self_loops: boolean = true,
    flow: string = 'source_to_target', dtype: string = 'float32')]]
 
---- Adds self loops, and divides the weight of each edge by the roots of its nodes' degrees.
+--- Adds self loops, and divides the weight of each edge by the square roots of the degrees of its
+--- two nodes.
 ---
 ---     local _, weight = torch.graphs.nn.gcn_norm(torch.tensor {{1, 2}, {2, 1}})
 ---     print(weight)
@@ -42,8 +44,8 @@ local take_norm = args.signature [[graphs.nn.gcn_norm(edge_index: tensor, edge_w
 ---@param edge_index Tensor
 ---@param edge_weight? Tensor
 ---@param num_nodes? integer
----@param improved? boolean  whether self loops have weight 2 instead of 1; without edge_weight all
---- edges have weight 1
+---@param improved? boolean  whether self loops have weight 2 instead of 1; without edge_weight,
+--- self loops and all other edges have weight 1
 ---@param add_self_loops? boolean
 ---@param flow? "source_to_target"|"target_to_source"
 ---@param dtype? string  the dtype of the weights if edge_weight is nil
@@ -58,12 +60,12 @@ function M.gcn_norm(...)
    return normalised(a.edge_index, a.edge_weight, n, a.improved, a.add_self_loops, a.flow, a.dtype)
 end
 
--- Maps a tensor edge_index to its normalised edges, if no edge_weight was given. The values do not
--- refer to the key, so that both can be collected.
+-- Maps a tensor edge_index to its normalised edges. Only edges without edge_weight are cached. The
+-- values do not refer to the key, so that both can be collected.
 local known <const> = setmetatable({}, {__mode = "k"})
 
 -- Returns normalised edges. Without `weight`, the result is cached as long as the tensor
--- `edge_index` exists and is not changed.
+-- `edge_index` exists and does not change.
 local function lookup(self, edge_index, weight, n, dtype)
    checks.edges(torch.type(self), edge_index)
    if weight or edge_index:is_inference() then
@@ -119,8 +121,8 @@ local signature = args.signature [[graphs.nn.GCNConv(in_channels: count, out_cha
    normalize: boolean = true, bias: boolean = true, aggr: any = 'sum',
    flow: string = 'source_to_target', node_dim: integer = -2)]]
 
---- The graph convolution of Kipf and Welling (2017): x' = D^(-1/2) A D^(-1/2) x W + b, in which A
---- has self loops. It is called as conv(x, edge_index, edge_weight).
+--- The graph convolution of Kipf and Welling (2017): x' = D^(-1/2) A D^(-1/2) x W + b, where A
+--- includes self loops. It is called as conv(x, edge_index, edge_weight).
 ---
 ---     local conv = torch.graphs.nn.GCNConv(3, 2)
 ---     print(conv(torch.ones(4, 3), torch.tensor {{1, 2}, {2, 3}}).shape)

@@ -1,4 +1,4 @@
--- hgt.lua - HGTConv: the transformer of graphs with types.
+-- hgt.lua - HGTConv, a transformer layer for graphs whose nodes and edges have types.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +13,8 @@ local M = {}
 
 local NAME <const> = "graphs.nn.HGTConv"
 
--- Linear maps, one for each type of nodes, under the keys of PyTorch Geometric's state dicts.
+-- Holds one linear map for each node type. The parameters have the keys of PyTorch Geometric's
+-- state dicts.
 local Maps = class.class("graphs.nn.Maps", nn.Module)
 
 function Maps:__init(types, sizes, out)
@@ -22,7 +23,7 @@ function Maps:__init(types, sizes, out)
    for _, name in ipairs(types) do self.lins:set(name, Linear(sizes[name], out)) end
 end
 
--- Square matrices, one for each head and type of edges: those of a head are neighbours.
+-- Holds one square matrix for each head and edge type. The matrices of a head are adjacent.
 local Relations = class.class("graphs.nn.Relations", nn.Module)
 
 function Relations:__init(heads, types, size)
@@ -33,7 +34,7 @@ end
 
 function Relations:reset_parameters() inits.uniform(self._shape[3], self.weight) end
 
--- Multiplies the rows (nodes, heads, size) of each head by the matrix of a type of edges.
+-- Multiplies the rows (nodes, heads, size) of each head by the head's matrix for an edge type.
 function Relations:forward(x, type)
    local weight = self.weight:view(self._shape):select(2, type)
    return torch.bmm(x:transpose(1, 2), weight):transpose(1, 2)
@@ -42,9 +43,9 @@ end
 local signature = args.signature [[graphs.nn.HGTConv(in_channels: any, out_channels: count,
    metadata: table, heads: count = 1)]]
 
---- The heterogeneous graph transformer (Hu et al., 2020): attention among neighbours of all types,
---- with maps of their own for each type of nodes and of edges. `metadata` has the types of nodes
---- and of edges, as in {data:metadata()}.
+--- The heterogeneous graph transformer (Hu et al., 2020). Nodes attend to neighbours of all types,
+--- and each node type and edge type has its own linear maps. `metadata` lists the node types and
+--- the edge types, as in {data:metadata()}.
 ---
 ---     local edges = {"author", "writes", "paper"}
 ---     local conv = torch.graphs.nn.HGTConv({author = 3, paper = 4}, 6,
@@ -62,8 +63,8 @@ local signature = args.signature [[graphs.nn.HGTConv(in_channels: any, out_chann
 local HGTConv = class.class(NAME, nn.Module)
 M.HGTConv = HGTConv
 
--- Returns the list of types of nodes, and for each name of a type of edges its number and the types
--- of nodes at its ends.
+-- Returns the list of node types, and a table that maps the name of each edge type to its number
+-- and the node types at its ends.
 local function read_metadata(metadata)
    local types, kinds = metadata[1], metadata[2]
    if type(types) ~= "table" or type(kinds) ~= "table" or #types == 0 or #kinds == 0 then
@@ -133,7 +134,7 @@ function HGTConv:reset_parameters()
    end
 end
 
--- Returns the keys, queries and values of each type of nodes: (nodes, heads, size).
+-- Returns the keys, queries and values of each node type, (nodes, heads, size).
 local function split(self, x_dict)
    local parts, size = {}, self.out_channels // self.heads
    for name, x in pairs(x_dict) do
@@ -153,7 +154,8 @@ local function split(self, x_dict)
    return parts
 end
 
--- Collects the attention and the values along a type of edges in the lists of its target.
+-- Computes the attention and the values along the edges of one type, and appends them to the lists
+-- of the target type.
 local function attend(self, number, edge, edge_index, parts, found)
    local title = ("%s.forward: edge_index_dict: %s"):format(NAME, edge.name)
    local source, target = parts[edge.source], parts[edge.target]
@@ -175,7 +177,7 @@ local function attend(self, number, edge, edge_index, parts, found)
    lists.values[#lists.values + 1] = self.v_rel(source.v, number):index_select(1, from)
 end
 
--- Returns the weighted sums of values at the nodes of a type: (nodes, out_channels).
+-- Returns, for each node of a type, the weighted sum of values, (nodes, out_channels).
 local function aggregate(self, lists, part)
    if #lists.to == 0 then return part.q:new_zeros(part.n, self.out_channels) end
    local to = torch.cat(lists.to)

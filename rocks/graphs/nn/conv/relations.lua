@@ -15,7 +15,7 @@ local M = {}
 
 -- PNAConv -----------------------------------------------------------------------------------------
 
--- A module that stores the average degrees under the keys of PyTorch Geometric's state dicts.
+-- Stores the average degrees, under the keys of PyTorch Geometric's state dicts.
 local Degrees = class.class("graphs.nn.Degrees", nn.Module)
 
 function Degrees:__init(deg, trained)
@@ -44,11 +44,11 @@ local take_pna = args.signature [[graphs.nn.PNAConv(in_channels: count, out_chan
    pre_layers: layers = 1, post_layers: layers = 1, divide_input: boolean = false,
    train_norm: boolean = false, flow: string = 'source_to_target')]]
 
---- Principal neighbourhood aggregation (Corso et al., 2020): several reductions, scaled by
---- functions of the degree. `aggregators` lists reductions; `scalers` lists "identity",
---- "amplification", "attenuation", "linear" and "inverse_linear"; `deg` is the histogram of degrees
---- in the training data: the number of nodes with degree 0, 1, 2 and so on. It is called as conv(x,
---- edge_index, edge_attr).
+--- Principal neighbourhood aggregation (Corso et al., 2020), which combines several reductions and
+--- scales them by functions of the degree. `aggregators` lists the reductions. `scalers` lists
+--- "identity", "amplification", "attenuation", "linear" or "inverse_linear". `deg` is the histogram
+--- of degrees in the training data: the number of nodes with degree 0, 1, 2 and so on. It is called
+--- as conv(x, edge_index, edge_attr).
 ---
 ---     local conv = torch.graphs.nn.PNAConv(3, 2, {"mean", "max"}, {"identity"},
 ---        torch.tensor {0, 4, 4})
@@ -179,10 +179,10 @@ local take_rgcn = args.signature [[graphs.nn.RGCNConv(in_channels: integers, out
    num_relations: count, num_bases: count?, num_blocks: count?, aggr: any = 'mean',
    root_weight: boolean = true, bias: boolean = true, flow: string = 'source_to_target')]]
 
---- The relational graph convolution (Schlichtkrull et al., 2018): each edge type has a weight of
---- its own, and the results of all types are summed. It is called as conv(x, edge_index,
---- edge_type), with types from 1; x may be an int64 vector of node numbers; the features of nodes
---- are then learnt.
+--- The relational graph convolution (Schlichtkrull et al., 2018). Each edge type has its own
+--- weight, and the results of all types are summed. It is called as conv(x, edge_index, edge_type),
+--- with types from 1. x may also be an int64 vector of node numbers; then the layer learns the
+--- features of nodes.
 ---
 ---     local conv = torch.graphs.nn.RGCNConv(3, 2, 2)
 ---     local edges = torch.tensor {{1, 2}, {2, 1}}
@@ -240,7 +240,8 @@ function RGCNConv:reset_parameters()
    inits.zeros(self.bias)
 end
 
--- Returns the features of sources and targets after checking them; int64 vectors are node numbers.
+-- Checks the features of sources and targets, and returns them. An int64 vector has node numbers
+-- instead of features.
 local function features(self, x)
    local first, second = x, x
    if type(x) == "table" then first, second = x[1], x[2] end

@@ -1,5 +1,5 @@
--- sums.lua - SAGEConv, GINConv, GINEConv, GraphConv, ChebConv, APPNP, SGConv and GatedGraphConv,
--- most of whose messages are weighted rows of neighbours; and EdgeConv.
+-- sums.lua - the layers SAGEConv, GINConv, GINEConv, GraphConv, ChebConv, APPNP, SGConv,
+-- GatedGraphConv and EdgeConv. In most of them, a message is a neighbour's row times a weight.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -29,7 +29,7 @@ local function channels_of(title, channels)
    return channels[1], channels[2]
 end
 
--- The message of layers with edge weights.
+-- Computes the message of layers with edge weights: the row at the source times the edge's weight.
 local function weighted(_, x_j, edge_weight)
    return edge_weight and edge_weight:view(-1, 1) * x_j or x_j
 end
@@ -54,7 +54,7 @@ local take_sage = args.signature [[graphs.nn.SAGEConv(in_channels: integers, out
    project: boolean = false, bias: boolean = true, flow: string = 'source_to_target')]]
 
 --- GraphSAGE (Hamilton et al., 2017): x' = W_l mean of the neighbours + W_r x. It is called as
---- conv(x, edge_index); x may be a list of the features of sources and of targets.
+--- conv(x, edge_index). x may be a list of the sources' features and the targets' features.
 ---
 ---     local conv = torch.graphs.nn.SAGEConv(3, 2)
 ---     local edges = torch.tensor {{1, 2}, {2, 3}}
@@ -311,8 +311,8 @@ function GINEConv:message(x_j, edge_attr) return (x_j + edge_attr):relu() end
 local take_edge = args.signature [[graphs.nn.EdgeConv(nn: any, aggr: any = 'max',
    flow: string = 'source_to_target')]]
 
---- The convolution of Wang et al. (2019): the message is nn([x_i, x_j - x_i]). It is called as
---- conv(x, edge_index).
+--- The dynamic edge convolution of Wang et al. (2019). The message is nn([x_i, x_j - x_i]). It is
+--- called as conv(x, edge_index).
 ---
 ---     local conv = torch.graphs.nn.EdgeConv(torch.nn.Linear(6, 2))
 ---     local edges = torch.tensor {{1, 2}, {2, 3}}
@@ -400,7 +400,7 @@ end
 local forward_cheb = matrix.signature [[graphs.nn.ChebConv.forward(x: any, edge_index: any,
    edge_weight: tensor?, batch: tensor?, lambda_max: number|tensor?)]]
 
--- Returns the edges and weights of the Laplacian, scaled to [-1, 1].
+-- Returns the edges and weights of the Laplacian, scaled so that its eigenvalues are in [-1, 1].
 local function scaled_laplacian(self, a, x)
    local edge_index, weight = dense.get_laplacian(a.edge_index, {edge_weight = a.edge_weight,
       normalization = self.normalization or nil, dtype = x.dtype, num_nodes = x:size(1)})
@@ -453,8 +453,8 @@ local take_appnp = args.signature [[graphs.nn.APPNP(K: count, alpha: number, dro
    cached: boolean = false, add_self_loops: boolean = true, normalize: boolean = true,
    flow: string = 'source_to_target')]]
 
---- Personalised propagation (Gasteiger et al., 2019): K steps x = (1 - alpha) A x + alpha x_0. It
---- is called as conv(x, edge_index, edge_weight).
+--- Personalised propagation (Gasteiger et al., 2019), which repeats x = (1 - alpha) A x + alpha x_0
+--- K times. It is called as conv(x, edge_index, edge_weight).
 ---
 ---     local conv = torch.graphs.nn.APPNP(10, 0.1)
 ---     local edges = torch.tensor {{1, 2}, {2, 1}}
@@ -511,8 +511,8 @@ local take_sg = args.signature [[graphs.nn.SGConv(in_channels: count, out_channe
    K: count = 1, cached: boolean = false, add_self_loops: boolean = true, bias: boolean = true,
    flow: string = 'source_to_target')]]
 
---- Simplified convolution (Wu et al., 2019): x' = A^K x W + b. It is called as
---- conv(x, edge_index, edge_weight).
+--- Simplified graph convolution (Wu et al., 2019): x' = A^K x W + b. It is called as conv(x,
+--- edge_index, edge_weight).
 ---
 ---     local conv = torch.graphs.nn.SGConv(3, 2, {K = 2})
 ---     local edges = torch.tensor {{1, 2}, {2, 1}}
@@ -577,8 +577,9 @@ local take_gated = args.signature [[graphs.nn.GatedGraphConv(out_channels: count
    num_layers: layers, aggr: any = 'sum', bias: boolean = true,
    flow: string = 'source_to_target')]]
 
---- Gated graph sequences (Li et al., 2016): a GRU whose input is the sum of mapped neighbours. It
---- is called as conv(x, edge_index, edge_weight); x is padded with 0 to out_channels columns.
+--- Gated graph neural network (Li et al., 2016): each step is a GRU whose input is the sum of the
+--- linearly mapped neighbours. It is called as conv(x, edge_index, edge_weight). x is padded with 0
+--- to out_channels columns.
 ---
 ---     local conv = torch.graphs.nn.GatedGraphConv(4, 2)
 ---     local edges = torch.tensor {{1, 2}, {2, 1}}
