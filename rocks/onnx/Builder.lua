@@ -1,6 +1,7 @@
--- Builder.lua - makes a graph of ONNX, node by node. Each node is also run, by the functions that
--- run loaded models, with several examples of the inputs, in which the dynamic sizes differ. So the
--- shape and the dtype of every value are known, and which of its sizes are dynamic.
+-- Builder.lua - builds an ONNX graph node by node. Each node is also executed, with the same
+-- functions that execute loaded models, for several examples of the inputs that differ in their
+-- dynamic sizes. So the builder knows the shape and dtype of each value, and which of its sizes are
+-- dynamic.
 
 local torch = require "tlua"
 local Node = require "tlua.onnx.Node"
@@ -18,7 +19,7 @@ local wire = require "tlua.onnx.wire"
 local Builder = {}
 Builder.__index = Builder
 
---- Returns a builder of a graph for a version of the operators.
+--- Returns a builder of a graph for one version of the operator set.
 ---@param opset integer
 ---@param examples integer  the number of examples of the inputs
 ---@return onnx.Builder
@@ -38,7 +39,7 @@ local function fresh(self, wanted)
    return name
 end
 
--- Makes a value known by its name.
+-- Registers a value, so that it can be found by its name.
 local function known_value(self, value)
    self.by_name[value.name] = value
    return value
@@ -49,7 +50,8 @@ function Builder:input(name, examples)
    return known_value(self, {name = fresh(self, name), examples = examples})
 end
 
---- Adds a tensor to the file: a constant with this name, or a new one.
+--- Adds a tensor to the file as an initializer. The result is the existing constant of this name,
+--- or a new one.
 function Builder:initializer(tensor, name)
    local value = {name = fresh(self, name), examples = support.fill(self.examples, tensor),
       constant = tensor}
@@ -57,7 +59,7 @@ function Builder:initializer(tensor, name)
    return known_value(self, value)
 end
 
---- Returns a constant of few numbers; equal constants are one.
+--- Returns a constant with few elements. Equal constants are stored only once.
 function Builder:const(data, dtype)
    local tensor = torch.is_tensor(data) and data or type(data) == "table" and #data == 0
       and torch.empty({0}, {dtype = dtype}) or torch.tensor(data, {dtype = dtype})
@@ -85,7 +87,7 @@ local function attribute(name, value)
    return {name = name, type = 7, ints = value}
 end
 
--- Runs the node for an example, as a loaded model would.
+-- Executes a node for one example, as a loaded model would.
 local function run(self, node, inputs, example)
    local arguments = {}
    for i, input in ipairs(inputs) do arguments[i] = input and input.examples[example] or nil end
@@ -136,13 +138,13 @@ end
 
 -- Branches ----------------------------------------------------------------------------------------
 
---- Begins a graph within the graph, whose nodes may use the values around.
+--- Begins an inner graph. Its nodes may use the values of the outer graphs.
 function Builder:enter()
    self.outer = {nodes = self.nodes, sizes = self.sizes, outer = self.outer}
    self.nodes, self.sizes = {}, table.move(self.sizes, 1, #self.symbols, 1, {})
 end
 
--- Returns the ValueInfoProto of an inner graph's input or output.
+-- Returns the ValueInfoProto that describes an input or output of an inner graph.
 local function describe(self, value, name)
    local dims = {}
    for dim = 1, self:rank(value) do dims[dim] = {dim_value = self:known(value, dim)} end
@@ -150,8 +152,8 @@ local function describe(self, value, name)
       shape = {dim = dims}}}}
 end
 
---- Ends the inner graph, and returns it as GraphProto. The first two inputs of a loop's body are
---- the number of the iteration and the condition.
+--- Ends the inner graph, and returns it as a GraphProto. If it is a loop's body, its first two
+--- inputs are the number of the iteration and the condition.
 ---@param name string
 ---@param results onnx.Value[]
 ---@param inputs? onnx.Value[]
@@ -171,8 +173,8 @@ function Builder:leave(name, results, inputs)
    return graph
 end
 
---- Adds a node Loop, and returns its outputs.
----@param pred onnx.Value  the condition of the first iteration
+--- Adds a Loop node, and returns its outputs.
+---@param pred onnx.Value  whether the first iteration runs
 ---@param carried onnx.Value[]
 ---@param body table  GraphProto
 ---@param results Tensor[][]  the outputs for each example
@@ -189,7 +191,8 @@ function Builder:loop(pred, carried, body, results)
    return table.unpack(outputs)
 end
 
---- Adds a node If, and returns its outputs. The branches are inner graphs, and lists of results.
+--- Adds an If node, and returns its outputs. Each branch is given as an inner graph and the list of
+--- its results.
 function Builder:choose(pred, first, results, second, others)
    local outputs, proto = {}, {op_type = "If", input = {pred.name}, output = {}}
    proto.name = ("If_%d"):format(#self.nodes)
@@ -212,7 +215,7 @@ function Builder.rank(_, x) return x.examples[1]:dim() end
 function Builder.dtype(_, x) return x.examples[1].dtype end
 function Builder.is_float(_, x) return x.examples[1]:is_floating_point() end
 
---- Returns a size, or nil if it is dynamic. The dimension counts from 1.
+--- Returns the size of a dimension, which counts from 1, or nil if the size is dynamic.
 function Builder.known(_, x, dim)
    local size = x.examples[1]:size(dim)
    for _, example in ipairs(x.examples) do
@@ -221,12 +224,12 @@ function Builder.known(_, x, dim)
    return size
 end
 
---- Returns a dimension that counts from 1 as an axis that counts from 0.
+--- Converts a dimension, which counts from 1, to an axis, which counts from 0.
 function Builder:axis(x, dim)
    return dim < 0 and dim + self:rank(x) or dim - 1
 end
 
---- Returns a size as a value {1} of int64.
+--- Returns the size of a dimension as an int64 value of shape {1}.
 function Builder:size(x, dim)
    local known = self:known(x, dim)
    if known then return self:const({known}, "int64") end
@@ -234,7 +237,8 @@ function Builder:size(x, dim)
    return self:node("Slice", {shape, self:const({dim - 1}, "int64"), self:const({dim}, "int64")})
 end
 
---- Returns an integer argument of a call as a number, or as a value {1} if it depends on sizes.
+--- Returns an integer argument of a call: as a Lua number, or as a value of shape {1} if it depends
+--- on sizes.
 function Builder:integer(argument)
    if type(argument) ~= "table" or not argument.factors then return argument end
    local sum = argument.base ~= 0 and self:const({argument.base}, "int64") or nil
@@ -253,7 +257,7 @@ function Builder:integer(argument)
    return sum or self:const({argument.base}, "int64")
 end
 
---- Returns the integer for an example.
+--- Returns the number that an integer argument has for one example.
 function Builder:example_integer(argument, example)
    if type(argument) ~= "table" or not argument.factors then return argument end
    local sum = argument.base
@@ -271,7 +275,7 @@ function Builder:example_integer(argument, example)
    return sum
 end
 
---- Returns a list of integers and values {1} as one value of int64.
+--- Concatenates integers and values of shape {1} into one int64 value.
 function Builder:ints(list)
    local parts, plain = {}, true
    for i, item in ipairs(list) do
@@ -285,7 +289,7 @@ function Builder:ints(list)
    return #parts == 1 and parts[1] or self:node("Concat", parts, {axis = 0})
 end
 
---- Returns an integer that must not depend on sizes.
+--- Returns an integer argument, or raises an error if it depends on sizes.
 function Builder.fixed(_, argument, what)
    if type(argument) == "table" and argument.factors then
       wire.fail("%s depends on a dynamic size, which ONNX cannot express", what)
@@ -322,13 +326,15 @@ function Builder:transpose(x, perm)
    return x
 end
 
---- Returns a part of an axis, from 0; `last` may be nil for the end.
+--- Returns a slice of an axis. Positions count from 0; if `last` is nil, the slice reaches to the
+--- end.
 function Builder:slice(x, axis, first, last, step)
    return self:node("Slice", {x, self:ints {first}, self:ints {last or math.maxinteger},
       self:const({axis}, "int64"), step and step ~= 1 and self:const({step}, "int64") or nil})
 end
 
---- Returns a reduction over axes, which are attributes in old versions.
+--- Returns a reduction over axes. Old operator versions take the axes as an attribute instead of an
+--- input.
 function Builder:reduce(op, x, axes, keep)
    local attributes = {keepdims = keep and 1 or 0}
    if op == "ReduceSum" or self.opset >= 18 then
@@ -338,18 +344,19 @@ function Builder:reduce(op, x, axes, keep)
    return self:node(op, {x}, attributes)
 end
 
---- Returns the parts of an axis.
+--- Splits an axis into parts of the given lengths, and returns the parts.
 function Builder:split(x, axis, lengths)
    return {self:node("Split", {x, self:const(lengths, "int64")}, {axis = axis}, #lengths)}
 end
 
---- Adds a recurrent layer. `relu` is the number of directions whose activation is Relu.
+--- Adds a recurrent layer. `relu` is the number of directions whose activation is Relu instead of
+--- the default.
 function Builder:recurrent(kind, inputs, attributes, relu)
    if relu then attributes.activations = relu == 2 and {"Relu", "Relu"} or {"Relu"} end
    return self:node(kind, inputs, attributes, kind == "LSTM" and 3 or 2)
 end
 
---- Marks a value as a view of another's memory, whose strides it does not share.
+--- Records that a value is a view of another value's memory. Their strides may differ.
 function Builder.view(_, value, of)
    value.root = of.root or of
    return value

@@ -13,7 +13,7 @@ local nn = torch.nn
 
 --- An ONNX model that torch.onnx.load has read. It is called with its inputs by position, or with
 --- one table that has them by name. The initializers of floating-point dtypes are its parameters,
---- under their names in the file; running statistics, scalars and the arguments of operators, such
+--- under their names in the file. Running statistics, scalars, and the arguments of operators, such
 --- as the limits of Clip, are buffers.
 ---
 ---     local fine, why = pcall(torch.onnx.load, "none.onnx")
@@ -26,7 +26,8 @@ function Module:__init() -- luacheck: ignore self
    torch.raise "onnx.Module: use torch.onnx.load(path)"
 end
 
--- Operators' inputs that are not trained: positions that hold statistics and options.
+-- For each operator, the positions of inputs that are not trained because they hold statistics or
+-- options.
 local options <const> = {
    BatchNormalization = {[4] = true, [5] = true}, Clip = {[2] = true, [3] = true},
    Resize = {[2] = true, [3] = true}, Upsample = {[2] = true}, Pad = {[3] = true},
@@ -45,8 +46,8 @@ local function find_options(graph)
    return found
 end
 
--- Returns the name of the module's field for an initializer: the initializer's own, unless it is
--- one of the module's methods or fields.
+-- Returns the module's field name for an initializer. It is the initializer's name, unless the
+-- module has a method or field of this name.
 local function field_for(module, name)
    if name == "" or name:find "^_" or Module[name] ~= nil or name == "training"
       or rawget(module, name) ~= nil then
@@ -55,7 +56,7 @@ local function field_for(module, name)
    return name
 end
 
--- Makes parameters and buffers of the main graph's initializers.
+-- Stores the main graph's initializers as parameters and buffers.
 local function adopt(module, graph)
    local fixed = find_options(graph)
    local fields = {}
@@ -79,7 +80,7 @@ local function adopt(module, graph)
    rawset(module, "fields_", adopted)
 end
 
---- Returns the module of a model that is read.
+--- Returns a module for a model that has been read.
 ---@param proto table  ModelProto
 ---@param source table
 ---@param max_loop_steps integer
@@ -123,7 +124,8 @@ local function refuse_input(name, tensor_type, value, why)
       args.describe(value), why or ""))
 end
 
--- Checks a tensor against the type in the file. `sizes` has the sizes of named dimensions so far.
+-- Checks a tensor against the type that the file declares. `sizes` maps the names of dimensions to
+-- the sizes seen so far.
 local function check_tensor(name, tensor_type, value, sizes)
    local dtype = schema.dtypes[tensor_type.elem_type or 0]
    if not torch.is_tensor(value) or dtype and value.dtype ~= dtype then
@@ -145,7 +147,7 @@ local function check_tensor(name, tensor_type, value, sizes)
    end
 end
 
--- Returns a value of the user's as a value of the graph.
+-- Converts a value that the user passes to a value of the graph.
 local function check_value(name, proto, value, sizes)
    local kind = proto and proto.tensor_type
    if kind and kind.elem_type == schema.numbers.string and type(value) == "table" then
@@ -160,7 +162,7 @@ local function check_value(name, proto, value, sizes)
    return value
 end
 
--- Returns the inputs in the graph's order, from a call by position or by name.
+-- Returns the inputs in the graph's order, given by position or by name.
 local function arrange(module, ...)
    local graph, n = module.graph_, select("#", ...)
    local first = ...
@@ -183,7 +185,7 @@ local function arrange(module, ...)
       for i, name in ipairs(graph.inputs) do
          if module.required_[name] then required[#required + 1] = i end
       end
-      -- without the initializers among the inputs, which old files list
+      -- skips initializers, which old files list among the inputs
       for i = 1, n do
          given[n <= #required and required[i] or i] = (select(i, ...))
       end
@@ -214,7 +216,7 @@ function Module:forward(...)
    end)
 end
 
--- Returns the names of inputs or outputs with their types.
+-- Returns a text that lists inputs or outputs with their types.
 local function describe(graph, names)
    local list = {}
    for i, name in ipairs(names) do

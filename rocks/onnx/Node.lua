@@ -1,5 +1,6 @@
--- Node.lua - a node of a graph: its operator, its names of values, and its attributes, which are
--- read with a check of their kinds. Functions of operators get the node as their first argument.
+-- Node.lua - a node of a graph. It has an operator, the names of its inputs and outputs, and
+-- attributes, whose types are checked when they are read. The functions that compute operators get
+-- the node as their first argument.
 
 local values = require "tlua.onnx.values"
 local wire = require "tlua.onnx.wire"
@@ -17,7 +18,7 @@ local wire = require "tlua.onnx.wire"
 local Node = {}
 Node.__index = Node
 
---- Throws an error that names the node.
+--- Throws an error whose message names the node.
 function Node:fail(format, ...) wire.fail("%s: " .. format, self.title, ...) end
 
 local expected <const> = {
@@ -27,7 +28,8 @@ local expected <const> = {
    type_protos = "types",
 }
 
--- Returns an attribute's value; `default` if the node lacks the attribute.
+-- Returns a method that reads an attribute of one type. The method returns the attribute's value,
+-- or `default` if the node does not have the attribute.
 local function reader(kind)
    return function(self, name, default)
       local attribute = self.attributes[name]
@@ -46,12 +48,12 @@ Node.ints, Node.floats, Node.texts = reader "ints", reader "floats", reader "str
 Node.sparse, Node.graphs = reader "sparse_tensor", reader "graphs"
 local graph = reader "g"
 
---- Returns a graph attribute, which the node must have.
+--- Returns a graph attribute, or throws an error if the node does not have it.
 function Node:graph(name)
    return graph(self, name) or self:fail("attribute %s is missing", name)
 end
 
---- Returns an attribute that must be there.
+--- Returns an attribute, or throws an error if the node does not have it.
 function Node:need(kind, name)
    local value = self[kind](self, name)
    if value == nil then self:fail("attribute %s is missing", name) end
@@ -61,7 +63,7 @@ end
 --- Returns whether the attribute exists.
 function Node:has(name) return self.attributes[name] ~= nil end
 
---- Returns an axis of the standard, which counts from 0, as a dimension that counts from 1.
+--- Converts an axis of the standard, which counts from 0, to a dimension, which counts from 1.
 ---@param axis integer
 ---@param rank integer
 ---@return integer dim
@@ -72,14 +74,15 @@ function Node:dim(axis, rank)
    return axis < 0 and axis + rank + 1 or axis + 1
 end
 
---- Returns a list of axes as dimensions.
+--- Converts a list of axes to dimensions.
 function Node:dims(axes, rank)
    local list = {}
    for i, axis in ipairs(axes) do list[i] = self:dim(axis, rank) end
    return list
 end
 
---- Returns the integers of a one-dimensional tensor; `default` if there is none.
+--- Returns the elements of a one-dimensional integer tensor as a list, or `default` if the tensor
+--- is nil.
 ---@param tensor Tensor?
 ---@param default? integer[]
 ---@param name? string  the input's name in messages
@@ -94,7 +97,7 @@ function Node:list(tensor, default, name)
    return tensor:dim() == 0 and {tensor:item()} or tensor:tolist()
 end
 
---- Refuses the dtypes of inputs that must be the same.
+--- Throws an error if two inputs that must have the same dtype do not.
 function Node:same_dtype(a, b)
    if a.dtype ~= b.dtype then
       self:fail("expected inputs of one dtype, got %s and %s", values.describe(a),

@@ -1,4 +1,5 @@
--- attention.lua - attention with masks, caches and groups of heads, and what belongs to it.
+-- attention.lua - attention operators with masks, caches and groups of heads, and related operators
+-- such as rotary embeddings.
 
 local torch = require "tlua"
 local schema = require "tlua.onnx.schema"
@@ -9,7 +10,7 @@ local cast <const> = support.cast
 
 local M = {}
 
--- Returns {batch, length, heads * size} as {batch, heads, length, size}.
+-- Reshapes {batch, length, heads * size} to {batch, heads, length, size}.
 local function split_heads(node, x, heads, name)
    if not heads or heads < 1 or x:size(3) % heads ~= 0 then
       node:fail("attribute %s: expected a number that divides %d, got %s", name, x:size(3),
@@ -18,14 +19,14 @@ local function split_heads(node, x, heads, name)
    return x:reshape(x:size(1), x:size(2), heads, -1):transpose(2, 3)
 end
 
--- Returns a mask that is true where a key may be attended, as numbers to add.
+-- Converts a mask that is true where a key may be attended to a bias that is added to the scores.
 local function as_bias(allowed, dtype)
    local zeros = torch.zeros(support.shape(allowed), {dtype = dtype, device = allowed.device})
    return zeros:masked_fill(torch.logical_not(allowed), -math.huge)
 end
 
--- Returns the distances of queries and keys: how many places the key lies before the query. The
--- offset is a number, or {batch} with one for each example.
+-- Returns, for each query and key, how many positions the key lies before the query. The offset of
+-- the queries is a number, or a tensor {batch} with one offset for each example.
 local function distances(queries, keys, offset, device)
    local i = torch.arange(0, queries, {dtype = "int64", device = device}):unsqueeze(2)
    local j = torch.arange(0, keys, {dtype = "int64", device = device}):unsqueeze(1)
@@ -33,7 +34,7 @@ local function distances(queries, keys, offset, device)
    return i - j + offset
 end
 
--- Returns the numbers to add to the products of queries and keys, or nil.
+-- Returns the bias that is added to the scores of queries and keys, or nil if there is none.
 local function bias_of(node, mask, q, keys, past, valid)
    local dtype, device, queries = q.dtype, q.device, q:size(3)
    local bias
@@ -68,7 +69,8 @@ local function bias_of(node, mask, q, keys, past, valid)
    return bias
 end
 
--- Repeats the heads of keys and values for the groups of queries that share them.
+-- Repeats the heads of keys and values, so that each group of query heads gets a copy of the head
+-- that it shares.
 local function share(node, x, heads)
    if x:size(2) == heads then return x end
    if x:size(2) == 0 or heads % x:size(2) ~= 0 then
@@ -77,7 +79,7 @@ local function share(node, x, heads)
    return x:repeat_interleave(heads // x:size(2), 2)
 end
 
--- Returns the probabilities; a row without an allowed key is 0.
+-- Returns the softmax of the scores. A row without an allowed key is 0.
 local function probabilities(scores, bias)
    local p = scores:softmax(-1)
    if not bias or bias:numel() == 0 then return p end
@@ -164,7 +166,8 @@ function M.SwiGLU(node, a, b)
    return a * torch.sigmoid(a * node:float("alpha", 1)) * b
 end
 
--- Attention by a state of {batch, heads, keys, values} that each step decays and adds to.
+-- Computes linear attention. The state {batch, heads, keys, values} decays in each step, and the
+-- step's key and value are added to it.
 function M.LinearAttention(node, query, key, value, past, decay, beta)
    local rule = node:text("update_rule", "gated_delta")
    local gated, delta = rule:find "gated" ~= nil, rule:find "delta" ~= nil

@@ -24,7 +24,7 @@ function M.If(node, condition)
    return table.unpack(node:run(graph, {}), 1, #graph.outputs)
 end
 
--- Joins the values of a scan's output along a new axis.
+-- Concatenates the values of a scan's output along a new axis.
 local function join(list, dim, output)
    if #list > 0 then return torch.stack(list, dim) end
    local kind = output and output.tensor_type
@@ -70,7 +70,7 @@ function M.Loop(node, most, condition, ...)
    return table.unpack(results, 1, n + #scans)
 end
 
--- Returns the outputs of a scan over one example.
+-- Returns the outputs of a Scan over one example.
 local function scan(node, body, count, state, sequences, axes)
    local n = #state
    local steps
@@ -101,7 +101,7 @@ local function scan(node, body, count, state, sequences, axes)
    return results
 end
 
--- Version 8 has a batch in the first dimension of everything.
+-- In version 8, the first dimension of all inputs and outputs is the batch.
 local function scan_batches(node, body, count, inputs)
    local first = table.remove(inputs, 1)
    if first then node:fail "sequence_lens is not supported" end
@@ -163,7 +163,7 @@ function M.SequenceEmpty() return values.sequence {} end
 function M.SequenceConstruct(_, ...) return values.sequence {...} end
 function M.SequenceLength(_, list) return support.scalar(#list, "int64") end
 
--- Returns a position in a list, from 1, of which there are n.
+-- Converts a position in a list of n elements to one that counts from 1.
 local function place(node, position, n)
    local i = position:item()
    if i < -n or i >= n then node:fail("position: expected %d to %d, got %d", -n, n - 1, i) end

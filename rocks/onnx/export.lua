@@ -1,5 +1,5 @@
--- export.lua - torch.onnx.export: writes a model as an ONNX file. The model becomes a program
--- (torch.export), whose calls are translated one by one.
+-- export.lua - torch.onnx.export, which writes a model as an ONNX file. torch.export converts the
+-- model to a program, and each call of the program is translated to ONNX.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,12 +13,12 @@ local marks = require "tlua.onnx.marks"
 local M = {}
 
 local OLDEST <const>, NEWEST <const>, USUAL <const> = 17, 23, 18
--- Models of more bytes are written with their weights in a second file: a message of Protocol
--- Buffers has at most 2 GiB.
+-- Models with more bytes are written with their weights in a second file, because a Protocol
+-- Buffers message can have at most 2 GiB.
 local LARGEST <const> = 1 << 31
 
--- Returns torch.export's option `dynamic` for dynamic_axes, which may name outputs as well, as in
--- PyTorch; sizes of outputs follow from those of the inputs.
+-- Converts dynamic_axes to torch.export's option `dynamic`. As in PyTorch, dynamic_axes may also
+-- name outputs. These are ignored, because the sizes of outputs follow from the sizes of inputs.
 local function read_dynamic(options)
    local given = options.dynamic_axes
    if given == nil then return nil end
@@ -35,11 +35,11 @@ local function read_dynamic(options)
    return dynamic
 end
 
--- From this size on, an example with another size is smaller, so that it takes less time.
+-- For sizes from this one on, the other examples use smaller sizes, so that they take less time.
 local LARGE <const> = 16
 
--- Returns another value of a dynamic size, {name, size in the first example, least, most}, which is
--- far enough away that a quotient of sizes changes as well.
+-- Returns a different value for a dynamic size. `symbol` is {name, size in the first example,
+-- least, most}. The value is so different that quotients of sizes change too.
 local function other_size(symbol)
    local _, size, least, most = table.unpack(symbol)
    if size >= LARGE and size // 2 >= least then return size // 2 end
@@ -47,7 +47,8 @@ local function other_size(symbol)
    return larger - size >= size - least and larger or least
 end
 
--- Returns the inputs with other sizes in the dynamic dimensions; elements are repeated.
+-- Returns the inputs with other sizes in the dynamic dimensions. Missing elements are filled by
+-- repetition.
 local function with_sizes(inputs, tensors, sizes)
    local list = {}
    for i, input in ipairs(inputs) do
@@ -64,9 +65,10 @@ local function with_sizes(inputs, tensors, sizes)
    return list
 end
 
--- Returns examples of the inputs: the given ones, for each dynamic size inputs in which this size
--- alone differs, and inputs in which all differ. A size that depends on a dynamic one so differs
--- between two examples, also where it depends on several, as a difference of two does.
+-- Returns examples of the inputs: the given inputs, inputs in which a single dynamic size differs
+-- (for each dynamic size), and inputs in which all dynamic sizes differ. So each size that depends
+-- on dynamic sizes differs between at least two examples, even if it is a difference of two dynamic
+-- sizes.
 local function find_examples(inputs, tensors, symbols)
    local examples, all = {tensors}, {}
    for i, symbol in ipairs(symbols) do
@@ -78,14 +80,14 @@ local function find_examples(inputs, tensors, symbols)
    return examples
 end
 
--- Adds examples with other values to those of a program with branches, so that some take the other
--- branch.
+-- For a program with branches, adds examples with other values, so that the other branch is
+-- executed too.
 local function add_other_ways(examples, graph, run)
    local branches, loops = false, false
    for _, call in ipairs(graph.calls) do
       branches, loops = branches or call.name == "cond_begin", loops or call.name == "loop_begin"
    end
-   if not branches or loops then return end -- a loop might not end
+   if not branches or loops then return end -- with other values, a loop might not end
    for _, change in ipairs {torch.neg, torch.zeros_like} do
       local list = {}
       for i, x in ipairs(examples[1]) do list[i] = x:is_floating_point() and change(x) or x end
@@ -93,7 +95,7 @@ local function add_other_ways(examples, graph, run)
    end
 end
 
--- Returns the values of the program's inputs and constants in the file.
+-- Adds the program's inputs and constants to the file, and returns their values.
 local function begin(b, graph, inputs, names, examples, constants)
    local known = {}
    for i in ipairs(inputs) do
@@ -126,14 +128,15 @@ local function begin(b, graph, inputs, names, examples, constants)
    end
 end
 
--- Returns the arguments of a call, with values of the file in place of the program's.
+-- Returns the arguments of a call, in which `find` has replaced each value of the program by a
+-- value of the file.
 local function arguments(call, find)
    local list = {}
    for name, argument in pairs(call.args) do
       if type(argument) == "table" and argument.kind then
          argument = find(argument)
       elseif type(argument) == "table" then
-         local copy = {} -- a list of values may have gaps
+         local copy = {} -- a list of arguments may have gaps
          for i, value in pairs(argument) do
             if type(value) == "table" and value.kind then value = find(value) end
             copy[i] = value
@@ -145,7 +148,7 @@ local function arguments(call, find)
    return list
 end
 
--- Translates a call of an operator.
+-- Translates one call of an operator.
 local function translate_call(t, i)
    local b, call = t.b, t.graph.calls[i]
    local name = call.name:gsub("_$", "")
@@ -166,7 +169,7 @@ local function translate_call(t, i)
    for k, result in ipairs(call.results) do
       result.translated, result.around = results[k], b.outer
    end
-   if call.name:find "_$" then -- an operator that changes its first argument
+   if call.name:find "_$" then -- the operator changes its first argument in place
       local changed = call.args.self or call.args.input
       if not changed or changed.kind ~= "result" or changed.translated.root then
          wire.fail("the call %s changes an input, a constant or a view in place, which cannot "
@@ -180,7 +183,7 @@ local function translate_call(t, i)
    end
 end
 
--- Translates the calls from `first` to `last`.
+-- Translates the calls from index `first` to index `last`.
 local function translate_range(t, first, last)
    local i = first
    while i <= last do
@@ -223,7 +226,7 @@ local function type_of(b, value, symbols, name)
    return {tensor_type = {elem_type = number, shape = {dim = dims}}}
 end
 
--- Returns whether a dimension of a value has the size of another's dimension in all examples.
+-- Returns whether a dimension of x and a dimension of y have the same size in all examples.
 local function same_size(x, dim, y, other)
    for k, example in ipairs(x.examples) do
       if example:size(dim) ~= y.examples[k]:size(other) then return false end
@@ -231,7 +234,7 @@ local function same_size(x, dim, y, other)
    return true
 end
 
--- Returns the names of the dynamic sizes of each input's dimensions.
+-- Returns a table that maps each input's dynamic dimensions to their names.
 local function symbols_of(input)
    local list = {}
    for dim, size in ipairs(input.shape) do list[dim] = type(size) == "string" and size or nil end
@@ -245,10 +248,11 @@ local function compose(b, inputs, names, outputs, output_names, opset, title)
       graph.input[i] = {name = names[i], type = kind}
    end
    for i, output in ipairs(outputs) do
-      -- an output has its own name: a node passes the value on
+      -- an Identity node gives the output a name of its own
       b.nodes[#b.nodes + 1] = {op_type = "Identity", name = ("output_%d"):format(i),
          input = {output.name}, output = {output_names[i]}}
-      local same = {} -- sizes that are an input's in all examples keep its name
+      -- a size that equals an input's dynamic size in all examples gets the same name
+      local same = {}
       for k = 1, b:rank(output) do
          for _, input in ipairs(inputs) do
             for dim, symbol in pairs(symbols_of(input)) do
@@ -271,7 +275,7 @@ local function inner_graphs(node)
    return list
 end
 
--- Adds the names of the values that a node uses, and those that its inner graphs use.
+-- Adds the names of all values that a node and its inner graphs use to `used`.
 local function add_inputs(node, used)
    for _, name in ipairs(node.input) do used[name] = true end
    for _, graph in ipairs(inner_graphs(node)) do
@@ -289,7 +293,7 @@ local function drop_unused(proto)
    proto.graph.initializer = list
 end
 
--- Removes nodes whose outputs nothing uses.
+-- Removes nodes whose outputs are not used.
 local function drop_dead(graph)
    local used, kept = {}, {}
    for _, output in ipairs(graph.output) do used[output.name] = true end
@@ -305,7 +309,7 @@ local function drop_dead(graph)
    graph.node = kept
 end
 
--- Moves the weights into a file beside the model's.
+-- Moves the weights to a second file beside the model's file.
 local function make_external(proto, path)
    local name = (path:match "[^/\\]+$") .. ".data"
    local parts, offset = {}, 0
@@ -337,7 +341,7 @@ local function write(path, parts)
    if not done then wire.fail("%s: %s", path, failure) end
 end
 
--- Compares a graph's results with the program's for each example.
+-- Compares the graph's results with the program's results, for each example.
 local function verify(outputs, program, examples)
    for example, list in ipairs(examples) do
       local expected = {}

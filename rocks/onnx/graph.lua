@@ -1,6 +1,6 @@
--- graph.lua - reads GraphProto into a list of nodes in the order of their execution, and runs it.
--- Everything that can be wrong with a graph itself is found here: unknown operators, values that no
--- earlier node makes, which includes cycles, and functions that call themselves.
+-- graph.lua - converts a GraphProto to a list of nodes in the order of execution, and executes it.
+-- All mistakes in the graph itself are reported here: unknown operators, values that no earlier
+-- node computes (which includes cycles), and functions that call themselves.
 
 local torch = require "tlua"
 local Node = require "tlua.onnx.Node"
@@ -12,8 +12,8 @@ local operators = require "tlua.onnx.operators"
 
 local M = {}
 
--- The most nodes of a model, with the nodes of functions at each of their calls. Without a limit, a
--- few functions that call one another twice would fill the memory.
+-- The largest number of nodes of a model, in which the nodes of a function count at each call.
+-- Without a limit, a chain of functions that each call the next one twice would fill the memory.
 local MOST_NODES <const> = 1 << 20
 local DEEPEST_CALLS <const> = 64
 
@@ -21,7 +21,7 @@ local function quote_name(name) return name ~= "" and (" %q"):format(name) or ""
 
 local function domain_of(name) return name == "ai.onnx" and "" or name or "" end
 
---- Returns the version of each domain's operators.
+--- Returns a table that maps each domain to the version of its operators.
 ---@param list table[]  OperatorSetIdProto
 ---@return table<string, integer>
 function M.opsets(list)
@@ -76,7 +76,7 @@ local function attribute_value(proto, kind, context, defined, title)
    return list
 end
 
--- Returns the kind of an attribute. Old files lack the field `type`.
+-- Returns the type of an attribute. Old files do not have the field `type`.
 local function kind_of(proto, title)
    local kind = schema.attribute_fields[proto.type or 0]
    if kind then return kind end
@@ -89,7 +89,8 @@ local function kind_of(proto, title)
    wire.fail("%s: the value is missing", title)
 end
 
--- Returns a node's attributes. Within a function, an attribute may refer to one of the call's.
+-- Returns a node's attributes. Within a function, an attribute may refer to an attribute of the
+-- function's call.
 local function read_attributes(list, context, defined, title)
    local attributes = {}
    for _, proto in ipairs(list or {}) do
@@ -113,7 +114,7 @@ local function function_key(domain, name, overload)
    return ("%s\0%s\0%s"):format(domain_of(domain), name or "", overload or "")
 end
 
--- Returns a function of the model as an operator of one node.
+-- Returns a function that executes a call of the model's function `proto` as a single operator.
 local function call_function(proto, node, context)
    if context.calls >= DEEPEST_CALLS then
       node:fail("functions call one another more than %d deep", DEEPEST_CALLS)
@@ -155,7 +156,7 @@ local function find_operator(node, overload, context)
    return op
 end
 
--- Adds the names that a graph within this node uses from the graphs around it.
+-- Adds the names of the outer values that the graphs in a node's attributes use.
 local function add_captured(names, attributes)
    for _, attribute in pairs(attributes) do
       local graphs = attribute.kind == "g" and {attribute.value}
@@ -202,7 +203,7 @@ local function read_node(proto, number, context, defined, captured, path)
    return node
 end
 
--- For each node, lists the values that no later node needs.
+-- For each node, finds the values that no later node needs.
 local function find_last_uses(graph)
    local needed = {}
    for _, name in ipairs(graph.outputs) do needed[name] = true end
@@ -245,8 +246,8 @@ end
 --- Reads a graph.
 ---@param proto table  GraphProto
 ---@param context table  the model's functions and versions
----@param outer table<string, any>  the names of the graphs around
----@param path? string  the place of the graph in messages
+---@param outer table<string, any>  the values of the enclosing graphs, by name
+---@param path? string  the location of the graph, for messages
 ---@return table graph
 function compile(proto, context, outer, path)
    local level = {}
@@ -290,7 +291,7 @@ end
 
 -- Running -----------------------------------------------------------------------------------------
 
--- Moves inputs on the CPU to the device of the others.
+-- Moves inputs that are on the CPU to the device of the other inputs.
 local function move(inputs, n)
    local device
    for i = 1, n do
@@ -304,8 +305,8 @@ local function move(inputs, n)
    end
 end
 
--- Raises the error of an operator, with the node's name. An operator whose inputs are missing or of
--- another kind fails anywhere, so the message lists what it got.
+-- Raises an operator's error again, with the node's name. An operator may fail anywhere if inputs
+-- are missing or have wrong types, so the message lists the inputs.
 local function explain(node, failure, inputs, n)
    if type(failure) == "table" and failure.onnx then error(failure, 0) end
    if type(failure) ~= "string" then error(failure, 0) end
@@ -337,7 +338,7 @@ end
 --- Runs a graph.
 ---@param graph table
 ---@param arguments any[]  the values of the inputs, in their order
----@param scope? table<string, any>  the values of the graphs around
+---@param scope? table<string, any>  the values of the enclosing graphs, by name
 ---@return any[] outputs
 function M.run(graph, arguments, scope)
    local env = scope and setmetatable({}, {__index = scope}) or {}
@@ -354,7 +355,7 @@ function M.run(graph, arguments, scope)
    return outputs
 end
 
---- Runs the graph of an attribute, for operators of control flow.
+--- Executes a graph attribute of this node, for operators of control flow.
 function Node:run(graph, arguments) return M.run(graph, arguments, self.scope) end
 
 return M

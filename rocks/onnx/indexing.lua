@@ -1,5 +1,5 @@
--- indexing.lua - operators that read and write elements at positions. Positions of the standard
--- count from 0 and, if they are negative, from the end.
+-- indexing.lua - operators that read or write elements at given positions. In the standard,
+-- positions count from 0, and negative positions count from the end.
 
 local torch = require "tlua"
 local support = require "tlua.onnx.support"
@@ -26,8 +26,9 @@ function M.GatherElements(node, x, index)
    return x:gather(dim, from_one(node, index, x:size(dim)))
 end
 
--- Returns row-major positions, from 1, for the last dimension of `index`, which has positions in
--- the dimensions of `shape` from `first` on; and the number of elements of each.
+-- Converts positions to row-major positions from 1. The last dimension of `index` has positions in
+-- the dimensions of `shape` from `first` on. Also returns the number of elements that each position
+-- selects.
 local function linear(node, index, shape, first)
    local depth = index:size(index:dim())
    if depth > #shape - first + 1 then
@@ -131,7 +132,7 @@ function M.Unique(node, x)
    local places = torch.arange(1, total + 1, on)
    local first = torch.full({n}, total, on)
       :scatter_reduce(1, inverse, places, "amin")
-   if not sorted then -- in the order of the first of each
+   if not sorted then -- orders the unique elements by their first occurrence
       local order = first:argsort()
       local rank = torch.empty_like(order):scatter(1, order, torch.arange(1, n + 1, on))
       unique, first, counts = unique:index_select(dim, order), first:index_select(1, order),

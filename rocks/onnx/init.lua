@@ -1,4 +1,4 @@
--- init.lua - torch.onnx: reads and writes models in the format of ONNX.
+-- init.lua - torch.onnx: reads and writes models in the ONNX format.
 
 require "tlua" -- defines the core's modules for `require`
 local args = require "tlua.args"
@@ -8,12 +8,13 @@ local M = {}
 
 local function folder_of(path) return path:match "^(.*[/\\])" or "" end
 
---- Reads a model from an ONNX file, as a module that can be called and trained. Data in other files
---- of the model's folder are read too; large files are mapped. Models may use the operators of all
---- versions up to 28 of the domain ai.onnx, up to 5 of ai.onnx.ml, and functions of their own.
+--- Reads a model from an ONNX file, and returns it as a module that can be called and trained.
+--- Weights in other files of the model's folder are read too. Large files are memory-mapped. Models
+--- may use the operators of the domain ai.onnx up to version 28, those of ai.onnx.ml up to version
+--- 5, and functions that the file defines.
 ---@param path string
 ---@param options? {max_loop_steps: integer}  the largest number of loop steps in one call, counted
---- over all loops, 1000000 by default; a call with more fails
+--- over all loops, 1000000 by default; a call that needs more raises an error
 ---@return onnx.Module
 function M.load(path, options)
    if type(path) ~= "string" or path:find "%z" then
@@ -33,9 +34,10 @@ function M.load(path, options)
 end
 
 --- Writes a model as an ONNX file, for the operators of versions 17 to 23. The model is traced in
---- evaluation mode with these inputs; all sizes are fixed to theirs but those that dynamic_axes
---- names. Each node is run for the inputs and for other sizes, and the file is written only if the
---- results are the model's. Positions, such as labels and tokens, count from 1 in the file too.
+--- evaluation mode with the given inputs. All sizes are fixed, except those that dynamic_axes
+--- names. Each node is executed for the given inputs and for inputs of other sizes, and the file is
+--- written only if the results equal the model's. Positions, such as labels and tokens, count from
+--- 1 in the file too.
 ---
 ---     local path = os.tmpname()
 ---     local model = nn.Sequential(nn.Linear(2, 3), nn.ReLU()):eval()
@@ -62,7 +64,7 @@ function M.export(model, inputs, path, options)
    return require "tlua.onnx.export".export(model, inputs, path, options)
 end
 
---- Reads a tensor from a file of test data, such as `input_0.pb`, which has a TensorProto.
+--- Reads a value from a file of test data, such as `input_0.pb`, which contains a TensorProto.
 ---@param path string
 ---@param kind? "TensorProto"|"SequenceProto"|"OptionalProto"
 ---@return any value

@@ -1,5 +1,5 @@
--- layer_translations.lua - how the layers' operators and the losses of a program are written in
--- ONNX. See translations.lua.
+-- layer_translations.lua - translates the operators of layers, and losses, to ONNX. See
+-- translations.lua.
 
 local torch = require "tlua"
 local support = require "tlua.onnx.support"
@@ -37,7 +37,8 @@ end
 
 -- Convolutions and pools --------------------------------------------------------------------------
 
--- Adds the dimension of a batch where it lacks; returns what removes it.
+-- Adds a batch dimension to x if it has none. Also returns a function that removes it from a
+-- result.
 local function batched(b, x, n)
    if b:rank(x) == n + 2 then return x, function(y) return y end end
    return b:unsqueeze(x, {0}), function(y) return b:squeeze(y, {0}) end
@@ -73,7 +74,8 @@ for n = 1, 3 do
          output_padding = a.output_padding}))
    end
 
-   -- Positions of tlua count from 1 within a plane; those of ONNX go on over planes.
+   -- Converts positions. tlua's positions count from 1 within each plane. ONNX's count from 0 over
+   -- all planes.
    local function positions(b, x, places)
       local plane
       for i = 1, n do
@@ -157,7 +159,7 @@ function M.unfold_windows(b, a)
    local x = a.input
    local channels = b:known(x, 2)
    local area = a.kernel_size[1] * a.kernel_size[2]
-   -- a convolution with one kernel for each element of the window
+   -- the convolution has one kernel for each element of the window
    local weight = torch.zeros(channels * area, 1, a.kernel_size[1], a.kernel_size[2])
    for c = 0, channels - 1 do
       for k = 0, area - 1 do
@@ -207,7 +209,8 @@ end
 
 -- Normalization -----------------------------------------------------------------------------------
 
--- Returns a tensor or, without it, one of the same number for each channel.
+-- Returns the given tensor. If it is nil, returns a tensor that has the same number for each
+-- channel.
 local function or_full(b, given, x, number)
    return given or b:const(torch.full({b:known(x, 2)}, number, {dtype = b:dtype(x)}))
 end
@@ -267,7 +270,7 @@ function M.local_response_norm(b, a)
       return b:node("LRN", {a.input}, {size = a.size, alpha = float(a.alpha), beta = float(a.beta),
          bias = float(a.k)})
    end
-   -- an even window has one more channel before than after
+   -- a window of even size has one more channel before its centre than after it
    local x, dtype = a.input, b:dtype(a.input)
    local pads = support.fill(2 * b:rank(x), 0)
    pads[2], pads[b:rank(x) + 2] = a.size // 2, (a.size - 1) // 2
@@ -353,7 +356,7 @@ function M.scaled_dot_product_attention(b, a)
    if not mask then return op(b, "MatMul", b:node("Softmax", {scores}, {axis = -1}), v) end
    if b:dtype(mask) == "bool" then mask = op(b, "Where", mask, zero, lowest) end
    scores = op(b, "Add", scores, mask)
-   -- a row without any key has weights of 0
+   -- the weights of a row without any key become 0
    local out = b:cast(op(b, "Equal", scores, lowest), "int32")
    local none = b:cast(b:reduce("ReduceMin", out, {-1}, true), "bool")
    local weights = op(b, "Where", none, zero, b:node("Softmax", {scores}, {axis = -1}))
@@ -381,10 +384,11 @@ M.rotary_embedding = M.rotate_pairs
 
 -- Recurrent layers --------------------------------------------------------------------------------
 
--- The order of ONNX's gates in tlua's rows: LSTM i f g o -> i o f g; GRU r z n -> z r n.
+-- The position in tlua's rows of each of ONNX's gates. LSTM gates are i f g o in tlua and i o f g
+-- in ONNX; GRU gates are r z n in tlua and z r n in ONNX.
 local orders <const> = {LSTM = {1, 4, 2, 3}, GRU = {2, 1, 3}, RNN = {1}}
 
--- Returns a weight or a bias with its gates in ONNX's order.
+-- Returns a weight or a bias with its gates reordered to ONNX's order.
 local function gates(b, x, kind)
    local order = orders[kind]
    if #order == 1 then return x end
@@ -395,14 +399,14 @@ local function gates(b, x, kind)
    return b:node("Concat", list, {axis = 0})
 end
 
--- Adds a dimension of directions, and joins what they have.
+-- Adds a dimension of directions to each tensor, and concatenates the tensors along it.
 local function stacked(b, list)
    local rows = {}
    for i, x in ipairs(list) do rows[i] = b:unsqueeze(x, {0}) end
    return #rows == 1 and rows[1] or b:node("Concat", rows, {axis = 0})
 end
 
--- Returns the outputs {T, N, directions * H} of one layer, and its states {directions, N, H}.
+-- Returns the outputs {T, N, directions * H} of one layer, and its final states {directions, N, H}.
 local function one_layer(b, kind, activation, x, params, states)
    local w, r, bias = {}, {}, {}
    for d, p in ipairs(params) do
@@ -545,7 +549,7 @@ local function reduced(b, x, reduction)
    return b:reduce(reduction == "sum" and "ReduceSum" or "ReduceMean", x, nil, false)
 end
 
--- Returns a loss of elements that are computed one by one.
+-- Returns a translation of an elementwise loss, whose elements `fn` computes.
 local function loss(fn)
    return function(b, a)
       local x = a.input or a.input1
@@ -660,7 +664,7 @@ function M.nll_loss(b, a)
    if b:rank(a.input) == 1 then
       wire.fail "a loss of one example without a batch cannot be exported"
    end
-   -- labels lose 1, and so does the label to ignore
+   -- subtracts 1 from the labels and also from the label that is ignored
    local labels, ignored = zero_based(b, a.target), a.ignore_index
    if ignored and ignored < 1 then
       local target = b:cast(a.target, "int64")
@@ -684,7 +688,8 @@ function M.cross_entropy(b, a)
       ignore_index = a.ignore_index, reduction = a.reduction})
    if smooth == 0 then return exact end
    local function n(value) return b:number(value, b:dtype(logs)) end
-   local uniform = op(b, "Neg", b:reduce("ReduceMean", logs, {1}, false)) -- over the classes
+   -- the mean over the classes
+   local uniform = op(b, "Neg", b:reduce("ReduceMean", logs, {1}, false))
    local counted = b:cast(op(b, "Not", op(b, "Equal", a.target,
       b:number(a.ignore_index, b:dtype(a.target)))), b:dtype(logs))
    uniform = b:reduce("ReduceSum", op(b, "Mul", uniform, counted), nil, false)
@@ -738,11 +743,11 @@ function M.swiglu(b, a)
    return op(b, "Mul", op(b, "Mul", x, op(b, "Sigmoid", x)), gate)
 end
 
--- Options with a number for each dimension of a plane, or one number for all.
+-- Options that may have one number for all dimensions of a plane, or a number for each.
 local of_plane <const> = {"kernel_size", "stride", "padding", "dilation", "output_padding",
    "output_size", "size"}
 
--- Returns a translation whose options of n dimensions all have n numbers.
+-- Returns a translation that first expands those options to n numbers each.
 local function with_all_numbers(translation, n)
    return function(b, a)
       local dims = n or b:rank(a.input) - 2

@@ -1,4 +1,4 @@
--- layers.lua - products of matrices, and convolutions.
+-- layers.lua - operators for matrix products and convolutions.
 
 local torch = require "tlua"
 local support = require "tlua.onnx.support"
@@ -48,7 +48,7 @@ local function list_of(node, name, n, default)
    return list
 end
 
--- Returns the zeros before and after each dimension.
+-- Returns the amounts of zero padding before and after each dimension.
 local function read_pads(node, sizes, kernel, strides, dilations)
    local n = #sizes
    local auto = node:text("auto_pad", "NOTSET")
@@ -72,7 +72,8 @@ local function read_pads(node, sizes, kernel, strides, dilations)
    return before, after
 end
 
---- Reads the attributes of windows that slide over the dimensions from the third on.
+--- Reads the attributes of sliding windows. The windows slide over the dimensions from the third
+--- on.
 ---@return table window  kernel, strides, dilations, before, after
 function support.window(node, x, kernel)
    local n = x:dim() - 2
@@ -91,7 +92,7 @@ function support.window(node, x, kernel)
    return window
 end
 
---- Returns F.pad's list of zeros before and after the last dimensions.
+--- Returns the argument of F.pad for the given padding before and after the last dimensions.
 function support.pad_list(before, after)
    local pad = {}
    for i = #before, 1, -1 do
@@ -110,7 +111,7 @@ end
 
 local convolutions <const> = {F.conv1d, F.conv2d, F.conv3d}
 
--- Returns F's function for the dimensions of a window.
+-- Returns the function of F in `list` that fits the number of the window's dimensions.
 local function by_rank(node, list, n)
    return list[n] or node:fail("%d dimensions besides batch and channels; expected 1 to 3", n)
 end
@@ -139,7 +140,8 @@ support.convolve = convolve
 
 local transposed <const> = {F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d}
 
--- Returns how much to cut from both ends of the full result, and the zeros after its end.
+-- Returns how much is cut off both ends of the full result of a transposed convolution, and the
+-- number of zeros that are then appended.
 local function transposed_pads(node, window, extra)
    local shape, auto = node:ints "output_shape", node:text("auto_pad", "NOTSET")
    local before, after = window.before, window.after
@@ -151,7 +153,7 @@ local function transposed_pads(node, window, extra)
       local size = shape and shape[i] or window.sizes[i] * window.strides[i]
       local total = (window.sizes[i] - 1) * window.strides[i] + extra[i]
          + (window.kernel[i] - 1) * window.dilations[i] + 1 - size
-      -- a result that is larger than the full one gets zeros at its end
+      -- if the requested size exceeds the full result, zeros are appended
       local half = total // 2
       before[i] = auto == "SAME_UPPER" and half or total - half
       if not same then before[i] = half end
@@ -196,8 +198,8 @@ function M.CausalConvWithState(node, x, weight, bias, past)
    return y, padded:narrow(3, padded:size(3) - k + 2, k - 1)
 end
 
--- Samples each element of each kernel's window at its shifted place. Places are computed in
--- float64, since rounding them changes which pixels are read.
+-- Samples the input at the shifted position of each kernel element. Positions are computed in
+-- float64, because rounding could change which pixels are read.
 local function deform(node, x, weight, offset, bias, mask)
    local window = support.window(node, x, table.move(weight.shape, 3, weight:dim(), 1, {}))
    if window.n ~= 2 then node:fail("expected images, got %s", values.describe(x)) end
@@ -221,7 +223,8 @@ local function deform(node, x, weight, offset, bias, mask)
       :expand(kh, kw, oh, ow):reshape(1, 1, kh * kw, oh, ow)
    local rows, columns = shifts:select(4, 1) + ys, shifts:select(4, 2) + xs
    local function weigh(values_, size)
-      return (values_ * 2 + 1) / size - 1 -- grid_sample's scale, align_corners = false
+      -- converts to grid_sample's coordinates (align_corners = false)
+      return (values_ * 2 + 1) / size - 1
    end
    local grid = torch.stack({weigh(columns, width), weigh(rows, height)}, -1)
       :reshape(n * groups, kh * kw * oh, ow, 2)
@@ -248,7 +251,7 @@ function M.Col2Im(node, x, image, block)
    local pads = list_of(node, "pads", 2 * n, 0)
    local batch, area = x:size(1), support.product(kernel)
    local channels = x:size(2) // area
-   -- each column adds its block into the padded image
+   -- adds the block of each column to the padded image
    local padded, counts, total = {}, {}, 1
    for i = 1, n do
       padded[i] = sizes[i] + pads[i] + pads[n + i]

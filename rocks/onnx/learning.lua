@@ -1,5 +1,5 @@
--- learning.lua - operators of the domain ai.onnx.ml: trees, linear models, and preparation of
--- features, as scikit-learn's models use them.
+-- learning.lua - operators of the domain ai.onnx.ml, which exported scikit-learn models use: trees,
+-- linear models, and preprocessing of features.
 
 local torch = require "tlua"
 local support = require "tlua.onnx.support"
@@ -44,7 +44,7 @@ end
 
 -- Labels ------------------------------------------------------------------------------------------
 
--- Returns the attribute of a list of keys or values: a list, and its dtype.
+-- Reads an attribute that lists keys or values. Returns the list and its dtype.
 local function read_labels(node, which)
    for _, kind in ipairs {"strings", "int64s", "floats"} do
       local name = ("%s_%s"):format(which, kind)
@@ -70,7 +70,7 @@ local function default_label(node, dtype)
    return node:float("default_float", defaults.float32) or defaults.float32
 end
 
--- Returns a list as a tensor of a dtype, or as strings.
+-- Converts a list to a tensor of a dtype, or to a tensor of strings.
 local function pack(list, dtype, shape)
    if dtype == "string" then return values.strings(list, shape) end
    if #list == 0 then return torch.empty(shape, {dtype = dtype}) end
@@ -131,7 +131,7 @@ local function transform(node, scores)
    node:fail("attribute post_transform: %q is not supported", name)
 end
 
--- Returns the labels of positions, which count from 1.
+-- Returns the class labels at positions, which count from 1.
 local function labels_at(node, places)
    local names = node:texts("classlabels_strings") or node:texts "classlabels_string"
    local numbers = node:ints("classlabels_int64s") or node:ints "classlabels_ints"
@@ -142,7 +142,8 @@ local function labels_at(node, places)
    return pack(list, names and #names > 0 and "string" or "int64", {#list})
 end
 
--- Returns the classes and scores of a classifier. With one score there are two classes.
+-- Returns the class and the scores that a classifier computes for each row. If there is only one
+-- score, there are two classes.
 local function classify(node, scores, classes, threshold)
    if scores:size(2) == 1 and classes == 2 then
       local logistic = node:text("post_transform", "NONE") == "LOGISTIC"
@@ -181,7 +182,7 @@ local tests <const> = {
    BRANCH_MEMBER = function(a, set) return set[a] == true end,
 }
 
--- Returns the leaf of a row of features.
+-- Follows a tree's branches for a row of features, and returns the leaf.
 local function walk(node, tree, row)
    local steps = 0
    while not tree.leaf do
@@ -196,7 +197,8 @@ local function walk(node, tree, row)
    return tree.leaf
 end
 
--- Returns the trees of versions 1 to 3, whose attributes list nodes by tree and number.
+-- Reads the trees in the format of versions 1 to 3, where nodes are listed with the number of their
+-- tree and their number in it.
 local function read_trees(node, prefix)
    local ids, numbers = node:need("ints", "nodes_treeids"), node:need("ints", "nodes_nodeids")
    local modes = node:need("texts", "nodes_modes")
@@ -232,10 +234,11 @@ local function read_trees(node, prefix)
    return roots
 end
 
--- A damaged file could ask for any number of targets.
+-- The largest number of targets. Without a limit, a damaged file could make the results arbitrarily
+-- large.
 local MOST_TARGETS <const> = 1 << 20
 
--- Returns the sums of the trees' leaves: {N, targets}.
+-- Returns the sums of the leaves' weights over all trees, {N, targets}.
 local function evaluate(node, x, roots, targets, base, how)
    if targets < 1 or targets > MOST_TARGETS then
       node:fail("expected 1 to %d targets, got %d", MOST_TARGETS, targets)
@@ -289,8 +292,8 @@ function M.TreeEnsembleClassifier(node, x)
    return classify(node, scores, classes, not logistic and 0.5 or nil)
 end
 
--- Version 5: the tree's nodes and leaves have numbers of their own, and true or false branches say
--- which of the two they mean.
+-- In version 5, nodes and leaves are numbered separately. For each branch, a flag tells whether its
+-- number is that of a leaf.
 local modes <const> = {[0] = "BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ",
    "BRANCH_NEQ", "BRANCH_MEMBER"}
 local aggregates <const> = {[0] = "AVERAGE", "SUM", "MIN", "MAX"}

@@ -1,11 +1,11 @@
--- losses.lua - losses of classes.
+-- losses.lua - losses of classification.
 
 local torch = require "tlua"
 local support = require "tlua.onnx.support"
 
 local M = {}
 
--- Returns the loss of log probabilities {N, C, ...} for labels {N, ...}.
+-- Returns the negative log-likelihood of labels {N, ...}, given log-probabilities {N, C, ...}.
 local function negative_log(node, logs, target, weight)
    local ignored = node:int "ignore_index"
    local labels = target:to "int64"

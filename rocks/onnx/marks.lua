@@ -1,7 +1,7 @@
--- marks.lua - writes the branches of torch.cond and the loops of torch.while_loop, which marks in
--- the list of a program's calls delimit, as nodes If and Loop. A mark's function gets the
--- translation in progress and the index of the mark's call, and returns the index of the last call
--- that it has translated.
+-- marks.lua - writes the branches of torch.cond as If nodes and the loops of torch.while_loop as
+-- Loop nodes. In the list of a program's calls, special calls (marks) delimit the branches and
+-- loops. The function for a mark gets the translation in progress and the index of the mark. It
+-- returns the index of the last call that it has translated.
 
 local torch = require "tlua"
 local graphs = require "tlua.onnx.graph"
@@ -9,7 +9,7 @@ local wire = require "tlua.onnx.wire"
 
 local M = {}
 
--- Returns values of the program as values of the file.
+-- Returns the values of the file for a list of values of the program.
 local function found(t, list)
    local values = {}
    for i, value in ipairs(list) do
@@ -56,7 +56,7 @@ end
 
 -- Loops -------------------------------------------------------------------------------------------
 
--- Returns the indices of a loop's test and of its end.
+-- Returns the indices of the marks of a loop's condition and of its end.
 local function find_end(calls, begin)
    local depth, test = 0, nil
    for i = begin, #calls do
@@ -70,7 +70,7 @@ local function find_end(calls, begin)
    end
 end
 
--- Returns a graph as it is read from a file.
+-- Compiles a GraphProto, as if it were read from a file.
 local function compiled(b, proto)
    local path <const> = os.tmpname()
    local file = assert(io.open(path, "wb"))
@@ -84,7 +84,7 @@ local function compiled(b, proto)
       __index = function(_, name) return b.by_name[name] end}))
 end
 
--- Runs a loop for an example.
+-- Executes a loop for one example.
 local function run_loop(b, body, pred, carried, example)
    local scope = setmetatable({}, {__index = function(_, name)
       return b.by_name[name] and b.by_name[name].examples[example]
@@ -99,9 +99,9 @@ local function run_loop(b, body, pred, carried, example)
    return values
 end
 
--- The condition is computed before the loop and at the end of each iteration, for the values that
--- the next one carries. A body may also use what the condition's calls have computed at its
--- beginning.
+-- Translates a loop. The condition is computed before the loop, and at the end of each iteration
+-- for the values that the next iteration gets. The loop's body may use values that the calls of the
+-- condition have computed, so these calls are also repeated at the beginning of the body.
 function M.loop_begin(t, begin)
    local b, calls = t.b, t.graph.calls
    local call, test, last = calls[begin], find_end(calls, begin)

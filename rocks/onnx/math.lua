@@ -1,4 +1,4 @@
--- math.lua - arithmetic and activations, element by element.
+-- math.lua - elementwise arithmetic and activations.
 
 local torch = require "tlua"
 local schema = require "tlua.onnx.schema"
@@ -26,7 +26,7 @@ end
 
 function M.Identity(_, x) return x end
 
--- The standard's sign of NaN is NaN.
+-- In the standard, the sign of NaN is NaN.
 function M.Sign(_, x)
    return x:is_floating_point() and torch.where(x:isnan(), x, x:sign()) or x:sign()
 end
@@ -81,7 +81,8 @@ function M.Shrink(node, x)
    return cast(y, x.dtype)
 end
 
--- Returns the input as rows, for versions that join all dimensions from an axis on.
+-- Returns an operator that flattens its input to rows for old versions, which treat all dimensions
+-- from an axis on as one.
 local function along(fn)
    return function(node, x)
       if node.version >= 13 then return fn(x, node:dim(node:int("axis", -1), x:dim())) end
@@ -129,7 +130,7 @@ function M.Pow(node, a, b)
    return cast(torch.pow(a, b:to(a.dtype)), a.dtype)
 end
 
--- Returns an operator of any number of inputs.
+-- Returns an operator with any number of inputs, which are combined from left to right.
 local function fold(fn, last)
    fn = binary(fn, "order")
    return function(node, first, ...)
@@ -147,7 +148,7 @@ M.Mean = fold(function(a, b) return a + b end, function(sum, n) return sum / n e
 M.Max = fold(function(a, b) return torch.maximum(a, b) end)
 M.Min = fold(function(a, b) return torch.minimum(a, b) end)
 
--- Returns a limit of Clip as a number, or as a tensor if it is trained.
+-- Returns a limit of Clip: a number, or a tensor if the limit is trained.
 local function limit_of(node, x, limit, name)
    if limit == nil then return nil end
    if limit:numel() ~= 1 then
@@ -180,7 +181,7 @@ end
 
 -- Conversions ------------------------------------------------------------------------------------
 
--- The largest finite values of dtypes that saturate.
+-- The largest finite value of each dtype that saturates.
 local largest <const> = {
    float8_e4m3fn = 448, float8_e4m3fnuz = 240, float8_e5m2 = 57344, float8_e5m2fnuz = 57344,
 }
@@ -207,7 +208,7 @@ local function show(number, dtype)
    if number == math.huge then return "INF" end
    if number == -math.huge then return "-INF" end
    local digits = ({float16 = 5, float32 = 9, bfloat16 = 4})[dtype] or 17
-   for n = 1, digits do -- the shortest text with the same value
+   for n = 1, digits do -- finds the shortest text that gives the same value
       local text = ("%." .. n .. "g"):format(number)
       local back = torch.tensor(tonumber(text), {dtype = dtype}):item()
       if back == number then return text:find "[.e]" and text or text .. ".0" end
@@ -221,7 +222,7 @@ local function to_strings(x)
    return values.strings(list, support.shape(x))
 end
 
--- Returns numbers as powers of two, the only values of float8_e8m0fnu.
+-- Rounds numbers to powers of two, which are the only values of float8_e8m0fnu.
 local function as_powers(node, x)
    local mode = node:text("round_mode", "up")
    local y = x:to "float64":abs()
@@ -252,7 +253,7 @@ local function convert(node, x, dtype)
    if dtype == "float8_e8m0fnu" then x = as_powers(node, x) end
    if largest[dtype] and node:int("saturate", 1) ~= 0 then
       x = x:to "float32":clamp(-largest[dtype], largest[dtype])
-   elseif dtype == "float8_e4m3fn" then -- 464 still rounds to the largest, 448
+   elseif dtype == "float8_e4m3fn" then -- 464 still rounds to 448, the largest value
       x = x:to "float32"
       x = x:masked_fill(x:abs():gt(464), 0 / 0)
    end

@@ -1,4 +1,4 @@
--- norms.lua - normalization of channels, layers and rows.
+-- norms.lua - normalization over channels, layers or rows.
 
 local torch = require "tlua"
 local support = require "tlua.onnx.support"
@@ -9,7 +9,7 @@ local cast <const> = support.cast
 
 local M = {}
 
--- Returns a vector of the channels in the shape {1, C, 1, ...}.
+-- Reshapes a vector with one element per channel to {1, C, 1, ...}.
 local function by_channel(x, vector)
    local shape = support.fill(x:dim(), 1)
    shape[2] = vector:numel()
@@ -86,7 +86,7 @@ function M.GroupNormalization(node, x, scale, bias)
    local mean = y:mean({3}, true)
    local var = y:var({3}, {correction = 0, keepdim = true})
    y = cast((y - mean) / (var + node:float("epsilon", 1e-5)):sqrt(), x.dtype):reshape(x.shape)
-   if scale:numel() ~= channels then -- version 18: a number for each group
+   if scale:numel() ~= channels then -- in version 18, there is one number for each group
       scale = scale:repeat_interleave(channels // groups)
       bias = bias:repeat_interleave(channels // groups)
    end

@@ -1,10 +1,10 @@
--- operators.lua - the table of operators: for each domain, the functions of its operators by name.
--- A function gets the node and the inputs, and returns the outputs. The files of operators are
--- loaded when a model first needs their domain.
+-- operators.lua - the table of operators. For each domain, it maps the names of operators to
+-- functions. A function gets the node and the inputs, and returns the outputs. A domain's files are
+-- loaded when a model first needs the domain.
 
 local M = {}
 
---- The newest version of each domain that is known.
+--- The newest supported version of each domain.
 M.newest = {
    [""] = 28, ["ai.onnx.ml"] = 5, ["ai.onnx.preview"] = 1, ["ai.onnx.preview.training"] = 1,
 }

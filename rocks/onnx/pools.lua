@@ -1,5 +1,5 @@
--- pools.lua - maxima, means and norms of windows. Windows are views of the padded input, so that
--- every combination of padding, dilation and rounding goes the same way.
+-- pools.lua - maxima, means and norms over windows. The windows are views of the padded input, so
+-- the same code handles every combination of padding, dilation and rounding.
 
 local torch = require "tlua"
 local support = require "tlua.onnx.support"
@@ -9,7 +9,7 @@ local F = torch.nn.functional
 
 local M = {}
 
--- Returns the number of windows of each dimension, and the elements that they need after the end.
+-- Returns the number of windows in each dimension, and how many elements after the end they need.
 local function counts_of(node, window)
    local ceil = node:int("ceil_mode", 0) ~= 0
    local counts, after = {}, {}
@@ -22,7 +22,7 @@ local function counts_of(node, window)
       local size = window.sizes[i] + window.before[i] + window.after[i]
       local rest, stride = size - reach, window.strides[i]
       local count = (ceil and -(-rest // stride) or rest // stride) + 1
-      -- a window that begins behind the input and the padding before it does not count
+      -- a window that would begin after the input and the padding before it is dropped
       if ceil and (count - 1) * stride >= window.sizes[i] + window.before[i] then
          count = count - 1
       end
@@ -51,7 +51,7 @@ local function padded(x, window, after, value)
    return F.pad(x, support.pad_list(window.before, after), "constant", value)
 end
 
--- Returns, for each element of the windows, its position in the input: row-major, from 0.
+-- Returns, for each element of the windows, its row-major position in the input, from 0.
 local function positions(x, window, counts, after, by_column)
    local shape, step = {1, 1}, 1
    local on = {dtype = "int64", device = x.device}
@@ -78,7 +78,7 @@ end
 
 local quick <const> = {F.max_pool1d, F.max_pool2d, F.max_pool3d}
 
--- Returns whether PyTorch's pool computes the same.
+-- Returns whether PyTorch's pooling computes the same result.
 local function is_plain(node, x, window)
    if not quick[window.n] or not x:is_floating_point() or #node.outputs > 1
       or node:int("ceil_mode", 0) ~= 0 then
@@ -112,7 +112,8 @@ function M.AveragePool(node, x)
    local sums = windows(padded(x, window, after, 0), window, counts):sum(-1)
    local ones = torch.ones({1, 1, table.unpack(window.sizes)}, {dtype = x.dtype,
       device = x.device})
-   if node:int("count_include_pad", 0) ~= 0 then -- padding counts, what rounding up adds does not
+   -- padding counts, but the elements that rounding up adds do not
+   if node:int("count_include_pad", 0) ~= 0 then
       ones = F.pad(ones, support.pad_list(window.before, window.after), "constant", 1)
       local rest = {}
       for i = 1, window.n do rest[i] = after[i] - window.after[i] end
@@ -131,7 +132,7 @@ function M.LpPool(node, x)
    return parts:abs():pow(p):sum(-1):pow(1 / p)
 end
 
--- Defines a pool over whole planes.
+-- Defines a pooling operator over whole planes.
 local function global(fn)
    return function(node, x)
       local dims = {}

@@ -1,4 +1,5 @@
--- quantization.lua - conversions between real and quantized numbers, and integer products.
+-- quantization.lua - conversions between real and quantized numbers, and products of quantized
+-- integers.
 
 local torch = require "tlua"
 local schema = require "tlua.onnx.schema"
@@ -10,8 +11,8 @@ local cast <const> = support.cast
 
 local M = {}
 
--- Returns scales or zero points in a shape that is broadcast with the input's: one number, one for
--- each place of an axis, or one for each block along the axis.
+-- Returns scales or zero points in a shape that broadcasts with the input. There is one number for
+-- the whole input, one for each position on an axis, or one for each block of an axis.
 local function spread(node, x, vector)
    if not vector then return nil end
    if vector:numel() == 1 and vector:dim() <= 1 then return vector:reshape {} end
@@ -33,7 +34,8 @@ local largest <const> = {
    float8_e4m3fn = 448, float8_e4m3fnuz = 240, float8_e5m2 = 57344, float8_e5m2fnuz = 57344,
 }
 
--- Rounds real numbers into a quantized dtype, and adds the zero point.
+-- Rounds real numbers to integers, adds the zero point, and converts the result to a quantized
+-- dtype.
 local function round_into(node, y, zero, dtype)
    if not values.element_size(dtype) then node:fail("the dtype %s is not supported", dtype) end
    if largest[dtype] then
@@ -74,7 +76,8 @@ function M.DynamicQuantizeLinear(_, x)
    return y, scale, zero:to "uint8"
 end
 
--- Returns integers without their zero point. A vector of zero points belongs to the dimension.
+-- Subtracts the zero point from integers. A vector of zero points has one element for each position
+-- in the dimension `dim`.
 local function centred(x, zero, dim)
    local y = x:to "int32"
    if not zero then return y end
@@ -89,7 +92,7 @@ local function centred(x, zero, dim)
    return y - zero
 end
 
--- Products of integers are exact in float64 up to 2^53.
+-- Products of integers are computed in float64, where they are exact up to 2^53.
 local function product(a, b)
    return torch.matmul(a:to "float64", b:to "float64")
 end

@@ -1,5 +1,5 @@
--- random.lua - random numbers. They come from tlua's generator; an attribute `seed` gives the node
--- a generator of its own.
+-- random.lua - operators that return random numbers. The numbers come from tlua's generator. If a
+-- node has the attribute `seed`, it uses a generator of its own.
 
 local torch = require "tlua"
 local schema = require "tlua.onnx.schema"

@@ -1,4 +1,5 @@
--- recurrent.lua - RNN, GRU and LSTM. Gates of the standard: RNN i; GRU z r h; LSTM i o f c.
+-- recurrent.lua - the operators RNN, GRU and LSTM. The standard orders gates as follows: RNN i; GRU
+-- z r h; LSTM i o f c.
 
 local torch = require "tlua"
 local values = require "tlua.onnx.values"
@@ -22,12 +23,13 @@ local functions <const> = {
    elu = function(x, alpha) return F.elu(x, alpha or 1) end,
 }
 
--- Functions that have no parameters take none of activation_alpha and activation_beta.
+-- Functions that have parameters. The other functions take no element of activation_alpha and
+-- activation_beta.
 local with_alpha <const> = {affine = true, leakyrelu = true, thresholdedrelu = true,
    scaledtanh = true, hardsigmoid = true, elu = true}
 local with_beta <const> = {affine = true, scaledtanh = true, hardsigmoid = true}
 
--- Returns the activations of all directions, in their order.
+-- Returns the activation functions of all directions, in order.
 local function read_activations(node, directions, defaults)
    local names = node:texts "activations"
    if not names or #names == 0 then
@@ -62,8 +64,8 @@ local function clipper(node)
    return function(x) return x:clamp(-limit, limit) end
 end
 
--- Cells get the inputs' part of the gates, {batch, gates * hidden}, and the state; they return the
--- new state, whose first part is the output.
+-- A cell gets the part of its gates that comes from the inputs, {batch, gates * hidden}, and the
+-- state. It returns the new state, whose first element is the output.
 local cells = {}
 
 function cells.RNN(w, f, clip)
@@ -113,7 +115,7 @@ function cells.LSTM(w, f, clip, node)
    end
 end
 
--- Runs one direction. x is {time, batch, input}; a state is {batch, hidden}.
+-- Runs one direction of a layer. x is {time, batch, input}, and a state is {batch, hidden}.
 local function run(cell, w, x, state, lengths, back)
    local steps, batch = x:size(1), x:size(2)
    local gates = F.linear(x, w.w, w.wb)
@@ -122,7 +124,7 @@ local function run(cell, w, x, state, lengths, back)
       local t = back and steps - k + 1 or k
       local new = cell(gates:select(1, t), state)
       local out = new[1]
-      if lengths then -- behind the end of a sequence, its state stays and its output is 0
+      if lengths then -- after the end of a sequence, its state does not change and its output is 0
          local live = lengths:ge(t):reshape(batch, 1)
          for i = 1, #new do new[i] = torch.where(live, new[i], state[i]) end
          out = torch.where(live, out, torch.zeros_like(out))

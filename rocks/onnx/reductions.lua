@@ -1,4 +1,4 @@
--- reductions.lua - sums, extremes and searches along dimensions.
+-- reductions.lua - sums, extrema and searches along dimensions.
 
 local torch = require "tlua"
 local support = require "tlua.onnx.support"
@@ -19,7 +19,7 @@ local function read_dims(node, x, axes, by_input)
    return node:dims(list, x:dim())
 end
 
--- Returns the shape of a result.
+-- Returns the shape of a reduction's result.
 local function reduced(x, dims, keep)
    local gone, shape = {}, {}
    for _, dim in ipairs(dims) do gone[dim] = true end
@@ -29,8 +29,8 @@ local function reduced(x, dims, keep)
    return shape
 end
 
--- Defines a reduction, whose axes are an input from a version on. fn(x, dims, keep) reduces;
--- `before` is applied to the elements, even if no dimension is reduced.
+-- Defines a reduction. From `version` on, its axes are an input instead of an attribute. fn(x,
+-- dims, keep) reduces. `before` is applied to the elements first, even if no dimension is reduced.
 local function define(name, version, fn, before, after)
    M[name] = function(node, x, axes)
       local dims = read_dims(node, x, axes, node.version >= version)
@@ -118,7 +118,7 @@ function M.TopK(node, x, count)
       node:fail("k: expected 0 to %d, got %d", x:size(dim), k)
    end
    local largest = node:int("largest", 1) ~= 0
-   -- equal elements in the order of their positions
+   -- orders equal elements by their positions
    local order, positions = x:sort {dim = dim, descending = largest, stable = true}
    return order:narrow(dim, 1, k), positions:narrow(dim, 1, k) - 1
 end

@@ -1,12 +1,13 @@
--- resize.lua - resizes images, or any other dimensions. Except in nearest mode, each dimension is
--- multiplied by a matrix; each row holds the weights of the old elements in one new element.
+-- resize.lua - resizes images, or any other dimensions. In nearest mode, elements are selected. In
+-- the other modes, each dimension is multiplied by a matrix. A row of the matrix has the weights of
+-- the old elements in one new element.
 
 local torch = require "tlua"
 local support = require "tlua.onnx.support"
 
 local M = {}
 
--- Returns the place in the old elements, counted from 0, of the new element i.
+-- Returns the position, among the old elements and counted from 0, of the new element i.
 local function source(mode, i, old, new, scale, roi)
    if mode == "asymmetric" then return i / scale end
    if mode == "align_corners" then
@@ -37,7 +38,8 @@ local function nearest(x, how)
    return rest > 0.5 and below + 1 or below -- round_prefer_floor
 end
 
--- Kernels of one variable; `reach` is where they end.
+-- Interpolation kernels are functions of the distance; a kernel is 0 for distances of `reach` and
+-- more.
 local function linear(d) return math.max(0, 1 - math.abs(d)) end
 
 local function cubic(a)
@@ -49,7 +51,7 @@ local function cubic(a)
    end
 end
 
--- Returns the weights of the old elements for one new element, as a table from places to weights.
+-- Returns the weights of the old elements in one new element, as a table from positions to weights.
 local function weights(x, old, kernel, reach, stretch, options)
    local first, last = math.floor(x - reach / stretch) + 1, math.ceil(x + reach / stretch) - 1
    local row, sum = {}, 0
@@ -68,12 +70,13 @@ local function weights(x, old, kernel, reach, stretch, options)
    return row
 end
 
--- Limits of what is computed one by one: the largest new size of a dimension, how many times its
--- old size an element's place may lie outside, and the weights of a matrix.
+-- Limits, because a damaged file could ask for too much: the largest new size of a dimension, how
+-- far outside the old elements a position may lie (as a multiple of the old size), and the number
+-- of weights of a matrix.
 local LARGEST <const>, FARTHEST <const>, MOST_WEIGHTS <const> = 1 << 24, 1 << 24, 1 << 30
 
--- Returns the {new, old} matrix whose row i holds the weights of the old elements for the new
--- element at places[i].
+-- Returns the matrix {new, old} whose row i has the weights of the old elements in the new element
+-- at the position places[i].
 local function weight_matrix(node, places, old, stretch, dtype, options)
    if #places * old > MOST_WEIGHTS then
       node:fail("sizes: expected at most %d weights from %d to %d elements", MOST_WEIGHTS, old,
@@ -130,7 +133,7 @@ local function resize_dim(node, x, dim, new, scale, options)
    return y:masked_fill(torch.tensor(outside):reshape(shape):to(x.device), options.extrapolation)
 end
 
--- Returns a new size, after a check that it is one.
+-- Checks that a value is a valid size, and returns it.
 local function check_size(node, name, size)
    if not (size >= 0 and size <= LARGEST) then
       node:fail("%s: expected new sizes of 0 to %d, got %.14g", name, LARGEST, size)
@@ -138,7 +141,8 @@ local function check_size(node, name, size)
    return math.tointeger(size)
 end
 
--- Returns the new sizes and the scales of the dimensions `dims`, as the policy wants them.
+-- Returns the new sizes and the scales of the dimensions `dims`, as the attribute
+-- keep_aspect_ratio_policy requires.
 local function read_sizes(node, x, scales, sizes, dims)
    local new, factors = {}, {}
    if sizes then

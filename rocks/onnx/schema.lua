@@ -1,11 +1,12 @@
--- schema.lua - the messages of onnx.proto (ONNX IR 13), as far as tlua uses them: for each message
--- its fields by number, {name, kind, repeated}. The kinds are int (varint), float and double
--- (little-endian), text (a string), data (bytes that stay in the file until they are used), and the
--- names of messages. Fields that are not listed are skipped.
+-- schema.lua - the messages of onnx.proto (ONNX IR 13), as far as tlua uses them. For each message,
+-- a table maps the numbers of its fields to {name, kind, repeated}. The kinds are int (varint),
+-- float and double (little-endian), text (a string), data (bytes that stay in the file until they
+-- are used), and the names of messages. Fields that are not listed are skipped.
 
 local M = {}
 
--- Makes a message from rows "number name kind", "number name kind*" for a repeated field.
+-- Builds a message's table from rows "number name kind". A repeated field has the form "number name
+-- kind*".
 local function message(rows)
    local fields = {}
    for number, name, kind, many in rows:gmatch "(%d+) (%S+) (%a+)(%*?)" do
@@ -46,13 +47,13 @@ M.TensorShapeProto = message "1 dim DimensionProto*"
 M.DimensionProto = message "1 dim_value int, 2 dim_param text"
 M.SequenceTypeProto = message "1 elem_type TypeProto"
 M.OptionalTypeProto = message "1 elem_type TypeProto"
--- the values of files of test data
+-- messages of files with test data
 M.SequenceProto = message [[1 name text, 2 elem_type int, 3 tensor_values TensorProto*,
    5 sequence_values SequenceProto*]]
 M.OptionalProto = message [[1 name text, 2 elem_type int, 3 tensor_value TensorProto,
    5 sequence_value SequenceProto]]
 
--- The fields of each message by name, for the writer.
+-- Maps the field names of each message to the fields, for the writer.
 M.by_name = {}
 for name, fields in pairs(M) do
    if name ~= "by_name" then
@@ -62,7 +63,7 @@ for name, fields in pairs(M) do
    end
 end
 
---- The numbers of dtypes in TensorProto.data_type, with tlua's names.
+--- Maps the numbers in TensorProto.data_type to tlua's names of dtypes.
 M.dtypes = {"float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool",
    "float16", "float64", "uint32", "uint64", "complex64", "complex128", "bfloat16",
    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "uint4", "int4",
@@ -70,7 +71,7 @@ M.dtypes = {"float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "st
 M.numbers = {}
 for number, name in ipairs(M.dtypes) do M.numbers[name] = number end
 
---- Names of the numbers in AttributeProto.type, which are also the names of the fields.
+--- Maps the numbers in AttributeProto.type to the names of the fields that hold the values.
 M.attribute_fields = {"f", "i", "s", "t", "g", "floats", "ints", "strings", "tensors", "graphs",
    "sparse_tensor", "sparse_tensors", "tp", "type_protos"}
 

@@ -1,5 +1,5 @@
--- shape_translations.lua - how the operators that change shapes, that read or write at positions,
--- and that make new tensors are written in ONNX. See translations.lua.
+-- shape_translations.lua - translates operators that change shapes, that read or write at
+-- positions, or that create tensors. See translations.lua.
 
 local torch = require "tlua"
 local wire = require "tlua.onnx.wire"
@@ -14,7 +14,7 @@ local M = {}
 function M.view(b, a)
    local list = a.size or a.shape
    local y = b:reshape(a.self, list)
-   -- a size of 0 in ONNX keeps the input's
+   -- in ONNX, a size of 0 means that the input's size is kept
    return y
 end
 M.reshape = M.view
@@ -154,7 +154,7 @@ function M.stack(b, a)
    return b:node("Concat", list, {axis = axis})
 end
 
--- Returns parts of an axis with these lengths, as views.
+-- Splits an axis into parts with the given lengths, and returns them as views.
 local function parts(b, x, axis, lengths)
    local list = #lengths == 1 and {x} or b:split(x, axis, lengths)
    for _, part in ipairs(list) do
@@ -192,7 +192,7 @@ function M.unbind(b, a)
    return table.unpack(list)
 end
 
--- Returns a position that counts from 1, or from the end, as one that counts from 0.
+-- Converts a position that counts from 1 or from the end to one that counts from 0 or from the end.
 local function from_zero(position)
    if type(position) == "table" then
       return {base = position.base, factors = position.factors, terms = position.terms}
@@ -225,7 +225,7 @@ function M.narrow(b, a)
    return b:view(b:slice(a.self, axis, first, last), a.self)
 end
 M.narrow_copy = M.narrow
-function M.slice(b, a) -- positions are C's, from 0
+function M.slice(b, a) -- the positions come from the C core and count from 0
    return b:view(b:slice(a.self, b:axis(a.self, a.dim), a.start, a.stop, a.step), a.self)
 end
 function M.slice_range(b, a)
@@ -240,9 +240,9 @@ local function strides_of(shape)
    return strides
 end
 
--- Returns for an example how a view of row-major memory takes parts of its axes: lists of {axis,
--- first, size, step} for axes that stay, and of {axis, first} for those that do not. Returns nil if
--- the view cannot be taken so.
+-- Tries to express a view of row-major memory, for one example, as slices of the axes. Returns a
+-- list of {axis, first, size, step} for the axes that remain, and a list of {axis, first} for the
+-- others. Returns nil if the view cannot be expressed in this way.
 local function find_parts(b, root, a, example)
    local shape = root.examples[example].shape
    local strides, starts = strides_of(shape), {}
@@ -277,7 +277,7 @@ local function find_parts(b, root, a, example)
    return list, starts, kept
 end
 
--- Returns whether two examples take the same parts.
+-- Returns whether the view is the same slices in two examples.
 local function same_parts(list, starts, others, other_starts)
    for i, start in ipairs(starts) do
       if start ~= other_starts[i] then return false end
@@ -292,7 +292,7 @@ local function same_parts(list, starts, others, other_starts)
    return true
 end
 
--- Writes a view as slices, if all examples allow the same ones.
+-- Writes a view as slices, if the same slices fit all examples.
 local function by_slices(b, root, a)
    local list, starts, kept = find_parts(b, root, a, 1)
    if not list then return nil end
@@ -316,7 +316,7 @@ local function by_slices(b, root, a)
    return #gone > 0 and b:squeeze(y, gone) or y
 end
 
--- Writes any view: gathers the elements at computed places.
+-- Writes any view by gathering the elements at computed positions.
 local function by_places(b, root, a)
    local n = #a.size
    local places = b:const(0, "int64")
@@ -343,14 +343,14 @@ end
 
 -- Indices -----------------------------------------------------------------------------------------
 
--- A position that no tensor has.
+-- A position that no tensor has, so that ONNX refuses it.
 local NOWHERE <const> = (1 << 31) - 1
 
--- Returns positions that count from 1 as positions that count from 0. A position 0, and a negative
--- one unless it may count from the end, becomes one that ONNX refuses: there, they would count from
--- the end.
+-- Converts positions that count from 1 to positions that count from 0. In ONNX, negative positions
+-- would count from the end. So 0 becomes a position that ONNX refuses, and negative positions do
+-- too unless `from_end` is set.
 local function zero_based(b, index, from_end)
-   if index.constant then -- these are valid, since the program has run
+   if index.constant then -- constant positions are valid, since the program has run with them
       local x = index.constant:to "int64"
       return b:const(torch.where(x:gt(0), x - 1, x))
    end
@@ -368,7 +368,7 @@ local function gather(b, x, index, dim)
 end
 function M.gather(b, a) return gather(b, a.self, zero_based(b, a.index), a.dim) end
 
--- Broadcasts a value to another's sizes, except those of an axis.
+-- Broadcasts a value to another value's sizes in all axes except one.
 local function broadcast_except(b, x, other, axis)
    local sizes, same = {}, true
    for i = 1, b:rank(other) do
@@ -387,7 +387,7 @@ end
 local function scatter(how)
    return function(b, a)
       local index, src = a.index, a.src
-      for i = 1, b:rank(index) do -- ONNX wants one source for each index
+      for i = 1, b:rank(index) do -- ONNX needs one source for each index
          local size = b:known(index, i)
          if not size or size ~= b:known(src, i) then
             src = b:slice(src, i - 1, 0, size or b:size(index, i))
@@ -399,7 +399,7 @@ local function scatter(how)
 end
 M.scatter, M.scatter_add = scatter(), scatter "add"
 
--- Gathers by several indices, which are broadcast, from the first axes.
+-- Gathers from the first axes with several index tensors, which are broadcast to each other.
 local function gather_first(b, x, indices)
    local shape, list = nil, {}
    for i, index in ipairs(indices) do
@@ -430,7 +430,7 @@ function M.index(b, a)
    local y, n = gather_first(b, b:transpose(x, perm), indices)
    local together = axes[#axes] - axes[1] == #axes - 1
    if not together or axes[1] == 0 then return y end
-   local order = {} -- the indices' dimensions go where the indices are
+   local order = {} -- puts the dimensions of the indices where the indexed axes were
    for axis = n, n + axes[1] - 1 do order[#order + 1] = axis end
    for axis = 0, n - 1 do order[#order + 1] = axis end
    for axis = n + axes[1], b:rank(y) - 1 do order[#order + 1] = axis end
@@ -450,7 +450,7 @@ function M.unfold(b, a)
    local places = torch.arange(0, count_of, {dtype = "int64"}):unsqueeze(2) * a.step
       + torch.arange(0, a.size, {dtype = "int64"})
    local y, perm = b:node("Gather", {x, b:const(places)}, {axis = axis}), {}
-   for i = 0, b:rank(y) - 1 do -- the elements of a window come last
+   for i = 0, b:rank(y) - 1 do -- the elements of a window are the last axis
       if i ~= axis + 1 then perm[#perm + 1] = i end
    end
    perm[#perm + 1] = axis + 1
@@ -471,7 +471,7 @@ function M.roll(b, a)
 end
 function M.one_hot(b, a)
    local hot, n = b:const({0, 1}, "int64"), b:fixed(a.num_classes, "num_classes")
-   -- OneHot gives zeros for labels out of range, and Gather refuses them
+   -- for labels that are out of range, OneHot returns zeros, whereas Gather raises an error
    local labels = b:const(torch.arange(0, n, {dtype = "int64"}))
    labels = b:node("Gather", {labels, zero_based(b, a.self)}, {axis = 0})
    return b:node("OneHot", {labels, b:const({n}, "int64"), hot}, {axis = -1})

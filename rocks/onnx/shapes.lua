@@ -1,4 +1,4 @@
--- shapes.lua - constants, and operators that rearrange elements.
+-- shapes.lua - constants, and operators that reshape or rearrange tensors.
 
 local torch = require "tlua"
 local schema = require "tlua.onnx.schema"
@@ -29,7 +29,7 @@ function M.Constant(node)
    node:fail "attribute value is missing"
 end
 
--- Refuses sizes that no memory holds.
+-- Raises an error if a tensor with these sizes cannot fit in memory.
 local function check_sizes(node, sizes)
    local n = 1
    for _, size in ipairs(sizes) do
@@ -203,7 +203,7 @@ function M.Split(node, x, split)
    return table.unpack(x:split(list, dim))
 end
 
--- Returns the start and the count of a slice's elements, whose ends are clamped.
+-- Returns the first element and the number of elements of a slice, after the ends are clamped.
 local function slice_range(node, size, first, last, step)
    if step == 0 then node:fail "steps: a step of 0" end
    if first < 0 then first = first + size end
@@ -279,7 +279,7 @@ end
 
 function M.Tile(node, x, repeats, axis)
    local list = node:list(repeats, nil, "repeats")
-   if node.version < 6 then -- `tiles` and `axis`
+   if node.version < 6 then -- the inputs are `tiles` and `axis`
       local dim = node:dim(node:list(axis)[1], x:dim())
       local all = support.fill(x:dim(), 1)
       all[dim] = list[1]
@@ -294,7 +294,7 @@ end
 
 -- Padding ----------------------------------------------------------------------------------------
 
--- Returns the elements of a padded dimension by position.
+-- Returns, for each position of a padded dimension, the position of the element that it copies.
 local function padded_positions(node, size, before, after, mode)
    if size == 0 then node:fail("mode %s: a size of 0", mode) end
    local list = {}

@@ -1,4 +1,4 @@
--- signal.lua - Fourier transforms, windows, and scales of frequencies.
+-- signal.lua - Fourier transforms, window functions, and mel weights.
 
 local torch = require "tlua"
 local schema = require "tlua.onnx.schema"
@@ -52,7 +52,7 @@ function M.STFT(node, x, step, window, length)
    return y:to(x.dtype)
 end
 
--- Defines a window as a sum of cosines.
+-- Defines a window function that is a sum of cosines with the given coefficients.
 local function window(...)
    local factors = {...}
    return function(node, size)

@@ -1,14 +1,14 @@
--- support.lua - what several operators share.
+-- support.lua - helper functions that several operators share.
 
 local torch = require "tlua"
 
 local M = {}
 
---- The key under which a scope keeps the count of loop steps.
+--- The key under which a scope stores the number of loop steps so far, and its limit.
 M.BUDGET = {}
 
---- Returns a tensor with the shape {1, ..., sizes, ..., 1}, for operators of old versions, whose
---- second input was put beside the first from an axis on.
+--- Reshapes b to {1, ..., sizes, ..., 1}, so that it broadcasts along a from an axis on. Old
+--- operator versions align their second input in this way.
 function M.beside(node, a, b)
    if node.version >= 7 or node:int("broadcast", 0) == 0 or b:dim() == 0 then return b end
    local axis = node:int("axis", a:dim() - b:dim())
@@ -20,21 +20,22 @@ end
 
 local wide <const> = {uint16 = true, uint32 = true, uint64 = true}
 
---- Returns integers of a dtype without arithmetic as int64: uint64 by its bits.
+--- Converts integers of a dtype without arithmetic to int64. The bits of uint64 numbers are kept.
 function M.signed(x)
    if not wide[x.dtype] then return x end
    return x.dtype == "uint64" and x:contiguous():view "int64" or x:to "int64"
 end
 
---- Returns the integers of int64 as a dtype, modulo its range.
+--- Converts int64 integers to another dtype, modulo the dtype's range.
 function M.unsigned(x, dtype)
    if x.dtype ~= "int64" or not wide[dtype] then return x end
    if dtype == "uint64" then return x:contiguous():view "uint64" end
    return torch.bitwise_and(x, dtype == "uint16" and 0xffff or 0xffffffff):to(dtype)
 end
 
--- Calls fn for integers of a dtype without arithmetic. Numbers of 2^63 and more are negative in
--- int64: for an order, the sign bit is flipped; a division refuses them.
+-- Calls fn for integers of a dtype without arithmetic, converted to int64. Numbers of 2^63 and more
+-- become negative there. If fn depends on the order of numbers, their sign bits are flipped. If it
+-- divides, such numbers raise an error.
 local function call_wide(fn, how, node, a, b)
    local x, y = M.signed(a), M.signed(b)
    if a.dtype == "uint64" and how == "order" then
@@ -50,8 +51,8 @@ local function call_wide(fn, how, node, a, b)
    return M.unsigned(result, a.dtype)
 end
 
---- Returns an operator of two inputs of one dtype, which are broadcast. fn gets both, the node, and
---- the number of bits of an element.
+--- Returns an operator with two inputs of the same dtype, which are broadcast. fn gets both inputs,
+--- the node, and the number of bits of an element.
 ---@param fn function
 ---@param how? "order"|"divide"  if fn depends on the order of numbers, or divides them
 function M.binary(fn, how)
@@ -63,7 +64,7 @@ function M.binary(fn, how)
    end
 end
 
---- Returns the lowest or the highest value of a dtype.
+--- Returns the lowest or the highest value that a dtype can hold.
 function M.limit(dtype, highest)
    if dtype == "bool" then return highest end
    if dtype:find "^u?int" then
@@ -75,7 +76,7 @@ function M.limit(dtype, highest)
    return highest and math.huge or -math.huge
 end
 
---- Returns a tensor with another dtype, or itself.
+--- Returns a tensor converted to a dtype, or the tensor itself if it has this dtype already.
 function M.cast(x, dtype) return x.dtype == dtype and x or x:to(dtype) end
 
 --- Returns a one-dimensional tensor of int64 with the given integers.
@@ -90,10 +91,10 @@ function M.scalar(number, dtype, like)
    return like and x:to(like.device) or x
 end
 
---- Returns a number as a dtype has it.
+--- Returns a number rounded to a dtype.
 function M.rounded(number, dtype) return torch.tensor(number, {dtype = dtype}):item() end
 
---- Returns a shape as a plain list.
+--- Returns a tensor's shape as a plain list.
 function M.shape(x) return table.move(x.shape, 1, #x.shape, 1, {}) end
 
 --- Returns the product of a list from `first` to `last`.
@@ -103,14 +104,14 @@ function M.product(list, first, last)
    return n
 end
 
---- Returns n times a value.
+--- Returns a list with n copies of a value.
 function M.fill(n, value)
    local list = {}
    for i = 1, n do list[i] = value end
    return list
 end
 
---- Returns a permutation with the dimension `from` at the place `to`.
+--- Returns a permutation that moves the dimension `from` to the position `to`.
 function M.moved(rank, from, to)
    local order = {}
    for i = 1, rank do
@@ -120,8 +121,8 @@ function M.moved(rank, from, to)
    return order
 end
 
---- Returns positions that count from 1, after a check that they lie in the
---- dimension; negative positions count from the end.
+--- Converts positions of the standard to positions that count from 1, and checks that they are in
+--- range. Negative positions count from the end.
 function M.from_one(node, index, size)
    index = index:to "int64"
    index = torch.where(index:lt(0), index + size, index)

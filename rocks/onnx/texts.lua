@@ -11,20 +11,20 @@ local function check(node, x)
    return x
 end
 
--- Returns a tensor of positions in a row-major list, from 1, with the given shape.
+-- Returns a tensor that has the shape of x and the row-major positions from 1.
 local function positions(x)
    local n = support.product(x.shape)
    return torch.arange(1, n + 1, {dtype = "int64"}):reshape(x.shape)
 end
 
--- Returns the strings at positions.
+-- Returns the strings at the positions in `index`.
 local function pick(x, index)
    local list = {}
    for i, at in ipairs(index:reshape(-1):tolist()) do list[i] = x[at] end
    return values.strings(list, support.shape(index))
 end
 
--- Returns the strings of two inputs, broadcast, and their shape.
+-- Broadcasts two tensors of strings. Returns both and their shape.
 local function broadcast(a, b)
    local i, j = table.unpack(torch.broadcast_tensors(positions(a), positions(b)))
    return pick(a, i), pick(b, j)
@@ -131,7 +131,8 @@ function M.StringNormalizer(node, x)
    return values.strings(kept, #x.shape == 2 and {1, #kept} or {#kept})
 end
 
--- Regular expressions of RE2 that Lua's patterns can express: no alternatives or counts.
+-- Converts a regular expression of RE2 to a Lua pattern. Alternatives and repetition counts are not
+-- supported.
 local function as_pattern(node, regex)
    local out, i = {"^"}, 1
    local classes = {d = "%d", w = "[%w_]", s = "%s", D = "%D", W = "[^%w_]", S = "%S"}
@@ -176,7 +177,8 @@ function M.RegexFullMatch(node, x)
    return torch.tensor(list):reshape(x.shape)
 end
 
--- Counts of n-grams. The pool lists the n-grams of each length one after the other.
+-- Reads the attributes of TfIdfVectorizer, which counts n-grams. The pool lists the n-grams of each
+-- length one after the other.
 local function read_grams(node)
    local pool = node:texts "pool_strings" or node:need("ints", "pool_int64s")
    local starts = node:need("ints", "ngram_counts")

@@ -1,12 +1,12 @@
--- training.lua - optimizers of the domain ai.onnx.preview.training. Their inputs are the rate, the
--- step, and then a list for each kind of tensor: parameters, gradients and states.
+-- training.lua - optimizers of the domain ai.onnx.preview.training. Their inputs are the learning
+-- rate, the step, and then the parameters, the gradients and each kind of state.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Defines an optimizer with a number of states. rule(node, rate, step, x, grad, ...) returns the
--- new parameter and the new states.
+-- Defines an optimizer. `states` is the number of its states for each parameter. rule(node, rate,
+-- step, x, grad, ...) returns the new parameter and the new states.
 local function define(name, states, rule)
    M[name] = function(node, rate, step, ...)
       local list, kinds = {...}, 2 + states

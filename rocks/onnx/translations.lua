@@ -1,7 +1,7 @@
--- translations.lua - for each operator of a program, how it is written in ONNX: elementwise
--- functions, reductions and products. A translation gets the builder, the call's arguments by name,
--- and returns the values of the results. Positions of tlua count from 1, in a model's inputs and
--- outputs too, so translations subtract and add 1.
+-- translations.lua - translates the operators of a program to ONNX: elementwise functions,
+-- reductions and products. A translation gets the builder and the call's arguments by name, and
+-- returns the values of the results. tlua's positions count from 1, and they do so in a model's
+-- inputs and outputs too. So translations subtract and add 1.
 
 local torch = require "tlua"
 local wire = require "tlua.onnx.wire"
@@ -12,7 +12,7 @@ local function float(x) return x + 0.0 end
 
 -- Elementwise -------------------------------------------------------------------------------------
 
--- Operators of one input with the same meaning.
+-- operators with one input that have the same meaning in ONNX
 for name, op in pairs {
    relu = "Relu", abs = "Abs", exp = "Exp", log = "Log", sqrt = "Sqrt", sin = "Sin", cos = "Cos",
    tan = "Tan", asin = "Asin", acos = "Acos", atan = "Atan", sinh = "Sinh", cosh = "Cosh",
@@ -35,7 +35,7 @@ end
 
 local function f32(b, x) return b:is_float(x) and x or b:cast(x, "float32") end
 
--- Returns a translation of one input, made of other operators.
+-- Returns a translation of an operator with one input, which is composed of other operators.
 local function of_one(fn)
    return function(b, a)
       local x = f32(b, a.self or a.input)
@@ -46,7 +46,7 @@ end
 
 local function op(b, name, ...) return b:node(name, {...}) end
 
--- ONNX's sign of NaN is NaN; tlua's and PyTorch's is 0.
+-- In ONNX, the sign of NaN is NaN; in tlua and PyTorch it is 0.
 M.sign = function(b, a)
    local x = a.self
    if not b:is_float(x) then return op(b, "Sign", x) end
@@ -103,8 +103,8 @@ end)
 M.rsqrt = of_one(function(b, x) return op(b, "Reciprocal", op(b, "Sqrt", x)) end)
 M.square = function(b, a) return op(b, "Mul", a.self, a.self) end
 
--- Returns `small(x, u, d)` where -0.5 < x < 0.5, and `large` elsewhere. u = outer(x), and d = u - 1
--- is exact; where d is 0, the function is x.
+-- Returns small(x, u, d) where -0.5 < x < 0.5, and the value `large` elsewhere. u is outer(x), and
+-- d = u - 1 is exact. Where d is 0, the result is x.
 local function near_zero(b, x, n, outer, small, large)
    local near = op(b, "Less", op(b, "Abs", x), n(0.5))
    local inner = op(b, "Where", near, x, n(0))
@@ -116,7 +116,8 @@ local function near_zero(b, x, n, outer, small, large)
    return op(b, "Where", near, y, large)
 end
 
--- The errors of u and of log(u) near 1 cancel: these are the formulas of W. Kahan.
+-- These are W. Kahan's formulas for values near 1, in which the rounding errors of u and of log(u)
+-- cancel.
 M.expm1 = of_one(function(b, x, n)
    local function small(y, u, d)
       local log = op(b, "Where", op(b, "Equal", u, n(1)), n(1), op(b, "Log", u))
@@ -142,7 +143,7 @@ function M.round(b, a)
    if not b:is_float(x) then return x end
    if decimals == 0 then return op(b, "Round", x) end
    local dtype = b:dtype(x)
-   local wide = dtype == "float64" and dtype or "float32" -- a product would overflow in 16 bits
+   local wide = dtype == "float64" and dtype or "float32" -- in 16 bits, a product could overflow
    local scale = b:number(10.0 ^ math.abs(decimals), wide)
    local first, last = "Mul", "Div"
    if decimals < 0 then first, last = last, first end
@@ -151,8 +152,8 @@ function M.round(b, a)
 end
 M.erfc = of_one(function(b, x, n) return op(b, "Sub", n(1), op(b, "Erf", x)) end)
 
--- Returns both operands as values of one dtype, which is the result's. A number takes the tensor's
--- dtype, unless it is a fraction and the tensor has integers.
+-- Returns both operands as values of the result's dtype. A number gets the tensor's dtype, except a
+-- fraction that is combined with integers.
 local function operands(b, x, y)
    local function is_value(v) return type(v) == "table" and v.examples ~= nil end
    if not is_value(x) and not is_value(y) then
@@ -375,7 +376,7 @@ local function extreme(reduce, arg)
 end
 M.max_dim, M.min_dim = extreme("ReduceMax", "ArgMax"), extreme("ReduceMin", "ArgMin")
 
--- Returns the number of elements that a reduction joins, as a value of a dtype.
+-- Returns the number of elements that a reduction combines, as a value of the given dtype.
 local function count(b, x, axes, dtype)
    local list = axes
    if not list then

@@ -1,5 +1,5 @@
--- values.lua - converts TensorProto to tensors and back. Values of a graph are tensors, lists of
--- strings with a shape (Strings), sequences (Sequence), and absent optionals (nil).
+-- values.lua - converts TensorProto messages to tensors and back. A value of a graph is a tensor, a
+-- tensor of strings (Strings), a sequence (Sequence), or an absent optional (nil).
 
 local torch = require "tlua"
 local schema = require "tlua.onnx.schema"
@@ -9,7 +9,7 @@ local M = {}
 
 local MAX_DIMS <const> = 16
 
---- A tensor of strings, row-major.
+--- A tensor of strings: a list in row-major order with a shape.
 ---@class onnx.Strings
 ---@field shape integer[]
 local Strings = {}
@@ -29,13 +29,13 @@ local Sequence = {}
 Sequence.__index = Sequence
 M.Sequence = Sequence
 
---- Returns a sequence of a list's values.
+--- Returns a sequence with the values of a list.
 function M.sequence(list) return setmetatable(table.move(list, 1, #list, 1, {}), Sequence) end
 
 function M.is_strings(value) return getmetatable(value) == Strings end
 function M.is_sequence(value) return getmetatable(value) == Sequence end
 
---- Returns a text for messages: the dtype and the shape of a value.
+--- Returns a description of a value, for messages: its dtype and shape.
 function M.describe(value)
    if value == nil then return "nothing" end
    if torch.is_tensor(value) then
@@ -48,9 +48,10 @@ function M.describe(value)
    return type(value)
 end
 
-local sizes = {} -- dtype -> bytes of an element; false if this build lacks the dtype
+-- maps dtypes to the bytes of an element, or to false if this build does not have the dtype
+local sizes = {}
 
---- Returns the size of an element, or nil if tlua lacks the dtype.
+--- Returns the number of bytes of an element, or nil if tlua does not have the dtype.
 function M.element_size(dtype)
    if sizes[dtype] == nil then
       local there, sample = pcall(torch.empty, {0}, {dtype = dtype})
@@ -61,7 +62,7 @@ end
 
 -- Reading -----------------------------------------------------------------------------------------
 
--- Returns the number of elements, which is at most what the file can hold.
+-- Returns the number of elements of a tensor, after a check that the file can hold that many.
 local function check_shape(proto, title)
    local shape, n = {}, 1
    if proto.dims and #proto.dims > MAX_DIMS then
@@ -83,7 +84,7 @@ local fields <const> = {
    complex128 = "double_data",
 }
 
--- Returns bytes of a file as elements.
+-- Reads bytes of a file as elements of a dtype.
 local function elements(reader, first, n, shape, count, dtype, title, field)
    local size = M.element_size(dtype)
    if n ~= count * size then
@@ -91,14 +92,14 @@ local function elements(reader, first, n, shape, count, dtype, title, field)
          table.concat(shape, ", "), n)
    end
    if count == 0 then return torch.empty(shape, {dtype = dtype}) end
-   if dtype == "bool" then -- any byte but 0 is true
+   if dtype == "bool" then -- any byte other than 0 means true
       return torch.io.bytes_as(reader.bytes, first, shape, "uint8"):ne(0)
    end
    local tensor, why = torch.io.bytes_as(reader.bytes, first, shape, dtype)
    return tensor or wire.fail("%s: %s: %s", title, field, why)
 end
 
--- Checks the place of external data, and returns the path, the offset and the length.
+-- Checks where external data are stored. Returns the path, the offset and the length.
 local function external_place(proto, folder, title)
    local place = {}
    for _, entry in ipairs(proto.external_data or {}) do place[entry.key or ""] = entry.value end
@@ -132,8 +133,8 @@ local function read_external(proto, source, shape, n, dtype, title)
    return elements(reader, offset + 1, length, shape, n, dtype, title, "external_data")
 end
 
--- Returns the elements of a typed field, which is a list of numbers, or a packed list that is still
--- in the file.
+-- Reads the elements from one of the typed fields. The field is a list of numbers, or a packed list
+-- that is still in the file.
 local function read_list(list, reader, shape, n, dtype, title, field)
    local complex = dtype:find "^complex"
    if list.n then
@@ -150,7 +151,7 @@ local function read_list(list, reader, shape, n, dtype, title, field)
    end
    local size = M.element_size(dtype)
    if dtype == "bool" then return torch.tensor(list, {dtype = "int64"}):ne(0):reshape(shape) end
-   if field == "int32_data" or field == "uint64_data" then -- the bits of the element
+   if field == "int32_data" or field == "uint64_data" then -- the field has the bits of the elements
       local format, parts = "<I" .. size, {}
       local mask = size == 8 and -1 or (1 << 8 * size) - 1
       for i, value in ipairs(list) do parts[i] = string.pack(format, value & mask) end
@@ -192,7 +193,7 @@ function M.read(proto, source, title)
    return read_list(proto[field] or {}, source.reader, shape, n, dtype, title, field)
 end
 
---- Returns the value of a SparseTensorProto, as a dense tensor.
+--- Converts a SparseTensorProto to a dense tensor.
 function M.read_sparse(proto, source, title)
    local dense = check_shape(proto, title)
    if not (proto.values and proto.indices) then wire.fail("%s: no values or indices", title) end
@@ -221,7 +222,7 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
---- Returns the TensorProto of a tensor.
+--- Converts a tensor to a TensorProto.
 ---@param name string?
 ---@param tensor Tensor
 ---@return table proto

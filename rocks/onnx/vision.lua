@@ -1,4 +1,4 @@
--- vision.lua - sampling of images, boxes, and decoding of images.
+-- vision.lua - operators that sample images, process boxes and decode images.
 
 local torch = require "tlua"
 local support = require "tlua.onnx.support"
@@ -23,8 +23,8 @@ function M.AffineGrid(node, theta, size)
    return F.affine_grid(theta, node:list(size, nil, "size"), node:int("align_corners", 0) ~= 0)
 end
 
--- Returns the weights of pixels for coordinates {K}: a matrix {K, size}. Coordinates more than one
--- pixel outside have no weight.
+-- Returns the weights of pixels for coordinates {K}, as a matrix {K, size}. Coordinates that lie
+-- more than one pixel outside have no weights.
 local function linear_weights(coordinates, size)
    local inside = coordinates:ge(-1) * coordinates:le(size)
    local clamped = coordinates:clamp(0, size - 1)
@@ -61,7 +61,7 @@ function M.RoiAlign(node, x, rois, batches)
       local xs, nx = samples(x1, w, ow)
       local rows, columns = linear_weights(ys, x:size(3)), linear_weights(xs, x:size(4))
       local image = x:select(1, images[i])
-      if mode == "max" then -- of the weighted pixels, not of the samples
+      if mode == "max" then -- takes the maximum of the weighted pixels, not of the samples
          local function corners(c, size)
             local low = c:clamp(0, size - 1):floor()
             return low, (low + 1):clamp {max = size - 1}
@@ -88,7 +88,7 @@ function M.RoiAlign(node, x, rois, batches)
    return torch.stack(results, 1)
 end
 
--- Returns a box as its lower and upper corners.
+-- Returns the lower corner and the upper corner of a box.
 local function corners(box, centred)
    if centred then
       local x, y, w, h = table.unpack(box)
@@ -146,7 +146,7 @@ function M.ImageDecoder(node, bytes)
    local format = node:text("pixel_format", "RGB")
    local image, why = torch.io.decode_image(bytes:contiguous():cpu())
    if not image then node:fail("%s", why) end
-   -- decoded images are {channels, height, width}
+   -- decoded images have the shape {channels, height, width}
    if image:size(1) == 1 and format ~= "Grayscale" then
       image = image:expand(3, image:size(2), image:size(3))
    end

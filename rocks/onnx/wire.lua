@@ -1,12 +1,14 @@
--- wire.lua - reads and writes messages of Protocol Buffers, the encoding of ONNX files, by the
--- tables of schema.lua. This needs no library in C, and a model's weights can stay in the mapped
+-- wire.lua - reads and writes Protocol Buffers messages, which is the encoding of ONNX files, with
+-- the tables of schema.lua. No C library is needed, and a model's weights can stay in the mapped
 -- file until they are used.
 --
--- A message is a table from the names of its fields to numbers, strings, tables, and lists of
--- these. A field of kind `data` is read as {first =, n =}, the place of its bytes in the file, and
--- so is a packed list of float or double. When a message is written, a tensor may stand for bytes.
+-- A message is a table that maps the names of its fields to numbers, strings, tables, or lists of
+-- these. A field of kind `data` is read as {first =, n =}, which is the range of its bytes in the
+-- file. A packed list of float or double is read in the same way. When a message is written, a
+-- tensor may be given in place of bytes.
 --
--- A file is not trusted: lengths are checked against the message around them, nesting is limited.
+-- Files are not trusted: a length must fit in the enclosing message, and the depth of nesting is
+-- limited.
 
 local torch = require "tlua"
 local protobuf = require "tlua.utils.protobuf"
@@ -16,19 +18,21 @@ local varint = protobuf.varint
 
 local M = {}
 
--- Files of at least this many bytes are mapped, so that only the parts that are used are read.
+-- Files with at least this many bytes are memory-mapped, so that only the parts that are used are
+-- read.
 local MAP_FROM <const> = 1 << 24
--- The bytes that a reader converts to a string at once.
+-- The number of bytes that a reader converts to a string at a time.
 local WINDOW <const> = 1 << 16
--- The deepest nesting of messages. A graph within a graph takes four levels.
+-- The maximum nesting depth of messages. A graph within a graph adds four levels.
 local DEEPEST <const> = 100
 
---- Throws an error in a file's content, which `protect` catches.
+--- Throws an error about a file's content, which `protect` catches.
 ---@param format string
 ---@param ... any
 function M.fail(format, ...) error({onnx = format:format(...)}, 0) end
 
---- Calls fn(...) and raises an error in a file's content at the user's line, after `title`.
+--- Calls fn(...). If it throws an error about a file's content, raises it at the user's line, with
+--- `title` before the message.
 ---@param title string
 ---@param fn function
 ---@param ... any
@@ -51,14 +55,14 @@ end
 local Bytes = {}
 Bytes.__index = Bytes
 
---- Returns a reader of a tensor of bytes.
+--- Returns a reader for a tensor of bytes.
 ---@param bytes Tensor  (n) uint8
 ---@return onnx.Bytes
 function M.bytes(bytes)
    return setmetatable({bytes = bytes, size = bytes:numel(), text = "", first = 1}, Bytes)
 end
 
---- Opens a file as a reader of its bytes. Throws an error if it cannot be read.
+--- Opens a file and returns a reader for its bytes. Throws an error if the file cannot be read.
 ---@param path string
 ---@return onnx.Bytes
 function M.open(path)
@@ -83,7 +87,8 @@ function M.open(path)
    return reader
 end
 
--- Returns a string that has the n bytes from position `at` on, and the index of the first of them.
+-- Returns a string that contains the n bytes from position `at` on, and the index of the first of
+-- these bytes in it.
 function Bytes:window(at, n)
    local offset = at - self.first
    if offset < 0 or offset + n > #self.text then
@@ -93,14 +98,15 @@ function Bytes:window(at, n)
    return self.text, offset + 1
 end
 
---- Returns n bytes as a string; the caller has checked that they lie in the file.
+--- Returns n bytes as a string. The caller must have checked that they lie in the file.
 function Bytes:string(at, n)
    if n == 0 then return "" end
    local text, i = self:window(at, n)
    return text:sub(i, i + n - 1)
 end
 
--- Readers take the position `at`, the `last` byte of the message around, and the path to it.
+-- The functions below take the position `at`, the `last` byte of the enclosing message, and the
+-- path to the value.
 
 local function broken(path, at, format, ...)
    M.fail("%s: byte %d: " .. format, table.concat(path, "."), at - 1, ...)
@@ -138,10 +144,10 @@ local function read_packed(r, at, last, field, list, path)
    local n = last - at + 1
    if n % size ~= 0 then broken(path, at, "%d bytes are no multiple of %d", n, size) end
    if #list == 0 and not list.n then
-      list.first, list.n = at, n -- left in the file
+      list.first, list.n = at, n -- the numbers stay in the file
       return
    end
-   if list.n then -- several packed parts: read all of them as numbers
+   if list.n then -- if there are several packed parts, all of them are read as numbers
       local first, count = list.first, list.n
       list.first, list.n = nil, nil
       for k = 0, count // size - 1 do
@@ -163,7 +169,7 @@ local function read_length(r, at, last, path)
    return n, at
 end
 
--- Reads a value that has a length: text, data, a message, or a packed list.
+-- Reads a value that begins with its length: text, data, a message, or a packed list.
 local function read_long(r, at, last, field, message, path, depth)
    local n
    n, at = read_length(r, at, last, path)
@@ -255,7 +261,8 @@ function read_message(r, at, last, kind, path, depth)
    return message
 end
 
---- Reads a whole file's message. Throws an error that names the place if the bytes are damaged.
+--- Reads a whole file as one message. Throws an error that names the location if the bytes are
+--- damaged.
 ---@param reader onnx.Bytes
 ---@param kind string  the message's name in schema.lua
 ---@return table message
@@ -267,7 +274,7 @@ end
 
 local encode
 
--- Appends to the parts of a message; each part is a string or a tensor.
+-- Appends a part, which is a string or a tensor, to an encoded message.
 local function put(out, part, size)
    out[#out + 1] = part
    out.size = out.size + (size or #part)
@@ -321,7 +328,8 @@ function encode(message, kind)
    return out
 end
 
---- Returns a message's encoding: a list of strings and tensors, whose field `size` is their length.
+--- Encodes a message. Returns a list of strings and tensors whose field `size` is their total
+--- length.
 ---@param message table
 ---@param kind string
 ---@return table parts

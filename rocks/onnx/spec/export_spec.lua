@@ -1,5 +1,5 @@
--- Tests torch.onnx.export: every layer of torch.nn that has a translation, the written file, and what is refused.
--- layers.py compares the same models with onnxruntime.
+-- Tests torch.onnx.export: every layer of torch.nn that has a translation, the written file, and the errors for models
+-- that cannot be exported. layers.py compares the same models with onnxruntime.
 
 local shell = require "spec.support.shell"
 local torch = require "tlua"

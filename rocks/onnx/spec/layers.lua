@@ -3,8 +3,9 @@
 --    tlua rocks/onnx/spec/layers.lua FOLDER [OPSET] [NAME ...]
 --    python rocks/onnx/spec/layers.py FOLDER
 --
--- FOLDER/NAME.onnx is the model; NAME.0.in1.npy, ... and NAME.0.out1.npy, ... are inputs and outputs of the exported
--- size, NAME.1... those of another batch. layers.py checks the model by onnx.checker and runs it by onnxruntime.
+-- FOLDER/NAME.onnx is the model. NAME.0.in1.npy ... and NAME.0.out1.npy ... are inputs and outputs of the exported
+-- size. NAME.1... are those of another batch size. layers.py checks the model with onnx.checker and runs it with
+-- onnxruntime.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -13,8 +14,8 @@ local M = {}
 
 local cases = {}
 
--- Adds a case: a function that makes the model, a function of a batch's size that makes the inputs, and the dimension
--- of the batch in the inputs (1, or 2 for recurrent layers).
+-- Adds a case. `make` creates the model, and `inputs` creates the inputs for a batch size. `dim` is the batch dimension
+-- of the inputs (1, or 2 for recurrent layers).
 local function case(name, make, inputs, dim) cases[#cases + 1] = {name, make, inputs, dim == nil and 1 or dim} end
 
 local function x2(n) return torch.randn(n, 4) end
@@ -226,7 +227,7 @@ case("arithmetic", function()
    end
 end, x2)
 
--- Options that have one number for all dimensions, as a number and as a list.
+-- tests options that may be one number for all dimensions, given as a number and as a list
 case("one_number", function()
    local F = nn.functional
    local w2, w3 = torch.randn(3, 4, 2, 2), torch.randn(4, 3, 2, 2)
@@ -281,11 +282,11 @@ end, x2)
 
 M.cases = cases
 
---- Exports a case. Returns why it fails, or nil.
+--- Exports a case. Returns the reason if the export fails, and otherwise nil.
 ---@param one table
 ---@param folder string
 ---@param opset integer
----@param save? boolean  whether to write inputs and outputs too
+---@param save? boolean  whether to write the inputs and outputs too
 ---@return string? failure
 function M.export(one, folder, opset, save)
    local function keep(x, ...)

@@ -1,5 +1,5 @@
--- Tests torch.onnx.load: models of PyTorch beside its outputs and gradients, the standard's tests of nodes, and damaged
--- files. nodes.py and fixtures/models.py write the fixtures.
+-- Tests torch.onnx.load with models exported from PyTorch, whose outputs and gradients are compared, with the
+-- standard's node tests, and with damaged files. nodes.py and fixtures/models.py write the fixtures.
 
 local shell = require "spec.support.shell"
 local torch = require "tlua"
@@ -26,7 +26,7 @@ local function tensor_type(dtype, ...)
    return {tensor_type = {elem_type = dtype, shape = {dim = dims}}}
 end
 
--- Returns a model with one node, whose input is x {n, 2} of float32.
+-- Returns a model with one node whose input is x, float32 of shape {n, 2}.
 local function model(node, more)
    local graph = {
       node = {node}, input = {{name = "x", type = tensor_type(1, "n", 2)}}, output = {{name = "y"}},
@@ -44,7 +44,7 @@ local function load(message)
    return result
 end
 
--- Checks that a model is refused, with a message that has the text.
+-- Checks that loading a model raises an error whose message contains `text`.
 local function refused(text, message)
    local fine, why = pcall(load, message)
    assert.is_false(fine)

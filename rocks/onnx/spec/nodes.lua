@@ -4,9 +4,9 @@
 --    python rocks/onnx/spec/nodes.py FOLDER     (makes them by the package onnx)
 --    tlua rocks/onnx/spec/nodes.lua FOLDER [--all] [NAME ...]
 --
--- TLUA_SPEC_DEVICE names the device on which the models run, by default the CPU.
--- Prints the number of tests that pass, by the dtypes of their inputs and outputs, and the name and
--- the reason of each that fails. Tolerances are the standard's: 1e-3 relative, 1e-7 absolute.
+-- TLUA_SPEC_DEVICE names the device on which the models run, by default the CPU. Prints the number of tests that pass,
+-- by the dtypes of their inputs and outputs, and for each failure the test's name and the reason. Tolerances are the
+-- standard's: 1e-3 relative, 1e-7 absolute.
 
 local torch = require "tlua"
 local onnx = torch.onnx
@@ -16,7 +16,7 @@ local wire = require "tlua.onnx.wire"
 
 local M = {}
 
--- Returns the message of a value's file, and the dtype of the value or of its elements.
+-- Returns the name of the message that a value's file contains, and the dtype of the value or of its elements.
 local function kind_of(info)
    local proto = info.type or {}
    if proto.optional_type then
@@ -29,7 +29,7 @@ local function kind_of(info)
    return "TensorProto", schema.dtypes[proto.tensor_type and proto.tensor_type.elem_type or 0]
 end
 
--- Returns a value with its tensors on a device.
+-- Returns a value whose tensors are moved to a device.
 local function moved(value, device)
    if torch.is_tensor(value) then return value:to(device) end
    if not values.is_sequence(value) then return value end
@@ -73,7 +73,7 @@ local function exists(path)
    return file ~= nil
 end
 
---- Runs one test. Returns the dtypes, and why it fails.
+--- Runs one test. Returns the dtypes of its values, and the reason if it fails.
 ---@param folder string
 ---@return table<string, boolean> dtypes
 ---@return string? failure
@@ -143,7 +143,7 @@ if arg and arg[0] and arg[0]:find "nodes%.lua$" then
    local folder, names = arg[1], {}
    for i = 2, #arg do names[#names + 1] = arg[i] end
    if #names == 0 then
-      local entries = assert(torch.io.folder(folder)) -- "d" for a folder, its name, and a zero
+      local entries = assert(torch.io.folder(folder)) -- each entry is "d" (for a folder), its name, and a zero byte
       for name in torch.io.text(entries, 1, entries:numel()):gmatch "d([^%z]+)" do
          if exists(("%s/%s/model.onnx"):format(folder, name)) then names[#names + 1] = name end
       end
