@@ -213,7 +213,7 @@ static void keep_block(void *to, const tl_BlockInfo *block) {
 }
 
 static int blocks_gc(lua_State *L) {
-  Blocks *b = lua_touserdata(L, 1);
+  Blocks *b = luaL_checkudata(L, 1, BLOCKS);
   if (b->list) tli_free(b->list, (size_t)b->room * sizeof *b->list);
   *b = (Blocks){0};
   return 0;
@@ -281,7 +281,7 @@ static int device_record_history(lua_State *L) {
 }
 
 static int history_gc(lua_State *L) {
-  tli_history_free(lua_touserdata(L, 1));
+  tli_history_free(luaL_checkudata(L, 1, HISTORY));
   return 0;
 }
 

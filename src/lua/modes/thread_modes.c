@@ -106,7 +106,7 @@ static void changed(tli_State *S, tli_Settings *s) {
 
 /* Runs when the coroutine of the settings is collected. */
 static int settings_gc(lua_State *L) {
-  tli_Settings *s = lua_touserdata(L, 1);
+  tli_Settings *s = luaL_checkudata(L, 1, SETTINGS);
   tli_State *S = tli_state(L);
   for (int k = 0; k < TLI_NMODES; k++) {
     S->nset[k] -= s->mode[k] >= 0;
