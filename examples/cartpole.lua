@@ -1,5 +1,5 @@
--- Policy gradient (REINFORCE, Williams 1992) learns to balance a pole on a cart by pushing the
--- cart to the left or to the right:
+-- An agent learns by policy gradients (REINFORCE, Williams 1992) to balance a pole on a cart. It
+-- pushes the cart to the left or to the right:
 --
 --    tlua examples/cartpole.lua
 local torch = require "tlua"

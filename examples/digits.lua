@@ -24,8 +24,8 @@ torch.manual_seed(opt.seed)
 
 -- Data -----------------------------------------------------------------------------------------
 
--- Reads all digits of a file. Returns images (N, 1, 8, 8) of values from 0 to 1, and classes (N),
--- from 1 for the digit 0 to 10.
+-- Reads all digits of a file. Returns images (N, 1, 8, 8) with values from 0 to 1, and classes (N).
+-- The class of a digit is the digit plus 1.
 local function read_digits(path)
    local rows = torch.data.CSV(path, {header = false}):tensor()
    assert(rows:size(2) == 65, path .. ": expected lines of 65 numbers")

@@ -1,5 +1,5 @@
--- Fourier transforms: removes noise from a sound with gliding tones by keeping only the strong
--- frequencies of each moment, and draws the spectrograms before and after:
+-- Removes noise from a sound of gliding tones by Fourier transforms: keeps only the strong
+-- frequencies of each moment. Draws the spectrograms before and after:
 --
 --    tlua examples/fft.lua
 --    tlua examples/fft.lua --noise 1.5 --save /tmp/spectrogram.png
@@ -36,7 +36,8 @@ print(("strongest tones: %.0f and %.0f Hz"):format(found[1], found[2]))
 
 local n_fft, hop = 512, 128
 local window = torch.hann_window(n_fft)
-local columns = torch.stft(noisy, n_fft, hop, {window = window}) -- shape (frequencies, frames)
+-- has the shape (frequencies, frames)
+local columns = torch.stft(noisy, n_fft, hop, {window = window})
 
 -- Noise is about equally strong at all frequencies and times, so the median measures its strength.
 -- Everything less than four times as strong counts as noise.
@@ -45,8 +46,8 @@ local threshold = strength:median() * 4
 local kept = columns * (strength:gt(threshold):to(strength.dtype))
 local denoised = torch.istft(kept, n_fft, hop, {window = window, length = #time})
 
--- Returns the signal-to-noise ratio in decibels: the strength of the clean sound relative to that
--- of the difference between `sound` and the clean sound.
+-- Returns the signal-to-noise ratio in decibels: the strength of the clean sound, relative to the
+-- strength of the difference between `sound` and the clean sound.
 local function quality(sound)
    local rest = sound - clean
    return 10 * math.log(clean:square():sum():item() / rest:square():sum():item(), 10)

@@ -64,7 +64,7 @@ local data = encode(text)
 local train_count = data:size(1) * 9 // 10
 local train, test = data[{{1, train_count}}], data[{{train_count + 1, -1}}]
 
--- Returns inputs (N, context), and for each letter the letter that follows as the target.
+-- Returns inputs (N, context) and targets. The target of each letter is the letter that follows it.
 local function batch(from)
    local inputs, targets = {}, {}
    for i = 1, opt.batch do

@@ -52,7 +52,7 @@ local kind = opt.device:match "^%a+"
 local config = assert(sizes[opt.size], "--size: expected tiny, small or gpt2, got " .. opt.size)
 config.dropout, config.checkpoint = opt.dropout, opt.checkpoint
 
--- true if several processes (tlua run) share the work: they split the batch or the model
+-- true if several processes (tlua run) share the work by splitting the batch or the model
 local many = opt.fsdp or opt.tp > 1 or opt.pp > 1 or (tonumber(os.getenv "WORLD_SIZE") or 1) > 1
 local parallel = many and dofile(here .. "/gpt2/parallel.lua")(opt)
 local first_process = not many or torch.distributed.get_rank() == 0
@@ -198,7 +198,7 @@ end
 
 -- Writing --------------------------------------------------------------------------------------
 
-if opt.pp == 1 then -- a pipeline is sampled by a single process afterwards, with --resume
+if opt.pp == 1 then -- text of a pipeline is sampled later, by a single process with --resume
    local prompt = torch.tensor({bpe:encode(opt.prompt)}):to(opt.device)
    say(bpe:decode(model:sample(prompt, opt.sample, 0.8, 40)[1]:cpu()))
 end

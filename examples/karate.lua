@@ -36,7 +36,8 @@ local others = ~data.train_mask
 local right = found:eq(data.y)[others]:sum():item()
 print(("%d of %d other members are in their community"):format(right, others:sum():item()))
 
--- Returns positions (nodes, 2) in which friends are near (Fruchterman and Reingold, 1991).
+-- Returns positions (nodes, 2) in which friends are near each other (Fruchterman and Reingold,
+-- 1991).
 local function layout(edge_index, n, rounds)
    local adjacency = graphs.utils.to_dense_adj(edge_index, {max_num_nodes = n})[1]
    local ideal = n ^ -0.5

@@ -59,7 +59,7 @@ local Digits = torch.class("Digits", nn.Module)
 
 function Digits:__init(width, blocks)
    nn.Module.__init(self)
-   self.embed = nn.Conv2d(1, width, 2, {stride = 2}) -- 16 patches of 2 x 2 pixels
+   self.embed = nn.Conv2d(1, width, 2, {stride = 2}) -- makes 16 patches of 2 x 2 pixels
    self.mixers = nn.Sequential()
    for _ = 1, blocks do self.mixers:add(Mixer(16, width)) end
    self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)

@@ -23,7 +23,7 @@ local opt = parser:parse()
 
 torch.manual_seed(opt.seed)
 
--- Data: images (N, 1, 8, 8), and classes from 1 to 10
+-- The data are images (N, 1, 8, 8), and classes from 1 to 10.
 local rows = torch.data.CSV(opt.data, {header = false}):tensor()
 local images = rows:narrow(2, 1, 64):float():view(-1, 1, 8, 8) / 16
 local classes = rows:select(2, 65):long() + 1

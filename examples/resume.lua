@@ -34,7 +34,8 @@ local batch_size = 64
 local progress = {step = 0, order = torch.randperm(images:size(1)), place = 0}
 
 local function save()
-   -- the new file is written beside the old one, and replaces it when it is complete
+   -- torch.save writes the new file beside the old one, and replaces the old one when the new one
+   -- is complete
    torch.save({
       model = model:state_dict(), optimizer = optimizer:state_dict(),
       schedule = schedule:state_dict(), random = torch.get_rng_state(), progress = progress,

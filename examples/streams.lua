@@ -1,12 +1,13 @@
--- Copies to the device while the device computes: does the same work on one stream and on two
--- streams, timed by events:
+-- Copies data to the device while the device computes. The program does the same work on one stream
+-- and on two streams, and times both by events:
 --
 --    tlua examples/streams.lua
 --    tlua examples/streams.lua --device cuda --size 4096 --parts 32
 --
--- A GPU copies and computes at once, so the second way takes as long as the longer of the two. The
--- simulated device runs queued work one item at a time, in an order that TLUA_SIM_SEED determines.
--- There both ways take equally long, and a missing event shows as a wrong sum.
+-- A GPU copies and computes at once, so with two streams the work takes as long as the copies or
+-- the computations, whichever take longer. The simulated device runs queued work one item at a
+-- time, in an order that TLUA_SIM_SEED determines. On this device both ways take equally long, and
+-- a missing event leads to a wrong sum.
 local torch = require "tlua"
 
 local parser = torch.utils.options("streams.lua", "Copies to the device while it computes.")
@@ -72,7 +73,8 @@ local function on_two_streams()
    return total
 end
 
--- Returns the milliseconds that the device needs for fn's queued work, and fn's sum.
+-- Calls fn. Returns the milliseconds that the device needs for the queued work, and the sum that fn
+-- returns.
 local function timed(fn)
    local first = device.Event {enable_timing = true}
    local last = device.Event {enable_timing = true}

@@ -26,7 +26,7 @@ local model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 local state = torch.load(opt.weights)
 local expected = state.expected                -- PyTorch's scores for the first three digits
 state.expected = nil
-model:load_state_dict(state, {names = "pytorch"}) -- PyTorch's names of modules count from 0
+model:load_state_dict(state, {names = "pytorch"}) -- PyTorch counts modules from 0, tlua from 1
 
 -- Data: classes count from 1, so that the digit 0 is class 1; the scores' order is the same ------
 

@@ -1,5 +1,5 @@
--- A variational autoencoder (Kingma and Welling, arXiv:1312.6114) of the handwritten digits, which
--- then draws new digits into an image file:
+-- Trains a variational autoencoder (Kingma and Welling, arXiv:1312.6114) on the handwritten digits,
+-- which then draws new digits into an image file:
 --
 --    tlua examples/vae.lua
 --    tlua examples/vae.lua --epochs 100 --save /tmp/vae.png

@@ -1,5 +1,6 @@
--- Trains a small convolutional network on real handwritten digits and exports it as a program that
--- run.c runs without Lua; on request also as a program of 8-bit integers, and as an ONNX file:
+-- Trains a small convolutional network on real handwritten digits and exports it as a program,
+-- which run.c runs without Lua. On request, also exports a program of 8-bit integers, and an ONNX
+-- file:
 --
 --    tlua examples/deploy/export.lua --save digits.tlp --int8 digits_int8.tlp --onnx digits.onnx
 local torch = require "tlua"

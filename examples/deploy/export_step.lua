@@ -1,5 +1,6 @@
--- Exports a training step of a small convolutional network, for train.c, which runs without Lua,
--- and the network itself, which recognises digits with the trained parameters:
+-- Exports two programs for train.c, which runs them without Lua: a training step of a small
+-- convolutional network, and the network itself, which recognises digits with the trained
+-- parameters:
 --
 --    tlua examples/deploy/export_step.lua --save digits_step.tlp --infer digits.tlp
 local torch = require "tlua"

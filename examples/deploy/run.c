@@ -11,8 +11,8 @@ enum { PIXELS = 64, CLASSES = 10, MOST = 4096 };
 static float images[MOST][PIXELS];
 static int digits[MOST];
 
-/* Reads a file whose lines have 64 pixels from 0 to 16 and the digit; returns the number of
-** lines. */
+/* Reads a file in which each line has 64 pixels from 0 to 16 and the digit. Returns the number
+** of lines. */
 static int64_t read_digits(const char *path) {
   FILE *file = fopen(path, "r");
   int64_t n = 0;

@@ -12,10 +12,11 @@
 enum { PIXELS = 64, CLASSES = 10, MOST = 2048, BATCH = 32, EPOCHS = 10 };
 
 static float images[MOST][PIXELS];
-static int64_t classes[MOST]; /* the digits plus 1: programs count classes from 1, as Lua does */
+/* each class is the digit plus 1, because programs count classes from 1, as Lua does */
+static int64_t classes[MOST];
 
-/* Reads a file whose lines have 64 pixels from 0 to 16 and the digit; returns the number of
-** lines. */
+/* Reads a file in which each line has 64 pixels from 0 to 16 and the digit. Returns the number
+** of lines. */
 static int64_t read_digits(const char *path) {
   FILE *file = fopen(path, "r");
   int64_t n = 0;
@@ -30,13 +31,14 @@ static int64_t read_digits(const char *path) {
   return n;
 }
 
-/* Makes a training step on BATCH of the first n digits, chosen from index `first` on; sets
-** *loss. */
+/* Makes a training step on a batch of BATCH digits, which are chosen from the first n digits.
+** Sets *loss. */
 static bool step(tl_Program *program, int64_t first, int64_t n, tl_Tensor *loss) {
   static float pixels[BATCH][PIXELS];
   static int64_t digits[BATCH];
   for (int64_t i = 0; i < BATCH; i++) {
-    int64_t at = (first + i * 7) % n; /* spreads the batch: adjacent digits may share a writer */
+    /* the batch has every seventh digit, because adjacent digits may share a writer */
+    int64_t at = (first + i * 7) % n;
     memcpy(pixels[i], images[at], sizeof pixels[i]);
     digits[i] = classes[at];
   }
@@ -49,7 +51,7 @@ static bool step(tl_Program *program, int64_t first, int64_t n, tl_Tensor *loss)
   return ok;
 }
 
-/* Counts the digits that the network recognises, among n digits from `first` on; -1 on failure. */
+/* Counts how many of n digits, from `first` on, the network recognises. Returns -1 on failure. */
 static int count_right(tl_Program *network, int64_t first, int64_t n) {
   static float scores[MOST][CLASSES];
   tl_Tensor *in =

@@ -31,7 +31,7 @@ end
 function Block:look_up(x)
    local batch, time, width = x:size(1), x:size(2), x:size(3) // self.heads
    local qkv = self.qkv(x)
-   if self.by_heads then -- number of heads computed on this process
+   if self.by_heads then -- number of heads that this process computes
       return table.unpack(qkv:view(batch, time, -1, 3, width):permute(4, 1, 3, 2, 5):unbind(1))
    end
    qkv = qkv:view(batch, time, 3, self.heads, width)
@@ -56,8 +56,8 @@ local GPT2 = torch.class("gpt2.GPT2", nn.Module)
 
 --- Makes the model. o: vocab, context (the largest number of tokens at once), layers, heads, width,
 --- dropout; checkpoint: blocks keep only their inputs, and recompute their intermediate results in
---- the backward pass; by_heads: the rows of the first matrix are ordered by head, so that heads can
---- be split over processes; untied: the last layer has a matrix of its own, so that the first and
+--- the backward pass. by_heads: the rows of the first matrix are ordered by head, so that heads can
+--- be split over processes. untied: the last layer has a matrix of its own, so that the first and
 --- the last layer can be on different processes.
 function GPT2:__init(o)
    nn.Module.__init(self)

@@ -7,7 +7,8 @@ local styles, pipelining = dist.tensor.parallel, dist.pipelining
 
 local Parallel = torch.class("gpt2.Parallel")
 
---- Arranges the ranks. o: device, tp, pp, fsdp, accumulate (the number of micro-batches in a batch)
+--- Arranges the ranks. o: device, tp, pp, fsdp, accumulate (the number of micro-batches in a
+--- batch).
 function Parallel:__init(o)
    if not dist.is_initialized() then dist.init_process_group() end
    local world = dist.get_world_size()

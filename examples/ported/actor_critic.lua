@@ -1,4 +1,4 @@
--- Advantage actor-critic walks along a corridor to the treasure at its end:
+-- An agent learns by advantage actor-critic to walk along a corridor to the treasure at its end:
 --
 --    tlua examples/ported/actor_critic.lua
 local torch = require "tlua"

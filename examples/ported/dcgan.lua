@@ -19,7 +19,8 @@ local opt = parser:parse()
 torch.manual_seed(opt.seed)
 
 local rows = torch.data.CSV(here .. "/../data/digits.csv", {header = false}):tensor()
-local images = rows:narrow(2, 1, 64):float():div(8):sub(1):view(-1, 1, 8, 8) -- from -1 to 1
+-- the values are from -1 to 1
+local images = rows:narrow(2, 1, 64):float():div(8):sub(1):view(-1, 1, 8, 8)
 local dataset = torch.data.TensorDataset(images)
 local loader = torch.data.DataLoader(dataset,
    {batch_size = opt.batch, shuffle = true, drop_last = true})
@@ -45,7 +46,7 @@ local discriminator = nn.Sequential(
    nn.Conv2d(1, 32, 4, {stride = 2, padding = 1}), nn.LeakyReLU(0.2, true),        -- 4 x 4
    nn.Conv2d(32, 64, 4, {stride = 2, padding = 1, bias = false}),                  -- 2 x 2
    nn.BatchNorm2d(64), nn.LeakyReLU(0.2, true),
-   nn.Conv2d(64, 1, 2), nn.Flatten() -- one score for each image
+   nn.Conv2d(64, 1, 2), nn.Flatten() -- gives one score for each image
 )
 generator:apply(weights_init)
 discriminator:apply(weights_init)

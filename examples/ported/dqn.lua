@@ -1,5 +1,5 @@
--- Deep Q-learning with a replay memory and a target network (Mnih et al. 2015) finds the way
--- through a grid with a wall:
+-- An agent finds the way through a grid with a wall by deep Q-learning, with a replay memory and a
+-- target network (Mnih et al. 2015):
 --
 --    tlua examples/ported/dqn.lua
 local torch = require "tlua"

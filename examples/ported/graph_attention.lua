@@ -35,8 +35,8 @@ function GraphAttention:__init(in_features, out_features, heads, concat)
    nn.init.xavier_uniform_(self.a)
 end
 
--- Takes x (N, in) and the adjacency matrix (N, N) of booleans. Returns (N, heads * out), or (N,
--- out) without concat.
+-- Takes x (N, in) and a boolean adjacency matrix (N, N). Returns (N, heads * out) or, if concat is
+-- false, (N, out).
 function GraphAttention:forward(x, neighbours)
    local n = x:size(1)
    local h = torch.matmul(x, self.W):view(n, self.heads, self.out_features)

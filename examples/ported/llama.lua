@@ -101,7 +101,7 @@ function Llama:forward(tokens, start, caches)
    return self.output(self.norm(x))
 end
 
--- Encodes a text such as "17 18 19 20 ...": a digit becomes its value + 1, a blank becomes 11.
+-- Encodes a text such as "17 18 19 20 ...". A digit becomes its value + 1, and a blank becomes 11.
 local function encode(text)
    local ids = {}
    for character in text:gmatch "." do

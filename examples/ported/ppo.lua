@@ -1,5 +1,5 @@
--- Proximal policy optimization (Schulman et al. 2017) moves a point in the plane to its goal with
--- continuous actions:
+-- An agent learns by proximal policy optimization (Schulman et al. 2017) to move a point in the
+-- plane to its goal, by continuous actions:
 --
 --    tlua examples/ported/ppo.lua
 local torch = require "tlua"

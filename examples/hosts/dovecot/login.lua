@@ -1,6 +1,6 @@
--- login.lua - Dovecot's passdb in its own Lua 5.4. A network has learned from past logins from
--- which addresses each user comes, and by which service. Dovecot compares the password; a login
--- that the network finds odd is refused before.
+-- login.lua - checks logins for Dovecot, in Dovecot's own Lua 5.4. A network has learned from past
+-- logins which addresses and which service each user logs in from. If the network finds a login
+-- unusual, the login is refused. Otherwise Dovecot compares the password.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -27,7 +27,8 @@ local function features(user, service, address)
    return x
 end
 
--- Past logins: those of the users, and those of others, who tried all users from anywhere.
+-- Returns past logins of two kinds: those of the users themselves, and those of attackers, who
+-- tried all users from random addresses.
 local function history()
    local inputs, odd = {}, {}
    local function add(label, ...)
