@@ -1,5 +1,6 @@
 /*
-** address_map_test.c - compares the hash table in core/memory/address_map.h with a plain array of flags.
+** address_map_test.c - compares the hash table in core/memory/address_map.h with a plain array of
+** flags.
 */
 #include "test.h"
 

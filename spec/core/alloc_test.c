@@ -1,6 +1,6 @@
 /*
-** alloc_test.c - tests the allocator: sizes, alignment, counters, limits, failing allocations and threads. Builds with
-** sanitizers run this test too, although their allocator caches nothing.
+** alloc_test.c - tests the allocator: sizes, alignment, counters, limits, failing allocations and
+** threads. Builds with sanitizers run this test too, although their allocator caches nothing.
 */
 #include "core/memory/alloc.h"
 
@@ -42,7 +42,7 @@ TEST(every_size) {
   tli_free(NULL, 100);
 }
 
-/* Tests that rounding up wastes at most a quarter of the size, or one alignment unit. */
+/* Tests how much memory rounding wastes: at most a quarter of the size, or one alignment unit. */
 TEST(rounding_is_small) {
   int64_t before = tl_memory_used();
   for (size_t bytes = 1; bytes < 3000000; bytes += bytes / 7 + 1) {
@@ -142,7 +142,7 @@ TEST(limit_holds) {
   CHECK(p != NULL);
   tli_free(p, 8 << 20);
 
-  /* allocating small blocks reaches the limit too */
+  /* allocating many small blocks must reach the limit too */
   enum { N = 200000 };
   void **block = calloc(N, sizeof *block);
   int n = 0;
@@ -193,7 +193,8 @@ static void open_parcel(Parcel *p) {
   tli_free(p, sizeof *p + p->bytes);
 }
 
-/* Exchanges blocks with other threads, so that one thread allocates a block and another thread frees it. */
+/* Exchanges blocks with other threads, so that one thread allocates a block and another thread
+** frees it. */
 static void *exchange(void *context) {
   unsigned state = (unsigned)(uintptr_t)context * 2654435761u + 1;
   for (int i = 0; i < ROUNDS; i++) {

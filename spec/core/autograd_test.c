@@ -41,8 +41,9 @@ static bool half(void *context, tl_Tensor *grad, tl_Tensor **out) {
   return *out != NULL;
 }
 
-/* Runs a step that uses broadcasting, views, in-place changes of views, saved results, hooks and retained gradients.
-** Its first backward pass is recorded, and a second pass differentiates that recording. */
+/* Runs a step that uses broadcasting, views, in-place changes of views, saved results, hooks and
+** retained gradients. Its first backward pass is recorded, and a second pass differentiates that
+** recording. */
 static bool step_in(Bag *bag, int *hooks) {
   tl_Tensor *x = leaf(bag, 2, 2, (int64_t[]){3, 4}),
             *w = x ? leaf(bag, 3, 1, (int64_t[]){4}) : NULL;
@@ -87,8 +88,8 @@ static bool step(int *hooks) {
   return ok;
 }
 
-/* Tests backward passes in which an allocation fails. The first two runs fill the caches, such as those of each
-** thread, so that all later runs make the same number of allocations. */
+/* Tests backward passes in which an allocation fails. The first two runs fill the caches, such
+** as those of each thread, so that all later runs make the same number of allocations. */
 TEST(memory_may_run_out_anywhere) {
   int hooks = 0;
   CHECK(step(&hooks) && hooks == 2);
@@ -138,7 +139,8 @@ TEST(gradients_are_not_copied_without_need) {
   CHECK(tli_grad_accumulate(x, shared, false));
   CHECK(x->autograd->grad == shared);
 
-  /* A gradient that is part of a larger block must be copied: otherwise it would keep the whole block allocated. */
+  /* A gradient that is part of a larger block must be copied: otherwise it would keep the whole
+  ** block allocated. */
   tl_Tensor *large = hold(&bag, tli_empty(TL_F32, TLI_CPU, 2, (int64_t[]){2, 1000}));
   CHECK(tlo_fill_(large, one));
   tl_Tensor *part = tlo_select(large, 0, 1);
@@ -155,7 +157,7 @@ TEST(gradients_are_not_copied_without_need) {
 enum { THREADS = 4, ROUNDS = 200 };
 
 typedef struct Shared {
-  tl_Tensor *w; /* a weight that all threads read */
+  tl_Tensor *w; /* the weight that all threads read */
   tl_Tensor *results[THREADS];
 } Shared;
 
@@ -164,7 +166,7 @@ typedef struct Worker {
   int number;
 } Worker;
 
-/* Runs in each thread: makes graphs over the same weight and runs separate passes. */
+/* The work of each thread: it makes graphs that use the same weight, and runs backward passes. */
 static void *work(void *context) {
   Worker *worker = context;
   tl_Tensor *w = worker->shared->w, *grad = NULL;

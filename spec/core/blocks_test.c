@@ -1,9 +1,9 @@
 /*
-** blocks_test.c - compares the device allocator with a plain model, on simulated memory and streams: in a million
-** random calls, when the n-th call fails, and with graph pools.
+** blocks_test.c - compares the device allocator with a plain model, on simulated memory and
+** streams: in a million random calls, when the n-th call fails, and with graph pools.
 **
-** A simulated stream is two counters: how much work is queued and how much is done. The memory is never accessed; the
-** model knows which streams may still write to which addresses.
+** A simulated stream is two counters: how much work is queued and how much is done. The memory is
+** never accessed; the model knows which streams may still write to which addresses.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,8 @@ typedef struct World {
   uint64_t given[STREAMS], done[STREAMS];
   int64_t granted; /* the most bytes of address space that the simulated driver grants */
   int64_t mapped, reserved, marks, waits;
-  /* bytes in freed blocks: freed[0] counts those of the general pool, freed[1] those of graph pools */
+  /* bytes in freed blocks: freed[0] counts those of the general pool, freed[1] those of graph
+  ** pools */
   int64_t freed[2];
   int64_t fail_at; /* the number of calls until one fails; 0 means that no call fails */
   uintptr_t next;  /* the next unused address */
@@ -141,13 +142,15 @@ static void close_blocks(tlk_Blocks *b, const World *w) {
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* A range of bytes that may still be written: the range is in use, or it was freed while streams still used it. */
+/* A range of bytes that may still be written: the range is in use, or it was freed while streams
+** still used it. */
 typedef struct Held {
   char *data;
   int64_t bytes;
   int stream;
   bool used;
-  /* for a freed range: the streams that used it, and how much work each must have done before reuse */
+  /* for a freed range: the streams that used it, and how much work each must have done before
+  ** reuse */
   uint64_t others, until[STREAMS];
 } Held;
 
@@ -215,7 +218,8 @@ static void model_free(Model *m, int i) {
   memcpy(h->until, m->world.given, sizeof h->until);
 }
 
-/* Returns the index of an entry in use near a random index, or -1 if there is none. */
+/* Searches for an entry in use, from a random index on. Returns its index, or -1 if there is
+** none. */
 static int any_used(Model *m) {
   for (int tries = 0; m->n > 0 && tries < 4; tries++) {
     int i = (int)(draw(m) % (uint64_t)m->n);
@@ -296,8 +300,8 @@ TEST(other_users_are_waited_for) {
   close_blocks(&b, &w);
 }
 
-/* Tests that holes are unmapped. With every second block freed, fixed segments would have no room
-** for a large block, but large arenas grow at the end. */
+/* Tests that holes between blocks are unmapped. After every second block is freed, segments of a
+** fixed size would have no room for a large block, but large arenas grow at the end. */
 TEST(holes_are_given_back) {
   enum { N = 32 };
   World w;
@@ -307,7 +311,7 @@ TEST(holes_are_given_back) {
   for (int i = 0; i < N; i++) data[i] = tlk_blocks_alloc(&b, 4 * MIB, 0, 0);
   for (int i = 0; i < N; i += 2) tlk_blocks_free(&b, data[i]);
   CHECK(w.mapped == N * 4 * MIB);
-  /* larger than the free space between the blocks */
+  /* this block is larger than the free space between the blocks */
   void *large = tlk_blocks_alloc(&b, 180 * MIB, 0, 0);
   CHECK(large != NULL && b.stats.num_alloc_retries == 1);
   CHECK(w.mapped == 180 * MIB + N / 2 * 4 * MIB);
@@ -317,8 +321,8 @@ TEST(holes_are_given_back) {
   close_blocks(&b, &w);
 }
 
-/* Tests that arenas of one kind double. The second one has the same size as the first one, and the
-** third one has twice that size. */
+/* Tests that arenas of one kind grow: the second arena has the size of the first, and the third
+** has twice that size. */
 TEST(arenas_grow) {
   World w;
   tlk_Blocks b;
@@ -414,7 +418,8 @@ TEST(short_address_space_is_prolonged_by_arenas) {
   World w;
   tlk_Blocks b;
   open_with(&b, &w, 2 * GRANULE);
-  void *first = tlk_blocks_alloc(&b, 3 * MIB, 0, 0); /* takes both granules of the first arena */
+  /* this block takes both granules of the first arena */
+  void *first = tlk_blocks_alloc(&b, 3 * MIB, 0, 0);
   void *second = tlk_blocks_alloc(&b, 3 * MIB, 0, 0);
   void *large = tlk_blocks_alloc(&b, 25 * MIB, 0, 0);
   CHECK(w.reserved == (4 + 4 + 26) * MIB && w.mapped == w.reserved);
@@ -439,7 +444,8 @@ TEST(blocks_below_half_of_the_least_share_it) {
   CHECK(w.mapped == 20 * MIB && b.stats.active_bytes[TL_POOL_ALL].current == 4 * MIB);
   void *second = tlk_blocks_alloc(&b, 9 * MIB, 0, 0);
   CHECK(w.mapped == 20 * MIB && second == (char *)first + 4 * MIB);
-  void *large = tlk_blocks_alloc(&b, 11 * MIB, 0, 0); /* more than half of an arena */
+  /* this block takes more than half of an arena */
+  void *large = tlk_blocks_alloc(&b, 11 * MIB, 0, 0);
   CHECK(w.mapped == 32 * MIB);
   tlk_blocks_free(&b, first);
   /* unmaps all granules except those of `second` */

@@ -1,5 +1,6 @@
 /*
-** cache_test.c - tests disk_cache.h: a stored entry is found again, and the cache accepts no other file as an entry.
+** cache_test.c - tests disk_cache.h: a stored entry is found again, and the cache accepts no other
+** file as an entry.
 */
 #include "core/device/disk_cache.h"
 
@@ -135,8 +136,8 @@ TEST(a_folder_that_cannot_be_written_is_no_error) {
   tli_environment_set("TLUA_CACHE", folder);
 }
 
-/* Replaces an entry by the file that `command` makes. Returns whether the cache neither reads nor overwrites that
-** file. No call may wait for the file. */
+/* Replaces an entry by the file that `command` makes. Returns whether the cache neither reads
+** nor overwrites that file. No call may wait for the file. */
 static bool is_left_alone(const char *command) {
   char path[128], line[512];
   empty();
@@ -192,8 +193,8 @@ TEST(a_limit_or_a_full_disk_is_no_error) {
 
 enum { WRITERS = 4, ROUNDS = 200 };
 
-/* Tests processes that store data under the same key at the same time. A reader finds the complete data of one
-** process, or no entry. */
+/* Tests processes that store data under the same key at the same time. A reader finds the
+** complete data of one process, or no entry. */
 TEST(processes_store_under_one_key) {
   static char data[WRITERS][3000];
   empty();

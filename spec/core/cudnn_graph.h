@@ -1,8 +1,8 @@
 /*
-** cudnn_graph.h - replaces cuDNN in tests. It records the descriptors of a graph, and computes the graph on the CPU,
-** one operation after another. All arrays are float, even if the graph names other types, because the tests compare
-** only formulas. It supports four dimensions and the operations that the plugin's graphs for attention and batch norm
-** use.
+** cudnn_graph.h - replaces cuDNN in tests. It records the descriptors of a graph, and computes the
+** graph on the CPU, one operation after another. All arrays are float, even if the graph names
+** other types, because the tests compare only formulas. It supports four dimensions and the
+** operations that the plugin's graphs for attention and batch norm use.
 */
 #ifndef CUDNN_GRAPH_H
 #define CUDNN_GRAPH_H
@@ -24,7 +24,7 @@ typedef struct Described {
   bool finished;
   int n;
   Fact facts[12];
-  float *values; /* for a computed tensor: the values, row-major (owned) */
+  float *values; /* the values of a computed tensor, row-major (owned) */
 } Described;
 
 static size_t fact_bytes(cudnnBackendAttributeType_t type) {
@@ -57,7 +57,8 @@ static cudnnStatus_t note_finalize(cudnnBackendDescriptor_t d) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* Sets an attribute of a descriptor. Refuses values that are unfinished descriptors, as cuDNN does. */
+/* Sets an attribute of a descriptor. Refuses values that are unfinished descriptors, as cuDNN
+** does. */
 static cudnnStatus_t note_set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
                               cudnnBackendAttributeType_t type, int64_t n, const void *values) {
   Described *of = d;
@@ -157,8 +158,9 @@ static void store(const Memory *m, const Described *t) {
   if (to) EACH(t) to[place(t, b, h, r, c)] = t->values[at(t, b, h, r, c)];
 }
 
-/* Returns the element of an operand that broadcasting combines with the element (b, h, i, d) of a larger tensor. If
-** the operand has fewer heads, several adjacent heads of the tensor share one of its heads. */
+/* Returns the element of an operand that broadcasting combines with the element (b, h, i, d) of
+** a larger tensor. If the operand has fewer heads, several adjacent heads of the tensor share
+** one of its heads. */
 static float element(const Described *t, const float *x, const int64_t *whole, int64_t b, int64_t h,
                      int64_t r, int64_t c) {
   const int64_t *d = dims(t);
@@ -257,8 +259,8 @@ static bool compute_reshape(const Memory *m, const Described *o) {
 
 /* ---- batch norm ------------------------------------------------------------------------------ */
 
-/* Returns the memory of an operation's tensor, or NULL if its sizes are wrong. The sizes must be those of `like` or,
-** if `like` is NULL, one number for each channel of `of`. */
+/* Returns the memory of an operation's tensor, or NULL if its sizes are wrong. The sizes must be
+** those of `like` or, if `like` is NULL, one number for each channel of `of`. */
 static float *laid(const Memory *m, const Described *o, cudnnBackendAttributeName_t name,
                    const Described *like, const Described *of) {
   const Described *t = part(o, name);

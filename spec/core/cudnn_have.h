@@ -1,6 +1,7 @@
 /*
-** cudnn_have.h - defines HAVE_CUDNN if the cuDNN tests can run; otherwise defines a main that prints the reason. The
-** tests need cuDNN's headers. They cannot run with the address sanitizer, because it reports cuDNN's own leaks.
+** cudnn_have.h - defines HAVE_CUDNN if the cuDNN tests can run; otherwise defines a main that
+** prints the reason. The tests need cuDNN's headers. They cannot run with the address sanitizer,
+** because it reports cuDNN's own leaks.
 */
 #ifndef CUDNN_HAVE_H
 #define CUDNN_HAVE_H

@@ -1,6 +1,7 @@
 /*
-** cudnn_host.h - support for tests of the plugin's cuDNN code. It has replacements for the few plugin functions that
-** this code calls, and the description of a device. With that description cuDNN makes plans even without a GPU.
+** cudnn_host.h - support for tests of the plugin's cuDNN code. It has replacements for the few
+** plugin functions that this code calls, and the description of a device. With that description
+** cuDNN makes plans even without a GPU.
 */
 #ifndef CUDNN_HOST_H
 #define CUDNN_HOST_H
@@ -92,7 +93,8 @@ static inline cudnnBackendDescriptor_t described_device(cuda_DnnGraph *g) {
   return d;
 }
 
-/* Functions that all replacements for cuDNN share. There is one handle, and there are no streams. */
+/* Functions that all replacements for cuDNN share. There is one handle, and there are no
+** streams. */
 static inline cudnnStatus_t stand_in_handle(cudnnHandle_t *handle) {
   static char one;
   *handle = (cudnnHandle_t)(void *)&one;
@@ -102,8 +104,8 @@ static inline cudnnStatus_t stand_in_stream(cudnnHandle_t handle, cudaStream_t s
   return handle && !stream ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* Returns whether a CUDA driver can be loaded. Without one, cuDNN compiles no engines. A fake driver whose functions
-** all return success is enough; cudnn_spec.lua builds one. */
+/* Returns whether a CUDA driver can be loaded. Without one, cuDNN compiles no engines. A fake
+** driver whose functions all return success is enough; cudnn_spec.lua builds one. */
 static inline bool has_driver(void) {
   return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != NULL;
 }

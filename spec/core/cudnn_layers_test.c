@@ -28,7 +28,7 @@ static bool is_close(float x, double expected) {
   return fabs((double)x - expected) < 1e-5 * (1 + fabs(expected));
 }
 
-/* Returns how many plans a graph has for the described device, or -1 if it was refused. */
+/* Returns how many plans a graph has for the described device, or -1 if cuDNN refused the graph. */
 static int plans_for(cudnnBackendDescriptor_t (*graph_of)(cuda_DnnGraph *, const void *),
                      const void *key, uint32_t avoid) {
   cuda_DnnGraph g = {.lib = cuda_cudnn()};
@@ -182,7 +182,8 @@ static void deterministic_layers_use_our_kernels(void) {
 
 /* ---- caching plans --------------------------------------------------------------------------- */
 
-/* The functions of a fake cuDNN. It offers one engine for every graph, and its plans need 48 bytes. */
+/* The functions of a fake cuDNN. It offers one engine for every graph, and its plans need 48
+** bytes. */
 static int executed;
 static bool was_zero;
 

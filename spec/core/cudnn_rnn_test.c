@@ -1,7 +1,8 @@
 /*
-** cudnn_rnn_test.c - gives cuDNN itself the recurrent layers that the CUDA plugin describes, and tests which layers
-** cuDNN accepts and where it places their parameters. No GPU is needed, because these calls do not access a device; an
-** empty handle is enough. Tests are skipped if cuDNN is missing; see cudnn_test.c.
+** cudnn_rnn_test.c - gives cuDNN itself the recurrent layers that the CUDA plugin describes, and
+** tests which layers cuDNN accepts and where it places their parameters. No GPU is needed, because
+** these calls do not access a device; an empty handle is enough. Tests are skipped if cuDNN is
+** missing; see cudnn_test.c.
 */
 #include "spec/core/cudnn_have.h"
 
@@ -90,8 +91,9 @@ static void check_descriptors(int at, const tlk_Rnn *r) {
 }
 static void layers_are_accepted(void) { each_layer(check_descriptors); }
 
-/* Checks where cuDNN places the parameters. The gates must be adjacent and in our order, so that one copy moves each
-** array. The matrices come first: the input's matrix, then the state's. The biases follow. */
+/* Checks where cuDNN places the parameters. The gates must be adjacent and in our order, so that
+** one copy moves each array. The matrices come first: the input's matrix, then the state's. The
+** biases follow. */
 static void check_params(int at, const tlk_Rnn *r) {
   static const int order[] = {WEIGHT_IH, WEIGHT_HH, WEIGHT_HR, BIAS_IH, BIAS_HH};
   int64_t rows = tlk_rnn_gates(r->mode) * HIDDEN, bytes = element(r), sizes[PARAMS] = {0};
@@ -128,8 +130,8 @@ static void parameters_lie_as_ours_do(void) { each_layer(check_params); }
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* Replaces cuDNN's function that returns memory sizes, because that function needs a device even for sizes that do
-** not depend on the device. */
+/* Replaces cuDNN's function that returns memory sizes, because that function needs a device even
+** for sizes that do not depend on the device. */
 static cudnnStatus_t (*sizes_of)(cudnnHandle_t, cudnnRNNDescriptor_t, cudnnForwardMode_t,
                                  cudnnRNNDataDescriptor_t, size_t *, size_t *);
 static cudnnStatus_t sizes_without_device(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn,
@@ -139,8 +141,8 @@ static cudnnStatus_t sizes_without_device(cudnnHandle_t handle, cudnnRNNDescript
   return *work > 0 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* Returns whether cuDNN accepts the arguments. cuDNN checks them first. If they are valid, the call then fails with
-** another error, because there is no driver. */
+/* Returns whether cuDNN accepts the arguments. cuDNN checks them first. If they are valid, the
+** call then fails with another error, because there is no driver. */
 static bool gets_to_the_device(Layer *l) {
   bool yes = l->status / 1000 * 1000 == CUDNN_STATUS_EXECUTION_FAILED;
   l->status = CUDNN_STATUS_SUCCESS;
@@ -166,8 +168,8 @@ static int passes_refused(const tlk_Rnn *r) {
   return refused | !(params_back(&l, &back, &b, array) && gets_to_the_device(&l)) << 2;
 }
 
-/* Checks the passes in a separate process, because a handle cannot be used after a failure. Leaves bfloat16 out,
-** because cuDNN cannot check it without knowing the GPU's generation. */
+/* Checks the passes in a separate process, because a handle cannot be used after a failure.
+** Leaves bfloat16 out, because cuDNN cannot check it without knowing the GPU's generation. */
 static void check_passes(int at, const tlk_Rnn *r) {
   int status = 0;
   if (r->dtype == TL_BF16) return;
@@ -210,8 +212,8 @@ static void layers_that_are_left_to_our_kernels(void) {
   CHECK(covers(0, &r));
 }
 
-/* Checks that the size of a reserve shows which library filled it: cuDNN's sizes are odd, our kernels' sizes are
-** even. */
+/* Checks that the size of a reserve shows which library filled it: cuDNN's sizes are odd, our
+** kernels' sizes are even. */
 static void reserves_can_be_told_apart(void) {
   for (int mode = 0; mode < 4; mode++)
     for (int rows = 1; rows < 8; rows += 2) {

@@ -1,9 +1,10 @@
 /*
-** cudnn_test.c - tests that cuDNN accepts the CUDA plugin's graphs for convolutions and attention, and has plans for
-** them. cuDNN is given a description of an H200, so no GPU is needed. Also tests that attention's graphs compute the
-** right values, that the right plans are stored on disk (with a replacement for cuDNN), and that cuDNN can read them
-** back. Without cuDNN's headers, or with the address sanitizer (which would report cuDNN's own leaks), all tests are
-** skipped with a message. Without cuDNN's library, most are.
+** cudnn_test.c - tests that cuDNN accepts the CUDA plugin's graphs for convolutions and attention,
+** and has plans for them. cuDNN is given a description of an H200, so no GPU is needed. Also tests
+** that attention's graphs compute the right values, that the right plans are stored on disk (with a
+** replacement for cuDNN), and that cuDNN can read them back. Without cuDNN's headers, or with the
+** address sanitizer (which would report cuDNN's own leaks), all tests are skipped with a message.
+** Without cuDNN's library, most are.
 */
 #include "spec/core/cudnn_have.h"
 
@@ -28,7 +29,7 @@ static void versions_that_get_attention_wrong_are_not_asked(void) {
   CHECK(!is_right(91000, 1024, true) && !is_right(91001, 1024, true));
 }
 
-/* Returns the number of plans for a convolution, or -1 if the graph was refused. */
+/* Returns the number of plans for a convolution, or -1 if cuDNN refused the graph. */
 static int plans_for(const tlk_Conv *conv, Which which, bool tf32, bool deterministic) {
   Key key = {.conv = *conv, .which = which, .alignment = 16};
   cuda_DnnGraph g = {.lib = cuda_cudnn()};
@@ -70,7 +71,8 @@ static void all_three_of_a_convolution_have_plans(void) {
     }
 }
 
-/* Tests that cuDNN has plans for channels-last tensors, for each kind of convolution in a ResNet-50. */
+/* Tests that cuDNN has plans for channels-last tensors, for each kind of convolution in a
+** ResNet-50. */
 static void channels_last_have_plans(void) {
   static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
   for (int i = 0; i < 3; i++)
@@ -118,14 +120,15 @@ static void exact_convolutions_avoid_winograd(void) {
 }
 
 static void windows_that_leave_elements_unread(void) {
-  tlk_Conv c = conv2d(TL_F32, 32, 10, 3, 3, 0); /* no window contains the last row or column */
+  /* in this convolution, no window contains the last row or column */
+  tlk_Conv c = conv2d(TL_F32, 32, 10, 3, 3, 0);
   CHECK(c.windows.out[1] == 3 && end_padding(&c.windows, 1) == 0);
   CHECK(plans_for(&c, FORWARD, true, false) > 0 && plans_for(&c, INPUT, true, false) > 0);
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* Views a projection's result (batch, n, heads, size) as (batch, heads, n, size). */
+/* Describes a projection's result (batch, n, heads, size) as an operand (batch, heads, n, size). */
 static tlk_HeadRows rows_of(int64_t n, int64_t heads, int64_t size) {
   return (tlk_HeadRows){(void *)(uintptr_t)4096, n * heads * size, size, heads * size};
 }
@@ -139,7 +142,8 @@ static tlk_Attention attention(tl_DType dtype, int64_t queries, int64_t keys, in
   return a;
 }
 
-/* Returns the number of plans. Returns -1 if cuDNN refuses the graph, and -2 if the plugin would not use cuDNN. */
+/* Returns the number of plans. Returns -1 if cuDNN refuses the graph, and -2 if the plugin would
+** not use cuDNN. */
 static int attention_plans(const tlk_Attention *a, bool backward) {
   tlk_HeadRows out = rows_of(a->queries, a->heads, a->value_size);
   AttentionCall c;
@@ -200,7 +204,8 @@ static void attention_that_is_left_to_our_kernels(void) {
 enum { BATCH = 2, HEADS = 4, QUERIES = 9, KEYS = 7, SIZE = 8, VALUES = 16 };
 #define MOST (BATCH * HEADS * 16 * VALUES)
 
-/* The arrays that a pass of attention reads and writes, in the layout of projections. */
+/* The arrays that a pass of attention reads and writes. They have the layout that projections
+** return. */
 typedef struct Problem {
   int64_t kv_heads;
   bool causal;
@@ -226,7 +231,8 @@ static void close_to(int line, const float *x, int64_t place, double expected) {
   CHECK_AT(line, fabs((double)x[place] - expected) < 2e-5 * (1 + fabs(expected)));
 }
 
-/* Computes the attention weights of one query in double. Returns the log-sum-exp of the query's scores. */
+/* Computes the attention weights of one query in double. Returns the log-sum-exp of the query's
+** scores. */
 static double weights_of(const Problem *p, int64_t b, int64_t h, int64_t i, double *w) {
   double sum = 0;
   int64_t kv = h / (HEADS / p->kv_heads);
@@ -426,8 +432,8 @@ static cudnnBackendDescriptor_t no_graph(cuda_DnnGraph *g, const void *key) {
   return cuda_dnn_add(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
 }
 
-/* Makes the same request twice. Returns the engine that ran last. *asks becomes the number of requests to cuDNN for
-** engines, *runs the number of runs of any engine. */
+/* Makes the same request twice. Returns the engine that ran last. *asks becomes the number of
+** requests to cuDNN for engines, *runs the number of runs of any engine. */
 static int work_twice(int64_t key, bool benchmark, int *asks, int *runs) {
   struct tl_Stream stream = {.handle = NULL};
   tlk_Context cx = {.device = {TL_CUDA, 0}, .stream = &stream};
@@ -474,7 +480,7 @@ static void check_that_plans_are_kept(void) {
   CHECK(program(2, false, &asks, &runs) == 0 && asks == 1 && runs == 2);
   CHECK(program(2, false, &asks, &runs) == 0 && asks == 0 && runs == 2);
   CHECK(program(3, false, &asks, &runs) == 0 && asks == 1);
-  /* a measured plan is not used for a request without benchmark */
+  /* a plan chosen by time is not used for a request without benchmark */
   CHECK(program(1, false, &asks, &runs) == 0 && asks == 1);
 }
 static void plans_are_kept_for_the_next_program(void) { with_pieces(check_that_plans_are_kept); }
@@ -517,7 +523,8 @@ static void check_refusals(void) {
 }
 static void invalid_stored_plans_are_replaced(void) { with_pieces(check_refusals); }
 
-/* Checks that no plan is timed during a capture, and that the plan used then is not stored as if it had been timed. */
+/* Checks that no plan is timed during a capture, and that the plan used then is not stored as if
+** it had been timed. */
 static void check_captures(void) {
   int asks, runs;
   CHECK(program(2, false, &asks, &runs) == 0); /* this call creates the handle */

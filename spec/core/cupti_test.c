@@ -164,7 +164,7 @@ static void records_are_told_when_it_ends(void) {
   Fill f = {.kind = CUPTI_ACTIVITY_KIND_MEMSET};
   f.start = 2800, f.end = 2900, f.deviceId = 0, f.streamId = 7;
   put(&f, sizeof f);
-  put_kernel("plain", 0, 0); /* a kernel whose times CUPTI could not measure */
+  put_kernel("plain", 0, 0); /* CUPTI could not measure the times of this kernel */
   put_kernel("plain", 3000, 3001);
   CHECK(told_n == 0);
   CHECK(cuda_activities(NULL, &now));

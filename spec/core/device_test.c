@@ -1,6 +1,6 @@
 /*
-** device_test.c - tests of the simulated device that need separate processes: the host accesses the device's memory,
-** processes fork, or threads wait for each other.
+** device_test.c - tests of the simulated device that need separate processes: the host accesses the
+** device's memory, processes fork, or threads wait for each other.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -30,7 +30,8 @@ static tl_Tensor *ones(void) {
   return tli_upload(TL_F32, sim, 1, &size, values);
 }
 
-/* Runs fn in a child process, and reads the child's stderr into `said`. Returns the child's exit status. */
+/* Runs fn in a child process, and reads the child's stderr into `said`. Returns the child's exit
+** status. */
 static int in_child(void (*fn)(void), char *said, size_t room) {
   int ends[2], status = -1;
   if (pipe(ends) != 0) return -1;
@@ -76,11 +77,12 @@ static void use_after_fork(void) {
 
 enum { LARGE = 1 << 20, SMALL = 1 << 10, GROWTH = 256, MORE = 100 };
 
-/* `working`: the device's thread has begun its work. `grown`: the other thread has allocated memory. */
+/* `working`: the device's thread has begun its work. `grown`: the other thread has allocated
+** memory. */
 static atomic_bool working, grown;
 
-/* A job system of the host, which gets the tasks of the large copy. It delays the device's thread until the other
-** thread has allocated memory. */
+/* A job system of the host, which gets the tasks of the large copy. It delays the device's
+** thread until the other thread has allocated memory. */
 static void hold(int tasks, void (*task)(void *context, int i), void *context, void *unused) {
   (void)unused;
   for (int i = 0; i < tasks; i++) task(context, i);
@@ -88,7 +90,7 @@ static void hold(int tasks, void (*task)(void *context, int i), void *context, v
   while (!grown) sched_yield();
 }
 
-/* Copies into memory that the second device has never used before. */
+/* Copies into memory that the second device has not used before, so that it must allocate. */
 static void *grow(void *unused) {
   static float values[SMALL];
   static tl_Tensor *kept[GROWTH];
@@ -102,8 +104,8 @@ static void *grow(void *unused) {
   return NULL;
 }
 
-/* Tests a thread that waits for many copies on one device: work that another thread queues on a second device must
-** still be done. */
+/* Tests a thread that waits for many copies on one device: work that another thread queues on a
+** second device must still be done. */
 static void wait_meanwhile(void) {
   static float values[LARGE];
   int64_t size = LARGE, few = 1;
@@ -180,8 +182,8 @@ static void *open_device(void *unused) {
   return NULL;
 }
 
-/* Tests a fork while another thread opens the device: each child must be able to use the device or
-** get an error. */
+/* Tests a fork while another thread opens the device. Each child must be able to use the device,
+** or get an error. */
 static void fork_while_a_thread_opens(void) {
   pthread_t thread;
   bool good = pthread_create(&thread, NULL, open_device, NULL) == 0;
@@ -232,7 +234,8 @@ static bool is_clear(const void *call, size_t first, size_t end) {
   return first == end;
 }
 
-/* Opens the plugin with a CPU whose kernels record their calls, and makes calls whose padding bytes are not zero. */
+/* Opens the plugin with a CPU whose kernels record their calls, and makes calls whose padding
+** bytes are not zero. */
 static void call_with_padding(void) {
   static tl_Backend cpu;
   cpu = tlk_cpu_backend;
@@ -282,8 +285,9 @@ static void call_with_padding(void) {
   fprintf(stderr, clean ? "clean" : "dirty");
 }
 
-/* Tests that padding bytes are 0 if they share the upper half of a word with a number. The plugin translates words
-** that look like addresses, so other padding could be taken for an address. */
+/* Tests that padding bytes are 0 if they share the upper half of a word with a number. The
+** plugin translates words that look like addresses, so other padding could be taken for an
+** address. */
 static void calls_have_clear_padding(void) {
   char said[4096];
   CHECK(in_child(call_with_padding, said, sizeof said) == 0);
@@ -298,7 +302,7 @@ int main(void) {
 #ifndef __SANITIZE_ADDRESS__ /* in a forked child, locks of the sanitizer's allocator stay locked */
   RUN(children_of_a_process_that_opens_a_device);
 #endif
-  RUN(threads_allocate_while_others_wait); /* runs in a separate process as well */
+  RUN(threads_allocate_while_others_wait); /* this test too runs in a separate process */
   RUN(a_forked_child_is_refused);
   RUN(a_forked_child_cannot_ask_for_an_event);
   return test_end();

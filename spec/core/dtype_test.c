@@ -1,5 +1,6 @@
 /*
-** dtype_test.c - tests the names of dtypes, scalars, and promotion, which must equal PyTorch's table.
+** dtype_test.c - tests the names of dtypes, scalars, and promotion, which must equal PyTorch's
+** table.
 */
 #include "core/tensor/dtype.h"
 

@@ -8,7 +8,8 @@
 
 #include "test.h"
 
-/* Returns the distance of y from the expected value, in units of the expected value's last place. */
+/* Returns the distance of y from the expected value, in units of the expected value's last
+** place. */
 static double units(double y, double expected) {
   double next = nextafter(fabs(expected), INFINITY) - fabs(expected);
   return fabs(y - expected) / next;

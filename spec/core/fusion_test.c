@@ -1,7 +1,7 @@
 /*
-** fusion_test.c - tests which calls are combined into a chain (grouping.c), and that NVRTC compiles the CUDA C of
-** chains for the H200's architecture. No GPU is needed. Without CUDA's headers, a single test prints that the others
-** are skipped.
+** fusion_test.c - tests which calls are combined into a chain (grouping.c), and that NVRTC compiles
+** the CUDA C of chains for the H200's architecture. No GPU is needed. Without CUDA's headers, a
+** single test prints that the others are skipped.
 */
 #include "test.h"
 
@@ -106,9 +106,10 @@ static void other_overlaps_are_not_fused(void) {
   fusion_Plan plan = {0}, before;
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
   before = plan;
-  /* reads a part of memory that step 1 writes, shifted by one element */
+  /* refused: reads a part of the memory that step 1 writes, shifted by one element */
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), F(1004))));
-  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(4), F(1000)))); /* overwrites an input */
+  /* refused: overwrites an input of the chain */
+  CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(4), F(1000))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), operand(1000, TL_I32, 4))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 99, F(2000), F(3000))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, operand(2000, TL_F32, 0), F(3000))));
@@ -119,8 +120,8 @@ static void other_overlaps_are_not_fused(void) {
   CHECK(plan.noperands == 4);
 }
 
-/* Tests that memory that is freed during a capture can be used again with another dtype or size. Its old contents
-** must not be read. */
+/* Tests that memory that is freed during a capture can be used again with another dtype or size.
+** Its old contents must not be read. */
 static void freed_memory_is_used_again(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
@@ -138,7 +139,8 @@ static void freed_memory_is_used_again(void) {
   CHECK(!same.operands[1].dead && same.noperands == 2);
 }
 
-/* Fuses calls whose loops have different shapes of the same 120 elements: 120, 20 x 6, and 5 x 24. */
+/* Fuses calls whose loops have different shapes of the same 120 elements: 120, 20 x 6, and 5 x
+** 24. */
 static void shapes_meet_in_their_parts(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call1(TLK_exp, 120, F(1000), F(0))));
@@ -183,7 +185,8 @@ static void all_kernels_are_taken(void) {
     }
 }
 
-/* Tests that the two halves of a tensor count as separate arrays, and so do its even and its odd elements. */
+/* Tests that the two halves of a tensor count as separate arrays, and so do its even and its odd
+** elements. */
 static void parts_of_one_tensor_do_not_overlap(void) {
   static const int64_t second[] = {40, 4}, step[] = {4, 8};
   for (int i = 0; i < 2; i++) {
@@ -203,8 +206,8 @@ static void parts_of_one_tensor_do_not_overlap(void) {
   }
 }
 
-/* Tests that a dropout is not fused if it has no random state of its own, because it would draw the same numbers at
-** each replay. */
+/* Tests that a dropout is not fused if it has no random state of its own, because it would draw
+** the same numbers at each replay. */
 static void dropout_has_a_state(void) {
   fusion_Plan plan = {0};
   const uint64_t state[2] = {1, 2};
@@ -233,8 +236,8 @@ static int count_of(const char *text, const char *part) {
   return n;
 }
 
-/* Fuses p = x * y, r = relu(p) and r + x. The chain reads both inputs once. The results p and r are freed, so it
-** writes only the last result. */
+/* Fuses p = x * y, r = relu(p) and r + x. The chain reads both inputs once. The results p and r
+** are freed, so it writes only the last result. */
 static void each_array_is_read_once_and_what_was_freed_is_not_written(void) {
   fusion_Plan plan = {0};
   char source[FUSION_SOURCE];
@@ -262,7 +265,8 @@ static bool compiles(const fusion_Plan *plan) {
   return elf;
 }
 
-/* Compiles every kernel for every dtype that it supports, in the longest chains that are allowed. */
+/* Compiles every kernel for every dtype that it supports, in the longest chains that are
+** allowed. */
 static void nvrtc_compiles_every_kernel(void) {
   static const tl_DType types[] = {TL_F32, TL_F64, TL_I32, TL_I64};
   static const struct {

@@ -7,7 +7,8 @@
 
 #include "test.h"
 
-/* Decodes the bits h as a number with `m` fraction bits and the exponent bias `bias`, in the simplest way. */
+/* Decodes the bits h as a number with `m` fraction bits and the exponent bias `bias`, in the
+** simplest way. */
 static double decode(unsigned h, int m, int bias) {
   unsigned exponents = 1u << (15 - m);
   unsigned exponent = (h >> m) & (exponents - 1), fraction = h & ((1u << m) - 1);
@@ -41,8 +42,9 @@ static void check_patterns(const Format *f) {
   }
 }
 
-/* Checks rounding. A number half-way between two neighbours must become the even one; any other number must become
-** the nearer neighbour. Above the largest finite value, infinity counts as the next neighbour. */
+/* Checks rounding. A number half-way between two neighbours must become the even one; any other
+** number must become the nearer neighbour. Above the largest finite value, infinity counts as
+** the next neighbour. */
 static void check_rounding(const Format *f) {
   unsigned infinity = (1u << 15) - (1u << f->m);
   for (unsigned h = 0; h < infinity; h++) {

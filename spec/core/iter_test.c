@@ -1,6 +1,7 @@
 /*
-** iter_test.c - tests the iterator, which merges the dimensions of a loop. It must visit the same elements as plain
-** nested loops over the shape, with as few dimensions as the memory layout allows.
+** iter_test.c - tests the iterator, which merges the dimensions of a loop. It must visit the same
+** elements as plain nested loops over the shape, with as few dimensions as the memory layout
+** allows.
 */
 #include "core/kernel/iter.h"
 #include "core/tensor/tensor.h"
@@ -25,7 +26,7 @@ static bool record_row(void *context, char **ptrs, int64_t n) {
   for (int64_t i = 0; i < n; i++, t->n++)
     for (int k = 0; k < t->nargs; k++)
       t->tuples[t->n][k] = ptrs[k] + (t->it->ndim ? i * t->it->args[k].strides[0] : 0);
-  for (int k = 0; k < t->nargs; k++) ptrs[k] = NULL; /* kernels may change the pointers */
+  for (int k = 0; k < t->nargs; k++) ptrs[k] = NULL; /* changes the pointers, as kernels may */
   return true;
 }
 
@@ -52,7 +53,8 @@ static void naive(Trace *out, tl_Tensor **args, int ndim, const int64_t *shape, 
       out->tuples[out->n][k] = address(args[k], ndim, shape, out->n);
 }
 
-/* Makes a view whose dimensions are in random order, with gaps and broadcast sizes of 1. */
+/* Makes a view whose dimensions are in random order. It may have gaps, and sizes of 1 that are
+** broadcast. */
 static tl_Tensor *random_operand(int ndim, const int64_t *shape, bool output) {
   static const tl_DType dtypes[] = {TL_F32, TL_F64, TL_U8};
   int drop = output || ndim == 0 ? 0 : (int)test_random(ndim + 1);

@@ -1,8 +1,9 @@
 /*
-** program_test.c - tests exported programs without Lua, which is not linked here. program_models.lua exports models,
-** inputs, and the results that must be reproduced bit for bit. The loader must refuse mutated files, or run them
-** without a crash. `make fuzz-programs` and `make race-programs` run this test with sanitizers, linked with a library
-** that is built for these programs.
+** program_test.c - tests exported programs without Lua, which is not linked here.
+** program_models.lua exports models, inputs, and the results that must be reproduced bit for bit.
+** The loader must refuse mutated files, or run them without a crash. `make fuzz-programs` and `make
+** race-programs` run this test with sanitizers, linked with a library that is built for these
+** programs.
 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -96,7 +97,7 @@ typedef struct Case {
   int noutputs;
 } Case;
 
-/* Loads a program with its example inputs; a dynamic dimension has size 4. */
+/* Loads a program and its example inputs. A dynamic dimension gets size 4. */
 static Case open_case(const char *name) {
   Case c = {.program = tl_program_load(in_folder(name, ".tlp"))};
   tl_ProgramInput in;
@@ -174,15 +175,15 @@ TEST(later_runs_allocate_nothing) {
     drop(outputs, c.noutputs);
     close_case(&c);
   }
-  /* checks that allocations are counted at all */
+  /* a first check that allocations are counted at all */
   long before = atomic_load(&mallocs);
   void *volatile block = malloc(100);
   free(block);
   CHECK(!COUNTED || atomic_load(&mallocs) == before + 1);
 }
 
-/* Tests that each branch keeps its own plan, so that a run allocates nothing even if the previous run took the other
-** branch. */
+/* Tests that each branch keeps its own plan, so that a run allocates nothing even if the
+** previous run took the other branch. */
 TEST(alternating_branches_allocate_nothing) {
   CHECK(tl_set_num_threads(1));
   Case c = open_case("branches");
@@ -256,7 +257,8 @@ TEST(loops_have_limits) {
   close_case(&c);
 }
 
-/* Makes n training steps. Their losses must equal the losses of eager training from step `first` on. */
+/* Makes n training steps. Their losses must equal the losses of eager training from step `first`
+** on. */
 static void train(const Case *c, int first, int n) {
   for (int i = first; i < first + n; i++) {
     tl_Tensor *loss = NULL;
@@ -334,7 +336,8 @@ static void *step_often(void *context) {
   return ok ? context : NULL;
 }
 
-/* Tests that training steps that several threads make run one after the other, with the same results. */
+/* Tests that training steps that several threads make run one after the other, with the same
+** results. */
 TEST(threads_step_in_turn) {
   for (int i = 0; trained[i]; i++) {
     Case c = open_case(trained[i]);
@@ -439,7 +442,8 @@ TEST(failures_are_told) {
   close_case(&c);
 }
 
-/* Tests that loading and running fail cleanly if a single allocation fails, and if each `every`-th allocation fails. */
+/* Tests that loading and running fail cleanly if a single allocation fails, and if each
+** `every`-th allocation fails. */
 static void failing_allocations_of(const char *name, int every) {
   Case c = open_case(name);
   bool step = c.bytes == STEPS * sizeof(float);
@@ -486,7 +490,7 @@ static void keep(void *data, void *context) {
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* Changes a copy of a file in one of several ways; most of them change the header's text. */
+/* Changes a copy of a file in one of several ways, most of which change the text of the header. */
 static size_t mutate(char *data, size_t size, size_t header) {
   static const char *const words[] = {"null",
                                       "-1",
@@ -569,7 +573,7 @@ TEST(mutated_files_are_refused_or_run) {
       char *copy = malloc(size);
       memcpy(copy, whole, size);
       size_t left = mutate(copy, size, header);
-      /* copies exactly these bytes, so that a sanitizer detects reads past the end */
+      /* a buffer of exactly this size, so that a sanitizer detects reads past the end */
       char *exact = malloc(left + 1);
       memcpy(exact, copy, left);
       accepted += try_file(exact, left, &c);

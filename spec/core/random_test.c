@@ -1,6 +1,6 @@
 /*
-** random_test.c - compares Philox4x32-10 with the test vectors of its authors (kat_vectors in Random123), and tests the
-** state of a generator.
+** random_test.c - compares Philox4x32-10 with the test vectors of its authors (kat_vectors in
+** Random123), and tests the state of a generator.
 */
 #include "core/device/generator.h"
 #include "core/kernel/random.h"

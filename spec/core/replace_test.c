@@ -1,7 +1,7 @@
 /*
-** replace_test.c - tests replace.h, which saves a file under a temporary name and then renames it. The tests check
-** which files remain if the program is killed just before the rename, and when they are removed. This test has its own
-** rename, so that it can do something just before the renaming.
+** replace_test.c - tests replace.h, which saves a file under a temporary name and then renames it.
+** The tests check which files remain if the program is killed just before the rename, and when they
+** are removed. This test has its own rename, so that it can do something just before the renaming.
 */
 #include "core/platform/replace.h"
 
@@ -53,7 +53,8 @@ static bool save(const char *name, const char *text) {
   return false;
 }
 
-/* Returns the number of files in the folder, and sets *temporary to the number of temporary files among them. */
+/* Returns the number of files in the folder, and sets *temporary to the number of temporary
+** files among them. */
 static int count(int *temporary) {
   int all = 0;
   *temporary = 0;
@@ -77,7 +78,8 @@ static bool contains(const char *name, const char *text) {
 
 static void die(void) { kill(getpid(), SIGKILL); }
 
-/* Saves a file in a child process, which calls `event` just before the rename. Returns the child's status. */
+/* Saves a file in a child process, which calls `event` just before the rename. Returns the
+** child's status. */
 static int save_elsewhere(const char *name, const char *text, void (*event)(void)) {
   int status = -1;
   pid_t child = fork();

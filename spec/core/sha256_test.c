@@ -32,8 +32,8 @@ static bool has_mac(const void *key, size_t key_bytes, const void *data, size_t 
   return strcmp(text, expected) == 0;
 }
 
-/* Tests the examples of the standard (messages of one and two blocks), the empty message, and a message of a million
-** letters "a". */
+/* Tests the examples of the standard (messages of one and two blocks), the empty message, and a
+** message of a million letters "a". */
 TEST(hashes_are_those_of_the_standard) {
   CHECK(has_hash("abc", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
   CHECK(has_hash("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56,
@@ -50,8 +50,8 @@ TEST(hashes_are_those_of_the_standard) {
   CHECK(strcmp(text, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0") == 0);
 }
 
-/* Tests that a hash does not depend on how the message is divided: messages of 0 to 200 bytes are added in one call
-** and byte by byte. */
+/* Tests that a hash does not depend on how the message is divided: messages of 0 to 200 bytes
+** are added in one call and byte by byte. */
 TEST(parts_are_the_whole) {
   char data[200];
   for (int i = 0; i < 200; i++) data[i] = (char)i;
@@ -68,8 +68,8 @@ TEST(parts_are_the_whole) {
   }
 }
 
-/* Tests the message authentication codes (HMAC) of test cases 1, 2, 3, 6 (whose key is longer than a block) and 7 of
-** RFC 4231. */
+/* Tests the message authentication codes (HMAC) of test cases 1, 2, 3, 6 (whose key is longer
+** than a block) and 7 of RFC 4231. */
 TEST(codes_are_those_of_the_rfc) {
   char key[131], data[50];
   memset(key, 0x0b, 20);

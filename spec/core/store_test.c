@@ -1,6 +1,6 @@
 /*
-** store_test.c - tests store.h: what happens if another program owns the port, clients with and without the secret, and
-** that no client delays the others.
+** store_test.c - tests store.h: what happens if another program owns the port, clients with and
+** without the secret, and that no client delays the others.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
@@ -27,7 +27,8 @@
 
 static const char secret[] = "the secret of this job", another[] = "that of another job";
 
-/* A program that is not a store. It accepts some connections, sends `text` on each one, and closes it. */
+/* A program that is not a store. It accepts some connections, sends `text` on each one, and
+** closes it. */
 typedef struct Other {
   int listener, port, connections;
   const char *text;
@@ -42,7 +43,8 @@ static void talk(void *context) {
     if (socket < 0) continue;
     if (!tli_socket_send(socket, o->text, strlen(o->text), tli_now_ns() + 1000000000))
       tli_error_clear();
-    /* Closing the socket with unread input would discard the bytes that were sent, so the input is read first. */
+    /* Closing the socket with unread input would discard the bytes that were sent, so the input
+    ** is read first. */
     char heard[24];
     if (*o->text && !tli_socket_receive(socket, heard, sizeof heard, tli_now_ns() + 10000000000))
       tli_error_clear();
@@ -84,8 +86,8 @@ TEST(a_silent_server_is_refused) {
   tli_socket_close(listener);
 }
 
-/* Tests a store that is about to end: it closes its connections, and soon a new store has its port. The client must
-** try again until the new store answers. */
+/* Tests a store that is about to end: it closes its connections, and soon a new store has its
+** port. The client must try again until the new store answers. */
 TEST(a_closed_connection_is_tried_again) {
   Other other = {.connections = 1, .text = ""};
   begin(&other);
@@ -158,7 +160,8 @@ TEST(other_machines_need_a_secret) {
   }
 }
 
-/* A program that listens on a store's port without knowing the secret. It sends back everything that it receives. */
+/* A program that listens on a store's port without knowing the secret. It sends back everything
+** that it receives. */
 static void mirror(void *context) {
   Other *o = context;
   CHECK(tli_socket_wait(o->listener, tli_now_ns() + LONG));
@@ -179,7 +182,8 @@ static void mirror(void *context) {
   memcpy(say.bytes, heard + TLI_CHALLENGE, TLI_SHA256_BYTES);
   CHECK(tli_socket_send(socket, &say, sizeof say, end));
   char none;
-  if (tli_socket_receive(socket, &none, 1, end)) CHECK(false); /* the client ends the connection */
+  /* the next read fails, because the client ends the connection */
+  if (tli_socket_receive(socket, &none, 1, end)) CHECK(false);
   tli_error_clear();
   tli_socket_close(socket);
   tli_socket_close(o->listener);
@@ -214,7 +218,8 @@ static bool is_closed(int socket) {
   return false;
 }
 
-/* Tests that the server closes the connection if the first request is wrong or needs a proof. */
+/* Tests that the server closes the connection if the first request is wrong, or if it needs a
+** proof that was not given. */
 TEST(a_client_without_proof_may_make_no_request) {
   tli_StoreServer *server = serve(secret);
   const tli_StoreRequest requests[] = {
@@ -234,8 +239,8 @@ TEST(a_client_without_proof_may_make_no_request) {
   tli_store_server_stop(server);
 }
 
-/* Tests that clients that connect and send nothing do not use up the store's connections or the process's file
-** descriptors. */
+/* Tests that clients that connect and send nothing do not use up the store's connections or the
+** process's file descriptors. */
 TEST(silent_clients_do_not_keep_others_out) {
   struct rlimit before, few;
   CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
@@ -258,7 +263,8 @@ TEST(silent_clients_do_not_keep_others_out) {
 
 enum { LARGE = 8 << 20 };
 
-/* Returns a connection that has received the server's greeting but has not proved that it knows the secret. */
+/* Returns a connection that has received the server's greeting but has not proved that it knows
+** the secret. */
 static int greeted(const tli_StoreServer *server) {
   int socket = knock(server);
   tli_StoreRequest r = {TLI_STORE_MAGIC, TLI_STORE_GREET, 0, 0, 0};
@@ -269,8 +275,8 @@ static int greeted(const tli_StoreServer *server) {
   return socket;
 }
 
-/* Tests that a client that does not read delays no other client. In an old version, each such client delayed the
-** server by five seconds. */
+/* Tests that a client that does not read delays no other client. In an old version, each such
+** client delayed the server by five seconds. */
 TEST(a_client_that_does_not_read_delays_no_other) {
   tli_StoreServer *server = serve(NULL);
   tli_Store *store = connect_with(server, NULL);
@@ -285,7 +291,8 @@ TEST(a_client_that_does_not_read_delays_no_other) {
   }
   for (int i = 0; i < 50; i++)
     check_works(store); /* fails after ten seconds if the server is delayed */
-  /* a client that reads late gets the complete old value, although the value has changed meanwhile */
+  /* a client that reads late gets the complete old value, although the value has changed
+  ** meanwhile */
   memset(large, 1, LARGE);
   CHECK(tli_store_set(store, "large", large, LARGE));
   tli_StoreAnswer a;
@@ -315,7 +322,8 @@ TEST(a_client_with_endless_requests_waits_for_its_turn) {
     many[i] = (tli_StoreRequest){TLI_STORE_MAGIC, TLI_STORE_COUNT, 0, 0, 0};
   int greedy = greeted(server), waiting = greeted(server);
   pour(greedy, many, N * sizeof *many);
-  /* a connection with too many requests queued behind a waiting one is closed */
+  /* Tests that a connection is closed if too many of its requests are queued behind a request
+  ** that waits. */
   many[0] = (tli_StoreRequest){TLI_STORE_MAGIC, TLI_STORE_WAIT, 0, 0, LONG};
   pour(waiting, many, N * sizeof *many);
   CHECK(is_closed(waiting));
@@ -375,7 +383,8 @@ TEST(a_secret_is_read_from_a_private_file_alone) {
   rmdir(folder);
 }
 
-/* Tests that the name of shared memory is accepted only if a process of the same user made the memory. */
+/* Tests that the name of shared memory is accepted only if a process of the same user made the
+** memory. */
 TEST(shared_memory_is_opened_by_its_exact_name) {
   tli_Share share, other;
   char name[TLI_SHARE_NAME], path[100], wrong[200];
@@ -403,7 +412,8 @@ TEST(shared_memory_is_opened_by_its_exact_name) {
     CHECK(!tli_share_open(&other, wrong, 4096));
     CHECK_ERROR(TL_EARG, "is not the name of a block");
   }
-  /* the path of an open file: its form and the file's length are right, but the file is not shared memory */
+  /* the path of an open file: its form and the file's length are right, but the file is not
+  ** shared memory */
   snprintf(wrong, sizeof wrong, "/proc/%ld/fd/%d", (long)getpid(), fileno(file));
   CHECK(!tli_share_open(&other, wrong, 4096));
   CHECK_ERROR(TL_EIO, "its maker must be a process of this machine and user");

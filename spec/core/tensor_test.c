@@ -68,7 +68,7 @@ TEST(empty_like_keeps_the_order) {
   tl_Tensor *gaps = tli_alias(t, 2, (int64_t[]){2, 3}, (int64_t[]){1, 4}, 0);
   tl_Tensor *a = tli_empty_like(turned, TL_F64), *b = tli_empty_like(gaps, TL_F32);
   CHECK(a->dtype == TL_F64 && a->strides[0] == 1 && a->strides[1] == 4 && !tli_contiguous(a));
-  /* in PyTorch, torch.empty(3, 4).t()[:2] gives empty_like the strides 1, 2 */
+  /* the expected strides 1, 2 are those of PyTorch's empty_like(torch.empty(3, 4).t()[:2]) */
   CHECK(b->strides[0] == 1 && b->strides[1] == 2 && tli_same_sizes(b, gaps));
   tl_Tensor *all[] = {t, turned, gaps, a, b};
   for (int k = 0; k < 5; k++) tli_release(all[k]);

@@ -1,11 +1,12 @@
 /*
-** cudnn.c - implements, for the emulated build, cuDNN's functions for recurrent layers (one layer, forward only) by the
-** formulas in cuDNN's documentation. Each call checks the documented requirements: descriptors are set and consistent,
-** sizes agree, addresses are valid and aligned. A program that violates a requirement is ended. The computation
-** (cudnn_math.c) is queued on the stream, and accesses memory only when the stream reaches it.
+** cudnn.c - implements, for the emulated build, cuDNN's functions for recurrent layers (one layer,
+** forward only) by the formulas in cuDNN's documentation. Each call checks the documented
+** requirements: descriptors are set and consistent, sizes agree, addresses are valid and aligned. A
+** program that violates a requirement is ended. The computation (cudnn_math.c) is queued on the
+** stream, and accesses memory only when the stream reaches it.
 **
-** In the weight space, the matrices of the input's gates are adjacent, but there are gaps between those of the state's
-** gates. Code that assumes the same layout for both fails.
+** In the weight space, the matrices of the input's gates are adjacent, but there are gaps between
+** those of the state's gates. Code that assumes the same layout for both fails.
 **
 ** TLUA_EMULATED_CUDNN=1 logs each call on stderr and, at exit, the number of remaining descriptors;
 ** with 0 there is no cuDNN. TLUA_EMULATED_CUDNN_FAIL names a file with a number n: the n-th call
@@ -57,8 +58,8 @@ __attribute__((destructor)) static void tell_what_is_left(void) {
   if (tells()) fprintf(stderr, "cuDNN: %d descriptors are left\n", atomic_load(&descriptors));
 }
 
-/* Returns whether this call must fail. TLUA_EMULATED_CUDNN_FAIL names a file with a number n; the n-th call after
-** that file was written fails. */
+/* Returns whether this call must fail. TLUA_EMULATED_CUDNN_FAIL names a file with a number n;
+** the n-th call after that file was written fails. */
 static bool is_the_one(void) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static int which, calls;
@@ -220,7 +221,8 @@ cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t handle, cudnnRNNDescripto
 
 static bool is_aligned(const void *p, size_t bytes) { return p && (uintptr_t)p % bytes == 0; }
 
-/* Describes an array of shape (1, rows, columns) or, if `there` is false, a missing array. */
+/* Describes an array of shape (1, rows, columns). If `there` is false, describes a missing
+** array. */
 static void tell_shape(cudnnTensorDescriptor_t d, const RnnShape *s, bool there, int rows,
                        int columns) {
   *d = (struct cudnnTensorStruct){s->type, 3, {1, rows, columns}, {rows * columns, columns, 1}};
@@ -277,7 +279,7 @@ typedef struct RnnCall {
   cudnnRNNDescriptor_t rnn;
   const int32_t *device_lengths;
   cudnnRNNDataDescriptor_t x, y;
-  /* h, c: the states; the pass that computes weight gradients has no c */
+  /* h and c are the states; the pass that computes weight gradients has no c */
   cudnnTensorDescriptor_t h, c;
   size_t weight_bytes, work_bytes, reserve_bytes;
   const void *weights, *work, *reserve;

@@ -62,7 +62,7 @@ static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 typedef struct Matrix {
   const RnnShape *s;
-  char *data, *bias; /* the matrix, and the bias or NULL */
+  char *data, *bias; /* `data` is the matrix; `bias` may be NULL */
   int rows, columns;
 } Matrix;
 
@@ -100,9 +100,10 @@ static void apply_transposed(const Matrix *m, const double *v, double *to) {
 /* The values for one step of one sample. Each array has `hidden` elements, except before and
 ** grad_out, which have `output` elements. */
 typedef struct Record {
-  double *gates[4]; /* gates after activation; for GRU, gates[3] is R h + d in h~ */
+  double *gates[4]; /* the gates after activation; for GRU, gates[3] is the sum R h + d inside h~ */
   double *cell, *cell_before, *unprojected;
-  double *grads[4], *grad_state; /* gradients of the gates' sums, and of GRU's R h + d */
+  /* the gradients of the sums inside the gates, and of GRU's sum R h + d */
+  double *grads[4], *grad_state;
   double *before, *grad_out;
 } Record;
 
@@ -206,9 +207,9 @@ void rnn_forward(void *job) {
 
 /* ---- the gradient of the data ---------------------------------------------------------------- */
 
-/* Computes the gradients of the sums inside the gates from d, the gradient of h' before the projection. `cell` holds
-** the gradient of c' on entry and the gradient of c on return. The part of h's gradient that does not go through the
-** sums is added to `state`. */
+/* Computes the gradients of the sums inside the gates from d, the gradient of h' before the
+** projection. `cell` holds the gradient of c' on entry and the gradient of c on return. The part
+** of h's gradient that does not go through the sums is added to `state`. */
 static void gates_back(const RnnShape *s, const Record *r, const double *d, double *cell,
                        double *state) {
   for (int k = 0; k < s->hidden; k++) {
@@ -237,8 +238,9 @@ static const double *grad_of(const RnnShape *s, const Record *r, int id) {
   return s->mode == CUDNN_GRU && id == 5 ? r->grad_state : r->grads[id % s->gates];
 }
 
-/* Computes the backward pass of one step of one sample. On entry, `state` and `cell` hold the gradients of the
-** states after the step; on return, the gradients of the states before the step. */
+/* Computes the backward pass of one step of one sample. On entry, `state` and `cell` hold the
+** gradients of the states after the step; on return, the gradients of the states before the
+** step. */
 static void step_back(const RnnJob *j, const Record *r, double *dx, double *state, double *cell) {
   const RnnShape *s = &j->shape;
   double *d = memory((size_t)s->hidden * sizeof *d);
@@ -298,7 +300,7 @@ static void add_grad(const RnnJob *j, double *reserve, int id) {
   const RnnShape *s = &j->shape;
   Matrix m = linear(j, id);
   for (int k = 0; k < m.rows; k++)
-    for (int i = -1; i < m.columns; i++) { /* -1 stands for the bias */
+    for (int i = -1; i < m.columns; i++) { /* column -1 stands for the bias */
       double sum = 0;
       for (int t = 0; t < j->steps; t++)
         for (int n = 0; n < j->batch; n++) {

@@ -13,13 +13,14 @@ typedef struct RnnShape {
   cudnnDataType_t type;
   int gates;
   bool tf32, biases;
-  int input, hidden, output; /* sizes; there is a projection if output < hidden */
+  int input, hidden, output; /* sizes of the layer; it has a projection if output < hidden */
 } RnnShape;
 
-/* Returns the size of the weight space, and sets *matrix and *bias to the offsets of linear layer `id` in the weight
-** space. */
+/* Returns the size of the weight space, and sets *matrix and *bias to the offsets of linear
+** layer `id` in the weight space. */
 size_t rnn_params(const RnnShape *s, int id, size_t *matrix, size_t *bias);
-/* Returns the size of a record, which is the part of the reserve for one step of one sample, in numbers. */
+/* Returns the size of a record, which is the part of the reserve for one step of one sample, in
+** numbers. */
 size_t rnn_record(const RnnShape *s);
 
 /* The arguments of one pass of a layer. The fields have the names of cuDNN's arguments. */
@@ -29,7 +30,7 @@ typedef struct RnnJob {
   void *weights; /* in the pass that computes weight gradients: the gradients of the weights */
   void *work;
   size_t work_bytes;
-  void *reserve; /* NULL if there is none */
+  void *reserve; /* the reserve, or NULL if there is none */
   const void *x, *y, *dy, *hx, *cx, *dhy, *dcy;
   void *y_out, *hy, *cy, *dx, *dhx, *dcx;
 } RnnJob;

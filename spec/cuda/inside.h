@@ -1,11 +1,12 @@
 /*
-** inside.h - declarations shared by the emulator's files. The emulator runs CUDA programs without a GPU, for specs.
-** Kernels run on the CPU, with one fiber for each thread of a block (grid.cc), and the runtime's functions use host
-** memory.
+** inside.h - declarations shared by the emulator's files. The emulator runs CUDA programs without a
+** GPU, for specs. Kernels run on the CPU, with one fiber for each thread of a block (grid.cc), and
+** the runtime's functions use host memory.
 **
-** Like the simulated device, the emulator makes errors visible on purpose. Threads and blocks run in an order that
-** depends on a seed, and new and freed memory holds garbage. Wrong calls return errors. An error in a kernel ends the
-** process with a message that names the kernel and the thread.
+** Like the simulated device, the emulator makes errors visible on purpose. Threads and blocks run
+** in an order that depends on a seed, and new and freed memory holds garbage. Wrong calls return
+** errors. An error in a kernel ends the process with a message that names the kernel and the
+** thread.
 **
 ** Environment variables, with their defaults: TLUA_EMULATED_SEED (1), TLUA_EMULATED_DEVICES (2),
 ** TLUA_EMULATED_MEMORY (bytes of each device, 4 GiB), TLUA_EMULATED_ADDRESSES (bytes of address
@@ -37,8 +38,8 @@ enum {
   MOST_SHARED_BYTES = 227 * 1024 /* largest size of a block's shared memory in bytes */
 };
 
-/* The byte that fills new and freed memory. A number made of such bytes is neither 0 nor NaN, but has an unusually
-** large magnitude. */
+/* The byte that fills new and freed memory. A number made of such bytes is neither 0 nor NaN,
+** but has an unusually large magnitude. */
 enum { GARBAGE = 0xfb };
 
 /* ---- settings (runtime.cc) ---------------------------------------------------------- */
@@ -58,15 +59,17 @@ uint64_t draw();
 extern std::mutex lock;
 extern thread_local int current_device;
 
-/* Returns cudaSuccess if a call may proceed; otherwise returns the error that the call must return. */
+/* Returns cudaSuccess if a call may proceed; otherwise returns the error that the call must
+** return. */
 cudaError_t may_go(const char *name);
 /* Returns whether the driver has failed permanently (TLUA_EMULATED_DEAD_AT). */
 bool is_dead();
 /* Stores an error for cudaGetLastError, and returns the error. */
 cudaError_t noted(cudaError_t error);
 
-/* Returns cudaSuccess if this call is allowed while streams are captured. captures.cc lists the calls that are
-** always allowed. The capture mode of the thread may forbid other calls; these fail and invalidate the captures. */
+/* Returns cudaSuccess if this call is allowed while streams are captured. captures.cc lists the
+** calls that are always allowed. The capture mode of the thread may forbid other calls; these
+** fail and invalidate the captures. */
 cudaError_t may_capture(const char *name);
 
 /* Runs the body of a runtime function with the lock held. */
@@ -76,7 +79,8 @@ template <class Work> static inline cudaError_t call(const char *name, Work work
   if (error == cudaSuccess) error = may_capture(name);
   return noted(error == cudaSuccess ? work() : error);
 }
-/* Runs the body of a function that frees something. TLUA_EMULATED_FAIL_AT never makes such a call fail. */
+/* Runs the body of a function that frees something. TLUA_EMULATED_FAIL_AT never makes such a
+** call fail. */
 template <class Work> static inline cudaError_t call_free(const char *name, Work work) {
   std::lock_guard<std::mutex> guard(lock);
   if (is_dead()) return noted(cudaErrorLaunchFailure);
@@ -94,7 +98,7 @@ struct Kernel {
   };
   /* `shared` lists the shared variables of this kernel, `others` those of all other functions */
   std::vector<Shared> shared, others;
-  size_t shared_bytes = 0; /* size of the kernel's own shared variables */
+  size_t shared_bytes = 0; /* total size of the kernel's own shared variables */
   /* limit on dynamic shared memory; cudaFuncSetAttribute changes it */
   int most_dynamic = SHARED_BYTES;
 };
@@ -113,12 +117,14 @@ void run_grid(const Launch &launch);
 /* Begin and end the counting of a launch's memory traffic (traffic.cc). */
 void begin_traffic();
 void end_traffic(const Launch &launch);
-/* `racing` is true from begin_races to end_races, while the threads of a launch are checked for races (races.cc). */
+/* `racing` is true from begin_races to end_races, while the threads of a launch are checked for
+** races (races.cc). */
 extern bool racing;
 void begin_races(const Launch &launch);
 void end_races();
 void begin_block_races(size_t warps);
-/* Record a barrier of a block, or of a warp: its threads' earlier accesses come before all later ones. */
+/* Record a barrier of a block, or of a warp: its threads' earlier accesses come before all later
+** ones. */
 void order_block();
 void order_warp(unsigned warp);
 void race_access(char *at, size_t bytes, bool writes, bool is_volatile);
@@ -132,9 +138,9 @@ struct Range {
   int device;
   size_t bytes;
 };
-/* All ranges of memory, keyed by the address of the first byte. */
+/* All ranges of memory. The key of a range is the address of its first byte. */
 extern std::map<char *, Range> &ranges;
-extern std::map<int, size_t> &memory_used; /* number of bytes in use, keyed by device */
+extern std::map<int, size_t> &memory_used; /* the number of bytes in use on each device */
 
 /* Returns the range of memory that contains all of these bytes. */
 Range owner_of(const void *data, size_t bytes);
@@ -150,11 +156,11 @@ cudaError_t put(cudaStream_t handle, Work work);
 cudaError_t finish(CUstream_st *stream);
 void finish_device(int device);
 bool capturing(const CUstream_st *stream);
-/* Handles a potentially unsafe call of this thread: invalidates the captures that forbid the call, and returns the
-** error for it. */
+/* Handles a potentially unsafe call of this thread: invalidates the captures that forbid the
+** call, and returns the error for it. */
 cudaError_t forbidden_while_capturing();
-/* Handles a call that waits for the whole device, which every capture mode forbids: invalidates all captures on the
-** device's streams, and returns the error for the call. */
+/* Handles a call that waits for the whole device, which every capture mode forbids: invalidates
+** all captures on the device's streams, and returns the error for the call. */
 cudaError_t forbidden_beside_captures(int device);
 
 /* ---- switching (fiber.cc) ---- */

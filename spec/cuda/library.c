@@ -1,9 +1,10 @@
 /*
-** library.c - replaces kernels in the emulated build: those that call cuBLAS, cuDNN and similar libraries, and those
-** that do not exist yet. In their place the CPU's kernels run, in stream order. If kernels/cuda has a function with the
-** same name, that function is used instead.
+** library.c - replaces kernels in the emulated build: those that call cuBLAS, cuDNN and similar
+** libraries, and those that do not exist yet. In their place the CPU's kernels run, in stream
+** order. If kernels/cuda has a function with the same name, that function is used instead.
 */
-/* The emulated kernels compute elementary functions by the C library, so the kernels here do too. */
+/* The emulated kernels compute elementary functions by the C library, so the kernels here do
+** too. */
 #define TLK_C_LIBRARY
 
 #include <stdio.h>
@@ -30,8 +31,8 @@ typedef struct Answer {
   _Alignas(16) char call[];
 } Answer;
 
-/* CPU kernels expect that the `data` of an operand points to its value. If an operand is a single number, sets
-** `data` to that number's address. */
+/* CPU kernels expect that the `data` of an operand points to its value. If an operand is a
+** single number, sets `data` to that number's address. */
 static void place_numbers(tli_Iter *it) {
   for (int k = 0; k < it->nargs; k++)
     if (it->args[k].data == NULL) it->args[k].data = (char *)&it->args[k].number;
@@ -43,7 +44,8 @@ static void note(const cuda_Word *word, const tlk_Fault *fault) {
   *word->fault = *fault;
 }
 
-/* Runs a call on the CPU. Each run gets its own copy of the call, because a graph may run a call several times. */
+/* Runs a call on the CPU. Each run gets its own copy of the call, because a graph may run a call
+** several times. */
 static void run(void *copy) {
   Answer *a = copy;
   tlk_Fault fault = {0};
@@ -83,9 +85,9 @@ TLK_KERNELS(X)
 
 /* ---- products ------------------------------------------------------------------------------- */
 
-/* Returns how many terms go into the first of two partial sums. In cuBLAS, the order of summation depends on the
-** shape, so the same rows in a matrix of another shape may have other rounding errors. Splitting the sum at a place
-** that depends on the shape imitates this. */
+/* Returns how many terms go into the first of two partial sums. In cuBLAS, the order of
+** summation depends on the shape, so the same rows in a matrix of another shape may have other
+** rounding errors. Splitting the sum at a place that depends on the shape imitates this. */
 static int64_t terms_of(const tlk_Gemm *g) {
   uint64_t shape = (uint64_t)(g->m * 3 + g->n * 5 + g->k * 7 + g->lda * 11 + g->ldb * 13);
   int64_t k = g->k, ways[] = {k, k / 2, 1, k - 1};
@@ -105,7 +107,7 @@ static bool run_product(const void *data) {
   return cuda_host->cpu->gemm(&first) && (g->k == 0 || cuda_host->cpu->gemm(&rest));
 }
 
-/* Replaces the function in kernels/cuda/lib; computes the product on the CPU. */
+/* Replaces the function of this name in kernels/cuda/lib. Computes the product on the CPU. */
 bool cuda_lib_gemm(const struct tlk_gemm *call) {
   return put(call->cx, run_product, false, call, sizeof *call);
 }
@@ -155,8 +157,9 @@ bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out) {
 
 /* ---- epilogues ------------------------------------------------------------------------------ */
 
-/* Returns whether the fake cuBLASLt supports a call. It supports bfloat16 and float32 with sizes that are multiples
-** of 8. For all other calls, the plugin must add the bias and activation in a second pass, which is tested too. */
+/* Returns whether the fake cuBLASLt supports a call. It supports bfloat16 and float32 with sizes
+** that are multiples of 8. For all other calls, the plugin must add the bias and activation in a
+** second pass, which is tested too. */
 static bool takes_linear(const struct tlk_linear *call) {
   const tlk_Gemm *g = &call->gemm;
   bool sums_only = !call->bias && !call->inner && call->activation == TLK_ACTIVATION_NONE;
@@ -220,7 +223,8 @@ bool cuda_lib_linear(const struct tlk_linear *call, bool *done) {
                  "tlk_library");
 }
 
-/* Refuses every call, as if cuDNN were missing, so that the plugin's own kernels compute attention. */
+/* Refuses every call, as if cuDNN were missing, so that the plugin's own kernels compute
+** attention. */
 bool cuda_lib_attention(const struct tlk_attention *call, bool *done) {
   (void)call;
   *done = false;
@@ -234,8 +238,9 @@ bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 
-/* Returns whether a convolution may use TF32. This file computes only such convolutions; their operands have 10
-** fraction bits, as on tensor cores. The plugin's own kernels compute all others. */
+/* Returns whether a convolution may use TF32. This file computes only such convolutions; their
+** operands have 10 fraction bits, as on tensor cores. The plugin's own kernels compute all
+** others. */
 static bool in_tf32(const tlk_Conv *c) {
   return c->dtype == TL_F32 && cuda_host->setting(TL_CUDNN_ENABLED) &&
          cuda_host->setting(TL_CUDNN_TF32);
@@ -269,8 +274,7 @@ static Order order_out(const tlk_Conv *c) {
   return (Order){c->channels_last, size_out(c), c->channels_out, volume(c->windows.out)};
 }
 
-/* Returns the offset in memory of the element that would have offset i in channels-first
-** order. */
+/* Converts an element's offset in channels-first order to its offset in the operand's memory. */
 static int64_t place(const Order *o, int64_t i) {
   if (!o->last) return i;
   int64_t plane = i / o->elements, element = i % o->elements;
@@ -361,8 +365,9 @@ int64_t cuda_lib_cudnn_version(void) { return 0; }
 
 /* ---- batch norm ----------------------------------------------------------------------------- */
 
-/* Returns whether the fake cuDNN supports a batch norm. Like cuDNN's engines, it supports only half types, and does
-** not return the deviation. So the plugin's own kernels run for float32, and are tested too. */
+/* Returns whether the fake cuDNN supports a batch norm. Like cuDNN's engines, it supports only
+** half types, and does not return the deviation. So the plugin's own kernels run for float32,
+** and are tested too. */
 static bool takes_norm(tl_DType dtype, int64_t channels, int64_t inner, const void *weight) {
   return cuda_host->setting(TL_CUDNN_ENABLED) && cuda_host->setting(TL_DETERMINISTIC) == 0 &&
          inner == 1 && weight && (dtype == TL_F16 || dtype == TL_BF16) && channels % 8 == 0;
@@ -394,16 +399,16 @@ bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bo
 
 /* ---- Fourier transforms ---------------------------------------------------------------------- */
 
-/* Copies a line of n elements of `size` bytes to or from a buffer. In memory the elements are `stride` apart; in the
-** buffer they are adjacent. */
+/* Copies a line of n elements of `size` bytes to or from a buffer. In memory the elements are
+** `stride` apart; in the buffer they are adjacent. */
 static void carry(char *line, int64_t stride, char *buffer, int64_t n, int64_t size, bool out) {
   for (int64_t i = 0; i < n; i++)
     memcpy(out ? line + i * stride * size : buffer + i * size,
            out ? buffer + i * size : line + i * stride * size, (size_t)size);
 }
 
-/* Transforms the lines one by one on the CPU. Like cuFFT, it overwrites the input of a transform from complex to
-** real. */
+/* Transforms the lines one by one on the CPU. Like cuFFT, it overwrites the input of a transform
+** from complex to real. */
 static void run_lines(void *copy) {
   const cuda_Fft *f = copy;
   int64_t part = f->wide ? 8 : 4, half = f->n / 2 + 1;

@@ -1,8 +1,9 @@
 /*
-** solver.c - implements cuSOLVER and cuBLAS for the emulated build. When a routine is called, it checks the documented
-** requirements: sizes, leading dimensions, a workspace of the requested size, aligned arrays, a stream. Then it queues
-** the computation, for which it uses the CPU's LAPACK. Memory is accessed only when the stream reaches the computation,
-** which also overwrites the workspace.
+** solver.c - implements cuSOLVER and cuBLAS for the emulated build. When a routine is called, it
+** checks the documented requirements: sizes, leading dimensions, a workspace of the requested size,
+** aligned arrays, a stream. Then it queues the computation, for which it uses the CPU's LAPACK.
+** Memory is accessed only when the stream reaches the computation, which also overwrites the
+** workspace.
 **
 ** TLUA_EMULATED_SOLVER=1 logs each call on stderr.
 */
@@ -61,8 +62,8 @@ static bool refuse(const char *call, const char *what) {
 
 static bool aligned(const void *p, size_t bytes) { return p && (uintptr_t)p % bytes == 0; }
 
-/* Checks the arguments that all routines have in common: a matrix of m rows, stored at a with the leading dimension
-** ld. */
+/* Checks the arguments that all routines have in common: a matrix of m rows, stored at a with
+** the leading dimension ld. */
 static bool good(const char *call, bool handle, int m, int n, int ld, const void *a, size_t bytes) {
   if (!handle) return refuse(call, "the handle was not created");
   if (m < 0 || n < 0) return refuse(call, "a negative size");
@@ -72,11 +73,12 @@ static bool good(const char *call, bool handle, int m, int n, int ld, const void
 
 /* ---- work on the stream ---------------------------------------------------------------------- */
 
-/* The arguments of a call. If `batch` is 0, the arrays belong to one matrix; otherwise they belong to a batch. */
+/* The arguments of a call. If `batch` is 0, the arrays belong to one matrix; otherwise they
+** belong to a batch. */
 typedef struct Job {
   void (*run)(const struct Job *job, int64_t i, void *a, void *b);
   tl_DType dtype;
-  int m, n, k, nrhs, batch; /* sizes; if batch is 0, there is one matrix */
+  int m, n, k, nrhs, batch; /* the sizes of the matrices; a batch of 0 means a single matrix */
   /* bytes from one matrix to the next; -1 if the array has pointers to the matrices */
   int64_t step_a, step_b;
   bool vectors, upper, left, transpose, unit;
@@ -157,8 +159,8 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, siz
   return MULTIPLIED(aligned(workspace, 256));
 }
 
-/* Checks the arguments of a cuBLAS call. A workspace must be set, because several streams would share the default
-** one. */
+/* Checks the arguments of a cuBLAS call. A workspace must be set, because several streams would
+** share the default one. */
 static bool blas_good(const char *call, cublasHandle_t handle, int m, int n, int ld,
                       const void *a) {
   return good(call, handle, m, n, ld, a, sizeof(void *)) &&
@@ -191,8 +193,8 @@ static void run_syevd(const Job *j, int64_t i, void *a, void *b) {
   check(cpu()->syevd(here(), j->dtype, j->vectors, j->upper, 1, j->n, a, b, j->info + i));
 }
 
-/* Computes a singular value decomposition. The routine returns V (n, columns) in b, while LAPACK returns V^T. Even
-** if no vectors are requested, the contents of both arrays are lost. */
+/* Computes a singular value decomposition. The routine returns V (n, columns) in b, while LAPACK
+** returns V^T. Even if no vectors are requested, the contents of both arrays are lost. */
 static void run_gesvdj(const Job *j, int64_t i, void *a, void *b) {
   int k = least(j->m, j->n), uc = j->job == 'S' ? k : j->m, vc = j->job == 'S' ? k : j->n;
   size_t bytes = j->dtype == TL_F64 ? 8 : 4;
@@ -215,7 +217,8 @@ static void run_gesvdj(const Job *j, int64_t i, void *a, void *b) {
   j->info[i] = j->n + 1;
 }
 
-/* Solves the transposed system x^T op(a)^T = b^T, because the CPU's kernels take row-major matrices. */
+/* Solves the transposed system x^T op(a)^T = b^T, because the CPU's kernels take row-major
+** matrices. */
 static void run_trsm(const Job *j, int64_t i, void *a, void *b) {
   (void)i;
   check(cpu()->trsm(here(), j->dtype, !j->left, !j->upper, j->transpose, j->unit, 1, j->n, j->m, a,

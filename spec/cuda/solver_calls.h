@@ -1,6 +1,7 @@
 /*
-** solver_calls.h - the routines of solver.c for one precision. solver.c includes this file once for each precision, and
-** first defines P (the letter in the routines' names), T (the C type) and DTYPE (the dtype).
+** solver_calls.h - the routines of solver.c for one precision. solver.c includes this file once for
+** each precision, and first defines P (the letter in the routines' names), T (the C type) and DTYPE
+** (the dtype).
 */
 cusolverStatus_t SOLVER(potrf_bufferSize)(cusolverDnHandle_t h, cublasFillMode_t uplo, int n, T *a,
                                           int lda, int *size) {

@@ -1,6 +1,6 @@
 /*
-** dlpack.c - tests the export and import of tensors by DLPack's structs. The structs are declared
-** again here, from DLPack's specification, to check their layout.
+** dlpack.c - tests the export and import of tensors by DLPack's structs. This file declares the
+** structs again, from DLPack's specification, to check their layout.
 ** */
 #include <stdint.h>
 
@@ -35,7 +35,7 @@ struct DLManagedTensorVersioned {
   DLTensor dl_tensor;
 };
 
-/* With 64-bit pointers, the size of the struct determines the offsets of its fields. */
+/* With 64-bit pointers, a struct has this size only if its fields have the right offsets. */
 _Static_assert(sizeof(void *) != 8 || sizeof(DLTensor) == 48, "DLPack's layout");
 
 TEST(handing_out_shares_the_memory) {
@@ -184,7 +184,7 @@ static void refuse(DLTensor dl, tl_ErrorKind kind, const char *part) {
 
 TEST(unsupported_memory_is_refused) {
   DLTensor dl = matrix();
-  dl.dtype.code = 5; /* complex numbers of two 8-bit floats */
+  dl.dtype.code = 5; /* the code of complex numbers, here of two 8-bit floats */
   dl.dtype.bits = 16;
   refuse(dl, TL_EDTYPE, "from_dlpack: no dtype for DLPack's type with code 5, 16 bits, 1 lanes");
   dl = matrix();

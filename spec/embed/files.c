@@ -1,5 +1,6 @@
 /*
-** files.c - tests that several processes can save to the same file at once, and that the file is complete at any time.
+** files.c - tests that several processes can save to the same file at once, and that the file is
+** complete at any time.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -22,8 +23,8 @@ static bool run(lua_State *L, const char *text, const char *path) {
   return ok;
 }
 
-/* A script for a child process. The child is a copy of the parent, so their Lua states are equal, including all
-** addresses. */
+/* A script for a child process. The child is a copy of the parent, so their Lua states are
+** equal, including all addresses. */
 static const char *save =
     "local path = ...\n"
     "for i = 1, 20 do\n"
@@ -32,7 +33,8 @@ static const char *save =
     "   assert(t.x:eq(t.y):all():item())\n"
     "end\n";
 
-/* A script that leaves an unfinished file of the parent next to the children's files. */
+/* A script that makes an unfinished file, which belongs to the parent, next to the children's
+** files. */
 static const char *begin = "unfinished = torch.io.replace(...)\n"
                            "assert(unfinished:write('begun '))\n";
 static const char *finish = "assert(unfinished:write('and done'))\n"

@@ -1,6 +1,7 @@
 /*
-** freeze.c - tests that calls of torch.freeze's functions allocate nothing, take no lock and start no thread. This file
-** replaces the C library's functions for these tasks by functions that count their calls.
+** freeze.c - tests that calls of torch.freeze's functions allocate nothing, take no lock and start
+** no thread. This file replaces the C library's functions for these tasks by functions that count
+** their calls.
 */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -75,7 +76,8 @@ static Counts counts(void) {
 
 /* ---- calls ---- */
 
-/* Opens a state in which the globals `call` and `check` belong to one of the models of freeze.lua. */
+/* Opens a state in which the globals `call` and `check` belong to one of the models of
+** freeze.lua. */
 static lua_State *opened(int model) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);
@@ -94,8 +96,8 @@ static void call(lua_State *L) {
   CHECK(lua_pcall(L, 0, 0, 0) == LUA_OK);
 }
 
-/* Makes 3 calls of a model, then 50 calls that must allocate nothing and start no thread. Each of the 50 calls must
-** take `locks_each` locks. */
+/* Makes 3 calls of a model, then 50 calls that must allocate nothing and start no thread. Each
+** of the 50 calls must take `locks_each` locks. */
 static void check_calls(int model, long locks_each) {
   lua_State *L = opened(model);
   call(L);

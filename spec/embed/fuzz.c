@@ -1,8 +1,9 @@
 /*
-** fuzz.c - runs hostile scripts in sandboxed states (tl_lua_open_with with TL_SANDBOX), under limits: fuzz [SEED
-** [SCRIPTS [FIRST]]]. fuzz.lua writes the scripts. A child process runs BATCH scripts in one state. If the child
-** crashes or hangs, the program removes as many lines as possible and prints the remaining ones with the seed. Without
-** arguments, the program ends after a few seconds. `make fuzz-scripts` runs it with the sanitizers.
+** fuzz.c - runs hostile scripts in sandboxed states (tl_lua_open_with with TL_SANDBOX), under
+** limits: fuzz [SEED [SCRIPTS [FIRST]]]. fuzz.lua writes the scripts. A child process runs BATCH
+** scripts in one state. If the child crashes or hangs, the program removes as many lines as
+** possible and prints the remaining ones with the seed. Without arguments, the program ends after a
+** few seconds. `make fuzz-scripts` runs it with the sanitizers.
 */
 #include <fcntl.h>
 #include <lauxlib.h>
@@ -43,8 +44,8 @@ static char log_path[64];
 /* the arguments of the program; `scripts` is 0 without arguments */
 static long long seed = 1, scripts, first;
 
-/* Limits the running line to HANG_SECONDS of processor time, and to a multiple of that in real time. After that, the
-** kernel ends the process. */
+/* Limits the running line to HANG_SECONDS of processor time, and to a multiple of that in real
+** time. After that, the kernel ends the process. */
 static void watch(void) {
   struct itimerval timer = {{0, 0}, {HANG_SECONDS, 0}};
   setitimer(ITIMER_VIRTUAL, &timer, NULL);
@@ -79,7 +80,7 @@ static void run_case(const Case *c) {
   lua_close(L);
 }
 
-/* Runs a case in a child process. Returns its wait status. */
+/* Runs a case in a child process. Returns the child's wait status. */
 static int run_child(const Case *c) {
   fflush(stdout);
   pid_t child = fork();
@@ -123,7 +124,7 @@ static void print_log(void) {
   if (f) fclose(f);
 }
 
-/* Adds the lines of a script to the case. */
+/* Appends the lines of script `number` to the case. */
 static bool add_script(Case *c, long long number) {
   lua_State *W = generator;
   lua_pushvalue(W, 1);
@@ -143,7 +144,7 @@ static bool add_script(Case *c, long long number) {
   return true;
 }
 
-/* Runs the scripts from number `from` on in one state. */
+/* Runs a batch of scripts, from number `from` on, in one state. */
 static void run_batch(long long from) {
   static Case c;
   c.count = 0;
@@ -195,7 +196,8 @@ static bool open_generator(void) {
   return true;
 }
 
-/* Runs scripts until the requested number is reached or, without arguments, until the time is over. */
+/* Runs scripts until the requested number is reached or, without arguments, until the time is
+** over. */
 TEST(hostile_scripts_do_no_harm) {
   CHECK(open_generator());
   if (test_faults > 0) {

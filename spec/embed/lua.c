@@ -309,7 +309,8 @@ TEST(missing_libraries_are_named) {
   CHECK(!tl_lua_open(L));
   CHECK_ERROR(TL_EINTERNAL, "(string, table, utf8)");
   CHECK(lua_gettop(L) == 0);
-  open_libraries(L, needed); /* opening succeeds after the host has opened the missing libraries */
+  /* opening succeeds now, because the host has opened the missing libraries */
+  open_libraries(L, needed);
   CHECK(tl_lua_open(L));
   lua_close(L);
 }

@@ -1,6 +1,6 @@
 /*
-** memory.c - tests a host's Lua state with an incremental collector. Runs each script of spec/memory in a separate
-** process, and tests a collector that the host has stopped.
+** memory.c - tests a host's Lua state with an incremental collector. Runs each script of
+** spec/memory in a separate process, and tests a collector that the host has stopped.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -53,7 +53,8 @@ static void losses_leave_nothing(void) { script_runs("spec/memory/saved.lua"); }
 static void cycles_of_hooks_are_freed(void) { script_runs("spec/memory/cycles.lua"); }
 static void a_stopped_collector_stays_stopped(void) { script_runs("spec/memory/stopped.lua"); }
 
-/* Tests a host, such as a game, that stops the collector and runs collection steps when it has time. */
+/* Tests a host, such as a game, that stops the collector and runs collection steps when it has
+** time. */
 static void a_stopped_host_pays_by_steps(void) {
   lua_State *L = new_state();
   lua_gc(L, LUA_GCSTOP);
@@ -68,7 +69,7 @@ static void a_stopped_host_pays_by_steps(void) {
   lua_close(L);
 }
 
-/* Tests that tlua does not change the collector mode that the host has chosen. */
+/* Tests that tlua keeps the collector mode that the host has chosen. */
 static void the_mode_stays_the_hosts(void) {
   lua_State *L = new_state();
   CHECK(luaL_dostring(L, "for _ = 1, 5000 do torch.ones(64, 64) end") == LUA_OK);

@@ -1,6 +1,6 @@
 /*
-** observer.c - tests the functions by which a host watches the library: the observer, the logger, counters and
-** features.
+** observer.c - tests the functions by which a host watches the library: the observer, the logger,
+** counters and features.
 */
 #include <lauxlib.h>
 #include <lua.h>

@@ -1,6 +1,6 @@
 /*
-** opening.c - tests opening the library while memory runs out. Each of Lua's allocations fails in turn; after the
-** failure, the state is closed, or the library is opened again.
+** opening.c - tests opening the library while memory runs out. Each of Lua's allocations fails in
+** turn; after the failure, the state is closed, or the library is opened again.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -13,7 +13,8 @@
 
 enum { PROCESSES = 4 };
 
-/* An allocator in which the calls with the numbers `from` to `until` fail; the first call has the number 1. */
+/* An allocator in which the calls with the numbers `from` to `until` fail; the first call has
+** the number 1. */
 typedef struct Memory {
   long calls, from, until;
 } Memory;
@@ -64,7 +65,8 @@ static void open_without_memory(long n) {
   lua_close(L);
 }
 
-/* Lua repeats a failed allocation after a collection, so the allocator must fail twice in a row. */
+/* Lua tries a failed allocation again after a garbage collection, so the allocator must fail
+** twice in a row. */
 static void open_again(long n) {
   Memory m;
   lua_State *L = new_state(&m);

@@ -42,8 +42,8 @@ static const char *const calls =
     "dist.destroy_process_group()\n"
     "return true\n";
 
-/* A call that times out reads which calls the other ranks are making. Because they change these data at the same
-** time, the thread sanitizer would report a race. */
+/* A call that times out reads which calls the other ranks are making. Because they change these
+** data at the same time, the thread sanitizer would report a race. */
 static const char *const late =
     "local path, rank = ...\n"
     "local dist = torch.distributed\n"

@@ -1,5 +1,6 @@
 /*
-** sandbox.c - tests tl_lua_open_with: scripts cannot reach anything that the flags deny, and everything else works.
+** sandbox.c - tests tl_lua_open_with: scripts cannot reach anything that the flags deny, and
+** everything else works.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -143,8 +144,8 @@ TEST(handles) {
   lua_close(L);
 }
 
-/* Tests that a script cannot set a finalizer in Lua: Lua runs finalizers without hooks, so an endless loop in one
-** would never be stopped. */
+/* Tests that a script cannot set a finalizer in Lua: Lua runs finalizers without hooks, so an
+** endless loop in one would never be stopped. */
 TEST(finalizers) {
   lua_State *L = open_with(TL_SANDBOX);
   refuses(L, "setmetatable({}, {__gc = function() while true do end end})",
@@ -161,7 +162,8 @@ TEST(finalizers) {
   lua_close(L);
 }
 
-/* Tests that scripts cannot get the metatables of C objects, whose metamethods keep the objects consistent. */
+/* Tests that scripts cannot get the metatables of C objects, whose metamethods keep the objects
+** consistent. */
 TEST(metatables) {
   lua_State *L = open_with(TL_SANDBOX);
   works(L, "assert(getmetatable(torch.autocast 'cpu') == 'torch.Scope')");
@@ -347,7 +349,8 @@ static const char *const finalizing[] = {
     "C() collectgarbage() while true do end",
     NULL};
 
-/* Tests states without sandbox: when they get limits, functions that could exceed the limits are replaced. */
+/* Tests states without sandbox: when they get limits, functions that could exceed the limits are
+** replaced. */
 TEST(functions_in_trusted_states) {
   lua_State *L = open_limited_with(0, (tl_Limits){.instructions = 1000000});
   works(L, "local log, m = {}, {} m.__gc = function(x) log[#log + 1] = x[1] end\n"
@@ -368,8 +371,9 @@ TEST(functions_in_trusted_states) {
   lua_close(L);
 }
 
-/* Checks that each script ends with an error that contains the text. With a limit of seconds, the error "not enough
-** memory" counts too: when the time is over, Lua gets no large blocks of memory. */
+/* Checks that each script ends with an error that contains the text. With a limit of seconds,
+** the error "not enough memory" counts too: when the time is over, Lua gets no large blocks of
+** memory. */
 static void ends(unsigned denied, const char *const *scripts, tl_Limits limits, const char *text) {
   lua_State *L = open_limited_with(denied, limits);
   for (int i = 0; scripts[i]; i++) {
@@ -412,7 +416,8 @@ TEST(limit_of_seconds) {
   ends(0, finalizing, (tl_Limits){.seconds = 0.1}, "(tl_set_limits)");
 }
 
-/* Tests the limit in table.sort: comparing long strings takes long, and sorting makes many comparisons. */
+/* Tests the limit in table.sort: comparing long strings takes long, and sorting makes many
+** comparisons. */
 TEST(limit_of_seconds_in_sort) {
   lua_State *L = open_limited((tl_Limits){.seconds = 0.1});
   refuses(L,
@@ -508,8 +513,8 @@ TEST(misuse_of_limits) {
 
 /* ---- patterns ---- */
 
-/* A script that calls a function of `string` with random texts and patterns, and returns a description of all
-** results. */
+/* A script that calls a function of `string` with random texts and patterns, and returns a
+** description of all results. */
 static const char patterns[] =
     "local pieces = {'a', 'b', '.', '%a', '%D', '[ab]', '[^a]', '[a-c]', '[%w_]', '[]]', '[^]a]', '(', ')',\n"
     "   '()', '*', '+', '-', '?', '%b()', '%f[%a]', '%1', '%2', '$', '^', '%', '[', ']', '%%', '%.', '[a-]',\n"
@@ -573,7 +578,8 @@ TEST(patterns_match_as_luas_own_do) {
   lua_close(own);
 }
 
-/* Tests that the functions that replace Lua's own in a state with limits give the same results as Lua's. */
+/* Tests that the functions that replace Lua's own in a state with limits give the same results
+** as Lua's. */
 TEST(replaced_functions) {
   lua_State *L = open_with(TL_SANDBOX);
   works(

@@ -128,8 +128,8 @@ TEST(names) {
   CHECK(tl_set_num_threads(2) && tl_get_num_threads() == 2);
 }
 
-/* Tests that functions accept NULL arguments, which a host passes on if it does not check the results of failed
-** calls. */
+/* Tests that functions accept NULL arguments, which a host passes on if it does not check the
+** results of failed calls. */
 TEST(null_is_never_fatal) {
   tl_tensor_release(NULL);
   CHECK(tl_tensor_retain(NULL) == NULL);

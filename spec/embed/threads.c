@@ -1,6 +1,6 @@
 /*
-** threads.c - tests several threads that run at once, each with its own Lua state, and a host that supplies its own
-** worker threads.
+** threads.c - tests several threads that run at once, each with its own Lua state, and a host that
+** supplies its own worker threads.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -80,8 +80,8 @@ static void a_hosts_own_job_system(void) {
 static atomic_bool stop;
 static atomic_int rounds;
 
-/* A script that takes each lock of the library: those for small blocks, for large blocks, for hooks and for
-** callbacks. */
+/* A script that takes each lock of the library: those for small blocks, for large blocks, for
+** hooks and for callbacks. */
 static const char *busy = "local x = torch.randn(40, 50, {requires_grad = true})\n"
                           "local large = torch.ones(300, 400)\n"
                           "local F = torch.class('F', torch.autograd.Function)\n"
@@ -113,9 +113,10 @@ static void *keep_busy(void *failures) {
   return NULL;
 }
 
-/* The code of a child process. It uses its parent's state and a new state, each with several threads. */
+/* The code of a child process. It uses its parent's state and a new state, each with several
+** threads. */
 static bool child_works(lua_State *L) {
-#ifdef __SANITIZE_THREAD__ /* the sanitizer allows no threads after a fork */
+#ifdef __SANITIZE_THREAD__ /* the thread sanitizer does not allow threads after a fork */
   if (!tl_set_num_threads(1)) return false;
 #endif
   for (int i = 0; i < 3; i++)
@@ -173,8 +174,8 @@ static const char in_child[] =
     "collectgarbage()\n"
     "assert(count() == 100)\n";
 
-/* Tests a loop over a loader whose workers are threads of the parent. In a child process, that loop must fail
-** instead of waiting for the workers, and a new loop must work. */
+/* Tests a loop over a loader whose workers are threads of the parent. In a child process, that
+** loop must fail instead of waiting for the workers, and a new loop must work. */
 static __attribute__((unused)) void a_childs_loop_over_data(void) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);
@@ -200,7 +201,7 @@ int main(void) {
   /* this test must run before any operator starts the library's own threads */
   RUN(a_hosts_own_job_system);
   RUN(states_on_threads_of_their_own);
-/* in a child process, the locks of the sanitizer's allocator may stay locked */
+/* in a forked child, the locks of the sanitizer's allocator may stay locked */
 #ifndef __SANITIZE_ADDRESS__
   if (!test_emulated()) RUN(children_of_a_busy_process);
   RUN(a_childs_loop_over_data);

@@ -1,7 +1,8 @@
 /*
-** wrong_calls.c - calls the public functions with arguments that a host must not pass. Each call must fail with a
-** message or do nothing, and the library must still work. The address and undefined-behaviour sanitizers find more
-** errors in these calls. Also tests which operators tl_interrupt ends.
+** wrong_calls.c - calls the public functions with arguments that a host must not pass. Each call
+** must fail with a message or do nothing, and the library must still work. The address and
+** undefined-behaviour sanitizers find more errors in these calls. Also tests which operators
+** tl_interrupt ends.
 */
 #include <lauxlib.h>
 #include <limits.h>
@@ -22,7 +23,7 @@ static lua_State *opened(void) {
   return L;
 }
 
-/* Runs a script; prints the message of its error, if there is one. */
+/* Runs a script. If the script raises an error, prints the message and returns false. */
 static bool runs(lua_State *L, const char *script) {
   bool ok = luaL_dostring(L, script) == LUA_OK;
   if (!ok) printf("# %s\n", lua_tostring(L, -1));
@@ -103,7 +104,8 @@ TEST(strides_that_overflow) {
   CHECK(released == made);
 }
 
-/* Tests that memory is refused if its elements are not aligned to their size; the same rule holds for DLPack. */
+/* Tests that memory is refused if its elements are not aligned to their size; the same rule
+** holds for DLPack. */
 TEST(memory_that_is_not_aligned) {
   _Alignas(16) static char bytes[64];
   released = 0;
@@ -191,7 +193,8 @@ TEST(descriptions_of_no_program) {
   tl_program_free(p);
 }
 
-/* Tests runs with arguments that do not fit. Each run fails, and an output that was NULL stays NULL. */
+/* Tests runs with arguments that do not fit. Each run fails, and an output that was NULL stays
+** NULL. */
 TEST(runs_with_wrong_tensors) {
   tl_Program *p = load(".tlp"), *step = load(".step");
   static float data[12], out[8];
@@ -516,7 +519,8 @@ TEST(calls_from_scripts) {
   lua_close(L);
 }
 
-/* Tests Lua threads (coroutines): each one works like the main thread, and dead or suspended ones cause no errors. */
+/* Tests Lua threads (coroutines): each one works like the main thread, and dead or suspended
+** ones cause no errors. */
 TEST(threads_of_lua) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);

@@ -1,6 +1,6 @@
 /*
-** callback_test.c - tests hooks and derivatives that are Lua functions. Their graphs outlive the state, are freed by
-** other threads, or are used in another state.
+** callback_test.c - tests hooks and derivatives that are Lua functions. Their graphs outlive the
+** state, are freed by other threads, or are used in another state.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -113,8 +113,8 @@ TEST(lua_forgets) {
   lua_close(L);
 }
 
-/* Tests closing a state in anomaly mode. The mode belongs to the thread, so closing the state must turn the mode
-** off. */
+/* Tests closing a state in anomaly mode. The mode belongs to the thread, so closing the state
+** must turn the mode off. */
 TEST(anomaly_mode_ends_with_its_state) {
   lua_State *L = new_state();
   run(L, "torch.autograd.set_detect_anomaly(true)");

@@ -1,7 +1,8 @@
 /*
-** fault_test.c - tests training steps in which allocations fail. For every n, either only the n-th allocation fails, or
-** the n-th and all later ones fail. The step must succeed anyway, or raise a Lua error that names the request.
-** Afterwards all memory must be freed, and the next step must work.
+** fault_test.c - tests training steps in which allocations fail. For every n, either only the n-th
+** allocation fails, or the n-th and all later ones fail. The step must succeed anyway, or raise a
+** Lua error that names the request. Afterwards all memory must be freed, and the next step must
+** work.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -56,8 +57,8 @@ static int64_t used_after_collecting(lua_State *L) {
   return tl_memory_used();
 }
 
-/* If one allocation fails, Lua may collect garbage and try again. If all allocations fail from the
-** n-th one on, the step must fail. */
+/* Tests a step for each n. If only one allocation fails, Lua may collect garbage and try again,
+** so the step may succeed. If all allocations from the n-th one on fail, the step must fail. */
 static void every_allocation_fails(void (*fail)(int64_t n)) {
   lua_State *L = new_state();
   CHECK(step(L) == LUA_OK);

@@ -1,7 +1,7 @@
 /*
-** operators_test.c - tests every operator of the operator table when memory runs out, with the operator's examples, in
-** the forward pass and in two backward passes. For every n, the n-th allocation fails. The error must say so, nothing
-** may leak, and the call must work again.
+** operators_test.c - tests every operator of the operator table when memory runs out, with the
+** operator's examples, in the forward pass and in two backward passes. For every n, the n-th
+** allocation fails. The error must say so, nothing may leak, and the call must work again.
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -63,7 +63,8 @@ static void note(const char *name, int64_t n, const char *what) {
   FAIL("an operator that lacks memory");
 }
 
-/* Makes one call in which all allocations from the n-th one on fail. The call must succeed or raise the right error. */
+/* Makes one call in which all allocations from the n-th one on fail. The call must succeed or
+** raise the right error. */
 static void fail_from(lua_State *L, const char *name, int64_t i, int64_t n) {
   tli_alloc_fail_from(n);
   int status = call(L, "run", i, 0);

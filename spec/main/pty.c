@@ -38,9 +38,10 @@ static bool take(int terminal) {
   struct pollfd wait = {.fd = terminal, .events = POLLIN};
   if (poll(&wait, 1, PATIENCE_MS) <= 0 || length == SHOWN) return false;
   ssize_t n = read(terminal, shown + length, SHOWN - length);
-  if (n <= 0) return false; /* EIO means that the command has closed the terminal */
+  if (n <= 0) return false; /* the error EIO means that the command has closed the terminal */
   size_t end = length + (size_t)n;
-  for (size_t i = length; i < end; i++) /* NUL characters are padding for slow terminals */
+  /* skips NUL characters, which are padding for slow terminals */
+  for (size_t i = length; i < end; i++)
     if (shown[i] != '\0') shown[length++] = shown[i];
   shown[length] = '\0';
   return true;

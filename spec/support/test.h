@@ -17,7 +17,8 @@
 
 static int test_passed, test_failed, test_faults;
 
-/* Checks a condition. The first few failed checks of a test are printed. */
+/* Checks a condition. If it is false, the test fails. Only the first few failures of a test are
+** printed. */
 #define CHECK(fact) test_fact((fact), __FILE__, __LINE__, #fact)
 /* Reports a failed check unconditionally. */
 #define FAIL(what) test_fact(false, __FILE__, __LINE__, what)

@@ -1,6 +1,6 @@
 /*
-** pointwise_f32.cu - compiles a few elementwise float kernels so that each memory access is counted (traffic.cc).
-** Compiling all kernels this way would take minutes.
+** pointwise_f32.cu - compiles a few elementwise float kernels so that each memory access is counted
+** (traffic.cc). Compiling all kernels this way would take minutes.
 */
 #include "kernels/cuda/pointwise/elementwise.cuh"
 

@@ -1,5 +1,6 @@
 /*
-** reduce_f32.cu - compiles a few float reductions so that each memory access is counted (traffic.cc).
+** reduce_f32.cu - compiles a few float reductions so that each memory access is counted
+** (traffic.cc).
 */
 #include "kernels/cuda/reduce/reduce.cuh"
 

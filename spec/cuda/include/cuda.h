@@ -1,6 +1,6 @@
 /*
-** cuda.h - the part of CUDA's driver interface that kernels/cuda uses: virtual memory. Callers get its functions from
-** cudaGetDriverEntryPointByVersion; see cuda_runtime_api.h.
+** cuda.h - the part of CUDA's driver interface that kernels/cuda uses: virtual memory. Callers get
+** its functions from cudaGetDriverEntryPointByVersion; see cuda_runtime_api.h.
 */
 #ifndef TLK_EMULATED_DRIVER_API_H
 #define TLK_EMULATED_DRIVER_API_H

@@ -27,7 +27,7 @@
 #define __device__
 #define __host__
 #define __constant__
-#define __shared__ thread_local /* a host thread runs only one block at a time */
+#define __shared__ thread_local /* a host thread runs one block at a time */
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)

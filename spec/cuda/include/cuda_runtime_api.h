@@ -246,8 +246,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data)
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status);
-/* Reports whether a stream is being captured. The real function also reports the graph's nodes; this one ignores the
-** arguments after the id. */
+/* Reports whether a stream is being captured. The real function also reports the graph's nodes;
+** this one ignores the arguments after the id. */
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
                                      unsigned long long *id, cudaGraph_t *graph, const void **nodes,
                                      const void **edges, size_t *count);

@@ -1,7 +1,8 @@
 /*
-** cudnn.h - the parts of cuDNN that kernels/cuda uses, for machines without a GPU. It has the names and numbers that
-** NVIDIA documents (version 9). spec/cuda/cudnn.c implements the functions for recurrent layers. The functions of the
-** graph interface are not implemented; this file has only its types.
+** cudnn.h - the parts of cuDNN that kernels/cuda uses, for machines without a GPU. It has the names
+** and numbers that NVIDIA documents (version 9). spec/cuda/cudnn.c implements the functions for
+** recurrent layers. The functions of the graph interface are not implemented; this file has only
+** its types.
 */
 #ifndef TLK_EMULATED_CUDNN_H
 #define TLK_EMULATED_CUDNN_H

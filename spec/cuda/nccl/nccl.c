@@ -1,11 +1,12 @@
 /*
-** nccl.c - a replacement for NCCL without a GPU. Ranks are processes, each with an emulated device. They exchange data
-** through files in the folder TLUA_NCCL_FOLDER, and each rank logs its calls there in the file log.<rank>.
+** nccl.c - a replacement for NCCL without a GPU. Ranks are processes, each with an emulated device.
+** They exchange data through files in the folder TLUA_NCCL_FOLDER, and each rank logs its calls
+** there in the file log.<rank>.
 **
-** The library reproduces NCCL's pitfalls. Communicators are non-blocking: an operation is queued on the stream only at
-** the second call of ncclCommGetAsyncError, and until then every other call is an error. A collective that other ranks
-** do not call never ends. TLUA_NCCL_FAIL names a call that fails immediately; TLUA_NCCL_BREAK names a call that breaks
-** the communicator.
+** The library reproduces NCCL's pitfalls. Communicators are non-blocking: an operation is queued on
+** the stream only at the second call of ncclCommGetAsyncError, and until then every other call is
+** an error. A collective that other ranks do not call never ends. TLUA_NCCL_FAIL names a call that
+** fails immediately; TLUA_NCCL_BREAK names a call that breaks the communicator.
 */
 #include <nccl.h>
 
@@ -30,7 +31,7 @@ typedef struct Step {
   Kind kind;
   const char *in;
   char *out;
-  size_t n, bytes; /* number of elements, and their size in bytes */
+  size_t n, bytes; /* the number of elements, and their total size in bytes */
   ncclDataType_t type;
   ncclRedOp_t op;
   int peer;
@@ -42,10 +43,11 @@ struct ncclComm {
   int rank, size, refs;
   char id[128];
   bool joining;
-  int polls; /* how often the operation in progress was polled; 0 if there is none */
+  int polls; /* how often the current operation was polled, or 0 if there is none */
   atomic_bool aborted;
   ncclResult_t failed;
-  /* for each rank, the numbers of the next collective ([0]) and of the next message ([1]), sent and received */
+  /* for each rank, the numbers of the next collective ([0]) and of the next message ([1]), sent
+  ** and received */
   unsigned seq_out[2][MOST_RANKS], seq_in[2][MOST_RANKS];
   struct Job *job; /* the job that was begun and is not yet queued on the stream (owned) */
 };
@@ -133,7 +135,8 @@ static bool get(struct ncclComm *c, Step *s, int from, size_t bytes) {
   return n == bytes;
 }
 
-/* Returns whether the other rank has received a message. NCCL does not buffer messages, so a send ends only then. */
+/* Returns whether the other rank has received a message. NCCL does not buffer messages, so a
+** send ends only then. */
 static bool taken(const struct ncclComm *c, const Step *s) {
   char path[500];
   path_of(path, c, s, c->rank, s->peer, s->number, s->bytes);
@@ -420,8 +423,8 @@ API ncclResult_t ncclCommAbort(ncclComm_t c) {
   return ncclSuccess;
 }
 
-/* Registers memory. NCCL's manual ("User buffer registration") requires of mapped memory that other processes can
-** open it; this depends on how the memory was created. */
+/* Registers memory. NCCL's manual ("User buffer registration") requires of mapped memory that
+** other processes can open it; this depends on how the memory was created. */
 API ncclResult_t ncclCommRegister(const ncclComm_t c, void *data, size_t bytes, void **handle) {
   char text[100];
   int (*is_shared)(void *);

@@ -1,5 +1,6 @@
 /*
-** emulator_test.h - code that the emulator's tests share: a device for launch(), and checks that calls succeed.
+** emulator_test.h - code that the emulator's tests share: a device for launch(), and checks that
+** calls succeed.
 */
 #ifndef EMULATOR_TEST_H
 #define EMULATOR_TEST_H

@@ -69,7 +69,8 @@ TEST(barriers_count) {
   for (int got : out.read()) CHECK(got == 34 * 10000 + 1000 + 10);
 }
 
-/* A kernel in which each thread enters the next stage only after its neighbour has reached the current stage. */
+/* A kernel in which each thread enters the next stage only after its neighbour has reached the
+** current stage. */
 __global__ void relay(int *out, int stages) {
   int *stage = dynamic_shared<int>();
   unsigned next = (threadIdx.x + 1) % blockDim.x;
@@ -161,7 +162,7 @@ TEST(lanes_exchange_values) {
   }
 }
 
-/* A kernel in which each half of a warp votes, and then all lanes that have not exited vote. */
+/* A kernel in which first each half of a warp votes, and then all lanes that have not exited. */
 __global__ void part_of_a_warp(int *out) {
   unsigned low = 0x0000ffffu, high = 0xffff0000u;
   int lane = (int)threadIdx.x % WARP;
@@ -283,7 +284,8 @@ static tli_Iter loop_of(int ndim, int64_t inner, int64_t outer) {
   return it;
 }
 
-/* Returns whether the parts of a split loop cover all elements and begin at multiples of 16 bytes. */
+/* Returns whether the parts of a split loop cover all elements and begin at multiples of 16
+** bytes. */
 static bool is_cut_well(const tli_Iter &it) {
   int64_t all = 0;
   char *next = it.args[0].data;

@@ -1,7 +1,7 @@
 /*
 ** atomics.h - CUDA's atomic operations. Plain reads and writes are atomic here, because one host
-** thread runs all blocks of a launch, and switches between CUDA threads only at barriers or, when
-** looking for races (races.cc), between operations.
+** thread runs all blocks of a launch. It switches between CUDA threads only at barriers or, when it
+** looks for races (races.cc), between operations.
 */
 #ifndef TLK_EMULATED_ATOMICS_H
 #define TLK_EMULATED_ATOMICS_H
@@ -14,7 +14,8 @@ class Atomically {
 public:
   explicit Atomically(Line at) : removed(is_removed(at)) { place.atomic = !removed; }
   ~Atomically() { place.atomic = false; }
-  /* Lets other threads run between the load and the store if the test has disabled this operation's atomicity. */
+  /* Lets other threads run between the load and the store if the test has disabled this
+  ** operation's atomicity. */
   void halfway() const {
     if (removed) pause();
   }

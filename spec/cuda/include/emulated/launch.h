@@ -1,5 +1,6 @@
 /*
-** launch.h - the emulator's versions of launch() and dynamic_shared(), which cuda.cuh defines for a GPU.
+** launch.h - the emulator's versions of launch() and dynamic_shared(), which cuda.cuh defines for a
+** GPU.
 */
 #ifndef TLK_EMULATED_LAUNCH_H
 #define TLK_EMULATED_LAUNCH_H

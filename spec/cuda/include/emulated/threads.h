@@ -15,7 +15,8 @@ struct Place {
   bool atomic;  /* whether the thread is executing an atomic operation */
 };
 
-/* The position of the running CUDA thread in the grid. In the whole process, only one CUDA thread runs at a time. */
+/* The position of the running CUDA thread in the grid. In the whole process, only one CUDA
+** thread runs at a time. */
 extern Place place;
 
 /* A source line, for messages that say where a thread waits. */
@@ -30,14 +31,14 @@ int meet_block(int count, const char *what, Line at);
 
 enum Meeting { SYNC, SHUFFLE, BALLOT, MATCH, ADD, MIN, MAX, UMIN, UMAX, AND, OR, XOR };
 
-/* Waits for all lanes in the mask. Returns the result that `meeting` computes from their values;
-** for a shuffle this is the value of lane `source`. */
+/* Waits for all lanes in the mask. Returns the result that `meeting` computes from the lanes'
+** values. For a shuffle, this is the value of lane `source`. */
 uint64_t meet_warp(Meeting meeting, unsigned mask, uint64_t x, int source, const char *what,
                    Line at);
 
 #ifdef TLK_GENERATED
-/* Kernels that are compiled at run time cannot call the emulator's functions, so their threads do not take turns.
-** They do not need to: they share only the word in which faults are recorded. */
+/* Kernels that are compiled at run time cannot call the emulator's functions, so their threads
+** do not take turns. They do not need to: they share only the word in which faults are recorded. */
 static inline void pause() {}
 static inline void fence(Line) {}
 static inline bool is_removed(Line) { return false; }
@@ -46,7 +47,8 @@ static inline bool is_removed(Line) { return false; }
 void pause();
 /* Makes the thread's earlier writes visible to all threads before its later writes (races.cc). */
 void fence(Line at);
-/* Returns whether a test has disabled the barrier, fence or atomic operation at this line (races.cc). */
+/* Returns whether a test has disabled the barrier, fence or atomic operation at this line
+** (races.cc). */
 bool is_removed(Line at);
 #endif
 /* Ends the process with a message that names the running thread. */
