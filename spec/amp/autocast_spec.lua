@@ -372,7 +372,7 @@ describe("a Function under autocast", function()
       assert.same({"float32", false}, D.back)
       assert.equal("float32", x.grad.dtype)
       assert.equal(16, x.grad:sum():item())
-      D:apply(half) -- outside of autocast no argument is cast
+      D:apply(half) -- outside of autocast, no argument is cast
       assert.same({"bfloat16", false}, D.seen)
    end)
 

@@ -122,7 +122,7 @@ describe("GradScaler", function()
       assert.equal(6, norm:item())
       assert.same({16, 16, 16}, p.grad:tolist())
       assert.close({1 - 1 / 3, 2 - 1 / 3, -1 - 1 / 3}, p, 1e-6)
-      -- after unscale_ the gradients are unscaled, and can be clipped
+      -- unscale_ divides the gradients by the scale, so that they can be clipped
       scaler:update()
       scaler:unscale_(sgd)
       assert.equal(6, select(2, scaler:step(sgd, {max_norm = 6.0, norm_type = 1})):item())
@@ -142,7 +142,7 @@ describe("GradScaler", function()
       scaler:step(first)
       scaler:step(second)
       scaler:update()
-      assert.same({-1, 0, -3}, a:tolist()) -- the gradients of this optimizer were finite
+      assert.same({-1, 0, -3}, a:tolist()) -- this optimizer has made its step, because its gradients were finite
       assert.same({1, 2, -1}, b:tolist())
       assert.equal(4, scaler:get_scale())
    end)

@@ -46,7 +46,7 @@ local OPERATORS = {
    end,
 }
 
--- Returns the program's steps: {operator, from, other, to}.
+-- Returns the steps of program `number`; a step is {operator, from, other, to}.
 local function program(number)
    local draw, steps = numbers(number), {}
    for i = 1, STEPS do steps[i] = {draw(#OPERATORS), draw(SLOTS), draw(SLOTS), draw(SLOTS)} end
@@ -63,7 +63,7 @@ local FORMATS = {
    spread = function(x) return torch.stack({x, x}, -1):select(-1, 2) end,
 }
 
--- Runs a program on leaves in a memory format. Returns the images in all slots, and the leaves' gradients.
+-- Runs a program on input tensors in a memory format. Returns the images in all slots, and the gradients of the inputs.
 local function run(steps, leaves, format, autocast)
    local given, slots = {}, {}
    for name, leaf in pairs(leaves) do given[name] = format(leaf):requires_grad_() end

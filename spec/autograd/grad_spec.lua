@@ -162,7 +162,8 @@ describe("higher derivatives", function()
       local dx = torch.autograd.grad(y, x, {create_graph = true})
       local penalty = (dx * dx):sum()
       penalty:backward()
-      -- d/dw of (w (1 - t^2))^2 with t = tanh(wx) is 2 w (1-t^2)^2 (1 - 2 w x t)
+      -- The expected values use this derivative with t = tanh(wx): d/dw of (w (1 - t^2))^2 is 2 w (1-t^2)^2 (1 - 2 w x
+      -- t).
       local expected = {}
       for i, v in ipairs {{1, 4}, {2, 5}, {3, 6}} do
          local a, b = v[1], v[2]

@@ -7,7 +7,7 @@ local graph = torch.autograd.graph
 
 local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end
 
--- Returns x, h = x * x and y = sum(h * h * x).
+-- Returns three tensors: x, h = x * x and y = sum(h * h * x).
 local function chain()
    local x = leaf {1, 2}
    local h = x * x

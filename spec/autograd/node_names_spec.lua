@@ -172,7 +172,7 @@ describe("the node that a call ends with has PyTorch's name", function()
       {"SpecialBesselJ0", function() return torch.special.bessel_j0(x) end},
       {"SpecialEntr", function() return torch.special.entr(x) end},
       {"SpecialXlog1Py", function() return torch.special.xlog1py(x, y) end},
-      -- the following rows are in-place operators
+      -- The following rows are in-place operators.
       {"Clamp", function() return (x * 1):clamp_(0, 1) end},
       {"Mvlgamma", function() return (x + 3):mvlgamma_(2) end},
       {"NanToNum", function() return (x * 1):nan_to_num_() end},

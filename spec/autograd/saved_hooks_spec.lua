@@ -59,7 +59,7 @@ describe("saved_tensors_hooks", function()
       local y = graph.saved_tensors_hooks(function(t) return t:to "bfloat16" end,
          function(t) return t:to "float64" end, function() return (x * x):sum() end)
       y:backward()
-      assert.close({2, 4}, x.grad) -- bfloat16 rounds 1 + 2^-10 to 1
+      assert.close({2, 4}, x.grad) -- the hook casts to bfloat16, which rounds 1 + 2^-10 to 1
    end)
 
    it("works for second derivatives of leaves, results and intermediate tensors", function()

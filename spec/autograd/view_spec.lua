@@ -16,8 +16,8 @@ end
 local function square_sum(x) return (x * x):sum() end
 
 describe("a change of a view, recorded in its base's history", function()
-   -- Each row has a name, a function that changes a copy of the matrix by w, the value of w, and the gradients of the
-   -- sum of squares with respect to the matrix and w.
+   -- Each row has a name, a function that changes a copy of the matrix by w, the value of w, and the expected
+   -- gradients. These are the gradients of the sum of squares with respect to the matrix and to w.
    for _, row in ipairs {
       {"works through select", function(h) h[1]:mul_(10) end, grad = {{200, 400, 600}, {8, 10, 12}}},
       {"works through narrow", function(h)

@@ -45,13 +45,13 @@ local options = parse()
 local on_device <const> = options.device ~= "cpu"
 local wait <const> = on_device and torch[options.device:match("^%a+")].synchronize or function() end
 
--- The shortest duration of a measurement in seconds, and the number of measurements from which a median is taken.
+-- The shortest duration of a measurement in seconds, and the number of measurements of which the median is taken.
 local duration <const> = options.best and 0.002 or options.quick and 0.005 or 0.03
 local repeats <const> = options.best and (options.quick and 10 or 40) or options.quick and 3 or 7
 
 -- Our side ----------------------------------------------------------------------------------
 
--- Returns a function that runs the row a given number of times and returns the seconds.
+-- Returns a function that runs the row a given number of times and returns the elapsed seconds.
 local function compile(row)
    local text = ("local torch, nn, F, clock, wait = ...\n%s\nreturn function(rounds)\n" ..
       "wait() local start = clock()\nfor _ = 1, rounds do %s end\nwait() return clock() - start\nend"
@@ -226,7 +226,7 @@ local function bench(row, threads, python)
    return their_time and their_time / our_time
 end
 
--- Prints which implementations the rows have used on a GPU: cuDNN's and cuBLASLt's, or our own kernels.
+-- Prints which implementations computed the rows on a GPU: cuDNN's, cuBLASLt's, or our own kernels.
 local function print_paths()
    local names = {}
    local stats = torch.backends.cuda.stats()

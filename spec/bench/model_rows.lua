@@ -145,8 +145,8 @@ def forward():
    "sgd:zero_grad() F.cross_entropy(forward(), y):backward() sgd:step()",
    "sgd.zero_grad(); F.cross_entropy(forward(), y).backward(); sgd.step()")
 
--- Per-example gradients of a convolutional network for 64 examples, by vmap and by a loop over the examples; the ratio
--- of the two shows how much time vmap saves.
+-- Rows for per-example gradients of a convolutional network with 64 examples: one row uses vmap, the other a loop over
+-- the examples. The ratio of the two shows how much time vmap saves.
 local convolutional = {[[
 local nn, F, func = torch.nn, torch.nn.functional, torch.func
 local net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.GroupNorm(2, 8), nn.ReLU(), nn.MaxPool2d(2),
@@ -231,9 +231,9 @@ epoch("2 workers, 20000 small items, batches of 64", lua, python, 64)
 lua, python = dataset(320, 200e-6)
 epoch("2 workers, 320 items of 200 us, batches of 16", lua, python, 16)
 
--- Adds a row for a loader beside training steps. A step takes as long as the items of a batch, 3.2 ms. With `waits`,
--- both items and steps sleep, as if they waited for a device. Otherwise both compute, and need three processors: for
--- the program and for two workers.
+-- Adds a row for a loader that works while training steps run. A step takes as long as loading the items of a batch,
+-- 3.2 ms. With `waits`, both items and steps sleep, as if they waited for a device. Otherwise both compute, and need
+-- three processors: one for the program and two for workers.
 local function behind(name, steps, waits)
    local set, python_set = dataset(16 * steps, 200e-6, waits)
    local step = waits and "torch.distributed._sleep(3.2e-3)"

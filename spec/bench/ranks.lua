@@ -51,7 +51,7 @@ local function measure()
       criterion(model(images), classes):backward()
       adam:step()
    end, dist)
-   -- a GPT of four layers; its backward pass and the exchange of gradients are measured separately and together
+   -- A GPT of four layers. Its backward pass and the exchange of gradients are measured separately and together.
    local gpt = nn.Sequential(nn.Embedding(256, 128), nn.TransformerEncoder(
       nn.TransformerEncoderLayer(128, 4, 512, {dropout = 0, activation = "gelu", batch_first = true}),
       4), nn.Linear(128, 256))
@@ -68,7 +68,7 @@ local function measure()
    local function backward() value:backward() end
    local function before(net) return function() value = loss(net) end end
    local scope = ddp:no_sync()
-   -- evicts the buffers from the caches, as a training pass does
+   -- removes the buffers from the processor's caches, as a training pass does
    time("gpt_exchange", 20, function()
       for _, bucket in ipairs(ddp.buckets) do dist.all_reduce(bucket:buffer(), "avg") end
    end, dist, function() loss(ddp):backward() end, true)

@@ -4,7 +4,7 @@ local shell = require "spec.support.shell"
 
 local tlua = shell.start(true)
 
--- Returns a block's program, and the lines that the program should print.
+-- Splits a block into its program and the lines that the program should print.
 local function program(block)
    local expected = {}
    for line in block:gmatch "[^\n]+" do expected[#expected + 1] = line:match "^%-%-> (.*)" end

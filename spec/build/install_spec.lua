@@ -160,7 +160,7 @@ describe("make install", function()
       assert.equal(prefix .. "/lib/libtlua.so.0\n", shell.ok("readlink " .. elsewhere .. "/tlua.so"))
    end))
 
-   -- the first component of the path is an existing file that cannot be removed
+   -- If a path were not quoted, its first word would be the name of an existing file, `bystander`, which must survive.
    it("accepts folders with blanks, quotes and semicolons", shell.in_folder(function(folder)
       local odd, root = folder .. "/it's a; touch b \"c\"", folder .. "/stage $HOME d"
       local bystander = folder .. "/it's"

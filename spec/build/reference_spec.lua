@@ -287,7 +287,7 @@ describe("annotations of examples", function()
          "2: torch.nn.Linaer", "3: torch.nn.Linear: option baos", "5: torch.nn.functional.rleu", "4: method sigmiod",
       }, annotated.check(known, [[
 local nn, F = torch.nn, torch.nn.functional
-local a = nn.Linaer(2, 3) -- nn.Linaer in a comment
+local a = nn.Linaer(2, 3) -- the misspelt name nn.Linaer is ignored in a comment
 local b = nn.Linear(2, 3, {baos = false})
 print(b(x):sigmiod())
 print(F.rleu(x), "torch.nonsense", torch.optim.Adam(b:parameters(), {lr = 1}))

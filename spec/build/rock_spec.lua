@@ -8,7 +8,7 @@ local more_dtypes = [[
 local torch = require "tlua"
 local folder = ...
 
--- creation, arithmetic, wrapping
+-- creation, arithmetic, and integers that wrap around
 local a = torch.tensor({1, 65535, 40000}, {dtype = "int16u"})
 assert(a.dtype == "int16u" and a:element_size() == 2)
 local sum = a + 1
@@ -43,7 +43,7 @@ end
 local rounded = torch.tensor({1.125, 1.126, 1.375, -3.5, 0.3}):to("float8_half")
 assert(table.concat(rounded:tolist(), " ") == "1.0 1.25 1.5 -3.5 0.3125", tostring(rounded))
 
--- The following lines test order, indices, products, gradients and random numbers.
+-- The following lines test sorting, indices, products, gradients and random numbers.
 local sorted, places = torch.tensor({3, 60000, 2}, {dtype = "int16u"}):sort()
 assert(table.concat(sorted:tolist(), " ") == "2 3 60000" and places:tolist()[3] == 2)
 assert(numbers:sort():equal(numbers:to("float64"):sort():to("float8_half")))
@@ -72,7 +72,7 @@ assert(layer:forward(torch.ones(1, 2, {dtype = "float8_half"})).dtype == "float8
 describe("the rock, with two more dtypes", function()
    local tree
 
-   -- the rock is built without optimisation and for one instruction set, since speed does not matter here
+   -- The rock is built without optimisation and for one instruction set, because its speed does not matter here.
    setup(function()
       tree = shell.ok("mktemp -d"):match("[^\n]+")
       if not shell.has("luarocks") then return end
@@ -83,7 +83,7 @@ describe("the rock, with two more dtypes", function()
 
    teardown(function() shell.ok("rm -rf " .. shell.quote(tree)) end)
 
-   -- Returns the output of plain Lua, for which the tree's modules are on the search path.
+   -- Runs plain Lua, which finds the tree's modules on its search path. Returns the output.
    local function lua(arguments)
       if not shell.has("luarocks") then pending("no luarocks") end
       return shell.ok(([[cd %s && eval "$(luarocks --lua-version 5.4 path --tree %s)" && ]] ..

@@ -49,8 +49,8 @@ local function detached(list)
    return copies
 end
 
---- Runs `fn(inputs ...)`, which returns a list of tensors, twice eagerly and twice by replaying a graph, each time with
---- the same seed, and compares the results.
+--- Runs `fn(inputs ...)`, which returns a list of tensors, twice eagerly and twice by replaying a graph, and compares
+--- the results. Each run has the same seed.
 ---@param name string
 ---@param inputs torch.Tensor[]
 ---@param fn function

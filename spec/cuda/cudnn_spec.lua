@@ -1,6 +1,6 @@
--- Tests recurrent layers with cuDNN: when cuDNN is called, with which arguments, and what happens if it fails.
--- spec/cuda/cudnn.c implements the calls, and ends the program if an argument violates the documentation;
--- spec/device/rnn_spec.lua tests that results equal the CPU's.
+-- Tests recurrent layers with cuDNN: when cuDNN is called, with which arguments, and what happens if a call fails.
+-- spec/cuda/cudnn.c implements the calls, and ends the program if an argument violates the documentation.
+-- spec/device/rnn_spec.lua tests that the results equal the CPU's.
 
 local shell = require "spec.support.shell"
 local emulated <const> = require("spec.support.device").is_emulated() and it or pending
@@ -10,7 +10,7 @@ local prelude <const> = [[
    cudnn.allow_tf32 = false
    torch.set_default_device "cuda"
    torch.manual_seed(1)
-   -- Returns the results and gradients of a layer, on the CPU.
+   -- Computes a layer on the CPU, and returns its results and gradients.
    local function results(layer, x, retain)
       layer:zero_grad()
       local out, h, c = layer(x)

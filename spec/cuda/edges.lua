@@ -25,7 +25,7 @@ do
    say("elements", n)
 end
 
--- After an allocation that is too large, which raises an error, the device must work as before.
+-- Tests an allocation that is too large. It raises an error, and afterwards the device must work as before.
 do
    cuda.empty_cache()
    local _, total = cuda.mem_get_info()
@@ -46,7 +46,7 @@ do
    say("out of memory", count .. " of 16 parts fitted, and the device works after it")
 end
 
--- NCCL is NVIDIA's library and needs the driver of a real GPU.
+-- This test needs NCCL, NVIDIA's library, and so the driver of a real GPU.
 if device.is_emulated() then
    say("nccl", "left out on an emulated GPU")
 elseif torch.distributed.is_nccl_available() then

@@ -1,4 +1,4 @@
--- fusion_edges.lua WHAT FOLDER: runs edge cases of fused chains for fusion_spec.lua. Each case does the same work
+-- fusion_edges.lua WHAT FOLDER: runs unusual cases of fused chains for fusion_spec.lua. Each case does the same work
 -- eagerly and in a graph, and compares the results bit for bit.
 
 local torch = require "tlua"
@@ -207,7 +207,7 @@ function M.captures()
       g:replay()
       bits.compare("replay " .. i, {(x * i * 2 + 1):exp() - x * i}, {result})
    end
-   -- autocast caches the casts of weights between calls
+   -- autocast caches the casts of weights, so later calls reuse them
    local w = random(8, 8):requires_grad_()
    same("autocast", {random(4, 8), random(4, 8)}, function(a, b)
       local _ <close> = torch.autocast("cuda", {dtype = "bfloat16"})
@@ -223,7 +223,7 @@ function M.captures()
          local t = b * 3 - 1
          return t:relu() + b
       end)
-      local d = b:exp() - 1 -- runs on the first stream at the same time
+      local d = b:exp() - 1 -- the first stream computes this at the same time
       b:record_stream(side)
       local event = cuda.Event()
       event:record(side)
@@ -232,7 +232,7 @@ function M.captures()
    end)
 end
 
--- Two threads capture and replay at the same time; each capture must contain only its own thread's calls.
+-- Lets two threads capture and replay at the same time. Each capture must contain only the calls of its own thread.
 function M.threads()
    local torch_data = torch.data
    local function collate(items)
@@ -243,7 +243,7 @@ function M.threads()
          local i = item[1]
          local x = (t.arange(100):float() * i / 10):to "cuda"
          local g, y = device.Graph(), nil
-         device.stream(own, function() -- cuda.graph would wait for the device
+         device.stream(own, function() -- cuda.graph would wait for the device, so it is not used here
             own:wait_stream(device.default_stream())
             g:capture_begin(nil, "thread_local")
             local a = ((x + 1):sqrt() * i - x):tanh()

@@ -74,7 +74,7 @@ case("the gradient of swiglu of halves", 1, {random(nil, 6, 20):requires_grad_()
 for _, dtype in ipairs {"float32", "float64", "float16"} do
    for _, interleaved in ipairs {true, false} do
       local angles = random(dtype == "float64" and dtype or nil, 5, 1, 4)
-      -- the second case finds the kernel of `q * 0.5 + k` in the cache
+      -- the second case reuses the cached kernel of `q * 0.5 + k`
       case(("rotations, %s, %s"):format(dtype, interleaved), interleaved and 2 or 1,
          {random(dtype, 2, 5, 3, 8), random(dtype, 2, 5, 3, 8), angles:cos(), angles:sin()}, function(q, k, cos, sin)
             q, k = F.rotary_embedding(q, cos, sin, interleaved), F.rotary_embedding(k, cos, sin, interleaved)

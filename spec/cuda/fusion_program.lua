@@ -59,9 +59,9 @@ local function input(draw, dtype, shape)
    if layout == 1 then -- the tensor begins one element past an aligned address
       local room = torch.empty(values:numel() + 1, {dtype = dtype, device = "cuda"})
       return room:narrow(1, 2, values:numel()):view(shape):copy_(values)
-   elseif layout == 2 then -- every second element of a larger tensor
+   elseif layout == 2 then -- the tensor has every second element of a larger tensor
       return torch.stack({values, values}, -1):select(-1, 1)
-   elseif layout == 3 and #shape > 1 then -- one row, broadcast
+   elseif layout == 3 and #shape > 1 then -- the tensor is one row, which is broadcast
       return values:select(1, 1):expand(shape), true
    end
    return values

@@ -148,7 +148,7 @@ local function cast(x, dtype)
    return dtype:find "float" and x:to(dtype) or (x * 4):to(dtype)
 end
 
--- Returns the arguments of an example on a device, in the form that a variant prescribes.
+-- Evaluates an example on a device, and returns its arguments in the form that a variant prescribes.
 local function arguments(text, variant, device)
    local args = table_of.arguments(text, variant[4] and sizes[variant[4]], variant[2]:find "complex" ~= nil)
    return table_of.map(args, function(x)
@@ -234,8 +234,8 @@ local function gradients(args, results)
    return table.pack(torch.autograd.grad(outputs, inputs, {grad_outputs = given, allow_unused = true}))
 end
 
-local compared -- number of examples in this variant that gave results on both devices
-local derived  -- number of examples in this variant whose gradients were compared
+local compared -- counts the examples in this variant that gave results on both devices
+local derived  -- counts the examples in this variant whose gradients were compared
 
 -- Returns a description of how the outcomes of a call on two devices differ, or nil. An outcome is two arguments:
 -- whether the call succeeded, and either its results or its error.

@@ -1,5 +1,5 @@
--- Tests the memory of GPUs when the driver grants less than requested: addresses, virtual memory, and segments. Each
--- test runs a separate program with its own settings of the emulator.
+-- Tests the memory of GPUs: addresses, virtual memory and segments, also when the driver grants less than requested.
+-- Each test runs a separate program with its own settings of the emulator.
 
 local shell = require "spec.support.shell"
 local emulated <const> = require("spec.support.device").is_emulated() and it or pending

@@ -379,7 +379,7 @@ describe("groups by nccl", function()
       assert.matches("told", output)
       on(1, [[
          local ddp = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1):to "cuda")
-         ddp(gpu {{1, 2}}):sum():backward() -- works without registered memory
+         ddp(gpu {{1, 2}}):sum():backward() -- this call works without registered memory
       ]], {env = "TLUA_NCCL_FAIL=Register"})
    end)
 
@@ -408,7 +408,7 @@ describe("groups by nccl", function()
             gpu({1}, {dtype = "int32"}), "bxor")
          refused("all_reduce: nccl reduces no int16", dist.all_reduce, gpu({1}, {dtype = "int16"}))
          local t = gpu({1}, {dtype = "int16"})
-         dist.broadcast(t, 0) -- the data is sent as bytes; the group still works
+         dist.broadcast(t, 0) -- without registration, the data is sent as bytes, and the group still works
          check({1}, t)
       ]])
    end)

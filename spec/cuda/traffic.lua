@@ -133,7 +133,7 @@ for _, kind in ipairs {{"float32", 4}, {"bfloat16", 2}} do
       return a, a + 1
    end)
    local leaf = tensor(dtype):requires_grad_()
-   of("gradient of dropout of silu", 4, function() -- reads leaf and y; writes the result and the gradient
+   of("gradient of dropout of silu", 4, function() -- reads leaf and y, and writes the result and the gradient
       local result = F.dropout(F.silu(leaf), 0.2)
       return result, torch.autograd.grad(result, leaf, {grad_outputs = y})
    end)

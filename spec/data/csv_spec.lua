@@ -5,7 +5,7 @@ local path
 before_each(function() path = os.tmpname() end)
 after_each(function() os.remove(path) end)
 
--- Returns a reader of a file that contains the text.
+-- Writes a text to a file, and returns a reader of the file.
 local function csv(text, options)
    shell.write(path, text)
    return torch.data.CSV(path, options)

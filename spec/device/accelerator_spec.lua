@@ -4,7 +4,7 @@ local torch = require "tlua"
 
 local accelerator = torch.accelerator
 
--- Runs fn with `device` as the default device.
+-- Calls fn while `device` is the default device.
 local function on(device, fn)
    local before = torch.get_default_device()
    torch.set_default_device(device)

@@ -58,7 +58,7 @@ local function train(n, captured, make, scaled, folded)
    return {losses = losses, parameters = parameters, scale = scaler and scaler:get_scale()}, step
 end
 
-local function text(run) -- converts a run to text, in which NaN equals NaN
+local function text(run) -- converts the results of a run to text, so that NaN equals NaN
    return ("%s"):rep(3, "\n"):format(table.concat(run.losses, " "), run.scale, torch.tensor(run.parameters[1]))
 end
 
@@ -216,7 +216,7 @@ describe("a captured step", function()
          local before = p:tolist()
          local ok, found = pcall(step)
          assert.is_false(ok)
-         -- the error is raised on the line that calls optimizer:step()
+         -- the message names the line that calls optimizer:step()
          assert.matches("capture_step_spec.lua:%d+: " .. kind .. "%.capture_step: ", found)
          assert.truthy(found:find(message, 1, true))
          assert.same(before, p:tolist())

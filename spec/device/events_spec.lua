@@ -1,4 +1,5 @@
--- Tests events. An event marks a point in a stream's work, so that others can wait for the point or measure times.
+-- Tests events. An event marks a point in a stream's work. Other streams can wait for it, and the time between two
+-- events can be measured.
 
 local torch = require "tlua"
 local sim = torch.sim
@@ -44,7 +45,7 @@ describe("an event", function()
       local x = torch.ones(10, {device = "sim"}) + 1
       e:record()
       local asked = 0
-      while not e:query() do asked = asked + 1 end -- each query lets the simulated device make progress
+      while not e:query() do asked = asked + 1 end -- the simulated device does some work at each query
       e:synchronize()
       assert.is_true(e:query())
       assert.equal(20, x:sum():item())

@@ -46,7 +46,7 @@ describe("a training step whose n-th call of the device fails", function()
          assert.equal(used, now, "after failure " .. n)
       end
       assert.is_true(failures >= 8, failures)
-      assert.is_true(last < 550, last) -- the step makes fewer than 550 calls
+      assert.is_true(last < 550, last) -- a step makes fewer than 550 calls, so all were tested
    end)
 
    it("leaves streams, events and graphs usable", function()

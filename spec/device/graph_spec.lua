@@ -8,7 +8,7 @@ local sim = torch[kind]
 
 local function ones(...) return torch.ones(..., {device = kind}) end
 
--- Returns a message that begins with the name of this kind of device.
+-- Returns a text with the name of the device's module in front, such as "sim.Graph".
 local function named(text) return kind .. "." .. text end
 
 describe("a graph", function()
@@ -390,7 +390,7 @@ describe("streams in a graph", function()
          assert.raises(method, "the event was recorded while a graph was captured",
             function() within[method](within) end)
       end
-      within:record(side) -- the event can be recorded again
+      within:record(side) -- outside of the graph, the event can be recorded again
       within:synchronize()
       assert.is_true(within:query())
    end)

@@ -135,7 +135,7 @@ describe("pinned memory", function()
       a:release()
       assert.equal(2048, since "active_bytes.current")
       assert.equal(4096, since "allocated_bytes.current")
-      local c = torch.zeros(257):pin_memory("sim") -- `c` fits into the block of `a`
+      local c = torch.zeros(257):pin_memory("sim") -- `c` fits into the cached block of `a`
       assert.equal(place, c:data_ptr())
       assert.equal(0, c:sum():item())
       assert.equal(2, since "num_host_alloc")

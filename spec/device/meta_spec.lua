@@ -6,7 +6,7 @@
 local table_of = require "spec.support.table"
 local torch = require "tlua"
 
--- Operators whose results are on a device other than that of their inputs.
+-- The results of these operators are on another device than their inputs.
 local elsewhere <const> = {to_device = true, to_device_only = true}
 
 -- Operator forms that return Lua values, results whose shapes depend on values, or results on the CPU.
@@ -54,7 +54,7 @@ local function check(row, text, form)
    local there = table_of.map(args, on_meta)
    local fits, expected = pcall(table_of.call, row, args)
    local ok, actual = pcall(table_of.call, row, there)
-   -- if the CPU refuses these strides, meta must refuse them too
+   -- if the CPU refuses these strides, the meta device must refuse them too
    if not fits then return (ok or actual ~= expected) and ("%s instead of %s"):format(actual, expected) end
    if not ok then
       if tostring(actual):find "a meta tensor" then return nil, true end

@@ -48,7 +48,7 @@ describe("an optimizer on a device", function()
                if captured then sim.graph(graph, function() optimizer:step() end) end
                for t = 8, 11 do
                   local new = problem.parameters(there)
-                  -- at step 9 some parameters have no gradient
+                  -- at step 9, some parameters have no gradient
                   problem.set_gradients(new, t == 9 and 8 or t)
                   for i, p in ipairs(params) do p.grad:copy_(new[i].grad) end
                   if t == 10 then lr:fill_(0.05) end

@@ -36,8 +36,7 @@ local CHANGES = {
    function(a) a:narrow(1, 3, 5):fill_(1.25) end,
 }
 
--- Returns the program's steps: {stream = 1 to 4, operator or change, from = {slot, slot}, to =
--- slot}.
+-- Returns the steps of program `number`: {stream = 1 to 4, operator or change, from = {slot, slot}, to = slot}.
 local function program(number)
    local draw, steps = numbers(number), {}
    for i = 1, STEPS do
@@ -123,7 +122,7 @@ local function on_devices(steps, careless)
                            sender = streams[(step.stream - 1) // 2 * 2 + 1]}
          to.tensor:release() -- released immediately, so that the device may use the memory again
       else
-         -- runs on one of the two streams of the tensor's device
+         -- the step runs on one of the two streams of the tensor's device
          local stream = streams[(step.stream - 1) % 2 + 1 + (to.tensor.device == torch.device "sim:1" and 2 or 0)]
          local b = sim.stream(stream, function()
             local value = read(slots[from[2]], stream, by_event)

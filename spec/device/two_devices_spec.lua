@@ -1,4 +1,5 @@
--- Tests tensors of several devices in one program: which combinations are allowed, and the errors for all others.
+-- Tests tensors of several devices in one program: which combinations are allowed, and the errors for all other
+-- combinations.
 
 local torch = require "tlua"
 local nn = torch.nn

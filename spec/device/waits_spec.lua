@@ -5,7 +5,7 @@
 local torch = require "tlua"
 local table_of = require "spec.support.table"
 
--- Operators whose results are on a device other than that of their inputs.
+-- The results of these operators are on another device than their inputs.
 local elsewhere <const> = {cpu = true, to_device = true, to_device_only = true}
 
 local function on_sim(x)

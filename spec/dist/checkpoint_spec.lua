@@ -363,7 +363,7 @@ describe("distributed.checkpoint", function()
             end
             compare()
             near(expected.state["1.weight"].exp_avg, theirs[1].state[1].exp_avg, 0)
-            -- other optimizers that load the state continue like the optimizers that saved it
+            -- Other optimizers load the state, and must then make the same steps as the optimizers that saved it.
             local fresh = split(build(5), KIND)
             local into = two(fresh)
             into[1].param_groups[2].lr = 1
@@ -373,7 +373,7 @@ describe("distributed.checkpoint", function()
             compare()
             train(alone, theirs, 1) train(fresh, into, 1)
             near_model(fresh.module or fresh, alone)
-            -- the saved state of each rank can be loaded into the rank's optimizer
+            -- Each rank's optimizer can load the state that the rank has saved.
             local parts = dcp.get_optimizer_state_dict(model, ours, {cpu_offload = true})
             dcp.set_optimizer_state_dict(model, ours, parts)
             check(true, ours[1].state[1].exp_avg:equal(parts.state["1.weight"].exp_avg))

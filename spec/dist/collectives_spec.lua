@@ -170,7 +170,7 @@ describe("collectives without arithmetic", function()
       local out = torch.empty(3)
       dist.all_to_all_single(out, torch.tensor {10.0, 11, 12} + rank * 100)
       check({10.0 + rank, 110.0 + rank, 210.0 + rank}, out)
-      -- rank r sends r + s + 1 rows to rank s
+      -- In this test, rank r sends r + s + 1 rows to rank s.
       local input, sizes = {}, {}
       for s = 0, 2 do
          sizes[s + 1] = rank + s + 1
@@ -378,7 +378,7 @@ describe("torch.distributed.nn", function()
       check({2.0 + rank}, part)
       ;(part * (rank + 4)):sum():backward()
       for r = 0, 2 do check(rank == 1 and {r + 4.0} or {0.0}, parts[r + 1].grad) end
-      -- rank r sends the number s to rank s, r + 1 times
+      -- In this test, rank r sends the number s to rank s, r + 1 times.
       local inputs, outputs = {}, {}
       for s = 0, 2 do
          inputs[s + 1] = torch.full({rank + 1}, s + 0.0):requires_grad_()

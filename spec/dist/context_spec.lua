@@ -185,7 +185,7 @@ describe("MixtureOfExperts", function()
       local layer = build(4, 1, 1)
       torch.no_grad(function()
          layer.router.weight:zero_()
-         layer.router.weight[{1}] = 50 -- the router sends all positions to the first expert
+         layer.router.weight[{1}] = 50 -- this weight makes the router send all positions to the first expert
       end)
       local x = torch.ones(3, 6):requires_grad_()
       layer(x):sum():backward()

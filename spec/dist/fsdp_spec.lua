@@ -102,7 +102,7 @@ describe("fully_shard", function()
             for step = 1, 8 do
                local expected, got = loss(alone, x, y), loss(model, mine(x), mine(y))
                assert(math.abs(expected:item() - mean(got)) < 1e-6, "loss of step " .. step)
-               sgd:zero_grad() adam:zero_grad() -- zero_grad also works after the forward pass
+               sgd:zero_grad() adam:zero_grad() -- these calls also work between the forward and the backward pass
                expected:backward() got:backward()
                if step == 1 then near_model(model, alone) end
                local norm = nn.utils.clip_grad_norm_(alone:parameters(), 0.5)
@@ -296,7 +296,7 @@ describe("fully_shard", function()
       loss(model, mine(x), mine(y)):backward()
       for _ = 1, 3 do loss(alone, x, y):backward() end
       near_model(model, alone, 3e-6)
-      model:zero_grad() alone:zero_grad() -- zero_grad leaves no gradient
+      model:zero_grad() alone:zero_grad() -- after zero_grad there are no gradients
       model[2]:set_gradient_divide_factor(1)
       loss(model, mine(x), mine(y)):backward()
       loss(alone, x, y):backward()

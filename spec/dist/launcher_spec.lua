@@ -44,7 +44,7 @@ describe("tlua run", function()
    it("names the first of several ranks that ended between two of its checks", function()
       local major, minor = shell.ok "uname -sr":match "^Linux (%d+)%.(%d+)"
       if not major or major * 1000 + minor < 5003 then
-         -- pidfds, which report that a process has ended, need Linux 5.3
+         -- The test needs pidfds, which report that a process has ended. They exist from Linux 5.3 on.
          return pending "needs Linux 5.3"
       end
       local output, status = alone(2, [[

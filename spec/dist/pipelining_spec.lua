@@ -331,7 +331,7 @@ describe("the orders of schedules", function()
 
    it("cause no deadlock if sends wait for their receivers", function()
       for_all_plans({2, 3, 4, 8}, {1, 2, 3, 8, 16}, exchange)
-      -- with two ranks, every batch except the first and the last both sends and receives
+      -- With two ranks, every batch of messages both sends and receives, except the first and the last.
       local batches, messages = exchange(torch.distributed.pipelining.Schedule1F1B._plan, 2, 1, 16)
       assert.equal(4 * 16, messages)
       assert.truthy(batches <= 2 * (16 + 1))

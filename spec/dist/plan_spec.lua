@@ -91,11 +91,11 @@ describe("distributed.plan", function()
       end
       assert.equal(12, lines)
       assert.matches("layouts, of which %d+ fit the memory", tostring(found))
-      -- with less memory, a step takes longer; with too little memory, no layout fits
+      -- With less memory, a step takes longer. With too little memory, no layout fits.
       local small = dist.plan(m, {devices = 512, memory = 8e9})
       assert.is_true(small.rows[1].seconds > found.rows[1].seconds)
       assert.equal(0, #dist.plan(m, {devices = 512, memory = 1e8}).rows)
-      -- for long sequences, the plan has context parallel ranks
+      -- For long sequences, the plan has context parallel ranks.
       local long = {layers = 32, width = 4096, heads = 32, vocab = 51200, sequence = 1 << 20, batch = 8}
       assert.equal(0, #dist.plan(long, {devices = 64, checkpointing = false}).rows)
       local split = dist.plan(long, {devices = 64, max_context = 64})

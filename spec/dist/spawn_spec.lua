@@ -3,7 +3,7 @@
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
 
--- Runs a script that calls spawn.
+-- Writes a script that calls torch.multiprocessing.spawn, and runs it.
 local function script(code)
    return shell.with_folder(function(folder)
       shell.write(folder .. "/a.lua", code)
@@ -55,7 +55,7 @@ describe("spawn", function()
          torch.multiprocessing.spawn(work, {%d}, 3)
       ]]):format(ranks.free_port()))
       assert.equal(0, status, output)
-      -- the gradient is 1, the mean of 0, 1 and 2
+      -- The gradient is 1, which is the mean of 0, 1 and 2.
       assert.equal(3, select(2, output:gsub("gradient 1%.0", "")), output)
    end)
 

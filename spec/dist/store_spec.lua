@@ -50,7 +50,7 @@ describe("TCPStore", function()
 
    -- These cases are in PyTorch's documentation of compare_set.
    it("sets a key if it has the expected value", function()
-      -- if the key does not exist yet, it gets the second value
+      -- a key that does not exist yet gets the second value
       assert.equal("first", store:compare_set("c", "first", "second"))
       assert.is_false(store:check({"c"}))
       assert.equal("first", store:compare_set("c", "", "first"))
@@ -276,7 +276,7 @@ describe("a file or an address as init_method", function()
             dist.destroy_process_group()
          end
          meet("file://" .. FOLDER .. "/meet")
-         -- the ranks meet a second time under the name of the first meeting
+         -- the ranks meet again, under the same name as the first time
          meet("file://" .. FOLDER .. "/meet")
          local port = tonumber(os.getenv "SPEC_PORT")
          meet("tcp://127.0.0.1:" .. port)

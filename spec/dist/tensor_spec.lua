@@ -270,7 +270,7 @@ describe("DTensor", function()
       for _, dim in ipairs {1, 2} do
          local d = T.distribute_tensor(w, mesh, {Shard(dim)})
          assert(d.requires_grad and d.is_leaf and d.grad == nil)
-         -- full_tensor gives the whole tensor on every rank
+         -- full_tensor returns the whole tensor on every rank
          ;(x:matmul(d:full_tensor():t()):tanh() * v):sum():backward()
          near(d.grad:to_local(), mine(w.grad, dim))
          near(d.grad:full_tensor(), w.grad)

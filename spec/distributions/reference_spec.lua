@@ -74,8 +74,8 @@ describe("kl_divergence", function()
    local made = {}
    for i, case in ipairs(reference.cases) do made[i] = case.make(distributions, t) end
 
-   -- For these pairs PyTorch's support check is reversed: it returns infinity where the divergence is finite, and a
-   -- number where the divergence is infinite.
+   -- For these pairs, PyTorch checks the supports in the wrong order: it returns infinity where the divergence is
+   -- finite, and a number where the divergence is infinite.
    local mistaken <const> = {["ContinuousBernoulli Uniform"] = true, ["Uniform ContinuousBernoulli"] = true}
 
    it("is the integral of p (log p - log q) where PyTorch is mistaken", function()

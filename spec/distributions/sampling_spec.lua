@@ -18,7 +18,7 @@ local function distance(x, cdf)
    return math.max((f - at):abs():max():item(), (f - at + 1 / n):abs():max():item()) * n ^ 0.5
 end
 
--- Returns the distribution function for a density on [low, high], computed by the trapezoidal rule.
+-- Integrates a density on [low, high] by the trapezoidal rule. Returns the distribution function.
 local function integrated(d, low, high)
    local n = 20000
    local at = torch.linspace(low, high, n, options)

@@ -20,7 +20,7 @@ local function head(path, n)
    return file:read(n)
 end
 
--- Returns a function that checks that a file of the folder is a PNG image.
+-- Returns a function that checks that a file in the folder is a PNG image.
 local function is_png(name)
    return function(folder) assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/" .. name, 8)) end
 end

@@ -1,15 +1,15 @@
--- Tests short runs of examples/ported, which are programs in the style of PyTorch's: they must learn something.
+-- Tests short runs of examples/ported, which are programs in the style of PyTorch. Each program must learn something.
 local shell = require "spec.support.shell"
 
 local tlua = shell.start()
 
--- Maps each program to its arguments, a pattern for the number that it prints, and bounds for the number. The bounds
--- depend on the task: without learning, the number would be far outside.
+-- Maps each program to its arguments, a pattern for the number that it prints, and bounds for the number. Without
+-- learning, the number would be far outside of these bounds.
 local programs = {
-   -- an episode needs at least 7 steps, and guessing takes 31
+   -- an episode needs at least 7 steps; guessing needs 31 on average
    actor_critic = {"", "([%d.]+) at last", 7, 12},
    char_rnn_names = {"--steps 1000", "accuracy: ([%d.]+)", 0.9, 1},         -- guessing: 0.33
-   -- for images of noise, the difference is 1 or more
+   -- for images of noise, this difference would be 1 or more
    dcgan = {"--epochs 3", "differs from the digits' by ([%d.]+)", 0, 0.5},
    dqn = {"", "reaches the goal in (%d+) steps", 10, 14},
    graph_attention = {"", "all nodes: ([%d.]+)", 0.8, 1},   -- guessing: 0.33
@@ -23,11 +23,11 @@ local programs = {
    style_transfer = {"--steps 20", "([%d.]+) after", 0, 0.01},       -- 0.015 initially
    time_sequence = {"--steps 3", "step 3  test loss ([%d.]+)", 0, 0.1},
    transformer = {"", "in their place: ([%d.]+)", 0.7, 1},  -- guessing: 0.1
-   unet = {"--steps 80", "new pictures: ([%d.]+)", 0.7, 1},     -- after only 20 steps, the score is 0.3
+   unet = {"--steps 80", "new pictures: ([%d.]+)", 0.7, 1},     -- after only 20 steps, the score would be 0.3
    word_language_model = {"--epochs 3", "epoch 3[^\n]* perplexity ([%d.]+)", 1, 3.5}, -- guessing: 9
 }
 
--- The programs that also run with a sanitizer. All others would take minutes, and run no code that the layers' specs do
+-- These programs also run with a sanitizer. The others would take minutes, and run no code that the specs of layers do
 -- not run.
 local quick <const> = {actor_critic = true, graph_attention = true, loaders = true, maml = true}
 local sanitized <const> = os.getenv "SPEC_SANITIZED" == "1"

@@ -453,8 +453,8 @@ local function smaller(args)
    return table_of.map(args, function(t) return t:is_floating_point() and (t:detach() * 0.9) or t end)
 end
 
--- Makes a batch of two examples from the arguments of two calls. Returns the batch, and a table of the dimensions to
--- map over, which has the structure of the arguments.
+-- Makes a batch of two examples from the arguments of two calls. Returns the batch, and the dimensions to map over in a
+-- table of the same structure.
 local function batch(first, second)
    if torch.is_tensor(first) then return torch.stack {first:detach(), second:detach()}, 1 end
    if type(first) ~= "table" then return first, false end

@@ -3,7 +3,7 @@
 local torch = require "tlua"
 local nn = torch.nn
 
--- Raises an error unless fn fails with a message that matches.
+-- Checks that fn raises an error whose message matches.
 local function fails(message, fn, ...)
    local arguments = table.pack(...)
    assert.error_matches(function() fn(table.unpack(arguments, 1, arguments.n)) end, message)

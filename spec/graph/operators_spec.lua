@@ -24,7 +24,7 @@ local function with_tensors(args, places, tensors)
    return table_of.map(args, function(x) return tensors[places[x]] end)
 end
 
--- Returns a description of how two lists of tensors differ in shape, dtype or bits, or nil if they are equal.
+-- Compares two lists of tensors. Returns a description of how they differ in shape, dtype or bits, or nil.
 local function difference(expected, actual)
    if #expected ~= #actual then return ("%d results instead of %d"):format(#actual, #expected) end
    for i, e in ipairs(expected) do

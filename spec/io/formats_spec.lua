@@ -243,10 +243,10 @@ describe("a large safetensors file", function()
    end)
 end)
 
--- SPEC_MUTATIONS=10000 runs 10,000 mutations of each kind.
+-- SPEC_MUTATIONS=10000 makes these tests run 10,000 mutations of each kind.
 describe("a damaged file", function()
    local seed = 7
-   local function random(n) -- returns the same random numbers in every run
+   local function random(n) -- the random numbers are the same in every run
       seed = (seed * 6364136223846793005 + 1442695040888963407) & math.maxinteger
       return (seed >> 33) % n
    end

@@ -116,7 +116,7 @@ describe("a malicious pickle", function()
          refused(message, "]" .. inner .. "K\1\x86\x85a.")
          refused(message, ordered .. "]K\1" .. inner .. "\x86a\x85R.")
       end
-      -- adds items to a tuple
+      -- this pickle adds items to a tuple
       refused("adds items to a value that is not a list", ")K\1a.")
       refused("adds items to a value that is not a dict", "]K\1K\2s.")
       refused("adds items to a value that is not a list", storage .. "K\1a.")
@@ -133,7 +133,7 @@ describe("a malicious pickle", function()
       assert.is_nil(select(2, run(bomb(3))))
       local used = collectgarbage "count"
       local work = work_of(function() refused("the pickle copies more than its", bomb(20000)) end)
-      -- without a limit, 20,000 copies of 3,000 entries would take more than 300,000 thousand instructions
+      -- Without a limit, 20,000 copies of 3,000 entries would execute more than 300 million instructions.
       assert.truthy(work < 20000, work)
       assert.truthy(collectgarbage "count" - used < 50000)
       -- This pickle converts the same text to bytes many times.
@@ -245,7 +245,7 @@ end)
 -- SPEC_MUTATIONS=10000 makes this test run 10,000 random pickles.
 it("a pickle of random steps gives data or an error", function()
    local seed = 11
-   local function random(n) -- returns the same random numbers in every run
+   local function random(n) -- the random numbers are the same in every run
       seed = (seed * 6364136223846793005 + 1442695040888963407) & math.maxinteger
       return (seed >> 33) % n
    end

@@ -285,7 +285,7 @@ it("torch.save to a .png file writes images that torch.load reads", function()
 end)
 
 describe("torch.save to a .jpg file", function()
-   -- Returns a smooth image, which a lossy format preserves well.
+   -- Returns a smooth image, which a lossy format changes little.
    local function picture(channels, height, width)
       local rows = torch.linspace(20, 200, height):view(1, height, 1)
       local columns = torch.linspace(0, 50, width):view(1, 1, width)

@@ -52,7 +52,7 @@ describe("torch.save over a file", function()
       if shell.ok("id -u") ~= "0\n" then return pending("needs root") end
       save("x", 1)
       if select(2, shell.run("chown 12345:54321 " .. quote(path "x"))) ~= 0 then
-         return pending "needs a root that knows other users" -- a container may forbid chown
+         return pending "needs a root that knows other users" -- a container may not allow root to call chown
       end
       assert.is_true(save("x", 2))
       assert.equal("12345:54321", stat("%u:%g", "x"))
@@ -61,7 +61,7 @@ describe("torch.save over a file", function()
    it("replaces the target of a link, not the link", function()
       shell.ok(("cd %s; mkdir a b; ln -s ../b/file a/link; ln -s a/link link; ln -s %s/b/file absolute")
          :format(quote(folder), quote(folder)))
-      assert.is_true(save("link", 1)) -- the link's target does not exist yet
+      assert.is_true(save("link", 1)) -- the file that the link names does not exist yet
       assert.is_true(save("link", 2))
       assert.equal(2, torch.load(path "b/file")[1]:item())
       assert.is_true(save("absolute", 3))

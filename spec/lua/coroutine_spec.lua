@@ -169,7 +169,7 @@ describe("a mode set in a coroutine", function()
       w:register_hook(function()
          seen[#seen + 1] = records()
          seen[#seen + 1] = resume(coroutine.create(records))
-         resume(in_scope(torch.enable_grad)) -- the coroutine is never resumed inside its scope
+         resume(in_scope(torch.enable_grad)) -- this coroutine is not resumed again, so its scope stays open
          seen[#seen + 1] = records()
       end)
       resume(coroutine.create(function()
@@ -250,7 +250,7 @@ describe("anomaly mode", function()
             local base = torch.ones(4, {requires_grad = true}) * 1
             local view = base:view(2, 2)
             base:mul_(2)
-            assert(view.grad_fn ~= nil) -- reading grad_fn creates the node
+            assert(view.grad_fn ~= nil) -- reading grad_fn makes the node
          end
       end)
    end)
@@ -284,7 +284,7 @@ describe("torch.scope", function()
       end)
       resume(a)
       resume(b)
-      resume(b) -- when b is resumed, it ends its own scope
+      resume(b) -- b resumes inside its own scope, and ends that scope
       assert.equal(2, kept:sum():item())
       resume(a)
       assert.equal("tensor(released)", tostring(kept))

@@ -1,13 +1,12 @@
--- Tests debuggers written in Lua, such as MobDebug. A debugger sets a hook for calls, lines and returns
--- of the main thread; in this hook, a coroutine communicates with the debugger's other side over a
--- socket. A debugger must be able to stop wherever the program's Lua code runs, including code that the
--- engine calls. The spec tests a stub that works like MobDebug and, if it is installed, MobDebug
--- itself.
+-- Tests debuggers written in Lua, such as MobDebug. A debugger sets a hook for calls, lines and returns of the main
+-- thread. Inside the hook, a coroutine communicates over a socket with the process that controls the debugger. A
+-- debugger must be able to stop wherever the program's Lua code runs, including code that the engine calls. The spec
+-- tests a stub that works like MobDebug and, if it is installed, MobDebug itself.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 
-local seconds <const> = 60 -- seconds to wait for the other side
+local seconds <const> = 60 -- how many seconds to wait for the other process
 
 -- The stub runs in the debugged program. It sets the breakpoints that arg lists, and obeys commands at each stop.
 local stub <const> = [[
@@ -181,7 +180,7 @@ describe("a debugger in Lua", function()
          end
          assert.same({at["forward"], at["forward hook"], at["function forward"], at["tensor hook"],
             at["function backward"], at["accumulated"], at["module hook"]}, stops)
-         -- a single-stepped run gives the same bits as a run without a debugger
+         -- a run in single steps gives the same bits as a run without a debugger
          assert.equal(alone, program_side.output())
       end)
    end)
@@ -246,7 +245,7 @@ describe("a debugger in Lua", function()
          assert.matches("program.lua " .. at["module hook"], go "RUN")
          assert.equal("200 OK", program_side.ask "RUN")
          assert.is_nil(program_side.hear())
-         -- a single-stepped run gives the same bits as a run without a debugger
+         -- a run in single steps gives the same bits as a run without a debugger
          assert.equal(alone, program_side.output())
       end)
    end)

@@ -1,5 +1,4 @@
--- Tests that the library is not affected when scripts change Lua's globals or string
--- methods.
+-- Tests that the library still works when scripts change Lua's globals or string methods.
 
 local shell = require "spec.support.shell"
 local torch = require "tlua"

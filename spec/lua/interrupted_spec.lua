@@ -121,7 +121,7 @@ describe("all modes are restored after an interrupted line:", function()
 
    for name, fn in require "spec.support.sorted"(scopes) do
       it(name, function()
-         fn() -- the first call loads the modules that fn requires
+         fn() -- the first call of fn loads the modules that fn requires
          local total = interrupted_at(math.huge, fn)
          assert.is_true(total > 3)
          local step = math.max(1, total // 700)

@@ -1,4 +1,4 @@
--- Tests torch.masked. PyTorch 2.15 computed the reference values in float64.
+-- Tests torch.masked. The expected values were computed by PyTorch 2.15 in float64.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"

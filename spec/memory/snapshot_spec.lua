@@ -1,4 +1,4 @@
--- Tests memory reports: statistics, peaks, the lines that allocated live tensors, and leaks.
+-- Tests memory reports: statistics, peaks, the source lines that allocated the tensors in use, and leaks.
 
 local torch = require "tlua"
 

@@ -407,7 +407,7 @@ end)
 
 it("CrossMapLRN2d divides by the squares of neighbouring channels, as in Torch7", function()
    local x = torch.tensor {1.0, 2, 3, 4}:view(1, 4, 1, 1)
-   -- the denominator is k plus the sum of squares, raised to the power beta = 1
+   -- The denominator is (k plus the sum of squares) to the power beta, which is 1 here.
    local y = nn.CrossMapLRN2d(3, 3, 1, 1)(x):flatten():tolist()
    for i, square_sum in ipairs {1 + 4, 1 + 4 + 9, 4 + 9 + 16, 9 + 16} do
       assert.close(i / (1 + square_sum), y[i], 1e-7)

@@ -1,5 +1,4 @@
--- Tests pruning and fused layers against PyTorch; the reference values are in
--- spec/fixtures/nn_utils.lua.
+-- Tests pruning and fused layers by comparing them with PyTorch. The expected values are in spec/fixtures/nn_utils.lua.
 local torch = require "tlua"
 local formulas = require "spec.support.nn_utils"
 local nn = torch.nn

@@ -1,5 +1,5 @@
--- Tests every layer and loss against PyTorch in float64: shapes, results, and gradients of the parameters and the first
--- input. The values are in spec/fixtures/nn.lua, written by nn.py.
+-- Tests every layer and loss by comparing it with PyTorch in float64: shapes, results, and gradients of the parameters
+-- and the first input. nn.py has written the expected values to spec/fixtures/nn.lua.
 local torch = require "tlua"
 local formulas = require "spec.support.nn_utils"
 local nn = torch.nn

@@ -136,7 +136,7 @@ describe("a recurrent layer agrees with its formula, for every dtype:", function
       for dtype, limit in sorted(tolerance) do
          it(title(kinds[i]) .. " in " .. dtype, function()
             torch.manual_seed(i)
-            -- No size is a multiple of the length of a vector register.
+            -- These sizes are no multiples of the length of a vector register.
             local layer = nn[kinds[i][1]](7, 19, options_with(kinds[i], {dtype = dtype}))
             local x = torch.randn(9, 5, 7, {dtype = dtype})
             local output, h, c = results_of(layer, x)

@@ -14,7 +14,7 @@ local OTHER <const> = {
    Tensor = "an import", Module = "an import", Optimizer = "an import", LRScheduler = "an import",
 }
 
--- Names that belong to a feature that tlua does not have yet, or to PyTorch's internals.
+-- Names that belong to features that tlua does not have yet, or to PyTorch's internals.
 local LATER <const> = {
    {"complex", "complex numbers"}, {"^is_conj", "complex numbers"}, {"^is_neg$", "complex numbers"},
    {"^conj", "complex numbers"}, {"^resolve_", "complex numbers"}, {"^real$", "complex numbers"},

@@ -353,7 +353,7 @@ local totals = {} -- each family of operators has the number of operators, calls
 -- differ intentionally.
 local forms = {f = {"functions", 0, 0, 0}, m = {"methods", 0, 0, 0}, i = {"in place", 0, 0, 0}}
 local reasons = {} -- counts how often each row of known.lua was applied
-local missing = {} -- names of the operators that tlua lacks
+local missing = {} -- the names of operators that tlua lacks
 
 local function run_file(path)
    local family, name = path:match("([^/]+)/([^/]+)%.lua$")

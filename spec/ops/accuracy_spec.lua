@@ -142,7 +142,7 @@ describe("large inputs of", function()
    end)
 
    it("variances cause no cancellation", function()
-      local near = torch.arange(1000) % 10 + 1000000.0 -- the population variance of 0, 1, ... 9 is 8.25
+      local near = torch.arange(1000) % 10 + 1000000.0 -- the population variance of 0, 1, ..., 9 is 8.25
       assert.equal("float32", near.dtype)
       assert.close(8.25, near:var {correction = 0}, 1e-5)
       assert.close(sqrt(8.25), near:std {correction = 0}, 1e-5)

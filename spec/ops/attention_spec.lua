@@ -164,7 +164,7 @@ describe("scaled_dot_product_attention", function()
          local mask = torch.zeros(3, 6, {dtype = "float64"}):masked_fill(torch.ones(3, 6):triu(1):bool(), -math.huge)
          local expected = formula(a:double(), b:double(), c:double(), mask)
          local result = attention(a, b, c, nil, 0, true):double()
-         -- the tolerance is half a unit in the last place for numbers below 4
+         -- the tolerance is half a unit in the last place of numbers below 4
          assert.close(expected, result, 2 * tolerance)
       end
    end)
@@ -185,7 +185,7 @@ describe("scaled_dot_product_attention", function()
    end)
 
    it("reads and writes tensors with gaps in memory without copies", function()
-      -- the shape of packed is (N, L, (query, key, value), heads, E)
+      -- `packed` has the shape (N, L, (query, key, value), heads, E)
       local packed = random(2, 9, 3, 4, 5):requires_grad_()
       local parts = {}
       for i, part in ipairs(packed:unbind(3)) do parts[i] = part:transpose(2, 3) end

@@ -37,7 +37,7 @@ for _, size in ipairs {{1, 1, 1}, {1, 33, 5}, {7, 1, 3}, {16, 32, 16}, {17, 31, 
          "addmm", m, k, n, i)
    end
    compare(torch.nn.functional.linear(a, bt:t(), bias), exact(a, b) + bias:double(), "linear", m, k, n)
-   local far = integers(m, 2 * k)[{{}, {1, k}}] -- `far` is a view with a row stride above k
+   local far = integers(m, 2 * k)[{{}, {1, k}}] -- `far` is a view in which adjacent rows are more than k elements apart
    compare(far:matmul(b), exact(far, b), "rows with gaps", m, k, n)
 end
 

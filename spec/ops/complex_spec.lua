@@ -15,7 +15,7 @@ local function numbers(list, dtype)
    return pairs_of:view_as_complex():to(dtype or "complex128")
 end
 
--- Returns the elements as a list; each complex number becomes two elements, its real and imaginary part.
+-- Returns the elements as a list. Each complex number becomes two elements: its real part and its imaginary part.
 local function elements(t)
    if t:is_complex() then t = t:view_as_real() end
    return t:reshape(-1):tolist()
@@ -364,7 +364,8 @@ describe("a module of complex parameters", function()
    it("computes, is cast and compared", function()
       local m = nn.Linear(3, 2):to "complex64"
       assert.equal("complex64", m.weight.dtype)
-      assert.equal("complex64", m:double().weight.dtype) -- double() converts only real parameters
+      -- double() converts only real parameters, so this one stays complex64
+      assert.equal("complex64", m:double().weight.dtype)
       assert.equal("complex128", m:to("complex128").weight.dtype)
       assert.equal("complex64", nn.Conv2d(3, 2, 3, {dtype = "complex64"}).weight.dtype)
       local u = nn.init.orthogonal_(torch.zeros(3, 2, {dtype = "complex128"}))

@@ -19,7 +19,7 @@ local function shaped(shape, is_complex)
    return x:reshape(shape)
 end
 
--- Compares a tensor with a list of numbers, which alternates real and imaginary parts.
+-- Compares a tensor with a list of numbers in which real and imaginary parts alternate.
 local function close(expected, actual, tol, what)
    if actual:is_complex() then actual = actual:view_as_real() end
    local want = torch.tensor(expected, {dtype = "float64"}):reshape(actual.shape)

@@ -42,7 +42,7 @@ describe("the pass of a product with", function()
                local inputs = {normal(dtype, s[1], s[2]):requires_grad_(), normal(dtype, s[3], s[2]):requires_grad_(),
                   normal(dtype, s[3]):requires_grad_()}
                local g = normal(dtype, s[1], s[3])
-               for n = 3, 2, -1 do -- n is 3 with a bias, and 2 without one
+               for n = 3, 2, -1 do -- the call has 3 arguments with a bias, and 2 without one
                   inputs[n + 1] = nil
                   local result = case.fused(table.unpack(inputs))
                   local expected, grads = expected_of(case, inputs, g)

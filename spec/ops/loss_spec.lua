@@ -1,4 +1,4 @@
--- Tests edge cases of losses; functional_spec tests ordinary values (spec/fixtures/functional.lua).
+-- Tests special cases of losses. functional_spec tests ordinary values (spec/fixtures/functional.lua).
 
 local torch = require "tlua"
 local F = torch.nn.functional

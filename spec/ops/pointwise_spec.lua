@@ -214,7 +214,7 @@ describe("a matrix beside a row, a column or a part of another", function()
          torch.set_num_threads(count)
          for _, width in ipairs {64, 100, 128, 144, 200, 1040} do
             local rows = 70000 // width + 3
-            -- the element (i, j) of the sum is 1000 i + j, where i and j count from 0
+            -- The element (i, j) of the sum is 1000 i + j, if i and j count from 0.
             local at = torch.arange(rows * width)
             local expected = (at // width * 1000 + at % width):float():view(rows, width)
             local column = (torch.arange(rows):view(rows, 1) * 1000):float()

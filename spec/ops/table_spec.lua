@@ -144,7 +144,7 @@ aspect("arguments", function(row, args)
    return compare(copy, args, 0)
 end)
 
--- Returns whether the result can overwrite the first argument.
+-- Returns whether the result has the shape of the first argument, so that it can overwrite it.
 local function fits(x, result)
    if #x.shape ~= #result.shape then return false end
    for d, size in ipairs(x.shape) do
@@ -206,7 +206,7 @@ aspect("out", function(row, args)
    return compare({n = 1, expected}, {n = 1, out}, 0)
 end)
 
--- Functions that change the memory layout of a tensor.
+-- Maps names of memory layouts to functions that change the layout of a tensor.
 local layouts = {
    transposed = function(x)
       if x:dim() < 2 then return x end
@@ -240,7 +240,7 @@ aspect("expanded", function(row, args)
       return x:narrow(1, 1, 1):expand_as(x)
    end)
    local plain = table_of.map(expanded, function(x) return x:contiguous() end)
-   -- these values may make a matrix singular
+   -- the call may fail, because these values may make a matrix singular
    local ok, expected = pcall(table_of.call, row, plain)
    return ok and compare(expected, table_of.call(row, expanded), 1e-12) or nil
 end)
@@ -364,7 +364,7 @@ local function check_example(row, text, faults)
       if not excepted then
          local ok, fault = xpcall(a.check, debug.traceback, row, table_of.arguments(text))
          if fault then faults[#faults + 1] = ("%s: %s(%s): %s"):format(a.name, row.path, text, fault) end
-         if not ok then break end -- the other aspects would fail in the same way
+         if not ok then break end -- if this aspect fails, the others would fail in the same way
       end
    end
 end

@@ -25,7 +25,7 @@ local names = {torch = torch, F = F, select = select,
    -- these weights are larger than a cache
    small = normal(9, 240, 7, 5), heavy = normal(280, 240, 3, 3),
    squares = normal(37, 41, 41), tall = normal(37, 53, 29),
-   -- there are fewer heads than threads
+   -- attention with fewer heads than threads
    few = normal(1, 1, 261, 30), heads = normal(1, 3, 150, 30), bias = normal(150, 261),
    labels = torch.randint(1, columns + 1, {rows}), ids = torch.randint(1, rows + 1, {6001}),
    places = torch.randint(1, rows + 1, {rows, columns}), mask = torch.randn(rows, columns):gt(0.5),

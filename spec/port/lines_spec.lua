@@ -2,7 +2,7 @@
 
 local port = require "spec.support.port"
 
--- Each row has the name of the construct, the Python text and the Lua text.
+-- Each row has the name of a construct, its Python text and the Lua text.
 local rows = {
    {"an assignment", "x = 1\ny = x + 2", "local x = 1\nlocal y = x + 2"},
    {"numbers as they are written", "x = 1e-3\ny = 0x1F\nz = 1_000", "local x = 1e-3\nlocal y = 0x1F\nlocal z = 1000"},

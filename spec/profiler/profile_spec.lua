@@ -90,7 +90,7 @@ describe("a profile", function()
       assert.equal(2 * 2 * (5 * 7 * 4) + 2 * 2 * (5 * 7 * 3), row(prof, "attention").flops)
    end)
 
-   -- The count is rows * gates * (inputs + outputs) * 2, for 5 steps of 3 samples.
+   -- The count is rows * gates * (inputs + outputs) * 2. There are 15 rows: 5 steps of 3 samples.
    it("counts operations of recurrent layers and their gradients", function()
       local function flops(name, net, x, expected)
          local prof = profiler.profile({with_flops = true}, function() net(x):sum():backward() end)
@@ -349,7 +349,7 @@ describe("the summary", function()
       local set = torch.class("Slow", torch.data.Dataset)
       function set:__len() return 4 end
       function set:get(_)
-         -- even on a busy machine, the program spends most of its time in this loop
+         -- the loop runs for 0.1 s, so that most of the program's time is spent in it even on a busy machine
          local stop = torch.io.clock() + 0.1
          while torch.io.clock() < stop do end
          return torch.zeros(1)
@@ -409,7 +409,7 @@ describe("the summary", function()
       assert.matches("60 %% of the time goes to the collector, with 3.00 Mb more alive", text_of(6, 3 << 20))
       assert.matches("what keeps growing", text_of(6, 3 << 20))
       assert.matches("60 %% of the time goes to the collector, and nothing keeps growing", text_of(6, 1000))
-      -- a single collection does not cause any advice
+      -- a single collection leads to no advice
       assert.is_nil(text_of(1, 3 << 20):find "=>")
       local asked = text_of(6, 1000, "collector: collectgarbage")
       assert.matches("calls collectgarbage itself, 6 times, which takes 60 %% of the time", asked)

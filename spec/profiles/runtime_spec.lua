@@ -47,7 +47,7 @@ describe("make runtime", function()
          local right = torch.export.load(%q)(images):argmax(2):eq(rows:select(2, 65) + 1):sum():item()
          print(("%%d of %%d digits read right"):format(right, #images))]]):format(network)))), right)
 
-      -- a training step adds derivatives and optimizers to the library
+      -- for a training step, the library also contains derivatives and optimizers
       output, status = make(shell.quote(step .. " " .. network))
       assert.equal(0, status, output)
       local saved = {}

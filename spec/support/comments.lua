@@ -70,7 +70,7 @@ end
 -- Returns whether a comment has prose. Prose has at least two words that are not an instruction to a tool.
 local function has_prose(text)
    if text:find "^%s*clang%-format" or text:find "^%s*luacheck:" then return false end
-   if text:find "^>" then return false end -- skips the output of an example
+   if text:find "^>" then return false end -- skips the lines that show an example's output
    local ruler = text:find "^%-+%s" or text:find "^%s*%-%-" or text:find "%-%-%-%-%s*$"
    if ruler then return false end
    local words = 0

@@ -18,7 +18,7 @@ function M.fault()
    return line and line .. ": " .. text or message
 end
 
---- Moves the tensors of recorded values to the device.
+--- Returns a copy of a recorded value whose tensors are on the device.
 ---@param value any  a tensor, a table or plain data
 ---@return any
 function M.moved(value)

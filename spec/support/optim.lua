@@ -63,7 +63,7 @@ function M.options(text, more)
    return options
 end
 
---- Makes an optimizer with the parameters in two groups.
+--- Makes an optimizer with two groups of parameters.
 function M.make(name, params, options)
    options.lr = options.lr or 0.01
    return torch.optim[name]({
@@ -76,7 +76,7 @@ local function halve(group)
    if torch.is_tensor(group.lr) then group.lr:mul_(0.5) else group.lr = group.lr / 2 end
 end
 
---- Makes the optimizer steps with numbers `from` to `to`.
+--- Makes the steps from number `from` to number `to`.
 function M.step(optimizer, params, from, to, change)
    for t = from, to do
       if t == 10 then

@@ -1,10 +1,10 @@
--- programs.lua - helpers for specs of programs.
+-- programs.lua - helper functions for specs of exported programs.
 
 local torch = require "tlua"
 
 local M = {}
 
---- Returns a program after it was saved to a file and loaded.
+--- Saves a program to a file, and returns the program that is loaded from this file.
 ---@param program export.Program
 ---@return export.Program
 function M.saved(program)

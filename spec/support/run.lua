@@ -73,7 +73,8 @@ local longest <const> = {
    "spec/ops/table_spec.lua", "spec/main/limits_spec.lua", "spec/dist/nodes_spec.lua", "spec/cuda/traffic_spec.lua",
 }
 
--- Returns the spec files below the given roots: first the longest, then the others in the order of their paths.
+-- Returns the spec files below the given folders. The files that take longest come first, the others in the order of
+-- their paths.
 local function find(options)
    local roots = options.roots
    local all = #roots == 0
@@ -134,7 +135,7 @@ local function fate(status)
    return "ended with status " .. status
 end
 
--- Returns the numbers of a file's passed, failed and skipped tests, and a remark.
+-- Returns the numbers of passed, failed and skipped tests in a file's output, and a remark.
 local function judge_busted(output, status, filtered)
    local passed, failures, errors, skipped =
       output:match("(%d+) success%a* / (%d+) failure%a* / (%d+) error%a* / (%d+) pending")
@@ -201,7 +202,7 @@ local function run(files, options, folder)
 
    local passed, failed, skipped = 0, 0, 0
    local broken = {}
-   -- Each job writes one line when it ends: the job's number and status.
+   -- Each job writes a line when it ends, with the job's number and status.
    local jobs <close> = assert(io.popen(("xargs -P %d -I{} sh -c "):format(jobs_for(options.jobs)) ..
       quote(("sh %s/{} >%s/{}.out 2>&1 </dev/null; echo {} $?"):format(folder, folder)) .. " <" .. folder .. "/list"))
    for line in jobs:lines() do

@@ -18,7 +18,7 @@ local function odd_text()
    return table.concat(parts)
 end
 
---- Maps the path of each source file to its text.
+--- Maps the path of each source file to its contents.
 small_tree.sources = {
    ["src/tlua.h"] = [[
 #define TL_VERSION "0.1.0"
@@ -27,7 +27,7 @@ TL_API int tl_answer(void);
 ]],
    ["src/tlua.map"] = "TEST { global: *; };\n",
    ["src/core/answer.h"] = "int tli_core_answer(void);\n",
-   ["src/core/kernel/iter.h"] = "", -- the generator reads the next eight files
+   ["src/core/kernel/iter.h"] = "", -- the generator of the build reads these eight files
    ["src/core/kernel/fault.h"] = "",
    ["src/core/kernel/kernel.h"] = "",
    ["src/core/kernel/parts.h"] = "",
@@ -75,7 +75,7 @@ int main(void) { return printf("%d\n", tl_answer()) < 0; }
 int CAT(tlk_add_, TLK_ISA)(int a);
 int CAT(tlk_add_, TLK_ISA)(int a) { return a + 1; }
 ]],
-   -- the plugin is built if an MPI is installed
+   -- this plugin is built only if an MPI is installed
    ["src/dist/mpi/plugin.c"] = "extern int tli_mpi;\nint tli_mpi = 1;\n",
    ["src/dist/mpi/table.h"] = "",
    ["src/ops/pointwise/pointwise.lua"] = "return {}\n",

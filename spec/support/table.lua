@@ -152,7 +152,7 @@ function M.compare(expected, actual, difference)
    end
 end
 
---- Returns new leaves with the same values, dtypes, strides and requires_grad.
+--- Returns copies of the arguments as new leaves, with the same values, dtypes, strides and requires_grad.
 ---@param args table
 ---@return table
 function M.fresh(args)

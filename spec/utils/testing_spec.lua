@@ -1,4 +1,4 @@
--- Tests torch.testing. The expected messages and tolerances are PyTorch 2's.
+-- Tests torch.testing. The expected messages and tolerances are those of PyTorch 2.
 
 local torch = require "tlua"
 

@@ -1,4 +1,4 @@
--- common.lua - defines the functions that the programs of common_spec.lua call.
+-- common.lua - defines functions that are called by the programs in common_spec.lua.
 
 raw = dist.group.WORLD.raw
 n = 100003

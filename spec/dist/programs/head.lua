@@ -29,7 +29,7 @@ LIMIT = 1e-5 -- tolerance for sums whose terms are added in another order
 
 function near(a, b, limit, what)
    local off = (a - b):abs():max():item()
-   local fits = off <= (limit or LIMIT) -- false if the difference is NaN
+   local fits = off <= (limit or LIMIT) -- this comparison is false if the difference is NaN
    if not fits then error((what or "value") .. " is off by " .. off, 2) end
 end
 
