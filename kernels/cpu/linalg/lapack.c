@@ -38,7 +38,8 @@ static void run_range(void *context, int64_t begin, int64_t end) {
   if (!b->run(b->call, begin, end)) b->failed = true;
 }
 
-/* Shares the matrices of a batch among threads. One matrix costs about m * n * k operations. */
+/* Calls a routine for all matrices of a batch, which threads share. One matrix costs about m * n *
+** k operations. */
 static bool share(tlk_LapackRoutine run, const tlk_LapackCall *call, int64_t batch, int m, int n,
                   int k) {
   if (batch == 0) return true;
@@ -57,7 +58,7 @@ static const tlk_LapackRoutines *routines_of(tl_DType dtype) {
   }
 }
 
-/* Calls the routine `name` of the dtype for all matrices. */
+/* Calls the routine `name` of the call's dtype for all matrices. */
 #define SHARE(name, m, n, k, ...) \
   ((void)cx,                      \
    ready() && share(routines_of(dtype)->name, &(tlk_LapackCall){__VA_ARGS__}, batch, m, n, k))

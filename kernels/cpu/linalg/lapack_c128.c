@@ -1,4 +1,4 @@
-/* lapack_c128.c - LAPACK in complex numbers whose parts are double. */
+/* lapack_c128.c - the LAPACK calls of lapack_routines.h for complex numbers of two doubles. */
 typedef double real;
 typedef _Complex double number;
 #define P "z"

@@ -1,4 +1,4 @@
-/* lapack_c64.c - LAPACK in complex numbers whose parts are float. */
+/* lapack_c64.c - the LAPACK calls of lapack_routines.h for complex numbers of two floats. */
 typedef float real;
 typedef _Complex float number;
 #define P "c"

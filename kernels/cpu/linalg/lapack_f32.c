@@ -1,4 +1,4 @@
-/* lapack_f32.c - LAPACK in float. */
+/* lapack_f32.c - the LAPACK calls of lapack_routines.h in float. */
 typedef float real, number;
 #define P "s"
 #include "kernels/cpu/linalg/lapack_routines.h"

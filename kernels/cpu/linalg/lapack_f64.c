@@ -1,4 +1,4 @@
-/* lapack_f64.c - LAPACK in double. */
+/* lapack_f64.c - the LAPACK calls of lapack_routines.h in double. */
 typedef double real, number;
 #define P "d"
 #include "kernels/cpu/linalg/lapack_routines.h"

@@ -2,7 +2,7 @@
 ** lapack_routines.h - the routines of LAPACK for one element type. lapack_<type>.c includes this
 ** file after it has defined `number`, `real` (the type of a number's parts), P (the letter with
 ** which the routines' names begin) and, for complex numbers, TLK_COMPLEX. Fortran's calling
-** convention passes everything by address, and a hidden length for each character argument.
+** convention passes all arguments by address, and a hidden length for each character argument.
 */
 #include "core/memory/alloc.h"
 #include "core/error.h"
@@ -10,7 +10,8 @@
 #include "kernels/cpu/linalg/lapack_call.h"
 #include "kernels/cpu/matmul/blas.h"
 
-/* Routines for complex numbers take one more array, of real numbers, and some have other names. */
+/* A routine for complex numbers takes one more array, of real numbers, and some of these routines
+** have other names. */
 #ifdef TLK_COMPLEX
 #define REAL_WORK_TYPE real *,
 #define REAL_SIZE_TYPE real *, const int *,
@@ -27,7 +28,7 @@ typedef real Factor;
 #define FACTOR(x) (x)
 #endif
 
-/* The library's routines for `number`. */
+/* The addresses of the library's routines for `number`. */
 static struct {
   void (*potrf)(const char *, const int *, number *, const int *, int *, size_t);
   void (*getrf)(const int *, const int *, number *, const int *, int *, int *);
@@ -85,7 +86,7 @@ static bool open_routines(void) {
          load_routine(&lib.geev, P "geev_");
 }
 
-/* A workspace of n elements; n is what a routine has returned to a query for the size. */
+/* A workspace of n elements. A routine that is asked for the size returns n as a number. */
 typedef struct Work {
   void *data;
   int n;
@@ -108,11 +109,12 @@ static bool potrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   return true;
 }
 
-/* Triangles of up to this size are left to the library, whose solutions of larger ones are slow. */
+/* Triangles larger than this are solved here by products, because the library solves them
+** slowly. */
 #define TRIANGLE 16
 
-/* Solves x a^T = b for a triangle a (n, n), whose diagonal is 1 if it is the lower one. b (rows, n) is
-** replaced by x. Nearly all of the work is done by products. */
+/* Solves x a^T = b for a triangle a (n, n). The diagonal of a lower triangle is 1. b (rows, n) is
+** replaced by x. Matrix products do nearly all of the work. */
 static void solve_by_products(bool upper, int n, int rows, const number *a, int lda, number *b) {
   if (n <= TRIANGLE) {
     lib.trsm(TLK_COLUMN_MAJOR, 142, upper ? 121 : 122, TLK_TRANS, upper ? 131 : 132, rows, n,
@@ -144,11 +146,12 @@ static void transpose(int m, int n, const number *from, int ld_from, number *to,
                                    ld_from * size, size, n, m);
 }
 
-/* The library factors up to this number of columns faster than factor_halves does. */
+/* Matrices of up to this number of columns are factored by the library, which is then faster than
+** factor_halves. */
 #define COLUMNS 32
 
-/* Factors like getrf: first the left half of the columns, then the rest. `t` has room for a quarter
-** of a. */
+/* Factors a matrix like LAPACK's getrf: first the left half of its columns, then the rest. `t` has
+** room for a quarter of a. */
 static void factor_halves(int m, int n, number *a, int ld, int *pivots, int *info, number *t) {
   int k = least(m, n), one = 1, later = 0;
   if (k <= COLUMNS) {
@@ -186,7 +189,7 @@ static bool getrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   return true;
 }
 
-/* Solves like getrs, through the transposed right-hand side `t`. */
+/* Solves systems like LAPACK's getrs. `t` is room for the transpose of the right-hand side. */
 static void solve_transposed(int n, int nrhs, const number *lu, const int *pivots, number *b,
                              number *t) {
   transpose(n, nrhs, b, n, t, nrhs);
@@ -244,7 +247,7 @@ static bool orgqr(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   return true;
 }
 
-/* The workspace of real numbers that routines for complex numbers take. */
+/* The extra workspace of real numbers, which only routines for complex numbers take. */
 #ifdef TLK_COMPLEX
 #define REAL_WORK(w) (w)->data,
 #define REAL_SIZE(w) (w)->data, &(w)->n,
@@ -409,7 +412,8 @@ static bool geev(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int n = c->n, ld = most(n, 1), query = -1, info;
   int64_t square = c->vectors ? (int64_t)n * n : 0;
   real size = 1, *a = c->a, *values = c->s, *v = c->u;
-  Work w, parts; /* parts: real parts of the eigenvalues, their imaginary parts, then the columns */
+  /* parts: real parts of the eigenvalues, then their imaginary parts, then the columns */
+  Work w, parts;
   TL_TRY(work_new(&parts, 2.0 * n + (double)square, sizeof(real)));
   real *re = parts.data, *im = re + n, *columns = im + n;
   lib.geev("N", job, &n, a, &ld, re, im, NULL, &ld, columns, &ld, &size, &query, &info, 1, 1);
