@@ -1,7 +1,7 @@
 /*
-** gather.c - gather, scatter, nonzero and binary search. The division of work does not depend on
-** the number of threads. One thread computes each element of a result; if several elements are
-** scattered to one position, they are applied in the order of the index.
+** gather.c - gather, scatter, nonzero and binary search. Each element of a result is computed by
+** one thread, and the division into tasks does not depend on the number of threads. If several
+** elements are scattered to one position, they are applied in the order of the index.
 */
 #include "kernels/cpu/index/gather.h"
 
@@ -12,9 +12,9 @@
 #include "core/platform/parallel.h"
 #include "kernels/cpu/block_walk.h"
 
-/* Number of elements in a task. */
+/* The number of elements in a task. */
 #define TASK 16384
-/* Number of elements of a line that are scattered between two checks for interruption. */
+/* While a line is scattered, the loop checks for interruption after this number of elements. */
 #define UNASKED (1 << 18)
 
 /* ---- checking positions ---- */
@@ -56,13 +56,13 @@ bool tlk_check_index(const struct tlk_check_index *call) {
 typedef struct Walk {
   const tlk_IndexCall *call;
   tlk_Blocks blocks;
-  int64_t stretch; /* number of elements of a line in one task */
+  int64_t stretch; /* number of elements of one line that a task processes */
   int64_t stretches;
   int64_t ranges; /* for scatter: number of ranges into which the indexed dimension is divided */
   tlk_GatherLoop gather;
   tlk_ScatterLoop scatter;
   tlk_FirstFault first;
-  atomic_bool stopped; /* whether the user has interrupted a scatter */
+  atomic_bool stopped; /* becomes true if the user interrupts a scatter */
 } Walk;
 
 static tlk_Tile tile_at(const Walk *w, int64_t block, int64_t stretch) {
@@ -80,8 +80,8 @@ static tlk_Tile tile_at(const Walk *w, int64_t block, int64_t stretch) {
   return t;
 }
 
-/* The smallest number of adjacent lines in a block. With this many lines, a row of the index is one
-** contiguous read, and the source still stays in the second-level cache. */
+/* At least this number of adjacent lines form a block. With so many lines, a row of the index is
+** one contiguous read, and the source still fits into the second-level cache. */
 #define ABREAST 64
 
 static int64_t least_cols(const tlk_IndexCall *call) {
@@ -90,7 +90,7 @@ static int64_t least_cols(const tlk_IndexCall *call) {
   return abreast ? ABREAST : 16;
 }
 
-/* Returns the number of pieces of `elements` elements that make up a task. */
+/* Returns the number of pieces in a task, if a piece has `elements` elements. */
 static int64_t per_task(int64_t elements) { return tlk_max(1, TASK / tlk_max(1, elements)); }
 
 static void gather_tasks(void *context, int64_t begin, int64_t end) {
@@ -109,7 +109,7 @@ bool tlk_gather(const struct tlk_gather *call) {
   int64_t side = it->ndim > 0 ? it->sizes[0] : 1;
   Walk w = {.call = &call->index};
   w.gather = tlk_isa()->index->gather[tlk_log2_size(it->args[0].dtype)];
-  /* neighbouring lines that share an index are copied as rows, so blocks are long */
+  /* lines that share an index are copied as rows, so their blocks are long */
   bool rows = it->ndim > 0 && it->args[1].strides[0] == 0;
   int64_t cols = rows ? tlk_min(side, TASK) : 0;
   w.stretch = tlk_min(call->index.count, rows ? per_task(cols) : TASK);
@@ -127,7 +127,7 @@ bool tlk_gather(const struct tlk_gather *call) {
       (tlk_Fault){.kind = TLK_FAULT_POSITION, .source = call->source, .size = call->index.n});
 }
 
-/* Scatters the stretches of a task's lines in order. */
+/* Scatters the lines of a task, or their parts, in order. */
 static void scatter_tasks(void *context, int64_t begin, int64_t end) {
   Walk *w = context;
   for (int64_t i = begin * w->stretches; i < end * w->stretches && !w->stopped; i++) {
@@ -152,8 +152,8 @@ bool tlk_scatter(const struct tlk_scatter *call) {
                                          : loops->join[call->join][tlk_compute_index(dtype)];
   int64_t threads = tl_get_num_threads(), side = it->ndim > 0 ? it->sizes[0] : 1;
   int64_t work = it->numel * call->index.count;
-  /* Blocks are whole cache lines, or rows if lines share an index. If there are few lines, the
-  ** threads divide the indexed dimension as well. */
+  /* Blocks are whole cache lines, or rows if lines share an index. If there are few lines, threads
+  ** also divide the indexed dimension among themselves. */
   bool rows = it->ndim > 0 && it->args[1].strides[0] == 0;
   int64_t cols = rows ? TASK : tlk_max(least_cols(&call->index), per_task(call->index.count));
   bool narrow = rows ? call->index.n < threads : side < cols * threads;
@@ -168,12 +168,12 @@ bool tlk_scatter(const struct tlk_scatter *call) {
 
 /* ---- nonzero elements ---- */
 
-#define PART 65536 /* number of elements that are counted together */
+#define PART 65536 /* number of elements in a part, whose nonzero elements are counted together */
 
 typedef struct Nonzero {
   tlk_Array in;
   int64_t n;
-  /* number of nonzero elements in each part; later, number of nonzero elements before each part */
+  /* at first the number of nonzero elements in each part; later the number before each part */
   int64_t *counts;
   int64_t *out;
   int ndim;
@@ -219,8 +219,9 @@ static void write_position(int64_t *out, int64_t i, int ndim, const int64_t *siz
   }
 }
 
-/* Lists the indices at which x is true, and returns their number. Every index is written; if x is
-** false, the next index overwrites it. This is faster than an unpredictable branch. */
+/* Lists the indices at which x is true, and returns their number. The loop writes every index, and
+** the next index overwrites it if x is false. This is faster than a branch that the processor
+** cannot predict. */
 static int64_t pick(const uint8_t *x, int64_t n, int32_t *found) {
   int64_t count = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -254,7 +255,7 @@ static void free_counts(Nonzero *z) {
   tli_free(z->counts, (size_t)tlk_ceil_div(z->n, PART) * sizeof *z->counts);
 }
 
-/* Counts the nonzero elements of each part. After success, the caller must free the counts. */
+/* Counts the nonzero elements of each part. If it returns true, the caller must free the counts. */
 static bool count_all(Nonzero *z) {
   int64_t parts = tlk_ceil_div(z->n, PART);
   z->counts = tli_alloc((size_t)parts * sizeof *z->counts);
@@ -297,7 +298,7 @@ typedef struct Search {
   bool right;
 } Search;
 
-/* Defines a binary search in which NaN comes after every number, and NaN equals NaN. */
+/* Defines a binary search for one type. NaN comes after every number and equals NaN. */
 #define SEARCH(name, type)                                                                 \
   static inline bool before_##name(type a, type b) { return a < b || (b != b && a == a); } \
   static int64_t find_##name(const type *x, int64_t n, type v, bool right) {               \

@@ -7,8 +7,8 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* A tile. The three entries of each array belong to the operands of tlk_IndexCall: out, index,
-** in. */
+/* A tile. The three entries of each array belong to the operands of tlk_IndexCall, in this order:
+** out, index, in. */
 typedef struct tlk_Tile {
   char *ptrs[3];
   int64_t lines;
@@ -21,7 +21,7 @@ typedef struct tlk_Tile {
   int64_t low, high;
 } tlk_Tile;
 
-/* Gathers a tile. If a position is out of range, sets *bad to that position and returns false. */
+/* Gathers a tile. If a position is out of range, stores it in *bad and returns false. */
 typedef bool (*tlk_GatherLoop)(const tlk_Tile *tile, int64_t *bad);
 typedef void (*tlk_ScatterLoop)(const tlk_Tile *tile);
 

@@ -1,10 +1,11 @@
 /*
 ** scatter_loops.h - the loops of scatter for one type. isa/gather.c includes this file for each
-** type after it has defined `real` (the type) and TYPE (the suffix of its names). Integers are
-** joined as UNSIGNED, which wraps around. Complex numbers are not ORDERED, so they have no maximum.
+** type after it has defined `real` (the type) and TYPE (the suffix of its names). UNSIGNED is the
+** unsigned type in which integers are added, so that sums wrap around. ORDERED is defined for types
+** that have a maximum, which complex numbers lack.
 */
 #define OWN(name) TLK_PASTE_(name, TYPE)
-/* Inlining turns the parameter `join` into a constant. */
+/* The functions are inlined so that the parameter `join` becomes a constant in each. */
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 #ifdef UNSIGNED
@@ -13,7 +14,7 @@
 #define IS_NAN(x) isnan(x)
 #endif
 
-/* Returns the new value of element a after b is scattered to its position. */
+/* Returns the value of an element a after b has been scattered to its position. */
 ALWAYS_INLINE real OWN(joined)(tlk_Join join, real a, real b) {
   (void)a;
   switch (join) {

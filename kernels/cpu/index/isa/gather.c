@@ -26,21 +26,21 @@ static inline int64_t load_position(const char *p) {
   return v;
 }
 
-/* Returns whether the lines share the index and are adjacent in `out` and `in`, so that rows can be
-** copied. */
+/* Returns whether the lines share an index and are adjacent in `out` and in `in`, so that whole
+** rows can be copied. */
 static inline bool shared_index(const tlk_Tile *t, int64_t size) {
   return t->lines > 1 && t->line_strides[1] == 0 && t->line_strides[0] == size &&
          (t->line_strides[2] == size || t->line_strides[2] == 0);
 }
 
-/* Returns whether the inner loop runs along a line, rather than from line to line. */
+/* Returns whether the inner loop runs along a line. Otherwise it runs from line to line. */
 static inline bool along_first(const tlk_Tile *t) {
   return t->lines == 1 ||
          (t->count > 1 && t->strides[1] != 0 &&
           t->strides[1] <= (t->line_strides[1] ? t->line_strides[1] : t->line_strides[0]));
 }
 
-/* Returns whether n positions are in [low, high]; low is at least 1. */
+/* Returns whether n positions are all in [low, high]. `low` is at least 1. */
 static inline bool all_within(int64_t n, const int64_t *at, int64_t low, int64_t high) {
   uint64_t most = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -57,7 +57,7 @@ static inline bool dense(const tlk_Tile *t, int64_t size) {
 }
 
 #define PIECE 512 /* number of positions that are checked together */
-#define AHEAD 4   /* number of rows whose beginnings are prefetched */
+#define AHEAD 4   /* number of rows by which prefetching runs ahead of copying */
 
 static inline void fetch_row(const tlk_Tile *t, int operand, int64_t k) {
   if (k >= t->count) return;
