@@ -1,7 +1,7 @@
 /*
-** copy.c - copies between any strides and dtypes, and filling. A copy within one dtype moves bytes:
-** all at once if both sides are contiguous, otherwise in blocks. The blocks are roughly square if
-** one side is transposed.
+** copy.c - copies between any strides and dtypes, and filling. If both dtypes are the same, a copy
+** moves bytes: all at once if both arrays are contiguous, otherwise in blocks. The blocks are
+** roughly square if one array is transposed.
 */
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef struct Move {
   tlk_Blocks blocks;
 } Move;
 
-#define COPY_BYTES (256 * 1024) /* the smallest number of bytes for which a thread is worthwhile */
+#define COPY_BYTES (256 * 1024) /* with fewer bytes, a second thread makes a copy slower */
 
 static void copy_bytes(void *context, int64_t begin, int64_t end) {
   const tli_Iter *it = context;

@@ -1,8 +1,9 @@
 /*
-** stored.c - conversions from and to the dtypes of TL_STORED_DTYPES, for which the instruction sets
-** have no loops. A conversion takes two steps, through the type to which such an element is read:
-** float32 for a float8, int32 or int64 for an unsigned integer, complex64 for complex32. Only uint64 has direct conversions
-** to and from floating types, since no signed integer holds its numbers.
+** stored.c - conversions from and to the dtypes that are only stored, not computed with
+** (TL_STORED_DTYPES). The instruction sets have no loops for them. A conversion takes two steps,
+** through a type that holds every such number: float32 for a float8, int32 or int64 for an unsigned
+** integer, complex64 for complex32. Only uint64 has direct conversions to and from floating types,
+** since no signed integer holds its numbers.
 */
 #ifndef TLI_INFER
 #include <math.h>
@@ -14,7 +15,7 @@ enum { AT_A_TIME = 512 };
 
 static bool is_fraction(tl_DType dtype) { return tli_dtype_categories[dtype] >= TLI_FLOAT; }
 
-/* Returns the type through which `stored` is converted to and from `other`. */
+/* Returns the intermediate type of conversions between `stored` and `other`. */
 static tl_DType between(tl_DType stored, tl_DType other) {
   if (tli_is_float(stored)) return TL_F32;
   if (stored == TL_C32) return TL_C64;
@@ -25,7 +26,7 @@ static tl_DType between(tl_DType stored, tl_DType other) {
 
 /* ---- reading ---- */
 
-/* Reads one float8 number. */
+/* Decodes one float8 number. */
 static float read_float8(tl_DType from, uint8_t x) {
   switch (from) {
   case TL_F8E4M3: return tli_read_F8E4M3(x);
@@ -42,7 +43,7 @@ static float read_float8(tl_DType from, uint8_t x) {
     return;                                                                                    \
   }
 
-/* Reads all 256 numbers of a float8 dtype. */
+/* Decodes all 256 numbers of a float8 dtype into a table. */
 static void read_all(tl_DType from, float *floats) {
 #define READ_ALL(name)                                                     \
   case TL_##name:                                                          \
@@ -59,7 +60,8 @@ static void read_all(tl_DType from, float *floats) {
 #undef READ_ALL
 }
 
-/* `floats` holds all 256 numbers of a float8 dtype; it is NULL where few are read. */
+/* Decodes n elements. `floats` is the table of all 256 numbers of a float8 dtype; it is NULL if so
+** few elements are decoded that no table was made. */
 static void read_elements(int64_t n, void *dst, const void *src, tl_DType from, tl_DType via,
                           const float *floats) {
   if (tli_is_float(from)) {
@@ -83,8 +85,8 @@ static void read_elements(int64_t n, void *dst, const void *src, tl_DType from, 
 
 /* ---- writing ---- */
 
-/* Truncates a number to uint64. Negative numbers wrap around; NaN and numbers of 2^64 or more give
-** what PyTorch gives on x86. */
+/* Truncates a number to uint64. Negative numbers wrap around. NaN and numbers of 2^64 or more give
+** the same results as PyTorch on x86. */
 static uint64_t to_u64(double x) {
   if (x >= 0x1p63) return x < 0x1p64 ? (uint64_t)x : 0;
   return x >= -0x1p63 ? (uint64_t)(int64_t)x : (uint64_t)1 << 63;
@@ -142,7 +144,7 @@ static void convert(int64_t n, void *dst, const void *src, tl_DType from, tl_DTy
   }
 }
 
-/* The functions of the table, one for each pair with a stored dtype. */
+/* Defines the functions of the table, one for each pair that contains a stored dtype. */
 #define STORED_PAIR(to, text, bytes, category, digits, exponent, from) \
   void tlk_##from##_to_##to(int64_t n, void *dst, const void *src);    \
   void tlk_##from##_to_##to(int64_t n, void *dst, const void *src) {   \

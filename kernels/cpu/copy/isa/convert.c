@@ -1,10 +1,10 @@
 /*
 ** convert.c - converts contiguous arrays from any dtype to any other.
 **
-** Floating values become integers by truncation. NaN and values out of range give the most
-** negative int32 or int64; narrower integers keep the low bits of the int32, as x86 and
-** therefore PyTorch do. Bool is "not zero". A complex number becomes a real one by dropping its
-** imaginary part.
+** Floating values become integers by truncation. NaN and values out of range give the most negative
+** int32 or int64. Narrower integers are the low bits of the int32. These results are those of x86
+** and therefore of PyTorch. A number becomes true if it is not zero. A complex number becomes a
+** real one by dropping its imaginary part.
 **
 ** Conversions between a narrow float or a complex type and most other types take two steps, through
 ** float or double. The results are the same as in one step, and the code is a third of the size.
@@ -60,8 +60,8 @@ static inline int64_t c128_to_i64(tli_C128 x) { return f64_to_i64(creal(x)); }
            : c64_to_i64, tli_C128 \
            : c128_to_i64)(x)
 
-/* Convert x, which has the wide type of the source, to type `to`. The macro's suffix is the
-** category of `to`. */
+/* These macros convert x, which has the wide type of the source, to type `to`. The end of a macro's
+** name is the category of `to`. */
 #define NARROW_FLOAT(to, x) tli_write_##to((tli_wide_##to)(x))
 #define NARROW_COMPLEX(to, x) ((tli_##to)(x))
 #define NARROW_INT(to, x) ((tli_##to)(sizeof(tli_##to) == 8 ? AS_I64(x) : AS_I32(x)))
@@ -76,8 +76,8 @@ extern const tlk_Convert TLK_ISA_NAME(tlk_convert)[TL_NDTYPES][TL_NDTYPES];
 ** 32 bits and is converted to float when it is read. */
 #define IS_COMPLEX(d) _Generic((tli_wide_##d)0, tli_C64 : true, tli_C128 : true, default : false)
 #define IS_NARROW_FLOAT(d) (sizeof(tli_##d) < 4 && (tli_wide_##d)0.5 != 0 && TL_##d != TL_BOOL)
-/* The type through which d is converted to and from other dtypes: d itself if its conversions are
-** direct. */
+/* The type through which d is converted to and from other dtypes. It is d itself if d has direct
+** conversions. */
 #define BETWEEN(d) \
   (IS_COMPLEX(d) ? sizeof(tli_##d) == 8 ? TL_F32 : TL_F64 : IS_NARROW_FLOAT(d) ? TL_F32 : TL_##d)
 #define STEP(from, to) (BETWEEN(from) != TL_##from ? BETWEEN(from) : BETWEEN(to))
@@ -101,8 +101,8 @@ static void convert_by(int64_t n, void *dst, const void *src, tl_DType from, tl_
 
 /* ---- the loops ---- */
 
-/* Defines the conversion from `from` to `to`; the arguments before `from` are the row of `to` in
-** TL_DTYPES. */
+/* Defines the conversion from `from` to `to`. The arguments before `from` are the row of `to` in
+** the list TL_DTYPES. */
 #define CONVERT(to, text, bytes, category, digits, exponent, from)                            \
   __attribute__((unused)) static void from##_to_##to(int64_t n, void *dst, const void *src) { \
     if (TL_##from == TL_##to) {                                                               \
@@ -113,7 +113,7 @@ static void convert_by(int64_t n, void *dst, const void *src, tl_DType from, tl_
       TABLE[TL_U8][TL_##to](n, dst, src);                                                     \
       return;                                                                                 \
     }                                                                                         \
-    if (TL_##to == TL_I8) { /* int8 has the bits of uint8 */                                  \
+    if (TL_##to == TL_I8) { /* int8 has the same bits as uint8 */                             \
       TABLE[TL_##from][TL_U8](n, dst, src);                                                   \
       return;                                                                                 \
     }                                                                                         \
@@ -132,8 +132,8 @@ static void convert_by(int64_t n, void *dst, const void *src, tl_DType from, tl_
 #define ENTRY(to, text, bytes, category, digits, exponent, from, from_category) \
   ENTRY_##from_category(ENTRY_##category([TL_##from][TL_##to] = from##_to_##to, ))
 
-/* ENTRY_<category> expands to a table entry whose source or target type has that category.
-** PROFILE=infer has no complex tensors, so it drops the entries of complex types. */
+/* ENTRY_<category> expands to a table entry whose source or target type has that category. A build
+** with PROFILE=infer has no complex tensors, so its entries of complex types are empty. */
 #define ENTRY_FLOAT(...) __VA_ARGS__
 #define ENTRY_INT(...) __VA_ARGS__
 #define ENTRY_BOOL(...) __VA_ARGS__
@@ -143,8 +143,9 @@ static void convert_by(int64_t n, void *dst, const void *src, tl_DType from, tl_
 #define ENTRY_COMPLEX(...) __VA_ARGS__
 #endif
 
-/* Expands X for all pairs of types, by using TL_DTYPES within TL_DTYPES. A macro does not expand
-** within itself, so its name is formed only when AGAIN scans the text a second time. */
+/* Expands X for all pairs of types by using TL_DTYPES within TL_DTYPES. The preprocessor does not
+** expand a macro within itself, so the inner name is formed only when AGAIN makes it scan the text
+** a second time. */
 #define AGAIN(...) __VA_ARGS__
 #define NOTHING
 #define DTYPES_NAME() TL_DTYPES
@@ -171,12 +172,12 @@ static void floats_to_halves(int64_t n, void *dst, const void *src) {
                      _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
   for (; i < n; i++) out[i] = tli_f32_to_f16(in[i]);
 }
-/* Faster loops that replace the general loops for the following pairs of types. */
+/* These macros name faster loops that replace the general loops for some pairs of types. */
 #define F16_to_F32 halves_to_floats
 #define F32_to_F16 floats_to_halves
 #endif
 
-/* Conversions from and to the dtypes of TL_STORED_DTYPES are shared by the instruction sets. */
+/* The dtypes of TL_STORED_DTYPES have conversions in stored.c, which all instruction sets share. */
 #define STORED_NAME() TL_STORED_DTYPES
 #define DECLARE(to, text, bytes, category, digits, exponent, from) \
   extern void tlk_##from##_to_##to(int64_t n, void *dst, const void *src);

@@ -1,7 +1,7 @@
 /*
-** move.c - copies two-dimensional pieces between any strides. The loops depend on the size of an
-** element only. Rows are copied by memcpy, broadcast elements by filling, and transposed pieces in
-** squares that stay in registers.
+** move.c - copies two-dimensional pieces between any strides. The loops depend only on the size of
+** an element. Contiguous rows are copied by memcpy. An element that is broadcast fills its row.
+** Transposed pieces are copied in squares that stay in registers.
 */
 #include <string.h>
 
@@ -30,8 +30,8 @@ static inline __m128 four(const char *src) {
   return _mm_loadu_ps((const float *)(const void *)src);
 }
 
-/* Loads four elements each from columns 0, 4, 8 ... into one vector. Inserting from memory does not
-** occupy the shuffle unit, of which a processor has only one. */
+/* Loads four elements from each of columns 0, 4, 8 ... into one vector. Inserting elements from
+** memory does not need the shuffle unit, of which a processor has only one. */
 static inline Wide fours(const char *src, int64_t ss0) {
   Wide v = PUT(WIDEN(four(src)), four(src + 4 * ss0), 1);
 #ifdef __AVX512F__
@@ -40,7 +40,8 @@ static inline Wide fours(const char *src, int64_t ss0) {
   return v;
 }
 
-/* Transposes four vectors from `fours` to four rows. Vector i holds columns i, i + 4, i + 8 ... */
+/* Transposes four vectors that `fours` has loaded to four rows. Vector i holds columns i, i + 4, i
+** + 8 ... */
 static inline void turn_fours(const Wide in[4], Wide rows[4]) {
   Wide low01 = WIDE(unpacklo_ps)(in[0], in[1]), low23 = WIDE(unpacklo_ps)(in[2], in[3]);
   Wide high01 = WIDE(unpackhi_ps)(in[0], in[1]), high23 = WIDE(unpackhi_ps)(in[2], in[3]);
@@ -50,9 +51,9 @@ static inline void turn_fours(const Wide in[4], Wide rows[4]) {
   rows[3] = WIDE(shuffle_ps)(high01, high23, 0xee);
 }
 
-/* If columns of src are FAR bytes apart or more, each column is in a page of its own. The hardware
-** does not prefetch so many pages at once, so the code prefetches each column AHEAD bytes in
-** advance. */
+/* If columns of src are at least FAR bytes apart, each column lies in a page of its own. The
+** hardware does not prefetch from so many pages at once, so the code prefetches each column AHEAD
+** bytes ahead of its reads. */
 #define FAR 4096
 #define AHEAD 256
 
@@ -70,8 +71,9 @@ static inline void turn_32(char *dst, int64_t ds1, const char *src, int64_t ss0)
 
 #define SIDE_64 (SIDE_32 / 2)
 
-/* The same for elements of 64 bits, of which `fours` loads two each from columns 0, 2, 4 ... All
-** loads come first, since rows of dst may evict columns of src from the cache. */
+/* Does the same for elements of 64 bits: `fours` loads two elements from each of columns 0, 2, 4
+** ... All loads come before the stores, since rows of dst may evict columns of src from the
+** cache. */
 static inline void turn_64(char *dst, int64_t ds1, const char *src, int64_t ss0) {
   Wide rows[SIDE_64];
 #pragma GCC unroll 4
@@ -88,8 +90,8 @@ static inline void turn_64(char *dst, int64_t ds1, const char *src, int64_t ss0)
 #endif
 
 #ifdef __AVX512F__
-/* Does the same as `fours` for fewer columns and elements; all other elements of the vector are
-** 0. */
+/* Does the same as `fours` at the edge, where there are fewer columns or elements. All other
+** elements of the vector are 0. */
 static inline Wide part_of_fours(const char *src, int64_t ss0, int64_t cols, __mmask8 in) {
   Wide v = WIDE(setzero_ps)();
   if (cols > 0) v = PUT(v, _mm_maskz_loadu_ps(in, src), 0);
@@ -112,8 +114,8 @@ static void turn_part_32(char *dst, int64_t ds1, const char *src, int64_t ss0, i
 }
 #endif
 
-/* Compilers transpose squares of 8 x 8 elements by register shuffles, but not squares of 16 x
-** 16. */
+/* For squares of 8 x 8 elements compilers find the register shuffles themselves; for squares of 16
+** x 16 they do not. */
 #define BITS 8
 #define Word uint8_t
 #define SIDE 8
