@@ -1,6 +1,6 @@
 /*
-** resample.c - resampling along one dimension, and sampling at given places. Along the last
-** dimension, elements are summed one by one; along other dimensions, whole rows of elements are
+** resample.c - resampling along one dimension, and sampling at given positions. Along the last
+** dimension, each element is summed on its own; along other dimensions, whole rows of elements are
 ** summed.
 */
 #include "kernels/cpu/vision/resample.h"
@@ -21,7 +21,7 @@ typedef struct Run {
   char *out;
 } Run;
 
-/* Resamples lines [begin, end) along the last dimension. */
+/* Resamples lines [begin, end), which run along the last dimension. */
 static void run_lines(void *context, int64_t begin, int64_t end) {
   const Run *s = context;
   const tlk_Resample *r = s->r;
@@ -30,7 +30,8 @@ static void run_lines(void *context, int64_t begin, int64_t end) {
                    s->out + i * r->out * s->size);
 }
 
-/* Computes rows [begin, end) of the result; rows are numbered through the outer dimensions. */
+/* Computes rows [begin, end) of the result. The rows of all outer dimensions are numbered in one
+** sequence. */
 static void run_rows(void *context, int64_t begin, int64_t end) {
   const Run *s = context;
   const tlk_Resample *r = s->r;
@@ -50,7 +51,7 @@ typedef struct ByteRun {
   int digits;
   const uint8_t *in;
   uint8_t *out;
-  atomic_bool failed; /* whether memory was missing */
+  atomic_bool failed; /* becomes true if memory is exhausted */
 } ByteRun;
 
 /* Resamples the groups of lines [begin, end). */
@@ -141,10 +142,10 @@ bool tlk_resample(const struct tlk_resample *call) {
 
 /* ---- samples ---- */
 
-/* The places of an image that are sampled at a time. */
+/* Number of positions of an image that are sampled at a time. */
 enum { PLACES = 1024 };
 
-/* Samples pieces [begin, end); pieces are numbered through the images. */
+/* Samples pieces [begin, end). The pieces of all images are numbered in one sequence. */
 static void run_samples(void *context, int64_t begin, int64_t end) {
   const struct tlk_grid_sample *s = context;
   const float *in = s->in.data, *grid = s->grid.data;

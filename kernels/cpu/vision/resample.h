@@ -1,35 +1,37 @@
 /* resample.h - inner loops of resampling along one dimension (see tlk_Resample), and of sampling at
-** given places. */
+** given positions. */
 #ifndef TLK_RESAMPLE_H
 #define TLK_RESAMPLE_H
 
 #include "kernels/cpu/cpu.h"
 
-/* The loops of resampling: one set for float, one for double. Weights have the type of the loop. */
+/* The loops of resampling. There is one set for float and one for double. Weights have the type of
+** the loop. */
 typedef struct tlk_ResampleLoops {
   /* Computes out[c], for c < n, as the sum over t < terms of weights[t] * in[at[t] * n + c]. */
   void (*row)(int64_t n, int64_t terms, const int32_t *at, const void *weights, const void *in,
               void *out);
   /* Computes out[i], for i < n, as the sum of weights[t] * in[at[t]] over first[i] <= t < first[i +
-  ** 1]. `terms` is the number of terms if it is the same for all i, otherwise 0. */
+  ** 1]. `terms` is the number of terms of each sum, or 0 if the sums have different numbers of
+  ** terms. */
   void (*line)(int64_t n, int64_t terms, const int32_t *first, const int32_t *at,
                const void *weights, const void *in, void *out);
-  /* Samples an image (channels, size[1], size[0]) at n places, to out (channels, places). NULL for
-  ** double. */
+  /* Samples an image (channels, size[1], size[0]) at n positions, and stores the samples in out
+  ** (channels, positions). NULL for double. */
   void (*sample)(const struct tlk_grid_sample *call, int64_t n, const float *grid, const float *in,
                  float *out);
 } tlk_ResampleLoops;
 
-/* The loops of resampling bytes. Weights have `digits` binary digits after the point; the sums are
-** rounded and clamped to bytes. */
+/* The loops of resampling bytes. The weights are integers with `digits` binary digits after the
+** point. The sums are rounded and clamped to bytes. */
 enum { TLK_RESAMPLE_LINES = 64 };
 typedef struct tlk_ResampleBytes {
-  /* Computes out[c], for c < n, from in[at[t] * n + c], t < terms. */
+  /* Computes out[c], for c < n, as the sum over t < terms of weights[t] * in[at[t] * n + c]. */
   void (*row)(int64_t n, int64_t terms, const int32_t *at, const int16_t *weights, int digits,
               const uint8_t *in, uint8_t *out);
-  /* Computes `lines` lines, at most TLK_RESAMPLE_LINES, of n elements from lines of `from` elements,
-  ** with the tables of tlk_ResampleLoops's `line`. `tile` has space for TLK_RESAMPLE_LINES input
-  ** lines. */
+  /* Computes `lines` lines of n elements, at most TLK_RESAMPLE_LINES lines, from lines of `from`
+  ** elements. The tables are those of `line` in tlk_ResampleLoops. `tile` is a buffer for
+  ** TLK_RESAMPLE_LINES input lines. */
   void (*lines)(int64_t lines, int64_t n, int64_t from, const int32_t *first, const int32_t *at,
                 const int16_t *weights, int digits, const uint8_t *in, uint8_t *tile, uint8_t *out);
 } tlk_ResampleBytes;

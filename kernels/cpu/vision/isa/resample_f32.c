@@ -1,4 +1,4 @@
-/* resample_f32.c - resampling along one dimension and sampling at given places in float. */
+/* resample_f32.c - resampling along one dimension, and sampling at given positions, in float. */
 #include <math.h>
 
 #ifdef __AVX2__
@@ -8,17 +8,18 @@
 typedef float real;
 #include "kernels/cpu/vision/resample_loops.h"
 
-enum { AHEAD = 64 }; /* places whose taps are found before the channels are sampled */
+enum { AHEAD = 64 }; /* number of positions whose taps are found before the channels are sampled */
 
-/* The taps of some places: the position of the element in its plane and its weight. `inside` has a
-** mask of the element's bits, which is 0 beyond the image; the position is then 0. */
+/* The taps of some sampled positions. A tap is an element of the plane, given by its offset `at`,
+** and its weight. `inside` is a mask for the element's bits. If the element is beyond the image,
+** the mask is 0, and so is the offset. */
 typedef struct Taps {
   int32_t at[4][AHEAD], inside[4][AHEAD];
   float weight[4][AHEAD];
 } Taps;
 
-/* Returns a position along a dimension of n elements. NaN counts as the coordinate -1; distant
-** positions are brought closer, so that they can be converted to integers. */
+/* Converts a coordinate x to a position along a dimension of n elements. NaN counts as the
+** coordinate -1. Distant positions are moved nearer, so that they can be converted to integers. */
 static inline float place(float x, double scale, double shift, int64_t n, bool border) {
   const float far = 1e9F;
   x = fmaf((x == x ? x : -1) + 1, (float)scale, -(float)shift);
@@ -26,7 +27,7 @@ static inline float place(float x, double scale, double shift, int64_t n, bool b
   return x < low ? low : x > high ? high : x;
 }
 
-/* Sets the element of tap k at place i. */
+/* Sets tap k of sampled position i to the element at column x and row y. */
 static inline void set_tap(Taps *t, int k, int64_t i, float x, float y, float width, float height,
                            int32_t row) {
   int32_t inside = -(int32_t)((x >= 0) & (y >= 0) & (x < width) & (y < height));
@@ -34,7 +35,8 @@ static inline void set_tap(Taps *t, int k, int64_t i, float x, float y, float wi
   t->at[k][i] = ((int32_t)y * row + (int32_t)x) & inside;
 }
 
-/* Finds the taps of n places: one for the nearest element, or four. */
+/* Finds the taps of n positions. Each position has one tap for the nearest element, or four
+** taps. */
 static inline __attribute__((always_inline)) void
 find_taps(const struct tlk_grid_sample *s, int64_t n, bool nearest, const float *grid, Taps *t) {
   const struct tlk_grid_sample c = *s;
@@ -64,7 +66,7 @@ static inline float value(const float *plane, int32_t at, int32_t inside) {
   return element.x;
 }
 
-/* Samples a plane at m places. */
+/* Samples a plane at m positions. */
 static inline __attribute__((always_inline)) void
 sample_plane(int64_t m, bool nearest, const float *plane, const Taps *t, float *to) {
   int64_t i = 0;

@@ -1,6 +1,6 @@
 /*
 ** resample_u8.c - resampling bytes along one dimension. Lines are processed in tiles whose columns
-** are contiguous, so that a weight is multiplied with bytes of all lines at once.
+** are contiguous, so that a vector instruction multiplies a weight by bytes of all lines at once.
 */
 #include <string.h>
 
@@ -10,14 +10,15 @@ enum { LINES = TLK_RESAMPLE_LINES, SIDE = 16 };
 
 typedef uint8_t Bytes __attribute__((vector_size(SIDE)));
 
-/* Adds weight * x[r] to each sum. A function of its own, because GCC does not vectorise the loop when
-** it is inlined into others. */
+/* Adds weight * x[r] to each sum. The function is not inlined, because GCC does not vectorise the
+** loop inside other loops. */
 static __attribute__((noinline)) void add_weighted(int32_t weight, const uint8_t *restrict x,
                                                    int32_t *restrict sum) {
   for (int r = 0; r < LINES; r++) sum[r] += weight * x[r];
 }
 
-/* Computes LINES sums of terms: weights[t] times the bytes at x + at[t] * step. */
+/* Computes LINES sums: each adds up `terms` products of weights[t] and the bytes at x + at[t] *
+** step. */
 static __attribute__((noinline)) void sum_up(int64_t terms, const int32_t *at,
                                              const int16_t *weights, int digits, const uint8_t *x,
                                              int64_t step, uint8_t *restrict out) {
@@ -44,7 +45,7 @@ static void row(int64_t n, int64_t terms, const int32_t *at, const int16_t *weig
   }
 }
 
-/* Interleaves the halves of pairs of rows; four rounds transpose a square. */
+/* Interleaves the halves of pairs of rows. Four rounds of this transpose a square. */
 static inline __attribute__((always_inline)) void interleave(const Bytes *a, Bytes *b) {
   for (int i = 0; i < SIDE / 2; i++) {
     Bytes x = a[i], y = a[i + SIDE / 2];
@@ -55,7 +56,8 @@ static inline __attribute__((always_inline)) void interleave(const Bytes *a, Byt
   }
 }
 
-/* Transposes a square of SIDE x SIDE bytes; rows are `from` and `to` bytes apart. */
+/* Transposes a square of SIDE x SIDE bytes. Rows are `from` bytes apart in the source and `to`
+** bytes apart in the result. */
 static __attribute__((noinline)) void transpose_square(const uint8_t *in, int64_t from,
                                                        uint8_t *out, int64_t to) {
   Bytes a[SIDE], b[SIDE];
@@ -67,8 +69,8 @@ static __attribute__((noinline)) void transpose_square(const uint8_t *in, int64_
   for (int r = 0; r < SIDE; r++) memcpy(out + r * to, &a[r], SIDE);
 }
 
-/* Transposes bytes one by one, for what is left beside squares. The empty statement keeps the loop
-** from being vectorised, which would not pay. */
+/* Transposes the bytes that are left beside the squares one by one. The empty assembler statement
+** keeps the compiler from vectorising the loop, which would be slower. */
 static __attribute__((noinline)) void transpose_rest(int64_t rows, int64_t columns,
                                                      const uint8_t *in, int64_t from, uint8_t *out,
                                                      int64_t to) {
@@ -80,7 +82,8 @@ static __attribute__((noinline)) void transpose_rest(int64_t rows, int64_t colum
     }
 }
 
-/* Transposes rows x columns bytes; rows are `from` and `to` bytes apart. */
+/* Transposes rows x columns bytes. Rows are `from` bytes apart in the source and `to` bytes apart
+** in the result. */
 static __attribute__((noinline)) void transpose(int64_t rows, int64_t columns, const uint8_t *in,
                                                 int64_t from, uint8_t *out, int64_t to) {
   int64_t whole = columns - columns % SIDE, r = 0;
