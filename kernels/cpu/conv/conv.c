@@ -2,9 +2,9 @@
 ** conv.c - convolution and its gradients for any floating dtype; half types are computed in
 ** float32, except in dot1x1.c. conv1x1.c handles kernels of one element; winograd.c handles large
 ** convolutions in float32 with 3 x 3 kernels. plan.c describes all other convolutions, and the
-** gradient of the input, as weighted sums. scatter.c computes the gradient of small images.
-** weight_direct.c and weight_gemm.c compute the gradient of the weight. One thread sums each output
-** element in an order that depends on the sizes alone.
+** gradient of the input, as weighted sums. scatter.c computes the gradient of the input for small
+** images. weight_direct.c and weight_gemm.c compute the gradient of the weight. One thread sums
+** each output element in an order that depends on the sizes alone.
 */
 #include "kernels/cpu/conv/conv.h"
 
@@ -25,9 +25,9 @@ static Sizes sizes_of(const tlk_Conv *c) {
                      tlk_conv_product(c->windows.kernel)};
 }
 
-/* Computes the output `to` from two arrays, all in the compute dtype, by the method that suits the
-** sizes. There is one function for each kernel, so that a small library links only those methods
-** that its kernels use. */
+/* Computes `to` from two other arrays, all in the compute dtype. Each method that suits certain
+** sizes is a function of this type. Each kernel of this file has its own such function, so that a
+** small library links only the methods that its kernels use. */
 typedef bool (*Method)(const tlk_Conv *c, void *to, const void *a, const void *b, const void *bias);
 
 /* Computes the convolution or, if `backward`, the gradient of its input. */
@@ -83,7 +83,7 @@ static bool weight(const tlk_Conv *c, void *grad_weight, const void *in, const v
 static bool run(const tlk_Conv *c, Method method, void *to, const void *a, const void *b,
                 const void *bias) {
   bool ok = method(c, to, a, b, bias);
-  /* when the user interrupts this call, `method` sets no message, so tli_go_on sets it */
+  /* a method that the user interrupts sets no message, so tli_go_on sets the message here */
   return tli_go_on() && ok;
 }
 

@@ -1,15 +1,16 @@
 /*
-** conv.h - inner loops of convolution. An image is in scratch memory together with its padding, and
-** all its rows have the same pitch. Positions are counted through whole rows, including the padding
-** between rows, so a whole vector of positions is contiguous for every element of the kernel.
-** Results at positions between rows are discarded.
+** conv.h - inner loops of convolution. An image lies in scratch memory together with its padding,
+** and all its rows have the same length, the pitch. The loops count positions through whole rows,
+** including the padding between rows. So the inputs of a vector of neighbouring positions are
+** contiguous for every tap, which is an element of the convolution's kernel. Results at positions
+** between rows are discarded.
 */
 #ifndef TLK_CONV_H
 #define TLK_CONV_H
 
 #include "kernels/cpu/cpu.h"
 
-/* Inner loops of convolution: one set for float, one for double. */
+/* Inner loops of convolution. There is one set for float and one for double. */
 typedef struct tlk_ConvLoops {
   int lanes;   /* number of elements in a vector */
   int rows;    /* number of channels in a tile */
@@ -19,7 +20,7 @@ typedef struct tlk_ConvLoops {
   ** apart. */
   void (*tile)(int64_t taps, const int64_t *offsets, const void *in, const void *weights,
                int vectors, bool add, void *out, int64_t step);
-  /* Computes one row of `tile`; the row's weights are contiguous. */
+  /* Computes one row as `tile` does; the row's weights are contiguous. */
   void (*row)(int64_t taps, const int64_t *offsets, const void *in, const void *weights,
               int vectors, bool add, void *out);
   int dot_rows, dot_taps;
@@ -29,7 +30,7 @@ typedef struct tlk_ConvLoops {
   ** elements apart. */
   void (*dots)(int64_t images, int64_t n, const int64_t *offsets, const void *in, int64_t in_step,
                const void *grad, int64_t grad_step, int64_t row_step, void *sums);
-  /* dots_line does the same as `dots`, but for one row and line_taps taps. */
+  /* `dots_line` does the work of `dots` for one row and `line_taps` taps. */
   int line_taps;
   void (*dots_line)(int64_t images, int64_t n, const int64_t *offsets, const void *in,
                     int64_t in_step, const void *grad, int64_t grad_step, void *sums);

@@ -9,15 +9,15 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* The smallest number of channels and the smallest number of positions; with fewer, tiles would be
-** half empty. */
+/* The smallest number of channels and the smallest number of positions for these products. With
+** fewer, the tiles of a product would be half empty. */
 #define CHANNELS 6
 #define POSITIONS 64
 /* Number of rows of a product that a thread processes at a time. */
 #define ROWS 96
-/* Number of rows that a thread processes at a time if the product writes more than it reads and its
-** rows have at least LONG_ROW elements. These rows are written in parallel, and the processor
-** prefetches only a limited number of streams. */
+/* The number of rows for each thread if the product writes more than it reads and its rows have at
+** least LONG_ROW elements. A thread then writes these rows side by side, and there must be few of
+** them because the processor prefetches only a limited number of streams. */
 #define ROWS_WRITTEN 24
 #define LONG_ROW 512
 
@@ -29,7 +29,7 @@ bool tlk_conv1x1(const tlk_Conv *c) {
          tlk_conv_product(w->out) >= POSITIONS;
 }
 
-/* Products (m, k) x (k, n) for each image and group, in blocks of rows. */
+/* The products (m, k) x (k, n) of all images and groups, computed in blocks of rows. */
 typedef struct Single {
   const tlk_Conv *conv;
   tlk_Gemm gemm;
@@ -98,15 +98,15 @@ bool tlk_conv1x1_sums(const tlk_Conv *c, bool backward, void *out, const void *i
 
 /* ---- the gradient of the weight ---- */
 
-/* The largest number of rows of the weight's gradient that share one packed panel of transposed
-** images. */
+/* The largest number of rows of the weight's gradient that are computed with one packed panel of
+** transposed images. */
 #define WEIGHT_ROWS 252
 /* The largest number of bytes in a row of a panel. */
 #define PANEL_BYTES 256
 
 /* The gradient of a weight is the product of the images and the gradients of the outputs. The
 ** larger of these two arrays is read in place, as rows, and the smaller one is transposed.
-** `flipped` means that the rows are the images. */
+** `flipped` means that the images are the rows, because they are larger. */
 typedef struct Weight {
   const tlk_Conv *conv;
   const tlk_TileLoops *loops;
@@ -120,12 +120,14 @@ typedef struct Weight {
   char *out;
 } Weight;
 
-/* A task within one group: rows [row, row + rows), columns [col, col + cols). */
+/* A task: a part of one group's result that consists of rows [row, row + rows) and columns [col,
+** col + cols). */
 typedef struct Part {
   int64_t group, row, rows, col, cols;
 } Part;
 
-/* Computes the sums (rows, width) over one piece of an image, or adds them to `sums` if `add`. */
+/* Computes the sums (rows, width) over one piece of an image, or adds the piece to `sums` if
+** `add`. */
 static void add_piece(const Weight *s, const Part *p, int64_t image, int64_t at, bool add,
                       char *panel, char *sums) {
   const tlk_TileLoops *f = s->loops;
@@ -142,7 +144,8 @@ static void add_piece(const Weight *s, const Part *p, int64_t image, int64_t at,
     const void *in[TLK_TILE_ROWS];
     for (int64_t i = 0; i < f->rows; i++) {
       in[i] = rows + (r + tlk_min(i, count - 1)) * k * size;
-      /* prefetches the next piece of each row, because the hardware does not */
+      /* prefetches the next piece of each row, because the hardware does not prefetch across
+      ** rows */
       for (int64_t b = 0; b < terms * size && i < count; b += 64)
         __builtin_prefetch((const char *)in[i] + terms * size + b, 0, 2);
     }

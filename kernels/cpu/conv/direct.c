@@ -1,7 +1,8 @@
 /*
-** direct.c - runs a plan (plan.h) with SIMD vectors of neighbouring positions. Positions are
-** counted through whole rows of the scratch image, including padding, so a vector may cross the end
-** of a row. Sums at positions between two rows are discarded.
+** direct.c - computes the convolution that a plan (plan.h) describes, with SIMD vectors of
+** neighbouring positions. Positions are counted through whole rows of the scratch image, including
+** padding, so a vector may cross the end of a row. Sums at positions between two rows are
+** discarded.
 */
 #include <string.h>
 
@@ -16,20 +17,21 @@
 
 typedef struct Lanes {
   tlk_ConvPlan *plan;
-  int64_t positions; /* number of positions of the largest job, rounded up to whole vectors */
-  int64_t slack;     /* number of elements that are read beyond the end of the scratch image */
+  /* number of positions of the plan's largest job, rounded up to whole vectors */
+  int64_t positions;
+  int64_t slack; /* number of elements that loops read beyond the end of the scratch image */
 } Lanes;
 
 static int64_t round_up(int64_t n, int64_t to) { return tlk_ceil_div(n, to) * to; }
 
-/* Returns the number of contiguous positions that cover the job's grid. */
+/* Returns the number of contiguous positions from the first to the last result of a job. */
 static int64_t job_positions(const tlk_ConvJob *j) {
   for (int d = 0; d < 3; d++)
     if (j->count[d] < 1) return 0;
   return ((j->count[0] - 1) * j->pitch[1] + j->count[1] - 1) * j->pitch[2] + j->count[2];
 }
 
-/* Computes rows [begin, end) of a job into sums (rows, positions). */
+/* Computes rows [begin, end) of a job, and stores their sums in `sums` (rows, positions). */
 static void correlate(const Lanes *l, const tlk_ConvJob *j, int64_t group, int64_t begin,
                       int64_t end, const char *image, char *sums) {
   const tlk_ConvPlan *p = l->plan;
@@ -66,7 +68,7 @@ static void correlate(const Lanes *l, const tlk_ConvJob *j, int64_t group, int64
 STORE_ROW(f32, float)
 STORE_ROW(f64, double)
 
-/* Writes one channel's grid to the result, or zeros if no tap contributes. */
+/* Copies the results of one channel from its sums; stores zeros if no tap contributes. */
 static void store_grid(const tlk_ConvPlan *p, const tlk_ConvJob *j, const char *sums, char *out,
                        double bias) {
   for (int64_t a = 0; a < j->count[0]; a++)
@@ -80,7 +82,7 @@ static void store_grid(const tlk_ConvPlan *p, const tlk_ConvJob *j, const char *
     }
 }
 
-/* Computes one part of the rows of one group of one image. */
+/* Computes one part of the output channels of one group of one image. */
 static void run_part(const Lanes *l, int64_t image, int64_t group, int64_t part, char *scratch) {
   tlk_ConvPlan *p = l->plan;
   const tlk_Conv *c = p->conv;
@@ -131,8 +133,8 @@ void tlk_conv_run_direct(tlk_ConvPlan *p) {
   for (int64_t i = 0; i < p->njobs; i++)
     l.positions = tlk_max(l.positions, round_up(job_positions(&p->jobs[i]), p->lanes->lanes));
   l.slack = p->lanes->lanes;
-  /* if there are few images, several threads share each image, and each of these threads copies
-  ** it */
+  /* if there are few images, several threads share an image, and each of them prepares its own
+  ** scratch copy */
   int64_t threads = tl_get_num_threads(), tasks = c->batch * c->groups;
   p->parts = tasks < threads ? tlk_ceil_div(threads, tasks) : 1;
   int64_t work = p->rows * p->jobs[0].taps * l.positions / p->parts;

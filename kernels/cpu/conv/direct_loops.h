@@ -1,11 +1,11 @@
 /*
 ** direct_loops.h - the loops of conv.h for one type: isa/direct_<type>.c defines `real` and
-** includes this file. A tile's sums stay in registers. The tile has as many sums as the instruction
-** set has registers, minus those for inputs.
+** includes this file. The sums of a tile stay in vector registers. A tile uses all registers of the
+** instruction set except those that inputs need.
 */
 #if defined(__aarch64__) && !defined(__clang__)
-/* without this pragma gcc hoists so many loads that it runs out of registers and spills sums to
-** memory */
+/* without this pragma gcc moves so many loads out of the loop that sums no longer fit into
+** registers */
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -22,14 +22,14 @@
 #define LINE_TAPS 9
 
 typedef real Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
-/* A vector without alignment, for loads and stores at any address. */
+/* A vector that may be at any address, without alignment. */
 typedef real LooseVec
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
 static inline Vec load(const real *p) { return *(const LooseVec *)p; }
 static inline void store(real *p, Vec v) { *(LooseVec *)p = v; }
 
-/* Computes a tile. `rows` and `vectors` are constants at each inlined call. */
+/* Computes a tile. Callers pass constants for `rows` and `vectors`, and the function is inlined. */
 static inline __attribute__((always_inline)) void tile_of(int rows, int vectors, int64_t taps,
                                                           const int64_t *offsets, const real *in,
                                                           const real *weights, bool add, real *out,
@@ -78,7 +78,8 @@ static real lanes_sum(Vec v) {
   return lane[0];
 }
 
-/* Computes dot products. `rows` and `taps` are constants at each inlined call. */
+/* Computes dot products. Callers pass constants for `rows` and `taps`, and the function is
+** inlined. */
 static inline __attribute__((always_inline)) void
 dots_of(int rows, int taps, int64_t images, int64_t n, const int64_t *offsets, const real *data,
         int64_t in_step, const real *grads, int64_t grad_step, int64_t row_step, real *sums) {

@@ -1,7 +1,7 @@
 /*
-** implicit_gemm.c - runs a plan with vectors of channels. The rows of a tile (tile.h) may be any
-** positions of any images, so small images leave no part of a tile unused. Sums (position, channel)
-** are transposed when they are stored.
+** implicit_gemm.c - computes the convolution that a plan (plan.h) describes, with SIMD vectors of
+** channels. The rows of a register tile (tile.h) may be any positions of any images, so tiles are
+** full even if images are small. The sums (position, channel) are transposed when they are stored.
 */
 #include <string.h>
 
@@ -11,24 +11,25 @@
 #include "kernels/cpu/conv/plan.h"
 
 /* BLOCK is the largest number of positions whose sums are computed together; blocks are whole
-** tiles. A block of NEAR_BLOCK positions stays in the first-level cache beside a piece of the
-** weights. If the weights come from a more distant cache, a block of BLOCK positions is faster,
-** because each block reads all weights. */
+** tiles. A block of NEAR_BLOCK positions stays in the first-level cache together with a piece of
+** the weights. Each block reads all weights, so larger blocks, of BLOCK positions, are faster if
+** the weights do not fit into the near caches. */
 #define BLOCK 192
 #define NEAR_BLOCK 96
-/* The largest number of positions in the images that are prepared together. */
+/* The largest number of positions for which images are copied to scratch memory together. */
 #define POSITIONS 512
-/* Runs of positions are stored one by one if their mean length is at least this. */
+/* Runs of contiguous results are stored one by one if their mean length is at least this. */
 #define LONG_RUN 24
-/* The number of bytes of images that are prepared together if each image has few positions. Weights
-** of more bytes are considered too large for the second-level cache. */
+/* If each image has few positions, about this number of bytes of images is prepared together.
+** Weights of more bytes are considered too large for the second-level cache. */
 #define IMAGES_BYTES ((int64_t)2 << 20)
 
 typedef struct Panels {
   tlk_ConvPlan *plan;
   int64_t together; /* number of images in a task */
   bool in_place;    /* whether images are read in place */
-  /* whether threads divide the tiles of weights, because the weights are larger than the images */
+  /* whether threads divide the tiles of weights among themselves, because the weights are larger
+  ** than the images */
   bool by_tiles;
   int64_t image; /* number of elements from one image to the next */
 } Panels;
@@ -50,8 +51,8 @@ typedef struct Scratch {
 
 static int64_t round_up(int64_t n, int64_t to) { return tlk_ceil_div(n, to) * to; }
 
-/* Fills in positions [begin, begin + n) of a job; positions are counted through all images,
-** beginning with image `first`. */
+/* Fills in positions [begin, begin + n) of a job. The positions of all images, from image `first`
+** on, are counted in one sequence. */
 static void fill_block(const Panels *l, const tlk_ConvJob *j, int64_t first, int64_t begin,
                        int64_t n, Block *b) {
   const tlk_ConvPlan *p = l->plan;
@@ -112,7 +113,7 @@ static void block_sums(const tlk_ConvPlan *p, const tlk_ConvJob *j, int64_t grou
 SCATTER(f32, float)
 SCATTER(f64, double)
 
-/* Stores each run in the result by a separate call, which suits long runs. */
+/* Copies each run of contiguous results by a call of its own, which is fast for long runs. */
 static void store_runs(const tlk_ConvPlan *p, const Block *b, int64_t rows, const char *sums,
                        char *out) {
   int64_t size = p->size, row = p->height * size;
@@ -140,8 +141,8 @@ static void store_block(const tlk_ConvPlan *p, int64_t group, int64_t tile, cons
   }
 }
 
-/* Computes one part of the blocks and tiles of one group, for `count` images beginning with image
-** `first`. */
+/* Computes one part of a group, which consists of some blocks of positions and some tiles of
+** channels, for `count` images from image `first` on. */
 static void run_part(const Panels *l, int64_t first, int64_t count, int64_t group, int64_t part,
                      Scratch *s) {
   tlk_ConvPlan *p = l->plan;
@@ -214,8 +215,8 @@ void tlk_conv_run_gemm(tlk_ConvPlan *p) {
   l.together = tlk_max(1, tlk_min(l.together, c->batch));
   l.by_tiles = p->rows * taps > tlk_max(l.together * l.image, IMAGES_BYTES / p->size);
   if (!l.by_tiles) l.together = tlk_min(l.together, tlk_ceil_div(c->batch * c->groups, threads));
-  /* if there are few images, several threads share each image, and each of these threads copies
-  ** it */
+  /* if there are few images, several threads share an image, and each of them prepares its own
+  ** scratch copy */
   int64_t tasks = tlk_ceil_div(c->batch, l.together) * c->groups;
   p->parts = tasks < threads ? tlk_ceil_div(threads, tasks) : 1;
   int64_t work = p->rows * taps * positions * l.together / p->parts;

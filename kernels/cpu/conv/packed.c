@@ -1,8 +1,8 @@
 /*
 ** packed.c - convolutions in float32 with packed weights and channels-last images, as programs call
-** them. Positions are counted through all images; a block of positions has a table of the image's
-** channels under each element of the kernel (packed.h). Each result is summed in an order that
-** depends on the sizes alone.
+** them. The positions of all images are counted in one sequence and cut into blocks. For each
+** block, a table holds pointers to the image's channels under each element of the kernel
+** (packed.h). The order in which a result's terms are summed depends on the sizes alone.
 */
 #include "kernels/cpu/conv/packed.h"
 
@@ -17,11 +17,11 @@
 
 #define ROWS TLK_PACKED_ROWS
 #define WIDTH TLK_PACKED_WIDTH
-/* The number of terms that are summed in one pass over a block, so that this piece of a panel stays
-** in the first-level cache. */
+/* The number of terms that are summed in one pass over a block. A panel's weights for this number
+** of terms stay in the first-level cache. */
 #define DEPTH 128
-/* The number of positions in a block, and that of convolutions whose weights do not stay in the
-** second-level cache, because each block reads all weights. */
+/* The number of positions in a block. The second number is for weights that do not fit into the
+** second-level cache; it is larger because each block reads all weights. */
 #define BLOCK 96
 #define LARGE_BLOCK 288
 #define LARGE_BYTES (1 << 20)
@@ -30,20 +30,24 @@ typedef struct Run {
   const struct tlk_conv_packed *call;
   const tlk_PackedLoops *loops;
   int64_t positions, elements, block;
-  bool single;           /* whether each window is the pixel at the same position */
-  int64_t panels, parts; /* the panels of a block are divided into parts for several threads */
+  /* whether the window of each output position is the one pixel at the same position */
+  bool single;
+  /* number of panels, and number of parts into which the panels of a block are divided for several
+  ** threads */
+  int64_t panels, parts;
   atomic_bool failed;
 } Run;
 
-/* A task's memory. */
+/* The scratch memory of one task. */
 typedef struct Scratch {
-  const float **table; /* (tiles, elements, ROWS) */
-  int64_t *offsets;    /* offset of each element from the first one (elements) */
-  float *sums;         /* (tiles, ROWS, WIDTH) */
-  float *outside;      /* stands for the channels of a place in the padding (channels) */
+  const float **table; /* table of pointers (tiles, elements, ROWS) */
+  int64_t *offsets;    /* offset of each kernel element from the first one (elements) */
+  float *sums;         /* partial sums (tiles, ROWS, WIDTH) */
+  float *outside;      /* channels that stand for a pixel in the padding (channels) */
 } Scratch;
 
-/* Returns whether each window is the pixel at the same position of the image. */
+/* Returns whether the window of each output position is the one pixel at the same position of the
+** image. */
 static bool is_single(const tlk_Windows *w) {
   bool single = true;
   for (int d = 0; d < 3; d++)
@@ -51,7 +55,7 @@ static bool is_single(const tlk_Windows *w) {
   return single;
 }
 
-/* Fills in the table of positions [begin, begin + n). */
+/* Fills in the table of pointers for positions [begin, begin + n). */
 static void fill_table(const Run *run, int64_t begin, int64_t n, Scratch *s) {
   const tlk_Conv *c = &run->call->conv;
   const tlk_Windows *w = &c->windows;
@@ -81,15 +85,15 @@ static void fill_table(const Run *run, int64_t begin, int64_t n, Scratch *s) {
     y = 0;
     image += height * row;
   }
-  /* the last tile repeats its last position */
+  /* fills up the last tile by repeating its last position */
   for (int64_t k = n; k % ROWS != 0; k++) {
     const float **to = s->table + k / ROWS * run->elements * ROWS + k % ROWS;
     for (int64_t e = 0; e < run->elements; e++) to[e * ROWS] = to[e * ROWS - 1];
   }
 }
 
-/* Computes n positions, beginning with `begin`, of the columns [col, col + cols). `weight` begins a
-** panel, in which rows are `pitch` elements apart. */
+/* Computes columns [col, col + cols) of n positions from position `begin` on. `weight` points to
+** the panel of these columns, whose rows are `pitch` elements apart. */
 static void run_panel(const Run *run, int64_t begin, int64_t n, const Scratch *s,
                       const float *weight, int64_t pitch, int64_t col) {
   const struct tlk_conv_packed *call = run->call;
@@ -153,7 +157,7 @@ static void run_block(const Run *run, int64_t begin, int64_t n, int64_t part, Sc
     run_channels(run, begin, n, s);
     return;
   }
-  /* ORDER panels: the first panels are wider than the others by one vector, if need be */
+  /* the panels of one ORDER differ in width by at most one vector; the wider ones come first */
   int64_t vectors = tlk_ceil_div(c->channels_out, TLK_PACKED_LANES);
   int64_t each = vectors / run->panels, more = vectors % run->panels;
   for (int64_t i = run->panels * part / run->parts; i < run->panels * (part + 1) / run->parts;

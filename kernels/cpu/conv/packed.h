@@ -1,7 +1,7 @@
 /*
 ** packed.h - loops of convolutions whose images are channels-last and whose weights are packed. A
-** tile covers a few positions of the output. For each kernel element and output position, a table
-** holds a pointer to the channels of the corresponding input pixel, or to zeros (-inf for max
+** tile consists of a few positions of the output. For each kernel element and output position, a
+** table holds a pointer to the channels of the corresponding input pixel, or to zeros (-inf for max
 ** pooling) where that pixel lies in the padding. So images need not be copied or padded.
 */
 #ifndef TLK_CONV_PACKED_H
@@ -12,30 +12,36 @@
 
 /* The number of positions in a tile. */
 #define TLK_PACKED_ROWS 6
-/* The number of channels that the width of a panel is a multiple of, and the largest width. */
+/* The width of a panel is a multiple of TLK_PACKED_LANES channels and at most TLK_PACKED_WIDTH. */
 #define TLK_PACKED_LANES 16
 #define TLK_PACKED_WIDTH 64
 
 typedef struct tlk_PackedTile {
-  int rows;               /* number of positions; the table repeats the last one to fill the tile */
-  const float *const *in; /* (elements, TLK_PACKED_ROWS) */
+  /* number of positions; if fewer than a tile has, the table repeats the last one */
+  int rows;
+  const float *const *in; /* table of pointers (elements, TLK_PACKED_ROWS) */
   int64_t elements;
-  int64_t from, terms; /* the channels of each element that are summed */
-  const float *weight; /* (elements, terms, pitch), or (elements, pitch) for `channels` */
-  int64_t pitch, cols; /* columns of the weight, and those of them that are results */
-  bool add, last;      /* whether sums exist from earlier terms, and whether no terms follow */
-  float *sums;         /* (TLK_PACKED_ROWS, TLK_PACKED_WIDTH) */
-  const float *bias;   /* (pitch) */
-  const float *other;  /* added to the result unless NULL; rows are `step` elements apart */
+  int64_t from, terms; /* first channel and number of channels of each pixel that are summed */
+  /* weights (elements, terms, pitch), or (elements, pitch) for the function `channels` */
+  const float *weight;
+  /* number of columns of the weight, and number of columns that are results, without padding */
+  int64_t pitch, cols;
+  /* whether `sums` holds sums of earlier terms, and whether these terms are the last */
+  bool add, last;
+  float *sums;       /* partial sums (TLK_PACKED_ROWS, TLK_PACKED_WIDTH) */
+  const float *bias; /* (pitch) */
+  /* array that is added to the result, or NULL; its rows are `step` elements apart */
+  const float *other;
   float *out;
   int64_t step;
-  float low, high; /* limits of results */
+  float low, high; /* results are limited to the range from low to high */
 } tlk_PackedTile;
 
 typedef struct tlk_PackedLoops {
-  /* Sums products of all channels. The weight is one panel. */
+  /* Computes sums of products over all input channels. The weight is one panel. */
   void (*tile)(const tlk_PackedTile *t);
-  /* Computes each channel from that channel alone. There are at least TLK_PACKED_LANES channels. */
+  /* Computes each output channel from the input channel with the same number. There are at least
+  ** TLK_PACKED_LANES channels. */
   void (*channels)(const tlk_PackedTile *t);
   /* Finds each channel's largest element. There are at least TLK_PACKED_LANES channels. */
   void (*largest)(const tlk_PackedTile *t);

@@ -51,10 +51,10 @@ void tlk_conv_strided(char *dst, const char *src, int64_t n, int64_t step, int64
   }
 }
 
-/* Copies one phase of one row of the image. */
+/* Copies the elements of one row of the image that belong to one phase. */
 static void copy_row(const tlk_ConvLayout *l, char *dst, const char *src, int64_t phase,
                      int64_t size) {
-  /* the plane's position 0 is at this position in the image */
+  /* index in the image of the element at position 0 of the plane */
   int64_t first = phase - l->before[2];
   int64_t skip = first < 0 ? tlk_ceil_div(-first, l->step[2]) : 0;
   int64_t from = first + skip * l->step[2];
@@ -63,7 +63,7 @@ static void copy_row(const tlk_ConvLayout *l, char *dst, const char *src, int64_
   if (n > 0) tlk_conv_strided(dst + skip * size, src + from * size, n, l->step[2], size);
 }
 
-/* Copies a channel whose windows move in steps of 1, so that the channel is a single plane. */
+/* Copies a channel that is a single plane, because windows move in steps of 1. */
 static void copy_plane(const tlk_ConvLayout *l, char *dst, const char *src, int64_t size) {
   int64_t bytes = l->sizes[2] * size, row = l->pitch[2] * size;
   dst += l->before[2] * size;
@@ -74,7 +74,7 @@ static void copy_plane(const tlk_ConvLayout *l, char *dst, const char *src, int6
   }
 }
 
-/* Copies a channel of several planes to dst, whose padding is already zero. */
+/* Copies a channel that is split into several planes to dst. The padding in dst is already zero. */
 static void copy_channel(const tlk_ConvLayout *l, char *dst, const char *src, int64_t size) {
   int64_t plane = tlk_conv_product(l->pitch);
   for (int64_t i = 0; i < l->sizes[0]; i++)

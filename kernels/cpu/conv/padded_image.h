@@ -1,8 +1,8 @@
 /*
 ** padded_image.h - an image in scratch memory, in the form that convolution reads, with its
 ** padding. If windows move in steps of s > 1, the image is split into s planes ("phases"), each of
-** which has every s-th element. A tap (an element of the kernel) then reads contiguous elements for
-** neighbouring windows, so a single offset into the image describes each tap.
+** which has every s-th element. For neighbouring windows, a tap (an element of the kernel) then
+** reads contiguous elements. So one offset into the image describes a tap.
 */
 #ifndef TLK_PADDED_IMAGE_H
 #define TLK_PADDED_IMAGE_H
@@ -20,8 +20,8 @@ typedef struct tlk_ConvLayout {
 static inline int64_t tlk_conv_product(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
 tlk_ConvLayout tlk_conv_input_layout(const tlk_Windows *w);
-/* Returns the layout of the gradients of the results, with zeros where taps reach beyond the
-** edges. */
+/* Returns the layout of the gradients of the results. Zeros surround them where taps reach beyond
+** the edges. */
 tlk_ConvLayout tlk_conv_output_layout(const tlk_Windows *w);
 
 /* Copies n elements of 4 or 8 bytes that are `step` elements apart in src. */

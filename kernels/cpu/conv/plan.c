@@ -7,7 +7,8 @@
 #include "core/platform/parallel.h"
 #include "kernels/cpu/block_walk.h"
 
-/* The smallest number of terms; with fewer, transposing the sums costs more than computing them. */
+/* Sums have at least this number of terms; with fewer, transposing the sums takes longer than
+** computing them. */
 #define FEW_TERMS 32
 
 bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms) {
@@ -51,7 +52,8 @@ typedef struct Packing {
   int64_t nused;
 } Packing;
 
-/* Packs weights (row, tap) as (tap, row) in tiles, which are numbered through all groups. */
+/* Packs the weights (row, tap) of tiles [begin, end) as (tap, row). The tiles of all groups are
+** numbered in one sequence. */
 static void pack_forward(void *context, int64_t begin, int64_t end) {
   const Packing *w = context;
   const tlk_ConvPlan *p = w->plan;
@@ -64,8 +66,8 @@ static void pack_forward(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Packs weights for the gradient of the input. Its rows are input channels: the weights (output
-** channel, row, kernel element) become (output channel, used kernel element, row). */
+/* Packs weights for the gradient of the input, in which a row is an input channel: the weights
+** (output channel, row, kernel element) become (output channel, used kernel element, row). */
 static void pack_backward(void *context, int64_t begin, int64_t end) {
   const Packing *w = context;
   const tlk_ConvPlan *p = w->plan;
@@ -76,7 +78,7 @@ static void pack_backward(void *context, int64_t begin, int64_t end) {
     int64_t channel = p->rows * w->kernel * p->size, piece = rows * w->kernel * p->size;
     for (int64_t o = 0; o < p->channels; o++) {
       int64_t from = ((t / p->tiles * p->channels + o) * p->rows + row) * w->kernel;
-      /* prefetches the next channel, because pieces are too short for the hardware to do so */
+      /* prefetches the next channel, because the hardware does not prefetch such short pieces */
       if (o + 1 < p->channels)
         for (int64_t k = 0; k < piece; k += 64)
           __builtin_prefetch(w->weight + from * p->size + channel + k);
@@ -130,9 +132,9 @@ static bool plan_forward(tlk_ConvPlan *p, const char *weight) {
 
 /* ---- the input's gradient ---- */
 
-/* Returns whether a tap contributes to the input positions with this residue modulo the strides.
-** The gradient of the input has one grid of positions for each residue. If the tap contributes, it
-** reaches grid position i from window i - back[d] along dimension d. */
+/* Returns whether a tap contributes to the gradient at the input positions with this residue modulo
+** the strides. The positions with one residue form a grid. If the tap contributes, grid position i
+** along dimension d receives its contribution from window i - back[d]. */
 static bool tap_reaches(const tlk_Windows *w, const int64_t residue[3], const int64_t tap[3],
                         int64_t back[3]) {
   for (int d = 0; d < 3; d++) {
@@ -149,7 +151,7 @@ static void residue_grid(const tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t re
   const tlk_Windows *w = &p->conv->windows;
   int64_t strides[] = {w->in[1] * w->in[2], w->in[2], 1};
   for (int d = 0; d < 3; d++) {
-    /* the grid's positions are i * stride - begin for i = 0, 1 ...; `first` is the smallest i whose
+    /* the grid's positions are i * stride - begin for i = 0, 1, ...; `first` is the first i whose
     ** position is not negative */
     int64_t begin = w->padding[d] - residue[d];
     first[d] = begin > 0 ? tlk_ceil_div(begin, w->stride[d]) : 0;

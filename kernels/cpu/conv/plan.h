@@ -1,8 +1,8 @@
 /*
 ** plan.h - plans of a convolution, or of the gradient of its input, as weighted sums of elements of
-** a scratch image (padded_image.h). A plan is run in one of two ways. For few channels, direct.c
-** puts neighbouring positions of one channel into a SIMD vector. For many channels, implicit_gemm.c
-** puts channels of one position into a vector.
+** a scratch image (padded_image.h). There are two ways to compute a plan. For few channels,
+** direct.c puts neighbouring positions of one channel into a SIMD vector. For many channels,
+** implicit_gemm.c puts channels of one position into a vector.
 */
 #ifndef TLK_PLAN_H
 #define TLK_PLAN_H
@@ -13,15 +13,15 @@
 #include "kernels/cpu/conv/padded_image.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* A job computes a grid of results. Each result is a sum over the taps: the weight of a tap times
-** the element of the scratch image that lies offsets[tap] elements after the result's position. */
+/* A job computes one grid of results. Each result is a sum over taps: the tap's weight times the
+** element of the scratch image that lies offsets[tap] elements after the result's position. */
 typedef struct tlk_ConvJob {
   int64_t taps;
-  int64_t *offsets; /* offset of each tap in the scratch image (taps); owned */
-  void *weights;    /* packed weights (groups, tiles, taps, height); owned */
+  int64_t *offsets; /* offset of each tap in the scratch image (taps); the job owns them */
+  void *weights;    /* packed weights (groups, tiles, taps, height); the job owns them */
   int64_t count[3]; /* number of results along each dimension */
-  int64_t pitch[3]; /* pitches of the scratch image */
-  int64_t at;       /* position of the first grid element in a plane of the result */
+  int64_t pitch[3]; /* strides of the scratch image's dimensions, in elements */
+  int64_t at;       /* position of the grid's first result in a plane of the result */
   int64_t steps[3]; /* strides between results of the grid, in elements */
 } tlk_ConvJob;
 
@@ -40,7 +40,7 @@ typedef struct tlk_ConvPlan {
   tlk_ConvJob *jobs; /* owned */
   const char *in, *bias;
   char *out;
-  int64_t parts; /* number of parts into which a task is divided for several threads */
+  int64_t parts; /* number of parts into which a task is divided so that several threads share it */
   atomic_bool failed;
 } tlk_ConvPlan;
 
@@ -49,12 +49,12 @@ typedef struct tlk_ConvPlan {
 bool tlk_conv_plan(tlk_ConvPlan *p, bool backward, const void *weight);
 void tlk_conv_plan_free(tlk_ConvPlan *p);
 
-/* Run a plan: run_direct is for plans without `tile`, run_gemm for plans with `tile`. Both set
-** `failed` if memory is exhausted. */
+/* Compute the results of a plan: run_direct if the plan has no `tile`, run_gemm if it has one. Both
+** set `failed` if memory is exhausted. */
 void tlk_conv_run_direct(tlk_ConvPlan *p);
 void tlk_conv_run_gemm(tlk_ConvPlan *p);
 
-/* Compute the gradient of the weight: `direct` is for few channels, `gemm` for many. */
+/* Compute the gradient of the weight: `direct` suits few channels, `gemm` suits many. */
 bool tlk_conv_weight_direct(const tlk_Conv *conv, void *grad_weight, const void *in,
                             const void *grad_out);
 bool tlk_conv_weight_gemm(const tlk_Conv *conv, void *grad_weight, const void *in,
@@ -75,15 +75,16 @@ bool tlk_conv1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void
 bool tlk_conv1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
                         const void *grad_out);
 
-/* Do the same as the three functions above, but in bfloat16, if the processor has instructions for
-** bfloat16. */
+/* Do the same as the three functions above, but for bfloat16, on processors that have instructions
+** for bfloat16. */
 bool tlk_conv_dot1x1(const tlk_Conv *conv);
 bool tlk_conv_dot1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
                           const void *weight, const void *bias);
 bool tlk_conv_dot1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
                             const void *grad_out);
 
-/* Returns whether `channels` channels fill vectors well enough if each sum has `terms` terms. */
+/* Returns whether vectors of `channels` channels are full enough to be the faster way, if each sum
+** has `terms` terms. */
 bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms);
 double tlk_conv_bias(const tlk_ConvPlan *p, int64_t channel);
 

@@ -1,10 +1,10 @@
 /*
 ** scatter.c - the gradient of a convolution's input for images that are small beside the kernel and
-** for few input channels. A plan (plan.h) sums over all taps of each input element, even over those
-** beyond the edges of the results, and with few channels its tiles are half empty. Here a matrix
-** product multiplies the gradients at each position with all weights, and the products are added to
-** the elements that the taps read. With few channels, the products of one tap are contiguous, and
-** otherwise those of one position are.
+** for few input channels. A plan (plan.h) is slow for them: it also sums the taps beyond the edges
+** of the results, and with few channels its tiles are half empty. Here a matrix product multiplies
+** the gradients at each position by all weights. Each product is then added to the input element
+** that its tap reads. With few channels the products are stored tap by tap, otherwise position by
+** position.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -16,24 +16,25 @@
 
 /* The largest number of bytes of an image's products; they stay in the second-level cache. */
 #define PRODUCTS_BYTES ((int64_t)512 << 10)
-/* The smallest number of output channels and of products at a position; with fewer, tiles of the
-** matrix product would be half empty. */
+/* The smallest number of output channels, and the smallest number of products at a position. With
+** fewer, tiles of the matrix product would be half empty. */
 #define CHANNELS 16
 #define PRODUCTS 16
-/* With fewer input channels, products of one tap are contiguous. */
+/* With fewer input channels than this, products are stored tap by tap. */
 #define FEW 5
 
 typedef struct Scatter {
   const tlk_Conv *conv;
   bool few;     /* whether there are few input channels */
   int64_t size; /* size of an element in bytes */
-  /* for one group: numbers of channels, of products at a position, of positions and of elements of
-  ** the gradient */
+  /* sizes of one group: number of input channels, of products at a position, of positions, and of
+  ** elements of the gradient */
   int64_t in, out, products, positions, elements;
   const char *grad;
-  const char *weight; /* (groups, out, channel, tap) if `few`, else (groups, out, tap, channel) */
+  /* weights (groups, out, channel, tap) if `few`, else (groups, out, tap, channel) */
+  const char *weight;
   char *to;
-  atomic_bool failed; /* whether memory is exhausted, or the user has interrupted the call */
+  atomic_bool failed; /* becomes true if memory is exhausted or the user interrupts the call */
 } Scatter;
 
 static Scatter scatter_of(const tlk_Conv *c) {
@@ -70,7 +71,7 @@ static void add(const Scatter *s, int64_t n, const char *from, char *to) {
   (s->size == 4 ? add_f32 : add_f64)(n, from, to);
 }
 
-/* Adds the products (positions) of one tap to the sums (elements) of its channel. */
+/* Adds the products (positions) of one tap to the elements of its channel's gradient. */
 static void add_tap(const Scatter *s, const int64_t tap[3], const char *products, char *sums) {
   const tlk_Windows *w = &s->conv->windows;
   int64_t first[3], last[3], corner[3];
@@ -88,7 +89,7 @@ static void add_tap(const Scatter *s, const int64_t tap[3], const char *products
     }
 }
 
-/* Adds the products (taps, channels) at one position to the sums (elements, channels). */
+/* Adds the products (taps, channels) at one position to the gradient (elements, channels). */
 static void add_position(const Scatter *s, const int64_t at[3], const char *products, char *sums) {
   const tlk_Windows *w = &s->conv->windows;
   int64_t first[3], last[3], corner[3], pixel = s->in * s->size;
@@ -154,7 +155,7 @@ static void run_images(void *context, int64_t begin, int64_t end) {
   tli_free(scratch, bytes);
 }
 
-/* Copies weights (channel, tap) of all output channels as (tap, channel). */
+/* Reorders the weights of all output channels from (channel, tap) to (tap, channel). */
 static void turn_weights(const Scatter *s, const char *from, char *to) {
   int64_t size = s->size, taps = s->products / s->in, row = s->products * size;
   for (int64_t o = 0; o < s->conv->channels_out; o++)

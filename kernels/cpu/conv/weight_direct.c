@@ -1,7 +1,8 @@
 /*
 ** weight_direct.c - the gradient of a convolution's weight for few channels, as dot products of the
 ** gradients of the results with shifted rows of the scratch image. The images of each group are
-** prepared in chunks. One thread sums each element in an order that depends on the sizes alone.
+** copied to scratch memory in chunks. One thread computes each element, in an order of terms that
+** depends on the sizes alone.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -11,10 +12,10 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* A dot product is added to the result after this number of positions. */
+/* A dot product runs over about this number of positions, and is then added to the result. */
 #define DOT_POSITIONS 1024
-/* The number of bytes of images that are prepared at a time. If there are many groups, it is
-** NEAR_BYTES, so that the images stay in the second-level cache. */
+/* The number of bytes of images that are copied to scratch memory at a time. NEAR_BYTES is for many
+** groups; images of that size stay in the second-level cache. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
 #define NEAR_BYTES ((int64_t)256 << 10)
 #define MANY_GROUPS 8
@@ -26,12 +27,13 @@ typedef struct Dots {
   const tlk_ConvLoops *loops;
   int64_t size;
   tlk_ConvLayout layout;
-  /* for one group: number of input channels, number of rows (output channels), number of taps */
+  /* sizes of one group: number of input channels, number of rows (output channels), number of
+  ** taps */
   int64_t channels, rows, taps;
   int64_t height, width; /* number of rows and number of taps of a tile */
   int64_t row_tiles, tap_tiles;
   int64_t positions; /* number of positions, rounded up to whole vectors */
-  /* distance between neighbouring images of a group in scratch memory, in elements */
+  /* distance in elements between neighbouring images of a group in scratch memory */
   int64_t in_step, grad_step;
   int64_t *offsets; /* offset of each tap (tap_tiles * width) */
   const char *in, *grad;
@@ -59,8 +61,8 @@ static void dots_layout(Dots *d) {
   d->grad_step = d->row_tiles * d->height * d->positions;
 }
 
-/* Computes the offset of each tap, tile by tile. Copies of the last tap fill up the last tile;
-** their sums are discarded. */
+/* Computes the offset of each tap, tile by tile. The last tile is filled up with copies of the last
+** tap, whose sums are discarded. */
 static void fill_offsets(Dots *d) {
   const tlk_Windows *w = &d->conv->windows;
   int64_t kernel = tlk_conv_product(w->kernel);
@@ -72,8 +74,8 @@ static void fill_offsets(Dots *d) {
   }
 }
 
-/* Copies the gradients of one image's results to rows that have the pitch of the image; dst must
-** already be zero between rows. */
+/* Copies the gradients of one image's results to rows as long as the rows of the scratch image. dst
+** must already be zero between rows. */
 static void copy_gradient(const Dots *d, char *dst, const char *src) {
   const tlk_Windows *w = &d->conv->windows;
   const int64_t *pitch = d->layout.pitch;
@@ -114,7 +116,7 @@ static void add_tile(const Dots *d, int64_t row, int64_t tap, const double *sums
     }
 }
 
-/* Computes rows of tiles. Short images are processed together, so that a dot product has about
+/* Computes some rows of tiles. Short images are processed together, so that a dot product has about
 ** DOT_POSITIONS positions. */
 static void dot_tiles(void *context, int64_t begin, int64_t end) {
   const Dots *d = context;
@@ -129,7 +131,7 @@ static void dot_tiles(void *context, int64_t begin, int64_t end) {
     for (int64_t image = 0; image < d->images; image += together)
       for (int64_t at = 0; at < d->positions; at += span)
         for (int64_t tile = 0; tile < d->tap_tiles; tile++) {
-          double sums[64] = {0}; /* has room for floats or doubles */
+          double sums[64] = {0}; /* room for the sums of a tile, as floats or as doubles */
           int64_t images = tlk_min(together, d->images - image);
           int64_t n = tlk_min(span, d->positions - at);
           const int64_t *offsets = d->offsets + tile * d->width;

@@ -1,8 +1,8 @@
 /*
 ** weight_gemm.c - the gradient of a convolution's weight for many channels: a matrix product
-** (tile.h) that sums over the positions of all images. One factor is the elements that each tap
-** reads, the other is the gradients of the results, transposed to (position, channel). Images are
-** prepared in chunks.
+** (tile.h) that sums over the positions of all images. The rows of one factor are the elements that
+** a tap reads. The other factor is the gradients of the results, transposed to (position, channel).
+** Images are copied to scratch memory in chunks.
 */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* The number of bytes of images that are prepared at a time. */
+/* The number of bytes of images that are copied to scratch memory at a time. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
 /* The number of tiles of taps that a thread processes at a time. */
 #define TILES_TOGETHER 16
@@ -21,15 +21,16 @@ typedef struct Outer {
   const tlk_TileLoops *loops;
   int64_t size; /* size of an element in bytes */
   tlk_ConvLayout layout;
-  /* for one group: number of input channels, number of rows (output channels), number of taps */
+  /* sizes of one group: number of input channels, number of rows (output channels), number of
+  ** taps */
   int64_t channels, rows, taps;
-  int64_t tiles, height; /* number of tiles of a group's rows, number of rows in a tile */
-  int64_t blocks, block; /* number of blocks of taps, number of taps in a block */
+  int64_t tiles, height; /* number of tiles of a group's rows, and number of rows in a tile */
+  int64_t blocks, block; /* number of blocks of taps, and number of taps in a block */
   int64_t positions;     /* number of positions in an image */
   int64_t chunk;         /* number of images in a chunk */
   int64_t *windows;      /* offset of each window in the scratch images (chunk, positions); owned */
   int64_t *offsets;      /* offset of each tap from its window (taps); owned */
-  char *images;          /* prepared images (chunk, channels_in, ...); owned */
+  char *images;          /* images in scratch memory (chunk, channels_in, ...); owned */
   char *panels;          /* packed gradients (groups, tiles, chunk, positions, height); owned */
   char *sums;            /* sums (groups, tiles, taps, height); owned */
   const char *in, *grad;

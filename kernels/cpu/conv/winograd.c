@@ -1,15 +1,15 @@
 /*
 ** winograd.c - implements winograd.h. Patches of the image and the kernels are transformed. Then
-** there is one matrix product for each of the TLK_POINTS points: patches (tile, channel in) times
-** kernels (channel in, channel out), with the register tiles of tile.h. The products are
-** transformed back to results.
+** the transformed values at each of the TLK_POINTS points are multiplied as matrices: patches
+** (tile, channel in) times kernels (channel in, channel out), with the register tiles of tile.h.
+** The products are transformed back to results.
 **
-** Patches are transformed one chunk of segments at a time, in one of two orders of work. If the
-** kernels fit into the second-level cache, or if there are fewer panels of kernels than threads,
-** all kernels are transformed first and kept; chunks are small, and each thread processes whole
-** chunks. Otherwise chunks are large, and each thread processes whole panels of kernels; a panel is
-** transformed anew for each chunk and used for all of the chunk's tiles. In both orders each result
-** is the same sum, added in the same order.
+** Patches are transformed one chunk of segments at a time, in one of two ways. If the kernels fit
+** into the second-level cache, or if there are fewer panels of kernels than threads, all kernels
+** are transformed first and kept. Chunks are small then, and each thread processes whole chunks.
+** Otherwise chunks are large, and each thread processes whole panels of kernels. It transforms a
+** panel again for each chunk and uses it for all tiles of the chunk. Both ways add the terms of a
+** result in the same order.
 */
 #include "kernels/cpu/conv/winograd.h"
 
@@ -35,8 +35,8 @@
 ** tiles. */
 #define LARGE_CHUNK_BYTES ((int64_t)8 << 20)
 #define LARGE_CHUNK_TILES 160
-/* The number of input channels that one pass sums. A panel of transformed kernels for this many
-** channels stays in the second-level cache. */
+/* The number of input channels that are summed in one pass. A panel of transformed kernels for this
+** number of channels stays in the second-level cache. */
 #define TERMS 64
 /* The number of kernels that are transposed in one step. */
 #define KERNELS 16
@@ -44,8 +44,8 @@
 ** planes would be a large power of 2 apart and share one cache set. */
 #define GAP 16
 
-/* The smallest number of channels, of tiles and of multiplications for which Winograd's method is
-** used; with fewer, other methods are faster. */
+/* Winograd's method is used for at least this number of channels, of tiles and of multiplications.
+** With fewer, other methods are faster. */
 #define CHANNELS 16
 #define WORK ((int64_t)1 << 22)
 #define TILES 16
@@ -140,11 +140,11 @@ typedef struct Sums {
   const tlk_WinogradLoops *loops;
   const tlk_TileLoops *tile;
   bool backward;
-  /* number of input channels in a group, over which sums run; number of result channels in a
+  /* number of input channels in a group, which sums run over; number of result channels in a
   ** group */
   int64_t channels, rows;
   int64_t height, tiles; /* number of channels in a panel, number of panels */
-  /* number of input channels that are summed together, number of such blocks of channels */
+  /* number of input channels in a block, which are summed together; number of blocks */
   int64_t terms, blocks;
   int64_t sizes[2], first[2]; /* height and width of an image; position of the first window */
   tlk_Segments segments;
@@ -157,8 +157,8 @@ typedef struct Sums {
   atomic_bool failed, not_finite;
 } Sums;
 
-/* Return the number of elements in one plane of a panel of transformed kernels, of sums, and of
-** transformed patches. */
+/* These functions return the number of elements in one plane of a panel of transformed kernels, of
+** sums, and of transformed patches. */
 static int64_t kernels_plane(const Sums *s) { return s->terms * s->height + GAP; }
 static int64_t sums_plane(const Sums *s) {
   return s->together * s->segments.tiles * s->height + GAP;
@@ -168,7 +168,7 @@ static int64_t patches_plane(const Sums *s) {
   return tlk_ceil_div(s->channels, lanes) * s->together * s->segments.tiles * lanes + GAP;
 }
 
-/* Transforms the kernels of one panel and one block of channels, and stores them in `out`.
+/* Transforms the kernels of one panel for one block of channels, and stores them in `out`.
 ** `transposed` (KERNELS, 9, height) is scratch memory. */
 static void transform_kernels(const Sums *s, int64_t tile, int64_t block, float *transposed,
                               float *out) {
@@ -204,7 +204,7 @@ static void keep_kernels(void *context, int64_t begin, int64_t end) {
   tli_free(transposed, bytes);
 }
 
-/* A chunk: the segments [first, first + count). */
+/* A chunk of segments: [first, first + count). */
 typedef struct Chunk {
   Sums *sums;
   int64_t first, count;
@@ -212,8 +212,8 @@ typedef struct Chunk {
   int64_t offsets[TERMS]; /* offset of each channel in a plane of patches */
 } Chunk;
 
-/* Transforms the patches of segments [at, at + n) of a chunk, which lie below one another in one
-** image. */
+/* Transforms the patches of segments [at, at + n) of a chunk. These segments lie below one another
+** in one image. */
 static void transform_patches(const Chunk *c, int64_t at, int64_t n, float *strip) {
   const Sums *s = c->sums;
   int64_t tiles = s->segments.tiles, image = tlk_segment(&s->segments, c->first + at).image;

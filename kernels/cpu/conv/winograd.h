@@ -1,7 +1,6 @@
 /*
 ** winograd.h - convolutions with 3 x 3 kernels, and their gradients, computed in tiles of 4 x 4
-** results (winograd_loops.h). A row of tiles is cut into segments; all segments of a call have the
-** same number of tiles.
+** results (winograd_loops.h). A row of tiles is cut into segments with the same number of tiles.
 */
 #ifndef TLK_WINOGRAD_H
 #define TLK_WINOGRAD_H
@@ -24,11 +23,12 @@ typedef struct tlk_Segment {
 
 tlk_Segments tlk_segments(const int64_t sizes[2], int64_t images);
 tlk_Segment tlk_segment(const tlk_Segments *s, int64_t index);
-/* Returns how many segments, from `index` on, lie below one another in one image, but at most n.
-** One step can transform these segments. */
+/* Returns how many of the n segments from `index` on lie below one another in one image, so that
+** one step can transform them together. */
 int64_t tlk_segments_below(const tlk_Segments *s, int64_t index, int64_t n);
-/* Returns the number of segments in a chunk, at most `most`. The tiles of a chunk are rounded up to
-** groups of `rows`, and the number of segments is chosen so that rounding adds the fewest tiles. */
+/* Returns the number of segments in a chunk, at most `most`. A chunk's number of tiles is rounded
+** up to a multiple of `rows`. The result is the number of segments that needs the least
+** rounding. */
 int64_t tlk_segments_together(const tlk_Segments *s, int64_t most, int64_t rows);
 
 /* Copies to dst (rows, cols, lanes) the part of each plane that begins at (row, col). There are
@@ -37,8 +37,7 @@ int64_t tlk_segments_together(const tlk_Segments *s, int64_t most, int64_t rows)
 void tlk_channels_last(float *dst, int64_t lanes, int64_t rows, int64_t cols, const float *src,
                        int64_t channels, const int64_t sizes[2], int64_t row, int64_t col);
 
-/* The images of a group: the number of planes and their sizes, and the position of the first
-** window. */
+/* The images of a group: number of planes, sizes of a plane, and position of the first window. */
 typedef struct tlk_Planes {
   const float *data;
   int64_t channels, sizes[2], first[2];
@@ -47,8 +46,8 @@ typedef struct tlk_Planes {
 /* Returns the size in bytes of the scratch memory `strip` for tlk_winograd_patches. */
 size_t tlk_strip_bytes(const tlk_Segments *s);
 /* Transforms the patches of segments [index, index + n), which lie below one another in the image
-** `in`. In `out`, distances are counted in floats: points are `plane` apart, vectors of channels
-** within a point are `block` apart, and tiles are adjacent. */
+** `in`. Distances in `out` are counted in floats: the planes of the points are `plane` apart,
+** vectors of channels within a plane are `block` apart, and tiles are adjacent. */
 void tlk_winograd_patches(const tlk_Segments *s, int64_t index, int64_t n, const tlk_Planes *in,
                           float *strip, float *out, int64_t block, int64_t plane);
 
@@ -56,8 +55,8 @@ void tlk_winograd_patches(const tlk_Segments *s, int64_t index, int64_t n, const
 ** methods. */
 bool tlk_winograd_fits(const tlk_Conv *conv);
 /* Compute the convolution or the gradient of its input, and the gradient of its weight. `finite`
-** becomes false if a result is not finite. The results must not be used then: a transform mixes the
-** elements of a tile, so one Inf or NaN would spread over all of them. */
+** becomes false if a result is not finite. The caller must then discard the results: a transform
+** mixes the elements of a tile, so one Inf or NaN spreads over the whole tile. */
 bool tlk_winograd_sums(const tlk_Conv *conv, bool backward, float *out, const float *in,
                        const float *weight, const float *bias, bool *finite);
 bool tlk_winograd_weight(const tlk_Conv *conv, float *grad_weight, const float *in,

@@ -1,9 +1,9 @@
 /*
-** winograd_weight.c - the gradient of the weight with Winograd tiles (winograd.h). There is one
-** matrix product for each point: transformed patches (channel in, tile) times transformed gradients
-** of the results (tile, channel out). Segments are processed in chunks whose sizes do not depend on
-** the number of threads. If one chunk holds all segments, each panel's sums are computed and
-** transformed back immediately, in the second-level cache.
+** winograd_weight.c - the gradient of the weight with Winograd tiles (winograd.h). For each
+** interpolation point there is one matrix product: transformed patches (channel in, tile) times
+** transformed gradients of the results (tile, channel out). Segments are processed in chunks whose
+** sizes do not depend on the number of threads. If one chunk holds all segments, the sums of each
+** panel are transformed back at once, while they are in the second-level cache.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -19,11 +19,12 @@
 /* The number of input channels in a block. It is a multiple of the number of lanes of a vector and
 ** of the number of rows of a tile (tile.h). */
 #define CHANNELS 48
-/* The number of bytes of a chunk, unless the sums need larger chunks. */
+/* The number of bytes of a chunk. A chunk is larger if the sums require this. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
 /* The number of kernels that are transposed in one step. */
 #define KERNELS 16
-/* The number of unused floats after each plane; winograd.c explains this gap. */
+/* The number of unused floats after each plane. The comment on GAP in winograd.c gives the
+** reason. */
 #define GAP 16
 
 typedef struct Outer {
@@ -40,7 +41,7 @@ typedef struct Outer {
   int64_t group;
   int64_t first, count;  /* first segment of the current chunk, and number of segments in it */
   float *patches, *ends; /* transformed images and gradients (owned) */
-  /* sums (tiles, blocks, points, CHANNELS, height), owned; NULL if there is one chunk only */
+  /* sums (tiles, blocks, points, CHANNELS, height), owned; NULL if all segments are in one chunk */
   float *sums;
   float *out;
   atomic_bool failed, not_finite;
@@ -56,7 +57,7 @@ static int64_t sums_plane(const Outer *o) { return CHANNELS * o->height + GAP; }
 
 /* ---- transforms ---- */
 
-/* Transforms the gradients of the results for segments [at, at + n) of the chunk. */
+/* Transforms the gradients of the results in segments [at, at + n) of the chunk. */
 static void transform_ends(const Outer *o, int64_t at, int64_t n, const float *grads,
                            float *strip) {
   const tlk_Segments *seg = &o->segments;
@@ -94,8 +95,8 @@ static void prepare_segments(void *context, int64_t begin, int64_t end) {
   tli_free(strip, bytes);
 }
 
-/* Computes the sums (CHANNELS, height) of a block and a panel at one point. The first chunk writes
-** the sums, and later chunks add to them. */
+/* Computes the sums (CHANNELS, height) of one block and one panel at one point. The first chunk
+** stores the sums, and later chunks add to them. */
 static void multiply(const Outer *o, int64_t tile, int64_t block, int64_t point, float *sums) {
   const tlk_TileLoops *f = o->tile;
   int64_t lanes = o->loops->lanes, begin = block * CHANNELS, offsets[TLK_TILE_DEPTH];
@@ -117,7 +118,8 @@ static void multiply(const Outer *o, int64_t tile, int64_t block, int64_t point,
     }
 }
 
-/* Transforms the sums of a block and a panel, at all points, back to a part of the gradient. */
+/* Transforms the sums of a block and a panel, at all points, into the block's part of the weight's
+** gradient. */
 static bool finish(const Outer *o, int64_t tile, int64_t block, const float *sums, float *turned) {
   int64_t row = tile * o->height, rows = tlk_min(o->height, o->rows - row), size = sizeof(float);
   int64_t begin = block * CHANNELS, end = tlk_min(begin + CHANNELS, o->channels);
@@ -136,8 +138,8 @@ static bool finish(const Outer *o, int64_t tile, int64_t block, const float *sum
 
 /* ---- drivers ---- */
 
-/* Adds the products of a chunk. Each item of the range is one pair of a block and a panel, at one
-** point. */
+/* Adds the products of a chunk to the sums. Each index of the range stands for one pair of a block
+** and a panel, at one point. */
 static void add_points(void *context, int64_t begin, int64_t end) {
   const Outer *o = context;
   for (int64_t i = begin; i < end; i++) {
@@ -146,8 +148,9 @@ static void add_points(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Transforms sums to gradients. Each item of the range is one pair of a block and a panel; its sums
-** are computed in scratch memory if no sums are kept. */
+/* Transforms sums into the weight's gradient. Each index of the range stands for one pair of a
+** block and a panel. If no sums are kept between chunks, they are computed here in scratch
+** memory. */
 static void finish_pairs(void *context, int64_t begin, int64_t end) {
   Outer *o = context;
   int64_t all = TLK_POINTS * sums_plane(o), turned = KERNELS * 9 * o->height;

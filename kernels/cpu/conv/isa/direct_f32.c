@@ -1,4 +1,4 @@
-/* direct_f32.c - convolution in float. */
+/* direct_f32.c - the loops of direct_loops.h in float. */
 typedef float real;
 #include "kernels/cpu/conv/direct_loops.h"
 

@@ -1,4 +1,4 @@
-/* direct_f64.c - convolution in double. */
+/* direct_f64.c - the loops of direct_loops.h in double. */
 typedef double real;
 #include "kernels/cpu/conv/direct_loops.h"
 

@@ -1,7 +1,7 @@
-/* packed.c - the loops of packed.h. A tile's sums stay in registers. */
+/* packed.c - the loops of packed.h. The sums of a tile stay in vector registers. */
 #if defined(__aarch64__) && !defined(__clang__)
-/* without this pragma gcc hoists so many loads that it runs out of registers and spills sums to
-** memory */
+/* without this pragma gcc moves so many loads out of the loop that sums no longer fit into
+** registers */
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -15,8 +15,8 @@
 
 #define ROWS TLK_PACKED_ROWS
 #define LANES ((int)(TLK_VECTOR_BYTES / sizeof(float)))
-/* number of vectors in a row of a tile; a panel is a multiple of this width or, with vectors of 16
-** elements, may have fewer vectors */
+/* number of vectors in a row of a tile; the width of a panel is a multiple of this or, with vectors
+** of 16 elements, may be smaller */
 #define VECTORS (TLK_VECTOR_REGISTERS == 32 ? 4 : 2)
 /* number of vectors of channels that `channels` computes at a time */
 #define STRIPS (TLK_VECTOR_REGISTERS == 32 ? 2 : 1)
@@ -24,14 +24,14 @@
 
 typedef float Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
 typedef int32_t Mask __attribute__((vector_size(TLK_VECTOR_BYTES)));
-/* A vector without alignment, for loads and stores at any address. */
+/* A vector that may be at any address, without alignment. */
 typedef float LooseVec
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(float)), may_alias));
 
 INLINE Vec load(const float *p) { return *(const LooseVec *)p; }
 INLINE void store(float *p, Vec v) { *(LooseVec *)p = v; }
 
-/* Limits a vector to the range; NaN stays NaN. */
+/* Limits the elements of a vector to the range from low to high; NaN stays NaN. */
 INLINE Vec limit(Vec x, float low, float high) {
   Vec l = (Vec){0} + low, h = (Vec){0} + high;
   Mask below = x<l, above = x> h;
@@ -39,8 +39,8 @@ INLINE Vec limit(Vec x, float low, float high) {
   return (Vec)(((Mask)h & above) | ((Mask)x & ~above));
 }
 
-/* Adds t->bias and t->other to sums, limits the results and stores those that exist. This is a
-** function of its own to keep the tiles' code small. */
+/* Adds t->bias and t->other to sums, limits the results and stores them without padding. The
+** function is not inlined, to keep the code of the tiles small. */
 static __attribute__((noinline)) void finish(const tlk_PackedTile *t, int64_t col, int64_t width) {
   const float *sums = t->sums + col, *bias = t->bias + col;
   int64_t n = tlk_min(width, t->cols - col), whole = n / LANES * LANES, step = t->step;
@@ -65,7 +65,8 @@ static __attribute__((noinline)) void finish(const tlk_PackedTile *t, int64_t co
   }
 }
 
-/* Computes `vectors` vectors of columns. `vectors` is a constant at each inlined call. */
+/* Computes `vectors` vectors of columns. Callers pass a constant for `vectors`, and the function is
+** inlined. */
 INLINE void tile_of(int vectors, const tlk_PackedTile *t, int64_t col) {
   Vec acc[ROWS][VECTORS];
 #pragma GCC unroll 8
@@ -108,14 +109,14 @@ static void tile(const tlk_PackedTile *t) {
   for (int64_t col = 0; col < t->pitch; col += (int64_t)VECTORS * LANES) tile_of(VECTORS, t, col);
 }
 
-/* Returns the larger elements; NaN is the largest. */
+/* Returns the larger element of each pair; NaN counts as the largest number. */
 INLINE Vec larger(Vec a, Vec b) {
   Mask use = (b > a) | (b != b);
   return (Vec)(((Mask)b & use) | ((Mask)a & ~use));
 }
 
 /* Computes `strips` vectors of channels: sums of products or, if `largest`, the largest elements.
-** `strips` and `largest` are constants at each inlined call. */
+** Callers pass constants for `strips` and `largest`, and the function is inlined. */
 INLINE void strips_of(int strips, bool largest, const tlk_PackedTile *t, int64_t col) {
   Vec acc[ROWS][STRIPS], w[STRIPS] = {0};
 #pragma GCC unroll 8
@@ -148,8 +149,8 @@ INLINE void strips_of(int strips, bool largest, const tlk_PackedTile *t, int64_t
   }
 }
 
-/* The last few channels are computed together with some of those before them, whose results are
-** stored again. */
+/* Computes all channels, a few vectors at a time. The last step ends at the last channel, so it may
+** compute some channels a second time. */
 static void channels(const tlk_PackedTile *t) {
   int64_t col = 0, wide = (int64_t)STRIPS * LANES;
   for (; col + wide <= t->cols; col += wide) strips_of(STRIPS, false, t, col);

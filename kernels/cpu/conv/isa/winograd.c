@@ -1,7 +1,7 @@
 /*
 ** winograd.c - the transforms of winograd_loops.h. Each transform applies a small matrix to the
-** columns of a square and then to the rows. The points come in pairs p and -p, so two rows of the
-** matrix share an even and an odd part.
+** columns of a square and then to the rows. The interpolation points come in pairs p and -p, so the
+** even part and the odd part of a polynomial are computed once for two rows of the matrix.
 */
 #include "kernels/cpu/conv/winograd_loops.h"
 
@@ -11,7 +11,7 @@
 #define LANES ((int)(TLK_VECTOR_BYTES / sizeof(float)))
 
 typedef float Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
-/* A vector without alignment, for loads and stores at any address. */
+/* A vector that may be at any address, without alignment. */
 typedef float LooseVec
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(float)), may_alias));
 
@@ -23,14 +23,14 @@ static inline void store(float *p, Vec v) { *(LooseVec *)p = v; }
 #define Q 1.5f
 #define PP (P * P)
 #define QQ (Q * Q)
-/* For each of the points 0, P and Q: 1 / the product of its distances from the other finite
-** points. */
+/* For each of the points 0, P and Q: the reciprocal of the product of its distances from the other
+** finite points. */
 #define AT_0 (1 / (PP * QQ))
 #define AT_P (1 / (2 * PP * (PP - QQ)))
 #define AT_Q (1 / (2 * QQ * (QQ - PP)))
 
-/* Transforms one row or column d of a patch: result i is the sum of d times the coefficients of a
-** polynomial that is 0 at all points but point i. */
+/* Transforms one row or column d of a patch. Result i is the sum of d times the coefficients of a
+** polynomial that is 0 at all interpolation points except point i. */
 static inline void patch_line(const Vec d[6], Vec v[6]) {
   Vec even_p = d[4] - QQ * d[2], odd_p = P * (d[3] - QQ * d[1]);
   Vec even_q = d[4] - PP * d[2], odd_q = Q * (d[3] - PP * d[1]);
@@ -55,7 +55,7 @@ static inline void kernel_line(const Vec g[3], Vec v[6]) {
   v[5] = g[2];
 }
 
-/* Evaluates, at the points, the polynomial whose coefficients g are one row or column of a tile. */
+/* Evaluates a polynomial at the points. Its coefficients g are one row or column of a tile. */
 static inline void tile_line(const Vec g[4], Vec v[6]) {
   Vec even_p = g[0] + PP * g[2], odd_p = P * (g[1] + PP * g[3]);
   Vec even_q = g[0] + QQ * g[2], odd_q = Q * (g[1] + QQ * g[3]);
@@ -85,8 +85,8 @@ static inline void gradient_line(const Vec s[6], Vec w[3]) {
   w[2] = PP * even_p + QQ * even_q + s[5];
 }
 
-/* Defines a function that applies `line` to the columns of a square with side `from`, and then to
-** the rows of the result, which becomes a square with side `to`. */
+/* Defines a function that transforms a square. It applies `line` to the columns of the square with
+** side `from`, and then to the rows of the result, which becomes a square with side `to`. */
 #define SQUARE(name, line, from, to)                                                      \
   static inline __attribute__((always_inline)) void name(const Vec *in, Vec *out) {       \
     Vec half[(to) * (from)];                                                              \
@@ -152,7 +152,8 @@ static void kernels(int64_t n, const float *in, int64_t in_step, bool turned, fl
   }
 }
 
-/* Returns `sum` if v is finite, otherwise NaN. */
+/* Returns `sum` if v is finite, otherwise NaN. So NaN in the final sum tells that a result was not
+** finite. */
 static inline Vec watch(Vec sum, Vec v) { return sum + v * 0; }
 
 static bool all_zero(Vec sum) {
