@@ -1,7 +1,8 @@
 /*
-** fft.c - Fourier transforms along one dimension, of length n. Many lines are transformed at once,
-** one in each vector lane; a single long line is transformed by line.c. Lines are independent, so a
-** NaN stays in its line. Results do not depend on the number of threads.
+** fft.c - Fourier transforms along one dimension, of length n. Many lines (the elements along that
+** dimension) are transformed at once, one in each vector lane. line.c transforms a single long
+** line. Lines are independent, so a NaN stays in its line. Results do not depend on the number of
+** threads.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -13,26 +14,26 @@
 #include "kernels/cpu/fft/line.h"
 #include "kernels/cpu/fft/plan.h"
 
-/* The smallest length at which each complex row of a batch is transformed alone, if it can be arranged
-** as a matrix. Several rows at once would not fit into the first-level cache. */
+/* From this length on, each complex row of a batch is transformed alone, if it can be arranged as a
+** matrix. Several rows at once would not fit into the first-level cache. */
 #define ALONE_LEAST 1024
 
 typedef struct Call {
   const struct tlk_fft *call;
-  /* plan for n numbers; for n / 2 if the signal is real and its length n is even */
+  /* plan for n complex numbers, or for n / 2 if the signal is real and its length n is even */
   tlk_FftPlan *plan;
   const tlk_FftLoops *loops;
   tl_DType real;
-  /* number of lanes in a vector, size of a complex number in bytes, total number of lines */
+  /* number of lanes in a vector, size of a complex number in bytes, number of all lines */
   int64_t lanes, size, lines;
   int64_t in_n, out_n; /* number of elements in an input line and in an output line */
-  /* whether the signal is real and of even length, so that each pair of elements forms a complex
-  ** number */
+  /* whether the signal is real and has an even length, so that a pair of elements is treated as one
+  ** complex number */
   bool paired;
   atomic_bool failed;
 } Call;
 
-/* Returns the lines of block b in an array whose lines have n elements of `size` bytes. */
+/* Describes the lines of block b in an array. A line has n elements of `size` bytes. */
 static tlk_FftLines block_lines(const Call *c, int64_t b, int64_t n, int64_t size) {
   int64_t inner = c->call->inner, first, count;
   bool columns = inner >= c->lanes / 2;
@@ -80,7 +81,8 @@ static void block_from_real(const Call *c, int64_t b, tlk_FftRoom *room) {
   tlk_fft_store(c->loops, &k, c->call->out.data, c->out_n, room, room->piece, c->call->scale);
 }
 
-/* Fills in the second half of the rows: row n - k is the conjugate of row k. Row 0 becomes real. */
+/* Fills in the second half of the rows: row n - k becomes the conjugate of row k. Row 0 becomes
+** real. */
 static void mirror_rows(const Call *c, tlk_FftPiece piece) {
   int64_t n = c->call->n;
   tlk_FftPiece minus = {piece.im, piece.im};
@@ -198,7 +200,7 @@ static bool run_call(Call *c) {
   } else if (c->lines >= tl_get_num_threads()) {
     TL_TRY(tli_parallel_try(c->lines, tlk_max(1, TLK_GRAIN / (4 * c->call->n)), run_lines, c));
   } else {
-    run_lines(c, 0, c->lines); /* there are few lines, so threads share the work of each line */
+    run_lines(c, 0, c->lines); /* if there are few lines, threads share the work of each line */
   }
   return !atomic_load_explicit(&c->failed, memory_order_relaxed) ||
          (tli_go_on() && tli_fail(TL_EMEM, "fft: out of memory"));

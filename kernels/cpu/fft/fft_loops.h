@@ -1,8 +1,7 @@
 /*
-** fft_loops.h - the loops of Fourier transforms for one type `real`: see fft.h. Each number in a
-** loop is in a lane of its own, so loops process whole vectors only. The loops use the compilers'
-** vector types, because compilers would vectorise plain loops only in part. isa/fft_<type>.c
-** includes this file.
+** fft_loops.h - the loops of transform.h for one type `real`. Each line is in a lane of its own, so
+** loops process whole vectors only. The loops use the compilers' vector types, because compilers
+** vectorise plain loops only in part. isa/fft_<type>.c includes this file.
 */
 #include "kernels/cpu/fft/transform.h"
 #include "kernels/cpu/vector.h"
@@ -21,11 +20,12 @@ enum { LANES = TLK_FFT_LANE_BYTES / sizeof(real), WIDTH = TLK_VECTOR_BYTES / siz
 #define VECTOR_WIDTH_16_4 4
 #define VECTOR_WIDTH_16_8 2
 
-/* A vector that needs only the alignment of a single number. */
+/* A vector that may be at any address that is aligned for a single number. */
 typedef real Vector
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
-/* Complex is one complex number. Complexes is two vectors, with a complex number in each lane. */
+/* A Complex is one complex number. A Complexes is a pair of vectors with a complex number in each
+** lane. */
 typedef struct Complex {
   real re, im;
 } Complex;
@@ -63,12 +63,14 @@ static inline void put_both(real *re, real *im, Complexes v) {
 
 /* ---- passes ---- */
 
-/* IN reads element k of the group that a pass combines. OUT writes element k of the result. */
+/* IN(k) reads element k of the group that a pass combines. OUT(k, ...) writes element k of the
+** result. */
 #define IN(k) get_both(xr + (k)*far + i, xi + (k)*far + i)
 #define OUT(k, value) put_both(yr + (k)*span + i, yi + (k)*span + i, value)
 #define OUT_TURNED(k, value) OUT(k, turn ? times(value, w[(k)-1]) : (value))
 
-/* Defines one pass by its butterfly; `turn` tells whether the pass has twiddles. */
+/* Defines a pass of radix r by its butterfly. `turn` tells whether the pass multiplies by twiddle
+** factors. */
 #define PASS(r, ...)                                                                \
   static inline __attribute__((always_inline)) void radix_##r##_any(                \
       const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to, const bool turn) {  \
@@ -125,9 +127,9 @@ PASS(8, {
   OUT_TURNED(7, minus(c6, c7));
 })
 
-/* Odd radices use the sums s_j = x_j + x_{r-j} and the differences d_j = x_j - x_{r-j} for 0 < j <
-** r/2. Let A be x_0 plus the sum of cos(2 pi j k / r) s_j, and B the sum of sin(2 pi j k / r) d_j.
-** Then result k is A - iB, and result r - k is A + iB. */
+/* Passes of an odd radix r use the sums s_j = x_j + x_{r-j} and the differences d_j = x_j - x_{r-j}
+** for 0 < j < r/2. Let A be x_0 plus the sum of cos(2 pi j k / r) s_j, and B the sum of sin(2 pi j
+** k / r) d_j. Then result k is A - iB, and result r - k is A + iB. */
 
 PASS(3, {
   const real c1 = (real)-0.5, s1 = (real)0.86602540378443864676;
@@ -154,7 +156,7 @@ PASS(5, {
   OUT_TURNED(4, minus(a1, b1));
 })
 
-/* Computes a pass of any odd radix; roots[j] = (cos, sin)(2 pi j / r). */
+/* Computes a pass of any odd radix. roots[j] is (cos, sin)(2 pi j / r). */
 static void odd(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {
   const int64_t r = p->radix, span = p->span, far = p->m * span, half = (r - 1) / 2;
   const Complex *roots = p->roots, *w = p->twiddles, unit = {1, 0};
@@ -197,8 +199,8 @@ static void pass(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {
 
 /* ---- rows of lines ---- */
 
-/* PICK(a, b, k) returns every second number of vectors a and b, beginning with number k. MIX(a, b,
-** k) takes numbers from a and b in turn, beginning with number k of each. */
+/* PICK(a, b, k) takes every second number of the vectors a and b, from number k on. MIX(a, b, k)
+** takes numbers from a and b in turn, from number k of each on. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define SHUFFLES 1
@@ -292,8 +294,9 @@ static void twist(int64_t rows, const void *lanes, const void *base, int64_t str
 
 /* ---- real signals ---- */
 
-/* unpack converts elements k and h - k of the pairs' transform to those of the signal's transform.
-** pack converts them back, multiplied by 2. */
+/* Defines a function that unpacks or packs real signals. `unpack` converts elements k and h - k of
+** the pairs' transform to elements of the signal's transform. `pack` converts them back, multiplied
+** by 2. */
 #define UNPACKING(type, name)                                             \
   static inline void name##_unpack(type *low, type *high, Complex root) { \
     type a = name##_scaled(*low, (real)0.5);                              \

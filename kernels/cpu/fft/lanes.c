@@ -1,5 +1,5 @@
 /*
-** lanes.c - implements lanes.h.
+** lanes.c - copies lines to vector lanes and back, and transforms them there, as lanes.h declares.
 */
 #include "kernels/cpu/fft/lanes.h"
 
@@ -8,8 +8,8 @@
 #include "core/memory/alloc.h"
 #include "kernels/cpu/block_walk.h"
 
-/* The gap between two arrays, in bytes. Without it, the arrays could be a power of two apart, and
-** elements at the same position in both would evict one another from the cache. */
+/* The gap between two arrays, in bytes. Without this gap, the arrays could be a power of two apart,
+** and elements at the same position in both would evict one another from the cache. */
 #define APART 192
 
 bool tlk_fft_room_open(tlk_FftRoom *room, const tlk_FftPlan *plan) {

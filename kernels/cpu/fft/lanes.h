@@ -1,5 +1,5 @@
 /*
-** lanes.h - transforms lines of numbers at once, one in each vector lane.
+** lanes.h - transforms several lines of numbers at once, one in each vector lane.
 */
 #ifndef TLK_FFT_LANES_H
 #define TLK_FFT_LANES_H
@@ -16,11 +16,12 @@ typedef struct tlk_FftRoom {
   size_t bytes;
 } tlk_FftRoom;
 
-/* Lines in memory that are transformed at once. Element j of line l is element at[l] + j * step; an
-** element has `size` bytes. */
+/* Lines in memory that are transformed at once. Element j of line l is at address at[l] + j * step;
+** an element has `size` bytes. */
 typedef struct tlk_FftLines {
   int64_t size, step, lanes, all; /* lanes: number of lines; all: number of lanes in a vector */
-  bool adjacent;                  /* whether at[l] is at[0] + l for all l */
+  /* whether the lines are neighbours: at[l] is at[0] + l for all l */
+  bool adjacent;
   int64_t at[TLK_FFT_LANE_BYTES / 4];
 } tlk_FftLines;
 
@@ -36,14 +37,14 @@ static inline void *tlk_fft_row(void *array, int64_t row) {
   return (char *)array + row * TLK_FFT_LANE_BYTES;
 }
 
-/* Opens the workspace of a plan; returns false, without a message, if memory is exhausted. */
+/* Allocates the buffers for a plan. Returns false, without a message, if memory is exhausted. */
 bool tlk_fft_room_open(tlk_FftRoom *room, const tlk_FftPlan *plan) TL_MUSTCHECK;
 void tlk_fft_room_close(tlk_FftRoom *room);
 
 /* Sets the rows [from, to) of a piece to zero. */
 void tlk_fft_clear(tlk_FftPiece piece, int64_t from, int64_t to);
-/* Copies elements [from, from + rows) of the lines to rows of lanes or, if `out`, back from rows of
-** lanes. */
+/* Copies elements [from, from + rows) of the lines to rows of lanes or, if `out`, from rows of
+** lanes to the lines. */
 void tlk_fft_carry(const tlk_FftLines *k, char *data, int64_t from, int64_t rows, char *lanes,
                    bool out);
 /* Copies `rows` elements of the lines to a piece. */
@@ -52,7 +53,7 @@ void tlk_fft_load(const tlk_FftLoops *loops, const tlk_FftLines *k, const void *
 /* Copies `rows` elements of a piece, multiplied by scale, to the lines. */
 void tlk_fft_store(const tlk_FftLoops *loops, const tlk_FftLines *k, void *data, int64_t rows,
                    tlk_FftRoom *room, tlk_FftPiece from, double scale);
-/* Returns whether the plan can transform lines in lanes. */
+/* Returns whether the plan can transform lines in vector lanes. */
 bool tlk_fft_has_lanes(const tlk_FftPlan *p);
 /* Transforms the lines in room->piece. */
 void tlk_fft_run(const tlk_FftLoops *loops, const tlk_FftPlan *p, tlk_FftRoom *room);

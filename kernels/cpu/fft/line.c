@@ -1,6 +1,6 @@
 /*
-** line.c - implements line.h. A long line is arranged as a matrix (n1, n2), whose columns and rows
-** are then transformed as lines.
+** line.c - transforms one line, as line.h declares. A long line is arranged as a matrix (n1, n2).
+** Then the matrix's columns are transformed as lines, and after them its rows.
 */
 #include "kernels/cpu/fft/line.h"
 
@@ -90,8 +90,8 @@ static bool line_divided(Line *c) {
   return ok;
 }
 
-/* Transforms one line by Bluestein's algorithm. The inverse has the same elements as the forward
-** transform; all but the first are in reverse order. */
+/* Transforms one line by Bluestein's algorithm. The inverse transform has the same elements as the
+** forward transform, but in reverse order after the first. */
 static bool line_chirp(const Line *c) {
   const tlk_FftPlan *p = c->plan;
   int64_t size = 2 * (int64_t)tl_dtype_size(p->part), m = p->inner->n;

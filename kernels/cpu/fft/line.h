@@ -1,12 +1,12 @@
 /*
-** line.h - transforms one line.
+** line.h - transforms a single line of numbers.
 */
 #ifndef TLK_FFT_LINE_H
 #define TLK_FFT_LINE_H
 
 #include "kernels/cpu/fft/transform.h"
 
-/* Transforms one line in memory; threads share the work. out may be the same array as in. */
+/* Transforms one line in memory. Threads share the work. `out` may be the same array as `in`. */
 bool tlk_fft_line(const tlk_FftPlan *plan, const void *in, void *out, bool inverse, double scale)
     TL_MUSTCHECK;
 

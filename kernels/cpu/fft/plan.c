@@ -1,5 +1,5 @@
 /*
-** plan.c - plans of Fourier transforms: the division of a length, the tables of roots of unity, and
+** plan.c - plans of Fourier transforms: the factors of a length, the tables of roots of unity, and
 ** a cache of recently used plans.
 */
 #include "core/kernel/elementary.h"
@@ -13,16 +13,16 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/fft/line.h"
 
-/* The largest length n at which many lines are transformed together, with radix passes alone.
-** Longer lines are always arranged as an n1 x n2 matrix if n has suitable divisors. */
+/* The largest length n whose lines are transformed together by radix passes alone. Longer lines are
+** arranged as an n1 x n2 matrix if n has suitable divisors. */
 #define PASSES_MOST 4096
 /* The smallest length that is arranged as an n1 x n2 matrix if there are few lines. */
 #define DIVIDED_LEAST 64
 
 /* ---- lengths ---- */
 
-/* Stores the radices of n's passes and returns their number, or -1 if n has a prime factor that is
-** too large for a pass. */
+/* Stores the radices of the passes for length n and returns their number. Returns -1 if n has a
+** prime factor that is too large for a pass. */
 static int factorize(int64_t n, int64_t *radices) {
   int count = 0, twos = 0;
   for (int64_t r = TLK_FFT_RADIX; r >= 3; r -= 2)
@@ -46,7 +46,7 @@ static int64_t middle_divisor(int64_t n) {
   return best;
 }
 
-/* Returns the smallest number >= n that has no prime factors but 2, 3 and 5. If n > 256, the number
+/* Returns the smallest number >= n whose only prime factors are 2, 3 and 5. If n > 256, the number
 ** is also a multiple of 64. */
 static int64_t smooth_from(int64_t n) {
   int64_t best = 1;
@@ -66,8 +66,8 @@ static int64_t smooth_from(int64_t n) {
 /* Stores exp(-2 pi i k / n) as element `at` of a table of complex numbers. */
 static void put_root(void *table, tl_DType real, int64_t at, int64_t k, int64_t n) {
   const double pi = 3.14159265358979323846;
-  /* reduces the angle to at most an eighth of a turn, where sine and cosine are exact to the last
-  ** bit */
+  /* reduces the angle to at most an eighth of a turn, where sine and cosine are accurate to the
+  ** last bit */
   int64_t eighth = (16 * k + n) / (2 * n);
   double rest = -2 * pi * (((double)(8 * k - eighth * n)) / (8 * (double)n));
   double c = tli_cos(rest), s = tli_sin(rest), h = 0.70710678118654752440, re = c, im = s;
@@ -88,8 +88,8 @@ static void put_root(void *table, tl_DType real, int64_t at, int64_t k, int64_t 
   }
 }
 
-/* Returns the address of a table of n complex numbers that follows the earlier tables. Before
-** memory is allocated, only the bytes are counted. */
+/* Returns the address of a table of n complex numbers, which follows the tables before it. Until
+** memory is allocated, only counts the bytes. */
 static void *place(tlk_FftPlan *p, int64_t n) {
   size_t bytes = ((size_t)n * 2 * tl_dtype_size(p->part) + 63) / 64 * 64;
   void *at = p->tables ? (char *)p->tables + p->bytes : NULL;
@@ -122,7 +122,7 @@ static void lay_out_divided(tlk_FftPlan *p) {
   p->base_twiddles = place(p, n1 * p->blocks);
   if (p->tables == NULL) return;
   for (int64_t k = 0; k < n1; k++) {
-    /* each k has a row of real parts and a row of imaginary parts */
+    /* for each k there is a row of real parts and a row of imaginary parts */
     for (int64_t l = 0; l < lanes; l++) {
       double root[2] = {0};
       put_root(root, TL_F64, 0, k * l % p->n, p->n);
@@ -140,7 +140,7 @@ static void lay_out_divided(tlk_FftPlan *p) {
 }
 
 /* Computes the chirp exp(-pi i j^2 / n), and reserves room for the filter, which make_filter
-** computes. */
+** computes later. */
 static void lay_out_chirp(tlk_FftPlan *p) {
   p->chirp = place(p, p->n);
   p->filter = place(p, p->inner->n);
@@ -236,9 +236,10 @@ static tlk_FftPlan *new_plan(int64_t n, tl_DType real, bool pairs) {
 #define CACHED_BYTES ((size_t)64 << 20)
 
 static tli_Mutex guard = TLI_MUTEX_INIT;
-static tlk_FftPlan *cached[CACHED]; /* owned; protected by `guard` */
-static size_t cached_bytes;         /* guarded */
-static int64_t clock_of_uses;       /* guarded */
+/* the cached plans; the cache owns them, and `guard` protects them */
+static tlk_FftPlan *cached[CACHED];
+static size_t cached_bytes;   /* guarded */
+static int64_t clock_of_uses; /* guarded */
 
 static tlk_FftPlan *find(int64_t n, tl_DType real, bool pairs) {
   for (int i = 0; i < CACHED; i++)
@@ -248,8 +249,8 @@ static tlk_FftPlan *find(int64_t n, tl_DType real, bool pairs) {
   return NULL;
 }
 
-/* Removes the least recently used plan among the unused plans from the cache and returns it; NULL
-** if all plans are in use. */
+/* Removes from the cache the plan that has been unused for the longest time, and returns it.
+** Returns NULL if all plans are in use. */
 static tlk_FftPlan *take_oldest(void) {
   int oldest = -1;
   for (int i = 0; i < CACHED; i++)
@@ -292,7 +293,7 @@ void tlk_fft_give_back(tlk_FftPlan *p) {
   int n = 0;
   tli_mutex_lock(&guard);
   p->users--;
-  if (!is_cached(p)) { /* a plan that is not in the cache is new */
+  if (!is_cached(p)) { /* a plan outside the cache was made by this call */
     bool fits = p->all_bytes <= CACHED_BYTES / 2 && find(p->n, p->part, p->pairs) == NULL;
     p->age = ++clock_of_uses;
     if (!fits || !enter(p)) {

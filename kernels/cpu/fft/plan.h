@@ -6,8 +6,9 @@
 
 #include "kernels/cpu/fft/transform.h"
 
-/* Returns the plan for n > 0 complex numbers whose parts are F32 or F64. The plan is taken from the
-** cache or made; NULL after a failure. The caller must give every plan back. */
+/* Returns the plan for n > 0 complex numbers whose parts are F32 or F64, from the cache if
+** possible. Returns NULL after a failure. The caller must return the plan with
+** tlk_fft_give_back. */
 tlk_FftPlan *tlk_fft_plan(int64_t n, tl_DType part, bool pairs) TL_MUSTCHECK;
 void tlk_fft_give_back(tlk_FftPlan *plan);
 

@@ -1,4 +1,4 @@
-/* fft_f32.c - Fourier transforms of lines of float. */
+/* fft_f32.c - the loops of fft_loops.h in float. */
 typedef float real;
 #define REAL_BYTES 4
 #include "kernels/cpu/fft/fft_loops.h"

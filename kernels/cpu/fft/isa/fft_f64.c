@@ -1,4 +1,4 @@
-/* fft_f64.c - Fourier transforms of lines of double. */
+/* fft_f64.c - the loops of fft_loops.h in double. */
 typedef double real;
 #define REAL_BYTES 8
 #include "kernels/cpu/fft/fft_loops.h"
