@@ -1,18 +1,21 @@
 /*
-** best_loops.h - the largest or smallest element and its position. NaN wins over every number;
-** among equal elements the first wins. best_<type>.c includes this file after it has defined
-** `Element`, IS_NAN for elements, `Position` (an integer of the same size) and MEMBER (the member
-** of tlk_Best's value). `largest` is a constant at each inlined call.
+** best_loops.h - the largest or smallest element and its position. NaN counts as better than every
+** number, and the first of equal elements is chosen. best_<type>.c includes this file after it has
+** defined `Element`, IS_NAN for elements, `Position` (an integer of the same size) and MEMBER (the
+** member of tlk_Best that holds the value). Callers pass a constant for `largest`, and the
+** functions are inlined.
 */
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"
 
-#define BLOCK 1024 /* number of elements that are searched again if one of them is a new best */
-#define STRIP 64   /* number of columns that are processed together */
+/* number of elements in a block; a block with a new best element is searched again for its
+** position */
+#define BLOCK 1024
+#define STRIP 64 /* number of columns that are processed together */
 #define ALWAYS inline __attribute__((always_inline))
 
-/* Returns whether the best element so far, `held`, stays the best when x is compared with it; false
-** if either is NaN. */
+/* Returns whether the best element so far, `held`, is still the best when x is compared with it.
+** The result is false if either is NaN. */
 static ALWAYS bool keeps(bool largest, Element held, Element x) {
   return largest ? x <= held : x >= held;
 }
@@ -22,7 +25,7 @@ static ALWAYS Element better(bool largest, Element held, Element x) {
   return IS_NAN(held) ? held : m;
 }
 
-/* Returns the best of n contiguous elements, n > 0. */
+/* Returns the best of n > 0 contiguous elements. */
 static ALWAYS Element extreme(bool largest, int64_t n, const Element *x) {
   enum { LANES = 32 };
   Element best = x[0];
@@ -40,8 +43,8 @@ static ALWAYS Element extreme(bool largest, int64_t n, const Element *x) {
   return best;
 }
 
-/* Returns the first position of `best`, which must occur in x. Finds a group of elements first,
-** then the element. */
+/* Returns the first position of `best`, which must occur in x. First finds a group of elements,
+** then the element in the group. */
 static int64_t find(int64_t n, const Element *x, Element best) {
   enum { LANES = 32 };
   int64_t i = 0;
@@ -58,7 +61,7 @@ static int64_t find(int64_t n, const Element *x, Element best) {
   return i;
 }
 
-/* Returns whether x becomes the best element in acc. */
+/* Returns whether x is better than the best element in acc. */
 static ALWAYS bool replaces(bool largest, const tlk_Best *acc, Element x) {
   Element held = (Element)acc->value.MEMBER;
   return acc->index < 0 || (!IS_NAN(held) && !keeps(largest, held, x));

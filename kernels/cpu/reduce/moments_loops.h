@@ -1,9 +1,9 @@
 /*
 ** moments_loops.h - mean and sum of squared deviations: moments_<type>.c defines `real` and
-** includes this file. In a piece that stays in the cache, a second pass sums squared deviations
-** from the mean of the piece. Pieces are merged in double by the formula of Chan, Golub and
-** LeVeque. So no digits are lost by cancellation, even if the mean is large. The file also has the
-** sum of complex numbers.
+** includes this file. Rows are processed in pieces that stay in the cache. A first pass computes
+** the mean of a piece, and a second pass sums the squared deviations from this mean. Pieces are
+** merged in double by the formula of Chan, Golub and LeVeque. So no digits are lost by
+** cancellation, even if the mean is large. This file also defines the sum of complex numbers.
 */
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"
@@ -44,9 +44,10 @@ static real plain(real x, real m) {
 }
 static real square(real x, real m) { return (x - m) * (x - m); }
 
-/* Sums `term` over a row: groups of four elements in the type of the row, then the groups in
-** double. sums[k] receives the sum of the elements k, k + each, ..., where `each` divides n and
-** LANES. `term` and `each` are constants at each inlined call. */
+/* Sums `term` over a row. Each group of four elements is summed in the type of the row, and the
+** groups are summed in double. sums[k] receives the sum of the elements k, k + each, ..., where
+** `each` divides n and LANES. Callers pass constants for `term` and `each`, and the function is
+** inlined. */
 static inline __attribute__((always_inline)) void sums_of(Term *term, int64_t n, const real *x,
                                                           real m, const int each, double *sums) {
   double lane[LANES] = {0};
@@ -86,8 +87,8 @@ static void row(int64_t n, const void *x_, void *acc, const tl_Scalar *params) {
     int64_t piece = n - at < PIECE ? n - at : PIECE;
     double count = (double)piece;
     double mean = sum_of(plain, piece, x, 0) / count;
-    /* `near` is the mean, rounded to the type; the effect of its rounding error `rest` is
-    ** subtracted */
+    /* `near` is the mean, rounded to the type; the effect of the rounding error `rest` is
+    ** subtracted below */
     real near = (real)mean;
     double rest = mean - (double)near;
     double deviation = sum_of(square, piece, x, near) - count * rest * rest;

@@ -1,10 +1,11 @@
 /*
 ** reduce.c - reductions of (outer, n, inner) along n.
 **
-** Work is divided into tasks: a batch of rows if inner is 1, otherwise a strip of adjacent columns
-** whose accumulators stay in the first-level cache. If there are few such tasks, n is divided into
-** segments as well, and the accumulators of the segments of a strip are joined in order. The sizes
-** alone decide the division, so results do not depend on the number of threads.
+** Work is divided into tasks. If inner is 1, a task is a batch of rows. Otherwise it is a strip of
+** adjacent columns, whose accumulators stay in the first-level cache. If there are few such tasks,
+** n is divided into segments as well, and the accumulators of a strip's segments are joined in
+** order. The division into tasks depends only on the sizes, so results do not depend on the number
+** of threads.
 */
 #include <math.h>
 #include <string.h>
@@ -18,7 +19,8 @@
 #define FEW_TASKS 64 /* if there are fewer tasks than this, n is divided into segments */
 /* rows of up to this length are transposed, so that several are reduced together */
 #define SHORT_ROW 32
-#define NARROW 32 /* if there are fewer columns than this, several rows are reduced as one */
+/* if there are fewer columns than this, several rows are reduced as one wide row */
+#define NARROW 32
 
 typedef struct Plan Plan;
 struct Plan {
@@ -35,13 +37,13 @@ struct Plan {
   char *partial; /* accumulators of all tasks if n is divided into segments (owned) */
   /* Stores the results [first, first + count). */
   void (*store)(const Plan *p, int64_t first, int64_t count, const char *acc);
-  tlk_Array out2; /* the second result, if there is one */
-  /* adds pairs of numbers, such as complex numbers; NULL for all calls but such sums */
+  tlk_Array out2; /* array of the second result, if there is one */
+  /* adds up pairs of numbers, such as complex numbers; NULL if the call is not such a sum */
   void (*sum_pairs)(int64_t n, const void *x, double *sums);
 };
 
 typedef struct Task {
-  int64_t first, count; /* the results [first, first + count), in memory order */
+  int64_t first, count; /* the results [first, first + count), in the order of memory */
   const char *src;      /* address of the task's first element */
   int64_t n;
 } Task;
@@ -61,7 +63,8 @@ static void add_row(const Plan *p, const char *src, int64_t n, void *acc) {
   }
 }
 
-/* Adds rows of `cols` elements to the accumulators; rows begin `inner` elements apart. */
+/* Adds rows of `cols` elements to the accumulators. Neighbouring rows begin `inner` elements
+** apart. */
 static void add_columns(const Plan *p, const char *src, int64_t rows, int64_t cols, int64_t inner,
                         void *acc) {
   if (p->in.dtype == p->compute) {
@@ -83,8 +86,8 @@ static void add_columns(const Plan *p, const char *src, int64_t rows, int64_t co
   }
 }
 
-/* Adds rows of few columns. Several rows are treated as one wide row, whose accumulators are joined
-** at the end. */
+/* Adds rows with few columns. Several rows are treated as one wide row, whose accumulators are
+** joined at the end. */
 static void add_narrow(const Plan *p, const char *src, int64_t rows, int64_t cols, void *acc) {
   int64_t fold = TLK_CHUNK / 8 / cols;
   int64_t wide = rows / fold;
@@ -133,7 +136,7 @@ static void accumulate(const Plan *p, const Task *t, char *acc) {
 
 /* ---- tasks ------------------------------------------------------------------------ */
 
-/* Returns a task by its number. Segments are numbered fastest, then strips, then rows of
+/* Returns task number `index`. The numbers count segments first, then strips, then rows of
 ** `outer`. */
 static Task task_at(const Plan *p, int64_t index) {
   int64_t g = index % p->segments;
@@ -254,7 +257,7 @@ static void store_best(const Plan *p, int64_t first, int64_t count, const char *
   for (int64_t i = 0; i < count; i++) indices[i] = best[i].index + 1;
   if (p->out.data == NULL) return;
   bool floating = p->compute == TL_F32 || p->compute == TL_F64;
-  double values[STRIP]; /* holds values of either member of tlk_Best's union: int64_t or double */
+  double values[STRIP]; /* room for either member of tlk_Best's union: int64_t or double */
   for (int64_t i = 0; i < count; i++) memcpy(&values[i], &best[i].value, sizeof values[i]);
   p->isa->convert[floating ? TL_F64 : TL_I64][p->out.dtype](count, element(p->out, first), values);
 }

@@ -1,9 +1,11 @@
 /*
-** reduce_loops.h - the loops of one reduction; kernels/cpu/loops.h tells how this file is included.
+** reduce_loops.h - the loops of one reduction; kernels/cpu/loops.h explains how this file is
+** included.
 **
 ** A row is reduced "vertically", in whole vectors: elements that are LANES apart in the row belong
 ** to one accumulator, and the accumulators are joined at the end. The elements of four steps are
-** joined to each other before they are joined to an accumulator (see TLM_REDUCE_).
+** joined to one another before they are joined to an accumulator (see TLM_REDUCE_ in
+** kernels/math.h).
 */
 #define ACC TLM_OWN(acc)
 #define ENTER TLM_OWN(enter)

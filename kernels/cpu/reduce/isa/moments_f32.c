@@ -1,4 +1,4 @@
-/* moments_f32.c - mean and squared deviations in float. */
+/* moments_f32.c - mean and sum of squared deviations in float. */
 typedef float real;
 #include "kernels/cpu/reduce/moments_loops.h"
 

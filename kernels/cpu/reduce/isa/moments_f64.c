@@ -1,4 +1,4 @@
-/* moments_f64.c - mean and squared deviations in double. */
+/* moments_f64.c - mean and sum of squared deviations in double. */
 typedef double real;
 #include "kernels/cpu/reduce/moments_loops.h"
 
