@@ -1,7 +1,7 @@
 /*
 ** sequence.c - evenly spaced numbers. Each number is computed in int64 or float64 from its position
-** alone and then converted. So errors do not accumulate, and the result does not depend on how
-** threads share the work.
+** alone and then converted. So rounding errors do not accumulate, and the result does not depend on
+** how threads share the work.
 */
 #include "core/platform/parallel.h"
 #include "kernels/cpu/cpu.h"
@@ -12,7 +12,8 @@ typedef struct Sequence {
   bool whole; /* whether the numbers are computed in int64 */
   int64_t i0, istep;
   double start, step, end;
-  int64_t half; /* elements from this position on are computed from the end */
+  /* elements from this position on are computed backwards from the end of the sequence */
+  int64_t half;
 } Sequence;
 
 static void whole_numbers(const Sequence *s, int64_t at, int64_t n, int64_t *out) {
