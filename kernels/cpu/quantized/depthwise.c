@@ -1,7 +1,8 @@
 /*
-** depthwise.c - depthwise convolutions of 8-bit integers: each channel of the result is computed from
-** that channel alone. The elements of a kernel's column are taken four at a time (a quad), padded
-** with zeros, so that one instruction multiplies and adds the four bytes of each channel.
+** depthwise.c - depthwise convolutions of 8-bit integers, in which each channel of the result
+** depends on one channel of the input. The elements of a kernel's column are taken four at a time
+** (a quad), so that one instruction multiplies and adds the four bytes of each channel. The last
+** quad of a column is padded with zeros.
 */
 #include "core/platform/parallel.h"
 #include "kernels/cpu/block_walk.h"
@@ -22,15 +23,15 @@ static const uint8_t *window_at(const tlk_QuantizedProduct *p, int64_t image, in
   return p->bytes + row * p->channels;
 }
 
-/* Returns the offset of a kernel element from the window's first byte. Elements that only pad a quad
-** are the quad's first element, whose bytes are multiplied by zeros. */
+/* Returns the offset of a kernel element from the window's first byte. An element that only pads a
+** quad gets the offset of the quad's first element, because its byte is multiplied by zero. */
 static int64_t offset_of(const tlk_QuantizedProduct *p, int64_t column, int64_t quad, int r) {
   const tlk_Windows *w = &p->call->windows;
   int64_t row = 4 * quad + r < w->kernel[1] ? 4 * quad + r : 4 * quad;
   return (row * w->dilation[1] * p->width + column * w->dilation[2]) * p->channels;
 }
 
-/* Computes `cols` channels, beginning with `col`, of a row of results. */
+/* Computes `cols` channels of a row of results, from channel `col` on. */
 static void run_plain(const tlk_QuantizedProduct *p, int64_t image, int64_t y, int64_t col,
                       int cols) {
   const struct tlk_quantized *call = p->call;
@@ -52,17 +53,18 @@ static void run_plain(const tlk_QuantizedProduct *p, int64_t image, int64_t y, i
 }
 
 #if HAS_VNNI
-/* The constants of a block of channels. Its vectors have the channels in the order in which
-** sum_window computes their sums: vector q has the q-th quarter of each 16 channels. */
+/* The constants of a block of channels. The vectors hold the channels in the order in which
+** sum_window computes their sums: vector q has the q-th quarter of each group of 16 channels. */
 typedef struct Block {
   __m512i weights[MOST_QUADS][4], less[4];
   __m512 factors[4], bias[4];
   int64_t offsets[MOST_QUADS][4];
-  int n; /* the number of quads in the kernel */
+  int n; /* number of quads in the kernel */
   __mmask64 some;
 } Block;
 
-/* Exchanges the i-th quarter of vector k and the k-th quarter of vector i. */
+/* Transposes the quarters of four vectors: exchanges the i-th quarter of vector k and the k-th
+** quarter of vector i. */
 static inline __attribute__((always_inline)) VNNI void exchange(__m512i v[4]) {
   __m512i a = _mm512_shuffle_i32x4(v[0], v[1], 0x44), b = _mm512_shuffle_i32x4(v[2], v[3], 0x44);
   __m512i c = _mm512_shuffle_i32x4(v[0], v[1], 0xEE), d = _mm512_shuffle_i32x4(v[2], v[3], 0xEE);
@@ -70,7 +72,7 @@ static inline __attribute__((always_inline)) VNNI void exchange(__m512i v[4]) {
   v[2] = _mm512_shuffle_i32x4(c, d, 0x88), v[3] = _mm512_shuffle_i32x4(c, d, 0xDD);
 }
 
-/* Loads the first `cols` of 64 numbers of 4 bytes in the order of a block. */
+/* Loads the first `cols` of 64 numbers of 4 bytes, in the order that Block describes. */
 static VNNI void load_block(const void *from, int cols, __m512i to[4]) {
   for (int v = 0; v < 4; v++) {
     __mmask16 some = cols > 16 * v ? tlk_first_of(cols - 16 * v) : 0;
@@ -100,8 +102,8 @@ static VNNI void prepare(const tlk_QuantizedProduct *p, int64_t image, int64_t c
   }
 }
 
-/* Adds the products of all quads of a window to the sums. `full` is a constant at each inlined
-** call. */
+/* Adds the products of all quads of a window to the sums. Callers pass a constant for `full`, and
+** the function is inlined. */
 static inline __attribute__((always_inline)) VNNI void
 sum_window(const Block *b, bool full, const uint8_t *in, __m512i sums[4]) {
   for (int e = 0; e < b->n; e++) {
@@ -120,7 +122,7 @@ sum_window(const Block *b, bool full, const uint8_t *in, __m512i sums[4]) {
   }
 }
 
-/* Writes a position's results as numbers. */
+/* Writes the results of one position as floating-point numbers. */
 static VNNI void write_numbers(const struct tlk_quantized *call, int64_t at, int cols,
                                const __m512 x[4]) {
   __m512i out[4];
@@ -129,7 +131,7 @@ static VNNI void write_numbers(const struct tlk_quantized *call, int64_t at, int
   for (int v = 0; 16 * v < cols; v++) {
     __mmask16 some = tlk_first_of(cols - 16 * v);
     __m512 y = _mm512_castsi512_ps(out[v]);
-    /* the operands' order matters: the result is NaN if the second one is NaN */
+    /* the order of operands matters: the result is NaN if the second operand is NaN */
     y = _mm512_min_ps(_mm512_set1_ps(call->high), _mm512_max_ps(_mm512_set1_ps(call->low), y));
     _mm512_mask_storeu_ps((float *)call->out + at + 16 * v, some, y);
   }
@@ -181,7 +183,7 @@ static VNNI void run_vnni(const tlk_QuantizedProduct *p, int64_t image, int64_t 
 }
 #endif
 
-/* Computes rows of results, which are counted through all images. */
+/* Computes some rows of results. The rows of all images are numbered in one sequence. */
 static void run_rows(void *context, int64_t begin, int64_t end) {
   const tlk_QuantizedProduct *p = context;
   const tlk_Windows *w = &p->call->windows;

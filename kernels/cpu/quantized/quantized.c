@@ -1,8 +1,9 @@
 /*
 ** quantized.c - products and convolutions of 8-bit integers. First the input is rounded to unsigned
-** bytes with padding, unless it is bytes already. The channels are innermost, so a window consists of
-** a few contiguous runs of bytes. A tile of the result has up to 6 positions and 64 channels. Sums are 32-bit integers, so results do
-** not depend on the number of threads. Depthwise convolutions are in depthwise.c.
+** bytes and padded, unless it consists of bytes already. The channels are the innermost dimension,
+** so a window consists of a few contiguous runs of bytes. A tile of the result has up to 6
+** positions and 64 channels. Sums are 32-bit integers, so results do not depend on the number of
+** threads. Depthwise convolutions are in depthwise.c.
 */
 #include <math.h>
 #include <stdatomic.h>
@@ -42,7 +43,7 @@ static uint8_t round_one(float x, float inverse, int32_t zero) {
   return (uint8_t)(q > 0 ? (q < 255 ? q : 255) : 0);
 }
 
-/* Rounds n elements of a row. Returns whether one of them is NaN. */
+/* Rounds n elements of a row to bytes. Returns whether an element is NaN. */
 static bool round_plain(int64_t n, const float *x, float inverse, int32_t zero, uint8_t *to) {
   bool bad = false;
   for (int64_t k = 0; k < n; k++) {
@@ -79,8 +80,8 @@ static VNNI Range range_vnni(const float *x, int64_t n) {
 }
 #endif
 
-/* Sets the scale and the zero point of image or row i from its range. If there is no finite range,
-** the scale is NaN, so the results are NaN. */
+/* Sets the scale and the zero point of image or row i from the range of its elements. If this range
+** is not finite, the scale is NaN, which makes the results NaN. */
 static void set_scale(tlk_QuantizedProduct *p, int64_t i, const float *x, int64_t n) {
   Range r;
 #if HAS_VNNI
@@ -104,8 +105,8 @@ static void scale_all(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) set_scale(p, i, (const float *)p->call->in + i * n, n);
 }
 
-/* Rounds n positions of image or row i, and fills their channels up to p->channels. Notes whether a
-** number is NaN. */
+/* Rounds n positions of image or row i to bytes, and fills their channels up to p->channels.
+** Records whether an element is NaN. */
 static void round_positions(tlk_QuantizedProduct *p, int64_t n, const void *x, int64_t i,
                             uint8_t *to) {
   int64_t from = p->call->channels, channels = p->channels;
@@ -153,12 +154,12 @@ static void round_images(void *context, int64_t begin, int64_t end) {
 
 /* ---- tiles ---- */
 
-/* A tile. rows[i] is the first byte of the window at position i; weight is (panels, depth / 4,
-** LANES, 4). */
+/* A tile. rows[i] is the first byte of the window at position i; weight is an array (panels, depth
+** / 4, LANES, 4). */
 typedef struct Tile {
   const uint8_t *rows[POSITIONS];
   const int8_t *weight;
-  const int64_t *offsets; /* the offset of each run from the window's first byte */
+  const int64_t *offsets; /* offset of each run from the window's first byte */
   int64_t runs, run;
   int n, panels;
 } Tile;
@@ -180,7 +181,8 @@ static void sum_plain(const Tile *t, Sums out) {
 }
 
 #if HAS_VNNI
-/* `panels` and `n` are constants at each inlined call, so the sums stay in registers. */
+/* Callers pass constants for `panels` and `n`, and the function is inlined, so the sums stay in
+** registers. */
 static inline __attribute__((always_inline)) VNNI void sum_some(const Tile *t, int n, int panels,
                                                                 Sums out) {
   __m512i sums[POSITIONS][PANELS];
@@ -224,7 +226,7 @@ static VNNI void sum_vnni(const Tile *t, Sums out) {
 }
 #endif
 
-/* Returns the offset of the first byte of a position's window within an image. */
+/* Returns the offset, from the beginning of an image, of the first byte of a position's window. */
 static int64_t position_at(const tlk_QuantizedProduct *p, int64_t i) {
   const tlk_Windows *w = &p->call->windows;
   if (p->call->rows) return i * p->channels;
@@ -253,8 +255,8 @@ void tlk_quantized_write(const tlk_QuantizedProduct *p, int64_t image, int64_t a
 }
 
 #if HAS_VNNI
-/* Does the same as tlk_quantized_write for the n positions of a tile. `panels` is a constant at each
-** inlined call. */
+/* Does the same as tlk_quantized_write for the n positions of a tile. Callers pass a constant for
+** `panels`, and the function is inlined. */
 static inline __attribute__((always_inline)) VNNI void write_some(const tlk_QuantizedProduct *p,
                                                                   int64_t image, int64_t first,
                                                                   int n, int64_t channel, int cols,
@@ -262,7 +264,7 @@ static inline __attribute__((always_inline)) VNNI void write_some(const tlk_Quan
   const struct tlk_quantized *call = p->call;
   tlk_ByteLimits limits = tlk_byte_limits(call);
   __m512 low = _mm512_set1_ps(call->low), high = _mm512_set1_ps(call->high);
-  /* packing joins the quarters of the vectors; this order separates them again */
+  /* packing the vectors interleaves their quarters, and this order restores the sequence */
   __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   __mmask64 bytes = cols < 64 ? ((__mmask64)1 << cols) - 1 : ~(__mmask64)0;
   __m512i less[PANELS];
@@ -291,7 +293,7 @@ static inline __attribute__((always_inline)) VNNI void write_some(const tlk_Quan
         x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(some[v], call->other + at + v * LANES));
       out[v] = tlk_byte_of(x, &limits);
       if (call->out_dtype == TL_U8) continue;
-      /* the operands' order matters: the result is NaN if the second one is NaN */
+      /* the order of operands matters: the result is NaN if the second operand is NaN */
       x = _mm512_min_ps(high, _mm512_max_ps(low, x));
       _mm512_mask_storeu_ps((float *)call->out + at + v * LANES, some[v], x);
     }

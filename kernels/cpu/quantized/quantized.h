@@ -21,22 +21,23 @@ typedef struct tlk_QuantizedProduct {
   const struct tlk_quantized *call;
   bool vnni;
   int64_t height, width, channels; /* sizes of `bytes` with padding; channels is a multiple of 4 */
-  int64_t pixels;                  /* number of positions in one image; of rows if call->rows */
-  int64_t images;                  /* number of images; 1 if call->rows */
-  int64_t runs, run;               /* number of runs in a window, number of bytes in a run */
+  /* number of positions in one image, or number of rows if call->rows */
+  int64_t pixels;
+  int64_t images;    /* number of images; 1 if call->rows */
+  int64_t runs, run; /* number of runs in a window, number of bytes in a run */
   int64_t groups, panels,
-      parts; /* tasks of an image: groups * parts; panels are split into parts */
-  /* the rounded input (images, height, width, channels): the caller's, or `copy` */
+      parts; /* an image has groups * parts tasks; its panels are divided into parts */
+  /* the rounded input (images, height, width, channels): the caller's array, or `copy` */
   const uint8_t *bytes;
   uint8_t *copy;  /* (owned) */
   float *scales;  /* the scale of each image or row (owned) */
   int32_t *zeros; /* the zero point of each image or row (owned) */
-  /* whether the image or row has a NaN, so the results are NaN (owned) */
+  /* whether an element of the image or row is NaN, which makes its results NaN (owned) */
   atomic_bool *bad;
 } tlk_QuantizedProduct;
 
-/* Writes `cols` channels of position `at`, beginning with `channel`; there are at most 64. `image` is
-** the image or row that has the scale. */
+/* Writes `cols` channels of position `at`, at most 64, from channel `channel` on. `image` is the
+** number of the image or row whose scale is used. */
 void tlk_quantized_write(const tlk_QuantizedProduct *p, int64_t image, int64_t at, int64_t channel,
                          int cols, const int32_t *sums);
 
@@ -47,7 +48,7 @@ void tlk_quantized_channels(const tlk_QuantizedProduct *p);
 static inline __attribute__((always_inline)) VNNI __m512i tlk_to_bytes(__m512 x, __m512 inverse,
                                                                        __m512i zero) {
   __m512 q = _mm512_mul_ps(x, inverse);
-  /* limits large numbers, which do not fit into integers */
+  /* limits large numbers, which would not fit into integers */
   q = _mm512_min_ps(_mm512_max_ps(q, _mm512_set1_ps(-512)), _mm512_set1_ps(512));
   __m512i i = _mm512_add_epi32(_mm512_cvtps_epi32(q), zero);
   return _mm512_min_epi32(_mm512_max_epi32(i, _mm512_setzero_si512()), _mm512_set1_epi32(255));
@@ -58,7 +59,7 @@ static inline __mmask16 tlk_first_of(int64_t n) {
   return (__mmask16)(n < 16 ? all >> (16 - n) : all);
 }
 
-/* The constants for rounding a call's results to bytes. */
+/* The constants by which a call's results are rounded to bytes. */
 typedef struct tlk_ByteLimits {
   __m512 inverse, least, most;
   __m512i zero;
@@ -66,7 +67,7 @@ typedef struct tlk_ByteLimits {
 
 static inline VNNI tlk_ByteLimits tlk_byte_limits(const struct tlk_quantized *call) {
   float inverse = 1 / call->out_scale, low = call->low * inverse, high = call->high * inverse;
-  /* larger numbers, such as infinite ones, do not fit into integers */
+  /* larger numbers, such as infinities, would not fit into integers */
   return (tlk_ByteLimits){_mm512_set1_ps(inverse), _mm512_set1_ps(low > -512 ? low : -512),
                           _mm512_set1_ps(high < 512 ? high : 512),
                           _mm512_set1_epi32(call->out_zero)};
