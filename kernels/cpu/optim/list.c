@@ -1,5 +1,5 @@
 /*
-** list.c - reductions and scaling of lists of tensors, and gradient clipping.
+** list.c - kernels over lists of tensors: reductions, scaling, and gradient clipping.
 */
 #include <stdatomic.h>
 
@@ -8,8 +8,8 @@
 #include "kernels/cpu/optim/optim.h"
 #include "kernels/optim.h"
 
-/* A list of tensors. Each tensor is processed in parts of TLK_LIST_PART elements; parts are
-** numbered through all tensors. */
+/* A list of tensors. Each tensor is processed in parts of TLK_LIST_PART elements. The parts of all
+** tensors are numbered in one sequence. */
 typedef struct List {
   const tlk_Isa *isa;
   tl_DType dtype, compute;
@@ -19,7 +19,7 @@ typedef struct List {
   const struct tlk_list_reduce *reduce;
   const struct tlk_list_scale *scale;
   double factor;
-  atomic_bool odd; /* whether an element is infinite or NaN */
+  atomic_bool odd; /* becomes true if an element is infinite or NaN */
 } List;
 
 static void prepare(List *l, tl_DType dtype, int count, const int64_t *n) {
@@ -32,8 +32,8 @@ static void prepare(List *l, tl_DType dtype, int count, const int64_t *n) {
   for (int i = 0; i < count; i++) l->first[i + 1] = l->first[i] + tlk_ceil_div(n[i], TLK_LIST_PART);
 }
 
-/* Calls `run` for each part in [begin, end) of the list: part k of tensor i, which has n
-** elements. */
+/* Calls `run` for parts [begin, end) of the list, with tensor i, the number k of the part within
+** the tensor, and its number n of elements. */
 static void each_part(List *l, int64_t begin, int64_t end,
                       void (*run)(List *l, int i, int64_t k, int64_t n)) {
   int i = 0;
@@ -50,7 +50,7 @@ static char *part(const List *l, const void *data, int64_t k) {
 
 /* ---- reductions ------------------------------------------------------------------- */
 
-/* Returns the value of an accumulator as a double. The accumulator of a minimum or maximum has the
+/* Returns the value of an accumulator as a double. An accumulator for a minimum or maximum has the
 ** compute type; every other accumulator is a double. */
 static double accumulated(tlk_Reduction kernel, tl_DType compute, const void *acc) {
   bool extreme = kernel == TLK_reduction_amax_abs || kernel == TLK_reduction_amin_abs;

@@ -1,9 +1,10 @@
 /*
 ** step.c - steps of optimizers over lists of parameters.
 **
-** All elements of a call are divided into chunks, which are numbered through all tensors. Threads
-** share the chunks. Operands in the compute type are updated in place; others go through buffers
-** that stay in the first-level cache. An element's result depends on its own operands only.
+** The elements of all tensors are divided into chunks, which are numbered in one sequence. Threads
+** share the chunks. Operands in the compute type are updated in place. Operands of other types are
+** converted in buffers that stay in the first-level cache. Each element's result depends on that
+** element's operands alone.
 */
 #include <string.h>
 
@@ -57,8 +58,8 @@ static const struct {
 #undef X
 };
 
-/* Computes the coefficients of all tensors. Most tensors have made the same number of steps, so a
-** tensor gets the coefficients of the previous tensor if the clocks of both are equal. */
+/* Computes the coefficients of all tensors. Most tensors have made the same number of steps, so if
+** a tensor's clock equals that of the previous tensor, the coefficients are copied. */
 bool tlk_optim_coefs(const struct tlk_optim_coefs *call) {
   if (call->found_inf && *call->found_inf != 0) return true;
   double lr = call->lr.data ? tlk_number(call->lr) : call->options[0];
@@ -81,7 +82,7 @@ bool tlk_optim_coefs(const struct tlk_optim_coefs *call) {
   return true;
 }
 
-/* Copies the coefficients of tensor i to `coefs` in the compute type. */
+/* Copies the coefficients of tensor i to `coefs`, converted to the compute type. */
 static void load_coefs(const Step *s, int i, void *coefs) {
   const struct tlk_optim_step *call = s->call;
   const double *from = call->coefs ? call->coefs + i * TLK_OPTIM_COEFS : call->same;
@@ -97,8 +98,7 @@ static double sign(const Step *s, int i) {
 
 /* ---- elements --------------------------------------------------------------------- */
 
-/* Updates the last n < TLK_LANES elements in buffers that are padded with zeros to whole
-** vectors. */
+/* Updates the last n < TLK_LANES elements in buffers, where zeros pad them to whole vectors. */
 static void run_tail(const Step *s, int64_t n, const Operands *o, double factor,
                      const void *coefs) {
   _Alignas(64) char pad[OPERANDS][TLK_LANES * 8];
@@ -135,8 +135,8 @@ static void *element(tlk_Array a, int64_t i) {
   return (char *)a.data + i * (int64_t)tl_dtype_size(a.dtype);
 }
 
-/* Updates n elements, at most TLK_CHUNK, beginning with element `begin`. Operands of other types
-** are converted in buffers. */
+/* Updates n elements, at most TLK_CHUNK, from element `begin` on. Operands that do not have the
+** compute type are converted in buffers. */
 static void run_converted(const Step *s, const tlk_OptimTensor *t, int64_t begin, int64_t n,
                           double factor, const void *coefs) {
   _Alignas(64) char buffers[OPERANDS][TLK_CHUNK * 8];

@@ -2,7 +2,7 @@
 #include "kernels/cpu/optim/optim.h"
 #include "kernels/optim.h"
 
-/* Defines the loop of a rule. State variables that the rule does not have are 0. */
+/* Defines the loop of a rule, such as Adam's. State variables that the rule does not have are 0. */
 #define STEP(rule, states, s, type)                                                           \
   static void step_##rule##_##s(int64_t n, void *param, const void *grad, void *const *state, \
                                 double factor, const void *coefs) {                           \
@@ -23,8 +23,8 @@
 #define BOTH(rule, family, states) STEP(rule, states, f32, float) STEP(rule, states, f64, double)
 TLK_OPTIM_RULES(BOTH)
 
-/* Defines the loop that scales. It finds infinities and NaN by x - x, which is 0 only for finite
-** x. */
+/* Defines the loop that scales a tensor. It finds infinities and NaN by x - x, which is 0 only for
+** finite x. */
 #define SCALE(s, type)                                          \
   static bool scale_##s(int64_t n, void *data, double factor) { \
     type *x = data;                                             \
