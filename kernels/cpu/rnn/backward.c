@@ -13,14 +13,15 @@
 typedef struct Backward {
   tlk_RnnLayer layer;
   const struct tlk_rnn_backward *data;
-  char *memory; /* all arrays below, after a row of zeros (owned) */
+  char *memory; /* memory of all arrays below, which follow a row of zeros (owned) */
   size_t bytes;
   char *grad_gates; /* gradients of the gates before activation (rows, width) */
-  /* gradients of the states (batch, output): at first those of the last states, later those of the
+  /* gradients of the states (batch, output): first of the states after the last step, later of the
   ** states before the current step */
   char *grad_states;
-  char *grad_cells; /* for LSTM: gradients of the cells (batch, hidden), updated like grad_states */
-  char *grad_outs;  /* gradients of the outputs after the projection (rows, output) */
+  /* for LSTM: gradients of the cells (batch, hidden), which are updated like grad_states */
+  char *grad_cells;
+  char *grad_outs;       /* gradients of the outputs after the projection (rows, output) */
   char *grad_hidden;     /* gradients of the outputs before the projection (batch, hidden) */
   tlk_Packed weight, hr; /* owned */
 } Backward;
@@ -28,7 +29,7 @@ typedef struct Backward {
 static char *row(const Backward *b, const void *array, int64_t i, int64_t n) {
   return (char *)(uintptr_t)array + i * n * b->layer.size;
 }
-/* Returns row i of the array, or a row of zeros if the array is NULL. */
+/* Returns row i of an array, or a row of zeros if the array is NULL. */
 static const char *row_or_zeros(const Backward *b, const void *array, int64_t i, int64_t n) {
   return array ? row(b, array, i, n) : b->memory;
 }
@@ -98,7 +99,7 @@ static void run_samples(void *context, int64_t begin, int64_t end) {
     if (s.end <= begin) continue;
     if (r->weight_hr) project_back(b, &s, begin);
     gates_back(b, &s, begin);
-    /* the gradient of the initial state is only needed as grad_h0 */
+    /* if grad_h0 is not wanted, the gradient of the initial state need not be computed */
     if (k == 0 && b->data->grad_h0 == NULL) return;
     char *grads = row(b, b->grad_gates, s.first + begin, width);
     tlk_rnn_multiply(&b->weight, s.end - begin, row(b, grads, column, r->hidden), width,
@@ -108,7 +109,7 @@ static void run_samples(void *context, int64_t begin, int64_t end) {
 
 /* ---- sums over all rows ----------------------------------------------------------- */
 
-/* Computes c = op(a) b, or adds the product to c if `add`; op transposes if `trans_a`. */
+/* Computes c = op(a) b, or adds the product to c if `add`. op transposes if `trans_a`. */
 static bool product(const tlk_Rnn *r, bool trans_a, int64_t m, int64_t n, int64_t k, const void *a,
                     int64_t lda, const void *b, int64_t ldb, bool add, void *c, int64_t ldc) {
   struct tlk_gemm call = {.gemm = {.dtype = r->dtype,
@@ -147,7 +148,7 @@ static bool inputs_back(const Backward *b) {
   return true;
 }
 
-/* Copies to row i of `to` (rows, output) the state before the step of row i. */
+/* Copies to row i of `to` (rows, output), for each row i, the state before that row's step. */
 static void gather_states(const Backward *b, char *to) {
   const tlk_Rnn *r = &b->layer.rnn;
   size_t bytes = (size_t)(r->output * b->layer.size);
@@ -227,7 +228,7 @@ static bool allocate(Backward *b) {
   return true;
 }
 
-/* Initialises `to` with the gradients of the last states, or with zeros if there are none. */
+/* Initialises `to` with the gradients of the last states; fills it with zeros if there are none. */
 static void start(const Backward *b, char *to, const void *grad, int64_t n) {
   size_t bytes = (size_t)(b->layer.rnn.batch * n * b->layer.size);
   if (grad)

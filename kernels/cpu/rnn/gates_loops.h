@@ -1,12 +1,12 @@
 /*
-** gates_loops.h - the gates of recurrent layers and their derivatives, each in one pass:
-** gates_<type>.c defines `real` and includes this file.
+** gates_loops.h - the gates of recurrent layers and their derivatives, each computed in one pass
+** over a row. gates_<type>.c defines `real` and includes this file.
 */
 #include "kernels/cpu/rnn/layer.h"
 
 #include "kernels/math.h"
 
-/* Returns tanh(x), computed from expm1, so that all digits are kept near 0. */
+/* Returns tanh(x). It is computed from expm1, so that the result keeps all digits near 0. */
 static inline float tanh_f32(float x) {
   float m = expm1(-2 * fabs(x));
   return copysign(m / (m + 2), x);

@@ -1,6 +1,6 @@
 /*
 ** layer.c - code that the forward and the backward pass of a recurrent layer share: the layout of
-** rows and memory, the division of samples among threads, and the conversion of half types.
+** rows and of memory, the division of samples among threads, and the conversion of half types.
 */
 #include "core/memory/alloc.h"
 #include "core/platform/parallel.h"

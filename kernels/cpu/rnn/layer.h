@@ -2,9 +2,9 @@
 ** layer.h - code that the forward and backward pass of a recurrent layer share. Both compute in
 ** float or double; arrays of half types are converted as a whole.
 **
-** A row of gates belongs to one step of one sample. For GRU it has four parts: new, reset, update,
-** and the state's contribution to new. In this order the parts to which the input contributes are
-** adjacent, and the parts to which the state contributes are adjacent as well.
+** A row of gates belongs to one step of one sample. For GRU the row has four parts: new, reset,
+** update, and the state's contribution to new. In this order the three parts that the input
+** contributes to are adjacent, and so are the three parts that the state contributes to.
 */
 #ifndef TLK_LAYER_H
 #define TLK_LAYER_H
@@ -16,22 +16,23 @@
 ** worthwhile. */
 #define TLK_RNN_SMALL (64 * 64 * 64)
 
-/* Inner loops over the n hidden units of one row: one set for float, one for double. */
+/* Inner loops over the n hidden units of one row. There is one set for float and one for double. */
 typedef struct tlk_RnnLoops {
-  /* Replace the sums of the gates by activations, in place. bias has one number for each column. */
+  /* These functions replace the sums of the gates by activations, in place. `bias` has one number
+  ** for each column. */
   void (*rnn_relu)(int64_t n, void *gates, const void *bias);
   void (*rnn_tanh)(int64_t n, void *gates, const void *bias);
   void (*lstm)(int64_t n, void *gates, const void *bias, const void *cell_before, void *cell,
                void *tanh_cell, void *out);
   void (*gru)(int64_t n, void *gates, const void *bias, const void *before, void *out);
-  /* Compute `grad`, the gradient of the gates before activation. The gradient of `out` is
-  ** grad_state + grad_out. */
+  /* These functions compute `grad`, the gradient of the gates before activation. The gradient of
+  ** `out` is grad_state + grad_out. */
   void (*relu_back)(int64_t n, void *grad, const void *out, const void *grad_state,
                     const void *grad_out);
   void (*tanh_back)(int64_t n, void *grad, const void *out, const void *grad_state,
                     const void *grad_out);
-  /* Computes the gradients of the gates of LSTM. On entry, grad_cell is the gradient of the cell;
-  ** on return, it is the gradient of the previous cell. */
+  /* Computes the gradients of the gates of LSTM. `grad_cell` is the gradient of the cell before the
+  ** call, and the gradient of the previous cell after it. */
   void (*lstm_back)(int64_t n, void *grad, const void *gates, const void *cell_before,
                     const void *tanh_cell, const void *grad_state, const void *grad_out,
                     void *grad_cell);
@@ -43,8 +44,8 @@ typedef struct tlk_RnnLoops {
   void (*add)(int64_t n, void *to, const void *a, const void *b);
 } tlk_RnnLoops;
 
-/* Adjacent rows of a weight, and the column where their results begin in a row of gates; all in
-** units of `hidden`. */
+/* Some adjacent rows of a weight, and the column of a row of gates where their results begin. All
+** three numbers are in units of `hidden`. */
 typedef struct tlk_RnnPart {
   int64_t row, rows, column;
 } tlk_RnnPart;
@@ -52,25 +53,25 @@ typedef struct tlk_RnnPart {
 /* The layout of a row of gates, in units of `hidden`. */
 typedef struct tlk_RnnLayout {
   int64_t width;
-  tlk_RnnPart state;    /* the part that weight_hh computes */
+  tlk_RnnPart state;    /* the part of the row that weight_hh computes */
   int inputs;           /* number of parts in `input` */
-  tlk_RnnPart input[2]; /* the parts that weight_ih computes */
+  tlk_RnnPart input[2]; /* the parts of the row that weight_ih computes */
 } tlk_RnnLayout;
-extern const tlk_RnnLayout tlk_rnn_layouts[]; /* indexed by tlk_RnnMode */
+extern const tlk_RnnLayout tlk_rnn_layouts[]; /* layouts, indexed by tlk_RnnMode */
 
-/* A layer and its memory; all numbers are in the compute type. */
+/* A layer and its memory. All numbers are in the compute type. */
 typedef struct tlk_RnnLayer {
   tlk_Rnn rnn;
   const tlk_RnnLayout *layout;
   const tlk_RnnLoops *loops;
   int64_t size; /* size of an element in bytes */
-  /* Arrays (rows, ...) that the forward pass keeps for the backward pass. All but `gates` are for
-  ** LSTM only. `unprojected` holds the outputs before the projection. */
+  /* Arrays (rows, ...) that the forward pass keeps for the backward pass. LSTM has all of them,
+  ** other layers only `gates`. `unprojected` holds the outputs before the projection. */
   char *gates, *cell, *tanh_cell, *unprojected;
 } tlk_RnnLayer;
 
-/* tlk_rnn_first returns the first row of step t, and tlk_rnn_count returns the number of its
-** rows. */
+/* tlk_rnn_first returns the first row of step t, and tlk_rnn_count returns the number of rows of
+** step t. */
 static inline int64_t tlk_rnn_first(const tlk_Rnn *r, int64_t t) {
   return r->offsets ? r->offsets[t] : t * r->batch;
 }
@@ -78,9 +79,9 @@ static inline int64_t tlk_rnn_count(const tlk_Rnn *r, int64_t t) {
   return r->offsets ? r->offsets[t + 1] - r->offsets[t] : r->batch;
 }
 
-/* One step of the samples below `end`. Samples below `joins` continue from a step processed before;
-** the others begin at this step. Samples below `stays` continue to a later step; the others end at
-** this step. The steps follow the layer's direction. */
+/* One step of the samples with numbers below `end`. Samples below `joins` have already made a step;
+** the other samples begin at this step. Samples below `stays` will make another step; the other
+** samples end at this step. Steps are processed in the layer's direction. */
 typedef struct tlk_RnnStep {
   int64_t end;
   /* row of sample 0 in this step, and row of sample 0 in the step processed before */
@@ -89,17 +90,17 @@ typedef struct tlk_RnnStep {
 } tlk_RnnStep;
 tlk_RnnStep tlk_rnn_step(const tlk_Rnn *r, int64_t t, int64_t end);
 
-/* Returns the layer; its arrays are in `reserve`, or NULL if `reserve` is NULL. */
+/* Returns the layer. Its arrays are in the memory `reserve`; they are NULL if `reserve` is NULL. */
 tlk_RnnLayer tlk_rnn_layer(const tlk_Rnn *rnn, void *reserve);
 
 /* Calls fn for ranges of samples on several threads if there are enough samples and work. Otherwise
-** calls fn once for all samples; fn may then divide each product among threads. */
+** calls fn once for all samples, and fn may divide each matrix product among threads. */
 bool tlk_rnn_share(const tlk_Rnn *r, void (*fn)(void *context, int64_t begin, int64_t end),
                    void *context);
 
-/* Multiplies `a` by the whole packed matrix, as tlk_packed_product does for a range of panels. The
-** panels are divided among threads, unless tlk_rnn_share has already divided the samples; then the
-** calling thread computes all panels itself. */
+/* Multiplies `a` by the whole packed matrix. If tlk_rnn_share has divided the samples among
+** threads, the calling thread computes all panels. Otherwise the panels are divided among
+** threads. */
 void tlk_rnn_multiply(const tlk_Packed *matrix, int64_t rows, const void *a, int64_t a_step,
                       bool add, void *c, int64_t c_step);
 
@@ -119,10 +120,11 @@ typedef struct tlk_RnnArrays {
   tlk_RnnArray v[TLK_RNN_ARRAYS];
 } tlk_RnnArrays;
 
-/* Return the array in the compute type; NULL if `data` is NULL, or after a failure. */
+/* These functions return the array in the compute type. The result is NULL if `data` is NULL, or
+** after a failure. */
 const void *tlk_rnn_operand(tlk_RnnArrays *a, const void *data, int64_t n);
 void *tlk_rnn_result(tlk_RnnArrays *a, void *data, int64_t n);
-/* Returns a copy of the layer in the compute type: its weights and biases are converted. */
+/* Returns a copy of the layer whose weights and biases are converted to the compute type. */
 tlk_Rnn tlk_rnn_weights(tlk_RnnArrays *a, const tlk_Rnn *rnn);
 /* Converts the results back to the given arrays if `ok`, and frees all copies. */
 void tlk_rnn_arrays_end(tlk_RnnArrays *a, bool ok);

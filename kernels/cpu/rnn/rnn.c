@@ -1,8 +1,8 @@
 /*
-** rnn.c - the forward pass of a recurrent layer. The inputs of all steps are multiplied by their
-** weight at once. Then each thread computes some samples through all steps, with the weight of the
-** states, which is packed once. A sample's sums do not depend on which other samples are computed
-** with it, so results do not depend on the number of threads.
+** rnn.c - the forward pass of a recurrent layer. One product multiplies the inputs of all steps by
+** their weight. The weight of the states is packed once, and then each thread computes all steps of
+** some samples with it. A sample's sums do not depend on the other samples of its thread, so
+** results do not depend on the number of threads.
 */
 #include <string.h>
 
@@ -14,14 +14,14 @@
 
 typedef struct Forward {
   tlk_RnnLayer layer;
-  /* input and initial states; h0 and c0 are NULL if the initial states are 0 */
+  /* inputs and initial states; h0 and c0 are NULL if the initial states are 0 */
   const char *in, *h0, *c0;
   char *out, *hn, *cn;
   bool keeps; /* whether the backward pass will need the activations */
-  /* all arrays below, after a row of zeros that is as long as a row of gates (owned) */
+  /* memory of all arrays below, which follow a row of zeros as long as a row of gates (owned) */
   char *memory;
   size_t bytes;
-  char *bias, *scratch;  /* bias: one number for each column of a row of gates */
+  char *bias, *scratch;  /* `bias` has one number for each column of a row of gates */
   tlk_Packed weight, hr; /* owned */
 } Forward;
 
@@ -34,7 +34,7 @@ static const char *start_row(const Forward *f, const char *array, int64_t i, int
 
 /* ---- products --------------------------------------------------------------------- */
 
-/* Computes the contribution of the inputs to the gates, for all steps. */
+/* Computes the inputs' contribution to the gates of all steps. */
 static bool multiply_inputs(const Forward *f) {
   const tlk_Rnn *r = &f->layer.rnn;
   const tlk_RnnLayout *l = f->layer.layout;
@@ -60,7 +60,7 @@ static bool multiply_inputs(const Forward *f) {
   return true;
 }
 
-/* Adds the contribution of the previous states to the gates of samples [begin, s->end). */
+/* Adds the previous states' contribution to the gates of samples [begin, s->end). */
 static void multiply_states(const Forward *f, const tlk_RnnStep *s, int64_t begin) {
   const tlk_RnnLayer *l = &f->layer;
   const tlk_Rnn *r = &l->rnn;
@@ -79,8 +79,8 @@ static void multiply_states(const Forward *f, const tlk_RnnStep *s, int64_t begi
 
 /* ---- steps ------------------------------------------------------------------------ */
 
-/* Computes the gates, the cell and the output before projection of LSTM, for one step of sample
-** n. */
+/* Computes one step of an LSTM for sample n: the gates, the cell, and the output before the
+** projection. */
 static void lstm_row(const Forward *f, const tlk_RnnStep *s, int64_t n, char *out) {
   const tlk_RnnLayer *l = &f->layer;
   int64_t hidden = l->rnn.hidden, at = s->first + n;
@@ -136,7 +136,7 @@ static void run_samples(void *context, int64_t begin, int64_t end) {
 
 /* ---- the pass --------------------------------------------------------------------- */
 
-/* Adds up the input bias and the state bias of each column. */
+/* Adds the input's bias and the state's bias of each column. */
 static void join_biases(const Forward *f) {
   const tlk_Rnn *r = &f->layer.rnn;
   const tlk_RnnLayout *l = f->layer.layout;
@@ -149,8 +149,8 @@ static void join_biases(const Forward *f) {
   }
 }
 
-/* Allocates the row of zeros, the biases, and the arrays that are not in the reserve; `gates` tells
-** whether the gates are among these arrays. */
+/* Allocates the row of zeros, the biases, and the arrays that are not in the reserve. `gates` tells
+** whether to allocate the gates, too. */
 static bool allocate(Forward *f, bool gates) {
   const tlk_Rnn *r = &f->layer.rnn;
   int64_t size = f->layer.size, width = f->layer.layout->width * r->hidden;
@@ -185,7 +185,7 @@ static bool forward(const tlk_Rnn *r, const struct tlk_rnn *data, void *reserve)
                .hn = data->hn,
                .cn = data->cn,
                .keeps = reserve != NULL};
-  /* a row of gates is as long as an output, so the gates become the output in place */
+  /* a row of gates is as long as an output, so the gates are computed in the output's memory */
   if (f.layer.layout->width == 1) f.layer.gates = data->out;
   bool ok = allocate(&f, f.layer.gates == NULL) && pack(&f) && multiply_inputs(&f) &&
             tlk_rnn_share(r, run_samples, &f);

@@ -1,4 +1,4 @@
-/* gates_f32.c - the gates of recurrent layers in float. */
+/* gates_f32.c - the loops of gates_loops.h in float. */
 typedef float real;
 #include "kernels/cpu/rnn/gates_loops.h"
 

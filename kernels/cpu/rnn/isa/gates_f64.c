@@ -1,4 +1,4 @@
-/* gates_f64.c - the gates of recurrent layers in double. */
+/* gates_f64.c - the loops of gates_loops.h in double. */
 typedef double real;
 #include "kernels/cpu/rnn/gates_loops.h"
 
