@@ -36,7 +36,7 @@ static uint64_t key_of_double(double x) {
 static uint64_t key_of_i32(int32_t x) { return (uint32_t)x ^ 0x80000000u; }
 static uint64_t key_of_i64(int64_t x) { return (uint64_t)x ^ ((uint64_t)1 << 63); }
 
-/* Returns the key of an element; elements of up to 32 bits have keys of 32 bits. */
+/* Returns the key of an element. Elements of up to 32 bits have keys of 32 bits. */
 #define KEY_OF(x)                   \
   _Generic((x), float               \
            : key_of_float, double   \
@@ -44,7 +44,8 @@ static uint64_t key_of_i64(int64_t x) { return (uint64_t)x ^ ((uint64_t)1 << 63)
            : key_of_i32, int64_t    \
            : key_of_i64)(x)
 
-/* Calls X(name) for each dtype that can be sorted; operators refuse complex numbers. */
+/* Calls X(name) for each dtype that can be sorted. Complex numbers cannot; operators refuse
+** them. */
 #define SORTED_FLOAT(name, X) X(name)
 #define SORTED_INT(name, X) X(name)
 #define SORTED_BOOL(name, X) X(name)
@@ -61,8 +62,8 @@ static inline uint64_t key_at(const void *data, tl_DType dtype, int64_t i) {
   }
 }
 
-/* Calls the macro PUT for the keys of elements [begin, end) of a row, in a loop of its own for each
-** dtype. */
+/* Expands to cases of a switch, one for each dtype, in which a loop calls the macro PUT for the
+** keys of elements [begin, end) of a row. */
 #define KEYS(name)                                                         \
   case TL_##name:                                                          \
     for (int64_t i = begin; i < end; i++) PUT(key_at(data, TL_##name, i)); \
@@ -118,7 +119,7 @@ static void make_items(void *context, int64_t begin, int64_t end) {
   uint64_t mask = m->span.mask, base = m->span.base;
   if (m->span.wide) {
     tlk_LargePair *items = m->items;
-    /* Other dtypes come here only with rows of more than 2^32 elements. */
+    /* Only rows of more than 2^32 elements need wide items for the remaining dtypes. */
 #define PUT(k) \
   items[i] = (tlk_LargePair) { ((k) ^ mask) - base, (uint64_t)i }
     switch (dtype) {
@@ -136,11 +137,11 @@ static void make_items(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Number of elements between two checks for interruption, in loops over a row. */
+/* A loop over a row checks for interruption after this number of elements. */
 #define UNASKED (1 << 18)
 
-/* Runs the following statement for parts [begin, end) of a list of n elements. Returns `result` if
-** the user interrupts it. */
+/* Runs the next statement for parts [begin, end) of a list of n elements. Returns `result` from the
+** function if the user interrupts the work. */
 #define FOR_PARTS(n, result)                                                                \
   for (int64_t begin = 0, end; end = tlk_min(begin + UNASKED, n), begin < (n); begin = end) \
     if (begin > 0 && !tli_go_on()) {                                                        \
@@ -153,7 +154,7 @@ static bool make_keys(uint64_t *keys, const void *data, tl_DType dtype, int64_t 
   FOR_PARTS(n, false)
   ALL_KEYS
 #undef PUT
-      return true;
+  return true;
 }
 
 static uint64_t nan_key(tl_DType dtype) {
@@ -165,7 +166,7 @@ static uint64_t nan_key(tl_DType dtype) {
 typedef struct Work {
   tlk_Array in, values;
   int64_t *indices;
-  int64_t rows, n, k; /* k: number of results for each row */
+  int64_t rows, n, k; /* number of rows, their length, and k, the number of results for each row */
   int64_t size;       /* size of an element in bytes */
   bool flip, alone;
   int64_t rank;
@@ -173,7 +174,7 @@ typedef struct Work {
   atomic_bool failed;
 } Work;
 
-/* Stores the element at position `place` of the row, and its position, as result number `to`. */
+/* Stores result number `to` of the row: the element at position `place`, and this position. */
 static inline void give(const Work *w, int64_t row, int64_t to, int64_t place) {
   if (w->values.data)
     memcpy((char *)w->values.data + (row * w->k + to) * w->size,
@@ -185,7 +186,8 @@ static const char *row_data(const Work *w, int64_t row) {
   return (const char *)w->in.data + row * w->n * w->size;
 }
 
-/* The sorted items of a row. They are in `items` or in `wide`; the other one is NULL. */
+/* The sorted items of a row. Either `items` or `wide` holds the items, and the other pointer is
+** NULL. */
 typedef struct Sorted {
   const Work *work;
   int64_t row;
@@ -198,8 +200,8 @@ static inline int64_t place_of(const Sorted *s, int64_t i) {
   return s->wide ? (int64_t)s->wide[i].place : (int64_t)(uint32_t)s->items[i];
 }
 
-/* Returns the sorted items of a row, or no items if the user interrupted the sort. `memory` has
-** room for two lists of items. */
+/* Returns the sorted items of a row, or no items if the user interrupts the sort. `memory` has room
+** for two lists of items. */
 static Sorted sorted_row(const Work *w, int64_t row, void *memory) {
   Make m = {memory, row_data(w, row), w->in.dtype, {0}};
   m.span = span_of(m.data, m.dtype, w->n, w->flip);
@@ -217,8 +219,8 @@ static Sorted sorted_row(const Work *w, int64_t row, void *memory) {
   return s;
 }
 
-/* Stores the values [begin, end) of a sorted row. Integers are recomputed from their keys; other
-** values are loaded. */
+/* Stores the values [begin, end) of a sorted row. Integers are computed from their keys; other
+** values are loaded from the row. */
 static void give_values(const Sorted *s, char *out, int64_t begin, int64_t end) {
   const void *data = row_data(s->work, s->row);
   uint64_t mask = s->span.mask, base = s->span.base;
@@ -256,8 +258,7 @@ static void give_range(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) indices[i] = place_of(s, i) + 1;
 }
 
-/* Sorts a row. This function and the other functions on rows return false if the user interrupts
-** them. */
+/* Sorts a row. Like all functions on rows, it returns false if the user interrupts it. */
 static bool sort_row(const Work *w, int64_t row, void *memory) {
   Sorted s = sorted_row(w, row, memory);
   if (!s.items && !s.wide) return false;
@@ -286,8 +287,8 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
   tli_free(memory, r->bytes);
 }
 
-/* Rows of at least this length are processed one after the other, each by all threads, and can be
-** interrupted. */
+/* Rows of at least this length are processed one after the other, each by all threads, and the user
+** can interrupt them. */
 #define LONG_ROW (1 << 19)
 
 /* Runs fn on all rows. Threads divide the rows among themselves or, for few or long rows, divide
@@ -302,7 +303,7 @@ static bool run(Work *w, RowFn fn, size_t bytes) {
   else
     TL_TRY(tli_parallel_try(w->rows, grain, run_rows, &r));
   if (!w->failed || w->alone) return !w->failed;
-  /* another thread has failed, so this one has no message yet */
+  /* another thread has failed, so this thread has no message yet and sets one */
   return tli_go_on() && tli_fail(TL_EMEM, "sort: out of memory");
 }
 
@@ -326,9 +327,9 @@ bool tlk_sort(const struct tlk_sort *call) {
 #define SELECT_BITS 11
 #define SELECT_BINS (1 << SELECT_BITS)
 
-/* Finds the key of rank `rank` among n keys; *smaller receives the number of smaller keys. Finds
-** one digit at a time, beginning with the highest, and keeps only the keys that have the digits
-** found so far. Overwrites `keys`. */
+/* Finds the key of rank `rank` among n keys; *smaller receives the number of smaller keys. The key
+** is found digit by digit from the highest digit on, and only keys that begin with the digits found
+** so far are kept. Overwrites `keys`. */
 static bool select_key(uint64_t *keys, int64_t n, int64_t rank, int bits, uint64_t *found,
                        int64_t *smaller) {
   int64_t counts[SELECT_BINS];
@@ -358,7 +359,7 @@ static bool select_key(uint64_t *keys, int64_t n, int64_t rank, int bits, uint64
 
 static int key_bits(tl_DType dtype) { return is_wide(dtype, 0) ? 64 : 32; }
 
-/* Collects the elements of a row whose keys are at most `limit`; returns their number, or -1 if the
+/* Collects the elements of a row whose keys are at most `limit`. Returns their number, or -1 if the
 ** user interrupts it. */
 static int64_t make_items_below(uint64_t limit, tlk_LargePair *items, const void *data,
                                 tl_DType dtype, int64_t n, uint64_t mask) {
@@ -371,20 +372,21 @@ static int64_t make_items_below(uint64_t limit, tlk_LargePair *items, const void
   FOR_PARTS(n, -1)
   ALL_KEYS
 #undef PUT
-      return kept;
+  return kept;
 }
 
-/* Keeps the items whose key is below `last`, and the first `ties` items whose key is `last`. */
+/* Keeps the items with keys below `last`, and the first `ties` items with the key `last`. */
 static void keep_items(tlk_LargePair *items, int64_t n, uint64_t last, int64_t ties) {
   int64_t kept = 0;
   for (int64_t i = 0; i < n; i++)
     if (items[i].key < last || (items[i].key == last && ties-- > 0)) items[kept++] = items[i];
 }
 
-#define SAMPLE 16 /* 1 / SAMPLE of a row is sampled first, to bound the search in the whole row */
+/* the first 1 / SAMPLE of a row is a sample, which bounds the search in the whole row */
+#define SAMPLE 16
 
 /* Finds the positions of the first k elements in sorted order, and sorts only these elements. The
-** k-th element of a sample of the row is an upper bound for them. */
+** k-th element of a sample of the row is an upper bound for the keys of these elements. */
 static bool select_row(const Work *w, int64_t row, void *memory) {
   const void *data = row_data(w, row);
   tlk_LargePair *items = memory;
@@ -421,7 +423,8 @@ bool tlk_topk(const struct tlk_topk *call) {
   return run(&w, select_row, bytes);
 }
 
-/* Returns the position in a row of occurrence number `which` of a key; occurrences count from 0. */
+/* Returns the position of a key in a row. If the key occurs several times, `which` counts the
+** occurrences from 0. */
 static int64_t find_key(const Work *w, int64_t row, uint64_t key, int64_t which) {
   const void *data = row_data(w, row);
   for (int64_t i = 0; i < w->n; i++)
@@ -433,7 +436,7 @@ static bool rank_row(const Work *w, int64_t row, void *memory) {
   uint64_t *keys = memory, nan = nan_key(w->in.dtype);
   int64_t rank = w->rank, smaller, nans = 0;
   TL_TRY(make_keys(keys, row_data(w, row), w->in.dtype, w->n, false));
-  if (rank < 0) { /* a negative rank asks for the median */
+  if (rank < 0) { /* a negative rank stands for the median */
     for (int64_t i = 0; nan != 0 && i < w->n; i++) nans += keys[i] == nan;
     if (nans > 0 && (!w->skip_nan || nans == w->n)) {
       give(w, row, 0, find_key(w, row, nan, 0));
@@ -468,7 +471,8 @@ static bool mode_row(const Work *w, int64_t row, void *memory) {
   int64_t best = 0, length = 0, place = 0;
   for (int64_t i = 0; i < w->n; i++) {
     uint64_t key = s.wide ? s.wide[i].key : s.items[i] >> 32;
-    bool same = i > 0 && key == before && !(nan != 0 && key == nan); /* NaN equals no element */
+    /* NaN counts as different from every element, even from NaN */
+    bool same = i > 0 && key == before && !(nan != 0 && key == nan);
     length = same ? length + 1 : 1;
     before = key;
     if (length <= best) continue;

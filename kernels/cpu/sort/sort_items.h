@@ -1,8 +1,9 @@
 /*
-** sort_items.h - sorting items. Short lists are sorted by insertion and merging, and long lists by
-** radix sort, which begins with the lowest digit of the key. Digits that all items share are
-** skipped. How work is divided among threads depends on n alone. The including file defines `Item`,
-** its macros KEY and LESS, and SORT (the name of the function, as declared in sort.h).
+** sort_items.h - sorting items. Short lists are sorted by insertion and merging. Long lists are
+** sorted by radix sort, from the lowest digit of the key to the highest; digits that are equal in
+** all items are skipped. The division of work among threads depends on n alone. The including file
+** defines `Item`, its macros KEY and LESS, and SORT (the name of the function, as declared in
+** sort.h).
 */
 #include <string.h>
 
@@ -19,8 +20,8 @@
 #define CHUNK (1 << 20) /* largest number of items in a chunk */
 #define BINS 2048
 
-/* Returns the number of bits of a digit, so that the bits of a key are divided evenly among the
-** passes of radix sort. */
+/* Returns the number of bits in a digit. Digits divide the bits of a key evenly among the passes of
+** radix sort. */
 static int digit_bits(int64_t n, int bits) {
   int most = n >= WIDE_DIGITS ? 11 : 8;
   int passes = (bits + most - 1) / most;
@@ -92,8 +93,8 @@ static void scatter(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Computes the positions in `to` at which each bin begins, for each chunk. Returns false if all
-** items have the same digit, so that the pass can be skipped. */
+/* Computes, for each chunk and each bin, the position in `to` at which its items begin. Returns
+** false if all items have the same digit, so that the pass can be skipped. */
 static bool places(const Pass *p) {
   int64_t at = 0;
   for (uint32_t bin = 0; bin <= p->mask; bin++) {
@@ -130,7 +131,9 @@ Item *SORT(int64_t n, int bits, Item *x, Item *spare, bool alone) {
   int64_t chunks = alone && n >= 2 * TLK_GRAIN ? tlk_max(CHUNKS, n / CHUNK) : 1;
   size_t bytes = (size_t)chunks * BINS * sizeof(int64_t);
   int64_t(*counts)[BINS] = tli_alloc(bytes);
-  if (counts == NULL) { /* insertion and merging are slower, but need no memory */
+  /* without memory for counts, falls back to insertion and merging, which are slower but need
+  ** none */
+  if (counts == NULL) {
     tli_error_clear();
     return merge_sort(n, x, spare);
   }
