@@ -1,6 +1,6 @@
 /*
-** dropout.c - dropout in one pass. Random blocks are drawn in groups. The mask is not stored, since
-** the backward pass draws the same random words again.
+** dropout.c - dropout in one pass. Random words are drawn in groups of blocks. The mask is not
+** stored, because the backward pass draws the same random words again.
 */
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef struct Drop {
   tlk_Loop addcmul; /* loop that computes residual + scale * in * mask */
   tl_DType dtype, compute;
   char *out;
-  const char *in, *residual; /* the input; the residual, which may be NULL */
+  const char *in, *residual; /* the input, and the residual, which may be NULL */
   int64_t n;
   tl_Scalar keep, scale;
   uint64_t seed, block;
@@ -29,14 +29,14 @@ typedef struct Buffers {
 } Buffers;
 
 /* Returns n elements in the compute type. They are copied to the buffer if they have another type,
-** or if there are fewer than a loop needs. */
+** or if there are too few for a loop. */
 static const void *fetch(const Drop *d, const char *from, int64_t n, char *buffer) {
   if (d->dtype == d->compute && n == GROUP) return from;
   d->isa->convert[d->dtype][d->compute](n, buffer, from);
   return buffer;
 }
 
-/* Returns the mask of a group: draws ones and zeros in the compute type. */
+/* Returns the mask of a group, which consists of random ones and zeros in the compute type. */
 static const void *masks(const Drop *d, int64_t group, Buffers *b) {
   uint64_t block = d->block + (uint64_t)group * TLK_RANDOM_BLOCKS;
   char *drawn = d->compute == TL_F64 ? b->out : b->mask;

@@ -8,7 +8,7 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define LEAST 16 /* smallest number of blocks for which another thread is worthwhile */
+#define LEAST 16 /* with fewer blocks than this, another thread is not worthwhile */
 
 typedef struct Draw {
   tlk_Distribution distribution;

@@ -1,9 +1,10 @@
 /*
 ** random.c - words of the Philox stream, and their conversion to numbers.
 **
-** The words of many blocks are computed in parallel, so that the compiler can vectorise the rounds,
-** and then stored in the order of the stream. A float uses one word, and a double or an integer
-** uses two. Normal numbers are computed in pairs (Box-Muller) from the words of both.
+** The words of many blocks are computed in parallel, so that the compiler can vectorise the rounds
+** of Philox, and then stored in the order of the stream. A float uses one word, and a double or an
+** integer uses two words. Normal numbers are computed in pairs by the method of Box and Muller,
+** from the words of both numbers.
 */
 #include "core/kernel/random.h"
 #include "kernels/cpu/cpu.h"
@@ -15,8 +16,7 @@
 
 #define PI2 6.28318530717958647692
 
-/* Computes the words of n blocks, beginning with `block`. The words equal those that tli_philox
-** computes. */
+/* Computes the words of n blocks from block `block` on. The words equal those of tli_philox. */
 static inline void rounds(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
   uint32_t c0[BLOCKS], c1[BLOCKS], c2[BLOCKS], c3[BLOCKS];
   for (uint32_t j = 0; j < n; j++) {
@@ -46,8 +46,8 @@ static inline void rounds(uint64_t seed, uint64_t block, uint32_t n, uint32_t *o
   }
 }
 
-/* Computes the words of n blocks. Most calls ask for BLOCKS blocks; passing this number as a
-** constant keeps the counters in registers. */
+/* Computes the words of n blocks. Most calls ask for BLOCKS blocks; if this number is a constant,
+** the counters stay in registers. */
 static void philox(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
   if (n == BLOCKS)
     rounds(seed, block, BLOCKS, out);
@@ -61,21 +61,22 @@ static void philox(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
 static inline float centred_f32(uint32_t w) {
   return ((float)(int32_t)(w ^ 0x80000000u) + 0.5f) * 0x1p-32f;
 }
-/* Returns a number in (0, 1). Its distance from 0 has the relative error of a single rounding. */
+/* Returns a number in (0, 1). Near 0 the number keeps its relative precision, because it is rounded
+** only once. */
 static inline double from_zero_f64(uint64_t w) { return ((double)(w >> 1) + 0.5) * 0x1p-63; }
 static inline double from_one_f64(uint64_t w) { return from_zero_f64(~w); }
 static inline double centred_f64(uint64_t w) {
   return ((double)(int64_t)(w ^ 0x8000000000000000u) + 0.5) * 0x1p-64;
 }
 
-/* The float functions accept only arguments that are neither extreme nor special. */
+/* These float functions need not handle extreme or special arguments, which do not occur here. */
 static inline float sin_f32(float x) { return tlk_sinf_fast(x); }
 static inline float cos_f32(float x) { return tlk_cosf_fast(x); }
 static inline double sin_f64(double x) { return sin(x); }
 static inline double cos_f64(double x) { return cos(x); }
 
-/* Return -log of a uniform number. The logarithm is computed from the nearer end of (0, 1), so that
-** it is never 0. */
+/* These functions return -log of a uniform number. The logarithm is computed from the distance to
+** the nearer end of (0, 1), so that it is never 0. */
 static inline float minus_log_f32(uint32_t w) { return tlk_minus_log(w); }
 static inline double minus_log_f64(uint64_t w) {
   double near_zero = -log(from_zero_f64(w)), near_one = -log1p(-from_one_f64(w));
@@ -84,9 +85,9 @@ static inline double minus_log_f64(uint64_t w) {
 
 /* ---- distributions ---- */
 
-/* Converts each word of the type's width to one number. A pair of normal numbers is a point in
-** polar coordinates, with an angle in (-pi, pi). Sine and cosine have separate loops, because
-** compilers would join them to one call that cannot be vectorised. */
+/* Defines functions that convert each word of the type's width to one number. A pair of normal
+** numbers is a point in polar coordinates, with an angle in (-pi, pi). Sine and cosine have
+** separate loops, because compilers would join them to one call that cannot be vectorised. */
 #define DEFINE(s, type, word, width)                                                             \
   static void uniform_##s(int n, const word *w, type *out, int bits, type a, type b) {           \
     n &= ~31;                                                                                    \
@@ -123,7 +124,7 @@ DEFINE(f64, double, uint64_t, 64)
 
 static void bernoulli(int n, const uint32_t *w, float *out, double p) {
   uint64_t below = p >= 1 ? (uint64_t)1 << 32 : p > 0 ? (uint64_t)(p * 0x1p32) : 0;
-  uint32_t last = (uint32_t)(below - 1); /* comparisons of 32 bits take half the time */
+  uint32_t last = (uint32_t)(below - 1); /* 32-bit comparisons take half the time */
   float one = below > 0 ? 1 : 0;
   for (int i = 0; i < n; i++) out[i] = w[i] <= last ? one : 0;
 }
@@ -136,8 +137,8 @@ static void geometric(int n, const uint32_t *w, double *out, double p) {
   }
 }
 
-/* Scales words to integers: each integer is the high half of the product of a word and the
-** range. */
+/* Scales random words to integers. Each integer is the high half of the product of a word and the
+** size of the range. */
 static void integer(int n, const uint64_t *w, int64_t *out, int64_t a, uint64_t range) {
   for (int i = 0; i < n; i++) {
     uint64_t high = tli_multiply_high(w[i], range);
@@ -166,8 +167,8 @@ static void doubles(tlk_Distribution d, int n, const uint64_t *w, double *out, d
   }
 }
 
-/* Returns the number of random bits in a uniform number: no more than the dtype can represent, so
-** that [0, 1) never yields 1. */
+/* Returns the number of random bits in a uniform number. A number has no more bits than the dtype
+** can represent, so that rounding never turns a number in [0, 1) into 1. */
 static int uniform_bits(tl_DType dtype) {
   return tli_is_half(dtype) ? tli_dtype_digits[dtype] : 24;
 }
