@@ -16,7 +16,8 @@ static double element(const tlk_Array *in, int64_t i) {
 }
 
 static bool outside(double x, const struct tlk_check_range *call) {
-  return !(x >= call->low && x <= call->high); /* also true for NaN */
+  /* written with `!`, so that NaN counts as out of range */
+  return !(x >= call->low && x <= call->high);
 }
 
 #define DEFINE_ANY(name, type)                                                      \

@@ -2,11 +2,12 @@
 ** complex_loops.h - elementwise loops that compute in complex numbers of one type.
 ** isa/pointwise_<type>.c includes this file after it has defined TLK_PART (the type of a number's
 ** parts), TLK_OF(name) (the function of the C library for that type) and TLK_TYPE (the suffix of
-** names). The functions of each element are in kernels/complex.h.
+** names). kernels/complex.h contains the function that is applied to each element.
 **
-** Compilers vectorise badly where the parts of numbers alternate in memory, so a loop takes a block
-** of numbers apart into arrays of real and of imaginary parts, and puts the results together. A loop
-** that calls a function of the C library for each number passes the whole number instead.
+** Compilers vectorise badly if real and imaginary parts alternate in memory. So a loop first splits
+** a block of numbers into an array of real parts and an array of imaginary parts, and joins the
+** parts of the results at the end. A loop that calls a function of the C library for each number
+** does not split the numbers.
 */
 #include <complex.h>
 #include <math.h>
@@ -14,12 +15,12 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/elementary.h"
 
-#ifdef TLK_PORTABLE /* tlk_pointwise refuses kernels that call other functions of the C library */
+#ifdef TLK_PORTABLE /* all other kernels that call the C library are refused by tlk_pointwise */
 #define cabs(x) tli_hypot(creal(x), cimag(x))
 #define cabsf(x) ((float)tli_hypot((double)crealf(x), (double)cimagf(x)))
 #define carg(x) tli_atan2(cimag(x), creal(x))
 #define cargf(x) ((float)tli_atan2((double)cimagf(x), (double)crealf(x)))
-#else /* these have vector forms */
+#else /* the C library has vector forms of these functions */
 #define cabs(x) hypot(creal(x), cimag(x))
 #define cabsf(x) tlk_hypotf(crealf(x), cimagf(x))
 #define carg(x) atan2(cimag(x), creal(x))
@@ -42,7 +43,7 @@ typedef struct {
   R re[BLOCK], im[BLOCK];
 } Parts;
 
-/* Keeps the compiler from repeating the loops of these two functions in each kernel. */
+/* Keeps the compiler from inlining `take` and `give` into each kernel. */
 #define APART static __attribute__((noinline))
 
 APART void take(Parts *to, const T *from, int64_t n) {
@@ -65,7 +66,8 @@ APART void give(T *to, const Parts *from, int64_t n) {
   }
 }
 
-/* Store the result of one element, and those of a block, by the type of results. */
+/* KEEP_<type> stores the result of one element, and GIVE_<type> the results of a block, for each
+** type of results. */
 #define KEEP_T(...)      \
   T value = __VA_ARGS__; \
   r.re[i] = re(value);   \
@@ -78,7 +80,7 @@ APART void give(T *to, const Parts *from, int64_t n) {
 
 /* ---- the kernels ---- */
 
-/* Declares p, the first parameter as a complex number. */
+/* Declares p, which is the first parameter as a complex number. */
 #define PARAMETER_(params)                                          \
   T p = pair((R)tli_to_double((params)[0]), (R)((params)[0].imag)); \
   (void)p
@@ -97,7 +99,7 @@ APART void give(T *to, const Parts *from, int64_t n) {
   }                  \
   return true;       \
   }
-/* Declares the block of the k-th argument. */
+/* Declares a block with the parts of the k-th argument's numbers. */
 #define TAKE_(block, k) \
   Parts block;          \
   take(&block, (const T *)args[k] + at, m);

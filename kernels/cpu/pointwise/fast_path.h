@@ -1,8 +1,8 @@
 /*
-** fast_path.h - shorter algorithms of some kernels, for all but extreme arguments. A loop first
-** examines a block of arguments. If tlk_fast_range_<kernel> is less than TLK_FAST_LIMIT_<kernel>
-** for every argument, the loop computes the block by tlk_fast_<kernel>, which gives the same
-** results.
+** fast_path.h - shorter algorithms of some kernels, for all but extreme arguments. A loop examines
+** a block of arguments first. If tlk_fast_range_<kernel> is less than TLK_FAST_LIMIT_<kernel> for
+** every argument in the block, the loop computes the block by tlk_fast_<kernel>, whose results are
+** the same.
 */
 #ifndef TLK_FAST_PATH_H
 #define TLK_FAST_PATH_H
@@ -21,8 +21,8 @@
 #define TLK_FAST_remainder_f32 1
 #define TLK_FAST_floor_divide_f32 1
 
-/* Limits of the fast paths. Magnitudes are compared as the integers that have the same bits, so NaN
-** is larger than any number. */
+/* Limits of the fast paths. Magnitudes are compared as integers with the same bits, so that NaN
+** exceeds every limit. */
 #define TLK_FAST_LIMIT_sin tlk_bits(TLK_TRIG_LIMIT)
 static inline uint32_t tlk_fast_range_sin(float x) { return tlk_bits(fabs(x)); }
 static inline float tlk_fast_sin(float x) { return tlk_sinf_fast(x); }
@@ -46,8 +46,8 @@ static inline float tlk_fast_silu(float x) { return x / (1 + tlk_expf_fast(-x));
 static inline uint32_t tlk_fast_range_log(float x) { return tlk_bits(x) - TLK_BITS_NORMAL; }
 static inline float tlk_fast_log(float x) { return tlk_logf_fast(x); }
 
-/* The fast path of fmod is for quotients below 2^28: truncating such a quotient is exact in double,
-** and so is its product with b. b may be infinite, but not 0. */
+/* The fast path of fmod is for quotients below 2^28. Such a quotient can be truncated exactly in
+** double, and its product with b is exact as well. b may be infinite, but not 0. */
 #define TLK_FAST_LIMIT_fmod 1
 static inline uint32_t tlk_fast_range_fmod(float a, float b) {
   return fabs(a) < fabs(b) * 0x1p28f ? 0u : 1u;

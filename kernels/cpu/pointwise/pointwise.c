@@ -1,11 +1,11 @@
 /*
 ** pointwise.c - elementwise kernels on operands of any dtype and stride.
 **
-** Contiguous operands of the compute type are passed to the loop directly. Such a call may also
-** have operands that are single elements or constant along each row. Otherwise the work is divided
-** into blocks of up to TLK_CHUNK elements. Operands are gathered and converted, where necessary,
-** into buffers that stay in the first-level cache. The loop runs on these buffers, and its output
-** is converted and scattered. Kernels of several outputs (tlk_fused) use the same paths.
+** If all operands have the compute type and are contiguous, single elements, or constant along each
+** row, the loop processes them in place. Otherwise the work is divided into blocks of up to
+** TLK_CHUNK elements. Operands are gathered and converted, where necessary, to buffers that stay in
+** the first-level cache. The loop runs on these buffers, and its output is converted and scattered.
+** Kernels with several outputs (tlk_fused) are computed in the same ways.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -25,10 +25,11 @@ typedef struct Call {
   /* the loop for calls whose inputs, except the first, are single elements; NULL if there is
   ** none */
   tlk_Loop fixed;
-  tlk_Loop rows; /* the loop that processes rows in place: `loop` or `fixed` */
+  /* the loop that processes rows in place, which is `loop` or `fixed`; NULL if there is none */
+  tlk_Loop rows;
   const tl_Scalar *params;
   int outputs;
-  tl_DType want[MAX_ARGS]; /* dtypes that the loop expects of its arguments */
+  tl_DType want[MAX_ARGS]; /* the dtype that the loop expects of each argument */
   tlk_Blocks blocks;
   atomic_bool failed;
 } Call;
@@ -39,7 +40,7 @@ static const char *const names[] = {
 #undef X
 };
 
-/* Tells which kernels have a real result for complex inputs. */
+/* The kernels whose results are real for complex inputs. */
 static const bool gives_real[TLK_NPOINTWISES] = {
 #define GIVES_REAL_SAME false
 #define GIVES_REAL_BOOL false
@@ -59,7 +60,7 @@ static const uint8_t gives[] = {
 /* ---- whole vectors ---------------------------------------------------------- */
 
 /* Runs the loop on the last n < TLK_LANES elements. They are padded with copies of the last
-** element, so that no lane computes on garbage. */
+** element, so that no lane computes with undefined values. */
 static bool run_tail(const Call *call, tlk_Loop loop, int64_t done, int64_t n, void *const *args) {
   _Alignas(64) char pad[MAX_ARGS][TLK_LANES * 16];
   void *padded[MAX_ARGS];
@@ -114,14 +115,14 @@ static void run_direct(void *context, int64_t begin, int64_t end) {
 /* ---- rows ----------------------------------------------------------------------- */
 
 /* The smallest length of rows that are processed in place; shorter rows are gathered into blocks.
-** PLANE_LEAST is for two-dimensional calls whose row length is a multiple of TLK_LANES. FIXED_LEAST
-** is for calls whose inputs, except the first, are single elements. ROW_LEAST is for all other
-** calls. */
+** PLANE_LEAST holds for two-dimensional calls whose row length is a multiple of TLK_LANES.
+** FIXED_LEAST holds for calls whose inputs, except the first, are single elements. ROW_LEAST holds
+** for all other calls. */
 #define PLANE_LEAST 128
 #define ROW_LEAST 1024
 #define FIXED_LEAST 128
 
-/* Returns the loop that can process the rows in place, or NULL if they must be gathered. */
+/* Returns the loop that can process the rows in place; NULL if the rows must be gathered. */
 static tlk_Loop loop_for_rows(const Call *call) {
   const tli_Iter *it = call->it;
   if (it->ndim == 0) return NULL;
@@ -150,8 +151,8 @@ static bool run_row(void *context, char **ptrs, int64_t n) {
   return run_loop(call, call->rows, n, args);
 }
 
-/* Returns whether the operands are two-dimensional and need no conversion. To go to the next row,
-** it is then enough to advance pointers. */
+/* Returns whether the operands are two-dimensional and need no conversion. Then advancing pointers
+** is enough to move to the next row. */
 static bool is_plane(const Call *call) {
   const tli_Iter *it = call->it;
   if (it->ndim != 2) return false;
@@ -189,11 +190,11 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
 
 /* ---- blocks ------------------------------------------------------------------- */
 
-/* The buffers of a thread. `held` describes the contents of each: a broadcast operand that is the
-** same for the next block is not loaded again. */
+/* The buffers of a thread. `held` describes the contents of each buffer. So a broadcast operand
+** that is the same in the next block is not loaded again. */
 typedef struct Buffers {
   _Alignas(64) char data[MAX_ARGS][BUFFER_BYTES];
-  _Alignas(64) char raw[BUFFER_BYTES]; /* elements that are gathered but not converted yet */
+  _Alignas(64) char raw[BUFFER_BYTES]; /* elements that were gathered but are not converted yet */
   const char *held[MAX_ARGS];
   int64_t held_cols[MAX_ARGS], held_rows[MAX_ARGS];
 } Buffers;
@@ -231,7 +232,7 @@ static const void *fetch(const Call *call, const tlk_Block *block, int k, Buffer
   return buffer;
 }
 
-/* Stores output k: converts and scatters what the loop has computed. */
+/* Stores output k: converts and scatters the results of the loop. */
 static void deliver(const Call *call, const tlk_Block *block, int k, const void *result,
                     Buffers *buffers) {
   const tli_IterArg *arg = &call->it->args[k];
@@ -316,7 +317,7 @@ bool tlk_pointwise(const struct tlk_pointwise *call) {
   const tlk_Isa *isa = tlk_isa();
   Call p = {.isa = isa, .it = &call->it, .params = call->params, .outputs = 1};
   p.loop = isa->loops[tlk_compute_index(call->compute)][call->kernel];
-  /* if results have one byte, the setup of a `fixed` loop costs more than the loop saves */
+  /* a `fixed` loop takes time to set up, which is not worthwhile for results of one byte */
   bool test = gives[call->kernel] == GIVES_BOOL;
   const tlk_Loop *fixed = isa->fixed[tlk_compute_index(call->compute)];
   p.fixed = test || fixed == NULL ? NULL : fixed[call->kernel];
@@ -349,7 +350,7 @@ bool tlk_fused(const struct tlk_fused *call) {
   return run(&p);
 }
 
-/* Converts between dtypes: runs the identity in the type of the source. */
+/* Converts between dtypes by running the identity kernel in the type of the source. */
 bool tlk_convert_elements(const tli_Iter *it) {
   Call call = {.isa = tlk_isa(), .it = it, .outputs = 1};
   call.want[0] = call.want[1] = it->args[1].dtype;

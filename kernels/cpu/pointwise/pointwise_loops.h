@@ -1,11 +1,11 @@
 /*
-** pointwise_loops.h - the loops around one scalar function of math.h; loops.h tells how this file
-** is included. NAME, INPUTS and RESULT describe the kernel in the generated list.
+** pointwise_loops.h - the loops around one scalar function of math.h. loops.h explains how this
+** file is included. NAME, INPUTS and RESULT are the kernel's entries in the generated list.
 **
-** A kernel of several inputs has two loops: `loop` is for arrays, and `fixed` for calls whose
+** A kernel of several inputs has two loops. `loop` is for arrays, and `fixed` is for calls whose
 ** inputs, except the first, are single elements. `fixed` reads each single element from an array of
-** TLK_LANES copies; otherwise compilers hoist invariant parts of the body and then fail to
-** vectorise the rest.
+** TLK_LANES copies, because compilers would otherwise move parts of the function out of the loop
+** and then fail to vectorise the rest.
 */
 #define RESULT_TYPE TLK_PASTE_(TLK_RESULT, RESULT)(real)
 #define OF TLK_OWN(tlm)
@@ -40,8 +40,8 @@ LOOP(loop) {
 }
 
 #elif TLK_OWN(TLK_FAST)
-/* `single` tells that the second input is a single element; it is a constant at each inlined
-** call. */
+/* `single` tells that the second input is a single element. Callers pass a constant for it, and the
+** function is inlined. */
 static inline __attribute__((always_inline)) bool
 TLK_OWN(blocks)(int64_t n, void *const *args, const tl_Scalar *params, bool single) {
   TLK_READ_PARAMS
