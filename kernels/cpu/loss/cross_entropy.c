@@ -1,5 +1,5 @@
 /*
-** cross_entropy.c - the cross-entropy loss for class labels. One thread computes each sample.
+** cross_entropy.c - the cross-entropy loss for class labels. Each sample is computed by one thread.
 */
 #include "kernels/cpu/loss/cross_entropy.h"
 
@@ -22,14 +22,14 @@ static void store_at(void *data, int64_t i, int64_t size, double value) {
 
 /* ---- few classes ---- */
 
-/* Rows of up to this many logits are transposed, so that a vector holds the logits of one class for
-** many samples. */
+/* Rows of up to this number of logits are transposed, so that a vector holds the logits of one
+** class for many samples. */
 #define FEW 32
 #define SAMPLES 64 /* number of samples that are transposed together */
 #define LANES 16
 
 typedef struct Turned {
-  /* number of samples, and the same number rounded up to whole vectors; the extra columns are 0 */
+  /* number of samples, and this number rounded up to whole vectors; the additional columns are 0 */
   int64_t samples, step;
   _Alignas(64) char x[FEW * SAMPLES * sizeof(double)];
 } Turned;
@@ -69,8 +69,8 @@ typedef struct Loss {
   tlk_FirstFault first;
 } Loss;
 
-/* Returns the index of the input element that belongs to the label, or -1 if the label is ignored
-** or out of range. */
+/* Returns the index of the input element that belongs to the label; -1 if the label is ignored or
+** out of range. */
 static int64_t label_place(Loss *l, int64_t o, int64_t i) {
   const tlk_Classes *k = l->call;
   int64_t label = k->target[o * k->inner + i];
@@ -111,7 +111,7 @@ static void loss_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Does the same as loss_tasks for samples that are transposed first. */
+/* Does the work of loss_tasks for samples that are transposed first. */
 static void turned_loss_tasks(void *context, int64_t begin, int64_t end) {
   Loss *l = context;
   for (int64_t task = begin; task < end; task++) {
@@ -125,8 +125,8 @@ static void turned_loss_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Calls `turned` for groups of samples if samples are transposed first, otherwise `whole` for
-** strips. Returns false if the user interrupts it. */
+/* Calls `turned` for groups of samples if they are transposed first; otherwise calls `whole` for
+** strips. Returns false if the user interrupts the work. */
 static bool for_strips(const tlk_Classes *k, int64_t strips, tli_RangeFn whole, tli_RangeFn turned,
                        void *context) {
   int64_t each = k->classes * (is_turned(k) ? SAMPLES : tlk_min(k->inner, TLK_CLASS_COLS));
@@ -171,7 +171,7 @@ static double factor_of(const Back *b, int64_t at) {
   return weight * number_at(b->grad, at, b->size);
 }
 
-/* Computes the columns of a strip: exp(x - norm) * factor for logits, otherwise zeros. */
+/* Computes the columns of a strip: exp(x - norm) * factor for logits, zeros for probabilities. */
 static void fill_strip(const Back *b, int64_t o, int64_t i, int64_t cols, const void *factors) {
   const tlk_Classes *k = b->call;
   int64_t at = o * k->inner + i, place = (o * k->classes * k->inner + i) * b->size;
@@ -187,7 +187,7 @@ static void fill_strip(const Back *b, int64_t o, int64_t i, int64_t cols, const 
   }
 }
 
-/* Subtracts the factor from the element of the sample's label. */
+/* Subtracts the factor from the gradient at the sample's label. */
 static void finish_back(const Back *b, int64_t o, int64_t i, double factor) {
   const tlk_Classes *k = b->call;
   int64_t label = k->target[o * k->inner + i];
@@ -199,7 +199,7 @@ static void finish_back(const Back *b, int64_t o, int64_t i, double factor) {
 static void back_tasks(void *context, int64_t begin, int64_t end) {
   const Back *b = context;
   const tlk_Classes *k = b->call;
-  double factors[TLK_CLASS_COLS]; /* has room for floats or doubles */
+  double factors[TLK_CLASS_COLS]; /* room for floats or for doubles */
   for (int64_t task = begin; task < end; task++) {
     int64_t o = task / b->strips, i = task % b->strips * TLK_CLASS_COLS;
     int64_t cols = tlk_min(TLK_CLASS_COLS, k->inner - i), at = o * k->inner + i;
@@ -214,7 +214,7 @@ static void turned_back_tasks(void *context, int64_t begin, int64_t end) {
   for (int64_t task = begin; task < end; task++) {
     Turned t;
     double norms[SAMPLES] = {0};
-    double factors[SAMPLES] = {0}; /* has room for floats or doubles */
+    double factors[SAMPLES] = {0}; /* room for floats or for doubles */
     int64_t first = task * SAMPLES;
     turn(b->call, b->in, first, b->size, &t);
     memcpy(norms, b->norm + first, (size_t)t.samples * sizeof *norms);

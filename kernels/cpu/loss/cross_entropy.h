@@ -1,5 +1,5 @@
 /*
-** cross_entropy.h - inner loops of the cross-entropy loss for class labels (see class_loss in
+** cross_entropy.h - inner loops of the cross-entropy loss for class labels (class_loss in
 ** core/kernel/kernel.h). There is one set for float and one for double.
 */
 #ifndef TLK_CROSS_ENTROPY_H
@@ -14,8 +14,8 @@ typedef struct tlk_ClassLoops {
   double (*row_norm)(int64_t classes, const void *x);
   /* Computes out = exp(x - norm) * factor. */
   void (*row_back)(int64_t classes, const void *x, double norm, double factor, void *out);
-  /* Do the same as row_norm and row_back for each of `cols` columns. Rows of the strip are `step`
-  ** elements apart. */
+  /* These functions do the same as row_norm and row_back for each of `cols` columns. Rows of the
+  ** strip are `step` elements apart. */
   void (*strip_norm)(int64_t classes, int64_t cols, int64_t step, const void *x, double *norm);
   void (*strip_back)(int64_t classes, int64_t cols, int64_t step, const void *x, const double *norm,
                      const void *factor, void *out);

@@ -16,10 +16,11 @@
 
 typedef struct Work {
   const tlk_Ctc *call;
-  bool wide; /* whether the data is double; otherwise it is float */
+  bool wide; /* whether the data is double instead of float */
   const void *log_probs, *grad_loss, *loss_in, *alpha_in;
   void *loss, *alpha, *grad;
-  atomic_bool failed, stopped; /* stopped: the user has interrupted the work */
+  /* failed: memory is exhausted; stopped: the user has interrupted the work */
+  atomic_bool failed, stopped;
 } Work;
 
 static double get(const Work *w, const void *data, int64_t i) {
@@ -43,8 +44,8 @@ static int64_t state_class(const tlk_Ctc *c, int64_t sample, int64_t state) {
   return (state % 2 == 0 ? c->blank : c->targets[sample * c->longest + state / 2]) - 1;
 }
 
-/* Returns whether a path may skip the blank before this state: the label before that blank must
-** differ from this label. */
+/* Returns whether a path may skip the blank before this state. It may if the labels on both sides
+** of the blank differ. */
 static bool may_skip(const tlk_Ctc *c, int64_t sample, int64_t state) {
   return state % 2 == 1 && state >= 2 &&
          state_class(c, sample, state) != state_class(c, sample, state - 2);
@@ -59,7 +60,7 @@ static int64_t alpha_at(const tlk_Ctc *c, int64_t sample, int64_t t, int64_t sta
   return (sample * c->time + t) * (2 * c->longest + 1) + state;
 }
 
-/* Returns whether to compute another frame. */
+/* Returns whether the user lets the work go on, which is checked for each frame. */
 static bool goes_on(Work *w) {
   if (tli_interrupted()) w->stopped = true;
   return !w->stopped;
@@ -93,7 +94,7 @@ static void forward_range(void *context, int64_t begin, int64_t end) {
 }
 
 /* Computes beta of frame t from beta of frame t + 1, in place. States are processed in ascending
-** order, since each reads only itself and later states. */
+** order, because each state reads only itself and later states. */
 static void step_back(const Work *w, int64_t sample, int64_t t, int64_t states, double *beta) {
   const tlk_Ctc *c = w->call;
   bool last = t == c->input_lengths[sample] - 1;

@@ -1,4 +1,4 @@
-/* cross_entropy_f32.c - log-sum-exp and its gradient in float. */
+/* cross_entropy_f32.c - the loops of cross_entropy_loops.h in float. */
 typedef float real;
 #include "kernels/cpu/loss/cross_entropy_loops.h"
 

@@ -1,4 +1,4 @@
-/* cross_entropy_f64.c - log-sum-exp and its gradient in double. */
+/* cross_entropy_f64.c - the loops of cross_entropy_loops.h in double. */
 typedef double real;
 #include "kernels/cpu/loss/cross_entropy_loops.h"
 
