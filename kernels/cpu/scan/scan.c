@@ -1,8 +1,8 @@
 /*
 ** scan.c - scans (running reductions) along n. One thread processes each line of elements from its
-** first to its last element; adjacent lines are processed together in strips. If lines are rows, or
-** rows of pairs such as complex numbers, they are transposed piece by piece into adjacent columns,
-** whose results do not depend on each other.
+** first to its last element; adjacent lines are processed together in strips. Lines may be rows, or
+** rows of pairs such as complex numbers. Such lines are transposed piece by piece into adjacent
+** columns, which are scanned together in vectors.
 */
 #include <stdatomic.h>
 
@@ -12,13 +12,14 @@
 
 #define STRIP 128 /* largest number of adjacent lines in a strip */
 /* The largest number of rows that are transposed together: TURNED_LONG for rows longer than a page,
-** otherwise TURNED. Long rows are separate memory streams, and processors prefetch only a few
+** otherwise TURNED. Each long row is a memory stream of its own, and processors prefetch only a few
 ** streams. */
 #define TURNED 32
 #define TURNED_LONG 16
 #define PAGE 4096
-#define UNASKED (1 << 18) /* number of elements between two checks for interruption */
-#define FEW 8             /* if there are fewer rows than this, rows are processed one by one */
+/* number of elements that are scanned between two checks for interruption */
+#define UNASKED (1 << 18)
+#define FEW 8 /* if there are fewer rows than this, rows are processed one by one */
 
 typedef struct Plan {
   const tlk_Isa *isa;
@@ -27,18 +28,18 @@ typedef struct Plan {
   tlk_Array out, in;
   int64_t *indices;
   int64_t n, inner;
-  int64_t lines; /* total number of lines of elements */
+  int64_t lines; /* number of all lines of elements */
   /* number of lines in a strip, and number of strips in a group of adjacent lines */
   int64_t width, strips;
   int64_t group;  /* number of adjacent lines: inner, or all lines if they are transposed */
   int64_t s0, s1; /* strides across lines and along n, in elements */
   /* number of elements that a transposition moves together: inner, or 1 if lines are adjacent */
   int64_t unit;
-  atomic_bool stopped; /* whether the user has interrupted the scan */
+  atomic_bool stopped; /* becomes true if the user interrupts the scan */
 } Plan;
 
 typedef struct Strip {
-  int64_t first; /* number of the strip's first element, in memory order */
+  int64_t first; /* number of the strip's first element, in the order of memory */
   int64_t cols;
   _Alignas(64) char state[STRIP * TLK_ACC_BYTES];
   int64_t where[STRIP];
@@ -49,7 +50,7 @@ static char *element(tlk_Array a, int64_t i) {
 }
 
 /* Copies a piece of an array or of the indices to a buffer (rows, cols) or, if `out`, from the
-** buffer. */
+** buffer to the array. */
 static void carry(const Plan *p, const Strip *s, int64_t rows, tl_DType dtype, char *outside,
                   char *buffer, bool out) {
   int64_t size = (int64_t)tl_dtype_size(dtype), unit = p->unit * size, cols = s->cols / p->unit;
@@ -60,8 +61,7 @@ static void carry(const Plan *p, const Strip *s, int64_t rows, tl_DType dtype, c
     copy(buffer, unit, size * s->cols, outside, p->s0 * unit, p->s1 * size, cols, rows);
 }
 
-/* Scans `rows` elements of each line, beginning with element `at`, through buffers of TLK_CHUNK
-** elements. */
+/* Scans `rows` elements of each line, from element `at` on, in buffers of TLK_CHUNK elements. */
 static void run_buffered(const Plan *p, Strip *s, int64_t at, int64_t rows) {
   _Alignas(64) char buffer[TLK_CHUNK * 8], raw[TLK_CHUNK * 8];
   int64_t first = s->first + at * p->s1, total = rows * s->cols;

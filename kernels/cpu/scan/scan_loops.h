@@ -1,5 +1,5 @@
 /*
-** scan_loops.h - the loops of one scan; kernels/cpu/loops.h tells how this file is included.
+** scan_loops.h - the loops of one scan. kernels/cpu/loops.h explains how this file is included.
 */
 #define STATE TLM_OWN(state)
 #define NEXT TLM_OWN(next)

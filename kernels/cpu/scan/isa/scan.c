@@ -2,8 +2,8 @@
 #include "kernels/cpu/loops.h"
 
 #define TEMPLATE "kernels/cpu/scan/scan_loops.h"
-/* Expands to the entry of one scan in the table of type s, or to nothing if the scan does not take
-** that type. */
+/* Expands to the entry of one scan in the table of type s, or to nothing if the scan is not defined
+** for that type. */
 #define SCANNER_ENTRY(s, name, types) ENTRY_(s, name, types)
 #define ENTRY_(s, name, types) \
   TLK_IN_##s##_##types([TLK_scan_##name] = {start_##name##_##s, run_##name##_##s}, )
@@ -11,7 +11,8 @@
 #define TABLE(s) TABLE_(s)
 #define TABLE_(s) TLK_ISA_NAME(tlk_scanners_##s)
 
-/* one entry more than needed, because the generated list may be empty, but an array in C may not */
+/* one entry more than needed, because an array in C may not be empty, as the generated list may
+** be */
 #define SCANNERS (TLK_NSCANS + 1)
 
 #define real int32_t
