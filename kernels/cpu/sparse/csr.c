@@ -1,7 +1,7 @@
 /*
-** csr.c - products of a sparse matrix in CSR form with dense matrices. One thread computes each
-** element of a result, in the order of the matrix's elements, so results do not depend on the
-** number of threads.
+** csr.c - products of a sparse matrix in CSR form with dense matrices. Each element of a result is
+** computed by one thread, which adds terms in the order of the sparse matrix's elements. So results
+** do not depend on the number of threads.
 **
 ** A wide dense matrix is processed in panels of columns. Each panel is copied to contiguous memory
 ** first, because rows whose distance is a power of two evict one another from the cache.
@@ -76,7 +76,7 @@ static void product_panels(void *context, int64_t begin, int64_t end) {
   tli_free(panel, bytes);
 }
 
-#define STRIP 32 /* number of columns of a transposed product that make up a task */
+#define STRIP 32 /* number of columns in a task of a transposed product */
 
 static void transposed_strips(void *context, int64_t begin, int64_t end) {
   const Call *c = context;
@@ -118,7 +118,7 @@ static void check_range(void *context, int64_t begin, int64_t end) {
   if (least < 1 || most > c->size) tlk_note_fault(&c->first, least < 1 ? least : most);
 }
 
-/* Returns whether all positions are in [1, size]. If one is not, notes that position in *first. */
+/* Returns whether all positions are in [1, size]. Otherwise records a wrong position in *first. */
 static bool within(const int64_t *positions, int64_t n, int64_t size, tlk_FirstFault *first) {
   Check c = {.positions = positions, .size = size};
   tli_parallel_pieces(n, 65536, check_range, &c);

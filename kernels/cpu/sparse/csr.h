@@ -9,19 +9,20 @@
 typedef struct tlk_CsrRows {
   const int64_t *pointers, *columns;
   const void *values;
-  /* the dense matrix: its rows belong to the sparse matrix's columns (PRODUCT) or rows
-  ** (TRANSPOSED) */
+  /* the dense matrix; each of its rows belongs to a column of the sparse matrix (PRODUCT) or to a
+  ** row (TRANSPOSED) */
   const void *in;
   void *out;
   int64_t in_step, out_step; /* distance between neighbouring rows, in elements */
   int64_t begin, end;        /* the range of rows of the sparse matrix to process */
-  int64_t width; /* number of columns to compute, beginning at the pointers `in` and `out` */
+  int64_t width;             /* number of columns to compute, from the pointers `in` and `out` on */
 } tlk_CsrRows;
 
 typedef struct tlk_CsrLoops {
   int64_t panel; /* number of columns whose sums stay in registers */
   void (*product)(const tlk_CsrRows *r);
-  void (*transposed)(const tlk_CsrRows *r); /* adds its results to `out` */
+  /* adds its results to `out` instead of overwriting them */
+  void (*transposed)(const tlk_CsrRows *r);
   /* For each element e of row i, computes out[e], the dot product of row i of left and row
   ** columns[e] of right. Both rows have `width` elements. */
   void (*sampled)(const tlk_CsrRows *r, const void *left);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* The sums of a panel take a quarter of the registers; the others are for operands. */
+/* The sums of a panel take a quarter of the registers; operands need the others. */
 #define LANES (TLK_VECTOR_BYTES / (int)sizeof(real))
 #define VECTORS (TLK_VECTOR_REGISTERS / 4)
 #define PANEL (LANES * VECTORS)
@@ -15,7 +15,8 @@
 typedef real Vector
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
-/* Multiplies a row by a panel of `vectors` vectors, a constant at each inlined call. */
+/* Multiplies a row by a panel of `vectors` vectors. Callers pass a constant for `vectors`, and the
+** function is inlined. */
 static inline __attribute__((always_inline)) void panel_of(int vectors, const real *values,
                                                            const int64_t *columns, int64_t n,
                                                            const real *in, int64_t step,

@@ -1,4 +1,4 @@
-/* csr_f32.c - products with sparse matrices of float. */
+/* csr_f32.c - the loops of csr_loops.h in float. */
 typedef float real;
 #include "kernels/cpu/sparse/csr_loops.h"
 

@@ -1,4 +1,4 @@
-/* csr_f64.c - products with sparse matrices of double. */
+/* csr_f64.c - the loops of csr_loops.h in double. */
 typedef double real;
 #include "kernels/cpu/sparse/csr_loops.h"
 
