@@ -1,6 +1,7 @@
 /*
-** average_loops.h - average pooling of one plane. The rows of a window are combined column by
-** column first, as in max_loops.h. pool_<type>.c defines `real` and includes this file.
+** average_loops.h - average pooling of one plane. First the rows of a window are added up column by
+** column, and then the columns are added, as max_loops.h does for maxima. pool_<type>.c defines
+** `real` and includes this file.
 */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /*
-** max_loops.h - max pooling of one plane. For each row of the result, the rows of the windows are
-** combined into one row first, column by column, in a loop that vectorises. Then each window
-** combines its columns. pool_<type>.c defines `Element`, its LOWEST and IS_NAN, and includes this
-** file.
+** max_loops.h - max pooling of one plane. For each row of the result, the rows that the windows
+** cover are first combined into one row of maxima, in a loop that vectorises. Then the maximum of
+** each window's columns is taken. pool_<type>.c defines `Element`, its LOWEST and IS_NAN, and
+** includes this file.
 **
 ** Among equal maxima the first one in the plane is chosen, and among several NaN the last one, as
 ** in PyTorch.
@@ -13,10 +13,11 @@
 #include "kernels/cpu/loops.h"
 #include "kernels/cpu/pool/pool.h"
 
-/* Rows are short, so the elements after the last whole block would take most of the time: the last
-** block begins BLOCK elements before the row's end instead, and computes some results twice. Rows
-** shorter than a block are computed one element at a time, and so are those of types without
-** BLOCK, whose code would be large. */
+/* A row is processed in blocks of BLOCK elements. Rows are short, so a loop over the elements after
+** the last whole block would take most of the time. Instead, the last block begins BLOCK elements
+** before the row's end, and some results are computed twice. Rows shorter than a block are computed
+** one element at a time. So are rows of types without BLOCK, for which block code would be too
+** large. */
 #ifdef BLOCK
 static inline int64_t next_block(int64_t i, int64_t n) {
   return i + 2 * BLOCK <= n ? i + BLOCK : i + BLOCK < n ? n - BLOCK : n;
@@ -39,7 +40,7 @@ static inline void join_block(const Element *x, Element *best, int32_t *rows, in
 #endif
 
 /* For each column, computes the maximum over the rows that windows (d, h, *) cover, and the number
-** of the row that contains this maximum. */
+** of the row with this maximum. */
 static void join_rows(const tlk_Spans *p, const Element *in, int64_t d, int64_t h, Element *best,
                       int32_t *rows) {
   bool first = true;
@@ -63,13 +64,13 @@ static void join_rows(const tlk_Spans *p, const Element *in, int64_t d, int64_t 
       }
       first = false;
     }
-  /* runs only if the windows cover no row, because they are entirely in the padding */
+  /* if the windows lie entirely in the padding, they cover no row, and this loop sets the maxima */
   for (int64_t w = 0; first && w < width; w++) best[w] = LOWEST, rows[w] = 0;
 }
 
 #ifdef BLOCK
-/* Computes a block of maxima, of windows that are `stride` elements apart and all have `count`
-** elements. Writes 1 + the position of each maximum if indices is not NULL. */
+/* Computes a block of maxima of windows that are `stride` elements apart and have `count` elements
+** each. Stores 1 + the position of each maximum unless indices is NULL. */
 static inline __attribute__((always_inline)) void
 max_block(const Element *best, const int32_t *rows, int64_t width, int64_t stride, int64_t step,
           int64_t count, int64_t column, Element *out, int64_t *indices) {
@@ -103,7 +104,8 @@ max_block(const Element *best, const int32_t *rows, int64_t width, int64_t strid
     indices[i] = (int64_t)row[i] * width + column + i * stride + at[i] * step + 1;
 }
 
-/* Computes windows [first, end), which are `stride` elements apart and have `count` elements. */
+/* Computes windows [first, end), which are `stride` elements apart and have `count` elements
+** each. */
 static inline __attribute__((always_inline)) void
 max_blocks(const tlk_Spans *p, const Element *best, const int32_t *rows, int64_t stride,
            int64_t count, int64_t first, int64_t end, Element *out, int64_t *indices) {
@@ -114,7 +116,7 @@ max_blocks(const tlk_Spans *p, const Element *best, const int32_t *rows, int64_t
   }
 }
 
-/* Returns the number of elements of window o. */
+/* Returns the number of elements that window o covers along the last dimension. */
 static inline int64_t window_count(const tlk_Spans *p, int64_t o) {
   int64_t span = p->end[2][o] - p->begin[2][o];
   return span <= 0 ? 0 : (span - 1) / p->step[2] + 1;
@@ -146,13 +148,14 @@ static void max_row(const tlk_Spans *p, const Element *best, const int32_t *rows
   const int64_t *begin = p->begin[2];
   int64_t count = window_count(p, n / 2);
   int64_t stride = n > 1 ? begin[n / 2] - begin[n / 2 - 1] : 0;
-  /* windows at the edges may have fewer elements, or a shorter distance to the next one */
+  /* windows at the edges may have fewer elements or a smaller distance to the next window */
   while (first < n && (window_count(p, first) != count ||
                        (first + 1 < n && begin[first + 1] - begin[first] != stride)))
     max_one(p, best, rows, first++, out, indices);
   while (end > first && window_count(p, end - 1) != count)
     max_one(p, best, rows, --end, out, indices);
-  if (stride == 1) /* as a constant, so that the loops load vectors, and gather nothing */
+  /* a constant stride, so that the compiler uses vector loads instead of gather instructions */
+  if (stride == 1)
     max_blocks(p, best, rows, 1, count, first, end, out, indices);
   else
     max_blocks(p, best, rows, stride, count, first, end, out, indices);
@@ -172,7 +175,7 @@ static inline void square_block(const Element *x, const Element *y, Element *out
 }
 #endif
 
-/* Pools two rows with windows of 2 x 2 elements, without the positions of the maxima. */
+/* Pools two rows with windows of 2 x 2 elements, if the positions of the maxima are not wanted. */
 static void max_squares(const Element *x, const Element *y, Element *out, int64_t n) {
 #ifdef BLOCK
   EACH_BLOCK(o, n) square_block(x + 2 * o, y + 2 * o, out + o);

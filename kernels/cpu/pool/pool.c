@@ -12,7 +12,7 @@
 
 /* ---- positions of windows ---- */
 
-/* The bounds of all windows, in one block of memory. */
+/* The bounds of all windows, allocated as one block of memory. */
 typedef struct Tables {
   tlk_Spans spans;
   void *memory;
@@ -38,8 +38,7 @@ static void span(const tlk_Pool *p, int d, int64_t o, int64_t *begin, int64_t *e
   if (!p->include_pad) *covered = *end - *begin;
 }
 
-/* Computes the number by which the sum of each window is multiplied: 1 / divisor, or 1 / number of
-** elements. */
+/* Computes the factor of each window's sum: 1 / divisor, or 1 / number of elements. */
 static void fill_shares(const tlk_Pool *p, int64_t *const covered[3], double *share) {
   const int64_t *out = p->windows.out;
   for (int64_t a = 0; a < out[0]; a++)
@@ -92,7 +91,7 @@ typedef enum Kind { MAX, AVERAGE, SPREAD } Kind;
 typedef struct Work {
   const tlk_Spans *spans;
   Kind kind;
-  tl_DType dtype; /* the compute type */
+  tl_DType dtype; /* the type that the loops compute in */
   int64_t in_size, out_size;
   char *in, *out;
   int64_t *indices;
@@ -173,11 +172,11 @@ typedef struct Columns {
   const tlk_Windows *w;
   tl_DType dtype;
   char *in, *cols;
-  bool back; /* true for col2im, which adds cols to `in` */
+  bool back; /* true for col2im, which adds `cols` to `in` */
 } Columns;
 
-/* im2col: copies n elements, `step` apart in `in`, to a row of cols. col2im: adds a row of cols to
-** such elements. */
+/* For im2col, copies n elements of `in`, which are `step` apart, to a row of `cols`. For col2im,
+** adds a row of `cols` to these elements. */
 static void join(const Columns *c, int64_t n, char *in, int64_t step, char *cols) {
   int64_t size = (int64_t)tl_dtype_size(c->dtype);
   if (!c->back) {
@@ -205,13 +204,12 @@ static void join(const Columns *c, int64_t n, char *in, int64_t step, char *cols
 }
 
 /* Processes the row of cols that belongs to kernel element `at`: copies elements of the image to
-** the row (im2col) or, if c->back, adds the row to the image (col2im). */
+** the row (im2col) or, if c->back, adds the row to elements of the image (col2im). */
 static void column_row(const Columns *c, char *in, char *cols, const int64_t at[3]) {
   const tlk_Windows *w = c->w;
   int64_t size = (int64_t)tl_dtype_size(c->dtype), row[3];
   int64_t shift = at[2] * w->dilation[2] - w->padding[2];
-  /* the range of windows in which this kernel element is inside the image, along the last
-  ** dimension */
+  /* the windows along the last dimension for which this kernel element is inside the image */
   int64_t low = shift < 0 ? tlk_ceil_div(-shift, w->stride[2]) : 0;
   int64_t high = w->in[2] - shift > 0 ? tlk_ceil_div(w->in[2] - shift, w->stride[2]) : 0;
   low = tlk_min(low, w->out[2]);

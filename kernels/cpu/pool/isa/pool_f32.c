@@ -1,4 +1,4 @@
-/* pool_f32.c - pooling of planes of float. */
+/* pool_f32.c - max and average pooling of planes of float. */
 #include <stdint.h>
 
 typedef float Element, real;

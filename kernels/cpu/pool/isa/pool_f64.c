@@ -1,4 +1,4 @@
-/* pool_f64.c - pooling of planes of double. */
+/* pool_f64.c - max and average pooling of planes of double. */
 #include <stdint.h>
 
 typedef double Element, real;
