@@ -15,14 +15,15 @@
 #include "kernels/cpu/vision/resample.h"
 #include "kernels/cpu/conv/winograd_loops.h"
 
-/* a build that lacks some families of kernels (PROFILE=infer) has no rows for these families */
+/* a build without some families of kernels (PROFILE=infer) has no rows for them in this table */
 #ifdef TLI_INFER
 #define ROW extern __attribute__((weak))
 #else
 #define ROW extern
 #endif
 
-/* a program's library has the loops of layer_norm only if it has one of their kernels */
+/* a library for one program has the loops of layer_norm only if the program uses one of their
+** kernels */
 #ifdef TLI_RUNTIME
 #include "runtime_kernels.h"
 #define HAS_NORM (TLK_KEEPS_layer_norm || TLK_KEEPS_layer_norm_backward)
