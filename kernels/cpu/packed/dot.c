@@ -1,6 +1,6 @@
 /*
-** dot.c - implements dot.h. Each function is compiled for the instruction set that it needs;
-** tlk_packed_loops chooses at run time.
+** dot.c - the loops of dot.h for several instruction sets. Each function is compiled for the
+** instruction set that it needs, and tlk_packed_loops chooses among them at run time.
 */
 #include "kernels/cpu/packed/dot.h"
 
@@ -14,7 +14,8 @@
 
 typedef void Unpack(tli_BlockKind kind, const uint8_t *p, int n, tli_Chunk *u);
 
-/* Unpacks chunk c of a row. Groups beyond the row's end get scales of 0, so they add nothing. */
+/* Unpacks chunk c of a weight row to integers. Groups beyond the row's end get scales of 0, so they
+** add nothing. */
 ALWAYS void unpack_chunk(Unpack *unpack, const tlk_PackedRows *p, const uint8_t *row, int64_t c,
                          tli_Chunk *u) {
   const tli_BlockLayout *layout = &tli_block_layouts[p->kind];
@@ -28,7 +29,8 @@ ALWAYS const tlk_Rounded *rounded_at(const tlk_PackedRows *p, int64_t t, int64_t
   return p->x + (t / TLK_TOKENS * p->chunks + c) * TLK_TOKENS + t % TLK_TOKENS;
 }
 
-/* Returns the part of a dot product that the minimums contribute. */
+/* Returns the part of a dot product that comes from the minimums, which are added to all elements
+** of a group. */
 ALWAYS float dot_least(const tli_Chunk *u, const tlk_Rounded *x, float zero) {
   float sum = 0;
   for (int g = 0; g < TLK_GROUPS; g++) sum += (u->least[g] + zero * u->scale[g]) * x->sum[g];
@@ -88,8 +90,8 @@ static AVX2 __attribute__((noinline)) void avx2_unpack(tli_BlockKind kind, const
   tli_unpack(f16c_halves, f16c_half, kind, p, n, u);
 }
 
-/* Multiplies 32 pairs of bytes and sums each four adjacent products. vpmaddubsw does not overflow,
-** because it multiplies absolute values of at most 128 by at most 127. */
+/* Multiplies 32 pairs of bytes, and sums each four adjacent products. The instruction vpmaddubsw
+** does not overflow, because it multiplies absolute values of at most 128 by at most 127. */
 ALWAYS AVX2 __m256i avx2_fours(__m256i q, __m256i x) {
   __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(x, q));
   return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
@@ -150,19 +152,19 @@ static VNNI __attribute__((noinline)) void vnni_unpack(tli_BlockKind kind, const
   tli_unpack(f16c_halves, f16c_half, kind, p, n, u);
 }
 
-/* Returns, for each lane, the group of the lane's four elements among elements 64 * i to 64 * i +
-** 63. */
+/* Returns the number of the group to which each lane's elements belong. Lane k holds four elements,
+** which begin at element 64 * i + 4 * k. */
 ALWAYS VNNI __m512i lanes_of(int group, int i) {
   __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   __m512i at = _mm512_add_epi32(lane, _mm512_set1_epi32(16 * i));
   return group == 32 ? _mm512_srli_epi32(at, 3) : _mm512_srli_epi32(at, 2);
 }
 
-enum { Q8_0_BYTES = 34 /* bytes of a block, which begins with its scale */ };
-enum { AHEAD = 2 /* number of chunks that are unpacked ahead; a power of two */ };
+enum { Q8_0_BYTES = 34 /* number of bytes in a block, which begins with its scale */ };
+enum { AHEAD = 2 /* number of chunks by which unpacking is ahead; a power of two */ };
 
-/* Computes the product of one weight row and one input row. Chunks are unpacked AHEAD chunks before
-** they are read: loads that span several stores still in flight to the cache would stall. */
+/* Computes the product of one weight row and one input row. A chunk is unpacked AHEAD chunks before
+** it is read, because a load stalls if it reads several stores that have not reached the cache. */
 ALWAYS VNNI float vnni_row(const tlk_PackedRows *p, const uint8_t *row, int group,
                            tli_Chunk u[2 * AHEAD]) {
   __m512i lanes[4];
@@ -194,7 +196,8 @@ ALWAYS VNNI float vnni_row(const tlk_PackedRows *p, const uint8_t *row, int grou
   return _mm512_reduce_add_ps(_mm512_add_ps(even, odd));
 }
 
-/* Returns elements of two blocks of Q8_0, plus 128. Blocks beyond the row's end have zeros. */
+/* Returns the elements of two blocks of Q8_0, plus 128. Blocks beyond the row's end have zeros as
+** elements. */
 ALWAYS VNNI __m512i load_q8_0(const uint8_t *at, int blocks) {
   __m256i low = _mm256_setzero_si256(), high = low;
   if (blocks > 0) low = _mm256_loadu_si256((const __m256i *)(const void *)(at + 2));
@@ -237,8 +240,8 @@ ALWAYS VNNI float vnni_row_q8_0(const tlk_PackedRows *p, const uint8_t *row) {
   return _mm512_reduce_add_ps(_mm512_add_ps(even, _mm512_zextps256_ps512(rest)));
 }
 
-/* Returns the eight scales of Q4_K and Q5_K, then the eight minimums, from a block's first 16
-** bytes; tli_scales_k does the same. */
+/* Returns the eight scales and then the eight minimums of Q4_K and Q5_K, unpacked from a block's
+** first 16 bytes as in tli_scales_k. */
 ALWAYS VNNI __m128i vnni_scales(__m128i head) {
   __m128i own =
       _mm_srlv_epi32(_mm_shuffle_epi32(head, _MM_SHUFFLE(3, 2, 3, 1)), _mm_setr_epi32(0, 0, 0, 4));
@@ -247,7 +250,8 @@ ALWAYS VNNI __m128i vnni_scales(__m128i head) {
   return _mm_or_si128(own, _mm_and_si128(rest, _mm_setr_epi32(0, 0x30303030, 0, 0x30303030)));
 }
 
-/* Returns a vector with `low` in the elements of its lower half and `high` in the others. */
+/* Returns a vector with `low` in all elements of its lower half and `high` in all elements of its
+** upper half. */
 ALWAYS VNNI __m512i halves_of(int low, int high) {
   return _mm512_inserti64x4(_mm512_set1_epi32(low), _mm256_set1_epi32(high), 1);
 }
@@ -257,9 +261,9 @@ ALWAYS VNNI __m512i twice(const uint8_t *p) {
   return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
-/* Computes one element of the result for Q4_K or Q5_K. Each sum of four products fits in 16 bits,
-** so vpdpwssd multiplies the sums by the groups' scales as integers. The input has one scale for
-** the whole chunk. */
+/* Computes one element of the result for Q4_K or Q5_K. Each sum of four products fits into 16 bits,
+** so vpdpwssd multiplies these sums by the scales of their groups as integers. The input has one
+** scale for the whole chunk. */
 ALWAYS VNNI float vnni_row_k(const tlk_PackedRows *p, const uint8_t *row, int bits) {
   __m512i split = halves_of(0, 4), nibble = _mm512_set1_epi8(15), fifth = _mm512_set1_epi8(16);
   __m512i lanes[4];
@@ -270,7 +274,7 @@ ALWAYS VNNI float vnni_row_k(const tlk_PackedRows *p, const uint8_t *row, int bi
   for (int64_t c = 0; c < p->chunks; c++, row += bits == 4 ? 144 : 176) {
     const tlk_Rounded *x = p->x + c * TLK_TOKENS;
     __m128i head = _mm_loadu_si128((const __m128i *)(const void *)row), six = vnni_scales(head);
-    __m128 d = _mm_cvtph_ps(head); /* the block's scale and the minimums' */
+    __m128 d = _mm_cvtph_ps(head); /* scale of the block's scales, and scale of its minimums */
     __m512i scales = _mm512_broadcast_i32x4(six), total = _mm512_setzero_si512();
     __m512i high = bits == 5 ? twice(row + 16) : total;
     const uint8_t *low = row + (bits == 5 ? 48 : 16);
@@ -295,7 +299,7 @@ ALWAYS VNNI float vnni_row_k(const tlk_PackedRows *p, const uint8_t *row, int bi
   return _mm512_reduce_add_ps(_mm512_sub_ps(sum, _mm512_zextps256_ps512(least)));
 }
 
-/* Computes one element of the result for Q6_K, in the same way as vnni_row_k. */
+/* Computes one element of the result for Q6_K as vnni_row_k does for Q4_K. */
 ALWAYS VNNI float vnni_row_q6_k(const tlk_PackedRows *p, const uint8_t *row) {
   __m512i nibble = _mm512_set1_epi8(15), pair = _mm512_set1_epi8(48);
   __m512i lanes =
@@ -336,8 +340,8 @@ ALWAYS VNNI float vnni_row_q6_k(const tlk_PackedRows *p, const uint8_t *row) {
   return _mm512_reduce_add_ps(sum);
 }
 
-/* A chunk of TLK_PANEL_ROWS weight rows, in vectors for 16 rows each. In q, elements 4 k to 4 k + 3
-** of all rows are adjacent, for each k. */
+/* A chunk of TLK_PANEL_ROWS weight rows, in vectors of 16 rows. For each k, q holds elements 4 k to
+** 4 k + 3 of all rows next to one another. */
 enum { VECTORS = TLK_PANEL_ROWS / 16 };
 typedef struct Panel {
   __m512i q[VECTORS][TLI_CHUNK / 4];
@@ -350,7 +354,8 @@ ALWAYS VNNI void store_transposed(__m512i z[16], __m512i *to) {
   for (int i = 0; i < 16; i++) to[i] = z[i];
 }
 
-/* Fills a vector of rows from Q8_0, whose integers need no unpacking. The last row is repeated. */
+/* Fills a vector of 16 rows from Q8_0, whose integers need no unpacking. If fewer rows are left,
+** the last row is repeated. */
 static VNNI void fill_q8_0(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t c,
                            __m512i *q, __m512 *scale) {
   const uint8_t *chunk = p->weight + first * p->bytes + c * 8 * Q8_0_BYTES;
@@ -366,13 +371,13 @@ static VNNI void fill_q8_0(const tlk_PackedRows *p, int64_t first, int64_t rows,
   __m512i at = _mm512_loadu_si512(starts);
   for (int g = 0; g < 8; g++) {
     scale[g] = _mm512_setzero_ps();
-    if (g < blocks) /* the gathered numbers have a scale in their lower 16 bits */
+    if (g < blocks) /* each gathered number contains a scale in its lower 16 bits */
       scale[g] = _mm512_cvtph_ps(
           _mm512_cvtepi32_epi16(_mm512_i32gather_epi32(at, chunk + g * Q8_0_BYTES, 1)));
   }
 }
 
-/* Fills a vector of rows from any layout. */
+/* Fills a vector of 16 rows from any layout. */
 static VNNI void fill_any(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t c,
                           tli_Chunk *u, __m512i *q, __m512 *scale, __m512 *least) {
   for (int64_t r = 0; r < rows; r++)
@@ -402,8 +407,8 @@ static VNNI void fill_panel(const tlk_PackedRows *p, int64_t first, int64_t rows
   }
 }
 
-/* The largest number of input rows whose sums stay in registers; it divides TLK_TOKENS. With fewer,
-** the processor would wait for the results of products. */
+/* The largest number of input rows whose sums stay in registers; it divides TLK_TOKENS. With fewer
+** rows, the processor would have to wait for the results of products. */
 enum { TILE = 6, SMALL_TILE = 4 };
 
 /* Adds the products of a panel and `tile` input rows to sums (tile, TLK_PANEL_ROWS). */
@@ -454,8 +459,8 @@ ALWAYS VNNI void multiply_panel(const Panel *panel, const tlk_Rounded *x, int gr
     multiply_tile(panel, x, group, has_least, TILE, sums);
 }
 
-/* Asks for the next part of the memory from `*at` to `end`, so that it is in the cache when it is
-** read. The processor does not foresee the order in which fill_panel reads rows. */
+/* Prefetches the next part of the memory from `*at` to `end`. The processor does not prefetch it by
+** itself, because it cannot foresee the order in which fill_panel reads rows. */
 ALWAYS VNNI void fetch_part(const uint8_t **at, const uint8_t *end, int64_t bytes) {
   const uint8_t *stop = *at + tlk_min(bytes, end - *at);
   for (const uint8_t *line = *at; line < stop; line += 64)
@@ -463,8 +468,8 @@ ALWAYS VNNI void fetch_part(const uint8_t **at, const uint8_t *end, int64_t byte
   *at = stop;
 }
 
-/* Computes the products of up to TLK_PANEL_ROWS weight rows, beginning with row `first`. Meanwhile,
-** asks for the following rows, up to row `end`. */
+/* Computes the products of up to TLK_PANEL_ROWS weight rows from row `first` on. Meanwhile,
+** prefetches the rows that follow, up to row `end`. */
 static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t end,
                             Panel *panel) {
   const tli_BlockLayout *layout = &tli_block_layouts[p->kind];

@@ -14,8 +14,8 @@ enum {
 };
 
 /* A chunk of an input row, rounded to 8 bits. `scale`, `sum` and `offset` have one element for each
-** group of the weight's layout; `sum` is the scale times the sum of the group's integers, and
-** `offset` is this sum of integers times minus the layout's zero. */
+** group of the weight's layout; `sum` is the scale times the sum of the group's integers. `offset`
+** is the sum of the group's integers, multiplied by the negative of the layout's zero. */
 typedef struct tlk_Rounded {
   int8_t q[TLI_CHUNK];
   float scale[TLK_GROUPS], sum[TLK_GROUPS];

@@ -1,7 +1,7 @@
 /*
 ** packed_linear.c - products with weights in quantized blocks of GGUF files. Input rows are rounded
-** to 8 bits as in llama.cpp; weight rows are unpacked to integers, chunk by chunk, so that a chunk
-** stays in the cache. Each element of the result is computed by one thread, so results do not
+** to 8 bits as in llama.cpp. Weight rows are unpacked to integers one chunk at a time, so that a
+** chunk stays in the cache. Each element of the result is computed by one thread, so results do not
 ** depend on the number of threads.
 */
 #include <math.h>
@@ -39,8 +39,9 @@ static int64_t row_bytes(const struct tlk_packed_linear *l) {
 /* ---- rounding the input ---------------------------------------------------------- */
 
 /* Rounds n elements to 8 bits and returns their common scale, which is NaN if an element is not
-** finite. As in llama.cpp, the element with the largest absolute value becomes -127 if n is 256;
-** for smaller n, the scale is rounded to float16 if float16 can represent it. q must be zero. */
+** finite. The rules are those of llama.cpp: if n is 256, the element with the largest absolute
+** value becomes -127; for smaller n, the scale is rounded to float16 if float16 can represent it.
+** The array q must contain zeros. */
 static float round_group(const float *x, int n, int8_t *q) {
   uint32_t most = 0, sign = 0;
   for (int i = 0; i < n; i++) {
@@ -53,7 +54,7 @@ static float round_group(const float *x, int n, int8_t *q) {
     for (int i = n; i-- > 0;)
       if ((tli_float_bits(x[i]) & 0x7fffffffu) == most) sign = tli_float_bits(x[i]) ^ 0x80000000u;
   float by = 127.0f / tli_bits_float(most);
-  if (isinf(by)) return 0; /* the elements are too small for a scale; q stays zero */
+  if (isinf(by)) return 0; /* the elements are too small to have a scale, so they stay zero */
   if (sign >> 31) by = -by;
   for (int i = 0; i < n; i++) q[i] = (int8_t)nearbyintf(x[i] * by);
   if (n == TLI_CHUNK) return 1.0f / by;
@@ -62,7 +63,7 @@ static float round_group(const float *x, int n, int8_t *q) {
   return fits ? tli_f16_to_f32(tli_f32_to_f16(scale)) : scale;
 }
 
-/* Rounds a chunk of n elements of an input row, with the groups of the weight's layout. */
+/* Rounds a chunk of n elements of an input row, in the groups that the weight's layout has. */
 static void round_chunk(tlk_RoundGroup *round, const tli_BlockLayout *layout, const float *x, int n,
                         tlk_Rounded *out) {
   memset(out, 0, sizeof *out);
