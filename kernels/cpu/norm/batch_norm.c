@@ -1,5 +1,5 @@
 /*
-** batch_norm.c - batch norm in training, built on the kernels of channels.c. One pass over the
+** batch_norm.c - batch norm in training, which uses the kernels of channels.c. One pass over the
 ** elements computes the statistics, and a second pass normalises. The values for each channel are
 ** computed between the two passes.
 */
@@ -12,8 +12,7 @@ static double weight_at(const void *weight, int64_t i, int64_t size) {
   return weight ? tlk_number_at(weight, i, size) : 1;
 }
 
-/* Normalises with the statistics of the batch. `scale` is a buffer with one number for each
-** channel. */
+/* Normalises with the statistics of the batch. `scale` is a buffer for one number per channel. */
 static bool normalize(const struct tlk_batch_norm *b, void *scale, int64_t size) {
   double n = (double)(b->outer * b->inner);
   struct tlk_channel_moments moments = {b->cx,    b->mean,     b->deviation, b->in,
@@ -47,7 +46,7 @@ bool tlk_batch_norm(const struct tlk_batch_norm *call) {
 }
 
 /* Computes grad_in = (g - mean(g) - normal * mean(g * normal)) * rstd * weight for g = grad_out and
-** normal = (in - mean) * rstd. `room` has room for three numbers for each channel. */
+** normal = (in - mean) * rstd. `room` is a buffer for three numbers per channel. */
 static bool spread_back(const struct tlk_batch_norm_backward *b, char *room, int64_t size) {
   double n = (double)(b->outer * b->inner);
   char *scale = room, *slope = scale + b->channels * size, *shift = slope + b->channels * size;

@@ -1,7 +1,7 @@
 /*
-** channels.c - statistics and scaling of channels. The sizes alone decide how work is divided
-** into parts. Each part has its own sums, which are added in order, so results do not depend on
-** the number of threads.
+** channels.c - statistics and scaling of channels. The work is divided into parts, and the division
+** depends only on the sizes of the arrays. Each part has its own sums, which are added in order, so
+** results do not depend on the number of threads.
 */
 #include "kernels/cpu/norm/channels.h"
 
@@ -14,17 +14,18 @@
 /* The approximate number of elements of a part. */
 #define PART 65536
 
-/* Runs shorter than SHORT_RUN are slow if they are processed one by one. If a row of all channels
-** has at most MOST_COLUMNS elements, each element of a run becomes a column of its own, and columns
-** are summed. If inner is 1 and there are at most FEW_CHANNELS channels, several rows are treated
-** as one row of about JOINED elements, whose columns are summed. */
+/* A run is the `inner` neighbouring elements of one channel. Runs shorter than SHORT_RUN are slow
+** if they are processed one by one, so they are summed as columns. If a row of all channels has at
+** most MOST_COLUMNS elements, each element of a run becomes a column of its own. If inner is 1 and
+** there are at most FEW_CHANNELS channels, several rows are joined to one row of about JOINED
+** elements, whose columns are summed. */
 #define SHORT_RUN 32
 #define MOST_COLUMNS 16384
 #define FEW_CHANNELS 32
 #define JOINED 256
 
-/* Each channel has `each` columns; column k of channel c has index c * step + k * next. Every row
-** has all columns, except that the last row may be shorter. */
+/* How channels become columns. Each channel has `each` columns; column k of channel c has index c *
+** step + k * next. Every row has all columns, except that the last row may be shorter. */
 typedef struct Columns {
   int64_t channels, each, step, next;
 } Columns;
@@ -37,7 +38,7 @@ static Columns columns_of(int64_t outer, int64_t channels, int64_t inner) {
   return (Columns){channels, each, 1, channels};
 }
 
-/* Repeats each channel's value for each of the channel's columns. Returns `from` itself if a
+/* Repeats each channel's value for all columns of the channel. Returns `from` itself if each
 ** channel has one column. */
 static const void *spread(char *to, const void *from, const Columns *s, int64_t size) {
   if (from == NULL || s->each == 1) return from;
@@ -49,15 +50,16 @@ static const void *spread(char *to, const void *from, const Columns *s, int64_t 
 
 typedef struct Work {
   const tlk_ChannelLoops *loops;
-  /* sizes for the sums; a column is treated as a channel with one element */
+  /* sizes of the array for the sums; each column counts as a channel with one element */
   int64_t outer, channels, inner;
   int64_t elements; /* number of elements in the array */
   Columns columns;
-  int64_t size;         /* size of an element in bytes */
-  int64_t parts, share; /* number of parts of the dimension `outer`, and length of a part */
+  int64_t size; /* size of an element in bytes */
+  /* number of parts into which the dimension `outer` is divided, and length of a part */
+  int64_t parts, share;
   const char *in, *grad;
-  const void *mean_in; /* means of the channels, for products */
-  const double *mean;  /* means of the channels, for deviations */
+  const void *mean_in; /* means of the channels, subtracted from `in` in sums of products */
+  const double *mean;  /* means of the channels, subtracted in sums of squared deviations */
   double *sums;        /* sums of each part (2, parts, channels); owned */
 } Work;
 
@@ -65,7 +67,7 @@ static double *sums_of(const Work *w, int which, int64_t part) {
   return w->sums + (which * w->parts + part) * w->channels;
 }
 
-/* Adds one run of a channel to the sums of a part. */
+/* Adds one run of a channel to the sums of its part. */
 static void add_run(const Work *w, int64_t part, int64_t o, int64_t c) {
   int64_t at = (o * w->channels + c) * w->inner * w->size;
   double *first = sums_of(w, 0, part), *second = sums_of(w, 1, part);
@@ -90,7 +92,7 @@ static void add_row(const Work *w, int64_t part, int64_t o) {
     w->loops->row_sum(n, w->in + at, first);
 }
 
-/* The tasks of sum_rows are parts; the tasks of sum_runs are pairs of a part and a channel. */
+/* In sum_rows a task is a part; in sum_runs a task is a pair of a part and a channel. */
 static void sum_rows(void *context, int64_t begin, int64_t end) {
   const Work *w = context;
   for (int64_t part = begin; part < end; part++) {
@@ -108,8 +110,8 @@ static void sum_runs(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Computes the sums of each part, and adds up all parts in the sums of the first part. Then adds up
-** the columns of each channel. */
+/* Computes the sums of each part, and adds them to the sums of the first part. Then adds up the
+** columns of each channel. */
 static void add_up(Work *w) {
   size_t bytes = (size_t)(2 * w->parts * w->channels) * sizeof(double);
   memset(w->sums, 0, bytes);
@@ -256,7 +258,7 @@ bool tlk_channel_affine(const struct tlk_channel_affine *call) {
   tlk_Array to = tlk_upcast(call->out, n, false);
   Columns columns = columns_of(call->outer, call->channels, call->inner);
   int64_t channels = call->channels * columns.each, size = x.dtype == TL_F64 ? 8 : 4;
-  /* size in bytes of one array with a value for each column */
+  /* size in bytes of one array that has a value for each column */
   size_t bytes = columns.each > 1 ? (size_t)(channels * size) : 0;
   char *room = bytes ? tli_alloc(4 * bytes) : NULL;
   bool ok = x.data && to.data && (call->other.data == NULL || y.data) && (room || bytes == 0);

@@ -1,7 +1,8 @@
 /*
-** channels.h - inner loops over the channels of (outer, channels, inner): runs of one channel or,
-** if inner is 1, rows of all channels. There is one set for float and one for double; the values of
-** the channels have the same type as the elements.
+** channels.h - inner loops over the channels of an array (outer, channels, inner). A loop processes
+** a run of one channel's elements or, if inner is 1, a row of all channels. There is one set of
+** loops for float and one for double. The values of the channels have the same type as the
+** elements.
 */
 #ifndef TLK_CHANNELS_H
 #define TLK_CHANNELS_H
@@ -9,15 +10,15 @@
 #include "kernels/cpu/cpu.h"
 
 typedef struct tlk_ChannelLoops {
-  /* The following functions process a run of n elements of one channel. */
+  /* The next functions process a run of n elements of one channel. */
   double (*sum)(int64_t n, const void *x);
   double (*deviation)(int64_t n, const void *x, double mean);
   void (*products)(int64_t n, const void *grad, const void *x, double mean, double *sum,
                    double *product);
   void (*affine)(int64_t n, void *out, const void *x, double mean, double scale, double shift,
                  const void *other, double factor);
-  /* The following functions process a row: one element of each of n channels. They add to the sums
-  ** of the channels. */
+  /* The next functions process a row that has one element of each of n channels. They add to the
+  ** sums of the channels. */
   void (*row_sum)(int64_t n, const void *x, double *sum);
   void (*row_deviation)(int64_t n, const void *x, const double *mean, double *sum);
   void (*row_products)(int64_t n, const void *grad, const void *x, const void *mean, double *sum,

@@ -1,7 +1,7 @@
 /*
 ** channels_loops.h - sums over channels, and scaling. channels_<type>.c defines `real` and includes
-** this file. Up to SPAN elements are summed in vector lanes of their own type, and the result is
-** then added to a double, so that the error does not grow with n.
+** this file. Up to SPAN elements are summed in vector lanes of their own type, and this sum is
+** added to a double, so that the rounding error does not grow with n.
 */
 #include "kernels/cpu/norm/channels.h"
 
@@ -20,7 +20,7 @@ static real square(const real *a, const real *b, real m, int64_t i) {
 }
 static real scaled(const real *a, const real *b, real m, int64_t i) { return a[i] * (b[i] - m); }
 
-/* Sums `term` over n elements. `term` is a constant at each inlined call. */
+/* Sums `term` over n elements. Callers pass a constant for `term`, and the function is inlined. */
 static inline __attribute__((always_inline)) double sum_of(Term *term, int64_t n, const real *a,
                                                            const real *b, real m) {
   double total = 0;

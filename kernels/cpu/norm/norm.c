@@ -1,8 +1,8 @@
 /*
 ** norm.c - layer normalisation of rows, and its gradients. Half types are converted row by row. The
 ** gradients of weight and bias are summed in double for each segment of rows, and the sums of the
-** segments are added in order. The segments depend on the sizes alone, so results do not depend on
-** the number of threads.
+** segments are added in order. How rows are divided into segments depends only on the sizes of the
+** arguments, so results do not depend on the number of threads.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -21,19 +21,20 @@ typedef struct Call {
   tl_DType dtype, compute;
   bool convert;
   int64_t rows, n;
-  /* `in` is the input; `out` is the result or, in the backward pass, the gradient of `in`, which
-  ** may be NULL */
+  /* `in` is the input. `out` is the result or, in the backward pass, the gradient of `in`, which
+  ** may be NULL. */
   char *in, *out;
   const char *grad;
-  /* residual is added to `in`, and grad_sum to the gradient of `in`; both may be NULL */
+  /* `residual` is added to `in`, and `grad_sum` to the gradient of `in`; both may be NULL */
   const char *residual, *grad_sum;
-  char *sum; /* receives in + residual */
+  char *sum; /* array for in + residual, or NULL */
   tlk_Array mean, rstd;
   bool shift;
   double eps;
-  const void *weight, *bias; /* both in the compute type; NULL if absent */
+  const void *weight, *bias; /* weight and bias in the compute type; NULL if absent */
   int64_t segment;           /* number of rows in a segment */
-  double *sums;              /* sums for the gradients of weight and bias (segments, 2, n); owned */
+  /* sums of each segment for the gradients of weight and bias (segments, 2, n); owned */
+  double *sums;
   bool want_weight, want_bias;
   atomic_bool failed;
 } Call;
@@ -50,8 +51,8 @@ static void set_statistic(const tlk_Array *a, int64_t i, double value) {
     ((float *)a->data)[i] = (float)value;
 }
 
-/* Returns n elements that begin at `src` in the compute type: `src` itself, or a converted copy in
-** `buffer`. */
+/* Returns n elements from `src` on, in the compute type: `src` itself if it has this type,
+** otherwise a converted copy in `buffer`. */
 static const char *fetch(const Call *c, const char *src, int64_t n, char *buffer) {
   if (!c->convert) return src;
   c->isa->convert[c->dtype][c->compute](n, buffer, src);
@@ -80,7 +81,7 @@ static const char *input_row(const Call *c, int64_t r, char *buffer) {
   const char *residual = fetch(c, c->residual + at, c->n, second);
   add(c, c->n, c->convert ? buffer : c->sum + at, in, residual);
   if (c->convert) c->isa->convert[c->compute][c->dtype](c->n, c->sum + at, buffer);
-  /* reads the sum back after it was rounded to the dtype */
+  /* reads the sum back, because it was rounded to the dtype when it was stored */
   return fetch(c, c->sum + at, c->n, buffer);
 }
 
@@ -130,7 +131,7 @@ static void back_rows(const Call *c, int64_t first, int64_t rows, double *sums, 
   for (int64_t k = 0; k < rows; k++)
     c->kernel->row_back(c->n, grad + k * c->n * wide, in + k * c->n * wide, c->weight, mean[k],
                         rstd[k], c->shift, result + k * c->n * wide);
-  if (c->grad_sum) /* grad is no longer needed, so grad_sum may take its place in the buffers */
+  if (c->grad_sum) /* the buffer of `grad` is no longer needed, so grad_sum may use it */
     add(c, rows * c->n, result, result, fetch(c, c->grad_sum + at, rows * c->n, buffers));
   if (c->convert) c->isa->convert[c->compute][c->dtype](rows * c->n, c->out + at, result);
 }
@@ -153,7 +154,8 @@ static void run_backward(void *context, int64_t begin, int64_t end) {
   tli_free(buffers, bytes);
 }
 
-/* Adds the sums of all other segments to those of the first segment, and stores the gradients. */
+/* Adds the sums of all other segments to the sums of the first segment, and stores the
+** gradients. */
 static void join_sums(const Call *c, int64_t segments, tlk_Array grad_weight, tlk_Array grad_bias) {
   for (int64_t g = 1; g < segments; g++)
     for (int64_t i = 0; i < 2 * c->n; i++) c->sums[i] += c->sums[g * 2 * c->n + i];
@@ -163,8 +165,9 @@ static void join_sums(const Call *c, int64_t segments, tlk_Array grad_weight, tl
 
 /* ---- entry points ---------------------------------------------------------------- */
 
-/* Chooses the loops and converts weight and bias. If they need conversion, *buffer receives memory
-** of *bytes bytes for the copies, which the caller must free; otherwise *buffer is NULL. */
+/* Chooses the loops, and converts weight and bias to the compute type if needed. For the copies
+** *buffer receives memory of *bytes bytes, which the caller must free. If no copies are needed,
+** *buffer becomes NULL. */
 static bool prepare(Call *c, tlk_Array weight, tlk_Array bias, char **buffer, size_t *bytes) {
   c->isa = tlk_isa();
   c->compute = tli_dtype_compute(c->dtype);

@@ -1,6 +1,7 @@
 /*
-** norm_loops.h - normalisation of rows. Mean and variance are computed in two passes over a row
-** that is in the cache, with sums in double. norm_<type>.c defines `real` and includes this file.
+** norm_loops.h - normalisation of rows. Two passes over a row, which stays in the cache, compute
+** the mean and the variance with sums in double. norm_<type>.c defines `real` and includes this
+** file.
 */
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"
@@ -31,8 +32,8 @@ static real weighted(const real *a, const real *b, const real *c, real m, int64_
   return a[i] * c[i] * (b[i] - m);
 }
 
-/* Sums `term` over a row: groups of four elements in the type of the row, then the groups in
-** double. `term` is a constant at each inlined call. */
+/* Sums `term` over a row. Each group of four elements is summed in the type of the row, and the
+** groups are summed in double. Callers pass a constant for `term`, and the function is inlined. */
 static inline __attribute__((always_inline)) double sum_of(Term *term, int64_t n, const real *a,
                                                            const real *b, const real *c, real m) {
   double lane[LANES] = {0};

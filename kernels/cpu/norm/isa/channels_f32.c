@@ -1,4 +1,4 @@
-/* channels_f32.c - sums over channels, and scaling, in float. */
+/* channels_f32.c - the loops of channels_loops.h in float. */
 typedef float real;
 #include "kernels/cpu/norm/channels_loops.h"
 

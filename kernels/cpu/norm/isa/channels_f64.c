@@ -1,4 +1,4 @@
-/* channels_f64.c - sums over channels, and scaling, in double. */
+/* channels_f64.c - the loops of channels_loops.h in double. */
 typedef double real;
 #include "kernels/cpu/norm/channels_loops.h"
 

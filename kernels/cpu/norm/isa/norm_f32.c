@@ -1,4 +1,4 @@
-/* norm_f32.c - normalisation of rows in float. */
+/* norm_f32.c - the loops of norm_loops.h in float. */
 typedef float real;
 #include "kernels/cpu/norm/norm_loops.h"
 

@@ -1,4 +1,4 @@
-/* norm_f64.c - normalisation of rows in double. */
+/* norm_f64.c - the loops of norm_loops.h in double. */
 typedef double real;
 #include "kernels/cpu/norm/norm_loops.h"
 
