@@ -1,7 +1,7 @@
 /*
-** attention.c - the forward pass of attention, one block of queries at a time. Each block reads
-** the keys once and keeps a running softmax: earlier sums are rescaled when a larger score
-** comes. So only one block of scores is in memory at a time.
+** attention.c - the forward pass of attention, one block of queries at a time. Each block of
+** queries reads the keys once, block by block, and updates a running softmax: a larger score
+** rescales the earlier sums. So only one block of scores is in memory at a time.
 */
 #include "core/kernel/elementary.h"
 #include "kernels/cpu/attention/attention.h"
@@ -20,7 +20,7 @@ typedef struct Call {
   atomic_bool failed;
 } Call;
 
-/* The buffers of one thread. */
+/* The scratch buffers of one thread. */
 typedef struct Work {
   void *rows, *turned; /* rows of queries, and the transpose of these rows */
   void *keys, *values; /* copies */
@@ -58,8 +58,9 @@ static void put_number(const tlk_AttentionPlan *p, void *array, int64_t i, doubl
     ((float *)array)[i] = (float)x;
 }
 
-/* Adds the contribution of a block of keys, unless all its scores are hidden. `begun` tells whether
-** an earlier block was added; returns whether any block has been added by now. */
+/* Adds the contribution of a block of keys to the sums, unless all scores of the block are masked.
+** `begun` tells whether an earlier block was added. Returns whether any block has been added so
+** far. */
 static bool add_keys(const Call *c, const Work *w, const tlk_AttentionBlock *block,
                      tlk_Matrix turned, bool begun) {
   const tlk_AttentionPlan *p = &c->plan;
@@ -83,7 +84,7 @@ static bool add_keys(const Call *c, const Work *w, const tlk_AttentionBlock *blo
   return true;
 }
 
-/* Divides the weighted sums by the sums of exponentials. */
+/* Divides the weighted sums of values by the sums of exponentials, which completes the softmax. */
 static void finish(const Call *c, const Work *w, const tlk_AttentionBlock *block) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
@@ -119,7 +120,8 @@ static void run_block(const Call *c, const Work *w, tlk_AttentionBlock block) {
   finish(c, w, &block);
 }
 
-/* Computes the results of blocks [begin, end) of queries; blocks are numbered through all heads. */
+/* Computes the results of blocks [begin, end) of queries. The blocks of all heads are numbered in
+** one sequence. */
 static void run_blocks(void *context, int64_t begin, int64_t end) {
   Call *c = context;
   const tlk_AttentionPlan *p = &c->plan;

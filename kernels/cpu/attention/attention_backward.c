@@ -1,15 +1,16 @@
 /*
-** attention_backward.c - the gradients of attention. Weights are recomputed block by block from
-** the scores and from `norm`, which the forward pass has saved.
+** attention_backward.c - the gradients of attention. The attention weights are recomputed block by
+** block from the scores and from `norm`, a number for each query that the forward pass has saved.
 **
 ** For a block of scores S with weights P, whose gradient is G = grad_out . value:
 **
 **   grad_value += P^T . grad_out      dS = P * (G - delta), delta = sum(grad_out * out)
 **   grad_query += scale dS . key      grad_key += scale dS^T . query
 **
-** A thread takes one head of keys and computes all of this for each block. If there are too few
-** heads, a first pass divides blocks of keys among threads, and a second pass divides blocks of
-** queries; each pass computes the scores. Sums are added in the same order either way.
+** If there are enough heads, a thread takes one head of keys and computes all three gradients for
+** each of its blocks. Otherwise a first pass divides the blocks of keys among threads, a second
+** pass divides the blocks of queries, and each pass computes the scores again. Both ways add sums
+** in the same order.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -22,15 +23,15 @@
 typedef struct Call {
   const struct tlk_attention_backward *call;
   tlk_AttentionPlan plan;
-  bool query, key, value, mask; /* whether this pass computes each of the gradients */
-  /* number of batches and number of key heads in one task; all that add to the same elements of the
-  ** mask's gradient are in one task */
+  bool query, key, value, mask; /* whether this pass computes the gradient of each argument */
+  /* number of batches and number of key heads in one task; a task contains all heads that add to
+  ** the same elements of the mask's gradient, so no two threads add to one element */
   int64_t batches, heads;
-  int64_t keys; /* number of keys whose gradients a task accumulates */
+  int64_t keys; /* number of keys for which a task accumulates gradients */
   atomic_bool failed, stopped;
 } Call;
 
-/* The buffers of one thread. */
+/* The scratch buffers of one thread. */
 typedef struct Work {
   /* copies of rows: queries, gradients of the results, and results */
   void *rows, *grad_rows, *out_rows;
@@ -43,7 +44,7 @@ typedef struct Work {
   tlk_Matrix turned_query, turned_grad;
 } Work;
 
-/* Rounds n up to the number of rows that a product may write. */
+/* Rounds n up to the number of rows that a matrix product may overwrite. */
 static int64_t whole_rows(int64_t n) { return tlk_ceil_div(n, TLK_DOT_LINES) * TLK_DOT_LINES; }
 
 static int64_t lay_out(const Call *call, Work *w, void *memory) {
@@ -76,7 +77,8 @@ static void *row_of(const tlk_AttentionPlan *p, void *rows, int64_t row, int64_t
 
 /* ---- a block of queries ---- */
 
-/* Loads a block's norm and computes its delta; both are padded with zeros. */
+/* Loads the values `norm` of a block's queries and computes their delta (see above). Both arrays
+** are padded with zeros. */
 static void take_numbers(const Call *c, Work *w, const tlk_AttentionBlock *block) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
@@ -117,7 +119,7 @@ static void take_queries(const Call *c, Work *w, const tlk_AttentionBlock *block
 
 /* ---- a block of scores ---- */
 
-/* Adds the gradients of scores to the mask's gradient, one query at a time. */
+/* Adds the gradients of a block's scores to the mask's gradient, one query at a time. */
 static void add_mask(const Call *c, Work *w, const tlk_AttentionBlock *block) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_HeadPairs *m = &c->call->grad_mask;
@@ -205,7 +207,7 @@ static bool run_keys(Call *c, Work *w, int64_t b, int64_t kv, int64_t j, int64_t
   return true;
 }
 
-/* Runs the n-th task of the pass over keys. */
+/* Runs task n of the pass over keys. */
 static bool run_key_task(Call *c, Work *w, int64_t n) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
@@ -262,12 +264,12 @@ static bool run(Call *c, int64_t tasks, int64_t work, tli_RangeFn fn) {
 
 /* ---- the passes ---- */
 
-/* The number of matrix products for each block: with separate passes over keys and over queries,
-** and with a single pass. */
+/* The number of matrix products for each block with separate passes over keys and over queries, and
+** with a single pass. */
 enum { PRODUCTS_APART = 7, PRODUCTS_TOGETHER = 5 };
 
-/* Returns whether this number of tasks keeps the threads so busy that a single pass is faster than
-** two passes, which compute some products twice. */
+/* Returns whether this number of tasks is large enough for a single pass. With fewer tasks some
+** threads would be idle, and two passes are faster although they compute some products twice. */
 static bool enough(int64_t tasks) {
   int64_t threads = tl_get_num_threads();
   return tlk_ceil_div(tasks, threads) * threads * PRODUCTS_TOGETHER <= tasks * PRODUCTS_APART;

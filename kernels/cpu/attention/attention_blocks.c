@@ -7,8 +7,8 @@
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/block_walk.h"
 
-/* The largest distance in bytes between rows that are read in place as the right side of a product.
-** Rows farther apart evict one another from the cache, so they are copied first. */
+/* Rows that are at most this number of bytes apart are read in place as the right factor of a
+** product. Rows farther apart evict one another from the cache, so they are copied first. */
 #define NEAR_BYTES 512
 
 static int64_t whole(int64_t n, int64_t lanes) { return (n + lanes - 1) & -lanes; }
@@ -118,7 +118,8 @@ tlk_Matrix tlk_attention_turn(const tlk_AttentionPlan *p, tlk_Matrix rows, int64
 
 /* ---- products ---- */
 
-/* Computes one tile; each element is a sum of `terms` terms, a few terms at a time. */
+/* Computes one tile of a product. Each element is a sum of `terms` terms, which are added a few at
+** a time. */
 static void sum_tile(const tlk_AttentionPlan *p, int rows, int vectors, int64_t terms,
                      const void **in, const int64_t *offsets, int64_t piece, const char *panel,
                      int64_t pitch, bool sum, char *out, int64_t out_pitch) {
@@ -132,15 +133,14 @@ static void sum_tile(const tlk_AttentionPlan *p, int rows, int vectors, int64_t 
   } while (t < terms);
 }
 
-/* Returns the length of the longest side that a factor of a product can have, rounded up to whole
-** blocks of dot.h. */
+/* Returns the longest side of any factor of a product, rounded up to whole blocks of dot.h. */
 static int64_t longest(const tlk_AttentionPlan *p) {
   int64_t side = tlk_max(tlk_max(p->width, p->value_width), TLK_ATTENTION_KEYS);
   return whole(side, TLK_DOT_TERMS);
 }
 
-/* Returns the size in bytes of the largest packed factor; one of its sides is the queries or the
-** keys of a block. */
+/* Returns the size in bytes of the largest packed factor. One side of such a factor is the number
+** of queries or of keys in a block. */
 static int64_t factor_bytes(const tlk_AttentionPlan *p) {
   return TLK_ATTENTION_KEYS * longest(p) * 2;
 }
@@ -149,8 +149,8 @@ int64_t tlk_attention_packed(const tlk_AttentionPlan *p) {
   return p->dots ? 3 * factor_bytes(p) : 0;
 }
 
-/* Rounds the left side (rows, terms) of a product from float32 to bfloat16. The result has no gaps
-** between its rows or, if the left side is a transpose, between its columns. */
+/* Rounds the left factor (rows, terms) of a product from float32 to bfloat16. The rows of the
+** result are contiguous; if the left factor is a transpose, the columns are. */
 static tlk_Matrix round_left(const tlk_AttentionPlan *p, int64_t rows, int64_t terms,
                              tlk_Matrix left, void *to) {
   bool trans = left.col != 1;
@@ -200,8 +200,8 @@ void tlk_attention_product(const tlk_AttentionPlan *p, int64_t rows, int64_t ter
 
 /* ---- scores ---- */
 
-/* Loads a block of the mask, transposed, and converts it to numbers that are added to the scores.
-** Returns false if all scores are masked. */
+/* Loads a block of the mask, transposes it, and converts it to numbers that are added to the
+** scores. Returns false if all scores are masked. */
 static bool take_mask(const tlk_AttentionPlan *p, const tlk_AttentionBlock *block, void *mask) {
   const tlk_HeadPairs *m = &p->a->mask;
   tl_DType dtype = m->array.dtype;

@@ -11,8 +11,8 @@
 #define WORDS 32
 #define LOWEST (sizeof(real) == 4 ? -(double)FLT_MAX : -DBL_MAX)
 
-/* Returns e^x for x <= 0, or for x slightly above 0 because of rounding; returns 0 for -inf and
-** very small results. */
+/* Returns e^x. x is at most 0, apart from rounding errors. Returns 0 for -inf and if the result is
+** very small. */
 static inline float power_f32(float x) {
   tlk_Power p = tlk_exp_parts_fast(x < -TLK_EXP_LIMIT ? -TLK_EXP_LIMIT : x);
   float y = (1 + p.r * (1 + p.r * p.q)) * tlk_from_bits((uint32_t)(p.n + 127) << 23);
@@ -21,7 +21,8 @@ static inline float power_f32(float x) {
 static inline double power_f64(double x) { return exp(x); }
 #define POWER(x) _Generic((x), float : power_f32, double : power_f64)(x)
 
-/* Computes each column's maximum. NaN may be ignored, since the exponentials propagate it. */
+/* Computes each column's maximum. The maximum may ignore NaN, because the exponentials that follow
+** propagate NaN. */
 static void largest_of(int64_t keys, int64_t cols, const real *scores, real *largest) {
   int64_t j = 0;
   for (; j + 4 <= keys; j += 4, scores += 4 * cols) {
@@ -43,7 +44,8 @@ static void largest_of(int64_t keys, int64_t cols, const real *scores, real *lar
 static void softmax(int64_t keys, int64_t cols, void *scores, void *largest_, void *sum_,
                     void *factor_) {
   real *x = scores, *largest = largest_, *sum = sum_, *factor = factor_;
-  /* sums over this block only, so the rounding error grows only with the number of blocks */
+  /* sums over this block of keys only: long sums in float would lose digits, and these add one
+  ** rounding error per block */
   real block[TLK_ATTENTION_QUERIES] = {0};
   memcpy(factor, largest, (size_t)cols * sizeof(real));
   largest_of(keys, cols, x, largest);
@@ -134,8 +136,8 @@ static void hide(int64_t keys, int64_t cols, int64_t first, void *scores) {
   }
 }
 
-/* Computes the random words of a block of keys for WORDS columns. The words equal those that
-** tli_philox computes. */
+/* Computes the random words of a block of keys for WORDS columns. The words equal those of
+** tli_philox. */
 static inline void words_of(uint64_t seed, const uint64_t *blocks, uint32_t words[4][WORDS]) {
   uint32_t(*w)[WORDS] = words, k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   for (int c = 0; c < WORDS; c++) {

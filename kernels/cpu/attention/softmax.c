@@ -1,7 +1,7 @@
 /*
-** softmax.c - divides the rows or strips of a softmax among threads. Half types and short rows
-** are copied to buffers: half types are converted to float32, and short rows are transposed so
-** that neighbouring rows fill a vector.
+** softmax.c - divides the rows of a softmax among threads or, if its elements are not contiguous,
+** strips of neighbouring columns. Half types and short rows are copied to buffers: half types are
+** converted to float32, and short rows are transposed so that neighbouring rows fill a vector.
 */
 #include <stdatomic.h>
 
@@ -18,7 +18,8 @@
 #define SHORT_ROW 32
 #define FEW_ROWS 8
 
-/* Arrays (outer, n, inner): the inputs come first, the result comes last. */
+/* The arrays of a softmax over dimension n, with the shape (outer, n, inner): the inputs come
+** first, the result comes last. */
 typedef struct Call {
   const tlk_Isa *isa;
   const tlk_Softmax *kernel;
@@ -27,13 +28,14 @@ typedef struct Call {
   char *array[ARRAYS];
   int arrays;
   int64_t outer, n, inner;
-  int64_t batch; /* number of rows in a task if inner is 1, otherwise 1 */
+  int64_t batch; /* number of rows in a task; 1 unless inner is 1 */
   int64_t width, strips;
   atomic_bool failed;
 } Call;
 
-/* Runs the kernel on a piece of each array: `cols` rows of n contiguous elements if `rows` is set,
-** otherwise `cols` columns of n elements that are `step` apart. */
+/* Runs the kernel on a piece of each array. A piece consists of `cols` rows of n contiguous
+** elements if `rows` is set. Otherwise it consists of `cols` neighbouring columns, whose n elements
+** are `step` apart. */
 static void compute(const Call *c, char *const *piece, bool rows, int64_t cols, int64_t step) {
   if (c->arrays == 2 && rows)
     c->kernel->rows(c->log, cols, c->n, piece[0], piece[1]);

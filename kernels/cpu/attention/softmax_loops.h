@@ -1,14 +1,14 @@
 /*
 ** softmax_loops.h - softmax and log-softmax along rows and along columns, and their gradients:
 ** softmax_<type>.c defines `real` and includes this file. The maximum is subtracted first, so
-** nothing overflows. Sums are kept in vector lanes and added to a double every SPAN elements, so
-** that their error does not grow with n.
+** nothing overflows. Partial sums in vector lanes are added to a double after every SPAN elements,
+** so that the rounding error does not grow with n.
 */
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"
 
 #define LANES 32
-/* unrolls loops whose step is halved from LANES / 2 down to 1 */
+/* for loops whose step is halved from LANES / 2 down to 1 */
 #define UNROLL _Pragma("GCC unroll 5")
 #define SPAN (64 * LANES)
 
@@ -19,7 +19,8 @@ static double fold(real *lane) {
   return (double)lane[0];
 }
 
-/* Returns the maximum of a row. NaN may be ignored, since it reappears in exp(x - largest). */
+/* Returns the maximum of a row. The maximum may ignore NaN, because exp(x - largest) is NaN again
+** for such elements. */
 static real largest(int64_t n, const real *x) {
   real best = x[0];
   int64_t i = 0;
@@ -41,8 +42,8 @@ static inline void exp_lanes(const real *x, real m, real *e) {
   for (int k = 0; k < LANES; k++) e[k] = exp(x[k] - m);
 }
 
-/* Computes out = exp(x - m) unless out is NULL, and returns the sum of the exponentials. The last
-** elements of a row are padded to a whole vector. */
+/* Returns the sum of the exponentials exp(x - m), and stores them in `out` unless it is NULL. The
+** last elements of a row are padded to a whole vector. */
 static double exponentials(int64_t n, const real *x, real m, real *out) {
   double sum = 0;
   real lane[LANES], e[LANES];
@@ -125,7 +126,8 @@ static void softmax_columns(bool logarithm, int64_t n, int64_t cols, const void 
   }
 }
 
-/* Returns the sum of g * y, or of g for log-softmax. */
+/* Returns the sum that the gradient of a row needs: the sum of g * y for softmax, of g for
+** log-softmax. */
 static double weight(bool logarithm, int64_t n, const real *g, const real *y) {
   double sum = 0;
   int64_t i = 0;

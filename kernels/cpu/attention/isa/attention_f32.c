@@ -1,4 +1,4 @@
-/* attention_f32.c - blocks of scores in float. */
+/* attention_f32.c - the loops of attention_loops.h in float. */
 typedef float real;
 #include "kernels/cpu/attention/attention_loops.h"
 

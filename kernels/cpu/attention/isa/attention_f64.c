@@ -1,4 +1,4 @@
-/* attention_f64.c - blocks of scores in double. */
+/* attention_f64.c - the loops of attention_loops.h in double. */
 typedef double real;
 #include "kernels/cpu/attention/attention_loops.h"
 

@@ -1,4 +1,4 @@
-/* softmax_f32.c - softmax in float. */
+/* softmax_f32.c - the loops of softmax_loops.h in float. */
 typedef float real;
 #include "kernels/cpu/attention/softmax_loops.h"
 

@@ -1,4 +1,4 @@
-/* softmax_f64.c - softmax in double. */
+/* softmax_f64.c - the loops of softmax_loops.h in double. */
 typedef double real;
 #include "kernels/cpu/attention/softmax_loops.h"
 
