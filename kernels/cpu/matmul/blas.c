@@ -1,6 +1,6 @@
 /*
-** blas.c - opens the BLAS library once. Invariant: the table of BLAS functions is complete before
-** any thread can see it.
+** blas.c - opens the BLAS library once. No thread can see the table of BLAS functions before it is
+** complete.
 */
 #include "kernels/cpu/matmul/blas.h"
 
@@ -16,7 +16,7 @@
 #define THREADS_VARIABLE "OPENBLAS_NUM_THREADS"
 
 static tlk_Blas table;
-/* the opened library; NULL if none was found, or if BLAS is linked statically */
+/* handle of the opened library; NULL if none was found, or if BLAS is linked statically */
 static void *library;
 static bool found;
 static char config[256];
@@ -27,10 +27,10 @@ void *tlk_blas_symbol(const char *name) {
   return found ? tli_library_symbol(library, name) : NULL;
 }
 
-/* OpenBLAS allocates 128 MB for each of its threads when it is opened, and as much for each thread
-** that calls it. If it gets none, it tries again for ever. */
+/* The memory that OpenBLAS allocates for each of its threads when it is opened, and for each thread
+** that calls it. If an allocation fails, OpenBLAS tries again for ever. */
 #define BUFFER_BYTES ((size_t)128 << 20)
-#define OTHER_BYTES ((size_t)72 << 20) /* for all else */
+#define OTHER_BYTES ((size_t)72 << 20) /* memory that OpenBLAS needs for other purposes */
 
 static bool has_room(size_t buffers) {
   if (buffers > (SIZE_MAX - OTHER_BYTES) / BUFFER_BYTES) return false;
@@ -39,8 +39,8 @@ static bool has_room(size_t buffers) {
   return room != NULL;
 }
 
-/* Opens the library, unless the host limits the process to less memory than OpenBLAS needs. If there
-** is too little for its threads, it starts none. */
+/* Opens the library if the process may use as much memory as OpenBLAS needs. If the memory is too
+** small for OpenBLAS's own threads, tells it to start none. */
 static void open_library(void) {
 /* a library built for one program does not open BLAS, since opening it takes longer than such a
 ** program runs */
@@ -53,8 +53,8 @@ static void open_library(void) {
 #endif
 }
 
-/* Stores the address of a symbol in a function pointer through void **, since ISO C does not
-** convert data pointers to function pointers. */
+/* Looks up a symbol and stores its address in a function pointer. The pointer is passed as void *,
+** since ISO C does not convert data pointers to function pointers. */
 static bool take(void *member, const char *name) {
   void *symbol = tli_library_symbol(library, name);
   *(void **)member = symbol;
@@ -64,7 +64,7 @@ static bool take(void *member, const char *name) {
 /* OpenBLAS treats a processor that is newer than the library as the oldest one that it knows,
 ** Prescott, and is then five times slower than it could be. Only an environment variable overrides
 ** this choice, and only when the library is loaded. So this function sets the variable and opens
-** the library again, unless the user has set the variable. */
+** the library again. If the user has set the variable, nothing happens. */
 static void open_again_if_misjudged(void) {
   char *(*get_corename)(void) = NULL;
   const char *isa = tlk_isa()->name;
@@ -81,8 +81,8 @@ static void open_again_if_misjudged(void) {
   tli_environment_set(CORE_VARIABLE, NULL);
 }
 
-/* Lets OpenBLAS allocate its memory now, while there is some, by a product that is too long for its
-** stack. */
+/* Makes OpenBLAS allocate its memory now, while memory is available. The product in this function
+** is too large for OpenBLAS's buffer on the stack. */
 static void allocate_now(void) {
   static float x[8192];
   float y = 0;

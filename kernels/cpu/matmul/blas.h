@@ -1,7 +1,7 @@
 /*
-** blas.h - BLAS and LAPACK, which are found on first use. OpenBLAS starts threads and allocates
-** buffers as soon as it is loaded. A program that does not use OpenBLAS should not pay this cost,
-** so the library is opened at run time. Hosts that link everything statically build with
+** blas.h - BLAS and LAPACK, which are looked for on first use. OpenBLAS starts threads and
+** allocates buffers as soon as it is loaded. A program that does not use OpenBLAS should not pay
+** this cost, so the library is opened at run time. Hosts that link everything statically build with
 ** -DTLK_LINK_BLAS.
 */
 #ifndef TLK_BLAS_H
@@ -22,7 +22,7 @@ enum { TLK_ROW_MAJOR = 101, TLK_COLUMN_MAJOR, TLK_NO_TRANS = 111, TLK_TRANS = 11
 typedef struct tlk_Blas {
   void(*sgemv) TLK_GEMV_ARGS(float);
   void(*dgemv) TLK_GEMV_ARGS(double);
-  /* the same for complex numbers; alpha and beta are passed by address */
+  /* gemv for complex numbers; alpha and beta are passed by address */
   void(*cgemv) TLK_COMPLEX_GEMV_ARGS(float);
   void(*zgemv) TLK_COMPLEX_GEMV_ARGS(double);
 } tlk_Blas;

@@ -1,10 +1,10 @@
 /*
-** dot.c - the loops of dot.h. Each function is compiled for the instructions that it uses; the
-** choice is made at run time.
+** dot.c - the loops of dot.h. Each function is compiled for the instructions that it uses, and the
+** choice among them is made at run time.
 **
-** AMX's registers have 8 KB, and a process must once ask the operating system for permission to use
-** them. Linux refuses if a thread has an alternate signal stack that is too small for them
-** (Documentation/arch/x86/xstate.rst).
+** AMX's registers have 8 KB, and a process must ask the operating system once for permission to use
+** them. Linux refuses if a thread has an alternate signal stack that is too small for these
+** registers (Documentation/arch/x86/xstate.rst).
 */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE /* syscall */
@@ -46,8 +46,8 @@ static ALWAYS AVX512 __m512i load_lines(const uint16_t *p, int64_t n) {
   return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, p));
 }
 
-/* Reads a block from a source whose rows are lines. Lines are `step` elements apart, and the terms
-** of a line are contiguous. */
+/* Reads a block from a source whose rows are lines (rows or columns of the product). Lines are
+** `step` elements apart, and the terms of a line are contiguous. */
 static ALWAYS AVX512 void read_lines(const uint16_t *from, int64_t step, int64_t lines,
                                      int64_t terms, __m512i z[LINES]) {
   for (int i = 0; i < LINES; i++)
@@ -67,7 +67,8 @@ static ALWAYS AVX512 void read_terms(const uint16_t *from, int64_t step, int64_t
 }
 
 /* Packs one block. `by_term` means that the rows of the source are terms, not lines. `turn` means
-** that the block is stored transposed. Both flags are constants at each inlined call. */
+** that the block is stored transposed. Callers pass constants for both, and the function is
+** inlined. */
 static ALWAYS AVX512 void pack_block(bool by_term, bool turn, const uint16_t *from, int64_t step,
                                      int64_t lines, int64_t terms, uint16_t *to) {
   __m512i z[LINES];
@@ -112,10 +113,11 @@ static AVX512 void pack_right(bool trans, int64_t k, int64_t n, const void *b, i
 
 /* ---- AVX512_BF16 ----------------------------------------------------------------- */
 
-/* Number of rows, and number of blocks of columns, whose sums stay in registers. */
+/* Number of rows, and number of blocks of columns, whose sums stay in registers together. */
 enum { ROWS = 8, COLUMNS = 2 };
 
-/* Computes a tile of TLK_DOT_LINES rows. `columns` is a constant at each inlined call. */
+/* Computes a tile of TLK_DOT_LINES rows. Callers pass a constant for `columns`, and the function is
+** inlined. */
 static ALWAYS AVX512_BF16 void bf16_tile(int columns, int64_t blocks, const uint16_t *left,
                                          const uint16_t *right, bool add, float *c, int64_t ldc) {
   __m512 sums[ROWS][COLUMNS];
@@ -178,9 +180,10 @@ static const struct {
            .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
            .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
 
-/* Computes up to 2 x 2 blocks of c in tiles 0 to 3. Tiles 4 and 5 hold blocks of the left side, and
-** tiles 6 and 7 blocks of the right side. `down` and `across` tell whether there are two blocks in
-** that direction; both are constants at each inlined call. */
+/* Computes up to 2 x 2 blocks of c in the tile registers 0 to 3. Registers 4 and 5 hold blocks of
+** the left factor, and registers 6 and 7 blocks of the right factor. `down` and `across` tell
+** whether there are two blocks in that direction. Callers pass constants for both, and the function
+** is inlined. */
 static ALWAYS AMX void amx_tile(bool down, bool across, int64_t blocks, const uint16_t *left,
                                 const uint16_t *right, bool add, float *c, int64_t ldc) {
   int64_t step = ldc * (int64_t)sizeof *c, line = blocks * BLOCK;
@@ -231,7 +234,8 @@ static AMX void amx_multiply(int64_t m, int64_t n, int64_t k, const void *left, 
       else
         amx_tile(false, false, blocks, a, b, add, to, ldc);
     }
-  _tile_release(); /* the system need not save released tiles when it switches threads */
+  /* after this, the system need not save the tile registers when it switches threads */
+  _tile_release();
 }
 
 static const tlk_DotLoops amx_loops = {"x86-64-v4+amx", pack_left, pack_right, amx_multiply};
@@ -259,9 +263,9 @@ static bool has_bf16(void) {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
 }
 
-/* Returns whether vdpbf16ps is faster than converting to float32. Intel's processors issue it only
-** every second cycle (uops.info), so that converting is faster on them. AMD's processors issue it
-** as often as a multiplication of float32. */
+/* Returns whether multiplying with vdpbf16ps is faster than converting to float32. Intel's
+** processors issue this instruction only every second cycle (uops.info), so converting is faster on
+** them. AMD's processors issue it as often as a multiplication of float32. */
 static bool bf16_is_fast(void) {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx;

@@ -15,15 +15,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Number of lines (rows or columns) in a block, and number of terms. */
+/* Number of lines (rows or columns) and number of terms in a block. */
 enum { TLK_DOT_LINES = 16, TLK_DOT_TERMS = 32 };
 
 typedef struct tlk_DotLoops {
   const char *isa; /* name of the instruction set, as TLUA_ISA spells it */
-  /* Packs the left side: a (m, k), whose rows are lda elements apart, or the transpose of such a
+  /* Packs the left factor: a (m, k), whose rows are lda elements apart, or the transpose of such a
   ** matrix if `trans`. */
   void (*pack_left)(bool trans, int64_t m, int64_t k, const void *a, int64_t lda, void *to);
-  /* Packs the right side: b (k, n), whose rows are ldb elements apart, or the transpose of such a
+  /* Packs the right factor: b (k, n), whose rows are ldb elements apart, or the transpose of such a
   ** matrix if `trans`. */
   void (*pack_right)(bool trans, int64_t k, int64_t n, const void *b, int64_t ldb, void *to);
   /* Computes c = left * right, or c += left * right if `add`, for whole blocks: m and n are
@@ -33,7 +33,7 @@ typedef struct tlk_DotLoops {
                    float *c, int64_t ldc);
 } tlk_DotLoops;
 
-/* Returns the best loops that this processor has instructions for and TLUA_ISA allows; NULL if
+/* Returns the best loops that the processor has instructions for and that TLUA_ISA allows; NULL if
 ** there are none. */
 const tlk_DotLoops *tlk_dot_loops(void);
 

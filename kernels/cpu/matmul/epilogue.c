@@ -1,7 +1,7 @@
 /*
-** epilogue.c - the elementwise operations after matrix products. Bias with or without relu has a
-** loop of its own; other activations use the loops of pointwise kernels. Results equal those of
-** separate operators.
+** epilogue.c - the elementwise operations after matrix products. There are fast loops for a bias
+** with or without relu; other activations use the loops of pointwise kernels. Results equal those
+** of separate operators.
 */
 #include "kernels/cpu/matmul/epilogue.h"
 
@@ -19,8 +19,8 @@ typedef struct Loops {
   int64_t size;
 } Loops;
 
-/* Applies the epilogue (adding the bias, storing the sum in inner, activation) to n elements; n is
-** a multiple of TLK_LANES. */
+/* Applies the epilogue to n elements, a multiple of TLK_LANES: adds the bias, stores the sum in
+** `inner`, and applies the activation. */
 static void finish_lanes(const Loops *l, int64_t n, char *c, const char *bias, char *inner) {
   tl_Scalar one = tli_int(1);
   if (bias) l->add(n, (void *const[]){c, c, (void *)(uintptr_t)bias}, &one);
@@ -28,7 +28,7 @@ static void finish_lanes(const Loops *l, int64_t n, char *c, const char *bias, c
   if (l->activate) l->activate(n, (void *const[]){c, c}, NULL);
 }
 
-/* Applies the epilogue to any number of elements. The last n % TLK_LANES elements go through
+/* Applies the epilogue to any number of elements. The last n % TLK_LANES elements are padded in
 ** buffers. */
 static void finish_run(const Loops *l, int64_t n, char *c, const char *bias, char *inner) {
   int64_t whole = n & -TLK_LANES, done = whole * l->size;
@@ -49,7 +49,7 @@ static void finish_by_loops(const tlk_Epilogue *e, tl_DType compute, int64_t row
   const tlk_Loop *all = tlk_isa()->loops[tlk_compute_index(compute)];
   Loops l = {all[TLK_add], e->activation ? all[kernels[e->activation]] : NULL,
              compute == TL_F64 ? 8 : 4};
-  /* short rows that are contiguous are processed as one long row, for which the bias is repeated */
+  /* contiguous short rows are processed as one long row, along which the bias is repeated */
   _Alignas(64) char repeated[TLK_CHUNK * 8];
   int64_t fold = ldc == cols && cols < TLK_CHUNK / 8 ? tlk_min(rows, TLK_CHUNK / cols) : 1;
   const char *bias = e->bias;

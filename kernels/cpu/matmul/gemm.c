@@ -1,13 +1,15 @@
 /*
-** gemm.c - matrix products. float32, float64 and complex numbers of these use tiled.c. If one side is
-** a vector, they use BLAS if one was found, but float32 and float64 use a loop of dot products where
-** the rows of the matrix are contiguous. Half types use half_gemm.c. Integers, which wrap around, have
-** a plain loop.
+** gemm.c - matrix products. Products of float32, float64 and complex numbers are computed in
+** tiled.c. If one factor is a vector, they are computed by BLAS if one was found; but if the rows
+** of a real matrix are contiguous, our own loop of dot products is faster. Products of half types
+** are computed in half_gemm.c. Products of integers, which wrap around, are computed in a plain
+** loop.
 **
 ** Threads share the products of a batch, and the rows or columns of each product. The dimension k
-** is never divided among threads, so each element is summed as a single thread would sum it. BLAS
-** is limited to one thread, because BLAS threads spin while they wait. BLAS may sum in an order
-** that depends on the sizes, so it always gets pieces of the same size.
+** is never divided among threads, so the terms of an element are added in the same order for any
+** number of threads. BLAS is limited to one thread, because its threads spin while they wait. The
+** order in which BLAS adds terms may depend on the sizes, so BLAS always gets pieces of the same
+** size.
 */
 #include <limits.h>
 #include <stdatomic.h>
@@ -70,8 +72,8 @@
 #include "kernels/cpu/matmul/vector_loops.h"
 #endif
 
-/* Returns whether the results of a product are dot products of contiguous rows of a matrix and a
-** contiguous vector, which our own loop computes faster than BLAS. */
+/* Returns whether each result of a product is the dot product of a contiguous row of a matrix and a
+** contiguous vector. Our own loop computes such products faster than BLAS. */
 static bool suits_dots(const tlk_Gemm *g) {
   bool left = g->n == 1, by_row = left ? !g->trans_a : g->trans_b;
   int64_t step = left ? (g->trans_b ? 1 : g->ldb) : (g->trans_a ? g->lda : 1);
@@ -93,7 +95,7 @@ static bool dots(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a, co
 typedef bool (*One)(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a, const void *b,
                     void *c);
 
-/* Returns the function that computes products of this dtype and of the sizes in g. */
+/* Returns the function that computes one product of this dtype and of the sizes in g. */
 static One one_of(const tlk_Gemm *g, tl_DType dtype) {
   bool vector = (g->m == 1 || g->n == 1) && !tlk_portable();
   if (vector && (dtype == TL_F32 || dtype == TL_F64) && suits_dots(g)) return dots;
@@ -116,15 +118,17 @@ typedef struct Batch {
   const tlk_Gemm *g;
   const tlk_Epilogue *after;
   One one;
-  bool rows;     /* true divides rows among threads, false divides columns */
+  /* whether threads divide the rows among themselves; otherwise they divide the columns */
+  bool rows;
   int64_t step;  /* number of rows or columns in one step */
   int64_t steps; /* number of steps in a product */
-  /* whether each step is a separate call, because BLAS may sum in an order that depends on sizes */
+  /* whether each step is a call of its own, because the order in which BLAS adds terms may depend
+  ** on sizes */
   bool pieces;
   atomic_bool stopped;
 } Batch;
 
-/* Computes rows (or columns) [begin, end) of product i. */
+/* Computes rows (or columns) [begin, end) of product i of the batch. */
 static bool run_part(const Batch *batch, int64_t i, int64_t begin, int64_t end) {
   tlk_Gemm part = *batch->g;
   int64_t size = tli_dtype_bytes[part.dtype];
@@ -146,7 +150,7 @@ static bool run_part(const Batch *batch, int64_t i, int64_t begin, int64_t end) 
   return batch->one(&part, &after, a, b, c);
 }
 
-/* Runs steps [begin, end); steps are numbered through all products. */
+/* Runs steps [begin, end). The steps of all products are numbered in one sequence. */
 static void run_steps(void *context, int64_t begin, int64_t end) {
   Batch *batch = context;
   int64_t lines = batch->rows ? batch->g->m : batch->g->n;
@@ -186,7 +190,7 @@ static bool run_all(const tlk_Gemm *g, const tlk_Epilogue *after) {
 
 /* ---- entries of the kernel table ---- */
 
-/* Computes c = beta * c for each matrix c; this is the whole product if k is 0. */
+/* Computes c = beta * c for each matrix c. If k is 0, this is the whole product. */
 static bool scale(const tlk_Gemm *g) {
   int64_t size = tli_dtype_bytes[g->dtype];
   tl_DType compute = tli_dtype_compute(g->dtype);

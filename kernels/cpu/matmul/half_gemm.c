@@ -1,8 +1,8 @@
 /*
-** half_gemm.c - products of the half types, one tile of c after another. The factors of a tile are
-** packed for the loops of dot.h if the processor supports these loops; otherwise the factors are
-** converted to float32. Sums are float32 in both cases. Threads share the tiles. The order in which
-** the terms of a sum are added does not depend on the number of threads.
+** half_gemm.c - products of the half types, one tile of c after another. If the processor has
+** instructions for the loops of dot.h, the factors of a tile are packed for these loops. Otherwise
+** the factors are converted to float32. Sums are float32 in both cases. Threads share the tiles.
+** The order in which the terms of a sum are added does not depend on the number of threads.
 */
 #include "kernels/cpu/matmul/half_gemm.h"
 
@@ -17,9 +17,10 @@
 #include "kernels/cpu/matmul/tile.h"
 
 /* The number of rows and of columns of a tile of c, and the number of terms that are summed at a
-** time. Each packed element of a factor is used once for each column or row of the tile, so tiles
-** are large. One tile fills most of the second-level cache. With many threads the sides of a tile
-** for the loops of dot.h may be as short as DOT_LEAST. */
+** time. Tiles are large, because an element that was packed once is then used for every column or
+** row of the tile. One tile fills most of the second-level cache. If there are many threads, the
+** sides of a tile for the loops of dot.h may be as short as DOT_LEAST, so that each thread gets a
+** tile. */
 enum { TILE_M = 256, TILE_N = 1024, TILE_K = 512 };
 enum { DOT_M = 512, DOT_N = 512, DOT_K = 512, DOT_LEAST = 64 };
 
@@ -30,7 +31,7 @@ typedef struct Half {
   int64_t size;             /* size of an element of `out` in bytes */
   const tlk_DotLoops *dots; /* loops for bfloat16 pairs; NULL if factors are converted to float32 */
   int64_t m, n, k; /* rows and columns of a tile, and number of terms that are summed at a time */
-  /* number of tiles of c from top to bottom, and number of tiles from left to right */
+  /* number of tiles in a column of tiles, and in a row of tiles */
   int64_t down, across;
   atomic_bool failed;
 } Half;
@@ -38,12 +39,12 @@ typedef struct Half {
 typedef struct Tiles {
   void *a, *b; /* packed or converted factors (owned) */
   float *c;    /* owned */
-  /* buffer for the activation's argument (owned); NULL unless the epilogue asks for it */
+  /* buffer for the activation's argument (owned); NULL if the epilogue does not ask for it */
   float *inner;
 } Tiles;
 
-/* A tile of c: its position (i, j), its size (m, n), and ldc, the distance in elements between its
-** rows in Tiles. */
+/* A tile of c: its position (i, j), its size (m, n), and ldc, the distance in elements between the
+** rows of the tile's sums. */
 typedef struct Place {
   int64_t i, j, m, n, ldc;
 } Place;
@@ -76,7 +77,7 @@ static bool tiles_new(const Half *h, Tiles *t) {
   return false;
 }
 
-/* Converts rows; the elements of a row are contiguous. */
+/* Converts rows whose elements are contiguous. */
 static void convert(tl_DType to, void *dst, int64_t ldd, tl_DType from, const void *src,
                     int64_t lds, int64_t rows, int64_t cols) {
   tlk_Convert run = tlk_isa()->convert[from][to];
@@ -86,7 +87,8 @@ static void convert(tl_DType to, void *dst, int64_t ldd, tl_DType from, const vo
         (const char *)src + r * lds * tli_dtype_bytes[from]);
 }
 
-/* Stores the product of k terms in t->c, or adds it if `add`; the factors begin at a and b. */
+/* Stores the product of k terms in t->c, or adds it to t->c if `add`. The factors begin at a and
+** b. */
 static bool multiply_packed(const Half *h, const Tiles *t, const Place *at, int64_t k,
                             const char *a, const char *b, bool add) {
   const tlk_Gemm *g = h->g;
@@ -133,7 +135,7 @@ static void combine(const Half *h, const Tiles *t, const Place *at, const char *
   }
 }
 
-/* Applies the bias and the activation to a tile, in float32. */
+/* Applies the bias and the activation to a tile of float32 sums. */
 static void finish_tile(const Half *h, const Tiles *t, const Place *at) {
   const tlk_Epilogue *after = h->after;
   int64_t ldc = h->g->ldc;
@@ -164,7 +166,7 @@ static bool run_tile(const Half *h, const Tiles *t, const Place *at, const char 
   return true;
 }
 
-/* Computes tiles [begin, end), which are numbered through all products. */
+/* Computes tiles [begin, end). The tiles of all products are numbered in one sequence. */
 static void run_tiles(void *context, int64_t begin, int64_t end) {
   Half *h = context;
   const tlk_Gemm *g = h->g;
@@ -186,7 +188,7 @@ static void run_tiles(void *context, int64_t begin, int64_t end) {
   tiles_free(h, &t);
 }
 
-/* Chooses the largest tiles for the loops of dot.h that still give each thread a tile. */
+/* Chooses the largest tiles for the loops of dot.h with which each thread still gets a tile. */
 static void cut_for_dots(Half *h) {
   const tlk_Gemm *g = h->g;
   int64_t threads = tl_get_num_threads();

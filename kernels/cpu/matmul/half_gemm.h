@@ -7,8 +7,8 @@
 #include "kernels/cpu/matmul/epilogue.h"
 
 /* Computes c = alpha a b + beta c for each product of a batch, and applies the epilogue `after`
-** unless it is NULL. All sizes are at least 1. `out` is the dtype of c and of the arrays of
-** `after`: either the dtype of g or float32. */
+** unless it is NULL. All sizes are at least 1. `out` is the dtype of c and of the arrays in
+** `after`; it is either the dtype of g or float32. */
 bool tlk_half_gemm(const tlk_Gemm *g, tl_DType out, const tlk_Epilogue *after) TL_MUSTCHECK;
 
 #endif

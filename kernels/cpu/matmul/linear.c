@@ -1,7 +1,7 @@
 /*
 ** linear.c - matrix products followed by bias and activation, and their gradients. Sums over rows
-** are divided into segments whose size depends on the sizes alone, so results do not depend on the
-** number of threads.
+** are computed in segments. How rows are divided into segments depends only on the sizes of the
+** arguments, so results do not depend on the number of threads.
 */
 #include <stdatomic.h>
 
@@ -43,7 +43,7 @@ typedef struct Back {
   tl_DType compute;
   int64_t size;    /* size of an element in bytes */
   int64_t segment; /* number of rows in a segment */
-  char *sums;      /* accumulators of each segment (owned); NULL if no sums are wanted */
+  char *sums;      /* sums of each segment so far (owned); NULL if no sums are wanted */
   atomic_bool failed;
 } Back;
 
@@ -57,7 +57,7 @@ static bool activate_back(const Back *b, int64_t first, int64_t n) {
       .it = {.nargs = 3, .ndim = 1, .numel = n, .sizes = {n}},
       .kernel = kernels[call->activation],
       .compute = b->compute,
-      .params = {tli_int(0)}, /* the threshold of relu */
+      .params = {tli_int(0)}, /* the threshold of relu's gradient */
   };
   for (int k = 0; k < 3; k++)
     step.it.args[k] = (tli_IterArg){
@@ -65,7 +65,7 @@ static bool activate_back(const Back *b, int64_t first, int64_t n) {
   return tlk_pointwise(&step);
 }
 
-/* Adds to the sums the gradients of some rows, which are still in the cache. */
+/* Adds the gradients of some rows to the sums while the rows are still in the cache. */
 static void add_rows(const Back *b, int64_t first, int64_t rows, char *sums, char *buffer) {
   int64_t n = b->call->n;
   const char *grad = (const char *)b->call->grad_in.data + first * n * b->size;

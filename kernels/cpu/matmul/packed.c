@@ -1,7 +1,7 @@
 /*
-** packed.c - packs a matrix in panels and multiplies with it. The outer loop visits panels, and the
-** inner loop visits the rows of a, so a piece of a panel stays in the first-level cache while all
-** rows are multiplied with it.
+** packed.c - packs a matrix in panels and multiplies with it. The outer loop runs over panels and
+** the inner loop over the rows of a. So a piece of a panel stays in the first-level cache while it
+** is multiplied with all rows.
 */
 #include "kernels/cpu/matmul/packed.h"
 
@@ -44,7 +44,7 @@ void tlk_packed_free(tlk_Packed *p) {
   p->data = NULL;
 }
 
-/* Stores sums in c, or adds them to c if `add`, for the columns of one panel. */
+/* Stores the sums for the columns of one panel in c, or adds them to c if `add`. */
 static void put_rows(const tlk_Packed *p, int64_t rows, int64_t cols, bool add, const char *sums,
                      char *c, int64_t c_step) {
   for (int64_t r = 0; r < rows; r++, sums += p->width * p->size, c += c_step * p->size) {

@@ -3,8 +3,9 @@
 ** after it has defined `whole` (the type) and PLAIN (the name of the function).
 */
 
-/* Computes one row of c at a time, so that the inner loop is contiguous if b is not transposed.
-** Signed and unsigned integers wrap to the same bits, so all are computed as unsigned. */
+/* Computes the product one row of c at a time, so that the inner loop reads contiguous elements if
+** b is not transposed. Signed and unsigned integers wrap around to the same bits, so both are
+** computed as unsigned. */
 static bool PLAIN(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a_, const void *b_,
                   void *c_) {
   (void)after;

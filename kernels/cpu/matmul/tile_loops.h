@@ -1,11 +1,11 @@
 /*
 ** tile_loops.h - the loop of tile.h for one type: isa/tile_<type>.c defines `real` and includes
-** this file. A tile's sums, a row of the panel and one element of the left side fill the
-** registers.
+** this file. A tile is so large that its sums, a row of the panel and one element of the left
+** factor fill the registers.
 */
 #if defined(__aarch64__) && !defined(__clang__)
-/* without this pragma gcc hoists so many loads that it runs out of registers and spills sums to
-** memory */
+/* without this pragma gcc moves so many loads out of the loop that sums no longer fit into
+** registers */
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -18,15 +18,15 @@
 #define LANES ((int)(TLK_VECTOR_BYTES / sizeof(real)))
 
 typedef real Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
-/* A vector without alignment, for loads and stores at any address. */
+/* A vector that may be at any address, without alignment. */
 typedef real LooseVec
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
 static inline Vec load(const real *p) { return *(const LooseVec *)p; }
 static inline void store(real *p, Vec v) { *(LooseVec *)p = v; }
 
-/* Computes `height` rows, but stores only the first `rows`. `height` and `vectors` are constants at
-** each inlined call. */
+/* Computes `height` rows, but stores only the first `rows`. Callers pass constants for `height` and
+** `vectors`, and the function is inlined. */
 static inline __attribute__((always_inline)) void
 tile_of(int vectors, int height, int rows, int64_t n, const int64_t *offsets, const void *const *in,
         const real *panel, int64_t pitch, bool add, real *out, int64_t out_step) {
@@ -59,7 +59,7 @@ tile_of(int vectors, int height, int rows, int64_t n, const int64_t *offsets, co
   }
 }
 
-/* Chooses a tile with fewer rows for a small batch or the last rows of a matrix. */
+/* Chooses a tile with fewer rows if the batch is small or if few rows of a matrix are left. */
 static inline __attribute__((always_inline)) void
 tile_height(int vectors, int rows, int64_t n, const int64_t *offsets, const void *const *in,
             const real *panel, int64_t pitch, bool add, real *out, int64_t out_step) {
@@ -83,8 +83,8 @@ static void tile(int rows, int vectors, int64_t n, const int64_t *offsets, const
   }
 }
 
-/* Applies the epilogue. `relu` is a constant at each inlined call, and so is whether bias is
-** NULL. */
+/* Applies the epilogue. Callers pass a constant for `relu` and either NULL or an array for bias,
+** and the function is inlined. */
 static inline __attribute__((always_inline)) void
 finish_rows(int64_t rows, int64_t cols, const real *bias, bool relu, real *out, int64_t out_step) {
   for (int64_t r = 0; r < rows; r++, out += out_step) {
@@ -130,7 +130,7 @@ static inline real total(Vec v) {
   return total;
 }
 
-/* The number of rows that are summed at the same time. */
+/* The number of rows whose dot products are computed at the same time. */
 #define DOTS 4
 
 static void dots(int64_t rows, int64_t n, const void *matrix, int64_t pitch, const void *x_,

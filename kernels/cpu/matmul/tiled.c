@@ -1,15 +1,15 @@
 /*
 ** tiled.c - matrix products, c = a b, in the tiles of tile.h. A panel is a few columns of b, packed
-** so that the rows of the panel are contiguous. One panel fits into the first-level cache beside a
-** few rows of a. If many rows of a use the panels, all panels of a block are packed once and kept;
-** if a row uses many panels, the rows of the block are packed as well. The order in which an
-** element of c is summed does not depend on the number of rows and columns.
+** so that the rows of the panel are contiguous. One panel and a few rows of a fit into the
+** first-level cache together. If a has many rows, all panels of a block are packed once and kept.
+** If there are many panels, the block's rows of a are packed as well. The order in which the terms
+** of an element of c are added does not depend on the number of rows and columns.
 **
-** A product of complex numbers is a product of real ones. A complex number is stored as a pair, so a
-** complex a (m, k) is a real matrix (m, 2k), and c (m, n) is a real matrix (m, 2n). In the panels,
-** each element re + im i of b becomes the block ((re, im), (-im, re)). The result is as accurate as
-** any real product of 2k terms. (A method with three real products instead of four would lose digits
-** of the smaller part.)
+** A product of complex numbers is a product of real ones. A complex number is stored as a pair, so
+** a complex a (m, k) is a real matrix (m, 2k), and c (m, n) is a real matrix (m, 2n). In the
+** panels, each element re + im i of b becomes the block ((re, im), (-im, re)). The result is as
+** accurate as any real product of 2k terms. (A method with three real products instead of four
+** would lose digits of the smaller part.)
 */
 #include "kernels/cpu/matmul/tile.h"
 
@@ -25,8 +25,8 @@
 /* The packed panels of a block are kept if a has more rows than this. */
 #define MANY_ROWS 384
 /* The size of a block whose packed panels are kept: rows of a, terms, and bytes of each row of b.
-** The packed panels stay in the second-level cache. The tiles of c do not, so the number of terms
-** is large, and each tile of c is visited only a few times. */
+** The packed panels stay in the second-level cache, but the tiles of c do not. So the number of
+** terms is large, because then each tile of c is loaded and stored only a few times. */
 #define ROWS 192
 #define TERMS (3 * TLK_TILE_DEPTH)
 #define COLUMN_BYTES 4096
@@ -35,17 +35,18 @@
 /* Rows of b evict one another from the cache if their distance in bytes is a multiple of this
 ** number. */
 #define CLOSE_BYTES 512
-/* Packing b is always faster if a has more than FEW rows. */
+/* If a has more than FEW rows, packing b is faster than reading it in place. */
 #define FEW 64
-/* Packing b is faster if a has more than VERY_FEW rows and rows of b evict one another. */
+/* If rows of b evict one another from the cache, packing b is faster from more than VERY_FEW rows
+** of a on. */
 #define VERY_FEW 12
-/* Packing a is faster if there are more than PANELS panels, or more than PANELS_TRANSPOSED if a is
+/* Packing a is faster if b has more than PANELS panels, or more than PANELS_TRANSPOSED if a is
 ** transposed. */
 #define PANELS 4
 #define PANELS_TRANSPOSED 1
 
 typedef struct Product {
-  const tlk_Gemm *g; /* all its sizes count real numbers */
+  const tlk_Gemm *g; /* the product, with all sizes counted in real numbers */
   bool complex;      /* whether pairs of real numbers are complex numbers */
   const tlk_Epilogue *after;
   const tlk_TileLoops *loops;
@@ -59,11 +60,12 @@ typedef struct Product {
   const char *a, *b;
   char *c;
   char *rows; /* packed rows of a block (owned); NULL if rows are read in place */
-  /* packed panels of a block (owned); NULL if each panel is packed anew for each use */
+  /* packed panels of a block (owned); NULL if each panel is packed again for each use */
   char *panels;
 } Product;
 
-/* Rows of a in one block. Rows are row_step elements apart, and a row's terms are at p->offsets. */
+/* Rows of a in one block. Rows are row_step elements apart, and p->offsets holds the offsets of a
+** row's terms. */
 typedef struct Rows {
   const char *at;
   int64_t n, row_step;
@@ -90,8 +92,8 @@ static bool in_place(const Product *p) {
   return row <= CLOSE_BYTES || g->m <= VERY_FEW || (g->m <= FEW && row % CLOSE_BYTES != 0);
 }
 
-/* Writes n / 2 complex numbers x to one row of a panel, and i x to the next row. `x` may be the first
-** of these rows. */
+/* Writes n / 2 complex numbers x to one row of a panel, and i * x to the next row. The array x may
+** be the first of these rows. */
 #define PAIR(s, type)                                                        \
   static void pair_##s(int64_t n, const void *x, void *panel, int64_t row) { \
     const type *from = x;                                                    \
@@ -106,7 +108,7 @@ static bool in_place(const Product *p) {
 PAIR(f32, float)
 PAIR(f64, double)
 
-/* Does the work of pack_panels for complex numbers. */
+/* Packs panels as pack_panels does, but of complex numbers. */
 static void pack_complex(const Product *p, int64_t at, int64_t n, int64_t col, int64_t cols,
                          char *panels) {
   const tlk_Gemm *g = p->g;
@@ -154,7 +156,8 @@ static void pack_panels(const Product *p, int64_t at, int64_t n, int64_t col, in
   }
 }
 
-/* Returns terms [at, at + n) of rows [begin, begin + rows) of a, packed or in place. */
+/* Returns terms [at, at + n) of rows [begin, begin + rows) of a. They are packed or read in
+** place. */
 static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, int64_t n) {
   const tlk_Gemm *g = p->g;
   int64_t size = p->size, row = p->depth * size, parts = p->complex ? 2 : 1;
@@ -162,7 +165,8 @@ static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, i
   const char *a =
       p->a + (g->trans_a ? at / parts * line + begin * element : begin * line + at * size);
   if (p->rows == NULL) return (Rows){a, rows, g->trans_a ? parts : g->lda};
-  if (g->trans_a) /* packs few terms at a time, so that rows of a are read from end to end */
+  /* packs few terms at a time, because each row of a transposed `a` is then read from end to end */
+  if (g->trans_a)
     for (int64_t t = 0; t < n / parts; t += 16)
       tlk_isa()->move[(size == 8 ? 3 : 2) + p->complex](p->rows + t * element, row, element,
                                                         a + t * line, element, line, rows,
@@ -173,8 +177,8 @@ static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, i
   return (Rows){p->rows, rows, p->depth};
 }
 
-/* Combines sums with c if alpha, beta or the width did not allow the loop to write to c
-** directly. */
+/* Combines sums with c. This is needed if the loop could not write to c directly because of alpha,
+** beta or the width. */
 static void store_tile(const Product *p, int64_t rows, int64_t cols, bool first, const char *sums,
                        char *c) {
   double alpha = p->alpha, beta = first ? p->beta : 1;
@@ -185,15 +189,16 @@ static void store_tile(const Product *p, int64_t rows, int64_t cols, bool first,
       (p->size == 4 ? combine_f32 : combine_f64)(cols, alpha, beta, sums, c);
 }
 
-/* Computes a tile of c: `terms` terms of some rows of a times those of a panel. Advances the
-** pointers `in` along the rows. */
+/* Computes a tile of c: multiplies `terms` terms of some rows of a by those of a panel, and
+** advances the pointers `in` along the rows. */
 static void sum_tile(const Product *p, int rows, const void **in, int64_t terms, const char *panel,
                      int64_t pitch, int64_t cols, bool first, char *c) {
   const tlk_TileLoops *f = p->loops;
   int64_t width = (cols + f->lanes - 1) & -f->lanes;
   bool plain = cols == width && p->alpha == 1;
   int vectors = (int)(width / f->lanes);
-  if (p->panels) /* prefetches c, which is in a distant cache and will soon be needed */
+  /* prefetches this tile of c, which is in a distant cache and will soon be needed */
+  if (p->panels)
     for (int r = 0; r < rows; r++)
       for (int64_t k = 0; k < cols * p->size; k += 64)
         __builtin_prefetch(c + r * p->g->ldc * p->size + k, 1);
@@ -211,7 +216,7 @@ static void sum_tile(const Product *p, int rows, const void **in, int64_t terms,
   }
 }
 
-/* Multiplies `terms` terms of all rows of a block with those of one panel. */
+/* Multiplies `terms` terms of all rows of a block by those of one panel. */
 static void sum_panel(const Product *p, const Rows *a, int64_t terms, const char *panel,
                       int64_t pitch, int64_t cols, bool first, char *c) {
   int height = p->loops->rows;
@@ -231,7 +236,7 @@ static void finish(const Product *p, int64_t row, int64_t rows, int64_t col, int
   tlk_finish(&part, p->g->dtype, rows, cols, c, p->g->ldc);
 }
 
-/* Multiplies all of a with columns [col, col + cols) of b. */
+/* Multiplies all rows of a by columns [col, col + cols) of b. */
 static bool sum_columns(Product *p, int64_t col, int64_t cols) {
   const tlk_Gemm *g = p->g;
   char one[TLK_TILE_DEPTH * PANEL_BYTES] __attribute__((aligned(64)));
@@ -260,7 +265,7 @@ static bool sum_columns(Product *p, int64_t col, int64_t cols) {
   return true;
 }
 
-/* Returns the real product that computes the complex product g. */
+/* Returns the product of real matrices that computes the complex product g. */
 static tlk_Gemm real_product(tlk_Gemm g) {
   g.dtype = tli_real_dtype(g.dtype);
   g.n *= 2, g.k *= 2, g.lda *= 2, g.ldb *= 2, g.ldc *= 2;
@@ -274,12 +279,12 @@ bool tlk_tiled_gemm(const tlk_Gemm *product, const tlk_Epilogue *after, const vo
   const tlk_Gemm *g = &pairs;
   bool wide = g->dtype == TL_F64;
   const tlk_TileLoops *f = tlk_product_loops(wide);
-  Product p; /* not initialised, because most of the array `offsets` is not used */
+  Product p; /* not initialised, because most of its array `offsets` stays unused */
   p.g = g, p.after = after, p.loops = f, p.size = wide ? 8 : 4, p.a = a, p.b = b, p.c = c;
   p.complex = complex;
   p.alpha = tli_to_double(g->alpha), p.beta = tli_to_double(g->beta);
   int64_t most = (int64_t)f->lanes * f->vectors, block = COLUMN_BYTES / p.size;
-  /* if memory for copies is lacking, operands are read in place */
+  /* if memory for copies is lacking, factors are read in place */
   /* an odd number of cache lines, so that packed rows do not evict one another */
   int64_t line = 64 / p.size, depth = (((g->k + line - 1) / line) | 1) * line;
   size_t panel_bytes = (size_t)((tlk_min(block, g->n) + most) * tlk_min(depth, TERMS) * p.size);
@@ -289,7 +294,7 @@ bool tlk_tiled_gemm(const tlk_Gemm *product, const tlk_Epilogue *after, const vo
   bool far = g->n > most * (g->trans_a ? PANELS_TRANSPOSED : PANELS);
   p.rows = far ? tli_alloc(row_bytes) : NULL;
   if ((far && !p.rows) || (g->m > MANY_ROWS && !p.panels)) tli_error_clear();
-  /* a complex number has two terms, which are neighbours */
+  /* a complex number is two neighbouring terms */
   int64_t parts = complex ? 2 : 1, step = g->trans_a && !p.rows ? g->lda : parts;
   p.piece = TLK_TILE_DEPTH / parts * step * p.size;
   for (int64_t t = 0; t < tlk_min(TLK_TILE_DEPTH, g->k); t++)

@@ -9,8 +9,8 @@
 #define FACTOR(x) (real)(x)
 #endif
 
-/* Computes the product in one pass over the matrix, row by row. Sizes that exceed BLAS's ints are
-** split. */
+/* Computes the product in one pass over the rows of the matrix. Sizes that do not fit into BLAS's
+** ints are split. */
 static bool VECTOR(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a_, const void *b_,
                    void *c) {
   bool left = g->n == 1; /* whether the left operand is the matrix */

@@ -1,4 +1,4 @@
-/* tile_f32.c - the register tile in float. */
+/* tile_f32.c - the loops of tile_loops.h in float. */
 typedef float real;
 #include "kernels/cpu/matmul/tile_loops.h"
 

@@ -1,4 +1,4 @@
-/* tile_f64.c - the register tile in double. */
+/* tile_f64.c - the loops of tile_loops.h in double. */
 typedef double real;
 #include "kernels/cpu/matmul/tile_loops.h"
 
