@@ -1,6 +1,6 @@
 /*
-** backend.c - the CPU's table of kernels, and the choice of the widest instruction set that was
-** built and that this processor supports.
+** backend.c - the CPU's table of kernels, and the choice of an instruction set: the widest one that
+** was built and that this processor supports.
 */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 
 /* ---- instruction sets ------------------------------------------------------------ */
 
-/* Conditions that tell whether this processor supports an instruction set. A new set needs its
-** condition in this list and its flags in the Makefile. The Makefile writes isas.h, whose
+/* Conditions that tell whether this processor supports an instruction set. To add a set, add its
+** condition here and its compiler flags to the Makefile. The Makefile writes isas.h, whose
 ** TLK_ISAS(X) lists the linked sets, best first, as X(v4) X(v3) X(v2). f16c, lzcnt and movbe are
 ** not tested, because no name for them is known to all compilers; every processor with avx2 and
 ** bmi2 has them. */
@@ -58,17 +58,18 @@ static const tlk_Isa *choose(void) {
   __builtin_cpu_init();
 #endif
   const char *wish = getenv("TLUA_ISA");
-  size_t n = wish ? strcspn(wish, "+") : 0; /* the text after the plus sign is for dot.c */
+  /* a suffix after "+" is not part of the name; it is for dot.c */
+  size_t n = wish ? strcspn(wish, "+") : 0;
   for (int i = 0; n > 0 && i < NSETS; i++)
     if (strlen(sets[i].isa->name) == n && strncmp(sets[i].isa->name, wish, n) == 0 &&
         sets[i].usable())
       return sets[i].isa;
   for (int i = 0; i < NSETS - 1; i++)
     if (sets[i].usable()) return sets[i].isa;
-  return sets[NSETS - 1].isa; /* the build's minimum, whose condition is not checked */
+  return sets[NSETS - 1].isa; /* the minimum that the build requires; it is used without a check */
 }
 
-/* Returns the best portable set; NULL if none was built. */
+/* Returns the best set that gives the same results on all processors; NULL if none was built. */
 static const tlk_Isa *choose_portable(void) {
   for (int i = 0; i < NSETS; i++)
     if (sets[i].isa->portable && (i == NSETS - 1 || sets[i].usable())) return sets[i].isa;
@@ -79,7 +80,7 @@ static atomic_bool portable;
 
 bool tlk_portable(void) { return atomic_load_explicit(&portable, memory_order_relaxed); }
 
-/* the best set while the portable set is in use, otherwise NULL */
+/* the best set, kept here while the portable set is in use; otherwise NULL */
 static _Atomic(const tlk_Isa *) best;
 
 bool tlk_cpu_set_portable(bool on) {
@@ -100,7 +101,8 @@ const tlk_Isa *tlk_isa(void) {
   return isa;
 }
 
-/* The loops of a wider set without fused multiply-add; TLK_BUILT_<set> says that there are some. */
+/* The loops of a wider instruction set, compiled without fused multiply-add. TLK_BUILT_<set> tells
+** whether the build contains such loops. */
 typedef struct Unfused {
   const tlk_Isa *isa;
   const tlk_TileLoops *tile[2];

@@ -1,7 +1,7 @@
 /*
-** left_out.c - stand-ins for the kernels that a build leaves out (PROFILE=infer has only some
-** families). They are weak functions that fail with a message; kernels that are in the build
-** replace them.
+** left_out.c - functions in place of the kernels that a build leaves out: PROFILE=infer has only
+** some families of kernels. These functions fail with a message. They are weak symbols, so the
+** linker prefers the kernels that the build contains.
 */
 #include "core/error.h"
 #include "kernels/cpu/cpu.h"

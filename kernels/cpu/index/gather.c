@@ -80,8 +80,8 @@ static tlk_Tile tile_at(const Walk *w, int64_t block, int64_t stretch) {
   return t;
 }
 
-/* At least this number of adjacent lines form a block. With so many lines, a row of the index is
-** one contiguous read, and the source still fits into the second-level cache. */
+/* The smallest number of adjacent lines in a block. A row of the index is then long enough to be
+** read at once, and the source still fits into the second-level cache. */
 #define ABREAST 64
 
 static int64_t least_cols(const tlk_IndexCall *call) {
