@@ -5,10 +5,10 @@
 ** Each block processes one tile of queries and loops over tiles of keys. For the gradients of keys
 ** and values, each block processes one tile of keys and loops over tiles of queries. The forward
 ** pass keeps a running maximum and sum for each query (M. Milakov, N. Gimelshein, "Online
-** normalizer calculation for softmax", 2018; T. Dao et al., "FlashAttention", 2022); the backward
-** pass recomputes the weights from the scores and `norm`. One block sums each output element, in a
-** fixed order. If cuDNN has a plan, cuDNN does the work instead; few_queries.cu handles calls with
-** only a few queries.
+** normalizer calculation for softmax", 2018; T. Dao et al., "FlashAttention", 2022). The backward
+** pass recomputes the weights from the scores and from `norm`, which the forward pass saves for
+** each query. Each output element is summed by one block, in a fixed order. If cuDNN can compute a
+** call, cuDNN does the work instead. Calls with few queries are computed in few_queries.cu.
 */
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/lib/lib.h"
@@ -21,7 +21,7 @@
 
 /* ---- parts of kernels ------------------------------------------------------------------------ */
 
-/* The sample, the head, and the first row of the tile that a block works on. */
+/* The work of one block: the sample, the head, and the first row of the tile. */
 struct Place {
   int64_t batch, head, first;
 };
@@ -31,8 +31,8 @@ DEVICE Place place_of(int64_t tiles, int64_t heads, int tile) {
   return {block / tiles / heads, block / tiles % heads, block % tiles * tile};
 }
 
-/* Copies rows [first, first + tile) of (rows, size) to shared memory with row stride `ld`; rows
-** past the end become zero. */
+/* Copies rows [first, first + tile) of (rows, size) to shared memory, where rows are `ld` elements
+** apart. Rows past the end become zero. */
 template <class S, class C>
 __device__ __forceinline__ void load_rows(C *to, int ld, const tlk_HeadRows &from, int64_t batch,
                                           int64_t head, int64_t first, int64_t rows, int64_t size,
@@ -69,8 +69,8 @@ DEVICE int64_t keys_seen(const tlk_Attention &a, int64_t first, int tile) {
   return a.causal && last < a.keys ? last : a.keys;
 }
 
-/* Returns a row's stride in shared memory. The stride is odd, so that a column's elements lie in
-** different banks. */
+/* Returns the distance between rows in shared memory. The distance is odd, so that the elements of
+** a column lie in different banks. */
 static __host__ __device__ __forceinline__ int padded(int64_t size) { return (int)(size | 1); }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -115,7 +115,8 @@ __global__ void __launch_bounds__(THREADS)
       C factor = before == -(C)INFINITY ? C(0) : exp(before - now);
       if (lane < tile)
         weight[i * lds + lane] = w * (C)kept(a, p.batch, p.head, p.first + i, j0 + lane);
-      /* waits until all lanes have read most[i], because shuffles do not order memory accesses */
+      /* waits until all lanes have read most[i], because a shuffle does not order memory
+      ** accesses */
       __syncwarp();
       if (lane == 0) {
         most[i] = now;
@@ -158,7 +159,7 @@ struct Backward {
   int tile;
 };
 
-/* Computes `delta` of struct Backward; one warp processes each query. */
+/* Computes `delta` of struct Backward. Each warp processes one query. */
 template <class S>
 __global__ void __launch_bounds__(THREADS) delta_kernel(const __grid_constant__ Backward b) {
   typedef typename Sum<S>::type C;
@@ -314,8 +315,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS(S))
 }
 
 /* Computes the gradient of a mask that is broadcast over samples, heads or queries. One warp
-** computes each element: each lane adds its share of the terms, then the lanes' sums are
-** reduced. */
+** computes each element: each lane adds its share of the terms, and then the sums of the lanes are
+** added. */
 template <class S>
 __global__ void __launch_bounds__(THREADS) mask_kernel(const __grid_constant__ Backward b) {
   typedef typename Sum<S>::type C;
@@ -354,8 +355,8 @@ __global__ void __launch_bounds__(THREADS) mask_kernel(const __grid_constant__ B
 
 /* ---- launchers ------------------------------------------------------------------------------- */
 
-/* Returns the largest tile size whose `bytes(tile)` bytes fit into a block's shared memory, or
-** 0. */
+/* Returns the largest tile size for which `bytes(tile)` bytes fit into a block's shared memory; 0
+** if none fits. */
 template <class Bytes> static int tile_for(const tlk_Context *cx, Bytes bytes) {
   int64_t most = cuda_shared_bytes(cx->device.index);
   int tile = WARP;

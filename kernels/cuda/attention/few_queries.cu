@@ -1,5 +1,5 @@
 /*
-** few_queries.cu - attention of a few queries to many keys, as in decoding: the keys are split
+** few_queries.cu - attention of a few queries to many keys, as in decoding. The keys are split
 ** among blocks, and a second kernel combines the blocks' results (T. Dao et al., "Flash-Decoding
 ** for long-context inference", 2023). The split points depend only on the sizes and the device.
 */
@@ -8,21 +8,23 @@
 #define THREADS 256
 #define WARPS (THREADS / WARP)
 #define MOST_QUERIES 16
-#define LEAST_KEYS 128    /* smallest number of keys for a block */
-#define MOST_ELEMENTS 256 /* most elements of a row: 32 threads hold 16 bytes of a half type each */
+#define LEAST_KEYS 128 /* smallest number of keys for a block */
+/* largest number of elements of a row: 32 threads each hold 16 bytes of a half type */
+#define MOST_ELEMENTS 256
 
 using namespace few;
 
 namespace {
 
-/* The 16 bytes of N rows that one thread loads at once, and the place of the next N. */
+/* The 16 bytes that a thread loads of each of N rows at once, and the address of its next N
+** rows. */
 template <int N> struct Rows {
   const char *at;
-  int64_t step; /* bytes between two of the thread's rows */
+  int64_t step; /* distance in bytes between two rows of the thread */
   Words words[N];
 
-  /* Loads those rows whose numbers first, first + teams, ... are less than `rest`; the others are
-  ** zeros. */
+  /* Loads the rows with the numbers first, first + teams, ... that are less than `rest`, and sets
+  ** the other rows to zeros. */
   __device__ __forceinline__ void load(int first, int teams, int rest) {
 #pragma unroll
     for (int u = 0; u < N; u++) {
@@ -54,7 +56,9 @@ constexpr int few_blocks(int rows) { return rows == 1 ? 4 : 2; }
 template <class S, int R>
 __global__ void __launch_bounds__(THREADS, few_blocks(R))
     few_kernel(const __grid_constant__ tlk_Attention a, const __grid_constant__ Work w) {
-  enum { E = 16 / sizeof(S), UNROLL = 2 }; /* UNROLL: number of keys that a thread loads at once */
+  /* E: number of elements that a thread holds of a row; UNROLL: number of keys that it loads at
+  ** once */
+  enum { E = 16 / sizeof(S), UNROLL = 2 };
   __shared__ float sums[WARPS][R][MOST_ELEMENTS];
   __shared__ float largest[WARPS][R], totals[WARPS][R];
   int64_t group = blockIdx.x % w.groups, kv = blockIdx.x / w.groups % a.kv_heads;
@@ -70,7 +74,8 @@ __global__ void __launch_bounds__(THREADS, few_blocks(R))
 #pragma unroll
   for (int r = 0; r < R; r++) {
     int64_t row = group * R + r;
-    /* a row past the end repeats the last row, which is then computed twice but stored once */
+    /* a block's rows past the end repeat the last row, which is then computed several times but
+    ** stored once */
     if (row >= w.rows) row = w.rows - 1;
     head[r] = kv * ratio + row / a.queries;
     place[r] = row % a.queries;
@@ -86,7 +91,8 @@ __global__ void __launch_bounds__(THREADS, few_blocks(R))
   }
   int64_t begin = blockIdx.y * w.share, end = begin + w.share;
   if (end > a.keys) end = a.keys;
-  int mine = used ? team : MOST_KEYS; /* a thread beyond the rows' ends loads none */
+  /* a thread whose elements are beyond the rows' ends loads no rows */
+  int mine = used ? team : MOST_KEYS;
   const S *keys = static_cast<const S *>(a.key.data) + batch * a.key.batch + kv * a.key.head;
   const S *values =
       static_cast<const S *>(a.value.data) + batch * a.value.batch + kv * a.value.head;
@@ -109,8 +115,8 @@ __global__ void __launch_bounds__(THREADS, few_blocks(R))
 #pragma unroll
         for (int e = 0; e < E; e++) s[r][u] += query[r][e] * key.words[u].template element<S>(e);
       }
-    /* the next keys arrive while the softmax is computed, and the next values during the products
-    ** of these keys */
+    /* starts to load the next keys before the softmax, and the next values before the products of
+    ** these keys, so that they arrive meanwhile */
     key.load(mine, teams, rest - teams * UNROLL);
 #pragma unroll
     for (int r = 0; r < R; r++) {
@@ -127,7 +133,7 @@ __global__ void __launch_bounds__(THREADS, few_blocks(R))
                             : score<float>(a, product, batch, head[r], place[r], end - rest + j);
         now = Larger()(now, s[r][u]);
       }
-      /* a thread may skip the rest of the row, because no shuffles follow there */
+      /* a thread may skip the rest of the row, because the rest contains no shuffles */
       if (now == -INFINITY) continue;
       run[r].rescale(now);
 #pragma unroll
@@ -203,7 +209,7 @@ template <class S> bool run(const struct tlk_attention *call) {
   while (w.lanes * E < a.size) w.lanes *= 2;
   int64_t keys = a.causal && a.queries < a.keys ? a.queries : a.keys;
   int64_t blocks = a.batch * a.kv_heads * w.groups;
-  /* as many blocks as run at the same time */
+  /* starts as many blocks as run at the same time */
   int resident = grouped ? GROUPED_BLOCKS : few_blocks(each);
   int64_t wanted = (int64_t)cuda_multiprocessors(cx->device.index) * resident / blocks;
   if (wanted < 1) wanted = 1;

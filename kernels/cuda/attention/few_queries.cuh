@@ -10,10 +10,11 @@
 
 namespace few {
 
-/* The rows of a key/value head are the queries of all heads that share it; a block computes R rows.
-** The partial results of row r, one for each split, begin at `partial` + r * splits * (size + 2),
-** where r counts the rows of all heads. Each partial result consists of the weighted sum of the
-** values, the largest score, and the sum of the weights. */
+/* If several query heads share a key/value head, the rows of this head are the queries of all of
+** them. A block computes R rows. The keys are divided into splits, and each split gives a partial
+** result for each row: the weighted sum of the values, the largest score, and the sum of the
+** weights. The partial results of row r begin at `partial` + r * splits * (size + 2), where r
+** counts the rows of all heads. */
 struct Work {
   int64_t rows, groups, splits, share; /* share: number of keys in each split */
   int lanes;                           /* number of threads that share one key, a power of two */
@@ -25,7 +26,7 @@ DEVICE float weight_of(float x, float) { return exp(x); }
 DEVICE float weight_of(float x, f16) { return __expf(x); }
 DEVICE float weight_of(float x, bf16) { return __expf(x); }
 
-/* 16 bytes of a row, kept packed in four registers until an element is needed. */
+/* 16 bytes of a row. They stay packed in four registers until an element is needed. */
 struct __align__(16) Words {
   uint32_t at[4];
 
@@ -44,9 +45,9 @@ struct Larger {
   }
 };
 
-/* Joins the results of N warps, each of which has seen other keys, and stores the R partial
-** results: the weighted sums of the values, the largest scores and the sums of the weights. `first`
-** is the number of the first row of these heads. */
+/* Joins the results of N warps, each of which has processed other keys, and stores R partial
+** results: the weighted sums of the values, the largest scores, and the sums of the weights.
+** `first` is the number of this head's first row. */
 template <int N, int R, int SIZE>
 __device__ __forceinline__ void
 store_partial(const tlk_Attention &a, const Work &w, const float (&sums)[N][R][SIZE],
@@ -81,7 +82,7 @@ store_partial(const tlk_Attention &a, const Work &w, const float (&sums)[N][R][S
 /* Returns whether cuda_grouped_queries can compute the partial results of a call in which a
 ** key/value head has `rows` rows of queries. */
 bool cuda_takes_grouped_queries(const tlk_Attention &a, int64_t rows);
-/* Computes the partial results by tensor cores. `blocks` counts the groups of all heads. */
+/* Computes the partial results on tensor cores. `blocks` counts the groups of rows of all heads. */
 bool cuda_grouped_queries(const struct tlk_attention *call, const few::Work &w, int64_t blocks);
 
 #endif

@@ -1,14 +1,15 @@
 /*
 ** grouped_queries.cu - attention of a few queries of half precision to many keys, where heads share
-** their keys (J. Ainslie et al., "GQA", 2023) or a head has several queries: one read of the keys
-** serves up to eight rows of queries, and tensor cores compute the products.
+** their keys (J. Ainslie et al., "GQA", 2023) or a head has several queries. The keys are read once
+** for up to eight rows of queries, and tensor cores compute the products.
 **
-** A warp takes 16 keys at a time. The scores, (16 keys, 8 rows), are the keys times the transposed
-** queries, and the sums, (elements, 8 rows), the transposed values times the weights. The order of
-** the elements in a product does not matter, so a thread reads 16 bytes at once: thread c of the
-** four that share a row takes the elements 8 c to 8 c + 7 of each 32, which are its columns in two
-** fragments; and in the m-th of four fragments of values, the rows g and g + 8 are the elements
-** 8 g + 2 m and 8 g + 2 m + 1 of each 64.
+** A warp takes 16 keys at a time. The scores (16 keys, 8 rows) are the product of the keys and the
+** transposed queries. The sums (elements, 8 rows) are the product of the transposed values and the
+** weights. The order of the elements in a product does not matter, so elements are assigned to
+** threads such that each thread reads 16 bytes at once. Four threads share a row. Thread c of them
+** takes elements 8 c to 8 c + 7 of each 32 elements, as its columns of two fragments. In the m-th
+** of four fragments of values, the rows g and g + 8 are the elements 8 g + 2 m and 8 g + 2 m + 1 of
+** each 64 elements.
 */
 #include "kernels/cuda/attention/few_queries.cuh"
 #include "kernels/cuda/attention/mma.cuh"
@@ -19,9 +20,9 @@ namespace {
 
 #define THREADS 128
 #define WARPS (THREADS / WARP)
-#define KEYS 16 /* keys that a warp takes at a time */
+#define KEYS 16 /* number of keys that a warp takes at a time */
 
-/* The 16 bytes at `at` of a row; zeros if there is no such row. */
+/* Returns the 16 bytes at `at` of a row; zeros if there is no such row. */
 __device__ __forceinline__ Words words_of(const char *at, bool there) {
   Words words = {};
   if (there) words = *reinterpret_cast<const Words *>(at);
@@ -41,11 +42,13 @@ __global__ void __launch_bounds__(THREADS, GROUPED_BLOCKS)
   float scale = (float)a.scale;
 
   uint32_t query[CHUNKS][4];
-  int64_t head[2], place[2]; /* for rows 2 c and 2 c + 1, the head and the index of the query */
+  /* for rows 2 c and 2 c + 1, the head and the index of the row's query */
+  int64_t head[2], place[2];
 #pragma unroll
   for (int i = 0; i < 3; i++) {
     int64_t row = group * ROWS + (i < 2 ? 2 * c + i : g);
-    /* a row past the end repeats the last row, which is then computed twice but stored once */
+    /* a block's rows past the end repeat the last row, which is then computed several times but
+    ** stored once */
     if (row >= w.rows) row = w.rows - 1;
     int64_t own = kv * ratio + row / a.queries, index = row % a.queries;
     if (i < 2) {
@@ -74,7 +77,7 @@ __global__ void __launch_bounds__(THREADS, GROUPED_BLOCKS)
       reinterpret_cast<const char *>(values + (begin + warp * KEYS + 2 * c) * a.value.row + 8 * g);
   int64_t key_row = a.key.row * (int64_t)sizeof(S), value_row = a.value.row * (int64_t)sizeof(S);
   Words key[2][CHUNKS], value[4][PARTS];
-  /* loads of the keys that begin with number `at` of the block's */
+  /* starts to load the warp's keys from key number `at` of the block on */
   auto load_keys = [&](int at) {
 #pragma unroll
     for (int r = 0; r < 2; r++)
@@ -108,7 +111,8 @@ __global__ void __launch_bounds__(THREADS, GROUPED_BLOCKS)
         uint32_t right[2] = {query[k][e], query[k][e + 1]};
         mma<S>(s, left, right);
       }
-    /* the next keys arrive during the softmax, and the next values during the products of keys */
+    /* starts to load the next keys before the softmax, and the next values before the products of
+    ** keys, so that they arrive meanwhile */
     load_keys(first + WARPS * KEYS);
     float now[2] = {most[0], most[1]};
 #pragma unroll

@@ -1,25 +1,27 @@
 /*
-** mma.cuh - products of small matrices by a warp's tensor cores. A fragment is a thread's share of
-** a matrix: with g = lane / 4 and c = lane % 4, a word holds the elements 2 c and 2 c + 1 of row g
-** (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+** mma.cuh - products of small matrices by a warp's tensor cores. A fragment is one thread's share
+** of a matrix. Let g = lane / 4 and c = lane % 4; then a word of the fragment holds the elements 2
+** c and 2 c + 1 of row g (PTX ISA, "Matrix Fragments for mma.m16n8k16").
 */
 #ifndef TLK_CUDA_MMA_CUH
 #define TLK_CUDA_MMA_CUH
 
 #include "kernels/cuda/cuda.cuh"
 
-/* Packs two numbers into the halves of a word, the first into the lower one. */
+/* Packs two numbers into a word. The first number becomes the lower half. */
 DEVICE uint32_t packed(float a, float b, f16) { return f16_bits(a) | (uint32_t)f16_bits(b) << 16; }
 DEVICE uint32_t packed(float a, float b, bf16) {
   return bf16_bits(a) | (uint32_t)bf16_bits(b) << 16;
 }
 
-/* mma<S>(c, a, b) adds the product of a, (16, 16), and b, (16, 8), to c, (16, 8):
-**   a   rows g and g + 8 of the columns below 8, then of the others
-**   b   column g, whose elements are rows: those below 8, then the others
-**   c   elements 2 c and 2 c + 1 of row g, then of row g + 8
+/* mma<S>(c, a, b) adds the product of a (16, 16) and b (16, 8) to c (16, 8). A thread's words of
+** these fragments are:
 **
-** transposed(x) returns a thread's word of the transpose of a matrix (8, 8).
+**   a   rows g and g + 8 of the first 8 columns, then the same rows of the last 8 columns
+**   b   column g: its first 8 rows, then its last 8 rows
+**   c   elements 2 c and 2 c + 1 of row g, then the same elements of row g + 8
+**
+** transposed(x) returns the thread's word of the transpose of a matrix (8, 8).
 **
 ** All threads of a warp must call these functions. */
 #ifdef TLK_EMULATED

@@ -1,6 +1,6 @@
 /*
 ** softmax.cu - softmax, log-softmax, and their gradients. The maximum is subtracted first, so
-** nothing overflows; each vector's sum is accumulated in a double.
+** nothing overflows. The sum of each vector is accumulated in a double.
 */
 #include "kernels/cuda/walk.cuh"
 
@@ -33,7 +33,8 @@ struct Softmax {
 };
 
 struct SoftmaxBackward {
-  enum { inputs = 2, twice = true }; /* the inputs are the result's gradient and the result */
+  /* the two inputs are the gradient of the result, and the result */
+  enum { inputs = 2, twice = true };
   bool log_too;
 
   template <class W> __device__ __forceinline__ void run(W &w, int64_t) const {
