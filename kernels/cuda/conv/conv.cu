@@ -1,14 +1,14 @@
 /*
-** conv.cu - convolution and its gradients, for calls that cuDNN does not compute. The kernels
-** multiply each sample's windows (im2col) with the weight; grouped convolutions, whose products are
-** small, use direct kernels with one thread for each element. Channels-last tensors are copied to
-** channels-first order for these kernels, and the results are copied back. The order of every sum
-** depends only on the sizes.
+** conv.cu - convolution and its gradients, for calls that cuDNN does not compute. Most convolutions
+** are matrix products of each sample's windows (im2col) and the weight. In grouped convolutions
+** these products would be small, so direct kernels compute them with one thread for each element.
+** Channels-last tensors are copied to channels-first order for these kernels, and the results are
+** copied back. The order in which a sum is added depends only on the sizes.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/lib/lib.h"
 
-/* largest size of a chunk's im2col matrices in bytes; each chunk has as many samples as fit */
+/* largest size in bytes of the im2col matrices of a chunk; a chunk has as many samples as fit */
 #define SCRATCH_MOST ((int64_t)256 << 20)
 #define THREADS 256
 
@@ -20,7 +20,7 @@ template <> struct Sum<double> { typedef double type; };
 
 /* ---- kernels of grouped convolutions --------------------------------------------------------- */
 
-/* A convolution as the kernels see it: the sizes of one group, and the windows. */
+/* The arguments of the kernels: the sizes of one group, and the windows. */
 struct Groups {
   tlk_Windows w;
   int64_t batch, groups, in, out; /* in, out: number of channels in one group */
@@ -34,7 +34,8 @@ DEVICE void split(int64_t at, const int64_t *sizes, int64_t out[3]) {
   out[0] = at / sizes[2] / sizes[1];
 }
 
-/* Returns the position in the plane that element `tap` of window `at` reads, or -1 for padding. */
+/* Returns the position in the plane of the element that `tap` of window `at` reads; -1 if it is
+** padding. */
 DEVICE int64_t source_of(const tlk_Windows &w, const int64_t at[3], int64_t tap) {
   int64_t t[3], position = 0;
   split(tap, w.kernel, t);
@@ -47,8 +48,7 @@ DEVICE int64_t source_of(const tlk_Windows &w, const int64_t at[3], int64_t tap)
   return position;
 }
 
-/* Returns the window whose element `tap` reads position `at` of the plane, or -1 if there is
-** none. */
+/* Returns the window whose element `tap` reads position `at` of the plane; -1 if there is none. */
 DEVICE int64_t window_of(const tlk_Windows &w, const int64_t at[3], int64_t tap) {
   int64_t t[3], window = 0;
   split(tap, w.kernel, t);
@@ -61,7 +61,7 @@ DEVICE int64_t window_of(const tlk_Windows &w, const int64_t at[3], int64_t tap)
   return window;
 }
 
-/* Computes out (batch, groups * out, out...); each thread computes one element. */
+/* Computes out (batch, groups * out, out...). Each thread computes one element. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     forward_kernel(Groups g, S *out, const S *in, const S *weight, const S *bias) {
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* Computes grad_in (batch, groups * in, in...); each thread computes one element. */
+/* Computes grad_in (batch, groups * in, in...). Each thread computes one element. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     input_kernel(Groups g, S *grad_in, const S *grad_out, const S *weight) {
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* Computes grad_weight (groups * out, in, kernel...); each block computes one element. */
+/* Computes grad_weight (groups * out, in, kernel...). Each block computes one element. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     weight_kernel(Groups g, S *grad_weight, const S *in, const S *grad_out) {
@@ -217,8 +217,8 @@ static bool weight_groups(const struct tlk_conv_weight *call) {
 
 static unsigned limited(int64_t n) { return (unsigned)(n < 65535 ? n : 65535); }
 
-/* Returns the number of threads that cover n elements, if each thread processes `each` elements: a
-** power of 2, and at most the size of a block. */
+/* Returns the number of threads that cover n elements if each thread processes `each` elements. The
+** result is a power of 2, and at most the size of a block. */
 static int threads_across(int64_t n, int64_t each) {
   int across = 1;
   while (across < THREADS && across * each < n) across *= 2;
@@ -304,8 +304,8 @@ static tl_Scalar number(double value) {
   return s;
 }
 
-/* Describes a product of contiguous row-major matrices; the matrices of a batch lie one after the
-** other. */
+/* Describes a product of contiguous row-major matrices. The matrices of a batch lie one after
+** another. */
 static struct tlk_gemm product(const tlk_Context *cx, int dtype, int64_t m, int64_t n, int64_t k) {
   struct tlk_gemm call = {};
   tlk_Gemm &g = call.gemm;
@@ -361,7 +361,7 @@ static bool input_product(const struct tlk_conv_input *call) {
   return true;
 }
 
-/* Sums the samples' products in the data's type. */
+/* Computes the gradient of the weight with sums over the samples' products in the data's type. */
 static bool weight_product(const struct tlk_conv_weight *call) {
   const tlk_Conv &c = call->conv;
   Columns size(c);
@@ -400,7 +400,8 @@ static bool convert(const tlk_Context *cx, void *to, int to_dtype, const void *f
   return tlk_copy(&call);
 }
 
-/* Sums products of half types in float32, so that the sum over samples is rounded only once. */
+/* Computes the gradient of the weight for half types. Products are summed in float32, so that the
+** sum over samples is rounded only once. */
 static bool weight_in_float(const struct tlk_conv_weight *call) {
   const tlk_Conv &c = call->conv;
   int64_t in = c.batch * c.channels_in * volume(c.windows.in);
@@ -422,7 +423,8 @@ static bool weight_in_float(const struct tlk_conv_weight *call) {
 
 /* ---- channels last --------------------------------------------------------------------------- */
 
-/* Copies (count, channels, elements) from channels-first to channels-last order, or vice versa. */
+/* Copies an array (count, channels, elements) from channels-first to channels-last order, or
+** back. */
 static bool relay(const tlk_Context *cx, int dtype, int64_t count, int64_t channels,
                   int64_t elements, void *to, const void *from, bool into_rows) {
   const int64_t size = dtype_bytes(dtype), whole = channels * elements * size;
