@@ -1,7 +1,7 @@
 /*
-** copy.cu - copies between any strides and dtypes, and filling. Copies within one dtype move bytes
-** in units as large as the strides allow. If both sides are contiguous, the driver copies. If one
-** side is transposed, a kernel copies tile by tile through shared memory.
+** copy.cu - copies between any strides and dtypes, and filling. If both dtypes are the same, a copy
+** moves bytes in units as large as the strides allow. If both arrays are contiguous, the driver
+** copies. If one array is transposed, a kernel copies tile by tile through shared memory.
 */
 #include "kernels/cuda/complex.cuh"
 #include "kernels/cuda/line_reduce.cuh"
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(COPY_THREADS) move_kernel(const __grid_constan
   }
 }
 
-/* Returns whether the elements along dimension 0 can be copied in units of this many bytes. */
+/* Returns whether the elements along dimension 0 can be copied in units of this number of bytes. */
 static bool units_fit(const tli_Iter &it, int64_t size, int64_t unit) {
   if (it.ndim == 0 || it.sizes[0] * size % unit != 0) return false;
   for (int k = 0; k < 2; k++) {
@@ -67,8 +67,9 @@ static bool move_units(const tlk_Context *cx, tli_Iter it, int64_t size) {
 
 /* ---- transposed copies ---------------------------------------------------------------------- */
 
-/* A transposing copy. Elements are contiguous along `cols` in dst and along `rows` in src. `rest`
-** is a loop over the other dimensions; each iteration copies one matrix. */
+/* The argument of a transposing copy. Elements are contiguous along `cols` in dst and along `rows`
+** in src. `rest` is a loop over the other dimensions, and each of its iterations copies one
+** matrix. */
 struct Transpose {
   /* cols, rows: sizes in elements; dst_row, src_col: strides in bytes */
   int64_t cols, rows, dst_row, src_col;
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(32 * TILE_ROWS)
   }
 }
 
-/* Returns the dimension along which an operand is contiguous, or -1 if there is none. */
+/* Returns the dimension along which an operand is contiguous; -1 if there is none. */
 static int unit_dimension(const tli_Iter &it, int k, int64_t size) {
   for (int d = 0; d < it.ndim; d++)
     if (it.args[k].strides[d] == size && it.sizes[d] >= 8) return d;
@@ -150,7 +151,7 @@ static bool transpose(const tlk_Context *cx, const tli_Iter &it, int64_t size, i
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 
-/* The switch cases for the dtypes that widen to W. */
+/* The cases of a switch over the dtypes that are read as type W. */
 #define READ_CASE(name, S)                        \
   case TL_##name:                                 \
     load_vector(static_cast<const S *>(from), x); \
@@ -189,8 +190,8 @@ __global__ void __launch_bounds__(COPY_THREADS)
   }
 }
 
-/* Converts from or to complex numbers, one element at a time. W is the complex type of the source,
-** or of the destination if the source is real. */
+/* Converts complex numbers, or converts to them, one element at a time. W is the complex type of
+** the source, or of the destination if the source is real. */
 template <class W>
 __global__ void __launch_bounds__(COPY_THREADS)
     convert_complex_kernel(const __grid_constant__ Strided<2> s) {
@@ -215,7 +216,7 @@ static bool convert_complex(const tlk_Context *cx, const tli_Iter &it) {
   });
 }
 
-/* Returns whether all of an operand can be read or written as vectors. */
+/* Returns whether all elements of an operand can be read or written in vectors. */
 static bool vectors_of(const tli_Iter &it, int k) {
   const tli_IterArg &a = it.args[k];
   int64_t size = dtype_bytes(a.dtype), bytes = size * CONVERTED < 16 ? size * CONVERTED : 16;
@@ -265,7 +266,7 @@ bool tlk_copy(const struct tlk_copy *call) {
   return move_units(call->cx, it, size);
 }
 
-/* Returns 8 bytes in which the value, converted to the dtype, is repeated. */
+/* Returns 8 bytes that consist of copies of the value, converted to the dtype. */
 int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value) {
   const tl_Scalar &s = *value;
   double real = s.kind == TL_FLOATING ? s.f : (double)s.i;
@@ -290,7 +291,7 @@ int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value) {
   return (int64_t)bits;
 }
 
-/* Stores the 16 bytes in which the value, converted to the dtype, is repeated. */
+/* Stores 16 bytes that consist of copies of the value, converted to the dtype. */
 static void fill_pattern(int dtype, const tl_Scalar &value, int64_t (&out)[2]) {
   out[0] = out[1] = is_complex(dtype) ? 0 : cuda_fill_pattern(dtype, &value);
   if (!is_complex(dtype)) return;
