@@ -18,7 +18,8 @@ struct Whole {
   }
 };
 
-/* Elements in the second half are computed backward from the end value. */
+/* Elements in the second half are computed backwards from the end value, so that the last element
+** is exact. */
 struct Real {
   typedef double C;
   double start, step, end;
