@@ -1,7 +1,7 @@
 /*
-** fft.cu - Fourier transforms by cuFFT. Kernels of ours multiply by the scale, which cuFFT does not
-** do, and copy the half lines that become real: cuFFT overwrites its input, and the imaginary parts
-** at 0 and n / 2 count as 0.
+** fft.cu - Fourier transforms by cuFFT. Our own kernels multiply by the scale, because cuFFT does
+** not. They also copy the input of transforms to real numbers, because cuFFT overwrites its input,
+** and set the imaginary parts at 0 and n / 2 to 0 in the copy.
 */
 #include "kernels/cuda/complex.cuh"
 #include "kernels/cuda/lib/lib.h"
@@ -46,8 +46,9 @@ bool copy_bytes(const tlk_Context *cx, void *to, const void *from, int64_t bytes
   return true;
 }
 
-/* The lines of (outer, n, inner) are not evenly spaced if outer and inner are larger than 1; then
-** several calls share them out, each with the lines of one index of the smaller of the two. */
+/* Transforms complex lines (outer, n, inner). If outer and inner are both larger than 1, the lines
+** are not evenly spaced. Then several calls of cuFFT share them, one for each index of the smaller
+** of these two dimensions. */
 bool complex_lines(const struct tlk_fft *call, cuda_Fft fft, int64_t bytes) {
   bool by_outer = call->inner == 1 || call->outer > call->inner;
   int64_t calls = by_outer ? call->inner : call->outer;
@@ -63,7 +64,8 @@ bool complex_lines(const struct tlk_fft *call, cuda_Fft fft, int64_t bytes) {
   return true;
 }
 
-/* Transforms real lines. cuFFT reads them as complex numbers, so they must be as well aligned. */
+/* Transforms real lines. cuFFT reads them as complex numbers, so lines must have the alignment of
+** complex numbers. */
 bool from_real(const struct tlk_fft *call, cuda_Fft fft, int64_t bytes) {
   int64_t size = call->outer * call->n * bytes / 2;
   bool copy = !aligned(fft.in, (size_t)bytes);
