@@ -1,7 +1,7 @@
 /*
-** call.h - the argument of a kernel that was generated for a chain. The host fills it in, and the
-** generated source (source.c) reads it. The header is valid in C, CUDA C++ and the subset that
-** NVRTC accepts.
+** call.h - the argument of a kernel that was generated for a chain. The host fills the argument in,
+** and the generated source (source.c) reads it. The header is valid in C, in CUDA C++, and in the
+** subset of C++ that NVRTC accepts.
 */
 #ifndef TLK_CUDA_FUSION_CALL_H
 #define TLK_CUDA_FUSION_CALL_H
@@ -18,7 +18,7 @@ enum {
   FUSION_THREADS = 256
 };
 
-/* A number in any of the types in which steps compute or store numbers. */
+/* A number in any of the types that steps compute in or store. */
 typedef union fusion_Number {
   double f64;
   float f32;
@@ -34,12 +34,12 @@ typedef struct fusion_Size {
 
 typedef struct fusion_Call {
   uint32_t numel;
-  uint32_t zero; /* always 0, but the compiler does not know that; see seal in element.cuh */
+  uint32_t zero; /* always 0, but the compiler does not know this; see seal in element.cuh */
   int32_t ndim;
   fusion_Size sizes[FUSION_DIMS];
   int64_t strides[FUSION_DIMS][FUSION_OPERANDS]; /* bytes */
   char *data[FUSION_OPERANDS];
-  /* for each operand whose `data` is NULL: its value, as the bytes of its dtype */
+  /* the value of each operand whose `data` is NULL, as the bytes of its dtype */
   fusion_Number number[FUSION_OPERANDS];
   fusion_Number params[FUSION_STEPS * FUSION_PARAMS];
   cuda_Word word;

@@ -1,8 +1,8 @@
 /*
-** chain.c - the pending chain of each capturing stream. Elementwise calls are collected in a chain,
-** together with its plan, until something else happens on the stream: another kernel, a copy, an
-** event, or the end of the capture. All of these pass through the plugin's tables, whose functions
-** call fusion_settle first.
+** chain.c - the pending chain of each capturing stream. A chain collects elementwise calls,
+** together with a plan for them, until something else happens on the stream: another kernel, a
+** copy, an event, or the end of the capture. All of these pass through the plugin's tables, whose
+** functions first call fusion_settle to launch the chain.
 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* A copy of a call, which is needed if the call must be launched separately. */
+/* A copy of a call, which is needed if the call is launched on its own instead of in the chain. */
 typedef struct Call {
   fusion_Kind kind;
   union {
@@ -28,17 +28,18 @@ typedef struct Chain {
   const tl_Stream *stream;
   uint64_t capture; /* number of the capture that the calls belong to */
   tlk_Context cx;
-  bool broken; /* whether the launch of a call has failed, so that the graph would lack the call */
+  /* becomes true if the launch of a call fails, because the graph then lacks the call */
+  bool broken;
   fusion_Plan plan;
   Call calls[FUSION_STEPS];
 } Chain;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* linked list (owned) with one chain for each stream that ever had one; guarded by the lock */
+/* linked list of chains, one for each stream that ever had one (owned); guarded by the lock */
 static Chain *chains;
 static atomic_int waiting; /* number of chains that are not empty */
-/* whether this thread is launching a chain; if so, fusion_freed does nothing, because memory that
-** is freed meanwhile belongs to no pending chain */
+/* whether this thread is launching a chain. Memory that is freed meanwhile belongs to no pending
+** chain, so fusion_freed does nothing then. */
 static _Thread_local bool settling;
 
 static Chain *chain_of(const tl_Stream *stream) {
@@ -50,7 +51,7 @@ static Chain *chain_of(const tl_Stream *stream) {
 /* ---- launching a chain ----------------------------------------------------------------------- */
 
 static bool run_call(Call *call, const tlk_Context *cx) {
-  call->copy.cx = cx; /* every call struct begins with the context */
+  call->copy.cx = cx; /* every struct of a call begins with the context */
   switch (call->kind) {
   case FUSION_POINTWISE: return tlk_pointwise(&call->pointwise);
   case FUSION_FUSED: return tlk_fused(&call->fused);
@@ -148,7 +149,8 @@ static void keep(Chain *c, fusion_Kind kind, const void *call) {
   if (c->plan.nsteps == 1) atomic_fetch_add(&waiting, 1);
 }
 
-/* Adds a call to the stream's chain; *taken becomes false if the call does not fit. */
+/* Adds a call to the stream's chain. *taken becomes false if the call does not fit into the
+** chain. */
 static bool take(const tlk_Context *cx, uint64_t capture, fusion_Kind kind, const void *call,
                  bool *taken) {
   pthread_mutex_lock(&lock);
@@ -164,8 +166,8 @@ static bool take(const tlk_Context *cx, uint64_t capture, fusion_Kind kind, cons
   return c != NULL;
 }
 
-/* Adds a call to the stream's pending chain if it fits. Otherwise launches the chain and begins a
-** new one with the call. */
+/* Adds a call to the stream's pending chain if the call fits. Otherwise launches the chain, and
+** begins a new chain with the call. */
 bool fusion_take(fusion_Kind kind, const void *call, bool *taken) {
   const tlk_Context *cx = ((const struct tlk_copy *)call)->cx;
   uint64_t capture = cuda_capture(cx->stream);
@@ -178,7 +180,7 @@ bool fusion_take(fusion_Kind kind, const void *call, bool *taken) {
          (*taken || fusion_settle(cx->stream));
 }
 
-/* Describes the gradient of an activation as the elementwise kernel with the same formula. */
+/* Returns the elementwise kernel that computes the gradient of an activation. */
 static struct tlk_pointwise gradient_of(const struct tlk_activation_backward *call) {
   static const tlk_Pointwise kernels[] = {[TLK_ACTIVATION_RELU] = TLK_threshold_backward,
                                           [TLK_ACTIVATION_GELU] = TLK_gelu_backward,
@@ -224,7 +226,8 @@ static bool joins(fusion_Plan *plan, int kernel, const void *call) {
 static bool would_store(const Chain *c, int kernel, const void *call) {
   fusion_Plan plan = c->plan;
   bool launches = !joins(&plan, kernel, call);
-  /* the kernel that sums the bias's gradient launches the chain */
+  /* the gradient of an activation does not join: the kernel that sums the bias's gradient launches
+  ** the chain first */
   if (kernel == TLK_KERNEL_activation_backward)
     launches = launches || ((const struct tlk_activation_backward *)call)->grad_bias.data;
   return launches && fusion_keeps(&plan);

@@ -1,7 +1,7 @@
 /*
-** grouping.c - decides which calls share one loop. The shapes of calls are split into common
-** dimensions. Two operands of different calls must use the same elements in the same loop
-** iteration, or must not overlap. Each iteration can then run all calls one after the other.
+** grouping.c - decides which calls share one loop. The shapes of the calls are split into
+** dimensions that all calls have. If operands of two calls overlap, they must be the same elements
+** in each iteration of the loop. Then each iteration can run all calls, one after another.
 */
 #include <string.h>
 
@@ -19,8 +19,8 @@ static int64_t bytes_of(tl_DType dtype) {
 
 /* ---- shapes ------------------------------------------------------------------------------- */
 
-/* The common refinement of two shapes. Its dimension d is a part of dimension of[k][d] of shape k,
-** and has a stride of step[k][d] elements within that dimension. */
+/* The common dimensions of two shapes. Dimension d is a part of dimension of[k][d] of shape k; its
+** stride within that dimension is step[k][d] elements. */
 typedef struct Common {
   int ndim;
   int64_t sizes[FUSION_DIMS];
@@ -84,8 +84,8 @@ static bool same(const fusion_Operand *a, const fusion_Operand *b, int ndim) {
   return memcmp(a->strides, b->strides, (size_t)ndim * sizeof *a->strides) == 0;
 }
 
-/* Returns how many bytes the strides smaller than `step` span, or 0 if another stride is not a
-** multiple of `step`. */
+/* Returns the number of bytes that the strides smaller than `step` span. Returns 0 if another
+** stride is not a multiple of `step`. */
 static int64_t span_below(const fusion_Operand *o, const fusion_Plan *plan, int64_t step) {
   int64_t span = bytes_of(o->dtype);
   for (int d = 0; d < plan->ndim; d++) {
@@ -95,8 +95,8 @@ static int64_t span_below(const fusion_Operand *o, const fusion_Plan *plan, int6
   return span;
 }
 
-/* Returns whether two operands use disjoint parts of every `step` bytes, such as the two halves of
-** each row or the two elements of each pair. */
+/* Returns whether two operands use different parts of each group of `step` bytes, such as the two
+** halves of each row or the two elements of each pair. */
 static bool alternate(const fusion_Operand *a, const fusion_Operand *b, const fusion_Plan *plan,
                       int64_t step) {
   int64_t span_a = span_below(a, plan, step), span_b = span_below(b, plan, step);
@@ -115,8 +115,8 @@ static bool overlap(const fusion_Operand *a, const fusion_Operand *b, const fusi
 /* Returns whether the kernel will read or write the operand's memory. */
 static bool touches(const fusion_Operand *o) { return o->loaded || (o->written && !o->dead); }
 
-/* Returns whether no two iterations write the same element: each stride must be at least as large
-** as the span of the smaller strides. */
+/* Returns whether each iteration writes another element. This is so if each stride is at least as
+** large as the span of the smaller strides. */
 static bool apart(const fusion_Operand *o, const fusion_Plan *plan) {
   int64_t span = bytes_of(o->dtype);
   unsigned done = 0;
@@ -141,7 +141,7 @@ static bool may_share(const fusion_Plan *plan, const fusion_Operand *o, int own,
   return true;
 }
 
-/* Returns the operand's index in the plan, after adding the operand if necessary; -1 if it does not
+/* Returns the operand's index in the plan. Adds the operand if necessary; returns -1 if it does not
 ** fit. */
 static int enter(fusion_Plan *plan, fusion_Operand *o, bool written) {
   int at = 0;
@@ -252,7 +252,8 @@ static bool meet_shape(fusion_Plan *plan, const int64_t *sizes, int ndim, int64_
 static int enter_argument(fusion_Plan *plan, const tli_Iter *it, int k, const Common *common,
                           int ndim, const int *from, bool written) {
   const tli_IterArg *a = &it->args[k];
-  if (a->dtype == TL_C64 || a->dtype == TL_C128) return -1; /* the chains' kernels are real */
+  /* the kernels of chains compute only real numbers */
+  if (a->dtype == TL_C64 || a->dtype == TL_C128) return -1;
   fusion_Operand o = {.data = a->data, .number = a->data ? 0 : a->number, .dtype = a->dtype};
   int64_t strides[TL_MAX_DIMS] = {0};
   for (int d = 0; d < ndim && a->data; d++) strides[d] = a->strides[from[d]];
@@ -275,7 +276,7 @@ static bool add_loop(fusion_Plan *plan, const tli_Iter *it, fusion_Step *step) {
   return m == 1 || step->out[0] != step->out[1];
 }
 
-/* the loop is at the same offset in all call structs that have one */
+/* the field `it` is at the same offset in all structs of calls that have one */
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fused, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "");

@@ -1,7 +1,8 @@
 /*
-** kernel_cache.c - finds the kernel of a chain by the chain's source. Kernels that this program has
-** used are in a list. Others are looked up on disk (core/device/disk_cache.h); their key consists
-** of the source with all its includes, the architecture and the compiler's version.
+** kernel_cache.c - finds the kernel of a chain by the chain's source. A list holds the kernels that
+** this process has used. Other kernels are looked up on disk (core/device/disk_cache.h) by a key,
+** which consists of the source with all files that it includes, the architecture, and the
+** compiler's version.
 */
 #include <pthread.h>
 #include <stdio.h>
@@ -42,8 +43,8 @@ static void hash_headers(void) {
   for (int i = 0; i < n; i++) headers_hash = tli_hash(headers_hash, texts[i], strlen(texts[i]));
 }
 
-/* Writes the cache key of a source: one line with everything else that the compiled code depends
-** on, then the source. */
+/* Writes the cache key of a source. Its first line contains everything else that the compiled code
+** depends on, and the source follows. */
 static size_t write_key(int device, char *key, const char *source) {
   cuda_DeviceKind kind;
   cuda_device_kind(device, &kind);
@@ -94,7 +95,7 @@ _Static_assert(sizeof(fusion_Call) <= 4096, "CUDA allows no more for a kernel's 
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-/* Computes the factors that Divider in cuda.cuh uses. */
+/* Computes the factors by which Divider in cuda.cuh divides. */
 static fusion_Size size_of(uint32_t d) {
   uint32_t shift = 0;
   while (shift < 32 && ((uint64_t)1 << shift) < d) shift++;

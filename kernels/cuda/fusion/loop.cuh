@@ -1,11 +1,11 @@
 /*
-** loop.cuh - code shared by the generated kernels of chains: it computes the offsets of an
-** iteration's elements, and loads and stores them.
+** loop.cuh - code that the generated kernels of chains share: computes the offsets of the elements
+** of an iteration, and loads and stores elements.
 */
 #ifndef TLK_CUDA_FUSION_LOOP_CUH
 #define TLK_CUDA_FUSION_LOOP_CUH
 
-/* Computes, for each operand, the offset of element i in bytes. */
+/* Computes the offset in bytes of element i of each operand. */
 template <int operands, int ndim>
 __device__ __forceinline__ void offsets(const fusion_Call &c, uint32_t i,
                                         int64_t (&at)[FUSION_OPERANDS]) {
@@ -24,7 +24,7 @@ __device__ __forceinline__ void offsets(const fusion_Call &c, uint32_t i,
   }
 }
 
-/* Records a division of an integer by zero. */
+/* Records the fault that an integer was divided by zero. */
 DEVICE void note_division(const fusion_Call &c, int step) {
   tlk_Fault fault = {};
   fault.kind = TLK_FAULT_DIVISION;
@@ -32,7 +32,7 @@ DEVICE void note_division(const fusion_Call &c, int step) {
   note_fault(c.word, fault);
 }
 
-/* Computes N words of dropout's Philox stream for elements i .. i + N - 1; i is a multiple of
+/* Computes the N words of dropout's Philox stream for elements i to i + N - 1. i is a multiple of
 ** N. */
 template <int N>
 __device__ __forceinline__ void words_of(const fusion_Number *params, uint32_t i,
@@ -59,7 +59,7 @@ template <int N, class S> __device__ __forceinline__ Vector<S, N> all_of(S x) {
   return v;
 }
 
-/* Loads a vector; a vector of more than 16 bytes is loaded in several pieces. */
+/* Loads a vector. If it has more than 16 bytes, it is loaded in several pieces. */
 template <int N, class S> __device__ __forceinline__ Vector<S, N> vector_of(const char *p) {
   return *reinterpret_cast<const Vector<S, N> *>(p);
 }

@@ -1,8 +1,8 @@
 /*
 ** source.c - generates CUDA C for a chain. All arithmetic is in header files whose text is compiled
-** into the plugin: math.h has the steps' functions, and element.cuh loads and stores elements.
-** Sizes, strides, addresses and numbers are kernel arguments, so one kernel serves every call with
-** the same steps.
+** into the plugin: math.h has the functions of the steps, and element.cuh loads and stores
+** elements. Sizes, strides, addresses and numbers are arguments of the kernel, so one kernel can
+** compute every chain with the same steps.
 */
 #include <stdarg.h>
 #include <stdio.h>
@@ -103,7 +103,7 @@ static const char *stored(tl_DType dtype) {
   }
 }
 
-/* Returns a compute type's suffix in the names of math.h's functions and call.h's numbers. */
+/* Returns the suffix of a compute type in the names of math.h's functions and call.h's numbers. */
 static const char *suffix(tl_DType compute) {
   return compute == TL_F64 ? "f64" : compute == TL_F32 ? "f32" : compute == TL_I64 ? "i64" : "i32";
 }
@@ -135,8 +135,8 @@ static bool in_vectors(const fusion_Plan *plan, const fusion_Operand *o, int n) 
   return true;
 }
 
-/* Returns the number of elements that a thread processes at a time: 16 bytes of the widest operand.
-** The remainder of a one-dimensional loop is processed by single elements. */
+/* Returns the number of elements that a thread processes at a time, which is 16 bytes of the widest
+** operand. The remainder of a one-dimensional loop is processed element by element. */
 int fusion_width(const fusion_Plan *plan) {
   int64_t widest = 1;
   for (int i = 0; i < plan->noperands; i++)
@@ -166,7 +166,7 @@ __attribute__((format(printf, 2, 3))) static void say(Text *t, const char *forma
   if (!t->full) t->used += (size_t)n;
 }
 
-/* Returns whether a later step than `step` reads the operand `made`, which `step` computes. */
+/* Returns whether a step after `step` reads the operand `made`, which `step` computes. */
 static bool is_read_later(const fusion_Plan *plan, int step, int made) {
   for (int s = step + 1; s < plan->nsteps; s++) {
     const fusion_Step *later = &plan->steps[s];
@@ -178,8 +178,8 @@ static bool is_read_later(const fusion_Plan *plan, int step, int made) {
   return false;
 }
 
-/* Prints expressions. In the generated text, operands are named x0, x1 ..., a step's inputs in the
-** compute type i0, i1 ..., and its numbers p0, p1 ... The following functions use these names. */
+/* The next functions print expressions. In the generated text, operands are named x0, x1 ...; the
+** inputs of a step, in the compute type, are i0, i1 ...; and its numbers are p0, p1 ... */
 
 static void say_inputs(Text *t, const fusion_Step *s) {
   for (int k = 0; k < s->inputs; k++) say(t, "%si%d", k ? ", " : "", k);
@@ -249,7 +249,7 @@ static void say_step(Text *t, const fusion_Plan *plan, int number) {
   say(t, "  }\n");
 }
 
-/* Prints the steps as a function that takes one element of each operand and one random word for
+/* Prints the steps as a function. It takes one element of each operand, and one random word for
 ** each dropout. */
 static void say_steps(Text *t, const fusion_Plan *plan) {
   say(t, "DEVICE void steps(const fusion_Call &c");
