@@ -35,7 +35,8 @@ bool tlk_check_index(const struct tlk_check_index *call) {
 
 tli_Iter cuda_index_loop(const tlk_IndexCall *call, int indexed) {
   tli_Iter it = call->it;
-  /* an operand that is not indexed; its strides determine where the new dimension is inserted */
+  /* an operand without the indexed dimension; its strides determine where that dimension is
+  ** inserted */
   int other = indexed == 0 ? 2 : 0;
   int at = 0;
   if (call->count == 1) return it;
@@ -53,7 +54,7 @@ tli_Iter cuda_index_loop(const tlk_IndexCall *call, int indexed) {
 
 /* ---- gather ---------------------------------------------------------------------------------- */
 
-/* The positions in the indexed operand: there are n of them, `step` bytes apart. */
+/* The positions in the indexed operand. There are n positions, which are `step` bytes apart. */
 struct Positions {
   int64_t n, step;
 };
@@ -92,8 +93,8 @@ __global__ void __launch_bounds__(GATHER_THREADS)
   }
 }
 
-/* Returns whether neighbouring elements that share a position can be copied in units of this many
-** bytes. */
+/* Returns whether neighbouring elements that share a position can be copied in units of this number
+** of bytes. */
 static bool units_fit(const tli_Iter &it, int64_t step, int64_t size, int64_t unit) {
   if (it.ndim == 0 || it.sizes[0] * size % unit != 0 || it.args[1].strides[0] != 0) return false;
   for (int k = 0; k <= 2; k += 2) {

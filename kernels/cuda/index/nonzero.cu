@@ -1,6 +1,6 @@
 /*
-** nonzero.cu - counts the nonzero elements, and lists their positions in order. Each tile's output
-** offset is the number of nonzero elements in the tiles before it.
+** nonzero.cu - counts the nonzero elements, and lists their positions in order. The output of a
+** tile begins at an offset that is the number of nonzero elements in the tiles before it.
 */
 #include "kernels/cuda/complex.cuh"
 #include "kernels/cuda/cuda.cuh"
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(NONZERO_THREADS)
   }
 }
 
-/* Replaces counts[t] by the sum over all earlier tiles, and stores the total in *total unless
+/* Replaces counts[t] by the sum of all counts before it, and stores the total in *total unless
 ** `total` is NULL. Runs in one block. */
 __global__ void __launch_bounds__(1024) sum_kernel(int64_t tiles, int64_t *counts, int64_t *total) {
   __shared__ uint32_t shared[WARP + 1];

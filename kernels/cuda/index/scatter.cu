@@ -1,7 +1,8 @@
 /*
 ** scatter.cu - deterministic scatter: elements with the same position are combined in order. If
-** there are many lines, or the lines are short, one thread walks along each line. Otherwise the
-** positions are sorted, and each run of equal positions is combined separately.
+** there are many lines, or if the lines are short, each line is processed by one thread from its
+** first to its last element. Otherwise the positions are sorted, and each run of equal positions is
+** combined separately.
 */
 #include "kernels/cuda/complex.cuh"
 #include "kernels/cuda/index/line_loop.h"
@@ -11,14 +12,14 @@ namespace {
 
 #define SCATTER_THREADS 256
 
-/* The sizes and strides of a line, copied from tlk_IndexCall; `out` belongs to the indexed
+/* The sizes and strides of a line, copied from tlk_IndexCall. `out` describes the indexed
 ** operand. */
 struct Line {
   int64_t count, n, out, index, in;
   tlk_Join join;
 };
 
-/* The type in which integers are added and multiplied, so that results wrap around. */
+/* The unsigned type in which integers are added and multiplied, so that results wrap around. */
 template <class T> struct Unsigned { typedef T type; };
 template <> struct Unsigned<int32_t> { typedef uint32_t type; };
 template <> struct Unsigned<int64_t> { typedef uint64_t type; };
@@ -34,7 +35,7 @@ template <class T> __device__ __forceinline__ T joined(tlk_Join join, T a, T b) 
   default: return b;
   }
 }
-/* Complex numbers have no maximum; the operators refuse it. */
+/* Complex numbers have no maximum, and operators refuse to compute one. */
 template <class R>
 __device__ __forceinline__ Complex<R> joined(tlk_Join join, Complex<R> a, Complex<R> b) {
   return join == TLK_JOIN_ADD ? a + b : join == TLK_JOIN_MUL ? a * b : b;
@@ -79,9 +80,9 @@ template <class T> bool along_lines(const tlk_Context *cx, const tli_Iter &it, c
 
 /* ---- sorted positions ------------------------------------------------------------------------ */
 
-/* Writes the items to sort. Element k of line l becomes item l * count + k. Its key is l * n +
-** position - 1, or `none` if the position is out of range. If all lines share an index, only one
-** line of items exists. */
+/* Writes the items to sort. Element k of line l becomes item l * count + k. The item's key is l * n
+** + position - 1, or `none` if the position is out of range. If all lines share an index, there is
+** only one line of items. */
 template <class Item>
 __global__ void __launch_bounds__(SCATTER_THREADS, 4)
     items_kernel(const __grid_constant__ Strided<3> s, const __grid_constant__ Line line,
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(SCATTER_THREADS, 4)
   }
 }
 
-/* Returns whether item `at` begins a run of equal keys or, with `set`, ends one. */
+/* Returns whether item `at` begins a run of equal keys or, if `set`, ends one. */
 template <class Item>
 __device__ __forceinline__ bool decides(const Item *items, int64_t all, int64_t none, int64_t at,
                                         bool set) {
@@ -105,8 +106,8 @@ __device__ __forceinline__ bool decides(const Item *items, int64_t all, int64_t 
   return beside < 0 || beside >= all || items[beside].key() != key;
 }
 
-/* Combines the items if all lines share an index: blockIdx.y runs over items, and the threads along
-** x run over lines. */
+/* Combines the items of an index that all lines share: blockIdx.y runs over items, and the threads
+** along x run over lines. */
 template <class T, class Item>
 __global__ void __launch_bounds__(SCATTER_THREADS, 4)
     shared_kernel(const __grid_constant__ Strided<3> s, const __grid_constant__ Line line,
@@ -142,8 +143,8 @@ __global__ void __launch_bounds__(SCATTER_THREADS, 4)
   }
 }
 
-/* Runs of more than this many items are combined by a whole warp, shorter ones by a single thread.
-** This applies if there are few lines, or if each line has its own index. */
+/* This holds if there are few lines, or if each line has its own index. Runs of more than this
+** number of items are combined by a whole warp, and shorter runs by a single thread. */
 #define SHORT_RUN 16
 
 template <class T>
@@ -152,8 +153,8 @@ __device__ __forceinline__ T element(const Strided<3> &s, const Line &line, int6
   return *static_cast<const T *>(s.source(2, offset + k * line.in));
 }
 
-/* Combines all items with the same key, beginning with item `first`; the threads of a warp share
-** the work. */
+/* Combines all items with the same key, from item `first` on. The threads of a warp share the
+** work. */
 template <class T, class Item>
 __device__ __forceinline__ T join_run(const Strided<3> &s, const Line &line, const Item *items,
                                       int64_t all, int64_t first, uint64_t key, int64_t offset,
@@ -244,7 +245,7 @@ bool by_sorting(const tlk_Context *cx, const tli_Iter &it, const Line &line, boo
   int bits = 1;
   while (bits < 63 && none >> bits != 0) bits++;
   if (items == NULL || spare == NULL) return false;
-  /* one line is enough for a shared index, because all lines have the same positions */
+  /* if lines share an index, one line is enough, because all lines have the same positions */
   tli_Iter one = it;
   if (shared) one.numel = 1;
   bool ok = for_parts<3>(one, [&](const Strided<3> &s) {

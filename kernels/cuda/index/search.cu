@@ -7,7 +7,7 @@ namespace {
 
 #define SEARCH_THREADS 256
 
-/* Returns whether a sorts before b. NaN sorts after every number; two NaN are equal. */
+/* Returns whether a sorts before b. NaN comes after every number, and two NaN are equal. */
 template <class T> __device__ __forceinline__ bool before(T a, T b) {
   return a < b || (b != b && a == a);
 }
