@@ -1,15 +1,15 @@
 /*
 ** cublaslt.c - products of matrices of floating types with cuBLASLt.
 **
-** cuBLASLt is column-major, so it sees a row-major matrix as its transpose. The product c =
-** op(a) op(b) is therefore requested as c^T = op(b)^T op(a)^T: a and b exchange roles and no
-** data moves.
+** cuBLASLt is column-major, so a row-major matrix appears to it as the transpose. The product c =
+** op(a) op(b) is therefore requested as c^T = op(b)^T op(a)^T. This exchanges a and b, and no data
+** moves.
 **
 ** Asking the library for an algorithm takes longer than a small product. Therefore plans
-** (descriptors and the algorithm) are cached for each device; the key has everything that the
-** choice of the algorithm depends on. A plan may have an epilogue, which needs no separate pass: it
-** adds the bias and applies ReLU or GELU (with tanh) while the result is in registers, or it sums
-** an operand that the product reads anyway.
+** (descriptors and the algorithm) are cached for each device under a key that contains everything
+** that the choice of the algorithm depends on. A plan may have an epilogue, which saves a separate
+** pass over the data. An epilogue adds the bias and applies ReLU or GELU (with tanh) while the
+** result is in registers, or it sums an operand that the product reads anyway.
 */
 #include <cublasLt.h>
 #include <pthread.h>
@@ -21,7 +21,8 @@
 
 /* NVIDIA recommends this size for Hopper; algorithms may use less */
 #define WORKSPACE ((int64_t)32 << 20)
-#define PLANS 2048 /* largest number of cached plans for a device; a full table is emptied */
+/* largest number of cached plans for a device; when the table is full, it is emptied */
+#define PLANS 2048
 
 typedef struct Key {
   int8_t dtype, trans_a, trans_b, precision;
@@ -32,8 +33,8 @@ typedef struct Key {
   int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
 } Key;
 
-/* The arrays that an epilogue reads or writes, a vector and a matrix, besides the product's
-** operands. */
+/* The vector and the matrix that an epilogue reads or writes, besides the operands of the
+** product. */
 typedef struct Extra {
   cublasLtEpilogue_t epilogue;
   const void *vector; /* the bias, or the sums that the epilogue writes; may be NULL */
@@ -90,7 +91,7 @@ static cublasComputeType_t compute_of(const Key *key) {
   return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-/* Returns the precision that the user allows for products of this type (settings in
+/* Returns the precision that the user allows for products of this type (the settings in
 ** torch.backends.cuda.matmul). */
 static int8_t precision_of(tl_DType dtype) {
   tl_Setting setting = dtype == TL_F32   ? TL_MATMUL_PRECISION
@@ -106,7 +107,8 @@ static int8_t alignment_of(const void *p) {
   return (int8_t)__builtin_ctzll(address);
 }
 
-/* Returns the key of a product. align_c also covers the vector and the matrix of the epilogue. */
+/* Returns the key of a product. align_c holds for the vector and the matrix of the epilogue as
+** well. */
 static Key key_of(const tlk_Gemm *g, const void *out, bool wide, const Extra *extra) {
   Key key;
   memset(&key, 0, sizeof key); /* also clears the padding, because keys are compared as bytes */
@@ -128,8 +130,8 @@ static Key key_of(const tlk_Gemm *g, const void *out, bool wide, const Extra *ex
   return key;
 }
 
-/* Creates a layout whose leading dimension is at least `rows`, because the library requires this
-** even for a single column. */
+/* Creates the layout of a matrix. Its leading dimension is at least `rows`, because the library
+** requires this even for a single column. */
 static bool layout(cublasLtMatrixLayout_t *out, const Key *key, tl_DType dtype, int64_t rows,
                    int64_t cols, int64_t ld, int64_t stride) {
   int32_t batch = (int32_t)key->batch;
@@ -142,7 +144,7 @@ static bool layout(cublasLtMatrixLayout_t *out, const Key *key, tl_DType dtype, 
   return true;
 }
 
-/* Sets the arrays of a plan's epilogue, which may differ from call to call. The search for an
+/* Sets the arrays of a plan's epilogue, which may change from call to call. The search for an
 ** algorithm takes their alignment into account. */
 static bool set_extra(const Plan *plan, const Extra *extra) {
   if (extra->vector)
@@ -184,8 +186,8 @@ static bool prefer_bytes(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceA
   return true;
 }
 
-/* Sets the preferences for the search. For half types, partial sums stay in float32 unless the user
-** allows reduced precision. */
+/* Sets the preferences for the search for an algorithm. For half types, partial sums stay in
+** float32 unless the user allows reduced precision. */
 static bool prefer(cublasLtMatmulPreference_t p, const Key *key) {
   uint64_t workspace = WORKSPACE;
   uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
@@ -237,7 +239,7 @@ static void begin_anew(Table *t) {
   t->filled = 0;
 }
 
-/* Returns the plan for a key, creating it if necessary, or NULL with a message on failure. The
+/* Returns the plan for a key; creates it if necessary. Returns NULL with a message on failure. The
 ** caller holds the lock. */
 static const Plan *plan_of(Table *t, const Key *key, const Extra *extra) {
   CUDA_RELAXED;
@@ -314,9 +316,9 @@ bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out) {
 
 /* ---- epilogues ------------------------------------------------------------------------------- */
 
-/* Describes the epilogue of a linear layer; returns false if the library's epilogue computes
-** something else. cuBLASLt computes GELU with tanh, and stores the mask for ReLU's gradient in a
-** format other than ours. Its float32 tanh is too coarse: on an H200, results up to 16 are off by
+/* Describes the epilogue of a linear layer. Returns false if the library's epilogue would compute
+** something else: cuBLASLt computes GELU with tanh, and stores the mask for ReLU's gradient in
+** another format than ours. Its float32 tanh is too coarse: on an H200, results up to 16 are off by
 ** 4.8e-6. */
 static bool extra_of(const struct tlk_linear *call, Extra *out) {
   bool bias = call->bias != NULL;
@@ -338,7 +340,8 @@ static bool extra_of(const struct tlk_linear *call, Extra *out) {
   default: return false;
   }
   if (call->sums) {
-    /* the epilogue BGRADB sums each column of the library's B, which is a row of op(a) */
+    /* the epilogue BGRADB sums each column of the library's matrix B, and a column of B is a row of
+    ** op(a) */
     if (out->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return false;
     *out = (Extra){CUBLASLT_EPILOGUE_BGRADB, call->sums, NULL};
   }

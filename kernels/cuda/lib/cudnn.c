@@ -174,8 +174,8 @@ static bool avoided(cuda_DnnGraph *g, cudnnBackendDescriptor_t config, uint32_t 
   return !ok || (has & avoid) != 0;
 }
 
-/* Creates a plan from one attribute of its descriptor; returns false if this fails or if the plan's
-** workspace is too large. */
+/* Creates a plan from one attribute of its descriptor. Returns false if this fails, or if the plan
+** needs too large a workspace. */
 static bool plan_of(cuda_DnnGraph *g, cudnnBackendAttributeName_t name,
                     cudnnBackendAttributeType_t type, int64_t n, const void *value,
                     cudnnBackendDescriptor_t device, cudnnHandle_t handle,
@@ -227,7 +227,7 @@ char *cuda_plan_text(const cuda_Cudnn *lib, const cuda_Plan *plan, size_t *bytes
   return text;
 }
 
-/* Fills `configs` with the configurations of a heuristic mode and returns their number. */
+/* Fills `configs` with the configurations of a heuristic mode, and returns their number. */
 static int configs_of(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph,
                       cudnnBackendDescriptor_t device, cudnnBackendHeurMode_t mode,
                       cudnnBackendDescriptor_t *configs) {

@@ -1,7 +1,7 @@
 /*
 ** cudnn.h - cuDNN's functions, a handle for each device, and helpers for its graph interface:
-** graphs that own their descriptors, and plans. The library is loaded on first use. Without the
-** library, no function fails; each one tells its caller that cuDNN is absent.
+** graphs that own their descriptors, and plans. The library is loaded on first use. If it is
+** absent, the functions do not fail, but tell their callers that cuDNN is absent.
 */
 #ifndef TLK_CUDA_CUDNN_H
 #define TLK_CUDA_CUDNN_H
@@ -10,7 +10,7 @@
 
 #include "kernels/cuda/plugin.h"
 
-/* The cuDNN functions that tlua calls, as X(function). */
+/* The functions of cuDNN that tlua calls, as X(function). */
 #define CUDNN_CALLS(X)             \
   X(cudnnCreate)                   \
   X(cudnnSetStream)                \
@@ -56,17 +56,18 @@ const cuda_Cudnn *cuda_cudnn(void);
 
 /* Returns a device's handle and locks it until cuda_dnn_leave. Returns NULL without a message if
 ** there is no cuDNN, if cuDNN cannot work on this device, or if the handle would have to be created
-** during a capture, where that is not allowed. */
+** during a capture, which CUDA does not allow. */
 cudnnHandle_t cuda_dnn_enter(int device);
-/* Unlocks the handle that cuda_dnn_enter returned; must not be called if it returned NULL. */
+/* Unlocks the handle that cuda_dnn_enter has returned. Must not be called if cuda_dnn_enter
+** returned NULL. */
 void cuda_dnn_leave(int device);
 
 /* ---- descriptors ---- */
 
 #define CUDNN_MOST 160 /* largest number of descriptors in a graph */
 
-/* A graph under construction. It owns its descriptors; after the first failure all further
-** calls do nothing. */
+/* A graph that is being built. It owns its descriptors. After the first failure all further calls
+** do nothing. */
 typedef struct cuda_DnnGraph {
   const cuda_Cudnn *lib;
   cudnnHandle_t handle; /* the device's handle; NULL if the graph is for a device descriptor */
@@ -83,10 +84,11 @@ void cuda_dnn_set_ints(cuda_DnnGraph *g, cudnnBackendDescriptor_t d,
 void cuda_dnn_set_descriptor(cuda_DnnGraph *g, cudnnBackendDescriptor_t d,
                              cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value);
 void cuda_dnn_finish(cuda_DnnGraph *g, cudnnBackendDescriptor_t d);
-/* Adds a contiguous row-major tensor with the given id, `rank` sizes, and an alignment in bytes. */
+/* Adds a contiguous row-major tensor with the given id, the first `rank` of `sizes`, and an
+** alignment in bytes. */
 cudnnBackendDescriptor_t cuda_dnn_tensor(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
                                          int rank, const int64_t *sizes, int64_t alignment);
-/* Adds a tensor with explicit strides; otherwise like cuda_dnn_tensor. A virtual tensor exists only
+/* Adds a tensor as cuda_dnn_tensor does, but with explicit strides. A virtual tensor exists only
 ** inside the graph and has no memory. A tensor by value is a single number in host memory. */
 typedef enum cuda_DnnKind { CUDNN_REAL, CUDNN_VIRTUAL, CUDNN_BY_VALUE } cuda_DnnKind;
 cudnnBackendDescriptor_t cuda_dnn_strided(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
@@ -104,7 +106,7 @@ void cuda_dnn_free(cuda_DnnGraph *g);
 
 /* ---- plans ---- */
 
-/* The requirements that plans must meet. */
+/* The requirements that a plan must meet. */
 typedef struct cuda_Wanted {
   uint32_t avoid;
   int64_t workspace; /* largest allowed workspace in bytes */
@@ -117,20 +119,20 @@ typedef struct cuda_Plan {
 } cuda_Plan;
 
 /* Creates plans for a graph, the most promising one first, and returns their number. The plans are
-** for the handle's device. If a device property descriptor is given, they are for the device that
-** it describes, and no GPU is needed. */
+** for the handle's device or, if a device property descriptor is given, for the device that it
+** describes; then no GPU is needed. */
 int cuda_plans(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph, cudnnBackendDescriptor_t device,
                cudnnHandle_t handle, const cuda_Wanted *wanted, cuda_Plan *out);
-/* Serialises a plan as text, which this version of cuDNN can read. Returns a block that the caller
-** must free with cuda_host->free, or NULL if serialising is impossible. */
+/* Serialises a plan as text that this version of cuDNN can read. Returns memory that the caller
+** must free with cuda_host->free; NULL if serialising is impossible. */
 char *cuda_plan_text(const cuda_Cudnn *lib, const cuda_Plan *plan, size_t *bytes);
-/* Recreates a plan from its text; returns false if this is impossible or the plan's workspace is
-** too large. */
+/* Recreates a plan from its text. Returns false if this is impossible, or if the plan needs too
+** large a workspace. */
 bool cuda_plan_of_text(cuda_DnnGraph *g, const char *text, size_t bytes,
                        cudnnBackendDescriptor_t device, cudnnHandle_t handle,
                        const cuda_Wanted *wanted, cuda_Plan *out);
-/* Runs a plan; array i belongs to the graph's tensor with id ids[i]. *refused becomes true if the
-** library finds only now that it cannot run the plan; in that case it has launched nothing. */
+/* Runs a plan. Array i belongs to the graph's tensor with id ids[i]. *refused becomes true if the
+** library finds only now that it cannot run the plan; it has launched nothing then. */
 bool cuda_plan_run(const cuda_Plan *plan, cudnnHandle_t handle, int n, const int64_t *ids,
                    void *const *arrays, void *workspace, bool *refused);
 
@@ -151,20 +153,21 @@ typedef struct cuda_DnnWork {
   size_t key_bytes;
   cudnnBackendDescriptor_t (*graph)(cuda_DnnGraph *g, const void *key);
   uint32_t avoid;
-  int sizes;   /* largest number of keys of this kind for which plans are made; 0 means no limit */
+  /* largest number of keys of this kind for which plans are made; 0 if there is no limit */
+  int sizes;
   bool zeroed; /* whether the workspace must be zeroed */
   /* Whether to time the first few plans on these arrays and keep the fastest one. During a capture,
   ** the plan that was timed before is used, if there is one. */
   bool benchmark;
-  int n; /* n: number of arrays and of their tensor ids */
+  int n; /* number of arrays and of tensor ids */
   const int64_t *ids;
   void *const *arrays;
 } cuda_DnnWork;
 
 #define CUDNN_KNOWN 91900 /* oldest version whose batch norms are verified */
 
-/* Returns whether batch norms may use cuDNN. Since cuDNN does not promise bitwise reproducible
-** results, the user must have allowed it; the version must also be one that was verified. */
+/* Returns whether batch norms may use cuDNN. cuDNN does not promise that results are bitwise
+** reproducible, so the user must have allowed it, and the version must be one that was verified. */
 bool cuda_dnn_may_differ(void);
 
 /* Runs a request. *done stays false if cuDNN is absent or disabled, or has no plan for the

@@ -1,11 +1,12 @@
 /*
-** cudnn_attention.c - attention of half types by cuDNN, forward and backward. The graphs of matrix
-** products and pointwise operations have the structure that cuDNN's attention engines recognise
-** (cuDNN's documentation, "Fused Attention fprop" and "bprop"); the scores are never stored.
+** cudnn_attention.c - attention of half types by cuDNN, forward and backward. Attention is a graph
+** of matrix products and pointwise operations. The graphs have the structure that cuDNN's attention
+** engines recognise (cuDNN's documentation, "Fused Attention fprop" and "bprop"), so the scores are
+** never stored.
 **
-** Our own kernels, not cuDNN, compute attention with masks, attention with dropout (cuDNN's random
-** numbers differ from the CPU's), backward passes that must be deterministic, and rows whose
-** addresses or sizes are not multiples of 16 bytes.
+** Some calls are left to our own kernels: calls with masks, calls with dropout (cuDNN's random
+** numbers differ from the CPU's), backward passes that must be deterministic, and calls with rows
+** whose addresses or sizes are not multiples of 16 bytes.
 */
 #include <math.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "kernels/cuda/lib/cudnn.h"
 #include "kernels/cuda/lib/lib.h"
 
-/* Ids of the tensors that have memory. */
+/* Ids of the graph's tensors that have memory. */
 enum {
   QUERY = 1,
   KEY,
@@ -35,7 +36,7 @@ enum {
 typedef struct AttentionKey {
   int64_t kind, backward, dtype, causal;
   int64_t batch, heads, kv_heads, queries, keys, size, value_size;
-  int64_t strides[FIRST_VIRTUAL][3]; /* for each tensor that is passed as rows, its strides */
+  int64_t strides[FIRST_VIRTUAL][3]; /* strides of each tensor that is passed as rows */
 } AttentionKey;
 _Static_assert(sizeof(AttentionKey) <= CUDNN_KEY, "");
 
@@ -59,8 +60,8 @@ static cudnnBackendDescriptor_t tensor(Maker *m, int64_t id, cudnnDataType_t typ
   return cuda_dnn_strided(m->g, id, type, 4, sizes, strides ? strides : packed, 16, kind);
 }
 
-/* Adds a tensor for the rows of an array; with `turned`, the tensor is transposed to (batch, heads,
-** size, rows). */
+/* Adds a tensor for the rows of an array. If `turned`, it is transposed to (batch, heads, size,
+** rows). */
 static cudnnBackendDescriptor_t rows(Maker *m, int which, int64_t heads, int64_t n, int64_t size,
                                      bool turned) {
   const int64_t *s = m->key->strides[which];
@@ -159,7 +160,7 @@ static void reshape(Maker *m, cudnnBackendDescriptor_t x, cudnnBackendDescriptor
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-/* Returns the scores with -inf wherever the key comes after the query. */
+/* Returns the scores, with -inf where the key comes after the query. */
 static cudnnBackendDescriptor_t hide(Maker *m, cudnnBackendDescriptor_t scores) {
   cudnnBackendDescriptor_t row = pairs(m, CUDNN_DATA_INT32), column = pairs(m, CUDNN_DATA_INT32);
   cudnnBackendDescriptor_t seen = pairs(m, CUDNN_DATA_BOOLEAN), y = pairs(m, CUDNN_DATA_FLOAT);
@@ -246,7 +247,8 @@ static void make_backward(Maker *m) {
   cudnnBackendDescriptor_t weights =
       into(m, CUDNN_POINTWISE_EXP, s, NULL, pairs(m, CUDNN_DATA_FLOAT));
   for_keys(m, turn(m, weights), grad, GRAD_VALUE, k->value_size);
-  /* computes the gradient of the scores, and from it the gradients of keys and queries */
+  /* computes the gradient of the scores, and from this gradient the gradients of keys and
+  ** queries */
   s = pairs(m, CUDNN_DATA_FLOAT);
   matmul(m, grad, value, s);
   s = into(m, CUDNN_POINTWISE_SUB, s, sum, pairs(m, CUDNN_DATA_FLOAT));
@@ -277,7 +279,7 @@ static cudnnBackendDescriptor_t attention_graph(cuda_DnnGraph *g, const void *ke
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-/* A call: its key, the ids of the tensors with their arrays, and the numbers in host memory. */
+/* A call: its key, the ids of its tensors, their arrays, and the numbers in host memory. */
 typedef struct AttentionCall {
   AttentionKey key;
   int n;
@@ -291,7 +293,7 @@ static void give(AttentionCall *c, int which, const void *data) {
   c->arrays[c->n++] = (void *)(uintptr_t)data;
 }
 
-/* Describes rows to cuDNN. Returns false if cuDNN's engines cannot read the rows in pieces of 16
+/* Describes rows to cuDNN. Returns false if cuDNN's engines cannot read them in pieces of 16
 ** bytes. */
 static bool give_rows(AttentionCall *c, int which, const tlk_HeadRows *r, int64_t heads,
                       int64_t n) {

@@ -27,8 +27,8 @@ static const int64_t ids[] = {1, 2, 3};
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-/* Returns the padding at the end that gives this number of windows. Some elements at the end may
-** not be in any window. */
+/* Returns the padding at the end with which there is this number of windows. Some elements at the
+** end may not be in any window. */
 static int64_t end_padding(const tlk_Windows *w, int d) {
   int64_t reach = (w->out[d] - 1) * w->stride[d] + w->dilation[d] * (w->kernel[d] - 1) + 1;
   int64_t missing = reach - w->in[d] - w->padding[d];
@@ -123,12 +123,12 @@ static cudnnBackendDescriptor_t conv_graph(cuda_DnnGraph *g, const void *at) {
 }
 
 #define BIT(note) (1u << CUDNN_NUMERICAL_NOTE_##note)
-/* The notes of Winograd algorithms, which lose precision: some bits with tiles of 4 x 4, more bits
-** with larger tiles. */
+/* cuDNN's numerical notes of Winograd algorithms, which lose precision: some bits with tiles of 4 x
+** 4, and more bits with larger tiles. */
 #define WINOGRADS \
   (BIT(WINOGRAD) | BIT(WINOGRAD_TILE_4x4) | BIT(WINOGRAD_TILE_6x6) | BIT(WINOGRAD_TILE_13x13))
 
-/* Returns the numerical notes (flags that cuDNN defines) of the engines that must not be used. */
+/* Returns the numerical notes that the engines to use must not have. cuDNN defines these flags. */
 static uint32_t avoid(const Key *key) {
   uint32_t bits = key->deterministic ? BIT(NONDETERMINISTIC) : 0;
   if (key->conv.dtype == TL_F64) return bits | WINOGRADS;
@@ -138,7 +138,7 @@ static uint32_t avoid(const Key *key) {
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-/* Makes the key of a call. Keys are compared as bytes, so Key must have no padding. */
+/* Makes the key of a call. Keys are compared as bytes, so the struct Key must have no padding. */
 static Key key_of(const Call *call) {
   Key key = {.conv = *call->conv};
   uintptr_t addresses = 16;

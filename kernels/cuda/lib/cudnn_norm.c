@@ -1,7 +1,7 @@
 /*
 ** cudnn_norm.c - training batch norm by cuDNN, forward and backward, for channels-last data. cuDNN
-** compiles a kernel for the given sizes; the kernel keeps the elements in registers or shared
-** memory while it sums them.
+** compiles a kernel for the given sizes, which keeps the elements in registers or shared memory
+** while it sums them.
 **
 ** Our own kernels, not cuDNN, compute these cases:
 **  - channels-first data: cuDNN's engines copy the tensor to channels-last and back;
@@ -128,8 +128,8 @@ static void give_array(NormCall *c, int64_t id, const void *data) {
   c->arrays[c->n++] = (void *)(uintptr_t)data;
 }
 
-/* Returns whether cuDNN has an engine for this call. The list at the top of this file gives the
-** conditions. */
+/* Returns whether cuDNN has an engine for this call. The conditions are those of the list at the
+** top of this file. */
 static bool is_for_engines(const NormCall *c, int64_t inner) {
   const NormKey *k = &c->key;
   int64_t vector = k->dtype == TL_F32 ? 4 : 8;

@@ -1,9 +1,9 @@
 /*
 ** cudnn_plans.c - caches cuDNN's plans by key for each device, and remembers requests for which
 ** cuDNN has no plan. With torch.backends.cudnn.benchmark, the first few plans are timed on the
-** actual data and the fastest is kept; captures use plans that were timed before. Plans are also
-** stored on disk for later runs (core/device/disk_cache.h), as text from which cuDNN can recreate
-** them.
+** actual data and the fastest one is kept. Timing is not possible during a capture, so captures use
+** plans that were timed before. Plans are also stored on disk for later processes
+** (core/device/disk_cache.h), as text from which cuDNN can recreate them.
 */
 #include <stddef.h>
 #include <string.h>
@@ -14,11 +14,11 @@
 
 #define PLANS 1024
 #define MOST_MEASURED 16
-#define KINDS 128 /* one more than the largest number that stands for a kind of work */
+#define KINDS 128 /* the numbers that stand for kinds of work are less than this */
 
 typedef struct Entry {
   bool used, none;
-  /* whether the plans are not timed yet, because timing is not allowed in a capture */
+  /* whether the plans have not been timed yet, because timing is not allowed in a capture */
   bool unmeasured;
   bool in_graph; /* whether a captured graph runs this plan, so that its kernels must stay loaded */
   size_t bytes;
@@ -67,7 +67,7 @@ static double measure(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda
   return ok ? time : -1;
 }
 
-/* Moves the fastest plan to the front; returns false if none of the plans could be timed. */
+/* Moves the fastest plan to the front. Returns false if no plan could be timed. */
 static bool sort_out(const cuda_DnnWork *work, cudnnHandle_t handle, cuda_Plan *plans, int n) {
   double best = -1;
   for (int i = 0; i < n; i++) {
@@ -83,7 +83,7 @@ static bool sort_out(const cuda_DnnWork *work, cudnnHandle_t handle, cuda_Plan *
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* The key of a plan on disk; compared as bytes. */
+/* The key of a plan on disk. Keys are compared as bytes. */
 typedef struct DiskKey {
   int64_t version; /* cuDNN's version */
   cuda_DeviceKind device;
@@ -123,8 +123,8 @@ static void keep_on_disk(const cuda_DnnWork *work, const cuda_Wanted *wanted,
   cuda_host->free(text, bytes);
 }
 
-/* Finds the best plan; returns false if there is none. *sure becomes true if a later search would
-** not find a better plan. */
+/* Finds the best plan. Returns false if there is none. *sure becomes true if a later search would
+** find the same plan. */
 static bool find(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Wanted *wanted,
                  cuda_Plan *out, bool *sure) {
   cuda_DnnGraph g = {.lib = cuda_cudnn(), .handle = handle};
@@ -139,21 +139,22 @@ static bool find(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Want
 }
 
 static void make(const cuda_DnnWork *work, cudnnHandle_t handle, bool captured, Entry *entry) {
-  CUDA_RELAXED; /* making a plan may allocate memory and load kernels */
+  CUDA_RELAXED; /* needed because making a plan may allocate memory and load kernels */
   int64_t limit = work->benchmark ? cuda_host->setting(TL_CUDNN_BENCHMARK_LIMIT) : 1;
   if (limit <= 0 || limit > MOST_MEASURED) limit = MOST_MEASURED;
   cuda_Wanted wanted = {work->avoid, CUDNN_WORKSPACE, (int)limit};
   bool sure, found = find_on_disk(work, handle, &wanted, &entry->plan);
   entry->none = false;
   entry->unmeasured = !found && work->benchmark && captured;
-  entry->in_graph = false; /* if a graph uses the previous plan, that plan stays alive for it */
+  /* the graph that uses the previous plan keeps that plan alive; no graph uses the new plan yet */
+  entry->in_graph = false;
   if (found) return;
   if (entry->unmeasured) wanted.most = 1;
   entry->none = !find(work, handle, &wanted, &entry->plan, &sure);
   if (!entry->none && !entry->unmeasured && sure) keep_on_disk(work, &wanted, &entry->plan);
 }
 
-/* Empties the table, but does not destroy plans that captured graphs may run. */
+/* Empties the table. Plans that captured graphs may run are not destroyed. */
 static void begin_anew(Table *t) {
   for (int i = 0; i < 2 * PLANS; i++) {
     const Entry *entry = &t->entries[i];
@@ -165,8 +166,8 @@ static void begin_anew(Table *t) {
   t->filled = 0;
 }
 
-/* Returns whether this kind of work has reached its limit of keys with plans; if not, counts one
-** more key. */
+/* Returns whether this kind of work has reached its limit of keys with plans. If not, counts this
+** key. */
 static bool has_enough(Table *t, const cuda_DnnWork *work) {
   int64_t kind;
   if (work->sizes == 0) return false;
@@ -215,7 +216,8 @@ static bool with_handle(const cuda_DnnWork *work, cudnnHandle_t handle, bool *do
   if (entry->none) return true;
   bool refused = false;
   if (!run(work, handle, &entry->plan, &refused)) return false;
-  entry->none = refused; /* from now on, our own kernels compute this request */
+  /* if cuDNN refused the plan, our own kernels compute this request from now on */
+  entry->none = refused;
   if (refused && !entry->in_graph) cuda_cudnn()->cudnnBackendDestroyDescriptor(entry->plan.plan);
   *done = !refused;
   return true;

@@ -1,7 +1,7 @@
 /*
-** cufft.c - Fourier transforms by cuFFT, which is loaded on first use. A plan costs milliseconds,
-** so each device keeps the plans of its latest sizes. The workspace of a plan belongs to the call's
-** stream, so that streams do not share it.
+** cufft.c - Fourier transforms by cuFFT, which is loaded on first use. Making a plan takes
+** milliseconds, so each device keeps the plans of its latest sizes. The workspace is allocated on
+** the stream of each call, so that streams do not share it.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 
 #include <cufft.h>
 
-/* The cuFFT functions that tlua calls. */
+/* The functions of cuFFT that tlua calls. */
 #define FFT_CALLS(X)        \
   X(cufftCreate)            \
   X(cufftSetAutoAllocation) \
@@ -74,9 +74,9 @@ typedef struct Key {
 typedef struct Plan {
   Key key;
   cufftHandle handle;
-  size_t bytes;  /* size of the workspace */
-  int64_t age;   /* number of the latest call; 0 if there is no plan here */
-  bool captured; /* whether a graph uses the plan's tables, so that it must stay */
+  size_t bytes;  /* size of the workspace in bytes */
+  int64_t age;   /* number of the latest call that used the plan; 0 if this entry has no plan */
+  bool captured; /* whether a graph uses the plan's tables, so that the plan must be kept */
 } Plan;
 
 enum { PLANS = 64 };
@@ -86,7 +86,8 @@ typedef struct Plans {
 } Plans;
 
 static Plans plans[CUDA_MAX_DEVICES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `plans`, and each plan's calls */
+/* guards `plans` and the calls that use a plan */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static cufftType type_of(const cuda_Fft *f) {
   switch (f->kind) {
@@ -97,7 +98,8 @@ static cufftType type_of(const cuda_Fft *f) {
 }
 
 static bool make_plan(const Key *key, Plan *plan) {
-  long long n = key->n, size = key->n; /* a layout of our own, so cuFFT reads the strides */
+  /* the layout is given explicitly, because otherwise cuFFT ignores the strides */
+  long long n = key->n, size = key->n;
   TRY(cufftCreate(&plan->handle));
   bool ok = OK(cufftSetAutoAllocation(plan->handle, 0)) &&
             OK(cufftMakePlanMany64(plan->handle, 1, &n, &size, key->stride, key->in_distance, &size,
@@ -111,8 +113,8 @@ static bool make_plan(const Key *key, Plan *plan) {
   return true;
 }
 
-/* Returns the plan, which is made in place of the oldest one if there is none; NULL with a message
-** on failure. The caller holds the lock. */
+/* Returns the plan for a key. If there is none, makes it in place of the oldest plan. Returns NULL
+** with a message on failure. The caller holds the lock. */
 static Plan *plan_of(Plans *p, const Key *key) {
   Plan *oldest = NULL;
   for (int i = 0; i < PLANS; i++) {
@@ -139,9 +141,9 @@ static bool execute(const Plan *plan, const cuda_Fft *f) {
   }
 }
 
-/* The caller holds the lock. */
+/* Runs a transform. The caller holds the lock. */
 static bool run(const tlk_Context *cx, const Key *key, const cuda_Fft *f) {
-  CUDA_RELAXED; /* plans have memory of their own */
+  CUDA_RELAXED; /* needed because making a plan allocates memory */
   Plans *p = &plans[cx->device.index];
   Plan *plan = plan_of(p, key);
   if (plan == NULL) return false;

@@ -23,8 +23,8 @@
 
 #include <cupti.h>
 
-/* The record types. Later versions of CUPTI only append fields, so their records can be read as
-** these types. */
+/* The types of records. Later versions of CUPTI only append fields, so their records can be read as
+** these types, too. */
 #if CUPTI_API_VERSION >= 130000
 typedef CUpti_ActivityKernel10 Kernel;
 typedef CUpti_ActivityMemcpy6 Copy;
@@ -36,7 +36,7 @@ typedef CUpti_ActivityMemset4 Fill;
 
 #define BUFFER ((size_t)1 << 20)
 
-/* The CUPTI functions that tlua calls, as X(function). */
+/* The functions of CUPTI that tlua calls, as X(function). */
 #define CUPTI_CALLS(X)              \
   X(cuptiActivityRegisterCallbacks) \
   X(cuptiActivityEnable)            \
@@ -106,7 +106,7 @@ static void tell_record(const CUpti_Activity *record) {
 /* ---- buffers --------------------------------------------------------------------------- */
 
 static void CUPTIAPI buffer_wanted(uint8_t **buffer, size_t *size, size_t *most) {
-  *buffer = malloc(BUFFER); /* CUPTI requires an alignment of 8 bytes; malloc's is larger */
+  *buffer = malloc(BUFFER); /* malloc's alignment is larger than the 8 bytes that CUPTI requires */
   *size = *buffer ? BUFFER : 0;
   *most = 0; /* 0 means that CUPTI may fill the buffer with as many records as fit */
 }
@@ -130,8 +130,8 @@ static void CUPTIAPI buffer_filled(CUcontext context, uint32_t stream, uint8_t *
 #define MAJOR 12
 #endif
 
-/* Loads the library from the system's search path, or from a directory into which CUDA's installers
-** put it. */
+/* Loads the library from the system's search path, or from a directory that CUDA's installers
+** use. */
 static void *open_library(void) {
   static const char *const places[] = {
       "libcupti.so." TEXT(MAJOR), "/usr/local/cuda/lib64/libcupti.so." TEXT(MAJOR),
@@ -148,7 +148,7 @@ static void open_once(void) {
 #define X(name) ok = ok && (*(void **)&lib.name = dlsym(library, #name)) != NULL;
   CUPTI_CALLS(X)
 #undef X
-  if (!ok) return; /* the library stays loaded, because recording may have begun */
+  if (!ok) return; /* does not unload the library on failure, because recording may have begun */
   *(void **)&lib.demangle = dlsym(RTLD_DEFAULT, "__cxa_demangle");
   usable = lib.cuptiActivityRegisterCallbacks(buffer_wanted, buffer_filled) == CUPTI_SUCCESS;
 }

@@ -1,6 +1,6 @@
 /*
 ** nvrtc.c - compiles CUDA C at run time with NVRTC, and loads and launches the result. The library
-** is loaded on first use. Without the library, no function fails; each one tells its caller that
+** is loaded on first use. If it is absent, the functions do not fail, but tell their callers that
 ** there is no compiler.
 */
 #include <dlfcn.h>
@@ -16,7 +16,7 @@
 
 typedef struct Program Program; /* NVRTC's */
 
-/* NVRTC's functions; they return 0 on success. */
+/* The functions of NVRTC. They return 0 on success. */
 static struct {
   int (*nvrtcVersion)(int *major, int *minor);
   int (*nvrtcCreateProgram)(Program **out, const char *source, const char *name, int headers,
@@ -38,7 +38,7 @@ static struct {
 static char version[64]; /* NVRTC's version as text; "" if there is no compiler */
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
-/* Opens NVRTC's library; returns NULL if there is none, or if the runtime cannot load compiled
+/* Opens NVRTC's library. Returns NULL if there is none, or if the CUDA runtime cannot load compiled
 ** code. */
 static void *open_file(void) {
   static const char *const files[] = {TLI_FILES_NVRTC, NULL};
@@ -114,7 +114,7 @@ static void *load(const void *code, const char *name) {
 #endif
 
 void *cuda_lib_load(const void *code, size_t bytes, const char *name) {
-  CUDA_RELAXED; /* loading may allocate memory */
+  CUDA_RELAXED; /* needed because loading may allocate memory */
   (void)bytes;
   return load(code, name);
 }
@@ -124,7 +124,7 @@ bool cuda_lib_launch(const tlk_Context *cx, void *kernel, unsigned blocks, unsig
   void *list[] = {(void *)(uintptr_t)argument, NULL};
   (void)bytes;
   if (!cuda_enter(cx->device.index)) return false;
-  CUDA_RELAXED; /* the first launch may load the kernel */
+  CUDA_RELAXED; /* needed because the first launch may load the kernel */
   cudaError_t error = cudaLaunchKernel(kernel, (dim3){blocks, 1, 1}, (dim3){threads, 1, 1}, list, 0,
                                        cx->stream->handle);
   return cuda_ok(error, "cudaLaunchKernel");
