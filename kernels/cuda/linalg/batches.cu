@@ -1,6 +1,6 @@
 /*
 ** batches.cu - fills arrays of pointers to the matrices of a batch, and transposes matrices. Both
-** kernels take little time compared with a factorization.
+** kernels are fast compared with a factorization, so they are simple.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/linalg/linalg.h"

@@ -3,8 +3,8 @@
 ** are loaded on first use. Without these libraries, LAPACK computes the factorizations on the host.
 **
 ** Each device has one handle for each library. A routine takes the device's lock, sets the stream
-** of both handles, and gives both of them a workspace from that stream's memory. Batches of small
-** matrices use batched routines; larger matrices use one call each.
+** of both handles, and gives both handles a workspace that is allocated on that stream. Batches of
+** small matrices are passed to batched routines; larger matrices are passed one by one.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@
 #include <cublas_v2.h>
 #include <cusolverDn.h>
 
-/* The cuSOLVER and cuBLAS functions that tlua calls, as X(name); P is the letter for the
+/* The functions of cuSOLVER and cuBLAS that tlua calls, as X(name). P is the letter for the
 ** precision. */
 #define SOLVER_OF(X, P)                      \
   X(cusolverDn##P##potrf_bufferSize)         \
@@ -73,7 +73,7 @@ static pthread_once_t opening = PTHREAD_ONCE_INIT;
 /* Largest size of a matrix for which a batched routine is called. Above this size, one call for
 ** each matrix is faster. */
 enum { SMALL = 256 };
-enum { JACOBI = 32 }; /* largest matrix that batched Jacobi rotations accept */
+enum { JACOBI = 32 }; /* largest size of a matrix that the batched Jacobi routines accept */
 #define BLAS_WORKSPACE ((int64_t)4 << 20)
 
 typedef struct Handles {
@@ -145,7 +145,7 @@ int64_t cuda_cusolver_version(void) {
 static bool status_ok(int status, const char *call) {
   if (status == 0) return true;
   size_t name = strcspn(call, "(");
-  /* alloc_failed: cuSOLVER's status for a failed allocation; cuBLAS uses 3 */
+  /* alloc_failed: the status of cuSOLVER for a failed allocation; that of cuBLAS is 3 */
   const int alloc_failed = 2;
   bool memory = status == alloc_failed || (status == 3 && strncmp(call, "cublas", 6) == 0);
   return cuda_fail(memory ? TL_EMEM : TL_EDEVICE, "%.*s: status %d", (int)name, call, status);
@@ -167,7 +167,7 @@ typedef struct Session {
   int64_t bytes[6];
 } Session;
 
-/* Allocates workspace; returns NULL with a message on failure. */
+/* Allocates workspace. Returns NULL with a message on failure. */
 static void *room(Session *s, int64_t bytes) {
   if (bytes < 16) bytes = 16;
   void *data = cuda_scratch(s->cx, bytes);
@@ -206,8 +206,8 @@ static bool end(Session *s, bool ok) {
   return ok;
 }
 
-/* Gives cuBLAS a workspace for this call. Otherwise all streams would share cuBLAS's own
-** workspace. */
+/* Gives cuBLAS a workspace for this call. Otherwise cuBLAS would use its own workspace for all
+** streams. */
 static bool blas_workspace(Session *s) {
   void *data = room(s, BLAS_WORKSPACE);
   if (data == NULL) return false;
@@ -231,8 +231,8 @@ typedef struct Triangle {
   bool left, upper, transpose, unit;
 } Triangle;
 
-/* Returns the side of op(a) for cuBLAS. cuBLAS is column-major: it sees row-major b as b^T, and
-** op(a) x = b as x^T op(a)^T = b^T. */
+/* Returns the side on which cuBLAS multiplies by op(a). cuBLAS is column-major, so a row-major b
+** appears to it as b^T, and op(a) x = b becomes x^T op(a)^T = b^T. */
 static cublasSideMode_t side_of(Triangle t) {
   return t.left ? CUBLAS_SIDE_RIGHT : CUBLAS_SIDE_LEFT;
 }
@@ -259,8 +259,8 @@ static cublasDiagType_t diag_of(Triangle t) {
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
-/* Calls the routine for the dtype's precision. LAPACK on the host computes with complex matrices
-** (tli_has_lapack). */
+/* Calls the routine for the dtype's precision, for real dtypes only: LAPACK computes with complex
+** matrices on the host (tli_has_lapack). */
 #define CALL(name, ...)                                                \
   Session s;                                                           \
   if (dtype != TL_F32 && dtype != TL_F64) return cuda_no_dtype(dtype); \

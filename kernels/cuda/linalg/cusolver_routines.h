@@ -110,7 +110,7 @@ static bool NAMED(syevd)(Session *s, bool vectors, bool upper, int64_t batch, in
   return work && ok;
 }
 
-/* Computes the singular values, and the singular vectors as the columns of u (m, uc) and v (n,
+/* Computes the singular values. Computes the singular vectors as the columns of u (m, uc) and v (n,
 ** vc). */
 static bool NAMED(svd)(Session *s, char job, int64_t batch, int m, int n, real *a, real *sv,
                        real *u, real *v, int *info) {
