@@ -102,8 +102,8 @@ template <class T> struct ClassLossBackward {
   const double *norm;
   T *out;
 
-  /* Returns the gradient of a sample's loss times the sample's weight; *label becomes 0 for ignored
-  ** samples. */
+  /* Returns the gradient of a sample's loss, multiplied by the sample's weight. *label becomes 0 if
+  ** the sample is ignored. */
   __device__ __forceinline__ T factor_of(int64_t sample, int64_t *label) const {
     *label = k.target[sample];
     if (*label == k.ignore) *label = 0;
@@ -124,7 +124,7 @@ template <class T> struct ClassLossBackward {
       w.put(at, x[0]);
     });
   }
-  /* Stores a gradient with respect to log-probabilities, which is 0 except at the label. */
+  /* Stores the gradient with respect to log-probabilities, which is 0 except at the label. */
   __device__ __forceinline__ void put_label(int64_t sample) const {
     int64_t label, o = sample / k.inner, i = sample - o * k.inner;
     T factor = factor_of(sample, &label);

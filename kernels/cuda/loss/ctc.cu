@@ -1,6 +1,6 @@
 /*
-** ctc.cu - connectionist temporal classification (see kernels/cpu/loss/ctc.c). One block computes
-** each sample, and its threads share the states of a frame. Sums are computed in double.
+** ctc.cu - connectionist temporal classification (see kernels/cpu/loss/ctc.c). Each sample is
+** computed by one block, whose threads share the states of a frame. Sums are computed in double.
 */
 #include "kernels/cuda/line_reduce.cuh"
 
@@ -22,8 +22,8 @@ template <class T> struct Sample {
   __device__ __forceinline__ int64_t class_of(int64_t s) const {
     return (s % 2 == 0 ? c.blank : c.targets[sample * c.longest + s / 2]) - 1;
   }
-  /* Returns whether a path may skip the blank before this state: the label before that blank must
-  ** differ. */
+  /* Returns whether a path may skip the blank before this state. It may if the labels on both sides
+  ** of the blank differ. */
   __device__ __forceinline__ bool may_skip(int64_t s) const {
     return s % 2 == 1 && s >= 2 && class_of(s) != class_of(s - 2);
   }
@@ -71,8 +71,9 @@ __global__ void __launch_bounds__(CTC_THREADS, 2)
 
 /* ---- the gradient -------------------------------------------------------------------------- */
 
-/* Links the states of each label: links[s] is the next state with the same label, or 0, plus
-** SAYS_FIRST if this is the label's first state. States that are blanks get SAYS_BLANK. */
+/* Links the states that have the same label. links[s] is the next state with the label of s, or 0
+** if there is none. SAYS_FIRST is added if s is the label's first state. States that are blanks get
+** SAYS_BLANK. */
 #define SAYS_BLANK -1
 #define SAYS_FIRST (1 << 30)
 
@@ -101,13 +102,13 @@ __device__ __forceinline__ void step_back(const Sample<T> &x, int64_t t, const T
   }
 }
 
-/* Converts a frame's sums to gradients. */
+/* Converts the sums of a frame to gradients. */
 template <class T> struct Gradient {
   T *grad;
   double factor, loss;
 
   /* Stores the gradient for class k. `through` is the logarithm of the total probability of all
-  ** alignments that emit k in frame t. */
+  ** alignments that emit class k in this frame. */
   __device__ __forceinline__ void put(const Sample<T> &x, int64_t t, int64_t k,
                                       double through) const {
     double log = x.log_prob(t, k), share = through == -INFINITY ? 0 : exp(through + loss - log);
@@ -121,7 +122,7 @@ __device__ __forceinline__ void frame_gradient(const Sample<T> &x, int64_t t,
                                                const double *both, double *shared) {
   double blank = -INFINITY;
   for (int64_t k = threadIdx.x; k < x.c.classes; k += CTC_THREADS) gradient.put(x, t, k, -INFINITY);
-  __syncthreads(); /* this barrier is also needed after step_back */
+  __syncthreads(); /* this barrier also separates step_back from the code below */
   for (int64_t s = threadIdx.x; s < x.states; s += CTC_THREADS) {
     if (links[s] == SAYS_BLANK) {
       blank = add_logs(blank, both[s]);
@@ -140,8 +141,8 @@ __device__ __forceinline__ void frame_gradient(const Sample<T> &x, int64_t t,
   if (threadIdx.x == 0) gradient.put(x, t, x.c.blank - 1, blank);
 }
 
-/* Computes one sample in each block. `memory` has room for four numbers for each state of each
-** sample. */
+/* Computes the samples, each in a block of its own. `memory` has room for four numbers for each
+** state of each sample. */
 template <class T>
 __global__ void __launch_bounds__(CTC_THREADS, 2)
     ctc_backward_kernel(const __grid_constant__ tlk_Ctc c, const T *log_probs, const T *alpha,
