@@ -1,7 +1,8 @@
 /*
-** gemm.cu - matrix products. Floating types use cuBLASLt. Integers, which wrap around, use a plain
-** tiled kernel: a block computes a tile of 32 x 32; each thread computes one element, and loads one
-** element from each tile of a and of b. Terms are added in order, so results equal the CPU's.
+** gemm.cu - matrix products. Products of floating types are computed by cuBLASLt. Products of
+** integers, which wrap around, are computed by a plain tiled kernel. A block computes a tile of 32
+** x 32 elements; each thread computes one element, and loads one element of each tile of a and of
+** b. Terms are added in order, so the results equal those of the CPU.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/lib/lib.h"
@@ -20,8 +21,8 @@ template <class T> struct Product {
   T *c;
 };
 
-/* Multiplies matrices. blockIdx.x is the tile's index, with `across` tiles in a row of tiles;
-** blockIdx.y is the matrix's index in the batch. */
+/* Multiplies matrices. blockIdx.x is the index of the tile, with `across` tiles in a row of tiles.
+** blockIdx.y is the index of the matrix in the batch. */
 template <class T>
 __global__ void __launch_bounds__(TILE *TILE)
     product_kernel(Product<T> g, int64_t across, int64_t first) {
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(TILE *TILE)
   *c = (T)((uint64_t)sum * g.alpha + old);
 }
 
-/* Computes c *= beta, which is the result of products with k == 0. */
+/* Computes c *= beta. If k is 0, this is the whole product. */
 template <class S>
 __global__ void scale_kernel(S *c, int64_t batch, int64_t m, int64_t n, int64_t ldc, int64_t stride,
                              double beta) {
@@ -59,7 +60,7 @@ __global__ void scale_kernel(S *c, int64_t batch, int64_t m, int64_t n, int64_t 
 
 static int64_t whole(const tl_Scalar &s) { return s.kind == TL_FLOATING ? (int64_t)s.f : s.i; }
 
-/* Computes with unsigned integers, whose sums may wrap around. */
+/* Multiplies as unsigned integers, because their sums may wrap around. */
 template <class T> static bool multiply(const tlk_Context *cx, const tlk_Gemm &g) {
   Product<T> p = {g.trans_a,
                   g.trans_b,
@@ -98,8 +99,8 @@ static bool scale(const tlk_Context *cx, const tlk_Gemm &g) {
 /* ---- sizes that are no multiples of 8 -------------------------------------------------------- */
 
 /* Copies `rows` rows of `cols` elements of a half type to a matrix with `to_rows` rows of `to_cols`
-** elements. If the new matrix is larger, its other elements become 0; if it is smaller, the excess
-** elements are not copied. One warp copies each row. */
+** elements. If the new matrix is larger, its additional elements become 0. If it is smaller, the
+** elements that do not fit are not copied. Each row is copied by one warp. */
 static __global__ void __launch_bounds__(ROW_THREADS)
     pad_kernel(const uint16_t *from, int64_t from_ld, uint16_t *to, int64_t to_ld, int64_t rows,
                int64_t cols, int64_t to_rows, int64_t to_cols) {
@@ -121,7 +122,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
   }
 }
 
-/* A matrix of a half type, and its size in the product that is actually computed. */
+/* A matrix of a half type, and its size in the padded product that is computed instead. */
 struct Matrix {
   const void *data;
   int64_t ld, rows, cols, to_rows, to_cols;
@@ -130,8 +131,8 @@ struct Matrix {
     return rows == to_rows && cols == to_cols && aligned(data, 16) && ld % 8 == 0;
   }
   int64_t bytes() const { return fits() ? 0 : to_rows * to_cols * 2; }
-  /* If the matrix does not fit, replaces it by a padded matrix in memory taken from *room; copies
-  ** the elements only if `filled`. */
+  /* If the matrix is smaller than in the padded product, replaces it by a padded matrix in memory
+  ** that is taken from *room. Copies the elements only if `filled`. */
   bool take(const tlk_Context *cx, char **room, bool filled) {
     if (fits()) return true;
     void *copy = *room;
@@ -144,10 +145,10 @@ struct Matrix {
   }
 };
 
-/* Multiplies padded copies of large matrices of half types. If rows or sizes are not multiples of 8
-** elements, as with a vocabulary of 50257, the library takes six to eight times as long (on an
-** H200: 13.3 ms instead of 1.7). Copying an element takes as long as 64 multiplications. *done
-** becomes false if the matrices are not copied. */
+/* Multiplies padded copies of large matrices of half types. If the lengths of rows are not
+** multiples of 8 elements, as with a vocabulary of 50257, the library takes six to eight times as
+** long (on an H200: 13.3 ms instead of 1.7). Copying an element takes as long as 64
+** multiplications, so small products are not copied. *done becomes false then. */
 static bool multiply_padded(const struct tlk_gemm *call, bool *done) {
   tlk_Gemm g = call->gemm;
   int64_t m = g.trans_a ? divide_up(g.m, 8) * 8 : g.m, n = divide_up(g.n, 8) * 8;

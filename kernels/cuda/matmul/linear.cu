@@ -21,8 +21,8 @@ template <class S> struct Wide {
     default: return x;
     }
   }
-  /* Returns the gradient with respect to the activation's argument, from the gradient g with
-  ** respect to the activation's result and from the saved value. */
+  /* Returns the gradient with respect to the activation's argument. g is the gradient with respect
+  ** to the activation's result; the other argument is the saved value. */
   __device__ __forceinline__ static float backward(int activation, float g, float saved) {
     const float zero = 0;
     switch (activation) {
@@ -54,8 +54,8 @@ template <> struct Wide<double> {
   }
 };
 
-/* Stores a vector of 16 or 8 bytes to global memory with one instruction. Otherwise, if another
-** store is near, the compiler would split the vector into single elements. */
+/* Stores a vector of 16 or 8 bytes to global memory by one instruction. Without this function, the
+** compiler splits the vector into single elements if another store is near. */
 template <class S, int N>
 __device__ __forceinline__ void store_whole(S *to, const Vector<S, N> &from) {
 #ifndef TLK_EMULATED
@@ -77,8 +77,8 @@ __device__ __forceinline__ void store_whole(S *to, const Vector<S, N> &from) {
 
 /* Sets c (m, n) to activation(product + bias), and `inner` to the activation's argument. The rows
 ** of c and `inner` are ld elements apart. The product, whose rows are `from` elements apart, may be
-** c itself. A block computes a rectangle, in which each thread processes N columns and reads the
-** columns' bias once. */
+** c itself. A block computes a rectangle, and each of its threads processes N columns and reads
+** their bias once. */
 template <int N, int activation, class S, class P>
 __global__ void __launch_bounds__(THREADS)
     finish_kernel(S *c, S *inner, const P *product, const S *bias, int64_t m, int64_t n, int64_t ld,
@@ -140,7 +140,7 @@ template <class S, class P> struct Several {
   enum { wide = sizeof(S) > sizeof(P) ? sizeof(S) : sizeof(P), of = 16 / wide };
 };
 
-/* Runs the code on the host with A defined as the number of an activation. */
+/* Runs the code with A defined as the number of an activation. This is host code. */
 #define ACTIVATION_AS(tag, A, ...) \
   case tag: {                      \
     enum { A = tag };              \
@@ -188,8 +188,8 @@ static bool in_place(const struct tlk_linear *call, const struct tlk_gemm *produ
   return tlk_gemm(product) && finish<S>(call, (const S *)call->gemm.c, call->gemm.ldc);
 }
 
-/* Computes the product of half types in float32, so that results are rounded only once, at the
-** end. */
+/* Computes the product of half types in float32, so that the results are rounded only once, after
+** the activation. */
 template <class S> static bool in_float(const struct tlk_linear *call, struct tlk_gemm product) {
   Scratch wide(call->cx, call->gemm.m * call->gemm.n * (int64_t)sizeof(float));
   float *out = (float *)wide.data;
@@ -197,7 +197,7 @@ template <class S> static bool in_float(const struct tlk_linear *call, struct tl
   return out && cuda_lib_gemm_wide(&product, out) && finish<S>(call, out, call->gemm.n);
 }
 
-/* Computes the product first; a second pass then adds the bias and applies the activation. */
+/* Computes the product first. A second pass then adds the bias and applies the activation. */
 static bool separately(const struct tlk_linear *call) {
   const tlk_Gemm &g = call->gemm;
   struct tlk_gemm product = {};
@@ -211,8 +211,8 @@ static bool separately(const struct tlk_linear *call) {
                                           g.k, g.trans_a ? g.m : 1));
 }
 
-/* Computes everything in one pass, except GELU with erf: a second pass applies GELU to the sum of
-** the product and the bias. */
+/* Computes everything in one pass. Only GELU with erf takes a second pass, which applies GELU to
+** the sum of the product and the bias. */
 static bool in_one_pass(const struct tlk_linear *call, bool *done) {
   struct tlk_linear first = *call;
   if (call->activation != TLK_ACTIVATION_GELU) return cuda_lib_linear(call, done);
