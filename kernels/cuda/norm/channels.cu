@@ -1,6 +1,6 @@
 /*
-** channels.cu - statistics of channels, scaling of channels, and training batch norm where cuDNN
-** does not compute it.
+** channels.cu - statistics and scaling of channels, and batch norm in training for calls that cuDNN
+** does not compute.
 */
 #include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/reduce/moments.cuh"
@@ -81,7 +81,7 @@ template <class C> struct Affine {
   char *out;
   const char *in, *other;
   const C *mean, *scale, *shift, *factor;
-  bool along; /* whether the channels are along the innermost dimension */
+  bool along; /* whether the channels are the innermost dimension */
 };
 
 template <class C, int K>
@@ -90,8 +90,8 @@ __device__ __forceinline__ void numbers_of(const C *from, int64_t channel, bool 
   for (int k = 0; k < K; k++) x[k] = from ? from[along ? channel + k : channel] : 0;
 }
 
-/* Scales and shifts K elements at a time. The loop's second operand has element size 1 and begins
-** at the same address as `out`, so that its offset is the index of the channel. */
+/* Scales and shifts K elements at a time. The loop's second operand begins at the same address as
+** `out` and has elements of size 1, so that its offset is the index of the channel. */
 template <class S, class C, int K>
 __global__ void __launch_bounds__(AFFINE_THREADS)
     affine_kernel(const __grid_constant__ Strided<2> s, const __grid_constant__ Affine<C> a) {
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(AFFINE_THREADS)
   }
 }
 
-/* Returns the loop over a tensor (outer, channels, inner). */
+/* Returns the loop over the elements of a tensor (outer, channels, inner). */
 tli_Iter channel_loop(char *out, int64_t outer, int64_t channels, int64_t inner, int64_t size) {
   tli_Iter it = {};
   int64_t sizes[3] = {inner, channels, outer}, step = size;
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(CHANNEL_THREADS)
 }
 
 /* Recovers the sum of squared deviations from rstd. This is precise enough, because the only error
-** is the rounding error of deviation / n + eps. */
+** is the rounding of deviation / n + eps. */
 __global__ void __launch_bounds__(CHANNEL_THREADS)
     deviation_kernel(int64_t channels, double n, double eps, const float *rstd, float *deviation) {
   for (int64_t c = thread_index(); c < channels; c += thread_count()) {
@@ -181,8 +181,8 @@ __global__ void __launch_bounds__(CHANNEL_THREADS)
   }
 }
 
-/* Computes the gradients of batch norm for each channel. On entry, grad_weight holds the sums of
-** grad * (in - mean). */
+/* Computes the gradients of batch norm for each channel. Before the call, grad_weight holds the
+** sums of grad * (in - mean). */
 template <class T>
 __global__ void __launch_bounds__(CHANNEL_THREADS)
     slopes_kernel(int64_t channels, double n, const T *rstd, const T *weight, const T *grad_bias,

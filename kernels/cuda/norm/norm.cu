@@ -6,13 +6,13 @@
 
 namespace {
 
-/* Returns the value of row i from an array of statistics. */
+/* Returns the value for row i from an array of statistics. */
 template <class C> __device__ __forceinline__ C statistic(const Result &a, int64_t i) {
   return a.dtype == TL_F64 ? (C) reinterpret_cast<const double *>(a.data)[i]
                            : (C) reinterpret_cast<const float *>(a.data)[i];
 }
 
-/* Stores K numbers; stores them as vectors if `to` is aligned. */
+/* Stores K numbers, as vectors if `to` is aligned. */
 template <class S, class C, int K>
 __device__ __forceinline__ void store_some(S *to, const C (&x)[K]) {
   enum { bytes = sizeof(S) * K < 16 ? sizeof(S) * K : 16 };
@@ -35,10 +35,11 @@ __device__ __forceinline__ void add_some(const S *from, C (&x)[K]) {
   for (int k = 0; k < K; k++) x[k] += more[k];
 }
 
-/* Normalises the input or, with two inputs, their rounded sum, which is also stored in `sum`. */
+/* Normalises the input. If there are two inputs, normalises their rounded sum, which is also stored
+** in `sum`. */
 template <int N> struct LayerNorm {
   enum { inputs = N, twice = true };
-  Result mean, rstd; /* statistics of each row; for RMS norm, the mean's data is NULL */
+  Result mean, rstd; /* the statistics of each row; the data of `mean` is NULL for RMS norm */
   const char *weight, *bias;
   char *sum;
   double eps;
@@ -89,12 +90,12 @@ template <int N> struct LayerNorm {
   }
 };
 
-/* Computes the gradient of the input. With h = (x - mean) rstd and u = grad * weight, the gradient
+/* Computes the gradient of the input. With h = (x - mean) rstd and u = grad * weight, this gradient
 ** is rstd (u - mean of u - h * mean of u h). */
 struct LayerNormInput {
   enum { inputs = 2, twice = true }; /* grad, x */
   Result mean, rstd;
-  const char *weight, *more; /* more: an array to add to the result; may be NULL */
+  const char *weight, *more; /* more: an array that is added to the result, or NULL */
 
   template <class W> __device__ __forceinline__ void run(W &w, int64_t row) const {
     typedef typename W::C C;
