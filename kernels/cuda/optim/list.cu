@@ -1,7 +1,7 @@
 /*
 ** list.cu - reductions and scaling of lists of tensors, and gradient clipping. Each block processes
-** one part of one tensor; a part has TLK_LIST_PART elements. The elements of a part are added in
-** the same order on every device.
+** one part of one tensor, which has TLK_LIST_PART elements. The elements of a part are added in the
+** same order on every device.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/optim.h"
@@ -39,8 +39,8 @@ DEVICE int own_part(const Parts &p, int64_t *begin, int64_t *end) {
   return i;
 }
 
-/* Calls f(element) for each element of the block's part; loads vectors of 16 bytes where the
-** address is aligned. If `stores`, f may change the element, and the result is stored. */
+/* Calls f(element) for each element of the block's part. Loads vectors of 16 bytes where the
+** address is aligned. If `stores`, f may change the element, and the changed element is stored. */
 template <bool stores, class S, class F>
 __device__ __forceinline__ void visit(S *x, int64_t begin, int64_t end, F f) {
   enum { N = 16 / sizeof(S) };
@@ -126,7 +126,7 @@ template <class R, class S> static bool reduce_as(const struct tlk_list_reduce *
                 (typename R::C)param, call->partials);
 }
 
-/* Launches a reduction; F computes in float, D in double. */
+/* Launches a reduction. F is its struct for float, D its struct for double. */
 template <class F, class D> static bool reduce(const struct tlk_list_reduce *call) {
   switch (call->dtype) {
   case TL_F64: return reduce_as<D, double>(call);
@@ -186,7 +186,7 @@ DEVICE double number_of(const tlk_Array &a) {
                            : (double)*static_cast<const float *>(a.data);
 }
 
-/* Computes the clipping factor, in one block. */
+/* Computes the factor by which gradients are clipped. Runs in one block. */
 __global__ void __launch_bounds__(THREADS) clip_kernel(struct tlk_list_clip call) {
   __shared__ double shared[WARP];
   bool largest = call.power == (double)INFINITY;

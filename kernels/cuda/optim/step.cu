@@ -1,9 +1,10 @@
 /*
-** step.cu - steps of optimizers over lists of parameters, with one launch for a call.
+** step.cu - steps of optimizers over lists of parameters. One launch updates all parameters of a
+** call.
 **
-** The tensors' addresses are kernel arguments. Each block processes one chunk of one tensor, and
-** finds the tensor by binary search in the list of the tensors' first chunks. The formulas are in
-** kernels/optim.h.
+** The tensors' addresses are kernel arguments. Each block processes one chunk of one tensor. It
+** finds the tensor by binary search in a list that contains the first chunk of each tensor. The
+** formulas are in kernels/optim.h.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/optim.h"
@@ -14,7 +15,7 @@
 
 /* ---- coefficients -------------------------------------------------------------------------- */
 
-/* Reads a number in float32 or float64; returns `otherwise` if there is no array. */
+/* Reads a number in float32 or float64. Returns `otherwise` if there is no array. */
 DEVICE double number_at(const tlk_Array &a, double otherwise) {
   if (a.data == NULL) return otherwise;
   return a.dtype == TL_F64 ? *static_cast<const double *>(a.data)
@@ -37,7 +38,7 @@ enum {
 TLK_OPTIM_FAMILIES(X)
 #undef X
 
-/* Computes the coefficients; one thread handles each parameter. */
+/* Computes the coefficients. Each thread handles one parameter. */
 template <int family, int nclocks> __global__ void coefs_kernel(struct tlk_optim_coefs call) {
   int i = threadIdx.x;
   if (i >= call.count || (call.found_inf && *call.found_inf != 0)) return;
@@ -68,7 +69,7 @@ template <int family, int nclocks> static bool launch_coefs(const struct tlk_opt
 TLK_OPTIM_RULES(X)
 #undef X
 
-/* The kernel's argument: the contents of tlk_optim_step in a form for the device. */
+/* The argument of the kernel: the contents of tlk_optim_step in a form for the device. */
 struct Step {
   int32_t first[TLK_OPTIM_TENSORS + 1]; /* for each tensor, the index of its first chunk */
   int8_t param, grad, state;
@@ -80,7 +81,7 @@ struct Step {
 };
 static_assert(sizeof(Step) <= 4096, "the parameters of a launch");
 
-/* Loads elements i .. i + WIDTH - 1, of which only `n` exist, and converts them to C. */
+/* Loads elements i to i + WIDTH - 1, of which only `n` exist, and converts them to C. */
 template <class C>
 __device__ __forceinline__ void fetch(const void *data, int dtype, int64_t i, int64_t n, C *out) {
   const char *from = static_cast<const char *>(data);
