@@ -11,7 +11,7 @@ static __global__ void __launch_bounds__(CHECK_THREADS)
                  tlk_FaultSource source) {
   for (int64_t i = thread_index(); i < n; i += thread_count()) {
     double x = (double)in[i];
-    /* written so that NaN, which compares as false, counts as out of range */
+    /* NaN compares as false, so it counts as out of range */
     if (x >= low && x <= high) continue;
     tlk_Fault fault = {};
     fault.kind = TLK_FAULT_RANGE;

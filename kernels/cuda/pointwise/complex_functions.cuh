@@ -1,8 +1,8 @@
 /*
 ** complex_functions.cuh - C's functions of complex numbers (cexp, csqrt, casin ...) for the device,
-** which has none. Infinities and NaN give what Annex G of the C standard says. In complex64, the
-** functions with logarithms or inverse trigonometric functions compute in double, where no
-** intermediate result overflows and no digits cancel.
+** which has none. The results for infinities and NaN are those of Annex G of the C standard. For
+** complex64, logarithms and inverse trigonometric functions are computed in double, where no
+** intermediate result overflows and no digits are lost by cancellation.
 **
 ** The inverse functions follow T. Hull, T. Fairgrieve, P. Tang, "Implementing the complex arcsine
 ** and arccosine functions using exception handling" (1997); tanh, atanh and sqrt follow W. Kahan,
@@ -13,12 +13,12 @@
 
 #include "kernels/cuda/complex.cuh"
 
-/* Functions that are not inlined, so that all kernels of a file share one copy. */
+/* For functions that are not inlined, so that all kernels of a file share one copy. */
 #define SHARED_FN static __device__ __noinline__
 
 template <class R> struct Limits;
 template <> struct Limits<float> {
-  /* exp(exp_most) is close to the largest number; tanh(tanh_one) rounds to 1 */
+  /* exp(exp_most) is close to the largest number; tanh(x) rounds to 1 from tanh_one on */
   static constexpr float most = 0x1.fffffep127f, tiny = 0x1p-126f, exp_most = 88, tanh_one = 11;
   static constexpr float up = 0x1p24f, root_down = 0x1p-12f; /* up * root_down^2 is 1 */
 };
@@ -41,7 +41,7 @@ template <class R> DEVICE R carg(Complex<R> x) { return atan2(x.imag, x.real); }
 
 /* ---- exponentials --------------------------------------------------------------------------- */
 
-/* Return cos(b) + i sin(b), and cosh(a) + i sinh(a). */
+/* These functions return cos(b) + i sin(b), and cosh(a) + i sinh(a). */
 template <class R> SHARED_FN Complex<R> cosine_and_sine(R b) { return Complex<R>(cos(b), sin(b)); }
 template <class R> SHARED_FN Complex<R> hyperbolic(R a) { return Complex<R>(cosh(a), sinh(a)); }
 
@@ -49,7 +49,7 @@ template <class R> SHARED_FN Complex<R> cexp(Complex<R> x) {
   R a = x.real, b = x.imag, half = 1;
   if (b == 0) return Complex<R>(exp(a), b);
   if (isinf(a) && !isfinite(b)) return a < 0 ? Complex<R>(0, 0) : Complex<R>(a, b - b);
-  if (a > Limits<R>::exp_most) { /* the factors may be in range although exp(a) is not */
+  if (a > Limits<R>::exp_most) { /* each product may be in range even if exp(a) is not */
     a /= 2;
     half = exp(a);
   }
@@ -58,11 +58,12 @@ template <class R> SHARED_FN Complex<R> cexp(Complex<R> x) {
   return Complex<R>(e * turn.real * half, e * turn.imag * half);
 }
 
-/* Returns (cosh(a) cos(b), sinh(a) sin(b)), or with `sine` (sinh(a) cos(b), cosh(a) sin(b)). */
+/* Returns (cosh(a) cos(b), sinh(a) sin(b)). If `sine`, returns (sinh(a) cos(b), cosh(a) sin(b)). */
 template <class R> SHARED_FN Complex<R> hyperbolic_turned(R a, R b, bool sine) {
   Complex<R> grown, turn = cosine_and_sine(b);
   R half = 1;
-  if (fabs(a) > Limits<R>::exp_most) { /* cosh and sinh are e^|a| / 2, which may be out of range */
+  /* cosh and sinh are both e^|a| / 2, which may be out of range */
+  if (fabs(a) > Limits<R>::exp_most) {
     half = exp(fabs(a) / 2);
     grown = Complex<R>(half / 2, copysign(half / 2, a));
   } else {
@@ -134,14 +135,14 @@ template <class R> SHARED_FN Complex<R> csqrt(Complex<R> x) {
                 : Complex<R>(fabs(other) * back, copysign(t, b) * back);
 }
 
-/* Returns a^2 + b^2 - 1 with little error, for numbers near the unit circle. */
+/* Returns a^2 + b^2 - 1, with little error even if a + ib is near the unit circle. */
 DEVICE double square_less_one(double a, double b) {
   double aa = a * a, bb = b * b, low = fma(a, a, -aa) + fma(b, b, -bb);
   double first = aa - 1, sum = first + bb, part = sum - first;
   return sum + ((first - (sum - part)) + (bb - part) + low);
 }
 
-/* Returns log |x|. */
+/* Returns the logarithm of the absolute value of a + ib. */
 SHARED_FN double log_abs(double a, double b) {
   a = fabs(a);
   b = fabs(b);
@@ -169,14 +170,15 @@ template <class R> SHARED_FN Complex<R> cpow(Complex<R> a, Complex<R> b) {
 
 /* ---- inverse functions ------------------------------------------------------------------------ */
 
-/* The parts from which asin, acos and acosh of x + iy with x, y >= 0 follow: asin is atan2(x, q) +
-** i * log, acos is atan2(q, x) - i * log. */
+/* The parts from which asin, acos and acosh of x + iy are computed for x, y >= 0. asin is atan2(x,
+** q) + i * log, and acos is atan2(q, x) - i * log. */
 struct Arc {
   double q, log;
 };
 
 SHARED_FN Arc arc_of(double x, double y) {
-  const double large = 0x1p509, small = 0x1p-509; /* squares of numbers between them are in range */
+  /* squares of numbers between these two limits are in range */
+  const double large = 0x1p509, small = 0x1p-509;
   if (x > large || y > large) return Arc{y, log_abs(x, y) + NATURAL_LOG_2};
   double r = hypot(x + 1, y), s = hypot(x - 1, y), a = (r + s) / 2;
   bool inside = x < 1;

@@ -1,12 +1,12 @@
 /*
 ** complex_table.cuh - the elementwise kernels of one complex type, and their table. The file for a
 ** type defines TLK_PART, the type of a number's parts, and TYPE, the name of the type, and then
-** includes this file. The functions of each element are in kernels/complex.h.
+** includes this file. kernels/complex.h contains the function that is applied to each element.
 */
 #include "kernels/cuda/pointwise/complex_functions.cuh"
 #include "kernels/cuda/pointwise/elementwise.cuh"
 
-/* Sixteen bytes at a time, as for real numbers. */
+/* A thread processes sixteen bytes at a time, as for real numbers. */
 template <class R> struct Width<Complex<R>, Complex<R>> {
   enum { of = 8 / sizeof(R) };
 };
@@ -55,7 +55,7 @@ template <> struct OutOf<T> { typedef T type; };
 #define C2 Z2
 #include "kernels/complex.h"
 
-/* Kernels whose inputs are not all of the type, such as `where`, take the general path. */
+/* Kernels that also have inputs of other types, such as `where`, use the variant for any dtype. */
 #define X(name, inputs, result) \
   bool run_##name(const struct tlk_pointwise *call) { return Run<name##_z, T>::go(call); }
 TLK_COMPLEX_POINTWISES(X)

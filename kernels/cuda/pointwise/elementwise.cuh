@@ -1,12 +1,12 @@
 /*
 ** elementwise.cuh - the three variants of an elementwise kernel, for any function of math.h.
 **
-** rows: operands of one stored type S that are contiguous or constant along the innermost
-**   dimension; 16 bytes of each are processed at a time. The elements that remain at the end of a
-**   loop of one dimension are processed one by one.
-** spread: operands of one floating type S and any stride, so rows of any length and at any
-**   address; a thread has several elements in flight.
-** any: operands of any dtype and stride, one element at a time.
+**   rows    for operands of one stored type S that are contiguous or constant along the
+**           innermost dimension. 16 bytes of each operand are processed at a time. The
+**           elements that remain at the end of a loop of one dimension are processed one by one.
+**   spread  for operands of one floating type S and any strides, so rows may have any length
+**           and any address. A thread loads several elements at a time.
+**   any     for operands of any dtype and stride, one element at a time.
 */
 #ifndef TLK_CUDA_ELEMENTWISE_CUH
 #define TLK_CUDA_ELEMENTWISE_CUH
@@ -14,7 +14,7 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/pointwise/pointwise.h"
 
-/* Wraps rarely used kernels like all others; each file decides for which types they are
+/* Wraps rarely used kernels like all others. Each file decides for which types they are
 ** compiled. */
 #define RARE_F(...) FLOATING_F(__VA_ARGS__)
 
@@ -64,8 +64,8 @@ template <class C, class S> struct Width {
   enum { of = sizeof(C) == 8 ? 2 : sizeof(S) == 2 ? 8 : 4 };
 };
 
-/* A 16-bit element of any dtype. Dtypes of the same size share a kernel, which branches on the
-** dtype once for each vector; separate kernels would make up most of the plugin's size. */
+/* A 16-bit element of any dtype. Dtypes of the same size share one kernel, which branches on the
+** dtype once for each vector. Separate kernels would make up most of the plugin's size. */
 struct any16 {
   uint16_t bits;
 };
@@ -121,8 +121,8 @@ compute_element(const Strided<F::inputs + 1> &s, uint32_t i, const Numbers<typen
       Write<R>::as((C)apply<F>(x, numbers, word, source), s.dtype[0]);
 }
 
-/* Processes rows that are contiguous or constant. Bit k of `steady` is set if input k is constant
-** along the innermost dimension. */
+/* Processes operands that are contiguous or constant along the innermost dimension. Bit k of
+** `steady` is set if input k is constant. */
 template <class F, class S, class R>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     rows_kernel(const __grid_constant__ Strided<F::inputs + 1> s, unsigned steady,
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
 
 /* ---- choosing a variant ---------------------------------------------------------------------- */
 
-/* Returns whether operand k can be accessed in vectors of n elements: each group of n elements,
+/* Returns whether operand k can be accessed in vectors of n elements. Each group of n elements,
 ** counted from the start of a row, must be contiguous and aligned. */
 static inline bool vectors_of(const tli_Iter &it, int k, int64_t bytes, int n) {
   const tli_IterArg &a = it.args[k];
@@ -253,7 +253,7 @@ static bool rows_fit(const tli_Iter &it, int each, unsigned *steady) {
   return true;
 }
 
-/* Tells whether spread_kernel is compiled for a stored type. */
+/* Whether spread_kernel is compiled for a stored type. */
 template <class S> struct Spreads {
   enum { is = 0 };
 };
@@ -267,8 +267,8 @@ template <> struct Spreads<bf16> {
   enum { is = 1 };
 };
 
-/* Launches rows_kernel or spread_kernel if the operands allow one of them; sets *done to whether
-** one was launched. */
+/* Launches rows_kernel or spread_kernel if the operands allow one of them. *done tells whether one
+** was launched. */
 template <class F, class S, class R>
 static bool try_stored(const struct tlk_pointwise *call, const Numbers<typename F::C> &numbers,
                        bool *done) {
@@ -309,7 +309,7 @@ template <class F, class... Stored> struct Run {
   }
 };
 
-/* Wraps a function of math.h in a type. */
+/* Makes a struct of a function of math.h, so that kernels can take it as a template argument. */
 #define POINTWISE_CALL_1(fn, x, p) fn(x[0], p)
 #define POINTWISE_CALL_2(fn, x, p) fn(x[0], x[1], p)
 #define POINTWISE_CALL_3(fn, x, p) fn(x[0], x[1], x[2], p)

@@ -1,12 +1,10 @@
 /*
-** fused.cu - elementwise kernels with several outputs, each in several variants:
+** fused.cu - elementwise kernels with several outputs, each in several variants.
 **
-** rows: operands that are contiguous or constant along the innermost dimension, 16 bytes at a
-**   time; all have one stored type S, except tables of angles of type P.
-**
-** pairs: rotations whose pairs are adjacent, so that both numbers are loaded and stored at once.
-**
-** any: operands of any dtype and stride, one element at a time.
+**   rows   for operands that are contiguous or constant along the innermost dimension, 16 bytes
+**          at a time. All operands have one stored type S, except tables of angles, of type P.
+**   pairs  for rotations of adjacent pairs. Both numbers of a pair are loaded and stored at once.
+**   any    for operands of any dtype and stride, one element at a time.
 */
 #include "kernels/cuda/pointwise/elementwise.cuh"
 #include "kernels/fused.h"
@@ -57,7 +55,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* Loads N numbers from address p; with `same`, repeats the number at p. */
+/* Loads N numbers from address p. If `same`, repeats the number at p instead. */
 template <class S, int N, class C>
 __device__ __forceinline__ void read_some(const void *p, bool same, int dtype, C (&x)[N]) {
   if (same) {
@@ -71,9 +69,9 @@ __device__ __forceinline__ void read_some(const void *p, bool same, int dtype, C
   }
 }
 
-/* Processes rows that are contiguous or constant. Bit k of `steady` is set if input k is constant
-** along the innermost dimension. Inputs from index `tables` on have type P; all other operands have
-** type S. */
+/* Processes operands that are contiguous or constant along the innermost dimension. Bit k of
+** `steady` is set if input k is constant. Inputs from number `tables` on have type P; all other
+** operands have type S. */
 template <class F, class S, class P, int tables>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     fused_rows(const __grid_constant__ Strided<F::all> s, unsigned steady) {
@@ -108,7 +106,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* Rotates adjacent pairs. The operands are x, y, a, b, cos and sin; y is adjacent to x, and b is
+/* Rotates adjacent pairs. The operands are x, y, a, b, cos and sin. y is adjacent to x, and b is
 ** adjacent to a. */
 template <class F, class S, class P>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
@@ -139,8 +137,8 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
 
 /* ---- choosing a variant ---------------------------------------------------------------------- */
 
-/* Returns whether inputs `first` to `last` - 1 are all stored as S, and each of them is constant or
-** can be loaded as vectors. */
+/* Returns whether inputs `first` to `last` - 1 are stored as S and each of them is constant or can
+** be loaded as vectors. */
 template <class S>
 bool inputs_fit(const tli_Iter &it, int outputs, int first, int last, int n, unsigned *steady) {
   for (int k = first; k < last; k++) {
@@ -178,8 +176,8 @@ bool try_fused_rows(const struct tlk_fused *call, bool *done) {
   return run_parts<F>(call, fused_rows<F, S, P, tables>, steady);
 }
 
-/* Returns whether operands k and k + 1 are adjacent, so that a thread can load both as one vector
-** of 2 n elements. */
+/* Returns whether operands k and k + 1 are adjacent. A thread can then load both as one vector of 2
+** n elements. */
 bool neighbours(const tli_Iter &it, int k, int64_t bytes, int n) {
   const tli_IterArg &a = it.args[k], &b = it.args[k + 1];
   int64_t unit = 2 * bytes * n < 16 ? 2 * bytes * n : 16;
@@ -211,7 +209,8 @@ template <class F> bool run_fused_any(const struct tlk_fused *call) {
   });
 }
 
-/* Runs a kernel without tables of angles, whose operands all have one of the types in Stored. */
+/* Runs a kernel without tables of angles. Its operands must all have the same type, which must be
+** in Stored. */
 template <class F, class... Stored> bool plain(const struct tlk_fused *call) {
   bool done = false, ok = true;
   ((done || (ok = try_fused_rows<F, Stored, Stored, F::inputs>(call, &done))) && ...);
@@ -222,7 +221,7 @@ template <class F, class S, class P> bool try_rotation(const struct tlk_fused *c
   return try_fused_rows<F, S, P, 2>(call, done) && (*done || try_pairs<F, S, P>(call, done));
 }
 
-/* Runs rotations. Their tables of angles have the input's type; for half types they may be
+/* Runs a rotation. Its tables of angles have the type of the input; for half types they may also be
 ** float. */
 template <class F> bool rotation(const struct tlk_fused *call, float) {
   bool done = false;

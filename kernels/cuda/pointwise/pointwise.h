@@ -1,6 +1,7 @@
 /*
-** pointwise.h - tables of elementwise kernels, one for each compute type; combinations that are not
-** defined are NULL. Each type is in a separate file, so that the files compile in parallel.
+** pointwise.h - tables of elementwise kernels, one for each compute type. An entry is NULL if the
+** kernel is not defined for the type. Each type is in a separate file, so that the files compile in
+** parallel.
 */
 #ifndef TLK_CUDA_POINTWISE_H
 #define TLK_CUDA_POINTWISE_H
