@@ -1,11 +1,11 @@
 /*
-** columns.cu - im2col and col2im; a thread computes one output element.
+** columns.cu - im2col and col2im. Each thread computes one output element.
 */
 #include "kernels/cuda/pool/windows.cuh"
 
 namespace {
 
-/* Copies (planes, in...) to (planes, kernel..., out...). */
+/* Copies an image (planes, in...) to columns (planes, kernel..., out...). */
 template <class U>
 __global__ void __launch_bounds__(WINDOW_THREADS, 3)
     im2col_kernel(const __grid_constant__ tlk_Windows w, const __grid_constant__ Places out,
@@ -34,7 +34,8 @@ template <class U> bool run_im2col(const struct tlk_im2col *call) {
                 places_of(w.kernel, all), all, (const U *)call->in.data, (U *)call->cols.data);
 }
 
-/* For each input element, sums all elements of the columns that were copied from it. */
+/* Computes each element of the image as the sum of all column elements that im2col copies from
+** it. */
 template <class C>
 __global__ void __launch_bounds__(WINDOW_THREADS, 3)
     col2im_kernel(const __grid_constant__ tlk_Windows w, const __grid_constant__ Places places,
@@ -44,7 +45,7 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
   for (int64_t e = thread_index(); e < all; e += thread_count()) {
     int64_t i[3], plane = places.of(e, i), k[3] = {0, 0, 0}, o[3];
     C sum = 0;
-    /* returns the window in which this input element is element k[d], or -1 */
+    /* returns the window whose element k[d] is this element of the image; -1 if there is none */
     auto window = [&](int d) {
       int64_t at = i[d] + w.padding[d] - k[d] * w.dilation[d], n = at / w.stride[d];
       o[d] = at >= 0 && n * w.stride[d] == at && n < w.out[d] ? n : -1;

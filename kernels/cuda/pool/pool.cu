@@ -1,5 +1,5 @@
 /*
-** pool.cu - pooling; one thread computes each window, or each element of the gradient.
+** pool.cu - pooling. Each thread computes one window, or one element of the gradient.
 */
 #include "kernels/cuda/pool/windows.cuh"
 
@@ -7,8 +7,9 @@ namespace {
 
 /* ---- positions of windows ---- */
 
-/* The positions that window o covers along dimension d: begin, begin + step ... before end. An
-** average is divided by `covered`. I is int32_t if all positions in a plane and its padding fit. */
+/* The positions that window o covers along dimension d: begin, begin + step ... up to but not
+** including end. An average is divided by `covered`. I is int32_t if all positions in a plane and
+** its padding fit into it. */
 template <class I> struct Span { I begin, end, covered; };
 
 template <class I> __device__ __forceinline__ I above(I a, I b) { return (a + b - 1) / b; }
@@ -24,7 +25,7 @@ template <class I> __device__ __forceinline__ Span<I> span_of(const tlk_Pool &p,
   I to = from + step * ((I)w.kernel[d] - 1) + 1;
   I skipped = from < 0 ? step == 1 ? -from : above(-from, step) : 0;
   Span<I> s = {from + skipped * step, to < in ? to : in, 0};
-  /* padding is counted, but not positions beyond the padding */
+  /* positions in the padding are counted, but positions beyond the padding are not */
   s.covered = p.include_pad ? (to < far ? to : far) - from : s.end - s.begin;
   return s;
 }
@@ -57,8 +58,8 @@ template <> struct Lowest<int64_t> {
   DEVICE int64_t of() { return INT64_MIN; }
 };
 
-/* Returns the maximum in a window, and sets *at to its index in the plane. Of equal maxima the
-** first is taken; if elements are NaN, the last NaN is taken. */
+/* Returns the maximum in a window, and sets *at to its index in the plane. If several elements are
+** the maximum, the first is taken. If elements are NaN, the last NaN is taken. */
 template <class C, class I, class Load>
 __device__ __forceinline__ C largest(const I (&in)[3], const Span<I> (&s)[3], const I (&step)[3],
                                      I *at, Load load) {
@@ -114,7 +115,7 @@ template <class C> bool run_max(const struct tlk_max_pool *call) {
 
 /* ---- averages ---- */
 
-/* Computes 1 / n, and keeps the result for the next call, because most counts are equal. */
+/* Computes 1 / n. Keeps the result for the next call, because most counts are equal. */
 struct Share {
   int64_t n;
   double value;
@@ -150,7 +151,7 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
   }
 }
 
-/* Returns the windows that contain an element, along dimension d. */
+/* Returns the windows that contain an element along dimension d. */
 DEVICE Span<int64_t> windows_of(const tlk_Pool &p, int d, int64_t i) {
   const tlk_Windows &w = p.windows;
   typedef Span<int64_t> Span;
@@ -183,7 +184,8 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
   }
 }
 
-/* Computes the average of a whole plane. Global average pooling reduces each plane as one row. */
+/* Computes the average of a whole plane, for global average pooling, which reduces each plane as
+** one row. */
 template <class T> struct WholePlane {
   typedef T C;
   typedef double A;

@@ -1,5 +1,5 @@
 /*
-** windows.cuh - computes coordinates of elements, for pooling and for im2col and col2im.
+** windows.cuh - computes coordinates of elements for pooling, im2col and col2im.
 */
 #ifndef TLK_CUDA_WINDOWS_CUH
 #define TLK_CUDA_WINDOWS_CUH
@@ -12,7 +12,7 @@
 struct Places {
   int64_t sizes[3];
   Divider by[3];
-  bool large; /* whether there are 2^31 elements or more */
+  bool large; /* whether the array has 2^31 elements or more */
 
   /* Stores the last three coordinates in in[], and returns the flat index over the leading
   ** dimensions. */
