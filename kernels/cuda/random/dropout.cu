@@ -1,6 +1,7 @@
 /*
-** dropout.cu - dropout, and the addition of an optional residual, in one pass. The four words of
-** each block of the Philox stream decide about four elements; the gradient uses the same words.
+** dropout.cu - dropout, and the addition of an optional residual, in one pass. The four words of a
+** block of the Philox stream decide whether four elements are kept. The gradient uses the same
+** words.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/random/drop.h"
@@ -19,10 +20,10 @@ template <class S> struct Drop {
   uint64_t below; /* an element is kept if its random word is below this limit */
   uint64_t seed, block;
   const uint64_t *state;
-  bool vectors; /* whether all arrays are aligned to four elements */
+  bool vectors; /* whether all arrays are aligned for vectors of four elements */
 };
 
-/* Loads up to four elements beginning at `at`; elements past the end become 0. */
+/* Loads up to four elements from position `at` on. Elements past the end become 0. */
 template <class S, class C>
 __device__ __forceinline__ void read_four(const Drop<S> &d, const S *from, int64_t at, C (&x)[4]) {
   if (d.vectors && at + 4 <= d.n) {

@@ -1,7 +1,8 @@
 /*
 ** random.cu - random numbers. Each thread takes blocks of the Philox stream and converts their
 ** words to the same numbers as the CPU. A float takes one word, and a double or an integer takes
-** two. A pair of normal numbers takes the words of two numbers (Box-Muller).
+** two words. A pair of normal numbers takes the words of two numbers (the method of Box and
+** Muller).
 */
 #include "core/kernel/random.h"
 #include "kernels/cpu/random/minus_log.h"
@@ -14,8 +15,8 @@ namespace {
 
 /* ---- uniform numbers for the other distributions ---- */
 
-/* Converts a word to a number in (0, 1). The number's distance from 0 and its distance from 1 each
-** have a relative error of at most one rounding. */
+/* Converts a word to a number in (0, 1). The number's distance from 0 and its distance from 1 are
+** both rounded at most once. */
 DEVICE double from_zero(uint64_t w) { return ((double)(w >> 1) + 0.5) * 0x1p-63; }
 /* Converts a word to a number in (-1/2, 1/2). */
 DEVICE float centred(uint32_t w) { return ((float)(int32_t)(w ^ 0x80000000u) + 0.5f) * 0x1p-32f; }
@@ -23,18 +24,19 @@ DEVICE double centred(uint64_t w) {
   return ((double)(int64_t)(w ^ 0x8000000000000000u) + 0.5) * 0x1p-64;
 }
 
-/* Returns -log of a uniform number. The logarithm is computed from the nearer end of (0, 1), so
-** that the result is never 0. */
+/* Returns -log of a uniform number. The logarithm is computed from the distance to the nearer end
+** of (0, 1), so that the result is never 0. */
 DEVICE float minus_log(uint32_t w) { return tlk_minus_log(w); }
 DEVICE double minus_log(uint64_t w) {
   return w >> 63 ? -log1p(-from_zero(~w)) : -log(from_zero(w));
 }
 
 /* Computes the sine and the cosine of an angle in [-pi, pi], which is n pi/2 + r with |r| <= pi/4.
-** The product with the first of pi/2's three parts leaves an exact difference, so float suffices
-** here; the functions for any angle reduce it in double. */
+** pi/2 is split into three parts. Subtracting n times the first part is exact, so float is precise
+** enough here; the functions for any angle need double for this reduction. */
 DEVICE void sine_cosine(float angle, float *sine, float *cosine) {
-  float shifted = fmaf(angle, 0.636619747f, 12582912.0f); /* 1.5 * 2^23 leaves n in the low bits */
+  /* adding 1.5 * 2^23 leaves n in the low bits */
+  float shifted = fmaf(angle, 0.636619747f, 12582912.0f);
   float n = shifted - 12582912.0f;
   uint32_t quarter = tlk_bits(shifted);
   float r = fmaf(-n, 1.57079637f, angle);
@@ -55,14 +57,14 @@ DEVICE double power_of_e(double x) { return exp(x); }
 
 /* ---- distributions: converting the words of a block ---- */
 
-/* Converts words that are as wide as T to numbers, one number from each word. */
+/* Converts words that are as wide as T to numbers. Each word gives one number. */
 template <class T, class Word> struct Floats {
   typedef T C;
   enum { per_block = 16 / sizeof(Word) };
   tlk_Distribution distribution;
   int bits; /* number of random bits in a uniform number */
   T a, b;
-  uint64_t below; /* for Bernoulli numbers: a word below this limit gives 1 */
+  uint64_t below; /* for Bernoulli numbers: the limit below which a word gives 1 */
 
   __device__ __forceinline__ void make(const uint32_t *words, T (&out)[per_block]) const {
     Word w[per_block];
@@ -119,7 +121,8 @@ struct Geometric {
   }
 };
 
-/* Draws integers. Each integer is the high half of the product of a word and the range. */
+/* Draws integers. Each integer is the high half of the product of a word and the size of the
+** range. */
 struct Integers {
   typedef int64_t C;
   enum { per_block = 2 };
@@ -139,11 +142,11 @@ struct Integers {
 struct Target {
   char *out;
   int dtype, bytes;
-  bool vectors; /* whether the output of each block of numbers is aligned for vectors */
+  bool vectors; /* whether the output for each block of numbers is aligned for vectors */
   int64_t n;
   uint64_t seed, block;
-  /* in a graph: the seed, and a number to add to `block`, both written before each replay;
-  ** otherwise NULL */
+  /* NULL outside of graphs. In a graph: the seed, and a number that is added to `block`; both are
+  ** written before each replay. */
   const uint64_t *state;
 };
 
@@ -187,8 +190,8 @@ template <class Maker> bool fill(const struct tlk_random *call, const Maker &mak
 
 double real_of(const tl_Scalar &s) { return s.kind == TL_FLOATING ? s.f : (double)s.i; }
 
-/* Returns the number of random bits in a uniform number: as many as the dtype can represent, so
-** that 1 is never drawn from [0, 1). */
+/* Returns the number of random bits in a uniform number. A number has no more bits than the dtype
+** can represent, so that rounding never turns a number in [0, 1) into 1. */
 int uniform_bits(int dtype) {
   return dtype == TL_F64 ? 53 : dtype == TL_F16 ? 11 : dtype == TL_BF16 ? 8 : 24;
 }
