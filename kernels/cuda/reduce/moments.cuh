@@ -11,10 +11,10 @@ struct Moments {
   double count, mean, deviation;
 };
 
-/* An operator that stores the mean and the sum of squared deviations. Without elements, the mean is
-** NaN and the sum is 0. Each small group of elements is summed as deviations from the group's own
-** mean. The groups are then merged in double by the formula of Chan, Golub and LeVeque, so no
-** digits are lost by cancellation, even if the mean is large. */
+/* An operator that stores the mean and the sum of squared deviations. If there are no elements, the
+** mean is NaN and the sum is 0. Elements are processed in small groups, and the deviations in a
+** group are those from the group's own mean. The groups are merged in double by the formula of
+** Chan, Golub and LeVeque. So no digits are lost by cancellation, even if the mean is large. */
 template <class T> struct MomentsOf {
   typedef T C;
   typedef Moments A;

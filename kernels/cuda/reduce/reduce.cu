@@ -1,5 +1,5 @@
 /*
-** reduce.cu - the reductions of the kernel table, argmax, argmin, and moments.
+** reduce.cu - the reductions of the kernel table, with argmax, argmin and moments.
 */
 #include "kernels/cuda/reduce/moments.cuh"
 #include "kernels/cuda/reduce/reduce.cuh"
@@ -15,14 +15,15 @@ bool tlk_reduce(const struct tlk_reduce *call) {
 
 /* ---- argmax and argmin -------------------------------------------------------------------- */
 
-/* The best element so far and its zero-based position, which is -1 before the first element. */
+/* The best element so far, and its position counted from 0. The position is -1 before the first
+** element. */
 template <class T> struct Best {
   T value;
   int64_t at;
 };
 
-/* Finds the best element and its position. NaN wins over every number; among equal elements the
-** first wins. */
+/* Finds the best element and its position. NaN counts as better than every number, and the first of
+** equal elements is chosen. */
 template <class T, bool largest> struct BestOf {
   typedef T C;
   typedef Best<T> A;

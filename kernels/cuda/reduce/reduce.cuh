@@ -1,5 +1,5 @@
 /*
-** reduce.cuh - the reductions of math.h, as operators of line_reduce.cuh.
+** reduce.cuh - the reductions of math.h as operators of line_reduce.cuh.
 */
 #ifndef TLK_CUDA_REDUCE_CUH
 #define TLK_CUDA_REDUCE_CUH
@@ -7,8 +7,8 @@
 #include "kernels/cuda/line_reduce.cuh"
 #include "kernels/cuda/reduce/reduce.h"
 
-/* A reduction of math.h. A few elements at a time are combined pairwise in the type F::entered; the
-** result is then added to the accumulator. */
+/* A reduction of math.h. A few elements at a time are combined pairwise in the type F::entered, and
+** the result is added to the accumulator. */
 template <class F> struct Reduction {
   typedef typename F::T C;
   typedef typename F::acc A;
@@ -44,7 +44,7 @@ template <class F> static bool run_reduction(const struct tlk_reduce *call) {
   return reduce_lines(call->cx, source_of(call->in), call->outer, call->n, call->inner, op);
 }
 
-/* Wraps a reduction of math.h in a type. */
+/* Makes a struct of a reduction of math.h, so that kernels can take it as a template argument. */
 #define REDUCTION_F(name, s)                                                                   \
   struct name##_##s {                                                                          \
     typedef tlm_##name##_##s##_T T;                                                            \

@@ -1,6 +1,6 @@
 /*
-** reduce.h - tables of reductions, one for each compute type; combinations that are not defined are
-** NULL. Each type is in a separate file, so that the files compile in parallel.
+** reduce.h - tables of reductions, one for each compute type. An entry is NULL if the reduction is
+** not defined for the type. Each type is in a separate file, so that the files compile in parallel.
 */
 #ifndef TLK_CUDA_REDUCE_H
 #define TLK_CUDA_REDUCE_H

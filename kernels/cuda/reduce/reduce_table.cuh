@@ -1,7 +1,7 @@
 /*
-** reduce_table.cuh - the reductions of one compute type, and their table. The file for a type
-** defines TYPE, the name of the type, and IS_FLOATING unless the type is an integer; then it
-** includes this file.
+** reduce_table.cuh - the reductions of one compute type, and their table. The file for a type first
+** defines TYPE, the name of the type, and for a floating type also IS_FLOATING. Then it includes
+** this file.
 */
 #define FUNCTION(name, s) REDUCTION_F(name, s)
 #define ENTRY_(name, s) run_reduction<name##_##s>,
