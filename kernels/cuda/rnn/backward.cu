@@ -4,10 +4,11 @@
 ** product computes the gradients of the previous states. Afterwards, the gradients of inputs,
 ** weights and biases are products and sums over all rows at once.
 **
-** The gradients of the states have shape (batch, output). In each step, the kernel reads them and
-** replaces them by the parts that bypass the gates (0 except for GRU); the product then adds the
-** other parts. For a sample that does not take part in a step, the row of the gates' gradients is
-** zero, so the product does not change the gradient of the sample's state.
+** The gradients of the states have the shape (batch, output). In each step, the kernel reads them
+** and replaces them by the part of the previous states' gradients that does not go through the
+** gates (0 except for GRU). The product then adds the part that goes through the gates. If a sample
+** does not take part in a step, its row of the gates' gradients is zero, so the product does not
+** change the gradient of its state.
 */
 #include "kernels/cuda/rnn/cudnn_rnn.h"
 #include "kernels/cuda/rnn/rnn.cuh"
@@ -22,18 +23,18 @@ template <class S, class C> struct Backward {
   const S *out, *h0, *c0, *grad_out;
   /* gradients of the states (batch, output) and of the cells (batch, hidden) */
   C *grad_states, *grad_cells;
-  /* gradients of outputs before projection (batch, hidden); NULL without a projection */
+  /* gradients of the outputs before the projection (batch, hidden); NULL without a projection */
   C *grad_hidden;
   S *grad_gates; /* gradients of the gates (rows, width) */
-  S *step_gates; /* gradients of one step's gates (batch, width) */
-  /* with a projection, the gradients of the projected outputs: grad_outs has those of all rows
-  ** (rows, output), and step_outs has those of one step (batch, output) */
+  S *step_gates; /* gradients of the gates in one step (batch, width) */
+  /* with a projection, gradients of the projected outputs: grad_outs has those of all rows (rows,
+  ** output), and step_outs has those of one step (batch, output) */
   S *grad_outs, *step_outs;
 };
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* Collects the gradients of one step's outputs, which are then multiplied by the projection. */
+/* Collects the gradients of the outputs of one step. They are then multiplied by the projection. */
 template <class S, class C>
 __global__ void __launch_bounds__(RNN_THREADS) outputs_kernel(Backward<S, C> b) {
   int64_t first = b.step.first() * b.output, taken = b.step.count() * b.output;
@@ -50,8 +51,7 @@ __global__ void __launch_bounds__(RNN_THREADS) outputs_kernel(Backward<S, C> b) 
 }
 
 /* Computes the gradients d of the gates from the gradient g of the output, for sample n. *past
-** receives the part of the gradient that goes to the previous state directly, not through the
-** gates. */
+** receives the part of the previous state's gradient that does not go through the gates. */
 template <class S, class C>
 __device__ __forceinline__ void gates_back(const Backward<S, C> &b, int64_t row, int64_t n,
                                            int64_t k, C g, C (&d)[4], C *past) {
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(RNN_THREADS) gates_kernel(Backward<S, C> b) {
   }
 }
 
-/* Copies, for each row, the state before that row to (rows, output). */
+/* Copies, for each row, the state before that row's step to an array (rows, output). */
 template <class S>
 __global__ void __launch_bounds__(RNN_THREADS)
     states_kernel(RnnStep step, S *to, const S *out, const S *h0, int64_t rows, int64_t output) {
@@ -156,7 +156,7 @@ template <class S, class C> bool run_steps(const struct tlk_rnn_backward *call, 
         return false;
     }
     if (!launch(call->cx, gates_kernel<S, C>, dim3(grid), RNN_THREADS, 0, b)) return false;
-    /* at the first step, only grad_h0 needs this product */
+    /* the product of the first step is needed only for grad_h0 */
     if (k == 0 && call->grad_h0 == NULL) break;
     RnnProduct<S> p(call->cx, r.dtype, r.batch, r.output, taken);
     p.a(step_gates + l.state.column * r.hidden, width).b((const S *)r.weight_hh, r.output);
@@ -244,8 +244,9 @@ template <class S> bool biases_back(const struct tlk_rnn_backward *call, S *grad
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* Divides one block of memory into arrays, each at a multiple of 16 bytes. The first run, with
-** `base` NULL, counts the bytes; the second run sets the pointers. */
+/* Divides one block of memory into arrays, each at a multiple of 16 bytes. The caller divides the
+** block twice: the first time `base` is NULL and only the bytes are counted; the second time the
+** pointers are set. */
 struct Arena {
   char *base;
   int64_t bytes;

@@ -3,10 +3,10 @@
 **
 ** As in PyTorch, cuDNN is used whenever possible, because it fuses work that our kernels launch
 ** separately for each step. cuDNN requires that all sequences have the same length and that the
-** dtype is float32 or a half type. cuDNN is not used if results must be deterministic, because it
-** does not promise determinism (see "cudnn_rnn_determinism" in PyTorch's documentation).
-** During a capture, cuDNN is used only if it has already run once outside of captures, because its
-** initialisation is not allowed in a capture.
+** dtype is float32 or a half type. If results must be deterministic, cuDNN is not used, because it
+** does not promise determinism (see "cudnn_rnn_determinism" in PyTorch's documentation). cuDNN must
+** not be initialised during a capture, so a capture uses cuDNN only if cuDNN has already run
+** outside of captures.
 **
 ** A call computes one layer in one direction. cuDNN only runs forward in time, so the sequences of
 ** a reversed layer are flipped before and after the call.
@@ -23,17 +23,17 @@
 #include "kernels/cuda/lib/cudnn.h"
 
 /* The parameters of a layer, or their gradients. An entry is NULL if the layer has no such
-** parameter or the gradient is not wanted. */
+** parameter, or if its gradient is not wanted. */
 enum { WEIGHT_IH, WEIGHT_HH, WEIGHT_HR, BIAS_IH, BIAS_HH, PARAMS };
 
-/* The descriptors of a layer. Once a call has failed, cuDNN is not called any more. */
+/* The descriptors of a layer. After a call of cuDNN has failed, further calls are skipped. */
 typedef struct Layer {
   const cuda_Cudnn *lib;
   const tlk_Rnn *r;
   int device;
   cudnnHandle_t handle;
   cudnnStatus_t status;
-  const char *failed; /* name of the call that returned `status` */
+  const char *failed; /* name of the call that failed with `status` */
   cudnnDropoutDescriptor_t dropout;
   cudnnRNNDescriptor_t rnn;
   cudnnRNNDataDescriptor_t x, y;
@@ -100,7 +100,7 @@ static void describe_layer(Layer *l) {
       (int32_t)r->hidden, (int32_t)r->output, 1, l->dropout, CUDNN_RNN_PADDED_IO_DISABLED);
 }
 
-/* Describes data (steps, batch, size) in which all sequences have the same length. */
+/* Describes a sequence array (steps, batch, size), in which all sequences have the same length. */
 static void describe_sequences(Layer *l, cudnnRNNDataDescriptor_t *to, int64_t size) {
   const tlk_Rnn *r = l->r;
   size_t bytes = (size_t)r->batch * sizeof(int);
@@ -126,8 +126,8 @@ static void describe_state(Layer *l, cudnnTensorDescriptor_t *to, int64_t size) 
   ASK(l, cudnnSetTensorNdDescriptor, *to, type_of(l->r), 3, sizes, strides);
 }
 
-/* Describes a layer to cuDNN. Returns false if cuDNN is absent; afterwards good(l) tells whether
-** cuDNN supports the layer. The caller must call end(l). */
+/* Describes a layer to cuDNN. Returns false if cuDNN is absent. If the result is true, good(l)
+** tells whether cuDNN supports the layer. The caller must call end(l) in any case. */
 static bool begin(Layer *l, int device, const tlk_Rnn *r, bool training) {
   *l = (Layer){.lib = cuda_cudnn(), .r = r, .device = device, .status = CUDNN_STATUS_SUCCESS};
   l->handle = cuda_dnn_enter(device);
@@ -159,9 +159,9 @@ static void end(Layer *l) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Divides one block of scratch memory into arrays, each at a multiple of 256 bytes; arrays that are
-** not needed are NULL. The first run, with `base` NULL, counts the bytes; the second run sets the
-** pointers. */
+/* Divides one block of scratch memory into arrays, each at a multiple of 256 bytes. Arrays that are
+** not needed are NULL. The caller divides the block twice: the first time `base` is NULL and only
+** the bytes are counted; the second time the pointers are set. */
 typedef struct Arena {
   char *base;
   int64_t bytes;
@@ -193,7 +193,7 @@ static int64_t element(const tlk_Rnn *r) { return r->dtype == TL_F32 ? 4 : 2; }
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-/* A pending copy; copies of adjacent ranges are merged. */
+/* A pending copy. Copies of adjacent ranges are merged to one. */
 typedef struct Copies {
   const tlk_Context *cx;
   char *to;
@@ -226,9 +226,9 @@ static void check_shape(Layer *l, cudnnTensorDescriptor_t d, const void *data, i
     note_status(l, CUDNN_STATUS_NOT_SUPPORTED, "cudnnGetRNNWeightParams");
 }
 
-/* Copies parameters to the weight space or, with `back`, from it. cuDNN's matrices ("linear
-** layers") are numbered: first the gates of the input, then the gates of the state; 8 is the
-** projection. */
+/* Copies parameters to the weight space or, with `back`, from it. cuDNN numbers its matrices
+** ("linear layers"): first those that the gates multiply by the input, then those for the state; 8
+** is the projection. */
 static bool copy_params(Layer *l, const tlk_Context *cx, void *space, void *const *params,
                         bool back) {
   const tlk_Rnn *r = l->r;
@@ -276,7 +276,7 @@ int64_t cuda_dnn_rnn_reserve(tl_Device device, const tlk_Rnn *r) {
   return bytes;
 }
 
-/* The arrays of the forward pass that the call does not contain. */
+/* The arrays of the forward pass that are not arguments of the call. */
 typedef struct Forward {
   void *weights, *work, *x, *y; /* x, y: the input and output sequences in reverse order */
 } Forward;
@@ -354,7 +354,7 @@ static void place_backward(Backward *b, const Layer *l, const struct tlk_rnn_bac
 }
 
 /* Prepares the inputs in the order in which cuDNN reads them. cuDNN gets a copy of the reserve,
-** because it writes to the reserve and a second backward pass may still need the original. */
+** because it writes to the reserve, and a second backward pass may still need the original. */
 static bool prepare(const struct tlk_rnn_backward *c, const Layer *l, const Backward *b) {
   const tlk_Rnn *r = l->r;
   const tlk_Context *cx = c->cx;
@@ -366,13 +366,13 @@ static bool prepare(const struct tlk_rnn_backward *c, const Layer *l, const Back
          (!c->grad_out || flip(cx, r, b->grad_y, c->grad_out, r->output));
 }
 
-/* Computes the gradients of the parameters. This must run after the gradients of the data, because
-** that pass leaves intermediate results in the reserve. */
+/* Computes the gradients of the parameters. This must happen after the gradients of the data are
+** computed, because that pass leaves intermediate results in the reserve. */
 static bool params_back(Layer *l, const struct tlk_rnn_backward *c, const Backward *b,
                         const void *y) {
   void *const grads[PARAMS] = {c->grad_weight_ih, c->grad_weight_hh, c->grad_weight_hr,
                                c->grad_bias_ih, c->grad_bias_hh};
-  /* cuDNN adds to the gradients, so they are cleared */
+  /* cuDNN adds to the gradients, so they are set to zero first */
   if (!clear(c->cx, b->grads, l->weights)) return false;
   ASK(l, cudnnRNNBackwardWeights_v8, l->handle, l->rnn, CUDNN_WGRAD_MODE_ADD, NULL, l->x,
       b->x ? b->x : c->in, l->h, c->h0, l->y, y, l->weights, b->grads, l->work, b->work, l->reserve,

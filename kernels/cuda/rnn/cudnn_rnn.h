@@ -1,5 +1,5 @@
 /*
-** cudnn_rnn.h - computing recurrent layers with cuDNN, for rnn.cu and backward.cu.
+** cudnn_rnn.h - computes recurrent layers with cuDNN, for rnn.cu and backward.cu.
 */
 #ifndef TLK_CUDA_CUDNN_RNN_H
 #define TLK_CUDA_CUDNN_RNN_H
@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 /* Implements tl_DeviceApi.rnn_reserve: returns the size of a reserve that is large enough for our
-** kernels and, if cuDNN supports the layer, also for cuDNN. */
+** kernels and, if cuDNN supports the layer, for cuDNN as well. */
 int64_t cuda_dnn_rnn_reserve(tl_Device device, const tlk_Rnn *rnn);
 
 /* Returns whether a reserve was filled by cuDNN. The size of such a reserve is odd; the size of a
@@ -24,8 +24,8 @@ bool cuda_dnn_rnn(const struct tlk_rnn *call, bool *done);
 /* Runs the backward pass on a reserve that cuDNN has filled. */
 bool cuda_dnn_rnn_backward(const struct tlk_rnn_backward *call);
 
-/* Copies (steps, ...) with the steps in reverse order. A step has `n` elements, of 4 bytes if
-** `wide`, otherwise of 2 bytes (rnn.cu). */
+/* Copies an array (steps, ...) with its steps in reverse order. A step has `n` elements of 4 bytes
+** if `wide`, otherwise of 2 bytes (rnn.cu). */
 bool cuda_rnn_flip(const tlk_Context *cx, void *to, const void *from, int64_t steps, int64_t n,
                    bool wide);
 

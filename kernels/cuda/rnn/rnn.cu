@@ -1,29 +1,30 @@
 /*
-** rnn.cu - the forward pass of a recurrent layer. The inputs of all steps are multiplied by the
-** weights at once. Each step then multiplies the states by their weights, and runs one kernel for
-** biases, activations and the new states. Layers that cuDNN supports are computed by cuDNN
-** (cudnn_rnn.c).
+** rnn.cu - the forward pass of a recurrent layer. One product multiplies the inputs of all steps by
+** their weights. Then, for each step, a product multiplies the states by their weights, and one
+** kernel adds biases, applies activations and computes the new states. Layers that cuDNN supports
+** are computed by cuDNN (cudnn_rnn.c).
 */
 #include "kernels/cuda/rnn/cudnn_rnn.h"
 #include "kernels/cuda/rnn/rnn.cuh"
 
 namespace {
 
-/* The arguments of the kernel for one step; C is the compute type. */
+/* The arguments of the kernel for one step. C is the compute type. */
 template <class S, class C> struct Forward {
   RnnStep step;
   int mode;
   int64_t hidden;
-  C *gates;   /* the inputs times their weights (rows, width); the activations replace them */
-  bool keeps; /* whether the backward pass needs the activations */
-  const C *state_gates; /* the states times their weights (batch, gates) */
+  /* the products of the inputs and their weights (rows, width), which the activations replace */
+  C *gates;
+  bool keeps;           /* whether the backward pass needs the activations */
+  const C *state_gates; /* the products of the states and their weights (batch, gates) */
   const S *bias_ih, *bias_hh;
-  /* for LSTM only: `cell` has the current cells (batch, hidden); `all_cells` has the cells after
-  ** each step and `tanh_cells` their tanh, kept for the backward pass (rows, hidden) */
+  /* for LSTM only: `cell` has the current cells (batch, hidden). For the backward pass, `all_cells`
+  ** has the cells after each step and `tanh_cells` has their tanh (rows, hidden). */
   C *cell, *all_cells, *tanh_cells;
-  /* outputs before projection (rows, hidden), kept for the backward pass */
+  /* outputs before the projection (rows, hidden), kept for the backward pass */
   C *unprojected;
-  S *projects; /* states before projection (batch, hidden); NULL without a projection */
+  S *projects; /* states before the projection (batch, hidden); NULL without a projection */
   S *out, *hn, *cn;
 };
 
@@ -40,8 +41,8 @@ __device__ __forceinline__ C bias(const Forward<S, C> &f, int64_t k, bool of_sta
   return b ? (C)widen(b[k]) : C(0);
 }
 
-/* Returns the value of a gate before its activation; `gate` counts only gates to which the state
-** contributes. */
+/* Returns the value of a gate before its activation. `gate` counts only the gates that the state
+** contributes to. */
 template <class S, class C>
 __device__ __forceinline__ C gate_sum(const Forward<S, C> &f, C from_input, int64_t n, int gate,
                                       int gates, int64_t k) {
@@ -105,7 +106,7 @@ __global__ void __launch_bounds__(RNN_THREADS) step_kernel(Forward<S, C> f) {
   }
 }
 
-/* Stores the outputs of a step after projection. */
+/* Stores the outputs of a step after the projection. */
 template <class S, class C>
 __global__ void __launch_bounds__(RNN_THREADS)
     projected_kernel(RnnStep step, S *out, S *hn, const C *projected, int64_t output) {

@@ -3,12 +3,12 @@
 ** a matrix product with the states, followed by one kernel. A layer therefore takes a few launches
 ** for each step, and the host never waits for the device.
 **
-** The number of samples in a step is stored on the device (tlk_Rnn.offsets), so the host launches
-** products for the whole batch: (batch, ...) instead of only the rows of the step. States also have
-** one row for each sample; if a sample does not take part in a step, its row does not change.
+** The number of samples in a step is stored on the device (tlk_Rnn.offsets). The host does not know
+** it, so the host launches products for the whole batch. States also have one row for each sample;
+** if a sample does not take part in a step, its row does not change.
 **
 ** A row of gates has the same layout as on the CPU. For GRU the row is: new, reset, update, and the
-** state's part of new. In this order the gates to which the state contributes are adjacent columns.
+** state's part of new. In this order the gates that the state contributes to are adjacent columns.
 */
 #ifndef TLK_CUDA_RNN_CUH
 #define TLK_CUDA_RNN_CUH
@@ -20,7 +20,7 @@
 
 /* ---- steps ------------------------------------------------------------------------------ */
 
-/* Step `t` of a layer, as kernels see it. */
+/* Step `t` of a layer, as an argument of kernels. */
 struct RnnStep {
   const int64_t *offsets; /* first row of each step; NULL if all sequences have the same length */
   int64_t t, steps, batch;
@@ -34,8 +34,8 @@ struct RnnStep {
   }
   __device__ __forceinline__ int64_t first() const { return first_of(t); }
   __device__ __forceinline__ int64_t count() const { return count_of(t); }
-  /* Returns the row of sample n in the previous step, or -1 if the sample's sequence begins with
-  ** this step. */
+  /* Returns the row of sample n in the previous step; -1 if the sample's sequence begins with this
+  ** step. */
   __device__ __forceinline__ int64_t before(int64_t n) const {
     int64_t from = reverse ? t + 1 : t - 1;
     if (from < 0 || from >= steps || n >= count_of(from)) return -1;
@@ -47,14 +47,15 @@ static inline RnnStep rnn_step(const tlk_Rnn &r, int64_t t) {
   return {r.offsets, t, r.steps, r.batch, r.reverse};
 }
 
-/* A part of weight_ih: `rows` rows, beginning at `row`, that compute adjacent columns in a row of
-** gates, beginning at `column`. */
+/* A part of weight_ih: `rows` rows from `row` on. They compute adjacent columns in a row of gates,
+** from `column` on. */
 struct RnnPart {
   int64_t row, rows, column;
 };
 
 struct RnnLayout {
-  int64_t width; /* number of columns in a row of gates; all counts are in units of `hidden` */
+  /* number of columns in a row of gates; all counts in this struct are in units of `hidden` */
+  int64_t width;
   RnnPart state; /* the columns that weight_hh computes */
   int inputs;
   RnnPart input[2]; /* the columns that weight_ih computes */
@@ -72,7 +73,7 @@ static inline RnnLayout rnn_layout(tlk_RnnMode mode) {
 template <class S> struct RnnWide { typedef float type; };
 template <> struct RnnWide<double> { typedef double type; };
 
-/* The arrays of a reserve, each over all rows, in the order that tlk_rnn_reserve uses. */
+/* The arrays of a reserve, each with all rows, in the order that tlk_rnn_reserve uses. */
 template <class C> struct RnnReserve { C *gates, *cell, *tanh_cell, *unprojected; };
 
 template <class C> static RnnReserve<C> rnn_reserve(const tlk_Rnn &r, const void *reserve) {
@@ -106,8 +107,8 @@ static bool rnn_move(const tlk_Context *cx, To *to, const From *from, int64_t n)
 
 /* ---- products ----------------------------------------------------------------------------- */
 
-/* A product of row-major matrices of type S, which are contiguous except for the leading dimensions
-** given. */
+/* A product of row-major matrices of type S. They are contiguous except for the leading dimensions
+** that are given. */
 template <class S> struct RnnProduct {
   const tlk_Context *cx;
   struct tlk_gemm call;
@@ -133,7 +134,7 @@ template <class S> struct RnnProduct {
     call.gemm.c = c;
     return tlk_gemm(&call);
   }
-  /* Stores or adds a product as `into` does, but the result is float32 if S is a half type. */
+  /* Computes the product as `into` does, but the result is float32 if S is a half type. */
   bool into_wide(double *c, int64_t ld, bool add = false) { return into((S *)(void *)c, ld, add); }
   bool into_wide(float *c, int64_t ld, bool add = false) {
     const tlk_Gemm &g = call.gemm;
