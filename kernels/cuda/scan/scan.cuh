@@ -1,7 +1,7 @@
 /*
 ** scan.cuh - scans (running reductions) along lines. If there are few long lines, they are cut into
-** segments: the first kernel computes the total of each segment, the second the prefixes of the
-** totals, and the third the elements.
+** segments. Then a first kernel computes the total of each segment, a second kernel combines the
+** totals before each segment, and a third kernel computes the elements.
 */
 #ifndef TLK_CUDA_SCAN_CUH
 #define TLK_CUDA_SCAN_CUH
@@ -12,15 +12,16 @@
 #define SCAN_THREADS 256
 #define SCAN_EACH 8 /* number of elements that a thread loads at a time */
 
-/* An accumulator. In scans that pick an element, `at` is the element's one-based position, or 0 if
-** there is none. */
+/* An accumulator. In scans that pick an element, `at` is the element's position, counted from 1; it
+** is 0 if there is none. */
 template <class A, bool picking> struct Running { A value; };
 template <class A> struct Running<A, true> {
   A value;
   int64_t at;
 };
 
-/* The lines of (outer, n, inner). If inner is 1, a team of `team` threads shares each line. */
+/* The lines of an array (outer, n, inner). If inner is 1, a team of `team` threads shares each
+** line. */
 struct Scanned {
   const char *in;
   int in_dtype, in_bytes;
@@ -30,7 +31,7 @@ struct Scanned {
   int team;
 };
 
-/* The operations of a scan; F wraps a scan of math.h. */
+/* The operations of a scan. F is the struct of a scan of math.h. */
 template <class F> struct Scan {
   typedef typename F::T C;
   typedef Running<typename F::A, F::picking> A;
@@ -46,7 +47,8 @@ template <class F> struct Scan {
       if (F::picks(a.value, x)) a.at = at;
     a.value = F::next(a.value, x);
   }
-  /* Combines the accumulators of two adjacent ranges; the range of a is before the range of b. */
+  /* Combines the accumulators of two adjacent ranges. The range of a comes before the range of
+  ** b. */
   __device__ __forceinline__ static A join(const A &a, const A &b) {
     A c = a;
     if constexpr (F::picking) {
@@ -58,8 +60,8 @@ template <class F> struct Scan {
   }
 };
 
-/* Returns x of the lane that is `step` lanes before this one. The first `step` lanes get their own
-** x. */
+/* Returns the x of the lane that is `step` lanes before this one. The first `step` lanes get their
+** own x. */
 template <class T> __device__ __forceinline__ T shuffle_up(T x, int step) {
   static_assert(sizeof(T) % 4 == 0, "words");
   int words[sizeof(T) / 4];
@@ -70,8 +72,8 @@ template <class T> __device__ __forceinline__ T shuffle_up(T x, int step) {
   return x;
 }
 
-/* Returns the exclusive prefix over the threads of the team, and the team's total. A team is a warp
-** or the whole block; `shared` may be reused immediately. */
+/* Returns the combined accumulators of the threads before this one in its team, and the total of
+** the team. A team is a warp or the whole block. The caller may reuse `shared` immediately. */
 template <class F>
 __device__ __forceinline__ typename Scan<F>::A team_before(typename Scan<F>::A x, int team,
                                                            typename Scan<F>::A *shared,
@@ -99,7 +101,7 @@ __device__ __forceinline__ typename Scan<F>::A team_before(typename Scan<F>::A x
   return before;
 }
 
-/* Loads SCAN_EACH elements beginning at `i`, of which only `count` are in the line. */
+/* Loads SCAN_EACH elements from `i` on, of which only `count` are in the line. */
 template <class C>
 __device__ __forceinline__ void read_some(const Scanned &g, int64_t i, int count,
                                           C (&x)[SCAN_EACH]) {
@@ -125,8 +127,8 @@ __device__ __forceinline__ void write_some(const Scanned &g, int64_t i, int coun
     if (k < count) store_any(to + k * g.out.bytes, g.out.dtype, y[k]);
 }
 
-/* Scans elements `begin` to `end` of a line; in each iteration, the team's threads process one
-** tile. Returns the total. With `totals_only`, no elements are stored. */
+/* Scans elements `begin` to `end` of a line. In each iteration, the threads of the team process one
+** tile. Returns the total. If `totals_only`, stores no elements. */
 template <class F>
 __device__ __forceinline__ typename Scan<F>::A
 scan_row(const Scanned &g, int64_t line, int64_t begin, int64_t end, typename Scan<F>::A carry,
@@ -160,9 +162,9 @@ scan_row(const Scanned &g, int64_t line, int64_t begin, int64_t end, typename Sc
   return carry;
 }
 
-/* Scans segments of lines. For each (segment, line), `before` has the total of the segments before;
-** with `totals_only`, the kernel instead writes the segment's own total there. `before` is NULL if
-** there is only one segment. */
+/* Scans segments of lines. `before` has, for each (segment, line), the total of the segments before
+** it. If `totals_only`, the kernel writes the segment's own total to `before` instead. `before` is
+** NULL if there is only one segment. */
 template <class F>
 __global__ void __launch_bounds__(SCAN_THREADS, 2)
     scan_rows_kernel(const __grid_constant__ Scanned g, bool totals_only,
@@ -188,7 +190,7 @@ __global__ void __launch_bounds__(SCAN_THREADS, 3)
                         typename Scan<F>::A *before) {
   typedef typename F::T C;
   typedef typename Scan<F>::A A;
-  enum { K = 4 }; /* number of loads that a thread has in flight */
+  enum { K = 4 }; /* number of elements that a thread loads at a time */
   int64_t segment = blockIdx.y, begin = segment * g.share, end = begin + g.share;
   if (end > g.n) end = g.n;
   for (int64_t line = thread_index(); line < g.lines; line += (int64_t)gridDim.x * blockDim.x) {
@@ -214,7 +216,8 @@ __global__ void __launch_bounds__(SCAN_THREADS, 3)
   }
 }
 
-/* Replaces the totals of the segments by their exclusive prefixes; one block handles each line. */
+/* Replaces the totals of the segments by the totals of all segments before each. Each line is
+** processed by one block. */
 template <class F>
 __global__ void __launch_bounds__(SCAN_THREADS, 2)
     before_kernel(int64_t lines, int64_t segments, typename Scan<F>::A *values) {
@@ -270,7 +273,7 @@ template <class F> static bool run_scan(const struct tlk_scan *call) {
 
 /* ---- scans of math.h as types -------------------------------------------------------------- */
 
-/* These macros tell whether a scan also returns positions. */
+/* Macros that tell whether a scan also returns positions. */
 #define SCAN_PICKS_cumsum false
 #define SCAN_PICKS_cumprod false
 #define SCAN_PICKS_logcumsumexp false

@@ -1,6 +1,6 @@
 /*
-** scan.h - tables of scans, one for each compute type; combinations that are not defined are NULL.
-** Each type is in a separate file, so that the files compile in parallel.
+** scan.h - tables of scans, one for each compute type. An entry is NULL if the scan is not defined
+** for the type. Each type is in a separate file, so that the files compile in parallel.
 */
 #ifndef TLK_CUDA_SCAN_H
 #define TLK_CUDA_SCAN_H

@@ -1,7 +1,7 @@
 /*
 ** scan_table.cuh - the scans of one compute type, and their table. The file for a type defines
 ** these macros and then includes this file: TYPE, the name of the type; JOINS(name), a SCAN_JOIN
-** for each type in which the scans compute; and IS_FLOATING unless the type is an integer.
+** for each type that the scans compute in; and, for a floating type, IS_FLOATING.
 */
 #define FUNCTION(name, s) SCAN_F(name, s, JOINS(name))
 #define ENTRY_(name, s) run_scan<name##_##s>,
