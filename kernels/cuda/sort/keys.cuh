@@ -1,5 +1,5 @@
 /*
-** keys.cuh - sort keys: unsigned integers that sort in the same order as the elements. NaN sorts
+** keys.cuh - sort keys, which are unsigned integers in the same order as the elements. NaN sorts
 ** after every number, and -0 equals 0. A key has as many bits as its element.
 */
 #ifndef TLK_CUDA_KEYS_CUH
@@ -16,8 +16,8 @@ template <class U> __device__ __forceinline__ uint64_t float_key(U bits, U inf) 
   return size > inf ? (U) ~(U)0 : size == 0 ? sign : key;
 }
 
-/* Computes the keys of elements i, i + step, ... before `end`; the keys of others are 0. All
-** elements are loaded before the first is converted. */
+/* Computes the keys of elements i, i + step, ... before `end`; the remaining keys are 0. Loads all
+** elements before it converts the first. */
 template <class U, int N, class Key>
 __device__ __forceinline__ void keys_of_bits(const void *data, int64_t i, int64_t step, int64_t end,
                                              uint64_t (&keys)[N], Key key) {
@@ -74,8 +74,8 @@ struct Keys {
   __device__ __forceinline__ uint64_t at(int64_t row, int64_t i) const {
     return key_here(data, dtype, row * n + i) ^ flip;
   }
-  /* Computes the element with a given key, which is unique but for the keys of NaN, of 0 and of
-  ** true: then this returns false. */
+  /* Computes the element with a given key. Returns false if several elements have this key, as is
+  ** so for NaN, 0 and true. */
   __device__ __forceinline__ bool element(uint64_t key, uint64_t *element) const {
     uint64_t sign = (uint64_t)1 << (bits - 1), own = key ^ flip;
     switch (dtype) {
@@ -91,7 +91,7 @@ struct Keys {
     default: *element = own; return true;
     }
   }
-  /* Computes the keys of elements i, i + step, ... of a row, as far as the row goes. */
+  /* Computes the keys of elements i, i + step, ... of a row, up to the row's end. */
   template <int N>
   __device__ __forceinline__ void batch(int64_t row, int64_t i, int64_t step,
                                         uint64_t (&keys)[N]) const {
@@ -120,13 +120,13 @@ struct Picked {
   int64_t *indices;
   int64_t k;
 
-  /* Stores the element at position `place` of the row as the row's result number `to`. */
+  /* Stores result number `to` of the row: the element at position `place`, and this position. */
   __device__ __forceinline__ void give(const Keys &in, int64_t row, int64_t to,
                                        int64_t place) const {
     put(in, row * in.n + place, row * k + to, place);
   }
-  /* Stores element `from` of the whole input at index `at` of the output, together with `place`,
-  ** the element's position in the row. */
+  /* Stores element `from` of the whole input as element `at` of the output. Also stores `place`,
+  ** which is the element's position in its row. */
   __device__ __forceinline__ void put(const Keys &in, int64_t from, int64_t at,
                                       int64_t place) const {
     if (indices) indices[at] = place + 1;
@@ -138,8 +138,8 @@ struct Picked {
     default: values[at] = in.data[from]; return;
     }
   }
-  /* The same as `give` for an element whose key is at hand: the element itself, at a random place
-  ** of the input, is read only if the key does not tell it. */
+  /* Does the same as `give` for an element whose key is known. If the key determines the element,
+  ** the input is not read, because it would be read at random positions. */
   __device__ __forceinline__ void give_key(const Keys &in, int64_t row, int64_t to, int64_t place,
                                            uint64_t key) const {
     uint64_t element, at = row * k + to;

@@ -1,7 +1,7 @@
 /*
 ** radix.cuh - sorts items (keys with their positions) in many rows. Short rows are sorted in shared
-** memory by Batcher's network; long rows are sorted by radix sort, beginning with the lowest digit.
-** Both methods are stable, because equal keys are ordered by position.
+** memory by Batcher's network. Long rows are sorted by radix sort, from the lowest digit of the
+** keys to the highest. Both methods are stable, because equal keys are ordered by position.
 */
 #ifndef TLK_CUDA_RADIX_CUH
 #define TLK_CUDA_RADIX_CUH
@@ -42,7 +42,7 @@ struct LargePair {
 
 /* ---- short rows ----------------------------------------------------------------------------- */
 
-/* Sorts short rows; a block sorts 16 KB of items. */
+/* Sorts short rows. Each block sorts 16 KB of items. */
 template <class Item> struct Short {
   enum { items = 16384 / sizeof(Item) };
 };
@@ -93,17 +93,18 @@ __global__ void __launch_bounds__(SORT_THREADS, 2)
 /* ---- long rows ------------------------------------------------------------------------------ */
 
 /* The data of one pass over a digit. Each row is divided into `tiles` tiles.
-** counts[row][digit][tile] becomes the number of items with that digit in earlier tiles of the row;
-** totals[row][digit] becomes the number in the whole row. */
+** counts[row][digit][tile] becomes the number of items with this digit in earlier tiles of the row.
+** totals[row][digit] becomes the number of items with this digit in the whole row. */
 struct Pass {
   int64_t rows, n, tiles;
   int shift;
   uint32_t *counts, *totals;
 };
 
-/* The items of a pass: rows of items, or another type that has such a `load`, which reads the items
-** i, i + step, ... of a row as far as the row goes, all before the first is used. `blocks` is the
-** least number of blocks that share a multiprocessor. */
+/* The items that a pass reads: rows of items, or another type with such a function `load`. `load`
+** reads the items i, i + step, ... of a row, up to the row's end, and loads all of them before it
+** uses the first. `blocks` is the smallest number of blocks that run on a multiprocessor at the
+** same time. */
 template <class Item> struct Listed {
   enum { blocks = 3 };
   const Item *items;
@@ -117,7 +118,7 @@ template <class Item> struct Listed {
   }
 };
 
-/* A tile has as many items as fit into 32 KB; each thread handles `each` of them. */
+/* A tile has as many items as fit into 32 KB. Each thread handles `each` of them. */
 template <class Item> struct Tile {
   enum { each = 128 / sizeof(Item), items = each * SORT_THREADS };
 };
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__(SORT_THREADS)
   }
 }
 
-/* Computes offsets; each block computes the prefix sums of the counts for one digit of one row. */
+/* Computes offsets. Each block computes the prefix sums of the counts for one digit of one row. */
 static __global__ void __launch_bounds__(SORT_THREADS) offsets_kernel(Pass p) {
   __shared__ uint32_t shared[WARP + 1];
   for (int64_t d = blockIdx.x; d < p.rows * SORT_BINS; d += gridDim.x) {
@@ -163,8 +164,8 @@ static __global__ void __launch_bounds__(SORT_THREADS) offsets_kernel(Pass p) {
   }
 }
 
-/* Computes the rank of each item among the warp's items with the same digit; `counts` is the warp's
-** histogram. */
+/* Computes the rank of each item among the items of its warp that have the same digit. `counts` is
+** the histogram of the warp. */
 template <class Item, int EACH>
 __device__ __forceinline__ void rank_items(const Item (&items)[EACH], int64_t left, int shift,
                                            volatile uint32_t *counts, uint32_t (&rank)[EACH]) {
@@ -187,8 +188,8 @@ __device__ __forceinline__ void rank_items(const Item (&items)[EACH], int64_t le
   }
 }
 
-/* Moves items to their new positions; each warp processes `each` * 32 consecutive items. The tile's
-** items are first ordered by digit in shared memory, so that neighbouring threads write to
+/* Moves items to their new positions. Each warp processes `each` * 32 consecutive items. The items
+** of a tile are first ordered by digit in shared memory, so that neighbouring threads write to
 ** neighbouring addresses. */
 template <class Item, class Source>
 __global__ void __launch_bounds__(SORT_THREADS, Source::blocks)
@@ -252,8 +253,9 @@ static bool sort_pass(const tlk_Context *cx, const Source &in, Item *out, const 
          launch(cx, scatter_kernel<Item, Source>, dim3(grid), SORT_THREADS, 0, in, out, p);
 }
 
-/* Sorts `rows` long rows of n items by the low `bits` bits of their keys. `in` has the items; the
-** result is in *items. `spare` is a buffer of the same size; the call may swap the two pointers. */
+/* Sorts `rows` long rows of n items by the low `bits` bits of their keys. `in` has the items, and
+** *items becomes the result. `spare` is a buffer of the same size. The call may swap the two
+** pointers. */
 template <class Item, class Source>
 static bool sort_long(const tlk_Context *cx, const Source &in, Item **items, Item **spare,
                       int64_t rows, int64_t n, int bits) {
@@ -276,7 +278,7 @@ static bool sort_long(const tlk_Context *cx, const Source &in, Item **items, Ite
   }
 }
 
-/* The same for rows of any length, whose items are in *items. */
+/* Sorts rows of any length in the same way. *items has the items. */
 template <class Item>
 static bool sort_items(const tlk_Context *cx, Item **items, Item **spare, int64_t rows, int64_t n,
                        int bits) {

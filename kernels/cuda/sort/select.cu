@@ -1,8 +1,8 @@
 /*
 ** select.cu - selects the first elements of each row, or the element with a given rank, by radix
-** selection: the digits of the wanted key are found one by one, beginning with the highest, from a
-** histogram of the keys that begin with the digits found so far. A block processes one row, or a
-** part of a long row.
+** selection. The digits of the wanted key are found one by one, from the highest on. Each digit is
+** found from a histogram of the keys that begin with the digits found so far. A block processes one
+** row, or a part of a long row.
 */
 #include "kernels/cuda/sort/keys.cuh"
 #include "kernels/cuda/sort/radix.cuh"
@@ -11,7 +11,7 @@
 namespace {
 
 #define SELECT_THREADS 512
-#define SELECT_BATCH 8 /* number of keys that a thread loads before it uses the first */
+#define SELECT_BATCH 8 /* number of keys that a thread loads before it uses the first one */
 
 /* The shared memory of a block. */
 struct Shared {
@@ -20,8 +20,8 @@ struct Shared {
   uint32_t digit, smaller, equal, kept;
 };
 
-/* Calls f(i, key) for each index i of the row, in no order. The block has few threads for a long
-** row, so each of them waits for a batch of keys at once. */
+/* Calls f(i, key) for each index i of the row, in no particular order. A block has few threads for
+** a long row, so each thread loads a batch of keys at a time. */
 template <class F> __device__ __forceinline__ void each_key(const Keys &in, int64_t row, F f) {
 #pragma unroll 1
   for (int64_t begin = threadIdx.x; begin < in.n; begin += SELECT_BATCH * SELECT_THREADS) {
@@ -33,8 +33,8 @@ template <class F> __device__ __forceinline__ void each_key(const Keys &in, int6
   }
 }
 
-/* Returns the key with rank `rank` in a row; *smaller and *equal become the numbers of keys that
-** are smaller than that or equal to it. */
+/* Returns the key with rank `rank` in a row. *smaller and *equal become the numbers of keys that
+** are smaller than this key and equal to it. */
 __device__ __forceinline__ uint64_t select_key(const Keys &in, int64_t row, uint32_t rank,
                                                Shared &s, uint32_t *smaller, uint32_t *equal) {
   uint64_t found = 0, fixed = 0; /* digits found so far, and a mask of the bits that they fill */
@@ -65,7 +65,7 @@ __device__ __forceinline__ uint64_t select_key(const Keys &in, int64_t row, uint
   return found;
 }
 
-/* Calls f(i, number), in order, for each index i of the row for which test(key) is true; `number`
+/* Calls f(i, number) for each index i of the row for which test(key) is true, in order. `number`
 ** counts these indices from 0. All threads must call this function. */
 template <class Test, class F>
 __device__ __forceinline__ void in_order(const Keys &in, int64_t row, Shared &s, Test test, F f) {
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
   for (int64_t row = blockIdx.x; row < in.rows; row += gridDim.x) {
     uint32_t nans = 0, smaller = 0, equal, rank = (uint32_t)wanted;
     uint64_t key = in.nan;
-    if (wanted < 0) { /* a negative rank asks for the median */
+    if (wanted < 0) { /* a negative rank stands for the median */
       for (int64_t i = threadIdx.x; in.nan != 0 && i < in.n; i += SELECT_THREADS)
         nans += in.at(row, i) == in.nan;
       block_before(nans, s.sums, &nans);
@@ -106,8 +106,8 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
   }
 }
 
-/* How rows are divided: part p has the `size` elements that begin at p * size; the last part has
-** all remaining elements. */
+/* How rows are divided. Part p has `size` elements from p * size on; the last part has all
+** remaining elements. */
 struct Division {
   int64_t parts, size;
 };
@@ -125,9 +125,11 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
     own.data += (row * in.n + begin) * in.bytes;
     own.n = in.n - begin < d.size ? in.n - begin : d.size;
     uint32_t k = (uint32_t)out.k, smaller, equal;
-    /* this call contains barriers, which separate the uses of `items` by two parts */
+    /* this call contains barriers, so that all threads have finished with `items` of the previous
+    ** part */
     uint64_t last = select_key(own, 0, k - 1, s, &smaller, &equal);
-    bool all = smaller + equal == k; /* otherwise the first of the equal keys are taken */
+    /* if not all keys equal to the last one are taken, the first of them are taken */
+    bool all = smaller + equal == k;
     if (threadIdx.x == 0) s.kept = 0;
     for (int t = threadIdx.x; t < span; t += SELECT_THREADS) items[t] = Item::last();
     __syncthreads();
@@ -149,7 +151,7 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
   }
 }
 
-/* Converts positions among candidates to positions in the original rows. Each row has `each`
+/* Converts positions among the candidates to positions in the original rows. Each row has `each`
 ** candidates. */
 __global__ void __launch_bounds__(SELECT_THREADS)
     place_kernel(int64_t *indices, const int64_t *chosen, const int64_t *candidates, int64_t n,
@@ -158,8 +160,8 @@ __global__ void __launch_bounds__(SELECT_THREADS)
     indices[i] = candidates[i / k * each + chosen[i] - 1];
 }
 
-/* Returns how to divide rows. A few long rows are divided into parts of at least 8 k elements, so
-** that all multiprocessors have work: two blocks each, or many times that. */
+/* Returns how to divide rows. If there are few long rows, they are divided into parts of at least 8
+** k elements, so that each multiprocessor has two blocks to run, or a multiple of that. */
 Division division_of(const tlk_Context *cx, const Keys &in, int64_t k) {
   if (in.n <= 1 << 17 || in.rows >= 64) return {1, in.n};
   int64_t least = 8 * k < 1 << 15 ? 1 << 15 : 8 * k, parts = in.n / least;
@@ -179,8 +181,8 @@ bool select_parts(const tlk_Context *cx, const Keys &in, const Picked &out, Divi
 
 } // namespace
 
-/* Selects the first k elements of each row. The first k elements of each part are candidates; equal
-** candidates keep the order of their positions. */
+/* Selects the first k elements of each row. The first k elements of each part are candidates, and
+** equal candidates keep the order of their positions. */
 bool cuda_select_first(const tlk_Context *cx, const Keys *in, const Picked *out) {
   Division d = division_of(cx, *in, out->k);
   if (d.parts == 1) return select_parts(cx, *in, *out, d);

@@ -30,7 +30,8 @@ __global__ void __launch_bounds__(SORT_THREADS, 4)
   }
 }
 
-/* The items of a sort's first pass: made from the elements, without a pass of their own. */
+/* The items of the first pass of a sort. They are made from the elements while they are read, which
+** saves a pass. */
 template <class Item> struct Made {
   enum { blocks = 2 };
   Keys in;
@@ -46,7 +47,7 @@ template <class Item> struct Made {
 
 bool is_large(const Keys &in) { return in.bits > 32; }
 
-/* Sorts the rows and then calls then(items). */
+/* Sorts the rows, and then calls then(items). */
 template <class Item, class Then>
 bool with_sorted(const tlk_Context *cx, const Keys &in, Then then) {
   bool alone = in.n <= Short<Item>::items;
@@ -88,7 +89,7 @@ __device__ __forceinline__ int64_t first_of(const Item *items, int64_t n, uint64
   return low;
 }
 
-/* Finds the k-th item of each row; one thread handles each row. See select_rank in
+/* Finds the k-th item of each row. Each row is handled by one thread. See select_rank in
 ** core/kernel/kernel.h. */
 template <class Item>
 __global__ void __launch_bounds__(SORT_THREADS, 4)
@@ -125,7 +126,7 @@ DEVICE Longest longer(const Longest &a, const Longest &b) {
   return second ? b : a;
 }
 
-/* Finds the mode of each row; one block handles each row, and its threads look for the ends of
+/* Finds the mode of each row. Each row is handled by one block, whose threads look for the ends of
 ** runs. NaN is not equal to any element. */
 template <class Item>
 __global__ void __launch_bounds__(SORT_THREADS, 4)
@@ -156,7 +157,7 @@ template <class Item> bool run_mode(const tlk_Context *cx, const Keys &in, const
 
 /* ---- sorting whole rows ------------------------------------------------------------------- */
 
-/* Returns whether row a sorts before row b; returns `equal` if the rows are equal. */
+/* Returns whether row a sorts before row b. Returns `equal` if the rows are equal. */
 DEVICE bool row_before(const Keys &in, int64_t a, int64_t b, bool equal) {
   for (int64_t i = 0; i < in.n; i++) {
     uint64_t x = in.at(a, i), y = in.at(b, i);
@@ -165,8 +166,8 @@ DEVICE bool row_before(const Keys &in, int64_t a, int64_t b, bool equal) {
   return equal;
 }
 
-/* Merges pairs of runs of `run` rows: each row of a run finds, by binary search, its position in
-** the other run. */
+/* Merges pairs of sorted runs, each of `run` rows. For each row of a run, binary search finds the
+** row's position in the other run. */
 static __global__ void __launch_bounds__(SORT_THREADS, 4)
     merge_kernel(const __grid_constant__ Keys in, int64_t run, const int64_t *from, int64_t *to) {
   for (int64_t i = thread_index(); i < in.rows; i += thread_count()) {
@@ -192,13 +193,13 @@ bool tlk_sort(const struct tlk_sort *call) {
   return sort_rows(call->cx, keys_of(call->in, call->rows, call->n, call->descending), out);
 }
 
-/* Returns whether radix selection, with one block for each row, is faster than sorting. */
+/* Returns whether radix selection with one block for each row is faster than sorting. */
 static bool selects(int64_t rows, int64_t n) {
   return n > SELECT_SHORT && n <= UINT32_MAX && (n <= 1 << 17 || rows >= 64);
 }
 
-/* Returns whether the first k elements are selected rather than sorted; a long row is then divided
-** among blocks. */
+/* Returns whether the first k elements are selected instead of sorting the row. A long row is then
+** divided among blocks. */
 static bool selects_first(int64_t n, int64_t k) {
   return k > 0 && k <= SELECT_MOST && n > SELECT_SHORT && n <= UINT32_MAX;
 }
@@ -237,7 +238,8 @@ bool tlk_row_order(const struct tlk_row_order *call) {
   if (spare.data == NULL) return false;
   if (call->n == 1) return launch(call->cx, first_row_kernel, dim3(1), 1, 0, call->order);
   for (int64_t run = 1; run < call->n; run *= 2) passes++;
-  /* the arrays alternate so that the last pass writes to the result array */
+  /* the two arrays alternate, and the first one is chosen so that the last pass writes to the
+  ** result */
   int64_t *to = passes % 2 ? call->order : (int64_t *)spare.data, *from = NULL;
   for (int64_t run = 1; run < call->n; run *= 2) {
     if (!launch(call->cx, merge_kernel, dim3(grid), SORT_THREADS, 0, in, run, from, to))
