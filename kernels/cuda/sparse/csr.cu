@@ -9,7 +9,8 @@ namespace {
 
 #define CSR_THREADS 256
 
-/* Computes sparse times dense; each thread computes one element of the product. */
+/* Computes the product of the sparse matrix and a dense matrix. Each thread computes one element of
+** the product. */
 template <class T>
 __global__ void __launch_bounds__(CSR_THREADS)
     product_kernel(T *out, const int64_t *pointers, const int64_t *columns, const T *values,
@@ -25,7 +26,8 @@ __global__ void __launch_bounds__(CSR_THREADS)
   }
 }
 
-/* Computes the transposed sparse matrix times dense; each thread computes one column. */
+/* Computes the product of the transposed sparse matrix and a dense matrix. Each thread computes one
+** column. */
 template <class T>
 __global__ void __launch_bounds__(CSR_THREADS)
     transposed_kernel(T *out, const int64_t *pointers, const int64_t *columns, const T *values,
@@ -42,8 +44,8 @@ __global__ void __launch_bounds__(CSR_THREADS)
   }
 }
 
-/* Computes left times transposed right, only at the positions of the sparse matrix's elements; each
-** thread computes one row. */
+/* Computes the product of `left` and the transpose of `right`, only at the positions of the sparse
+** matrix's elements. Each thread computes one row. */
 template <class T>
 __global__ void __launch_bounds__(CSR_THREADS)
     sampled_kernel(T *out, const int64_t *pointers, const int64_t *columns, const T *left,
