@@ -1,5 +1,5 @@
 /*
-** resample.cu - resampling along one dimension; a thread computes one output element.
+** resample.cu - resampling along one dimension. Each thread computes one output element.
 */
 #include "kernels/cuda/cuda.cuh"
 
