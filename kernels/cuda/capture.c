@@ -1,7 +1,7 @@
 /*
 ** capture.c - captures work into graphs and replays them. A stream takes part in a capture if it
 ** began the capture or waited for an event that was recorded in it. The driver keeps track of this,
-** and reports the id of a stream's capture.
+** and reports the id of the capture that a stream takes part in.
 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,7 +9,7 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* A capture that has begun and not ended. */
+/* A capture that has begun and has not ended. */
 typedef struct Capture {
   struct Capture *next;
   unsigned long long id; /* the driver's id of the capture */
@@ -20,7 +20,7 @@ typedef struct Capture {
 struct tl_Graph {
   int device;
   uint64_t pool;
-  uint64_t launched; /* bit mask of the streams on which the graph was launched */
+  uint64_t launched; /* bit mask of the streams on which the graph has been launched */
   cudaGraphExec_t exec;
 };
 
@@ -40,8 +40,8 @@ static uint64_t pool_of(unsigned long long id) {
 
 bool cuda_capture_is_open(uint64_t number) { return pool_of(number) != 0; }
 
-/* Asks the driver for a stream's capture. In CUDA 13, the driver's function also returns the edges
-** of the captured graph. */
+/* Asks the driver for the capture that a stream takes part in. In CUDA 13, the driver's function
+** also returns the edges of the captured graph. */
 static cudaError_t capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
                                 unsigned long long *id) {
 #if CUDART_VERSION >= 13000
@@ -51,7 +51,7 @@ static cudaError_t capture_info(cudaStream_t stream, enum cudaStreamCaptureStatu
 #endif
 }
 
-/* Returns the driver's id of the capture that a stream takes part in, or 0. */
+/* Returns the driver's id of the capture that a stream takes part in; 0 if there is none. */
 static unsigned long long id_of(const tl_Stream *stream) {
   enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long id = 0;
@@ -126,7 +126,7 @@ static bool begin(Capture *c, tl_Stream *stream, uint64_t pool, tl_CaptureMode m
   return false;
 }
 
-/* Removes from the list the capture that the stream began, and returns it, or NULL if there is
+/* Removes the capture that the stream began from the list, and returns it. Returns NULL if there is
 ** none. */
 static Capture *take(const tl_Stream *stream) {
   pthread_mutex_lock(&lock);
@@ -152,9 +152,9 @@ bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
   return false;
 }
 
-/* Makes an executable graph. The flag makes each node keep the priority of the stream on which the
-** node was captured; otherwise, all nodes would get the priority of the stream on which the graph
-** is launched. */
+/* Makes an executable graph. Each node keeps the priority of the stream on which it was captured.
+** Without the flag, all nodes would get the priority of the stream on which the graph is
+** launched. */
 static bool instantiate(tl_Graph *graph, cudaGraph_t recorded) {
   CUDA_RELAXED;
   CUDA_TRY(cudaGraphInstantiate(&graph->exec, recorded, cudaGraphInstantiateFlagUseNodePriority));
@@ -191,8 +191,8 @@ bool cuda_graph_launch(tl_Graph *graph, tl_Stream *stream) {
   return true;
 }
 
-/* Frees a graph. A launch in flight still completes, because the driver keeps the resources that
-** the launch needs. */
+/* Frees a graph. A launch that is still running completes, because the driver keeps the resources
+** that the launch needs. */
 void cuda_graph_free(tl_Graph *graph) {
   if (cuda_enter(graph->device)) {
     CUDA_RELAXED;

@@ -1,7 +1,7 @@
 /*
 ** complex.cuh - complex numbers on the device: their type, arithmetic, and conversions from and to
-** every dtype. A complex number becomes a real one by dropping its imaginary part; as a bool it is
-** "not zero".
+** every dtype. A complex number becomes a real one by dropping its imaginary part. It becomes the
+** bool true if it is not zero.
 */
 #ifndef TLK_CUDA_COMPLEX_CUH
 #define TLK_CUDA_COMPLEX_CUH
@@ -47,7 +47,7 @@ template <class R> struct Narrow<Complex<R>> {
   }
 };
 
-/* load_here and store_here call these for dtypes that are not in STORED_TYPES. */
+/* load_here and store_here call these functions for dtypes that are not in STORED_TYPES. */
 template <class R> struct OtherTypes<Complex<R>> {
   typedef Complex<R> C;
   __device__ __forceinline__ static C load(const void *p, int dtype) {

@@ -2,9 +2,9 @@
 ** cuda.cuh - device code shared by the kernels: launching, elements of any dtype, vectors of 16
 ** bytes, strided operands, and reductions over warps and blocks.
 **
-** A kernel is a template or a function with arguments by value, and is always started by launch().
-** The specs compile the same files with a C++ compiler, where launch() runs the blocks on the CPU,
-** with one fiber for each CUDA thread (spec/cuda).
+** A kernel is a template or a function that takes its arguments by value, and it is always started
+** by launch(). The specs compile the same files with a C++ compiler. There, launch() runs the
+** blocks on the CPU, with one fiber for each CUDA thread (spec/cuda).
 */
 #ifndef TLK_CUDA_CUH
 #define TLK_CUDA_CUH
@@ -24,8 +24,8 @@
 template <class T> struct Same { typedef T type; };
 
 #ifndef TLK_EMULATED
-/* Starts a kernel on the context's stream. Arguments are converted to the kernel's parameter types.
-** An empty grid is allowed; nothing is launched then. */
+/* Starts a kernel on the context's stream. Arguments are converted to the types of the kernel's
+** parameters. If the grid is empty, nothing is launched. */
 template <class... P>
 static bool launch(const tlk_Context *cx, void (*kernel)(P...), dim3 grid, unsigned threads,
                    size_t shared, typename Same<P>::type... args) {
@@ -37,15 +37,15 @@ static bool launch(const tlk_Context *cx, void (*kernel)(P...), dim3 grid, unsig
       "cudaLaunchKernel");
 }
 
-/* Returns the shared memory whose size is given at launch. */
+/* Returns the shared memory whose size is chosen at launch. */
 template <class T> __device__ __forceinline__ T *dynamic_shared() {
   extern __shared__ __align__(16) unsigned char tlk_dynamic_shared[];
   return reinterpret_cast<T *>(tlk_dynamic_shared);
 }
 #endif
 
-/* Lets a kernel use this many bytes of dynamic shared memory. Up to 48 KB, including static arrays,
-** need no permission. cuda_shared_bytes returns the device's limit. */
+/* Allows a kernel to use this number of bytes of dynamic shared memory. Up to 48 KB, including
+** static arrays, need no permission. cuda_shared_bytes returns the device's limit. */
 template <class... P>
 static bool allow_shared(const tlk_Context *cx, void (*kernel)(P...), size_t bytes) {
   if (bytes <= 32 * 1024) return true;
@@ -57,8 +57,9 @@ static bool allow_shared(const tlk_Context *cx, void (*kernel)(P...), size_t byt
 
 static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Returns the number of blocks for n items of work, `each` items per block, but at most `waves`
-** times the number of blocks that fill the device. Kernels then loop with the grid's stride. */
+/* Returns the number of blocks for n items of work, if a block processes `each` items. The result
+** is at most `waves` times the number of blocks that fill the device; kernels then loop with the
+** grid's stride. */
 static inline unsigned blocks_for(const tlk_Context *cx, int64_t n, int64_t each, int waves = 8) {
   int64_t blocks = divide_up(n, each);
   int64_t most = (int64_t)cuda_multiprocessors(cx->device.index) * waves;
@@ -103,11 +104,12 @@ struct Scratch {
   X(U8, uint8_t)        \
   X(BOOL, bool8)
 
-/* Stops the device: a kernel got a dtype that it does not know. The host checks dtypes before it
-** launches a kernel (operands.h), so this happens only if that check is wrong. */
+/* Stops the device because a kernel got a dtype that it does not know. The host checks dtypes
+** before it launches a kernel (operands.h), so this happens only if that check is wrong. */
 DEVICE void unknown_dtype() { __trap(); }
 
-/* Loads and stores elements whose dtype is not in STORED_TYPES: fails, but see complex.cuh. */
+/* Loads and stores elements whose dtype is not in STORED_TYPES. This version fails; complex.cuh has
+** versions that work. */
 template <class C> struct OtherTypes {
   __device__ __forceinline__ static C load(const void *, int) {
     unknown_dtype();
@@ -127,8 +129,8 @@ template <class C> __device__ __forceinline__ C load_here(const void *p, int dty
   }
 }
 
-/* Loads an element as load_here does, but is not inlined, because many kernels use it. The call
-** costs little, since memory limits the speed of these kernels. */
+/* Loads an element as load_here does. This function is not inlined, because many kernels use it.
+** The call costs little, since memory limits the speed of these kernels. */
 template <class C> __device__ __noinline__ C load_any(const void *p, int dtype) {
   return load_here<C>(p, dtype);
 }
@@ -157,7 +159,7 @@ template <class C> __device__ __noinline__ void store_any(void *p, int dtype, C 
   STORED_AS(TL_F64, double, S, __VA_ARGS__) \
   STORED_AS(TL_F16, f16, S, __VA_ARGS__)    \
   STORED_AS(TL_BF16, bf16, S, __VA_ARGS__)
-/* Runs the code on the host with S defined as a dtype's stored type. */
+/* Runs the code with S defined as a dtype's stored type. This is host code. */
 #define WITH_STORED(dtype, S, ...)             \
   switch (dtype) {                             \
     FLOATING_TYPES(S, __VA_ARGS__)             \
@@ -169,8 +171,8 @@ template <class C> __device__ __noinline__ void store_any(void *p, int dtype, C 
     STORED_AS(TL_BOOL, bool8, S, __VA_ARGS__)  \
   default: return cuda_no_dtype(dtype);        \
   }
-/* Runs the code with S defined as the stored type of a floating dtype. For other dtypes the calling
-** function fails, as it does after WITH_STORED for dtypes that are not in STORED_TYPES. */
+/* Runs the code with S defined as the stored type of a floating dtype. For any other dtype the
+** calling function fails. */
 #define WITH_FLOATING(dtype, S, ...)    \
   switch (dtype) {                      \
     FLOATING_TYPES(S, __VA_ARGS__)      \
@@ -188,7 +190,8 @@ static inline int64_t dtype_bytes(int dtype) {
 
 /* ---- vectors ------------------------------------------------------------------------------ */
 
-/* N adjacent elements, aligned to the size of the vector or to 16 bytes. */
+/* A vector of N adjacent elements. It is aligned to its own size or, if that is larger than 16
+** bytes, to 16 bytes. */
 template <int N, class W>
 __device__ __forceinline__ void store_vector(void *to, int dtype, const W (&x)[N]) {
   switch (dtype) {
@@ -208,7 +211,7 @@ __device__ __forceinline__ void store_vector(void *to, int dtype, const W (&x)[N
   }
 }
 
-/* An integer type or a struct of this many bytes, used for copies. */
+/* An integer type or a struct of this number of bytes, for code that only copies. */
 template <int bytes> struct __align__(bytes) Unit { uint8_t at[bytes]; };
 template <> struct __align__(16) Unit<16> { uint32_t at[4]; };
 
@@ -216,8 +219,8 @@ static inline bool aligned(const void *p, size_t bytes) { return (uintptr_t)p % 
 
 /* ---- division by an invariant number --------------------------------------------------------- */
 
-/* Computes n / d for 0 <= n < 2^31 by a multiplication (T. Granlund, P. Montgomery, "Division
-** by invariant integers using multiplication", PLDI 1994, figure 4.1). */
+/* Computes n / d for 0 <= n < 2^31 by a multiplication and a shift (T. Granlund, P. Montgomery,
+** "Division by invariant integers using multiplication", PLDI 1994, figure 4.1). */
 struct Divider {
   uint32_t divisor, factor, shift;
   Divider() = default;
@@ -233,9 +236,9 @@ struct Divider {
 /* ---- strided operands ---------------------------------------------------------------------- */
 
 /* The argument of a kernel for an elementwise loop over fewer than 2^31 elements of N operands.
-** Kernels declare the parameter const __grid_constant__; otherwise each thread would make a local
-** copy. Operand k's element i is at data[k] + offset(k); if data[k] is NULL, every element is
-** `number[k]`. */
+** Kernels declare the parameter as const __grid_constant__, because otherwise each thread would
+** make a local copy. An element of operand k is at data[k] + its offset for this operand. If
+** data[k] is NULL, every element is `number[k]`. */
 template <int N> struct Strided {
   int ndim;
   uint32_t numel;
@@ -263,9 +266,9 @@ template <int N> struct Strided {
   }
 };
 
-/* Chooses where to split a loop that is too large: along its largest dimension other than the
-** innermost one, which kernels read in vectors. A loop of one dimension is split at a multiple of
-** the vector size. */
+/* Chooses where to split a loop that is too large. It is split along its largest dimension except
+** the innermost one, which kernels read in vectors. A loop of one dimension is split at a multiple
+** of the vector size. */
 static inline int64_t cut_of(const tli_Iter &it, int *dimension) {
   int d = 0;
   for (int e = 1; e < it.ndim; e++)
@@ -274,7 +277,7 @@ static inline int64_t cut_of(const tli_Iter &it, int *dimension) {
   return d == 0 ? it.sizes[0] / 128 * 64 : it.sizes[d] / 2;
 }
 
-/* Calls run(part) for parts of a loop that have fewer than 2^31 elements each. Stops and
+/* Divides a loop into parts of fewer than 2^31 elements, and calls run(part) for each. Stops and
 ** returns false as soon as a call fails. */
 template <int N, class Run> static bool for_parts(const tli_Iter &it, Run run) {
   const int64_t most = INT32_MAX;
@@ -308,7 +311,8 @@ template <int N, class Run> static bool for_parts(const tli_Iter &it, Run run) {
 
 /* ---- warps and blocks ------------------------------------------------------------------------ */
 
-/* Returns x of the lane (own ^ mask), for any type whose size is a multiple of 4 bytes. */
+/* Returns the value of x in the lane with the number (own ^ mask), for any type whose size is a
+** multiple of 4 bytes. */
 template <class T> __device__ __forceinline__ T shuffle_xor(T x, int mask) {
   static_assert(sizeof(T) % 4 == 0, "words");
   int words[sizeof(T) / 4];
@@ -320,7 +324,7 @@ template <class T> __device__ __forceinline__ T shuffle_xor(T x, int mask) {
   return x;
 }
 
-/* Returns the value of x in a given lane. */
+/* Returns the value of x in the given lane. */
 template <class T> __device__ __forceinline__ T of_lane(T x, int lane) {
   int words[(sizeof(T) + 3) / 4] = {};
   memcpy(words, &x, sizeof x);
@@ -331,7 +335,7 @@ template <class T> __device__ __forceinline__ T of_lane(T x, int lane) {
   return x;
 }
 
-/* Combines the values of all 32 lanes by `op(a, b)`, which must be associative; every lane gets the
+/* Combines the values of all 32 lanes by `op(a, b)`, which must be associative. Every lane gets the
 ** result. */
 template <class T, class Op> __device__ __forceinline__ T warp_reduce(T x, Op op) {
 #pragma unroll
@@ -339,8 +343,8 @@ template <class T, class Op> __device__ __forceinline__ T warp_reduce(T x, Op op
   return x;
 }
 
-/* Combines the values of all threads of a block, as warp_reduce does for a warp. The block consists
-** of whole warps. `shared` has room for 32 elements and may be reused immediately. */
+/* Combines the values of all threads of a block, which must consist of whole warps. Every thread
+** gets the result. `shared` has room for 32 elements, and the caller may reuse it immediately. */
 template <class T, class Op> __device__ __forceinline__ T block_reduce(T x, Op op, T *shared) {
   int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
   x = warp_reduce(x, op);
@@ -353,8 +357,9 @@ template <class T, class Op> __device__ __forceinline__ T block_reduce(T x, Op o
   return x;
 }
 
-/* Returns the exclusive prefix sum over the threads of a block of whole warps, and stores the total
-** in *total. `shared` has room for 33 numbers and may be reused immediately. */
+/* Returns the sum of x over the threads before this one in its block, and stores the sum of all
+** threads in *total. The block must consist of whole warps. `shared` has room for 33 numbers, and
+** the caller may reuse it immediately. */
 DEVICE uint32_t block_before(uint32_t x, uint32_t *shared, uint32_t *total) {
   int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
   uint32_t sum = x;

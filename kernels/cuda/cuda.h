@@ -3,9 +3,9 @@
 ** memory, errors. This header is valid C and C++; device code is in cuda.cuh.
 **
 ** Host code is C and uses the C interface of the CUDA runtime. Kernels are CUDA C++ in .cu files,
-** in one folder for each family of operators. For each kernel of core/kernel/kernel.h, a function
-** tlk_<name> launches it and returns. These functions wait for the device only if that is their
-** purpose.
+** in one folder for each family of operators. For each kernel of core/kernel/kernel.h there is a
+** function tlk_<name> that launches the kernel and returns. These functions wait for the device
+** only if waiting is their purpose.
 */
 #ifndef TLK_CUDA_H
 #define TLK_CUDA_H
@@ -23,7 +23,7 @@ extern "C" {
 
 struct tl_Stream {
   int device, id, priority;
-  /* whether other libraries have the stream's handle and may queue work at any time */
+  /* whether other libraries have the stream's handle, so that they may queue work at any time */
   bool shared;
   cudaStream_t handle;
 };
@@ -39,8 +39,8 @@ bool cuda_ok(cudaError_t error, const char *call);
 
 /* ---- devices (plugin.c) ---------------------------------------------------------- */
 
-/* Makes a device current for the calling thread; required before any other call of the runtime.
-** Returns false with a message on failure, for instance in a forked child. */
+/* Makes a device current for the calling thread, which must happen before any other call of the
+** runtime. Returns false with a message on failure, for instance in a forked child. */
 bool cuda_enter(int device);
 /* Returns the word in which kernels of the context's device record faults. */
 cuda_Word cuda_word(const tlk_Context *cx);
@@ -49,20 +49,20 @@ cuda_Word cuda_word(const tlk_Context *cx);
 bool cuda_report(int device);
 /* Returns the number of multiprocessors of a device. */
 int cuda_multiprocessors(int device);
-/* Returns the most bytes of dynamic shared memory that a block can have (see allow_shared in
-** cuda.cuh). */
+/* Returns the largest number of bytes of dynamic shared memory that a block can have (see
+** allow_shared in cuda.cuh). */
 int64_t cuda_shared_bytes(int device);
 
-/* Describes a device model. The struct is part of the keys of cuDNN's plans on disk, which are
-** compared byte by byte. */
+/* Describes a model of device. The struct is part of the keys of cuDNN's plans on disk, and keys
+** are compared byte by byte. */
 typedef struct cuda_DeviceKind {
   char name[96];
   int64_t major, minor, multiprocessors, memory;
 } cuda_DeviceKind;
 void cuda_device_kind(int device, cuda_DeviceKind *out);
 
-/* The code paths whose calls are counted, as X(counter, name). torch.backends.cudnn.stats() and
-** similar functions return the counts under these names. */
+/* The ways of computing whose calls are counted, as X(counter, name). torch.backends.cudnn.stats()
+** and similar functions return the counts under these names. */
 #define CUDA_COUNTERS(X)                   \
   X(CONV_CUDNN, "cudnn.convolution")       \
   X(CONV_OWN, "cudnn.convolution_own")     \
@@ -85,8 +85,8 @@ typedef enum cuda_Counter {
       CUDA_NCOUNTERS
 } cuda_Counter;
 void cuda_count(cuda_Counter which);
-/* Counts a call: in the library's counter if `done`, otherwise in the next counter, which is that
-** of our own kernels. Returns `done`. */
+/* Counts a call: in the counter `library` if `done`; otherwise in the next counter, which is for
+** our own kernels. Returns `done`. */
 bool cuda_counted(cuda_Counter library, bool done);
 
 /* ---- memory (memory.c) ----------------------------------------------------------- */
@@ -97,17 +97,17 @@ bool cuda_counted(cuda_Counter library, bool done);
 void *cuda_scratch(const tlk_Context *cx, int64_t bytes);
 void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes);
 
-/* Returns 8 bytes in which the value, converted to the dtype, is repeated (copy.cu). */
+/* Returns 8 bytes that consist of copies of the value, converted to the dtype (copy.cu). */
 int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value);
 
-/* Computes the bias's gradient: sums the gradient with respect to the activation's input, which
-** must already be in grad_in (linear.cu). */
+/* Computes the gradient of the bias: sums the gradients of the activation's arguments, which
+** grad_in must already contain (linear.cu). */
 bool cuda_bias_gradient(const struct tlk_activation_backward *call);
 
-/* Fails because no kernel reads elements of the dtype; returns false. */
+/* Sets the error message that no kernel reads elements of the dtype, and returns false. */
 bool cuda_no_dtype(int dtype);
-/* Returns whether the kernels of the device read the dtype of each operand; fails otherwise. With
-** `complex`, complex types are among them. */
+/* Returns whether the kernels of the device can read the dtype of each operand; otherwise fails.
+** Complex types are allowed only if `complex`. */
 bool cuda_takes_loop(const char *kernel, const tli_Iter *it, bool complex);
 
 /* ---- all kernels ------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /*
 ** element.cuh - elements of any dtype on the device, and vectors of them. Kernels include this file
-** through cuda.cuh. Code that is compiled at run time (fusion/) includes this file directly; for
-** that reason, there are no system headers here.
+** through cuda.cuh. Code that is compiled at run time (fusion/) includes this file directly, so
+** this file must not include system headers.
 */
 #ifndef TLK_CUDA_ELEMENT_CUH
 #define TLK_CUDA_ELEMENT_CUH
@@ -30,7 +30,7 @@ typedef unsigned long long uint64_t;
 #define __grid_constant__
 #endif
 
-/* Stored types that C++ does not have as built-in types. */
+/* Stored types that are not built into C++. */
 struct f16 {
   uint16_t bits;
 };
@@ -41,8 +41,8 @@ struct bool8 {
   uint8_t bits;
 };
 
-/* Converts a stored element to its wide type: float for the half types, int32_t for integers
-** narrower than that. */
+/* Converts a stored element to the type in which it is computed: float for half types, int32_t for
+** narrower integers. */
 DEVICE float widen(float x) { return x; }
 DEVICE double widen(double x) { return x; }
 DEVICE int32_t widen(int8_t x) { return x; }
@@ -124,8 +124,8 @@ NARROW_INTEGER(uint8_t)
 
 template <class S, class W> __device__ __forceinline__ S narrow(W x) { return Narrow<S>::of(x); }
 
-/* Returns x, but hides from the compiler how x was computed. Otherwise, the compiler could contract
-** the product of one step and the sum of another step into one fma. */
+/* Returns x, but hides from the compiler how x was computed. Otherwise the compiler could contract
+** a product of one step and a sum of another step to one fused multiply-add. */
 template <class S> __device__ __forceinline__ S seal(S x, uint32_t) { return x; }
 template <> __device__ __forceinline__ float seal(float x, uint32_t zero) {
   uint32_t bits;

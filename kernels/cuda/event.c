@@ -1,6 +1,6 @@
 /*
 ** event.c - events. The driver's event is created when an event is first recorded, on the device of
-** the recording stream.
+** the stream that records it.
 */
 #include <stdatomic.h>
 
@@ -11,7 +11,9 @@ struct tl_Event {
   int device;
   int flags;
   cudaEvent_t handle; /* the driver's event (owned); NULL until the event is recorded */
-  uint64_t capture;   /* number of the capture in which the event was last recorded; 0 if none */
+  /* number of the capture in which the event was last recorded; 0 if it was not recorded in a
+  ** capture */
+  uint64_t capture;
 };
 
 tl_Event *cuda_event(tl_Device device, int flags) {

@@ -1,6 +1,6 @@
 /*
-** fault.h - the memory in which a device's kernels record faults that they find in the data. The
-** header is valid in C, CUDA C++ and the subset that NVRTC accepts.
+** fault.h - the memory in which kernels of a device record faults that they find in the data. The
+** header is valid in C, in CUDA C++, and in the subset of C++ that NVRTC accepts.
 */
 #ifndef TLK_CUDA_FAULT_H
 #define TLK_CUDA_FAULT_H
@@ -8,7 +8,7 @@
 #include "core/kernel/fault.h"
 
 /* The place where kernels record a fault. `taken` is in device memory; the first thread that sets
-** it writes the fault to `fault`, which is in host memory that the device can write. */
+** it writes the fault to `fault`. `fault` is in host memory that the device can write. */
 typedef struct cuda_Word {
   int *taken;
   tlk_Fault *fault;
@@ -21,7 +21,8 @@ static __device__ __forceinline__ void note_fault(const cuda_Word &word, const t
   tlk_Fault untold = fault;
   untold.kind = TLK_NO_FAULT;
   *word.fault = untold;
-  /* a fence is needed here, because the host reads the fault as soon as `kind` is set */
+  /* this fence makes the fault visible before `kind`, because the host reads the fault as soon as
+  ** `kind` is set */
   __threadfence_system();
   *static_cast<volatile tlk_FaultKind *>(&word.fault->kind) = fault.kind;
 }

@@ -1,8 +1,9 @@
 /*
-** line_reduce.cuh - reductions with any operator, in one pass over memory. "Rows" are lines whose
-** elements are contiguous and are read 16 bytes at a time; "columns" are lines that are adjacent to
-** one another. If there are few long lines, they are cut into segments, and a second kernel
-** combines the segments' accumulators. The cuts depend only on the sizes and the device.
+** line_reduce.cuh - reductions with any operator, in one pass over memory. A line consists of the
+** elements that are reduced to one result. "Rows" are lines whose elements are contiguous and are
+** read 16 bytes at a time; "columns" are lines that are adjacent to one another. If there are few
+** long lines, they are cut into segments, and a second kernel combines the accumulators of the
+** segments. Where lines are cut depends only on the sizes and the device.
 **
 ** An operator is a struct that is passed to the kernel:
 **
@@ -21,14 +22,14 @@
 #include "kernels/cuda/cuda.cuh"
 
 #define LINE_THREADS 256
-/* The number of blocks that a multiprocessor runs at the same time. Four blocks leave 64 registers
-** for each thread, which is enough for many loads in flight; a large accumulator needs more
+/* The number of blocks that a multiprocessor runs at the same time. With four blocks, each thread
+** has 64 registers, which is enough for many loads at the same time. A large accumulator needs more
 ** registers. */
 #define LINE_BLOCKS(A) (sizeof(A) > 16 ? 2 : 4)
 
 /* ---- elements by dtype ------------------------------------------------------------------ */
 
-/* The stored types that a kernel with compute type C can load as vectors; elements of other types
+/* The stored types that a kernel with compute type C can load as vectors. Elements of other types
 ** are loaded one by one. with(dtype, run) calls run(S()), and returns false for other types. */
 template <class C> struct Natural;
 #define NATURAL_CASE(name, S) \
@@ -60,8 +61,8 @@ NATURAL(double, NATURAL_F64)
 NATURAL(int32_t, NATURAL_I32)
 NATURAL(int64_t, NATURAL_I64)
 
-/* Loads a vector of N adjacent elements. `from` must be aligned to the vector's size or to 16
-** bytes. */
+/* Loads a vector of N adjacent elements. `from` must be aligned to the size of the vector or, if
+** that is larger than 16 bytes, to 16 bytes. */
 template <class C, class S, int N>
 __device__ __forceinline__ void load_vector(const S *from, C (&x)[N]) {
   enum { W = sizeof(S) * N < 16 ? N : 16 / sizeof(S) };
@@ -73,7 +74,7 @@ __device__ __forceinline__ void load_vector(const S *from, C (&x)[N]) {
   }
 }
 
-/* Loads K elements beginning at `from`; loads them as vectors if `from` is aligned. */
+/* Loads K elements from `from` on; loads them as vectors if `from` is aligned. */
 template <class C, class S, int K>
 __device__ __forceinline__ void load_some(const S *from, C (&x)[K]) {
   enum { bytes = sizeof(S) * K < 16 ? sizeof(S) * K : 16 };
@@ -96,22 +97,23 @@ template <class C, int K> __device__ __forceinline__ double sum_of(C (&x)[K]) {
 
 /* ---- teams ---------------------------------------------------------------------------- */
 
-/* Returns the smallest power of two that is at least n, or `most` if that is smaller. */
+/* Returns the smallest power of two that is at least n; returns `most` if that is smaller. */
 static inline int power_above(int64_t n, int most) {
   int p = 1;
   while (p < n && p < most) p *= 2;
   return p;
 }
 
-/* Returns `team`, or the width of a warp if there are enough short lines to keep the device busy,
-** because warps need not wait for one another. `vectors` is the number of vectors in a line. */
+/* Returns the number of threads in a team. This is the width of a warp if there are enough short
+** lines to keep the device busy, because warps need not wait for one another; otherwise it is
+** `team`. `vectors` is the number of vectors in a line. */
 static inline int team_for(int64_t lines, int64_t vectors, int team, int64_t busy) {
   return team > WARP && vectors <= 16 * WARP && lines * WARP >= busy ? WARP : team;
 }
 
-/* Reduces the values of each team of `width` neighbouring threads (a power of two); every thread
-** gets the result of its own team. All threads of the block must call this function. `shared` has
-** room for one value from each warp, and may be reused immediately. */
+/* Reduces the values of each team, which consists of `width` neighbouring threads (a power of two).
+** Every thread gets the result of its own team. All threads of the block must call this function.
+** `shared` has room for one value from each warp, and the caller may reuse it immediately. */
 template <class T, class Op>
 __device__ __forceinline__ T team_reduce(T x, int width, T *shared, Op op) {
 #pragma unroll 1
@@ -164,8 +166,8 @@ struct Rows {
   int team, width;
 };
 
-/* Adds n elements, beginning with element `first`, to the accumulator; the threads of a team share
-** the work. */
+/* Adds n elements, from element `first` on, to the accumulator. The threads of a team share the
+** work. */
 template <class Op, class S>
 __device__ __forceinline__ void add_run(const Op &op, typename Op::A &acc,
                                         const Source<Op::inputs> &in, int64_t first, int64_t n,
@@ -207,7 +209,7 @@ __device__ __forceinline__ void add_run(const Op &op, typename Op::A &acc,
   }
 }
 
-/* Adds a run as add_run does, for dtypes that are not in Natural. */
+/* Adds elements as add_run does, for dtypes that are not in Natural. */
 template <class Op>
 __device__ __forceinline__ void add_any(const Op &op, typename Op::A &acc,
                                         const Source<Op::inputs> &in, int64_t first, int64_t n,
@@ -242,8 +244,8 @@ __device__ __forceinline__ typename Op::A add_pieces(const Op &op, const Source<
   return acc;
 }
 
-/* Stores the accumulator of segment s of line l in partial[s * lines + l] unless `partial` is
-** NULL. */
+/* Stores the accumulator of segment s of line l in partial[s * lines + l]. If `partial` is NULL,
+** stores the line's result. */
 template <class Op>
 __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
     rows_kernel(Source<Op::inputs> in, Rows g, Op op, typename Op::A *partial) {
@@ -266,9 +268,9 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 
 /* ---- columns: neighbouring lines are adjacent in memory --------------------------------- */
 
-/* Lines of (outer, n, inner), which run along n. Each thread processes V adjacent lines. `across`
-** threads of a block cover neighbouring lines; the block's other threads split the elements of
-** these lines. */
+/* The lines of an array (outer, n, inner), which run along n. Each thread processes V adjacent
+** lines. `across` threads of a block cover neighbouring lines, and the other threads of the block
+** split the elements of these lines. */
 struct Columns {
   int64_t lines, n, inner;
   int64_t share, segments; /* number of elements in a segment */
@@ -318,8 +320,8 @@ add_columns(const Op &op, typename Op::A (&acc)[V], const Source<Op::inputs> &in
   }
 }
 
-/* Combines the accumulators of each column of the block's threads; the first row of threads gets
-** the result. */
+/* Combines the accumulators of the threads in each column of the block. The first row of threads
+** gets the results. */
 template <class Op>
 __device__ __forceinline__ typename Op::A join_column(const Op &op, typename Op::A acc, int across,
                                                       typename Op::A *shared) {
@@ -372,7 +374,7 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 
 /* ---- the second stage ------------------------------------------------------------------- */
 
-/* Reduces lines; `width` threads work on each line. */
+/* Reduces lines. `width` threads work on each line. */
 template <class Op>
 __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
     finish_kernel(int64_t lines, int64_t segments, int width, Op op,
@@ -396,23 +398,24 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 
 /* ---- choosing a kernel ------------------------------------------------------------------- */
 
-/* busy_threads returns the number of threads that keep the device busy; busy_blocks returns the
-** number of blocks that have this many threads, if each block has LINE_THREADS threads. */
+/* busy_threads returns the number of threads that keep the device busy. busy_blocks returns the
+** number of blocks that together have this number of threads, if each block has LINE_THREADS
+** threads. */
 static inline int64_t busy_threads(const tlk_Context *cx) {
   return (int64_t)cuda_multiprocessors(cx->device.index) * 2048;
 }
 static inline int64_t busy_blocks(const tlk_Context *cx) { return busy_threads(cx) / LINE_THREADS; }
 
-/* Returns the number of segments into which the work of each block, `units` units, should be
-** cut. */
+/* Returns the number of segments into which lines should be cut. `units` is the amount of work of
+** each block. */
 static inline int64_t segments_for(const tlk_Context *cx, int64_t blocks, int64_t units) {
   int64_t wanted = divide_up(busy_blocks(cx), blocks > 0 ? blocks : 1);
   int64_t segments = wanted < units ? wanted : units;
   return blocks >= busy_blocks(cx) / 2 || segments < 1 ? 1 : segments;
 }
 
-/* Runs `first(partial)`, and then a second kernel that combines the segments if there are
-** several. */
+/* Runs `first(partial)`. If there are several segments, then runs a second kernel that combines
+** them. */
 template <class Op, class First>
 static bool in_stages(const tlk_Context *cx, int64_t lines, int64_t segments, const Op &op,
                       First first) {
@@ -426,7 +429,7 @@ static bool in_stages(const tlk_Context *cx, int64_t lines, int64_t segments, co
                 (const A *)partial.data);
 }
 
-/* Reduces lines that consist of `runs` runs of n elements; runs and n may be 0. */
+/* Reduces lines that consist of `runs` runs of n elements. runs and n may be 0. */
 template <class Op>
 static bool reduce_rows(const tlk_Context *cx, const Source<Op::inputs> &in, Rows g, const Op &op) {
   /* number of elements that a block reads in one step */
@@ -457,7 +460,7 @@ static bool reduce_rows(const tlk_Context *cx, const Source<Op::inputs> &in, Row
   });
 }
 
-/* Returns whether all inputs (outer, n, inner) can be loaded in vectors of v elements: their dtype
+/* Returns whether all inputs (outer, n, inner) can be loaded in vectors of v elements. Their dtype
 ** must be in Natural, and they must be aligned. */
 template <class Op> static bool columns_fit(const Source<Op::inputs> &in, int64_t inner, int v) {
   bool fit = inner % v == 0 && Natural<typename Op::C>::has(in.dtype);
@@ -466,7 +469,7 @@ template <class Op> static bool columns_fit(const Source<Op::inputs> &in, int64_
   return fit;
 }
 
-/* Reduces the lines of (outer, n, inner), which run along n. */
+/* Reduces the lines of arrays (outer, n, inner), which run along n. */
 template <class Op>
 static bool reduce_columns(const tlk_Context *cx, const Source<Op::inputs> &in, int64_t outer,
                            int64_t n, int64_t inner, const Op &op) {
@@ -488,7 +491,7 @@ static bool reduce_columns(const tlk_Context *cx, const Source<Op::inputs> &in, 
   });
 }
 
-/* Reduces (outer, n, inner) along n for any memory layout. */
+/* Reduces arrays (outer, n, inner) along n, whatever the sizes of the dimensions are. */
 template <class Op>
 static bool reduce_lines(const tlk_Context *cx, const Source<Op::inputs> &in, int64_t outer,
                          int64_t n, int64_t inner, const Op &op) {

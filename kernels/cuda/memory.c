@@ -2,11 +2,11 @@
 ** memory.c - device memory: connects the allocator of kernels/device to the driver's virtual-memory
 ** calls. It also allocates pinned host memory.
 **
-** If the driver has no virtual-memory calls or they fail, or with TLUA_CUDA_ALLOCATOR=segments, the
-** allocator divides segments of cudaMalloc, which cannot grow; memory_stats().expandable_segments
-** is then 0. With TLUA_CUDA_ALLOCATOR=driver, every block is allocated by cudaMalloc and freed by
-** cudaFree. This is slow and makes graphs unavailable, but tools that watch each block, such as
-** compute-sanitizer, need it.
+** If the driver has no virtual-memory calls, if they fail, or with TLUA_CUDA_ALLOCATOR=segments,
+** the allocator divides segments from cudaMalloc, which cannot grow.
+** memory_stats().expandable_segments is 0 then. With TLUA_CUDA_ALLOCATOR=driver, every block is
+** allocated by cudaMalloc and freed by cudaFree. This is slow and makes graphs unavailable, but
+** tools that watch each block, such as compute-sanitizer, need it.
 */
 #include <cuda.h>
 #include <pthread.h>
@@ -51,7 +51,7 @@ static bool find_call(const char *name, void *call) {
   cudaError_t error = cudaGetDriverEntryPoint(name, &entry, cudaEnableDefault, &found);
 #endif
   if (error != cudaSuccess) cudaGetLastError();
-  /* ISO C has no cast from a data pointer to a function pointer */
+  /* uses memcpy, because ISO C has no cast from a data pointer to a function pointer */
   memcpy(call, &entry, sizeof entry);
   return error == cudaSuccess && found == cudaDriverEntryPointSuccess && entry;
 }
@@ -70,11 +70,11 @@ static bool find_calls(void) {
 
 typedef struct Memory {
   pthread_mutex_t lock;
-  bool by_driver; /* whether each block is allocated by a separate call of cudaMalloc */
+  bool by_driver; /* whether each block is allocated by a cudaMalloc of its own */
   int device;
   CUmemAllocationProp kind; /* properties of the memory to map */
   tlk_Blocks blocks;
-  cudaEvent_t spare[64]; /* unused events, ready to serve as marks again */
+  cudaEvent_t spare[64]; /* events that are not in use and can become marks */
   int nspare;
 } Memory;
 
@@ -122,7 +122,7 @@ static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
   driver.unmap((CUdeviceptr)(uintptr_t)at, (size_t)bytes);
 }
 
-/* Maps one granule. Each granule has a separate memory handle, which is released together with the
+/* Maps one granule. Each granule has its own memory handle, which is released together with the
 ** mapping. */
 static bool map_granule(const Memory *m, char *at, int64_t granule) {
   CUmemGenericAllocationHandle handle;
@@ -132,7 +132,7 @@ static bool map_granule(const Memory *m, char *at, int64_t granule) {
   return error == CUDA_SUCCESS;
 }
 
-/* Allows the device and its peers to access a range of addresses. */
+/* Gives the device and its peers access to a range of addresses. */
 static bool give_access(const Memory *m, char *at, int64_t bytes) {
   CUmemAccessDesc access[CUDA_MAX_DEVICES];
   size_t n = 0;
@@ -232,7 +232,7 @@ static bool wait_for_all(void *self) {
 
 static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-/* Describes a source of address space to which memory is mapped on demand. */
+/* Describes a source of blocks: address space to which memory is mapped on demand. */
 static tlk_BlockSource mapped(Memory *m, int64_t total) {
   size_t granule = SMALL_GRANULE;
   driver.granularity(&granule, &m->kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
@@ -246,7 +246,8 @@ static tlk_BlockSource mapped(Memory *m, int64_t total) {
                            .unmap = unmap};
 }
 
-/* Describes a source of segments from cudaMalloc, which have the same sizes as PyTorch's. */
+/* Describes a source of blocks: segments from cudaMalloc, which have the same sizes as PyTorch's
+** segments. */
 static tlk_BlockSource segments(void) {
   return (tlk_BlockSource){.granule = {SMALL_GRANULE, SMALL_GRANULE},
                            .least = LARGE_GRANULE,
@@ -302,7 +303,7 @@ bool cuda_memory_open(int device) {
   return true;
 }
 
-/* Locks and returns the device's memory; returns NULL with a message on failure. */
+/* Locks and returns the device's memory. Returns NULL with a message on failure. */
 static Memory *lock(int device) {
   if (!cuda_enter(device)) return NULL;
   pthread_mutex_lock(&memories[device].lock);

@@ -2,8 +2,8 @@
 ** nccl.c - process groups on GPUs with NCCL. The library is loaded on first use; without
 ** libnccl.so.2, only groups with the back end "nccl" are unavailable.
 **
-** Communicators are non-blocking: a call that NCCL has only begun returns ncclInProgress, and
-** nccl_state tells when the call has ended. Until then no other call is allowed except
+** Communicators are non-blocking: a call that NCCL has begun but not ended returns ncclInProgress,
+** and nccl_state tells when the call has ended. Until then the only other call that is allowed is
 ** ncclCommAbort, which ends the pending call.
 */
 #include <dlfcn.h>
@@ -19,7 +19,7 @@
 
 #include <nccl.h>
 
-/* The NCCL functions that tlua calls, as X(name). */
+/* The functions of NCCL that tlua calls, as X(name). */
 #define NCCL_CALLS(X)       \
   X(ncclGetVersion)         \
   X(ncclGetErrorString)     \
@@ -42,7 +42,7 @@
   X(ncclSend)               \
   X(ncclRecv)
 
-enum { LEAST_VERSION = 21900 }; /* first version that has ncclCommRegister */
+enum { LEAST_VERSION = 21900 }; /* first version of NCCL that has ncclCommRegister */
 
 static struct {
 #define X(name) __typeof__(&name) name;
@@ -55,8 +55,9 @@ static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
 struct tl_Comm {
   int device;
-  ncclComm_t handle;    /* NCCL's communicator; NULL after it was aborted or destroyed */
-  pthread_mutex_t lock; /* serialises closing with aborting, which any thread may do */
+  ncclComm_t handle; /* NCCL's communicator; NULL after it was aborted or destroyed */
+  /* prevents that one thread closes the communicator while another aborts it */
+  pthread_mutex_t lock;
 };
 
 /* ---- the library ---------------------------------------------------------------------- */
@@ -172,7 +173,7 @@ static void nccl_close(tl_Comm *c) {
 /* ---- steps ----------------------------------------------------------------------------- */
 
 /* Sets *out to NCCL's constant for a dtype. NCCL has no 16-bit integers and no booleans. Data that
-** is only moved is sent as bytes. */
+** is only copied, not reduced, is sent as bytes. */
 static bool type_of(int dtype, ncclDataType_t *out) {
   switch (dtype) {
   case TL_F32: *out = ncclFloat32; return true;
@@ -224,8 +225,8 @@ static bool put(ncclComm_t comm, cudaStream_t stream, const tl_CommStep *s) {
   return false;
 }
 
-/* Queues steps in an NCCL group. The group is always closed, because an open group would hold back
-** all of this thread's later calls to NCCL. */
+/* Queues steps in an NCCL group. The group is always closed, because an open group would delay all
+** later NCCL calls of this thread. */
 static bool nccl_run(tl_Comm *c, tl_Stream *stream, const tl_CommStep *steps, int n) {
   if (!is_open(c) || !cuda_enter(c->device) || !fusion_settle(stream)) return false;
   if (n == 1) return put(c->handle, stream->handle, steps);

@@ -1,15 +1,15 @@
 /*
-** operands.h - the dtype by which each kernel chooses its code. plugin.c compares it with the
-** dtypes for which there are kernels before each launch, so that no kernel misreads the elements of
-** a dtype that it does not know.
+** operands.h - the dtype by which each kernel chooses its code. Before each launch, plugin.c checks
+** that there are kernels for this dtype, so that no kernel misreads elements of a dtype that it
+** does not know.
 */
 #ifndef TLK_CUDA_OPERANDS_H
 #define TLK_CUDA_OPERANDS_H
 
 #include "kernels/cuda/cuda.h"
 
-/* X(name, dtype): the dtype that the FLAT kernel `name` reads, as an expression of `call`. A kernel
-** that is missing here does not compile in plugin.c. */
+/* X(name, dtype) gives the dtype that the FLAT kernel `name` reads, as an expression of `call`. If
+** a kernel is missing in this list, plugin.c does not compile. */
 #define CUDA_FLAT_DTYPES(X)                               \
   X(iota, call->out.dtype)                                \
   X(linspace, call->out.dtype)                            \
@@ -66,7 +66,7 @@
   X(list_clip, call->dtype)                               \
   X(rnn, call->rnn.dtype)                                 \
   X(rnn_backward, call->rnn.dtype)
-/* The FLAT kernels that complex numbers reach as well. */
+/* The FLAT kernels that may also be called for complex numbers. */
 #define CUDA_FLAT_ANY_DTYPES(X)    \
   X(fft, call->in.dtype)           \
   X(count_nonzero, call->in.dtype) \

@@ -23,7 +23,8 @@ typedef struct Device {
   int multiprocessors, shared_bytes;
   _Atomic int64_t waits;
   atomic_bool failed;
-  /* the message with which the next wait fails (guarded); set by cuda_note_failure */
+  /* the message with which the next wait for the device fails, set by cuda_note_failure
+  ** (guarded) */
   char why[1500];
 } Device;
 
@@ -45,8 +46,8 @@ bool cuda_fail(tl_ErrorKind kind, const char *format, ...) {
   return cuda_host->fail(kind, "cuda: %s", text);
 }
 
-/* Returns whether, after this error, all later calls of the process fail: this holds for hardware
-** faults (214) and kernel failures (700 to 719, except errors about peers and registered
+/* Returns whether all later calls of the process fail after this error. This is so for hardware
+** faults (214) and failures of kernels (700 to 719, except errors about peers and registered
 ** memory). */
 static bool is_final(cudaError_t error) {
   int number = (int)error;
@@ -72,7 +73,7 @@ static bool no_image(int device) {
 
 bool cuda_ok(cudaError_t error, const char *call) {
   if (error == cudaSuccess) return true;
-  cudaGetLastError(); /* clears the runtime's error, which later calls would report again */
+  cudaGetLastError(); /* clears the runtime's error, because later calls would report it again */
   tl_ErrorKind kind = error == cudaErrorMemoryAllocation ? TL_EMEM : TL_EDEVICE;
   size_t name = strcspn(call, "(");
   if (error == cudaErrorNoKernelImageForDevice && current >= 0) return no_image(current);
@@ -102,9 +103,9 @@ static bool open_word(Device *d) {
   return clear_word(d);
 }
 
-/* Returns the largest size of a block's dynamic shared memory: the device's limit minus room for
-** static arrays, but at most 200 KB. With more, each multiprocessor would run only one block at a
-** time. */
+/* Returns the largest size of a block's dynamic shared memory. This is the device's limit minus
+** room for static arrays, but at most 200 KB, because with more each multiprocessor would run only
+** one block at a time. */
 static int shared_most(int most) {
   const int enough = 200 * 1024, arrays = 4 * 1024;
   return most - arrays < enough ? most - arrays : enough;
@@ -118,7 +119,8 @@ static bool open_device(Device *d, int device) {
   return open_word(d) && cuda_streams_open(device) && cuda_memory_open(device);
 }
 
-/* On the first use of a device, creates the objects that it needs; does nothing later. */
+/* Creates the objects that a device needs when it is used for the first time. Does nothing
+** later. */
 static bool open_once(int device) {
   Device *d = &devices[device];
   CUDA_RELAXED;
@@ -238,7 +240,7 @@ static bool can_access_peer(int device, int peer) {
   return can != 0;
 }
 
-/* Returns NVRTC's version as a number (13000 for "nvrtc 13.0"), or 0 without NVRTC. */
+/* Returns NVRTC's version as a number (13000 for "nvrtc 13.0"); 0 without NVRTC. */
 static int64_t nvrtc_version(void) {
   const char *compiler = cuda_lib_compiler();
   int major, minor;
@@ -335,8 +337,8 @@ static const tl_DeviceApi api = {
     .lapack = cuda_lapack,
 };
 
-#ifndef TLK_EMULATED /* the emulation in spec/cuda defines these functions */
-/* Defines weak functions that fail, for the kernels that this build lacks. */
+#ifndef TLK_EMULATED /* the emulation in spec/cuda defines all kernels */
+/* Defines weak functions that fail, in place of kernels that this build lacks. */
 #define X(name, operands)                                                       \
   __attribute__((weak)) bool tlk_##name(const struct tlk_##name *call) {        \
     (void)call;                                                                 \
@@ -394,8 +396,8 @@ CUDA_FLAT_ANY_DTYPES(X)
 #define TLK_LOOP_gather index.it
 #define TLK_LOOP_scatter index.it
 
-/* Defines the functions of the kernel table. Each one first launches the chain of elementwise calls
-** that is pending on the stream. */
+/* Defines the functions of the kernel table. Each function first launches the chain of elementwise
+** calls that is pending on the stream, and then the kernel. */
 #define X(name, operands)                                                                       \
   static bool launch_##name(const struct tlk_##name *call) {                                    \
     return TAKES_##operands(name, call) && fusion_settle(call->cx->stream) && tlk_##name(call); \
@@ -403,8 +405,8 @@ CUDA_FLAT_ANY_DTYPES(X)
 TLK_KERNELS(X)
 #undef X
 
-/* Defines the functions of the kernel table for elementwise calls, which may join a pending
-** chain. */
+/* Defines the functions of the kernel table for elementwise calls. Such a call may join the pending
+** chain instead of being launched. */
 #define JOIN(name, kind, TAKES)                                                                 \
   static bool join_##name(const struct tlk_##name *call) {                                      \
     bool taken;                                                                                 \
@@ -417,7 +419,8 @@ JOIN(fill, FUSION_FILL, TAKES_ITER)
 JOIN(dropout, FUSION_DROPOUT, TAKES_FLAT)
 #undef JOIN
 
-/* Computes the activation's gradient, which may join a chain, and then sums the bias's gradient. */
+/* Computes the gradient of an activation, which may join a chain, and then sums the gradient of the
+** bias. */
 static bool join_activation_backward(const struct tlk_activation_backward *call) {
   bool taken;
   if (!takes_activation_backward(call) || !fusion_take_activation(call, &taken)) return false;
@@ -450,7 +453,7 @@ static const tl_Plugin plugin = {.hash = TL_PLUGIN_HASH, .backend = &backend};
 
 static void in_child(void) { atomic_store(&forked, true); }
 
-/* Reports why there is no device, and what the user can do about it. */
+/* Fails with a message that tells why there is no device and what the user can do about it. */
 static bool no_device(cudaError_t error) {
   switch (error) {
   case cudaErrorInsufficientDriver:
@@ -468,7 +471,7 @@ static bool no_device(cudaError_t error) {
 const tl_Plugin *tlua_plugin_open(const tl_Host *host) {
   int count = 0;
   cuda_host = host;
-  /* the host then reports the mismatch of the hashes */
+  /* if the hashes differ, the host reports this */
   if (host->hash != plugin.hash) return &plugin;
   join_chains();
   cudaError_t error = cudaGetDeviceCount(&count);

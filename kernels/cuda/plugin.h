@@ -42,15 +42,15 @@ bool cuda_event_sync(tl_Event *event);
 bool cuda_event_query(tl_Event *event, bool *done);
 bool cuda_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds);
 cudaEvent_t cuda_event_handle(const tl_Event *event);
-/* Returns the number of the capture in which the event was last recorded, or 0 if there is none. */
+/* Returns the number of the capture in which the event was last recorded; 0 if there is none. */
 uint64_t cuda_event_capture(const tl_Event *event);
 
 /* ---- capture.c ---- */
 
 bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode);
 tl_Graph *cuda_capture_end(tl_Stream *stream);
-/* Return the number, and the pool, of the capture in which a stream takes part, or 0 if there is
-** none. */
+/* These functions return the number, and the pool, of the capture that a stream takes part in; 0 if
+** there is none. */
 uint64_t cuda_capture(const tl_Stream *stream);
 uint64_t cuda_capture_pool(const tl_Stream *stream);
 /* Returns whether the capture with the given number is open. */
@@ -59,13 +59,14 @@ bool cuda_capture_is_open(uint64_t number);
 bool cuda_device_captures(int device);
 /* Fails with a message if the stream takes part in a capture. */
 bool cuda_may_wait(const tl_Stream *stream, const char *what);
-/* Until the end of the enclosing block, lets the calling thread make calls that captures of this
-** thread, or global captures of any thread, forbid: allocating, querying events, and creating and
-** destroying handles and graphs. Otherwise such a call fails and invalidates the captures. Write
-** this macro among the declarations of a block, after cuda_enter. */
+/* Lets the calling thread make calls that are forbidden during captures of this thread and during
+** global captures of any thread: allocating, querying events, and creating and destroying handles
+** and graphs. Without this macro, such a call fails and invalidates the captures. The permission
+** ends with the enclosing block. Write this macro among the declarations of a block, after
+** cuda_enter. */
 #define CUDA_RELAXED                                            \
   __attribute__((cleanup(cuda_unrelax), unused)) int relaxed_ = \
-      cuda_relax() /* yields the thread's previous capture mode */
+      cuda_relax() /* returns the previous capture mode of the thread */
 int cuda_relax(void);
 void cuda_unrelax(const int *mode);
 bool cuda_graph_launch(tl_Graph *graph, tl_Stream *stream);
@@ -87,11 +88,11 @@ bool cuda_memory_blocks(tl_Device device, void (*visit)(void *to, const tl_Block
                         void *to);
 void *cuda_pinned_alloc(int64_t bytes);
 void cuda_pinned_free(void *data, int64_t bytes);
-/* Add or remove a holder of a graph pool. `launched` is a bit mask of the streams on which the
-** holder's graph was launched. */
+/* These functions add and remove a holder of a graph pool. `launched` is a bit mask of the streams
+** on which the holder's graph was launched. */
 bool cuda_memory_hold(int device, uint64_t pool);
 void cuda_memory_let_go(int device, uint64_t pool, uint64_t launched);
-/* Updates the number of open captures of the device: `change` is 1 when a capture begins and -1
+/* Changes the number of open captures of the device. `change` is 1 when a capture begins and -1
 ** when it ends. */
 void cuda_memory_capture(int device, int change);
 

@@ -1,7 +1,7 @@
 /*
 ** stream.c - streams. A device has a default stream, which is not the driver's legacy stream. It
-** also has a few streams of each priority, which are handed out in turn and never destroyed, and
-** streams of other libraries that the program has passed in (cuda_stream_of).
+** also has a few streams of each priority, which are given to callers in turn and never destroyed.
+** Streams of other libraries can be passed in by the program (cuda_stream_of).
 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,15 +9,15 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* Number of streams of each priority. All stream numbers must fit into a mask of 64 bits. */
+/* Number of streams of each priority. A mask of 64 bits must have a bit for every stream. */
 #define POOL 24
 #define OTHERS 15
 #define FIRST_OTHER (1 + 2 * POOL)
 
 typedef struct Streams {
-  /* the default stream, then streams of low priority, of high priority, and external ones */
+  /* the default stream, then streams of low priority, of high priority, and of other libraries */
   tl_Stream all[FIRST_OTHER + OTHERS];
-  int others; /* number of external streams (guarded) */
+  int others; /* number of streams of other libraries (guarded) */
   atomic_uint next[2];
   int least, greatest; /* the device's range of priorities */
 } Streams;
@@ -42,7 +42,7 @@ bool cuda_streams_open(int device) {
 tl_Stream *cuda_stream_by_id(int device, int id) { return &streams[device].all[id]; }
 
 /* Returns the default stream. This works even for a device that cannot be opened, so that a context
-** can be made; the first call on such a stream reports the error. */
+** can be made. The first call on such a stream reports the error. */
 tl_Stream *cuda_default_stream(tl_Device device) {
   tl_Stream *stream = &streams[device.index].all[0];
   stream->device = device.index;
@@ -93,11 +93,12 @@ tl_Stream *cuda_stream_of(tl_Device device, void *handle) {
   return stream;
 }
 
-/* Returns the driver's handle of a stream. Since other libraries may use the handle, calls on the
-** stream are from then on no longer held back for fusion (fusion/chain.c). */
+/* Returns the driver's handle of a stream. From then on, other libraries may use the handle, so
+** calls on the stream are launched at once instead of waiting for fusion (fusion/chain.c). */
 void *cuda_stream_handle(const tl_Stream *stream) {
   ((tl_Stream *)(uintptr_t)stream)->shared = true;
-  (void)!fusion_settle(stream); /* a failure is reported when the graph's capture ends */
+  /* if this fails, the error is reported when the graph's capture ends */
+  (void)!fusion_settle(stream);
   return stream->handle;
 }
 
@@ -133,7 +134,7 @@ bool cuda_stream_query(tl_Stream *stream, bool *done) {
   return cuda_ok(error, "cudaStreamQuery") && cuda_report(stream->device);
 }
 
-/* Refuses to wait in the cases in which the driver would invalidate the capture. */
+/* Refuses to wait if the driver would invalidate the capture. */
 static bool may_join(const tl_Stream *stream, const tl_Event *event) {
   static const char name[] = "waiting for an event";
   uint64_t ours = cuda_capture(stream), its = cuda_event_capture(event);
@@ -149,7 +150,8 @@ static bool may_join(const tl_Stream *stream, const tl_Event *event) {
 bool cuda_stream_wait(tl_Stream *stream, tl_Event *event) {
   cudaEvent_t handle = cuda_event_handle(event);
   if (!cuda_enter(stream->device)) return false;
-  if (handle == NULL) return true; /* there is nothing to wait for: the event was never recorded */
+  /* if the event was never recorded, there is nothing to wait for */
+  if (handle == NULL) return true;
   if (!may_join(stream, event) || !fusion_settle(stream)) return false;
   CUDA_TRY(cudaStreamWaitEvent(stream->handle, handle, 0));
   return true;

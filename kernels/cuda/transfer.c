@@ -4,8 +4,8 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* Copies between two devices. The receiving stream waits for pending writes of the sending stream;
-** the sending stream waits for the copy, because later work may free the source. */
+/* Copies between two devices. The receiving stream waits until the sending stream has written the
+** source. The sending stream waits for the copy, because its later work may free the source. */
 static bool between(const struct tlk_transfer *call) {
   tl_Stream *to = call->cx->stream, *from = call->from_stream;
   tl_Event *before = cuda_event(call->from, 0), *after = cuda_event(call->to, 0);
@@ -33,8 +33,8 @@ static bool is_pinned(const void *host) {
 #define STAGED (64 * 1024)
 
 /* Copies from or to the host. Pageable memory has been read or written when the call returns.
-** Pinned memory is copied asynchronously; the call waits for the copy unless the caller allows it
-** to complete later. */
+** Pinned memory is copied asynchronously, and the call waits for the copy unless the caller allows
+** it to complete later. */
 static bool with_host(const struct tlk_transfer *call) {
   tl_Stream *stream = call->cx->stream;
   bool out = call->to.type == TL_CPU;

@@ -1,11 +1,10 @@
 /*
 ** walk.cuh - kernels that visit each line of elements several times but read it from global memory
 ** only once. Each thread keeps its elements in shared memory, in slots that no other thread uses.
-** Lines that do not fit are read from global memory again.
+** Elements of lines that do not fit are read from global memory again.
 **
-** An algorithm is a struct that is passed to the kernel. Its member `inputs` is the number of
-** input arrays, which share one dtype; `twice` is true if it calls `again`; and it has the
-** function
+** An algorithm is a struct that is passed to the kernel. Its member `inputs` is the number of input
+** arrays, which share one dtype; `twice` is true if it calls `again`; and it has the function
 **
 **   void run(Walker &w, line)
 **
@@ -24,14 +23,15 @@
 #include "kernels/cuda/line_reduce.cuh"
 
 #define WALK_THREADS 512 /* largest number of threads in a block */
-#define WALK_BLOCK 128   /* size of a block if fewer threads are enough */
+#define WALK_BLOCK 128   /* size of a block if so few threads are enough */
 
-/* Lines of (outer, n, inner), which run along n. If inner is 1, a team of threads shares each line.
-** Otherwise `team` threads of a block cover neighbouring lines, and the block's other threads split
-** the elements of these lines. Each thread keeps `slots` vectors in shared memory; 0 means none. */
+/* The lines of an array (outer, n, inner), which run along n. If inner is 1, a team of threads
+** shares each line. Otherwise `team` threads of a block cover neighbouring lines, and the other
+** threads of the block split the elements of these lines. Each thread keeps `slots` vectors in
+** shared memory; 0 means none. */
 template <int N> struct Walk {
   const char *from[N];
-  char *to; /* the output; it has the inputs' dtype and may be one of the inputs */
+  char *to; /* the output; it has the dtype of the inputs and may be one of them */
   int64_t outer, n, inner;
   int team, slots;
 };
@@ -47,7 +47,7 @@ DEVICE float exp_as(float x, bf16) { return __expf(x); }
 struct Add {
   template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return a + b; }
 };
-/* Returns the larger of two numbers; ignores b if it is NaN. */
+/* Returns the larger of two numbers, or a if b is NaN. */
 struct Larger {
   template <class T> __device__ __forceinline__ T operator()(T a, T b) const {
     return b > a ? b : a;
