@@ -1,7 +1,8 @@
 /*
-** capture.c - captures and graphs of the simulated device. The commands of one stream in a capture
-** are a lane of the graph. Commands of different lanes are ordered by events only. A launch runs
-** the lanes in a random order that respects the events, so a missing event shows as a wrong number.
+** capture.c - captures and graphs of the simulated device. The commands that one stream records in
+** a capture form a lane of the graph. Only events order the commands of different lanes. A launch
+** runs the lanes in a random order that respects the events, so a missing event shows as a wrong
+** number.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,8 @@
 
 /* ---- capturing --------------------------------------------------------------------- */
 
-/* Records a command in a capture and counts it. At the end of the capture, the counts show whether
-** work was not joined. */
+/* Records a command in a capture and counts it. At the end of the capture, these counts show
+** whether the capturing stream has waited for all other streams. */
 bool sim_locked_record(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                        size_t size) {
   tl_Graph *graph = stream->recording;
@@ -30,8 +31,8 @@ bool sim_locked_record_event(tl_Event *event, tl_Stream *stream) {
   return true;
 }
 
-/* Returns the open capture in which an event was recorded, or NULL with a message if that capture
-** has ended. */
+/* Returns the open capture in which an event was recorded. If that capture has ended, returns NULL
+** with a message. */
 static tl_Graph *capture_of(const tl_Event *event) {
   sim_Device *d = sim_device(event->device.index);
   for (int s = 0; s < SIM_STREAMS && event->capture; s++) {
@@ -43,7 +44,8 @@ static tl_Graph *capture_of(const tl_Event *event) {
   return NULL;
 }
 
-/* Returns whether a stream may wait for an event of this capture and so join that capture. */
+/* Returns whether a stream may wait for an event of this capture, and so take part in the
+** capture. */
 static bool may_join(const tl_Stream *stream, const tl_Graph *graph) {
   if (stream->device != graph->device)
     return sim_host->fail(TL_EDEVICE,
@@ -73,7 +75,7 @@ bool sim_locked_record_wait(tl_Stream *stream, tl_Event *event) {
 
 /* ---- the table --------------------------------------------------------------------- */
 
-static uint64_t captures; /* number of captures begun so far */
+static uint64_t captures; /* number of captures that have begun so far */
 
 static tl_Graph *graph_new(tl_Stream *stream, uint64_t pool) {
   tl_Graph *graph = calloc(1, sizeof *graph);
@@ -99,7 +101,7 @@ static void graph_free(tl_Graph *graph) {
 }
 
 bool sim_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
-  (void)mode; /* no call is unsafe during a capture on this device */
+  (void)mode; /* any call is safe during a capture on this device, so the mode does not matter */
   sim_lock();
   bool ok = sim_locked_may_go("capture") && sim_locked_not_recording(stream, "capturing");
   tl_Graph *graph = ok ? graph_new(stream, pool) : NULL;
@@ -156,7 +158,7 @@ uint64_t sim_capture(const tl_Stream *stream) {
 
 /* ---- launching --------------------------------------------------------------------- */
 
-/* Returns a random lane that can continue, or -1 if there is none. */
+/* Returns a random lane that can continue; -1 if there is none. */
 static int next_lane(sim_Command *const at[SIM_STREAMS], uint64_t launch) {
   int found = -1;
   uint64_t seen = 0;

@@ -1,5 +1,5 @@
 /*
-** memory.c - the simulated device's memory. The host gets addresses that it cannot access; kernels
+** memory.c - the simulated device's memory. The host gets addresses that it cannot access. Kernels
 ** access the same memory at other addresses. The allocator of kernels/device divides the address
 ** space, which is larger than the memory, so fragmentation does not matter.
 **
@@ -14,15 +14,15 @@
 #include "kernels/sim/sim.h"
 
 #define GRANULE (2 << 20) /* size of a page of a GPU */
-/* size of an arena's address space, and of each mapping from which blocks of 1 to 10 MiB are
-** taken */
+/* size of an arena's address space; each mapping from which blocks of 1 to 10 MiB are taken has the
+** same size */
 #define ARENA (20 << 20)
-#define REACH 8 /* the address space is this many times as large as the memory, if possible */
+#define REACH 8 /* the address space is REACH times as large as the memory, if possible */
 
 /* ---- the address space -------------------------------------------------------------- */
 
-/* Returns a file in memory that can be mapped twice, or -1. Its pages take no memory before they
-** are written. */
+/* Returns a file in memory that can be mapped twice; -1 on failure. Its pages take no memory before
+** they are written. */
 static int memory_file(int64_t bytes) {
   int file = memfd_create("tlua_sim", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, (off_t)bytes) == 0) return file;
@@ -30,9 +30,9 @@ static int memory_file(int64_t bytes) {
   return -1;
 }
 
-/* Maps a second view of the file, whose distance from the first is a multiple of 4 GiB. So
-** translating an address changes only its upper half (sim_reachable tells why). Returns NULL if no
-** such address is free. */
+/* Maps a second view of the file at a distance from the first view that is a multiple of 4 GiB. So
+** translating an address changes only its upper half (sim_reachable tells why this is needed).
+** Returns NULL if no such address is free. */
 static void *second_view(const char *first, size_t bytes, int file) {
   int flags = MAP_SHARED | MAP_NORESERVE;
 #if UINTPTR_MAX > UINT32_MAX && defined(MAP_FIXED_NOREPLACE)
@@ -50,8 +50,8 @@ static void *second_view(const char *first, size_t bytes, int file) {
 #endif
 }
 
-/* Maps two views of the same bytes: one with the host's addresses, which cannot be accessed, and
-** one with the kernels' addresses. Returns false if the process has no room for them. */
+/* Maps two views of the same bytes. One has the host's addresses, which cannot be accessed; the
+** other has the kernels' addresses. Returns false if the process has no room for them. */
 static bool map_views(sim_Device *device, int64_t size) {
   size_t bytes = (size_t)size;
   int file = memory_file(size);
@@ -69,10 +69,10 @@ static bool map_views(sim_Device *device, int64_t size) {
   return true;
 }
 
-/* Translates an address of the host's view. Each word of a call is translated without knowing its
-** meaning. A word may consist of a small number and padding, and the padding may still hold the
-** upper half of an old address. The translation does not change the lower half, which is the
-** number. */
+/* Translates an address of the host's view. Every word in a call's arguments is translated, because
+** its meaning is not known. A word may consist of a small number and padding, and the padding may
+** still hold the upper half of an old address. Such a word looks like an address, but the
+** translation does not change its lower half, which is the number. */
 uintptr_t sim_reachable(uintptr_t address) {
   for (int i = 0; i < sim_device_count(); i++) {
     const sim_Device *d = sim_device(i);
@@ -91,7 +91,7 @@ const sim_Device *sim_owner(const void *address) {
 
 /* ---- what the allocator calls ------------------------------------------------------- */
 
-/* Reserves the first gap between the ranges that is large enough. */
+/* Reserves the first gap between the ranges that is large enough for `bytes`. */
 static char *reserve(void *self, int64_t bytes) {
   sim_Device *d = self;
   sim_Range **at = &d->ranges, *range = malloc(sizeof *range);
@@ -116,16 +116,16 @@ static void unreserve(void *self, char *data, int64_t bytes) {
   free(range);
 }
 
-/* Maps nothing, because all bytes can always be accessed. The allocator enforces the limit of
+/* Maps nothing, because all bytes are always accessible. The allocator enforces the limit of
 ** memory. */
 static bool map(void *self, char *at, int64_t bytes, int64_t granule) {
   (void)self, (void)at, (void)bytes, (void)granule;
   return true;
 }
 
-/* Leaves the memory mapped, but overwrites its freed blocks at once, since another stream may get
-** the addresses. The allocator has waited for all streams before, so queues have no other commands
-** for this memory. */
+/* Leaves the memory mapped, but overwrites its freed blocks at once, because another stream may get
+** the addresses. The allocator has waited for all streams, so no queue has a command for this
+** memory. */
 static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
   (void)at, (void)bytes, (void)granule;
   sim_locked_poison_now(self);
@@ -160,7 +160,7 @@ static bool is_busy(const sim_Device *d) {
   return false;
 }
 
-/* Waits until all streams are idle. Meanwhile, other threads may queue further commands. */
+/* Waits until all streams are idle. Other threads may queue commands meanwhile. */
 static bool wait_for_all(void *self) {
   do {
     if (!sim_locked_finish_device(self)) return false;
@@ -169,8 +169,8 @@ static bool wait_for_all(void *self) {
 }
 
 /* Queues a command that overwrites a freed block. Within a capture, the command is recorded, so
-** that it runs at each replay. Memory that a graph may write again later is not overwritten. If
-** host memory is lacking, the bytes stay unchanged as well. */
+** that it runs at each replay. Memory that a graph may write again later is not overwritten.
+** Nothing is overwritten if host memory is lacking. */
 static void spoil(void *self, char *data, int64_t bytes, int stream_id, uint64_t pool) {
   tl_Stream *stream = &((sim_Device *)self)->streams[stream_id];
   sim_Command what = {.copy = {.dst = data, .bytes = bytes}};

@@ -1,6 +1,6 @@
 /*
-** plugin.c - the entry point of the plugin, its table of functions, its settings, and failures on
-** request.
+** plugin.c - the entry point of the plugin, its table of functions, its settings, and the failures
+** that tests request.
 **
 ** Settings are read from the environment when the plugin is opened: TLUA_SIM_DEVICES (number of
 ** devices, 2 by default), TLUA_SIM_MEMORY (memory of each device in bytes, 2 GiB by default) and
@@ -27,14 +27,15 @@ static struct {
   int ndevices;
   sim_Device devices[MAX_SIM_DEVICES];
   uint64_t random;
-  /* number of calls up to and including the next one that fails; 0 if none is to fail */
+  /* the call with this number, counted from the next call, fails; 0 if no call is to fail */
   int64_t fail_at;
   bool forked; /* whether this process is a forked child of the process that opened the devices */
   _Atomic pid_t process;
 } sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* A fork that began before the plugin was opened runs none of the plugin's functions around forks.
-** Its child may find the lock held by a thread that the child does not have. */
+/* If a fork began before the plugin was opened, the plugin's functions around forks do not run. In
+** the child, the lock may then be held by a thread that does not exist there, so this function
+** makes a new lock. */
 static void begin_in_child(void) {
   pthread_mutex_init(&sim.lock, NULL);
   sim.forked = true;
@@ -93,8 +94,8 @@ static void say(const char *text) {
   if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
 }
 
-/* Handles SIGSEGV: names the operator that has accessed device memory from the host. A Lua error
-** cannot report this defect, because the host cannot continue. */
+/* Handles SIGSEGV: prints the name of the operator that has accessed device memory from the host.
+** This cannot be a Lua error, because the host cannot continue. */
 static void on_fault(int signal, siginfo_t *info, void *context) {
   const sim_Device *device = sim_owner(info->si_addr);
   if (device) {
@@ -123,7 +124,7 @@ static void watch_host(void) {
 static void before_fork(void) { sim_lock(); }
 static void in_parent(void) { sim_unlock(); }
 static void in_child(void) {
-  sim.forked = true; /* the child does not have the thread that runs the queues */
+  sim.forked = true; /* the thread that runs the queues does not exist in the child */
   sim.process = getpid();
   sim_unlock();
 }
@@ -180,7 +181,7 @@ static int64_t waits(tl_Device device) {
   return n;
 }
 
-/* Returns a larger size than the CPU needs, since real devices may need more as well. */
+/* Returns a larger size than the CPU needs, because other devices may need more as well. */
 static int64_t rnn_reserve(tl_Device device, const tlk_Rnn *rnn) {
   (void)device;
   return tlk_rnn_reserve(rnn) + 4096;
@@ -230,9 +231,10 @@ static const tl_DeviceApi api = {
     .configure = configure,
 };
 
-/* Translating a word of a call that looks like an address changes its upper half (sim_reachable).
-** So a number in the upper half must not share it with padding, which may hold anything. These
-** calls have such padding, which is cleared. (gdb's ptype /o shows the padding of a struct.) */
+/* If a word of a call looks like an address, translating it changes its upper half (sim_reachable).
+** A number in the upper half of a word would be changed if padding in the lower half made the word
+** look like an address. The next calls have such padding, so it is cleared. (gdb's ptype /o shows
+** the padding of a struct.) */
 static void clear_fft(struct tlk_fft *call) {
   size_t end = offsetof(struct tlk_fft, inverse) + sizeof call->inverse;
   memset((char *)call + end, 0, offsetof(struct tlk_fft, out) - end);
@@ -251,7 +253,8 @@ static void clear_nothing(void *call) { (void)call; }
            : clear_coefs, default                \
            : clear_nothing)(call)
 
-/* The macros below define the functions of the kernel table; each queues a copy of its call. */
+/* The next macros define the functions of the kernel table. Each function queues a copy of its
+** call. */
 enum { FLAT, ITER };
 #define X(name, operands)                                                              \
   static bool run_##name(const void *call) { return sim_host->cpu->name(call); }       \
@@ -300,7 +303,7 @@ static bool open_devices(void) {
 
 const tl_Plugin *tlua_plugin_open(const tl_Host *host) {
   sim_host = host;
-  /* the host compares the hashes and reports the mismatch */
+  /* if the hashes differ, the host reports this */
   if (host->hash != plugin.hash) return &plugin;
   sim.process = getpid();
   if (!open_devices()) return NULL;

@@ -2,8 +2,8 @@
 ** queue.c - the queues of commands of all streams, and the thread that runs the commands.
 **
 ** The thread sleeps until the host waits for something, so that work is done as late as the rules
-** allow. Then it repeatedly runs either the next command that the host's request needs, or the next
-** command of a random stream.
+** allow. Then it runs commands, one at a time, until the host's request is fulfilled: either the
+** next command that the request needs, or the next command of a random stream.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 #include "kernels/sim/sim.h"
 
-/* The largest number of queued commands of a stream. If the queue is full, the host must wait
-** before it queues another command. */
+/* The largest number of queued commands of a stream. If a queue is full, the host must wait before
+** it queues another command. */
 #define MOST_QUEUED 512
 
 /* The host's request to finish the first `upto` commands of a stream. */
@@ -24,7 +24,8 @@ typedef struct Request {
 
 static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER, worked = PTHREAD_COND_INITIALIZER;
 static bool started;
-static Request *current; /* the request being served; NULL while the thread sleeps */
+/* the request that the thread is working on; NULL while the thread sleeps */
+static Request *current;
 
 /* ---- queues ----------------------------------------------------------------------- */
 
@@ -76,7 +77,7 @@ sim_Command *sim_queue_add(sim_Queue *queue, sim_Kind kind, const sim_Command *w
   return command;
 }
 
-/* Runs some commands of the stream if its queue is full. */
+/* If the queue of the stream is full, runs some of its commands. */
 static bool relieve(tl_Stream *stream) {
   return stream->queue.length <= MOST_QUEUED ||
          sim_locked_drain(stream, stream->put - MOST_QUEUED / 2);
@@ -111,11 +112,11 @@ static int64_t nanoseconds(void) {
 
 static double seconds(void) { return (double)nanoseconds() * 1e-9; }
 
-/* the function that receives activities (guarded); NULL if there is none */
+/* the function that receives activities; NULL if there is none (guarded) */
 static void (*told)(const tl_Activity *activity);
 
-/* Sets the function that receives activities; NULL stops the reports. Whenever the lock is held,
-** every command that has run has already been reported. */
+/* Sets the function that receives activities; NULL stops the reports. Commands are reported before
+** the lock is released, so every command that has run has already been reported. */
 bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now) {
   sim_lock();
   told = note;
@@ -124,8 +125,8 @@ bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now) {
   return true;
 }
 
-/* Reports a kernel or a copy. Overwriting freed memory is not reported, because it is no work of
-** the program. */
+/* Reports a kernel or a copy. Overwriting freed memory is not reported, because the program has not
+** asked for it. */
 static void tell(const tl_Stream *stream, const sim_Command *command, int64_t begin) {
   bool kernel = command->kind == SIM_KERNEL;
   if (told == NULL || (!kernel && command->kind != SIM_COPY)) return;
@@ -143,8 +144,9 @@ static bool runnable(const tl_Stream *stream) {
 }
 
 /* Returns the stream whose next command must run before `stream` can continue. This is `stream`
-** itself or, if it waits for an event, the stream on which the event is recorded, and so on.
-** Returns NULL if that stream has no commands. */
+** itself. If `stream` waits for an event, it is the stream that records the event; if that stream
+** waits as well, the search goes on from there. Returns NULL if the stream that is found has no
+** commands. */
 static tl_Stream *needed(tl_Stream *stream) {
   for (int steps = 0; stream && steps < 64; steps++) {
     if (runnable(stream)) return stream;
@@ -154,7 +156,7 @@ static tl_Stream *needed(tl_Stream *stream) {
   return NULL;
 }
 
-/* Returns a random stream whose next command can run, or NULL. */
+/* Returns a random stream whose next command can run; NULL if there is none. */
 static tl_Stream *drawn(void) {
   tl_Stream *found = NULL;
   uint64_t seen = 0;
@@ -180,8 +182,8 @@ _Static_assert(offsetof(struct tlk_fused, it) == offsetof(struct tlk_copy, it), 
 _Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "");
 
 /* Runs a kernel in a context of its own, without the lock. Returns false if the kernel failed
-** without a fault. Calls are flat structs: each word whose value is an address in a device's memory
-** is taken as a pointer and translated for the kernel. */
+** without a fault. Calls are flat structs. Each word of a struct whose value is an address in a
+** device's memory is taken for a pointer, and is translated for the kernel. */
 static bool run_kernel(sim_Command *command, const tlk_Context *cx) {
   for (char *at = command->call; at + sizeof(uintptr_t) <= command->call + command->size;
        at += sizeof(uintptr_t)) {
@@ -201,7 +203,7 @@ static bool run_kernel(sim_Command *command, const tlk_Context *cx) {
 
 static void *reachable(const void *address) { return (void *)sim_reachable((uintptr_t)address); }
 
-/* Overwrites bytes with 0xfb. In every floating type this gives a huge finite number, not NaN. */
+/* Overwrites bytes with 0xfb, which gives a huge finite number, not NaN, in every floating type. */
 static void poison(void *data, int64_t bytes) { memset(reachable(data), 0xfb, (size_t)bytes); }
 
 void sim_locked_poison_now(sim_Device *device) {
@@ -318,8 +320,8 @@ bool sim_locked_finish_device(sim_Device *device) {
   return ok && sim_locked_report(device);
 }
 
-/* Finishes the work before an event. The commands up to the event are not counted separately, so
-** all work that is queued on the event's stream is finished. */
+/* Finishes the work before an event. Finishes all work on the event's stream, because the commands
+** up to the event are not counted separately. */
 bool sim_locked_finish_event(tl_Event *event) {
   if (event->reached >= event->recorded) return true;
   return sim_locked_drain(event->stream, event->stream->put);

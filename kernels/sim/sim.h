@@ -1,16 +1,16 @@
 /*
-** sim.h - the simulated device (plugin tlua_sim.so). It runs the CPU's kernels, but is hostile on
-** purpose: mistakes that would fail on a GPU fail on this device, in the same way whenever the seed
-** is the same.
+** sim.h - the simulated device (plugin tlua_sim.so). It runs the CPU's kernels, but it is made to
+** reveal mistakes: a mistake that would fail on a GPU fails on this device, in the same way
+** whenever the seed is the same.
 **
-**  - The host cannot read or write its memory (memory.c): an operator that tries is
-**    stopped, and named. Kernels use other addresses for the same memory.
+**  - The host cannot read or write its memory (memory.c). The process stops at an
+**    operator that tries to, and names it. Kernels use other addresses for this memory.
 **  - Its streams are queues (queue.c). A thread runs their commands as late as the
-**    rules allow, in a random order: a missing wait shows as a wrong number.
-**  - Freed memory is overwritten in the order of its stream and reused immediately,
-**    capacity is small, and any call can be made to fail.
+**    rules allow, in a random order. So a missing wait shows as a wrong number.
+**  - Freed memory is overwritten in the order of its stream, and reused immediately.
+**    The memory is small, and any call can be made to fail.
 **
-** One lock guards everything; the thread releases it while a kernel or a copy runs. Functions whose
+** One lock guards everything. The thread releases it while a kernel or a copy runs. Functions whose
 ** names begin with sim_locked_ must be called with the lock held.
 */
 #ifndef TLK_SIM_H
@@ -22,7 +22,7 @@
 #include "core/device/host.h"
 #include "kernels/device/blocks.h"
 
-/* number of streams: the default stream, and an equal number of streams of normal and of high
+/* number of streams: the default stream, and equal numbers of streams of normal and of high
 ** priority */
 #define SIM_STREAMS 17
 
@@ -44,16 +44,17 @@ typedef struct sim_Command {
       void *dst;
       const void *src;
       int64_t bytes;
-    } copy; /* for SIM_COPY; SIM_POISON uses only dst and bytes */
+    } copy; /* for SIM_COPY; a SIM_POISON command uses only dst and bytes */
     struct {
-      tl_Event *event; /* the event, recorded or waited for (owned reference) */
+      tl_Event *event; /* the event that is recorded or waited for (owned reference) */
       uint64_t ticket;
-      /* in a graph: the SIM_RECORD command that a SIM_WAIT command waits for (borrowed) */
+      /* for SIM_WAIT in a graph: the SIM_RECORD command that it waits for (borrowed) */
       struct sim_Command *record;
-      uint64_t launch; /* in a graph: number of the last launch that has passed this SIM_RECORD */
+      /* for SIM_RECORD in a graph: number of the last launch that has passed this command */
+      uint64_t launch;
     } point;
   };
-  size_t size; /* size in bytes of the call, which follows this struct */
+  size_t size; /* size in bytes of the call, which is stored after this struct */
   _Alignas(16) char call[];
 } sim_Command;
 
@@ -67,7 +68,7 @@ struct tl_Stream {
   int id, priority;
   sim_Queue queue;
   uint64_t put, done; /* number of commands queued so far, and number of commands finished so far */
-  /* the open capture to which the stream belongs (borrowed); NULL if there is none */
+  /* the open capture that the stream takes part in (borrowed); NULL if there is none */
   tl_Graph *recording;
 };
 
@@ -79,12 +80,14 @@ struct tl_Event {
   tl_Device device;
   uint64_t recorded, reached; /* tickets */
   tl_Stream *stream;          /* the stream on which the event was recorded last */
-  double time;                /* time at which the event was reached last, in seconds */
+  double time;                /* time at which a stream last reached the event, in seconds */
   bool timing;
-  /* number of the capture in which the event was recorded last; 0 outside of captures */
+  /* number of the capture in which the event was recorded last; 0 if it was not recorded in a
+  ** capture */
   uint64_t capture;
-  sim_Command *record; /* the event's SIM_RECORD command (borrowed), while the capture is open */
-  sim_Clock clock;     /* for each stream, the number of commands that come before `record` */
+  /* the SIM_RECORD command of the event while the capture is open (borrowed) */
+  sim_Command *record;
+  sim_Clock clock; /* for each stream, the number of its commands that come before `record` */
 };
 
 /* A range of a device's address space that holds an arena. */
@@ -101,8 +104,8 @@ struct tl_Graph {
   uint64_t launched; /* bit mask of the streams on which the graph was launched */
   tl_Stream *origin;
   sim_Queue lanes[SIM_STREAMS]; /* the recorded commands of each stream */
-  /* during the capture: done[s][t] is the number of commands of stream t that come before the next
-  ** command of stream s */
+  /* used during the capture: done[s][t] is the number of commands of stream t that come before the
+  ** next command of stream s */
   sim_Clock done[SIM_STREAMS];
   uint64_t launches;
 };
@@ -117,7 +120,7 @@ typedef struct sim_Device {
   sim_Range *ranges;    /* owned */
   tlk_Blocks blocks;
   tl_Stream streams[SIM_STREAMS];
-  int next_stream[2];  /* counters for handing out streams, of normal and of high priority */
+  int next_stream[2];  /* counters for choosing streams in turn, of normal and of high priority */
   tlk_Fault fault;     /* the first fault that a kernel has found */
   tl_ErrorKind failed; /* kind of error of the first kernel that failed */
   char failure[256];
@@ -133,16 +136,16 @@ void sim_lock(void);
 void sim_unlock(void);
 sim_Device *sim_device(int index);
 int sim_device_count(void);
-/* sim_mutex returns the lock that guards all devices. sim_locked_may_go counts a call that can be
-** made to fail. It returns false with a message if this call is to fail, or in a forked child of
-** the process that opened the devices. */
+/* sim_mutex returns the lock that guards all devices. sim_locked_may_go must be called in each
+** function that can be made to fail. It returns false with a message if this call is to fail, or in
+** a forked child of the process that opened the devices. */
 pthread_mutex_t *sim_mutex(void);
 bool sim_locked_may_go(const char *what);
 /* Returns false with a message in a forked child of the process that opened the devices. */
 bool sim_locked_is_here(const char *what);
 uint64_t sim_locked_random(void);
-/* If a kernel has found a fault or failed, makes this the failure of the current call and returns
-** false. */
+/* If a kernel has found a fault or failed, reports this as the failure of the current call and
+** returns false. */
 bool sim_locked_report(sim_Device *device);
 
 /* ---- queue.c ---- */
@@ -151,25 +154,26 @@ bool sim_locked_report(sim_Device *device);
 bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now);
 bool sim_locked_put(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                     size_t size);
-/* Queues a command that frees memory. Does so even during a capture, and never waits. */
+/* Queues a command that frees memory, even during a capture. Never waits. */
 bool sim_locked_put_free(tl_Stream *stream, sim_Kind kind, const sim_Command *what,
                          const void *call, size_t size);
-/* Moves all commands of a queue to the queue of the stream. */
+/* Moves all commands of `commands` to the queue of the stream. */
 bool sim_locked_put_all(tl_Stream *stream, sim_Queue *commands);
 /* Copies a command to the end of a queue, which owns the copy. Returns NULL with a message on
 ** failure. */
 sim_Command *sim_queue_add(sim_Queue *queue, sim_Kind kind, const sim_Command *what,
                            const void *call, size_t size);
 void sim_queue_clear(sim_Queue *queue);
-/* Runs the first `upto` commands of a stream; does not report faults. */
+/* Runs the first `upto` commands of a stream. Does not report faults. */
 bool sim_locked_drain(tl_Stream *stream, uint64_t upto);
 /* Runs the first `upto` commands of a stream, counts this as a wait, and reports faults. */
 bool sim_locked_finish(tl_Stream *stream, uint64_t upto);
-/* Waits for a stream, then copies to the host. If waiting fails, nothing is queued that would write
-** to the host's memory later. */
+/* Waits for a stream, and then copies to the host. If waiting fails, no command remains that would
+** write to the host's memory later. */
 bool sim_locked_fetch(tl_Stream *stream, const sim_Command *copy);
 bool sim_locked_finish_device(sim_Device *device);
-/* Overwrites freed memory at once, instead of when the queues reach their SIM_POISON commands. */
+/* Overwrites all freed memory at once, instead of when the queues reach their SIM_POISON
+** commands. */
 void sim_locked_poison_now(sim_Device *device);
 bool sim_locked_finish_event(tl_Event *event);
 /* Returns false with a message if the stream takes part in a capture. */
@@ -199,7 +203,7 @@ bool sim_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds);
 /* Records a command on a stream that takes part in a capture. */
 bool sim_locked_record(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                        size_t size);
-/* Record an event in a capture, and record a wait for an event. */
+/* These functions record, in a capture, the recording of an event and a wait for an event. */
 bool sim_locked_record_event(tl_Event *event, tl_Stream *stream);
 bool sim_locked_record_wait(tl_Stream *stream, tl_Event *event);
 bool sim_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode);
@@ -211,12 +215,12 @@ void sim_graph_free(tl_Graph *graph);
 /* ---- memory.c: the part of the table about memory ---- */
 
 bool sim_memory_open(sim_Device *device, int64_t total);
-/* Changes the size of the memory that the device reports, in bytes. */
+/* Changes the size in bytes of the memory that the device reports. */
 void sim_locked_set_memory(sim_Device *device, int64_t total);
-/* Translates an address in a device's memory to the address that kernels use; returns any other
+/* Translates an address in a device's memory to the address that kernels use. Returns any other
 ** address unchanged. */
 uintptr_t sim_reachable(uintptr_t address);
-/* Returns the device whose memory contains an address, or NULL. */
+/* Returns the device whose memory contains an address; NULL if there is none. */
 const sim_Device *sim_owner(const void *address);
 void *sim_pinned_alloc(int64_t bytes);
 void sim_pinned_free(void *data, int64_t bytes);

@@ -11,7 +11,7 @@
 
 tl_Stream *sim_default_stream(tl_Device device) { return &sim_device(device.index)->streams[0]; }
 
-/* Hands out a stream. The priority does not change the order of work, which is random in any
+/* Returns a stream, in turn. The priority does not change the order of work, which is random in any
 ** case. */
 tl_Stream *sim_stream(tl_Device device, int priority) {
   sim_lock();
@@ -40,8 +40,8 @@ bool sim_stream_sync(tl_Stream *stream) {
   return ok;
 }
 
-/* Stores in *done whether the stream is idle. Sometimes runs one of its commands, so that a loop of
-** queries ends. */
+/* Stores in *done whether the stream is idle. Sometimes runs a command of the stream, so that a
+** loop of queries ends. */
 bool sim_stream_query(tl_Stream *stream, bool *done) {
   sim_lock();
   bool ok = sim_locked_may_go("query") && sim_locked_not_recording(stream, "asking a stream");
@@ -110,8 +110,8 @@ bool sim_event_record(tl_Event *event, tl_Stream *stream) {
   return ok;
 }
 
-/* Returns false with a message for an event that was recorded in a capture, since such an event has
-** no time. */
+/* Returns false with a message if an event was recorded in a capture, because such an event has no
+** time. */
 static bool locked_outside(const tl_Event *event, const char *what) {
   return event->capture == 0 ||
          sim_host->fail(TL_EDEVICE, "sim: %s: the event was recorded while a graph was captured",

@@ -4,9 +4,9 @@
 */
 #include "kernels/sim/sim.h"
 
-/* Copies between two devices. The receiving stream waits for earlier commands of the sending
-** stream. The sending stream in turn waits for the copy before later commands, which may free the
-** source. */
+/* Copies between two devices. The receiving stream first waits for earlier commands of the sending
+** stream. The sending stream waits for the copy before it runs later commands, because they may
+** free the source. */
 static bool between(const struct tlk_transfer *call, tl_Stream *from) {
   tl_Stream *to = call->cx->stream;
   if (!sim_locked_not_recording(to, "a copy between devices") ||
@@ -32,9 +32,9 @@ static bool between(const struct tlk_transfer *call, tl_Stream *from) {
   return ok;
 }
 
-/* Copies from or to the host. As with a GPU's driver, pageable memory is read immediately, and a
-** copy to pageable memory is finished when the call returns. Pinned memory is read and written in
-** the order of the stream. */
+/* Copies from or to the host. The rules are those of a GPU's driver. Pageable memory is read
+** immediately, and a copy to pageable memory is finished when the call returns. Pinned memory is
+** read and written in the order of the stream. */
 static bool with_host(const struct tlk_transfer *call) {
   tl_Stream *stream = call->cx->stream;
   sim_Command copy = {.copy = {call->dst, call->src, call->bytes}};
@@ -42,7 +42,7 @@ static bool with_host(const struct tlk_transfer *call) {
       !sim_locked_not_recording(stream, "a copy from or to memory that is not pinned"))
     return false;
   if (call->to.type == TL_SIM && !call->async) {
-    copy.copy.src = NULL; /* the bytes are copied into the command now */
+    copy.copy.src = NULL; /* the command contains a copy of the bytes, so it needs no source */
     return sim_locked_put(stream, SIM_COPY, &copy, call->src, (size_t)call->bytes);
   }
   if (call->async) return sim_locked_put(stream, SIM_COPY, &copy, NULL, 0);
