@@ -1,8 +1,8 @@
 /*
 ** blocks.c - blocks of device memory. Each arena keeps its free blocks in lists by size, eight
-** lists for each power of two, and a bitmap that tells which lists are not empty. So a search looks
-** through one list and then at the bitmap (M. Masmano et al., "TLSF: a new dynamic memory allocator
-** for real-time systems", ECRTS 2004).
+** lists for each power of two. A bitmap tells which lists are not empty. So a search looks through
+** one list, and then finds the next list in the bitmap (M. Masmano et al., "TLSF: a new dynamic
+** memory allocator for real-time systems", ECRTS 2004).
 */
 #include "kernels/device/blocks.h"
 
@@ -22,13 +22,14 @@ typedef struct Mark {
 
 struct tlk_Block {
   tlk_Block *before, *after; /* neighbours by address in the same arena */
-  tlk_Block *next, **link;   /* links in the list of free, of unmapped or of pending blocks */
+  /* links in the list of free, unmapped or pending blocks to which the block belongs */
+  tlk_Block *next, **link;
   tlk_Arena *arena;
   char *data;
   int64_t bytes, requested;
   State state;
-  bool deferred;   /* the block is pending, but its other streams have no marks yet */
-  uint64_t others; /* bit mask of the streams that use the block, except the arena's own stream */
+  bool deferred;   /* whether the block is pending and its other streams have no marks yet */
+  uint64_t others; /* bit mask of the streams that use the block, without the arena's own stream */
   Mark *marks;     /* owned */
 };
 
@@ -55,7 +56,7 @@ static bool no_memory(const tlk_Blocks *b) {
   return b->source.host->fail(TL_EMEM, "%s: out of memory", b->source.name);
 }
 
-/* Adds `amount` to a statistic: to its total, and to its value for small or for large blocks. */
+/* Adds `amount` to a statistic: to the total, and to the part for small or for large blocks. */
 #define COUNT(b, small, figure, amount)                                                \
   do {                                                                                 \
     int64_t amount_ = (amount);                                                        \
@@ -93,7 +94,7 @@ static int bin_of(int64_t bytes) {
   return (log - 2) * 8 + (int)(units >> (log - 3) & 7);
 }
 
-/* Puts a free block or an unmapped range into the list where it belongs. */
+/* Puts a free block or an unmapped range into the list of its size. */
 static void list(tlk_Blocks *b, tlk_Block *block) {
   tlk_Arena *a = block->arena;
   if (block->state == UNMAPPED) {
@@ -117,7 +118,7 @@ static void unlist(tlk_Blocks *b, tlk_Block *block) {
   COUNT(b, a->small, inactive_split_bytes, -block->bytes);
 }
 
-/* Returns the number of the first non-empty list from `bin` on; BINS if there is none. */
+/* Returns the number of the first non-empty list from `bin` on; BINS if all are empty. */
 static int next_bin(const tlk_Arena *a, int bin) {
   for (int word = bin / 64; word < BINS / 64; word++) {
     uint64_t bits = a->full[word];
@@ -144,7 +145,7 @@ static tlk_Block *block_at(const tlk_Blocks *b, const void *data) {
 
 static bool make_room(tlk_Blocks *b) { return placed_reserve(&b->placed) || no_memory(b); }
 
-/* Adds a block in use to the address map; make_room has reserved the entry. */
+/* Adds a block in use to the address map. make_room has already reserved the entry. */
 static void enter(tlk_Blocks *b, tlk_Block *block) {
   placed_add(&b->placed, block->data)->block = block;
 }
@@ -155,8 +156,8 @@ static void leave(tlk_Blocks *b, const tlk_Block *block) {
 
 /* ---- neighbours -------------------------------------------------------------------------- */
 
-/* Splits a block after `bytes` bytes and returns the remainder, which has the same state. Neither
-** of the two is in a list afterwards. Returns NULL if host memory is exhausted. */
+/* Splits a block after `bytes` bytes and returns the second part, which has the same state. Both
+** parts are in no list afterwards. Returns NULL if host memory is exhausted. */
 static tlk_Block *cut(tlk_Block *block, int64_t bytes) {
   tlk_Block *rest = calloc(1, sizeof *rest);
   if (rest == NULL) return NULL;
@@ -172,7 +173,7 @@ static tlk_Block *cut(tlk_Block *block, int64_t bytes) {
   return rest;
 }
 
-/* Merges a block with the next one. Neither of the two may be in a list. */
+/* Merges a block with the next block. Both must be in no list. */
 static void swallow(tlk_Block *block) {
   tlk_Block *next = block->after;
   block->bytes += next->bytes;
@@ -205,7 +206,7 @@ static bool alike(const tlk_Arena *a, const tlk_Arena *like) {
   return a->stream == like->stream && a->pool == like->pool && a->small == like->small;
 }
 
-/* Returns the number of bytes of address space that a new arena should have, at least `least`. */
+/* Returns the number of bytes of address space for a new arena, at least `least`. */
 static int64_t wanted(const tlk_Blocks *b, const tlk_Arena *like, int64_t least) {
   int64_t bytes = 0;
   for (const tlk_Arena *a = b->arenas; a && bytes < b->source.most; a = a->next)
@@ -215,9 +216,9 @@ static int64_t wanted(const tlk_Blocks *b, const tlk_Arena *like, int64_t least)
   return bytes > least ? bytes : least;
 }
 
-/* Reserves address space for an arena: as much as `wanted` returns or, once the source has refused
-** so much, only `least` bytes, a multiple of the granule. Sets the arena's base and size. Returns
-** false with a message on failure. */
+/* Reserves address space for an arena. The size is the result of `wanted`. After the source has
+** refused such a size once, it is only `least`, which is a multiple of the granule. Sets the
+** arena's base and size. Returns false with a message on failure. */
 static bool reserve_addresses(tlk_Blocks *b, tlk_Arena *a, int64_t least) {
   a->bytes = b->tight ? least : round_up(wanted(b, a, least), granule_of(b, a));
   a->base = b->source.reserve(b->source.self, a->bytes);
@@ -258,9 +259,9 @@ static void count_mapped(tlk_Blocks *b, tlk_Arena *a, int64_t bytes) {
     b->stats.num_device_free++;
 }
 
-/* Maps memory at the beginning of an unmapped range. Merges it with the free block before the
-** range, if there is one, into a free block of at least `bytes` bytes. Returns that block, or NULL
-** if there is not enough memory. */
+/* Maps memory at the beginning of an unmapped range, and merges it with the free block before the
+** range, if there is one. Returns the resulting free block of at least `bytes` bytes, or NULL if
+** there is not enough memory. */
 static tlk_Block *extend(tlk_Blocks *b, tlk_Block *range, int64_t bytes) {
   tlk_Arena *a = range->arena;
   int64_t granule = granule_of(b, a);
@@ -308,7 +309,7 @@ static bool has_room(const tlk_Blocks *b, const tlk_Arena *a, int64_t bytes) {
   return range != NULL;
 }
 
-/* Finds a free block in the arenas of this stream and pool; maps more memory if no free block is
+/* Finds a free block in the arenas of this stream and pool. Maps more memory if no free block is
 ** large enough. */
 static tlk_Block *find(tlk_Blocks *b, int64_t bytes, int stream, uint64_t pool, bool small) {
   tlk_Arena like = {.stream = stream, .pool = pool, .small = small};
@@ -340,8 +341,7 @@ static void drop_marks(tlk_Blocks *b, tlk_Block *block) {
   block->others = 0;
 }
 
-/* Marks a block as free after all streams have finished with it. The block must not be in a
-** list. */
+/* Marks a block as free after all streams have finished with it. The block must be in no list. */
 static void complete(tlk_Blocks *b, tlk_Block *block) {
   const tlk_Arena *a = block->arena;
   COUNT(b, a->small, active, -1);
@@ -353,8 +353,8 @@ static void complete(tlk_Blocks *b, tlk_Block *block) {
   settle_down(b, block);
 }
 
-/* Records a mark on each of the other streams that use the block. If no mark is available, waits
-** until the device is idle instead. */
+/* Records a mark on each other stream that uses the block. If no mark is available, waits until the
+** device is idle instead. */
 static void ask_others(tlk_Blocks *b, tlk_Block *block) {
   block->deferred = false;
   for (int stream = 0; stream < TLK_BLOCK_STREAMS; stream++) {
@@ -377,7 +377,7 @@ static bool passed(tlk_Blocks *b, const tlk_Block *block) {
   return !block->deferred;
 }
 
-/* Frees the pending blocks for which all marks have been passed. */
+/* Frees the pending blocks whose marks have all been passed by their streams. */
 static void look_at_pending(tlk_Blocks *b) {
   if (b->captures > 0) return;
   for (tlk_Block *block = b->pending, *next; block; block = next) {
@@ -416,7 +416,7 @@ void tlk_blocks_used_by(tlk_Blocks *b, void *data, int stream) {
 
 /* ---- unmapping ------------------------------------------------------------------------------ */
 
-/* Unmaps the whole granules in a free block. This cuts the block into up to three pieces; returns
+/* Unmaps the whole granules in a free block. This cuts the block into up to three pieces. Returns
 ** the last piece. */
 static tlk_Block *shrink(tlk_Blocks *b, tlk_Block *block) {
   tlk_Arena *a = block->arena;
@@ -432,7 +432,7 @@ static tlk_Block *shrink(tlk_Blocks *b, tlk_Block *block) {
     middle = NULL;
   }
   if (block != middle) list(b, block);
-  /* there is no host memory to describe the pieces, so the block stays as it was */
+  /* without host memory for descriptions of the pieces, the block stays as it is */
   if (middle == NULL) return block;
   if (rest) list(b, rest);
   b->source.unmap(b->source.self, middle->data, middle->bytes, granule);
@@ -442,7 +442,7 @@ static tlk_Block *shrink(tlk_Blocks *b, tlk_Block *block) {
   return settle_down(b, middle);
 }
 
-/* Removes arenas that have no mapped memory, and gives back their address space. */
+/* Removes arenas that have no mapped memory, and returns their address space. */
 static void remove_empty(tlk_Blocks *b) {
   for (tlk_Arena **at = &b->arenas; *at;) {
     tlk_Arena *a = *at;
@@ -453,7 +453,7 @@ static void remove_empty(tlk_Blocks *b) {
     *at = a->next;
     b->source.unreserve(b->source.self, a->base, a->bytes);
     b->tight = false;
-    free(a->first); /* nothing is mapped, so the arena has a single block */
+    free(a->first); /* an arena without mapped memory consists of a single block */
     free(a);
   }
 }
@@ -531,8 +531,8 @@ bool tlk_blocks_hold(tlk_Blocks *b, uint64_t number) {
   return true;
 }
 
-/* Changes the state of a free block to PENDING after its pool has ended, because a graph launch in
-** flight may still use the block. */
+/* Makes a free block PENDING after its pool has ended, because a graph that is still running may
+** use the block. */
 static void keep_for(tlk_Blocks *b, tlk_Block *block, uint64_t launched) {
   block->others |= launched & ~((uint64_t)1 << block->arena->stream);
   if (block->state != FREE || block->others == 0) return;
@@ -580,7 +580,7 @@ void tlk_blocks_stats(const tlk_Blocks *b, tl_MemoryStats *out) {
   }
 }
 
-/* Returns the arena with the next higher address than `last`, or NULL. */
+/* Returns the arena with the next higher address after `last`; NULL if there is none. */
 static const tlk_Arena *arena_after(const tlk_Blocks *b, const tlk_Arena *last) {
   const tlk_Arena *found = NULL;
   for (const tlk_Arena *a = b->arenas; a; a = a->next)

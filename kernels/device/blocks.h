@@ -1,20 +1,21 @@
 /*
-** blocks.h - the caching allocator of devices: it decides which stream gets which part of a
+** blocks.h - the caching allocator of devices. It decides which stream gets which part of a
 ** device's memory. A plugin connects the allocator to memory and streams by a table of functions,
 ** its source. kernels/cuda/memory.c is the source for CUDA, kernels/sim/memory.c for the simulated
 ** device, and spec/core/blocks_test.c for tests.
 **
-** Memory is divided into arenas. Each belongs to one stream and one pool, and is for small or for
-** large blocks. An arena is a range of address space; its granules are mapped to memory on demand,
-** at any position. So a small block in an unlucky place keeps only one granule mapped, not the
-** whole range. If no range of address space is long enough for a block, another arena is made. It
-** is as large as all earlier ones together, or just large enough if the source refuses so much
-** address space, since a process has 47 bits of addresses for all devices, streams and graphs.
+** Memory is divided into arenas. Each arena belongs to one stream and one pool, and is either for
+** small or for large blocks. An arena is a range of address space. Its granules are mapped to
+** memory on demand, at any position, so a small block that is still in use keeps only one granule
+** mapped, not the whole range. If no arena has room for a block, another arena is made. It is as
+** large as all earlier arenas together. If the source refuses so much address space, it is just
+** large enough for the block, since a process has 47 bits of addresses for all devices, streams and
+** graphs.
 **
-** A block belongs to its arena's stream. Once freed, it may be handed out again immediately,
-** because its next use is queued later on that stream. If other streams use the block as well, it
-** stays pending until they have passed the point where it was freed. Blocks allocated for a pool
-** belong to a graph (capture_begin in core/device/api.h).
+** A block belongs to its arena's stream. A freed block may be allocated again immediately, because
+** its next use is queued later on that stream. If other streams use the block as well, it stays
+** pending until they have passed the point where it was freed. Blocks allocated for a pool belong
+** to a graph (capture_begin in core/device/api.h).
 **
 ** Callers hold one lock around all calls for one tlk_Blocks.
 */
@@ -31,34 +32,37 @@
 #define TLK_SMALL_BLOCK (1024 * 1024)
 #define TLK_BLOCK_STREAMS 64 /* stream numbers are smaller than this */
 
-/* The functions that the allocator calls. `self` is the first argument of each. */
+/* The functions that the allocator calls. Each gets `self` as its first argument. */
 typedef struct tlk_BlockSource {
   void *self;
   const tl_Host *host; /* the host, which receives failures and memory events (borrowed) */
   const char *name;    /* name of the plugin for messages */
   tl_Device device;
   int64_t granule[2]; /* size in bytes of a granule for large blocks, and for small blocks */
-  /* At least this many bytes are mapped at a time for a large block of less than half this size. */
+  /* If a large block has less than half of this number of bytes, at least this number of bytes is
+  ** mapped for it. */
   int64_t least;
   /* size in bytes of the address space of a stream's first arena, a multiple of both granules */
   int64_t reach;
-  /* largest size in bytes that is chosen for a later arena, a multiple of both granules */
+  /* largest size in bytes that the allocator chooses for a later arena, a multiple of both
+  ** granules */
   int64_t most;
-  /* Reserves address space; returns NULL with a message on failure. */
+  /* Reserves address space. Returns NULL with a message on failure. */
   char *(*reserve)(void *self, int64_t bytes);
   void (*unreserve)(void *self, char *at, int64_t bytes);
   /* Maps memory at whole granules. Returns false without a message if memory is exhausted. */
   bool (*map)(void *self, char *at, int64_t bytes, int64_t granule);
   void (*unmap)(void *self, char *at, int64_t bytes, int64_t granule);
-  /* Marks the current end of a stream's queue; returns NULL if no mark is available. */
+  /* Marks the current end of a stream's queue. Returns NULL if no mark is available. */
   void *(*mark)(void *self, int stream);
   bool (*passed)(void *self, void *mark);
   void (*drop)(void *self, void *mark);
-  /* Waits until all streams are idle; returns false with a message on failure. May release the
-  ** caller's lock while it waits, but not after it has found the last stream idle. */
+  /* Waits until all streams are idle. Returns false with a message on failure. The function may
+  ** release the caller's lock while it waits, but it must hold the lock from the moment when the
+  ** last stream is idle. */
   bool (*wait)(void *self);
-  /* Tells the source that a block of the pool has become free, before the block is reused. May be
-  ** NULL. */
+  /* Tells the source that a block of the pool has become free, before the block is used again. May
+  ** be NULL. */
   void (*freed)(void *self, char *data, int64_t bytes, int stream, uint64_t pool);
 } tlk_BlockSource;
 
@@ -83,7 +87,8 @@ typedef struct tlk_Blocks {
   tlk_Arena *arenas;    /* owned */
   tlk_BlockPool *pools; /* pools in use (owned) */
   tlk_Block *pending;
-  bool tight;   /* whether address space was refused, so that new arenas are as small as possible */
+  /* whether address space was refused once, so that new arenas are as small as possible */
+  bool tight;
   int captures; /* number of open captures; streams cannot be queried during a capture */
   int64_t limit;
   tl_MemoryStats stats;
@@ -91,23 +96,23 @@ typedef struct tlk_Blocks {
 } tlk_Blocks;
 
 void tlk_blocks_open(tlk_Blocks *b, const tlk_BlockSource *source, int64_t limit);
-/* Releases all memory; no block may be in use. Only specs call this function. */
+/* Releases all memory. All blocks must have been freed. Only specs call this function. */
 void tlk_blocks_close(tlk_Blocks *b);
 
-/* Allocates a block. Returns NULL on failure: the error is TL_EMEM if memory is exhausted, and of
-** another kind if the device failed. */
+/* Allocates a block. Returns NULL on failure. The error is TL_EMEM if memory is exhausted, and
+** another error if the device failed. */
 void *tlk_blocks_alloc(tlk_Blocks *b, int64_t bytes, int stream, uint64_t pool);
 void tlk_blocks_free(tlk_Blocks *b, void *data);
-/* Notes that a further stream uses a block, from now until the block is freed. */
+/* Records that another stream uses a block, from now until the block is freed. */
 void tlk_blocks_used_by(tlk_Blocks *b, void *data, int stream);
 /* Waits for all streams and unmaps free granules. */
 bool tlk_blocks_trim(tlk_Blocks *b);
 
-/* Add or remove a holder of a pool (a capture or a graph). `launched` is the bit mask of the
-** streams on which the holder's graph was launched. */
+/* These functions add and remove a holder of a pool (a capture or a graph). `launched` is the bit
+** mask of the streams on which the holder's graph was launched. */
 bool tlk_blocks_hold(tlk_Blocks *b, uint64_t pool);
 void tlk_blocks_let_go(tlk_Blocks *b, uint64_t pool, uint64_t launched);
-/* Changes the number of open captures of the device: `change` is 1 when a capture begins and -1
+/* Changes the number of open captures of the device. `change` is 1 when a capture begins and -1
 ** when it ends. */
 void tlk_blocks_capture(tlk_Blocks *b, int change);
 

@@ -4,8 +4,8 @@
 ** kernels compute nothing, and an attempt to read values on the host fails
 ** (core/device/transfer.c).
 **
-** The table is generated from TLK_KERNELS, which lists the kernels of core/kernel/kernel.h, so a
-** new kernel needs no change in this file.
+** The device's table of kernels is generated from TLK_KERNELS, the list of the kernels of
+** core/kernel/kernel.h, so a new kernel needs no change in this file.
 */
 #include <stdint.h>
 #include <stdio.h>
@@ -103,8 +103,8 @@ static bool can_access_peer(int device, int peer) { return false; }
 
 static int64_t library_version(const char *name) { return 0; }
 
-/* Returns an address at which no process can have memory. Pointers to it may be offset and
-** compared, and an access by mistake faults. */
+/* Returns an address at which no process can have memory. Pointers from this address on may be
+** moved and compared, and an access by mistake raises a fault. */
 static void *alloc(const tlk_Context *cx, int64_t bytes) {
   return (void *)(UINTPTR_MAX / 2 + 1); /* NOLINT */
 }
