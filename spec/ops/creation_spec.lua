@@ -238,7 +238,28 @@ end)
 it("view with a dtype shows the same bytes", function()
    local x = torch.tensor {1.0, -0.0}
    assert.same({0x3f800000, -0x80000000}, x:view("int32"):tolist())
-   assert.raises("view", "4 bytes", "float64", function() x:view("float64") end)
+   -- the shapes, the strides and the refusals are PyTorch's
+   local y = torch.tensor({{1, 2, 3, 4}, {5, 6, 7, 8}}, {dtype = "float32"})
+   local bytes = y:view("uint8")
+   assert.same({2, 16}, bytes.shape)
+   assert.same({string.pack("=f", 1):byte(1, -1)}, bytes[{1, {1, 4}}]:tolist())
+   assert.is_true(torch.equal(y, bytes:view("float32")))
+   assert.same({2, 2}, y:view("float64").shape)
+   assert.same({2, 1}, y:view("complex128").shape)
+   assert.same({{2}, {6}}, y:view("int16"):narrow(2, 3, 2):view("float32"):tolist())
+   assert.same({0}, torch.zeros(0):view("uint8").shape)
+   local part = torch.zeros(3, 5):narrow(2, 1, 4)
+   assert.same({20, 1}, part:view("uint8"):stride())
+   bytes:zero_()
+   assert.equal(0, y:abs():sum():item())
+   for reason, wrong in pairs {
+      ["a stride of 1 in the last dimension"] = y:t(), ["a tensor of at least 1 dimension"] = torch.zeros({}),
+      ["whole elements of that dtype, got shape [3] "] = torch.zeros(3),
+      ["got shape [2] and strides [1]"] = torch.zeros(4):narrow(1, 2, 2),
+      ["got shape [3, 4] and strides [5, 1]"] = part,
+   } do
+      assert.raises("view: from float32 to float64: expected", reason, function() wrong:view("float64") end)
+   end
 end)
 
 describe("fill", function()

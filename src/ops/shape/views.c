@@ -338,10 +338,34 @@ tl_Tensor *tli_op_unsqueeze(tl_Tensor *self, int64_t dim) {
   return tli_alias(self, self->ndim + 1, sizes, strides, self->offset);
 }
 
+/* Converts the sizes, strides and offset of `self` from elements of `from` bytes to elements of `to`
+** bytes. `from` or `to` divides the other. Returns NULL, or the reason why no view exists. */
+static const char *rescale(const tl_Tensor *self, int64_t from, int64_t to, int64_t *sizes,
+                           int64_t *strides, int64_t *offset) {
+  int last = self->ndim - 1;
+  if (last < 0) return "a tensor of at least 1 dimension";
+  if (self->strides[last] != 1) return "a stride of 1 in the last dimension";
+  bool whole = sizes[last] * from % to == 0 && *offset * from % to == 0;
+  for (int d = 0; d < last; d++) {
+    whole = whole && strides[d] * from % to == 0;
+    strides[d] = strides[d] * from / to;
+  }
+  sizes[last] = sizes[last] * from / to;
+  *offset = *offset * from / to;
+  return whole ? NULL : "a last size, strides and an offset that fill whole elements of that dtype";
+}
+
 tl_Tensor *tlo_view_dtype(tl_Tensor *self, tl_DType dtype) {
-  if (tli_dtype_bytes[dtype] != tli_dtype_bytes[self->dtype])
-    return tli_fail_null(TL_EDTYPE, "view: expected a dtype of %d bytes as %s has, got %s",
-                         (int)tli_dtype_bytes[self->dtype], tl_dtype_name((tl_DType)self->dtype),
-                         tl_dtype_name(dtype));
-  return tli_alias_as(self, dtype, self->ndim, self->sizes, self->strides, self->offset);
+  int64_t from = tli_dtype_bytes[self->dtype], to = tli_dtype_bytes[dtype], offset = self->offset;
+  int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
+  for (int d = 0; d < self->ndim; d++) {
+    sizes[d] = self->sizes[d];
+    strides[d] = self->strides[d];
+  }
+  const char *expected = from == to ? NULL : rescale(self, from, to, sizes, strides, &offset);
+  if (expected)
+    return tli_fail_null(TL_EARG, "view: from %s to %s: expected %s, got shape %s and strides %s",
+                         tl_dtype_name((tl_DType)self->dtype), tl_dtype_name(dtype), expected,
+                         tli_sizes_str(self), tli_shape_str(self->ndim, self->strides));
+  return tli_alias_as(self, dtype, self->ndim, sizes, strides, offset);
 }
