@@ -1,5 +1,6 @@
--- Axes.lua - one drawing (panel) of a figure made by utils.plot.subplots. Its methods have
--- matplotlib's names and collect artists, the things to draw; panels.lua draws them.
+-- Axes.lua - the axes of one drawing (panel) in a figure that utils.plot.subplots has created. The
+-- methods have matplotlib's names. They collect artists, which are the things to draw; panels.lua
+-- draws them.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -7,8 +8,8 @@ local common = require "tlua.plot.artists.common"
 local torch = require "tlua"
 local values = require "tlua.plot.values"
 
---- One drawing of a figure, with its axes. The names of methods and options are matplotlib's.
---- Positions in lists count from 1: a line without x has x = 1, 2, 3 and so on.
+--- One drawing of a figure, with its axes. Methods and options have matplotlib's names. Positions
+--- in lists count from 1: a line without x has x = 1, 2, 3 and so on.
 ---
 ---     local figure, axes = torch.utils.plot.subplots()
 ---     axes:plot({1, 4, 9}, {label = "squares"})
@@ -29,7 +30,7 @@ function Axes:__init(figure, projection)
    self.title = ""
 end
 
--- The methods that draw are in the folder artists.
+-- The methods that add artists are defined in the folder artists.
 for _, module in ipairs {
    "tlua.plot.artists.lines", "tlua.plot.artists.bars", "tlua.plot.artists.matrices",
    "tlua.plot.artists.space", "tlua.plot.artists.notes",
@@ -37,7 +38,8 @@ for _, module in ipairs {
    for name, method in pairs(require(module)) do Axes[name] = method end
 end
 
--- Raises an error about arguments behind the last one, such as matplotlib's options.
+-- Raises an error about additional arguments, such as matplotlib's options that are not supported
+-- here.
 local function no_more(name, ...)
    if select("#", ...) > 0 then
       torch.raise(("%s%s: expected no further argument, got %s"):format(who, name,
@@ -108,7 +110,7 @@ function Axes:set_xlim(left, right, ...)
    return set_limits(self, "set_xlim", "x", left, right, ...)
 end
 
---- Sets the range of y. If `bottom` is larger than `top`, y grows downwards.
+--- Sets the range of y. If `bottom` is larger than `top`, y increases downwards.
 ---@param bottom number  the lower end
 ---@param top number  the upper end
 ---@return utils.plot.Axes self
@@ -186,7 +188,7 @@ local corners <const> = {best = true, ["upper right"] = true, ["upper left"] = t
 
 local take_legend = args.signature [[utils.plot.Axes.legend(loc: string = 'best')]]
 
---- Shows a legend with the labels of all lines, points, bars and areas that have one.
+--- Shows a legend that lists all lines, points, bars and areas that have a label.
 ---@param options? {loc: string}  loc: "best", "upper right", "upper left", "lower left" or
 --- "lower right"
 ---@return utils.plot.Axes self

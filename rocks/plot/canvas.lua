@@ -1,6 +1,6 @@
--- canvas.lua - draws shapes as an SVG document or as PNG. A canvas is a list of shapes with
--- coordinates in pixels; the upper left corner is (0, 0). The field `clip` of a shape, {left, top,
--- right, bottom}, is a rectangle; parts of the shape outside are not drawn.
+-- canvas.lua - converts shapes to an SVG document or a PNG file. A canvas is a list of shapes whose
+-- coordinates are in pixels. The upper left corner is (0, 0). The field `clip` of a shape is a
+-- rectangle {left, top, right, bottom}; parts of the shape outside it are not drawn.
 
 local font = require "tlua.plot.font"
 local png = require "tlua.io.png"
@@ -187,7 +187,7 @@ end
 
 local sub_rows <const> = 4 -- the number of sample rows in each row of pixels
 
--- Blends a colour into a pixel.
+-- Blends a colour into a pixel. `share` is the part of the pixel that the colour covers.
 local function blend(pixels, at, rgb, share)
    local old = pixels[at]
    if share >= 0.999 then
@@ -200,7 +200,7 @@ local function blend(pixels, at, rgb, share)
    pixels[at] = math.floor(r + 0.5) << 16 | math.floor(g + 0.5) << 8 | math.floor(b + 0.5)
 end
 
--- Adds to `row` how much of each pixel the span `from` to `to` covers.
+-- Adds to each pixel of `row` the part of it that the span from `from` to `to` covers.
 local function add_span(row, from, to)
    local first, last = math.floor(from), math.floor(to)
    if first == last then
@@ -214,7 +214,7 @@ end
 
 local function by_x(a, b) return a[1] < b[1] end
 
--- Fills a list of polygons; an area that several of them cover is filled once.
+-- Fills a list of polygons. An area that several polygons cover is filled only once.
 local function fill(self, polygons, rgb, alpha, clip)
    local left, top, right, bottom = 0, 0, self.width, self.height
    if clip then
@@ -278,7 +278,7 @@ local function fill(self, polygons, rgb, alpha, clip)
    end
 end
 
--- Splits a line into dashes. `dash` lists the lengths of dashes and gaps in turn.
+-- Splits a line into dashes. `dash` lists the lengths of dashes and gaps alternately.
 local function dashed(points, dash)
    local pieces, piece, at, left, on = {}, {points[1], points[2]}, 1, dash[1], true
    for i = 3, #points, 2 do
@@ -314,7 +314,7 @@ local function stroke(self, shape)
          local length = (dx * dx + dy * dy) ^ 0.5
          if length > 0 then
             dx, dy = dx / length * half, dy / length * half
-            -- makes segments that meet overlap a little, which closes the gaps at their joints
+            -- extends segments a little where they meet, which closes the gaps at the joints
             local more = (i > 3 or i < #points - 1) and 0.4 or 0
             local ex, ey = dx * more, dy * more
             polygons[#polygons + 1] = {x0 - dy - ex, y0 + dx - ey, x1 - dy + ex, y1 + dx + ey,

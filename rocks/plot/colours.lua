@@ -1,4 +1,5 @@
--- colours.lua - named colours, the cycle of colours for lines, and maps from numbers to colours.
+-- colours.lua - named colours, the colours that successive lines get, and colour maps, which
+-- convert numbers to colours.
 
 local args = require "tlua.args"
 local suggest = require "tlua.utils.suggest"
@@ -16,13 +17,13 @@ local names <const> = {
    m = 0xBF00BF, y = 0xBFBF00,
 }
 
--- The colours C0 to C9, which successive lines take in turn.
+-- The colours C0 to C9. Successive lines get them in this order.
 local cycle <const> = {
    0x1F77B4, 0xD6540E, 0x2C8C3C, 0xC8282D, 0x943CAA, 0x785032, 0xD25FA5, 0x7F7F7F, 0xA8A820,
    0x1496A0,
 }
 
--- Each map's colours at equally spaced numbers from 0 to 1.
+-- For each colour map, its colours at equally spaced numbers from 0 to 1.
 local maps <const> = {
    viridis = {0x440154, 0x472D7B, 0x3B528B, 0x2C728E, 0x21918C, 0x28AE80, 0x5EC962, 0xADDC30,
       0xFDE725},
@@ -34,14 +35,14 @@ local maps <const> = {
    gray = {0x000000, 0xFFFFFF},
 }
 
---- Returns the i-th colour of the cycle, from 1.
+--- Returns the colour number i of the cycle, counted from 1.
 ---@param i integer
 ---@return integer rgb
 function M.of_cycle(i)
    return cycle[(i - 1) % #cycle + 1]
 end
 
---- Returns a colour as 0xRRGGBB.
+--- Returns the colour that `value` describes, as 0xRRGGBB.
 ---@param who string  the function, for messages
 ---@param what string  the argument
 ---@param value any  a name, "C0" to "C9", "#rrggbb", or {r, g, b} from 0 to 1
@@ -72,7 +73,7 @@ function M.parse(who, what, value)
    args.refuse(who, what, 'a colour such as "red", "C0" or "#1f77b4"', value)
 end
 
---- Returns a function from a number between 0 and 1 to a colour.
+--- Returns a function that maps a number between 0 and 1 to a colour.
 ---@param who string
 ---@param name string  viridis, magma, plasma, coolwarm or gray; the ending _r reverses the map
 ---@return fun(share: number): integer rgb

@@ -2,9 +2,10 @@
 
 local M = {}
 
--- The sides of cells that a line connects, for each of the 16 cases: which of the corners top left
--- (1), top right (2), bottom right (4) and bottom left (8) are at least as high as the level. In
--- cases 5 and 10 the height in the middle of the cell chooses between two pairs of lines.
+-- For each of the 16 cases, the sides of a cell that a line connects. The number of a case is the
+-- sum of the numbers of the corners that are at least as high as the level: top left 1, top right
+-- 2, bottom right 4, bottom left 8. In the cases 5 and 10, the height in the middle of the cell
+-- decides between two pairs of lines.
 local TOP <const>, RIGHT <const>, BOTTOM <const>, LEFT <const> = 1, 2, 3, 4
 local sides <const> = {
    {LEFT, TOP}, {TOP, RIGHT}, {LEFT, RIGHT}, {RIGHT, BOTTOM}, {TOP, RIGHT, BOTTOM, LEFT},
@@ -12,9 +13,10 @@ local sides <const> = {
    {RIGHT, BOTTOM}, {LEFT, RIGHT}, {TOP, RIGHT}, {LEFT, TOP},
 }
 
--- Connects the sides of cells that a level crosses. A side has one number in both cells that share
--- it, and at most two neighbours, one in each cell. Returns the sides, in the order of their cells,
--- and two tables of their neighbours. Cells with a value that is not finite have no lines.
+-- Finds the sides of grid cells that a level crosses, and connects them. A side has the same number
+-- in both cells that share it, and at most one neighbour in each of them. Returns the sides in the
+-- order of their cells, and two tables of their neighbours. Cells with a value that is not finite
+-- have no lines.
 local function connect(rows, level)
    local found, first, second = {}, {}, {}
    local function link(a, b)
@@ -26,7 +28,7 @@ local function connect(rows, level)
       end
    end
    local columns = #rows[1]
-   local number = {} -- of the cell's sides
+   local number = {} -- the numbers of the cell's sides
    for i = 1, #rows - 1 do
       local upper, lower = rows[i], rows[i + 1]
       for j = 1, columns - 1 do
@@ -35,7 +37,7 @@ local function connect(rows, level)
             + (c >= level and 4 or 0) + (d >= level and 8 or 0)
          local sum = a + b + c + d
          if case ~= 0 and case ~= 15 and sum - sum == 0 then
-            -- sides along rows have even numbers, sides along columns odd ones
+            -- gives even numbers to sides along rows and odd numbers to sides along columns
             local corner = 2 * ((i - 1) * columns + j)
             number[TOP], number[LEFT] = corner, corner + 1
             number[BOTTOM], number[RIGHT] = corner + 2 * columns, corner + 3
@@ -62,15 +64,15 @@ local function crossing(rows, level, side)
    return j, i + (level - a) / (rows[i + 1][j] - a)
 end
 
---- Returns the lines of a level, each as {x1, y1, x2, y2, ...} in columns and rows of the grid. A
---- closed line ends at the point where it begins.
+--- Returns the lines of a level. A line is a list {x1, y1, x2, y2, ...} in columns and rows of the
+--- grid. A closed line ends at its first point.
 ---@param rows number[][]
 ---@param level number
 ---@return number[][]
 function M.lines(rows, level)
    local found, first, second = connect(rows, level)
    local lines, seen = {}, {}
-   -- Returns the sides that follow one after the other from a side through its given neighbour.
+   -- Returns the chain of sides that begins with a side and continues with the given neighbour.
    local function follow(from, to)
       local path = {}
       while to do
@@ -90,7 +92,8 @@ function M.lines(rows, level)
          local line = {}
          local function put(side)
             local x, y = crossing(rows, level, side)
-            -- a line through a corner of a cell crosses several sides at the same point
+            -- a line through a corner of a cell crosses several sides at the same point, which is
+            -- added once
             if x ~= line[#line - 1] or y ~= line[#line] then
                line[#line + 1], line[#line + 2] = x, y
             end
@@ -104,8 +107,8 @@ function M.lines(rows, level)
    return lines
 end
 
---- Returns the height of a surface at a position between grid points, by bilinear interpolation;
---- nil if a neighbouring grid point is not finite.
+--- Returns the height of a surface at a position between grid points, by bilinear interpolation.
+--- Returns nil if the height at a neighbouring grid point is not finite.
 ---@param rows number[][]
 ---@param x number  from 1 to the number of columns
 ---@param y number  from 1 to the number of rows

@@ -1,5 +1,5 @@
--- curves.lua - draws curves in a frame with axes: in the terminal with Braille characters, as SVG,
--- and as PNG.
+-- curves.lua - draws curves in a frame with axes. The result is text with Braille characters for
+-- the terminal, an SVG document, or a PNG file.
 
 local axes = require "tlua.plot.marks"
 local font = require "tlua.plot.font"
@@ -7,7 +7,7 @@ local png = require "tlua.io.png"
 
 local M = {}
 
--- The colours of the curves, in order. The colours also differ in brightness.
+-- The colours of the curves, in order. They also differ in brightness.
 local colours = {
    {31, 119, 180}, {214, 84, 14}, {44, 140, 60}, {148, 60, 170}, {120, 80, 50}, {20, 150, 160},
 }
@@ -35,8 +35,9 @@ local function range(series, which, logarithmic)
    return low, high
 end
 
--- Calls visit(line number, x, y, first) for all points that can be drawn. Coordinates are fractions
--- of the frame's size; `first` is true if no line segment leads to the point.
+-- Calls visit(line number, x, y, first) for each point that can be drawn. Coordinates are fractions
+-- of the frame's width and height. `first` is true if the point begins a line, because no segment
+-- leads to it.
 local function each_point(series, x_axis, y_axis, visit)
    for i, line in ipairs(series) do
       local first = true
@@ -79,7 +80,7 @@ local function round(x)
    return math.floor(x + 0.5)
 end
 
--- Draws all curves on a grid of points; the upper left point is (0, 0).
+-- Draws all curves on a grid of points, of which the upper left is (0, 0).
 local function draw_lines(figure, x_axis, y_axis, width, height, point)
    local last_x, last_y
    each_point(figure.series, x_axis, y_axis, function(i, x, y, first)
@@ -225,7 +226,7 @@ end
 
 -- PNG -------------------------------------------------------------------------------------------
 
--- Indices in the palette: white, ink, grid; the curves' colours follow.
+-- Indices in the palette. The colours of the curves follow.
 local white, ink, grid, first_line = 0, 1, 2, 3
 
 --- Draws the curves as a PNG image; returns the bytes of the file.

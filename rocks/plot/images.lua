@@ -1,5 +1,5 @@
--- images.lua - draws images from tensors: in the terminal, as coloured half blocks or shades of
--- grey; as PNG; and as SVG with an embedded PNG.
+-- images.lua - draws images from tensors. In the terminal, an image is shown as coloured half
+-- blocks or as shades of grey; files are PNG, or SVG with an embedded PNG.
 
 local png = require "tlua.io.png"
 
@@ -7,8 +7,8 @@ local M = {}
 
 local shades = {[0] = "  ", "░░", "▒▒", "▓▓", "██"}
 
---- Draws the image as lines of text. In shades of grey, two characters show a pixel; in colour, one
---- character shows two pixels, one above the other.
+--- Draws the image as lines of text. In shades of grey, two characters show one pixel. In colour,
+--- one character shows two pixels, one above the other.
 ---@param figure utils.plot.Figure
 ---@param coloured boolean
 ---@return string
@@ -38,7 +38,8 @@ function M.text(figure, coloured)
    return table.concat(out, "\n")
 end
 
---- Encodes the image as PNG, with each pixel enlarged by `scale`; returns the bytes of the file.
+--- Encodes the image as PNG, and returns the bytes of the file. Each pixel is enlarged by the
+--- factor `scale`.
 ---@param figure utils.plot.Figure
 ---@param packs? boolean  whether the pixels are compressed if zlib is installed
 ---@return string

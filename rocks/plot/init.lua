@@ -4,7 +4,7 @@
 --    print(plot.curves({train = losses, test = test_losses}, {title = "loss", log_y = true}))
 --    plot.image(digits, {save = "digits.png"})              -- (N, H, W): a grid
 --
--- Both functions return a figure: printing it shows text; `figure:save(path)` writes SVG or PNG
+-- Both functions return a figure. Printing it shows text. `figure:save(path)` writes SVG or PNG,
 -- according to the file extension. The text is coloured on terminals, but not in files and pipes.
 
 local torch = require "tlua"
@@ -23,7 +23,7 @@ local M = {}
 local Figure = class.class("utils.plot.Figure")
 
 --- Returns the figure as text.
----@param coloured? boolean  whether to use colours; by default, whether stdout is a terminal
+---@param coloured? boolean  whether to use colours; the default is true if stdout is a terminal
 ---@return string
 function Figure:text(coloured)
    if coloured == nil then coloured = torch.io.is_terminal(io.stdout) end
@@ -46,7 +46,7 @@ function Figure:svg()
    return self.kind.svg(self)
 end
 
---- Writes the figure to a file. If this fails, an existing file stays unchanged.
+--- Writes the figure to a file. If this fails, an existing file at the path is not changed.
 ---@param path string  a path that ends with .svg or .png
 ---@return utils.plot.Figure self
 function Figure:save(path)
@@ -79,7 +79,7 @@ end
 
 -- Curves --------------------------------------------------------------------------------------
 
--- Returns a list of numbers, from a list or from a tensor of one dimension.
+-- Returns a list of numbers from a list or a one-dimensional tensor.
 local function numbers(what, value)
    if torch.is_tensor(value) and value:dim() == 1 then
       return value:detach():to("float64"):tolist()
@@ -122,8 +122,9 @@ local take_curves = args.signature [[utils.plot.curves(values: any, title: strin
    log_x: boolean = false, log_y: boolean = false, columns: count = 60, lines: count = 12,
    width: count = 640, height: count = 400, save: string?)]]
 
---- Draws curves. The horizontal positions are 1, 2, 3 and so on, or x if a curve is {x = ..., y =
---- ...}. A curve has gaps where values are NaN, or not above zero on a logarithmic axis.
+--- Draws curves. The horizontal positions are 1, 2, 3 and so on. A curve {x = ..., y = ...} has its
+--- own horizontal positions. A curve has gaps at NaN and, on a logarithmic axis, at values that are
+--- not above zero.
 ---@param values number[]|Tensor|table<string, any>  one curve, or several curves by name
 ---@param options? {title: string, log_x: boolean, log_y: boolean, columns: integer, lines: integer,
 --- width: integer, height: integer, save: string}  columns and lines of the text, width and height
@@ -156,7 +157,7 @@ end
 local take_image = args.signature [[utils.plot.image(tensor: tensor, title: string?,
    range: numbers?, columns: count?, gap: count = 1, scale: count = 8, save: string?)]]
 
--- Returns an image or images of any accepted shape as (N, C, H, W).
+-- Reshapes an image or several images, in any accepted shape, to (N, C, H, W).
 local function as_batch(tensor)
    local n = tensor:dim()
    local function channels(dim) return tensor:size(dim) == 1 or tensor:size(dim) == 3 end
@@ -168,7 +169,8 @@ local function as_batch(tensor)
       "(H, W), (C, H, W), (N, H, W) or (N, C, H, W) with 1 or 3 channels", tensor)
 end
 
--- Arranges all images of a batch in one large image (C, H, W), as rows with gaps in between.
+-- Arranges the images of a batch in one large image (C, H, W), as a grid with gaps between the
+-- images.
 local function grid(batch, columns, gap)
    local n, channels, height, width = table.unpack(batch.shape)
    columns = math.min(columns or math.ceil(n ^ 0.5), n)
@@ -181,8 +183,9 @@ local function grid(batch, columns, gap)
    return whole
 end
 
---- Draws an image: grey (H, W) or (1, H, W), coloured (3, H, W), or several images, (N, H, W) or
---- (N, C, H, W), in a grid. (3, H, W) is one coloured image.
+--- Draws an image. A grey image is (H, W) or (1, H, W), and a coloured image is (3, H, W). Several
+--- images, (N, H, W) or (N, C, H, W), are drawn as a grid. The shape (3, H, W) always stands for
+--- one coloured image.
 ---@param tensor Tensor
 ---@param options? {title: string, range: number[], columns: integer, gap: integer, scale: integer,
 --- save: string}  range: the values of black and white, {0, 1} by default, {0, 255} for integers;
@@ -218,8 +221,8 @@ end
 
 -- Several drawings ----------------------------------------------------------------------------
 
---- A figure of one or more drawings, made by utils.plot.subplots. Printing it only lists its
---- contents; save and savefig write it to a file, and notebooks show it.
+--- A figure with one or more drawings; utils.plot.subplots creates it. Printing it only lists its
+--- contents. save and savefig write it to a file, and notebooks show it.
 ---
 ---     local figure, axes = torch.utils.plot.subplots(1, 2)
 ---     axes[1]:plot {1, 2, 3}
@@ -254,8 +257,8 @@ end
 local take_colorbar = args.signature [[utils.plot.Subplots.colorbar(mappable: any,
    label: string = '')]]
 
---- Draws a colour bar beside axes: it explains the colours of an image, of contours, or of points
---- whose colours stand for numbers.
+--- Draws a colour bar beside axes. It shows which numbers the colours of an image, of contours or
+--- of points stand for.
 ---@param mappable table  the result of imshow, contour, contourf, scatter or scatter3D
 ---@param options? {label: string}  label: the text beside the bar
 ---@return utils.plot.Subplots self
@@ -275,7 +278,7 @@ end
 local take_subplots = args.signature [[utils.plot.subplots(nrows: count = 1, ncols: count = 1,
    figsize: numbers?, projection: string?)]]
 
---- Makes a figure with a grid of drawings.
+--- Creates a figure with a grid of drawings.
 ---@param nrows? integer  1 by default
 ---@param ncols? integer  1 by default
 ---@param options? {nrows: integer, ncols: integer, figsize: number[], projection: string}

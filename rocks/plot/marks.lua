@@ -1,8 +1,8 @@
--- marks.lua - maps values to positions on an axis: ranges, round tick marks, and their labels.
+-- marks.lua - maps values to positions on an axis, and chooses round tick marks and their labels.
 
 local M = {}
 
--- Returns a step that divides a range into at most n parts: 1, 2 or 5 times a power of ten.
+-- Returns 1, 2 or 5 times a power of ten: a step that divides a range into at most n parts.
 local function round_step(range, n)
    local power = 10.0 ^ math.floor(math.log(range / n, 10))
    for _, factor in ipairs {1, 2, 5} do

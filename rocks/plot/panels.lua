@@ -1,5 +1,5 @@
--- panels.lua - draws the figures of utils.plot.subplots: places their axes, chooses ranges and
--- tick marks, and turns artists (lines, points, bars, images ...) into shapes on a canvas.
+-- panels.lua - draws the figures of utils.plot.subplots. It places their axes, chooses ranges and
+-- tick marks, and converts artists (lines, points, bars, images ...) to shapes on a canvas.
 
 local axes_marks = require "tlua.plot.marks"
 local canvas = require "tlua.plot.canvas"
@@ -13,8 +13,8 @@ local ink <const>, pale <const> = 0x333333, 0xDDDDDD
 
 -- Ranges --------------------------------------------------------------------------------------
 
--- Returns the range of an axis: the limits that the user has set, or the range of all artists with
--- a margin.
+-- Returns the range of an axis. It is the range that the user has set, or else the range of all
+-- artists with a margin.
 local function range_of(ax, which)
    local limits = ax.limits[which]
    if limits then return limits[1], limits[2] end
@@ -45,8 +45,9 @@ local function range_of(ax, which)
    return from, to
 end
 
--- Returns an axis. Its function `place` maps the axis' range to 0 to 1, and a value that cannot be
--- drawn to nil; `marks` lists the tick marks, `minor` the positions of marks without text.
+-- Returns an axis with three fields. The function `place` maps the axis' range to 0 to 1, and a
+-- value that cannot be drawn to nil. `marks` lists the tick marks. `minor` lists the positions of
+-- tick marks without text.
 local function axis_of(ax, which, most)
    local low, high = range_of(ax, which)
    local logarithmic = ax.scale[which] == "log"
@@ -54,7 +55,7 @@ local function axis_of(ax, which, most)
    if turned then low, high = high, low end
    local from, to = low, high
    if logarithmic then from, to = math.log(low, 10), math.log(high, 10) end
-   local span = to / 2 - from / 2 -- half the span; the whole span could overflow
+   local span = to / 2 - from / 2 -- half the span, because the whole span could overflow
    local function place(value)
       if value - value ~= 0 then return nil end
       if logarithmic then
@@ -131,8 +132,8 @@ local function draw_marker(out, marker, x, y, size, style)
    out:area(marker_points(marker, x, y, r), style, round and {x, y, r})
 end
 
--- Removes points of a long line that make no visible difference: of successive points within a
--- column of pixels, only the first, the lowest, the highest and the last remain.
+-- Removes points of a long line that make no visible difference. Of successive points in the same
+-- column of pixels, only the first, the lowest, the highest and the last are kept.
 local function thin(points, clip)
    if #points <= 8 * (clip[3] - clip[1]) then return points end
    local kept = {}
@@ -165,7 +166,7 @@ end
 
 local draw = {}
 
--- Calls visit(points) for each part of a line between gaps.
+-- Calls visit(points) for each part of a line that has no gaps.
 local function each_part(artist, map, visit)
    local points = {}
    for i = 1, #artist.ys do
@@ -215,7 +216,7 @@ end
 
 function draw.points(out, artist, view)
    local list, seen = {}, {}
-   local many = #artist.xs > 20000 -- if so, draws only one of the points on each pixel
+   local many = #artist.xs > 20000 -- if there are many points, only one is drawn on each pixel
    for i = 1, #artist.xs do
       local x, y, depth = view.map(artist.xs[i], artist.ys[i], artist.zs and artist.zs[i])
       local size = artist.sizes[i]
@@ -299,7 +300,7 @@ function draw.bars(out, artist, view)
          local box = {math.min(left, right), math.min(top, bottom), math.max(left, right),
             math.max(top, bottom)}
          local other = many and columns[box[1] // 1]
-         if other then -- of very many bars, those in a column of pixels are drawn as one
+         if other then -- of very many bars, those in the same column of pixels are drawn as one bar
             for i = 1, 4 do other[i] = (i < 3 and math.min or math.max)(other[i], box[i]) end
          else
             boxes[#boxes + 1], columns[box[1] // 1] = box, box
@@ -372,7 +373,7 @@ function draw.image(out, artist, view)
       end
       cells[i] = line
    end
-   -- row 1 is at the end "top" of the extent if origin = "upper", otherwise at "bottom"
+   -- if origin = "upper", row 1 is at the top of the extent, otherwise at its bottom
    local first_at = artist.upper and artist.top or artist.bottom
    local first_on_top = (first_at == artist.high) == (y1 < y0)
    if not first_on_top then
@@ -382,7 +383,8 @@ function draw.image(out, artist, view)
       {clip = view.clip})
 end
 
--- Converts a row or column of the grid, from 1 with fractions, to a value of the axis.
+-- Converts a position in the grid's rows or columns, from 1 and possibly fractional, to a value of
+-- the axis.
 local function between(list, at)
    local i = math.max(1, math.min(math.floor(at), #list - 1))
    return list[i] + (list[i + 1] - list[i]) * (at - i)
@@ -402,7 +404,8 @@ function draw.contour(out, artist, view)
    end
 end
 
--- Converts a value of the axis to a row or column of the grid, with fractions; nil if outside.
+-- Converts a value of the axis to a (fractional) row or column of the grid. Returns nil if the
+-- value is outside the grid.
 local function grid_position(list, value)
    local low, high = 1, #list
    if not (value >= list[1] and value <= list[high]) then return nil end
@@ -501,7 +504,7 @@ local function legend_boxes(clip, width, height)
       ["lower left"] = {left, bottom}, ["lower right"] = {right, bottom}}
 end
 
--- Returns the corner in which a legend covers the fewest points.
+-- Returns the corner in which the legend covers the fewest points.
 local function best_corner(ax, view, boxes, width, height)
    local best, least
    for _, name in ipairs {"upper right", "upper left", "lower right", "lower left"} do
@@ -553,7 +556,7 @@ local function draw_legend(out, ax, view)
    end
 end
 
--- Draws two-dimensional axes. `left` is the left edge of the tick marks' texts.
+-- Draws two-dimensional axes. `left` is the left edge of the texts of the tick marks.
 local function draw_flat(out, ax, left, top, right, bottom)
    local y_axis = axis_of(ax, "y", math.max(2, (bottom - top) // 45))
    local widest = 0
@@ -562,7 +565,7 @@ local function draw_flat(out, ax, left, top, right, bottom)
    end
    left = math.min(left + math.max(26, widest), right - 20)
    local x_axis = axis_of(ax, "x", math.max(2, (right - left) // 50))
-   if ax.equal then -- gives a unit the same number of pixels on both axes
+   if ax.equal then -- gives a unit the same length on both axes
       local wide, high = x_axis.high - x_axis.low, y_axis.high - y_axis.low
       local scale = math.min((right - left) / wide, (bottom - top) / high)
       local dx, dy = (right - left - wide * scale) / 2, (bottom - top - high * scale) / 2
@@ -582,7 +585,7 @@ local function draw_flat(out, ax, left, top, right, bottom)
       local px, py = view.map_x(x), view.map_y(y)
       if px and py then return px, py end
    end
-   -- on a logarithmic axis, areas that reach to zero or below end just outside the lower edge
+   -- on a logarithmic axis, areas that reach to zero or below end just below the lower edge
    function view.lift(y)
       return y_axis.floor and y < y_axis.floor and y_axis.floor * 0.999 or y
    end
@@ -730,7 +733,7 @@ function M.svg(figure) return M.canvas(figure):svg() end
 --- Returns the figure as the bytes of a PNG file.
 function M.png(figure) return M.canvas(figure):png() end
 
---- Returns a text that lists the figure's contents, since text cannot show the drawing.
+--- Returns a text that lists the figure's contents, because text cannot show the drawings.
 function M.text(figure)
    local lines = {("figure of %d x %d drawings, %d x %d pixels; save(path) writes SVG or PNG")
       :format(figure.rows, figure.columns, figure.width, figure.height)}

@@ -1,4 +1,4 @@
--- space.lua - the frame and the projection of axes with projection = "3d".
+-- space.lua - draws the frame of three-dimensional axes (projection = "3d"), and projects points.
 
 local axes_marks = require "tlua.plot.marks"
 local values = require "tlua.plot.values"
@@ -22,8 +22,8 @@ local function range_of(ax, which)
    return low - margin, high + margin
 end
 
---- Draws the frame, and returns the view. Its function `map` returns the position of a point on the
---- canvas, and the point's depth.
+--- Draws the frame, and returns the view. The view's function `map` returns the position of a point
+--- on the canvas, and its depth.
 ---@param out utils.plot.Canvas
 ---@param ax utils.plot.Axes
 ---@param box number[]  left, top, right, bottom
@@ -37,8 +37,8 @@ function M.draw(out, ax, box)
    local size = math.min(box[3] - box[1] - 70, box[4] - box[2] - 40) / 1.75
    local cx, cy = (box[1] + box[3]) / 2, (box[2] + box[4]) / 2 + 4
 
-   -- Projects a point of the cube with sides from -0.5 to 0.5. Returns x and y on the canvas, and
-   -- the depth, which is larger for nearer points.
+   -- Projects a point of a cube whose coordinates are from -0.5 to 0.5. Returns x and y on the
+   -- canvas, and the depth, which is larger for nearer points.
    local function project(x, y, z)
       local right = -x * sin_a + y * cos_a
       local near = x * cos_a + y * sin_a
@@ -49,8 +49,8 @@ function M.draw(out, ax, box)
       return (value / 2 - low[i] / 2) / (high[i] / 2 - low[i] / 2) - 0.5
    end
 
-   -- draws the three faces behind the points; below, two horizontal edges and an upright one get
-   -- tick marks
+   -- Draws the three faces behind the points. Below, two horizontal edges and one vertical edge get
+   -- tick marks.
    local back_x = cos_a > 0 and -0.5 or 0.5
    local back_y = sin_a > 0 and -0.5 or 0.5
    local floor = sin_e >= 0 and -0.5 or 0.5
@@ -100,7 +100,7 @@ function M.draw(out, ax, box)
             dx, dy = -8, 0
          end
          if i < 3 then dx = px < cx and -6 or 6 end
-         -- leaves out texts near corners, where those of two axes would overlap
+         -- leaves out texts near a corner, where texts of two axes would overlap
          if i < 3 and (mark.at < 0.04 or mark.at > 0.96) then goto next_mark end
          out:text(px + dx, py + dy, mark.text, {size = 10,
             anchor = i == 3 and "end" or px < cx and "end" or "start"})

@@ -1,4 +1,4 @@
--- values.lua - converts lists and tensors to the numbers that a drawing shows.
+-- values.lua - converts lists and tensors to numbers that can be drawn.
 
 local args = require "tlua.args"
 local torch = require "tlua"
@@ -19,7 +19,7 @@ local function number_of(value)
    return value
 end
 
---- Returns a list of numbers, from a list or a tensor of one dimension.
+--- Returns a list of numbers from a list or a one-dimensional tensor.
 ---@param who string  the function, for messages
 ---@param what string  the argument
 ---@param value any
@@ -63,7 +63,7 @@ function M.spread(who, what, value, n)
    return list
 end
 
---- Raises an error unless two counts are the same.
+--- Raises an error unless two counts are equal.
 function M.same_count(who, what, got, expected)
    if got ~= expected then
       torch.raise(("%s: %s: expected %d values, got %d"):format(who, what, expected, got))
@@ -100,9 +100,9 @@ function M.matrix(who, what, value, least)
    return value:detach():to("float64"):cpu():contiguous()
 end
 
---- Returns the range of the finite numbers of a list, or nil if there are none.
+--- Returns the range of the finite numbers in a list, or nil if there are none.
 ---@param list number[]
----@param positive? boolean  whether only numbers above zero count
+---@param positive? boolean  whether only numbers above zero are used
 ---@return number? low
 ---@return number? high
 function M.range(list, positive)

@@ -1,4 +1,4 @@
--- bars.lua - methods of Axes that draw bars, histograms and boxes of quartiles.
+-- bars.lua - methods of Axes that draw bars, histograms and box plots.
 
 local args = require "tlua.args"
 local colours = require "tlua.plot.colours"
@@ -15,7 +15,8 @@ local take_bar = args.signature [[utils.plot.Axes.bar(x: any, height: any, width
    bottom: any = 0, color: any?, label: string?, yerr: any?, capsize: number = 3,
    alpha: number = 1, edgecolor: any?)]]
 
---- Draws bars. If x is a list of names, the bars are at 1, 2, 3 and so on, and the names mark them.
+--- Draws bars. If x is a list of names, the bars are at the positions 1, 2, 3 and so on, and the
+--- names label the tick marks.
 ---@param x number[]|string[]|Tensor  the horizontal positions
 ---@param height number|number[]|Tensor  the heights of the bars
 ---@param options? {width: number, bottom: any, color: any, label: string, yerr: any,
@@ -72,7 +73,7 @@ local take_hist = args.signature [[utils.plot.Axes.hist(x: any, bins: any = 10, 
    density: boolean = false, color: any?, label: string?, alpha: number = 1,
    edgecolor: any?)]]
 
--- Returns the edges of a histogram's bins, from their number or from a list of edges.
+-- Returns the edges of a histogram's bins. `bins` is their number or the list of edges.
 local function edges_of(title, bins, range, list)
    if type(bins) ~= "number" then
       local edges = values.list(title, "bins", bins)
@@ -103,7 +104,7 @@ local function edges_of(title, bins, range, list)
    end
    local edges = {}
    for i = 0, n do
-      -- the difference of two large numbers may be infinite
+      -- computes the edge without the difference of two large numbers, which may be infinite
       edges[i + 1] = high - low == math.huge and low * (1 - i / n) + high * (i / n)
          or low + (high - low) * (i / n)
    end
@@ -111,7 +112,7 @@ local function edges_of(title, bins, range, list)
    return edges
 end
 
--- Returns the number of the bin that contains a value; nil if there is none. The last bin includes
+-- Returns the number of the bin that contains a value, or nil if no bin does. The last bin includes
 -- its upper edge.
 local function bin_of(edges, value)
    local low, high = 1, #edges
@@ -123,7 +124,7 @@ local function bin_of(edges, value)
    return low
 end
 
---- Draws a histogram. All values must be finite unless `range` or edges are given.
+--- Draws a histogram. All values must be finite, unless `range` or a list of edges is given.
 ---@param x number[]|Tensor  the values
 ---@param options? {bins: integer|number[], range: number[], density: boolean, color: any,
 --- label: string, alpha: number, edgecolor: any}  bins: the number of bins, or their edges;
@@ -176,7 +177,7 @@ end
 local take_box = args.signature [[utils.plot.Axes.boxplot(x: any, labels: any?, whis: number = 1.5,
    showfliers: boolean = true, widths: number = 0.5)]]
 
--- Returns a quantile of sorted values, with linear interpolation. `share` is from 0 to 1.
+-- Returns a quantile of sorted values, with linear interpolation. `share` is between 0 and 1.
 local function quantile(sorted, share)
    local at = (#sorted - 1) * share + 1
    local i = math.floor(at)
@@ -184,10 +185,10 @@ local function quantile(sorted, share)
    return sorted[i] + (sorted[i + 1] - sorted[i]) * (at - i)
 end
 
---- Draws a box for each list of values, from the lower to the upper quartile with a line at the
---- median. Whiskers reach to the last values within `whis` times the distance of the quartiles;
---- values beyond are drawn as points.
----@param x number[]|number[][]|Tensor  one list, several lists, or a matrix, one box for a column
+--- Draws a box for each list of values. A box reaches from the lower to the upper quartile and has
+--- a line at the median. Whiskers reach to the last values within `whis` times the distance between
+--- the quartiles. Values beyond the whiskers are drawn as points.
+---@param x number[]|number[][]|Tensor  a list, several lists, or a matrix, one box per column
 ---@param options? {labels: string[], whis: number, showfliers: boolean, widths: number}
 --- labels: the texts below the boxes; showfliers: whether values beyond the whiskers are shown;
 --- widths: the width of each box

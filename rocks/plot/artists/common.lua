@@ -1,4 +1,5 @@
--- common.lua - helpers of all methods of Axes that draw: they check options and choose colours.
+-- common.lua - helper functions that the drawing methods of Axes share. They check options and
+-- choose colours.
 
 local args = require "tlua.args"
 local colours = require "tlua.plot.colours"
@@ -7,10 +8,10 @@ local values = require "tlua.plot.values"
 
 local M = {}
 
---- The beginning of methods' names in errors.
+--- The prefix of the methods' names in error messages.
 M.who = "utils.plot.Axes."
 
--- Returns the given colour, or without one the next colour of the cycle.
+-- Returns the given colour. If it is nil, returns the next colour of the cycle.
 function M.next_colour(self, title, given)
    if given ~= nil then return colours.parse(title, "color", given) end
    self.lines = self.lines + 1
@@ -78,8 +79,8 @@ function M.check_colours(title, low, high)
    end
 end
 
--- Reads the option `c` of points: one colour for all, or n numbers, which the map `cmap` turns into
--- colours.
+-- Returns a table {below = list, above = list} of the lengths of n error bars. `value` is one
+-- number, n numbers, or {below, above}, where each of the two is one number or n numbers.
 function M.point_colours(self, title, a, n)
    local c = a.c
    local is_numbers = torch.is_tensor(c)

@@ -14,8 +14,8 @@ local take_plot = args.signature [[utils.plot.Axes.plot(x: any, y: any?, label: 
    color: any?, linewidth: number = 1.5, linestyle: string = '-', marker: string?,
    markersize: number = 6, alpha: number = 1)]]
 
---- Draws a line. It has gaps at values that are not finite, or not above zero on a logarithmic
---- axis. A single list is taken as y, with x = 1, 2, 3 and so on.
+--- Draws a line. The line has gaps at values that are not finite and, on a logarithmic axis, at
+--- values that are not above zero. A single list is taken as y, with x = 1, 2, 3 and so on.
 ---@param x number[]|Tensor  the horizontal positions
 ---@param y? number[]|Tensor  the vertical positions
 ---@param options? {label: string, color: any, linewidth: number, linestyle: string, marker: string,
@@ -60,7 +60,7 @@ local take_scatter = args.signature [[utils.plot.Axes.scatter(x: any, y: any, s:
    label: string?, marker: string = 'o', alpha: number = 1, cmap: string = 'viridis',
    vmin: number?, vmax: number?)]]
 
---- Draws points. Those that are not finite are left out.
+--- Draws points. Points with coordinates that are not finite are left out.
 ---@param x number[]|Tensor  the horizontal positions
 ---@param y number[]|Tensor  the vertical positions
 ---@param options? {s: number|number[], c: any, label: string, marker: string, alpha: number,
@@ -85,8 +85,8 @@ local take_errorbar = args.signature [[utils.plot.Axes.errorbar(x: any, y: any, 
    xerr: any?, label: string?, color: any?, linewidth: number = 1.5, linestyle: string = '-',
    marker: string?, markersize: number = 6, capsize: number = 3, alpha: number = 1)]]
 
---- Draws a line with error bars. Errors are one number, a number for each point, or two lists,
---- {below, above}.
+--- Draws a line with error bars. The errors are one number, a number for each point, or a table
+--- {below, above} of two lists.
 ---@param x number[]|Tensor  the horizontal positions
 ---@param y number[]|Tensor  the vertical positions
 ---@param options? {yerr: any, xerr: any, label: string, color: any, linewidth: number,

@@ -1,4 +1,5 @@
--- matrices.lua - methods of Axes that draw a matrix: as colours, or by lines of equal height.
+-- matrices.lua - methods of Axes that draw a matrix as colours, or as lines or areas of equal
+-- height.
 
 local args = require "tlua.args"
 local colours = require "tlua.plot.colours"
@@ -15,8 +16,8 @@ local take_imshow = args.signature [[utils.plot.Axes.imshow(X: any, cmap: string
    vmin: number?, vmax: number?, norm: string = 'linear', origin: string = 'upper',
    aspect: string = 'equal', extent: numbers?)]]
 
--- Returns the values with the first and the last colour of the map: vmin and vmax, or the range of
--- the list.
+-- Returns the values that get the first and the last colour of the map. These are vmin and vmax, or
+-- else the range of the list.
 local function colour_range(title, a, list)
    if a.norm ~= "linear" and a.norm ~= "log" then
       args.refuse(title, "norm", '"linear" or "log"', a.norm)
@@ -30,8 +31,8 @@ local function colour_range(title, a, list)
    return low, high
 end
 
---- Shows a matrix as colours (a heat map). NaN is left white, and with norm = "log" so are values
---- that are not above zero; infinite values have the colours of the map's ends. Rows and columns
+--- Shows a matrix as colours (a heat map). NaN is left white, and so are values that are not above
+--- zero if norm = "log". Infinite values get the colours at the ends of the map. Rows and columns
 --- count from 1.
 ---@param X number[][]|Tensor  the matrix
 ---@param options? {cmap: string, vmin: number, vmax: number, norm: string, origin: string,
@@ -70,8 +71,9 @@ function Axes:imshow(...)
       axes = self})
 end
 
--- Returns round heights that cover the range from `low` to `high`. Their distance is 1, 2, 2.5 or 5
--- times a power of ten: the smallest that divides the range into at most n parts.
+-- Returns round heights that cover the range from `low` to `high`. The distance between them is 1,
+-- 2, 2.5 or 5 times a power of ten. It is the smallest such distance that divides the range into at
+-- most n parts.
 local function round_levels(low, high, n)
    local range = high / n - low / n
    if range <= 0 or range == math.huge then return {low - 0.5, low + 0.5} end
@@ -137,9 +139,9 @@ end
 local take_contour = args.signature [[utils.plot.Axes.contour(X: any, Y: any?, Z: any?,
    levels: any = 8, cmap: string = 'viridis', colors: any?, linewidths: number = 1.5)]]
 
---- Draws lines of equal height: contour(Z) or contour(X, Y, Z), where X has the positions of Z's
---- columns and Y the positions of its rows. Grid cells with values that are not finite have no
---- lines.
+--- Draws lines of equal height. It is called as contour(Z) or contour(X, Y, Z), where X has the
+--- positions of Z's columns and Y the positions of its rows. Grid cells with values that are not
+--- finite have no lines.
 ---@param X number[]|number[][]|Tensor  the positions of Z's columns, or Z
 ---@param Y? number[]|Tensor  the positions of Z's rows
 ---@param Z? number[][]|Tensor  the matrix of heights

@@ -27,7 +27,7 @@ local function straight(self, name, a, which)
    return self
 end
 
---- Draws a horizontal line from edge to edge.
+--- Draws a horizontal line across the whole width of the axes.
 ---@param y? number  0 by default
 ---@param options? {color: any, linewidth: number, linestyle: string, label: string}  those of plot
 ---@return utils.plot.Axes self
@@ -35,7 +35,7 @@ function Axes:axhline(...)
    return straight(self, "axhline", take_hline(...), "y")
 end
 
---- Draws a vertical line from edge to edge.
+--- Draws a vertical line across the whole height of the axes.
 ---@param x? number  0 by default
 ---@param options? {color: any, linewidth: number, linestyle: string, label: string}  those of plot
 ---@return utils.plot.Axes self
@@ -46,7 +46,7 @@ end
 local take_text = args.signature [[utils.plot.Axes.text(x: number, y: number, s: string,
    color: any = 'black', fontsize: number = 11, ha: string = 'left')]]
 
---- Writes a text at a position of the axes.
+--- Writes a text at a position in the coordinates of the data.
 ---@param x number  the horizontal position
 ---@param y number  the vertical position
 ---@param s string  the text
@@ -68,15 +68,15 @@ end
 local take_note = args.signature [[utils.plot.Axes.annotate(text: string, xy: numbers,
    xytext: numbers?, color: any = 'black', fontsize: number = 11)]]
 
---- Writes text at the position `xy`. With `xytext`, writes the text at that position instead, with
---- an arrow that points to `xy`.
+--- Writes a text at the position `xy`. With `xytext`, the text is written at `xytext` instead, and
+--- an arrow points from it to `xy`.
 ---@param text string  the text
 ---@param xy number[]  the position {x, y}
 ---@param options? {xytext: number[], color: any, fontsize: number}  xytext: the text's position;
 --- without it, there is no arrow
 ---@return utils.plot.Axes self
 function Axes:annotate(text, xy, options)
-   -- passes options even if nil, so that xy, a table too, is not taken for the options
+   -- passes `options` even if it is nil, so that the table xy is not taken for the options
    local a = take_note(text, xy, options)
    common.check_flat(self, "annotate")
    for _, name in ipairs {"xy", "xytext"} do

@@ -1,5 +1,5 @@
--- Tests figures: the text, and the files, which are compared with files that Python's zlib and
--- struct made from the same pixels.
+-- Tests figures as text and as files. The files are compared with files that Python's zlib and struct have made from
+-- the same pixels.
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 local plot = torch.utils.plot
@@ -7,7 +7,7 @@ local png = require "tlua.io.png"
 
 local function hex(bytes) return (bytes:gsub(".", function(c) return ("%02x"):format(c:byte()) end)) end
 
--- Returns the content of the file that a figure saves under a name.
+-- Saves a figure under a file name, and returns the content of the file.
 local function saved(figure, name)
    return shell.with_folder(function(folder)
       local path = folder .. "/" .. name
@@ -37,7 +37,7 @@ describe("PNG", function()
       end
       local content = png.encode(300, 300, rows)
       assert.equal(90373, #content)
-      -- deflate's header of a stored block that is not the last block
+      -- the header of a deflate block that is stored and is not the last block
       assert.equal("\0\255\255\0\0", content:sub(44, 48))
       assert.equal(2921511532, (">I4"):unpack(content, #content - 19))
    end)
@@ -120,7 +120,7 @@ describe("plot.image", function()
       local path = folder .. "/x.svg"
       shell.write(path, "old")
       local figure = plot.curves {1, 2}
-      -- an SVG that is a table, which cannot be written to a file
+      -- `svg` returns a table, which cannot be written to a file
       figure.kind = {svg = function() return setmetatable({}, {}) end}
       assert.is_false((pcall(figure.save, figure, path)))
       assert.equal("old", shell.read(path))
@@ -142,7 +142,7 @@ describe("plot.image", function()
       local text = plot.image(torch.ones(3, 1, 1, 1), {columns = 2, gap = 1}):text(false)
       assert.equal("██  ██\n\n██", text)
       assert.equal("████\n██", plot.image(torch.ones(3, 1, 1, 1), {columns = 2, gap = 0}):text(false))
-      assert.equal("██", plot.image(torch.ones(3, 1, 1)):text(false)) -- a single coloured image
+      assert.equal("██", plot.image(torch.ones(3, 1, 1)):text(false)) -- this shape stands for one coloured image
    end)
 
    it("writes PNG of each pixel's size and colour", function()

@@ -1,5 +1,5 @@
 -- Tests figures whose functions have matplotlib's names. Counts of bins, quartiles and contours are compared with
--- NumPy's and with values worked out by hand; pictures are compared by their shapes.
+-- NumPy's results and with values computed by hand. Pictures are compared by their shapes.
 local torch = require "tlua"
 local contours = require "tlua.plot.contours"
 local colours = require "tlua.plot.colours"
@@ -8,7 +8,7 @@ local plot = torch.utils.plot
 
 local nan, inf = 0 / 0, 1 / 0
 
--- Returns the shapes of a kind that the axes' artists add to the canvas, without those of the frame.
+-- Returns the shapes of a kind that the artists of the axes add to the canvas. The shapes of the frame are excluded.
 local function shapes(figure, kind)
    local list = {}
    for _, shape in ipairs(require("tlua.plot.panels").canvas(figure).shapes) do
@@ -96,11 +96,11 @@ describe("plot.Axes", function()
    end)
 
    it("counts the values of a histogram as NumPy does", function()
-      -- numpy.histogram([1, 2, 2, 3, 4, 4, 4, 5], bins=4): counts and edges
+      -- numpy.histogram([1, 2, 2, 3, 4, 4, 4, 5], bins=4) gave these counts and edges
       local counts, edges = ax:hist({1, 2, 2, 3, 4, 4, 4, 5}, {bins = 4})
       assert.same({1, 2, 1, 4}, counts)
       assert.same({1, 2, 3, 4, 5}, edges)
-      -- numpy.histogram(..., bins=[0, 2, 4], density=True)
+      -- numpy.histogram(..., bins=[0, 2, 4], density=True) gave these values
       assert.same({1 / 8, 3 / 8}, (ax:hist({1, 2, 2, 3, 9, -1}, {bins = {0, 2, 4}, density = true})))
       assert.same({0, 2}, (ax:hist({nan, 3, inf, 4}, {bins = 2, range = {0, 4}})))
       assert.same({0, 0}, (ax:hist({}, {bins = 2})))
@@ -113,7 +113,7 @@ describe("plot.Axes", function()
 
    it("draws boxes at NumPy's quartiles, and whiskers within 1.5 times the quartiles' distance", function()
       ax:boxplot {{1, 2, 3, 4, 5, 6, 7, 30}}
-      -- numpy.percentile(..., [25, 50, 75]): 2.75, 4.5, 6.25; the whisker ends at 7, and 30 is beyond
+      -- numpy.percentile(..., [25, 50, 75]) is 2.75, 4.5, 6.25. The whisker ends at 7, and 30 is beyond it.
       local box = ax.artists[1].boxes[1]
       assert.same({2.75, 4.5, 6.25, 1, 7, {30}}, {box.q1, box.median, box.q3, box.low, box.high, box.fliers})
       ax:boxplot(torch.randn(20, 3), {labels = {"a", "b", "c"}})
@@ -127,7 +127,7 @@ describe("plot.Axes", function()
       assert.equal(2, #bars)
       local function high(bar) return bar.points[6] - bar.points[2] end
       assert.is_true(math.abs(high(bars[2]) - 2 * high(bars[1])) < 1e-6)
-      assert.equal(6, #shapes(figure, "line")) -- two error bars with two ends each
+      assert.equal(6, #shapes(figure, "line")) -- two error bars, each with two end lines
       assert.is_truthy(texts(figure).cat)
    end)
 
@@ -156,7 +156,7 @@ describe("plot.Axes", function()
       for i = 2, #points, 2 do low, high = math.min(low, points[i]), math.max(high, points[i]) end
       local clip = shapes(figure, "line")[1].style.clip
       local height = clip[4] - clip[2]
-      -- the extremes are still drawn, with margins of 5 % to the frame
+      -- the smallest and the largest value are still drawn; the margins to the frame are 5 %
       assert.is_true(math.abs((high - low) / height - 1 / 1.1) < 1e-6)
    end)
 
@@ -164,7 +164,7 @@ describe("plot.Axes", function()
       local rows = {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}}
       assert.same({{1.5, 1, 1.5, 2, 1.5, 3}}, contours.lines(rows, 1.5))
       assert.same({}, contours.lines(rows, 5))
-      -- a circle of radius 1.5 around the middle: closed, and near the circle
+      -- the heights form a circle of radius 1.5 around the middle, so the line must be closed and near the circle
       local round = {}
       for i = 1, 21 do
          round[i] = {}
@@ -254,7 +254,7 @@ describe("plot.Axes", function()
    it("counts numbers whose distance is infinite, and draws very many bars as columns", function()
       local wide, at = plot.subplots()
       local counts, edges = at:hist({-1.7e308, 0, 1.7e308}, {bins = 2})
-      assert.same({1, 2}, counts) -- numpy.histogram: an edge belongs to the bin above
+      assert.same({1, 2}, counts) -- as in numpy.histogram, an edge belongs to the bin above it
       assert.same({-1.7e308, 0, 1.7e308}, edges)
       assert.is_nil(wide:svg():find("nan", 1, true))
       local figure_of_many, many = plot.subplots()
@@ -275,7 +275,7 @@ describe("plot.Axes", function()
          local ok, text = pcall(fn, ax)
          assert.is_false(ok)
          assert.matches(message, text, 1, true)
-         assert.matches("^%S*subplots_spec.lua:%d+: ", text) -- the user's line
+         assert.matches("^%S*subplots_spec.lua:%d+: ", text) -- the error is reported at the user's line
       end
       refuses("utils.plot.Axes.plot: expected as many x as y, got 2 and 1", function(a) a:plot({1, 2}, {1}) end)
       refuses('plot: y, value 1: expected a number, got "a"', function(a) a:plot {"a"} end)
