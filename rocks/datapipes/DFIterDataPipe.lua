@@ -1,4 +1,5 @@
--- DFIterDataPipe.lua - the base class of pipes whose items are data frames: columns by name.
+-- DFIterDataPipe.lua - the base class of pipes whose items are data frames, which have named
+-- columns.
 
 local class = require "tlua.class"
 local IterDataPipe = require "tlua.datapipes.IterDataPipe"

@@ -1,4 +1,4 @@
--- DataChunk.lua - defines the batches that pipes return: lists of items.
+-- DataChunk.lua - defines the class of the batches that pipes return, which are lists of items.
 --
 --    local chunk = torch.data.DataChunk {1, 2, 3}
 --    print(#chunk, chunk[3])
@@ -30,12 +30,12 @@ function DataChunk:iter()
    end
 end
 
---- Iterates over the items; a derived class may define `iter` to iterate over the contents of its
---- items.
+--- Iterates over the items. A derived class may override `iter` to iterate over the contents of its
+--- items; this method still iterates over the items.
 DataChunk.raw_iterator = DataChunk.iter
 
 --- Returns the items as text, such as "[1, 2, 3]".
----@param indent? string  a text before the list
+---@param indent? string  text that is put before the list
 ---@return string
 function DataChunk:as_str(indent)
    local texts = {}

@@ -1,5 +1,6 @@
--- IterDataPipe.lua - the base class of iterable pipes: a pipe is a stream, and may read from other
--- pipes. Each step has a class in torch.data.datapipes.iter and a functional form:
+-- IterDataPipe.lua - the base class of iterable pipes. A pipe is a stream of items, and may read
+-- from other pipes. Each processing step has a class in torch.data.datapipes.iter and a functional
+-- form:
 --
 --    local pipe = torch.data.datapipes.iter.IterableWrapper {1, 2, 3, 4, 5, 6}
 --    local function is_even(x) return x % 2 == 0 end
@@ -28,8 +29,9 @@ local IterableDataset = require "tlua.data.IterableDataset"
 ---@field type any  the declared type of items, for validation; see torch.data.runtime_validation
 local IterDataPipe = class.class("data.IterDataPipe", IterableDataset)
 
--- Wraps this class and classes derived from it: their pipes allow one iteration at a time, and
--- check non_deterministic.
+-- Changes how this class and its derived classes are called and extended: constructors check
+-- non_deterministic, and each method `iter` is wrapped so that a pipe allows only one iteration at
+-- a time.
 local info = getmetatable(IterDataPipe)
 local construct <const>, define <const> = info.__call, info.__newindex
 
@@ -45,14 +47,15 @@ end
 
 IterDataPipe.type = "any"
 
---- Prepares a new iteration, for pipes that keep state from one iteration to the next.
+--- Prepares a new iteration. Pipes that keep state from one iteration to the next override this
+--- method.
 function IterDataPipe:reset() end
 
 function IterDataPipe:__len()
    torch.raise(("%s has no length"):format(torch.type(self)))
 end
 
---- Sets a narrower type of the items than the class declares, for validation.
+--- Sets a type of the items that is narrower than the type that the class declares, for validation.
 ---@param expected any  a type; see torch.data.runtime_validation
 ---@return data.IterDataPipe self
 function IterDataPipe:reinforce_type(expected)
@@ -65,8 +68,8 @@ function IterDataPipe:reinforce_type(expected)
    return self
 end
 
---- Makes a pipe that reads this one. The class is the one with the functional form's name, such as
---- datapipes.iter.Batcher for `batch`. The arguments are the class's arguments after the pipe.
+--- Creates a pipe that reads this pipe. Its class is the class of the functional form, such as
+--- datapipes.iter.Batcher for `batch`. The arguments are those of the class after the pipe.
 ---@names data.IterDataPipe:batch data.IterDataPipe:collate data.IterDataPipe:concat
 ---@names data.IterDataPipe:demux data.IterDataPipe:filter data.IterDataPipe:fork
 ---@names data.IterDataPipe:groupby data.IterDataPipe:list_files data.IterDataPipe:map

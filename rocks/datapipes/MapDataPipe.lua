@@ -1,5 +1,5 @@
--- MapDataPipe.lua - the base class of map-style pipes, whose items have positions or other keys.
--- Each step has a class in torch.data.datapipes.map and a functional form:
+-- MapDataPipe.lua - the base class of map-style pipes, whose items are accessed by positions or
+-- other keys. Each processing step has a class in torch.data.datapipes.map and a functional form:
 --
 --    local pipe = torch.data.datapipes.map.SequenceWrapper {1, 2, 3}
 --    pipe = pipe:map(function(x) return x * x end):batch(2)
@@ -19,8 +19,8 @@ local Dataset = require "tlua.data.Dataset"
 ---@field functions table<string, function>  the functional forms
 local MapDataPipe = class.class("data.MapDataPipe", Dataset)
 
---- Makes a pipe that reads this one. The class is the one with the functional form's name, such as
---- datapipes.map.Batcher for `batch`. The arguments are the class's arguments after the pipe.
+--- Creates a pipe that reads this pipe. Its class is the class of the functional form, such as
+--- datapipes.map.Batcher for `batch`. The arguments are those of the class after the pipe.
 ---@names data.MapDataPipe:batch data.MapDataPipe:concat data.MapDataPipe:map
 ---@names data.MapDataPipe:shuffle data.MapDataPipe:zip
 ---@param ... any  the class's arguments after the pipe

@@ -1,6 +1,6 @@
--- RandomPipe.lua - the base class of pipes that draw random numbers, which chooses the pipes'
--- seeds. A DataLoader seeds the pipes for each epoch, with the same seed in all workers. Without a
--- DataLoader the pipes use torch.manual_seed's generator.
+-- RandomPipe.lua - the base class of pipes that draw random numbers. It manages their seeds. A
+-- DataLoader seeds the pipes in each epoch, with the same seed in all workers. Without a
+-- DataLoader, the pipes draw seeds from the generator of torch.manual_seed.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -24,7 +24,8 @@ function RandomPipe:set_shuffle(shuffle)
    return self
 end
 
---- Seeds the next iteration; later iterations draw their seeds from the default generator.
+--- Sets the seed of the next iteration. Later iterations draw their seeds from the default
+--- generator.
 ---@param seed integer
 ---@return data.datapipes.RandomPipe self
 function RandomPipe:set_seed(seed)
@@ -35,8 +36,8 @@ function RandomPipe:set_seed(seed)
    return self
 end
 
---- Returns a function that takes n and draws an integer from 1 to n; the seed of this iteration
---- determines the integers.
+--- Returns a function that takes n and draws an integer from 1 to n. The seed of the current
+--- iteration determines the integers.
 ---@return fun(n: integer): integer
 function RandomPipe:draw()
    local seed, count = self.seed, 0

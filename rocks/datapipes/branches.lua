@@ -1,9 +1,9 @@
--- branches.lua - splits a pipe into several: fork gives every item to each branch, demux gives each
--- item to one branch.
+-- branches.lua - splits a pipe into several pipes, the branches. fork gives every item to each
+-- branch; demux gives each item to one branch.
 --
--- The branches read one source through one buffer, so they iterate in common rounds: the first
--- iterations of all branches form the first round. When a branch of the current round begins
--- another iteration, a new round begins, and the iterations of the old round end.
+-- The branches read the same source through a shared buffer, so their iterations belong to common
+-- rounds. The first iterations of all branches form the first round. When a branch of the current
+-- round begins another iteration, a new round begins, and the iterations of the old round end.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,7 +18,7 @@ local M = {}
 -- The state of each running round: the buffered items, and the position of each branch.
 local rounds = setmetatable({}, {__mode = "k"})
 
--- The pipe from which all branches read; programs must not read it directly.
+-- The internal pipe from which all branches read. Programs must not read it directly.
 local Container = class.class("data.datapipes.Container", IterDataPipe)
 
 -- A pipe that returns the items of one branch.
@@ -38,12 +38,14 @@ end
 
 local function begin(main)
    local round = {taken = {}, buffer = {}, first = 1, last = 0, used = 0}
-   for i = 1, main.num_instances do round.taken[i] = false end -- false: the branch has not started
+   -- false means that the branch has not started
+   for i = 1, main.num_instances do round.taken[i] = false end
    rounds[main] = round
    return round
 end
 
--- rawset bypasses the class's __newindex, since other branches can end this branch's iteration too.
+-- rawset bypasses the wrapping of `iter` by the base class, because here other branches can end
+-- this branch's iteration too.
 rawset(Branch, "iter", function(self)
    local main, id = self.main_datapipe, self.instance_id
    local round = rounds[main]
@@ -53,7 +55,7 @@ rawset(Branch, "iter", function(self)
       function() return rounds[main] == round end)
 end)
 
--- Returns the next item of the source, in the form of rows.hold; nil at the end.
+-- Returns the next item of the source, packed by rows.hold, or nil at the end.
 local function read(main, round)
    if round.ended then return nil end
    round.next_item = round.next_item or main.datapipe:iter()
@@ -69,7 +71,7 @@ local function refuse_full(main, what)
       .. "or -1 for one without limit"):format(torch.type(main), main.buffer_size, what))
 end
 
--- Makes a class whose call returns branches instead of an instance.
+-- Creates a class whose call returns branches instead of an instance of the class.
 local function make_class(name)
    local cls = class.class(name, Container)
    local info = getmetatable(cls)
@@ -97,12 +99,13 @@ local forker_signature = args.signature [[data.datapipes.iter.Forker(datapipe: a
    num_instances: integer, buffer_size: integer = 1000, copy: string?)]]
 
 --- Calling the class returns `num_instances` pipes, each of which returns all items of the given
---- pipe. For one instance, the given pipe itself is returned.
+--- pipe. If `num_instances` is 1, the given pipe itself is returned.
 ---
---- The pipes may be read one after another or in turn; an item that one of them has read is
---- buffered for the others. If the first pipe would get more than `buffer_size` items ahead of the
---- last one, its next item is an error until the last pipe has caught up; -1 means no limit. With
---- `copy`, which is "shallow" or "deep", each pipe gets copies of tables and tensors.
+--- The pipes may be read one after another or alternately. An item that one pipe has read is
+--- buffered for the others. The fastest pipe may be at most `buffer_size` items ahead of the
+--- slowest pipe; -1 means no limit. If it is further ahead, reading it raises an error until the
+--- slowest pipe has caught up. With `copy`, which is "shallow" or "deep", each pipe gets copies of
+--- tables and tensors.
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local a, b = P.IterableWrapper {1, 2}:fork(2)
@@ -129,11 +132,11 @@ function Forker:__init(...)
    for name, value in pairs(a) do self[name] = value end
 end
 
---- Returns the number of items of the source; each branch has as many.
+--- Returns the number of items of the source, which is also the number of items of each branch.
 ---@return integer
 function Forker:length() return rows.length(self.datapipe) end
 
--- Returns the position of the slowest branch: the number of items that it has taken.
+-- Returns the position of the slowest branch, which is the number of items that it has read.
 local function slowest(round)
    local least = math.maxinteger
    for i = 1, #round.taken do
@@ -143,8 +146,8 @@ local function slowest(round)
    return least
 end
 
--- Returns item number `at` from the buffer or the source. The first item in the buffer is the one
--- that the slowest branch takes next.
+-- Returns item number `at` from the buffer or from the source. The first item in the buffer is the
+-- next item of the slowest branch.
 local function item_at(self, round, at)
    if at <= round.last then return round.buffer[at] end
    if self.buffer_size >= 0 and at - (round.first - 1) > self.buffer_size then
@@ -177,13 +180,13 @@ local demux_signature = args.signature [[data.datapipes.iter.Demultiplexer(datap
    num_instances: integer, classifier_fn: callable, drop_none: boolean = false,
    buffer_size: integer = 1000)]]
 
---- Calling the class returns `num_instances` pipes, and the given pipe's items are divided among
---- them. `classifier_fn` returns the number of the pipe that gets an item, from 1. With `drop_none`
---- it may return nil, and no pipe gets the item.
+--- Calling the class returns `num_instances` pipes, among which the given pipe's items are divided.
+--- `classifier_fn` is called with an item and returns the number, from 1, of the pipe that gets the
+--- item. With `drop_none` it may return nil; then no pipe gets the item.
 ---
---- An item is buffered if it belongs to another pipe than the one being read. When more than
---- `buffer_size` items are buffered, further reading is an error until a buffered item is taken; -1
---- means no limit.
+--- An item that belongs to another pipe than the one being read is buffered. At most `buffer_size`
+--- items are buffered; -1 means no limit. When the buffer is full, reading on raises an error until
+--- a buffered item is taken.
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local odd, even = P.IterableWrapper {1, 2, 3}:demux(2, function(x)
@@ -207,7 +210,7 @@ function Demultiplexer:__init(...)
    for name, value in pairs(a) do self[name] = value end
 end
 
---- Raises an error, because the number of items of each pipe is unknown beforehand.
+--- Raises an error, because the number of items of each pipe is not known before they are read.
 function Demultiplexer:length() torch.raise(demux .. " has no length") end
 
 -- Returns the number of the pipe that gets an item, or nil if no pipe gets it.

@@ -17,13 +17,13 @@ local function check_table(self, data)
    args.refuse(torch.type(self), "input_col", "items of several values, or tables", data)
 end
 
--- Returns a column's key in a table of n values; negative positions count from the end.
+-- Returns the key of a column in a table of n values. Negative positions count from the end.
 local function key_of(col, n)
    if math.type(col) == "integer" and col < 0 then return n + 1 + col end
    return col
 end
 
--- Returns the values of the input columns, to be passed to the function.
+-- Returns the values of the input columns, which are passed to the function.
 local function values_of(self, data, n)
    local cols = type(self.input_col) == "table" and self.input_col or {self.input_col}
    local values = {}
@@ -54,7 +54,7 @@ local function check_input(who, input_col)
    end
 end
 
--- Removes columns from a table of n values; returns the number of values that remain.
+-- Removes columns from a table of n values. Returns the number of values that remain.
 local function remove(data, cols, n)
    table.sort(cols, function(a, b) return type(a) == "number" and type(b) == "number" and a > b end)
    for _, col in ipairs(cols) do
@@ -69,7 +69,7 @@ local function remove(data, cols, n)
    return n
 end
 
--- Writes a result to the output column; returns the new number of values.
+-- Writes a result to the output column. Returns the new number of values.
 local function write(self, data, n, result)
    local out, input = self.output_col, self.input_col
    if out == -1 then
@@ -93,7 +93,7 @@ end
 local mapper_signature = args.signature [[data.datapipes.iter.Mapper(datapipe: any, fn: callable,
    input_col: any?, output_col: any?)]]
 
---- Calls a function for each item; its results are the new item.
+--- Calls a function for each item. The function's results are the new item.
 ---
 ---
 ---     local P = torch.data.datapipes.iter
@@ -112,9 +112,9 @@ local Mapper <const> = M.Mapper
 
 --- Calls `fn` for each item; the results, one value or several, become the new item. With
 --- `input_col`, fn gets only these columns: positions in an item of several values, or keys of a
---- table. The result then replaces the first of these columns, and the other ones are removed. With
---- `output_col`, the result is stored in that column instead (-1 appends one), and no column is
---- removed. If the item is a table, it is changed in place.
+--- table. The result then replaces the first of these columns, and the other input columns are
+--- removed. With `output_col`, the result is stored in that column instead (-1 appends one), and no
+--- column is removed. If the item is a table, it is changed in place.
 ---@param datapipe data.IterDataPipe
 ---@param fn function
 ---@param input_col? integer|string|any[]
@@ -164,7 +164,7 @@ M.Collator = class.class("data.datapipes.iter.Collator", Mapper)
 
 local collator <const> = "data.datapipes.iter.Collator"
 
--- Converts an item for default_collate, which needs a list: a single value becomes a list of one
+-- Converts an item for default_collate, which needs a list. A single value becomes a list with one
 -- element.
 local function collate_batch(batch)
    if type(batch) ~= "table" then args.refuse(collator, "datapipe",
@@ -177,8 +177,8 @@ local function collate_batch(batch)
    return collate.default_collate(list)
 end
 
--- Returns a function that converts each column of a table by that column's function in
--- `conversion`, or else by default_convert.
+-- Returns a function that converts each column of a table, with the function that `conversion` has
+-- for the column or else with default_convert.
 local function by_column(conversion)
    return function(frame)
       if type(frame) ~= "table" then
@@ -197,9 +197,9 @@ local function by_column(conversion)
    end
 end
 
---- Converts batches to tensors. By default, default_collate combines the values at the same
---- position of all items. Alternatively the caller passes a function or, for tables of columns, a
---- function for each column; default_convert then converts the columns without a function.
+--- Converts batches to tensors. By default, default_collate combines the values that all items have
+--- at the same position. Instead, the caller can pass a function. For tables of columns, the caller
+--- can pass a table with a function for each column; default_convert converts the other columns.
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper({1, 2, 3, 4}):batch(2):collate()
@@ -244,9 +244,8 @@ M.Filter = class.class("data.datapipes.iter.Filter", IterDataPipe)
 
 local Filter <const> = M.Filter
 
---- Makes the pipe. An item is kept if `filter_fn` returns true; it must return true or false.
---- With `input_col` the function gets only these columns of the item, as Mapper's function
---- does.
+--- Creates the pipe. `filter_fn` must return true to keep an item or false to drop it. With
+--- `input_col`, it gets only these columns of the item, as the function of Mapper does.
 ---@param datapipe data.IterDataPipe
 ---@param filter_fn fun(...): boolean
 ---@param input_col? integer|string|any[]

@@ -1,4 +1,4 @@
--- combining.lua - combines several pipes into one: Concater, Multiplexer, Zipper.
+-- combining.lua - the pipes Concater, Multiplexer and Zipper, which combine several pipes into one.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -30,7 +30,7 @@ local function shortest(self)
    return least
 end
 
---- Iterates over the items of each pipe in turn, one pipe after another.
+--- Iterates over all items of the first pipe, then over those of the second pipe, and so on.
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper {1}:concat(P.IterableWrapper {2})
@@ -68,7 +68,7 @@ function M.Concater:__len()
    return total
 end
 
---- Takes one item from each pipe in turn, until one of the pipes has ended.
+--- Takes one item from each pipe in turn, until one of the pipes ends.
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper {1, 2}:mux(P.IterableWrapper {3, 4})
@@ -108,8 +108,8 @@ end
 
 function M.Multiplexer:__len() return shortest(self) * #self.datapipes end
 
---- Combines one item of each pipe into an item of several values, until one of the pipes has ended.
---- An item that already has several values is packed by table.pack first.
+--- Combines one item of each pipe into an item of several values, until one of the pipes ends. An
+--- item that already has several values is first packed by table.pack.
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper {1, 2}:zip(P.IterableWrapper {"a", "b"})

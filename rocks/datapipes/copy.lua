@@ -1,10 +1,10 @@
--- copy.lua - copies items, so that in-place changes affect only one reader.
+-- copy.lua - copies items, so that a reader's in-place changes do not affect other readers.
 
 local torch = require "tlua"
 
 local M = {}
 
---- Returns a new table with the same fields, or a clone of a tensor. Other values are returned
+--- Returns a new table with the same fields, or a clone of a tensor. Returns other values
 --- unchanged.
 ---@param value any
 ---@return any
@@ -17,7 +17,7 @@ function M.shallow(value)
 end
 
 --- Copies a value and everything inside it. Functions, classes, and values that are neither tables
---- nor tensors are not copied. Parts that are shared stay shared in the copy.
+--- nor tensors are not copied. A part that occurs several times is copied once.
 ---@param value any
 ---@param seen? table<any, any>  values that were copied already
 ---@return any

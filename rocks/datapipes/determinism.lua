@@ -1,5 +1,5 @@
--- determinism.lua - marks pipes whose items differ from run to run, so that a program can forbid
--- such pipes.
+-- determinism.lua - marks pipes whose items may differ from run to run, so that a program can
+-- forbid them.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,8 +8,8 @@ local switches = require "tlua.datapipes.switches"
 
 local M = {}
 
---- Raises an error if `cls` is marked with `non_deterministic` while
---- guaranteed_datapipes_determinism is on.
+--- Raises an error if `cls` is marked as `non_deterministic` and guaranteed_datapipes_determinism
+--- is on.
 ---@param cls table
 ---@param ... any  the constructor's arguments
 function M.check(cls, ...)
@@ -36,8 +36,8 @@ local function mark(cls, varies)
    return cls
 end
 
---- Marks a class of pipes, and the classes derived from it, as a class whose items differ from run
---- to run:
+--- Marks a class of pipes, and all classes derived from it, because the items of their pipes may
+--- differ from run to run:
 ---
 ---    local Noise = torch.data.non_deterministic(torch.class("Noise", torch.data.IterDataPipe))
 ---
@@ -51,8 +51,8 @@ function M.non_deterministic(what)
    return function(cls) return mark(cls, what) end
 end
 
---- Forbids the construction of pipes marked `non_deterministic` while `fn` runs or, without fn,
---- until the returned scope is closed: `local _ <close> =
+--- Forbids the construction of pipes marked as `non_deterministic` while `fn` runs. Without fn, it
+--- forbids them until the returned scope is closed: `local _ <close> =
 --- torch.data.guaranteed_datapipes_determinism()`.
 ---@names data.guaranteed_datapipes_determinism
 ---@param fn? function

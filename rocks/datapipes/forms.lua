@@ -1,4 +1,4 @@
--- forms.lua - functional forms of pipes: pipe:batch(4) is the same as Batcher(pipe, 4).
+-- forms.lua - defines the functional forms of pipes: pipe:batch(4) is the same as Batcher(pipe, 4).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,8 +17,8 @@ local function add(base, name, fn)
    base[name] = fn
 end
 
---- Gives a base class `register_function` and `register_datapipe_as_function`, and the library's
---- functional forms. The class of a form is loaded when the form is first used.
+--- Adds `register_function`, `register_datapipe_as_function` and the library's functional forms to
+--- a base class. The class behind a form is loaded when the form is first used.
 ---@param base table
 ---@param module string  the module that defines the classes
 ---@param forms table<string, string>  maps each form to the name of its class
@@ -28,7 +28,8 @@ function M.install(base, module, forms)
       add(base, name, function(...) return require(module)[class_name](...) end)
    end
 
-   --- Makes `fn` a method of all pipes of this kind. It may replace another functional form.
+   --- Makes `fn` a method of all pipes that derive from this base class. It may replace another
+   --- functional form.
    function base.register_function(name, fn)
       check_name(base, name)
       if base[name] ~= nil and base.functions[name] == nil then
@@ -38,8 +39,8 @@ function M.install(base, module, forms)
       add(base, name, fn)
    end
 
-   --- Makes `cls` a method of all pipes of this kind. cls is a class, or a function that takes a
-   --- pipe and further arguments and returns a pipe.
+   --- Makes `cls` a method of all pipes that derive from this base class. cls is a class, or a
+   --- function that takes a pipe and further arguments and returns a pipe.
    function base.register_datapipe_as_function(name, cls)
       check_name(base, name)
       if base[name] ~= nil then

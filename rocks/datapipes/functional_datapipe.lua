@@ -1,4 +1,4 @@
--- functional_datapipe.lua - gives classes of pipes a functional form.
+-- functional_datapipe.lua - gives user-defined classes of pipes a functional form.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -11,8 +11,9 @@ local MapDataPipe = require "tlua.datapipes.MapDataPipe"
 ---    torch.data.functional_datapipe "pairs"(Pairs)
 ---    pipe:pairs()      -- Pairs(pipe)
 ---
---- The class must derive from IterDataPipe or from MapDataPipe; pipes of that kind get the method.
---- A name that is in use is an error. Workers of a DataLoader have only the library's own forms.
+--- The class must derive from IterDataPipe or from MapDataPipe. All pipes that derive from the same
+--- base class get the method. A name that is already in use raises an error. In the workers of a
+--- DataLoader, only the library's own forms exist.
 ---@param name string
 ---@return fun(cls: table): table
 return function(name)

@@ -1,9 +1,10 @@
--- glob.lua - patterns for file names: * matches any characters, ? any single character, [abc] and
--- [a-z] one of the characters in brackets, [!abc] any other single character.
+-- glob.lua - patterns for file names. * matches any characters, ? matches any single character,
+-- [abc] and [a-z] match one of the characters in brackets, and [!abc] matches any other single
+-- character.
 
 local M = {}
 
--- Converts the element of a pattern at a position to a Lua pattern; also returns the position after
+-- Converts the element at a position of a pattern to a Lua pattern. Also returns the position after
 -- this element.
 local function piece(mask, at)
    local c = mask:sub(at, at)

@@ -1,5 +1,5 @@
--- graph_settings.lua - settings for a pipe and all pipes that it reads from: sharding, shuffling
--- and seeds. A DataLoader applies them.
+-- graph_settings.lua - applies settings to a pipe and to all pipes that it reads from: sharding,
+-- shuffling and seeds. DataLoader uses these functions.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,13 +13,14 @@ local function is_pipe(value)
    return class.isinstance(value, IterDataPipe) or class.isinstance(value, MapDataPipe)
 end
 
--- Sorts numbers before strings, each ascending, so that all interpreters agree on the order.
+-- Orders numbers before strings, each in ascending order, so that all processes visit pipes in the
+-- same order.
 local function before(a, b)
    if type(a) == type(b) then return a < b end
    return type(a) == "number"
 end
 
--- Adds the pipes that a table's fields contain, directly or in plain tables.
+-- Collects the pipes in the fields of a table, and in plain tables inside it.
 local function collect(holder, leaves, found, seen)
    seen[holder] = true
    local keys = {}
@@ -52,8 +53,8 @@ local function check_pipe(who, datapipe)
    end
 end
 
---- Returns a pipe and all pipes that it reads from, directly or indirectly, each once; the pipe
---- itself comes first.
+--- Returns a pipe and all pipes that it reads from, directly or indirectly. Each pipe occurs once,
+--- and the given pipe comes first.
 ---@param datapipe data.IterDataPipe|data.MapDataPipe
 ---@return table[]
 function M.get_all_graph_pipes(datapipe)
@@ -69,7 +70,7 @@ function M.get_all_graph_pipes(datapipe)
    return list
 end
 
---- Assigns a shard to each sharding_filter of a pipe; two filters in sequence are an error.
+--- Assigns a shard to each sharding_filter of a pipe. Two filters in sequence raise an error.
 ---@param datapipe data.IterDataPipe
 ---@param num_of_instances integer
 ---@param instance_id integer  from 0
@@ -77,8 +78,8 @@ end
 ---@return data.IterDataPipe datapipe
 function M.apply_sharding(datapipe, num_of_instances, instance_id, sharding_group)
    check_pipe("apply_sharding", datapipe)
-   -- `alone`: pipes that were visited before any filter; `behind`: pipes that were visited behind a
-   -- filter
+   -- `alone` has the pipes that were visited without passing a filter; `behind` has those that were
+   -- visited after a filter
    local alone, behind = {}, {}
    local function visit(pipe, applied)
       local visited = applied and behind or alone
@@ -99,8 +100,9 @@ function M.apply_sharding(datapipe, num_of_instances, instance_id, sharding_grou
    return datapipe
 end
 
---- Turns all shuffling in a pipe on or off. If shuffling is turned on in a pipe without a shuffle,
---- a shuffle with a buffer of the default size is added at the pipe's end.
+--- Turns shuffling on or off in a pipe and in all pipes that it reads from. If shuffling is turned
+--- on and none of these pipes shuffles, a shuffle with the default buffer size is added after the
+--- pipe.
 ---@param datapipe data.IterDataPipe
 ---@param shuffle? boolean  nil leaves the settings unchanged
 ---@return data.IterDataPipe
@@ -121,7 +123,7 @@ function M.apply_shuffle_settings(datapipe, shuffle)
    return datapipe
 end
 
---- Seeds all pipes that have a method `set_seed`; the seeds are drawn from a generator.
+--- Seeds all pipes that have a method `set_seed`. The seeds are drawn from a generator.
 ---@param datapipe data.IterDataPipe
 ---@param rng Generator
 ---@return data.IterDataPipe datapipe

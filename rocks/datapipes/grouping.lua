@@ -1,4 +1,5 @@
--- grouping.lua - groups items: Batcher, UnBatcher, Grouper.
+-- grouping.lua - the pipes Batcher, UnBatcher and Grouper, which group items into lists and unpack
+-- lists.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -29,11 +30,11 @@ M.Batcher = class.class("data.datapipes.iter.Batcher", IterDataPipe)
 local Batcher <const> = M.Batcher
 local batcher <const> = "data.datapipes.iter.Batcher"
 
---- Makes the pipe. Its items are lists of `batch_size` items; the last list may be shorter.
+--- Creates the pipe. Its items are lists of `batch_size` items. The last list may be shorter.
 ---@param datapipe data.IterDataPipe
 ---@param batch_size integer
 ---@param drop_last? boolean  whether to drop the last batch if it is shorter
----@param wrapper_class? function  makes a batch from a list; DataChunk by default
+---@param wrapper_class? function  converts a list to a batch; DataChunk by default
 function Batcher:__init(...)
    local a = batcher_signature(...)
    rows.check_stream(batcher, "datapipe", a.datapipe)
@@ -69,7 +70,7 @@ end
 local unbatcher_signature = args.signature [[data.datapipes.iter.UnBatcher(datapipe: any,
    unbatch_level: integer = 1)]]
 
---- Unpacks batches: iterates over the items of lists.
+--- Unpacks batches: returns the items of lists one by one.
 ---
 ---
 ---     local P = torch.data.datapipes.iter
@@ -85,7 +86,7 @@ M.UnBatcher = class.class("data.datapipes.iter.UnBatcher", IterDataPipe)
 local UnBatcher <const> = M.UnBatcher
 local unbatcher <const> = "data.datapipes.iter.UnBatcher"
 
---- Makes the pipe. It unpacks the given number of levels of lists, or all levels for -1.
+--- Creates the pipe. It unpacks the given number of levels of nested lists, or all levels for -1.
 ---@param datapipe data.IterDataPipe
 ---@param unbatch_level? integer  1 by default
 function UnBatcher:__init(...)
@@ -104,7 +105,8 @@ local function is_list(value)
    return (#value > 0 or next(value) == nil) and not rows.is_packed(value)
 end
 
--- Adds a list to the set of lists that are being unpacked; fails if the list contains itself.
+-- Adds a list to the set of lists that are being unpacked. Raises an error if the list contains
+-- itself.
 local function enter(within, list)
    if within[list] then
       torch.raise(unbatcher .. ": unbatch_level: a list that contains itself has no last level; "
@@ -116,7 +118,7 @@ end
 function UnBatcher:iter()
    local next_item, depth = self.datapipe:iter(), self.unbatch_level
    local lists, places = {}, {} -- the lists that are being unpacked, the outermost first
-   local within = {} -- the same lists as a set, used when all levels are unpacked
+   local within = {} -- the same lists as a set, which is used when all levels are unpacked
    return function()
       while true do
          local level = #lists
@@ -167,13 +169,15 @@ local Grouper <const> = M.Grouper
 local grouper <const> = "data.datapipes.iter.Grouper"
 
 --- Groups items with the same key into lists. A group is returned when it has `group_size` items.
---- When the buffer is full, the largest group is returned if it has `guaranteed_group_size` items
---- (by default `group_size`). Otherwise `drop_remaining` drops the group, and without this option
---- an error is raised. At the end all remaining groups are returned.
+--- When the buffer is full, the largest group is removed from it. The group is returned if it has
+--- at least `guaranteed_group_size` items (by default `group_size`). Otherwise it is dropped if
+--- `drop_remaining` is set, and an error is raised if it is not. At the end, all remaining groups
+--- are returned.
 ---@param datapipe data.IterDataPipe
 ---@param group_key_fn fun(...): any  returns the key of an item
 ---@param options? {keep_key?: boolean, buffer_size?: integer, group_size?: integer,
---- guaranteed_group_size?: integer, drop_remaining?: boolean}  keep_key: items are key and list
+--- guaranteed_group_size?: integer, drop_remaining?: boolean} keep_key: whether an item is a key
+--- and a list
 function Grouper:__init(...)
    local a = grouper_signature(...)
    rows.check_stream(grouper, "datapipe", a.datapipe)
@@ -197,7 +201,7 @@ function Grouper:__init(...)
    self.guaranteed_group_size = least or a.group_size
 end
 
--- Returns the largest group, or the oldest one among several groups of that size.
+-- Returns the largest group. Of several groups of that size, the oldest is returned.
 local function largest(groups)
    local found
    for _, group in pairs(groups) do
@@ -207,8 +211,7 @@ local function largest(groups)
    return found
 end
 
--- Removes the largest group from a full buffer. The group is added to `ready` or
--- dropped.
+-- Removes the largest group from a full buffer, and adds the group to `ready` or drops it.
 local function make_room(self, groups, ready)
    local group = largest(groups)
    local least = self.guaranteed_group_size
@@ -234,7 +237,7 @@ end
 function Grouper:iter()
    local next_item = self.datapipe:iter()
    local groups, serial, buffered = {}, 0, 0
-   -- ready: groups to return; given: the number of groups returned so far
+   -- `ready` has the groups to return, and `given` is the number of groups returned so far
    local ready, given, ended = {}, 0, false
 
    local function take(...)

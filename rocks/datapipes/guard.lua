@@ -1,6 +1,6 @@
--- guard.lua - allows only one iteration of a pipe at a time: starting a second one ends the first.
--- Two loops over one pipe would take items from each other, since pipes have buffers, and sources
--- that can be read only once.
+-- guard.lua - allows only one iteration of a pipe at a time: beginning a second iteration ends the
+-- first one. Otherwise two loops over the same pipe would take items from each other, because pipes
+-- have buffers, and some sources can be read only once.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,7 @@ local weak <const> = {__mode = "k"}
 local current = setmetatable({}, weak) -- maps each pipe to its valid iteration
 local starting = setmetatable({}, weak) -- pipes whose `iter` is running
 
---- Raises an error if an iterator cannot be called.
+--- Raises an error if an iterator is not callable.
 ---@param pipe data.IterDataPipe
 ---@param from string  the method that has returned the iterator
 ---@param next_item any
@@ -23,8 +23,8 @@ function M.check_next(pipe, from, next_item)
    end
 end
 
---- Returns an iterator over the items of `next_item`. After the end, every further call returns
---- nil. While `is_valid` returns false, a call raises an error.
+--- Returns an iterator over the items that `next_item` returns. After the end, every further call
+--- returns nil. A call raises an error if `is_valid` returns false.
 ---@param pipe data.IterDataPipe  the pipe that messages name
 ---@param next_item fun(): any ...
 ---@param is_valid fun(): boolean
@@ -45,8 +45,8 @@ function M.items(pipe, next_item, is_valid)
    end
 end
 
---- Resets a pipe and begins an iteration with `iter`, a method of the pipe's class. If that method
---- calls the parent class's `iter`, the call belongs to the same iteration.
+--- Resets a pipe and begins an iteration with `iter`, a method of the pipe's class. If this method
+--- calls `iter` of the parent class, the call belongs to the same iteration.
 ---@param pipe data.IterDataPipe
 ---@param iter fun(pipe): fun(): any ...
 ---@return fun(): any ...
@@ -65,7 +65,7 @@ function M.start(pipe, iter)
    return M.items(pipe, next_item, function() return current[pipe] == iteration end)
 end
 
---- Returns a guarded method `iter`, which replaces the `iter` that a class defines.
+--- Returns a guarded version of a method `iter`, which replaces the method that a class defines.
 ---@param iter fun(pipe): fun(): any ...
 ---@return fun(pipe): fun(): any ...
 function M.wrap(iter)

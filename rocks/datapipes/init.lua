@@ -1,4 +1,5 @@
--- init.lua - torch.data.datapipes: pipes of data. Each step reads from the previous step on demand.
+-- init.lua - torch.data.datapipes: pipes for loading data. Each step reads from the previous step
+-- on demand.
 
 require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"

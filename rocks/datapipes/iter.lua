@@ -1,5 +1,5 @@
--- iter.lua - torch.data.datapipes.iter: the classes of pipes that are streams. Each file is loaded
--- when one of its classes is first used.
+-- iter.lua - torch.data.datapipes.iter: the classes of iterable pipes. Each file is loaded when one
+-- of its classes is first used.
 
 local lazy = require "tlua.lazy"
 

@@ -1,4 +1,5 @@
--- map.lua - torch.data.datapipes.map: the classes of pipes whose items have positions, from 1.
+-- map.lua - torch.data.datapipes.map: the classes of map-style pipes, whose items have positions
+-- from 1.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -37,7 +38,7 @@ M.SequenceWrapper = class.class("data.datapipes.map.SequenceWrapper", MapDataPip
 local SequenceWrapper <const> = M.SequenceWrapper
 SequenceWrapper.leaves = {sequence = true}
 
---- Wraps a list, the rows of a tensor, a dataset, or a table, whose items are found by key.
+--- Wraps a list, the rows of a tensor, a dataset, or a table whose items are found by keys.
 ---
 ---     local pipe = torch.data.datapipes.map.SequenceWrapper {"a", "b"}
 ---     print(#pipe, pipe:get(2))
@@ -77,8 +78,8 @@ end
 
 local mapper_signature = args.signature "data.datapipes.map.Mapper(datapipe: any, fn: callable?)"
 
---- Calls `fn` for each item and returns its results, one value or several; without fn, returns the
---- items themselves.
+--- Calls `fn` for each item, and returns its results (one value or several) as the new item.
+--- Without fn, the items are returned unchanged.
 ---
 ---     local P = torch.data.datapipes.map
 ---     local pipe = P.SequenceWrapper {1, 2, 3}
@@ -106,8 +107,8 @@ end
 local batcher_signature = args.signature [[data.datapipes.map.Batcher(datapipe: any,
    batch_size: integer, drop_last: boolean = false, wrapper_class: callable?)]]
 
---- Groups the items into lists of `batch_size` items. The last list may be shorter, and `drop_last`
---- omits it then.
+--- Groups the items into lists of `batch_size` items. The last list may be shorter; with
+--- `drop_last`, a shorter list is omitted.
 ---
 ---     local P = torch.data.datapipes.map
 ---     local batches = P.Batcher(P.SequenceWrapper {1, 2, 3}, 2)
@@ -226,7 +227,8 @@ M.Shuffler = class.class("data.datapipes.map.Shuffler", RandomPipe)
 local Shuffler <const> = M.Shuffler
 Shuffler.leaves = {indices = true}
 
---- Makes the pipe. `indices` are the positions or keys to use; all positions by default.
+--- Creates the pipe. `indices` lists the positions or keys that are used. By default, all positions
+--- are used.
 function Shuffler:__init(...)
    local a = shuffler_signature(...)
    check_source("data.datapipes.map.Shuffler", "datapipe", a.datapipe)

@@ -1,6 +1,6 @@
--- rows.lua - packs items into one value: an item of several values becomes a row. In a pipe's own
--- buffers a row has a metatable, which distinguishes the row from a user's table. In a batch, which
--- the user sees, a row is a table made by table.pack.
+-- rows.lua - packs an item into one value. An item of several values becomes a row. In a pipe's own
+-- buffers, a row has a metatable, which distinguishes it from a user's table. In a batch, which the
+-- user sees, a row is a table made by table.pack.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -27,7 +27,8 @@ function M.release(held)
    return table.unpack(held, 1, held.n)
 end
 
---- Packs an item into one value that the user may see, such as an element of a batch.
+--- Packs an item into one value that the user may see, such as an element of a batch. Several
+--- values are packed by table.pack.
 ---@param first any
 ---@param ... any
 ---@return any
@@ -36,7 +37,7 @@ function M.pack(first, ...)
    return table.pack(first, ...)
 end
 
---- Returns whether table.pack made the value from several values, of which the first is not
+--- Returns whether a value was made by table.pack from several values, the first of which is not
 --- nil.
 ---@param value any
 ---@return boolean
@@ -60,9 +61,10 @@ function M.unpack(value)
    return value
 end
 
---- Raises an error for an item whose first value is nil, since nil would end the loop.
+--- Raises an error for an item whose first value is nil, because nil would end the loop. Otherwise
+--- it returns the item.
 ---@param pipe data.IterDataPipe
----@param what string  the origin of the item, which the message names
+---@param what string  the origin of the item, for the message
 ---@param ... any
 ---@return any ...
 function M.given(pipe, what, ...)
@@ -73,7 +75,7 @@ function M.given(pipe, what, ...)
    return ...
 end
 
---- Raises an error for a source that is not a stream.
+--- Raises an error unless a source is a stream, such as an iterable dataset.
 ---@param who string
 ---@param what string
 ---@param source any
@@ -81,7 +83,7 @@ function M.check_stream(who, what, source)
    if not items.is_stream(source) then args.refuse(who, what, "an iterable dataset", source) end
 end
 
---- Returns the length of a source; raises an error that names the source if it has no length.
+--- Returns the length of a source. Raises an error that names the source if it has no length.
 ---@param source any
 ---@return integer
 function M.length(source)

@@ -1,5 +1,5 @@
--- selecting.lua - pipes that choose the order of items, or a part of the items: Shuffler, Sampler,
--- ShardingFilter.
+-- selecting.lua - the pipes Shuffler, Sampler and ShardingFilter, which choose the order of items
+-- or a part of the items.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -16,7 +16,7 @@ local M = {}
 local shuffler_signature = args.signature [[data.datapipes.iter.Shuffler(datapipe: any,
    buffer_size: integer = 10000, unbatch_level: integer = 0)]]
 
---- Shuffles items: it draws each from a buffer of items.
+--- Shuffles items by drawing each of them from a buffer.
 ---
 ---
 ---     local P = torch.data.datapipes.iter
@@ -31,8 +31,9 @@ M.Shuffler = class.class("data.datapipes.iter.Shuffler", RandomPipe)
 
 local Shuffler <const> = M.Shuffler
 
---- Returns the items in random order: once the buffer is full, each new item replaces a random one,
---- which is returned. The order is fully random only if the buffer has room for all items.
+--- Returns the items in random order. Once the buffer is full, each new item replaces a random item
+--- of the buffer, which is returned. The order is fully random only if the buffer has room for all
+--- items.
 ---@param datapipe data.IterDataPipe
 ---@param options? {buffer_size?: integer, unbatch_level?: integer}  buffer_size: 10000 by
 --- default; unbatch_level: 0 by default, any other level unpacks batches first, as UnBatcher does
@@ -85,7 +86,8 @@ local sampler_signature = args.signature [[data.datapipes.iter.Sampler(datapipe:
 ---@overload fun(datapipe, sampler?, sampler_args?, sampler_kwargs?): data.datapipes.iter.Sampler
 M.Sampler = class.class("data.datapipes.iter.Sampler", IterDataPipe)
 
---- Iterates over the positions that a sampler chooses for a pipe; the pipe must have a length.
+--- Iterates over the positions that a sampler chooses among those of a pipe. The pipe must have a
+--- length.
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.Sampler(P.IterableWrapper {"a", "b"})
@@ -113,7 +115,8 @@ function M.Sampler:__len() return rows.length(self.sampler) end
 
 -- ShardingFilter ----------------------------------------------------------------------------------
 
---- The levels of sharding: first processes, then their workers; DEFAULT is a single level.
+--- The levels of sharding. Items are first divided among processes and then among their workers.
+--- DEFAULT is used if there is only one level.
 ---@names data.datapipes.iter.SHARDING_PRIORITIES
 M.SHARDING_PRIORITIES = {DEFAULT = 1, DISTRIBUTED = 2, MULTIPROCESSING = 3}
 
@@ -136,11 +139,11 @@ M.ShardingFilter = class.class("data.datapipes.iter.ShardingFilter", IterDataPip
 local ShardingFilter <const> = M.ShardingFilter
 local sharding <const> = "data.datapipes.iter.ShardingFilter"
 
---- Makes the pipe. Each of n instances returns every n-th item, and each starts from a different
---- item. In a DataLoader the instances are the workers or, with a process group, the workers of all
---- processes.
+--- Creates the pipe. Each of n instances returns every n-th item, and each begins at a different
+--- item. In a DataLoader, the instances are the workers. With a process group, they are the workers
+--- of all processes.
 ---@param source_datapipe data.IterDataPipe
----@param sharding_group_filter? integer  if given, the only level of SHARDING_PRIORITIES used
+---@param sharding_group_filter? integer  the only level of SHARDING_PRIORITIES that is used
 function ShardingFilter:__init(...)
    local a = sharding_signature(...)
    rows.check_stream(sharding, "source_datapipe", a.source_datapipe)
@@ -148,7 +151,7 @@ function ShardingFilter:__init(...)
    self.groups, self.num_of_instances, self.instance_id = {}, 1, 0
 end
 
--- Numbers the instances over all levels; instances of the last level get adjacent numbers.
+-- Numbers the instances over all levels. Instances of the last level have adjacent numbers.
 local function update(self)
    self.num_of_instances, self.instance_id = 1, 0
    for group = 3, 1, -1 do
@@ -160,10 +163,10 @@ local function update(self)
    end
 end
 
---- Sets which shard this instance returns.
+--- Sets the shard that this instance returns.
 ---@param num_of_instances integer
 ---@param instance_id integer  from 0
----@param sharding_group? integer  a level of SHARDING_PRIORITIES; DEFAULT excludes all others
+---@param sharding_group? integer  a level of SHARDING_PRIORITIES; DEFAULT must be the only level
 function ShardingFilter:apply_sharding(num_of_instances, instance_id, sharding_group)
    local group = sharding_group or 1
    if math.type(num_of_instances) ~= "integer" or num_of_instances < 1 then

@@ -1,4 +1,4 @@
--- sources.lua - pipes that are sources: they read from memory or from files.
+-- sources.lua - pipes that read from memory or from files instead of other pipes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,7 +18,7 @@ local M = {}
 local wrapper_signature = args.signature [[data.datapipes.iter.IterableWrapper(iterable: any,
    deepcopy: boolean = true)]]
 
---- Makes a pipe from a list, a tensor, or any object that can be iterated over.
+--- Creates a pipe from a list, a tensor, or any object that can be iterated over.
 ---
 ---
 ---     local P = torch.data.datapipes.iter
@@ -38,9 +38,9 @@ local function has_iter(value)
 end
 
 --- Wraps a list, the rows of a tensor, an object with a method `iter`, or a function that returns
---- an iterator. The items of a list may be tables: each is one value, and `map(table.unpack)`
---- unpacks it. With `deepcopy` tables and tensors are copied when they are read, so that in-place
---- changes to the copies do not persist.
+--- an iterator. If an item of a list is a table, it is one value; `map(table.unpack)` unpacks it.
+--- With `deepcopy`, tables and tensors are copied when they are read, so that in-place changes do
+--- not affect the wrapped object.
 ---@param iterable any
 ---@param deepcopy? boolean  true by default
 function IterableWrapper:__init(...)
@@ -91,7 +91,7 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Returns the pipe's `length` option. Raises an error if the option is not set.
+-- Returns the option `length` of a pipe. Raises an error if the option is not set.
 local function nominal_length(self)
    if self.length < 0 then torch.raise(("%s has no length"):format(torch.type(self))) end
    return self.length
@@ -115,12 +115,13 @@ M.FileLister = class.class("data.datapipes.iter.FileLister", IterDataPipe)
 local FileLister <const> = M.FileLister
 local lister <const> = "data.datapipes.iter.FileLister"
 
---- Returns the paths of files in folders. Paths are sorted within each folder, and a folder's own
---- files come before those in its subfolders. `root` is a path, a list of paths or a pipe of paths;
---- a root that is a file is returned unchanged. `masks` are patterns for names with *, ?, [abc] and
---- [!abc]; "" matches all. Options: recursive (false; links to folders are not followed), abspath
---- (false: paths begin like the root), non_deterministic (allows any order; the paths are sorted
---- anyway), length (the value of #).
+--- Returns the paths of files in folders. The paths are sorted within each folder, and a folder's
+--- own files come before those in its subfolders. `root` is a path, a list of paths or a pipe of
+--- paths. A root that is a file is returned unchanged. `masks` are patterns for names with *, ?,
+--- [abc] and [!abc]; "" matches all names. The options are recursive (false by default; links to
+--- folders are not followed), abspath (false by default: paths begin like the root),
+--- non_deterministic (allows any order; the paths are sorted anyway), and length (the value of the
+--- operator #).
 ---@param root? string|string[]|data.IterDataPipe  "." by default
 ---@param masks? string|string[]
 ---@param options? {recursive?: boolean, abspath?: boolean, non_deterministic?: boolean,
@@ -152,7 +153,7 @@ function FileLister:__init(...)
    self.recursive, self.abspath = a.recursive, a.abspath
 end
 
--- Adds the files of a folder, and then those of its subfolders, to a list of paths.
+-- Adds the files of a folder to a list of paths, and then the files of its subfolders.
 local function collect(self, folder, fits, paths)
    local folders, files, links = io_folder.list(folder)
    if not folders then torch.raise(("%s: %s: %s"):format(lister, folder, files)) end
@@ -166,7 +167,8 @@ local function collect(self, folder, fits, paths)
    end
 end
 
--- Returns the path of a folder as the pipe returns it: with `abspath`, the absolute path.
+-- Returns the path of a folder in the form in which the pipe returns paths. With `abspath`, this is
+-- the absolute path.
 local function told(self, folder)
    if not self.abspath then return folder end
    local path, message = io_folder.absolute(folder)
@@ -174,7 +176,7 @@ local function told(self, folder)
    return path
 end
 
--- Returns the path of a root that is a file, as the pipe returns it.
+-- Returns the path of a root that is a file, in the form in which the pipe returns paths.
 local function told_file(self, path)
    if not self.abspath then return path end
    local folder, name = path:match "^(.-)[/\\]*([^/\\]*)$"
@@ -227,11 +229,12 @@ M.FileOpener = class.class("data.datapipes.iter.FileOpener", IterDataPipe)
 local FileOpener <const> = M.FileOpener
 local opener <const> = "data.datapipes.iter.FileOpener"
 
---- Opens the files whose paths a pipe returns; items are path and file. A pipe that reads a file,
---- such as StreamReader, closes that file; an abandoned file is closed by the garbage collector.
+--- Opens the files whose paths a pipe returns. An item consists of the path and the file. A pipe
+--- that reads a file, such as StreamReader, closes it. The garbage collector closes files that are
+--- abandoned.
 ---@param datapipe data.IterDataPipe
 ---@param mode? string  "r" (the default), "t" or "rt" for text, "b" or "rb" for bytes
----@param length? integer  the length that # returns
+---@param length? integer  the value of the operator #
 function FileOpener:__init(...)
    local a = opener_signature(...)
    rows.check_stream(opener, "datapipe", a.datapipe)
@@ -250,7 +253,7 @@ function FileOpener:iter()
       if type(path) ~= "string" then args.refuse(opener, "datapipe", "paths as items", path) end
       local file, message = io.open(path, self.mode)
       if not file then
-         collectgarbage() -- closes abandoned files, in case too many files are open
+         collectgarbage() -- closes abandoned files, because too many files may be open
          file, message = io.open(path, self.mode)
       end
       if not file then torch.raise(("%s: %s"):format(opener, message)) end
@@ -275,11 +278,11 @@ M.StreamReader = class.class("data.datapipes.iter.StreamReader", IterDataPipe)
 local StreamReader <const> = M.StreamReader
 local stream_reader <const> = "data.datapipes.iter.StreamReader"
 
---- Reads streams: an item with a label and a stream becomes items with the label and bytes. A
---- stream is a file, or an object with a method `read` and optionally `close`; it is closed at the
---- end.
+--- Reads streams. For each item with a label and a stream, it returns items with the label and
+--- bytes. A stream is a file, or an object with a method `read` and optionally a method `close`. It
+--- is closed at the end.
 ---@param datapipe data.IterDataPipe
----@param chunk? integer  bytes to read at a time; all at once by default
+---@param chunk? integer  the number of bytes to read at a time; all by default
 function StreamReader:__init(...)
    local a = reader_signature(...)
    rows.check_stream(stream_reader, "datapipe", a.datapipe)

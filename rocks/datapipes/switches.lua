@@ -1,13 +1,13 @@
--- switches.lua - settings of this interpreter: whether items are checked, and whether pipes must be
--- deterministic.
+-- switches.lua - two settings of this interpreter: whether the types of items are checked, and
+-- whether pipes must be deterministic.
 
 local scopes = require "tlua.scope"
 
 local M = {validation = true, determinism = false}
 
---- Returns a function that sets a switch while `fn` runs and returns fn's results; without fn, the
+--- Returns a function that sets a switch while `fn` runs, and returns fn's results. Without fn, the
 --- switch stays set until the returned scope is closed.
----@param who string  the function that messages name
+---@param who string  the function's name, for messages
 ---@param name string
 ---@param value boolean
 ---@return fun(fn?: function): any

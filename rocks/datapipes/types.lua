@@ -1,4 +1,4 @@
--- types.lua - declared types of a pipe's items. A type is
+-- types.lua - the types that can be declared for a pipe's items. A type is
 --    a string: "integer", "float", "number", "string", "boolean", "table", "Tensor", "any" or the
 --       name of a class, or alternatives separated by |: "integer|string";
 --    a class, which includes the instances of classes that derive from it;
@@ -71,7 +71,7 @@ function M.holds(kind, ...)
    return true
 end
 
--- Returns whether all alternatives listed in the text `part` are also listed in `whole`.
+-- Returns whether all alternatives that the string `part` lists are also listed in `whole`.
 local function is_part_of_names(part, whole)
    local names = {}
    for name in whole:gmatch "[^|%s]+" do names[name] = true end
@@ -82,8 +82,8 @@ local function is_part_of_names(part, whole)
    return true
 end
 
---- Returns whether all values of type `part` also have type `whole`, as far as this can be decided:
---- a function is a part only of itself.
+--- Returns whether all values of type `part` also have type `whole`, as far as this can be decided.
+--- A function is only part of itself.
 ---@param part any
 ---@param whole any
 ---@return boolean

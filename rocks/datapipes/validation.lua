@@ -1,5 +1,5 @@
--- validation.lua - checks the items of pipes and the arguments of functions against the declared
--- types. A class declares the type of its items by its field `type`; types.lua describes types:
+-- validation.lua - checks the items of pipes and the arguments of functions against declared types.
+-- A class declares the type of its items in its field `type`. types.lua describes the types:
 --
 --    local Numbers = torch.class("Numbers", torch.data.IterDataPipe)
 --    Numbers.type = "integer"
@@ -25,8 +25,8 @@ function M.checked(pipe, ...)
       torch.type(pipe), types.describe(pipe.type), table.concat(found, " and ")))
 end
 
---- Wraps a method `iter` so that it checks each item against the pipe's field `type`; an item of
---- another type is an error when it is read. A type is a string such as "integer", "number|string",
+--- Wraps a method `iter` so that it checks each item against the pipe's field `type`. Reading an
+--- item of another type raises an error. A type is a string such as "integer", "number|string",
 --- "Tensor" or "any" (the default), a class, a function that tells whether a value has the type, or
 --- a list of types for items of several values.
 ---@param iter fun(pipe): fun(): any ...
@@ -42,15 +42,15 @@ function M.runtime_validation(iter)
    end
 end
 
---- Disables the checks for iterations that begin while `fn` runs or, without fn, before the
---- returned scope is closed: `local _ <close> = torch.data.runtime_validation_disabled()`.
+--- Disables the checks of iterations that begin while `fn` runs. Without fn, it disables them until
+--- the returned scope is closed: `local _ <close> = torch.data.runtime_validation_disabled()`.
 ---@names data.runtime_validation_disabled
 ---@param fn? function
 ---@return any ...
 M.runtime_validation_disabled =
    switches.scope("data.runtime_validation_disabled", "validation", false)
 
--- Returns the positions of parameters by name.
+-- Returns a table that maps the names of a function's parameters to their positions.
 local function parameters(fn)
    local places, i = {}, 1
    local name = debug.getlocal(fn, i)
@@ -62,7 +62,7 @@ local function parameters(fn)
    return places
 end
 
---- Raises an error if an argument does not fit its hint.
+--- Raises an error if an argument does not match its declared type.
 function M.check_argument(name, hint, value)
    local expected = class.issubclass(hint, IterDataPipe) and hint or IterDataPipe
    if not class.isinstance(value, expected) then
@@ -75,9 +75,9 @@ function M.check_argument(name, hint, value)
    end
 end
 
---- Returns a function that checks the arguments that are pipes, and then calls `fn`. `hints` maps
---- the names of fn's parameters to the declared type of the pipe's items, or to the pipe's class.
---- An argument of nil is not checked.
+--- Returns a function that checks those arguments that are pipes, and then calls `fn`. `hints` maps
+--- the names of fn's parameters to the type of the pipe's items, or to the pipe's class. An
+--- argument of nil is not checked.
 ---@param fn function
 ---@param hints table<string, any>
 ---@return function

@@ -1,5 +1,5 @@
--- Tests rules that all pipes follow: one iteration at a time, user-defined classes, checks of
--- types, and use in loaders.
+-- Tests rules that all pipes follow: only one iteration at a time, user-defined classes, checks of types, and use in
+-- DataLoaders.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -26,7 +26,7 @@ local function counter(name)
    return Counter
 end
 
--- Returns the output of a program that runs in a separate interpreter.
+-- Runs a program in a separate interpreter, and returns its output.
 local function run(text)
    return shell.with_folder(function(folder)
       local path = folder .. "/program.lua"
@@ -478,7 +478,7 @@ it("data.graph_settings finds all pipes, each once", function()
    local seen = {}
    for _, each in ipairs(pipes) do seen[each] = (seen[each] or 0) + 1 end
    for _, each in ipairs {pipe, shuffled, a, b, source} do assert.equal(1, seen[each]) end
-   assert.equal(6, #pipes) -- the count includes the pipe that the branches read
+   assert.equal(6, #pipes) -- the count includes the internal pipe from which the branches read
    assert.equal(pipe, pipes[1])
    assert.raises("data.graph_settings.get_all_graph_pipes: datapipe: expected a pipe, got 5",
       function() data.graph_settings.get_all_graph_pipes(5) end)
