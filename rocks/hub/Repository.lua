@@ -1,5 +1,6 @@
--- Repository.lua - a model's files: a folder, one file, or a repository on a server with Hugging
--- Face's or GitHub's URLs. A repository's files are fetched into the cache when they are needed.
+-- Repository.lua - access to a model's files. They are in a folder, in one file, or in a repository
+-- on a server with Hugging Face's or GitHub's URLs. A repository's files are downloaded into the
+-- cache when they are needed.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,8 +11,8 @@ local cache = require "tlua.hub.cache"
 local download = require "tlua.hub.download"
 local names = require "tlua.hub.names"
 
--- Maps a kind of server to the URL of a file on it and to the prefix of a repository's folder in
--- the cache.
+-- Maps each kind of server to the URL of a file on it, and to the prefix of a repository's folder
+-- in the cache.
 local sources <const> = {
    huggingface = {prefix = "models", endpoint = "https://huggingface.co", revision = "main",
       url = "%s/%s/%s/resolve/%s/%s"},
@@ -52,7 +53,7 @@ local function read_text(path)
 end
 
 -- Returns the names of the files that an index of shards lists. Returns nil if the file is not such
--- an index; nil and the name if a name is not allowed.
+-- an index. If a name is not allowed, returns nil and the name.
 local function shards_of(path)
    local index = torch.utils.json.decode(read_text(path) or "")
    local map = type(index) == "table" and index.weight_map
@@ -66,7 +67,7 @@ local function shards_of(path)
    return list
 end
 
--- Returns the repository's folder in the cache of Hugging Face's library, if the folder has all
+-- Returns the repository's folder in the cache of Hugging Face's library, if that folder has all
 -- files of a model.
 local function others_snapshot(self)
    local base = ("%s/models--%s--%s"):format(cache.others(), self.owner, self.name)
@@ -114,7 +115,7 @@ local function open_remote(self, repo)
    return self
 end
 
---- Fetches a file from a URL into the cache, unless the cache has the file. Returns its path.
+--- Downloads a file from a URL into the cache if the cache does not have it. Returns its path.
 ---@param url string
 ---@param a {file_name: string?, sum: string?, model_dir: string?}
 ---@return string path
@@ -145,7 +146,7 @@ function Repository:from_url(url, a)
    return path
 end
 
---- Finds a repository. Options are those of hub.load.
+--- Opens a repository. The options are those of hub.load.
 ---@param title string  the function's name, for messages
 ---@param repo string
 ---@param a table
@@ -178,7 +179,7 @@ function Repository.open(title, repo, a)
    return open_remote(self, repo)
 end
 
---- Raises an error if a file differs from its checksum in the cache.
+--- Raises an error if a cached file does not match its checksum.
 ---@param path string
 function Repository:check(path)
    if self.options.check_hash == false then return end
@@ -188,8 +189,8 @@ function Repository:check(path)
    end
 end
 
--- Asks the server for a file's commit, size and checksum. Returns nil if the repository has no such
--- file.
+-- Asks the server for a file's commit, size and checksum. Returns nil if the repository does not
+-- have the file.
 local function ask(self, name)
    local is_commit = self.commit and self.commit:find("^" .. ("%x"):rep(40) .. "$")
    local at = is_commit and self.commit or self.revision
@@ -224,10 +225,10 @@ local function ask(self, name)
    return {url = url, sum = sum and #sum == 64 and sum:lower() or nil}
 end
 
---- Returns the path of one of the repository's files, and fetches the file if necessary. Returns
---- nil if the repository has no such file.
+--- Returns the path of one of the repository's files, which is downloaded if necessary. Returns nil
+--- if the repository does not have the file.
 ---@param name string
----@param required? boolean  whether a missing file is an error
+---@param required? boolean  whether a missing file raises an error
 ---@return string? path
 function Repository:path(name, required)
    local function missing() self:fail("%s: there is no file %s", self.shown, name) end
@@ -270,7 +271,7 @@ function Repository:path(name, required)
    return path
 end
 
---- Returns whether the repository has a file, without fetching it.
+--- Returns whether the repository has a file, without downloading it.
 ---@param name string
 ---@return boolean
 function Repository:has(name)
@@ -278,7 +279,7 @@ function Repository:has(name)
    return not cache.is_offline(self.options.offline) and ask(self, name) ~= nil
 end
 
---- Fetches the files of a model in Hugging Face's layout. Returns the folder that has them.
+--- Downloads the files of a model in Hugging Face's layout. Returns the folder that contains them.
 ---@return string folder
 function Repository:model_folder()
    self:path("config.json", true)

@@ -1,5 +1,6 @@
--- architecture.lua - makes modules from data. The data are the name of one of our classes or
--- builders, or a list of a name and its arguments. An argument that begins with a name is a module:
+-- architecture.lua - creates modules from data. The data are the name of one of our classes or
+-- builders, or a list with such a name and its arguments. An argument that is a list beginning with
+-- a name is a module:
 --
 --    "vision.models.resnet18"
 --    {"nn.Sequential", {"nn.Linear", 784, 64}, {"nn.ReLU"}, {"nn.Linear", 64, 10}}
@@ -13,13 +14,14 @@ local class = require "tlua.class"
 
 local M = {}
 
-local MOST_PARTS <const> = 100000 -- largest number of modules and tables in an architecture
+local MOST_PARTS <const> = 100000 -- the largest number of modules and tables in an architecture
 local DEEPEST <const> = 50
 
 local expected <const> = 'a name such as "nn.Sequential" or "vision.models.resnet18", or a list of '
    .. "a name and its arguments"
 
--- Throws an error about the data. `build` catches it and returns a message that names the field.
+-- Throws an error about the data, which `build` catches. `build` then returns a message that names
+-- the field.
 local function fail(place, message) error({place = place, message = message}, 0) end
 
 local function public(group, name)
@@ -34,8 +36,8 @@ local function class_in(group)
    end
 end
 
--- Refuses the options weights, weights_backbone and so on: a builder of vision opens the files that
--- they name.
+-- Wraps a builder so that it refuses the options weights, weights_backbone and so on, because
+-- builders of vision open the files that these options name.
 local function without_files(builder)
    return function(options, ...)
       for key in pairs(type(options) == "table" and options or {}) do
@@ -47,8 +49,8 @@ local function without_files(builder)
    end
 end
 
--- Maps the part of a name before its last dot to a function. The function takes the part after that
--- dot and returns the class or builder, or nil.
+-- Maps the part of a name before its last dot to a function. This function takes the part after
+-- that dot, and returns the class or builder of that name, or nil.
 local groups <const> = {
    nn = class_in(function() return torch.nn end),
    ["graphs.nn"] = class_in(function() return torch.graphs.nn end),
@@ -75,7 +77,7 @@ local function names_of_groups()
    return table.concat(list, ", ")
 end
 
--- Returns the function or class that makes modules of this name.
+-- Returns the function or class that creates modules of the given name.
 local function maker(name, place)
    local group, last = name:match "^(.*)%.([%w_]+)$"
    -- names such as vision.models.detection.NAME are looked up in vision.models
@@ -95,8 +97,8 @@ end
 
 local make
 
--- Converts an argument: numbers, texts and booleans are returned as they are, a list that begins
--- with a name becomes a module, and in other tables each value is converted.
+-- Converts an argument. Numbers, strings and booleans are returned unchanged. A list that begins
+-- with a name becomes a module. In other tables, each value is converted.
 local function argument(value, place, state, depth)
    if type(value) ~= "table" then
       local kind = type(value)
@@ -119,7 +121,7 @@ local function argument(value, place, state, depth)
    return copy
 end
 
--- Makes a module from a list.
+-- Creates a module from a list.
 function make(list, place, state, depth)
    state.parts = state.parts + 1
    if depth > DEEPEST then fail(place, "nested too deeply") end
@@ -148,8 +150,8 @@ function make(list, place, state, depth)
    return module
 end
 
---- Checks the form of an architecture. Returns nil if it is right, else a text that says what was
---- expected.
+--- Checks the form of an architecture. Returns nil if it is valid, and otherwise a text that says
+--- what was expected.
 ---@param value any
 ---@return string? expected
 function M.wrong(value)
@@ -158,9 +160,9 @@ function M.wrong(value)
    return expected
 end
 
---- Makes a module.
+--- Creates a module.
 ---@param value string|table
----@param options? table<string, any>  for an architecture that is a name
+---@param options? table<string, any>  the options, if the architecture is a name
 ---@param place string  the field, for messages
 ---@return nn.Module? module  nil on failure
 ---@return string? message

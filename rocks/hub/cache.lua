@@ -1,5 +1,5 @@
--- cache.lua - the folder of fetched files. Files from URLs are checkpoints/NAME; repositories have
--- the layout of Hugging Face's library:
+-- cache.lua - the folder of downloaded files. A file from a URL is stored as checkpoints/NAME.
+-- Repositories have the layout of Hugging Face's library:
 --
 --    models--OWNER--NAME/refs/REVISION               a text file with the commit
 --    models--OWNER--NAME/snapshots/COMMIT/FILE       the file, with FILE.sha256 beside it
@@ -20,7 +20,7 @@ end
 
 local function home() return variable "HOME" or variable "USERPROFILE" or "." end
 
---- Returns the folder.
+--- Returns the cache folder.
 ---@return string
 function M.get_dir()
    if chosen then return chosen end
@@ -39,7 +39,7 @@ function M.others()
    return (base or (variable "XDG_CACHE_HOME" or home() .. "/.cache") .. "/huggingface") .. "/hub"
 end
 
---- Returns whether fetching is forbidden, by the option or by an environment variable.
+--- Returns whether downloads are forbidden, by the caller's option or by an environment variable.
 ---@param given? boolean  the caller's option
 ---@return boolean
 function M.is_offline(given)
@@ -48,7 +48,7 @@ function M.is_offline(given)
    return word ~= nil and word ~= "0" and word:lower() ~= "false"
 end
 
---- Returns the text of a short file without surrounding spaces; nil if it cannot be read.
+--- Returns the text of a short file without surrounding spaces, or nil if the file cannot be read.
 ---@param path string
 ---@return string?
 function M.read_word(path)
@@ -57,7 +57,8 @@ function M.read_word(path)
    return text and text:match "^%s*(.-)%s*$"
 end
 
---- Writes a short file. A failure is not reported, because the file only saves a later request.
+--- Writes a short file. A failure is not reported, because the file only serves to save a later
+--- request.
 ---@param path string
 ---@param text string
 function M.write_word(path, text)
@@ -77,7 +78,7 @@ local function size_of(path)
    return bytes
 end
 
---- Lists the fetched files and repositories. The name of a repository is such as
+--- Lists the downloaded files and repositories. The name of a repository has the form
 --- "owner/name@commit".
 ---@return {name: string, path: string, bytes: integer}[]
 function M.contents()
@@ -103,7 +104,7 @@ function M.contents()
 end
 
 --- Checks all files that have a checksum. Returns the number of these files, and a message for each
---- damaged one.
+--- damaged file.
 ---@return integer count
 ---@return string[] failures
 function M.verify()

@@ -1,4 +1,4 @@
--- command.lua - `tlua hub`: packs, lists and fetches models.
+-- command.lua - the command `tlua hub`, which packs, lists and downloads models.
 
 local torch = require "tlua"
 local suggest = require "tlua.utils.suggest"
@@ -21,7 +21,7 @@ local function fail(text) error({usage = text}, 0) end
 local options <const> = {["--source"] = "source", ["--endpoint"] = "endpoint"}
 local switches <const> = {["--offline"] = "offline", ["--force-reload"] = "force_reload"}
 
--- Splits the words into those that are not options, and a table of options.
+-- Splits the arguments into words that are not options and a table of options.
 local function parse(words)
    local plain, given, i = {}, {}, 1
    while i <= #words do

@@ -1,7 +1,8 @@
--- download.lua - fetches files over HTTP. An unfinished file is `<path>.part`. The process that
--- writes it holds a lock; a second process that wants the same file waits. A killed process leaves
--- an unfinished file; the next call fetches the missing bytes only, if the checksum is known or the
--- server still has the same file (its ETag or date is kept in `<path>.part.tag`).
+-- download.lua - downloads files over HTTP. An unfinished file is stored as `<path>.part`. The
+-- process that writes it holds a lock; a second process that needs the same file waits. If a
+-- process is killed, it leaves the unfinished file. The next call then requests only the missing
+-- bytes, if the checksum is known or the server still has the same version. The version (an ETag or
+-- a date) is stored in `<path>.part.tag`.
 
 local torch = require "tlua"
 local http = require "tlua.utils.http"
@@ -9,12 +10,12 @@ local read_file = require "tlua.utils.read_file"
 
 local M = {}
 
-local TRIES <const> = 5 -- fails after this many attempts in a row without a new byte
-local MOST <const> = 1 << 44 -- largest size of a file in bytes
-local UNTOLD <const> = 1 << 34 -- largest size in bytes if the server does not tell the size
-local SECONDS <const> = 30 -- default timeout: fails after this many seconds without a byte
+local TRIES <const> = 5 -- gives up after this many attempts in a row without a new byte
+local MOST <const> = 1 << 44 -- the largest size of a file in bytes
+local UNTOLD <const> = 1 << 34 -- the largest size in bytes if the server does not announce the size
+local SECONDS <const> = 30 -- the default timeout: gives up after this many seconds without a byte
 
--- Statuses after which another attempt may succeed.
+-- HTTP status codes after which another attempt may succeed.
 local passing <const> = {[408] = true, [425] = true, [429] = true, [500] = true, [502] = true,
    [503] = true, [504] = true}
 
@@ -26,7 +27,7 @@ end
 
 M.exists = exists
 
---- Returns a file's size in bytes; nil if it cannot be read.
+--- Returns a file's size in bytes, or nil if the file cannot be read.
 ---@param path string
 ---@return integer?
 function M.size(path)
@@ -44,8 +45,9 @@ function M.sha256(path)
    return torch.io._sha256(bytes)
 end
 
--- Opens `path` for appending and locks it. Waits while another process has the lock and the file
--- grows. Returns nil if the file `done` exists, because the other process has finished.
+-- Opens `path` for appending and locks it. It waits as long as another process holds the lock and
+-- the file grows. Returns nil if the file `done` exists, because the other process has then
+-- finished.
 local function hold(a, path, done)
    local before, since, told = nil, torch.io.clock(), false
    while true do
@@ -80,14 +82,14 @@ local function empty(a, path)
    os.remove(path .. ".tag")
 end
 
--- Returns the identity of the file's version in a response: a strong ETag, or the date.
+-- Returns a text that identifies the version of a file in a response: a strong ETag, or the date.
 local function tag_of(headers)
    local tag = headers.etag
    if tag and tag:find '^"[^"]+"$' then return tag end
    return headers["last-modified"]
 end
 
--- Removes a file that is too large, and returns why.
+-- Removes a file that is too large, and returns a message.
 local function too_large(a, file, most)
    file:flush()
    empty(a, a.part)
@@ -95,8 +97,8 @@ local function too_large(a, file, most)
       most, a.max_bytes and "" or ", and the server does not tell how many")
 end
 
--- Appends a response's body to the file. Returns whether the body is complete; if it is not, a
--- message, and whether the file is too large.
+-- Appends a response's body to the file. Returns whether the body is complete. If it is not, also
+-- returns a message, and whether the file is too large.
 local function append(a, file, answer, from)
    local total = answer.length and from + answer.length
    local most = a.max_bytes or total or UNTOLD
@@ -122,8 +124,9 @@ local function append(a, file, answer, from)
    return true
 end
 
--- Makes one request for the missing bytes. Returns whether the file is complete; if it is not, also
--- whether another attempt may succeed, a message, and whether the server gave no answer at all.
+-- Makes one request for the missing bytes. Returns whether the file is complete. If it is not, also
+-- returns whether another attempt may succeed, a message, and whether the server sent no answer at
+-- all.
 local function attempt(a, file)
    local size = file:seek "end"
    local tag = size > 0 and read_file(a.part .. ".tag")
@@ -141,7 +144,7 @@ local function attempt(a, file)
    if not ok then return false, true, answer, true end
    local _ <close> = answer
    if answer.status == 416 and size > 0 then
-      -- the server's file ends at this size, or is another file
+      -- true if the file on the server has exactly this size; otherwise it is another version
       local same = answer.headers["content-range"] == ("bytes */%d"):format(size)
       if same and (a.sum or tag and tag_of(answer.headers) == tag) then return true end
       empty(a, a.part)
@@ -173,14 +176,14 @@ local function attempt(a, file)
    return whole, not large, message
 end
 
--- Fetches until the file is complete.
+-- Repeats requests until the file is complete.
 local function fetch(a, file)
    local left, most = TRIES, file:seek "end" -- most: the largest size so far, before any restart
    while true do
       local whole, again, message, silent = attempt(a, file)
       if whole then return end
       local size = file:seek "end"
-      -- an attempt without an answer counts as three, because it has waited long
+      -- an attempt without any answer counts as three attempts, because it has waited long
       left = size > most and TRIES or math.max(0, left - (silent and 3 or 1))
       most = math.max(most, size)
       if not again or left == 0 then
@@ -194,8 +197,8 @@ local function fetch(a, file)
    end
 end
 
--- Returns the complete file's checksum if it is the expected one. With another checksum, returns
--- nil if the file was resumed, and raises an error if it was not.
+-- Returns the checksum of the complete file if it is the expected checksum. Otherwise, returns nil
+-- if the download was resumed, and raises an error if it was not.
 local function check(a, resumed)
    local sum, message = M.sha256(a.part)
    if not sum then a.fail(("%s: %s"):format(a.part, message)) end
@@ -206,8 +209,8 @@ local function check(a, resumed)
    a.fail(("%s: SHA-256: expected %s, got %s"):format(a.url, a.sum, sum:sub(1, #a.sum)))
 end
 
---- Fetches a file. Raises an error on failure; the bytes that have arrived are kept, and the next
---- call fetches the missing ones.
+--- Downloads a file. If this fails, it raises an error and keeps the bytes that have arrived; the
+--- next call requests the missing bytes.
 ---@param a {title: string, url: string, path: string, sum: string?, keep: boolean?, note: boolean?,
 ---headers: table<string, string>?, timeout: number?, progress: boolean?, label: string?,
 ---pause: number?, max_bytes: integer?}  sum: the beginning of the file's SHA-256 checksum; keep:
@@ -228,7 +231,8 @@ function M.fetch(a)
    local resumed = file:seek "end" > 0
    fetch(a, file)
    local sum = check(a, resumed)
-   if not sum then -- the bytes of an earlier process were damaged or of another version
+   -- the bytes that an earlier process has left are damaged or belong to another version
+   if not sum then
       empty(a, a.part)
       fetch(a, file)
       sum = check(a, false)
@@ -245,8 +249,8 @@ function M.fetch(a)
    return sum
 end
 
---- Compares a file with `<path>.sha256`, if there is one. Returns nil if the checksum is the same,
---- else a message.
+--- Compares a file with the checksum in `<path>.sha256`, if there is one. Returns nil if they
+--- match, and otherwise a message.
 ---@param path string
 ---@return string? failure
 function M.check(path)
@@ -261,7 +265,7 @@ function M.check(path)
       if try == 2 then
          return ("%s: SHA-256: expected %s, got %s"):format(path, expected, sum or message)
       end
-      torch.distributed._sleep(0.3) -- another process may be replacing both files
+      torch.distributed._sleep(0.3) -- another process may be replacing both files at the moment
    end
 end
 

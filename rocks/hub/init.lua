@@ -1,11 +1,12 @@
--- init.lua - torch.hub: fetches published models, and keeps them in a cache:
+-- init.lua - torch.hub: downloads published models, and keeps them in a cache:
 --
 --    local model = torch.hub.load("owner/name", "digits")
 --    local state = torch.hub.load_state_dict_from_url "https://host/weights.safetensors"
 --
--- A repository has the layout of Hugging Face (config.json, model.safetensors), or a file hub.json
--- that describes its models as data. No fetched code is run: weights are safetensors files, and
--- models are made by our own classes and builders. Names are those of PyTorch's torch.hub.
+-- A repository has Hugging Face's layout (config.json, model.safetensors), or a file hub.json that
+-- describes its models as data. No downloaded code is run: weights are safetensors files, and
+-- models are created by our own classes and builders. The functions have the names of PyTorch's
+-- torch.hub.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,7 +23,7 @@ local function Repository() return require "tlua.hub.Repository" end
 
 -- Folder ------------------------------------------------------------------------------------------
 
---- Returns the folder of the cache: the one given to `set_dir`, else $TLUA_CACHE/hub,
+--- Returns the folder of the cache. It is the folder passed to `set_dir`, or else $TLUA_CACHE/hub,
 --- $XDG_CACHE_HOME/tlua/hub or ~/.cache/tlua/hub.
 ---@return string
 function M.get_dir() return cache.get_dir() end
@@ -31,7 +32,7 @@ checked.queries(M, "hub.", "get_dir")
 
 local take_dir = args.signature "hub.set_dir(d: string)"
 
---- Sets the folder of the cache. The folder is made when it is first needed.
+--- Sets the folder of the cache. The folder is created when it is first needed.
 ---
 ---     torch.hub.set_dir "/tmp/models"
 ---     print(torch.hub.get_dir())
@@ -45,7 +46,7 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Checks the beginning of a checksum and returns it in lower case; nil stays nil.
+-- Checks the beginning of a checksum and returns it in lower case. Returns nil for nil.
 local function prefix_of(title, name, text)
    if text == nil then return nil end
    if #text < 6 or #text > 64 or text:find "%X" then
@@ -63,9 +64,9 @@ end
 local take_file = args.signature [[hub.download_url_to_file(url: string, dst: string,
    hash_prefix: string?, progress: boolean = true, timeout: number?, max_bytes: count?)]]
 
---- Fetches a file. After a broken connection, the missing bytes are requested again; a later call
---- also continues an unfinished file, which is at `dst` .. ".part". The file appears at `dst` when
---- it is complete.
+--- Downloads a file. After a broken connection, the missing bytes are requested again. While the
+--- file is incomplete, its name is `dst` .. ".part"; a later call continues such a file. The file
+--- appears at `dst` when it is complete.
 ---@param url string
 ---@param dst string  the file's path
 ---@param hash_prefix? string  the beginning of the SHA-256 checksum of the file
@@ -95,8 +96,8 @@ local take_state = args.signature [[hub.load_state_dict_from_url(url: string, mo
    weights_only: boolean = true, hash_prefix: string?, offline: boolean?, timeout: number?,
    force_reload: boolean = false, max_bytes: count?)]]
 
---- Fetches a safetensors file and returns its tensors by name. The file is kept in the cache, and
---- compared with its checksum each time. Pickles (.pt, .pth, .bin) are refused.
+--- Downloads a safetensors file and returns its tensors by name. The file is kept in the cache, and
+--- compared with its checksum each time it is used. Pickles (.pt, .pth, .bin) are refused.
 ---@param url string
 ---@param model_dir? string  the folder that keeps the file; get_dir() .. "/checkpoints" by default
 ---@param options? {map_location: any, progress: boolean, check_hash: boolean, file_name: string,
@@ -141,13 +142,14 @@ end
 
 -- Models ------------------------------------------------------------------------------------------
 
--- The types of the options of `load` that belong to the hub; other options belong to the model.
+-- The types of those options of `load` that belong to the hub. All other options belong to the
+-- model.
 local own <const> = {source = "string", revision = "string", trust = "boolean", offline = "boolean",
    force_reload = "boolean", check_hash = "boolean", pretrained = "boolean", progress = "boolean",
    device = "device", timeout = "number", endpoint = "string", token = "string", sha256 = "string",
    max_bytes = "number"}
 
--- Checks the hub's options.
+-- Checks the options that belong to the hub.
 local function check_own(title, options)
    for key, value in pairs(options) do
       local fits, expected = args.fits_default(value, nil, own[key])
@@ -172,7 +174,7 @@ local function check_own(title, options)
    return options
 end
 
--- Splits options into those of the hub and those of the model.
+-- Splits options into those that belong to the hub and those that belong to the model.
 local function split(title, options)
    local hub, model = {}, {}
    if options == nil then return hub, model end
@@ -186,8 +188,8 @@ local function split(title, options)
    return check_own(title, hub), model
 end
 
--- Raises the error of a failed call. If the error is about an unknown option of the model that
--- resembles an option of the hub, adds that option's name.
+-- Raises the error of a failed call again. If the error is about an unknown option of the model,
+-- and that option resembles an option of the hub, the message also names the hub's option.
 local function explain(title, given, ok, ...)
    if ok then return ... end
    local message = tostring(...)
@@ -200,20 +202,20 @@ local function explain(title, given, ok, ...)
    error(message, 0)
 end
 
---- Makes a model. `repo_or_dir` is
+--- Creates a model. `repo_or_dir` is
 ---
 --- * "owner/name" or "owner/name:revision": a repository with config.json and model.safetensors, as
----   Hugging Face's library saves them, or with hub.json; `model` is a class of the first, such as
----   "BertModel", or a model of the second;
+---   Hugging Face's library saves them, or with hub.json; `model` is then a class, such as
+---   "BertModel", or a model that hub.json describes;
 --- * a folder with the same files;
 --- * a file that `hub.pack` has made, or its URL.
 ---
---- `model` may be left out if there is only one. Options that the hub does not know, such as
+--- `model` may be omitted if there is only one model. Options that the hub does not know, such as
 --- `num_classes`, are passed to the model. The model is in evaluation mode, unless `pretrained` is
---- false. Files are kept in the cache and used again, unless `force_reload` is true. Code runs only
---- with `trust = true`, and only the file hubconf.lua of a folder on this machine; the file returns
---- a table of functions, and may require modules of its folder. A function gets the arguments of
---- `load` behind `model`, of which the last one is the table of options.
+--- false. Files are kept in the cache and reused, unless `force_reload` is true. Code is run only
+--- with `trust = true`, and only from the file hubconf.lua in a folder on this machine. This file
+--- returns a table of functions, and may require modules of its folder. A function gets the
+--- arguments of `load` that follow `model`; the last one is the table of options.
 ---
 ---     local hub, weights = torch.hub, torch.nn.Linear(1, 1)
 ---     local line = {
@@ -259,7 +261,7 @@ local shared <const> = [[source: string?, revision: string?, trust: boolean?, of
    force_reload: boolean?, check_hash: boolean?, progress: boolean?, timeout: number?,
    endpoint: string?, token: string?, max_bytes: count?]]
 
--- Checks the shared options, and returns them.
+-- Checks the options that `list`, `help` and `download` share, and returns them.
 local function hub_options(title, a)
    local options = {}
    for key in pairs(own) do options[key] = a[key] end
@@ -282,7 +284,7 @@ end
 local take_help = args.signature(("hub.help(repo_or_dir: string, model: string?, %s)")
    :format(shared))
 
---- Returns a text about a model: its summary, architecture, licence and card.
+--- Returns a text that describes a model: its summary, architecture, licence and card.
 ---@param repo_or_dir string  as in `load`
 ---@param model? string  may be left out if there is only one
 ---@param options? {source: string, revision: string, trust: boolean, offline: boolean,
@@ -297,8 +299,9 @@ end
 local take_download = args.signature(("hub.download(repo_or_dir: string, files: table?, %s)")
    :format(shared))
 
---- Fetches a repository's files, including the card and the tokenizer's files, but makes no model.
---- Returns the folder that has the files, for torch.text.Tokenizer and others.
+--- Downloads a repository's files, including the card and the tokenizer's files, without creating a
+--- model. Returns the folder that contains the files, which torch.text.Tokenizer and others can
+--- read.
 ---@param repo_or_dir string  as in `load`
 ---@param options? {files: string[], source: string, revision: string, trust: boolean,
 ---offline: boolean, force_reload: boolean, check_hash: boolean, progress: boolean, timeout: number,
@@ -318,8 +321,8 @@ end
 
 local take_pack = args.signature "hub.pack(model: table, path: string?)"
 
---- Writes a model as one safetensors file that `load` reads: weights, architecture, licence, card
---- and checksums.
+--- Writes a model as one safetensors file that `load` can read. The file has the weights, the
+--- architecture, the licence, the card and checksums.
 ---
 ---     local nn, hub = torch.nn, torch.hub
 ---     local net = nn.Sequential(nn.Linear(4, 2), nn.Tanh())

@@ -1,5 +1,5 @@
--- manifest.lua - reads and checks the descriptions of models in a repository's file hub.json, or in
--- the entry "tlua.hub" in the metadata of a packed safetensors file. Both are JSON such as
+-- manifest.lua - reads and checks descriptions of models. They are in a repository's file hub.json,
+-- or in the entry "tlua.hub" of the metadata of a packed safetensors file. Both are JSON such as
 --
 --    {"format": "tlua-hub", "version": 1, "models": {"digits": {
 --       "architecture": ["nn.Sequential", ["nn.Linear", 784, 10]], "options": {},
@@ -18,10 +18,10 @@ local names = require "tlua.hub.names"
 
 local M = {}
 
-M.KEY = "tlua.hub" -- the metadata's entry in a packed file
+M.KEY = "tlua.hub" -- the name of the metadata's entry in a packed file
 M.VERSION = 1
 
-local MOST <const> = 1 << 24 -- largest size of a manifest in bytes
+local MOST <const> = 1 << 24 -- the largest size of a manifest in bytes
 
 local function is_object(value)
    return type(value) == "table" and value ~= json.null and not json.is_array(value)
@@ -39,8 +39,8 @@ local function wrong_sum(value)
    return not is_sum(value) and "64 hexadecimal digits in lower case" or nil
 end
 
--- Maps the fields of a model's entry to functions that check the value; they return nil for a right
--- value, else a text that says what was expected.
+-- Maps the fields of a model's entry to functions that check a value. They return nil for a valid
+-- value, and otherwise a text that says what was expected.
 local fields <const> = {
    architecture = architecture.wrong,
    options = function(value) return not is_object(value) and "an object" or nil end,
@@ -64,7 +64,7 @@ local fields <const> = {
    card = of_type("string", "a text"),
 }
 
--- Copies decoded JSON and replaces null by nil.
+-- Copies decoded JSON values, with nil in place of null.
 local function plain(value)
    if value == json.null then return nil end
    if type(value) ~= "table" then return value end
@@ -74,7 +74,7 @@ local function plain(value)
 end
 
 --- Checks a model's entry. Returns nil, or a message that names the field.
----@param place string  the entry's place in the file
+---@param place string  the location of the entry in the file, for messages
 ---@param entry any
 ---@param packed boolean  whether the file contains the weights
 ---@return string? failure
@@ -104,7 +104,8 @@ function M.check_entry(place, entry, packed)
    return nil
 end
 
---- Reads a manifest's text. Returns the models by name, or nil and a message that names the field.
+--- Parses a manifest. Returns a table of the models by name, or nil and a message that names the
+--- field.
 ---@param text string
 ---@param packed boolean  whether the file contains the weights
 ---@return table<string, table>? models
@@ -141,7 +142,7 @@ function M.parse(text, packed)
    return models
 end
 
---- Returns a manifest's text.
+--- Returns the text of a manifest that describes the given models.
 ---@param models table<string, table>
 ---@return string
 function M.compose(models)

@@ -1,4 +1,4 @@
--- models.lua - lists the models that a repository offers, and makes them.
+-- models.lua - lists the models that a repository offers, and creates them.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,8 +21,8 @@ end
 
 -- Finding ---------------------------------------------------------------------------------------
 
--- Calls a function whose modules are in a folder. They are forgotten afterwards, because another
--- folder may have modules of the same names.
+-- Calls a function that may require modules in a folder. These modules are removed from
+-- package.loaded afterwards, because another folder may have modules with the same names.
 local function call_beside(folder, fn, ...)
    local own = ("%s/?.lua;%s/?/init.lua"):format(folder, folder)
    local before, known = package.path, {}
@@ -37,7 +37,7 @@ local function call_beside(folder, fn, ...)
    return table.unpack(result, 2, result.n)
 end
 
--- Runs hubconf.lua. Returns an entry for each function that it defines, by name.
+-- Runs hubconf.lua. Returns a table with an entry for each function that it defines.
 local function from_code(repo, path)
    local text, message = read_text(path)
    if not text then repo:fail("%s", message) end
@@ -56,7 +56,7 @@ local function from_code(repo, path)
    return entries
 end
 
--- Returns an entry for each class that Hugging Face's config.json names, and the entry for names
+-- Returns an entry for each class that Hugging Face's config.json names, and an entry for all names
 -- that it does not have.
 local function from_config(repo, path)
    local text, message = read_text(path)
@@ -79,7 +79,8 @@ local function from_config(repo, path)
    return entries, {config = path}
 end
 
--- Returns the entries of a repository's models by name, and the entry for all other names, or nil.
+-- Returns a table of the entries of a repository's models, and the entry for all other names, or
+-- nil.
 local function entries_of(repo)
    local a = repo.options
    if repo.file then
@@ -120,8 +121,8 @@ local function sorted(entries)
    return list
 end
 
--- Returns the entry of a name, and the name. Without a name, returns the only entry, or the one of
--- config.json.
+-- Returns the entry for a name, and the name. Without a name, returns the only entry, or the entry
+-- for the class in config.json.
 local function choose(repo, entries, others, name)
    if name and entries[name] then return entries[name], name end
    local list = sorted(entries)
@@ -148,7 +149,7 @@ local function shown(value)
    return type(value) == "string" and value or json.encode(value)
 end
 
---- Returns a text about a model.
+--- Returns a text that describes a model.
 ---@param title string
 ---@param source string
 ---@param name? string
@@ -174,7 +175,7 @@ end
 
 -- Making ----------------------------------------------------------------------------------------
 
--- Returns the tensors of an entry, after a comparison with their checksums.
+-- Returns the tensors of an entry, after it has compared them with their checksums.
 local function state_of(repo, name, entry)
    local path, tensors = entry.path, entry.tensors
    if not tensors then
@@ -203,8 +204,8 @@ local function state_of(repo, name, entry)
    return tensors, path
 end
 
--- Makes the model on the meta device, where weights take no memory; nil if the meta device cannot
--- run the model's constructor.
+-- Creates the model on the meta device, where weights need no memory. Returns nil if the model's
+-- constructor cannot run on the meta device.
 local function outline(entry, options, place)
    local previous = torch.get_default_device()
    torch.set_default_device "meta"
@@ -247,7 +248,7 @@ local function from_hugging_face(repo, name, given)
    return args.named(repo.title, torch.text.from_pretrained)(repo:model_folder(), options)
 end
 
---- Makes a model of a repository.
+--- Creates a model of a repository.
 ---@param title string
 ---@param source string
 ---@param name? string
@@ -276,7 +277,8 @@ function M.load(title, source, name, a, given, list)
    return a.device and model:to(a.device) or model
 end
 
---- Fetches the files of a repository's models. Returns their folder, or the path of a packed file.
+--- Downloads the files of a repository's models. Returns their folder, or the path of a packed
+--- file.
 ---@param title string
 ---@param source string
 ---@param a table

@@ -1,18 +1,19 @@
--- names.lua - checks names of repositories, revisions and files before they become parts of paths
--- and URLs. For a wrong name, a function returns nil and a text that says what was expected.
+-- names.lua - checks the names of repositories, revisions and files before they become parts of
+-- paths and URLs. For an invalid name, a function returns nil and a text that says what was
+-- expected.
 
 local M = {}
 
--- Names of files that Windows reserves, with any extension.
+-- Names of files that Windows reserves, whatever their extension is.
 local reserved <const> = {con = true, prn = true, aux = true, nul = true}
 
 local function is_part(part)
    return #part > 0 and #part <= 200 and not part:find '[%c\\:*?"<>|]'
-      and not part:find "[. ]$" -- refuses . and .. as well
+      and not part:find "[. ]$" -- refuses . and .. too
       and not reserved[part:lower():match "^[^.]*"]
 end
 
--- Returns whether a text is a relative path that does not leave its folder.
+-- Returns whether a text is a relative path that stays inside its folder.
 local function is_inside(text)
    if type(text) ~= "string" or #text == 0 or #text > 500 then return false end
    for part in (text .. "/"):gmatch "([^/]*)/" do
@@ -21,16 +22,16 @@ local function is_inside(text)
    return true
 end
 
---- Returns the path of a file inside of a repository.
+--- Checks the path of a file inside a repository, and returns it.
 ---@param name any
----@return string? name  nil if it is none
+---@return string? name  nil if it is invalid
 ---@return string expected
 function M.file(name)
    local expected = "a file's name inside of the repository"
    return is_inside(name) and name or nil, expected
 end
 
---- Returns the parts of "owner/name" or "owner/name:revision".
+--- Splits "owner/name" or "owner/name:revision" into its parts.
 ---@param text string
 ---@return string? owner  nil on failure
 ---@return string? name
@@ -46,16 +47,16 @@ function M.repository(text)
    return owner, name, revision
 end
 
---- Returns a branch, tag or commit.
+--- Checks the name of a branch, tag or commit, and returns it.
 ---@param text any
----@return string? revision  nil if it is none
+---@return string? revision  nil if it is invalid
 ---@return string expected
 function M.revision(text)
    local fits = is_inside(text) and text:find "^[%w._/-]+$" and not text:find "^%-"
    return fits and text or nil, "a branch, a tag or a commit"
 end
 
---- Returns the file's name at the end of a URL; nil if the URL does not end with an allowed name.
+--- Returns the name of the file at the end of a URL, or nil if this is not an allowed name.
 ---@param url string
 ---@return string?
 function M.of_url(url)

@@ -13,7 +13,7 @@ local weights = require "tlua.hub.weights"
 local fields <const> = {name = true, architecture = true, options = true, weights = true,
    license = true, licence = true, card = true, summary = true, config = true}
 
--- Returns weights, given as a module, a file or a table, as a table with PyTorch's names.
+-- Returns weights as a table with PyTorch's names. They are given as a module, a file or a table.
 local function state_of(title, given, model)
    if class.isinstance(given, torch.nn.Module) then
       return given:state_dict {names = "pytorch"}
@@ -30,7 +30,7 @@ local function state_of(title, given, model)
          args.refuse(title, "weights", "tensors by name", value)
       end
    end
-   -- names in our state dicts count layers from 1, PyTorch's names from 0
+   -- in our state dicts, layers count from 1; in PyTorch's names, they count from 0
    if weights.compare("", model:state_dict {names = "pytorch"}, given)
          and not weights.compare("", model:state_dict(), given) then
       model:load_state_dict(given)
@@ -39,7 +39,7 @@ local function state_of(title, given, model)
    return given
 end
 
--- Returns a model's entry of a manifest, and its weights.
+-- Returns the manifest's entry for a model, and the model's weights.
 local function entry_of(title, model)
    for key in pairs(model) do
       if not fields[key] then
@@ -50,7 +50,7 @@ local function entry_of(title, model)
    if model.license and model.licence then torch.raise(title .. ": license: given twice") end
    local entry = {architecture = model.architecture, options = model.options, card = model.card,
       license = model.license or model.licence, summary = model.summary, config = model.config}
-   -- encoding and decoding checks the data as a reader will see them
+   -- encodes and decodes the data, so that the checks see what a reader will see
    for key, value in pairs(entry) do
       local ok, text = pcall(json.encode, value)
       if not ok then
@@ -72,7 +72,7 @@ local function entry_of(title, model)
    return entry, state
 end
 
---- Writes a model as one file; see hub.pack.
+--- Writes a model as one file. See hub.pack.
 ---@param title string
 ---@param model table
 ---@param path? string

@@ -6,7 +6,7 @@ local manifest = require "tlua.hub.manifest"
 
 local M = {}
 
--- Returns the name of a file's format if it is not safetensors; nil if it may be safetensors.
+-- Returns the name of a file's format if the file cannot be safetensors, and otherwise nil.
 local function other_format(file)
    local head = file:read(16) or ""
    file:seek "set"
@@ -20,7 +20,7 @@ local function other_format(file)
    return nil
 end
 
---- Reads the tensors of a safetensors file. Large files are mapped.
+--- Reads the tensors of a safetensors file. Large files are memory-mapped.
 ---@param path string
 ---@return table<string, Tensor>? tensors  nil on failure
 ---@return table<string, string>|string metadata  or a message with the file's name
@@ -34,7 +34,7 @@ function M.read(path)
    return tensors, metadata
 end
 
---- Returns the models that a packed file's metadata describe.
+--- Returns the models that the metadata of a packed file describe.
 ---@param path string
 ---@param metadata table<string, string>
 ---@return table<string, table>? models  nil on failure
@@ -52,7 +52,7 @@ end
 
 local function sum_of(tensor) return torch.io._sha256(tensor:detach():cpu():contiguous()) end
 
---- Returns the checksums of tensors by their names.
+--- Returns a table of the checksums of tensors.
 ---@param tensors table<string, Tensor>
 ---@return table<string, string>
 function M.checksums(tensors)
@@ -61,7 +61,7 @@ function M.checksums(tensors)
    return sums
 end
 
---- Compares tensors with their checksums. Returns nil if all are right, else a message.
+--- Compares tensors with their checksums. Returns nil if all match, and otherwise a message.
 ---@param path string  the file, for messages
 ---@param tensors table<string, Tensor>
 ---@param sums table<string, string>
@@ -85,7 +85,7 @@ local function shape_of(tensor)
 end
 
 --- Compares the names and shapes of a model's tensors with those in a file. Returns nil if they are
---- the same, else a message.
+--- the same, and otherwise a message.
 ---@param path string
 ---@param own table<string, Tensor>
 ---@param tensors table<string, Tensor>

@@ -1,10 +1,10 @@
--- share.lua - trains a small model, packs the model as one file, and loads it from that file alone,
--- as others would.
+-- share.lua - trains a small model, packs it into one file, and loads it from that file alone, as
+-- other users would.
 
 local torch = require "tlua"
 local nn, hub = torch.nn, torch.hub
 
--- points inside of a circle are class 2, those outside class 1
+-- points inside a circle belong to class 2, and points outside to class 1
 torch.manual_seed(1)
 local points = torch.rand(2000, 2) * 2 - 1
 local classes = points:pow(2):sum(2):lt(0.6):long() + 1

@@ -1,5 +1,5 @@
--- Tests torch.hub with a local server (server.lua) that breaks connections, sends wrong headers and
--- stalls, and with files that are damaged on purpose.
+-- Tests torch.hub with damaged files, and with a local server (server.lua) that breaks connections, sends wrong headers
+-- and stalls.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -9,9 +9,9 @@ local hub, nn = torch.hub, torch.nn
 
 local COMMIT <const> = ("0123456789"):rep(4)
 local base -- the server's URL
-local folder, log -- the server's folder, and a function that returns the requests it has received
+local folder, log -- the server's folder, and a function that returns the requests that the server has received
 
--- Calls fn(folder) with a server and an empty cache.
+-- Calls fn(folder) while a server runs and the cache is empty.
 local function served(fn)
    return function()
       shell.with_folder(function(place)
@@ -35,7 +35,7 @@ end
 
 local sum = torch.io._sha256
 
--- Returns n bytes without repetition.
+-- Returns n bytes that do not repeat.
 local function noise(n)
    local parts = {}
    for i = 1, n // 64 + 1 do parts[i] = sum(tostring(i)) end
@@ -49,14 +49,14 @@ local function write_tensors(path, tensors, metadata)
    assert.is_nil(safetensors.write(file, list, metadata or {}))
 end
 
--- Returns a call's error message, without the line of this file.
+-- Calls a function that fails. Returns its error message without the line of this file.
 local function failure(fn, ...)
    local ok, message = pcall(fn, ...)
    assert.is_false(ok)
    return (tostring(message):gsub("^[^\n]-:%d+: ", ""))
 end
 
--- Runs a function for which pauses take no time: they move the clock forward. Returns the pauses in seconds.
+-- Runs a function while pauses take no time: they only move the clock forward. Returns the pauses in seconds.
 local function without_pauses(fn)
    local sleep, clock, pauses, moved = torch.distributed._sleep, torch.io.clock, {}, 0
    local _ <close> = setmetatable({}, {__close = function()
@@ -81,7 +81,7 @@ describe("hub.download_url_to_file", function()
    local text <const> = noise(300000)
    local function has_data() shell.write(folder .. "/data", text) end
 
-   -- Fetches PREFIX/data, and checks the file.
+   -- Downloads PREFIX/data, and checks the file.
    local function whole(place, prefix, options)
       has_data()
       assert.equal(sum(text), fetch(prefix .. "/data", place .. "/x", options))
@@ -112,7 +112,7 @@ describe("hub.download_url_to_file", function()
             failure(fetch, prefix .. "/data", place .. "/y", {max_bytes = 1000}))
          assert.is_false(exists(place .. "/y") or exists(place .. "/y.part"))
       end
-      shell.write(place .. "/y.part", text:sub(1, 1000)) -- these bytes count, too
+      shell.write(place .. "/y.part", text:sub(1, 1000)) -- these bytes count for the largest size, too
       local _, message = pcall(fetch, "/data", place .. "/y", {max_bytes = 299999, hash_prefix = sum(text)})
       assert.matches("more than 299999 bytes", message, 1, true)
       assert.equal(sum(text), fetch("/data", place .. "/y", {max_bytes = 300000}))
@@ -129,7 +129,7 @@ describe("hub.download_url_to_file", function()
          shell.write(place .. "/x.part.tag", '"old"')
          whole(place, prefix)
       end
-      shell.write(place .. "/x.part", ("?"):rep(1000)) -- without a tag, the file's version is unknown
+      shell.write(place .. "/x.part", ("?"):rep(1000)) -- without a tag file, the version of these bytes is unknown
       whole(place, "")
       shell.write(place .. "/x.part", ("?"):rep(400000)) -- longer than the file
       shell.write(place .. "/x.part.tag", '"' .. sum(text):sub(1, 16) .. '"')
@@ -382,7 +382,7 @@ describe("hub.pack", function()
       assert.same({"small"}, hub.list(path))
       assert.equal('small: an example\narchitecture: ["nn.Sequential",["nn.Linear",4,2],["nn.Tanh"]]\n'
          .. 'config: {"classes":["a","b"]}\nlicense: MIT\n\n# small\nNo more.', hub.help(path))
-      -- any reader of safetensors has the weights by PyTorch's names
+      -- another reader of safetensors finds the weights under PyTorch's names
       assert.is_true(torch.load(path)["0.weight"]:equal(model.weights[1].weight))
       assert.is_true(hub.load(path, {pretrained = false}).training)
    end))
@@ -516,7 +516,7 @@ end)
 
 -- Repositories --------------------------------------------------------------------------------------
 
--- Writes a repository with hub.json into a folder.
+-- Writes a repository with a hub.json into a folder.
 local function write_hub(path, more)
    shell.ok("mkdir -p " .. path)
    local net = nn.Linear(2, 1)
@@ -651,7 +651,7 @@ describe("hub.load", function()
          if line:find "^GET /private/line/lfs" then second = line end
       end
       assert.matches("Bearer secret$", first)
-      assert.matches("%- %-$", second) -- the server to which the first one redirects gets no token
+      assert.matches("%- %-$", second) -- the server to which the first server redirects gets no token
    end))
 
    it("checks a file of Git LFS against the checksum in its header", served(function()
@@ -680,7 +680,7 @@ describe("hub.load", function()
       assert.is_true(hub.load("o/many", given)(ids).logits:equal(many(ids).logits))
       assert.matches("hub.load: .*unknown option colour", failure(hub.load, "o/one", {endpoint = base, colour = 1}))
       assert.matches("/o%-%-many/snapshots/", hub.download("o/many", given):gsub("models%-%-", ""))
-      -- in the cache of Hugging Face's library, files are links to blobs
+      -- in the cache of Hugging Face's library, files are symbolic links to blobs
       local cache = place .. "/hf/models--o--cached"
       shell.ok(("mkdir -p %s/refs %s/blobs %s/snapshots/%s"):format(cache, cache, cache, COMMIT))
       shell.write(cache .. "/refs/main", COMMIT)

@@ -1,15 +1,13 @@
--- server.lua - a server for the specs: tlua server.lua FOLDER LOG. It prints its port, writes each
--- request to LOG, and serves one connection after another, for at most ten minutes.
+-- server.lua - an HTTP server for the specs: tlua server.lua FOLDER LOG. It prints its port, writes each request to
+-- LOG, and serves one connection after another for at most ten minutes.
 --
--- /NAME is a file of the folder, sent with an ETag and in ranges. A prefix changes the answer:
--- /cut/N/... breaks each connection after N bytes, /drip/N/... sends N bytes every 50 ms,
--- /silent/... never sends the body, /status/N/... answers N, /flaky/N/... answers 503 to the first N
--- requests, /hop/N/... redirects N times, /loop/... redirects for ever, /plain/... ignores ranges,
--- /notag/... sends no ETag, /packed/... claims gzip, /liar/... announces too many bytes,
--- /endless/... does not send the length, /swap/... sends another ETag each time, /wrong/... answers
--- a range with other bytes.
--- /OWNER/NAME/resolve/REVISION/FILE is Hugging Face's layout; a file with "lfs" in its name is
--- redirected to /cdn, with a checksum.
+-- /NAME is a file of FOLDER. The server sends it with an ETag and supports ranges. A prefix of the path changes the
+-- answer: /cut/N/... breaks each connection after N bytes, /drip/N/... sends N bytes every 50 ms, /silent/... never
+-- sends the body, /status/N/... answers with status N, /flaky/N/... answers 503 to the first N requests, /hop/N/...
+-- redirects N times, /loop/... redirects for ever, /plain/... ignores ranges, /notag/... sends no ETag, /packed/...
+-- claims gzip, /liar/... announces too many bytes, /endless/... does not send the length, /swap/... sends another ETag
+-- each time, and /wrong/... answers a range with other bytes. /OWNER/NAME/resolve/REVISION/FILE is Hugging Face's
+-- layout. A file with "lfs" in its name is redirected to /cdn, with a checksum.
 
 local torch = require "tlua"
 local folder, log = arg[1], assert(io.open(arg[2], "a"))
@@ -47,7 +45,7 @@ local function send_body(socket, text, mode)
    end
 end
 
--- Reads the prefixes of a path; returns them as a table of modes, and the file's name.
+-- Reads the prefixes of a path. Returns them as a table of modes, and the name of the file.
 local function modes(path)
    local mode = {}
    while true do
