@@ -1,7 +1,8 @@
--- channels.lua - the kernel's second thread: heartbeat, control channel, and all output. It has an
--- interpreter of its own, so it works while a cell runs, even inside one long operator.
+-- channels.lua - the kernel's second thread, which handles the heartbeat, the control channel and
+-- all output. It has its own interpreter, so it works while a cell runs, even inside a single long
+-- operator.
 --
--- The main thread sends messages whose first frame names their kind:
+-- The main thread sends it messages whose first frame names their kind:
 --
 --    publish  PARENT frames...   a message for the iopub channel
 --    busy     PARENT frames...   the same; from now on captured output belongs to PARENT
@@ -30,7 +31,7 @@ local most_text <const> = 1 << 16
 local Channels = {}
 Channels.__index = Channels
 
---- Makes a socket with the options that all sockets of the kernel have.
+--- Creates a socket with the options that all sockets of the kernel share.
 ---@param kind integer
 ---@return any socket
 function M.socket(kind)
@@ -50,7 +51,7 @@ function M.bind(kind, address)
    return socket
 end
 
---- Returns the address of a channel.
+--- Returns the address of a channel, such as "shell".
 ---@param config table  the connection file
 ---@param channel string
 ---@return string
@@ -84,7 +85,8 @@ end
 
 -- Streams ------------------------------------------------------------------------------------
 
--- Publishes captured text. An incomplete UTF-8 character at its end is kept for the next call.
+-- Publishes captured text. If the text ends with an incomplete UTF-8 character, this character is
+-- kept for the next call.
 function Channels:publish_text(which, text)
    text = self.tails[which] .. text
    local cut = #text
@@ -97,7 +99,7 @@ function Channels:publish_text(which, text)
          text:sub(1, cut))}})
 end
 
--- Publishes the output that waits in the pipes.
+-- Publishes the captured output that is waiting in the pipes.
 function Channels:drain()
    for which = 1, 2 do
       local parts, size = {}, 0
@@ -179,8 +181,8 @@ end
 
 -- The loop -----------------------------------------------------------------------------------
 
--- Returns the process id of the parent, as a string; nil without /proc. The id changes when the
--- parent ends, since Linux then gives this process another parent.
+-- Returns the process id of the parent as a string, or nil without /proc. The id changes when the
+-- parent process ends, because Linux then gives this process another parent.
 local function parent_of()
    local file <close> = io.open "/proc/self/stat"
    return file and file:read("a"):match "^.*%) %S+ (%d+)"
@@ -233,7 +235,7 @@ function Channels:loop()
    end
 end
 
---- Begins the thread; called by torch.workers.
+--- Runs the thread. torch.workers calls this function.
 ---@param config table  the connection file, with session, pipes, log, parent and info
 ---@return fun()
 function M.begin(config)

@@ -1,4 +1,4 @@
--- command.lua - `tlua notebook install`, `run` and `kernel`.
+-- command.lua - the commands `tlua notebook install`, `run` and `kernel`.
 
 local torch = require "tlua"
 local suggest = require "tlua.utils.suggest"
@@ -19,7 +19,7 @@ kernel   the kernel itself, which Jupyter starts
 
 local function fail(text) error({usage = text}, 0) end
 
--- Splits the arguments into options and other words. `known` says which options take a value.
+-- Splits the arguments into options and other words. `known` tells which options take a value.
 local function parse(words, known)
    local options, others = {}, {}
    local i = 2

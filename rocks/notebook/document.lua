@@ -1,5 +1,5 @@
--- document.lua - notebooks in files (.ipynb, nbformat 4): reads them, runs their cells without
--- Jupyter, and writes them with the outputs.
+-- document.lua - reads notebooks from files (.ipynb, nbformat 4), runs their cells without Jupyter,
+-- and writes them with the outputs.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -14,7 +14,7 @@ local function fail(path, why)
    torch.raise(("notebook.run: %s: %s"):format(path, why))
 end
 
--- Says what a value of JSON is.
+-- Returns a description of the type of a JSON value, for messages.
 local function kind_of(value)
    if value == nil then return "nothing" end
    if value == json.null then return "null" end
@@ -22,7 +22,7 @@ local function kind_of(value)
    return type(value) == "string" and "a text" or tostring(value)
 end
 
--- Refuses the notebook of another language, whose outputs this run would replace.
+-- Raises an error if a notebook is in another language, because this run would replace its outputs.
 local function check_metadata(path, document)
    local info = document.metadata
    if json.is_array(info) and #info == 0 or info == json.null then document.metadata = nil end
@@ -87,7 +87,7 @@ function M.source(cell)
    return type(cell.source) == "string" and cell.source or table.concat(cell.source)
 end
 
--- Writes JSON as Jupyter does: keys in order, one space of indentation for each level.
+-- Writes JSON in Jupyter's style: keys are sorted, and each level is indented by one space.
 local function pretty(value, indent)
    local inner = indent .. " "
    if type(value) ~= "table" or value == json.null then return json.encode(value) end
@@ -121,7 +121,7 @@ function M.write(document, path)
    if failure then fail(path, failure) end
 end
 
--- Splits a text into lines that keep their newlines, the form that .ipynb files use.
+-- Splits a text into lines that keep their newlines, which is the form of texts in .ipynb files.
 local function lines_of(text)
    local list = json.as_array {}
    for line in text:gmatch "[^\n]*\n?" do
@@ -138,8 +138,8 @@ local function stored_bundle(bundle)
    return data
 end
 
--- Returns an object that collects the outputs of cells. Later cells can replace a display that has
--- an id.
+-- Returns an object that collects the outputs of cells. A later cell can replace a display if the
+-- display has an id.
 local function collector()
    local self = {shown = {}}
 
@@ -179,7 +179,7 @@ local function collector()
 end
 
 -- Redirects stdout and stderr to files. Returns a function that reads the new text of descriptor 1
--- or 2, a function that ends the redirection, and the descriptor of the previous stderr.
+-- or 2, a function that ends the redirection, and a descriptor of the previous stderr.
 local function capture()
    local kernel = torch._kernel
    local captured = {}

@@ -1,6 +1,7 @@
--- guard.lua - keeps the notebook's own code working after cells that change Lua itself. The
--- library's tables of functions are its own, but all strings share one metatable, whose methods a
--- cell can remove (string.format = nil), and so do the values of each other basic type.
+-- guard.lua - keeps the notebook's own code working after cells have changed Lua itself. The
+-- library has its own copies of the standard tables of functions. But all strings share one
+-- metatable, and a cell can remove methods from it (string.format = nil). The values of each other
+-- basic type share a metatable too.
 
 local debug, next, setmetatable = debug, next, setmetatable
 
@@ -12,14 +13,14 @@ for name, method in next, string do methods[name] = method end
 setmetatable(methods, fallback)
 for i, value in ipairs(samples) do own[i] = debug.getmetatable(value) or false end
 local own_nil <const> = debug.getmetatable(nil)
-local events <const> = {} -- metamethods of strings
+local events <const> = {} -- the metamethods of strings
 for event, value in next, own[1] do events[event] = value end
 events.__index = methods
 
-local users, users_nil -- the metatables as the last cell has left them
+local users, users_nil -- the metatables in the state in which the last cell has left them
 local in_cell = true
 
---- Gives back to the basic types the metatables that cells have given them.
+--- Restores the metatables that cells have set for the basic types.
 function M.enter()
    if in_cell or not users then return end
    in_cell = true
@@ -27,8 +28,8 @@ function M.enter()
    debug.setmetatable(nil, users_nil)
 end
 
---- Gives the basic types the metatables that the library relies on. Methods that cells have added
---- to strings remain. Returns whether a cell's metatables were in place.
+--- Sets the metatables of the basic types to those that the library relies on. Methods that cells
+--- have added to strings remain. Returns whether the metatables of cells were in place before.
 ---@return boolean changed
 function M.leave()
    if not in_cell then return false end

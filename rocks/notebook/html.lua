@@ -1,4 +1,4 @@
--- html.lua - shows tensors as tables, and models as trees, in HTML.
+-- html.lua - converts tensors to HTML tables, and models to HTML trees.
 
 local torch = require "tlua"
 
@@ -14,8 +14,8 @@ function M.escape(text)
       ["\""] = "&quot;"}))
 end
 
--- Returns the positions to show out of n: all of them, or the first and the last ones with a 0 for
--- the gap between.
+-- Returns the positions, out of n, that are shown. If there are too many, these are the first and
+-- the last positions, with a 0 for the gap between them.
 local function positions(n, most)
    local list = {}
    if n <= most then
@@ -37,7 +37,7 @@ local function cell(value)
    return tostring(value)
 end
 
--- Returns a caption with the shape, the dtype, and the device unless it is the CPU.
+-- Returns a caption with the shape and the dtype, and with the device if it is not the CPU.
 local function caption(tensor)
    local sizes = {}
    for i, size in ipairs(tensor.shape) do sizes[i] = tostring(size) end
@@ -46,8 +46,8 @@ local function caption(tensor)
       device == "cpu" and "" or " " .. device)
 end
 
---- Shows a tensor of one or two dimensions as a table. Of a large tensor, only the corners are
---- shown. Returns nil for other tensors.
+--- Returns a tensor of one or two dimensions as an HTML table. Only the corners of a large tensor
+--- are shown. Returns nil for other tensors.
 ---@param tensor Tensor
 ---@return string?
 function M.tensor(tensor)
@@ -117,7 +117,7 @@ local function add_module(out, name, module, depth, open)
    open[module] = nil
 end
 
---- Shows a module as a foldable tree with the number of parameters of each part.
+--- Returns a module as a foldable HTML tree with the number of parameters of each part.
 ---@param module nn.Module
 ---@return string
 function M.module(module)

@@ -1,5 +1,5 @@
--- init.lua - torch.notebook: rich output in Jupyter notebooks, runs of notebooks without Jupyter,
--- and the kernel that `tlua notebook install` registers with Jupyter.
+-- init.lua - torch.notebook: shows rich output in Jupyter notebooks, runs notebooks without
+-- Jupyter, and registers the kernel with Jupyter.
 --
 --    display(torch.rand(3, 64, 64))            -- an image
 --    display_html "<b>done</b>"
@@ -18,7 +18,7 @@ local function session()
    return module and module.current
 end
 
---- An output of a notebook, which can be replaced.
+--- An output of a notebook, which can be replaced later.
 ---
 ---     local handle = torch.notebook.display "begun" -- a script prints it
 ---     handle:update "ended"
@@ -27,7 +27,7 @@ end
 ---@class notebook.Handle
 local Handle = class.class("notebook.Handle")
 
--- Shows a MIME bundle. Outside of a notebook, prints its text.
+-- Shows a MIME bundle. Outside a notebook, it prints the bundle's text.
 local function show(bundle, id, again)
    local now = session()
    if now then
@@ -37,7 +37,8 @@ local function show(bundle, id, again)
    end
 end
 
--- Returns the forms of a value; cells may have removed methods of strings.
+-- Returns the MIME bundle of a value. Cells may have removed methods of strings, so the library's
+-- metatables are in place meanwhile.
 local function bundle_of(value)
    local guard = require "tlua.notebook.guard"
    local changed = guard.leave()
@@ -55,10 +56,10 @@ function Handle:update(value)
    return self
 end
 
---- Shows a value: tensors of one or two dimensions as tables, those that are images as images,
---- figures of torch.utils.plot as drawings, models as trees, other values as print does. A value
---- whose metatable has the function __mime is shown as the texts by MIME type that __mime returns.
---- Outside of a notebook, prints the value.
+--- Shows a value. Tensors of one or two dimensions are shown as tables, tensors that are images as
+--- images, figures of torch.utils.plot as drawings, models as trees, and other values as print
+--- shows them. If a value's metatable has the function __mime, the value is shown as the texts by
+--- MIME type that this function returns. Outside a notebook, the value is printed.
 ---@param value any
 ---@return notebook.Handle handle  its update(value) replaces the output
 function M.display(value)
@@ -73,29 +74,29 @@ local function check_text(name, text)
    return require("tlua.notebook.messages").clean(text)
 end
 
---- Shows a text as HTML. Outside of a notebook, prints the text.
+--- Shows a text as HTML. Outside a notebook, it prints the text.
 ---@param text string
 function M.display_html(text)
    text = check_text("display_html", text)
    show {["text/html"] = text, ["text/plain"] = text}
 end
 
---- Shows a text as Markdown. Outside of a notebook, prints the text.
+--- Shows a text as Markdown. Outside a notebook, it prints the text.
 ---@param text string
 function M.display_markdown(text)
    text = check_text("display_markdown", text)
    show {["text/markdown"] = text, ["text/plain"] = text}
 end
 
---- Shows an SVG document. Outside of a notebook, prints its text.
+--- Shows an SVG document. Outside a notebook, it prints the document's text.
 ---@param text string
 function M.display_svg(text)
    text = check_text("display_svg", text)
    show {["image/svg+xml"] = text, ["text/plain"] = "<an SVG drawing>"}
 end
 
---- Shows a tensor as an image: grey or coloured, or several images in a grid. Outside of a
---- notebook, prints it in the terminal.
+--- Shows a tensor as an image: grey or coloured, or several images in a grid. Outside a notebook,
+--- it prints the image in the terminal.
 ---@param image Tensor  (H, W), (C, H, W), (N, H, W) or (N, C, H, W) with 1 or 3 channels
 function M.display_image(image)
    if not torch.is_tensor(image) then
@@ -113,12 +114,12 @@ end
 local take_run = args.signature [[notebook.run(path: string, output: string?,
    allow_errors: boolean = false, quiet: boolean = true)]]
 
---- Runs the cells of a notebook, an .ipynb file, in this interpreter and writes their outputs into
---- the file. Stops at the first error unless `allow_errors` is set; the outputs up to there are
---- written.
+--- Runs the cells of a notebook (an .ipynb file) in this interpreter, and writes their outputs to
+--- the file. It stops at the first error, unless `allow_errors` is set. The outputs up to that
+--- error are written.
 ---@param path string
 ---@param options? {output: string, allow_errors: boolean, quiet: boolean}  output: the path to
---- write to, `path` by default, "" for none; quiet: whether nothing is printed for each cell
+--- write to, `path` by default, "" for none; quiet: if true, no line is printed for each cell
 ---@return table notebook  the document with the outputs
 ---@return string? failure  the message of the first error
 function M.run(...)
@@ -139,8 +140,8 @@ function M.install(...)
    return require("tlua.notebook.kernelspec").install(a.name, a.prefix, a.display_name)
 end
 
--- Defines the globals of a notebook. `ask` reads a line from the user; without `ask`, io.read
--- raises an error. Returns a function that restores the standard libraries.
+-- Defines the global functions of a notebook. `ask` reads a line from the user. If it is nil,
+-- io.read raises an error. Returns a function that restores the standard libraries.
 function M._open(ask)
    for _, name in ipairs {"display", "display_html", "display_markdown", "display_svg",
       "display_image"} do

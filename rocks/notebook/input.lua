@@ -1,9 +1,10 @@
--- input.lua - io.read and io.lines in a notebook, whose user types into a field, and os.exit, which
--- ends no cell without its outputs.
+-- input.lua - replaces io.read, io.lines and os.exit in a notebook. The user types input into a
+-- field of the notebook, and os.exit must not end the process before the outputs of the cell are
+-- published.
 
 local M = {}
 
-local rest = "" -- the unread part of the last line
+local rest = "" -- the part of the last line that is not read yet
 
 -- Reads one value in a format of io.read. Returns nil if the format is "n" and no number follows.
 local function take(format, more)
@@ -35,8 +36,8 @@ local function take(format, more)
    return letter == "L" and line .. "\n" or line
 end
 
---- Replaces io.read and io.lines by functions that call `ask` for each line, and os.exit by one
---- that raises an error. Returns a function that restores them.
+--- Replaces io.read and io.lines by functions that call `ask` for each line, and os.exit by a
+--- function that raises an error. Returns a function that restores the originals.
 ---@param ask? fun(prompt: string?): string
 ---@return fun() restore
 function M.open(ask)
@@ -44,7 +45,7 @@ function M.open(ask)
       if not ask then error("io.read: this notebook runs without a user", 0) end
       return ask() .. "\n"
    end
-   -- the tables of the user's code; tlua's own code has others
+   -- the `io` and `os` of the user's code; tlua's own code has its own copies
    local library, system = rawget(_G, "io") or {}, rawget(_G, "os") or {}
    local read, lines, exit = library.read, library.lines, system.exit
    system.exit = function(code)

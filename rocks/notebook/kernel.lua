@@ -1,5 +1,5 @@
--- kernel.lua - the Jupyter kernel: answers the requests of the shell channel, one after the other,
--- in the main thread. Output, heartbeat and control are in channels.lua.
+-- kernel.lua - the Jupyter kernel. The main thread answers the requests of the shell channel one
+-- after another. channels.lua handles output, heartbeat and control.
 
 local torch = require "tlua"
 local channels = require "tlua.notebook.channels"
@@ -68,8 +68,8 @@ function Kernel:pack(message)
    return messages.pack(self.config.key, message, self.config.session)
 end
 
--- Publishes a message on the iopub channel. `what` is "publish", the default, or "busy"
--- (channels.lua).
+-- Publishes a message on the iopub channel. `what` is the kind of message for channels.lua:
+-- "publish" (the default) or "busy".
 function Kernel:publish(kind, content, what)
    local message = {type = kind, identities = {kind}, parent = self.parent, content = content}
    local packed = self:pack(message)
@@ -84,13 +84,13 @@ end
 
 -- Input --------------------------------------------------------------------------------------
 
--- Asks the front end for a line.
+-- Asks the front end for a line of input from the user.
 function Kernel:ask(prompt)
    if not self.allow_stdin then
       error("io.read: this front end has no input (allow_stdin is false)", 0)
    end
    io.stdout:flush()
-   while self.stdin:take() do end -- discards answers for cells that were interrupted
+   while self.stdin:take() do end -- discards answers that belong to cells that were interrupted
    self.stdin:send(self:pack {type = "input_request", identities = self.request.identities,
       parent = self.parent, content = {prompt = prompt or "", password = false}})
    while true do
@@ -145,7 +145,7 @@ function handlers.execute_request(self, request)
       return self.session:execute(code, silent, store)
    end)
    self.output:send {"resting"}
-   if not ok then -- interrupted before or after the cell's own code
+   if not ok then -- the interrupt came before or after the cell's own code
       failure = {ename = "Interrupted", evalue = tostring(failure),
          traceback = json.as_array {tostring(failure)}}
       self:publish("error", failure)
@@ -163,7 +163,7 @@ function handlers.execute_request(self, request)
          reply.user_expressions[tostring(name)] = entry
       end
    end
-   -- requests that arrive before this reply were sent before the client knew of the failure
+   -- Requests that arrive before this reply were sent before the client knew about the failure.
    local waiting = failure and content.stop_on_error ~= false and self:take_waiting() or {}
    self:reply(request, "execute_reply", reply)
    self:abort(waiting)
@@ -176,7 +176,8 @@ function Kernel:take_waiting()
    return waiting
 end
 
--- Answers the requests that follow a failed cell: execute requests get the status "aborted".
+-- Answers the requests that have arrived after a failed cell. Execute requests get the status
+-- "aborted".
 function Kernel:abort(waiting)
    for _, frames in ipairs(waiting) do
       local request, why = messages.unpack(self.config.key, frames)
@@ -213,7 +214,7 @@ function handlers.is_complete_request(self, request)
       {status = status, indent = status == "incomplete" and indent or nil})
 end
 
--- Returns whether a text matches a pattern with * and ? as wildcards.
+-- Returns whether a text matches a pattern, in which * and ? are wildcards.
 local function matches(text, pattern)
    local lua = pattern:gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("%*", ".*"):gsub("%?", ".")
    return text:find("^" .. lua .. "$") ~= nil
@@ -255,7 +256,7 @@ function handlers.comm_info_request(self, request)
    self:reply(request, "comm_info_reply", {status = "ok", comms = {}})
 end
 
--- The kernel has no comm targets, so it closes each comm at once.
+-- The kernel supports no comm targets, so it closes each comm at once.
 function handlers.comm_open(self, request)
    local id = request.content.comm_id
    if type(id) == "string" then self:publish("comm_close", {comm_id = id, data = {}}) end
@@ -281,7 +282,7 @@ function Kernel:refused(why)
    self:note("refused a message on the shell channel: " .. why)
 end
 
--- Calls fn between the messages that announce the states "busy" and "idle" for a request.
+-- Calls fn for a request. Before and after it, the states "busy" and "idle" are published.
 function Kernel:under(request, fn)
    self.parent, self.request = request.header, request
    self:publish("status", {execution_state = "busy"}, "busy")
@@ -307,8 +308,8 @@ function Kernel:answer(request)
    end
 end
 
--- Receives a message from the second thread, waiting up to `ms` milliseconds. Returns whether it
--- was "go".
+-- Receives a message from the second thread, after it has waited at most `ms` milliseconds. Returns
+-- whether the message was "go".
 function Kernel:take_word(ms)
    kernel.poll({self.work}, ms)
    local word = self.work:take()
@@ -356,8 +357,8 @@ local function start_thread(self)
    return pool
 end
 
--- Captures stdout and stderr. Returns the reading ends of their pipes, the previous stderr, and a
--- function that restores both.
+-- Redirects stdout and stderr to pipes. Returns the reading ends of the pipes, a descriptor of the
+-- previous stderr, and a function that restores both.
 local function capture()
    local previous, pipes = {}, {}
    local function restore()

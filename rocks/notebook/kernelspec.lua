@@ -1,4 +1,4 @@
--- kernelspec.lua - writes kernel.json, by which Jupyter finds the kernel.
+-- kernelspec.lua - writes kernel.json, with which Jupyter finds the kernel.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -7,7 +7,7 @@ local replace_file = require "tlua.io.replace"
 
 local M = {}
 
--- Returns the folder of the user's data for Jupyter, as `jupyter --data-dir` prints it.
+-- Returns the folder of the user's Jupyter data, which `jupyter --data-dir` prints.
 local function user_folder()
    local own = os.getenv "JUPYTER_DATA_DIR"
    if own and own ~= "" then return own end

@@ -1,10 +1,12 @@
--- messages.lua - encodes and decodes Jupyter's messages. The frames of libzmq are identities, the
--- delimiter, the signature, and four JSON objects: header, parent header, metadata, content.
+-- messages.lua - encodes and decodes Jupyter's messages. A message consists of libzmq frames: the
+-- identities, a delimiter, the signature, and four JSON objects (header, parent header, metadata,
+-- content).
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
 
-local hmac, clock = torch._kernel.hmac, torch.io.clock -- cells may change the table torch
+-- copies, because cells may change the table torch
+local hmac, clock = torch._kernel.hmac, torch.io.clock
 
 local M = {}
 
@@ -13,13 +15,13 @@ local delimiter <const> = "<IDS|MSG>"
 --- The version of Jupyter's messaging protocol.
 M.version = "5.3"
 
---- Kinds of sockets, as zmq.h numbers them.
+--- The numbers that zmq.h gives to kinds of sockets.
 M.sockets = {PUB = 1, SUB = 2, REQ = 3, REP = 4, DEALER = 5, ROUTER = 6, PULL = 7, PUSH = 8}
---- Options of sockets, as zmq.h numbers them.
+--- The numbers that zmq.h gives to options of sockets.
 M.options = {IDENTITY = 5, SUBSCRIBE = 6, LINGER = 17, SNDHWM = 23, RCVHWM = 24, LAST_ENDPOINT = 32,
    ROUTER_HANDOVER = 56}
 
---- Returns a text in which bytes that are not UTF-8 are replaced by U+FFFD.
+--- Returns a text in which invalid UTF-8 bytes are replaced by U+FFFD.
 ---@param text string
 ---@return string
 function M.clean(text)
@@ -36,10 +38,10 @@ function M.clean(text)
 end
 
 local count = 0
-local random -- this session's random digits, which begin the ids of its messages
+local random -- random digits of this session, with which the ids of its messages begin
 
---- Returns a new identifier. Its random digits come from the operating system: math.random is left
---- to the user's code.
+--- Returns a new identifier. Its random digits come from the operating system, so that math.random
+--- is not disturbed for the user's code.
 ---@return string
 function M.new_id()
    if not random then
@@ -51,7 +53,7 @@ function M.new_id()
    return string.format("%s-%d", random, count)
 end
 
---- Makes the frames of a message.
+--- Encodes a message as frames.
 ---@param key string  the key that signs messages; "" leaves them unsigned
 ---@param message table  with the fields type and content, and optionally identities, parent and
 --- metadata
@@ -81,8 +83,8 @@ local function same(a, b)
    return difference == 0
 end
 
---- Decodes the frames of a message. Returns nil and the reason if the frames are malformed, or not
---- signed with the key.
+--- Decodes the frames of a message. Returns nil and the reason if the frames are malformed, or if
+--- they are not signed with the key.
 ---@param key string
 ---@param frames string[]
 ---@return {type: string, identities: string[], header: table, parent: table, metadata: table,

@@ -1,4 +1,5 @@
--- mime.lua - turns values into MIME bundles, the forms in which a notebook can show them.
+-- mime.lua - converts values to MIME bundles. A MIME bundle has the value in all forms in which a
+-- notebook can show it.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -8,14 +9,14 @@ local messages = require "tlua.notebook.messages"
 local packages = require "tlua.packages"
 local png = require "tlua.io.png"
 
--- cells may change the table torch
+-- copies, because cells may change the table torch
 local type_of, is_tensor, raise, Module = torch.type, torch.is_tensor, torch.raise, torch.nn.Module
 
 local M = {}
 
---- Returns whether a tensor is shown as an image: its shape is (1, H, W) or (3, H, W) with at least
---- eight pixels in height and width, and its elements are bytes or floating-point numbers from 0
---- to 1.
+--- Returns whether a tensor is shown as an image. Its shape must be (1, H, W) or (3, H, W) with a
+--- height and width of at least eight pixels. Its elements must be bytes, or floating-point numbers
+--- from 0 to 1.
 ---@param tensor Tensor
 ---@return boolean
 function M.is_image(tensor)
@@ -30,7 +31,7 @@ function M.is_image(tensor)
    return values:min():item() >= 0 and values:max():item() <= 1
 end
 
---- Encodes an image as PNG and returns the bytes; small images are enlarged.
+--- Encodes an image as PNG, and returns the bytes. Small images are enlarged.
 ---@param tensor Tensor  (H, W), (C, H, W), (N, H, W) or (N, C, H, W)
 ---@return string
 function M.image(tensor)
@@ -43,7 +44,8 @@ function M.image(tensor)
    return figure.kind.png(figure, true)
 end
 
--- Returns the MIME bundle of a figure. Image figures are PNG, which is smaller than SVG.
+-- Returns the MIME bundle of a figure. A figure that shows images is encoded as PNG, which is
+-- smaller than SVG.
 local function figure_bundle(figure)
    if figure.pixels then return {["image/png"] = png.base64(figure.kind.png(figure, true))} end
    return {["image/svg+xml"] = figure:svg()}
@@ -80,10 +82,10 @@ local function rich(value)
    return {}
 end
 
---- Returns a value's MIME bundle: a table from MIME types to texts. It always has text/plain, and
---- for tensors, modules, figures and values with the metamethod __mime also richer types.
+--- Returns a value's MIME bundle, a table that maps MIME types to texts. It always has text/plain.
+--- For tensors, modules, figures and values with the metamethod __mime, it also has richer types.
 ---@param value any
----@param text? string  the text, if it is known
+---@param text? string  the text/plain form, if it is already known
 ---@return table<string, string>
 function M.bundle(value, text)
    local bundle = {}

@@ -1,4 +1,4 @@
--- session.lua - runs a notebook's cells by the rules of the interactive mode, and passes their
+-- session.lua - runs a notebook's cells with the rules of the interactive mode, and passes their
 -- outputs on. The kernel and `tlua notebook run` use this module.
 
 local torch = require "tlua"
@@ -11,7 +11,7 @@ local messages = require "tlua.notebook.messages"
 local mime = require "tlua.notebook.mime"
 local repl = require "tlua.repl"
 
-local type_of = torch.type -- cells may change the table torch
+local type_of = torch.type -- a copy, because cells may change the table torch
 
 local M = {}
 
@@ -23,8 +23,8 @@ Session.__index = Session
 --- The session whose cell is running, or nil. torch.notebook.display reads it.
 M.current = nil
 
---- Makes a session. It calls `publish` for each output, with a message type of Jupyter's protocol
---- and the content of the message.
+--- Creates a session. It calls `publish` for each output, with a message type of Jupyter's protocol
+--- and the message's content.
 ---@param publish fun(kind: string, content: table)
 ---@return notebook.Session
 function M.new(publish)
@@ -33,7 +33,7 @@ end
 
 -- Progress bars ------------------------------------------------------------------------------
 
--- Returns a stream for a progress bar: each text that is written replaces the previous one.
+-- Returns a stream for a progress bar. Each text that is written to it replaces the previous text.
 local function progress_stream(session)
    local stream, id, shown = {keeps_bar = true}, nil, ""
    local function show(text)
@@ -69,7 +69,7 @@ function Session:new_display()
    return "tlua-" .. messages.new_id()
 end
 
---- Shows a MIME bundle, or replaces the display with the same id.
+--- Shows a MIME bundle. With `again`, the bundle replaces the display with the same id.
 ---@param bundle table<string, string>
 ---@param id? string
 ---@param again? boolean  whether to replace the display with this id
@@ -81,8 +81,8 @@ function Session:display(bundle, id, again)
    if changed then guard.enter() end
 end
 
--- Shows the values of an expression as the interactive mode does. A single value may have a richer
--- form than text.
+-- Shows the values of an expression as the interactive mode does. A single value may be shown in a
+-- richer form than text.
 local function show(session, ...)
    local n = select("#", ...)
    -- if a cell ends with display(x), x has already been shown
@@ -101,7 +101,8 @@ end
 
 -- Running ------------------------------------------------------------------------------------
 
--- Returns a traceback without the lines after the cell's own, which belong to this module.
+-- Returns a traceback without the lines that belong to this module, which come after the cell's own
+-- lines.
 local function cut(trace)
    local kept = {}
    for line in (trace .. "\n"):gmatch "(.-)\n" do
@@ -125,7 +126,7 @@ local function with_traceback(message)
    return {message = text, trace = debug.traceback(nil, 2)}
 end
 
--- Returns the content of an error message, in the form that replies and outputs share.
+-- Returns the content of an error message, in the form that replies and outputs have in common.
 local function error_content(kind, message, trace)
    local lines = json.as_array {}
    local whole = messages.clean(message .. (trace and "\n" .. cut(trace) or ""))
@@ -135,8 +136,8 @@ end
 
 local pack, sethook, gethook = table.pack, debug.sethook, debug.gethook
 
--- Calls a function as a cell. A hook that the cell has set ends with it; it has no line of this
--- function to run on, since it may fail there.
+-- Calls a cell's function. A debug hook that the cell has set is removed afterwards. No line of
+-- this function runs between the cell and the removal, because the hook could fail there.
 local function call(fn)
    local all, _ = pack(xpcall(fn, with_traceback)), type(gethook()) == "function" and sethook()
    return all
@@ -149,7 +150,7 @@ local function run(fn, code, of_cell)
    local results = call(fn)
    guard.leave()
    local ok, failure = results[1], results[2]
-   -- the message is a plain text if the handler has failed, too
+   -- the failure is a plain text if the error handler has failed, too
    if not ok and type(failure) ~= "table" then failure = {message = tostring(failure)} end
    local interrupted = not ok and failure.message:find "interrupted!" ~= nil
    repl.end_line(interrupted)
@@ -190,7 +191,7 @@ function Session:execute(code, silent, store)
    end
    if results and not silent then
       local first = kind == "expression" and 2 or 1
-      -- __tostring and __mime may fail, too
+      -- the value's metamethods __tostring and __mime may raise errors, too
       local _, problem = run(function()
          show(self, table.unpack(results, first, results.n))
       end, code)
@@ -208,7 +209,8 @@ function Session:execute(code, silent, store)
    return failure
 end
 
---- Evaluates an expression for a client. Returns a MIME bundle, or nil and the error's content.
+--- Evaluates an expression for a client. Returns a MIME bundle, or nil and the content of the
+--- error.
 ---@param text string
 ---@return table? bundle
 ---@return table? failure
@@ -244,7 +246,7 @@ local word_end <const> = "[^%s\"'`+%-*/%%^#&|~<>=(){},;\\?!@$]*$"
 --- Completes the word before the cursor.
 ---@param code string
 ---@param cursor integer  the number of characters before the cursor
----@return string[] matches  each replaces the text from `first` to `last`
+---@return string[] matches  the words that can replace the text from `first` to `last`
 ---@return integer first
 ---@return integer last
 function Session:complete(code, cursor)
@@ -255,8 +257,8 @@ function Session:complete(code, cursor)
    return matches, to_characters(code, #before - #word), to_characters(code, bytes)
 end
 
--- Returns the path (such as torch.nn) at a position in bytes; if there is none, the path of the
--- function whose call surrounds the position.
+-- Returns the path (such as torch.nn) at a position in bytes. If there is none, returns the path of
+-- the function whose call surrounds the position.
 local function subject_at(code, bytes)
    local left = code:sub(1, bytes):match "[%w_.:]*$"
    local right = code:sub(bytes + 1):match "^[%w_]*"
@@ -287,7 +289,8 @@ function Session:inspect(code, cursor)
    return text and messages.clean(text)
 end
 
---- Returns whether code is "complete", "incomplete" or "invalid", and the next line's indentation.
+--- Returns whether code is "complete", "incomplete" or "invalid", and the indentation of the next
+--- line.
 ---@param code string
 ---@return string status
 ---@return string indent

@@ -1,5 +1,5 @@
--- thread.lua - the start function of the kernel's second thread. The module returns a function, as
--- torch.workers expects.
+-- thread.lua - the start function of the kernel's second thread. The module returns the function,
+-- because torch.workers expects this.
 
 local channels = require "tlua.notebook.channels"
 

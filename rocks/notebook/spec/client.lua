@@ -1,4 +1,4 @@
--- client.lua - a client of the kernel in the role of a front end: starts a kernel and exchanges messages with it.
+-- client.lua - a client that plays the role of a front end. It starts a kernel and exchanges messages with it.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -13,7 +13,7 @@ local M = {}
 local Client = {}
 Client.__index = Client
 
---- Returns whether libzmq is there, and otherwise the reason.
+--- Returns whether libzmq is installed. If it is not, also returns the reason.
 function M.available()
    local socket, why = kernel.socket(kinds.PUB)
    if not socket then return false, why end
@@ -21,7 +21,7 @@ function M.available()
    return true
 end
 
--- Returns n ports that are free at the moment.
+-- Returns n ports that are not in use at the moment.
 local function free_ports(n)
    local listeners, ports = {}, {}
    for i = 1, n do
@@ -69,7 +69,7 @@ function M.start(given)
       assert(self[name]:connect(("%s://%s%s%d"):format(config.transport, config.ip, separator,
          config[name .. "_port"])))
    end
-   -- the iopub channel is connected when the first message comes
+   -- the first message arrives only after the iopub channel is connected
    for _ = 1, 100 do
       self:send("shell", "kernel_info_request", {})
       local reply = self:receive("shell", 60)
@@ -95,7 +95,7 @@ function Client:receive(channel, seconds)
    return frames and assert(messages.unpack(self.key, frames))
 end
 
---- Returns the messages of the iopub channel for a request, up to "idle".
+--- Returns the messages that the iopub channel publishes for a request, up to the state "idle".
 function Client:outputs(id, seconds)
    local list = {}
    local ends = torch.io.clock() + (seconds or 60)
@@ -117,8 +117,8 @@ function Client:request(kind, content)
    return reply.content, self:outputs(id)
 end
 
---- Runs a cell. Returns the outputs as a table with stdout, stderr, result, displays (both MIME bundles) and error.
---- Also returns the reply.
+--- Runs a cell. Returns its outputs as a table with stdout, stderr, result and displays (which are MIME bundles) and
+--- error. Also returns the reply.
 function Client:run(code, more)
    local content = {code = code, silent = false, store_history = true, allow_stdin = false, stop_on_error = true}
    for name, value in pairs(more or {}) do content[name] = value end
@@ -138,13 +138,13 @@ function Client.sort(reply, outputs)
    return sorted, reply
 end
 
---- Returns whether the kernel runs.
+--- Returns whether the kernel is running.
 function Client:alive()
    local state = shell.run("ps -o stat= -p " .. self.pid)
    return state:find "%S" ~= nil and not state:find "^%s*Z"
 end
 
---- Waits for the kernel's end; returns whether it has ended.
+--- Waits for the end of the kernel. Returns whether it has ended.
 function Client:ended(seconds)
    local ends = torch.io.clock() + seconds
    while self:alive() do
@@ -154,7 +154,7 @@ function Client:ended(seconds)
    return true
 end
 
---- Ends the kernel and the client.
+--- Stops the kernel and closes the client's sockets. Returns the text that the kernel has printed.
 function Client:stop()
    if self:alive() then
       self:send("control", "shutdown_request", {restart = false})

@@ -1,4 +1,4 @@
--- Tests the Jupyter kernel by a client that exchanges messages with it over libzmq.
+-- Tests the Jupyter kernel with a client that exchanges messages with it over libzmq.
 
 local torch = require "tlua"
 local client = require "rocks.notebook.spec.client"

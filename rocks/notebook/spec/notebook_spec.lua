@@ -8,7 +8,7 @@ local messages = require "tlua.notebook.messages"
 local packages = require "tlua.packages"
 local shell = require "spec.support.shell"
 
--- Returns a notebook with these code cells, as the text of a file.
+-- Returns a notebook with the given code cells, as the text of a file.
 local function notebook(...)
    local cells = json.as_array {{cell_type = "markdown", source = "# title", metadata = {}}}
    for _, source in ipairs {...} do
@@ -20,7 +20,7 @@ end
 
 local function tlua(arguments) return shell.run(shell.start() .. " notebook " .. arguments) end
 
--- Runs a notebook in a process of its own. Returns the cells, the command's output and its status.
+-- Runs a notebook in a process of its own. Returns its cells, the command's output and the exit status.
 local function run(text, options)
    return shell.with_folder(function(folder)
       local path = folder .. "/n.ipynb"
