@@ -160,7 +160,7 @@ describe("make install", function()
       assert.equal(prefix .. "/lib/libtlua.so.0\n", shell.ok("readlink " .. elsewhere .. "/tlua.so"))
    end))
 
-   -- If a path were not quoted, its first word would be the name of an existing file, `bystander`, which must survive.
+   -- The first word of the path is the name of an existing file. Without quotes, the commands would change that file.
    it("accepts folders with blanks, quotes and semicolons", shell.in_folder(function(folder)
       local odd, root = folder .. "/it's a; touch b \"c\"", folder .. "/stage $HOME d"
       local bystander = folder .. "/it's"

@@ -145,8 +145,8 @@ describe("a sample", function()
       for _, at in ipairs {{2, 1}, {3, 1}, {3, 2}} do
          local x = r:select(-1, at[2]):select(-1, at[1])
          assert.is_true(math.abs(x:mean():item()) < 2 / n ^ 0.5)
-         -- The component x along the mean is such that (x + 1) / 2 has a beta distribution with both parameters equal
-         -- to concentration - 1 + dim / 2.
+         -- For a correlation x, (x + 1) / 2 has a beta distribution. Both of its parameters are concentration - 1 + dim
+         -- / 2.
          assert.is_true(math.abs(x:var():item() - 1 / (2 * 2 + 1)) < 1.4 / n ^ 0.5)
       end
    end)
