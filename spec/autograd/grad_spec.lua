@@ -18,7 +18,7 @@ function counting.backward(ctx, grad)
 end
 
 describe("autograd.grad", function()
-   it("returns a gradient for each input and leaves .grad alone", function()
+   it("returns a gradient for each input and does not change .grad", function()
       local a, b = leaf {1, 2}, leaf {3, 4}
       local da, db = torch.autograd.grad((a * b):sum(), {a, b})
       assert.close({3, 4}, da)

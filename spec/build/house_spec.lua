@@ -32,7 +32,7 @@ end
 describe("src/ops", function()
    local all = load.load(files("src/ops/*/*.lua"))
 
-   it("has an operator's C beside its schema, in the file of the same name", function()
+   it("has an operator's C function beside its schema, in the file of the same name", function()
       local where, astray, found = definitions(), {}, 0
       for _, op in ipairs(all.ops) do
          local path = not op.pointwise and not op.expr and (where[op.cname] or where[op.cname .. "_"])

@@ -206,7 +206,7 @@ describe("annotations", function()
       assert.matches("^%-%-%-@meta", text)
    end)
 
-   it("give a function with several paths its text once", function()
+   it("describe a function with several paths only once", function()
       assert.matches("\nfunction torch.nn.functional.softmax(self, dim, dtype, options) end\n", text, 1, true)
       for _, path in ipairs {"torch.softmax", "torch.Tensor.softmax"} do
          assert.matches("\n" .. path .. " = torch.nn.functional.softmax\n", text, 1, true)
@@ -357,7 +357,7 @@ describe("the site", function()
       assert.equal("", table.concat(missing, "\n"))
    end)
 
-   it("tells of each function of the C header, with its comment", function()
+   it("describes each function of the C header, with its comment", function()
       need()
       local text, missing = pages["c-api.html"], {}
       for name in shell.read "src/tlua.h":gmatch "\nTL_API [^;]-([%w_]+)%(" do

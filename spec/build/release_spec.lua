@@ -17,7 +17,7 @@ describe("a release", function()
       assert.equal("v" .. version, fields.source.tag)
    end)
 
-   it("has the rockspec of the sources but for the version", function()
+   it("has the rockspec of the sources, except for the version", function()
       assert.equal(release.rockspec(shell.read "rocks/tlua-scm-1.rockspec", version),
          shell.read(("rocks/tlua-%s-1.rockspec"):format(version)))
    end)

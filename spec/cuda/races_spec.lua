@@ -18,7 +18,7 @@ local function barrier_of(path)
 end
 
 describe("a GPU's kernels", function()
-   it("are looked at wherever a source declares memory that threads share", function()
+   it("are tested wherever a source file declares memory that threads share", function()
       local makefile = shell.read "Makefile"
       local counted = makefile:match "COUNTED_SRC := (.-)\nuncounted"
       local sources = shell.ok "grep -l __shared__ kernels/cuda/*/*.cu"

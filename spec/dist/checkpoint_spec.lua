@@ -37,7 +37,7 @@ local function with(text, kind, id)
 end
 
 describe("distributed.checkpoint", function()
-   it("is read by other numbers of ranks, and other ways of splitting, than have written it",
+   it("can be read with other numbers of ranks and other ways of splitting",
       function()
       local cases = {
          {4, "fsdp", {{2, "fsdp"}, {1, nil}, {2, "tp"}, {4, "both"}}},
@@ -437,7 +437,7 @@ describe("parts of a save that was killed", function()
       torch.distributed.checkpoint.save({a = torch.ones(3)}, {checkpoint_id = arg[1]})
    ]==]
 
-   it("are taken away by the next save, and the checkpoint before stays valid", shell.in_folder(function(folder)
+   it("are removed by the next save, and the earlier checkpoint stays valid", shell.in_folder(function(folder)
       local id, dcp = folder .. "/c", torch.distributed.checkpoint
       dcp.save({a = torch.zeros(3)}, {checkpoint_id = id})
       shell.write(folder .. "/killed.lua", killed)

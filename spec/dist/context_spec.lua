@@ -60,7 +60,7 @@ describe("context_parallel", function()
       end
    ]==]))
 
-   it("keeps no weights, neither going forward nor back", case(2, [==[
+   it("keeps no weights, neither in the forward nor in the backward pass", case(2, [==[
       local length = 2048
       local q = torch.randn(length, 8):requires_grad_()
       local function pass()

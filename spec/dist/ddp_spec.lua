@@ -138,7 +138,7 @@ describe("DistributedDataParallel", function()
       check({0.1 * 0.9 + 0.1, 0.1 * 0.9 + 0.1}, model.module.running_mean:double():mul(1e6):round():div(1e6))
    ]==]))
 
-   it("takes hooks that send less", case(2, [==[
+   it("takes hooks that compress gradients", case(2, [==[
       local hooks = dist.algorithms.ddp_comm_hooks
       for _, row in ipairs {{"allreduce_hook", 1e-6}, {"fp16_compress_hook", 1e-3},
          {"bf16_compress_hook", 1e-2}} do
@@ -277,7 +277,7 @@ describe("DistributedDataParallel", function()
       end
    ]==]))
 
-   it("averages gradients first, then parameters now and then (post-local SGD)", case(2, [==[
+   it("averages first gradients, then from time to time parameters (post-local SGD)", case(2, [==[
       local hooks = dist.algorithms.ddp_comm_hooks.post_localSGD_hook
       local model = DDP(build(1))
       model:register_comm_hook(hooks.PostLocalSGDState {start_localSGD_iter = 1},

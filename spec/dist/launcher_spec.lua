@@ -31,7 +31,7 @@ describe("tlua run", function()
       assert.matches("[1] --lr\t0.1\ttwo words\n", output, nil, true)
    end))
 
-   it("ends all when one fails, and shows that one's traceback last", function()
+   it("ends all ranks when one fails, and shows its traceback last", function()
       local output, status = alone(3, [[
          if os.getenv "RANK" == "1" then error "bad luck" end
          while true do dist._sleep(1) end
@@ -71,7 +71,7 @@ describe("tlua run", function()
       assert.matches("rank 1 was the first to fail, with status 7", output, 1, true)
    end)
 
-   it("starts all again as often as it may", function()
+   it("restarts all ranks as often as allowed", function()
       local output, status = alone(2, [[
          print("attempt " .. os.getenv "TLUA_RESTART_COUNT")
          dist.init_process_group()

@@ -34,7 +34,7 @@ describe("send and recv", function()
       end
    ]]))
 
-   it("receive from anybody", ranks:case(3, [[
+   it("receive from any rank", ranks:case(3, [[
       if rank == 0 then
          local seen = {}
          for _ = 1, 2 do

@@ -70,7 +70,7 @@ describe("groups that record", function()
    -- Section 7.2 of the ZeRO paper gives these formulas. Stage 3 gathers a unit's parameters before the forward pass
    -- and before the backward pass, and reduces and scatters its gradients once. Each of these collectives moves (N - 1)
    -- / N of the unit's bytes.
-   it("run fully_shard's step: messages and bytes are the formulas'", function()
+   it("run fully_shard's step with the messages and bytes of the formulas", function()
       local units <const>, width <const> = 3, 64
       local count <const> = width * width + width -- number of parameters in a unit
       for _, size in ipairs {2, 64, 1024} do
@@ -98,7 +98,7 @@ describe("groups that record", function()
    end)
 
    -- Each micro-batch crosses each border between stages twice: once as activations, once as gradients.
-   it("run a pipeline's step: messages and bytes are the formulas'", function()
+   it("run a pipeline's step with the messages and bytes of the formulas", function()
       local nn, pipe = torch.nn, dist.pipelining
       local parts <const>, width <const> = 4, 6
       for _, size in ipairs {2, 16, 1024} do

@@ -206,7 +206,7 @@ end)
 
 -- The reference values are the tensor before the split, and the results that one process computes from that tensor.
 describe("DTensor", function()
-   it("gives each rank its part, and the whole", case(4, [==[
+   it("gives each rank its part, and the whole tensor on request", case(4, [==[
       local T, Partial = dist.tensor, dist.tensor.Partial
       local mesh = dist.init_device_mesh("cpu", {2, 2})
       local i, j = table.unpack(mesh:get_coordinate())

@@ -407,7 +407,7 @@ describe("transforms", function()
       assert.equal(D.ComposeTransform {D.ExpTransform()}, D.ComposeTransform {D.ExpTransform()})
    end)
 
-   it("refuse nonsense", function()
+   it("refuse wrong arguments", function()
       assert.raises("distributions.ExpTransform: x: expected a tensor", function() D.ExpTransform() "x" end)
       assert.raises("CorrCholeskyTransform: x: expected D (D - 1) / 2 numbers, got 2",
          function() D.CorrCholeskyTransform()(torch.zeros(2)) end)
@@ -464,7 +464,7 @@ describe("constraints", function()
          {false, true, true})
    end)
 
-   it("print and refuse nonsense", function()
+   it("print, and refuse wrong arguments", function()
       assert.equal("Interval(lower_bound=0, upper_bound=1)", tostring(constraints.unit_interval))
       assert.equal("Simplex()", tostring(constraints.simplex))
       assert.raises("constraints.interval: upper_bound is missing", function() constraints.interval(1) end)

@@ -34,7 +34,7 @@ describe("vmap", function()
       assert.equal(1, calls)
    end)
 
-   it("takes and gives tables", function()
+   it("takes and returns tables", function()
       local result = vmap(function(p) return {sum = p.a + p.b, p.a} end,
          {in_dims = {{a = 1, b = false}}}) {a = x, b = torch.ones(3)}
       assert.same({{1, 2, 3}, {4, 5, 6}}, result.sum:tolist())
@@ -153,7 +153,7 @@ describe("vmap", function()
       assert.equal(15, vmap(function(a) return a end)(x):sum():item())
    end)
 
-   it("leaves an outer tensor alone that the function returns", function()
+   it("does not change an outer tensor that the function returns", function()
       local result = vmap(function(a) return a end)(x)
       result:zero_()
       assert.equal(15, x:sum():item())

@@ -96,7 +96,7 @@ describe("a program on a device", function()
       for _, result in ipairs(results) do assert(result:equal(expected)) end
    end)
 
-   it("serves no block that another value still uses, when only some runs copy their input", function()
+   it("reuses no block that another value still uses, when only some runs copy their input", function()
       local function f(x)
          local a = x * 2
          local b = a + 1

@@ -624,7 +624,7 @@ Program(input: float32 {input_1, 3})
       assert.matches(("a run needs %d bytes, of which %d are in use at once"):format(bytes, live), tostring(program))
    end)
 
-   it("serves no block that another value still uses, when only some runs copy their input", function()
+   it("reuses no block that another value still uses, when only some runs copy their input", function()
       local function f(x)
          local a = x * 2
          local b = a + 1

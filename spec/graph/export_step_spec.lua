@@ -134,7 +134,7 @@ describe("a training step as a program", function()
             torch.randn(6, 4))
    end)
 
-   it("goes on where it was saved", function()
+   it("continues from a saved state", function()
       local program, loaded = check(mlp, {optimizer = adamw, steps = 60, scheduler = function(o)
          return optim.lr_scheduler.ExponentialLR(o, {gamma = 0.9})
       end})

@@ -98,7 +98,7 @@ describe("a full disk", function()
       end)
    end
 
-   it("leaves the older distributed checkpoint whole", function()
+   it("leaves the older distributed checkpoint complete", function()
       local output, kept, files, status = run_limited([[
 local checkpoint = torch.distributed.checkpoint
 checkpoint.save({x = torch.ones(3)}, {checkpoint_id = folder .. "/saved"})

@@ -146,7 +146,7 @@ describe("a public table", function()
 end)
 
 describe("torch.has", function()
-   it("tells whether a name exists", function()
+   it("reports whether a name exists", function()
       for name in ([[nn nn.Linear nn.functional.relu cuda.is_available Tensor.add torch.nn.Linear
          nn.Linear.forward backends.cudnn.benchmark backends.cuda.matmul.allow_tf32 linalg.norm
          optim.lr_scheduler.StepLR distributed.ReduceOp.SUM has]]):gmatch "%S+" do

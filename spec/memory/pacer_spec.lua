@@ -22,7 +22,7 @@ for name, command in pairs(hosts) do
 
       it("keeps no memory of 500,000 small sums", function() runs("small.lua") end)
       it("needs little memory for 5 GB of sums", function() runs("large.lua") end)
-      it("frees tensors soon that have left a window", function() runs("window.lua") end)
+      it("soon frees tensors that have left a window", function() runs("window.lua") end)
       it("keeps no memory of training steps", function() runs("training.lua") end)
       it("keeps no memory of losses without a backward pass", function() runs("saved.lua") end)
       it("keeps no memory of hooks that refer to their own tensor", function() runs("cycles.lua") end)

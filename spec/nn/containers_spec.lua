@@ -180,7 +180,7 @@ describe("nn.Sequential with names", function()
       assert.same({"1", "more", "act"}, names_of(model:named_children()))
    end)
 
-   it("refuses moves that leave the names behind", function()
+   it("refuses to move modules without their names", function()
       for _, move in ipairs {function(m) table.remove(m, 1) end, function(m) table.insert(m, 1, nn.ReLU()) end} do
          local model = make()
          move(model)
@@ -219,7 +219,7 @@ describe("nn.Sequential with names", function()
       assert.same({3, 2}, layer(torch.randn(3, 2)).shape)
    end)
 
-   it("refuses names that cannot be", function()
+   it("refuses invalid names", function()
       local model = make()
       for name, message in pairs {
          [""] = "name: expected a string without dots, got",

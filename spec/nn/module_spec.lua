@@ -352,7 +352,7 @@ describe("the state of a module", function()
       assert.close(a(x):tolist(), b(x):tolist(), 0)
    end)
 
-   it("that does not fit is refused with all reasons, and changes nothing", function()
+   it("that does not fit is refused with all reasons, and nothing changes", function()
       local net = Net()
       local before = net.scale:item()
       local state = Net():state_dict()

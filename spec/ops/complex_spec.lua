@@ -161,7 +161,7 @@ describe("complex dtypes", function()
       assert.equal(1, select(2, output:gsub("discards", "")))
    end)
 
-   it("tell that they are complex", function()
+   it("report that they are complex", function()
       local z = torch.ones(1, {dtype = "complex64"})
       assert.is_true(z:is_complex() and torch.is_complex(z))
       assert.is_false(z:is_floating_point())
@@ -234,7 +234,7 @@ describe("an operator on complex numbers", function()
       for name, expected in pairs(reference.binary) do close(expected, elements(torch[name](x, y)), 1e-12, name) end
    end)
 
-   it("reduces as PyTorch", function()
+   it("reduces as PyTorch does", function()
       local x = numbers(reference.some)
       for name, expected in pairs(reference.reduced) do
          local result = name:find "^cum" and x[name](x, 1) or x[name](x)
@@ -290,7 +290,7 @@ describe("an operator on complex numbers", function()
          function() torch.linspace(0, i, 3, {dtype = "float32"}) end)
    end)
 
-   it("drops numbers, not their parts", function()
+   it("drops whole numbers, not one of their parts", function()
       local F <const> = torch.nn.functional
       local z = torch.full({1000}, torch.complex(1, 2))
       torch.manual_seed(1)

@@ -153,7 +153,7 @@ describe("torch.fft", function()
       assert.is_true(copy:equal(x))
    end)
 
-   it("refuses nonsense by name", function()
+   it("refuses wrong arguments by name", function()
       local x = torch.ones(2, 3)
       for message, call in pairs {
          ["fft.fft: input: expected at least one dimension, got none"] =
@@ -261,7 +261,7 @@ describe("torch.stft", function()
       assert.is_true(torch.autograd.gradgradcheck(back, {z, w}))
    end)
 
-   it("refuses nonsense by name", function()
+   it("refuses wrong arguments by name", function()
       local x, z = torch.ones(40), torch.zeros(5, 6, {dtype = "complex64"})
       for message, call in pairs {
          ["stft: input: expected one or two dimensions"] = function() torch.stft(torch.ones(1, 1, 9), 4) end,
@@ -312,7 +312,7 @@ describe("windows", function()
       assert.equal("cpu", tostring(torch.hann_window(4, {device = "cpu"}).device))
    end)
 
-   it("refuse nonsense by name", function()
+   it("refuse wrong arguments by name", function()
       local windows = torch.signal.windows
       for message, call in pairs {
          ["hann_window: window_length: expected an integer of at least 0, got -1"] =

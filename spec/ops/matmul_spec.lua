@@ -116,7 +116,7 @@ describe("matmul", function()
    end)
 end)
 
-describe("addmm and its like", function()
+describe("addmm and similar operators", function()
    it("do not read self when beta is 0", function()
       local nothing = torch.full({2, 2}, 0 / 0)
       local a = torch.ones(2, 2)

@@ -97,7 +97,7 @@ describe("distributions", function()
       return worst * math.sqrt(#values)
    end
 
-   it("are the distributions that they are called", function()
+   it("are the distributions that their names say", function()
       local function normal(z)
          return 0.5 * torch.erfc(torch.tensor(-z / math.sqrt(2), {dtype = "float64", device = "cpu"})):item()
       end
@@ -191,7 +191,7 @@ describe("permutations", function()
       assert.raises("randperm", "int8", function() torch.randperm(200, {dtype = "int8"}) end)
    end)
 
-   it("are all as likely", function()
+   it("are all equally likely", function()
       torch.manual_seed(7)
       local counts = {}
       for _ = 1, 6000 do
@@ -281,7 +281,7 @@ describe("a generator's offset", function()
       assert.equal(12, g:get_offset())
    end)
 
-   it("goes to any place of the stream", function()
+   it("can be set to any position in the stream", function()
       local g = generator()
       torch.rand(8, {generator = g})
       local expected = torch.rand(5, {generator = g})

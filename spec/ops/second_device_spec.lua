@@ -50,7 +50,7 @@ describe("an operator that only the CPU has", function()
       end, spd)
    end)
 
-   it("raises what it raises on the CPU", function()
+   it("raises the same errors as on the CPU", function()
       assert.raises("linalg.inv", "matrix 2 of the batch is singular",
          function() torch.linalg.inv(there(torch.stack {spd[1], spd[2] * 0})) end)
       assert.raises("linalg.cholesky", "is not positive definite",

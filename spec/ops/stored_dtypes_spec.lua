@@ -232,7 +232,7 @@ describe("dtypes without loops of their own", function()
       assert.raises(message, function() leaf:float():sum():backward() end)
    end)
 
-   it("are no positions", function()
+   it("are refused as positions", function()
       local F = torch.nn.functional
       local x, at = torch.tensor {10.0, 20, 30}, torch.tensor {1, 2}
       for dtype in ("uint16 uint32 uint64"):gmatch "%S+" do

@@ -346,7 +346,7 @@ describe("optim.Optimizer", function()
       end)())
    end)
 
-   it("refuses options that make no sense, by the name of the nearest that does", function()
+   it("refuses invalid options, and names the nearest valid one", function()
       local a = parameter(1)
       local matrix = torch.zeros(2, 2):requires_grad_()
       local wrong = {
@@ -379,7 +379,7 @@ describe("optim.Optimizer", function()
          function() optim.Muon({matrix}, {ns_steps = 100}) end)
    end)
 
-   it("passes over empty parameters", function()
+   it("ignores empty parameters", function()
       for _, name in ipairs {"SGD", "Adam", "Adafactor", "Muon", "Rprop"} do
          local empty = torch.zeros(0, 3):requires_grad_()
          local full = torch.ones(2, 2):requires_grad_()
@@ -390,7 +390,7 @@ describe("optim.Optimizer", function()
       end
    end)
 
-   it("calls hooks of steps, its own and those of all", function()
+   it("calls the hooks of its steps, and those of all optimizers", function()
       local a, log = parameter(1), {}
       local optimizer = optim.SGD({a}, {lr = 0.5})
       local function note(text) return function() log[#log + 1] = text end end
@@ -454,7 +454,7 @@ describe("optim.Optimizer", function()
       assert.is_true(optimizer.loaded)
    end)
 
-   it("writes a loaded rate into the tensor that it has", function()
+   it("writes a loaded learning rate into its existing tensor", function()
       local a, lr = parameter(1), torch.tensor(0.5)
       local optimizer = optim.SGD({a}, {lr = lr})
       local dict = optimizer:state_dict()

@@ -98,7 +98,7 @@ describe("optim.swa_utils.AveragedModel", function()
 end)
 
 describe("optim.swa_utils.update_bn", function()
-   it("learns the mean over all batches, and gives modes and momenta back", function()
+   it("learns the mean over all batches, and restores modes and momenta", function()
       local net = nn.Sequential(nn.BatchNorm1d(2, {momentum = 0.3}), nn.Dropout(0.5),
          nn.BatchNorm1d(2, {track_running_stats = false})):eval()
       net[2]:train()
@@ -123,14 +123,14 @@ describe("optim.swa_utils.update_bn", function()
       assert.close({6, 0}, net[1].running_mean)
    end)
 
-   it("gives them back after an error, too", function()
+   it("also restores them after an error", function()
       local net = nn.Sequential(nn.BatchNorm1d(2)):eval()
       assert.is_false(pcall(swa.update_bn, {torch.ones(2, 3)}, net))
       assert.equal(0.1, net[1].momentum)
       assert.is_false(net.training)
    end)
 
-   it("leaves models without batch norm alone", function() swa.update_bn({"no tensor"}, nn.Linear(1, 1)) end)
+   it("does not change models without batch norm", function() swa.update_bn({"no tensor"}, nn.Linear(1, 1)) end)
 end)
 
 describe("optim.swa_utils.SWALR", function()

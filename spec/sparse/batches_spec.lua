@@ -88,7 +88,7 @@ describe("A batch of compressed matrices", function()
          function() dense():to_sparse_csr {dense_dim = 2} end)
    end)
 
-   it("computes elementwise, sums, and gives up its matrices", function()
+   it("computes elementwise, sums, and returns its single matrices", function()
       local x = dense()
       for _, layout in ipairs(LAYOUTS) do
          local s, name = compressed(x, layout), "sparse_" .. layout[1]

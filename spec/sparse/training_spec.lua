@@ -116,7 +116,7 @@ describe("nn.Embedding with the option sparse", function()
       assert.close(b.weight.grad, a.weight.grad:to_dense(), 1e-5)
    end)
 
-   it("works in bags", function()
+   it("works for bags", function()
       for _, mode in ipairs {"sum", "mean"} do
          local made = {}
          for i, sparse in ipairs {true, false} do

@@ -15,7 +15,7 @@ describe("a measurement", function()
       assert.same({0.1, 0.2, 0.3, 0.4}, m.times)
    end)
 
-   it("shows the digits that mean something, in a unit that suits", function()
+   it("shows the significant digits, in a suitable unit", function()
       local m = Measurement(task, 1, {1.001e-3, 1.002e-3, 1.003e-3, 1.004e-3})
       assert.equal(3, m.significant_figures)
       assert.matches("sum: small\nours\n  Median: 1.00 ms", tostring(m))

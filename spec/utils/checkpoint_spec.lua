@@ -71,7 +71,7 @@ describe("torch.utils.checkpoint", function()
       assert.is_nil(x.grad)
    end)
 
-   it("refuses another result the second time", function()
+   it("refuses a different result of the second call", function()
       for shape, second in sorted {
          ["nil"] = function() end,
          ["a tensor of shape (1)"] = function(a) return a:sum({1}, true) end,

@@ -69,7 +69,7 @@ describe("torch.class", function()
       assert.equal(1, closed)
    end)
 
-   it("tells types", function()
+   it("reports types", function()
       local Shape = torch.class("my.Shape")
       local Circle = torch.class("my.Circle", Shape)
       local object = Circle()

@@ -106,7 +106,7 @@ describe("a compiled function", function()
       same(states[1], states[2])
    end)
 
-   it("ends a watch where a coroutine yields that nobody resumes", function()
+   it("ends an observation when a coroutine yields and is not resumed", function()
       local env = {coroutine = coroutine}
       local fn = load("local x = ... coroutine.yield(1) return x * 2", "fn", "t", env)
       local fast = torch.compile(fn)

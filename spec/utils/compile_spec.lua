@@ -142,7 +142,7 @@ describe("torch.compile", function()
       end
    end)
 
-   it("calls the function as often as it is called, as long as it is watched", function()
+   it("calls the function at each call while its calls are observed", function()
       local seen = {}
       local fast = torch.compile(function(a)
          seen[#seen + 1] = #seen

@@ -31,7 +31,7 @@ local function stream(metric, predictions, targets)
 end
 
 describe("metrics", function()
-   it("count right predictions", function()
+   it("count correct predictions", function()
       assert.close(expected.accuracy, stream(metrics.Accuracy(), scores, target), 1e-12)
       assert.close(expected.accuracy, stream(metrics.Accuracy(), scores:argmax(2), target), 1e-12)
       assert.close(expected.top_2, stream(metrics.Accuracy {top_k = 2}, scores, target), 1e-12)
@@ -76,7 +76,7 @@ describe("metrics", function()
       assert.equal(7, mean:reset():update(7):compute())
    end)
 
-   it("give nan before there is anything", function()
+   it("give nan without any data", function()
       for _, metric in ipairs {metrics.Accuracy(), metrics.AUC(), metrics.Perplexity(),
          metrics.Mean(), metrics.F1(3), metrics.F1(3, {average = "micro"}),
          metrics.F1(3, {average = "weighted"})} do

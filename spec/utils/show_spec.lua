@@ -35,7 +35,7 @@ describe("torch.utils.ConfusionMatrix", function()
       }, "\n"), tostring(confusion))
    end)
 
-   it("refuses classes that are not there", function()
+   it("refuses classes that do not exist", function()
       local confusion = torch.utils.ConfusionMatrix(2)
       assert.raises("expected classes from 1 to 2", function() confusion:add(torch.tensor {3}, torch.tensor {1}) end)
       assert.raises("as many targets as predictions",
