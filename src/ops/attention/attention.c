@@ -1,7 +1,7 @@
 /*
 ** attention.c - scaled_dot_product_attention. Its arguments are converted to the shape (batch,
 ** heads, positions, features), as views if the strides allow this, and passed to the operator
-** `attention`. That operator is recorded, and its kernel stores no scores.
+** `attention`. The operator `attention` is recorded for autograd, and its kernel stores no scores.
 */
 #include <math.h>
 
@@ -46,7 +46,7 @@ static bool check_options(tl_Tensor *query, tl_Tensor *mask, double dropout, boo
 
 /* ---- shapes ---- */
 
-/* The leading dimensions of a tensor: batch dimensions, then the heads. */
+/* The leading dimensions of a tensor: its batch dimensions, followed by its heads. */
 typedef struct Lead {
   int n;
   int64_t sizes[TL_MAX_DIMS];
@@ -58,7 +58,7 @@ static Lead lead_of(const tl_Tensor *t) {
   return lead;
 }
 
-/* Broadcasts `lead` with the leading dimensions of t, where `heads` replaces t's number of
+/* Broadcasts `lead` with the leading dimensions of t. `heads` is used in place of t's own number of
 ** heads. */
 static bool join_lead(Lead *lead, const tl_Tensor *t, int64_t heads) {
   Lead a = *lead, b = lead_of(t);
@@ -92,8 +92,8 @@ static bool check_groups(const tl_Tensor *t, const tl_Tensor *query) {
                   want, have);
 }
 
-/* Returns t (..., heads, n, m) as (batch, heads, n, m). The leading dimensions are broadcast to
-** `lead`, and the batch dimensions are merged. */
+/* Returns t, whose shape is (..., heads, n, m), as (batch, heads, n, m). Broadcasts the leading
+** dimensions to `lead` and merges the batch dimensions. */
 static tl_Tensor *as_heads(tli_Chain *c, tl_Tensor *t, const Lead *lead, int64_t heads) {
   if (c->failed ||
       (t->ndim == 4 && lead->n == 2 && t->sizes[0] == lead->sizes[0] && t->sizes[1] == heads))
@@ -157,8 +157,7 @@ typedef struct Operands {
 static Operands operands(tli_Chain *c, tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,
                          tl_Tensor *mask, bool gqa, const Lead *lead) {
   int64_t heads = lead->n > 0 ? lead->sizes[lead->n - 1] : 1, few = heads_of(key);
-  /* whether query heads can share key/value heads; without gqa, they do so by ordinary
-  ** broadcasting */
+  /* whether a group of query heads can share a head of key and value */
   bool shared = few == heads_of(value) && few > 0 && heads % few == 0;
   if (gqa && !shared) {
     key = repeat_heads(c, key, heads);
@@ -170,7 +169,7 @@ static Operands operands(tli_Chain *c, tl_Tensor *query, tl_Tensor *key, tl_Tens
                     as_pairs(c, mask, lead, key ? key->sizes[key->ndim - 2] : 0)};
 }
 
-/* Reserves the random words that dropout needs. */
+/* Reserves a stretch of the generator's random numbers for dropout. */
 static bool draw(const Operands *o, double dropout, tli_Generator *generator, tli_Stretch *from) {
   const int64_t *n = o->query->sizes;
   int64_t words = n[0] * n[1] * n[2] * tli_words(o->key->sizes[2]);

@@ -25,8 +25,8 @@ example("scaled_dot_product_attention", [[
    --> tensor([1., 2.])]])
 
 -- Tensors are (batch, heads, positions, features); the mask is (batch or 1, heads or 1, L or 1, S).
--- The derivative recomputes the weights from `norm`. The arguments seed, block and state
--- (tli_Stretch) give the position of dropout's random words.
+-- The derivative recomputes the weights from `norm`. The arguments seed, block and state are the
+-- parts of a tli_Stretch, which gives the position of dropout's random numbers.
 op {[[attention(Tensor query, Tensor key, Tensor value, Tensor mask, float dropout, bool causal,
       float scale, int seed, int block, Tensor state) -> (Tensor result, Tensor norm)]],
     name = "scaled_dot_product_attention", node = "ScaledDotProductFlashAttention", internal = true,

@@ -1,7 +1,7 @@
 /*
 ** attention_backward.c - the gradient of attention, in two forms. Usually a kernel recomputes the
-** weights block by block. While a graph of the gradient itself is recorded, the gradient is
-** composed of differentiable operators, and all weights are stored.
+** weights block by block. While a graph of the gradient itself is recorded, differentiable
+** operators compute the gradient instead, and all weights are stored.
 */
 #include <math.h>
 
@@ -28,8 +28,8 @@ static bool new_gradients(const Inputs *in, const bool *want, tl_Tensor **out) {
   return out[MASK] && zeros(out[MASK]);
 }
 
-/* Describes the rows of a gradient for the kernel. If the gradient is not wanted, t is NULL and so
-** is the result's `data`. */
+/* Describes the rows of a gradient for the kernel. If the gradient is not needed, t is NULL, and
+** the field `data` of the result is NULL. */
 static tlk_HeadRows rows_of(tl_Tensor *t) {
   if (t == NULL) return (tlk_HeadRows){.data = NULL};
   return (tlk_HeadRows){tli_data(t), t->strides[0], t->strides[1], t->strides[2]};
@@ -81,7 +81,7 @@ static void composed(tli_Chain *c, const Inputs *in, const tlk_Attention *a, con
   tl_Tensor *key = tli_attention_spread(c, tli_attention_widened(c, in->key), a->heads);
   tl_Tensor *value = tli_attention_spread(c, tli_attention_widened(c, in->value), a->heads);
   tl_Tensor *weights = tli_attention_weights(c, in->mask, a, query, key), *used = weights;
-  /* `into` is the gradient with respect to the weights after dropout */
+  /* the gradient with respect to the weights after dropout */
   tl_Tensor *into = chain_matmul(c, grad, chain_t(c, value));
   if (a->dropout > 0) {
     tl_Tensor *kept = tli_attention_kept(c, in->query, a);

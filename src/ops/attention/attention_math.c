@@ -1,6 +1,6 @@
 /*
-** attention_math.c - attention composed of differentiable operators. This form stores all weights.
-** It is used for second derivatives, and if the user requests it with nn.attention.sdpa_kernel.
+** attention_math.c - computes attention by differentiable operators. This form stores all weights.
+** It serves second derivatives, and users who request it with nn.attention.sdpa_kernel.
 */
 #include <math.h>
 
@@ -48,7 +48,8 @@ tl_Tensor *tli_attention_weights(tli_Chain *c, tl_Tensor *mask, const tlk_Attent
   return chain_masked_fill(c, weights, blind, 0);
 }
 
-/* Computes dropout's factors from the same random words that the kernel uses. */
+/* Computes the factors of dropout. Uses the same random numbers as the kernel, so that both drop
+** the same weights. */
 tl_Tensor *tli_attention_kept(tli_Chain *c, const tl_Tensor *query, const tlk_Attention *a) {
   int64_t sizes[4] = {a->batch, a->heads, a->queries, tli_words(a->keys)};
   tl_Tensor *words = TLI_STEP(c, tli_empty(tli_attention_stat(query), tli_device(query), 4, sizes));

@@ -1,7 +1,7 @@
 /*
-** flash_attention.c - attention to a part of the keys. Norms are returned as well, because they are
-** needed to combine the results for several parts. The gradients are those of one part. These
-** operators are not recorded.
+** flash_attention.c - attention to a part of the keys. The operators also return norms, which are
+** needed to combine the results for several parts. The backward operators compute the gradients for
+** one part. Autograd does not record these operators.
 */
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /*
 ** rotary_embedding.c - rotary position embedding (J. Su et al., "RoFormer: Enhanced Transformer
 ** with Rotary Position Embedding", 2021). Pairs of features are rotated by angles that grow with
-** the position; the gradient is the inverse rotation. The pairs are views of the input, so the
-** kernel needs no copy for any layout of heads and positions.
+** the position; the gradient is the inverse rotation. The kernel reads the pairs through views of
+** the input, so it needs no copy for any order of heads and positions.
 */
 #include "ops/chain.h"
 

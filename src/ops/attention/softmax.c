@@ -115,7 +115,7 @@ static tl_Tensor *harden(tl_Tensor *soft, int64_t dim) {
 
 tl_Tensor *tlo_gumbel_softmax(tl_Tensor *logits, double tau, bool hard, double eps, int64_t dim,
                               tli_Generator *generator) {
-  (void)eps; /* as in PyTorch, eps has no effect */
+  (void)eps; /* eps has no effect, as in PyTorch */
   if (!tli_is_float((tl_DType)logits->dtype))
     return tli_fail_null(TL_EDTYPE, "gumbel_softmax: expected a floating tensor, got %s",
                          tl_dtype_name((tl_DType)logits->dtype));

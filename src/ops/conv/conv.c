@@ -141,7 +141,8 @@ static Options options_of(int n, tl_Ints stride, tl_Ints padding, tl_Ints dilati
 
 /* ---- the operator ---- */
 
-/* Adds a bias (C) to a new result in place. The bias is viewed as (1, C, 1, ...). */
+/* Adds a bias (C) to a new result in place. The bias broadcasts to the result in the shape (1, C,
+** 1, ...). */
 static bool add_bias(tl_Tensor *result, tl_Tensor *bias) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   for (int d = 0; d < result->ndim; d++) {
@@ -227,7 +228,7 @@ static tl_Tensor *gradient_of_weight(const Options *o, tl_Tensor *grad, tl_Tenso
   return NULL;
 }
 
-/* Replaces *t by a row-major tensor of the given dtype. */
+/* Replaces *t by a row-major tensor with the same values and the given dtype. */
 static bool relay(tl_Tensor **t, tl_DType dtype) {
   tl_Tensor *rows = tli_contiguous_as(*t, dtype);
   tli_release(*t);
@@ -255,10 +256,10 @@ bool tli_op_convolution_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Te
   if (ok && want_input) ok = (out[0] = gradient_of_input(&o, t[0], t[1], t[2])) != NULL;
   if (ok && want_weight) ok = (out[1] = gradient_of_weight(&o, t[0], t[1], t[2])) != NULL;
   if (ok && want_weight && tli_format_of(weight) == TLI_ROW_MAJOR)
-    /* weight and gradient have the same memory order, because an optimizer reads both together */
+    /* gives the gradient the weight's memory order, because an optimizer reads both together */
     ok = relay(&out[1], dtype);
   if (ok && want_bias) {
-    /* the gradient must not record its own history, because its node is attached later */
+    /* switches recording off, because the node of the gradient is attached later */
     bool mode = tli_set_grad_mode(false);
     ok = (out[2] = gradient_of_bias(t[0])) != NULL;
     tli_set_grad_mode(mode);
@@ -293,9 +294,9 @@ static tl_Tensor *bias_spread(tl_Tensor *bias, tl_Tensor *grad_output) {
   return wide;
 }
 
-/* Computes the derivative of convolution_backward. Each gradient is bilinear in two of the three
-** tensors grad_output, input and weight. Each term is therefore a convolution, or a gradient of
-** one, in which the incoming gradient replaces the third tensor. */
+/* Computes the derivative of convolution_backward. Each of its results is bilinear in two of the
+** three tensors grad_output, input and weight. So each term of the derivative is a convolution, or
+** a gradient of a convolution, with the incoming gradient in place of one tensor. */
 bool tlo_convolution_second(tl_Tensor *into_input, tl_Tensor *into_weight, tl_Tensor *into_bias,
                             tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *weight,
                             tl_Ints stride, tl_Ints padding, tl_Ints dilation, bool transposed,
@@ -392,7 +393,7 @@ static tl_Tensor *convolve_complex(tl_Tensor *input, tl_Tensor *weight, tl_Tenso
   tl_Tensor *pairs =
       TLI_STEP(&c, tlo_movedim(apart, (tl_Ints){1, (int64_t[]){2}}, (tl_Ints){1, (int64_t[]){-1}}));
   tl_Tensor *result = tli_chain_end(&c, TLI_STEP(&c, tlo_complex_of_pairs(pairs)));
-  tli_entitle(result, "Add", count); /* gives the node PyTorch's name */
+  tli_entitle(result, "Add", count); /* gives the autograd node the name that PyTorch uses */
   return result;
 }
 
@@ -425,13 +426,13 @@ static tl_Tensor *convolve(const char *op, int n, tl_Tensor *input, tl_Tensor *w
   if (!single || result == NULL) return result;
   tl_Tensor *one = tlo_select(result, 0, 0);
   tli_release(result);
-  tli_entitle(one, "Squeeze", count); /* gives the node PyTorch's name */
+  tli_entitle(one, "Squeeze", count); /* gives the autograd node the name that PyTorch uses */
   return one;
 }
 
-/* Computes the padding that keeps the size. In total it is dilation * (kernel - 1) for each
-** dimension, with the larger half at the end. If the halves differ, the function pads a copy of the
-** input. */
+/* Computes the padding that keeps the size. Its total is dilation * (kernel - 1) for each
+** dimension. The larger half is at the end of the dimension. If the halves differ, the function
+** pads a copy of the input. */
 static tl_Tensor *pad_for_same(const char *op, int n, tl_Tensor *input, tl_Tensor *weight,
                                tl_Ints stride, tl_Ints dilation, int64_t *padding) {
   int64_t step[3], gap[3], around[6];
@@ -440,7 +441,7 @@ static tl_Tensor *pad_for_same(const char *op, int n, tl_Tensor *input, tl_Tenso
   TL_TRY_NULL(tli_spread(op, "dilation", dilation, n, 1, gap));
   if (weight->ndim != n + 2 || input->ndim < n) {
     memset(padding, 0, 3 * sizeof *padding);
-    return tli_retain(input); /* a later check reports the error */
+    return tli_retain(input); /* returns the input unchanged; a later check reports the error */
   }
   for (int d = 0; d < n; d++) {
     if (step[d] != 1)

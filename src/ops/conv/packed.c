@@ -1,6 +1,6 @@
 /*
-** packed.c - convolutions with packed weights, and maxima of windows, of channels-last images:
-** checks and allocation.
+** packed.c - checks arguments and allocates results for two kernels of channels-last images:
+** convolutions with packed weights, and maxima of windows.
 */
 #include <math.h>
 #include <string.h>
@@ -20,8 +20,9 @@ static bool check(const char *op, const char *name, const tl_Tensor *t, int64_t 
                   op, name, numel, tl_dtype_name((tl_DType)t->dtype), tli_sizes_str(t));
 }
 
-/* Describes a call without its result's channels. `single` says that each channel is computed from
-** that channel alone; with `ceil_mode` a last, incomplete window counts. */
+/* Describes a kernel call, except for the number of the result's channels. `single` means that each
+** channel of the result depends only on the same channel of the input. With `ceil_mode` a last,
+** incomplete window counts. */
 static bool describe(const char *op, const tl_Tensor *self, const Options *o, bool single,
                      bool ceil_mode, tlk_Conv *c) {
   if (!tli_is_float((tl_DType)self->dtype) || self->ndim != 4 || self->sizes[1] < (single ? 16 : 1))
@@ -53,8 +54,8 @@ static bool describe(const char *op, const tl_Tensor *self, const Options *o, bo
   return true;
 }
 
-/* Runs the kernel in float32. `other` has the result's sizes, or it is NULL; so can be weight and
-** bias. */
+/* Runs the kernel in float32. `other` has the result's sizes or is NULL. weight and bias may be
+** NULL as well. */
 static tl_Tensor *run(const tlk_Conv *c, tl_Tensor *self, tl_Tensor *weight, tl_Tensor *bias,
                       tl_Tensor *other, double low, double high) {
   int64_t sizes[] = {c->batch, c->channels_out, c->windows.out[1], c->windows.out[2]};
@@ -81,7 +82,7 @@ static tl_Tensor *run(const tlk_Conv *c, tl_Tensor *self, tl_Tensor *weight, tl_
   return result;
 }
 
-/* Adds a tensor of other sizes, which are broadcast. */
+/* Runs the kernel, and then adds a tensor of other sizes, which is broadcast. */
 static tl_Tensor *run_apart(const tlk_Conv *c, tl_Tensor *self, tl_Tensor *weight, tl_Tensor *bias,
                             tl_Tensor *other, double low, double high) {
   tli_Chain chain = {0};

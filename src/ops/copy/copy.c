@@ -34,13 +34,13 @@ static tl_Tensor *broadcast(const char *op, const tl_Tensor *self, const tl_Tens
   return tli_alias(self, to->ndim, to->sizes, strides, self->offset);
 }
 
-/* Returns whether copying a to b only requires moving bytes. */
+/* Returns whether the elements of a can be copied to b as bytes, without conversion. */
 static bool alike(const tl_Tensor *a, const tl_Tensor *b) {
   return a->dtype == b->dtype && tli_same_sizes(a, b) && tli_contiguous(a) && tli_contiguous(b);
 }
 
-/* Copies src to self. Like all operators that store values, this one refuses an implicit conversion
-** from complex to real numbers; PyTorch only warns. Conversion to bool is allowed, because it tests
+/* Copies src to self. Refuses an implicit conversion from complex to real numbers, as all operators
+** that store values do; PyTorch only warns. A conversion to bool is allowed, because it only tests
 ** whether the complex number differs from 0. */
 bool tli_op_copy_(tl_Tensor *self, tl_Tensor *src, bool non_blocking) {
   if (self->dtype != TL_BOOL) TL_TRY(tli_check_complex_values("copy_", src, (tl_DType)self->dtype));
@@ -70,7 +70,8 @@ tl_Tensor *tli_op_to_dtype(tl_Tensor *self, tl_DType dtype) {
   return copy;
 }
 
-/* Copies to another device. Like clone, keeps the order of dimensions in memory. */
+/* Copies self to another device. The copy has the same order of dimensions in memory, as the result
+** of clone does. */
 tl_Tensor *tli_op_move(tl_Tensor *self, tl_Device device, bool non_blocking) {
   if (device.type == TL_META) return tli_on_meta(self);
   tl_Tensor *dense = tli_dense(self) ? tli_retain(self) : tli_op_clone(self);
@@ -86,8 +87,8 @@ void tli_warn_discarding(const tl_Tensor *self, tl_DType dtype) {
     tli_warning("casting complex values to real discards the imaginary part");
 }
 
-/* Converts self to a dtype and a device. The dtype is converted on whichever device makes the
-** transfer smaller. */
+/* Converts self to a dtype and a device. Converts the dtype on the source or the destination
+** device, so that fewer bytes are transferred. */
 static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, bool async,
                           bool copy) {
   if (dtype == TL_NODTYPE) dtype = (tl_DType)self->dtype;
@@ -100,7 +101,8 @@ static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, boo
   tli_warn_discarding(self, dtype);
   if (!moves) return tlo_to_dtype(self, dtype);
   bool first = device.type != TL_META && tli_dtype_bytes[dtype] <= tli_dtype_bytes[self->dtype];
-  /* after an asynchronous copy, the host might convert data that has not arrived yet */
+  /* a copy to the host must be synchronous if the host then converts it, because the data might not
+  ** have arrived */
   async = async && (first || device.type != TL_CPU);
   tl_Tensor *half_way = first ? tlo_to_dtype(self, dtype) : tlo_move(self, device, async);
   tl_Tensor *result = NULL;
@@ -109,7 +111,7 @@ static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, boo
   return result;
 }
 
-/* Converts a tensor to another dtype, device and memory format. If the tensor already has that
+/* Converts a tensor to another dtype, device and memory format. If the tensor already has the
 ** memory format, the function only calls `convert`. */
 static tl_Tensor *convert_to(const char *op, tl_Tensor *self, tl_DType dtype, tl_Device device,
                              bool async, bool copy, const char *memory_format) {
@@ -117,7 +119,7 @@ static tl_Tensor *convert_to(const char *op, tl_Tensor *self, tl_DType dtype, tl
   tli_Format format;
   TL_TRY_NULL(tli_read_format(op, memory_format, self->ndim, &format));
   bool keeps = format == TLI_PRESERVE || format == tli_format_of(self);
-  /* the host reorders the copy, so the transfer must be synchronous */
+  /* a copy that the host then reorders must be synchronous */
   async = async && (format == TLI_PRESERVE || device.type != TL_CPU);
   tli_Chain c = {0};
   tl_Tensor *result = TLI_STEP(&c, convert(self, dtype, device, async, copy && keeps));
@@ -194,8 +196,8 @@ tl_Tensor *tlo_type_as(tl_Tensor *self, tl_Tensor *other) {
 
 /* ---- another shape in place ---- */
 
-/* Gives self new memory of `bytes` bytes that begins with the old contents. The version counter
-** continues, so a node that has saved self notices the change. */
+/* Gives self new memory of `bytes` bytes, which begins with a copy of the old contents. The version
+** of self increases further, so a node that has saved self notices the change. */
 static bool grow(tl_Tensor *self, int64_t bytes) {
   tl_Storage *old = self->storage;
   tl_Storage *storage = tli_storage_new(old->device, bytes);
@@ -216,7 +218,8 @@ static bool grow(tl_Tensor *self, int64_t bytes) {
   return true;
 }
 
-/* In deterministic mode, fills all elements from index `from` on. They have never been written. */
+/* In deterministic mode, fills the elements from index `from` on, which have not been written
+** yet. */
 static bool settle_new_part(tl_Tensor *self, int64_t from) {
   int64_t n = self->numel - from, stride = 1;
   tl_Tensor *part = tli_alias(self, 1, &n, &stride, self->offset + from);

@@ -70,7 +70,7 @@ for _, row in ipairs {
    {"chalf", "complex32"},
 } do
    local gradcheck
-   -- copies that round to a narrower type are not smooth, so numerical gradients would be wrong
+   -- numerical gradients would be wrong for narrower types, because rounding is not smooth
    if not row[1]:find "double" then gradcheck = false end
    op {row[1] .. "(Tensor self, *, string memory_format=nil) -> Tensor", node = "ToCopy",
        doc = "Converts self to " .. row[2] .. ".",

@@ -1,8 +1,8 @@
 /*
 ** memory_format.c - implements memory_format.h. Pooling kernels, and convolution kernels on the
-** CPU, read and write only row-major memory; if the input is channels-last, the result is copied to
-** that order. Batch norm, and convolutions on a GPU, support both orders. Elementwise operators
-** preserve any order.
+** CPU, read and write only row-major memory; if the input is channels-last, their result is copied
+** to the channels-last order. Batch norm, and convolutions on a GPU, support both orders.
+** Elementwise operators preserve any order.
 */
 #include "ops/copy/memory_format.h"
 
@@ -46,9 +46,9 @@ bool tli_lies(const tl_Tensor *t, tli_Format format) {
   return true;
 }
 
-/* Returns the memory format that t's strides suggest. The rule is that of PyTorch's
-** is_channels_last_strides_2d: strides ascend from the channels outwards. If sizes of 1 leave the
-** order ambiguous, the format is row-major. */
+/* Returns the memory format that t's strides suggest. As in PyTorch's is_channels_last_strides_2d,
+** a tensor is channels-last if its strides ascend from the channels outwards. If sizes of 1 leave
+** the order ambiguous, the format is row-major. */
 tli_Format tli_format_of(const tl_Tensor *t) {
   if ((t->ndim != 4 && t->ndim != 5) || t->strides[1] == 0) return TLI_ROW_MAJOR;
   int64_t least = 0;
@@ -105,7 +105,8 @@ tl_Tensor *tli_follow(tl_Tensor *steals, const tl_Tensor *input) {
   tli_Format format = tli_format_of(input);
   if (format == TLI_ROW_MAJOR || tli_format_of(steals) == format) return steals;
   if (tli_lies(steals, format)) {
-    /* with one channel, or one element per channel, both formats have the same memory layout */
+    /* changes only the strides: with one channel, or one element per channel, both formats have the
+    ** same layout */
     set_strides(steals, format);
     return steals;
   }

@@ -17,7 +17,7 @@ static tl_Tensor *filled(const char *op, tl_Tensor *t, tl_Scalar value) {
   return NULL;
 }
 
-/* Fills uninitialised memory in deterministic mode and returns t. Steals t; returns NULL for
+/* In deterministic mode, fills the uninitialised memory of t. Returns t. Steals t; returns NULL for
 ** NULL. */
 static tl_Tensor *settled(tl_Tensor *t) {
   if (t == NULL || tli_fill_uninitialized(t)) return t;
@@ -77,7 +77,7 @@ tl_Tensor *tlo_scalar_tensor(tl_Scalar s, tl_DType dtype, tl_Device device) {
   return filled("scalar_tensor", tli_new("scalar_tensor", (tl_Ints){0, NULL}, dtype, device), s);
 }
 
-/* Returns an uninitialised tensor of the given size. An absent dtype or device is taken from
+/* Returns an uninitialised tensor of the given size. If no dtype or device is given, uses that of
 ** self. */
 static tl_Tensor *new_from(const char *op, tl_Tensor *self, tl_Ints size, tl_DType dtype,
                            tl_Device device) {
@@ -142,8 +142,8 @@ static bool check_ends(const char *op, tl_Scalar start, tl_Scalar end, tl_Scalar
   return tli_fail(TL_EARG, "%s: a step of %g does not lead from %g to %g", op, by, from, to);
 }
 
-/* Counts the integers start, start + step, ... that come before `end`. The distance between start
-** and end may overflow int64. */
+/* Counts the integers start, start + step, ... that come before `end`. Works even if the distance
+** between start and end overflows int64. */
 static int64_t count_whole(int64_t start, int64_t end, int64_t step) {
   uint64_t distance = step > 0 ? (uint64_t)end - (uint64_t)start : (uint64_t)start - (uint64_t)end;
   uint64_t by = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
@@ -168,8 +168,8 @@ static tl_Scalar whole(tl_Scalar s) { return tli_int(tli_to_int(s)); }
 
 static bool is_integer(tl_DType dtype) { return tli_dtype_category(dtype) == TLI_INT; }
 
-/* Creates the numbers of arange. Their count is computed first. As in PyTorch, for an integer dtype
-** start and step are truncated only after that, so numbers may repeat. */
+/* Creates the numbers of arange. Computes the count of the numbers first. For an integer dtype,
+** start and step are truncated only afterwards, so numbers may repeat, as in PyTorch. */
 tl_Tensor *tlo_arange(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType dtype,
                       tl_Device device) {
   if (!tli_given(end_)) {
@@ -286,7 +286,7 @@ tl_Tensor *tlo_eye(int64_t n, int64_t m, tl_DType dtype, tl_Device device) {
   return NULL;
 }
 
-/* Fills the diagonal that begins at index `row` of the first dimension. */
+/* Fills the diagonal that begins in column 0 at index `row` of the first dimension. */
 static bool fill_line(tl_Tensor *self, int64_t row, tl_Scalar value) {
   int64_t length = self->sizes[0] - row, step = 0;
   for (int d = 0; d < self->ndim; d++) {

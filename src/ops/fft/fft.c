@@ -79,8 +79,8 @@ tl_Tensor *tli_op_fft_c2r(tl_Tensor *self, int64_t dim, int64_t n, double scale)
 
 /* ---- gradients ---- */
 
-/* Multiplies by `factor` all elements of a half line that represent two elements of the whole line,
-** which are all except those at 0 and n / 2. */
+/* Multiplies by `factor` those elements of a half line that stand for two elements of the whole
+** line. These are all elements except those at 0 and n / 2. */
 static tl_Tensor *weigh_pairs(tl_Tensor *half, int64_t dim, int64_t n, double factor) {
   int d = tli_dim("rfft", dim, half->ndim);
   if (d < 0) return NULL;
@@ -107,8 +107,8 @@ tl_Tensor *tlo_fft_real_backward(tl_Tensor *grad, tl_Ints dim, int64_t sign, dou
 }
 
 /* Computes the gradient of a real-to-complex transform: the real part of the inverse transform of
-** the zero-padded gradient. A transform of the half line computes the same, but counts each pair of
-** elements twice; therefore the pairs are halved first. */
+** the zero-padded gradient. A transform of the half line gives the same result if the elements that
+** stand for two are halved first, since it counts them twice. */
 tl_Tensor *tlo_fft_r2c_backward(tl_Tensor *grad, tl_Ints sizes, int64_t dim, double scale) {
   tli_Chain c = {0};
   int d = tli_dim("rfft", dim, grad->ndim);
@@ -175,12 +175,13 @@ static bool read_dims(Axes *a, const tl_Tensor *input, tl_Ints s, tl_Ints dim) {
   return true;
 }
 
-/* Parses the arguments into *a. With `half`, the last dimension holds the first half of a Hermitian
-** line. */
+/* Parses the arguments into *a. With `half`, the last dimension of the input holds the first half
+** of a Hermitian line. */
 static bool read_axes(Axes *a, const char *op, const tl_Tensor *input, tl_Ints s, tl_Ints dim,
                       const char *norm, bool inverse, bool half) {
   *a = (Axes){.op = op};
-  if (s.n == 0) s = TLI_NOINTS; /* an empty options table looks like an empty list */
+  /* treats an empty list as absent, because an empty table of options looks like one */
+  if (s.n == 0) s = TLI_NOINTS;
   TL_TRY(read_dims(a, input, s, dim));
   double count = 1;
   for (int64_t i = 0; i < a->n; i++) {
@@ -197,7 +198,7 @@ static bool read_axes(Axes *a, const char *op, const tl_Tensor *input, tl_Ints s
   return read_norm(op, norm, inverse, count, &a->scale);
 }
 
-/* Converts the input to a dtype that can be transformed. With `complex`, that dtype is complex. */
+/* Converts the input to a dtype that can be transformed, which is complex if `complex` is set. */
 static tl_Tensor *chain_numbers(tli_Chain *c, tl_Tensor *input, bool complex) {
   tl_DType dtype = tli_floating_dtype(input);
   if (tli_is_half(dtype)) dtype = TL_F32;
@@ -290,8 +291,9 @@ FORMS(ihfft, r2c, true)
 
 /* ---- frequencies ---- */
 
-/* Returns the frequencies of n samples that are d apart: 0, 1, ... and, unless `half` is set, the
-** negative ones up to -1, all divided by n * d. */
+/* Returns the frequencies of n samples that are a distance d apart: the nonnegative ones 0, 1, ...,
+** followed by the negative ones up to -1, all divided by n * d. If `half` is set, leaves out the
+** negative ones. */
 static tl_Tensor *frequencies(const char *op, int64_t n, double d, tl_DType dtype, tl_Device device,
                               bool half) {
   if (n < 1)

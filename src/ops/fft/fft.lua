@@ -10,7 +10,7 @@ local function fft(entry)
    op(entry)
 end
 
--- Sentences that the documentation of all transforms shares.
+-- Sentences that the documentation of all transforms repeats.
 local complex <const> = "Integers count as the default dtype, half types as float32."
 local norm <const> = [[norm chooses which results are divided by the number n of elements: those of
     inverse transforms ("backward", the default) or of forward ones ("forward"); "ortho" divides
@@ -109,8 +109,8 @@ example("ifftshift", [[
    print(torch.fft.ifftshift(torch.tensor {-2, -1, 0, 1, 2}))
    --> tensor([ 0,  1,  2, -2, -1])]])
 
--- `sign` is the sign of the exponent, and results are multiplied by `scale`. fft_real transforms
--- real numbers to whole lines.
+-- `sign` is the sign of the exponent, and `scale` is a factor of the results. The operator fft_real
+-- transforms real numbers to whole lines.
 op {"fft_c2c(Tensor self, dim[] dim, int sign, float scale) -> Tensor",
     name = "fft", node = "FftC2C", internal = true,
     grad = {self = "fft_c2c(grad, dim, -sign, scale)"}}

@@ -18,7 +18,8 @@ tl_Tensor *tli_op_embedding_rows(tl_Tensor *weight, tl_Tensor *index, int64_t pa
   return tli_read_positions("embedding", weight, index, 0, 1);
 }
 
-/* Returns, for each element of index, how often its value occurs in index: (..., 1). */
+/* Returns, for each element of index, how often its value occurs in index. The shape is (...,
+** 1). */
 static tl_Tensor *chain_occurrences(tli_Chain *c, tl_Tensor *index, int64_t n, tl_DType dtype) {
   tl_Tensor *flat = TLI_STEP(c, tlo_reshape(index, (tl_Ints){1, &index->numel}));
   tl_Tensor *ones = TLI_STEP(c, tli_empty(dtype, tli_device(index), 1, &index->numel));
@@ -271,7 +272,7 @@ static tl_Tensor *chain_bag_mean(tli_Chain *c, tl_Tensor *rows, tl_Tensor *count
   return chain_div(c, sum, least);
 }
 
-/* Removes the padding positions from the bags. */
+/* Removes the occurrences of the padding position from the bags. */
 static void drop_padding(tli_Chain *c, Bags *b, int64_t padding, int64_t n) {
   if (c->failed || !tli_has_values(b->index)) return;
   int64_t position = padding < 0 ? padding + n + 1 : padding + 1;

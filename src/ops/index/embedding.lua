@@ -1,4 +1,4 @@
--- Looking up vectors by their position in a table. Positions count from 1.
+-- Operators that look up vectors by their position in a table. Positions count from 1.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

@@ -91,9 +91,9 @@ static bool check_source(const char *op, const tl_Tensor *self, const tl_Tensor 
                   tli_sizes_str(index), tli_sizes_str(src));
 }
 
-/* Converts an index as tli_index_int64 does. Expanded dimensions other than `dim` get size 1 in the
-** result, so that no element is copied or checked twice. *spread receives the result expanded to
-** index's sizes. Both tensors are new references. */
+/* Converts an index as tli_index_int64 does. Expanded dimensions, except `dim`, get size 1 in the
+** returned tensor, so that no element is copied or checked twice. *spread receives this tensor
+** expanded to the sizes of index. Both tensors are new references. */
 static tl_Tensor *compact_index(const char *op, tl_Tensor *index, int dim, tl_Tensor **spread) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   for (int d = 0; d < index->ndim; d++)
@@ -207,8 +207,8 @@ static const Reduction *find_reduction(const char *name) {
                        name);
 }
 
-/* Returns the identity element of a join, such as 0 for sums. With include_self = false this
-** element replaces self's elements before they are combined. */
+/* Returns the identity element of a join, such as 0 for sums. With include_self = false, the
+** identity element replaces self's elements before others are combined with them. */
 static tl_Scalar identity_of(tlk_Join join, tl_DType dtype) {
   if (join == TLK_JOIN_ADD) return tli_int(0);
   if (join == TLK_JOIN_MUL) return tli_int(1);

@@ -1,5 +1,6 @@
--- Gather and scatter along one dimension. Indices count from 1. Elements with the same destination
--- are combined in order, so results do not depend on the number of threads.
+-- Operators that gather and scatter elements along one dimension. Indices count from 1. Elements
+-- with the same destination are combined in order, so results do not depend on the number of
+-- threads.
 
 -- Reading -----------------------------------------------------------------------------------------
 
@@ -96,8 +97,8 @@ op {[[scatter_extreme_share(Tensor grad_output, Tensor self, dim dim, Tensor ind
     expr = [[grad_output / scatter_add(to_dtype(eq(self, result), dtype(self)), dim, index,
     to_dtype(eq(src, gather(result, dim, index)), dtype(src)))]]}
 -- Computes the gradient for a product: each element's derivative is the product of the other
--- elements. For the derivative of a zero, the zero is left out of the product. If several zeros
--- have the same destination, all derivatives there are 0.
+-- elements. For an element that is zero, this is the product of the nonzero elements. If several
+-- zeros have the same destination, all derivatives there are 0.
 op {[[scatter_prod_self(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src,
       bool include_self) -> Tensor]],
     internal = true,

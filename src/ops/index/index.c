@@ -1,9 +1,9 @@
 /*
 ** index.c - index_select, index_add ..., take, put and x[...]. An index tensor selects slices along
-** one dimension, or along several adjacent dimensions that are treated as one. These dimensions are
-** called the "place"; in the result the dimensions of the index replace them. Kernels step through
-** a place with one stride. If a place has no single stride, the tensor is first copied in row-major
-** order.
+** one dimension, or along several adjacent dimensions that are treated as one. The dimensions that
+** an index tensor selects from are called the "place"; in the result the dimensions of the index
+** replace them. Kernels step through a place with one stride. If a place has no single stride, the
+** tensor is first copied in row-major order.
 */
 #include <string.h>
 
@@ -300,7 +300,7 @@ tl_Tensor *tlo_index_fill_tensor(tl_Tensor *self, int64_t dim, tl_Tensor *index,
   tli_Chain c = {0};
   tl_Tensor *cast = chain_to(&c, value, (tl_DType)self->dtype);
   tl_Tensor *none = TLI_STEP(&c, tlo_zeros_like(self, TL_BOOL, TLI_NODEVICE, NULL));
-  /* the gradient flows through a mask, so a repeated position counts only once */
+  /* computes the gradient with a mask, so that a repeated position counts only once */
   tl_Tensor *mask = TLI_STEP(&c, tlo_index_fill(none, dim, index, tli_bool(true)));
   return tli_chain_end(&c, TLI_STEP(&c, tlo_masked_fill(self, mask, cast)));
 }
@@ -338,7 +338,8 @@ tl_Tensor *tlo_take(tl_Tensor *self, tl_Tensor *index) {
   return result;
 }
 
-/* Writes source to the flat positions `at` in self, which is row-major. */
+/* Writes the elements of source to self at the positions `at`. self is row-major, and positions
+** count its elements in memory. */
 static bool put_row(tl_Tensor *self, tl_Tensor *at, tl_Tensor *source, bool accumulate) {
   int64_t one = 1;
   tl_Tensor *row = tli_alias(self, 1, &self->numel, &one, self->offset);
@@ -536,7 +537,7 @@ static bool add_entry(Entries *e, tl_Tensor *index) {
 }
 
 /* Returns whether the dimensions that have an index are adjacent. *first receives the first of
-** them, *count their number. */
+** these dimensions, and *count their number. */
 static bool side_by_side(const Entries *e, int *first, int *count) {
   int last = -1;
   *count = 0;
@@ -618,8 +619,8 @@ static bool select_entries(tl_Tensor *self, tl_Tensors indices, Selection *s) {
   return ok;
 }
 
-/* Copies indices from the CPU to self's device if necessary. In this case *indices and *owned
-** receive the same new list, and the caller frees *owned. */
+/* Copies the indices from the CPU to self's device if necessary. After a copy, *indices and *owned
+** are the same new list, and the caller frees *owned. */
 static bool bring_indices(const tl_Tensor *self, tl_Tensors *indices, tl_Tensors *owned) {
   tl_Device device = tli_device(self);
   bool there = true;
@@ -723,8 +724,9 @@ static bool is_mask(const tl_Tensor *index) {
   return index && index->dtype == TL_BOOL && index->ndim > 0;
 }
 
-/* Returns how many elements a mask of a meta tensor is assumed to select. If possible, the number
-** makes `values` fit. `end` is the first dimension of self behind the dimensions of the mask. */
+/* Returns the number of elements that a mask of a meta tensor is assumed to select. If possible,
+** the number is one for which `values` fits. `end` is the first dimension of self after those that
+** the mask covers. */
 static int64_t selected_by(const tl_Tensor *mask, const tl_Tensor *self, tl_Tensors indices,
                            int end, const tl_Tensor *values) {
   int used = 0;
@@ -734,8 +736,8 @@ static int64_t selected_by(const tl_Tensor *mask, const tl_Tensor *self, tl_Tens
   return n < mask->numel ? n : mask->numel;
 }
 
-/* Replaces the masks of meta tensors by positions. Their number is chosen to fit the shape of
-** `values`. *indices and *owned receive the same new list, and the caller frees *owned. */
+/* Replaces the masks of meta tensors by positions. The number of positions is chosen to fit the
+** shape of `values`. *indices and *owned receive the same new list, and the caller frees *owned. */
 static bool assume_masks(const tl_Tensor *self, tl_Tensors *indices, const tl_Tensor *values,
                          tl_Tensors *owned) {
   tl_Tensors list = tli_tensors_new(TL_MAX_DIMS);

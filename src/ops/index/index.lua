@@ -1,5 +1,6 @@
--- Reading and writing by index. Positions in index tensors count from 1. Elements with the same
--- destination are combined in order, so results do not depend on the number of threads.
+-- Operators that read and write elements by index. Positions in index tensors count from 1.
+-- Elements with the same destination are combined in order, so results do not depend on the number
+-- of threads.
 
 op {"index_select(Tensor self, dim dim, Tensor index) -> Tensor",
     doc = "Returns a copy of the positions along dim that index, a vector, lists.",

@@ -19,8 +19,8 @@ bool tli_check_index(const char *op, const char *argument, const tl_Tensor *inde
 tl_Tensor *tli_wrap_index(const char *op, const char *argument, tl_Tensor *index, int64_t size) {
   tl_Tensor *at = tli_index_int64(op, index);
   if (at == NULL || at->numel == 0) return at;
-  /* usually no position is negative, and then `at` needs no conversion; elsewhere, this first check
-  ** would have to wait for the device */
+  /* usually no position is negative, and `at` needs no conversion; on other devices this check
+  ** would make the host wait */
   if (tli_device(at).type == TL_CPU && tli_check_index(op, argument, at, size, false)) return at;
   tl_Tensor *plain =
       tli_check_index(op, argument, at, size, true) ? tlo_unwrap_position(at, tli_int(size)) : NULL;

@@ -9,7 +9,8 @@ static bool check_mask(const char *op, const tl_Tensor *mask) {
                   tl_dtype_name((tl_DType)mask->dtype));
 }
 
-/* Returns the fill value as a 0-d tensor of self's dtype. A number may stay on the CPU. */
+/* Returns the fill value as a 0-d tensor of self's dtype. A fill value that is a number stays on
+** the CPU. */
 static tl_Tensor *fill_value(const tl_Tensor *self, tl_Tensor *mask, tl_Tensor *value) {
   TL_TRY_NULL(check_mask("masked_fill", mask));
   if (value->ndim != 0)
@@ -37,7 +38,8 @@ bool tlo_masked_fill_(tl_Tensor *self, tl_Tensor *mask, tl_Tensor *value) {
   return ok;
 }
 
-/* Broadcasts `mask` to a shape and returns the flat positions of its true elements. */
+/* Broadcasts `mask` to a shape and returns the positions of its true elements, counted in row-major
+** order. */
 static tl_Tensor *true_positions(const char *op, tl_Tensor *mask, int ndim, const int64_t *sizes) {
   TL_TRY_NULL(check_mask(op, mask));
   tl_Tensor *t[3] = {NULL}, *result = NULL;
@@ -62,7 +64,7 @@ tl_Tensor *tlo_masked_select(tl_Tensor *self, tl_Tensor *mask) {
 }
 
 /* Returns uninitialised positions for a mask on the meta device. The elements of the mask are
-** unknown, so there are as many positions as the mask could select at most. */
+** unknown, so the number of positions is the largest number that the mask could select. */
 static tl_Tensor *guessed_positions(const tl_Tensor *self, const tl_Tensor *source) {
   int64_t n = self->numel < source->numel ? self->numel : source->numel;
   return tli_empty(TL_I64, tli_device(self), 1, &n);

@@ -1,4 +1,4 @@
--- Reading and writing at the positions where a mask is true.
+-- Operators that read and write the elements at which a mask is true.
 
 op {"masked_select(Tensor self, Tensor mask) -> Tensor",
     node = "MaskedSelect",

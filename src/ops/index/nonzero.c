@@ -4,7 +4,7 @@
 #include "ops/chain.h"
 
 tl_Tensor *tli_op_nonzero(tl_Tensor *self, bool as_tuple) {
-  (void)as_tuple; /* the overload is selected by as_tuple = false, so its value is known */
+  (void)as_tuple; /* as_tuple only selects this overload, so its value is known */
   int64_t count = 0;
   tl_Tensor *in = tli_contiguous_as(self, (tl_DType)self->dtype);
   bool ok = in && tli_count_true(in, &count);

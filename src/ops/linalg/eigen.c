@@ -5,8 +5,8 @@
 
 static const char stuck[] = "has not converged (does it hold NaN?)";
 
-/* Returns whether the device's Jacobi rotations failed to converge. In this case LAPACK on the CPU,
-** which uses another algorithm, may still succeed. */
+/* Returns whether the device's Jacobi rotations have failed to converge. LAPACK on the CPU uses
+** another algorithm, so it may still succeed. */
 static bool may_converge_here(const tl_Tensor *A) {
   return tli_device(A).type != TL_CPU && tl_error_kind() == TL_EARG;
 }

@@ -89,7 +89,7 @@ tl_Tensor *tli_lapack_rows(tl_Tensor *steals) {
 
 bool tli_infos_fine(const int *info, int64_t n, const char *op, const char *what) {
   for (int64_t b = 0; b < n; b++) {
-    if (info[b] == 0) continue; /* info is negative for a matrix in which LAPACK has found NaN */
+    if (info[b] == 0) continue; /* a negative info means that LAPACK has found NaN in the matrix */
     if (n > 1) return tli_fail(TL_EARG, "%s: matrix " TLI_POS " of the batch %s", op, b, what);
     return tli_fail(TL_EARG, "%s: the matrix %s", op, what);
   }
@@ -166,8 +166,8 @@ bool tli_op_ldl_factor_info(tl_Tensor *A, bool hermitian, tl_Tensor **out) {
   return false;
 }
 
-/* Checks that the pivots are valid for sytrs: each is a row from 1 to n, or both entries of a 2 x 2
-** block have the same negative row. */
+/* Checks that the pivots are valid for sytrs. A positive pivot must be a row from 1 to n. Both
+** pivots of a 2 x 2 block must be the same row with a negative sign. */
 static bool check_blocks(const char *op, const tl_Tensor *order, int64_t count, int n) {
   const int *pivots = tli_data(order);
   if (!tli_has_values(order)) return true;
@@ -386,8 +386,8 @@ tl_Tensor *tli_op_det(tl_Tensor *A) {
   return parts[0];
 }
 
-/* Computes the order of the rows after k exchanges. Exchange i swaps row i with row pivot[i], which
-** counts from 1. */
+/* Computes the order of the rows after the first k exchanges. Exchange i swaps row i with row
+** pivot[i]. Pivots count from 1. */
 static bool exchange(const int *pivot, int64_t k, int64_t m, int64_t *order) {
   for (int64_t i = 0; i < m; i++) order[i] = i;
   for (int64_t i = 0; i < k; i++) {

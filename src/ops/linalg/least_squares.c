@@ -57,8 +57,8 @@ static tl_Tensor *lstsq_residuals(const tl_Tensor *x, const tli_Matrices *b, int
   return sums;
 }
 
-/* Computes the same result as gelsd, for devices without gelsd: the least-norm solution. Only
-** singular values that exceed rcond times the largest one are used. */
+/* Computes the least-norm solution, as gelsd does, on devices without gelsd. Uses only singular
+** values that exceed rcond times the largest singular value. */
 static bool least_squares_there(tl_Tensor *A, tl_Tensor *B, const tli_Matrices *b, double rcond,
                                 tl_Tensor **out) {
   tl_Tensor *usv[3];
@@ -118,7 +118,8 @@ bool tli_op_least_squares(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **
   int64_t nrhs = B->sizes[B->ndim - 1];
   TL_TRY(tli_lapack_finite(op, A) && tli_lapack_finite(op, B));
   if (isnan(rcond)) rcond = tli_float_epsilon((tl_DType)A->dtype) * (b.m > b.n ? b.m : b.n);
-  bool values = tli_has_values(A); /* a tensor without values is assumed to have full rank */
+  /* a meta tensor has no values and is assumed to have full rank */
+  bool values = tli_has_values(A);
   if (tli_device(A).type != TL_CPU && values && b.count > 0 && b.k > 0) {
     bool mode = tli_set_grad_mode(false), made = least_squares_there(A, B, &b, rcond, out);
     tli_set_grad_mode(mode);

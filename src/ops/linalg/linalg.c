@@ -40,8 +40,8 @@ static bool same_batch(tli_Chain *c, const char *op, tl_Tensor **a, tl_Tensor **
   return !c->failed;
 }
 
-/* Checks the operands of A x = B and broadcasts their batch dimensions. If B holds vectors,
-** *vectors becomes true and with `left` the vectors become matrices of one column. */
+/* Checks the operands of A x = B and broadcasts their batch dimensions. If B holds vectors, sets
+** *vectors to true; if `left` is set too, turns the vectors into matrices of one column. */
 static bool system_of(tli_Chain *c, const char *op, bool left, tl_Tensor **a, tl_Tensor **b,
                       bool *vectors) {
   TL_TRY(check_square(op, *a));
@@ -356,7 +356,7 @@ static tl_Tensor *lu_square(tli_Chain *c, tl_Tensor *gl, tl_Tensor *gu, tl_Tenso
   return chain_t(c, triangular(c, u, chain_t(c, inner), true, false, false));
 }
 
-/* Returns positions `begin` up to, but not including, `end` of a along dim. */
+/* Returns the part of a from position `begin` up to, but not including, `end` along dim. */
 static tl_Tensor *part(tli_Chain *c, tl_Tensor *a, int64_t dim, int64_t begin, int64_t end) {
   return TLI_STEP(c, tlo_narrow(a, dim, begin, end - begin));
 }
@@ -460,7 +460,7 @@ tl_Tensor *tlo_lu_solve(tl_Tensor *LU, tl_Tensor *pivots, tl_Tensor *B, bool lef
     c.failed = true;
   else if (left)
     x = lu_columns(&c, LU, p, B, adjoint);
-  else /* X A = B is solved as A^T X^T = B^T */
+  else /* solves X A = B as A^T X^T = B^T */
     x = chain_t(&c, lu_columns(&c, LU, p, chain_t(&c, B), !adjoint));
   return tli_chain_end(&c, x);
 }
@@ -514,7 +514,8 @@ static tl_Tensor *qr_tall(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor 
   tl_Tensor *of_q = chain_matmul(c, chain_h(c, gq), q), *of_r = chain_matmul(c, r, chain_h(c, gr));
   tl_Tensor *m = chain_sub(c, of_r, of_q);
   tl_Tensor *symmetric = symmetric_lower(c, m);
-  if (!c->failed && tli_is_complex((tl_DType)m->dtype)) /* the diagonal must be real, like R's */
+  /* makes the diagonal real, because the diagonal of R is real */
+  if (!c->failed && tli_is_complex((tl_DType)m->dtype))
     symmetric = chain_scale(c, chain_add(c, symmetric, chain_h(c, symmetric)), 0.5);
   tl_Tensor *rhs = chain_add(c, gq, chain_matmul(c, q, symmetric));
   tl_Tensor *turned = chain_t(c, rhs), *rc = chain_conj(c, r);
@@ -571,7 +572,7 @@ static tl_Tensor *antisymmetric(tli_Chain *c, tl_Tensor *m) {
   return chain_sub(c, m, chain_h(c, m));
 }
 
-/* Returns a + b. If one of them is NULL, returns the other. */
+/* Returns a + b. If one of the two is NULL, returns the other one. */
 static tl_Tensor *plus(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
   return a && b ? chain_add(c, a, b) : a ? a : b;
 }
@@ -608,8 +609,8 @@ static tl_Tensor *turn(tli_Chain *c, tl_Tensor *q, tl_Tensor *g) {
 
 /* Computes the gradient of the SVD: U [(F o skew(U^H gU)) S + S (F o skew(V^H gV)) + gS] V^H, plus
 ** the parts outside the column spaces of U and V. If U and V are full, only their first k columns
-** are used. For complex numbers the diagonal of skew(U^H gU) / (2 S) is added to gS; this term
-** belongs to a phase change of U and V together. */
+** are used. For complex numbers the diagonal of skew(U^H gU) / (2 S) is added to gS. This term
+** accounts for changes of the phases of U and V. */
 tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Tensor *U,
                             tl_Tensor *S, tl_Tensor *Vh) {
   tli_Chain c = {0};

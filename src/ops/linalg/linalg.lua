@@ -3,8 +3,8 @@
 -- are float32, float64, complex64 and complex128.
 --
 -- The formulas of the derivatives are from M. Giles, "An extended collection of matrix derivative
--- results for forward and reverse mode algorithmic differentiation", 2008. Those of QR and SVD are
--- the same as in PyTorch.
+-- results for forward and reverse mode algorithmic differentiation", 2008. The formulas for QR and
+-- SVD are the same as in PyTorch.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"

@@ -9,7 +9,7 @@ tl_Tensor *tlo_matrix_power(tl_Tensor *A, int64_t n) {
   tli_Chain c = {0};
   TL_TRY_NULL(check_square("linalg.matrix_power", A));
   if (n == 0) {
-    /* the zeros are computed from A, so that A has a gradient, which is zero */
+    /* computes the zeros from A, so that A gets a gradient, which is zero */
     tl_Tensor *zeros = TLI_STEP(&c, tlo_fill(A, tli_int(0)));
     return tli_chain_end(&c, chain_add(&c, zeros, chain_identity(&c, A)));
   }
@@ -68,7 +68,7 @@ static tl_Tensor *matrix_exp(tl_Tensor *A) {
   return result;
 }
 
-/* Computes the matrix exponential. Half types are converted to float32 for it. */
+/* Computes the matrix exponential. Half types are converted to float32 for the computation. */
 tl_Tensor *tlo_matrix_exp(tl_Tensor *A) {
   TL_TRY_NULL(check_square("linalg.matrix_exp", A));
   tl_DType dtype = (tl_DType)A->dtype;

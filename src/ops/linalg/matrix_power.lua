@@ -22,7 +22,7 @@ linalg {"multi_dot(Tensor[] tensors) -> Tensor",
     composite = true,
     autocast = "lower", examples = {"{T(2, 3), T(3, 4), T(4, 2)}", "{T(3), T(3, 2), T(2)}"}}
 
--- Functions of torch.linalg that are in torch as well.
+-- Functions of torch.linalg that are also available in torch itself.
 
 op {"matrix_power.torch(Tensor self, int n) -> Tensor",
     doc = "The same as torch.linalg.matrix_power.",

@@ -101,8 +101,8 @@ tl_Tensor *tlo_pinverse(tl_Tensor *self, double rcond) {
   return result;
 }
 
-/* Computes the gradient by Golub and Pereyra 1973, eq. 4.12. The formula is chosen so that the
-** intermediate matrices have the size of the smaller side of A. */
+/* Computes the gradient by eq. 4.12 of Golub and Pereyra 1973. Chooses the form of the formula in
+** which the intermediate matrices have the size of the smaller side of A. */
 tl_Tensor *tlo_pinv_backward(tl_Tensor *grad, tl_Tensor *pinv, tl_Tensor *A) {
   tli_Chain c = {0};
   int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
@@ -172,8 +172,8 @@ static bool leave_out(tl_Tensor **result, tl_DType dtype) {
   return true;
 }
 
-/* Solves least squares problems. All drivers compute the same as gelsd; results that a driver does
-** not provide are empty. */
+/* Solves least squares problems. All drivers use the algorithm of gelsd; results that the named
+** driver does not provide are empty. */
 bool tlo_lstsq(tl_Tensor *A, tl_Tensor *B, double rcond, const char *driver, tl_Tensor **out) {
   for (int i = 0; i < 4; i++) out[i] = NULL;
   TL_TRY(check_driver(driver) && check_matrices("linalg.lstsq", A, false));

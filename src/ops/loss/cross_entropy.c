@@ -139,8 +139,8 @@ tl_Tensor *tlo_class_pick(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight
   return out[0];
 }
 
-/* Computes the gradient of class_loss. While history is recorded, the gradient is composed of
-** operators and goes through log_softmax. */
+/* Computes the gradient of class_loss. While history is recorded, differentiable operators compute
+** the gradient, including that of log_softmax. */
 tl_Tensor *tlo_class_loss_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *target,
                                    tl_Tensor *weight, tl_Tensor *norm, int64_t ignore_index,
                                    bool logits) {
@@ -285,7 +285,7 @@ static tl_Tensor *label_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *wei
     smooth = chain_scale(&c, smooth, smoothing / (double)input->sizes[1]);
     loss = chain_add(&c, chain_scale(&c, loss, 1 - smoothing), smooth);
   }
-  /* gives the node PyTorch's name */
+  /* the name that PyTorch gives to the autograd node */
   const char *title = !c.failed && input->ndim > 2 ? "NllLoss2D" : "NllLoss";
   loss = tli_chain_end(&c, chain_unbatched(&c, loss, single, reduction));
   if (smoothing <= 0) tli_entitle(loss, title, count);
@@ -328,8 +328,8 @@ static tl_Tensor *probability_loss(tl_Tensor *input, tl_Tensor *target, tl_Tenso
   uint64_t count = tli_node_count();
   loss = tli_chain_end(&c, chain_reduced(&c, loss, reduction));
   bool divided = strcmp(reduction, "mean") == 0 && input->numel > 0;
-  if (strcmp(reduction, "none") != 0)
-    tli_entitle(loss, divided ? "Div" : "Neg", count); /* gives the node PyTorch's name */
+  if (strcmp(reduction, "none") != 0) /* gives the autograd node the name that PyTorch uses */
+    tli_entitle(loss, divided ? "Div" : "Neg", count);
   return loss;
 }
 

@@ -88,7 +88,7 @@ static bool check_lengths(const char *what, const tl_Tensor *lengths, int64_t n,
 }
 
 /* Splits the concatenated targets into one row per sample, padded to the length of the longest
-** target. If values are unknown because a tensor is on the meta device, rows have the maximum
+** target. If a tensor is on the meta device, its values are unknown, and the rows have the maximum
 ** possible length. */
 static tl_Tensor *target_rows(const tl_Tensor *list, const tl_Tensor *label_counts, int64_t n) {
   if (!tli_has_values(list) || !tli_has_values(label_counts))

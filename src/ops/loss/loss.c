@@ -64,7 +64,7 @@ tl_Tensor *tlo_poisson_nll_loss(tl_Tensor *input, tl_Tensor *target, bool log_in
   return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
 }
 
-/* Returns max(t, least). The gradient passes to t everywhere, as if there were no limit. */
+/* Returns max(t, least). The gradient flows to t everywhere, as if the maximum were not taken. */
 static tl_Tensor *chain_floor_value(tli_Chain *c, tl_Tensor *t, double least) {
   bool mode = tli_set_grad_mode(false);
   tl_Tensor *floored = chain_at_least(c, t, least);
@@ -90,7 +90,7 @@ static tl_Tensor *variance_for(tl_Tensor *input, tl_Tensor *var) {
 
 tl_Tensor *tlo_gaussian_nll_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *var, bool full,
                                  double eps, const char *reduction) {
-  /* the values are checked only on the CPU, because elsewhere the host would wait for the device */
+  /* checks the values only on the CPU, because on other devices the host would have to wait */
   double least = 0;
   if (tli_device(var).type == TL_CPU) TL_TRY_NULL(tli_smallest(var, &least));
   if (least < 0)
@@ -148,8 +148,8 @@ tl_Tensor *tlo_binary_cross_entropy_with_logits(tl_Tensor *input, tl_Tensor *tar
 
 tl_Tensor *tlo_kl_div(tl_Tensor *input, tl_Tensor *target, const char *reduction, bool log_target) {
   tli_Chain c = {0};
-  /* in steps of their own, since compilers differ in the order of a call's arguments, and gradients
-  ** are summed in the order of the steps */
+  /* the terms are separate steps, because gradients are summed in the order of the steps, and
+  ** compilers differ in the order in which they evaluate arguments */
   tl_Tensor *own = TLI_STEP(&c, log_target ? tlo_exp(target) : tlo_xlogy(target, target));
   tl_Tensor *rest = log_target ? chain_sub(&c, target, input) : chain_mul(&c, target, input);
   tl_Tensor *loss = log_target ? chain_mul(&c, own, rest) : chain_sub(&c, own, rest);
@@ -158,7 +158,7 @@ tl_Tensor *tlo_kl_div(tl_Tensor *input, tl_Tensor *target, const char *reduction
   double batch = input->ndim > 0 ? (double)input->sizes[0] : 1;
   uint64_t count = tli_node_count();
   tl_Tensor *mean = tli_chain_end(&c, chain_scale(&c, chain_total(&c, loss), 1 / batch));
-  tli_entitle(mean, "Div", count); /* gives the node PyTorch's name */
+  tli_entitle(mean, "Div", count); /* gives the autograd node the name that PyTorch uses */
   return mean;
 }
 

@@ -1,8 +1,9 @@
 /*
 ** einsum.c - sums of products, described by an equation. Every operand is brought to a common order
-** of dimensions: those of the ellipsis, then one dimension for each letter. A dimension that an
-** operand lacks gets size 1. Operands are multiplied from left to right. Each dimension is summed
-** as soon as no later operand has it, so each step is one batched matrix product.
+** of dimensions: first the dimensions of the ellipsis, then one dimension for each letter. A
+** dimension that an operand lacks gets size 1. Operands are multiplied from left to right. Each
+** dimension is summed as soon as no later operand has it, so each step is one batched matrix
+** product.
 */
 #include <ctype.h>
 #include <string.h>
@@ -95,8 +96,8 @@ static bool check_operand(Plan *p, const Labels *labels, const tl_Tensor *t) {
   return true;
 }
 
-/* Assigns a dimension to each letter. The output's letters come first, in their order, then all
-** others in order of occurrence. */
+/* Assigns a dimension to each letter. The letters of the output come first, in the order of the
+** output, followed by all other letters in the order in which they occur. */
 static bool assign(Plan *p) {
   for (int c = 0; c < LETTERS; c++) p->at[c] = -1;
   p->ndim = p->nellipsis;
@@ -202,9 +203,9 @@ static tl_Tensor *arrange(const Plan *p, const Labels *labels, tl_Tensor *operan
 
 /* ---- one step ---- */
 
-/* The dimensions of a product, in four groups: those that both operands have and the result keeps
-** (BATCH), those that only the left or the right operand has (LEFT, RIGHT), and those that both
-** operands have and the product sums over (SUM). */
+/* The dimensions of a product in four groups. BATCH: both operands have the dimension and the
+** result keeps it. LEFT and RIGHT: only the left or only the right operand has it. SUM: both
+** operands have it and the product sums over it. */
 typedef struct Groups {
   int n[4];
   int64_t dims[4][TL_MAX_DIMS];
@@ -270,7 +271,7 @@ static tl_Tensor *sum_alone(const Plan *p, tl_Tensor *t, const tl_Tensor *other,
     if (p->last[d] <= step && (single || t->sizes[d] != 1) &&
         (other == NULL || other->sizes[d] == 1))
       dims[n++] = d;
-  /* sums of integers have dtype int64 */
+  /* this makes a sum of integers int64 */
   return n ? tlo_sum(t, (tl_Ints){n, dims}, true, TL_NODTYPE) : tli_retain(t);
 }
 
@@ -285,7 +286,7 @@ static tl_Tensor *multiply(const Plan *p, tl_Tensor *left, tl_Tensor *right, int
   if (g.n[SUM] == 0) return tli_chain_end(&c, chain_mul(&c, a, b));
   tl_DType dtypes[2] = {(tl_DType)a->dtype, (tl_DType)b->dtype};
   if (!tli_is_float(dtypes[0]) && !tli_is_float(dtypes[1]) && dtypes[0] != dtypes[1])
-    dtypes[0] = dtypes[1] = TL_I64; /* one of the operands was summed, which made it int64 */
+    dtypes[0] = dtypes[1] = TL_I64; /* one of the operands was summed, which has made it int64 */
   tl_Tensor *rows = TLI_STEP(&c, as_three(a, dtypes[0], &g, BATCH, LEFT, SUM, RIGHT));
   tl_Tensor *columns = TLI_STEP(&c, as_three(b, dtypes[1], &g, BATCH, SUM, RIGHT, LEFT));
   tl_Tensor *product = TLI_STEP(&c, tlo_bmm(rows, columns));

@@ -1,6 +1,5 @@
 /*
-** linear_activation.c - linear layers whose bias and activation are computed in the pass of the
-** matrix product.
+** linear_activation.c - linear layers whose kernel also adds the bias and applies the activation.
 */
 #include <string.h>
 
@@ -123,8 +122,8 @@ static tl_Tensor *weight_and_bias(tli_Chain *c, tl_Tensor *grad, tl_Tensor *inpu
   return out;
 }
 
-/* Computes the gradients from `grad`, the gradient before the activation. `bias` is the bias's
-** gradient if it is known already, and otherwise NULL. */
+/* Computes the gradients of the layer from `grad`, the gradient of the activation's argument.
+** `bias` is the gradient of the bias if it is known already, and otherwise NULL. */
 static void linear_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight,
                              tl_Tensor *bias, Wanted want, bool recorded, tl_Tensor **out) {
   tl_Tensor *rows = rows_of(c, grad), *in = rows_of(c, input);
@@ -142,8 +141,8 @@ static void linear_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl
   if (want.bias) out[2] = bias ? bias : sum_of_rows(c, rows);
 }
 
-/* Runs the kernel that computes the gradient before the activation and, if requested, the gradient
-** of the bias. */
+/* Runs the kernel that computes the gradient of the activation's argument and, if requested, the
+** gradient of the bias. */
 static tl_Tensor *activation_gradient(tli_Chain *c, tl_Tensor *grad, tl_Tensor *saved,
                                       tlk_Activation activation, bool want_bias, tl_Tensor **bias) {
   tl_DType dtype = (tl_DType)saved->dtype;

@@ -1,6 +1,6 @@
 -- Linear layers that compute bias and activation in the pass of the matrix product. In the backward
--- pass, one pass computes the gradient before the activation and sums it for the bias. While
--- history is recorded, the gradient is composed of differentiable operators instead.
+-- pass, one kernel computes the gradient of the activation's argument and sums it for the bias.
+-- While history is recorded, differentiable operators compute the gradient instead.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false
@@ -22,8 +22,8 @@ F {"linear_gelu(Tensor input, Tensor weight, Tensor bias=nil, string approximate
                "T(0, 3), T(2, 3), T(2)"}}
 
 -- The operands must have one floating-point dtype and these shapes: weight (out, in) with in > 0,
--- bias (out) or none, input (..., in). The result `inner` is the argument of gelu; it is kept if a
--- derivative is recorded, because the gradient needs it.
+-- bias (out) or none, input (..., in). The result `inner` is the argument of gelu; it is kept if
+-- the call is recorded, because the derivative needs it.
 local wants = "bool want_input, bool want_weight, bool want_bias"
 local needs = "needs(input), needs(weight), needs(bias))"
 local gradients = ") -> (Tensor input, Tensor weight, Tensor bias)"

@@ -13,7 +13,7 @@
 typedef struct Matrix {
   tl_Tensor *t; /* owned */
   bool trans;
-  /* in elements: `ld` is the distance between rows (leading dimension), `step` between matrices */
+  /* distances in elements: `ld` (leading dimension) between rows, `step` between matrices */
   int64_t ld, step;
 } Matrix;
 
@@ -50,7 +50,7 @@ static bool matrix_of(Matrix *m, tl_Tensor *t) {
   m->t = tli_contiguous_as(t, (tl_DType)t->dtype);
   if (m->t == NULL) return false;
   if (!tli_contiguous(t)) return as_it_lies(m);
-  /* this contiguous matrix is too large for BLAS's ints; the kernel reports that */
+  /* the matrix is contiguous but too large for BLAS's ints, which the kernel reports */
   m->trans = false;
   m->ld = t->sizes[t->ndim - 1];
   return true;
@@ -139,11 +139,11 @@ static bool scale(tl_Tensor *t, tl_Scalar factor) {
 }
 
 /* Returns whether the device's kernel multiplies complex numbers of out's dtype and takes these
-** factors, which it expects to be real. */
+** factors. The kernel takes only real factors. */
 static bool has_complex_kernel(const tl_Tensor *out, tl_Scalar alpha, tl_Scalar beta) {
 #ifdef TLI_RUNTIME
   (void)out, (void)alpha, (void)beta;
-  return false; /* to keep the library of a program small */
+  return false; /* does not use the complex kernel, so that the library of a program stays small */
 #else
   return tli_device(out).type == TL_CPU && (out->dtype == TL_C64 || out->dtype == TL_C128) &&
          alpha.kind != TL_COMPLEX && beta.kind != TL_COMPLEX;
@@ -447,7 +447,7 @@ static tl_Tensor *with_vector(tl_Tensor *self, tl_Tensor *other) {
   tl_Tensor *product = TLI_STEP(&c, row ? matrices(matrix, other) : matrices(self, matrix));
   tl_Tensor *result = tli_chain_end(&c, TLI_STEP(&c, tlo_select(product, row ? -2 : -1, 0)));
   const char *title = self->ndim + other->ndim > 3 ? "UnsafeView" : row ? "Squeeze" : "Mv";
-  tli_entitle(result, title, count); /* gives the node PyTorch's name */
+  tli_entitle(result, title, count); /* gives the autograd node the name that PyTorch uses */
   return result;
 }
 
@@ -465,7 +465,7 @@ tl_Tensor *tlo_matmul(tl_Tensor *self, tl_Tensor *other) {
   if (self->ndim == 1 || other->ndim == 1) return with_vector(self, other);
   uint64_t count = tli_node_count();
   tl_Tensor *result = matrices(self, other);
-  /* gives the node PyTorch's name */
+  /* gives the autograd node the name that PyTorch uses */
   if (self->ndim > 2 || other->ndim > 2) tli_entitle(result, "UnsafeView", count);
   return result;
 }

@@ -1,4 +1,4 @@
--- Further products, composed of matrix products.
+-- Further operators that are composed of matrix products.
 
 op {"addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) -> Tensor",
     node = "Addbmm", doc = "Computes beta * self + alpha * the sum of all batch1[i] @ batch2[i].",

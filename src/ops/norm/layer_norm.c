@@ -152,8 +152,8 @@ bool tlo_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t dim
   return ok;
 }
 
-/* Returns the epsilon of a floating dtype: the distance from 1 to the next larger number. Integers,
-** which are refused later, give that of float32. */
+/* Returns the epsilon of a floating dtype: the distance from 1 to the next larger number. For an
+** integer dtype, which is refused later, returns the epsilon of float32. */
 static double rms_epsilon(tl_DType dtype) {
   return tli_float_epsilon(tli_is_inexact(dtype) ? dtype : TL_F32);
 }
@@ -214,7 +214,7 @@ bool tli_op_add_rms_norm_core(tl_Tensor *input, tl_Tensor *residual, int64_t dim
   return tli_chain_end_all(&c, out, 3);
 }
 
-/* Computes the gradients. grad_output and grad_sum are NULL if the corresponding result has no
+/* Computes the gradients. grad_output or grad_sum is NULL if the corresponding result has no
 ** gradient. */
 static bool add_norm_backward(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_Tensor *sum,
                               int64_t dims, tl_Tensor *weight, tl_Tensor *mean, tl_Tensor *rstd,
@@ -258,7 +258,7 @@ bool tlo_add_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_T
   return ok;
 }
 
-/* Moves the first two of n results, which are the public ones, to `out`, and releases the
+/* Moves the first two of n results to `out`, since users see only these, and releases the
 ** others. */
 static bool first_two(bool ok, tl_Tensor **made, int n, tl_Tensor **out) {
   if (!ok) return false;

@@ -125,7 +125,7 @@ static void normalize(tli_Chain *c, tl_Tensor *in, tl_Tensor *weight, tl_Tensor 
                       Channels s, tl_Tensor **out) {
   tl_DType stat = stat_dtype(in);
   double n = (double)(s.outer * s.inner);
-  /* an empty batch does not change the running statistics */
+  /* leaves the running statistics unchanged if the batch is empty */
   if (n == 0) running_mean = running_var = NULL;
   out[0] = chain_empty_laid(c, in, s);
   out[1] = chain_empty(c, stat, in, s.channels);
@@ -156,7 +156,7 @@ bool tli_op_batch_norm_core(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias
       normalize(&c, in, weight, bias, running_mean, running_var, momentum, eps, s, out);
   } else {
     out[1] = TLI_STEP(&c, tlo_to_dtype(running_mean, stat));
-    /* a copy is saved, because the running statistics may change before the backward pass */
+    /* saves a copy, because the running statistics may change before the backward pass */
     out[1] = TLI_STEP(&c, tlo_clone(out[1]));
     out[2] = chain_rstd(&c, chain_cast(&c, running_var, stat), eps);
     tl_Tensor *scale = weight ? chain_mul(&c, out[2], chain_cast(&c, weight, stat)) : out[2];
@@ -277,7 +277,7 @@ static bool check_batch_norm(const char *op, const tl_Tensor *input, const tl_Te
 tl_Tensor *tlo_batch_norm(tl_Tensor *input, tl_Tensor *running_mean, tl_Tensor *running_var,
                           tl_Tensor *weight, tl_Tensor *bias, bool training, double momentum,
                           double eps) {
-  /* an empty vector has no channels, but PyTorch accepts it */
+  /* accepts an empty vector, as PyTorch does, although it has no channels */
   if (input->ndim == 1 && input->numel == 0) return tlo_clone(input);
   TL_TRY_NULL(
       check_batch_norm("batch_norm", input, running_mean, running_var, weight, bias, training));
@@ -293,7 +293,8 @@ static tl_Tensor *chain_repeat(tli_Chain *c, tl_Tensor *t, int64_t times) {
   return t ? TLI_STEP(c, tlo_tile(t, (tl_Ints){1, &times})) : NULL;
 }
 
-/* Sets running statistics to the mean of their copies. Each sample has updated one copy. */
+/* Sets running statistics to the mean of their copies. There is one copy for each sample, which
+** only that sample has updated. */
 static void take_back(tli_Chain *c, tl_Tensor *running, tl_Tensor *copies, int64_t samples) {
   int64_t sizes[] = {samples, running->numel}, first = 0;
   tl_Tensor *table = chain_reshape(c, copies, 2, sizes);
@@ -344,7 +345,8 @@ static tl_Tensor *chain_per_channel(tli_Chain *c, tl_Tensor *t, const int64_t si
   int64_t narrow[] = {sizes[0], sizes[1], 1}, all = sizes[0] * sizes[1] * sizes[2];
   tl_Tensor *shaped = chain_reshape(c, t, 3, narrow);
   tl_Tensor *wide = TLI_STEP(c, tlo_expand(shaped, (tl_Ints){3, sizes}));
-  tl_Tensor *rows = TLI_STEP(c, tlo_to_row_major(wide)); /* kernels need contiguous numbers */
+  /* makes the numbers contiguous, because kernels need this */
+  tl_Tensor *rows = TLI_STEP(c, tlo_to_row_major(wide));
   return chain_reshape(c, rows, 1, &all);
 }
 

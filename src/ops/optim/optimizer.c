@@ -131,7 +131,7 @@ static bool same_order(const tl_Tensor *a, const tl_Tensor *b) {
 }
 
 /* Returns t itself if its elements have the same memory order as those of `order`, otherwise a copy
-** in that order. */
+** in the memory order of `order`. */
 static tl_Tensor *in_order(tl_Tensor *t, const tl_Tensor *order) {
   if (same_order(t, order)) return t;
   tl_Tensor *copy = tli_empty_like(order, (tl_DType)t->dtype);
@@ -173,8 +173,8 @@ static void release_copies(Item *item) {
     if (item->used[k] != item->given[k]) tli_release(item->used[k]);
 }
 
-/* Copies operands that have changed back to the given tensors, and marks the parameters as
-** changed. */
+/* Copies operands back to the caller's tensors if they are copies that the step has changed. Marks
+** the parameters as changed. */
 static bool finish(const Step *s) {
   for (int64_t i = 0; i < s->n; i++)
     for (int k = 0; k < OPERANDS; k++) {
@@ -194,7 +194,7 @@ typedef struct Run {
   int64_t first;
   int count;
   tl_Device device;
-  /* each is a tensor on the device (borrowed), or NULL if the step does not use it */
+  /* numbers that the step may use, as tensors on the device (borrowed); NULL if not used */
   tl_Tensor *lr, *grad_scale, *found_inf, *clip;
 } Run;
 
@@ -294,8 +294,8 @@ static bool alike(const Step *s, const Item *a, const Item *b) {
          clocks_on(s, a, device) == clocks_on(s, b, device);
 }
 
-/* Returns whether the device of the parameters computes the coefficients. The device does so if its
-** memory holds the step counts or, for a rule without step counts, the learning rate. */
+/* Returns whether the device of the parameters computes the coefficients. It does so if the step
+** counts are in its memory or, for a rule without step counts, the learning rate is. */
 static bool device_computes(const Step *s, const Item *item, tl_Device device) {
   if (device.type == TL_CPU) return false;
   if (rules[s->rule].clocks > 0) return clocks_on(s, item, device);
@@ -366,9 +366,9 @@ static void set_item(const Step *s, Item *item, int64_t i, tl_Tensors params, tl
 
 /* ---- complex parameters, whose parts are stepped as real numbers ----------------------------- */
 
-/* Replaces each tensor of a list by a real view if it is complex, and by a new reference otherwise.
-** A view has the real and imaginary parts in a new last dimension. Absent tensors stay absent.
-** Fails only if memory is exhausted. */
+/* Replaces each complex tensor of a list by a real view, which has the real and imaginary parts in
+** a new last dimension. Replaces each other tensor by a new reference. NULL stays NULL. Fails only
+** if memory is exhausted. */
 static bool real_views(tl_Tensors *list, bool own_grads) {
   if (list->n == 0) return true;
   tl_Tensors views = tli_tensors_new(list->n);

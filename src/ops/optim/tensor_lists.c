@@ -1,7 +1,7 @@
 /*
 ** tensor_lists.c - operators on lists of tensors: their norm, clipping, and scaling in place. A
-** kernel call takes as many tensors as fit, as plain memory. Tensors with gaps between their
-** elements are copied, and copied back if they change.
+** kernel call takes as many tensors as its parameters can hold, as plain memory. Tensors with gaps
+** between their elements are copied, and copied back if they change.
 */
 #include <math.h>
 #include <string.h>
@@ -46,8 +46,8 @@ static bool list_begin(List *l, const char *op, tl_Tensors tensors) {
   return false;
 }
 
-/* Returns how many tensors from index `first` on can be in one kernel call. They share a device and
-** a dtype. */
+/* Returns how many tensors from index `first` on can be in one kernel call. Tensors of one call
+** have the same device and dtype. */
 static int list_run(const List *l, int64_t first) {
   int n = 0;
   const tl_Tensor *a = l->used[first];
@@ -58,8 +58,8 @@ static int list_run(const List *l, int64_t first) {
   return n;
 }
 
-/* Returns a new list in which each complex tensor is replaced by fn(tensor), which is real. Records
-** nothing. Returns an empty list after a failure. */
+/* Returns a new list in which fn(tensor), a real tensor, replaces each complex tensor. Records
+** nothing for autograd. Returns an empty list after a failure. */
 static tl_Tensors made_real(tl_Tensors tensors, tl_Tensor *(*fn)(tl_Tensor *)) {
   tl_Tensors list = tli_tensors_new(tensors.n);
   bool mode = tli_set_grad_mode(false), ok = list.v != NULL;

@@ -1,4 +1,5 @@
--- Operators on all gradients of a model at once: computing their norm, and scaling them.
+-- Operators on all gradients of a model at once, which compute the norm of the gradients and scale
+-- them.
 
 local lists = {tensors = true}
 

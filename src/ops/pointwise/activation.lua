@@ -7,8 +7,9 @@ local function F(entry)
 end
 
 -- Declares an elementwise activation and the kernel of its derivative, `name`_backward(grad_output,
--- self, params). entry.second is the derivative of that kernel with respect to self, entry.first
--- the derivative with respect to grad_output; by default this is the kernel itself.
+-- self, params). entry.second is the derivative of the backward kernel with respect to self.
+-- entry.first is its derivative with respect to grad_output; by default this is the backward kernel
+-- itself.
 local function activation(name, params, entry)
    local typed, plain = "", ""
    for _, p in ipairs(params) do

@@ -1,6 +1,6 @@
 /*
 ** complex.c - conversions between complex tensors and pairs of real numbers, and operators that
-** return real tensors unchanged.
+** return a real input unchanged.
 */
 #include "ops/chain.h"
 

@@ -8,7 +8,8 @@
 #include "core/kernel/elementary.h"
 #include "ops/chain.h"
 
-/* Computes fn(1, other), but 0 where self is 0 and other is at most `limit`. */
+/* Returns fn(1, other), except that the result is 0 where self is 0 and other is at most
+** `limit`. */
 static tl_Tensor *masked(tl_Tensor *self, tl_Tensor *other, int64_t limit, tli_Binary fn) {
   tl_DType dtype = tli_result_dtype((tl_Tensor *[]){self, other}, 2);
   if (!tli_is_float(dtype)) dtype = tli_default_dtype();
@@ -20,8 +21,9 @@ static tl_Tensor *masked(tl_Tensor *self, tl_Tensor *other, int64_t limit, tli_B
   return tli_chain_end(&c, TLI_STEP(&c, fn(mask, other)));
 }
 
-/* Compute the derivatives of xlogy and xlog1py with respect to the first argument: the logarithm,
-** but 0 where this argument is 0 and the logarithm is not finite. */
+/* These functions compute the derivatives of xlogy and xlog1py with respect to the first argument.
+** The derivative is the logarithm, or 0 where the first argument is 0 and the logarithm is not
+** finite. */
 tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
   return masked(self, other, 0, tlo_xlogy);
 }
@@ -31,8 +33,8 @@ tl_Tensor *tlo_masked_log1p(tl_Tensor *input, tl_Tensor *other) {
 
 /* Computes f0(x) - f1(x) / x, where f0 and f1 are functions of order 0 and 1. The value at 0 is
 ** 1/2. For I0 and I1, and for J0 and J1, this is the derivative of f1. If both functions are scaled
-** by exp(-|x|), the derivative of f1 has an additional term from exp(-|x|), which the caller
-** adds. */
+** by exp(-|x|), the derivative of f1 has another term, the derivative of this factor, which the
+** caller adds. */
 static tl_Tensor *slope_of_order_1(tl_Tensor *self, tl_Tensor *order_1,
                                    tl_Tensor *(*order_0)(tl_Tensor *)) {
   tli_Chain c = {0};

@@ -18,8 +18,8 @@ static tl_DType common_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in
   return dtype;
 }
 
-/* Refuses bool inputs like PyTorch. An operator on integers refuses a call if all inputs are bool.
-** Arithmetic such as sub refuses every bool input. */
+/* Refuses bool inputs where PyTorch does. An operator on integers refuses a call whose inputs are
+** all bool. Arithmetic such as sub refuses any bool input. */
 static bool check_bool(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_DType dtype) {
   bool found = spec->types == TLI_TYPES_INTEGER && dtype == TL_BOOL;
   for (int i = 0; i < spec->ninputs && spec->types != TLI_TYPES_INTEGER; i++)
@@ -63,7 +63,8 @@ static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_D
   tl_Tensor *args[TLI_ITER_MAX] = {out};
   for (int i = 0; i < ninputs; i++) args[i + 1] = in[i];
   tl_Device device = tli_device(out);
-  /* the struct is large, so it is not cleared; only the fields that the kernel reads are set */
+  /* sets only the fields that the kernel reads, because clearing the large struct would take
+  ** time */
   struct tlk_pointwise call;
   call.cx = tli_context(device);
   call.kernel = kernel;
@@ -183,7 +184,7 @@ static tl_Device device_of(const tli_PointwiseSpec *spec, tl_Tensor *const *in) 
 }
 
 /* Returns whether all inputs are row-major floating tensors with the same dtype, shape and device,
-** except for numbers, which may follow the first input. In this case only numbers need promotion or
+** except that inputs after the first may be numbers. In this case only numbers need promotion or
 ** broadcasting, and no check can fail. */
 static bool alike(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
   const tl_Tensor *first = in[0];
@@ -272,7 +273,8 @@ bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
 bool tli_fused(tlk_Fused kernel, tl_Tensor *const *operands, int n) {
   const tl_Tensor *out = operands[0];
   tl_Device device = tli_device(out);
-  /* the struct is large, so it is not cleared; only the fields that the kernel reads are set */
+  /* sets only the fields that the kernel reads, because clearing the large struct would take
+  ** time */
   struct tlk_fused call;
   if (out->numel == 0) return true;
   call.cx = tli_context(device);

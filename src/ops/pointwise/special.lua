@@ -11,8 +11,8 @@ local function node_of(name)
    return "Special" .. words
 end
 
--- Functions of torch.special that are in torch as well. Each row has the name in torch.special and
--- the name in torch.
+-- Functions of torch.special that are also available in torch itself. Each row has the name in
+-- torch.special and the name in torch.
 for _, row in ipairs {
    {"expit", "sigmoid", "T(3, 4)"}, {"gammaln", "lgamma", "P(3, 4)"},
    {"digamma", "digamma", "P(3, 4)"}, {"psi", "digamma", "P(3, 4)"}, {"erf", "erf", "T(3, 4)"},

@@ -1,7 +1,8 @@
 /*
 ** pool.c - pooling. Windows slide over the last n dimensions, which form a plane; there is one
 ** plane for each index into the leading dimensions. Maxima are returned with their positions in the
-** plane. The gradient and max_unpool gather and scatter elements by these positions.
+** plane. The gradient of a maximum and max_unpool use these positions to gather and scatter
+** elements.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -231,9 +232,9 @@ tl_Tensor *tli_op_average_adaptive_spread(tl_Tensor *self, tl_Ints size, tl_Ints
   return run_average(&p, self, size.v, true);
 }
 
-/* Averages integers. The mean is computed in float64 and rounded towards 0. The mean is a multiple
-** of 1 / elements. Half of this is added to its magnitude, which compensates for rounding errors
-** but cannot reach the next integer. */
+/* Averages integers. The mean is computed in float64 and rounded towards 0. Because the mean is a
+** multiple of 1 / elements, half of this is added to its magnitude before rounding. This
+** compensates for errors of floating-point arithmetic but cannot reach the next integer. */
 static tl_Tensor *whole_averages(tl_Tensor *input, int n, const Windows *w, bool ceil_mode,
                                  bool include_pad, int64_t divisor) {
   int64_t elements = divisor == TLI_NOINT ? 1 : llabs(divisor);

@@ -1,5 +1,5 @@
--- Pooling: reduces each window of the last dimensions to one number. Inputs are (N, C, ...) or (C,
--- ...).
+-- Pooling operators, which reduce each window of the last dimensions to one number. Inputs are (N,
+-- C, ...) or (C, ...).
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false
@@ -126,9 +126,9 @@ op {"average_adaptive_spread(Tensor self, int[] size, int[] output_size) -> Tens
     name = "adaptive_avg_pool_backward", internal = true,
     grad = {self = "average_adaptive(grad, output_size)"}}
 
--- Gather and scatter elements by their positions in planes, which are the last n dimensions of a
--- tensor. If several elements have the same destination, `add` adds them; otherwise the last
--- element is kept.
+-- These operators gather and scatter elements by their positions in planes. A plane consists of the
+-- last n dimensions of a tensor. If several elements have the same destination, `add` adds them;
+-- otherwise the last element is kept.
 op {"plane_gather(Tensor self, Tensor indices, int n) -> Tensor",
     name = "max_pool_backward", internal = true,
     grad = {self = "plane_scatter(grad, indices, sizes(self), n, true)"}}

@@ -20,8 +20,8 @@ static bool check(const char *op, const char *name, const tl_Tensor *t, tl_DType
   return true;
 }
 
-/* Checks a layer's tensors. Each result is a sum over `places` elements of `channels` channels, or of
-** one channel if `channels` is 0. */
+/* Checks a layer's tensors. Each result is a sum over `places` positions of the weight with
+** `channels` channels each. `channels` is 0 for a depthwise layer, which sums over one channel. */
 static bool check_layer(const char *op, const tl_Tensor *self, tl_Tensor *const *t,
                         int64_t channels, int64_t places, double scale, int64_t zero) {
   bool bytes = self->dtype == TL_U8 && scale > 0;
@@ -160,7 +160,7 @@ tl_Tensor *tli_op__quantized_conv2d(tl_Tensor *self, tl_Tensor *weight, tl_Tenso
     return tli_fail_null(TL_EARG, "%s: expected out_scale of at least 0 and out_zero of 0 to 255",
                          op);
   if (other && (other->ndim != 4 || memcmp(other->sizes, sizes, sizeof sizes) != 0)) {
-    /* adds a tensor of other sizes, which are broadcast */
+    /* `other` has other sizes than the result, so it is added afterwards with broadcasting */
     double low = relu ? 0 : -INFINITY, high = most > 0 ? most : INFINITY;
     tli_Chain c = {0};
     tl_Tensor *sum = TLI_STEP(&c, tli_op__quantized_conv2d(self, weight, scales, sums, bias, kernel,

@@ -99,8 +99,8 @@ tl_Tensor *tlo_dropout3d(tl_Tensor *self, double p, bool training, tli_Generator
   return drop_channels("dropout3d", 3, self, p, training, generator);
 }
 
-/* Computes a * x + b, where x is self for kept elements and selu's lowest value for dropped ones.
-** The numbers a and b are chosen to preserve mean 0 and variance 1. */
+/* Computes a * x + b, where x is self for kept elements and the lowest value of selu for dropped
+** ones. a and b are chosen so that results have mean 0 and variance 1 if self has. */
 static tl_Tensor *alpha_drop(const char *op, int lead, tl_Tensor *self, double p, bool training,
                              tli_Generator *generator) {
   bool drops;
@@ -134,8 +134,8 @@ tl_Tensor *tlo_feature_alpha_dropout(tl_Tensor *self, double p, bool training,
 
 /* ---- the recorded operators ---- */
 
-/* Drops elements. They are numbered in row-major order, regardless of their order in memory, so the
-** mask does not depend on the strides. */
+/* Drops elements at random. Elements are numbered in row-major order, regardless of their order in
+** memory, so the mask does not depend on the strides. */
 static tl_Tensor *drop(tl_Tensor *self, tl_Tensor *residual, double p, int64_t seed, int64_t block,
                        tl_Tensor *state) {
   tli_Chain c = {0};

@@ -38,8 +38,8 @@ F {[[dropout_add(Tensor input, Tensor residual, float p=0.5, bool training=true,
    and dtype.]],
    examples = {"T(4, 3), T(4, 3)", "T(4, 3), T(3)"}}
 
--- Computes dropout in one pass. For the gradient, only the position of the random words is saved
--- (tli_Stretch); the same words are drawn again.
+-- Computes dropout in one pass. The gradient draws the same random numbers again, so only their
+-- position in the stream is saved (tli_Stretch).
 local from = "float p, int seed, int block, Tensor state) -> Tensor"
 op {"dropout_core(Tensor self, " .. from,
     name = "dropout", node = "NativeDropout", internal = true,

@@ -1,7 +1,7 @@
 /*
-** gamma.c - random numbers from gamma and Dirichlet distributions. For tensors on any device, they
-** are drawn on the CPU in double precision. Their logarithms are drawn, because the numbers
-** themselves underflow if shapes are small.
+** gamma.c - random numbers from gamma and Dirichlet distributions. For tensors on any device, the
+** numbers are drawn on the CPU in double precision. The functions draw logarithms, because the
+** numbers themselves underflow if shapes are small.
 */
 #include "core/kernel/elementary.h"
 #include "core/platform/parallel.h"
@@ -66,7 +66,7 @@ static bool is_drawn_from(const char *op, tl_Tensor *self) {
                   tl_dtype_name((tl_DType)self->dtype));
 }
 
-/* Returns an uninitialised result for a tensor without values, such as a meta tensor. */
+/* Returns an uninitialised result for a tensor that has no values, such as a meta tensor. */
 static tl_Tensor *unknown(tl_Tensor *self) {
   return tli_empty((tl_DType)self->dtype, tli_device(self), self->ndim, self->sizes);
 }

@@ -8,7 +8,7 @@
 #include "core/kernel/elementary.h"
 #include "ops/chain.h"
 
-/* Returns the i-th uniform number, in (0, 1), of the stretch that begins at `block`. */
+/* Returns uniform number i, in (0, 1), of the stretch of random numbers that begins at `block`. */
 static double uniform(const tli_Generator *g, uint64_t block, int64_t i) {
   uint32_t words[4];
   tli_philox(g->seed, block + (uint64_t)i / 2, words);

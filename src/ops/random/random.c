@@ -160,8 +160,8 @@ tl_Tensor *tlo_randint_like_high(tl_Tensor *self, int64_t high, tli_Generator *g
   return tlo_randint_like(self, 0, high, generator, dtype, device, memory_format);
 }
 
-/* Shuffles n numbers by the algorithm of Fisher and Yates: each position i gets a random number of
-** those that are still unused. The algorithm is sequential, so it runs on the CPU for every
+/* Shuffles n numbers by the algorithm of Fisher and Yates: each position i gets a random one of the
+** numbers that are still unused. The algorithm is sequential, so it runs on the CPU for every
 ** device. */
 static bool shuffle(int64_t *out, int64_t n, tli_Generator *g) {
   uint64_t block = tli_generator_take(g, n, 2);

@@ -1,6 +1,6 @@
 /*
-** axes.c - plans and runs reductions. The innermost reduced run of dimensions is reduced first;
-** then the intermediate results are reduced over the next run, and so on.
+** axes.c - plans and runs reductions. A kernel reduces one run of dimensions (axes.h), the
+** innermost first. Each further call reduces the intermediate results over the next run.
 */
 #include "ops/reduce/axes.h"
 

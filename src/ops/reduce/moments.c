@@ -73,8 +73,8 @@ static bool moments_of(Moments *m, tl_Tensor *in, const tli_Run *run) {
 }
 
 /* Sets `total` to the sums of squared deviations over a whole run. The run consists of pieces of
-** `each` elements. A total is the sum of part.deviation, the deviations inside the pieces, plus
-** each * means.deviation, the deviations of the pieces' means. */
+** `each` elements. A total is the sum of two terms: part.deviation, the deviations inside the
+** pieces, and each * means.deviation, the deviations of the pieces' means. */
 static bool join_deviations(tl_Tensor *total, const Moments *part, const Moments *means,
                             const tli_Run *run, int64_t each) {
   static const tli_PointwiseSpec add = {"var", TLK_add,          2, 1, TLI_TYPES_NUMBER, false,

@@ -88,8 +88,8 @@ tl_Tensor *tli_op_amin(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return extreme("amin", TLK_reduction_amin, self, dim, keepdim);
 }
 
-/* Reduces for `all` and `any`. An empty list of dimensions reduces no dimension. As in PyTorch,
-** where uint8 once served as bool, uint8 gives uint8. */
+/* Reduces for `all` and `any`. An empty list of dimensions reduces no dimension. The result of a
+** uint8 tensor is uint8, as in PyTorch, where uint8 once served as bool. */
 static tl_Tensor *quantified(const char *name, tlk_Reduction kernel, tl_Tensor *self, tl_Ints dim,
                              bool keepdim) {
   tl_Tensor *bools = dim.v && dim.n == 0 ? tli_op_to_dtype(self, TL_BOOL)

@@ -207,9 +207,9 @@ tl_Tensor *tlo_bincount(tl_Tensor *self, tl_Tensor *weights, int64_t minlength) 
   return result;
 }
 
-/* Determines the range [low, high]. It is the requested range or, if that is empty, the range of
-** the elements. If low and high are still equal, both are moved outwards by `beside`. If the tensor
-** has no elements, high becomes low + 1 instead. */
+/* Determines the range [low, high] of a histogram. This is the requested range or, if that is
+** empty, the range of the elements. If low and high are still equal, both are moved outwards by
+** `beside`. If the tensor has no elements, high becomes low + 1 instead. */
 static bool settle_range(const char *op, tl_Tensor *self, double beside, double *low,
                          double *high) {
   if (*low == *high && self->numel > 0 && tli_has_values(self)) TL_TRY(ends_of(self, low, high));
@@ -226,7 +226,7 @@ static bool check_counted(const char *op, tl_Tensor *self, int64_t bins) {
   if (!tli_is_float((tl_DType)self->dtype))
     return tli_fail(TL_EDTYPE, "%s: expected a floating tensor, got %s", op,
                     tl_dtype_name((tl_DType)self->dtype));
-  /* one less than the largest integer, because there is one more edge than bins */
+  /* the limit is below INT64_MAX, because there is one more edge than bins */
   if (bins > 0 && bins < INT64_MAX) return true;
   return tli_fail(TL_EARG, "%s: expected at least 1 bin and less than 2^63 - 1, got %" PRId64, op,
                   bins);

@@ -99,7 +99,8 @@ static bool check_count(Net *n) {
   int64_t plain = n->has_biases ? 4 : 2;
   if (n->layers < 1)
     return tli_fail(TL_EARG, "%s: num_layers: expected at least 1, got %" PRId64, n->op, n->layers);
-  /* every layer has more than one tensor; this check keeps the products below from overflowing */
+  /* every layer has more than one parameter; this check also keeps the products below from
+  ** overflowing */
   if (n->layers > n->params.n)
     return tli_fail(TL_EARG,
                     "%s: params: expected %" PRId64 " tensors or more for each of %" PRId64
@@ -157,7 +158,7 @@ static bool check(Net *n) {
   return check_input(n) && check_count(n) && check_params(n) && check_states(n);
 }
 
-/* Reads the initial states {h, c} of an LSTM. Either both are given or none. */
+/* Reads the initial states {h, c} of an LSTM. The list must contain both states or be empty. */
 static bool take_pair(const char *op, tl_Tensors hx, tl_Tensor **h, tl_Tensor **c) {
   if (hx.n != 0 && hx.n != 2)
     return tli_fail(TL_EARG, "%s: hx: expected {h, c}, got %" PRId64 " tensors", op, hx.n);
@@ -266,8 +267,8 @@ static bool run(Net n, bool batch_first, int count, tl_Tensor **out) {
   return ok;
 }
 
-/* Initialises the Net of an operator. Values that are not arguments of this macro come from the
-** parameters of the operator's function, which have the same names in all of these functions. */
+/* Initialises the Net of an operator. Other values come from the parameters of the function that
+** uses the macro; these parameters have the same names in all such functions. */
 #define NET(operator, kind, data, sizes)                                                 \
   {                                                                                      \
     .op = operator, .mode = kind, .input = data, .batch_sizes = sizes, .params = params, \

@@ -3,12 +3,13 @@
 ** is (steps, batch, size) or, with batch sizes, packed: (rows, size).
 **
 ** The derivative of a layer has two forms. Usually a fused kernel computes it. While a graph of the
-** gradient is recorded, differentiable operators compute the layer again and are differentiated.
+** gradient is recorded, differentiable operators compute the layer again, and their derivatives
+** give the gradient.
 */
 #include "ops/chain.h"
 
-/* ORDER RNN_INPUTS: the inputs of the operators, and their gradients, in this order. batch_sizes is
-** not one of them. */
+/* ORDER RNN_INPUTS: indices of the operators' inputs and of their gradients. batch_sizes is not
+** among these inputs. */
 enum { INPUT, HX, CX, WEIGHT_IH, WEIGHT_HH, WEIGHT_HR, BIAS_IH, BIAS_HH, NINPUTS };
 
 typedef struct Layer {
@@ -76,7 +77,8 @@ static tl_Tensor *chain_reserve(tli_Chain *c, tl_Device device, const tlk_Rnn *r
   return TLI_STEP(c, tli_empty(TL_U8, device, 1, &bytes));
 }
 
-/* Returns the first `kept` bytes of a reserve. The kernel has used only these. */
+/* Returns the first `kept` bytes of a reserve, which are the only bytes that the kernel has
+** used. */
 static tl_Tensor *chain_kept(tli_Chain *c, tl_Tensor *reserve, int64_t kept) {
   if (c->failed || reserve == NULL || kept == reserve->numel) return reserve;
   return TLI_STEP(c, tli_alias(reserve, 1, &kept, reserve->strides, 0));

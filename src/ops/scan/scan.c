@@ -81,7 +81,8 @@ static tl_Tensor *backwards(tl_Tensor *self, int64_t dim,
 
 static tl_Tensor *cumsum(tl_Tensor *self, int64_t dim) { return tlo_cumsum(self, dim, TL_NODTYPE); }
 
-/* Doubles the number of elements that S and F cover. The comment on `carried` defines S and F. */
+/* Doubles the number of elements that S and F cover. The comment on the function `carried` defines
+** S and F. */
 static bool reach_further(tl_Tensor *const *state, int d, int64_t n, int64_t s, tl_Tensor **out) {
   tli_Chain c = {0};
   tl_Tensor *heads[2], *far[2], *tails[2]; /* the tails already cover all elements to the end */
@@ -179,7 +180,7 @@ tl_Tensor *tlo_logcumsumexp_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
                                      int64_t dim) {
   if (self->numel == 0) return tli_retain(grad);
   tli_Chain c = {0};
-  /* gradients of any sign have a complex logarithm */
+  /* with complex logarithms, one formula serves gradients of any sign */
   if (tli_is_complex((tl_DType)self->dtype)) {
     tl_Tensor *log = chain_conj(&c, grad);
     log = TLI_STEP(&c, tlo_log(log));

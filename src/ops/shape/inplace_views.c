@@ -1,12 +1,12 @@
 /*
-** inplace_views.c - operators that change the shape or the memory of self. While history is
-** recorded, self takes over the history of the view whose geometry it takes. The derivative is then
-** that of the view.
+** inplace_views.c - operators that change the shape or the memory of self. Self takes its new sizes
+** and strides from a view. While history is recorded, self also takes over the history of the view,
+** so the derivative is that of the view.
 */
 #include "ops/common.h"
 
-/* Gives self the geometry of the view. The data does not change. Still, self's version is
-** incremented, because a node that has saved self would otherwise see another shape. */
+/* Gives self the geometry of the view. The data does not change. Increments self's version
+** nevertheless, so that a node that has saved self notices the change of its shape. */
 static bool take(const char *op, tl_Tensor *self, tl_Tensor *steals) {
   TL_TRY(steals);
   bool ok = tli_rebase(op, self, steals);

@@ -24,7 +24,8 @@ static bool list_done(bool ok, tl_Tensors *list, tl_Tensors *out) {
   return ok;
 }
 
-/* Looks from time to time whether a long list is still wanted. */
+/* Checks, at every 4096th element of a long list, whether the operator was interrupted. Returns
+** whether to continue. */
 static bool goes_on(int64_t i) { return i % 4096 != 0 || tli_go_on(); }
 
 /* Splits self into n pieces of `length` positions. The last piece has the remaining positions. */
@@ -178,7 +179,7 @@ tl_Tensor *tli_op_cat(tl_Tensors tensors, int64_t dim) {
   int64_t sizes[TL_MAX_DIMS];
   TL_TRY_NULL(joined_shape(tensors, dim, &d, &ndim, sizes));
   TL_TRY_NULL(on_one_device("cat", tensors));
-  /* 0-d tensors have been refused, so promotion depends only on the dtypes */
+  /* there are no 0-d tensors here, so promotion depends only on the dtypes */
   tl_DType dtype = (tl_DType)tensors.v[0]->dtype;
   for (int64_t i = 1; i < tensors.n; i++)
     dtype = tli_dtype_promote(dtype, (tl_DType)tensors.v[i]->dtype);

@@ -90,7 +90,7 @@ static bool find_mode(const char *name, Mode *mode) {
                   name);
 }
 
-/* Checks that the mode can produce `more` additional elements from `size` elements. */
+/* Checks that the mode can add `more` elements to one end of a dimension of `size` elements. */
 static bool check_room(Mode mode, int d, int64_t size, int64_t more) {
   int64_t most = mode == REFLECT ? size - 1 : mode == CIRCULAR ? size : INT64_MAX;
   if (more <= 0 || (size > 0 && more <= most)) return true;
@@ -109,7 +109,7 @@ static tl_Tensor *chain_source(tli_Chain *c, Mode mode, tl_Tensor *i, int64_t si
   tl_Tensor *last = TLI_STEP(c, tli_number(tli_int(size - 1)));
   tl_Tensor *first = TLI_STEP(c, tli_number(tli_int(0)));
   switch (mode) {
-  case REFLECT: { /* i becomes |i|, then size - 1 - |size - 1 - i| */
+  case REFLECT: { /* replaces i by |i|, and then by size - 1 - |size - 1 - i| */
     tl_Tensor *left = TLI_STEP(c, tlo_abs(i));
     tl_Tensor *past = chain_sub(c, last, left);
     tl_Tensor *right = TLI_STEP(c, tlo_abs(past));
@@ -127,7 +127,7 @@ static tl_Tensor *pad_dim(tl_Tensor *self, Mode mode, int d, int64_t before, int
     return tli_fail_null(TL_EARG,
                          "pad: pad: dimension " TLI_POS " has only %" PRId64 " elements to cut off",
                          (int64_t)d, size);
-  if (mode == CIRCULAR) { /* elements are first removed; the remaining ones wrap around */
+  if (mode == CIRCULAR) { /* removes elements first, because only the remaining ones wrap around */
     first = before < 0 ? -before : 0;
     size -= first + (after < 0 ? -after : 0);
   }
@@ -171,7 +171,8 @@ tl_Tensor *tlo_pad(tl_Tensor *input, tl_Ints pad, const char *mode, tl_Scalar va
   static const char *const titles[][3] = {
       [REFLECT] = {"ReflectionPad1D", "ReflectionPad2D", "ReflectionPad3D"},
       [REPLICATE] = {"ReplicationPad1D", "ReplicationPad2D", "ReplicationPad3D"},
-      [CIRCULAR] = {"CopySlices", "CopySlices", "CopySlices"}}; /* PyTorch's names for the nodes */
+      /* the names that PyTorch gives to the autograd nodes */
+      [CIRCULAR] = {"CopySlices", "CopySlices", "CopySlices"}};
   uint64_t count = tli_node_count();
   tl_Tensor *result = pad_with_elements(input, pad, by_elements);
   if (result && pad.n >= 2) tli_entitle(result, titles[by_elements][pad.n / 2 - 1], count);

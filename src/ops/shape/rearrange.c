@@ -139,8 +139,8 @@ bool tlo_broadcast_tensors(tl_Tensors tensors, tl_Tensors *out) {
   return ok;
 }
 
-/* Lays a vector along dimension d, expands it to the n-dimensional shape `sizes`, and returns the
-** result. */
+/* Reshapes a vector to n dimensions, of which it extends along dimension d, and expands the result
+** to the shape `sizes`. */
 static tl_Tensor *grid_part(tl_Tensor *vector, int64_t d, int64_t n, const int64_t *sizes) {
   int64_t line[TL_MAX_DIMS];
   for (int64_t k = 0; k < n; k++) line[k] = k == d ? sizes[k] : 1;
@@ -207,7 +207,8 @@ tl_Tensor *tlo_cartesian_prod(tl_Tensors tensors) {
 static int64_t count_choices(int64_t n, int64_t r) {
   int64_t count = 1;
   if (r > n) return 0;
-  if (r > n - r) r = n - r; /* choosing r elements leaves out n - r */
+  /* choosing r elements is the same as choosing the n - r elements to leave out */
+  if (r > n - r) r = n - r;
   /* the division is exact: any i + 1 consecutive integers have a product that is a multiple of the
   ** factorial of i + 1 */
   for (int64_t i = 0; i < r; i++) {
@@ -223,7 +224,7 @@ static int64_t count_choices(int64_t n, int64_t r) {
 static void write_choices(int64_t *to, int64_t count, int64_t n, int64_t r, int64_t step) {
   for (int64_t k = 0; k < r; k++) to[k] = 1 + k * step;
   for (int64_t i = 1; i < count; i++, to += r) {
-    int64_t k = r - 1; /* becomes the last index whose position can still increase */
+    int64_t k = r - 1; /* finds the last entry whose position can still increase */
     while (to[k] == n - (r - 1 - k) * step) k--;
     for (int64_t j = 0; j < r; j++) to[r + j] = j < k ? to[j] : to[k] + 1 + (j - k) * step;
   }
@@ -393,7 +394,7 @@ static tl_Tensor *repeat_along(tl_Tensor *self, int64_t repeats, int d) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_view(copy, (tl_Ints){self->ndim, joined})));
 }
 
-/* Returns self and sets *d to dim. Without dim, flattens self and sets *d to 0. */
+/* Returns self and sets *d to dim. If no dim is given, flattens self and sets *d to 0. */
 static tl_Tensor *line_up(tl_Tensor *self, int64_t dim, int *d) {
   bool flat = dim == TLI_NOINT || self->ndim == 0;
   *d = dim == TLI_NOINT ? 0 : tli_dim("repeat_interleave", dim, self->ndim);

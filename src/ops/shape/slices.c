@@ -136,8 +136,8 @@ tl_Tensor *tlo_narrow_tensor(tl_Tensor *self, int64_t dim, tl_Tensor *start, int
 
 /* ---- any geometry ---- */
 
-/* Returns the number of elements from offset 0 to the last element that the geometry reaches.
-** Returns -1 if a size or stride is negative, or on overflow. */
+/* Returns how many elements the memory must have for a view of this size and stride: up to the last
+** element that the view reaches. Returns -1 if a size or stride is negative, or on overflow. */
 static int64_t reach(tl_Ints size, tl_Ints stride) {
   int64_t last = 0, far;
   bool empty = false;
@@ -282,9 +282,9 @@ static bool scatter(tl_Tensor *flat, tl_Tensor *grad, Geometry g) {
   return ok;
 }
 
-/* Divides each element of `flat` by the number of positions at which `base` refers to it, and
-** returns the view of the quotients by `base`. Positions that refer to the same element thus share
-** its gradient. */
+/* Divides each element of `flat` by the number of positions of `base` that refer to the element.
+** Returns the view of the quotients with the geometry `base`. So positions that refer to the same
+** element share its gradient. */
 static tl_Tensor *shared(tl_Tensor *flat, const Geometry *base) {
   tli_Chain c = {0};
   tl_Tensor *count = TLI_STEP(&c, tlo_zeros_like(flat, TL_NODTYPE, TLI_NODEVICE, NULL));

@@ -2,7 +2,8 @@
 ** views.c - views that keep all elements but change the sizes and strides: view, expand, and
 ** permutations. Views of a part of a tensor are in slices.c.
 **
-** The functions tli_op_* return aliases, which the generated functions tlo_* mark as views.
+** The functions tli_op_* return plain aliases; the generated functions tlo_*, which call them, mark
+** the aliases as views.
 */
 #include <string.h>
 
@@ -10,7 +11,7 @@
 
 /* ---- another shape ---- */
 
-/* Writes the requested sizes. A size of -1 is replaced by the size that leads to `numel`
+/* Writes the requested sizes. Replaces a size of -1 by the size with which the tensor has `numel`
 ** elements. */
 static bool resolve(const char *op, tl_Ints wish, int64_t numel, int64_t *sizes) {
   TL_TRY(tli_check_ndim(op, wish.n));
@@ -38,9 +39,9 @@ static bool resolve(const char *op, tl_Ints wish, int64_t numel, int64_t *sizes)
                   tli_shape_str(n, wish.v), numel);
 }
 
-/* Computes the strides of a view with other sizes. Both shapes are walked from the last dimension.
-** A run of old dimensions that is contiguous in memory can be split into other sizes. Returns false
-** if a new dimension would extend across two runs. */
+/* Computes the strides of a view with other sizes. Visits the dimensions of both shapes, beginning
+** with the last. A run of old dimensions that is contiguous in memory can be split into other
+** sizes. Returns false if a new dimension would extend across two runs. */
 static bool view_strides(const tl_Tensor *t, int ndim, const int64_t *sizes, int64_t *strides) {
   if (t->numel == 0) {
     tli_row_major(ndim, sizes, strides);
@@ -93,9 +94,9 @@ tl_Tensor *tli_op_view(tl_Tensor *self, tl_Ints size) {
       tli_shape_str((int)size.n, sizes));
 }
 
-/* Returns a view with other sizes if possible, otherwise a reshaped copy. PyTorch names the node
-** differently for a view, for a view of a tensor with gaps, and for a copy; this function does the
-** same. */
+/* Returns a view with other sizes if possible, otherwise a reshaped copy. The autograd node gets
+** the name that PyTorch gives it, which differs between a view, a view of a tensor with gaps, and a
+** copy. */
 static tl_Tensor *reshape(const char *op, tl_Tensor *self, tl_Ints shape) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   bool possible;
@@ -192,8 +193,7 @@ tl_Tensor *tli_op_expand(tl_Tensor *self, tl_Ints size) {
   return tli_alias(self, n, sizes, strides, self->offset);
 }
 
-/* Expands self for the operator `op`. The sizes are checked here as well, so that messages name
-** `op`. */
+/* Expands self for the operator `op`. Checks the sizes itself, so that messages name `op`. */
 static tl_Tensor *expand(const char *op, tl_Tensor *self, tl_Ints size) {
   int64_t sizes[TL_MAX_DIMS];
   TL_TRY_NULL(expanded_sizes(op, self, size, sizes));

@@ -54,7 +54,7 @@ static tl_Tensor *chain_ranks(tli_Chain *c, tl_Tensor *sorted, tl_Tensor *q, boo
     tl_Tensor *number = TLI_STEP(c, tlo_to_dtype(count, (tl_DType)sorted->dtype));
     tl_Tensor *span = chain_sub(c, number, chain_number(c, 1));
     tl_Tensor *ranks = chain_mul(c, q, span);
-    /* a row that contains only NaN would have negative ranks */
+    /* a row that contains only NaN would otherwise get negative ranks */
     return chain_with(c, tlo_clamp_min, ranks, 0);
   }
   tl_Tensor *ranks = chain_scale(c, q, (double)(n - 1));

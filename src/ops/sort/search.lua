@@ -1,4 +1,4 @@
--- Searching for positions in sorted sequences.
+-- Operators that find the positions of values in sorted sequences.
 
 local search_options = "*, bool out_int32=false, bool right=false"
 op {"searchsorted(Tensor sorted_sequence, Operand values, " .. search_options

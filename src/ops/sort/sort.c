@@ -106,7 +106,7 @@ tl_Tensor *tlo_msort(tl_Tensor *self) {
 
 bool tli_op_topk(tl_Tensor *self, int64_t k, int64_t dim, bool largest, bool sorted,
                  tl_Tensor **out) {
-  (void)sorted; /* the result is always sorted */
+  (void)sorted; /* `sorted` has no effect, because the result is always sorted */
   int d = tli_dim("topk", dim, self->ndim);
   Rows r;
   TL_TRY(d >= 0);

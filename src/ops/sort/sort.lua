@@ -1,5 +1,5 @@
--- Sorting and selecting by rank. Sorting is stable. NaN counts as larger than every number. Among
--- equal elements, the first ones are selected.
+-- Operators that sort elements and select elements by rank. Sorting is stable. NaN counts as larger
+-- than every number. Among equal elements, the first ones are selected.
 
 op {[[sort(Tensor self, dim dim=-1, bool descending=false, bool stable=false)
       -> (Tensor values, Tensor indices)]],

@@ -147,7 +147,7 @@ static bool distinct_slices(const char *op, tl_Tensor *self, bool sort, bool inv
 
 bool tlo_unique(tl_Tensor *self, bool sorted, bool return_inverse, bool return_counts, int64_t dim,
                 tl_Tensor **out) {
-  (void)sorted; /* the result is always sorted */
+  (void)sorted; /* `sorted` has no effect, because the result is always sorted */
   if (dim == TLI_NOINT) return distinct(self, true, return_inverse, return_counts, out);
   return distinct_slices("unique", self, true, return_inverse, return_counts, dim, out);
 }

@@ -1,4 +1,4 @@
--- Distinct elements.
+-- Operators that find the distinct elements of a tensor.
 
 op {[[unique(Tensor self, bool sorted=true, bool return_inverse=false, bool return_counts=false,
       dim dim=nil) -> (Tensor output, Tensor inverse, Tensor counts)]],

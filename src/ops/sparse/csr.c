@@ -48,7 +48,8 @@ static bool run(const char *op, tlk_CsrKind kind, tl_Tensor *out, const tl_Tenso
                  .of_columns = tli_fault_source(device, op, "columns"));
 }
 
-/* Replaces operands by contiguous tensors in the kernel's dtype. Indices stay int64. */
+/* Replaces the operands by contiguous tensors in the kernel's dtype, except that indices stay
+** int64. */
 static bool prepare(tl_Tensor **tensors, int n, tl_DType compute) {
   for (int i = 0; i < n; i++) {
     tl_DType dtype = tensors[i]->dtype == TL_I64 ? TL_I64 : compute;

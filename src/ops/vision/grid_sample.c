@@ -1,8 +1,8 @@
 /*
 ** grid_sample.c - resampling images at arbitrary coordinates: affine_grid, grid_sample. In each
 ** dimension a sample depends on a few elements ("taps"), whose weights depend on the coordinate.
-** The computation is composed of operators, so it has derivatives with respect to the grid as well;
-** where none are recorded, the most frequent cases have a kernel.
+** The computation is composed of operators, so that it also has derivatives with respect to the
+** grid. If no derivative is recorded, a kernel computes the most frequent cases.
 */
 #include <math.h>
 #include <string.h>
@@ -18,8 +18,7 @@ static double place(int64_t i, int64_t n, bool align_corners) {
 }
 
 /* Returns the coordinates of all elements of an image with n `sizes`, in row-major order: (product
-** of sizes, n + 1). A row has the last dimension's coordinate first, and a 1 after the
-** coordinates. */
+** of sizes, n + 1). A row begins with the coordinate of the last dimension and ends with a 1. */
 static tl_Tensor *all_places(int n, const int64_t *sizes, bool align_corners) {
   int64_t shape[2] = {1, n + 1};
   for (int d = 0; d < n; d++) shape[0] *= sizes[d];
@@ -215,8 +214,8 @@ static void find_taps(tli_Chain *c, const Sampling *s, tl_Tensor *x, int64_t siz
 
 /* ---- samples ---- */
 
-/* Returns the elements of flat (N, C, elements) at tap which[d] of each dimension d, multiplied by
-** their weights: (N, C, samples). */
+/* Returns the elements of flat (N, C, elements) that tap which[d] selects in each dimension d,
+** multiplied by the weights of these taps. The shape is (N, C, samples). */
 static tl_Tensor *take(tl_Tensor *flat, int n, const int64_t *sizes, const Taps *taps,
                        const int *which) {
   tli_Chain c = {0};
@@ -277,7 +276,7 @@ static tl_Tensor *sample(tl_Tensor *input, tl_Tensor *grid, int n, const Samplin
   tl_Tensor *flat = TLI_STEP(&c, tlo_reshape(input, (tl_Ints){3, flat_sizes}));
   tl_Tensor *places = TLI_STEP(&c, tlo_reshape(grid, (tl_Ints){3, places_sizes}));
   for (int d = 0; d < n; d++) {
-    /* a coordinate is x, y, z, and x belongs to the last dimension */
+    /* the coordinates of a point are in the order x, y, z, and x belongs to the last dimension */
     tl_Tensor *x = TLI_STEP(&c, tlo_select(places, 2, n - 1 - d));
     along[d].failed = c.failed;
     find_taps(&along[d], s, x, sizes[d], &taps[d]);
@@ -290,7 +289,7 @@ static tl_Tensor *sample(tl_Tensor *input, tl_Tensor *grid, int n, const Samplin
 
 /* ---- the kernel ---- */
 
-/* Returns whether the kernel computes samples of images. It has no derivatives. */
+/* Returns whether the kernel can compute this call. The kernel has no derivatives. */
 static bool has_kernel(tl_Tensor *input, tl_Tensor *grid, const Sampling *s) {
   return input->ndim == 4 && s->mode != CUBIC && s->beyond != REFLECTION &&
          input->dtype == TL_F32 && tli_device(input).type != TL_CUDA &&

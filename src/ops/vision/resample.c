@@ -27,8 +27,8 @@ typedef enum Mode {
 
 enum { MOST_TAPS = 4 };
 
-/* A dimension to resample: `in` elements become `out` elements. Neighbouring output elements are
-** `step` input elements apart. */
+/* Describes how a dimension is resampled: from `in` to `out` elements. Neighbouring output elements
+** are `step` input elements apart. */
 typedef struct Axis {
   int64_t in, out;
   double step;
@@ -111,8 +111,9 @@ static const Filter *filter_of(Mode mode) {
   return mode >= LINEAR_ANTIALIAS ? &filters[mode - LINEAR_ANTIALIAS] : NULL;
 }
 
-/* Returns the number of taps of output element i, and sets *first to the first of them. If a step
-** is longer than one input element, the radius of the filter is measured in steps. */
+/* Returns the number of taps of output element i, and sets *first to the position of the first tap.
+** If a step is longer than one input element, the filter becomes wider, and its radius counts steps
+** instead of elements. */
 static int64_t filter_span(const Axis *a, const Filter *f, int64_t i, int64_t *first) {
   double centre = a->step * ((double)i + 0.5), reach = f->radius * fmax(a->step, 1);
   double begin = centre - reach + 0.5, end = centre + reach + 0.5;
@@ -131,9 +132,9 @@ static void filter_weights(const Axis *a, const Filter *f, int64_t i, int64_t fi
 
 /* ---- sums of taps ---- */
 
-/* The kernel's tables, in one block of memory. Each of the `terms` taps has an entry in `weights`
-** and in `at`, the position that it reads. Element i has the taps from first[i] up to, but not
-** including, first[i + 1]. */
+/* The kernel's tables, in one block of memory. Each of the `terms` taps has an entry in `weights`,
+** and in `at` the position of the input element that it reads. Element i has the taps from first[i]
+** up to, but not including, first[i + 1]. */
 typedef struct Sums {
   int64_t n, terms;
   int32_t *first, *at;
@@ -206,7 +207,7 @@ static bool backward_sums(const Axis *a, Mode mode, Sums *s) {
     for (int64_t i = 0; i < a->in; i++) s->first[i + 1] += s->first[i];
     for (int64_t i = 0; i < a->out; i++)
       for (int32_t t = f.first[i]; t < f.first[i + 1]; t++) {
-        /* each entry increments first[k], which finally equals the original first[k + 1] */
+        /* each new entry increments first[k], which in the end equals the original first[k + 1] */
         int32_t to = s->first[f.at[t]]++;
         s->at[to] = (int32_t)i;
         s->weights[to] = f.weights[t];
@@ -222,8 +223,8 @@ static Axis axis_of(int64_t in, int64_t out, double step, bool exact, bool align
   return (Axis){in, out, step, exact, align_corners};
 }
 
-/* Copies the tables to the memory of a device. `block` owns that memory. For the CPU nothing is
-** copied. */
+/* Copies the tables to the memory of a device. `block` owns the device's memory. For the CPU
+** nothing is copied. */
 static bool sums_on(tl_Device device, const Sums *s, Sums *there, tl_Tensor **block) {
   *there = *s;
   *block = NULL;
@@ -413,8 +414,8 @@ static tl_Tensor *resize_by_area(tl_Tensor *input, const Axis *axes) {
   }
 }
 
-/* Rounds and clamps the values of uint8 images. As in PyTorch, this is done after each
-** dimension. */
+/* Rounds and clamps the values of uint8 images. As in PyTorch, this happens after each dimension is
+** resampled. */
 static tl_Tensor *chain_bytes(tli_Chain *c, tl_Tensor *t) {
   tl_Tensor *above = chain_add(c, t, chain_number(c, 0.5));
   return chain_clamp(c, TLI_STEP(c, tlo_floor(above)), 0, UINT8_MAX);
