@@ -4,8 +4,9 @@
 --    writer:add_scalar("loss", loss:item(), step)
 --    writer:close()
 --
--- Each event is a record with checksums, so the file of a killed run is readable up to its last
--- complete record. Names and formats are those of PyTorch's class SummaryWriter.
+-- Each event is written as a record with checksums. If the run is killed, its file is still
+-- readable up to the last complete record. Names and formats are those of PyTorch's class
+-- SummaryWriter.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -39,7 +40,7 @@ local function make_folder(who, path)
    if not made then fail(who, path, message) end
 end
 
--- Prints a message once, and drops all later events, since a full disk must not end the training.
+-- Prints a message once, and drops all events from then on: a full disk must not end the training.
 local function lost(self, message)
    if not self.failed then
       io.stderr:write(("SummaryWriter: %s: %s; nothing more is written\n"):format(self.path,
@@ -54,7 +55,7 @@ function SummaryWriter:__init(...)
    self.max_queue, self.flush_secs = math.max(a.max_queue, 1), a.flush_secs
    make_folder("log_dir", self.log_dir)
    opened = opened + 1
-   -- a table's address distinguishes writers that begin in the same second
+   -- the table's address distinguishes writers that begin in the same second
    local mark = tostring(self):match "0x(%x+)" or "0"
    self.path = ("%s/events.out.tfevents.%d.tlua.%s.%d%s"):format(self.log_dir, os.time(), mark,
       opened, a.filename_suffix)
@@ -68,7 +69,7 @@ end
 
 SummaryWriter.__tostring = nil
 
--- Writes an event with the given content.
+-- Writes an event with the given content to the file.
 function SummaryWriter:put(content, step, walltime)
    if not self.file then torch.raise "SummaryWriter: it was closed" end
    local event = double(1, walltime or torch.io.time())
@@ -90,7 +91,7 @@ local function check(who, tag, step)
    return step and math.tointeger(step)
 end
 
--- Returns a summary's value; `metadata` names the TensorBoard plugin that shows the value.
+-- Encodes a value of a summary; `plugin` names the TensorBoard plugin that shows it.
 local function summary(tag, content, plugin, plugin_content)
    local metadata = ""
    if plugin then
@@ -109,7 +110,7 @@ function SummaryWriter:add_scalar(tag, value, step, walltime)
    self:put(summary(tag, float(2, args.to_number("add_scalar", "value", value))), step, walltime)
 end
 
--- Returns the writer for a subfolder.
+-- Returns the writer for the subfolder `name` of this writer's folder; creates it on first use.
 local function below(self, name)
    self.others = self.others or {}
    local other = self.others[name]
@@ -145,8 +146,8 @@ local function limits()
 end
 local edges
 
--- Returns two lists, from the first to the last bucket that is not empty: the buckets' upper
--- limits, and their counts.
+-- Counts the values in TensorFlow's buckets. Returns the upper limits and the counts, from the
+-- first to the last bucket that is not empty.
 local function buckets(values)
    edges = edges or limits()
    local at = torch.bucketize(values, torch.tensor(edges, {dtype = "float64"}))
@@ -182,7 +183,7 @@ function SummaryWriter:add_histogram(tag, values, step)
    self:put(summary(tag, bytes(5, histogram)), step)
 end
 
--- Converts an image to (H, W, C) of uint8.
+-- Converts an image to uint8 of shape (H, W, C).
 local function picture(who, image, dataformats)
    if not torch.is_tensor(image) then args.refuse(who, "img_tensor", "a tensor", image) end
    image = image:detach():to "cpu"
@@ -209,7 +210,7 @@ local function image_proto(image)
       .. bytes(4, wire.png(image)))
 end
 
---- Adds an image of floating-point numbers from 0 to 1 or of uint8.
+--- Adds an image, whose values are floating-point numbers from 0 to 1 or uint8.
 ---@param tag string
 ---@param image Tensor  (C, H, W) with C = 1, 3 or 4
 ---@param step? integer
@@ -220,7 +221,7 @@ function SummaryWriter:add_image(tag, image, step, options)
    self:put(summary(tag, image_proto(picture("add_image", image, formats))), step)
 end
 
---- Adds a figure of torch.utils.plot: curves or images.
+--- Adds a figure of torch.utils.plot, which shows curves or images.
 ---@param tag string
 ---@param figure utils.plot.Figure
 ---@param step? integer
@@ -230,7 +231,8 @@ function SummaryWriter:add_figure(tag, figure, step)
       args.refuse("add_figure", "figure", "a result of a function of torch.utils.plot", figure)
    end
    local png = figure:png()
-   local width, height = (">I4I4"):unpack(png, 17) -- the size follows "IHDR"
+   -- in a PNG file, the image's size follows the text "IHDR"
+   local width, height = (">I4I4"):unpack(png, 17)
    self:put(summary(tag, bytes(4, int(1, height) .. int(2, width) .. int(3, 3) .. bytes(4, png))),
       step)
 end
@@ -333,7 +335,8 @@ function SummaryWriter:add_pr_curve(tag, labels, predictions, step, options)
    self:put(summary(tag, bytes(8, tensor), "pr_curves", int(1, 0) .. int(2, n)), step)
 end
 
--- Returns a value as a google.protobuf.Value, and its type's number in hyperparameters.
+-- Encodes a hyperparameter as a google.protobuf.Value. Also returns its type's number in
+-- TensorBoard's plugin for hyperparameters.
 local function hparam_value(name, value)
    if torch.is_tensor(value) then value = value:item() end
    if type(value) == "boolean" then return int(4, value and 1 or 0), 2 end
@@ -382,14 +385,15 @@ local function node_def(name, op, inputs, shape)
    if shape then
       local dims = {}
       for i, size in ipairs(shape) do dims[i] = bytes(2, int(1, size)) end
-      local list = bytes(1, bytes(7, table.concat(dims))) -- the field AttrValue.list.shape
+      -- the field `shape` of the message AttrValue.list
+      local list = bytes(1, bytes(7, table.concat(dims)))
       text = text .. bytes(5, bytes(1, "_output_shapes") .. bytes(2, list))
    end
    return bytes(1, text)
 end
 
---- Adds the graph of one call of a model: the autograd nodes, and the parameters by their
---- paths.
+--- Adds the graph of one call of a model. It shows the autograd nodes, and the parameters under
+--- their paths.
 ---@param model nn.Module
 ---@param ... any  the arguments of the call
 function SummaryWriter:add_graph(model, ...)
@@ -441,7 +445,8 @@ function SummaryWriter:add_graph(model, ...)
       parts[#parts + 1] = node_def(name_of(node), tostring(node):match "^<(.-)Backward0>$"
          or node.name, names, node.shapes[1])
    end
-   self:put(bytes(4, table.concat(parts) .. bytes(4, int(1, 22)))) -- the field versions.producer
+   -- the field `producer` of the message `versions`
+   self:put(bytes(4, table.concat(parts) .. bytes(4, int(1, 22))))
    self:flush()
 end
 
@@ -449,7 +454,8 @@ end
 --- for each point, or several labels, which `metadata_header` names. `label_img`, an (N, C, H, W)
 --- tensor, has an image for each point. If the files cannot be written, prints a message on stderr.
 ---@param matrix Tensor  (N, D)
----@param options? table  those above, and `tag` and `global_step`, which form the embedding's name
+---@param options? table  metadata, metadata_header and label_img; tag and global_step form the
+--- embedding's name
 function SummaryWriter:add_embedding(matrix, options)
    if options ~= nil and type(options) ~= "table" then
       args.refuse("add_embedding", "options", "a table", options)
@@ -466,7 +472,7 @@ function SummaryWriter:add_embedding(matrix, options)
       attempt(name, out:write(text))
       attempt(name, out:close())
    end
-   -- the file is always rewritten as a whole, and each name has only its last embedding
+   -- The file is rewritten as a whole, since a later embedding replaces one of the same name.
    local list = self.embeddings or {}
    local part, name = require "tlua.tensorboard.embedding".write(matrix, options or {},
       function(folder) attempt(folder, torch.io.make_folder(self.log_dir .. "/" .. folder)) end,

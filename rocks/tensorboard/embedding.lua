@@ -11,8 +11,8 @@ local who <const> = "add_embedding"
 
 local function cell(value) return (tostring(value):gsub("[\t\r\n]", " ")) end
 
--- Formats one row for each label. With `header`, each label is a list of cells, and the header is
--- the first row.
+-- Formats the labels as a text table with one row for each. With `header`, each label is a list of
+-- cells, and the first row is the header.
 local function metadata_table(labels, header, n)
    if type(labels) ~= "table" then args.refuse(who, "metadata", "a list of labels", labels) end
    if #labels ~= n then
@@ -41,8 +41,8 @@ local function metadata_table(labels, header, n)
    return table.concat(lines)
 end
 
--- Arranges images (N, C, H, W) in k rows of k images, with the smallest possible k; returns an
--- image (k H, k W, 3) of uint8.
+-- Arranges n images (N, C, H, W) in a square grid of k rows and columns, with the smallest k that
+-- suffices. Returns an image (k H, k W, 3) of uint8.
 local function sprite(images, n)
    if not torch.is_tensor(images) or images:dim() ~= 4 then
       args.refuse(who, "label_img", "a tensor (N, C, H, W)", images)
@@ -70,8 +70,9 @@ local function folder_name(tag)
    return (tag:gsub("[%%/\\]", function(c) return ("%%%02x"):format(c:byte()) end))
 end
 
---- Writes the points by means of two functions: `write(path, text)` writes a file below the run's
---- folder, and `make_folder(path)` creates a folder there. The other arguments are SummaryWriter's.
+--- Writes the points through two functions: `write(path, text)` writes a file below the run's
+--- folder, and `make_folder(path)` creates a folder there. The other arguments are those of
+--- SummaryWriter:add_embedding.
 ---@param matrix Tensor  (N, D)
 ---@param options table
 ---@return string config  the embedding's part of projector_config.pbtxt

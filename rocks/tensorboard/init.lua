@@ -1,6 +1,6 @@
 -- init.lua - torch.utils.tensorboard: logs curves, images and more in files that TensorBoard reads.
 
-require "tlua" -- defines the core's modules for `require`
+require "tlua" -- loads the core, so that `require` finds its modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.tensorboard", {

@@ -62,8 +62,8 @@ local function event_of(text)
    return event
 end
 
--- Returns the events in a text from byte `at` on, and the position after the last event. If the
--- rest is truncated or damaged, also returns a message.
+-- Decodes the events in a text from byte `at` on. Returns them and the position after the last one.
+-- If the rest of the text is truncated or damaged, also returns a message.
 local function events_of(text, at)
    local events = {}
    while at <= #text do
@@ -83,8 +83,8 @@ local function events_of(text, at)
    return events, at
 end
 
---- Returns the events of a file up to its end. At a truncated or damaged record, reading stops and
---- the second result is a message.
+--- Reads the events of a file up to its end. If a record is truncated or damaged, reading stops
+--- there and the second result is a message.
 ---@param path string
 ---@return table[]? events  nil if the file cannot be opened
 ---@return string? message
@@ -100,8 +100,8 @@ function M.read(path)
    return events, problem
 end
 
---- Returns a function. Each call returns the events added to a file since the previous call; none
---- if the file's last record is incomplete or the file cannot be opened.
+--- Returns a function that returns the events added to a file since its previous call. The list is
+--- empty if the file's last record is incomplete or the file cannot be opened.
 ---@param path string
 ---@return fun(): table[]
 function M.follow(path)

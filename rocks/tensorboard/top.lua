@@ -1,6 +1,6 @@
--- top.lua - `tlua top FOLDER`: shows the curves that SummaryWriters write into a folder, in the
--- terminal, while the training runs. If the output is not a terminal with a movable cursor, the
--- program prints a line for each new value of each curve.
+-- top.lua - `tlua top FOLDER`: while a training runs, shows in the terminal the curves that
+-- SummaryWriters write into a folder. If the output is not a terminal whose cursor can be moved,
+-- the program prints a line for each new value of each curve.
 
 local torch = require "tlua"
 local io_folder = require "tlua.io.folder"
@@ -34,8 +34,8 @@ local function run_of(path, folder)
    return place == "" and "." or place
 end
 
---- Watches a folder. `look` reads and returns the points written since the previous call; `tags`
---- has the curves by name: {[run] = {x = steps, y = values}}.
+--- Watches a folder. The result's method `look` returns the points written since its previous call.
+--- The result's field `tags` has the curves by name: {[run] = {x = steps, y = values}}.
 ---@param folder string
 function M.watch(folder)
    folder = folder:gsub("(.)/+$", "%1")
@@ -76,8 +76,8 @@ local function matches(tag, options)
    return not options.filter or tag:find(options.filter, 1, true) ~= nil
 end
 
--- Reduces a curve to at most `most` points, because the terminal has no room for more: of each
--- group of points only the last one is kept.
+-- Reduces a curve to at most `most` points, the number that the terminal has room for: splits the
+-- points into groups and keeps the last point of each group.
 local function thinned(line, most)
    if #line.x <= most then return line end
    local thin = {x = {}, y = {}}
@@ -119,7 +119,7 @@ function M.picture(watched, options)
    return table.concat(parts, "\n") .. "\n"
 end
 
--- Formats new points as lines. If a curve has several new points, only the last one is shown.
+-- Formats new points as one line for each curve, which shows the curve's last new point.
 local function lines_of(new, options)
    local last, order = {}, {}
    for _, point in ipairs(new) do
@@ -203,8 +203,8 @@ local function show(o)
    until o.once
 end
 
---- Runs `tlua top`. `words` has the arguments; its field `columns` has the number of the terminal's
---- columns, 0 if there is no terminal.
+--- Runs `tlua top` with the arguments `words`. The field `words.columns` is the number of the
+--- terminal's columns, or 0 if there is no terminal.
 ---@param words string[]
 ---@return boolean  whether the command succeeded
 function M._top(words)

@@ -1,5 +1,5 @@
--- vocabulary.lua - the meaning of parameters in torch.utils.tensorboard, for help and the manual;
--- see lua/tlua/repl/vocabulary.lua.
+-- vocabulary.lua - explains the parameters of torch.utils.tensorboard's functions, for `help` and
+-- the manual. lua/tlua/repl/vocabulary.lua describes the format.
 return [[
 comment: is appended to the name of the folder
 filename_suffix: is appended to the name of the file

@@ -24,8 +24,8 @@ function M.crc32c(text)
    return c ~ 0xffffffff
 end
 
---- Computes the masked checksum of a record: the CRC is rotated and offset, so that checksums also
---- protect data that contain checksums.
+--- Computes the masked checksum of a record, as TensorFlow does: the CRC is rotated and an offset
+--- is added, because a CRC of data that contain their own CRC is less reliable.
 function M.masked_crc(text)
    local c = M.crc32c(text)
    return (c >> 15 | c << 17) + 0xa282ead8 & 0xffffffff
@@ -41,7 +41,7 @@ end
 
 -- Pictures ----------------------------------------------------------------------------------------
 
---- Converts numbers from 0 to 1 to bytes; a uint8 image stays unchanged.
+--- Converts numbers from 0 to 1 to bytes. An image of uint8 is returned unchanged.
 ---@param image Tensor
 ---@return Tensor
 function M.pixels(image)

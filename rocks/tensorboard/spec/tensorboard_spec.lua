@@ -1,12 +1,12 @@
--- Tests torch.utils.tensorboard. The library's own reader reads the event files; checksums and PNG
--- files are compared with values from their standards.
+-- Tests torch.utils.tensorboard. The package's own reader reads the event files back. Checksums and PNG files are
+-- compared with values from their standards.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 local wire = require "tlua.tensorboard.wire"
 local board = torch.utils.tensorboard
 
--- Returns the values that fn(writer) writes, indexed by tag, and the list of events.
+-- Calls fn with a writer. Returns the values that it writes, indexed by tag, and the list of events.
 local function written(fn)
    local values, events = {}, nil
    shell.with_folder(function(folder)
@@ -105,7 +105,7 @@ describe("a SummaryWriter", function()
       assert.equal("RIFF", riff)
       assert.equal(#beep.wav - 8, size)
       assert.equal("WAVEfmt ", format)
-      assert.same({16, 1, 1, 8000}, {length, kind, channels, rate}) -- kind 1 means PCM
+      assert.same({16, 1, 1, 8000}, {length, kind, channels, rate}) -- format 1 in a WAV file means PCM
       local samples = {("<i2i2i2i2"):unpack(beep.wav, 45)}
       assert.same({0, 16383, -32767, 32767}, {table.unpack(samples, 1, 4)})
       assert.same({2, 5}, {values.stereo[1].audio.channels, values.stereo[1].audio.frames})
@@ -133,7 +133,7 @@ describe("a SummaryWriter", function()
       end)
       assert.same({"*hello*"}, values["note/text_summary"][1].strings)
       assert.equal("text", values["note/text_summary"][1].plugin)
-      -- for each of the thresholds 0, 0.5 and 1: tp, fp, tn, fn, precision, recall
+      -- six rows: tp, fp, tn, fn, precision and recall, each for the thresholds 0, 0.5 and 1
       assert.close({2, 1, 0, 1, 0, 0, 0, 1, 1, 0, 1, 2, 2 / 3, 1, 0, 1, 0.5, 0}, values.pr[1].floats, 1e-6)
       local graph
       for _, event in ipairs(events) do graph = graph or event.graph_def end
@@ -141,7 +141,7 @@ describe("a SummaryWriter", function()
       assert.matches("weight", graph)
    end)
 
-   -- TensorBoard was used to read these files: points, labels and pictures were unchanged
+   -- These files were also opened in TensorBoard, which showed the same points, labels and pictures.
    it("writes embeddings with several labels and pictures each", function()
       written(function(writer, folder)
          local points = torch.tensor {{1.5, -2}, {0.1, 4}, {1e-30, 0}}
@@ -154,7 +154,7 @@ describe("a SummaryWriter", function()
          end
          local dir = folder .. "/a'b/"
          local function quote(text) return '"' .. text .. '"' end
-         -- names are those of PyTorch's class; a repeated name appears once
+         -- The names are those that PyTorch's class gives; a repeated name appears once.
          assert.equal(table.concat({
             "embeddings {",
             "  tensor_name: " .. quote 'a/b \\"c\\" %:00012',
@@ -172,7 +172,7 @@ describe("a SummaryWriter", function()
             "}\n",
          }, "\n"), shell.read(dir .. "projector_config.pbtxt"))
          local function float32(x) return (string.unpack("f", string.pack("f", x))) end
-         local read = {} -- the number of printed digits depends on the Lua version
+         local read = {} -- compares numbers, since Lua versions print different numbers of digits
          for line in shell.read(dir .. '00012/a%2fb "c" %25/tensors.tsv'):gmatch "[^\n]+" do
             local x, y = line:match "^(%S+)\t(%S+)$"
             read[#read + 1] = {float32(tonumber(x)), float32(tonumber(y))}
