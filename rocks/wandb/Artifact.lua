@@ -13,7 +13,7 @@ local field = datastore.field
 
 local NAME <const> = "utils.wandb.Artifact"
 
---- A named collection of files, which Run:log_artifact records.
+--- A named collection of files, which Run:log_artifact records with a run.
 ---
 ---     local wandb = torch.utils.wandb
 ---     local artifact = wandb.Artifact("digits", "model")
@@ -114,7 +114,7 @@ checked.methods(Artifact, [[
    add_file(local_path: string, name: string?)
    add_dir(local_path: string, name: string?)]])
 
---- Returns the digest of all files, by which W&B recognises an artifact that it has already.
+--- Returns the digest of all files. By this digest W&B recognises an artifact that it already has.
 ---@return string  32 hexadecimal digits
 function Artifact:digest()
    local lines = {"wandb-artifact-manifest-v1\n"}
@@ -128,7 +128,8 @@ end
 
 local LETTERS <const> = "0123456789abcdefghijklmnopqrstuvwxyz"
 
--- Returns a random name, without drawing from torch's random numbers.
+-- Returns a random name. It is not drawn from torch's generator, whose numbers belong to the
+-- training.
 local function random_id()
    local file <close> = io.open("/dev/urandom", "rb")
    local bytes = file and file:read(128)
@@ -153,7 +154,8 @@ local function copy(from, to)
    end)
 end
 
---- Copies the files into a folder, and returns the message ArtifactRecord of wandb_internal.proto.
+--- Copies the files into a folder. Returns the encoded message ArtifactRecord of
+--- wandb_internal.proto.
 ---@param run utils.wandb.Run
 ---@param folder string
 ---@param aliases string[]

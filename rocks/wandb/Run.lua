@@ -1,4 +1,4 @@
--- Run.lua - a training run, recorded in the format that W&B's library writes offline.
+-- Run.lua - a training run, recorded in the format that W&B's own library writes in offline mode.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -28,15 +28,15 @@ local field = datastore.field
 ---@field name string  the name that user interfaces show
 ---@field dir string  the folder that has the run's files
 ---@field step integer  the number of the next row, from 0
----@field resumed boolean  whether the run continues one of an earlier process
+---@field resumed boolean  whether the run continues a run of an earlier process
 ---@field config table<string, any>  assigning a field records it
 ---@field summary table<string, any>  the last value of each name; assigning a field records it
 local Run = class.class("utils.wandb.Run")
 
--- Protobuf field numbers of the message Record in wandb_internal.proto. ORDER: as in that file.
+-- The field numbers of the message Record in wandb_internal.proto. ORDER: as in that file.
 local RECORD <const> = {num = 1, history = 2, summary = 3, config = 5, files = 6, stats = 7,
    artifact = 8, run = 17, exit = 18, header = 21, environment = 26}
-local VALUE <const> = 16 -- number of the field value_json in an item
+local VALUE <const> = 16 -- the number of the field value_json in an item
 
 local function timestamp(seconds)
    local whole = math.floor(seconds)
@@ -45,7 +45,7 @@ end
 
 -- Disk --------------------------------------------------------------------------------------------
 
--- Stops recording after a disk error: a disk error must not end the training.
+-- Stops recording after a disk error, which must not end the training.
 local function give_up(self, message)
    if not self.failed then
       io.stderr:write(("wandb: %s: %s; no further values are recorded\n"):format(self.path,
@@ -54,7 +54,7 @@ local function give_up(self, message)
    self.failed = true
 end
 
--- Appends records, given as {kind, message}, and flushes the file.
+-- Appends records to the file, each given as {kind, message}, and flushes the file.
 local function append(self, records)
    if self.failed or not self.file then return end
    local parts, at = {}, self.at
@@ -83,8 +83,8 @@ end
 
 -- Messages ----------------------------------------------------------------------------------------
 
--- Encodes a table of values by name as items: one field `number` of a message for each value. An
--- item's fields are key (1), nested_key (2) and value_json (16).
+-- Encodes a table of values by name as a list of items in the field `number` of a message. Each
+-- item has the fields key (1), nested_key (2) and value_json (16).
 local function items(number, data, nested)
    local names, parts = {}, {}
    for name in pairs(data) do names[#names + 1] = name end
@@ -108,7 +108,7 @@ end
 
 local function summary_of(row) return {"summary", items(1, row, true)} end
 
--- Records the pending values as a row.
+-- Records the values of the current step as a row.
 local function commit(self)
    local row = self.row
    if not row then return end
@@ -146,14 +146,15 @@ end
 
 local not_finite <const> = {NaN = 0 / 0, Infinity = math.huge, ["-Infinity"] = -math.huge}
 
--- Decodes a value; returns nil for null.
+-- Decodes a value from JSON; returns nil for null.
 local function decode(word)
    local value = not_finite[word]
    if value == nil and word then value = json.decode(word) end
    if value ~= json.null then return value end
 end
 
--- Copies the project, the name and the like of a run record to `about`, its settings to `config`.
+-- Copies the project, the name and similar fields of a run record to `about`, and its settings to
+-- `config`.
 local function take_settings(about, config, fields)
    for number, name in pairs {[2] = "entity", [3] = "project", [6] = "group", [7] = "job_type",
          [8] = "name", [9] = "notes"} do
@@ -169,8 +170,7 @@ local function take_settings(about, config, fields)
 end
 
 -- Continues the file of an earlier process: reads the complete records up to the run's exit record,
--- and truncates the file after the last of them.
--- Returns what these records say about the run, and its config.
+-- and truncates the file after the last of these records. Returns the run's fields and its config.
 local function take_over(self)
    local about, config = {}, {}
    local text, message = read_file(self.path)
@@ -210,7 +210,7 @@ local function take_over(self)
    return about, config
 end
 
--- Opens and locks the file; another process that has the lock is an error.
+-- Opens the file and locks it. Raises an error if another process has the lock.
 local function open(self, mode)
    local file, message = io.open(self.path, mode)
    if not file then torch.raise(("wandb.init: %s"):format(message)) end
@@ -251,14 +251,15 @@ function Run:__init(about)
    self.step, self.num, self.before, self.latest, self.start = 0, 0, 0, {}, torch.io.time()
    self.sample, self.sampled, self.at = system.sampler(), self.start, #datastore.head
    local config, resumed = {}, about.resumed and not about.disabled
-   for name, value in pairs(about.config) do -- before the run begins
+   for name, value in pairs(about.config) do -- the config is complete before the run begins
       values.convert("wandb.init", "config." .. name, value, self)
    end
    local made, message = true, nil
    if not about.disabled then made, message = torch.io.make_folder(self.dir) end
    if not made then torch.raise(("wandb.init: %s: %s"):format(self.dir, message)) end
    if resumed then
-      open(self, "ab"):close() -- no other process may be writing while the file is replaced
+      -- the lock ensures that no other process writes while the file is replaced
+      open(self, "ab"):close()
       local earlier
       earlier, config = take_over(self)
       for name, value in pairs(earlier) do
@@ -290,9 +291,10 @@ local function check_running(self, title)
    if self.status ~= "running" then torch.raise(title .. ": the run has ended") end
 end
 
---- Records a row of values: numbers, texts, booleans, tensors, Histogram, Image, Table, or tables
---- of them. With `step`, calls with the same step fill one row, which is recorded when a call has
---- a later step; a call with an earlier step is ignored, with a warning.
+--- Records a row of values. A value is a number, a text, a boolean, a tensor, a Histogram, an
+--- Image, a Table, or a table of such values. With `step`, calls with the same step fill one row,
+--- which is recorded when a call has a later step. A call with an earlier step is ignored, with a
+--- warning.
 ---@param data table<string, any>
 ---@param options? {step: integer, commit: boolean}  step: the row's number, by default the next
 --- one; commit: whether the row is complete; by default true if `step` is not given, else false
@@ -304,7 +306,7 @@ function Run:log(data, step, is_complete)
          :format(step, self.step))
       return
    end
-   -- all values are converted before the first is stored, so an error leaves no incomplete row
+   -- All values are converted before the first is stored, so an error leaves no incomplete row.
    local row = {}
    if step and step > self.step then
       commit(self)
@@ -327,11 +329,11 @@ end
 
 checked.methods(Run, "log(data: table, step: count?, commit: boolean?)")
 
---- Records an artifact: its files are copied to the run's folder, and `wandb sync` uploads them.
---- A path makes an artifact of this file or folder.
+--- Records an artifact. Its files are copied to the run's folder, and `wandb sync` uploads them. A
+--- path to a file or folder becomes an artifact of that file or folder.
 ---@param artifact_or_path utils.wandb.Artifact|string
----@param options? {name: string, type: string, aliases: string[]}  name, type: of the artifact for
---- a path; by default "run-<id>-<file>" and "unspecified". aliases: {"latest"} by default
+---@param options? {name: string, type: string, aliases: string[]}  name, type: for an artifact
+--- made from a path, by default "run-<id>-<file>" and "unspecified". aliases: {"latest"} by default
 ---@return utils.wandb.Artifact
 function Run:log_artifact(artifact_or_path, name, kind, aliases)
    local title, artifact = "utils.wandb.Run.log_artifact", artifact_or_path
@@ -366,15 +368,15 @@ end
 checked.methods(Run, "log_artifact(artifact_or_path: any, name: string?, type: string?, "
    .. "aliases: table?)")
 
---- Raises an error: artifacts are on W&B's server, and runs of this package are offline.
+--- Raises an error, because artifacts are on W&B's server and runs of this package are offline.
 ---@param artifact_or_name any
 function Run:use_artifact(artifact_or_name) -- luacheck: no unused args
    torch.raise("utils.wandb.Run.use_artifact: an offline run cannot fetch an artifact; fetch it by "
       .. "`wandb artifact get`, and read its files")
 end
 
---- Ends the run. W&B shows a run without a call of `finish` as crashed;
---- `wandb.init {id = ..., resume = true}` continues such a run.
+--- Ends the run. If `finish` is not called, W&B shows the run as crashed, and `wandb.init {id =
+--- ..., resume = true}` can continue it.
 ---@param exit_code? integer  0 by default
 function Run:finish(exit_code)
    if self.status ~= "running" then return end

@@ -1,5 +1,6 @@
--- datastore.lua - the file run-ID.wandb: a header of 7 bytes, then blocks of 32,768 bytes, as in
--- LevelDB's logs. A record is split into pieces that fit into a block; a piece's header has
+-- datastore.lua - the format of the file run-ID.wandb. It is a header of 7 bytes and then blocks of
+-- 32,768 bytes, as in LevelDB's logs. A record is split into pieces that fit into blocks. Each
+-- piece begins with:
 --
 --    CRC-32 of kind and data (4 bytes), length (2), kind (1): 1 whole, 2 first, 3 middle, 4 last
 --
@@ -16,7 +17,7 @@ local WHOLE <const>, FIRST <const>, MIDDLE <const>, LAST <const> = 1, 2, 3, 4
 --- The file's header: a name, a magic number and the version 0.
 M.head = ("<c4I2B"):pack(":W&B", 0xBEE1, 0)
 
---- Encodes a field of a message: an integer, a boolean, a text or a message.
+--- Encodes a field of a protobuf message: an integer, a boolean, a text or an encoded message.
 ---@param field integer
 ---@param value integer|boolean|string?  nil gives an empty string
 ---@return string
@@ -32,8 +33,8 @@ local function sum_of(kind, data)
    return torch.io.crc32(data, torch.io.crc32(string.char(kind)))
 end
 
---- Encodes a record that will be written at byte `at` of the file.
----@param at integer  counts from 0
+--- Encodes a record that will be written at the position `at` of the file.
+---@param at integer  in bytes, from 0
 ---@param data string
 ---@return string
 function M.encode(at, data)
@@ -53,8 +54,8 @@ function M.encode(at, data)
    return table.concat(pieces)
 end
 
---- Reads the records of a file up to its end or the first damaged one. Returns a list of the
---- records' data and ends, or nil and a message if the file has another format.
+--- Reads the records of a file up to its end or up to the first damaged record. Returns the data of
+--- each record and the position of its end, or nil and a message if the file has another format.
 ---@param text string  the file's contents
 ---@return {data: string, last: integer}[]? records
 ---@return string? message

@@ -17,15 +17,15 @@ local values = require "tlua.wandb.values"
 local M = {Run = Run, Histogram = values.Histogram, Image = values.Image, Table = values.Table,
    Artifact = require "tlua.wandb.Artifact"}
 
-local current -- the run that the latest call of init has made
+local current -- the run that the latest call of init has created
 
 local function variable(name)
    local value = os.getenv(name)
    return value ~= "" and value or nil
 end
 
--- Returns 8 random letters and digits from the system's generator, so that torch's generator
--- gives the training the same numbers with and without W&B.
+-- Returns 8 random letters and digits. They come from the system's generator: if they were drawn
+-- from torch's, recording with W&B would change the random numbers of the training.
 local function new_id()
    local letters <const> = "0123456789abcdefghijklmnopqrstuvwxyz"
    local file <close> = io.open("/dev/urandom", "rb")
@@ -38,7 +38,7 @@ local function new_id()
    return table.concat(parts)
 end
 
--- Returns the newest folder of the run with this id, or nil.
+-- Returns the newest folder of the run with the given id, or nil.
 local function folder_of(base, id)
    local found
    for _, name in ipairs(io_folder.list(base) or {}) do

@@ -3,7 +3,8 @@
 local SHIFTS <const> = {{7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}}
 local PIECE <const> = 1 << 16
 
-local sines, shifts, words = {}, {}, {} -- of the 64 steps: constant, rotation, word of the block
+-- for each of the 64 steps: its constant, its rotation, and the block's word that it reads
+local sines, shifts, words = {}, {}, {}
 for i = 0, 63 do
    local round = i // 16
    sines[i] = math.floor(math.abs(math.sin(i + 1)) * 4294967296)
@@ -12,7 +13,7 @@ for i = 0, 63 do
       % 16 + 1
 end
 
--- Adds the block of 64 bytes at `at` to the four words of the state.
+-- Updates the four words of the state with the block of 64 bytes at `at`.
 local function add_block(state, text, at)
    local block = {("<I4I4I4I4I4I4I4I4I4I4I4I4I4I4I4I4"):unpack(text, at)}
    local a, b, c, d = state[1], state[2], state[3], state[4]
@@ -36,8 +37,8 @@ local function add_block(state, text, at)
    state[3], state[4] = state[3] + c & 0xffffffff, state[4] + d & 0xffffffff
 end
 
---- Returns the 16 bytes of the MD5 sum of the texts that an iterator gives. All but the last one
---- have a multiple of 64 bytes.
+--- Computes the MD5 sum of the texts that an iterator returns. The length of each text but the last
+--- is a multiple of 64 bytes. Returns the sum as 16 bytes.
 ---@param read fun(): string?
 ---@return string
 local function sum(read)
@@ -55,7 +56,7 @@ end
 
 local M = {}
 
---- Returns the MD5 sum of a text, 16 bytes.
+--- Returns the MD5 sum of a text as 16 bytes.
 ---@param text string
 ---@return string
 function M.of_text(text)
@@ -67,7 +68,7 @@ function M.of_text(text)
    end)
 end
 
---- Returns the MD5 sum of a file, 16 bytes; or nil and a message.
+--- Returns the MD5 sum of a file as 16 bytes, or nil and a message.
 ---@param path string
 ---@return string?
 ---@return string? message

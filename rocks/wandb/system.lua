@@ -1,5 +1,6 @@
--- system.lua - measures the machine and the process, with W&B's names: processor load, memory,
--- threads, and the memory of tensors on GPUs. Without /proc, only the GPUs are measured.
+-- system.lua - measures the machine and the process, with W&B's names for the values: processor
+-- load, memory, threads, and the memory of tensors on GPUs. Without /proc, only the GPUs are
+-- measured.
 
 local torch = require "tlua"
 local read_file = require "tlua.utils.read_file"
@@ -8,19 +9,20 @@ local M = {}
 
 local function read(path) return read_file(path) or "" end
 
--- Returns the busy and the total time of all processors since boot.
+-- Returns the busy time and the total time of all processors since boot.
 local function times()
    local busy, total, i = 0, 0, 0
    for word in (read "/proc/stat":match "^cpu +([^\n]+)" or ""):gmatch "%d+" do
       i = i + 1
       total = total + tonumber(word)
-      if i ~= 4 and i ~= 5 then busy = busy + tonumber(word) end -- 4 is idle, 5 iowait
+      -- field 4 is idle time, field 5 is time waiting for I/O
+      if i ~= 4 and i ~= 5 then busy = busy + tonumber(word) end
    end
    return busy, total
 end
 
---- Returns a function that returns the measured values by name. `cpu` is the load in percent since
---- the function's previous call.
+--- Returns a function that measures values and returns them by name. Its value `cpu` is the load in
+--- percent since the function's previous call.
 ---@return fun(): table<string, number>
 function M.sampler()
    local busy, total = times()

@@ -1,5 +1,5 @@
--- values.lua - values that a run logs besides numbers: histograms, images and tables. Images and
--- tables are written to files of their own; the run's records have the paths of these files.
+-- values.lua - the values other than numbers that a run can log: histograms, images and tables.
+-- Each image and table is written to a file, and the run's records have the paths of these files.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -34,8 +34,8 @@ local Histogram = class.class("utils.wandb.Histogram")
 M.Histogram = Histogram
 
 ---@param sequence? Tensor|number[]
----@param options? {np_histogram: table, num_bins: integer}  np_histogram: {counts, edges}, in
---- place of `sequence`; num_bins: from 1 to 512
+---@param options? {np_histogram: table, num_bins: integer}  np_histogram: {counts, edges}, which
+--- replace `sequence`; num_bins: from 1 to 512
 function Histogram:__init(...)
    local title, a = "wandb.Histogram", take_histogram(...)
    if (a.sequence == nil) == (a.np_histogram == nil) then
@@ -88,13 +88,14 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Returns a path below a run's folder `files` for the value named `key`.
+-- Returns a path in the run's folder `files` for the value with the name `key`.
 local function place(kind, key, step, sum, ending)
    local name = key:gsub("[^%w_./-]", "_"):gsub("%.%.+", "_"):gsub("/+", "/"):gsub("^/", "")
    return ("media/%s/%s_%d_%s%s"):format(kind, name, step, sum:sub(1, 20), ending)
 end
 
--- Writes a file of the run. Adds the path, the checksum and the size to `entry`, and returns it.
+-- Writes a file of the run. Adds the file's path, checksum and size to `entry`, and returns
+-- `entry`.
 local function write(run, kind, key, contents, ending, entry)
    local sum = torch.io._sha256(contents)
    entry.path = place(kind, key, run.step, sum, ending)
@@ -171,7 +172,7 @@ local take_table = args.signature "wandb.Table(columns: table?, data: table?)"
 local Table = class.class("utils.wandb.Table")
 M.Table = Table
 
--- Returns the row; raises an error unless its n values are one cell for each column.
+-- Returns the row. Raises an error unless its number of values `n` is the number of columns.
 local function check_row(title, columns, row, n)
    if n ~= #columns then
       torch.raise(("%s: expected %d values, one for each column, got %d"):format(title,
@@ -229,7 +230,7 @@ end
 
 -- JSON --------------------------------------------------------------------------------------------
 
-local MOST <const> = 32 -- a tensor with more elements is logged as a histogram
+local MOST <const> = 32 -- a tensor with more than 32 elements is logged as a histogram
 
 local function plain(value)
    if type(value) == "number" then return number(value) end
@@ -239,7 +240,8 @@ local function plain(value)
    return (#copy > 0 or json.is_array(value)) and json.as_array(copy) or copy
 end
 
---- Converts a value to data that JSON can represent. Images and tables are written to files.
+--- Converts a value to data that JSON can represent. Images and tables become the paths of files
+--- that are written.
 ---@param title string  the function's name, for messages
 ---@param key string  the value's name
 ---@param value any
@@ -295,8 +297,8 @@ function M.encode(value)
    return json.encode(plain(value))
 end
 
---- Returns the leaves of data: a list of {path, JSON}. A table with string keys has leaves for each
---- key; a list is one leaf.
+--- Splits data into leaves and returns them as a list of {path, JSON}. Each string key of a table
+--- leads to leaves of its own; a list is one leaf.
 ---@param key string
 ---@param value any
 ---@return {path: string[], json: string}[]

@@ -1,5 +1,5 @@
--- vocabulary.lua - the meaning of parameters in torch.utils.wandb, for help and the manual; see
--- lua/tlua/repl/vocabulary.lua.
+-- vocabulary.lua - explains the parameters of torch.utils.wandb's functions, for `help` and the
+-- manual. lua/tlua/repl/vocabulary.lua describes the format.
 return [[
 aliases: the names of this version, such as "latest"
 artifact_or_name: the artifact, or its name

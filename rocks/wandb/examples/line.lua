@@ -1,6 +1,6 @@
 -- line.lua - fits a line and records the training as a run of Weights & Biases: losses, the weights
--- as histograms, a table and a picture. Usage: tlua line.lua [FOLDER]; then pass the folder that is
--- printed to `wandb sync` or `wandb leet`.
+-- as histograms, a table and a picture. Usage: tlua line.lua [FOLDER]. The program prints the
+-- folder of the run, which `wandb sync` and `wandb leet` read.
 
 local torch = require "tlua"
 local nn, wandb = torch.nn, torch.utils.wandb
@@ -20,7 +20,7 @@ for _ = 1, 50 do
    run:log {loss = loss, slope = model.weight, residuals = wandb.Histogram(y - model(x))}
 end
 
--- the points as white pixels
+-- draws the points as white pixels
 local picture = torch.zeros(64, 64)
 for i = 1, 200 do
    local row = 64 - math.min(63, math.max(0, y[{i, 1}]:item() * 14 // 1))

@@ -1,4 +1,4 @@
--- Tests artifacts of offline runs.
+-- Tests artifacts of runs that are recorded offline.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -15,7 +15,7 @@ local function write(path, text)
    file:write(text)
 end
 
--- Makes files in a folder; returns the folder.
+-- Creates files in a folder and returns the folder.
 local function files_in(folder)
    assert(torch.io.make_folder(folder .. "/files/sub"))
    write(folder .. "/files/a.txt", "hello\n")
@@ -44,7 +44,7 @@ describe("md5", function()
          write(folder .. "/file", text)
          assert.equal(sum, hex(md5.of_file(folder .. "/file")))
       end
-      -- of several pieces: printf 'x%.0s' $(seq 200001) | md5sum
+      -- this file is longer than the pieces that md5.of_file reads
       write(folder .. "/file", ("x"):rep(200001))
       assert.equal(shell.ok("md5sum " .. folder .. "/file"):match "%x+", hex(md5.of_file(folder .. "/file")))
       assert.same({nil, folder .. "/none: No such file or directory"}, {md5.of_file(folder .. "/none")})
@@ -52,7 +52,7 @@ describe("md5", function()
 end)
 
 describe("an artifact", function()
-   -- The digests are those of wandb 0.31:
+   -- The expected digests were computed with wandb 0.31:
    --    a = wandb.Artifact("digits", "model"); a.add_dir(folder); a.digest, a.manifest.entries
    it("has the digests of W&B's library", shell.in_folder(function(folder)
       local artifact = wandb.Artifact("digits", "model")
@@ -64,7 +64,7 @@ describe("an artifact", function()
       assert.same({"sub/b.bin", "4shl20Fivtljv6qe9qwY8A==", 256},
          {entries[2].path, entries[2].digest, entries[2].size})
       artifact:add_file(folder .. "/files/a.txt", {name = "sub/c.txt"})
-      artifact:add_file(folder .. "/files/a.txt") -- the same file again changes nothing
+      artifact:add_file(folder .. "/files/a.txt") -- adding the same file again changes nothing
       assert.equal(3, #entries)
       assert.equal("sub/c.txt", entries[3].path)
    end))
