@@ -1,4 +1,4 @@
--- Run.lua - a training run whose records are stored in an MLflow server or folder.
+-- Run.lua - a training run, which is recorded in an MLflow server or in a folder.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,8 +22,8 @@ local Run = class.class("utils.mlflow.Run")
 
 local FALLBACK <const> = "mlruns"
 
--- Continues the run in the folder FALLBACK after the store has failed, since a failure must not end
--- the training. Prints the message.
+-- Records the rest of the run in the folder FALLBACK, because the store has failed and a failure
+-- must not end the training. Prints the message.
 local function fall_back(self, message)
    io.stderr:write(("mlflow: %s; the run goes on in %s\n"):format(message, FALLBACK))
    self.store = files(FALLBACK)
@@ -37,8 +37,8 @@ local function fall_back(self, message)
    end
 end
 
--- Calls a method of the store, or of the folder that replaces a failed server; returns nil if both
--- fail. Raises an error if the server refuses the request.
+-- Calls a method of the run's store. If a server has failed, calls the method of the folder that
+-- replaces it; returns nil if that fails too. Raises an error if the server refuses the request.
 local function ask(self, method, ...)
    if not self.store then return nil end
    local ok, result = pcall(self.store[method], self.store, ...)
@@ -73,8 +73,8 @@ function Run:__init(store, experiment, name, tags)
    end
 end
 
--- Checks that a key follows MLflow's rule for names of parameters, metrics and tags, which also
--- serve as file names.
+-- Checks that a key follows MLflow's rule for names of parameters, metrics and tags. These names
+-- are also used as file names.
 local function check_key(who, key)
    local bad = type(key) ~= "string" or key == "" or #key > 250 or key:find "[^%w_%-%. :/]"
       or key:find "^/" or key:find "/$" or key:find "//"
@@ -126,7 +126,7 @@ function Run:log_param(key, value)
       text)})
 end
 
---- Logs several metrics; each is a point of a curve.
+--- Logs several metrics. Each value becomes a point of its metric's curve.
 ---@param metrics table<string, number|Tensor>
 ---@param step? integer
 function Run:log_metrics(metrics, step) self:_points("log_metrics", metrics, step) end
@@ -143,7 +143,7 @@ function Run:_points(who, metrics, step)
    ask(self, "log", self, {metrics = list})
 end
 
---- Logs a metric, which becomes a point of a curve.
+--- Logs a value of a metric, which becomes a point of the metric's curve.
 ---@param key string
 ---@param value number|Tensor
 ---@param step? integer

@@ -35,7 +35,7 @@ local function write(path, contents, mode)
    end
 end
 
--- Returns a YAML string in single quotes, where only the quote needs an escape.
+-- Returns a text as a YAML string in single quotes, within which only the quote needs an escape.
 local function yaml(text) return "'" .. text:gsub("'", "''"):gsub("[\r\n]", " ") .. "'" end
 
 -- Formats fields as YAML, sorted by name.
@@ -47,7 +47,8 @@ local function meta(fields)
    return table.concat(lines)
 end
 
--- Returns n random bytes from the system, because torch's generator is reserved for the training.
+-- Returns n random bytes from the system. Drawing from torch's generator would change the random
+-- numbers of the training.
 local function random_bytes(n)
    local file = io.open("/dev/urandom", "rb")
    local bytes = file and file:read(n)
@@ -114,7 +115,7 @@ function Files:begin(about)
    return run
 end
 
--- Returns the path of an entry, and creates the folders that the entry's name requires.
+-- Returns the path of an entry. Creates the folders for an entry whose name contains slashes.
 function Files:place(kind, key)
    local path = ("%s/%s/%s"):format(self.run.folder, kind, key)
    if key:find "/" then make_folder(path:match "^(.*)/") end

@@ -7,10 +7,10 @@
 --    run:log_params {lr = 0.1, batch = 64}
 --    run:log_metric("loss", loss:item(), step)
 --
--- The tracking URI is that of a server or a folder; by default MLFLOW_TRACKING_URI, or else the
--- folder mlruns. An unreachable server does not end a training: the run continues in the folder
--- mlruns, in MLflow's own format, which `mlflow ui` shows. Names are those of MLflow's Python
--- client.
+-- The tracking URI names a server or a folder. By default it is the value of the environment
+-- variable MLFLOW_TRACKING_URI, or else the folder mlruns. An unreachable server does not end a
+-- training: the run continues in the folder mlruns, in MLflow's own format, which `mlflow ui`
+-- shows. Names are those of MLflow's Python client.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -23,7 +23,7 @@ local M = {Run = Run}
 
 local current = {experiment = "Default"}
 
---- Returns the store for a tracking URI, a server or a folder.
+--- Returns the store, a server or a folder, for a tracking URI.
 local function store_of(uri)
    if uri:find "^https?://" then return rest(uri) end
    if uri:find "^%a[%w+.-]*:" and not uri:find "^file:" then

@@ -8,8 +8,8 @@ local json = require "tlua.utils.json"
 local Rest = {remote = true}
 Rest.__index = Rest
 
--- Raises an error if the response says that the request was wrong; other failures count as network
--- failures.
+-- Raises an error if the server's response says that the request was wrong. The caller treats other
+-- failures like failures of the network.
 local function refuse(path, answer)
    local ok, told = pcall(json.decode, answer.body)
    local message = ok and type(told) == "table" and told.message
@@ -17,7 +17,7 @@ local function refuse(path, answer)
    error({refused = tostring(message), code = ok and type(told) == "table" and told.error_code}, 0)
 end
 
--- Returns a request's headers; `kind` is the Content-Type of its body.
+-- Returns the headers of a request whose body has the Content-Type `kind`.
 function Rest:headers(kind)
    return {["Content-Type"] = kind, Authorization = self.authorization}
 end
@@ -44,8 +44,8 @@ local function find(self, name)
       .experiment.experiment_id
 end
 
--- Returns the experiment's number, and creates the experiment if necessary. Another client may
--- create the same experiment in the meantime.
+-- Returns the experiment's number; creates the experiment if it does not exist. Meanwhile another
+-- client may create the same experiment, which is no error.
 function Rest:experiment(name)
    local ok, id = pcall(find, self, name)
    if ok then return id end
@@ -67,13 +67,14 @@ function Rest:begin(about)
    return {run_id = info.run_id, experiment_id = id, artifact_uri = info.artifact_uri}
 end
 
--- Returns the API's name for a number that is not finite, since JSON has no such numbers.
+-- Returns the API's word for a number that is NaN or infinite, since JSON has no such numbers.
 local function word(x)
    if x ~= x then return "NaN" end
    return x == math.huge and "Infinity" or x == -math.huge and "-Infinity" or x
 end
 
---- Sends a run's entries to the server, in requests of no more entries than the API accepts.
+--- Sends a run's entries to the server. Splits them into requests, since the API limits the number
+--- of entries in a request.
 function Rest:log(run, entries)
    for kind, most in pairs {metrics = 1000, params = 100, tags = 100} do
       local list = entries[kind] or {}
@@ -90,8 +91,8 @@ function Rest:log(run, entries)
    end
 end
 
---- Writes a file of the run: through the server if the server stores files itself, otherwise to the
---- location that the server names.
+--- Stores a file of the run. If the server stores files itself, sends the file to it; otherwise
+--- writes the file to the location that the server names.
 function Rest:put(run, path, contents)
    local uri = run.artifact_uri
    local below = uri:match "^mlflow%-artifacts:/+(.*)$"

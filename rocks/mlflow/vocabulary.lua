@@ -1,5 +1,5 @@
--- vocabulary.lua - the meaning of parameters in torch.utils.mlflow, for help and the manual; see
--- lua/tlua/repl/vocabulary.lua.
+-- vocabulary.lua - explains the parameters of torch.utils.mlflow's functions, for `help` and the
+-- manual. lua/tlua/repl/vocabulary.lua describes the format.
 return [[
 contents: the text
 experiment_name: the name of the experiment

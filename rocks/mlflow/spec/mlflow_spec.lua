@@ -1,5 +1,5 @@
--- Tests torch.utils.mlflow with a small server whose responses were recorded from MLflow 3, and
--- with a folder, whose files must equal those written by MLflow's file store.
+-- Tests torch.utils.mlflow with a folder, whose files must equal those written by MLflow's file store, and with a small
+-- server that sends responses recorded from MLflow 3.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -59,8 +59,8 @@ while true do
 end
 ]==]
 
--- Calls fn(folder, log) with a server at the tracking URI; log() returns the requests so far.
--- Returns the library's output on stderr.
+-- Starts a server, makes it the tracking URI, and calls fn(folder, log); log() returns the requests so far. Returns the
+-- library's output on stderr.
 local function with_server(mode, fn)
    shell.with_folder(function(folder)
       shell.write(folder .. "/server.lua", server)
@@ -139,8 +139,7 @@ describe("a run on a server", function()
    end)
 
    it("continues in a folder if the server fails or does not exist", function()
-      -- runs in a separate process, because the library prints on stderr and writes into the
-      -- working folder
+      -- This runs in a separate process, because the library prints on stderr and writes into the working folder.
       with_server("break", function(folder)
          local uri = mlflow.get_tracking_uri()
          shell.write(folder .. "/train.lua", ([[
@@ -157,7 +156,7 @@ describe("a run on a server", function()
          local path = output:match "file://(.-)/artifacts"
          assert.matches("^%d+ 1 1\n%d+ 2 2\n$", shell.read(path .. "/metrics/loss"))
          assert.matches("\nstatus: 3\n", shell.read(path .. "/meta.yaml"))
-         http.request("POST", uri .. "/api/2.0/mlflow/runs/update", {body = "{}"}) -- ends the server
+         http.request("POST", uri .. "/api/2.0/mlflow/runs/update", {body = "{}"}) -- tells the server to end
          shell.write(folder .. "/train.lua", shell.read(folder .. "/train.lua"):gsub("%d+\"", "1\""))
          output = shell.ok(("cd %s && %s train.lua"):format(folder, shell.quote(tlua)))
          assert.matches("no connection to 127.0.0.1:1: .*the run goes on in mlruns", output)
