@@ -1,9 +1,9 @@
--- Callback.lua - the base of callbacks.
+-- Callback.lua - the base class of callbacks.
 
 local class = require "tlua.class"
 
---- The base of callbacks. A callback defines hooks as methods, which get the trainer and the
---- module. A plain table of functions with the names of hooks is a callback, too.
+--- The base class of callbacks. A callback defines hooks as methods, which get the trainer and the
+--- module as arguments. A plain table of functions that are named like hooks is a callback, too.
 ---
 ---     local trainer = torch.trainer
 ---     local Shout = torch.class("Shout", trainer.Callback)

@@ -1,9 +1,10 @@
--- DataModule.lua - the base of classes that prepare data and make its loaders.
+-- DataModule.lua - the base class of objects that prepare data and create its loaders.
 
 local class = require "tlua.class"
 
---- The base of classes that bring their data: prepare_data (called on the first rank of a machine),
---- setup(stage), train_dataloader, val_dataloader, test_dataloader, predict_dataloader, teardown.
+--- The base class of objects that prepare data and create its loaders. A derived class may define
+--- prepare_data (called on the first rank of a machine), setup(stage), train_dataloader,
+--- val_dataloader, test_dataloader, predict_dataloader and teardown.
 ---
 ---     local Digits = torch.class("Digits", torch.trainer.DataModule)
 ---     function Digits:train_dataloader()

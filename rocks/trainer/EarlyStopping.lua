@@ -19,7 +19,7 @@ local signature = args.signature [[trainer.EarlyStopping(monitor: string, min_de
 ---     --> val_loss	5
 ---@class trainer.EarlyStopping: trainer.Callback
 ---@field best_score number  the best value so far
----@field wait_count integer  the checks since then
+---@field wait_count integer  the number of checks since the best value
 ---@field stopped_epoch integer  the number of finished epochs when it ended the training, else 0
 ---@overload fun(monitor: string, options?: table): trainer.EarlyStopping
 local EarlyStopping = class.class(NAME, Callback)
@@ -27,13 +27,14 @@ local EarlyStopping = class.class(NAME, Callback)
 EarlyStopping.is_monitor = true
 
 ---@param monitor string  the name of the logged value
----@param options? {min_delta: number, patience: integer, verbose: boolean, mode: string,
---- strict: boolean, check_finite: boolean, stopping_threshold: number, divergence_threshold:
---- number, check_on_train_epoch_end: boolean}  min_delta: the least change that counts as better.
---- mode: "min" or "max". strict: whether a value that was not logged is an error. check_finite:
---- whether NaN and infinity end the training. stopping_threshold: the value at which it ends as
---- good enough, divergence_threshold: as hopeless. check_on_train_epoch_end: whether it checks at
---- the end of an epoch's training rather than of the validation
+---@param options? {min_delta: number, patience: integer, verbose: boolean, mode: string, strict:
+--- boolean, check_finite: boolean, stopping_threshold: number, divergence_threshold: number,
+--- check_on_train_epoch_end: boolean}  min_delta: the least change that counts as better. mode:
+--- "min" or "max". strict: whether a value that was not logged is an error. check_finite: whether
+--- NaN and infinity end the training. stopping_threshold: the training ends at a better value than
+--- this. divergence_threshold: the training ends at a worse value than this.
+--- check_on_train_epoch_end: whether the check is at the end of a training epoch instead of after
+--- the validation
 function EarlyStopping:__init(...)
    local a = signature(...)
    if a.mode ~= "min" and a.mode ~= "max" then args.refuse(NAME, "mode", "min or max", a.mode) end
@@ -47,7 +48,7 @@ local function beats(self, a, b)
    return a > b
 end
 
--- Returns why the training ends, or nil.
+-- Compares a new value with the best one. Returns the reason why the training ends, or nil.
 local function reason(self, value)
    if self.check_finite and (value ~= value or math.abs(value) == math.huge) then
       return ("%s = %s is not finite"):format(self.monitor, value)
@@ -90,7 +91,7 @@ local function at_training(self, trainer)
    return not trainer.val_loaders
 end
 
---- The hook at the end of a validation.
+--- Runs after each validation, and checks the value unless check_on_train_epoch_end is set.
 ---@param trainer trainer.Trainer
 function EarlyStopping:on_validation_end(trainer)
    if trainer.sanity_checking or trainer.stage ~= "fit" or at_training(self,
@@ -98,26 +99,26 @@ function EarlyStopping:on_validation_end(trainer)
    check(self, trainer)
 end
 
---- The hook at the end of an epoch.
+--- Runs at the end of each training epoch, and checks the value if check_on_train_epoch_end is set.
 ---@param trainer trainer.Trainer
 function EarlyStopping:on_train_epoch_end(trainer)
    if at_training(self, trainer) then check(self, trainer) end
 end
 
---- Returns the name of the state in a checkpoint.
+--- Returns the key of this callback's state in a checkpoint.
 ---@return string
 function EarlyStopping:state_key()
    return ("EarlyStopping %s %s"):format(self.monitor, self.mode)
 end
 
---- Returns the state, as plain data for a checkpoint.
+--- Returns the callback's state, as plain data for a checkpoint.
 ---@return table
 function EarlyStopping:state_dict()
    return {wait_count = self.wait_count, stopped_epoch = self.stopped_epoch,
       best_score = self.best_score, patience = self.patience}
 end
 
---- Restores a state.
+--- Restores a state that state_dict has returned.
 ---@param state table  as state_dict returns it
 function EarlyStopping:load_state_dict(state)
    self.wait_count, self.stopped_epoch = state.wait_count, state.stopped_epoch

@@ -1,4 +1,4 @@
--- FSDPStrategy.lua - options for training a module whose parameters are sharded over the ranks.
+-- FSDPStrategy.lua - options for training a module whose parameters are sharded over several ranks.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -11,8 +11,9 @@ local signature = args.signature [[trainer.FSDPStrategy(auto_wrap_policy: any?,
    state_dict_type: string = 'full', reshard_after_forward: boolean?, mp_policy: object?,
    offload_policy: object?, mesh: object?)]]
 
---- Options of `strategy` for sharding by torch.distributed.fsdp.fully_shard. The strings "fsdp" and
---- a mesh stand for this class with its defaults.
+--- Options for sharding by torch.distributed.fsdp.fully_shard; a value of the trainer's option
+--- `strategy`. The string "fsdp" and a mesh stand for an object of this class with the default
+--- options.
 ---
 ---     local strategy = torch.trainer.FSDPStrategy {
 ---        auto_wrap_policy = {torch.nn.TransformerEncoderLayer},
@@ -24,7 +25,7 @@ local signature = args.signature [[trainer.FSDPStrategy(auto_wrap_policy: any?,
 ---@overload fun(options?: table): trainer.FSDPStrategy
 local FSDPStrategy = class.class(NAME)
 
--- Returns a function that says whether a module becomes a unit of its own.
+-- Returns a function that returns whether a module is wrapped as a unit of its own.
 local function policy_of(given)
    if given == nil then return function() return false end end
    local classes, is_class = given, type(given) == "table" and rawget(given, "__name")
@@ -49,13 +50,13 @@ local function policy_of(given)
 end
 
 ---@param options? {auto_wrap_policy: any, state_dict_type: string, reshard_after_forward: boolean,
---- mp_policy: distributed.fsdp.MixedPrecisionPolicy,
---- offload_policy: distributed.fsdp.CPUOffloadPolicy, mesh: distributed.DeviceMesh}
---- auto_wrap_policy: the modules that are gathered one at a time, as a list of classes or as a
---- function(module) that returns a boolean; without it all parameters are gathered together.
---- state_dict_type: a checkpoint is one file with whole tensors ("full"), or a folder to which each
---- rank writes its parts ("sharded"). mesh: the ranks over which parameters are sharded; see
---- Trainer's strategy. The others are options of fully_shard
+--- mp_policy: distributed.fsdp.MixedPrecisionPolicy, offload_policy:
+--- distributed.fsdp.CPUOffloadPolicy, mesh: distributed.DeviceMesh} auto_wrap_policy: the modules
+--- that are gathered one at a time, as a list of classes or as a function(module) that returns a
+--- boolean; without it all parameters are gathered together. state_dict_type: a checkpoint is one
+--- file with whole tensors ("full"), or a folder to which each rank writes its shards ("sharded").
+--- mesh: the ranks over which parameters are sharded; see Trainer's strategy. The others are
+--- options of fully_shard
 function FSDPStrategy:__init(...)
    local a = signature(...)
    if a.state_dict_type ~= "full" and a.state_dict_type ~= "sharded" then

@@ -1,4 +1,4 @@
--- Learner.lua - makes a trainable module from a model and a loss function, as fast.ai's Learner.
+-- Learner.lua - makes a trainable module from a model and a loss function, like fast.ai's Learner.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,8 +10,8 @@ local signature = args.signature [[trainer.Learner(model: any, loss: callable,
    optimizer: string|callable = 'Adam', lr: number = 1e-3, metrics: table?, schedule: callable?,
    interval: string = 'epoch')]]
 
---- Makes a trainable module from a model and a loss function. A batch is {input, target}. It logs
---- `train_loss`, `val_loss`, `test_loss`, and each metric with the same prefixes.
+--- Makes a trainable module from a model and a loss function. Each batch is a list {input, target}.
+--- The module logs `train_loss`, `val_loss`, `test_loss`, and each metric with the same prefixes.
 ---
 ---     local model = torch.nn.Linear(1, 1)
 ---     local learner = torch.trainer.Learner(model, torch.nn.MSELoss(), {lr = 0.1})
@@ -42,7 +42,8 @@ function Learner:__init(...)
       args.refuse("trainer.Learner", "interval", "epoch or step", a.interval)
    end
    self.model = a.model
-   self.loss = a.loss -- a loss with weights is a module, and moves to the device with this one
+   -- a loss with weights is a module; as a field of this module, it moves to the same device
+   self.loss = a.loss
    for _, name in ipairs {"optimizer", "lr", "metrics", "schedule", "interval"} do
       rawset(self, name, a[name] or false)
    end
@@ -92,14 +93,14 @@ function Learner:validation_step(batch) return step(self, batch, "val") end
 ---@return any
 function Learner:test_step(batch) return step(self, batch, "test") end
 
---- Computes the prediction for a batch: the result of the model.
+--- Computes the prediction for a batch, which is the model's result.
 ---@param batch any  the batch
 ---@return any
 function Learner:predict_step(batch)
    return self.model(type(batch) == "table" and batch[1] or batch)
 end
 
---- Makes the optimizer and the schedule.
+--- Returns the optimizer, and the schedule of its learning rate if there is one.
 function Learner:configure_optimizers()
    local optimizer = self.optimizer(self:parameters(), {lr = self.lr})
    if not self.schedule then return optimizer end

@@ -1,4 +1,4 @@
--- ModelCheckpoint.lua - saves checkpoints: the best ones by a logged value, the last one, or one
+-- ModelCheckpoint.lua - saves checkpoints: those with the best logged value, the last one, or one
 -- every n steps.
 
 local torch = require "tlua"
@@ -16,8 +16,8 @@ local signature = args.signature [[trainer.ModelCheckpoint(dirpath: string?, fil
    auto_insert_metric_name: boolean = true, every_n_epochs: count?,
    save_on_train_epoch_end: boolean?)]]
 
---- Saves checkpoints during a training: the best ones by a logged value, the last one, or one every
---- n steps.
+--- Saves checkpoints during a training: those with the best logged value, the last one, or one
+--- every n steps.
 ---
 ---     local trainer = torch.trainer
 ---     local checkpoint = trainer.ModelCheckpoint {monitor = "val_loss"}
@@ -36,12 +36,12 @@ ModelCheckpoint.is_checkpoint = true
 ---@param options? {dirpath: string, filename: string, monitor: string, verbose: boolean,
 --- save_last: boolean, save_top_k: integer, save_weights_only: boolean, mode: string,
 --- auto_insert_metric_name: boolean, every_n_train_steps: integer, every_n_epochs: integer,
---- save_on_train_epoch_end: boolean}  dirpath: the folder, by default the logger's or
---- default_root_dir, and in it checkpoints. filename: such as "{epoch}-{val_loss:.2f}". monitor:
+--- save_on_train_epoch_end: boolean}  dirpath: the folder, by default the folder "checkpoints" in
+--- the logger's folder or in default_root_dir. filename: such as "{epoch}-{val_loss:.2f}". monitor:
 --- the name of a logged value; without it the newest checkpoint is the best. mode: "min" or "max".
---- save_top_k: how many are kept; -1: all. save_last: whether the newest is also kept as last.ckpt.
---- save_on_train_epoch_end: whether it saves at the end of an epoch's training rather than of the
---- validation
+--- save_top_k: how many checkpoints are kept; -1: all. save_last: whether the newest is also kept
+--- as last.ckpt. save_on_train_epoch_end: whether a checkpoint is saved at the end of a training
+--- epoch instead of after the validation
 function ModelCheckpoint:__init(...)
    local a = signature(...)
    for name, value in pairs(a) do self[name] = value end
@@ -68,11 +68,11 @@ local function folder_of(self, trainer)
    return (logger and logger.log_dir or trainer.default_root_dir) .. "/checkpoints"
 end
 
---- Begins a run: finds the folder.
+--- Runs at the beginning of a training: finds the folder for checkpoints.
 ---@param trainer trainer.Trainer
 function ModelCheckpoint:setup(trainer) self.folder = folder_of(self, trainer) end
 
--- Returns the names of files and folders; a checkpoint is either.
+-- Returns the names of the files and folders in a folder, since a checkpoint can be either.
 local function names_in(path)
    local folders, files = io_folder.list(path)
    if not folders then return {} end
@@ -86,8 +86,9 @@ local function has_checkpoint(files)
    return false
 end
 
--- Returns the steps that a checkpoint has made, and a number that is higher the later in the step's
--- epoch it was saved; nil for a file that is no training's checkpoint. Weights are not read.
+-- Returns the number of steps of the training that a checkpoint has saved, and its epoch with a
+-- fraction that grows with the progress within the step. Returns nil if the file is not a
+-- checkpoint of a training. Weights are not read.
 local function age_of(path)
    local ok, state = pcall(strategy.read, path, true)
    if not ok then
@@ -104,14 +105,14 @@ local function age_of(path)
    return step, epoch + (places[loops.place] or 0)
 end
 
---- Returns the newest checkpoint: last.ckpt, or the last one saved.
+--- Returns the path of the newest checkpoint, which is last.ckpt or the last one saved.
 ---@param trainer trainer.Trainer
 ---@return string? path
 function ModelCheckpoint:find_last(trainer)
    local folder = folder_of(self, trainer)
    local found, best_step, best_epoch = nil, -1, -1
    local files = names_in(folder)
-   -- each run of a program has a folder of its own: the newest one with checkpoints counts
+   -- Each run of a program has its own folder: takes the newest folder with checkpoints.
    local base, version = folder:match "^(.*/version_)(%d+)/checkpoints$"
    while not self.dirpath and version and not has_checkpoint(files) and tonumber(version) > 0 do
       version = tonumber(version) - 1
@@ -129,7 +130,7 @@ function ModelCheckpoint:find_last(trainer)
    return found
 end
 
---- Returns a checkpoint's name, without folder and extension.
+--- Returns the name of a checkpoint without folder and extension.
 ---@param epoch integer  the number of finished epochs
 ---@param step integer  the number of steps
 ---@param metrics table<string, number>  the logged values
@@ -167,7 +168,7 @@ local function better(self, a, b)
    return a > b
 end
 
--- Returns the worst or the best of the kept checkpoints.
+-- Returns the checkpoint with the worst or with the best value among those that are kept.
 local function extreme(self, worst)
    local found
    local paths = {}
@@ -193,7 +194,7 @@ local function exists(path)
    return file ~= nil
 end
 
--- Returns a path that no file of another run has.
+-- Returns a path that is not in use by a file of another run.
 local function path_of(self, trainer)
    local name = self:format_name(trainer.current_epoch, trainer.global_step,
       trainer.callback_metrics)
@@ -273,7 +274,8 @@ local function skips(self, trainer)
       or self.last_step_saved == trainer.global_step
 end
 
--- Returns whether it saves at the end of an epoch's training rather than of the validation.
+-- Returns whether checkpoints are saved at the end of a training epoch instead of after the
+-- validation.
 local function at_training(self, trainer)
    if self.save_on_train_epoch_end ~= nil then return self.save_on_train_epoch_end end
    if not trainer.val_loaders then return true end
@@ -284,7 +286,7 @@ local function is_epoch(self, trainer)
    return self.every_n_epochs > 0 and (trainer.current_epoch + 1) % self.every_n_epochs == 0
 end
 
---- The hook after a batch.
+--- Runs after each training batch, and saves a checkpoint every every_n_train_steps steps.
 ---@param trainer trainer.Trainer
 function ModelCheckpoint:on_train_batch_end(trainer)
    local n = self.every_n_train_steps
@@ -300,7 +302,7 @@ function ModelCheckpoint:_ignores(hook)
       and self.every_n_train_steps < 1
 end
 
---- The hook at the end of a validation.
+--- Runs after each validation, and saves a checkpoint unless it is saved at the end of the epoch.
 ---@param trainer trainer.Trainer
 function ModelCheckpoint:on_validation_end(trainer)
    if skips(self, trainer) or at_training(self, trainer) or not is_epoch(self, trainer) then
@@ -309,7 +311,8 @@ function ModelCheckpoint:on_validation_end(trainer)
    save(self, trainer)
 end
 
---- The hook at the end of an epoch.
+--- Runs at the end of each training epoch, and saves a checkpoint if it is not saved after the
+--- validation.
 ---@param trainer trainer.Trainer
 function ModelCheckpoint:on_train_epoch_end(trainer)
    if skips(self, trainer) or not at_training(self, trainer) or not is_epoch(self, trainer) then
@@ -318,14 +321,14 @@ function ModelCheckpoint:on_train_epoch_end(trainer)
    save(self, trainer)
 end
 
---- Returns the name of the state in a checkpoint.
+--- Returns the key of this callback's state in a checkpoint.
 ---@return string
 function ModelCheckpoint:state_key()
    return ("ModelCheckpoint %s %s %d %d"):format(self.monitor, self.mode, self.every_n_train_steps,
       self.every_n_epochs)
 end
 
---- Returns the state, as plain data for a checkpoint.
+--- Returns the callback's state, as plain data for a checkpoint.
 ---@return table
 function ModelCheckpoint:state_dict()
    local written = {}
@@ -337,11 +340,11 @@ function ModelCheckpoint:state_dict()
       last_step_saved = self.last_step_saved, dirpath = self.folder}
 end
 
---- Restores a state.
+--- Restores a state that state_dict has returned.
 ---@param state table  as state_dict returns it
 function ModelCheckpoint:load_state_dict(state)
    self.last_step_saved = state.last_step_saved
-   -- each run of a program has a folder of its own; a resumed one goes on in the old folder
+   -- Each run of a program has its own folder; a resumed training continues in the old one.
    if not self.dirpath and io_folder.list(state.dirpath) then self.folder = state.dirpath end
    if state.dirpath ~= self.folder then
       io.stderr:write(("trainer: ModelCheckpoint: the folder was %s and is %s: checkpoints of "

@@ -1,4 +1,4 @@
--- Module.lua - the base of modules that know how they are trained.
+-- Module.lua - the base class of modules that define how they are trained.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -6,10 +6,9 @@ local class = require "tlua.class"
 local NN = require "tlua.nn.modules.Module"
 local strategy = require "tlua.trainer.strategy"
 
---- A module that knows how it is trained. A class derived from it defines training_step(batch,
---- number), which returns the loss, and configure_optimizers; it may define validation_step,
---- test_step, predict_step and the hooks of Lightning's LightningModule. A batch of several values
---- is a list.
+--- A module that defines how it is trained. A derived class defines training_step(batch, number),
+--- which returns the loss, and configure_optimizers. It may define validation_step, test_step,
+--- predict_step and the hooks of Lightning's LightningModule. A batch of several values is a list.
 ---
 ---     local Line = torch.class("Line", torch.trainer.Module)
 ---     function Line:__init() self.layer = torch.nn.Linear(1, 1) end
@@ -30,7 +29,7 @@ local strategy = require "tlua.trainer.strategy"
 ---     --> 8
 ---@class trainer.Module: nn.Module
 ---@field automatic_optimization boolean  false if training_step steps the optimizers itself
----@field hparams table  what save_hyperparameters has kept
+---@field hparams table  the options that save_hyperparameters has stored
 local Module = class.class("trainer.Module", NN)
 
 Module.automatic_optimization = true
@@ -48,14 +47,14 @@ local take_log = args.signature [[trainer.Module.log(name: string, value: any,
    prog_bar: boolean = false, logger: boolean = true, on_step: boolean?, on_epoch: boolean?,
    reduce_fx: string = 'mean', sync_dist: boolean = false, batch_size: count?)]]
 
---- Logs a value under a name, for loggers, the progress bar and callbacks that monitor it.
+--- Logs a value under a name. Loggers, the progress bar and callbacks that monitor the name get it.
 ---@param name string  the name of the value
 ---@param value number|Tensor  a number, or a tensor of one element
 ---@param options? {prog_bar: boolean, logger: boolean, on_step: boolean, on_epoch: boolean,
 --- reduce_fx: string, sync_dist: boolean, batch_size: integer}  on_step is true by default in
 --- training_step and the hooks of training batches, on_epoch elsewhere. reduce_fx ("mean", "sum",
---- "min", "max") makes an epoch's value; the mean weights each batch by its size. sync_dist reduces
---- over the ranks, too
+--- "min", "max") reduces the values to one for the epoch; the mean weights each batch by its size.
+--- sync_dist also reduces over the ranks
 function Module:log(name, value, ...)
    local trainer = rawget(self, "trainer") or trainer_of(self, "log")
    local logged, plain = trainer.logged, select("#", ...) == 0
@@ -81,7 +80,7 @@ function Module:log_dict(values, options)
    for _, name in ipairs(names) do self:log(name, values[name], options or {}) end
 end
 
---- Keeps options, which are then in `hparams`, in checkpoints and in loggers.
+--- Stores options in `hparams`; they are also saved in checkpoints and passed to loggers.
 ---@param values table<string, any>
 function Module:save_hyperparameters(values)
    if type(values) ~= "table" then
@@ -92,8 +91,8 @@ function Module:save_hyperparameters(values)
    rawset(self, "hparams", kept)
 end
 
---- Makes a module of this class from a checkpoint: calls the class with the saved hyperparameters,
---- and loads the weights.
+--- Creates a module of this class from a checkpoint: calls the class with the saved
+--- hyperparameters, and loads the weights.
 ---@param path string  a file or a folder that a trainer has saved
 ---@param overrides? table<string, any>  hyperparameters that replace saved ones
 ---@return trainer.Module
@@ -118,7 +117,8 @@ function Module:load_from_checkpoint(path, overrides)
    return module
 end
 
---- Returns the optimizers, for programs with automatic_optimization = false.
+--- Returns the optimizers, for a training_step that steps them itself (automatic_optimization =
+--- false).
 ---@return optim.Optimizer ...
 function Module:optimizers() return table.unpack(trainer_of(self, "optimizers").optimizers) end
 
@@ -132,8 +132,8 @@ function Module:lr_schedulers()
    return table.unpack(list)
 end
 
---- Computes gradients of a loss, scaled if the precision needs it; for programs with
---- automatic_optimization = false.
+--- Computes the gradients of a loss, which is scaled if the precision needs it. For a training_step
+--- that steps the optimizers itself (automatic_optimization = false).
 ---@param loss Tensor
 function Module:manual_backward(loss)
    if self.automatic_optimization then
@@ -144,11 +144,12 @@ end
 
 -- The steps that a class may replace --------------------------------------------------------------
 
---- Computes gradients; a class may replace it.
+--- Computes the gradients of a loss. A derived class may replace this method.
 ---@param loss Tensor
 function Module:backward(loss) loss:backward() end
 
---- Steps an optimizer; a class may replace it. The closure computes the loss and its gradients.
+--- Steps an optimizer. The closure computes the loss and its gradients. A derived class may replace
+--- this method.
 ---@param epoch integer  the number of finished epochs
 ---@param batch_idx integer  the number of the batch, from 1
 ---@param optimizer optim.Optimizer
@@ -157,7 +158,7 @@ function Module:optimizer_step(epoch, batch_idx, optimizer, closure) -- luacheck
    optimizer:step(closure)
 end
 
---- Drops the gradients of an optimizer; a class may replace it.
+--- Clears the gradients of an optimizer's parameters. A derived class may replace this method.
 ---@param epoch integer  the number of finished epochs
 ---@param batch_idx integer  the number of the batch, from 1
 ---@param optimizer optim.Optimizer
@@ -165,14 +166,15 @@ function Module:optimizer_zero_grad(epoch, batch_idx, optimizer) -- luacheck: no
    optimizer:zero_grad()
 end
 
---- Moves a schedule on; a class may replace it.
+--- Steps a schedule of learning rates. A derived class may replace this method.
 ---@param scheduler optim.LRScheduler
 ---@param metric number?  the value that the schedule monitors
 function Module:lr_scheduler_step(scheduler, metric)
    if metric ~= nil then scheduler:step(metric) else scheduler:step() end
 end
 
---- Clips gradients before a step; a class may replace it, and call clip_gradients.
+--- Clips gradients before a step. A derived class may replace this method and call clip_gradients
+--- in it.
 ---@param optimizer optim.Optimizer
 ---@param gradient_clip_val number?  the trainer's option
 ---@param gradient_clip_algorithm string?  "norm" or "value"
@@ -199,7 +201,7 @@ end
 
 local is_tensor <const> = torch.is_tensor
 
--- Returns a value with its tensors on a device; the value itself if they are there.
+-- Moves the tensors in a value to a device. Returns the value itself if they are already there.
 local function move(value, device)
    if is_tensor(value) then return value.device == device and value or value:to(device) end
    if type(value) ~= "table" or getmetatable(value) then return value end
@@ -220,13 +222,13 @@ local function move(value, device)
    return moved
 end
 
--- Maps names to devices: a tensor's device is equal to no name.
+-- Maps names to devices, because comparing a tensor's device with a name gives false.
 local devices <const> = setmetatable({}, {__index = function(known, name)
    known[name] = torch.device(name)
    return known[name]
 end})
 
---- Moves a batch to the trainer's device; a class may replace it.
+--- Moves a batch to the trainer's device. A derived class may replace this method.
 ---@param batch any
 ---@param device string
 ---@param dataloader_idx integer  the number of the data loader, from 1
@@ -235,7 +237,8 @@ function Module:transfer_batch_to_device(batch, device, dataloader_idx) -- luach
    return move(batch, devices[device])
 end
 
---- Computes the prediction for a batch: the result of forward; a class may replace it.
+--- Computes the prediction for a batch, by default the result of forward. A derived class may
+--- replace this method.
 ---@param batch any
 ---@param batch_idx integer  the number of the batch, from 1
 ---@return any

@@ -1,4 +1,4 @@
--- StochasticWeightAveraging.lua - averages the weights of the last epochs of a training.
+-- StochasticWeightAveraging.lua - averages the weights at the ends of a training's last epochs.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -14,8 +14,9 @@ local signature = args.signature [[trainer.StochasticWeightAveraging(swa_lrs: nu
       annealing_strategy: string = 'cos')]]
 
 --- Averages the weights at the ends of the last epochs ("Averaging Weights Leads to Wider Optima",
---- Izmailov et al., 2018), with a learning rate of its own. At the training's end the module gets
---- the averages, and its batch norm layers the statistics of the training data.
+--- Izmailov et al., 2018), in which the learning rate moves to swa_lrs. At the end of the training,
+--- the module gets the averaged weights, and its batch norm layers get the statistics of the
+--- training data.
 ---
 ---     local SWA = torch.trainer.StochasticWeightAveraging
 ---     local swa = SWA(0.01, {swa_epoch_start = 5})
@@ -29,7 +30,8 @@ local SWA = class.class(NAME, Callback)
 ---@param swa_lrs number  the learning rate
 ---@param options? {swa_epoch_start: number, annealing_epochs: integer, annealing_strategy: string}
 --- swa_epoch_start: the number of epochs (integer) or the share of them (float) before the
---- averaging; annealing: how the rate moves to swa_lrs, "cos" or "linear"
+--- averaging; annealing_strategy: how the rate moves to swa_lrs in annealing_epochs, "cos" or
+--- "linear"
 function SWA:__init(...)
    local a = signature(...)
    local start = a.swa_epoch_start
@@ -49,7 +51,7 @@ local function first_epoch(self, trainer)
    return math.floor(trainer.max_epochs * start)
 end
 
---- The hook before a training.
+--- Runs before a training.
 ---@param trainer trainer.Trainer
 function SWA:on_fit_start(trainer)
    if trainer.max_epochs < 1 then
@@ -62,14 +64,14 @@ function SWA:on_fit_start(trainer)
    end
 end
 
--- Replaces the schedules of the module by one that moves to swa_lrs.
+-- Replaces the module's schedules by one that moves the learning rate to swa_lrs.
 local function take_over(self, trainer)
    for _, entry in ipairs(trainer.schedules) do entry.paused = true end
    self.scheduler = torch.optim.swa_utils.SWALR(trainer.optimizers[1], self.swa_lrs,
       self.annealing_epochs, self.annealing_strategy)
 end
 
---- The hook at the beginning of an epoch.
+--- Runs at the beginning of each training epoch.
 ---@param trainer trainer.Trainer
 function SWA:on_train_epoch_start(trainer)
    if trainer.current_epoch >= first_epoch(self, trainer) and not self.scheduler then
@@ -77,7 +79,7 @@ function SWA:on_train_epoch_start(trainer)
    end
 end
 
---- The hook at the end of an epoch.
+--- Runs at the end of each training epoch, and adds the weights to the averages.
 ---@param trainer trainer.Trainer
 ---@param module trainer.Module
 function SWA:on_train_epoch_end(_, module)
@@ -96,8 +98,8 @@ function SWA:on_train_epoch_end(_, module)
    self.n_averaged = self.n_averaged + 1
 end
 
--- Sets the statistics of batch norm layers to those of the training data with the averaged weights,
--- by training steps without gradients.
+-- Runs the training data through the module with the averaged weights, without gradients, so that
+-- its batch norm layers get the statistics of these data.
 local function update_norms(trainer, module)
    local layers = {}
    for _, part in ipairs(module:modules()) do
@@ -107,7 +109,7 @@ local function update_norms(trainer, module)
    if not next(layers) then return end
    for layer in pairs(layers) do
       layer:reset_running_stats()
-      layer.momentum = false -- the mean over all batches
+      layer.momentum = false -- makes the layer average over all batches
    end
    trainer.log_stage, trainer.logged = "train_batch", Results()
    torch.no_grad(function()
@@ -123,7 +125,7 @@ local function update_norms(trainer, module)
    for layer, momentum in pairs(layers) do layer.momentum = momentum end
 end
 
---- The hook at the end of a training.
+--- Runs at the end of a training: gives the averaged weights to the module.
 ---@param trainer trainer.Trainer
 ---@param module trainer.Module
 function SWA:on_train_end(trainer, module)
@@ -134,14 +136,14 @@ function SWA:on_train_end(trainer, module)
    update_norms(trainer, module)
 end
 
---- Returns the state, as plain data for a checkpoint.
+--- Returns the callback's state, as plain data for a checkpoint.
 ---@return table
 function SWA:state_dict()
    return {n_averaged = self.n_averaged, averages = self.averages,
       scheduler = self.scheduler and self.scheduler:state_dict()}
 end
 
---- Restores a state.
+--- Restores a state that state_dict has returned.
 ---@param state table  as state_dict returns it
 function SWA:load_state_dict(state, trainer)
    self.n_averaged, self.averages = state.n_averaged, state.averages

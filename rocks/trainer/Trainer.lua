@@ -32,8 +32,8 @@ local signature = args.signature [[trainer.Trainer(accelerator: string = 'auto',
    gradient_clip_algorithm: string?, deterministic: boolean|string?, benchmark: boolean?,
    profiler: string?, use_distributed_sampler: boolean = true, default_root_dir: string = '.')]]
 
---- Trains, validates, tests and predicts with a trainer.Module, by the options, methods and order
---- of hooks of Lightning's Trainer.
+--- Trains, validates, tests and predicts with a trainer.Module. The options, the methods and the
+--- order of the hooks are those of Lightning's Trainer.
 ---
 ---     local trainer = torch.trainer
 ---     local x = torch.arange(8):view(8, 1) / 8
@@ -48,11 +48,11 @@ local signature = args.signature [[trainer.Trainer(accelerator: string = 'auto',
 ---@class trainer.Trainer
 ---@field current_epoch integer  the number of finished epochs
 ---@field global_step integer  the number of steps of optimizers
----@field callback_metrics table<string, number|Tensor>  the values that were logged last
----@field logged_metrics table<string, number|Tensor>  the values that loggers got last
+---@field callback_metrics table<string, number|Tensor>  the last value logged under each name
+---@field logged_metrics table<string, number|Tensor>  the last values that loggers got
 ---@field progress_bar_metrics table<string, number|Tensor>  the values for the progress bar
 ---@field should_stop boolean  a callback sets it to end the training after this batch
----@field callbacks table[]  the callbacks, those that save last
+---@field callbacks table[]  the callbacks; those that save checkpoints come last
 ---@field loggers table[]  the loggers
 ---@field optimizers optim.Optimizer[]  the optimizers of the module
 ---@field num_training_batches number  the number of batches in an epoch
@@ -91,7 +91,7 @@ function Trainer:__init(...)
    self.current_epoch, self.global_step = 0, 0
    self.callback_metrics, self.logged_metrics, self.progress_bar_metrics = {}, {}, {}
    self.optimizers, self.schedules, self.times = {}, {}, {}
-   self.counted = setmetatable({}, {__mode = "k"}) -- see optimizers.count_steps
+   self.counted = setmetatable({}, {__mode = "k"}) -- optimizers.count_steps explains this field
    self.progress = {batch = 0, stepped = 0, total_batches = 0, accumulated = 0,
       steps_plateau = false}
    self.fire, self.fire_savers, self.fire_monitors =
@@ -126,7 +126,7 @@ function Trainer:_log_metrics(values)
    end
 end
 
--- Returns the end of a message that lists what was logged.
+-- Returns the end of an error message, which lists the names of the logged values.
 function Trainer:_logged_names()
    local names = {}
    for name in pairs(self.callback_metrics) do names[#names + 1] = name end
@@ -138,7 +138,7 @@ end
 function Trainer:_restore_random()
    if self.random_states then
       torch.random.set_states(self.random_states)
-      local shift = self.random_shift -- of a rank that the saved training lacked
+      local shift = self.random_shift -- set on a rank that did not exist in the saved training
       if shift then torch.manual_seed(torch.randint(0, 1 << 53, {1}):item() ~ shift) end
       self.random_states, self.random_shift = nil, nil
    end
@@ -157,8 +157,8 @@ function Trainer:is_first_rank() return self.is_global_zero end
 -- Checkpoints -------------------------------------------------------------------------------------
 
 --- Saves a checkpoint: weights, optimizers, schedules, callbacks, loops, random states and the
---- loader's place. While a batch is being processed, the file is written at the batch's end, so
---- that a training can go on from it without a difference.
+--- position of the data loader. If a batch is being processed, the file is written at the end of
+--- the batch, so that a resumed training continues exactly as this one.
 ---@param path string  the file
 ---@param weights_only? boolean  whether only the weights and hyperparameters are saved
 function Trainer:save_checkpoint(path, weights_only)
@@ -178,7 +178,8 @@ end
 
 -- Entries -----------------------------------------------------------------------------------------
 
--- Refuses what is no data loader. A dataset would give items instead of batches.
+-- Raises an error unless `loader` is a data loader. A dataset would give single items instead of
+-- batches.
 local function check_loader(name, loader)
    local is_loader = type(loader) == "function"
       or type(loader) == "table" and rawget(loader, "__name") == nil
@@ -216,7 +217,7 @@ local function detach(module)
    rawset(module, "device_mesh", nil)
 end
 
--- Attaches module and data, and calls the hooks of their preparation.
+-- Attaches the module and the data to the trainer, and calls the hooks that prepare them.
 local function begin(self, stage, module, datamodule)
    local who = ("%s.%s"):format(NAME, stage)
    if not class.isinstance(module, Module) then
@@ -253,8 +254,8 @@ local function finish(self)
    detach(self.module)
 end
 
--- Calls on_exception of all callbacks. An error in such a call is only printed, since the training
--- ends with the first error.
+-- Calls on_exception of all callbacks. An error in such a call is only printed, because the
+-- training ends with the first error.
 local function tell_callbacks(self, message)
    for _, callback in ipairs(self.callbacks) do
       if callback.on_exception then
@@ -267,7 +268,7 @@ local function tell_callbacks(self, message)
    end
 end
 
--- Runs fn for the method `stage`; after an error, on_exception is called, and the error goes on.
+-- Runs fn for the method `stage`. After an error, calls on_exception and raises the error again.
 local function guarded(self, stage, fn)
    if self.running then
       torch.raise(("%s.%s: this trainer is running %s; a hook needs another trainer and another "
@@ -289,7 +290,7 @@ local function guarded(self, stage, fn)
    error(message, 0)
 end
 
--- Prints a warning for each loader without batches, since no values are logged for it.
+-- Prints a warning for each loader without batches, since it produces no values to log.
 local function tell_empty(self, kind, limits)
    for i, n in ipairs(limits) do
       if n == 0 and self.is_global_zero then
@@ -313,7 +314,7 @@ local function find_val_loaders(self, given)
    tell_empty(self, "validation", self.num_val_batches)
 end
 
--- Validates for some batches before the training, so that a mistake shows early.
+-- Validates on a few batches before the training, so that a mistake in the validation shows early.
 local function sanity_check(self, given)
    local n = self.num_sanity_val_steps
    local data = self.datamodule
@@ -380,7 +381,7 @@ local function split(who, first, datamodule)
    return first, datamodule
 end
 
--- Refuses a call with a point instead of a colon.
+-- Raises an error if a method was called with a point instead of a colon.
 local function check_self(self, method)
    if class.isinstance(self, Trainer) then return end
    torch.raise(("%s.%s: expected a call as a method, trainer:%s(...), of an instance"):format(NAME,
@@ -396,8 +397,8 @@ local take_fit = args.signature [[trainer.Trainer.fit(module: any, train_dataloa
 --- train_dataloader()
 ---@param val_dataloaders? any  a data loader or a list of them
 ---@param options? {datamodule: trainer.DataModule, ckpt_path: string}  ckpt_path: the checkpoint
---- from
---- which the training goes on; "last": the newest one in the folders of ModelCheckpoint, if any
+--- from which the training continues; "last": the newest one in the folders of ModelCheckpoint, if
+--- any
 function Trainer:fit(...)
    check_self(self, "fit")
    local a = take_fit(...)
@@ -508,8 +509,8 @@ function Trainer:validate(...) return run_eval(self, "validate", "validation", "
 ---@return table<string, number>[]
 function Trainer:test(...) return run_eval(self, "test", "test", "test", ...) end
 
---- Predicts: returns the results of predict_step for all batches. The field n is their number; the
---- place of a batch for which predict_step returned nil stays empty.
+--- Predicts: returns the results of predict_step for all batches. The field `n` of the result is
+--- the number of batches. If predict_step returned nil for a batch, its entry is nil.
 ---@param module trainer.Module
 ---@param dataloaders? any  a data loader, a list of them, or a trainer.DataModule; nil: the
 --- module's

@@ -13,20 +13,20 @@ local M = {}
 local take_monitor = args.signature [[trainer.LearningRateMonitor(logging_interval: string?,
    log_momentum: boolean = false, log_weight_decay: boolean = false)]]
 
---- Logs the learning rates of all schedules, for the loggers and as callback_metrics.
+--- Logs the learning rates of all schedules. Loggers get them, and they are in callback_metrics.
 ---
 ---     local trainer = torch.trainer
 ---     local monitor = trainer.LearningRateMonitor {logging_interval = "epoch"}
 ---     print(monitor.logging_interval)
 ---     --> epoch
 ---@class trainer.LearningRateMonitor: trainer.Callback
----@field lrs table<string, number[]>  the rates so far, by name
+---@field lrs table<string, number[]>  the rates of all steps until now, by name
 ---@overload fun(options?: table): trainer.LearningRateMonitor
 local LearningRateMonitor = class.class("trainer.LearningRateMonitor", Callback)
 M.LearningRateMonitor = LearningRateMonitor
 
 ---@param options? {logging_interval: string, log_momentum: boolean, log_weight_decay: boolean}
---- logging_interval: "step" or "epoch"; nil: that of each schedule
+--- logging_interval: "step" or "epoch"; nil: each schedule's own interval
 function LearningRateMonitor:__init(...)
    local a = take_monitor(...)
    if a.logging_interval and a.logging_interval ~= "step" and a.logging_interval ~= "epoch" then
@@ -81,7 +81,7 @@ local function log_rates(self, trainer, interval)
    if next(values) then trainer:_log_metrics(values) end
 end
 
---- The hook at the beginning of a training.
+--- Runs at the beginning of a training.
 ---@param trainer trainer.Trainer
 function LearningRateMonitor:on_train_start(trainer)
    if #trainer.loggers == 0 then
@@ -89,7 +89,7 @@ function LearningRateMonitor:on_train_start(trainer)
    end
 end
 
---- The hook before a batch.
+--- Runs before each training batch.
 ---@param trainer trainer.Trainer
 function LearningRateMonitor:on_train_batch_start(trainer)
    if trainer.progress.stepped % trainer.log_every_n_steps == 0 then
@@ -97,7 +97,7 @@ function LearningRateMonitor:on_train_batch_start(trainer)
    end
 end
 
---- The hook at the beginning of an epoch.
+--- Runs at the beginning of each training epoch.
 ---@param trainer trainer.Trainer
 function LearningRateMonitor:on_train_epoch_start(trainer) log_rates(self, trainer, "epoch") end
 
@@ -116,7 +116,7 @@ local Accumulation = class.class("trainer.GradientAccumulationScheduler", Callba
 M.GradientAccumulationScheduler = Accumulation
 
 ---@param scheduling table<integer, integer>  maps a number of finished epochs to the number of
---- batches from then on; before the first epoch given it is 1
+--- batches that are accumulated from then on; it is 1 before the first of these epochs
 function Accumulation:__init(scheduling)
    local name = "trainer.GradientAccumulationScheduler"
    if type(scheduling) ~= "table" or not next(scheduling) then
@@ -132,7 +132,7 @@ function Accumulation:__init(scheduling)
    self.scheduling = scheduling
 end
 
---- Returns the number of batches of an epoch.
+--- Returns the number of batches that are accumulated in an epoch.
 ---@param epoch integer  the number of finished epochs
 ---@return integer
 function Accumulation:get_accumulate_grad_batches(epoch)
@@ -143,7 +143,7 @@ function Accumulation:get_accumulate_grad_batches(epoch)
    return count
 end
 
---- The hook at the beginning of a training.
+--- Runs at the beginning of a training.
 ---@param trainer trainer.Trainer
 function Accumulation:on_train_start(trainer)
    if trainer.accumulate_grad_batches ~= 1 then
@@ -155,7 +155,7 @@ function Accumulation:on_train_start(trainer)
    end
 end
 
---- The hook at the beginning of an epoch.
+--- Runs at the beginning of each training epoch, and sets its number of batches to accumulate.
 ---@param trainer trainer.Trainer
 function Accumulation:on_train_epoch_start(trainer)
    trainer.accumulate = self:get_accumulate_grad_batches(trainer.current_epoch)
@@ -166,7 +166,8 @@ end
 local take_timer = args.signature [[trainer.Timer(duration: number?, interval: string = 'step',
    verbose: boolean = true)]]
 
---- Measures the time of the stages of a training, and ends it after a duration.
+--- Measures the duration of training, validation and test, and stops the training when its time is
+--- used up.
 ---
 ---     print(torch.trainer.Timer(3600):time_remaining())
 ---     --> 3600.0
@@ -176,8 +177,9 @@ local Timer = class.class("trainer.Timer", Callback)
 M.Timer = Timer
 
 ---@param duration? number  in seconds
----@param options? {interval: string, verbose: boolean}  interval: whether it ends after a "step" or
---- an "epoch"; verbose: whether it tells that it ended the training
+---@param options? {interval: string, verbose: boolean}  interval: whether the training can stop
+--- after each "step" or only after an "epoch"; verbose: whether a message tells that the timer
+--- stopped the training
 function Timer:__init(...)
    local a = take_timer(...)
    if a.interval ~= "step" and a.interval ~= "epoch" then
@@ -187,7 +189,7 @@ function Timer:__init(...)
    self.offset, self.begun, self.ended = 0.0, {}, {}
 end
 
---- Returns the seconds that a stage has taken: "train", "validate" or "test".
+--- Returns the seconds that a stage ("train", "validate" or "test") has taken.
 ---@param stage? string
 ---@return number
 function Timer:time_elapsed(stage)
@@ -201,7 +203,7 @@ function Timer:time_elapsed(stage)
    return before + (self.ended[stage] or torch.io.clock()) - begun
 end
 
---- Returns the seconds that remain of the duration; nil without one.
+--- Returns the seconds that remain; nil if the timer has no duration.
 ---@return number?
 function Timer:time_remaining()
    return self.duration and self.duration + 0.0 - self:time_elapsed() or nil
@@ -216,7 +218,7 @@ local function check_time(self, trainer)
    end
 end
 
---- The hooks that start and stop the clocks.
+--- These hooks start and stop the clocks of the stages.
 ---@names trainer.Timer:on_train_start trainer.Timer:on_train_end trainer.Timer:on_validation_start
 ---@names trainer.Timer:on_validation_end trainer.Timer:on_test_start trainer.Timer:on_test_end
 for hook, stage in pairs {train = "train", validation = "validate", test = "test"} do
@@ -240,17 +242,18 @@ function Timer:on_train_epoch_end(trainer)
    if self.interval == "epoch" then check_time(self, trainer) end
 end
 
---- Returns the state, as plain data for a checkpoint.
+--- Returns the callback's state, as plain data for a checkpoint.
 ---@return table
 function Timer:state_dict() return {time_elapsed = self:time_elapsed()} end
 
---- Restores a state.
+--- Restores a state that state_dict has returned.
 ---@param state table  as state_dict returns it
 function Timer:load_state_dict(state) self.offset = state.time_elapsed end
 
 -- ProgressBar -------------------------------------------------------------------------------------
 
---- Shows on a terminal how far an epoch is, with the values logged with prog_bar = true.
+--- Shows the progress of an epoch on a terminal, with the values that are logged with prog_bar =
+--- true.
 ---
 ---     print(torch.type(torch.trainer.ProgressBar()))
 ---     --> trainer.ProgressBar
@@ -259,7 +262,7 @@ function Timer:load_state_dict(state) self.offset = state.time_elapsed end
 local ProgressBar = class.class("trainer.ProgressBar", Callback)
 M.ProgressBar = ProgressBar
 
---- The hook at the beginning of an epoch.
+--- Runs at the beginning of each training epoch.
 ---@param trainer trainer.Trainer
 function ProgressBar:on_train_epoch_start(trainer)
    if not trainer.is_global_zero or not torch.io.is_terminal(io.stdout) then return end
@@ -279,13 +282,13 @@ local function text_of(trainer)
    return table.concat(parts, ", ")
 end
 
---- The hook after a batch.
+--- Runs after each training batch.
 ---@param trainer trainer.Trainer
 function ProgressBar:on_train_batch_end(trainer)
    if self.bar then self.bar:step(1, text_of(trainer)) end
 end
 
---- The hook at the end of an epoch.
+--- Runs at the end of each training epoch.
 ---@param trainer trainer.Trainer
 function ProgressBar:on_train_epoch_end(trainer)
    if self.bar then
@@ -301,7 +304,7 @@ end
 
 -- ModelSummary ------------------------------------------------------------------------------------
 
---- Prints the parts of a module and their numbers of parameters before a training.
+--- Prints the modules within a module and their numbers of parameters before a training.
 ---
 ---     local summary = torch.trainer.ModelSummary()
 ---     print(summary:text(torch.nn.Sequential(torch.nn.Linear(2, 3))))
@@ -317,7 +320,7 @@ local function count(module, trainable)
    local n = 0
    for _, parameter in ipairs(module:parameters()) do
       if trainable == nil or parameter.requires_grad == trainable then
-         local whole = 1 -- also of a parameter that is divided among ranks
+         local whole = 1 -- counts all elements of the parameter, even if it is sharded over ranks
          for _, size in ipairs(placement.of(parameter).shape) do whole = whole * size end
          n = n + whole
       end
@@ -350,7 +353,7 @@ function ModelSummary:text(module)
    return table.concat(lines, "\n")
 end
 
---- The hook before a training.
+--- Runs before a training, and prints the summary.
 ---@param trainer trainer.Trainer
 ---@param module trainer.Module
 function ModelSummary:on_fit_start(trainer, module)

@@ -1,7 +1,7 @@
--- checkpoint.lua - saves a training and goes on with it. A checkpoint has all that later steps
--- depend on: weights, gradients that are being accumulated, optimizers, schedules, the scaler,
--- callbacks, the loop's progress, what was logged in the epoch, the random states of each rank, and
--- the place of the training loader.
+-- checkpoint.lua - saves a training and continues it. A checkpoint has everything that later steps
+-- depend on: weights, gradients that are being accumulated, optimizers, schedules, the gradient
+-- scaler, callbacks, the loop's progress, the values logged in the epoch, the random states of each
+-- rank, and the position of the training loader.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -34,8 +34,8 @@ local function gradients(self)
    return list
 end
 
--- Returns this rank's buffers. Those of batch norm differ between ranks until the next forward pass
--- of DDP, and always if parameters are divided.
+-- Returns this rank's buffers. The buffers of batch norm differ between ranks: with DDP until the
+-- next forward pass, and with sharded parameters always.
 local function buffers(self)
    if self.world_size == 1 then return nil end
    local list = {}
@@ -77,7 +77,7 @@ local function dump(self, weights_only, in_folder)
    return state
 end
 
---- Saves a checkpoint: the first rank writes a file, or all ranks write to a folder.
+--- Saves a checkpoint. The first rank writes it as a file, or all ranks write it as a folder.
 function M.save(self, path, weights_only)
    local in_folder = strategy.saves_folders(self)
    local state = dump(self, weights_only, in_folder)
@@ -104,7 +104,7 @@ function M.save(self, path, weights_only)
    if self.world_size > 1 then torch.distributed.barrier() end
 end
 
---- Returns the path that ckpt_path names.
+--- Returns the path of the checkpoint that ckpt_path denotes, which may be "best" or "last".
 function M.find(self, path)
    if path == nil then return nil end
    if path ~= "last" and path ~= "best" then
@@ -131,7 +131,7 @@ function M.find(self, path)
    return found
 end
 
---- Reads a checkpoint.
+--- Reads a checkpoint from its file or folder.
 function M.read(self, path)
    local state = strategy.read(path)
    if type(state) ~= "table" or not state.state_dict
@@ -149,7 +149,7 @@ function M.read(self, path)
    return state
 end
 
---- Loads the weights.
+--- Loads the weights of a checkpoint into the module.
 function M.load_module(self, state)
    if self.module.on_load_checkpoint then self.module:on_load_checkpoint(state) end
    if state.folder then
@@ -173,13 +173,14 @@ local function check_count(what, expected, got)
       expected, what, got))
 end
 
--- Returns whether an epoch has ended, except perhaps for its last hooks.
+-- Returns whether an epoch has ended; its last hooks may still be missing.
 local function is_between_epochs(loops)
    return loops.place == "epoch" or loops.place == "done" or loops.place == nil
       or loops.is_last == true
 end
 
--- Refuses another number of ranks within an epoch: each rank has used its share of the batches.
+-- Raises an error if the number of ranks has changed within an epoch. The ranks could not continue,
+-- because each has already used its share of the batches.
 local function check_ranks(self, state)
    local count = #state.ranks
    if count == 0 then
@@ -193,9 +194,9 @@ local function check_ranks(self, state)
    end
 end
 
--- Returns the part of a checkpoint that belongs to this rank. With another number of ranks, further
--- ranks draw other random numbers than the first ones, buffers are those of the first rank, and
--- logs are divided anew.
+-- Returns the part of a checkpoint that belongs to this rank. If the number of ranks has changed,
+-- this rank gets the buffers of the first rank and its share of the logged values; a rank that did
+-- not exist before draws new random numbers.
 local function own_part(self, state)
    local count = #state.ranks
    local own = state.ranks[self.global_rank + 1]
@@ -207,7 +208,7 @@ local function own_part(self, state)
       results = Results.divide(lists, self.global_rank)}
 end
 
---- Loads everything but the weights and the loader's place.
+--- Loads the state of a training, except the weights and the position of the loader.
 function M.load_rest(self, state)
    check_count("optimizers", #state.optimizer_states, #self.optimizers)
    check_count("schedules", #state.lr_schedulers, #self.schedules)
@@ -269,7 +270,7 @@ function M.load_rest(self, state)
    if self.progress.place == "done" then self.progress.place = nil end
 end
 
---- Puts the training loader where it was.
+--- Moves the training loader to its saved position.
 function M.load_loader(self, state)
    local own = state.ranks[self.global_rank + 1] or {}
    local loader = self.train_loader

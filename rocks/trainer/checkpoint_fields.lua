@@ -1,5 +1,5 @@
--- checkpoint_fields.lua - checks the fields of a checkpoint that a training goes on from, so that a
--- damaged or foreign file is refused before anything is loaded.
+-- checkpoint_fields.lua - checks the fields of a checkpoint before a training continues from it, so
+-- that a damaged or foreign file is refused before anything is loaded.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -40,7 +40,8 @@ local kinds <const> = {
    end},
 }
 
--- Maps the paths of fields to their kinds; a question mark stands for a field that may be missing.
+-- Lists the paths of the fields with their kinds. A question mark means that the field may be
+-- missing.
 local weights <const> = {"epoch count", "global_step count", "state_dict table",
    "hyper_parameters table?"}
 local training <const> = {"loops table", "loops.batch count", "loops.stepped count",
@@ -52,7 +53,7 @@ local training <const> = {"loops table", "loops.batch count", "loops.stepped cou
 local of_rank <const> = {"random table", "loader table?", "gradients table?", "results logs?",
    "buffers table?"}
 
--- Checks the fields of a table; `prefix` is the beginning of their names in messages.
+-- Checks the fields of a table. In messages, their names begin with `prefix`.
 local function check(who, state, fields, prefix)
    for _, field in ipairs(fields) do
       local path, kind, optional = field:match "^(%S+) (%a+)(%??)$"
@@ -66,7 +67,7 @@ local function check(who, state, fields, prefix)
 end
 
 --- Raises an error unless a checkpoint has the fields that a trainer saves.
----@param who string  the beginning of the message, with the file
+---@param who string  the beginning of the message, which names the file
 ---@param state table
 function M.check(who, state)
    check(who, state, weights, "")

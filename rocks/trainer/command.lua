@@ -1,5 +1,5 @@
--- command.lua - `tlua fit config.lua`: trains by a configuration, whose values can be set on the
--- command line.
+-- command.lua - `tlua fit config.lua`: trains as a configuration file says. Its values can be
+-- overridden on the command line.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -64,7 +64,7 @@ local function parse(words)
    return path, settings, prints, trial
 end
 
--- Returns whether the command line asks for a sweep.
+-- Returns whether the command line has an option of a sweep.
 local function asks_for_sweep(settings)
    local options
    for _, setting in ipairs(settings) do

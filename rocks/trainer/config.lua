@@ -1,4 +1,5 @@
--- config.lua - reads the configuration of `tlua fit`, sets values by texts, and shows it as Lua.
+-- config.lua - reads the configuration of `tlua fit`, sets values from texts, and formats it as
+-- Lua.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,14 +10,14 @@ local M = {}
 local known <const> = {build = true, model = true, data = true, trainer = true, seed = true,
    ckpt_path = true, sweep = true}
 
---- Ends the command with a message and the usage.
+--- Raises an error, on which the command prints the message and its usage.
 ---@param text string
 function M.fail(text) error({usage = text}, 0) end
 
 local fail <const> = M.fail
 
---- Returns the value that a text stands for: Lua's numbers, booleans, nil and tables, else the
---- text.
+--- Converts a text of the command line to a value: a number, a boolean, nil or a table if the text
+--- is such a constant in Lua, otherwise the text itself.
 ---@param text string
 ---@return any
 function M.value_of(text)
@@ -36,7 +37,7 @@ local function trainer_options()
    return args.declaration "trainer.Trainer"
 end
 
---- Sets a field, such as model.width, by a text of the command line.
+--- Sets the field with the given path, such as model.width, from a text of the command line.
 ---@param config table
 ---@param path string
 ---@param text string
@@ -126,7 +127,7 @@ function M.read(path)
    return config
 end
 
--- Returns a value as Lua.
+-- Formats a value as Lua source.
 local function show(value, indent)
    if type(value) == "string" then return ("%q"):format(value) end
    if type(value) ~= "table" or getmetatable(value) then
@@ -149,7 +150,7 @@ local function show(value, indent)
    return "{\n" .. table.concat(lines, "\n") .. "\n" .. indent .. "}"
 end
 
---- Returns a value as Lua in one line.
+--- Formats a value as Lua source in one line.
 ---@param value any
 ---@return string
 function M.show(value)
@@ -157,7 +158,7 @@ function M.show(value)
    return (text:gsub("{ ", "{"):gsub(", }", "}"))
 end
 
---- Returns the text that stands for a value on the command line.
+--- Returns a text from which the command line gives this value.
 ---@param value any
 ---@return string
 function M.text_of(value)
@@ -170,7 +171,7 @@ function M.text_of(value)
    return M.show(value)
 end
 
---- Returns a configuration as Lua, with the defaults of the trainer.
+--- Formats a configuration, with the trainer's defaults, as Lua source.
 ---@param config table
 ---@return string
 function M.text(config)

@@ -1,9 +1,10 @@
 -- dispatch.lua - calls hooks of callbacks and of the module.
 --
--- Callbacks that save (their field `is_checkpoint`) come after the module in those hooks after
--- which a training can be continued; callbacks that monitor (`is_monitor`) come after the module at
--- an epoch's end, as in Lightning. A callback's method _ignores(hook, trainer) tells hooks in which
--- it would do nothing during a run, so that a batch need not call them.
+-- By default, a hook of callbacks runs before the same hook of the module. Callbacks that save
+-- (their field `is_checkpoint` is true) run after the module in the hooks after which a training
+-- can be continued. Callbacks that monitor (`is_monitor`) run after the module at the end of an
+-- epoch, as in Lightning. A callback's method _ignores(hook, trainer) returns true for hooks in
+-- which it would do nothing during a run, so that batches need not call them.
 
 local torch = require "tlua"
 
@@ -12,7 +13,7 @@ local M = {}
 local after_module <const> = {on_train_batch_end = true, on_validation_end = true,
    on_train_epoch_end = true}
 
--- Returns lists of callables of a hook: {callbacks..., module = fn}.
+-- Returns the functions that a hook must call, as lists by kind: {callbacks..., module = fn}.
 local function lists_of(self, hook)
    local before, monitors, savers = {}, {}, {}
    for _, callback in ipairs(self.callbacks) do
@@ -29,13 +30,13 @@ local function lists_of(self, hook)
    return {before = before, monitors = monitors, savers = savers, module = self.module[hook]}
 end
 
---- Prepares a run: the lists are made when a hook is first called.
+--- Prepares the dispatch of hooks for a run. The lists of a hook are made when it is first called.
 function M.prepare(self)
    self.hook_lists = setmetatable({}, {__index = function(lists, hook)
       lists[hook] = lists_of(self, hook)
       return lists[hook]
    end})
-   -- whether anything hears a hook, so that a loop need not call fire for each batch in vain
+   -- tells whether a hook has anything to call, so that a loop can skip `fire` for each batch
    self.heard = setmetatable({}, {__index = function(heard, hook)
       local lists = self.hook_lists[hook]
       heard[hook] = self.profiler ~= nil or #lists.before > 0 or lists.module ~= nil
@@ -64,7 +65,7 @@ local function fire(self, hook, ...)
    return result
 end
 
---- Calls a hook of callbacks and of the module. Returns -1 if one of them did.
+--- Calls a hook of the callbacks and then of the module. Returns -1 if one of them has returned -1.
 function M.fire(self, hook, ...)
    if not self.profiler then return fire(self, hook, ...) end
    local begun = torch.io.clock()
@@ -75,10 +76,10 @@ function M.fire(self, hook, ...)
    return result
 end
 
---- Calls a hook of callbacks that save.
+--- Calls a hook of the callbacks that save.
 function M.fire_savers(self, hook, ...) call(self, hook, self.hook_lists[hook].savers, ...) end
 
---- Calls a hook of callbacks that monitor, and then of those that save.
+--- Calls a hook of the callbacks that monitor, and then of the callbacks that save.
 function M.fire_monitors(self, hook, ...)
    call(self, hook, self.hook_lists[hook].monitors, ...)
    call(self, hook, self.hook_lists[hook].savers, ...)

@@ -5,8 +5,8 @@ local Results = require "tlua.trainer.results"
 
 local M = {}
 
---- Returns an iterator over a loader: an object with `iter`, a list of batches, or a function that
---- returns an iterator.
+--- Returns an iterator over the batches of a loader. The loader is an object with the method
+--- `iter`, a list of batches, or a function that returns an iterator.
 function M.iterate(loader)
    if type(loader) == "function" then return loader() end
    if loader.iter then return loader:iter() end
@@ -17,8 +17,8 @@ function M.iterate(loader)
    end
 end
 
---- Finds the objects that move batches: the data module or the module; nil for a hook that neither
---- has.
+--- Finds, for each hook that moves batches, the object that has it: the data module, or else the
+--- module, or nil if neither has it.
 function M.prepare(self)
    local module, data = self.module, self.datamodule
    local function owner(name)
@@ -30,7 +30,7 @@ function M.prepare(self)
    self.after_transfer = owner "on_after_batch_transfer"
 end
 
---- Moves a batch to the device, by the hooks of the module or the data module.
+--- Moves a batch to the device with the hooks of the module or the data module.
 function M.transfer(self, batch, loader)
    if self.before_transfer then
       batch = self.before_transfer:on_before_batch_transfer(batch, loader)
@@ -42,7 +42,7 @@ function M.transfer(self, batch, loader)
    return batch
 end
 
--- Returns a function that restores the modes of all modules.
+-- Returns a function that restores the training mode of each module within `module`.
 local function keep_modes(module)
    local modes = {}
    for _, part in ipairs(module:modules()) do modes[part] = part.training end
@@ -59,7 +59,7 @@ local function run_loader(self, kind, loader, i, limit, outputs)
    local module, fire = self.module, self.fire
    local name, many = kind .. "_step", #self.eval_loaders > 1
    local step = module[name]
-   if self.shards then -- the forward pass of `wrapped` gathers the parameters
+   if self.shards then -- forward of `wrapped` gathers the sharded parameters
       step = function(_, ...) return self.wrapped(name, ...) end
    end
    local epoch <close> = setmetatable({next = M.iterate(loader)}, {__close = function(epoch)
@@ -79,7 +79,7 @@ local function run_loader(self, kind, loader, i, limit, outputs)
          return step(module, batch, number)
       end)
       fire(self, "on_" .. kind .. "_batch_end", result, batch, number, i)
-      if outputs then -- a batch without a result keeps its place
+      if outputs then -- if a batch has no result, its entry stays nil
          outputs[number], outputs.n = result, number
          if result == nil and not told then
             told = true
@@ -105,15 +105,15 @@ local function metrics_of(self, results, list)
    return values
 end
 
---- Runs a loop. kind: "validation", "test" or "predict". Returns the metrics of each loader, or for
---- predict the lists of results.
+--- Runs the loop of a validation, a test or a prediction (kind: "validation", "test" or "predict").
+--- Returns the metrics of each loader, or for "predict" the lists of results.
 function M.run(self, kind, loaders, limits)
    local module, fire = self.module, self.fire
    local hook = function(name, ...) fire(self, "on_" .. kind .. name, ...) end
    local outer_stage, outer_logged, outer_place = self.log_stage, self.logged, self.log_place
    self.eval_loaders = loaders
    local in_fit = kind == "validation" and self.stage == "fit"
-   -- gradients that are being accumulated stay
+   -- clears the gradients, unless they are being accumulated
    if in_fit and not self.sanity_checking and self.progress.accumulated == 0 then
       mode_hook(module, "on_validation_model_zero_grad", function() module:zero_grad() end)
    end

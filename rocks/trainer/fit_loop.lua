@@ -1,10 +1,11 @@
 -- fit_loop.lua - the loop of training: epochs, batches, optimizers and validation, in the order of
 -- Lightning's hooks.
 --
--- `progress` says what is done, so that a saved training goes on behind the last thing done:
--- `batch` batches of the epoch; `place` is "batch" after a batch, "validated" after the validation
--- that follows it, and "epoch" after the hooks of an epoch's end. Callbacks that save are called
--- last at each place, so that what they save holds the work of all other hooks.
+-- The table `progress` records what has been done, so that a saved training continues from there.
+-- Its field `batch` is the number of batches done in the epoch. Its field `place` is "batch" after
+-- a batch, "validated" after the validation that follows the batch, and "epoch" after the hooks at
+-- the end of an epoch. At each of these places, callbacks that save are called last, so that
+-- checkpoints contain the effects of all other hooks.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,13 +19,14 @@ local M = {}
 
 local is_tensor <const> = torch.is_tensor
 
--- Returns the number of batches of an epoch; math.huge for a loader without a length.
+-- Returns the number of batches in an epoch; math.huge for a loader without a length.
 local function length_of(loader)
    local ok, n = pcall(function() return #loader end)
    return ok and n or math.huge
 end
 
--- Returns how many of n batches a limit allows: an integer is a number, a fraction a share.
+-- Returns how many of n batches a limit allows. An integer limit is a number of batches, a float is
+-- a share.
 local function limited(n, limit)
    if math.type(limit) == "integer" then return math.min(n, limit) end
    if n == math.huge then return limit == 1.0 and n or limit == 0.0 and 0 or n end
@@ -35,7 +37,8 @@ M.length_of, M.limited = length_of, limited
 
 -- Steps -------------------------------------------------------------------------------------------
 
--- Returns the loss that a result of training_step has, or nil; checks it.
+-- Returns the loss from a result of training_step, or nil if the result has none. Checks the
+-- result.
 local function loss_of(self, result)
    if torch.is_tensor(result) and result.requires_grad and result:numel() == 1 or result == nil then
       return result
@@ -72,7 +75,7 @@ local function training_step(self, batch, number)
    return loss_of(self, result)
 end
 
--- Computes the loss and its gradients; `first` tells whether gradients begin anew.
+-- Computes the loss and its gradients. If `first` is true, the old gradients are cleared before.
 local function compute(self, batch, number, first)
    local heard, plan = self.heard, self.plan
    local loss = training_step(self, batch, number)
@@ -101,7 +104,7 @@ local function compute(self, batch, number, first)
    return loss
 end
 
--- Computes gradients, and prepares them for the step.
+-- Computes gradients, and unscales and clips them for the optimizer's step.
 local function prepare_step(self, optimizer, batch, number, first)
    local loss, scaler = compute(self, batch, number, first), self.scaler
    if scaler and loss ~= nil then scaler:unscale_(optimizer) end
@@ -117,7 +120,7 @@ end
 
 local function optimizer_step(self, optimizer, batch, number, first)
    local scaler = self.scaler
-   if scaler then -- a scaler decides about the step after the gradients
+   if scaler then -- a scaler inspects the gradients and then decides whether to step
       if prepare_step(self, optimizer, batch, number, first) ~= nil then
          scaler:step(optimizer)
          scaler:update()
@@ -138,7 +141,7 @@ local function optimizer_step(self, optimizer, batch, number, first)
    end
 end
 
--- Returns whether anything but the module's step has to do with a batch.
+-- Returns whether hooks or savers, and not only the module's step, need to see each batch.
 local function is_watched(self)
    for _, hook in ipairs {"on_train_batch_start", "on_before_zero_grad", "on_before_backward",
       "on_after_backward", "on_before_optimizer_step", "on_train_batch_end"} do
@@ -148,9 +151,9 @@ local function is_watched(self)
       or self.after_transfer
 end
 
--- Notes, at the beginning of an epoch and when the optimizer changes, which methods of the module
--- are the defaults, so that a step need not call them. With `is_plain` batches are used by
--- plain_batches.
+-- Records which methods of the module are the defaults, so that a step can skip them. Runs at the
+-- beginning of an epoch and when the optimizer changes. If `is_plain` is true, plain_batches uses
+-- the batches.
 local function make_plan(self)
    local module, optimizer = self.module, self.optimizers[1]
    local clips_plainly = module.configure_gradient_clipping == Module.configure_gradient_clipping
@@ -158,7 +161,7 @@ local function make_plan(self)
    local clip = self.gradient_clip_val
    local plan = {
       optimizer = optimizer,
-      -- a step that needs no closure is cheaper without one
+      -- a step without a closure is faster, and most optimizers need none
       steps_plainly = module.optimizer_step == Module.optimizer_step and #self.optimizers == 1
          and not class.isinstance(optimizer, torch.optim.LBFGS),
       zeroes_plainly = module.optimizer_zero_grad == Module.optimizer_zero_grad,
@@ -191,7 +194,7 @@ local function monitored(self, entry)
    return args.to_number("trainer", entry.monitor, value)
 end
 
--- Moves on the schedules of an interval.
+-- Steps the schedules that move after each "step" or each "epoch" (interval).
 local function move_schedules(self, interval, count, plateau)
    for _, entry in ipairs(self.schedules) do
       if entry.interval == interval and entry.reduce_on_plateau == plateau and not entry.paused
@@ -265,7 +268,7 @@ end
 
 local function stops(self) return self.should_stop and can_stop(self) end
 
--- Returns whether validation follows a batch.
+-- Returns whether a validation must follow the batch.
 local function is_due(self, number, is_last)
    if not self.val_loaders or self.progress.place == "validated" then return false end
    local every = self.check_val_every_n_epoch
@@ -278,7 +281,7 @@ local function is_due(self, number, is_last)
    return self.progress.total_batches % self.val_check_batch == 0
 end
 
--- Moves on the schedules that monitor a value, after a step and the validation that follows it.
+-- Steps the schedules that monitor a value, after a step and the validation that follows the step.
 local function move_plateaus(self)
    if self.progress.steps_plateau then
       move_schedules(self, "step", self.progress.stepped, true)
@@ -354,16 +357,17 @@ local function run_batch(self, batch, number, is_last)
    self.batch = nil
 end
 
--- Returns a batch; several values become a list. The third result tells whether they did.
+-- Returns a batch; if the loader has returned several values, the batch is a list of them and the
+-- third result is true.
 local function pack(first, second, ...)
    if first == nil then return nil end
    if second == nil and select("#", ...) == 0 then return first end
    return {first, second, ...}, nil, true
 end
 
--- Returns an iterator over batches; a batch of several values becomes a list. With a loader
--- without a length, one batch is read ahead, so that the last one is known.
--- Unless the loader itself continues where it was saved, `skip` batches are read and dropped.
+-- Returns an iterator over batches; a batch of several values becomes a list. If the loader has no
+-- length, one batch is read ahead, so that the last batch is recognised. The first `skip` batches
+-- are read and dropped, unless the loader itself continues from its saved position.
 local function batches_of(self, loader, skip)
    local epoch = evaluate.iterate(loader)
    local function read() return pack(epoch()) end
@@ -390,14 +394,14 @@ local function set_epoch(self, loader)
    if type(sampler) == "table" and sampler.set_epoch then sampler:set_epoch(self.current_epoch) end
 end
 
--- Returns whether an epoch needs no further batch.
+-- Returns whether the epoch can end after the batches done.
 local function finished(self)
    local progress = self.progress
    return progress.is_last or progress.batch >= self.num_training_batches
       or self.max_steps >= 0 and steps_done(self) or self.should_stop and stops(self)
 end
 
--- Uses batches until the epoch ends; returns whether the loader had no more.
+-- Processes batches until the epoch ends. Returns whether the loader had no more.
 local function watched_batches(self, read)
    local progress = self.progress
    repeat
@@ -411,8 +415,8 @@ local function watched_batches(self, read)
    return false
 end
 
--- Does the work of watched_batches where only the module's own step takes part. Returns "changed"
--- if a step has replaced the step's function, the optimizers or the mode.
+-- Does the work of watched_batches when no hook needs to see the batches. Returns "changed" if a
+-- step has replaced training_step, the optimizers or the training mode.
 local function plain_batches(self, read)
    local module, list, progress = self.module, self.optimizers, self.progress
    local step, optimizer = module.training_step, list[1]
@@ -433,7 +437,7 @@ local function plain_batches(self, read)
       if moves then
          local first = is_list and device and batch[1]
          local second = first and batch[2]
-         -- most batches are a list of two tensors that are on the device
+         -- most batches are lists of two tensors that are on the device already, which need no move
          if not first or batch[3] ~= nil or not is_tensor(first) or not is_tensor(second)
                or first.device ~= device or second.device ~= device then
             batch = self.mover:transfer_batch_to_device(batch, self.device, 1)
@@ -516,7 +520,7 @@ local function run_epoch(self)
    self:_save_pending()
 end
 
---- Trains until an end is reached.
+--- Trains until the limit of epochs, steps or time is reached or a callback ends the training.
 function M.run(self)
    local progress = self.progress
    self.log_stage, self.log_place = nil, "on_train_start"

@@ -1,4 +1,4 @@
--- hooks.lua - the names of the hooks that a trainer calls, and the search for misspelt ones.
+-- hooks.lua - the names of the hooks that a trainer calls, and a check that finds misspelt hooks.
 
 local torch = require "tlua"
 local suggest = require "tlua.utils.suggest"
@@ -11,7 +11,7 @@ local function set(text)
    return names
 end
 
--- Hooks that modules and callbacks have in common.
+-- The hooks that modules and callbacks have in common.
 local shared <const> = [[setup teardown
    on_fit_start on_fit_end on_train_start on_train_end on_train_epoch_start on_train_epoch_end
    on_train_batch_start on_train_batch_end
@@ -42,9 +42,9 @@ M.data = set [[prepare_data setup teardown train_dataloader val_dataloader test_
    predict_dataloader state_dict load_state_dict on_exception
    on_before_batch_transfer transfer_batch_to_device on_after_batch_transfer]]
 
--- Returns the hook that a name means in another spelling, or nil: without `on_`, with `val` or
--- `valid` for `validation`, `train` for `training`, other letters' case or underscores, or by
--- Lightning 1.
+-- Returns the hook that a misspelt name means, or nil. The name may lack `on_`; have `val` or
+-- `valid` for `validation`, or `train` for `training`; differ in upper and lower case or
+-- underscores; or be the name in Lightning 1.
 local function meant(name, known)
    local plain = name:lower():gsub("_", "")
    plain = plain:gsub("^on", ""):gsub("^validation", "val"):gsub("^valid", "val")
@@ -62,7 +62,8 @@ local function meant(name, known)
    return nil
 end
 
--- Calls visit(name) for each function that an object or its classes below `base` define.
+-- Calls visit(name) for each function in an object and in its classes up to `base`, which is not
+-- visited.
 local function each_function(object, base, visit)
    local owner = object
    while owner and owner ~= base do
@@ -80,8 +81,8 @@ local function each_function(object, base, visit)
    end
 end
 
---- Raises an error if an object has a function whose name resembles a hook's without being one: it
---- would never be called.
+--- Raises an error if an object has a function whose name resembles a hook's name but differs from
+--- it. Such a function would never be called.
 ---@param object table
 ---@param base table?  the class whose own functions are not looked at
 ---@param kind "module"|"callback"|"data"

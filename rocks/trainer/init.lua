@@ -1,13 +1,13 @@
--- init.lua - torch.trainer: trains modules, by the names of Lightning:
+-- init.lua - torch.trainer: trains modules. It has Lightning's names:
 --
 --    local trainer = torch.trainer
 --    local module = trainer.Learner(model, torch.nn.CrossEntropyLoss(), {lr = 1e-3})
 --    trainer.Trainer({max_epochs = 3}):fit(module, train_loader, val_loader)
 --
--- Counts of what is done (epochs, steps) begin with 0, as in Lightning; numbers of batches, data
+-- Counts of finished epochs and steps begin with 0, as in Lightning. The numbers of batches, data
 -- loaders and optimizers are positions and begin with 1.
 
-require "tlua" -- defines the core's modules for `require`
+require "tlua" -- loads the core, so that `require` finds its modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.trainer", {

@@ -1,6 +1,6 @@
--- loggers.lua - keeps what a module logs: as a CSV file, for TensorBoard, MLflow or W&B. A logger
--- of a user's is an object with log_metrics(values, step), and perhaps log_hyperparams(values),
--- flush() and the field log_dir.
+-- loggers.lua - loggers for the values that a module logs: as a CSV file, and for TensorBoard,
+-- MLflow and W&B. A user's own logger is an object with log_metrics(values, step). It may also have
+-- log_hyperparams(values), flush() and the field log_dir.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +10,8 @@ local replace_file = require "tlua.io.replace"
 
 local M = {}
 
--- Returns the folder of a run: save_dir/name/version_n, with the next free n unless one is given.
+-- Returns the folder of a run, save_dir/name/version_n. By default n is the next number that is not
+-- in use.
 local function folder_of(save_dir, name, version)
    local base = name ~= "" and save_dir .. "/" .. name or save_dir
    if version then
@@ -31,7 +32,7 @@ local function make_folder(who, path)
    if not made then torch.raise(("%s: %s: %s"):format(who, path, message)) end
 end
 
--- Writes a file; tells of a failure, which must not end the training.
+-- Writes a file. Prints a message if that fails, because a failure must not end the training.
 local function write_text(path, text)
    local message = replace_file(path, function(file)
       local ok, why = file:write(text)
@@ -52,7 +53,7 @@ end
 local take_csv = args.signature [[trainer.CSVLogger(save_dir: string = '.',
    name: string = 'tlua_logs', version: integer|string?, flush_logs_every_n_steps: count = 100)]]
 
---- Keeps logged values in the file metrics.csv of a folder.
+--- Writes logged values to the file metrics.csv of a folder.
 ---
 ---     local logger = torch.trainer.CSVLogger("logs", {version = 3})
 ---     print(logger.log_dir)
@@ -65,14 +66,14 @@ M.CSVLogger = CSVLogger
 
 ---@param save_dir? string  the folder of all runs
 ---@param options? {name: string, version: integer|string, flush_logs_every_n_steps: integer}  the
---- file is written after so many new rows, and at the end
+--- file is written after this many new rows, and at the end
 function CSVLogger:__init(...)
    local a = take_csv(...)
    self.log_dir = folder_of(a.save_dir, a.name, a.version)
    self.every, self.rows, self.waiting = a.flush_logs_every_n_steps, {}, 0
 end
 
---- Adds a row.
+--- Adds a row with the values of a step.
 ---@param values table<string, number>
 ---@param step integer  the number of steps
 function CSVLogger:log_metrics(values, step)
@@ -131,7 +132,7 @@ end
 local take_tensorboard = args.signature [[trainer.TensorBoardLogger(save_dir: string = '.',
    name: string = 'tlua_logs', version: integer|string?)]]
 
---- Keeps logged values in event files for TensorBoard, which `tlua top` shows, too.
+--- Writes logged values to event files for TensorBoard, which `tlua top` can show as well.
 ---
 ---     print(torch.trainer.TensorBoardLogger("logs", {version = "first"}).log_dir)
 ---     --> logs/tlua_logs/first
@@ -148,13 +149,13 @@ function TensorBoardLogger:__init(...)
    self.log_dir = folder_of(a.save_dir, a.name, a.version)
 end
 
--- Returns the writer, which makes the folder when it is first needed.
+-- Returns the writer, which is created when it is first needed.
 local function writer_of(self)
    self.writer = self.writer or torch.utils.tensorboard.SummaryWriter(self.log_dir)
    return self.writer
 end
 
---- Adds a point to each curve.
+--- Adds a point to the curve of each value.
 ---@param values table<string, number>
 ---@param step integer  the number of steps
 function TensorBoardLogger:log_metrics(values, step)
@@ -162,7 +163,7 @@ function TensorBoardLogger:log_metrics(values, step)
    for _, name in ipairs(sorted(values)) do writer:add_scalar(name, values[name], step) end
 end
 
---- Keeps hyperparameters as a text.
+--- Logs the hyperparameters as a text.
 ---@param values table<string, any>
 function TensorBoardLogger:log_hyperparams(values)
    local lines = {}
@@ -172,7 +173,7 @@ function TensorBoardLogger:log_hyperparams(values)
    writer_of(self):add_text("hparams", table.concat(lines, "\n"))
 end
 
---- Writes what is waiting.
+--- Writes the buffered events.
 function TensorBoardLogger:flush()
    if self.writer then self.writer:flush() end
 end
@@ -182,7 +183,7 @@ end
 local take_mlflow = args.signature [[trainer.MLFlowLogger(experiment_name: string = 'tlua_logs',
    run_name: string?, tracking_uri: string?, tags: table?)]]
 
---- Keeps logged values as a run of MLflow.
+--- Logs values as a run of MLflow.
 ---
 ---     local logger = torch.trainer.MLFlowLogger("digits", {tracking_uri = "runs"})
 ---     logger:log_metrics({loss = 0.5}, 1)
@@ -190,7 +191,7 @@ local take_mlflow = args.signature [[trainer.MLFlowLogger(experiment_name: strin
 ---     logger:finish()
 ---     --> RUNNING
 ---@class trainer.MLFlowLogger
----@field run utils.mlflow.Run?  the run, from the first value on
+---@field run utils.mlflow.Run?  the run; nil until the first value is logged
 ---@overload fun(experiment_name?: string, options?: table): trainer.MLFlowLogger
 local MLFlowLogger = class.class("trainer.MLFlowLogger")
 M.MLFlowLogger = MLFlowLogger
@@ -213,7 +214,7 @@ local function run_of(self)
    return self.run
 end
 
---- Logs values.
+--- Logs the values of a step.
 ---@param values table<string, number>
 ---@param step integer  the number of steps
 function MLFlowLogger:log_metrics(values, step)
@@ -240,7 +241,7 @@ end
 local take_wandb = args.signature [[trainer.WandbLogger(name: string?, save_dir: string = '.',
    version: string?, project: string = 'tlua_logs', group: string?, tags: table?)]]
 
---- Keeps logged values as a run of Weights & Biases, which `wandb sync` uploads.
+--- Logs values as a run of Weights & Biases, which `wandb sync` uploads.
 ---
 ---     local options = {save_dir = "/tmp", project = "digits"}
 ---     local logger = torch.trainer.WandbLogger(options)
@@ -280,7 +281,7 @@ function WandbLogger:log_metrics(values, step)
    wandb_run(self):log(row)
 end
 
---- Keeps hyperparameters as the run's config.
+--- Records hyperparameters as the config of the run.
 ---@param values table<string, any>
 function WandbLogger:log_hyperparams(values)
    local run = wandb_run(self)

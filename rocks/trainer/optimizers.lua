@@ -1,4 +1,4 @@
--- optimizers.lua - reads the result of configure_optimizers.
+-- optimizers.lua - calls configure_optimizers and reads its result.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -47,7 +47,7 @@ local function schedule_of(who, value)
    return entry
 end
 
---- Raises an error if a batch is to step several optimizers by itself.
+--- Raises an error if several optimizers would have to be stepped automatically.
 ---@param self trainer.Trainer
 ---@param who string  the beginning of the message
 ---@param count integer  the number of optimizers
@@ -58,7 +58,8 @@ function M.check_count(self, who, count)
       who, count))
 end
 
---- Lets the steps that training_step makes itself count as the trainer's steps.
+--- Counts steps that training_step makes itself as the trainer's steps, by a hook on each
+--- optimizer.
 ---@param self trainer.Trainer
 function M.count_steps(self)
    for i = 1, #self.optimizers do
@@ -74,7 +75,7 @@ function M.count_steps(self)
    end
 end
 
--- Returns whether all values are optimizers, alone or in tables {optimizer = ...}.
+-- Returns whether all values are optimizers or tables {optimizer = ...}.
 local function are_optimizers(values)
    for i = 1, values.n do
       local value = values[i]
@@ -84,7 +85,7 @@ local function are_optimizers(values)
    return true
 end
 
---- Calls configure_optimizers, and keeps the optimizers and the schedules.
+--- Calls configure_optimizers, and stores the optimizers and the schedules in the trainer.
 function M.configure(self)
    local module = self.module
    local who = torch.type(module) .. ".configure_optimizers"
@@ -116,7 +117,7 @@ function M.configure(self)
    local pair = type(first) == "table" and not getmetatable(first) and first[1] ~= nil
    if pair and second == nil and type(first[1]) == "table" and not getmetatable(first[1])
       and first[1].optimizer == nil and first[1][1] ~= nil then
-      first, second = first[1], first[2] -- {{optimizers}, {schedules}}
+      first, second = first[1], first[2] -- the result is {{optimizers}, {schedules}}
    end
    if first == nil then
       io.stderr:write(("trainer: %s returned nil: the weights stay as they are\n"):format(who))
@@ -132,7 +133,8 @@ function M.configure(self)
    M.check_count(self, who, #optimizers)
    self.optimizers, self.schedules = optimizers, schedules
    local known, parameters = {}, module:parameters()
-   for _, parameter in ipairs(parameters) do -- an optimizer has the values of a nested parameter
+   -- an optimizer has the values of a nested parameter in place of the parameter
+   for _, parameter in ipairs(parameters) do
       known[parameter.is_nested and parameter:values() or parameter] = true
    end
    local ours = false

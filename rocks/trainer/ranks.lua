@@ -1,4 +1,4 @@
--- ranks.lua - collects values with tensors from all ranks, for checkpoints.
+-- ranks.lua - collects values, which may contain tensors, from all ranks for checkpoints.
 
 local torch = require "tlua"
 
@@ -6,7 +6,8 @@ local M = {}
 
 local MARK <const> = "trainer.tensor"
 
--- Copies a value with a description in place of each tensor; the tensors go to a list.
+-- Copies a value, with a description in place of each tensor. Appends the tensors to the list
+-- `tensors`.
 local function take_out(value, tensors)
    if torch.is_tensor(value) then
       tensors[#tensors + 1] = value:detach():to("cpu"):contiguous()
@@ -18,7 +19,7 @@ local function take_out(value, tensors)
    return copy
 end
 
--- Returns a list of the descriptions in the order of their tensors.
+-- Returns the descriptions in a value as a list, in the order of their tensors.
 local function descriptions(value, list)
    if type(value) ~= "table" then return list end
    if value[MARK] then
@@ -29,7 +30,7 @@ local function descriptions(value, list)
    return list
 end
 
--- Puts tensors in place of their descriptions.
+-- Copies a value, with tensors in place of their descriptions.
 local function put_in(value, tensors)
    if type(value) ~= "table" then return value end
    if value[MARK] then return tensors[value[MARK]] end
@@ -37,8 +38,8 @@ local function put_in(value, tensors)
    return value
 end
 
---- Returns the values of all ranks, in the order of ranks, on the first rank; nil on the others.
---- All ranks must call the function.
+--- Returns the values of all ranks on the first rank, in the order of the ranks; returns nil on the
+--- others. All ranks must call the function.
 ---@param self trainer.Trainer
 ---@param value any  numbers, strings, booleans, tensors and tables of these
 ---@return any[]?

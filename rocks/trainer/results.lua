@@ -8,8 +8,8 @@ local is_tensor <const> = torch.is_tensor
 
 local Results = class.class("trainer.Results")
 
--- The stages in which values may be logged, with the defaults of on_step and on_epoch; batches of
--- training are logged at once, everything else as a mean over the epoch.
+-- Maps each stage in which values may be logged to its defaults of on_step and on_epoch. Values of
+-- training batches are logged at once; all others are logged as their mean over the epoch.
 local defaults <const> = {
    train_batch = {true, false}, train_epoch = {false, true}, eval = {false, true},
 }
@@ -21,7 +21,7 @@ function Results:__init(suffix)
    self:reset()
 end
 
---- Forgets the values, at the beginning of an epoch.
+--- Clears the values at the beginning of an epoch.
 function Results:reset()
    self.entries, self.order, self.is_fresh = {}, {}, false
 end
@@ -79,12 +79,12 @@ local function accumulate(entry, value, weight)
    else
       local number = args.to_number("trainer.Module.log", entry.name, value)
       local sum = entry.sum or number
-      -- NaN stays, as in torch.max, in whichever order the numbers come
+      -- NaN wins over any number, whatever the order, as in torch.max
       entry.sum = (sum ~= sum or number ~= number) and 0 / 0 or math[entry.reduce_fx](sum, number)
    end
 end
 
--- Returns a value as it is kept: a number, or a tensor of one element without a graph.
+-- Returns a value in the form in which it is stored: a number, or a detached tensor of one element.
 local function checked(name, value)
    if torch.is_tensor(value) and value:numel() == 1 then
       value = value:detach()
@@ -100,13 +100,13 @@ local function keep(self, trainer, entry, value, batch_size)
    entry.value, entry.fresh, self.is_fresh = value, true, true
    if entry.on_epoch then
       local _ <close> = torch.no_grad()
-      -- a value that changes in place later must not change the log
+      -- the log keeps a copy, because the tensor may change in place later
       accumulate(entry, value, batch_size or size_of(trainer.batch) or 1)
    end
 end
 
---- Adds a value under a name that was logged without options, in the same hook; returns whether it
---- was.
+--- Adds a value that has already been logged in the same hook under this name and without options.
+--- Returns whether that was the case.
 function Results:add_again(trainer, name, value)
    local entry = self.entries[name]
    if not entry or entry.plain_place ~= trainer.log_place then return false end
@@ -123,7 +123,7 @@ function Results:add_again(trainer, name, value)
    return true
 end
 
---- Adds a value; `a` has the arguments of Module:log.
+--- Adds a value. `a` has the arguments of Module:log.
 function Results:add(trainer, a)
    local name = a.name
    if type(name) ~= "string" or name == "" then
@@ -159,12 +159,12 @@ local function reduced(trainer, entry, value)
    return op == "avg" and tensor:item() / trainer.world_size or tensor:item()
 end
 
---- Returns the value of an entry for this step.
+--- Returns an entry's value for the current step.
 function Results:step_value(trainer, entry) -- luacheck: no self
    return reduced(trainer, entry, entry.value)
 end
 
---- Calls visit(name, value, entry) for each value of this epoch.
+--- Calls visit(name, value, entry) for each value of the epoch.
 function Results:each_epoch(trainer, visit)
    for _, entry in ipairs(self.order) do
       if entry.on_epoch and entry.sum ~= nil then
@@ -187,15 +187,15 @@ function Results:state_dict()
    return list
 end
 
--- Returns the entry of a name, or nil.
+-- Returns the entry with the given name, or nil.
 local function find(list, name)
    for _, entry in ipairs(list) do
       if entry.name == name then return entry end
    end
 end
 
--- Divides the values that the ranks have collected under a name, so that another number of ranks
--- reduces them to the same value.
+-- Divides values that the ranks have accumulated under a name among a new number of ranks, so that
+-- reducing them gives the same value as before.
 local function redistribute(entry, lists, rank)
    local sum, count
    for _, list in ipairs(lists) do
@@ -221,8 +221,9 @@ local function redistribute(entry, lists, rank)
    end
 end
 
---- Returns the entries of a rank, for a number of ranks other than that which has saved them.
---- Values with sync_dist are reduced to the same ones; the others are those of the first rank.
+--- Returns the entries of one rank, when the number of ranks differs from that of the saved
+--- training. Values with sync_dist still reduce to the same result; all others are taken from the
+--- first rank.
 ---@param lists table[]  the results of state_dict on the old ranks
 ---@param rank integer  the new rank, from 0
 ---@return table

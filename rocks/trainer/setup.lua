@@ -1,5 +1,4 @@
--- setup.lua - checks a trainer's options, and sets up devices, ranks, precision, callbacks and
--- loggers.
+-- setup.lua - checks a trainer's options. Sets up devices, ranks, precision, callbacks and loggers.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -69,7 +68,7 @@ local function one_of(name, option, value, words)
    args.refuse(name, option, words:gsub(" ", ", "), value)
 end
 
---- Checks the values of options, and applies fast_dev_run.
+--- Checks the values of the options, and applies fast_dev_run to them.
 function M.check(name, a)
    check_limits(name, a)
    check_counts(name, a)
@@ -123,7 +122,7 @@ local function accelerator_of(name, self)
    return kind
 end
 
---- Finds the ranks and this rank's device.
+--- Finds the number of ranks, and this rank's number and device.
 function M.place(name, self)
    local dist = torch.distributed
    local size = tonumber(os.getenv "WORLD_SIZE" or "1")
@@ -154,7 +153,7 @@ function M.place(name, self)
       self.device = "cuda:" .. self.local_rank % torch.cuda.device_count()
       torch.cuda.set_device(self.device)
    end
-   -- whether no tensor can be on another device than the trainer's
+   -- true if no tensor can be on a device other than the trainer's
    self.has_one_device = kind == "cpu" and not torch.cuda.is_available()
       and not torch.sim.is_available()
    local precision = precisions[self.precision]
@@ -178,7 +177,7 @@ function M.scaler(self)
    return torch.GradScaler((self.device:gsub(":.*", "")))
 end
 
---- Moves the module to the device and the dtype, and prepares it for several ranks.
+--- Moves the module to the device and the dtype, and prepares it for training by several ranks.
 function M.module(self, module)
    local precision = precisions[self.precision]
    module:to(self.device)
@@ -195,8 +194,8 @@ function M.module(self, module)
    strategy.wrap(self, module)
 end
 
---- Returns the loaders, with samplers that give each rank its share; with overfit_batches the
---- training data are not shuffled.
+--- Returns the loaders with samplers that give each rank its share. With overfit_batches, training
+--- data are not shuffled.
 function M.distributed_loaders(self, loaders, training)
    local data, list = torch.data, {}
    for i, loader in ipairs(loaders) do
@@ -257,7 +256,7 @@ local function is_list(value)
       and (value[1] ~= nil or not next(value))
 end
 
---- Adds callbacks; those that save come last.
+--- Adds callbacks to the trainer's list. Those that save go to its end.
 function M.add_callbacks(name, self, given)
    if not is_list(given) then given = {given} end
    for _, callback in ipairs(given) do
@@ -280,14 +279,15 @@ local function has(self, kind)
 end
 
 --- Returns the key of a callback's state in a checkpoint: its state_key (a method or a string), or
---- its type.
+--- its type if it has none.
 function M.key_of(callback)
    local key = callback.state_key
    if type(key) == "function" then key = key(callback) end
    return key or torch.type(callback)
 end
 
--- Refuses a callback that is there twice, and two states with one key.
+-- Raises an error if a callback is in the list twice, or if the states of two callbacks have the
+-- same key.
 local function check_unique(name, callbacks)
    local seen, keys = {}, {}
    for _, callback in ipairs(callbacks) do
@@ -305,8 +305,9 @@ local function check_unique(name, callbacks)
    end
 end
 
---- Adds the callbacks that a module's configure_callbacks returns, for those that it has returned
---- before. One of a class replaces the trainer's callbacks of this class, as in Lightning.
+--- Adds the callbacks that a module's configure_callbacks returns, in place of those that it
+--- returned for an earlier run. Each replaces the trainer's callbacks of the same class, as in
+--- Lightning.
 function M.module_callbacks(self, module)
    local old = self.from_module or {}
    local kept = {}
@@ -337,7 +338,7 @@ function M.module_callbacks(self, module)
    check_unique(who, self.callbacks)
 end
 
---- Makes the list of callbacks, with those that options ask for.
+--- Makes the list of callbacks: the given ones, and those that the options ask for.
 function M.callbacks(name, self)
    local callbacks = require "tlua.trainer.callbacks"
    local ModelCheckpoint = require "tlua.trainer.ModelCheckpoint"
@@ -364,7 +365,7 @@ function M.callbacks(name, self)
    M.add_callbacks(name, self, added)
 end
 
---- Returns the list of loggers.
+--- Makes the list of loggers.
 function M.loggers(self)
    local given = self.logger
    if given == false or self.fast_dev_run then return {} end
@@ -382,7 +383,7 @@ function M.loggers(self)
    return given
 end
 
---- Prints the time that each hook took, for profiler = "simple".
+--- Prints the time spent in each hook, for profiler = "simple".
 function M.print_times(self)
    local names = {}
    for name in pairs(self.times) do names[#names + 1] = name end

@@ -1,9 +1,9 @@
--- strategy.lua - lets several ranks train one module: by DistributedDataParallel, or with
--- parameters that fully_shard divides among the ranks. Also saves and loads states of modules and
--- optimizers that are divided.
+-- strategy.lua - lets several ranks train one module, by DistributedDataParallel or with parameters
+-- that fully_shard shards over the ranks. Also saves and loads the states of sharded modules and
+-- their optimizers.
 --
 -- The ranks of a mesh whose dimension is named "tp" or "tensor_parallel" share their data; ranks
--- along all other dimensions have data of their own.
+-- along all other dimensions have different data.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,7 +17,7 @@ local M = {}
 local tensor_names <const> = {tp = true, tensor = true, tensor_parallel = true}
 local expected <const> = '"auto", "ddp", "fsdp", a trainer.FSDPStrategy, or a mesh'
 
---- Checks the option strategy. Replaces "fsdp" and a mesh by an FSDPStrategy.
+--- Checks the option `strategy`. Replaces "fsdp" or a mesh by an FSDPStrategy.
 ---@param name string  the beginning of messages
 ---@param value any
 ---@return string|trainer.FSDPStrategy
@@ -29,8 +29,8 @@ function M.check(name, value)
    args.refuse(name, "strategy", expected, value)
 end
 
--- Returns the dimensions of a mesh along which ranks have data of their own: their number of ranks,
--- this rank's place among them, and their names.
+-- Examines the dimensions of a mesh along which ranks have different data. Returns the number of
+-- ranks along them, this rank's position among these ranks, and the names of the dimensions.
 local function data_dimensions(name, mesh)
    local names, size, place = {}, 1, 0
    for d, length in ipairs(mesh.shape) do
@@ -47,7 +47,7 @@ local function data_dimensions(name, mesh)
    return size, place, names
 end
 
---- Finds the number of shares into which the data are divided, and this rank's share.
+--- Computes into how many shares the data are divided, and which share this rank gets.
 ---@param name string  the beginning of messages
 ---@param self trainer.Trainer
 function M.place(name, self)
@@ -65,15 +65,15 @@ end
 
 -- Wrapping the module -----------------------------------------------------------------------------
 
--- A module whose forward is a step of the trained module. DDP and fully_shard see this forward, and
--- the step may use any part of the trained module.
+-- A module whose forward runs a step of the trained module. DDP and fully_shard wrap this module,
+-- so the step may use any part of the trained module.
 local Step = class.class("trainer.Step", torch.nn.Module)
 
 function Step:__init(module) self.module = module end
 
 function Step:forward(method, ...) return self.module[method](self.module, ...) end
 
--- maps each module whose parameters are divided to its Step
+-- maps each module whose parameters are sharded to its Step
 local sharded = setmetatable({}, {__mode = "k"})
 
 local function is_sharded(module)
@@ -83,8 +83,8 @@ local function is_sharded(module)
    return false
 end
 
--- Returns the mesh over which fully_shard divides parameters: the dimensions for data; nil if there
--- are none.
+-- Returns the mesh over which fully_shard shards parameters, which has the dimensions for data; nil
+-- if there are none.
 local function data_mesh(mesh)
    local _, _, names = data_dimensions("trainer.Trainer", mesh)
    if #names == #mesh.shape then return mesh end
@@ -105,7 +105,7 @@ local function shard(self, module)
       reshard_after_forward = strategy.reshard_after_forward}
    local fully_shard = torch.distributed.fsdp.fully_shard
    local parts = module:modules()
-   for i = #parts, 1, -1 do -- inner modules come first
+   for i = #parts, 1, -1 do -- inner modules are sharded first
       local part = parts[i]
       if part ~= module and strategy.is_unit(part)
          and not rawget(part, "set_requires_gradient_sync") and part:parameters()[1] then
@@ -124,7 +124,8 @@ local function check_sharded(self)
    end
 end
 
---- Makes `self.wrapped`, which runs steps of the module on all ranks, if there are several.
+--- If there are several ranks, creates `self.wrapped`, which runs steps of the module on all of
+--- them.
 ---@param self trainer.Trainer
 ---@param module trainer.Module
 function M.wrap(self, module)
@@ -152,8 +153,8 @@ end
 
 local function distributed_checkpoint() return torch.distributed.checkpoint end
 
---- Returns the state of the module for a checkpoint in one file. If the module is divided, the
---- first rank gets whole tensors, and all ranks must call the function.
+--- Returns the module's state for a checkpoint in one file. If the module is sharded, the first
+--- rank gets whole tensors, and all ranks must call the function.
 ---@param self trainer.Trainer
 ---@return table<string, Tensor>
 function M.module_state(self)
@@ -162,8 +163,8 @@ function M.module_state(self)
       {full_state_dict = true, cpu_offload = true})
 end
 
---- Returns the state of an optimizer for a checkpoint in one file. A divided module's optimizer has
---- the parameters' paths as keys.
+--- Returns an optimizer's state for a checkpoint in one file. If the module is sharded, the keys
+--- are the paths of the parameters.
 ---@param self trainer.Trainer
 ---@param optimizer optim.Optimizer
 ---@return table
@@ -173,7 +174,7 @@ function M.optimizer_state(self, optimizer)
       {full_state_dict = true, cpu_offload = true})
 end
 
---- Loads a module's whole state.
+--- Loads a module's state from a checkpoint in one file.
 ---@param self trainer.Trainer
 ---@param state table<string, Tensor>
 function M.load_module(self, state)
@@ -181,7 +182,7 @@ function M.load_module(self, state)
    distributed_checkpoint().set_model_state_dict(self.module, state, {full_state_dict = true})
 end
 
--- Returns the state of an optimizer with paths in place of the parameters' positions.
+-- Returns the state of an optimizer, with the paths of the parameters in place of their positions.
 local function with_paths(self, optimizer, state)
    if #state.param_groups == 0 or type(state.param_groups[1].params[1]) == "string" then
       return state
@@ -201,7 +202,7 @@ local function with_paths(self, optimizer, state)
    return result
 end
 
--- Returns whether the parameters of an optimizer's state are named by paths.
+-- Returns whether an optimizer's state names the parameters by their paths.
 local function has_paths(state)
    local value = state
    for _, key in ipairs {"param_groups", 1, "params", 1} do
@@ -211,7 +212,7 @@ local function has_paths(state)
    return type(value) == "string"
 end
 
---- Loads an optimizer's whole state.
+--- Loads an optimizer's state from a checkpoint in one file.
 ---@param self trainer.Trainer
 ---@param optimizer optim.Optimizer
 ---@param state table
@@ -226,7 +227,7 @@ end
 
 local REST <const> = "trainer.pt"
 
---- Returns whether checkpoints are folders to which each rank writes its parts.
+--- Returns whether a checkpoint is a folder to which each rank writes its shards.
 ---@param self trainer.Trainer
 ---@return boolean
 function M.saves_folders(self)
@@ -240,7 +241,7 @@ function M.remove(path)
    os.remove(path)
 end
 
---- Returns the names of the files in a checkpoint's folder; an empty list for a file.
+--- Returns the names of the files in a checkpoint that is a folder; an empty list for a file.
 ---@param path string
 ---@return string[]
 function M.files_of(path)
@@ -248,7 +249,7 @@ function M.files_of(path)
    return type(files) == "table" and files or {}
 end
 
--- Returns the objects that distributed.checkpoint saves and loads.
+-- Returns the objects that distributed.checkpoint saves or loads.
 local function parts_of(self, weights_only)
    local parts = {module = self.module}
    if not weights_only and #self.optimizers > 0 then parts.optimizers = self.optimizers end
@@ -265,11 +266,11 @@ local function rename(from, to)
    if not ok then torch.raise("trainer: " .. message) end
 end
 
---- Saves a checkpoint to a folder. An earlier folder of this name stays until the new one is
---- complete.
+--- Saves a checkpoint to a folder. If a folder with this name exists, it is replaced only once the
+--- new one is complete.
 ---@param self trainer.Trainer
 ---@param path string
----@param rest table  the state that is not divided
+---@param rest table  the state that is not sharded
 ---@param weights_only boolean
 function M.save_folder(self, path, rest, weights_only)
    local part, old = path .. ".part", path:gsub("%.ckpt$", "") .. ".previous.ckpt"
@@ -287,7 +288,7 @@ function M.save_folder(self, path, rest, weights_only)
    if replaces then M.remove(old) end
 end
 
---- Reads a checkpoint, except the parts in a folder.
+--- Reads a checkpoint, except the shards if it is a folder.
 ---@param path string
 ---@param maps? boolean  whether the file is mapped, so that tensors are read when they are used
 ---@return any state
@@ -299,7 +300,8 @@ function M.read(path, maps)
    return state
 end
 
---- Loads the parts of a folder into the module and, unless `weights_only`, into the optimizers.
+--- Loads the shards in a folder into the module and, unless `weights_only` is true, into the
+--- optimizers.
 ---@param self {module: nn.Module, optimizers: optim.Optimizer[]?}
 ---@param path string
 ---@param weights_only boolean

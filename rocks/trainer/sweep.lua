@@ -1,10 +1,10 @@
--- sweep.lua - `tlua fit config.lua --sweep method`: trains one configuration with many values, each
--- in a process of its own.
+-- sweep.lua - `tlua fit config.lua --sweep method`: trains a configuration with many combinations
+-- of values, each in its own process.
 --
--- A sweep's folder has the file sweep.json, which describes the sweep, and a folder for each trial:
--- result-N.json after N epochs (result-all.json without a limit), log.txt, and the trial's logs and
--- checkpoints. Trials depend only on the description, and a result that exists is not computed
--- again, so that the same command goes on with a sweep that was killed.
+-- A sweep's folder has the file sweep.json, which describes the sweep, and a folder for each trial.
+-- A trial's folder has result-N.json after N epochs (result-all.json without a limit), log.txt, and
+-- the trial's logs and checkpoints. Trials depend only on the description, and results that exist
+-- are not computed again. So the same command continues a sweep that was killed.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -48,7 +48,7 @@ local function result_path(folder, budget)
    return ("%s/result-%s.json"):format(folder, budget or "all")
 end
 
--- Begins or continues the sweep of the folder.
+-- Creates the folder of a sweep, or continues the sweep that is in it.
 local function enter(sweep)
    make_folder(sweep.folder)
    local path, text = sweep.folder .. "/sweep.json", json.encode(plan.description(sweep)) .. "\n"
@@ -70,7 +70,7 @@ end
 
 local function is_list(value) return not getmetatable(value) and value.on_train_start == nil end
 
--- Returns the callbacks of a configuration, with those that save in the trial's folder.
+-- Returns the callbacks of a configuration. Those that save are made to save in the trial's folder.
 local function callbacks_of(options, folder, budget)
    local given = options.callbacks or {}
    if not is_list(given) then given = {given} end
@@ -81,14 +81,15 @@ local function callbacks_of(options, folder, budget)
       end
    end
    if budget then
-      -- the module and its schedules see the whole number of epochs when they are made
+      -- the module and its schedules see the whole number of epochs when they are created
       list[#list + 1] = {on_train_start = function(_, run) run.max_epochs = budget end}
    end
    return list
 end
 
---- Prepares a configuration for a trial: files go to its folder, and it goes on from its newest
---- checkpoint. Returns a function that writes the trainer's result, or nil if there is one already.
+--- Prepares a configuration for a trial: its files go to the trial's folder, and it continues from
+--- its newest checkpoint. Returns a function that writes the trainer's result, or nil if the result
+--- exists already.
 ---@param config table
 ---@param place string  the folder, a colon and the number of epochs or "all"
 ---@return fun(run: trainer.Trainer)?
@@ -98,11 +99,11 @@ function M.prepare_trial(config, place)
    budget = math.tointeger(tonumber(budget))
    make_folder(folder)
    local path = result_path(folder, budget)
-   -- a process of a sweep that was killed may still compute this trial
+   -- waits for a process of a killed sweep that may still compute this trial
    while true do
       local file = assert(io.open(folder .. "/lock", "ab"))
       if torch.io._hold(file, folder .. "/lock") then
-         M.lock = file -- is held until the process ends
+         M.lock = file -- the lock is held until the process ends
          break
       end
       file:close()
@@ -130,7 +131,7 @@ end
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
---- Returns the command line that trains with a trial's values.
+--- Returns the command line that trains with the values of a trial.
 local function command_of(sweep, trial)
    local words = {"fit", sweep.path}
    table.move(sweep.words, 1, #sweep.words, 3, words)
@@ -141,9 +142,9 @@ local function command_of(sweep, trial)
    return table.concat(words, " ")
 end
 
--- Opens and locks a file that a trial's processes inherit, so that the lock lasts as long as they
--- live. Returns nil where that cannot be told: without locks, or if processes of a sweep that was
--- killed have it still.
+-- Opens and locks a file that a trial's processes inherit, so that the lock lasts as long as any of
+-- them lives. Returns nil if the lock cannot show this: the system has no locks, or processes of a
+-- killed sweep still have the lock.
 local function watch(path)
    if package.config:sub(1, 1) == "\\" then return nil end
    local file = assert(io.open(path, "ab"))
@@ -155,7 +156,7 @@ local function watch(path)
    return nil
 end
 
--- Returns whether all processes of a trial have ended, as far as that can be told.
+-- Returns whether all processes of a trial have surely ended.
 local function has_ended(process)
    if not process.watched then return false end
    local file <close> = assert(io.open(process.watched, "ab"))
@@ -181,7 +182,7 @@ local function start(sweep, trial, budget)
    return {trial = trial, ended = ended, handle = handle, watched = lock and folder .. "/alive"}
 end
 
--- Returns the last line of a log that tells of an error, or the last line.
+-- Returns the last line in a log that is an error message; without one, the last line.
 local function reason(path)
    local file <close> = io.open(path, "rb")
    local last, told
@@ -198,12 +199,12 @@ local function read_status(process)
    return file and file:read "n"
 end
 
--- Notes how a process has ended. Returns false if it has not.
+-- Records how a trial's process has ended. Returns false if it is still running.
 local function collect(sweep, process, budget)
    local status = read_status(process)
    if not status then
       if not has_ended(process) then return false end
-      status = read_status(process) or 128 + 9 -- the shell that would have written it was killed
+      status = read_status(process) or 128 + 9 -- the shell that writes the status was killed
    end
    process.handle:close()
    os.remove(process.ended)
@@ -226,7 +227,7 @@ local function collect(sweep, process, budget)
    return true
 end
 
--- Gives a trial the result after a number of epochs, if there is one.
+-- Loads a trial's result after a number of epochs, if it exists.
 local function load_result(sweep, trial, budget)
    local result = read_json(result_path(folder_of(sweep, trial), budget))
    if not result then return false end
@@ -246,10 +247,10 @@ local function told_of_results(sweep, count, total)
    save_results(sweep)
 end
 
--- Calls take(n), where n is the number of trials that are running, and trains the trial that it
--- returns for the number of epochs that it returns (false: without a limit), until it returns nil
--- while no trial is running. At most `workers` processes run at a time. When one has ended, calls
--- note(trial, budget).
+-- Runs trainings in at most `workers` processes at a time. take(n) gets the number of running
+-- trials and returns the next trial and its number of epochs (false: no limit), or nil if none can
+-- begin now. When a process has ended, note(trial, budget) is called. Ends when take returns nil
+-- and no trial is running.
 local function work(sweep, take, note)
    local running = {}
    while true do
@@ -275,7 +276,7 @@ local function work(sweep, take, note)
    end
 end
 
--- Trains the trials until a number of epochs.
+-- Trains all trials up to a number of epochs.
 local function run_all(sweep, trials, budget)
    local waiting = {}
    for _, trial in ipairs(trials) do
@@ -285,7 +286,8 @@ local function run_all(sweep, trials, budget)
    work(sweep, function() return table.remove(waiting, 1), budget end, function() end)
 end
 
--- Trains all trials, and then the best ones for longer. Returns the trials of the last comparison.
+-- Trains all trials, then in each round the best of them for longer. Returns the trials of the last
+-- round.
 local function run_rounds(sweep)
    local trials = sweep.trials
    for i, budget in ipairs(sweep.budgets) do
@@ -303,7 +305,7 @@ local function run_rounds(sweep)
    return trials
 end
 
--- Trains by asynchronous halving. Returns the trials that were trained to the end.
+-- Trains by asynchronous successive halving. Returns the trials that were trained to the end.
 local function run_asha(sweep)
    local asha, rungs, count = Asha(sweep), {}, 0
    for rung, budget in ipairs(sweep.budgets) do rungs[budget] = rung end

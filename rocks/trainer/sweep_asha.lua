@@ -1,11 +1,14 @@
--- sweep_asha.lua - asynchronous successive halving (ASHA): chooses the work of a sweep's processes.
+-- sweep_asha.lua - asynchronous successive halving (ASHA): chooses the trials that a sweep's
+-- processes train.
 --
--- Each of the sweep's numbers of epochs is a rung. A free process looks at the trials in the top
--- 1/factor of each rung, highest rung first, and promotes the best one that has not been promoted
--- yet; if there is none, it begins a new trial. So no process waits for another. Source: Li et al.,
--- "A System for Massively Parallel Hyperparameter Tuning", 2018, algorithm 2. In the paper, trials
--- never run out. Here, when there is nothing left to begin or promote, no trial is running and none
--- has a result at the last rung, the best trial of the highest rung is promoted.
+-- A sweep compares trials after several numbers of epochs; each of these numbers is a rung. A free
+-- process looks at the trials in the top 1/factor of each rung, from the highest rung down. It
+-- promotes the best one that has not been promoted yet, which means that the trial is trained up to
+-- the next rung. If there is none, it begins a new trial. So no process waits for another. Source:
+-- Li et al., "A System for Massively Parallel Hyperparameter Tuning", 2018, algorithm 2. In the
+-- paper, trials never run out. Here they do: if nothing is left to begin or promote, no trial is
+-- running, and no trial has a result at the last rung, then the best trial of the highest rung is
+-- promoted.
 
 local class = require "tlua.class"
 local report = require "tlua.trainer.sweep_report"
@@ -16,12 +19,12 @@ local Asha = class.class "trainer.Asha"
 function Asha:__init(sweep)
    self.sweep, self.values = sweep, {}
    for _, trial in ipairs(sweep.trials) do
-      trial.rung = 0 -- the highest rung that the trial was begun for
+      trial.rung = 0 -- the highest rung for which the trial was started
       self.values[trial] = {}
    end
 end
 
---- Notes a trial's result at a rung; a trial that has failed has none.
+--- Records that a trial has ended its training at a rung. A failed trial has no result there.
 ---@param trial table
 ---@param rung integer
 function Asha:note(trial, rung)
@@ -43,8 +46,8 @@ local function ranked(self, rung)
    return report.best_of(self.sweep, list, #list)
 end
 
--- Returns the best trial, among the first `count` of a rung, that has not left it; nil if there is
--- none.
+-- Returns the best of the first `count` trials in a rung's list that has not been promoted; nil if
+-- there is none.
 local function to_promote(list, rung, count)
    for i = 1, count do
       local trial = list[i].trial
@@ -52,8 +55,8 @@ local function to_promote(list, rung, count)
    end
 end
 
---- Returns the next trial to train and its rung, and notes that it has begun; nil if there is none
---- until a running trial ends, or none at all.
+--- Returns the next trial to train and its rung, and records that it has begun. Returns nil if
+--- nothing can begin, either until a running trial ends or for good.
 ---@param running integer  the number of trials that are being trained
 ---@return table? trial
 ---@return integer? rung

@@ -12,7 +12,7 @@ local fail <const> = configs.fail
 local methods <const> = {grid = true, random = true, halving = true, asha = true}
 local expected_methods <const> = "grid, random, halving or asha"
 
--- Options with their defaults; false: none.
+-- The options with their defaults; false means none.
 local defaults <const> = {method = false, monitor = "val_loss", mode = "min", trials = false,
    workers = 1, folder = "sweep", seed = 0, min_epochs = 1, factor = 3}
 
@@ -39,7 +39,8 @@ local function is_path(name)
    return name == "seed" or name:find "^model%." or name:find "^data%." or name:find "^trainer%."
 end
 
--- Returns the options, the space and the words of the command line that all trials share.
+-- Returns the options of the sweep, its space of values, and the command line's other words, which
+-- apply to all trials.
 local function read_options(config, settings)
    local options, space, words = {}, {}, {}
    for name, value in pairs(config.sweep or {}) do
@@ -116,7 +117,7 @@ local function copy(value)
    return result
 end
 
---- Returns a copy of a configuration with a trial's values.
+--- Returns a copy of a configuration in which the fields `names` have a trial's values.
 ---@param config table
 ---@param names string[]
 ---@param values table<string, any>
@@ -127,7 +128,8 @@ function M.with_values(config, names, values)
    return result
 end
 
--- Returns the sorted names; checks that the configuration takes the values.
+-- Checks that the configuration takes all values of the space. Returns the sorted names of its
+-- fields.
 local function check_space(config, space, method)
    local names = {}
    for name in pairs(space) do names[#names + 1] = name end
@@ -151,7 +153,7 @@ end
 
 -- Trials ------------------------------------------------------------------------------------------
 
--- Returns a value of a space for a number from 0 to 1.
+-- Maps a number from 0 to 1 to a value of a space.
 local function pick(values, u)
    if values.min == nil then return values[1 + math.floor(u * #values)] end
    local low, high = values.min, values.max
@@ -199,7 +201,8 @@ local function grid_trials(sweep)
    return trials
 end
 
--- Returns the numbers of epochs after which trials are compared. {false}: trials end by themselves.
+-- Returns the numbers of epochs after which trials are compared; {false} if trials are trained to
+-- their end.
 local function budgets_of(sweep, config)
    if sweep.method ~= "halving" and sweep.method ~= "asha" then return {false} end
    local most = config.trainer and config.trainer.max_epochs
@@ -216,7 +219,7 @@ local function budgets_of(sweep, config)
    return list
 end
 
---- Returns a sweep: its options and its trials.
+--- Makes a sweep: reads its options and chooses the values of its trials.
 ---@param path string
 ---@param config table
 ---@param settings table[]
@@ -237,7 +240,7 @@ function M.make(path, config, settings)
    return sweep
 end
 
---- Returns the part of a sweep that its results depend on, as plain data.
+--- Returns the part of a sweep on which its results depend, as plain data.
 ---@param sweep table
 ---@return table
 function M.description(sweep)
@@ -250,7 +253,7 @@ function M.description(sweep)
    return {config = sweep.path, method = sweep.method, monitor = sweep.monitor, mode = sweep.mode,
       words = table.concat(sweep.words, " "), space = table.concat(space, "; "),
       seed = sweep.seed, budgets = table.concat(budgets, " "),
-      -- further trials of a random search leave the first ones as they are
+      -- a random search can be extended, because more trials do not change the first ones
       trials = sweep.method ~= "random" and #sweep.trials or nil}
 end
 

@@ -1,11 +1,11 @@
--- sweep_report.lua - ranks the trials of a sweep, and shows them.
+-- sweep_report.lua - ranks the trials of a sweep, and prints tables of them.
 
 local configs = require "tlua.trainer.config"
 local plan = require "tlua.trainer.sweep_plan"
 
 local M = {}
 
---- Returns the number that a result's text stands for.
+--- Converts a result's text to a number.
 ---@param text string?
 ---@return number
 function M.number(text)
@@ -14,14 +14,14 @@ function M.number(text)
    return tonumber(text) or 0 / 0
 end
 
---- Returns a number with a noun in the right form.
+--- Returns a number and a noun, in the singular or plural.
 ---@param n integer
 ---@param noun string
 ---@return string
 function M.count(n, noun) return ("%d %s%s"):format(n, noun, n == 1 and "" or "s") end
 
---- Returns the best trials that have succeeded, best first; those with equal values by number. NaN
---- is worse than every number.
+--- Returns the `count` best trials that have succeeded, best first. Equal values are ordered by the
+--- trials' numbers. NaN is worse than every number.
 ---@param sweep table
 ---@param trials table[]
 ---@param count integer
@@ -95,7 +95,7 @@ end
 
 --- Prints the best trial and its configuration. Returns whether there is one.
 ---@param sweep table
----@param trials table[]  those of the last comparison
+---@param trials table[]  the trials of the last comparison
 ---@param command_of fun(sweep: table, trial: table): string
 ---@param config table
 ---@return boolean

@@ -7,7 +7,7 @@ local Module = require "tlua.trainer.Module"
 
 local M = {}
 
--- Returns a function that restores a module's weights and the random states.
+-- Returns a function that restores the module's weights and the random states as they are now.
 local function keep(module)
    local saved, states = {}, torch.random.get_states()
    for name, tensor in pairs(module:state_dict()) do
@@ -32,7 +32,8 @@ local function check_module(who, module)
    end
 end
 
--- The attribute of a module, or of its hparams, that has a value such as the learning rate.
+-- Returns the table that has the given attribute, such as a learning rate: the module or its
+-- hparams.
 local function holder_of(who, module, attribute)
    if rawget(module, attribute) ~= nil then return module end
    local hparams = rawget(module, "hparams")
@@ -46,8 +47,8 @@ local take_find = args.signature [[trainer.lr_find(module: any, train_dataloader
    mode: string = 'exponential', early_stop_threshold: number = 4.0, update_attr: boolean = false,
    attr_name: string = 'lr', accelerator: string = 'auto')]]
 
---- Trains for some steps with a growing learning rate, and suggests the one at which the smoothed
---- loss falls fastest (Smith, 2015). The weights and the random states are as before afterwards.
+--- Trains for some steps with a growing learning rate, and suggests the rate at which the smoothed
+--- loss falls fastest (Smith, 2015). Afterwards the weights and the random states are as before.
 ---
 ---     torch.manual_seed(1)
 ---     local x = torch.randn(64, 1)
@@ -62,8 +63,9 @@ local take_find = args.signature [[trainer.lr_find(module: any, train_dataloader
 ---@param train_dataloaders any  a data loader
 ---@param options? {min_lr: number, max_lr: number, num_training: integer, mode: string,
 --- early_stop_threshold: number, update_attr: boolean, attr_name: string, accelerator: string}
---- mode: "exponential" or "linear"; early_stop_threshold: it ends when the loss is above so many
---- times the least one; update_attr: whether the module's field attr_name is set to the suggestion
+--- mode: "exponential" or "linear"; early_stop_threshold: the search ends when the loss exceeds the
+--- lowest loss by this factor; update_attr: whether the module's field attr_name is set to the
+--- suggestion
 ---@return {lr: number[], loss: number[], suggestion: number?}
 function M.lr_find(...)
    local a = take_find(...)
@@ -108,7 +110,7 @@ function M.lr_find(...)
    trainer_of(a.num_training, {accelerator = a.accelerator, callbacks = {finder}})
       :fit(a.module, a.train_dataloaders)
    restore()
-   -- the steepest descent, without the unreliable ends
+   -- finds the steepest descent; the first and the last values are unreliable
    local suggestion, steepest = nil, math.huge
    local skip = #losses > 20 and 10 or 1
    for i = skip + 1, #losses - 1 do
@@ -123,15 +125,15 @@ local take_scale = args.signature [[trainer.scale_batch_size(module: any, make_l
    mode: string = 'power', steps_per_trial: count = 3, init_val: count = 2, max_trials: count = 25,
    accelerator: string = 'auto')]]
 
--- Returns whether an error says that memory has run out.
+-- Returns whether an error message says that memory has run out.
 local function is_memory(message)
    local text = tostring(message):lower()
    return text:find("out of memory", 1, true) ~= nil or text:find("not enough "
       .. "memory", 1, true) ~= nil
 end
 
---- Finds the largest batch size with which some steps fit into memory. The weights and the random
---- states are as before afterwards.
+--- Finds the largest batch size with which a few steps fit into memory. Afterwards the weights and
+--- the random states are as before.
 ---
 ---     local set = torch.data.TensorDataset(torch.ones(16, 1), torch.ones(16, 1))
 ---     local model, loss = torch.nn.Linear(1, 1), torch.nn.MSELoss()
@@ -144,7 +146,7 @@ end
 ---@param make_loader fun(batch_size: integer): any  makes the data loader for a batch size
 ---@param options? {mode: string, steps_per_trial: integer, init_val: integer, max_trials: integer,
 --- accelerator: string}  mode: "power" doubles the size until memory runs out; "binsearch" then
---- searches between
+--- searches between the last two sizes
 ---@return integer batch_size
 function M.scale_batch_size(...)
    local a = take_scale(...)

@@ -1,5 +1,5 @@
--- vocabulary.lua - the meaning of parameters in torch.trainer, for help and the manual; see
--- lua/tlua/repl/vocabulary.lua.
+-- vocabulary.lua - explains the parameters of torch.trainer's functions, for `help` and the manual.
+-- lua/tlua/repl/vocabulary.lua describes the format.
 return [[
 accelerator: the kind of device: "auto", "cpu", "cuda" or "sim"
 accumulate_grad_batches: the number of batches whose gradients make a step

@@ -1,12 +1,11 @@
--- Measures what a trainer costs over a hand-written loop, on the MLP of examples/digits.lua:
+-- Measures how much slower a trainer is than a hand-written loop, on the MLP of examples/digits.lua:
 --
 --    tlua rocks/trainer/spec/bench.lua
 --
--- Each loop in turn trains 12 epochs with batches of 64 and Adam. For each loop it prints the lower
--- quartile of the processor times of an epoch, its ratio to that of the hand-written loop, and the
--- median of the time before the first epoch. A Learner logs the loss, so the loop above it keeps
--- the loss, too; its ratio is that to this loop. Processor times depend on what else the machine
--- does, counts of instructions do not:
+-- Each loop in turn trains 12 epochs with batches of 64 and Adam. For each loop it prints the lower quartile of the
+-- processor times of an epoch, its ratio to that of the hand-written loop, and the median of the time before the first
+-- epoch. A Learner logs the loss. So its ratio is taken to a hand-written loop that also keeps the loss. Processor
+-- times depend on the load of the machine. Counts of instructions do not:
 --
 --    valgrind --tool=callgrind --callgrind-out-file=/dev/null tlua rocks/trainer/spec/bench.lua loop 3 12
 --
@@ -30,8 +29,8 @@ local function model()
    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
 end
 
--- Each of the next functions returns a function that trains, and returns the model. The latter
--- notes the processor time at the beginning of each epoch and at the end in `marks`.
+-- Each of the next functions returns a function that trains and returns the model. The training stores the processor
+-- time at the beginning of each epoch and at its end in `marks`.
 local function by_hand(keeps)
    local net, loss_of = model(), nn.CrossEntropyLoss()
    local kept

@@ -9,7 +9,7 @@ local recorded = dofile "rocks/trainer/spec/fixtures/hooks.lua"
 
 local log
 
--- Makes each method `name` of a class note its call.
+-- Replaces methods of a class by methods that record their calls.
 local function spy(cls, names, who, default)
    for name in pairs(names) do
       local old = cls[name]

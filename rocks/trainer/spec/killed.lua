@@ -1,10 +1,9 @@
--- killed.lua - runs a training in processes that are killed by a signal, for resume_spec.lua and
--- kills.lua.
+-- killed.lua - runs trainings in processes that are killed by a signal, for resume_spec.lua and kills.lua.
 
 local M = {}
 
--- Trains with dropout, batch norm, clipping, accumulated gradients, a schedule, workers of the
--- loader and validation. Prints the number of steps, the metrics and the whole weights.
+-- Trains with dropout, batch norm, clipping, accumulated gradients, a schedule, workers of the loader and validation.
+-- Prints the number of steps, the metrics and all weights.
 local PROGRAM <const> = [==[
 local torch = require "tlua"
 local trainer, nn = torch.trainer, torch.nn
@@ -77,8 +76,8 @@ local function read(path)
    return file and file:read "a"
 end
 
---- Returns run(name, kill, resumes), which trains in the folder `name` and returns the result as a
---- text, or nil if the training was killed. kill: {hook, call, rank}.
+--- Returns run(name, kill, resumes), which trains in the folder `name`. The result of the training is returned as a
+--- text, or nil if it was killed. kill: {hook, call, rank}.
 function M.runner(folder, ranks, strategy)
    local shell = require "spec.support.shell"
    local path = folder .. "/program.lua"

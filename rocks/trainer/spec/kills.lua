@@ -3,9 +3,8 @@
 --
 --    tlua rocks/trainer/spec/kills.lua [kills] [ranks] [strategy] [seed]
 --
--- kills: 100 by default. strategy: "auto", "ddp", "fsdp" or "sharded" (fsdp with a folder for each
--- checkpoint). A training is resumed, and killed again, until it ends. It exits with status 1 if a
--- result differs.
+-- kills: the number of kills, 100 by default. strategy: "auto", "ddp", "fsdp" or "sharded" (fsdp with a folder for each
+-- checkpoint). A training is resumed, and killed again, until it ends. The exit status is 1 if a result differs.
 
 package.path = "./?.lua;" .. package.path
 local shell = require "spec.support.shell"
@@ -37,7 +36,7 @@ shell.with_folder(function(folder)
             done = done + 1
             story[#story + 1] = ("%s %d"):format(kill.hook, kill.call)
          end
-         -- the program resumes with another seed, so one without a checkpoint begins anew
+         -- a resumed training starts with another seed, so it must restart from the beginning if there is no checkpoint
          local _, status = shell.run(("ls -d %s/%s/*.ckpt"):format(folder, name))
          resumes = status == 0 and "resumes" or nil
       until result

@@ -1,4 +1,4 @@
--- Tests that a training refuses a checkpoint whose fields are not those that a trainer saves.
+-- Tests that a training refuses a checkpoint whose fields differ from those that a trainer saves.
 
 local torch = require "tlua"
 local trainer = require "tlua.trainer"
@@ -30,7 +30,7 @@ local function copy(value)
    return result
 end
 
--- Returns the paths of all fields up to a depth.
+-- Returns the paths of all fields up to the given depth.
 local function paths_of(value, depth, prefix, list)
    for key, item in pairs(value) do
       local path = table.move(prefix, 1, #prefix, 1, {})
@@ -43,7 +43,7 @@ local function paths_of(value, depth, prefix, list)
    return list
 end
 
--- Returns a copy of a state with another value of a field.
+-- Returns a copy of a state in which the field at `path` has another value.
 local function changed(state, path, value)
    local result = copy(state)
    local at = result
@@ -52,7 +52,7 @@ local function changed(state, path, value)
    return result
 end
 
--- Goes on from a state; returns the error's message, or nil.
+-- Continues a training from a state. Returns the message of the error, or nil.
 local function go_on(folder, state)
    torch.save(state, folder .. "/bad.ckpt")
    local run = make {max_epochs = 3, enable_checkpointing = false}

@@ -1,4 +1,4 @@
--- Tests that errors within a training reach the caller, and that the trainer can be used again.
+-- Tests that errors within a training reach the caller, and that the trainer can be used again afterwards.
 
 local torch = require "tlua"
 local trainer = require "tlua.trainer"
@@ -24,8 +24,8 @@ end
 -- Returns the error that fn raises.
 local function error_of(fn) return select(2, pcall(fn)) end
 
--- Runs a program that trains with `callback`, with further arguments that are given as Lua code, and returns its
--- output.
+-- Runs a program that trains with `callback`, and returns its output. Both arguments are Lua code; `rest` has further
+-- arguments of the trainer.
 local function said_by(callback, rest)
    return shell.with_folder(function(folder)
       local file <close> = assert(io.open(folder .. "/program.lua", "w"))

@@ -1,5 +1,5 @@
--- Tests that a training goes on with another number of ranks from the end of an epoch. The ranks
--- share each batch, so a training that keeps its number of ranks gives the reference values.
+-- Tests that a training can continue with another number of ranks from the end of an epoch. The ranks share each batch,
+-- so a training whose number of ranks does not change gives the reference values.
 
 local shell = require "spec.support.shell"
 
@@ -62,8 +62,8 @@ if run.global_rank == 0 then
 end
 ]==]
 
--- Calls fn(train); train(kind, ranks, folder, epochs, steps, resumes) returns the first line of the
--- result, the numbers behind it, and what the program said.
+-- Calls fn(train). train(kind, ranks, folder, epochs, steps, resumes) returns the first line of the result, the numbers
+-- after it, and the program's output.
 local function with_program(fn)
    return shell.with_folder(function(folder)
       local file <close> = assert(io.open(folder .. "/program.lua", "w"))
@@ -97,9 +97,9 @@ describe("a training", function()
                local line, numbers, text = train(kind, row[2], name, 4, 0, true)
                assert.equal("16 1,2,3", line, name .. "\n" .. tostring(text))
                assert.equal(#whole, #numbers)
-               -- the order in which float32 gradients are summed differs
+               -- float32 gradients are summed in another order, so the values are only close
                for i, value in ipairs(whole) do
-                  -- sums and extremes of one rank are those of whole batches
+                  -- numbers 4 to 6 are sums and extremes: one rank takes them over whole batches, so they differ
                   if row[1] == 4 or i < 4 or i > 6 then assert.near(value, numbers[i], 1e-5, name) end
                end
             end

@@ -1,4 +1,4 @@
--- Tests that a training that is killed and resumed has the same bits as one that was not.
+-- Tests that a training that is killed and resumed gives the same bits as one that is not killed.
 
 local torch = require "tlua"
 local trainer = require "tlua.trainer"
@@ -43,7 +43,7 @@ local function loaders(options)
       torch.data.DataLoader(set, {batch_size = 8})
 end
 
--- Trains a net, and raises an error in a callback after `dies` batches. Returns its state and its logs as a text.
+-- Trains a net, and raises an error in a callback after `dies` batches. Returns the net's state and logs as a text.
 local function train(folder, options, dies, resumes)
    torch.manual_seed(resumes and 99 or 1)
    local batches = 0
@@ -100,7 +100,7 @@ describe("a training that was killed and resumed", function()
    for name, options in pairs(cases) do
       it("has the same bits " .. name, function()
          local whole = shell.with_folder(function(folder) return (train(folder, options)) end)
-         local count = 0 -- the trainings that had saved something when they died
+         local count = 0 -- counts the trainings that had saved a checkpoint when they were killed
          for _, dies in ipairs(options.workers and {5, 9} or {3, 7, 8, 20}) do
             shell.with_folder(function(folder)
                local _, ended = train(folder, options, dies)
@@ -129,7 +129,7 @@ end)
 
 describe("a process killed by a signal", function()
    local places <const> = {{"on_train_batch_end", 3}, {"on_save_checkpoint", 5}, {"on_validation_end", 2}}
-   -- Strategies differ in how they write a checkpoint; when ranks save is the same for all.
+   -- Strategies differ only in how they write a checkpoint, so few kills suffice for the strategies after the first.
    for _, row in ipairs {{1, "auto", places}, {4, "ddp", {places[1]}}, {4, "fsdp", {places[2]}},
                          {4, "sharded", {places[2], places[3]}}} do
       local ranks, strategy, at = table.unpack(row)
@@ -149,7 +149,7 @@ describe("a process killed by a signal", function()
 end)
 
 describe("the newest checkpoint", function()
-   -- Returns the number of bytes that this process has read by system calls.
+   -- Returns the number of bytes that this process has read with system calls.
    local function bytes_read()
       local file <close> = io.open("/proc/self/io", "r")
       return file and tonumber(file:read "a":match "rchar: (%d+)")

@@ -1,11 +1,11 @@
--- Tests trainings whose parameters are sharded over ranks. One process that trains on the whole
--- batches gives the reference values.
+-- Tests trainings whose parameters are sharded over ranks. A single process that trains on the whole batches gives the
+-- reference values.
 
 local torch = require "tlua"
 local trainer = require "tlua.trainer"
 local shell = require "spec.support.shell"
 
--- Trains with the strategy that arg[1] names, and prints the weights of the checkpoint below arg[2].
+-- Trains with the strategy that arg[1] names. Prints the weights of the checkpoint in the folder arg[2].
 local PROGRAM <const> = [==[
 local torch = require "tlua"
 local trainer, nn, dist = torch.trainer, torch.nn, torch.distributed

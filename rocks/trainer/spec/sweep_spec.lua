@@ -23,7 +23,7 @@ local CONFIG <const> = [[
       sweep = SWEEP,
    }]]
 
--- Calls fn(fit, folder) in a folder with a configuration; fit(words) runs the command there.
+-- Calls fn(fit, folder) in a folder with a configuration. fit(words) runs `tlua fit` there.
 local function with_config(fn, sweep)
    return shell.with_folder(function(folder)
       local file <close> = assert(io.open(folder .. "/config.lua", "w"))
@@ -54,10 +54,10 @@ describe("a sweep", function()
          local config = assert(load(text))()
          assert.equal(2, config.model.width)
          assert.equal(number == "1" and 0.1 or 0.01, config.model.lr)
-         -- the printed command gives the same value
+         -- the command that the sweep has printed gives the same value
          local again = fit(command:gsub("^fit config.lua ", ""))
          assert.matches("val_loss +" .. value:gsub("%p", "%%%0") .. "\n", again)
-         -- nothing is trained twice
+         -- the second run of the sweep trains nothing again
          local second = fit(words)
          assert.matches("4 of 4 results are there already\nresults: ", second)
          assert.equal(csv, shell.read(folder .. "/sweep/results.csv"))
@@ -108,7 +108,7 @@ describe("a sweep", function()
             .. '"{min = 1e-3, max = 0.3, log = true}" --trainer.max_epochs 4 --sweep.folder '
          local said, status = fit(words .. "a")
          assert.equal(0, status, said)
-         -- the trials that have trained longer were among the best half of their rung
+         -- Each trial that was trained for longer must have been among the best half of its rung.
          local values, rung, begun, promotions = {{}, {}, {}}, {}, 0, 0
          local rungs <const> = {["1"] = 1, ["2"] = 2, ["4"] = 3}
          for line in said:gmatch "[^\n]+" do
@@ -135,7 +135,7 @@ describe("a sweep", function()
          local csv = shell.read(folder .. "/a/results.csv")
          assert.equal((said:gsub("in a\n", "in b\n"):gsub(": a/", ": b/")), (fit(words .. "b")))
          assert.equal(csv, shell.read(folder .. "/b/results.csv"))
-         -- a sweep whose last results are missing repeats the trainings that gave them
+         -- a sweep whose last results are missing repeats only the trainings that produced them
          local results = {}
          for number, epochs in said:gmatch "\ntrial (%d) of 7 [^\n]* after (%d) epochs?%f[\n]" do
             results[#results + 1] = ("trial-%s/result-%s.json"):format(number, epochs)
@@ -171,7 +171,7 @@ describe("a sweep", function()
       with_config(function(fit, folder)
          local words = '--sweep grid --sweep.model.lr "{0.1, 0.03, 0.01, 0.003, 0.001, 0.3}" --sweep.workers 2'
          local whole = fit(words .. " --sweep.folder whole")
-         -- the shell starts the command in place of itself, so that the number is the command's
+         -- the shell replaces itself by the command, so the process number is that of the command
          local tlua = shell.start(true)
          shell.run(([[cd %s && { sh -c 'echo $$ >pid; exec %s fit config.lua %s' & }
             until ls sweep/trial-*/result-all.json; do sleep 0.02; done; kill -9 $(cat pid); wait]]):format(folder,
@@ -234,7 +234,7 @@ describe("a sweep", function()
 end)
 
 describe("the choice of asynchronous halving", function()
-   -- Notes a value of a trial that has begun.
+   -- Records a value of a trial that has begun.
    local function note(asha, trial, rung, value)
       trial.status, trial.value = value and "done" or "failed", value
       asha:note(trial, rung)
@@ -247,26 +247,26 @@ describe("the choice of asynchronous halving", function()
       for number = 1, 4 do assert.same({trials[number], 1}, {asha:take(number - 1)}) end
       note(asha, trials[2], 1, 0.5)
       note(asha, trials[1], 1, 0.7)
-      assert.same({trials[5], 1}, {asha:take(2)}) -- two results have no best third
+      assert.same({trials[5], 1}, {asha:take(2)}) -- the best third of two results is empty
       note(asha, trials[4], 1, 0.6)
       assert.same({trials[2], 2}, {asha:take(2)}) -- trials 3 and 5 are still running
       assert.same({trials[6], 1}, {asha:take(3)})
-      note(asha, trials[3], 1) -- a trial that has failed counts for no rung
+      note(asha, trials[3], 1) -- a failed trial counts at no rung
       note(asha, trials[5], 1, 0.4)
-      assert.same({trials[5], 2}, {asha:take(2)}) -- the best of 4 results now
+      assert.same({trials[5], 2}, {asha:take(2)}) -- trial 5 is now the best of 4 results
       assert.same({trials[7], 1}, {asha:take(3)})
       note(asha, trials[6], 1, 0 / 0) -- NaN is the worst value
       note(asha, trials[7], 1, 0.45)
-      assert.same({trials[7], 2}, {asha:take(2)}) -- 6 results: the best two are trials 5 and 7
+      assert.same({trials[7], 2}, {asha:take(2)}) -- the best two of 6 results are trials 5 and 7
       note(asha, trials[5], 2, 0.3)
       note(asha, trials[2], 2, 0.2)
       assert.same({trials[8], 1}, {asha:take(1)})
       note(asha, trials[8], 1, 0.9)
-      assert.is_nil(asha:take(1)) -- trial 7 is running
+      assert.is_nil(asha:take(1)) -- trial 7 is still running
       note(asha, trials[7], 2)
-      assert.same({trials[2], 3}, {asha:take(0)}) -- nothing else is left
+      assert.same({trials[2], 3}, {asha:take(0)}) -- nothing else is left to begin or promote
       note(asha, trials[2], 3)
-      assert.same({trials[5], 3}, {asha:take(0)}) -- trial 2 has failed
+      assert.same({trials[5], 3}, {asha:take(0)}) -- trial 2 has failed, so trial 5 is promoted
       note(asha, trials[5], 3, 0.1)
       assert.is_nil(asha:take(0))
       assert.same({trials[5]}, asha:finished())

@@ -1,4 +1,4 @@
--- Tests the trainer: results, logs, callbacks, loggers, the tuner, and what it says about misuse.
+-- Tests the trainer: results, logs, callbacks, loggers, the tuner, and messages about misuse.
 
 local torch = require "tlua"
 local trainer = require "tlua.trainer"
@@ -189,7 +189,8 @@ describe("Trainer.fit", function()
          assert.equal(expected_steps, run.global_step)
          return seen, module, run
       end
-      for _, hooks in ipairs {{}, {on_train_batch_end = function() end}} do -- the plain loop, and the other
+      -- without a hook batches take the plain loop, and with one the watched loop
+      for _, hooks in ipairs {{}, {on_train_batch_end = function() end}} do
          local _, module = train(function(self)
             self.automatic_optimization = false
             self.kept = self.layer.weight:clone()
@@ -221,7 +222,7 @@ describe("Trainer.fit", function()
                if class == "SGD" then self.trainer.optimizers[1] = optimizer
                else self.trainer.optimizers = {optimizer} end
             end, 6, hooks)
-            -- the plain loop steps the optimizer that the batch began with
+            -- the plain loop goes on stepping the optimizer with which the batch began
             assert.is_true(steps >= 5)
          end
          assert.error_matches(function()
