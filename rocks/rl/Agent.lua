@@ -1,4 +1,4 @@
--- Agent.lua - what agents have in common: environments, networks, acting, saving.
+-- Agent.lua - the base class of agents: environments, networks, acting and saving.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,7 +7,7 @@ local checks = require "tlua.rl.checks"
 local VectorEnv = require "tlua.rl.VectorEnv"
 local nn = torch.nn
 
---- The base of agents: it makes them learn, act, be saved and be loaded.
+--- The base class of agents. An agent can learn, choose actions, and be saved and loaded.
 ---
 ---     local rl = torch.rl
 ---     local agent = rl.A2C(rl.make "CartPole-v1", {seed = 1})
@@ -19,7 +19,7 @@ local nn = torch.nn
 ---@field episode_returns number[]  the returns of the last 100 episodes
 local Agent = class.class("rl.Agent")
 
---- Takes the environments, and finds the sizes of observations and actions.
+--- Stores the environments, and finds the sizes of their observations and actions.
 function Agent:_take_env(env)
    local name = torch.type(self)
    if type(env) ~= "table" or not getmetatable(env) or not env.step then
@@ -35,13 +35,14 @@ function Agent:_take_env(env)
    self.num_timesteps, self.episode_returns = 0, {}
 end
 
---- Returns observations as the input of networks: a position becomes one of n.
+--- Converts observations to the input of networks. In a discrete space, the number of an
+--- observation becomes a one-hot vector.
 function Agent:_encode(observations)
    if not self.positions then return observations:float() end
    return nn.functional.one_hot(observations:long(), self.observation_size):float()
 end
 
---- Returns a network.
+--- Returns a multilayer perceptron with the given sizes of hidden layers.
 function Agent._mlp(from, sizes, to, activation)
    local list, size = {}, from
    for _, hidden in ipairs(sizes) do
@@ -52,7 +53,7 @@ function Agent._mlp(from, sizes, to, activation)
    return nn.Sequential(table.unpack(list))
 end
 
---- Notes the episodes that ended, and keeps the newest 100 returns.
+--- Adds the returns of finished episodes to the list, which keeps the newest 100.
 function Agent:_note(info)
    for _, value in ipairs(info.returns) do
       table.insert(self.episode_returns, value)
@@ -69,7 +70,7 @@ function Agent:mean_return()
    return #self.episode_returns > 0 and sum / #self.episode_returns or nil
 end
 
--- Returns an observation as a list or an integer; checks that it is one of the space.
+-- Returns an observation as a list or an integer. Raises an error if it is not in the space.
 local function checked(self, observation)
    if torch.is_tensor(observation) then observation = observation:tolist() end
    local n = self.observation_size
@@ -86,10 +87,10 @@ local function checked(self, observation)
       and "an integer from 1 to " .. n or ("%d numbers of one environment"):format(n), observation)
 end
 
---- Returns the action for an observation.
----@param observation any  of one environment
----@param deterministic? boolean|{deterministic: boolean}  whether it is the best one instead of a
---- random one; true by default
+--- Returns the agent's action for an observation.
+---@param observation any  an observation of one environment
+---@param deterministic? boolean|{deterministic: boolean}  whether the action is the best one
+--- instead of one drawn from the policy; true by default
 ---@return integer|number[] action
 function Agent:predict(observation, deterministic)
    checks.method(self, Agent, "predict", "agent")
@@ -112,8 +113,8 @@ local function check_steps(self, steps)
    end
 end
 
---- Learns for a number of steps of all environments together.
----@param total_timesteps integer  the number of steps
+--- Learns for a number of steps.
+---@param total_timesteps integer  the number of steps, counted over all environments
 ---@param callback? fun(agent: table): boolean?  called after each update; true ends the learning
 ---@return table self
 function Agent:learn(total_timesteps, callback)
@@ -131,7 +132,7 @@ function Agent:learn(total_timesteps, callback)
    return self
 end
 
---- Saves networks and optimizers.
+--- Saves the networks and the optimizers to a file.
 ---@param path string  the file
 function Agent:save(path)
    checks.method(self, Agent, "save", "agent")
@@ -142,7 +143,7 @@ function Agent:save(path)
    torch.save(state, path)
 end
 
---- Loads what `save` has saved into an agent that was made with the same options.
+--- Loads a file that `save` has written. The agent must have been created with the same options.
 ---@param path string  the file
 ---@return table self
 function Agent:load(path)

@@ -44,7 +44,8 @@ local take = args.signature("rl.DQN(env: object, " .. off_policy.OPTIONS:format(
 --- batch_size: integer, tau: number, gamma: number, train_freq: integer, gradient_steps: integer,
 --- target_update_interval: integer, exploration_fraction: number, exploration_initial_eps: number,
 --- exploration_final_eps: number, max_grad_norm: number, double: boolean, dueling: boolean,
---- prioritized: boolean, hidden: integer[], seed: integer}  train_freq: the steps between updates
+--- prioritized: boolean, hidden: integer[], seed: integer}  train_freq: the number of steps between
+--- updates
 function DQN:__init(...)
    local a = take(...)
    self:_begin(a.env, a, "Discrete", {64, 64}, 1)
@@ -67,7 +68,7 @@ function DQN:_parts() return {net = self.net, target = self.target, optimizer = 
 
 function DQN:_act(input) return self.net(input):argmax(2):tolist() end
 
--- Returns the probability of a random action.
+-- Returns the current probability of a random action.
 local function epsilon(self)
    local part = self.num_timesteps / math.max(1, self.goal * self.exploration_fraction)
    local first, last = self.exploration_initial_eps, self.exploration_final_eps

@@ -1,11 +1,11 @@
--- Env.lua - the base of environments.
+-- Env.lua - the base class of environments.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local checks = require "tlua.rl.checks"
 
---- The base of environments. A class derived from it sets action_space and observation_space, and
+--- The base class of environments. A derived class sets action_space and observation_space. It
 --- defines start(), which begins an episode, observe(), and advance(action), which returns the
 --- reward and whether the episode has terminated.
 ---
@@ -24,7 +24,7 @@ local checks = require "tlua.rl.checks"
 ---@class rl.Env
 ---@field action_space rl.Discrete|rl.Box  the set of actions
 ---@field observation_space rl.Discrete|rl.Box  the set of observations
----@field state any  what the next step depends on; a program may set it
+---@field state any  the state on which the next step depends; a program may set it
 local Env = class.class("rl.Env")
 
 local take_reset = args.signature "rl.Env.reset(seed: integer?)"
@@ -39,14 +39,14 @@ local function lacking(self, method, what)
       torch.type(self), method, what))
 end
 
---- Begins an episode; a class defines it.
+--- Begins an episode. A derived class must define this method.
 function Env:start() lacking(self, "start", "start(), which begins an episode") end
 
---- Returns the observation of the present state; a class defines it.
+--- Returns the observation of the current state. A derived class must define this method.
 ---@return any observation  a list of numbers for a Box, an integer for a Discrete space
 function Env:observe() lacking(self, "observe", "observe(), which returns the observation") end
 
---- Acts; a class defines it.
+--- Makes a step with an action. A derived class must define this method.
 ---@param action integer|number[]  an element of action_space
 ---@return number reward
 ---@return boolean terminated  whether the task has ended
@@ -55,16 +55,17 @@ function Env:advance(action) -- luacheck: no unused args
       .. "terminated")
 end
 
---- Returns a picture of the state, as a text: letters, or an SVG document; a class may define it.
+--- Returns a picture of the state as a text: letters, or an SVG document. A derived class may
+--- define this method.
 ---@return string
 function Env:render()
    lacking(self, "render", "render(), which returns a picture, if it has one")
 end
 
---- Frees what an environment holds; a class may define it.
+--- Frees the environment's resources. A derived class may define this method.
 function Env:close() end
 
--- Returns an observation as a list or an integer; checks that it is one of the space.
+-- Returns an observation as a list or an integer. Raises an error if it is not in the space.
 local function checked(self, observation)
    local space = self.observation_space
    if torch.is_tensor(observation) then observation = observation:tolist() end
@@ -88,7 +89,7 @@ local function check_spaces(self)
 end
 
 --- Begins an episode.
----@param options? {seed: integer}  seed: what the environment's random numbers start from
+---@param options? {seed: integer}  seed: the seed of the environment's random numbers
 ---@return any observation  a list of numbers for a Box, an integer for a Discrete space
 ---@return table info
 function Env:reset(...)
@@ -107,7 +108,7 @@ function Env:reset(...)
    return checked(self, self:observe()), empty
 end
 
---- Acts, and returns what follows.
+--- Makes a step with an action, and returns its results.
 ---@param action integer|number[]  an element of action_space
 ---@return any observation
 ---@return number reward
@@ -152,7 +153,7 @@ function Env:step(action)
    return checked(self, self:observe()), reward, terminated, false, empty
 end
 
---- Returns uniform random numbers of the environment's generator.
+--- Returns uniform random numbers from the environment's generator.
 ---@param n integer  how many
 ---@param low number  the lower bound
 ---@param high number  the upper bound

@@ -1,4 +1,4 @@
--- ReplayBuffer.lua - keeps the newest transitions, and draws batches of them.
+-- ReplayBuffer.lua - stores the newest transitions, and draws batches of them.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,7 +8,7 @@ local checks = require "tlua.rl.checks"
 local take = args.signature [[rl.ReplayBuffer(capacity: count, observation_size: count,
    action_size: count, prioritized: boolean = false, alpha: number = 0.6)]]
 
---- Keeps the newest transitions, and draws batches of them: uniformly, or by priorities (Schaul et
+--- Stores the newest transitions, and draws batches of them: uniformly, or by priorities (Schaul et
 --- al., 2016).
 ---
 ---     local buffer = torch.rl.ReplayBuffer(10, 2, 1)
@@ -31,8 +31,8 @@ function ReplayBuffer:__init(...)
    if a.capacity < 1 then args.refuse("rl.ReplayBuffer", "capacity", "at least 1", a.capacity) end
    self.capacity, self.size, self.at = a.capacity, 0, 0
    self.prioritized, self.alpha = a.prioritized, a.alpha
-   -- A row is a transition, so that one call draws a batch. The system gives memory to rows when
-   -- they are written.
+   -- Each row is a transition, so that one call draws a batch. The system provides memory for a row
+   -- when the row is first written.
    self.sizes = {a.observation_size, a.action_size}
    self.rows = torch.empty(a.capacity, 2 * a.observation_size + a.action_size + 2)
    self.columns = self:_split(self.rows)
@@ -41,7 +41,7 @@ function ReplayBuffer:__init(...)
    end
 end
 
--- Returns the columns of rows, as views: observations, actions, rewards, next observations, and
+-- Returns views of the columns of some rows: observations, actions, rewards, next observations, and
 -- whether the task has ended.
 function ReplayBuffer:_split(rows)
    local size, actions = self.sizes[1], self.sizes[2]
@@ -53,7 +53,7 @@ end
 --- Returns the number of transitions.
 function ReplayBuffer:__len() return self.size end
 
---- Adds transitions; the oldest ones make room.
+--- Adds transitions. When the buffer is full, they replace the oldest ones.
 ---@param observations Tensor  (N, observation_size)
 ---@param actions Tensor  (N, action_size)
 ---@param rewards Tensor  (N)
@@ -90,9 +90,9 @@ function ReplayBuffer:add(observations, actions, rewards, next_observations, ter
    end
 end
 
---- Draws transitions.
----@param batch_size integer  how many
----@param beta? number  with priorities: how much the weights correct the draw, 1 by default
+--- Draws a batch of transitions.
+---@param batch_size integer  the number of transitions
+---@param beta? number  how strongly the weights correct for drawing by priorities, 1 by default
 ---@return {observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor,
 --- terminated: Tensor, indices: Tensor, weights: Tensor?} batch
 function ReplayBuffer:sample(batch_size, beta)
@@ -119,9 +119,9 @@ function ReplayBuffer:sample(batch_size, beta)
       next_observations = list[4], terminated = list[5], indices = indices, weights = weights}
 end
 
---- Sets the priorities of drawn transitions.
----@param indices Tensor  those of a batch
----@param priorities Tensor  such as the absolute errors
+--- Sets the priorities of transitions that were drawn.
+---@param indices Tensor  the indices of a batch
+---@param priorities Tensor  for example the absolute errors
 function ReplayBuffer:update_priorities(indices, priorities)
    checks.method(self, ReplayBuffer, "update_priorities", "buffer")
    if not self.prioritized then

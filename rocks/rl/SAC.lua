@@ -26,8 +26,8 @@ local take = args.signature("rl.SAC(env: object, "
    .. off_policy.OPTIONS:format("3e-4", 256, "0.005", 1)
    .. ", ent_coef: any = 'auto', action_noise: object?, hidden: integers?, seed: integer?)")
 
--- Returns the logarithm of the initial coefficient if the coefficient is learnt, or nil if ent_coef
--- is a fixed number.
+-- Returns the logarithm of the initial entropy coefficient if the coefficient is learnt; nil if
+-- ent_coef is a fixed number.
 local function initial_log(ent_coef)
    if type(ent_coef) == "number" and ent_coef == ent_coef then return nil end
    local value = ent_coef == "auto" and 1
@@ -43,10 +43,9 @@ end
 ---@param options? {learning_rate: number, buffer_size: integer, learning_starts: integer,
 --- batch_size: integer, tau: number, gamma: number, train_freq: integer, gradient_steps: integer,
 --- ent_coef: number|string, action_noise: rl.ActionNoise, hidden: integer[], seed: integer}
---- ent_coef: the coefficient of the entropy, or "auto" if it is learnt from 1, or "auto_0.1" from
---- 0.1; train_freq: the steps between
---- updates; gradient_steps: -1: one update for each step; action_noise: noise that is added to
---- actions between -1 and 1
+--- ent_coef: the coefficient of the entropy; "auto" learns it, beginning with 1, and "auto_0.1"
+--- beginning with 0.1; train_freq: the steps between updates; gradient_steps: -1: one update for
+--- each step; action_noise: noise that is added to actions between -1 and 1
 function SAC:__init(...)
    local a = take(...)
    local log_alpha = initial_log(a.ent_coef)
@@ -67,7 +66,7 @@ function SAC:_parts()
    return parts
 end
 
--- Draws actions from -1 to 1; returns them and the logarithms of their densities.
+-- Draws actions between -1 and 1. Returns them and the logarithms of their densities.
 local function draw(self, input)
    local output = self.actor(input)
    local n = self.action_size
@@ -76,7 +75,7 @@ local function draw(self, input)
    local raw = mean + log_std:exp() * noise
    local actions = raw:tanh()
    local log_p = -0.5 * noise * noise - log_std - 0.5 * math.log(2 * math.pi)
-   -- the density of tanh: log(1 - tanh(x)^2), computed without cancellation
+   -- subtracts log(1 - tanh(x)^2), which tanh adds to the density, in a form without cancellation
    log_p = log_p - 2 * (math.log(2) - raw - nn.functional.softplus(-2 * raw))
    return actions, log_p:sum(2)
 end

@@ -1,6 +1,6 @@
 -- TD3.lua - twin delayed deep deterministic policy gradients (Fujimoto et al., 2018), and DDPG
 -- (Lillicrap et al., 2016), which is TD3 with one critic, without delay and without noise in the
--- goals. Names and defaults are those of Stable Baselines3.
+-- target actions. Names and defaults are those of Stable Baselines3.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +13,7 @@ local M = {}
 local options <const> = off_policy.OPTIONS:format("1e-3", 256, "0.005", 1)
    .. ", action_noise: object?, hidden: integers?, seed: integer?"
 
--- Makes an actor: a network whose results lie between -1 and 1.
+-- Creates an actor, a network whose outputs lie between -1 and 1.
 local function make_actor(self)
    local net = self._mlp(self.observation_size, self.hidden, self.action_size, nn.ReLU)
    return nn.Sequential(net, nn.Tanh())
@@ -52,10 +52,10 @@ local take_td3 = args.signature("rl.TD3(env: object, " .. options .. [[, policy_
 --- batch_size: integer, tau: number, gamma: number, train_freq: integer, gradient_steps: integer,
 --- action_noise: rl.ActionNoise, policy_delay: integer, target_policy_noise: number,
 --- target_noise_clip: number, hidden: integer[], seed: integer}  train_freq: the steps between
---- updates; gradient_steps: -1: one update for each step; policy_delay: the updates of the critics
---- for one of the actor; target_policy_noise: the deviation of the noise in the goals;
---- target_noise_clip: its greatest size; action_noise: noise that is added to actions between -1
---- and 1
+--- updates; gradient_steps: -1: one update for each step; policy_delay: the number of updates of
+--- the critics for each update of the actor; target_policy_noise: the standard deviation of the
+--- noise in the target actions; target_noise_clip: the largest absolute value of this noise;
+--- action_noise: noise that is added to actions between -1 and 1
 function M.TD3:__init(...) self:_make(take_td3(...), 2) end
 
 function M.TD3:_parts()
@@ -69,7 +69,7 @@ function M.TD3:_draw(input) return self.actor(input) end
 
 function M.TD3:_act(input) return self:_to_env(self.actor(input)):tolist() end
 
--- Returns the actions in the goals: those of the target network, with noise.
+-- Returns the actions of the target network for the next observations, with noise.
 local function next_actions(self, observations)
    local actions = self.actor_target(observations)
    if self.target_policy_noise == 0 or self.target_noise_clip == 0 then return actions end

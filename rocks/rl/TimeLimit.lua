@@ -1,4 +1,4 @@
--- TimeLimit.lua - ends episodes of an environment after a number of steps.
+-- TimeLimit.lua - limits the number of steps in the episodes of an environment.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -30,7 +30,7 @@ function TimeLimit:__init(...)
 end
 
 --- Begins an episode, as rl.Env.reset does.
----@param options? {seed: integer}  seed: what the random numbers start from
+---@param options? {seed: integer}  seed: the seed of the random numbers
 ---@return any observation
 ---@return table info
 function TimeLimit:reset(options)
@@ -39,7 +39,7 @@ function TimeLimit:reset(options)
    return self.env:reset(options or {})
 end
 
---- Acts, as rl.Env.step does.
+--- Makes a step, as rl.Env.step does.
 ---@param action integer|number[]  the action
 ---@return any observation
 ---@return number reward

@@ -1,13 +1,13 @@
--- VectorEnv.lua - several environments that step together, with batches of tensors.
+-- VectorEnv.lua - runs several environments step by step together, with tensors for their batches.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local checks = require "tlua.rl.checks"
 
---- Several environments of one kind that step together: observations, rewards and ends are tensors.
---- An environment whose episode ends begins a new one at once; info.final_observation has the last
---- observation of each.
+--- Several environments of one kind that make steps together. Observations, rewards and ends are
+--- tensors. An environment whose episode ends begins a new one at once. info.final_observation has
+--- the observations at the end of the step, before new episodes begin.
 ---
 ---     local envs = torch.rl.make_vec("CartPole-v1", 2)
 ---     envs:reset {seed = 1}
@@ -22,13 +22,15 @@ local checks = require "tlua.rl.checks"
 ---@overload fun(envs: rl.Env[]): rl.VectorEnv
 local VectorEnv = class.class("rl.VectorEnv")
 
--- Returns what tells a space from others of its kind: the number of elements or of bounds.
+-- Returns a text with the kind of a space and its number of elements or of bounds, by which two
+-- spaces are compared.
 local function size_of(space)
    if type(space) ~= "table" then return nil end
    return space.n and "Discrete " .. space.n or space.low and "Box " .. #space.low
 end
 
--- Refuses an environment without spaces, and one whose spaces are not those of the first.
+-- Raises an error if an environment has no spaces, or if its spaces differ from those of the first
+-- one.
 local function check_spaces(i, env, first)
    for _, name in ipairs {"action_space", "observation_space"} do
       local size = size_of(env[name])
@@ -41,7 +43,8 @@ local function check_spaces(i, env, first)
    end
 end
 
--- Returns an environment's observation without tensors; checks one of a Box.
+-- Returns an environment's observation as Lua values. Raises an error if an observation in a Box is
+-- wrong.
 local function plain(env, method, observation)
    local low = env.observation_space.low
    if low then return checks.observation(torch.type(env) .. method, observation, #low) end
@@ -71,7 +74,8 @@ function VectorEnv:__init(envs)
 end
 
 --- Begins an episode in each environment.
----@param options? {seed: integer}  seed: that of the first one; the others count up from it
+---@param options? {seed: integer}  seed: the seed of the first environment; the i-th gets seed + i
+--- - 1
 ---@return Tensor observations
 ---@return table info
 function VectorEnv:reset(options)
@@ -85,8 +89,8 @@ function VectorEnv:reset(options)
    return torch.tensor(list), {}
 end
 
---- Acts in each environment.
----@param actions Tensor  one for each
+--- Makes a step in each environment.
+---@param actions Tensor  one action for each environment
 ---@return Tensor observations
 ---@return Tensor rewards
 ---@return Tensor terminated  of booleans
@@ -132,7 +136,7 @@ function VectorEnv:close()
    end
 end
 
---- Returns the pictures of all environments.
+--- Returns the picture of each environment.
 ---@return string[]
 function VectorEnv:render()
    checks.method(self, VectorEnv, "render", "envs")

@@ -1,11 +1,11 @@
--- Wrapper.lua - the base of wrappers, which change what an environment takes or gives.
+-- Wrapper.lua - the base class of wrappers, which change the inputs or outputs of an environment.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
 local checks = require "tlua.rl.checks"
 
---- The base of wrappers: an environment that hands everything on to another one. A class derived
---- from it replaces reset or step.
+--- The base class of wrappers. A wrapper is an environment that passes all calls on to another one.
+--- A derived class replaces reset or step.
 ---
 ---     local Half = torch.class("Half", torch.rl.Wrapper)
 ---     function Half:step(action)
@@ -35,7 +35,7 @@ function Wrapper:__init(env)
 end
 
 --- Begins an episode, as rl.Env.reset does.
----@param options? {seed: integer}  seed: what the random numbers start from
+---@param options? {seed: integer}  seed: the seed of the random numbers
 ---@return any observation
 ---@return table info
 function Wrapper:reset(options)
@@ -43,7 +43,7 @@ function Wrapper:reset(options)
    return self.env:reset(options or {})
 end
 
---- Acts, as rl.Env.step does.
+--- Makes a step, as rl.Env.step does.
 ---@param action integer|number[]  the action
 ---@return any observation
 ---@return number reward
@@ -55,14 +55,14 @@ function Wrapper:step(action)
    return self.env:step(action)
 end
 
---- Returns a picture of the state, as a text.
+--- Returns a picture of the state as a text.
 ---@return string
 function Wrapper:render()
    checks.method(self, Wrapper, "render", "env")
    return self.env:render()
 end
 
---- Frees what the environment holds.
+--- Frees the environment's resources.
 function Wrapper:close()
    checks.method(self, Wrapper, "close", "env")
    if self.env.close then self.env:close() end

@@ -1,4 +1,4 @@
--- advantages.lua - estimates of advantages.
+-- advantages.lua - estimates advantages of actions.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,10 +17,10 @@ local take = args.signature [[rl.compute_gae(rewards: tensor, values: tensor, do
 ---     print(advantages:view(-1), returns:view(-1))
 ---     --> tensor([3., 2., 1.])	tensor([3., 2., 1.])
 ---@param rewards Tensor  (T, N)
----@param values Tensor  (T, N), the estimates of the observations before each step
+---@param values Tensor  (T, N), the estimated values of the observations before each step
 ---@param dones Tensor  (T, N), 1 where an episode has ended with the step
----@param last_values Tensor  (N), the estimates after the last step
----@param gamma number  the discount
+---@param last_values Tensor  (N), the estimated values of the observations after the last step
+---@param gamma number  the discount factor
 ---@param gae_lambda number  from 0 (one step) to 1 (whole returns)
 ---@return Tensor advantages  (T, N)
 ---@return Tensor returns  (T, N)

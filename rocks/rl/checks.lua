@@ -1,4 +1,4 @@
--- checks.lua - what environments and agents have in common in checking what a user gives.
+-- checks.lua - checks of a user's input that environments and agents have in common.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -6,12 +6,12 @@ local class = require "tlua.class"
 
 local M = {}
 
---- Raises an error if a method was called without an instance, such as env.step(1) for
+--- Raises an error if a method was called without an object, for example as env.step(1) instead of
 --- env:step(1).
----@param self any  what the method got
+---@param self any  the first argument of the method
 ---@param cls table  the class of the method
----@param method string  its name
----@param word string  what a program calls such an object
+---@param method string  the method's name
+---@param word string  a name for such an object in the message
 function M.method(self, cls, method, word)
    local meta = getmetatable(self)
    if type(self) == "table" and meta and class.isinstance(self, cls) then return end
@@ -19,8 +19,7 @@ function M.method(self, cls, method, word)
       .. "%s as the object"):format(cls.__name, method, word, method, args.describe(self)))
 end
 
---- Raises an error unless an environment's step has returned a reward followed by two boolean
---- flags.
+--- Raises an error unless the results of an environment's step are a reward and two booleans.
 ---@param env table  the environment
 ---@param reward any
 ---@param terminated any
@@ -37,8 +36,8 @@ function M.results(env, reward, terminated, truncated)
    end
 end
 
---- Returns an observation of a Box as a list, or raises an error unless it has n numbers.
----@param title string  the method that returns it, for the message
+--- Returns an observation in a Box as a list. Raises an error unless it has n numbers.
+---@param title string  the method that has returned the observation, for the message
 ---@param observation any  a list or a tensor
 ---@param n integer
 ---@return number[]
@@ -58,7 +57,7 @@ function M.observation(title, observation, n)
    return list
 end
 
--- Maps the name of an interval to a test and to its words.
+-- Maps the name of an interval to a test and to the words for messages.
 local intervals <const> = {
    positive = {function(x) return x > 0 and x < math.huge end, "a number above 0"},
    not_negative = {function(x) return x >= 0 and x < math.huge end, "a number of at least 0"},
@@ -80,7 +79,7 @@ local options <const> = {
    stack_size = "count", buffer_length = "count", max_episode_steps = "count",
 }
 
---- Raises an error if an option of an agent, a buffer or a wrapper is out of its range.
+--- Raises an error if an option of an agent, a buffer or a wrapper is out of range.
 ---@param title string  the function's name, for the message
 ---@param a table<string, any>  the options
 function M.ranges(title, a)
@@ -92,7 +91,7 @@ function M.ranges(title, a)
    end
 end
 
---- Returns the sizes of hidden layers; checks them.
+--- Returns a list with the sizes of the hidden layers, after checking them.
 ---@param title string  the function's name, for the message
 ---@param hidden? integer|integer[]
 ---@param default integer[]

@@ -14,7 +14,7 @@ local INF <const> = math.huge
 
 local function clip(x, low, high) return math.max(low, math.min(high, x)) end
 
--- Defines an environment; `signature` has the options that it takes.
+-- Defines the class of an environment. `signature` has the options of its constructor.
 local function define(name, actions, low, high, signature)
    local cls = class.class("rl." .. name, Env)
    local take, names = args.declare(("rl.%s(%s)"):format(name, signature or ""))
@@ -37,7 +37,8 @@ end
 
 -- Pictures ----------------------------------------------------------------------------------------
 
--- Returns an SVG document of 600 by 400 with some shapes; y grows upwards from 0 at the bottom.
+-- Returns an SVG document of 600 by 400 with the given shapes. Here y is 0 at the bottom and grows
+-- upwards.
 local function picture(self, shapes)
    if not self.state then
       torch.raise(torch.type(self) .. ".render: call reset before the first picture")
@@ -56,7 +57,7 @@ local function circle(x, y, radius, color)
    return ('<circle cx="%.1f" cy="%.1f" r="%d" fill="%s"/>'):format(x, 400 - y, radius, color)
 end
 
--- Draws a rectangle around a point, turned by an angle.
+-- Draws a rectangle around a point. The rectangle is turned by an angle.
 local function rectangle(x, y, width, height, color, angle)
    return ('<rect x="%.1f" y="%.1f" width="%d" height="%d" fill="%s" transform="rotate(%.1f %.1f '
       .. '%.1f)"/>'):format(x - width / 2, 400 - y - height / 2, width, height, color,
@@ -106,7 +107,7 @@ function Acrobot:observe()
    return {cos(s[1]), sin(s[1]), cos(s[2]), sin(s[2]), s[3], s[4]}
 end
 
--- Returns the derivatives of the angles and of their speeds, for links of 1 kg and 1 m.
+-- Returns the derivatives of Acrobot's angles and angular speeds, for links of 1 kg and 1 m.
 local function acrobot_slope(s, torque)
    local a, b, da, db = s[1], s[2], s[3], s[4]
    local d1 = 0.25 + (1 + 0.25 + cos(b)) + 2
@@ -158,7 +159,7 @@ end
 
 local function start_in_valley(self) self.state = {self:uniform(1, -0.6, -0.4)[1], 0.0} end
 
--- Moves the car by a push; returns whether it has reached the goal.
+-- Accelerates the car and moves it by one step. Returns whether it has reached the goal.
 local function drive(self, push, goal)
    local x, speed = self.state[1], self.state[2]
    speed = clip(speed + push - 0.0025 * cos(3 * x), -0.07, 0.07)

@@ -1,4 +1,4 @@
--- evaluation.lua - measures agents.
+-- evaluation.lua - measures the returns that agents reach.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,8 +18,8 @@ local take = args.signature [[rl.evaluate_policy(agent: object, env: object,
 ---     --> true
 ---@param agent table  an agent, or any object with predict(observation, deterministic)
 ---@param env rl.Env|rl.TimeLimit  one environment
----@param options? {n_eval_episodes: integer, deterministic: boolean, seed: integer}  seed: that of
---- the first episode
+---@param options? {n_eval_episodes: integer, deterministic: boolean, seed: integer}  seed: the
+--- seed of the first episode
 ---@return number mean
 ---@return number deviation
 function M.evaluate_policy(...)

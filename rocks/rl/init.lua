@@ -7,7 +7,7 @@
 --
 -- Actions and observations of Discrete spaces count from 1.
 
-require "tlua" -- defines the core's modules for `require`
+require "tlua" -- loads the core, so that `require` finds its modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.rl", {

@@ -1,4 +1,4 @@
--- make.lua - makes environments by Gymnasium's names.
+-- make.lua - creates environments by their names in Gymnasium.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,8 +9,8 @@ local TimeLimit = require "tlua.rl.TimeLimit"
 
 local M = {}
 
--- Maps names to classes, the number of steps of an episode, if it is limited, and the options that
--- differ from the class's defaults.
+-- Maps each name to its class, its limit of steps in an episode, if any, and the options that
+-- differ from the defaults of the class.
 local registry <const> = {
    ["CartPole-v0"] = {classic.CartPole, 200}, ["CartPole-v1"] = {classic.CartPole, 500},
    ["Acrobot-v1"] = {classic.Acrobot, 500}, ["MountainCar-v0"] = {classic.MountainCar, 200},
@@ -28,7 +28,8 @@ local take, names_of_all = args.declare [[rl.make(id: string, max_episode_steps:
    success_rate: number?, reward_schedule: numbers?, natural: boolean?, sab: boolean?, g: number?,
    goal_velocity: number?, sutton_barto_reward: boolean?)]]
 
--- Returns the options of an environment; refuses those of others.
+-- Returns the options for an environment. Raises an error for options that only other environments
+-- have.
 local function options_of(a, names, defaults)
    local known, options = {id = true, max_episode_steps = true, render_mode = true}, {}
    for _, name in ipairs(names) do
@@ -45,7 +46,7 @@ local function options_of(a, names, defaults)
    return options
 end
 
---- Makes an environment by Gymnasium's name.
+--- Creates an environment by its name in Gymnasium.
 ---
 ---     local env = torch.rl.make "CartPole-v1"
 ---     env:reset {seed = 1}
@@ -53,17 +54,18 @@ end
 ---     print(#observation, reward, terminated)
 ---     --> 4	1.0	false
 ---@param id string  such as "CartPole-v1"
----@param options? {max_episode_steps: integer, render_mode: string, map_name: string,
---- desc: string[], is_slippery: boolean, success_rate: number, reward_schedule: number[],
---- natural: boolean, sab: boolean, g: number, goal_velocity: number, sutton_barto_reward: boolean}
---- max_episode_steps: another limit of an episode; render_mode: the form of pictures: "ansi" for
---- toys, "svg" for classic control; map_name: "4x4" or "8x8", of FrozenLake; desc: its map: rows
---- of S (start), F (ice), H (hole), G (goal); is_slippery: whether FrozenLake and CliffWalking
---- move sideways, too; success_rate: the probability of the direction meant; reward_schedule: the
---- rewards of goal, hole and ice; natural: whether Blackjack pays 1.5 for two winning cards; sab:
---- whether it has the rules of Sutton and Barto; g: the Pendulum's gravity; goal_velocity: the
---- least speed of a car at its goal; sutton_barto_reward: whether CartPole gives 0, and -1 at the
---- end
+---@param options? {max_episode_steps: integer, render_mode: string, map_name: string, desc:
+--- string[], is_slippery: boolean, success_rate: number, reward_schedule: number[], natural:
+--- boolean, sab: boolean, g: number, goal_velocity: number, sutton_barto_reward: boolean}
+--- max_episode_steps: the limit of steps in an episode, if not the default; render_mode: the form
+--- of pictures: "ansi" for toys, "svg" for classic control; map_name: FrozenLake's map, "4x4" or
+--- "8x8"; desc: FrozenLake's map as rows of S (start), F (ice), H (hole), G (goal); is_slippery:
+--- whether moves in FrozenLake and CliffWalking may go sideways instead; success_rate: the
+--- probability of moving in the chosen direction; reward_schedule: the rewards of goal, hole and
+--- ice; natural: whether Blackjack pays 1.5 for a natural, an ace and a ten at once; sab: whether
+--- Blackjack follows the rules of Sutton and Barto; g: the Pendulum's gravity; goal_velocity: the
+--- least speed of a car at its goal; sutton_barto_reward: whether CartPole's reward is 0 in each
+--- step and -1 at the end
 ---@return rl.Env|rl.TimeLimit
 function M.make(...)
    local a = take(...)
@@ -85,13 +87,13 @@ function M.make(...)
    return limit and TimeLimit(env, limit) or env
 end
 
---- Makes several environments that step together.
+--- Creates several environments that make steps together.
 ---
 ---     local envs = torch.rl.make_vec("CartPole-v1", 3)
 ---     print(table.concat(envs:reset({seed = 1}).shape, " "))
 ---     --> 3 4
 ---@param id string  such as "CartPole-v1"
----@param num_envs integer  how many
+---@param num_envs integer  the number of environments
 ---@param options? {max_episode_steps: integer, render_mode: string, map_name: string,
 --- desc: string[], is_slippery: boolean, success_rate: number, reward_schedule: number[],
 --- natural: boolean, sab: boolean, g: number, goal_velocity: number, sutton_barto_reward: boolean}

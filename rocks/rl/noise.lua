@@ -1,4 +1,4 @@
--- noise.lua - noise that is added to actions for exploration.
+-- noise.lua - random noise that is added to actions for exploration.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,7 +7,7 @@ local checks = require "tlua.rl.checks"
 
 local M = {}
 
---- The base of noise for actions between -1 and 1: it has the fields mean and sigma, and the
+--- The base class of noise for actions between -1 and 1. It has the fields mean and sigma and the
 --- methods sample(n) and reset(dones).
 ---
 ---     local rl = torch.rl
@@ -48,13 +48,13 @@ local function check_count(self, n)
    args.refuse(torch.type(self) .. ".sample", "n", "an integer of at least 1", n)
 end
 
---- Begins the noise of environments anew whose episodes have ended.
----@param dones? Tensor  (N), which ones; nil: all
+--- Restarts the noise of the environments whose episodes have ended.
+---@param dones? Tensor  (N), true for each environment that has ended; nil: all have ended
 function M.ActionNoise:reset(dones) check_dones(self, dones) end
 
 -- Normal ------------------------------------------------------------------------------------------
 
---- Noise with a normal distribution, independent in each step.
+--- Noise with a normal distribution, which is independent in each step.
 ---
 ---     local noise = torch.rl.NormalActionNoise({0, 0}, {0, 0})
 ---     print(noise:sample(1))
@@ -81,7 +81,7 @@ end
 
 -- Ornstein and Uhlenbeck --------------------------------------------------------------------------
 
---- Noise whose values in following steps resemble one another (Uhlenbeck and Ornstein, 1930).
+--- Noise whose consecutive values are correlated (Uhlenbeck and Ornstein, 1930).
 ---
 ---     local noise = torch.rl.OrnsteinUhlenbeckActionNoise({1}, {0}, {dt = 1})
 ---     print(noise:sample(1):item() < noise:sample(1):item())
@@ -97,8 +97,8 @@ local take_process = args.signature [[rl.OrnsteinUhlenbeckActionNoise(mean: numb
 
 ---@param mean number[]  the means, one for each action
 ---@param sigma number[]  the standard deviations
----@param options? {theta: number, dt: number, initial_noise: number[]}  theta: how fast it returns
---- to the mean; dt: the time of a step; initial_noise: the first values, 0 by default
+---@param options? {theta: number, dt: number, initial_noise: number[]}  theta: how fast the noise
+--- returns to the mean; dt: the duration of a step; initial_noise: the first values, 0 by default
 function Process:__init(...)
    local a = take_process(...)
    begin(self, "rl.OrnsteinUhlenbeckActionNoise", a)
@@ -130,8 +130,8 @@ function Process:sample(n)
    return self.last:clone()
 end
 
---- Begins the noise of environments anew whose episodes have ended.
----@param dones? Tensor  (N), which ones; nil: all
+--- Restarts the noise of the environments whose episodes have ended.
+---@param dones? Tensor  (N), true for each environment that has ended; nil: all have ended
 function Process:reset(dones)
    check_dones(self, dones)
    if dones == nil or self.last == nil then

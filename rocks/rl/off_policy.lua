@@ -1,5 +1,5 @@
--- off_policy.lua - what agents that learn from a replay buffer share: options, collecting steps,
--- updates, and target networks that follow.
+-- off_policy.lua - what the agents with a replay buffer have in common: options, collecting steps,
+-- updates, and target networks that follow the trained ones.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,18 +12,20 @@ local nn = torch.nn
 
 local M = {}
 
--- A class derived from it defines _explore(input), which returns actions as the buffer keeps them,
--- _to_env(actions), which returns them as the environment takes them, and _update(), a step of the
--- optimizers.
+-- The base class of agents with a replay buffer. A derived class defines _explore(input), which
+-- returns actions in the form that the buffer stores; _to_env(actions), which converts them for the
+-- environment; and _update(), which makes a step of the optimizers.
 local OffPolicy = class.class("rl.OffPolicy", Agent)
 M.OffPolicy = OffPolicy
 
---- The options that these agents have in common, with the defaults that differ.
+--- The options that these agents have in common. Defaults that differ between the agents are filled
+--- in.
 M.OPTIONS = [[learning_rate: number = %s, buffer_size: count = 1000000,
    learning_starts: count = 100, batch_size: count = %d, tau: number = %s, gamma: number = 0.99,
    train_freq: count = %d, gradient_steps: integer = 1]]
 
---- Takes the environments and the options, and makes the buffer. `kind`: "Discrete" or "Box".
+--- Stores the environments and the options, and creates the buffer. `kind` is the kind of the space
+--- of actions, "Discrete" or "Box".
 function OffPolicy:_begin(env, a, kind, hidden, action_size)
    local name = torch.type(self)
    self:_take_env(env)
@@ -48,7 +50,8 @@ function OffPolicy:_begin(env, a, kind, hidden, action_size)
       {prioritized = a.prioritized or false})
 end
 
---- Moves parameters of target networks towards those of networks, in one call.
+--- Moves the parameters of target networks towards the parameters of the trained networks, in one
+--- call.
 ---@param targets Tensor[]
 ---@param parameters Tensor[]
 function OffPolicy:_follow(targets, parameters)
@@ -56,13 +59,13 @@ function OffPolicy:_follow(targets, parameters)
    torch._fused_step_(targets, parameters, {}, {}, "lerp", {self.tau})
 end
 
---- Is called after each step of the environments; n: their number.
+--- Is called after each step of the n environments.
 function OffPolicy:_stepped(n) end -- luacheck: no unused args
 
---- Is called with what tells, after a step, which episodes have ended.
+--- Is called after each step; `dones` tells which episodes have ended with it.
 function OffPolicy:_ended(dones) end -- luacheck: no unused args
 
---- Makes train_freq steps, and then gradient_steps updates.
+--- Makes train_freq steps in the environments, and then gradient_steps updates.
 function OffPolicy:_iterate()
    local n, made = self.env.num_envs, 0
    for _ = 1, math.max(1, self.train_freq // n) do
@@ -84,12 +87,13 @@ end
 
 -- Continuous actions ------------------------------------------------------------------------------
 
--- Networks give actions from -1 to 1, which the buffer keeps. A class derived from it defines
--- _draw(input), which returns the actions of the policy, and _update().
+-- The base class of agents with continuous actions. Their networks compute actions between -1 and
+-- 1, which are also stored in the buffer. A derived class defines _draw(input), which returns the
+-- actions of the policy, and _update().
 local Continuous = class.class("rl.Continuous", OffPolicy)
 M.Continuous = Continuous
 
---- Takes the environments and the options.
+--- Stores the environments and the options, and creates the buffer.
 function Continuous:_begin(env, a, hidden)
    OffPolicy._begin(self, env, a, "Box", hidden)
    local noise, space = a.action_noise, self.env.action_space
@@ -105,7 +109,7 @@ function Continuous:_begin(env, a, hidden)
    self.middle, self.half = (high + low) / 2, (high - low) / 2
 end
 
---- Makes critics with target networks and one optimizer.
+--- Creates critics, their target networks, and one optimizer for all critics.
 function Continuous:_make_critics(count)
    self.critics, self.targets = {}, {}
    local parameters, size = {}, self.observation_size + self.action_size
@@ -124,7 +128,7 @@ function Continuous:_make_critics(count)
    self.critic_optimizer = torch.optim.Adam(parameters, {lr = self.learning_rate})
 end
 
---- Returns what is saved of the critics.
+--- Returns the parts of the critics that are saved: networks, target networks and the optimizer.
 function Continuous:_critic_parts()
    local parts = {critic_optimizer = self.critic_optimizer}
    for i, critic in ipairs(self.critics) do
@@ -133,7 +137,7 @@ function Continuous:_critic_parts()
    return parts
 end
 
---- Returns the least of the values that networks give to actions.
+--- Returns the lowest of the values that several critics give to each action.
 function Continuous._least(nets, observations, actions)
    local input = torch.cat({observations, actions}, 2)
    local least = nets[1](input)
@@ -141,7 +145,7 @@ function Continuous._least(nets, observations, actions)
    return least:view(-1)
 end
 
---- Makes a step of the critics towards the goals of a batch.
+--- Makes an optimizer step of the critics, towards the target values `goals` for a batch.
 function Continuous:_fit_critics(batch, goals, factor)
    local input, loss = torch.cat({batch.observations, batch.actions}, 2), nil
    for _, critic in ipairs(self.critics) do
@@ -154,8 +158,8 @@ function Continuous:_fit_critics(batch, goals, factor)
    self.critic_optimizer:step()
 end
 
---- Makes a step of the actor. loss() computes its loss through the critics, whose weights get no
---- gradients meanwhile.
+--- Makes an optimizer step of the actor. loss() computes the loss through the critics, whose
+--- weights get no gradients in this call.
 function Continuous:_fit_actor(loss)
    local parameters = self.critic_parameters
    for i = 1, #parameters do parameters[i]:requires_grad_(false) end

@@ -58,8 +58,8 @@ end
 
 local log_root <const> = 0.5 * math.log(2 * math.pi)
 
--- Returns the logarithms of the probabilities of actions from the actor's output, and the mean
--- entropy, unless its coefficient is 0.
+-- Returns the log probabilities of actions, given the actor's output, and the mean entropy. The
+-- entropy is not computed if its coefficient is 0.
 local function evaluate(self, output, actions)
    local weighs = self.ent_coef ~= 0
    if self.is_discrete then
@@ -72,7 +72,8 @@ local function evaluate(self, output, actions)
    return log_p, weighs and (self.log_std + 0.5 + log_root):sum() or nil
 end
 
--- Returns the sum of the losses of the policy, of the values and of the entropy.
+-- Returns the total loss: the sum of the losses of the policy and the values, minus the weighted
+-- entropy.
 local function total(self, policy_loss, entropy, value_loss)
    local loss = policy_loss + self.vf_coef * value_loss
    return entropy and loss - self.ent_coef * entropy or loss
@@ -83,7 +84,7 @@ local function draw(self, output)
    return output + self.log_std:exp() * torch.randn_like(output)
 end
 
--- Returns actions within the bounds of the space.
+-- Returns the actions clipped to the bounds of the space.
 local function bounded(self, actions)
    if self.is_discrete then return actions end
    local space = self.env.action_space
@@ -101,7 +102,7 @@ local function collect(self)
       rows.log_p[t] = evaluate(self, output, actions)
       rows.values[t] = self.critic(input):view(-1)
       local next_observations, rewards, ends, cuts, info = self.env:step(bounded(self, actions))
-      -- an episode that was cut off would have gone on
+      -- a truncated episode would have continued, so the value of its last observation is added
       if cuts:any():item() then
          local after = self.critic(self:_encode(info.final_observation)):view(-1)
          rewards = rewards + self.gamma * after * (cuts:float() * (1 - ends:float()))
@@ -156,7 +157,7 @@ end
 ---@class rl.PPO: rl.Agent
 ---@field num_timesteps integer  the number of steps so far
 ---@field actor nn.Module  the policy's network
----@field critic nn.Module  the values' network
+---@field critic nn.Module  the network for the values of observations
 ---@overload fun(env: rl.VectorEnv, options?: table): rl.PPO
 M.PPO = class.class("rl.PPO", Agent)
 
@@ -164,10 +165,10 @@ local take_ppo = args.signature("rl.PPO(env: object, "
    .. options:format("3e-4", 2048, 10, "0.95", "true"))
 
 ---@param env rl.VectorEnv|rl.Env  the environments
----@param options? {learning_rate: number, n_steps: integer, batch_size: integer, n_epochs: integer,
---- gamma: number, gae_lambda: number, clip_range: number, ent_coef: number, vf_coef: number,
---- max_grad_norm: number, normalize_advantage: boolean, hidden: integer[], seed: integer}  n_steps:
---- the steps of each environment between updates
+---@param options? {learning_rate: number, n_steps: integer, batch_size: integer, n_epochs:
+--- integer, gamma: number, gae_lambda: number, clip_range: number, ent_coef: number, vf_coef:
+--- number, max_grad_norm: number, normalize_advantage: boolean, hidden: integer[], seed: integer}
+--- n_steps: the number of steps in each environment between updates
 function M.PPO:__init(...)
    local a = take_ppo(...)
    begin(self, a.env, a)
@@ -199,8 +200,8 @@ end
 
 -- A2C ---------------------------------------------------------------------------------------------
 
---- Learns a policy by advantage actor-critic, with one step of the optimizer for each few steps of
---- the environments. With gae_lambda = 1 and long n_steps it is REINFORCE with a baseline.
+--- Learns a policy by advantage actor-critic, with one optimizer step after every n_steps steps of
+--- the environments. With gae_lambda = 1 and a large n_steps, this is REINFORCE with a baseline.
 ---
 ---     local rl = torch.rl
 ---     local agent = rl.A2C(rl.make_vec("CartPole-v1", 2), {seed = 1})
@@ -210,7 +211,7 @@ end
 ---@class rl.A2C: rl.Agent
 ---@field num_timesteps integer  the number of steps so far
 ---@field actor nn.Module  the policy's network
----@field critic nn.Module  the values' network
+---@field critic nn.Module  the network for the values of observations
 ---@overload fun(env: rl.VectorEnv, options?: table): rl.A2C
 M.A2C = class.class("rl.A2C", Agent)
 
@@ -220,8 +221,8 @@ local take_a2c = args.signature("rl.A2C(env: object, "
 
 ---@param env rl.VectorEnv|rl.Env  the environments
 ---@param options? {learning_rate: number, n_steps: integer, gamma: number, gae_lambda: number,
---- ent_coef: number, vf_coef: number, max_grad_norm: number, normalize_advantage: boolean,
---- hidden: integer[], seed: integer}  n_steps: the steps of each environment between updates
+--- ent_coef: number, vf_coef: number, max_grad_norm: number, normalize_advantage: boolean, hidden:
+--- integer[], seed: integer}  n_steps: the number of steps in each environment between updates
 function M.A2C:__init(...)
    local a = take_a2c(...)
    begin(self, a.env, a)

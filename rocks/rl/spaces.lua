@@ -1,4 +1,4 @@
--- spaces.lua - the sets of actions and observations.
+-- spaces.lua - sets of possible actions and observations.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -6,7 +6,7 @@ local class = require "tlua.class"
 
 local M = {}
 
---- The integers from 1 to n.
+--- The set of the integers from 1 to n.
 ---
 ---     local space = torch.rl.Discrete(3)
 ---     print(space:contains(3), space:contains(0))
@@ -38,7 +38,7 @@ function M.Discrete:contains(value)
    return math.type(value) == "integer" and value >= 1 and value <= self.n
 end
 
---- Lists of numbers, each between two bounds.
+--- The set of lists of numbers in which each number lies between two bounds.
 ---
 ---     local space = torch.rl.Box({-1, -2}, {1, 2})
 ---     print(space:contains {0.5, 1.5}, space:contains {1.5, 0})
@@ -78,8 +78,8 @@ function M.Box:is_bounded()
    return true
 end
 
---- Returns a random element; an unbounded number is normal, and one with a single bound has an
---- exponential distance from it.
+--- Returns a random element. A number with two bounds is uniform, a number with one bound has an
+--- exponential distance from it, and a number without bounds is normal.
 ---@param generator? torch.Generator
 ---@return number[]
 function M.Box:sample(generator)

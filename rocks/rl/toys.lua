@@ -1,6 +1,6 @@
 -- toys.lua - environments with few states: FrozenLake, Taxi (Dietterich 2000), CliffWalking and
--- Blackjack (Sutton and Barto). Those of grids have outcomes(state, action), a list of
--- {probability, next state, reward, terminated}.
+-- Blackjack (Sutton and Barto). Environments on a grid have a function outcomes(state, action),
+-- which returns a list of {probability, next state, reward, terminated}.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,13 +10,13 @@ local spaces = require "tlua.rl.spaces"
 
 local M = {}
 
--- Defines an environment; `signature` has the options that it takes.
+-- Defines the class of an environment. `signature` has the options of its constructor.
 local function define(name, signature)
    local cls = class.class("rl." .. name, Env)
    local take, names = args.declare(("rl.%s(%s)"):format(name, signature or ""))
    cls.render_mode, cls.option_names = "ansi", names
 
-   -- Takes the options, and sets the spaces.
+   -- Stores the options, and sets the spaces to the given numbers of states and actions.
    function cls:begin(states, actions, ...)
       self.action_space = spaces.Discrete(actions)
       self.observation_space = spaces.Discrete(states)
@@ -42,7 +42,7 @@ local function define(name, signature)
    return cls, take
 end
 
--- Returns a letter in a colour of terminals.
+-- Returns a letter with the escape sequences that colour it on a terminal.
 local function colored(letter, color) return ("\27[%sm%s\27[0m"):format(color, letter) end
 
 -- FrozenLake --------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ function Lake:__init(...)
    self.reward_schedule = self.reward_schedule or {1.0, 0.0, 0.0}
 end
 
-local lake_moves <const> = {{0, -1}, {1, 0}, {0, 1}, {-1, 0}} -- left, down, right, up
+local lake_moves <const> = {{0, -1}, {1, 0}, {0, 1}, {-1, 0}} -- the moves left, down, right, up
 
 local function letter_at(self, state)
    local width = #self.desc[1]
@@ -144,7 +144,7 @@ function Cliff:__init(...) self:begin(48, 4, ...) end
 
 function Cliff:start() self.state = 37 end
 
-local cliff_moves <const> = {{-1, 0}, {0, 1}, {1, 0}, {0, -1}} -- up, right, down, left
+local cliff_moves <const> = {{-1, 0}, {0, 1}, {1, 0}, {0, -1}} -- the moves up, right, down, left
 
 function Cliff:outcomes(state, action)
    local list, chance = {}, self.is_slippery and 1 / 3 or 1.0
@@ -266,11 +266,11 @@ Blackjack.render_mode, Blackjack.option_names = "ansi", blackjack_names
 function Blackjack:__init(...)
    local a = take_blackjack(...)
    self.natural, self.sab = a.natural, a.sab
-   self.action_space = spaces.Discrete(2) -- 1: stick, 2: hit
+   self.action_space = spaces.Discrete(2) -- action 1 is stick, action 2 is hit
    self.observation_space = spaces.Box({1, 1, 0}, {31, 10, 1})
 end
 
---- Returns a card's value; a face counts 10.
+--- Draws a card and returns its value; a face card counts 10.
 function Blackjack:draw()
    return math.min(10, 1 + math.floor(self:uniform(1, 0, 13)[1]))
 end

@@ -1,5 +1,5 @@
--- vocabulary.lua - the meaning of parameters in torch.rl, for help and the manual; see
--- lua/tlua/repl/vocabulary.lua.
+-- vocabulary.lua - explains the parameters of torch.rl's functions, for `help` and the manual.
+-- lua/tlua/repl/vocabulary.lua describes the format.
 return [[
 batch_size: the number of transitions in a step of the optimizer
 buffer_size: the number of transitions that are kept

@@ -1,5 +1,5 @@
--- wrappers.lua - wrappers by Gymnasium's names: ClipAction, NormalizeObservation, NormalizeReward,
--- FrameStackObservation and RecordEpisodeStatistics.
+-- wrappers.lua - wrappers with Gymnasium's names: ClipAction, NormalizeObservation,
+-- NormalizeReward, FrameStackObservation and RecordEpisodeStatistics.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +10,8 @@ local Wrapper = require "tlua.rl.Wrapper"
 
 local M = {}
 
--- Refuses an environment whose space of a kind is no Box; returns the number of bounds.
+-- Returns the number of bounds of a space. Raises an error if the space `name` of `env` is not a
+-- Box.
 local function box_size(title, env, name)
    local space = type(env) == "table" and env[name]
    if not space or not space.low then
@@ -25,8 +26,8 @@ local function unbounded(n)
    return spaces.Box(low, high)
 end
 
--- Returns the results of a wrapped environment's step, which are checked; an observation in a Box
--- of n numbers becomes a list.
+-- Makes a step in the wrapped environment and returns its results after checking them. An
+-- observation in a Box of n numbers becomes a list.
 local function step(self, action, n)
    local env = self.env
    local observation, reward, terminated, truncated, info = env:step(action)
@@ -35,7 +36,7 @@ local function step(self, action, n)
    return observation, reward, terminated, truncated, info
 end
 
--- Returns the results of a wrapped environment's reset.
+-- Resets the wrapped environment and returns its results after checking them.
 local function reset(self, options, n)
    local observation, info = self.env:reset(options or {})
    return checks.observation(torch.type(self.env) .. ".reset", observation, n), info
@@ -43,7 +44,7 @@ end
 
 -- ClipAction --------------------------------------------------------------------------------------
 
---- Clips actions to the bounds of the space; the wrapper's own space has none.
+--- Clips actions to the bounds of the environment's space. The wrapper's own space is unbounded.
 ---
 ---     local rl = torch.rl
 ---     local env = rl.ClipAction(rl.make "MountainCarContinuous-v0")
@@ -65,7 +66,7 @@ function M.ClipAction:__init(...)
    self.inner, self.action_space = env.action_space, unbounded(n)
 end
 
---- Acts, as rl.Env.step does.
+--- Makes a step, as rl.Env.step does.
 ---@param action number[]  the action
 ---@return any observation
 ---@return number reward
@@ -90,7 +91,7 @@ end
 
 -- Running statistics ------------------------------------------------------------------------------
 
--- The mean and the variance of numbers so far, of `n` columns.
+-- The running mean and variance of each of `n` columns of numbers.
 local Running = class.class("rl.Running")
 
 function Running:__init(n)
@@ -111,7 +112,8 @@ end
 
 -- NormalizeObservation ----------------------------------------------------------------------------
 
---- Shifts and scales observations by their mean and deviation so far.
+--- Normalises observations: subtracts the running mean and divides by the running standard
+--- deviation.
 ---
 ---     local rl = torch.rl
 ---     local env = rl.NormalizeObservation(rl.make "CartPole-v1")
@@ -121,8 +123,8 @@ end
 ---     --> true	true
 ---@class rl.NormalizeObservation: rl.Wrapper
 ---@field obs_rms {mean: number[], var: number[], count: number}  the statistics
----@field update_running_mean boolean  whether they follow the observations; a program may set it to
---- false, for an evaluation
+---@field update_running_mean boolean  whether observations update the statistics; a program may
+--- set it to false for an evaluation
 ---@overload fun(env: rl.Env|rl.Wrapper, options?: table): rl.NormalizeObservation
 M.NormalizeObservation = class.class("rl.NormalizeObservation", Wrapper)
 
@@ -150,7 +152,7 @@ local function normalized(self, observation)
 end
 
 --- Begins an episode, as rl.Env.reset does.
----@param options? {seed: integer}  seed: what the random numbers start from
+---@param options? {seed: integer}  seed: the seed of the random numbers
 ---@return number[] observation
 ---@return table info
 function M.NormalizeObservation:reset(options)
@@ -159,7 +161,7 @@ function M.NormalizeObservation:reset(options)
    return normalized(self, observation), info
 end
 
---- Acts, as rl.Env.step does.
+--- Makes a step, as rl.Env.step does.
 ---@param action integer|number[]  the action
 ---@return number[] observation
 ---@return number reward
@@ -175,7 +177,7 @@ end
 
 -- NormalizeReward ---------------------------------------------------------------------------------
 
---- Divides rewards by the deviation of the discounted returns so far.
+--- Divides rewards by the running standard deviation of the discounted returns.
 ---
 ---     local rl = torch.rl
 ---     local env = rl.NormalizeReward(rl.make "Pendulum-v1", {gamma = 0.9})
@@ -185,8 +187,8 @@ end
 ---     --> true
 ---@class rl.NormalizeReward: rl.Wrapper
 ---@field return_rms {mean: number[], var: number[], count: number}  the statistics
----@field update_running_mean boolean  whether they follow the rewards; a program may set it to
---- false, for an evaluation
+---@field update_running_mean boolean  whether rewards update the statistics; a program may set it
+--- to false for an evaluation
 ---@overload fun(env: rl.Env|rl.Wrapper, options?: table): rl.NormalizeReward
 M.NormalizeReward = class.class("rl.NormalizeReward", Wrapper)
 
@@ -204,7 +206,7 @@ function M.NormalizeReward:__init(...)
    self.return_rms, self.update_running_mean = Running(1), true
 end
 
---- Acts, as rl.Env.step does.
+--- Makes a step, as rl.Env.step does.
 ---@param action integer|number[]  the action
 ---@return any observation
 ---@return number reward
@@ -222,7 +224,7 @@ end
 
 -- FrameStackObservation ---------------------------------------------------------------------------
 
---- Joins the newest observations to one list, the oldest first.
+--- Concatenates the newest observations to one list, the oldest first.
 ---
 ---     local rl = torch.rl
 ---     local env = rl.FrameStackObservation(rl.make "Pendulum-v1", 4)
@@ -241,7 +243,7 @@ local take_stack = args.signature [[rl.FrameStackObservation(env: object, stack_
 ---@param env rl.Env|rl.Wrapper  the environment, whose observation_space is a Box
 ---@param stack_size integer  the number of observations
 ---@param options? {padding_type: string}  padding_type: what precedes the first observation:
---- "reset", this one, or "zero"
+--- copies of it ("reset") or zeros ("zero")
 function M.FrameStackObservation:__init(...)
    local title <const> = "rl.FrameStackObservation"
    local a = take_stack(...)
@@ -265,7 +267,7 @@ function M.FrameStackObservation:__init(...)
    self.frames = {}
 end
 
--- Adds an observation, for the oldest one; returns all.
+-- Adds an observation in place of the oldest one. Returns all of them as one list.
 local function stacked(self, observation)
    local n, frames = self.width, self.frames
    local list = table.move(frames, n + 1, n * self.stack_size, 1, {})
@@ -275,7 +277,7 @@ local function stacked(self, observation)
 end
 
 --- Begins an episode, as rl.Env.reset does.
----@param options? {seed: integer}  seed: what the random numbers start from
+---@param options? {seed: integer}  seed: the seed of the random numbers
 ---@return number[] observation
 ---@return table info
 function M.FrameStackObservation:reset(options)
@@ -287,7 +289,7 @@ function M.FrameStackObservation:reset(options)
    return stacked(self, observation), info
 end
 
---- Acts, as rl.Env.step does.
+--- Makes a step, as rl.Env.step does.
 ---@param action integer|number[]  the action
 ---@return number[] observation
 ---@return number reward
@@ -302,8 +304,8 @@ end
 
 -- RecordEpisodeStatistics -------------------------------------------------------------------------
 
---- Counts the returns, lengths and seconds of episodes. With an episode's last step the table info
---- has them under `episode`, as r, l and t.
+--- Records the returns, lengths and durations of episodes. In an episode's last step, the table
+--- `info` contains them in the field `episode`, as r, l and t (in seconds).
 ---
 ---     local rl = torch.rl
 ---     local env = rl.RecordEpisodeStatistics(
@@ -316,8 +318,8 @@ end
 ---@class rl.RecordEpisodeStatistics: rl.Wrapper
 ---@field episode_count integer  the number of episodes that have ended
 ---@field return_queue number[]  the returns of the newest episodes, the oldest first
----@field length_queue integer[]  their lengths
----@field time_queue number[]  their seconds
+---@field length_queue integer[]  the lengths of these episodes
+---@field time_queue number[]  the durations of these episodes in seconds
 ---@overload fun(env: rl.Env|rl.Wrapper, options?: table): rl.RecordEpisodeStatistics
 M.RecordEpisodeStatistics = class.class("rl.RecordEpisodeStatistics", Wrapper)
 
@@ -338,7 +340,7 @@ function M.RecordEpisodeStatistics:__init(...)
 end
 
 --- Begins an episode, as rl.Env.reset does.
----@param options? {seed: integer}  seed: what the random numbers start from
+---@param options? {seed: integer}  seed: the seed of the random numbers
 ---@return any observation
 ---@return table info
 function M.RecordEpisodeStatistics:reset(options)
@@ -352,7 +354,7 @@ local function push(self, list, value)
    if #list > self.buffer_length then table.remove(list, 1) end
 end
 
---- Acts, as rl.Env.step does.
+--- Makes a step, as rl.Env.step does.
 ---@param action integer|number[]  the action
 ---@return any observation
 ---@return number reward

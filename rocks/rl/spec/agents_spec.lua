@@ -1,10 +1,10 @@
--- Tests that agents learn, and what they are made of.
+-- Tests that agents learn, and tests their parts.
 
 local torch = require "tlua"
 local rl = require "tlua.rl"
 local shell = require "spec.support.shell"
 
--- An environment whose best action is told by the observation.
+-- An environment whose observation tells which action is the best.
 local Tell = torch.class("Tell", rl.Env)
 
 function Tell:__init(continuous)

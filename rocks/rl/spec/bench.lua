@@ -1,11 +1,10 @@
--- Measures how many steps of the environment agents make in a second, with their learning:
+-- Measures how many steps in the environment agents make per second, including the time for learning:
 --
 --    tlua rocks/rl/spec/bench.lua [steps] [name]
 --
--- A name limits the rows to those that contain it. One thread; steps a second of processor time,
--- the median of three runs. bench.py is the same for Stable Baselines3. The last rows are bounds for
--- SAC and TD3: they compute only the products of matrices that a step needs, apart from those with
--- the few inputs and outputs.
+-- With a name, only rows that contain it are measured. Each figure is the median of three runs, in steps per second of
+-- processor time, with one thread. bench.py measures the same for Stable Baselines3. The last rows are upper bounds for
+-- SAC and TD3: they compute only the matrix products between hidden layers that a step needs.
 
 local torch = require "tlua"
 local rl = torch.rl
@@ -14,14 +13,13 @@ torch.set_num_threads(1)
 
 local steps <const> = tonumber(arg[1]) or 20000
 
--- Returns a row for n products of (256, a) by (a, b), which are those of networks with two hidden
--- layers of these widths: one for a pass forward, and one each for the gradients of the input and of
--- the weight.
+-- Returns a row that computes n products of (256, a) by (a, b). These are the products for two hidden layers of widths
+-- a and b: one for the forward pass, and one each for the gradients of the input and of the weight.
 local function products(n, a, b)
    return function()
       local x, w, out = torch.randn(256, a), torch.randn(a, b), torch.empty(256, b)
       return function(count)
-         -- the first 100 steps only fill the buffer
+         -- the first 100 steps fill the buffer without learning
          for _ = 1, (count // 20 - 100) * n do torch.mm(x, w, {out = out}) end
       end
    end
@@ -58,9 +56,11 @@ local rows <const> = {
       local agent = rl.TD3(rl.make "Pendulum-v1", {seed = 1})
       return function(n) agent:learn(n // 20) end
    end, 20},
-   -- SAC: forward: actor twice, critics twice, targets; gradients: critics, their input, actor
+   -- SAC's update has forward passes of the actor (two), the critics (two) and the targets, and gradients of the
+   -- critics, of their input and of the actor
    {"products of SAC alone", products(16, 256, 256), 20},
-   -- TD3: forward: actor and critic for every second step, critics, targets and their actor
+   -- TD3's update has passes of the critics, the targets and their actor, and in every second step of the actor and a
+   -- critic
    {"products of TD3 alone", products(11.5, 400, 300), 20},
 }
 

@@ -1,9 +1,9 @@
--- Tests that torch.rl names a user's mistake, and refuses options out of their range.
+-- Tests that error messages of torch.rl name the user's mistake, and that options out of range are refused.
 
 local torch = require "tlua"
 local rl = require "tlua.rl"
 
--- Returns an environment of a user's class with some methods replaced or missing.
+-- Returns an environment of a user-defined class, in which some methods are replaced or missing.
 local function env(methods, spaces)
    local Coin = torch.class("Coin", rl.Env)
    function Coin:__init()

@@ -1,11 +1,11 @@
--- Tests the updates of TD3 and DDPG beside PyTorch's, noise, and what the agents with a buffer share.
+-- Tests the updates of TD3 and DDPG against PyTorch's, action noise, and what the agents with a buffer have in common.
 
 local torch = require "tlua"
 local rl = require "tlua.rl"
 
 local recorded = dofile "rocks/rl/spec/fixtures/td3.lua"
 
--- An environment with two actions from -1 to 1.
+-- An environment whose actions are two numbers from -1 to 1.
 local Two = torch.class("Two", rl.Env)
 
 function Two:__init()
@@ -72,7 +72,7 @@ describe("an update of", function()
          for _, p in ipairs(agent.actor:parameters()) do list[#list + 1] = p:detach():view(-1) end
          return torch.cat(list), agent
       end
-      -- The first update uses the initial coefficient; later ones use what was learnt.
+      -- The first update uses the initial coefficient; later updates use the learnt one.
       local fixed, agent = updated(0.5, 1)
       local learnt, other = updated("auto_0.5", 1)
       assert.is_true(torch.allclose(fixed, learnt, {atol = 1e-6}))
@@ -133,7 +133,7 @@ describe("noise for actions", function()
          {0, 0}, {1})
       refuses("rl.NormalActionNoise: sigma: expected numbers of at least 0, got -1", rl.NormalActionNoise, {0}, {-1})
       local still = rl.OrnsteinUhlenbeckActionNoise({0}, {0})
-      still:sample(3):add_(100) -- a sample is the caller's own
+      still:sample(3):add_(100) -- changing a sample in place does not change the state of the noise
       assert.equal(0, still:sample(3):abs():max():item())
       refuses("rl.OrnsteinUhlenbeckActionNoise.reset: dones: expected a bool tensor of 3 elements", still.reset, still,
          torch.tensor {true})

@@ -1,4 +1,4 @@
--- Tests the options of environments, and their pictures.
+-- Tests the options of environments and the pictures that render() returns.
 
 local torch = require "tlua"
 local rl = require "tlua.rl"

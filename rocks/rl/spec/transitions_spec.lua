@@ -1,4 +1,4 @@
--- Tests that environments move as Gymnasium's do.
+-- Tests that environments make the same transitions as Gymnasium's.
 
 local torch = require "tlua"
 local rl = require "tlua.rl"

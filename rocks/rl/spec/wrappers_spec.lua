@@ -1,11 +1,11 @@
--- Tests that wrappers change observations, rewards and actions as Gymnasium's do.
+-- Tests that wrappers change observations, rewards and actions as Gymnasium's wrappers do.
 
 local torch = require "tlua"
 local rl = require "tlua.rl"
 
 local recorded = dofile "rocks/rl/spec/fixtures/wrappers.lua"
 
--- An environment that replays recorded rows, and keeps the actions.
+-- An environment that replays recorded steps, and records the actions it gets.
 local Script = torch.class("Script")
 
 function Script:__init()
