@@ -1,5 +1,5 @@
 /*
-** access.c - checks bearer tokens, and logs all requests in the common log format.
+** access.c - checks bearer tokens, and logs every request in the common log format.
 */
 #include "access.h"
 
@@ -9,7 +9,8 @@
 
 #include "server.h"
 
-/* Compares two texts in a time that depends on their lengths alone. */
+/* Compares two texts. The time depends only on their lengths, so it tells an attacker nothing about
+** a token. */
 static bool equal_secret(const char *a, const char *b) {
   size_t n = strlen(a);
   if (n != strlen(b)) return false;

@@ -1,5 +1,5 @@
 /*
-** access.h - bearer tokens, and the log of all requests.
+** access.h - checks of bearer tokens, and the log of all requests.
 */
 #ifndef TLUA_SERVE_ACCESS_H
 #define TLUA_SERVE_ACCESS_H
@@ -7,10 +7,12 @@
 #include "requests.h"
 
 #pragma GCC visibility push(hidden)
-/* Returns whether the path needs no token or the connection has sent a valid one. */
+/* Returns whether the request is allowed: its path needs no token, or its header has a valid
+** one. */
 bool is_allowed(Server *s, Connection *c, const char *path);
 
-/* Opens the log: "-" is standard output, NULL is no log. Returns false on failure, with errno set. */
+/* Opens the log. A path "-" means standard output, and NULL means no log. Returns false on failure,
+** with errno set. */
 bool open_log(Server *s, const char *path);
 void write_log(Server *s, const Request *r);
 #pragma GCC visibility pop

@@ -1,7 +1,7 @@
 /*
-** batches.c - the methods of tlua.serve.Batch: requests that a thread has taken together. Those with
-** the same JSON are read and answered here, since an object in Lua for each costs more than a small
-** network's run.
+** batches.c - the methods of tlua.serve.Batch, a group of requests that a thread has taken
+** together. Requests with the same JSON are read and answered here: creating a Lua object for each
+** request takes longer than the run of a small network.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ void push_batch(lua_State *L, Request **requests, int n) {
 
 static Batch *check_batch(lua_State *L) { return luaL_checkudata(L, 1, BATCH); }
 
-/* Returns the argument at `index`: a number of requests that the batch has. */
+/* Returns the argument at `index`, which must be at most the number of requests in the batch. */
 static int check_count(lua_State *L, const Batch *b, int index) {
   lua_Integer n = luaL_checkinteger(L, index);
   luaL_argcheck(L, n >= 0 && n <= b->n, index, "the batch has fewer requests");
@@ -37,7 +37,7 @@ static int batch_size(lua_State *L) {
   return 1;
 }
 
-/* batch:split() returns a list of the requests, and leaves none in the batch. */
+/* batch:split() returns the requests as a list of Lua objects and leaves the batch empty. */
 static int batch_split(lua_State *L) {
   Batch *b = check_batch(L);
   lua_createtable(L, b->n, 0);
@@ -49,8 +49,9 @@ static int batch_split(lua_State *L) {
   return 1;
 }
 
-/* batch:same(head, size) returns how many of the first requests have a body of `size` bytes that
-** begins with the JSON `head`, says so in its header, and is not compressed. */
+/* batch:same(head, size) counts the requests at the beginning of the batch whose body has `size`
+** bytes, begins with the JSON `head`, has a header that gives the length of `head`, and is not
+** compressed. */
 static int batch_same(lua_State *L) {
   const Batch *b = check_batch(L);
   size_t length;
@@ -70,7 +71,8 @@ static int batch_same(lua_State *L) {
   return 1;
 }
 
-/* batch:age(n) returns the sum of the seconds since the arrivals of the first n requests. */
+/* batch:age(n) returns how long the first n requests have waited, as the sum of their ages in
+** seconds. */
 static int batch_age(lua_State *L) {
   const Batch *b = check_batch(L);
   int n = check_count(L, b, 2);
@@ -80,8 +82,8 @@ static int batch_age(lua_State *L) {
   return 1;
 }
 
-/* batch:join(n, first, size) returns `size` bytes of the bodies of the first n requests, from
-** position `first` (from 1) on, one after the other. */
+/* batch:join(n, first, size) cuts `size` bytes from the body of each of the first n requests,
+** beginning at position `first` (counted from 1), and returns the concatenation. */
 static int batch_join(lua_State *L) {
   const Batch *b = check_batch(L);
   int n = check_count(L, b, 2);
@@ -103,8 +105,8 @@ static int batch_join(lua_State *L) {
   return 1;
 }
 
-/* Returns the answer whose body is `head`, followed by the i-th `width` bytes of each text; the table
-** at index 4 has the texts, each followed by its width. */
+/* Returns an answer whose body is `head`, followed by the i-th block of each text. The table at
+** index 4 has the texts, and after each text the size of its blocks. */
 static Response *rows_response(lua_State *L, int i, const char *head, size_t length, size_t size,
                                int ntexts) {
   char *body = malloc(size), *out = body, digits[24];
@@ -130,9 +132,9 @@ static Response *rows_response(lua_State *L, int i, const char *head, size_t len
   return r;
 }
 
-/* batch:reply(n, head, {text, width, ...}) answers the first n requests and removes them: the i-th
-** body is the JSON `head`, followed by the i-th `width` bytes of each text. Returns a list of the
-** seconds since their arrivals. */
+/* batch:reply(n, head, {text, width, ...}) answers the first n requests and removes them from the
+** batch. The i-th answer is the JSON `head`, followed by the i-th `width` bytes of each text.
+** Returns a list of the ages of these requests in seconds. */
 static int batch_reply(lua_State *L) {
   Batch *b = check_batch(L);
   int n = check_count(L, b, 2);
@@ -162,7 +164,8 @@ static int batch_reply(lua_State *L) {
   return 1;
 }
 
-/* Answers the requests that are left, after an error in Lua, with status 500. */
+/* Answers the requests that are left in the batch with status 500. Some are left after an error in
+** Lua. */
 static int batch_gc(lua_State *L) {
   Batch *b = check_batch(L);
   while (b->n > 0) drop_request(b->requests[--b->n]);

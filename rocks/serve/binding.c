@@ -1,5 +1,5 @@
 /*
-** binding.c - checks and errors of all functions that Lua calls.
+** binding.c - checks of arguments and error messages for all functions that Lua calls.
 */
 #include "binding.h"
 

@@ -1,5 +1,5 @@
 /*
-** binding.h - servers and requests as objects in Lua.
+** binding.h - functions that represent servers and requests as Lua objects.
 */
 #ifndef TLUA_SERVE_BINDING_H
 #define TLUA_SERVE_BINDING_H
@@ -21,22 +21,23 @@ int http_attach(lua_State *L);
 /* Pushes an object for a request, and takes ownership of the request. */
 void push_request(lua_State *L, Request *r);
 
-/* Releases a request that its interpreter has taken. A client without an answer gets status 500. */
+/* Releases a request that Lua has taken from a queue. If it has no answer yet, it gets status
+** 500. */
 void drop_request(Request *r);
 
-/* Returns the value of a request's header, or of a parameter in the URL, or NULL. */
+/* Returns the value of a request's header or of a parameter in its URL; NULL if there is none. */
 const char *request_value(const Request *r, const char *name);
 
-/* Pushes an object for n requests, and takes ownership of the requests. */
+/* Pushes an object for a batch of n requests, and takes ownership of the requests. */
 void push_batch(lua_State *L, Request **requests, int n);
 
-/* Pushes nil and a message, releases the server if there is one, and returns 2. */
+/* Pushes nil and a message, and returns 2. Releases the server unless `s` is NULL. */
 int fail(lua_State *L, Server *s, const char *message, const char *detail);
 
 /* Returns the queue whose number is the argument at `index`, or raises an error. */
 Queue *check_queue(lua_State *L, Server *s, int index);
 
-/* Returns the argument at `index`, which must be the status of a final answer. */
+/* Returns the argument at `index`, which must be a status from 200 to 599. */
 int check_status(lua_State *L, int index);
 #pragma GCC visibility pop
 

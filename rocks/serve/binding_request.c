@@ -22,7 +22,8 @@ void push_request(lua_State *L, Request *r) {
 
 void drop_request(Request *r) {
   static const char text[] = "{\"error\":\"the request was dropped\"}";
-  if (!r->answered && !r->waiting) /* an error in Lua has dropped it; the client must not wait */
+  /* the request was dropped by an error in Lua, and its client must not wait */
+  if (!r->answered && !r->waiting)
     answer(r, 500, text_response("application/json", text, sizeof text - 1), sizeof text - 1);
   if (r->streams) (void)feed(r, "", 0, true);
   request_release(r);
@@ -60,7 +61,8 @@ static int request_peer(lua_State *L) {
   return 1;
 }
 
-/* request:header(name) returns the value of a header, or of a parameter in the URL, or nil. */
+/* request:header(name) returns the value of a header or of a parameter in the URL; nil if there is
+** none. */
 static int request_header(lua_State *L) {
   const Request *r = check_request(L);
   lua_pushstring(L, request_value(r, luaL_checkstring(L, 2)));
@@ -79,7 +81,8 @@ static int request_age(lua_State *L) {
   return 1;
 }
 
-/* request:gone() returns whether no answer is needed: the client has left, or has its answer. */
+/* request:gone() returns whether no answer is needed, because the client has left or has its
+** answer. */
 static int request_gone(lua_State *L) {
   const Request *r = check_request(L);
   lua_pushboolean(L, r->gone || (r->answered && !r->streams));
@@ -96,7 +99,8 @@ static void add_headers(lua_State *L, int index, Response *response) {
   }
 }
 
-/* request:reply(status, type, body, headers) answers. Returns false if the client has left. */
+/* request:reply(status, type, body, headers) sends an answer. Returns false if the client has
+** left. */
 static int request_reply(lua_State *L) {
   Request *r = check_request(L);
   int status = check_status(L, 2);
@@ -138,7 +142,7 @@ static int request_write(lua_State *L) {
   return 1;
 }
 
-/* request:finish() ends a stream. Returns false if there is none, or the client has gone. */
+/* request:finish() ends a stream. Returns false if there is no stream or the client has left. */
 static int request_finish(lua_State *L) {
   lua_pushboolean(L, feed(check_request(L), "", 0, true));
   return 1;

@@ -1,5 +1,5 @@
 /*
-** binding_server.c - starts servers for Lua; the methods of tlua.serve.Server.
+** binding_server.c - starts servers for Lua, and has the methods of tlua.serve.Server.
 */
 #include "binding.h"
 
@@ -19,8 +19,7 @@ static Server *check_server(lua_State *L) {
   return s;
 }
 
-/* The userdata of a server. When the userdata that started the server is collected, the server is
-** stopped. */
+/* The userdata of a server. The userdata that started the server stops it when it is collected. */
 typedef struct ServerBox {
   Server *server; /* must be first: functions read the userdata as a Server ** */
   bool owner;
@@ -33,8 +32,8 @@ static Server **push_server(lua_State *L) {
   return &box->server;
 }
 
-/* Returns a field of the table at index 1, an integer from `least` to `most`; `otherwise` if the
-** field is nil. */
+/* Returns a field of the table at index 1, which must be an integer from `least` to `most`. Returns
+** `otherwise` if the field is nil. */
 static int64_t integer_field(lua_State *L, const char *name, int64_t otherwise, int64_t least,
                              int64_t most) {
   int fits = 1;
@@ -48,7 +47,7 @@ static int64_t integer_field(lua_State *L, const char *name, int64_t otherwise, 
   return value;
 }
 
-/* Pushes a field of the table at index 1, which must be a text or nil, and returns the text. */
+/* Pushes a field of the table at index 1, which must be a text or nil. Returns the text. */
 static const char *push_text(lua_State *L, const char *name) {
   int type = lua_getfield(L, 1, name);
   if (type != LUA_TSTRING && type != LUA_TNIL)
@@ -56,7 +55,7 @@ static const char *push_text(lua_State *L, const char *name) {
   return lua_tostring(L, -1);
 }
 
-/* Returns a copy of a text in the table at index 1, or NULL. */
+/* Returns a copy of a text field of the table at index 1; NULL if the field is nil. */
 static char *text_field(lua_State *L, const char *name) {
   const char *text = push_text(L, name);
   char *copy = text ? strdup(text) : NULL;
@@ -83,7 +82,7 @@ static void read_tokens(lua_State *L, Server *s) {
   lua_pop(L, 1);
 }
 
-/* Pushes nil and a message, and releases the server that did not start. */
+/* Pushes nil and a message, and releases a server that could not be started. */
 static int give_up(lua_State *L, Server **box, const char *message, const char *detail) {
   Server *s = *box;
   *box = NULL;
@@ -91,8 +90,8 @@ static int give_up(lua_State *L, Server **box, const char *message, const char *
 }
 
 /* start{port, address, threads, body, memory, connections, timeout, receive_timeout, backlog, key,
-** certificate, log, tokens} returns a server; nil and a message on failure. Queue 0 gets the
-** requests that have no route. */
+** certificate, log, tokens} starts a server and returns it; nil and a message on failure. Requests
+** without a route go to queue 0. */
 int http_start(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
@@ -167,7 +166,7 @@ int http_start(lua_State *L) {
   return 1;
 }
 
-/* attach(id) returns the server with this number; nil if the server has ended. */
+/* attach(id) returns the server with the number `id`; nil if the server has ended. */
 int http_attach(lua_State *L) {
   lua_Integer id = luaL_checkinteger(L, 1);
   Server **box = push_server(L);
@@ -186,7 +185,7 @@ static int server_port(lua_State *L) {
   return 1;
 }
 
-/* server:queue(name, limit, seconds) makes a queue and returns its number. */
+/* server:queue(name, limit, seconds) creates a queue and returns its number. */
 static int server_queue(lua_State *L) {
   Server *s = check_server(L);
   const char *name = luaL_checkstring(L, 2);
@@ -211,7 +210,8 @@ static int server_queue(lua_State *L) {
   return 1;
 }
 
-/* server:close_queue(queue) refuses new requests; take() returns nil once the queue is empty. */
+/* server:close_queue(queue) makes the queue refuse new requests. Once it is empty, take() returns
+** nil. */
 static int server_close_queue(lua_State *L) {
   Server *s = check_server(L);
   Queue *q = check_queue(L, s, 2);
@@ -222,7 +222,8 @@ static int server_close_queue(lua_State *L) {
   return 0;
 }
 
-/* server:free_queue(queue) allows server:queue to reuse a closed queue from which no thread takes. */
+/* server:free_queue(queue) lets server:queue reuse a closed queue. No thread may take from it any
+** more. */
 static int server_free_queue(lua_State *L) {
   Server *s = check_server(L);
   Queue *q = check_queue(L, s, 2);
@@ -235,7 +236,8 @@ static int server_free_queue(lua_State *L) {
   return 0;
 }
 
-/* server:route(method, path, queue) routes requests to a queue; with nil it removes the route. */
+/* server:route(method, path, queue) sends matching requests to the queue; with nil it removes the
+** route. */
 static int server_route(lua_State *L) {
   Server *s = check_server(L);
   const char *method = luaL_checkstring(L, 2), *path = luaL_checkstring(L, 3);
@@ -250,7 +252,8 @@ static int server_route(lua_State *L) {
   return 0;
 }
 
-/* server:fixed(method, path, status, type, body) sets a fixed answer for a route. */
+/* server:fixed(method, path, status, type, body) makes the server answer a route with a fixed
+** response. */
 static int server_fixed(lua_State *L) {
   Server *s = check_server(L);
   const char *method = luaL_checkstring(L, 2), *path = luaL_checkstring(L, 3);
@@ -271,8 +274,8 @@ static int server_fixed(lua_State *L) {
 
 enum { TAKE_MOST = 256 };
 
-/* Takes requests for server_take and server_batch, whose arguments are the same. Returns their number,
-** or -1 if the queue is closed and empty. */
+/* Takes requests from a queue for server_take and server_batch, which have the same arguments.
+** Returns the number of requests, or -1 if the queue is closed and empty. */
 static int take(lua_State *L, Request **taken) {
   Server *s = check_server(L);
   Queue *q = check_queue(L, s, 2);
@@ -307,9 +310,9 @@ static int take(lua_State *L, Request **taken) {
 }
 
 /* server:take(queue, most, wait, linger) returns a list of at most `most` requests, in the order of
-** their arrival. It waits for the first one for `wait` seconds, and then for more until `linger`
-** seconds after the arrival of the first. Returns nil if the queue is closed and empty. Requests
-** whose clients have left, or whose deadline is over, are dropped. */
+** their arrival. It waits up to `wait` seconds for the first request, and then for more until
+** `linger` seconds after the first one arrived. It returns nil if the queue is closed and empty.
+** Requests whose client has left or whose deadline has passed are dropped. */
 static int server_take(lua_State *L) {
   Request *taken[TAKE_MOST];
   int n = take(L, taken);
@@ -323,7 +326,7 @@ static int server_take(lua_State *L) {
   return 1;
 }
 
-/* server:batch(queue, most, wait, linger) is server:take with a Batch as the result. */
+/* server:batch(queue, most, wait, linger) is like server:take, but returns a Batch. */
 static int server_batch(lua_State *L) {
   Request *taken[TAKE_MOST];
   int n = take(L, taken);
@@ -334,7 +337,8 @@ static int server_batch(lua_State *L) {
   return 1;
 }
 
-/* server:count(queue, counter, amount) adds to a counter of the queue; all threads share it. */
+/* server:count(queue, counter, amount) adds `amount` to a counter of the queue, which all threads
+** share. */
 static int server_count(lua_State *L) {
   Server *s = check_server(L);
   Queue *q = check_queue(L, s, 2);
@@ -344,7 +348,8 @@ static int server_count(lua_State *L) {
   return 0;
 }
 
-/* server:counters(queue) returns the queue's counters, and its number of waiting requests. */
+/* server:counters(queue) returns the queue's counters and the number of requests that wait in
+** it. */
 static int server_counters(lua_State *L) {
   Server *s = check_server(L);
   Queue *q = check_queue(L, s, 2);
@@ -362,7 +367,8 @@ static void set_integer(lua_State *L, const char *name, int64_t value) {
   lua_setfield(L, -2, name);
 }
 
-/* server:stats() returns a table of counts; its field `statuses` has the answers by status. */
+/* server:stats() returns a table of counts. Its field `statuses` counts the answers with each
+** status. */
 static int server_stats(lua_State *L) {
   Server *s = check_server(L);
   lua_createtable(L, 0, 10);
@@ -388,8 +394,8 @@ static int server_stats(lua_State *L) {
   return 1;
 }
 
-/* server:sweep() ends requests whose clients have left and those past their deadline, and closes
-** connections that have not sent a complete request in time. Returns the three counts. */
+/* server:sweep() ends requests whose clients have left and requests past their deadline. It also
+** closes connections that have not sent a complete request in time. Returns the three counts. */
 static int server_sweep(lua_State *L) {
   enum { MOST = 256 };
   Server *s = check_server(L);
@@ -431,8 +437,8 @@ static int server_sweep(lua_State *L) {
   return 3;
 }
 
-/* server:drain() stops accepting connections, and lets open ones close after their next answer.
-** Returns the number of requests that wait for an answer. */
+/* server:drain() stops accepting connections, and closes each open connection after its next
+** answer. Returns the number of requests that wait for an answer. */
 static int server_drain(lua_State *L) {
   Server *s = check_server(L);
   if (!atomic_exchange(&s->draining, true) && s->daemon) {

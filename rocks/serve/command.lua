@@ -65,7 +65,7 @@ local function read_tokens(path, tokens)
       line = line:match "^%s*(.-)%s*$"
       if line ~= "" then tokens[#tokens + 1] = line end
    end
-   -- without tokens the server would answer everybody
+   -- an empty file of tokens is an error, because a server without tokens would answer everybody
    if #tokens == before then
       fail(("--token-file: expected a token on each line of %s, got none"):format(path))
    end

@@ -1,6 +1,6 @@
 /*
-** connections.c - reads requests. Each is answered at once, or its connection is suspended and the
-** request put into a queue.
+** connections.c - reads requests. Some are answered at once; for the others the connection is
+** suspended and the request is put into a queue.
 */
 #include "connections.h"
 
@@ -29,8 +29,8 @@ static int dispatch(Server *s, Request *r, const char *method) {
     pthread_rwlock_unlock(&s->routes_lock);
     return ok;
   }
-  /* routes_lock is held until the request is in the queue, so that no request gets into the queue
-  ** of a route that has been removed meanwhile. */
+  /* Other threads cannot change the routes until the request is in the queue; otherwise the request
+  ** might get into the queue of a route that has just been removed. */
   mhd.suspend_connection(r->connection);
   int status = enqueue(s, r, route ? route->queue : 0, true);
   pthread_rwlock_unlock(&s->routes_lock);
@@ -72,14 +72,15 @@ int on_request(void *cls, Connection *c, const char *url, const char *method, co
   if (r == NULL) return begin_request(s, c, url, method, request);
   if (*size > 0) { /* a part of the body has arrived */
     atomic_fetch_add(&s->bytes_in, (int64_t)*size);
-    if (r->size + *size > 2 * s->body_most) return MHD_NO; /* stops an endless chunked body */
+    /* ends a chunked body that is far too long */
+    if (r->size + *size > 2 * s->body_most) return MHD_NO;
     if (!reserve(&r->body, &r->capacity, r->size, *size)) return MHD_NO;
     if (r->size <= s->body_most) memcpy(r->body + r->size, data, *size);
     r->size += *size;
     *size = 0;
     return MHD_YES;
   }
-  if (r->response) { /* an interpreter has answered and resumed the connection */
+  if (r->response) { /* a Lua interpreter has answered the request and resumed its connection */
     Response *response = r->response;
     r->response = NULL;
     int ok = mhd.queue_response(c, (unsigned)r->status, response);
@@ -107,7 +108,9 @@ void on_completed(void *cls, Connection *c, void **request, int why) {
   pthread_mutex_lock(&s->lock);
   r->connection = NULL;
   Response *unsent =
-      r->response; /* the response of a stream refers to the request: both would leak */
+      /* a stream's response refers to the request and the request to the response: neither would
+      ** be freed */
+      r->response;
   r->response = NULL;
   bool was_gone = r->gone;
   if (why != 0) r->gone = true;

@@ -1,5 +1,5 @@
 /*
-** connections.h - connections to clients: the functions that libmicrohttpd calls.
+** connections.h - connections to clients, with the functions that libmicrohttpd calls.
 */
 #ifndef TLUA_SERVE_CONNECTIONS_H
 #define TLUA_SERVE_CONNECTIONS_H
@@ -8,11 +8,12 @@
 
 #include "requests.h"
 
-/* A connection, from accept to close. */
+/* The state of a connection, from accept to close. */
 typedef struct Client {
   struct Client *above, *below;
   int fd;
-  /* the time, in ns, since which the client may send a request; 0 while one is answered */
+  /* the time in ns since which the client could send a request; 0 while a request is being
+  ** answered */
   _Atomic int64_t since;
 } Client;
 

@@ -1,5 +1,5 @@
--- constraints.lua - grammars of requests: JSON, JSON that obeys a schema (`response_format`), and
--- GBNF (`grammar`, as llama.cpp's server takes it).
+-- constraints.lua - reads the grammars that requests ask for: JSON, JSON that obeys a schema
+-- (`response_format`), and GBNF (`grammar`, as in llama.cpp's server).
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -7,14 +7,14 @@ local errors = require "tlua.serve.errors"
 
 local M = {}
 
--- The number of grammars that are kept with the tokens that they allow.
+-- The number of recent grammars that are cached, each with the tokens that it allows.
 local kept <const> = 16
 
 local function is_object(value)
    return type(value) == "table" and value ~= json.null and not json.is_array(value)
 end
 
--- Returns the schema in a response_format; nil if the text is free.
+-- Returns the schema in a response_format; nil if the format allows any text.
 local function schema_of(format, refuse)
    if format == nil or format == json.null then return nil end
    local name <const> = "response_format"

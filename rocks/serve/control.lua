@@ -101,7 +101,7 @@ local function server_metadata()
       "binary_tensor_data"}}
 end
 
--- Returns the JSON object in a body; nil and a message if there is none.
+-- Returns the JSON object in a request's body; nil and a message if the body is not one.
 local function object_in(body)
    local value, message = json.decode(body)
    if type(value) ~= "table" or value == json.null or json.is_array(value) then
@@ -148,7 +148,7 @@ local function about_model(control, request, method, name, number, what)
       return refuse(request, 400, "the version of model %s: expected a number, got %q", name,
          number)
    end
-   -- a number that is no integer of Lua is that of no version
+   -- a number that is not an integer in Lua matches no version, like -1
    local version = control.models:find(name, number and (math.tointeger(tonumber(number)) or -1))
    if what == "infer" then
       if method ~= "POST" then
@@ -157,7 +157,7 @@ local function about_model(control, request, method, name, number, what)
       if version and version.kind == "language" then
          return refuse(request, 400, "model %s is a language model: ask at /v1/completions", name)
       end
-      if version then -- the route was added after the request had arrived
+      if version then -- the route was missing when the request arrived, and was added since
          local ok, status = request:forward(version.queue)
          if not ok then refuse(request, status, "the queue of model %s is full", name) end
          return
@@ -317,7 +317,7 @@ local function handle(control, request)
    return refuse(request, 404, "there is nothing at %s", path)
 end
 
--- Sets the answer at /v2/health/ready.
+-- Sets the answer of /v2/health/ready.
 local function set_ready(control, ready)
    if control.ready == ready then return end
    control.ready = ready
@@ -339,8 +339,8 @@ local function read_file(title, path, what)
 end
 
 --- Starts a server. Raises an error on failure.
----@param settings table  title (begins error messages), path (the models), log (a function of a
---- text), and the options of torch.serve.start
+---@param settings table  title (the beginning of error messages), path (of the models), log (a
+--- function that logs a text), and the options of torch.serve.start
 ---@return table control
 function M.start(settings)
    local title = settings.title
@@ -375,7 +375,8 @@ function M.start(settings)
    return control
 end
 
---- Runs the main loop once: handles models, and answers requests for about `seconds`.
+--- Runs the main loop once: loads and retires models, and answers requests for about `seconds`
+--- seconds.
 ---@param control table
 ---@param seconds number
 function M.step(control, seconds)
@@ -402,8 +403,8 @@ function M.step(control, seconds)
    end
 end
 
---- Shuts down gracefully: accepts no connections, answers all open requests for at most `grace`
---- seconds, and ends.
+--- Shuts down gracefully: accepts no more connections, answers the open requests for at most
+--- `grace` seconds, and then ends.
 ---@param control table
 function M.stop(control)
    control.draining = true

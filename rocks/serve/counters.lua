@@ -1,5 +1,5 @@
--- counters.lua - the indices of the counters that a model's threads share with the server, and the
--- upper bounds, in seconds, of the latency histogram's buckets.
+-- counters.lua - the counters that the threads of a model share with the server: their indices, and
+-- the upper bounds in seconds of the buckets of the latency histogram.
 
 return {
    answered = 1, failed = 2, examples = 3, runs = 4, queue_ns = 5, run_ns = 6, read_ns = 7,

@@ -1,4 +1,4 @@
--- engine.lua - the same interface to language models in GGUF files and in Hugging Face's folders:
+-- engine.lua - a common interface to language models in GGUF files and in folders of Hugging Face:
 -- `tokenizer`, `context` (the largest number of tokens, or nil), `vocab` (the number of tokens that
 -- the model reads), `start`, `step`, `cancel` and `embed`. All texts are generated in one batch.
 
@@ -13,10 +13,11 @@ local Scheduler = require "tlua.llm.scheduler"
 local Engine = {}
 Engine.__index = Engine
 
--- The tokens that one step computes at most, so that a long prompt does not delay the texts that
--- are being generated.
+-- The largest number of tokens that one step computes. The limit keeps a long prompt from delaying
+-- the texts that are being generated.
 local step_tokens <const> = 256
--- The most memory of keys and values that is kept for later prompts with the same beginning.
+-- The largest amount of memory for keys and values that are kept after a text has ended, for a
+-- later prompt with the same beginning.
 local idle_bytes <const> = 512 << 20
 
 local function make_scheduler(self, options)
@@ -34,11 +35,11 @@ local function make_scheduler(self, options)
    for _, token in ipairs(self.eos) do self.ends[token] = true end
 end
 
---- Starts to continue a text, which `step` then advances. Token numbers count from 1.
+--- Begins to continue a text; each call of `step` then adds tokens. Token numbers count from 1.
 ---@param ids integer[]  the tokens of the prompt
 ---@param options table  max_new_tokens, temperature, top_p, top_k, seed, presence_penalty,
 --- frequency_penalty, logit_bias (maps tokens to numbers that are added to their logits), grammar
---- (an llm.Grammar), logprobs (whether on_token may ask its sampler for log_probabilities)
+--- (an llm.Grammar), logprobs (whether on_token may call its sampler's log_probabilities)
 ---@param on_token fun(token: integer, sampler: table): boolean?  called for each new token; returns
 --- true to end the generation
 ---@return table entry  its field `reason` is nil until the end, and then "stop" at an end token or
@@ -69,7 +70,7 @@ function Engine:start(ids, options, on_token)
       end})
 end
 
---- Computes the next token of each text. An error ends all texts that were being computed.
+--- Computes the next token of each text. An error ends all texts that are being computed.
 function Engine:step()
    local scheduler = self.scheduler
    local ok, problem = pcall(scheduler.step, scheduler)
@@ -77,14 +78,14 @@ function Engine:step()
    for i = #scheduler.open, 1, -1 do scheduler:finish(scheduler.open[i], "error", problem) end
 end
 
---- Ends a text.
+--- Ends the generation of a text.
 ---@param entry table
 function Engine:cancel(entry) self.scheduler:finish(entry, "cancelled") end
 
--- The number of positions whose logits are computed at a time.
+-- The number of positions whose logits are computed together.
 local block <const> = 64
 
--- Adds to `list` the logarithms of the probabilities of tokens [first + 1, last + 1].
+-- Appends to `list` the log probabilities of the tokens from first + 1 to last + 1.
 local function log_probabilities(self, ids, first, last, count, cache, list)
    local _ <close> = torch.no_grad()
    local like = {dtype = "int64", device = self.device}
@@ -106,8 +107,8 @@ local function log_probabilities(self, ids, first, last, count, cache, list)
    end
 end
 
---- Returns, for each token after the first, the logarithm of its probability after the tokens
---- before it, the `count` most probable tokens there, and the logarithms of their probabilities:
+--- Returns, for each token after the first, the log probability of the token given the tokens
+--- before it, the `count` most probable tokens at its position, and their log probabilities:
 --- {[position] = {number, integer[], number[]}}.
 ---@param ids integer[]
 ---@param count integer
@@ -122,8 +123,8 @@ function Engine:log_probabilities(ids, count, wait)
    return list
 end
 
---- Returns an embedding for each list of tokens: the mean of the last layer's states, scaled to
---- length 1.
+--- Returns an embedding for each list of tokens: the mean of the last layer's hidden states, scaled
+--- to length 1.
 ---@param batch integer[][]
 ---@return number[][]
 function Engine:embed(batch)
@@ -145,7 +146,7 @@ end
 
 -- GGUF ------------------------------------------------------------------------------------------
 
--- Replaces bytes that are not UTF-8, such as an incomplete character, by U+FFFD.
+-- Replaces bytes that are not valid UTF-8, such as those of an incomplete character, by U+FFFD.
 local function clean(text)
    local length, wrong = utf8.len(text)
    while not length do
@@ -155,7 +156,7 @@ local function clean(text)
    return text
 end
 
--- Adapts a GGUF file's tokenizer to the methods of text.Tokenizer that the server calls.
+-- Gives a GGUF file's tokenizer the methods of text.Tokenizer that the server calls.
 local Packed = {}
 Packed.__index = Packed
 
@@ -171,7 +172,7 @@ function Packed:apply_chat_template(messages, options)
    return {input_ids = inner:encode(text, {special = true, add_bos = adds})}
 end
 
--- Returns the model that proposes tokens, or "prompt_lookup", or nil.
+-- Returns the draft model, which proposes tokens; "prompt_lookup"; or nil for neither.
 local function draft_model_of(path, options, llm)
    local draft = options.draft_model
    if not draft or draft == "prompt_lookup" then return draft or nil end

@@ -1,11 +1,11 @@
--- errors.lua - makes the texts of errors fit for clients.
+-- errors.lua - makes texts for error messages that clients get.
 
 local json = require "tlua.utils.json"
 
 local M = {}
 
---- Returns a text that JSON can represent: if it is not UTF-8, all bytes above 127 become question
---- marks.
+--- Returns a text that JSON can represent. If the text is not UTF-8, each byte above 127 becomes a
+--- question mark.
 ---@param text any
 ---@return string
 function M.text(text)
@@ -15,7 +15,7 @@ function M.text(text)
    return utf8.len(text) and text or (text:gsub("[\128-\255]", "?"))
 end
 
---- Says what came where another value of JSON was expected.
+--- Describes a value from JSON for a message, in which it was not the expected value.
 ---@param value any
 ---@return string
 function M.kind(value)
@@ -28,7 +28,7 @@ function M.kind(value)
    return tostring(value)
 end
 
---- Describes a value that came in place of an object with a certain field.
+--- Describes a value for a message, which should have been an object with the given field.
 ---@param value any
 ---@param field string
 ---@return string

@@ -16,7 +16,7 @@ enum { CAUGHT = sizeof caught / sizeof *caught };
 static struct sigaction before[CAUGHT];
 static bool catches;
 
-/* catch() handles SIGTERM, SIGINT and SIGHUP: signalled() reports them. */
+/* catch() installs handlers for SIGTERM, SIGINT and SIGHUP, so that signalled() reports them. */
 static int http_catch(lua_State *L) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
@@ -29,7 +29,7 @@ static int http_catch(lua_State *L) {
   return 0;
 }
 
-/* release() restores the handlers that these signals had before catch(). */
+/* release() restores the signal handlers that catch() has replaced. */
 static int http_release(lua_State *L) {
   for (int i = 0; i < CAUGHT && catches; i++) sigaction(caught[i], &before[i], NULL);
   catches = false;
@@ -37,7 +37,7 @@ static int http_release(lua_State *L) {
   return 0;
 }
 
-/* signalled() returns the signal that has arrived since the last call: "stop", "reload" or nil. */
+/* signalled() returns the signal that has arrived since its last call: "stop", "reload" or nil. */
 static int http_signalled(lua_State *L) {
   int number = arrived_signal;
   arrived_signal = 0;
@@ -48,7 +48,8 @@ static int http_signalled(lua_State *L) {
   return 1;
 }
 
-/* library() returns libmicrohttpd's name and version; nil and a message if it was not found. */
+/* library() returns libmicrohttpd's name and version; nil and a message if the library is
+** missing. */
 static int http_library(lua_State *L) {
   const char *message = load_library();
   if (message) return fail(L, NULL, message, NULL);

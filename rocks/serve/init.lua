@@ -17,8 +17,8 @@ local function is_program(value)
    return torch.type(value) == "export.Program"
 end
 
--- Saves programs as a temporary folder of models. Returns the folder and a function that removes
--- the folder.
+-- Saves programs in a temporary folder, laid out as a folder of models. Returns the folder and a
+-- function that removes it.
 local function save_programs(title, programs)
    for name in pairs(programs) do
       if type(name) ~= "string" or not name:find "^[%w_][%w._-]*$" then
@@ -60,7 +60,7 @@ end
 
 -- Servers -----------------------------------------------------------------------------------------
 
---- A server in a thread of its own; torch.serve.start returns it.
+--- A server that runs in its own thread; torch.serve.start returns it.
 ---
 ---     local program = torch.export(nn.Linear(2, 3), {torch.ones(1, 2)})
 ---     local there, options = torch.serve.available(), {port = 0, quiet = true}
@@ -77,7 +77,7 @@ function Server:__init() -- luacheck: ignore self
    torch.raise "serve.Server: use torch.serve.start(models)"
 end
 
---- Shuts the server down gracefully: accepts no new connections, and answers all open requests. A
+--- Shuts the server down gracefully: it accepts no new connections and answers all open requests. A
 --- second call does nothing.
 function Server:stop()
    if not self.pool then return end
@@ -91,13 +91,13 @@ function Server:stop()
    self.remove()
 end
 Server.__close = Server.stop
-Server.__gc = Server.stop -- a server that is not used any more ends, with its copies of programs
+Server.__gc = Server.stop -- a server that is collected ends and removes its copies of programs
 
 function Server:__tostring()
    return ("serve.Server(port %d%s)"):format(self.port, self.pool and "" or ", stopped")
 end
 
---- Returns whether this installation can serve, which needs the package's C module and
+--- Returns whether this installation can serve. Serving needs the package's C module and
 --- libmicrohttpd.
 ---@return boolean
 ---@return string? message  what is missing
@@ -107,7 +107,7 @@ function M.available(...)
    return http ~= nil, message
 end
 
--- Returns a server's settings, a function that removes its copies of programs, and the module in C.
+-- Returns a server's settings, a function that removes its copies of programs, and the C module.
 local function prepare(title, models, options)
    if options ~= nil and type(options) ~= "table" then
       args.refuse(title, "options", "a table", options)
@@ -120,9 +120,9 @@ local function prepare(title, models, options)
    return settings, remove, http
 end
 
---- Starts a server in a thread of its own and returns at once. The server answers requests once its
---- models are loaded; `/v2/health/ready` tells that. Programs are copied, so later changes do not
---- reach the server.
+--- Starts a server in its own thread and returns at once. The server answers requests once its
+--- models are loaded; then `/v2/health/ready` returns status 200. Programs are copied, so changing
+--- them later does not affect the server.
 ---@param models string|export.Program|table<string, export.Program>  a folder of models
 --- (NAME/VERSION/model.tlp), a program's file, a language model's folder, a program (its name is
 --- "model"), or programs by name
@@ -151,7 +151,7 @@ function M.start(models, options)
    return server
 end
 
--- Serves models until a signal comes.
+-- Serves models until the process gets a signal to stop.
 local function run(settings, http)
    local control = require "tlua.serve.control"
    local running = control.start(settings)

@@ -1,6 +1,6 @@
--- language.lua - serves a language model with OpenAI's protocol: chats, completions, embeddings.
--- Each request is a coroutine that yields while the engine computes; the texts of all requests
--- advance together, in one batch.
+-- language.lua - serves a language model with OpenAI's protocol: chats, completions and embeddings.
+-- Each request is a coroutine that yields while the engine computes. The engine advances the texts
+-- of all requests together, in one batch.
 
 local json = require "tlua.utils.json"
 local counters = require "tlua.serve.counters"
@@ -107,8 +107,8 @@ local function check_unoffered(body)
    end
 end
 
--- Returns how many of the most probable tokens an answer describes beside each token; nil if it
--- describes no tokens. The field logprobs is a flag in chats, and this number in completions.
+-- Returns how many of the most probable tokens the answer lists for each token; nil if it has no
+-- log probabilities. The field `logprobs` is a boolean in chats, and this number in completions.
 local function take_logprobs(body, is_chat)
    local most <const> = 20
    if not is_chat then
@@ -119,10 +119,10 @@ local function take_logprobs(body, is_chat)
    if count then refuse("top_logprobs", "expected none without logprobs = true, got %d", count) end
 end
 
--- Reads the options of generation from a request.
+-- Reads the options for generation from a request's body.
 local function read_options(self, body, default_most)
    check_unoffered(body)
-   -- a completion of no tokens describes its prompt
+   -- a completion may ask for 0 tokens, to get the log probabilities of its prompt
    local most = take_integer(body, "max_completion_tokens", nil, 1, 1 << 20)
       or take_integer(body, "max_tokens", default_most, body.messages == nil and 0 or 1, 1 << 20)
    local stream = take_flag(body, "stream")
@@ -159,7 +159,7 @@ local function content_text(content, where)
    return table.concat(pieces)
 end
 
--- Returns the tools that the chat template gets, or nil.
+-- Returns the tools for the chat template, or nil.
 local function take_tools(body)
    local tools, how = body.tools, body.tool_choice
    if tools ~= nil and tools ~= json.null and not json.is_array(tools) then
@@ -202,7 +202,8 @@ local function chat_prompt(self, body)
    return result.input_ids
 end
 
--- Returns token numbers that count from 1, for a text or for a client's tokens, which count from 0.
+-- Returns a list of token numbers that count from 1. `value` is a text, or a list of tokens from
+-- the client, which count from 0.
 local function tokens_of(self, value, where)
    local tokenizer = self.engine.tokenizer
    if type(value) == "string" then
@@ -224,8 +225,8 @@ local function tokens_of(self, value, where)
    return ids
 end
 
--- Returns a list of prompts as lists of tokens. `value` is one prompt or a list of prompts; a
--- prompt is a text or a list of tokens.
+-- Returns a list of prompts, each as a list of tokens. `value` is one prompt or a list of prompts;
+-- a prompt is a text or a list of tokens.
 local function many(self, value, where)
    if type(value) == "string" then return {tokens_of(self, value, where)} end
    if type(value) ~= "table" or #value == 0 then
@@ -257,8 +258,8 @@ end
 
 -- Generating --------------------------------------------------------------------------------------
 
--- Returns the part of `after` that does not begin `before` as well. The text `before` may end with
--- U+FFFD for the first bytes of a character that is whole in `after`.
+-- Returns the part of `after` that follows the beginning it shares with `before`. The text `before`
+-- may end with U+FFFD for a character whose first bytes it has and which is complete in `after`.
 local function grown(before, after)
    local n = 0
    while n < #before and before:byte(n + 1) == after:byte(n + 1) do n = n + 1 end
@@ -266,8 +267,8 @@ local function grown(before, after)
    return after:sub(n + 1)
 end
 
--- Returns an object that turns tokens into text, one by one. Text is returned as soon as no later
--- token can change it.
+-- Returns an object that turns tokens into text one by one. It returns a piece of text as soon as
+-- no later token can change it.
 local function new_text(tokenizer, prompt, stops)
    local ids = {table.unpack(prompt, math.max(1, #prompt - 5))}
    local first, read = 1, #ids + 1
@@ -275,7 +276,7 @@ local function new_text(tokenizer, prompt, stops)
    for _, stop in ipairs(stops) do longest = math.max(longest, #stop) end
    local self = {}
 
-   -- Adds a token. Returns the text that has become final, and whether it ends at a stop text.
+   -- Adds a token. Returns the text that has become final, and whether a stop text has ended it.
    function self.add(token)
       ids[#ids + 1] = token
       local before = tokenizer:decode {table.unpack(ids, first, read - 1)}
@@ -292,7 +293,7 @@ local function new_text(tokenizer, prompt, stops)
       end
       if stop_at then text = text:sub(1, stop_at - 1) end
       local ready = stop_at and #text or math.max(given, #text - math.max(0, longest - 1))
-      -- moves back to the beginning of a character
+      -- moves back to the first byte of a character
       while ready < #text and ready > given and (text:byte(ready + 1) & 0xC0) == 0x80 do
          ready = ready - 1
       end
@@ -301,11 +302,11 @@ local function new_text(tokenizer, prompt, stops)
       return piece, stop_at ~= nil
    end
 
-   -- Returns the number of bytes, or of characters, of the whole text so far.
+   -- Returns the number of bytes, or of characters, of the whole text up to now.
    function self.bytes() return #text end
    function self.characters() return utf8.len(text) end
 
-   -- Returns the remaining text after the last token, including an incomplete character.
+   -- Returns the rest of the text after the last token, even if it ends within a character.
    function self.rest(stopped)
       if not stopped and read <= #ids then
          local before = tokenizer:decode {table.unpack(ids, first, read - 1)}
@@ -329,7 +330,7 @@ local function event(request, value)
    return request:write("data: " .. json.encode(value) .. "\n\n")
 end
 
--- The functions and names that differ between answers to chats and to completions.
+-- The functions and names that differ between the answers for chats and for completions.
 local forms <const> = {
    chat = {
       name = "chat", id = "chatcmpl", object = "chat.completion", chunk = "chat.completion.chunk",
@@ -354,8 +355,8 @@ local function choice(part, index, reason, described)
    return part
 end
 
--- Returns an object that collects the descriptions of tokens that the client has not got yet. They
--- begin with those of the prompt, if the answer repeats it.
+-- Returns an object that collects descriptions (log probabilities) of tokens until they are sent to
+-- the client. If the answer repeats its prompt, the prompt's tokens come first.
 local function new_description(self, job, options, text, echo)
    local list, own = table.move(echo.described, 1, #echo.described, 1, {}), {}
 
@@ -367,12 +368,13 @@ local function new_description(self, job, options, text, echo)
       list[#list + 1] = entry
    end
 
-   -- Drops the tokens of the stop text, after which the text ends.
+   -- Drops the tokens of the stop text, since the answer's text ends before it.
    function own.drop_stop()
       while #list > 0 and list[#list].first >= text.bytes() do list[#list] = nil end
    end
 
-   -- Returns the descriptions; nil if there are none, unless `always` is true.
+   -- Returns the collected descriptions and forgets them. Without any, returns nil unless `always`
+   -- is true.
    function own.take(always)
       if not options.logprobs or #list == 0 and not always then return nil end
       local all = list
@@ -385,8 +387,8 @@ end
 
 local no_echo <const> = {text = "", characters = 0, described = {}}
 
--- Returns the beginning of an answer that repeats its prompt: the text, and the descriptions of its
--- tokens. Yields while they are computed.
+-- Returns the beginning of an answer that repeats its prompt: the prompt's text and the
+-- descriptions of its tokens. Yields while they are computed.
 local function echo_of(self, prompt, count)
    local engine = self.engine
    local echo = {text = engine.tokenizer:decode(prompt), described = {}}
@@ -397,16 +399,16 @@ local function echo_of(self, prompt, count)
    for i, token in ipairs(prompt) do
       local entry = logprobs.describe(engine, token, text.characters(),
          table.unpack(found[i] or {}))
-      entry.first = -1 -- no stop text in the answer drops it
+      entry.first = -1 -- drop_stop never drops this token, since it belongs to the prompt
       echo.described[i] = entry
       text.add(token)
    end
    return echo
 end
 
--- Starts to generate one text. Returns it with its index, the engine's entry, and `finish`, a
--- function that sends or returns the rest of the text, and returns the descriptions of tokens that
--- were not sent.
+-- Begins to generate one text. Returns the text with its index, the engine's entry, and the
+-- function `finish`. This function sends or returns the rest of the text, and returns the
+-- descriptions of the tokens that were not sent.
 local function start(self, job, p, options, index, send)
    local prompt, echo = job.prompts[p], job.echo and job.echo[p] or no_echo
    local text = new_text(self.engine.tokenizer, prompt, options.stops)
@@ -437,7 +439,7 @@ local function start(self, job, p, options, index, send)
    return own
 end
 
--- Starts to generate the text of a request with the given index, from 0.
+-- Begins to generate the text number `index` of a request; the first has the index 0.
 local function start_text(self, job, index, send)
    local options = job.options
    local p, k = index // options.n + 1, index % options.n
@@ -447,8 +449,8 @@ local function start_text(self, job, index, send)
    return start(self, job, p, own, index, send)
 end
 
--- Generates all texts of a request. Adds each to `list` when it starts, and calls `on_end` when it
--- ends. The number generated at once is limited to the request's share of the batch. Returns false
+-- Generates all texts of a request. Each text is added to `list` when it begins, and `on_end` is
+-- called when it ends. At most the request's share of the batch is generated at once. Returns false
 -- if the client has disconnected.
 local function generate_all(self, request, job, list, send, on_end)
    local open, total = {}, #job.prompts * job.options.n
@@ -472,7 +474,7 @@ local function generate_all(self, request, job, list, send, on_end)
    return true
 end
 
--- Answers with generated texts; runs in a coroutine and yields while the engine computes.
+-- Answers a request with generated texts. Runs in a coroutine and yields while the engine computes.
 local function generate(self, request, job)
    local form, options = job.form, job.options
    local head = {id = new_id(form.id), created = os.time(), model = self.name}
@@ -602,14 +604,14 @@ function M.load(spec, http)
    return self
 end
 
---- Returns the model's description for clients and for the server.
+--- Returns a description of the model for clients and for the server.
 function Language:describe()
    return {kind = "language", inputs = {}, outputs = {}, max_batch_size = 0,
       created = self.created, can_generate = self.engine.can_generate,
       chats = self.engine.tokenizer.chat_template ~= nil}
 end
 
--- Returns a coroutine that answers the request.
+-- Returns a coroutine that answers a request.
 local function begin(self, request, count)
    return coroutine.wrap(function()
       local waited = request:age()
@@ -634,8 +636,8 @@ local function begin(self, request, count)
    end)
 end
 
---- Answers requests until the queue is closed and empty; up to max_batch_size requests advance
---- together.
+--- Answers requests until the queue is closed and empty. Up to max_batch_size requests are
+--- processed at the same time.
 function Language:serve(server, queue, stopped, count)
    local open, closed = {}, false
    while not stopped() and not (closed and #open == 0) do

@@ -10,9 +10,9 @@ local function readable(path)
    return file ~= nil
 end
 
--- Returns the C module's path, or nil. In a checkout, the module is beside tlua's library; an
--- installation has it in a folder below `lib` that package.cpath may lack: the package's folder,
--- with `lib` in place of `share`.
+-- Returns the C module's path, or nil. In a checkout, the module is beside tlua's library. In an
+-- installation, it is in a folder below `lib` that package.cpath may lack; the path of this folder
+-- is that of the package with `lib` in place of `share`.
 local function find()
    local beside = (torch._library_path():match "^(.*)/" or ".") .. "/tlua_serve.so"
    local own = packages.find "tlua.serve.library" or ""

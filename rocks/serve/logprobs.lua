@@ -1,21 +1,21 @@
--- logprobs.lua - the logarithms of tokens' probabilities in answers, in OpenAI's two forms. They
--- are those of the model, before temperature, penalties, biases and grammars.
+-- logprobs.lua - formats the log probabilities of tokens in answers, in OpenAI's two forms. The
+-- probabilities are those of the model, before temperature, penalties, biases and grammars.
 
 local json = require "tlua.utils.json"
 local decoders = require "tlua.text.tokenizer.decoders"
 
 local M = {}
 
--- JSON has no infinity; OpenAI's server returns this number for improbable tokens.
+-- The number in place of minus infinity, which JSON lacks. OpenAI's server uses the same number.
 local least <const> = -9999.0
 
---- Describes a token of an answer, or of a prompt.
+--- Describes a token of an answer or of a prompt.
 ---@param engine table
 ---@param token integer
 ---@param offset integer  the number of characters before the token
----@param own? number  the logarithm of its probability; nil for the first token of a prompt
+---@param own? number  the token's log probability; nil for the first token of a prompt
 ---@param ids? integer[]  the most probable tokens
----@param values? number[]  the logarithms of their probabilities
+---@param values? number[]  the log probabilities of these tokens
 ---@return table
 function M.describe(engine, token, offset, own, ids, values)
    local function entry(id, value)
@@ -32,7 +32,7 @@ end
 
 local forms = {}
 
--- The form of /v1/chat/completions.
+-- Formats the descriptions of tokens as /v1/chat/completions returns them.
 function forms.chat(list)
    local content = {}
    for i, item in ipairs(list) do
@@ -42,7 +42,8 @@ function forms.chat(list)
    return {content = json.as_array(content), refusal = json.null}
 end
 
--- Returns the most probable tokens and the token itself: {[token] = logprob}.
+-- Returns the log probabilities of the most probable tokens and of the token itself: {[token] =
+-- logprob}.
 local function best_of(item)
    if not item.logprob then return json.null end
    local best = {[item.token] = item.logprob}
@@ -52,7 +53,8 @@ local function best_of(item)
    return best
 end
 
--- The form of /v1/completions. The first token of a prompt has no probability.
+-- Formats the descriptions of tokens as /v1/completions returns them. The first token of a prompt
+-- has no probability.
 function forms.completion(list)
    local tokens, values, best, offsets = {}, {}, {}, {}
    for i, item in ipairs(list) do
@@ -63,9 +65,9 @@ function forms.completion(list)
       top_logprobs = json.as_array(best), text_offset = json.as_array(offsets)}
 end
 
---- Returns the field `logprobs` of a choice.
+--- Returns the field `logprobs` of a choice in an answer.
 ---@param form string  "chat" or "completion"
----@param list table[]  those of describe
+---@param list table[]  the results of M.describe
 ---@return table
 function M.format(form, list) return forms[form](list) end
 

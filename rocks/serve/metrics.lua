@@ -1,4 +1,4 @@
--- metrics.lua - counters of the server and its models in Prometheus' text format.
+-- metrics.lua - formats the counters of the server and of its models in Prometheus' text format.
 
 local counters = require "tlua.serve.counters"
 
@@ -55,11 +55,12 @@ local function resident_bytes()
 end
 
 --- Returns the metrics as text.
----@param stats table  of server:stats()
+---@param stats table  the result of server:stats()
 ---@param models {name: string, version: integer, counts: integer[], waiting: integer}[]
 ---@return string
 function M.text(stats, models)
-   local families, order = {}, {} -- the lines of each metric, which must be adjacent
+   -- collects the lines of each metric, because the format wants them together
+   local families, order = {}, {}
    local current
    local function head(name, kind, help)
       if not families[name] then

@@ -1,6 +1,7 @@
 /*
-** microhttpd.h - the part of libmicrohttpd's interface that the package uses (versions 0.9.71 to 1.x).
-** The library is opened at run time, so neither its header nor the library is needed to compile.
+** microhttpd.h - declares the part of libmicrohttpd's interface that the package uses (versions
+** 0.9.71 to 1.x). The library is opened at run time, so compiling needs neither its header nor the
+** library.
 */
 #ifndef TLUA_SERVE_MICROHTTPD_H
 #define TLUA_SERVE_MICROHTTPD_H
@@ -53,7 +54,7 @@ typedef int (*OnRequest)(void *cls, Connection *c, const char *url, const char *
 typedef ssize_t (*ReadBody)(void *cls, uint64_t position, char *out, size_t most);
 typedef int (*OnValue)(void *cls, int kind, const char *key, const char *value);
 
-/* The functions of the library: X(result, name, parameters). */
+/* Lists the functions of the library as X(result, name, parameters). */
 #define MHD_FUNCTIONS(X)                                                                           \
   X(Daemon *, start_daemon,                                                                        \
     (unsigned flags, uint16_t port, void *accept, void *accept_cls, OnRequest fn, void *cls, ...)) \

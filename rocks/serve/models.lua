@@ -1,7 +1,7 @@
--- models.lua - the models of a server: loads and retires versions of models while the server runs.
--- Each version has a queue and one or more threads, each with its own interpreter (worker.lua). A
--- new version that is loaded gets all new requests; the older one answers those in its queue, and
--- ends.
+-- models.lua - the models of a server. Loads and retires versions of models while the server runs.
+-- Each version has a queue and one or more threads, each with its own interpreter (worker.lua).
+-- When a new version is loaded, it gets all new requests; the older version answers the requests in
+-- its queue and ends.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -16,7 +16,8 @@ local Models = class.class("serve.Models")
 ---@param settings table  path, options (defaults of models), body, log (a function of text)
 function Models:__init(http, server, settings)
    self.http, self.server, self.settings = http, server, settings
-   self.by_name = {} -- values are {name, options, versions = {[number] = version}, unloaded}
+   -- Maps the name of each model to {name, options, versions = {[number] = version}, unloaded}.
+   self.by_name = {}
    self.retiring = {}
 end
 
@@ -28,7 +29,8 @@ local function path_of(name, number)
    return ("/v2/models/%s%s/infer"):format(name, number and "/versions/" .. number or "")
 end
 
---- Returns a model's ready version with the given number, by default the highest.
+--- Returns a model's ready version with the given number; without a number, the highest ready
+--- version.
 ---@param name string
 ---@param number? integer
 ---@return table? version
@@ -42,7 +44,7 @@ function Models:find(name, number)
    return best
 end
 
--- Routes a model's requests to its ready versions.
+-- Routes the requests for a model to its ready versions.
 local function set_routes(self, name)
    local best = self:find(name)
    local function route(path, version)
@@ -58,17 +60,19 @@ end
 
 -- Loading -----------------------------------------------------------------------------------------
 
--- Programs are mapped, so that a change of a served file would change its answers, or end the
--- process. Files of up to this many bytes are copied first.
+-- Programs are mapped into memory. Overwriting a served file would therefore change its answers or
+-- crash the process, so files of up to this many bytes are copied before they are mapped.
 local copy_most <const> = 1 << 30
-local longest_pause <const> = 60 -- seconds between two attempts to load a version that fails
+-- the most seconds between two attempts to load a version that fails
+local longest_pause <const> = 60
 
 local function drop_copy(version)
    if version.copy then os.remove(version.copy) end
    version.copy = nil
 end
 
--- `before` is the version of the same number that could not be loaded, if there is one.
+-- Starts to load a version. `before` is an earlier version with the same number that could not be
+-- loaded, or nil.
 local function start(self, model, found, before)
    local options = model.options
    local version = {
@@ -108,7 +112,7 @@ local function end_version(self, version)
    self.server:free_queue(version.queue)
 end
 
--- Ends a version after it has answered the requests in its queue.
+-- Lets a version answer the requests in its queue, and then ends it.
 local function retire(self, version)
    self.server:route("POST", path_of(version.name, version.number), nil)
    self.server:close_queue(version.queue)
@@ -141,10 +145,10 @@ local function retire_others(self, model, wanted)
    end
 end
 
--- Routes requests to a version that is loaded, and retires the versions that are no longer wanted.
+-- Routes requests to a version that has been loaded, and retires the versions that it replaces.
 local function make_ready(self, version, about)
    version.state, version.about, version.reason = "READY", about, nil
-   drop_copy(version) -- its pages stay mapped
+   drop_copy(version) -- the copy's pages stay mapped after its file is removed
    for i = 0, version.options.instances - 1 do version.pool:send(i, 2, "serve") end
    local model = self.by_name[version.name]
    local old = version.replaces
@@ -152,7 +156,7 @@ local function make_ready(self, version, about)
    model.versions[version.number] = version
    set_routes(self, version.name)
    if old then retire(self, old) end
-   -- retiring the replaced version has removed the route, which is the same
+   -- retiring the old version has removed the route, which has the same path as the new version's
    set_routes(self, version.name)
    retire_others(self, model, model.wanted)
    log(self, "model %s version %d is ready after %.3f s", version.name, version.number,
@@ -160,7 +164,7 @@ local function make_ready(self, version, about)
    answer_all(version, 200, "{}")
 end
 
--- Handles the results of the jobs of a version's threads.
+-- Handles the results of the jobs that a version's threads run.
 local function listen(self, version)
    while version.pool do
       local worker, job, ok, result = version.pool:take(1e-6)
@@ -168,7 +172,7 @@ local function listen(self, version)
       if not ok then
          if version.state == "LOADING" then
             fail(self, version, result)
-         else -- the thread's job has ended with an error; the job is started again
+         else -- the thread's job has ended with an error, so it is started again
             log(self, "model %s version %d: a thread has failed: %s", version.name, version.number,
                result)
             version.pool:send(worker, 2, "serve")
@@ -197,9 +201,9 @@ local function listen(self, version)
    end
 end
 
--- Loads the versions of a model that are new. A version that could not be loaded is tried again
--- when its file has another size, and else after a pause: a file may have its final size while it
--- is being copied.
+-- Loads the new versions of a model. A version that could not be loaded is tried again when the
+-- size of its file has changed. It is also tried again after a pause, because a file may have its
+-- final size before all of it has been copied.
 local function update(self, name, found)
    local model = self.by_name[name]
    if not model then
@@ -223,7 +227,7 @@ local function update(self, name, found)
       end
       loading = loading or old.state ~= "READY"
    end
-   -- otherwise make_ready retires the older versions once the new one is loaded
+   -- while a version is loading, make_ready retires the older versions later
    if not loading then
       local before = next(model.versions)
       retire_others(self, model, model.wanted)
@@ -231,7 +235,8 @@ local function update(self, name, found)
    end
 end
 
---- Reads the folder of models; loads new models and versions, and unloads those that are gone.
+--- Reads the folder of models. Loads new models and versions, and unloads those whose files are
+--- gone.
 ---@return boolean? fine
 ---@return string? message
 function Models:scan()
@@ -247,7 +252,7 @@ function Models:scan()
    return true
 end
 
---- Loads a model, or loads it again; answers the request when loading has ended.
+--- Loads a model, even if it is loaded already. Answers the request when loading has ended.
 ---@param name string
 ---@param request table
 ---@return boolean? found
@@ -272,7 +277,7 @@ function Models:load(name, request)
       if not (old and old.state == "LOADING") then
          local new = start(self, model, version)
          if old and old.state == "READY" then
-            new.replaces = old -- the old version serves until the new one is ready
+            new.replaces = old -- the old version answers requests until the new one is ready
             old.successor = new
          else
             model.versions[version.number] = new
@@ -286,7 +291,7 @@ end
 
 --- Retires all versions of a model.
 ---@param name string
----@param forget? boolean  true if the model's files are gone, so that nothing is remembered
+---@param forget? boolean  true if the model's files are gone, so that the server forgets the model
 ---@return boolean? found
 function Models:unload(name, forget)
    local model = self.by_name[name]
@@ -302,7 +307,7 @@ function Models:unload(name, forget)
    return true
 end
 
---- Handles the results of all threads' jobs; the server's loop calls this often.
+--- Handles the results of the jobs of all threads; the server's main loop calls this often.
 function Models:listen()
    for _, model in pairs(self.by_name) do
       local list = {}
@@ -322,7 +327,7 @@ function Models:listen()
    end
 end
 
---- Returns all versions, sorted by name and number.
+--- Returns the versions of all models, sorted by name and number.
 ---@return table[]
 function Models:list()
    local list = {}
@@ -336,7 +341,7 @@ function Models:list()
    return list
 end
 
---- Returns whether each model has a version that is ready.
+--- Returns whether each model has a ready version.
 ---@return boolean
 function Models:ready()
    for name, model in pairs(self.by_name) do
@@ -345,7 +350,7 @@ function Models:ready()
    return true
 end
 
---- Ends all threads.
+--- Ends the threads of all models.
 function Models:stop()
    for _, version in ipairs(self:list()) do
       self.server:close_queue(version.queue)

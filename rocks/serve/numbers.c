@@ -1,5 +1,5 @@
 /*
-** numbers.c - converts arrays of numbers in JSON to the bytes of tensors, and back.
+** numbers.c - converts JSON arrays of numbers to the bytes of tensors, and tensors to JSON.
 */
 #include "numbers.h"
 
@@ -40,7 +40,7 @@ static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                 1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-/* Reads a number in JSON. Returns the position after it, or NULL if there is no valid number. */
+/* Reads a JSON number. Returns the position after it, or NULL if the text is not a valid number. */
 static const char *read_real(const char *p, double *out) {
   const char *start = p;
   bool negative = *p == '-';
@@ -66,7 +66,7 @@ static const char *read_real(const char *p, double *out) {
     exponent += minus ? -e : e;
   }
   if (count <= 18 && digits <= (UINT64_C(1) << 53) && exponent >= -22 && exponent <= 22) {
-    /* correctly rounded: both operands are exact, and one operation rounds once */
+    /* one operation on two exact operands rounds once, so the value is correctly rounded */
     double value =
         exponent < 0 ? (double)digits / powers[-exponent] : (double)digits * powers[exponent];
     *out = negative ? -value : value;
@@ -76,8 +76,8 @@ static const char *read_real(const char *p, double *out) {
   return p;
 }
 
-/* Reads an integer, also one such as 3.0 or 2e3, and sets *out to its bits. Returns the position
-** after it, or NULL if there is no integer of this kind. */
+/* Reads an integer and sets *out to its bits. The integer may also be written as 3.0 or 2e3.
+** Returns the position after it, or NULL if there is no integer that fits `kind`. */
 static const char *read_integer(const char *p, Kind kind, uint64_t *out) {
   if (kind == K_BOOL && strncmp(p, "true", 4) == 0) return *out = 1, p + 4;
   if (kind == K_BOOL && strncmp(p, "false", 5) == 0) return *out = 0, p + 5;
@@ -104,8 +104,8 @@ static const char *read_integer(const char *p, Kind kind, uint64_t *out) {
   return p;
 }
 
-/* numbers(text, position, datatype) reads a JSON array, nested or not, that begins at `position`, as
-** numbers of the datatype. Returns their bytes, the position after the array and their count; nil
+/* numbers(text, position, datatype) reads the JSON array, nested or not, that begins at `position`.
+** Returns the numbers as bytes of the datatype, the position after the array, and the count; nil
 ** and the position of the error if the text is not such an array. */
 static int numbers_read(lua_State *L) {
   size_t size;
@@ -144,7 +144,8 @@ static int numbers_read(lua_State *L) {
       } else {
         uint64_t bits = 0;
         after = read_integer(p, kind, &bits);
-        memcpy(out, &bits, (size_t)kind_sizes[kind]); /* little-endian, as in the protocol */
+        /* copies the low bytes: this machine and the protocol are little-endian */
+        memcpy(out, &bits, (size_t)kind_sizes[kind]);
       }
       if (after == NULL) goto wrong;
       luaL_addsize(&b, (size_t)kind_sizes[kind]);
@@ -166,7 +167,7 @@ wrong:
 }
 
 /* skip(text, position) returns the position after the JSON array that begins at `position`; nil if
-** the array does not end. The array's contents are not checked. */
+** the array has no end. It does not check the contents of the array. */
 static int numbers_skip(lua_State *L) {
   size_t size;
   const char *text = luaL_checklstring(L, 1, &size);
@@ -192,15 +193,16 @@ static int numbers_skip(lua_State *L) {
   return 1;
 }
 
-/* Writes a float32 of at least 1e-4 and less than 1e6 as write_real does, which is slower by printf
-** and strtod. Returns the number of characters. */
+/* Writes a float32 whose absolute value is at least 1e-4 and less than 1e6. The result is the same
+** as that of write_real, which is slower because it calls printf and strtod. Returns the number of
+** characters. */
 static int write_float(char *out, float value) {
   double size = fabs((double)value);
-  int exponent = -4; /* of the first digit */
+  int exponent = -4; /* the decimal exponent of the first digit */
   while (exponent < 5 && size >= (exponent < -1 ? 1 / powers[-exponent - 1] : powers[exponent + 1]))
     exponent++;
   int decimals = 5 - exponent;
-  /* the products are exact, since 5^12 and the digits of a float32 have together 52 bits */
+  /* The products are exact: 5^12 and the digits of a float32 together have 52 bits. */
   int64_t digits = llrint(size * powers[decimals]);
   if ((float)((double)digits / powers[decimals]) != (float)size) {
     decimals += 3;
@@ -219,8 +221,8 @@ static int write_float(char *out, float value) {
   return (int)n;
 }
 
-/* Writes a real number with enough digits to read back the same value. Returns the number of
-** characters, or 0 for NaN and infinity, which JSON lacks. */
+/* Writes a real number with as many digits as are needed to read back the same value. Returns the
+** number of characters, or 0 for NaN and infinity, which JSON lacks. */
 static int write_real(char *out, double value, bool narrow) {
   if (!isfinite(value)) return 0;
   if (narrow && fabs(value) >= 1e-4 && fabs(value) < 1e6) return write_float(out, (float)value);
@@ -231,7 +233,8 @@ static int write_real(char *out, double value, bool narrow) {
   return n;
 }
 
-/* list(bytes, datatype) returns a JSON array of the numbers; nil if one is NaN or infinite. */
+/* list(bytes, datatype) returns the numbers as a JSON array; nil if one of them is NaN or
+** infinite. */
 static int numbers_write(lua_State *L) {
   size_t size;
   const char *bytes = luaL_checklstring(L, 1, &size);
@@ -294,7 +297,7 @@ static int numbers_base64(lua_State *L) {
   return 1;
 }
 
-/* bytes(address, n) returns n bytes of a tensor's memory, which the caller keeps alive. */
+/* bytes(address, n) copies n bytes of a tensor's memory. The caller must keep the tensor alive. */
 static int numbers_bytes(lua_State *L) {
   const char *address = (const char *)(intptr_t)luaL_checkinteger(L, 1);
   lua_Integer n = luaL_checkinteger(L, 2);

@@ -1,5 +1,5 @@
--- page.lua - the web page at `/`, where people try the models. The page uses the same protocols as
--- other clients.
+-- page.lua - the web page at `/`, on which people can try the models. It uses the same protocols as
+-- all other clients.
 
 return [[
 <!doctype html>

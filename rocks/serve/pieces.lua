@@ -1,5 +1,5 @@
--- pieces.lua - the bytes that each token of a tokenizer stands for, in the form that torch.llm's
--- grammars read: `tokens`, `ends` (the tokens that end a text) and `piece(token)`.
+-- pieces.lua - the bytes of each token of a tokenizer, in the form that torch.llm's grammars read:
+-- `tokens`, `ends` (the tokens that end a text) and `piece(token)`.
 
 local bytes = require "tlua.text.tokenizer.bytes"
 local json = require "tlua.utils.json"
@@ -9,7 +9,7 @@ local M = {}
 local Pieces = {}
 Pieces.__index = Pieces
 
--- Returns whether a decoder of tokenizer.json, or one of its parts, has this type.
+-- Returns whether a decoder of tokenizer.json, or a decoder within it, has the given type.
 local function has(decoder, type_name)
    if type(decoder) ~= "table" then return false end
    if decoder.type == type_name then return true end
@@ -19,7 +19,7 @@ local function has(decoder, type_name)
    return false
 end
 
---- Returns the bytes of a token; those of special tokens are empty.
+--- Returns the bytes of a token, which are "" for a special token.
 ---@param id integer
 ---@return string
 function Pieces:piece(id)
@@ -32,7 +32,7 @@ function Pieces:piece(id)
    return tokenizer:decode({id}, {skip_special_tokens = false})
 end
 
---- Makes the pieces of a tokenizer of torch.text.
+--- Returns the pieces of a tokenizer of torch.text.
 ---@param tokenizer text.Tokenizer
 ---@param ends table<integer, boolean>
 ---@return table

@@ -1,5 +1,5 @@
--- program.lua - serves a program of torch.export: answers inference requests, several in one run if
--- the program treats examples independently.
+-- program.lua - serves a program of torch.export. If the program treats the examples of a batch
+-- independently, several inference requests are answered in one run.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -16,7 +16,7 @@ M.Program = Program
 
 -- Names -----------------------------------------------------------------------------------------
 
--- Appends the names of the tensors in a structure of export.Program, with `prefix` before each.
+-- Appends the names of the tensors in a structure of export.Program to `list`, each after `prefix`.
 local function add_names(structure, prefix, list)
    for _, entry in ipairs(structure) do
       local name = prefix .. tostring(entry[1])
@@ -25,8 +25,8 @@ local function add_names(structure, prefix, list)
    return list
 end
 
--- Returns names for the program's n outputs: the given ones, else the keys of the table that the
--- model returns, else `output` for one output, or output_1, output_2, ...
+-- Returns names for the program's n outputs: the given names; or the keys of the table that the
+-- model returns; or `output` for a single output, and output_1, output_2, ... for several.
 local function output_names(structure, n, given)
    if given then
       if #given ~= n then
@@ -46,7 +46,7 @@ end
 
 -- Trial runs --------------------------------------------------------------------------------------
 
--- Makes random inputs with the given size for each symbol of the shapes.
+-- Makes random inputs; `sizes` has a size for each symbol in the shapes of the inputs.
 local function example(self, sizes)
    local list = {}
    for i, input in ipairs(self.inputs) do
@@ -59,7 +59,8 @@ local function example(self, sizes)
       elseif input.dtype == "bool" then
          list[i] = torch.ones(shape, {dtype = "bool"})
       else
-         list[i] = torch.ones(shape, {dtype = "int64"}):to(input.dtype) -- 1 is a valid index
+         -- indices are all 1, which is a valid index
+         list[i] = torch.ones(shape, {dtype = "int64"}):to(input.dtype)
       end
    end
    return list
@@ -70,9 +71,9 @@ local function try(self, inputs)
    return ok and outputs or nil, outputs
 end
 
--- Finds a size for each symbol with which a trial run succeeds: small ones, or else those with
--- which the program was exported. Returns the sizes and the outputs of the run, or nil and the
--- first error.
+-- Finds sizes of the symbols with which a trial run succeeds. Tries small sizes first, and then
+-- those with which the program was exported. Returns the sizes and the outputs of the run, or nil
+-- and the first error.
 local function find_sizes(self)
    local exported, message = {}, nil
    for _, symbol in ipairs(json.decode(self.graph:describe()).symbols) do
@@ -91,8 +92,8 @@ local function find_sizes(self)
    return nil, message
 end
 
--- Finds the dimensions of outputs that change with a symbol's size: all[symbol][i][dim] is "same"
--- if the dimension of output i equals that size, "other" if it changes otherwise.
+-- Finds the dimensions of the outputs that depend on a symbol's size. all[symbol][i][dim] is "same"
+-- if this dimension of output i equals the symbol's size, and "other" if it changes in another way.
 local function follow_sizes(self, sizes, outputs)
    local all = {}
    for _, symbol in ipairs(self.symbols) do
@@ -132,7 +133,7 @@ local function is_close(a, b)
    return (a - b):abs():max():item() <= limit
 end
 
--- Returns whether three examples give the same results in one run as in a run for each.
+-- Returns whether one run of three examples gives the same results as three runs of one example.
 local function is_independent(self, symbol, sizes)
    local three = example(self, setmetatable({[symbol] = 3}, {__index = sizes}))
    local together = try(self, three)
@@ -150,8 +151,8 @@ local function is_independent(self, symbol, sizes)
    return true
 end
 
--- Returns the symbol of the inputs' first dimension if its size is the number of independent
--- examples.
+-- Returns the symbol that is the first dimension of all inputs, if its size is the number of
+-- independent examples; otherwise nil.
 local function find_batch(self, sizes, followed)
    local symbol = self.inputs[1] and self.inputs[1].declared[1]
    if type(symbol) ~= "string" then return nil end
@@ -169,7 +170,8 @@ local function find_batch(self, sizes, followed)
    return is_independent(self, symbol, sizes) and symbol or nil
 end
 
--- Returns the first of most, most / 2, most / 4, ... examples with which a trial run succeeds.
+-- Tries runs of `most` examples, then of half as many, and so on. Returns the first number of
+-- examples with which a run succeeds.
 local function largest_batch(self, symbol, sizes, most)
    while most > 1 do
       if try(self, example(self, setmetatable({[symbol] = most}, {__index = sizes}))) then break end
@@ -261,7 +263,7 @@ function M.load(spec, http)
    return self
 end
 
---- Returns the model's description for clients and for the server.
+--- Returns a description of the model for clients and for the server.
 function Program:describe()
    local function tensors(list, declared)
       local out = {}
@@ -281,19 +283,20 @@ end
 
 -- Answering ---------------------------------------------------------------------------------------
 
---- Returns a tensor of the given bytes.
+--- Returns a tensor that has the given bytes as its elements.
 function Program.tensor(bytes, shape, dtype)
    if #bytes == 0 then return torch.zeros(shape, {dtype = dtype}) end
    return assert(torch.io.bytes_as(torch.io.bytes(bytes), 1, shape, dtype))
 end
 
---- Returns the bytes of a tensor whose elements have `width` bytes.
+--- Returns the bytes of a tensor; `width` is the size of an element in bytes.
 function Program:bytes_of(tensor, width)
    local values = tensor:cpu():contiguous()
    return self.http.bytes(values:data_ptr(), values:numel() * width)
 end
 
---- Runs the program on the bytes of the inputs. Returns the outputs as {bytes =, shape =, key =}.
+--- Runs the program on inputs that are given as bytes. Returns the outputs as {bytes =, shape =,
+--- key =}.
 function Program:run(data, shapes)
    local inputs = {}
    for i, input in ipairs(self.inputs) do
@@ -314,13 +317,13 @@ local function fail(request, problem)
    if type(problem) == "table" and problem.status then
       status, message = problem.status, problem.message
    elseif not message:find "memory" then
-      status = 400 -- the input is the cause, such as an index out of range
+      status = 400 -- the input has caused the error, for example by an index out of range
    end
    return request:reply(status, "application/json", json.encode {error = errors.text(message)})
 end
 
--- Adds n to a counter of this call of `answer`, which adds its counters to the shared ones at its
--- end.
+-- Adds n to a counter of this call of `answer`. At its end, `answer` adds its counters to those
+-- that all threads share.
 local function add(counts, name, n)
    local key = counters[name] or name
    counts[key] = (counts[key] or 0) + n
@@ -335,7 +338,7 @@ end
 
 local function finish(self, counts, job, results, first)
    local mine = results
-   if first then -- takes the rows of this job from the results
+   if first then -- the results are of several jobs: takes the rows of this one
       local rows = job.plan.rows
       mine = {}
       for i, result in ipairs(results) do
@@ -345,7 +348,8 @@ local function finish(self, counts, job, results, first)
       end
    end
    local ok, problem = pcall(request_of.reply, self.http, self, job.request, job.plan, mine)
-   -- a model in Lua may give other shapes next time, and must not run again then
+   -- Only programs keep their plan for run_same, which may run them a second time after a failure.
+   -- A model in Lua may return other shapes then, and must not run twice.
    if job.plan.kept and job.plan.head and self.graph then self.last = job.plan end
    local age = job.request:age()
    if not ok then
@@ -369,7 +373,7 @@ local function run_alone(self, counts, job)
    add(counts, "failed", 1)
 end
 
--- Answers jobs whose plans have the same key in one run.
+-- Answers jobs in one run. Their plans have the same key.
 local function run_together(self, counts, jobs, rows)
    if #jobs == 1 then return run_alone(self, counts, jobs[1]) end
    local data, shapes = {}, {}
@@ -381,7 +385,7 @@ local function run_together(self, counts, jobs, rows)
       shapes[i][1] = rows
    end
    local ok, results = pcall(self.run, self, data, shapes)
-   if not ok then -- one job may be the cause, so each is run alone
+   if not ok then -- one of the jobs may have caused the error, so each is run alone
       for _, job in ipairs(jobs) do run_alone(self, counts, job) end
       return
    end
@@ -393,7 +397,7 @@ local function run_together(self, counts, jobs, rows)
    end
 end
 
--- Reads the requests, and groups those that can be run together.
+-- Reads requests, and groups those that can be answered in one run.
 local function read_all(self, counts, requests)
    local groups, by_key = {}, {}
    for _, request in ipairs(requests) do
@@ -424,7 +428,7 @@ local function read_all(self, counts, requests)
    return groups
 end
 
--- Answers all requests of a batch, whatever they are.
+-- Answers all requests of a batch, which may differ.
 local function answer_any(self, counts, batch)
    local start = torch.io.clock()
    local groups = read_all(self, counts, batch:split())
@@ -434,8 +438,9 @@ local function answer_any(self, counts, batch)
    add(counts, "run_ns", math.floor((torch.io.clock() - read) * 1e9))
 end
 
--- Runs the first n requests of a batch, which have the last plan. Returns texts and widths for
--- batch:reply; nil if the run fails or the results have other shapes than before.
+-- Runs the first n requests of a batch, which all have the plan of the last request before them.
+-- Returns the texts and widths for batch:reply; nil if the run fails or the results have new
+-- shapes.
 local function run_same(self, batch, n, plan)
    local data, shapes = {}, {}
    for i, part in ipairs(plan.inputs) do
@@ -454,8 +459,8 @@ local function run_same(self, batch, n, plan)
    return texts
 end
 
--- Answers those of a batch's first requests that have the same JSON as the last request. Returns
--- whether there were some.
+-- Answers the first requests of a batch that have the same JSON as the last request before them.
+-- Returns whether there were any.
 local function answer_same(self, counts, batch)
    local plan = self.last
    if not plan then return false end
@@ -480,7 +485,7 @@ local function answer_same(self, counts, batch)
    return true
 end
 
---- Answers a batch of requests. `count(counter, n)` adds to a shared counter.
+--- Answers a batch of requests. `count(counter, n)` adds n to a counter that all threads share.
 function Program:answer(batch, count)
    local counts = {}
    while batch:size() > 0 do

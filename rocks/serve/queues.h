@@ -1,5 +1,5 @@
 /*
-** queues.h - queues of requests: connections fill them, and interpreters take from them.
+** queues.h - queues of requests. Connections add requests, and Lua interpreters take them.
 */
 #ifndef TLUA_SERVE_QUEUES_H
 #define TLUA_SERVE_QUEUES_H
@@ -14,22 +14,22 @@ typedef struct Queue {
   char *name; /* (owned) */
   Request *first, **end;
   int length, limit, takers;
-  int64_t timeout; /* in ns; 0: none */
+  int64_t timeout; /* in ns; 0 for no limit */
   bool closed;
   pthread_cond_t arrived;
   _Atomic int64_t counters[COUNTERS];
 } Queue;
 
 #pragma GCC visibility push(hidden)
-/* Returns the number of a new queue, or -1. */
+/* Adds a queue. Returns its number, or -1 on failure. */
 int add_queue(Server *s, const char *name, int limit, int64_t timeout);
 
-/* Puts a suspended request into a queue. Returns 0, or an HTTP status: 503 if the queue is closed,
-** 429 if it is full. */
+/* Puts a request whose connection is suspended into a queue. Returns 0, or an HTTP status: 503 if
+** the queue is closed, 429 if it is full. */
 int enqueue(Server *s, Request *r, int queue, bool suspends);
 
-/* Waits for `n` requests in the queue, but not longer than `until`. Returns whether the queue has
-** one. The caller holds the server's lock. */
+/* Waits until the queue has `n` requests or the time is `until`. Returns whether the queue has at
+** least one request. The caller must hold the server's lock. */
 bool wait_for(Server *s, Queue *q, int n, int64_t until);
 #pragma GCC visibility pop
 

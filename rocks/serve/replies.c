@@ -1,6 +1,6 @@
 /*
-** replies.c - answers to requests. A request keeps the bytes of its stream until the client reads
-** them.
+** replies.c - answers to requests. The unread bytes of a stream are kept in its request until the
+** client reads them.
 */
 #include "replies.h"
 
@@ -11,7 +11,8 @@
 
 #include "server.h"
 
-enum { STREAM_MOST = 4 << 20 }; /* a stream with more unread bytes is given up */
+/* a stream is ended if its client leaves more than this many bytes unread */
+enum { STREAM_MOST = 4 << 20 };
 
 Response *text_response(const char *type, const char *text, size_t size) {
   Response *r = mhd.create_response_from_buffer(size, (void *)text, MEMORY_COPY);
@@ -79,7 +80,8 @@ ssize_t read_stream(void *cls, uint64_t position, char *out, size_t most) {
       atomic_fetch_add(&r->sent, (int64_t)n);
       return n > 0 ? (ssize_t)n : gone ? END_WITH_ERROR : END_OF_STREAM;
     }
-    /* suspends before `suspended` is set, or another thread could resume too early */
+    /* The connection is suspended before `suspended` is set. In the other order, another thread
+    ** could resume it too early. */
     mhd.suspend_connection(connection);
   }
 }

@@ -9,20 +9,20 @@
 #pragma GCC visibility push(hidden)
 Response *text_response(const char *type, const char *text, size_t size);
 
-/* Answers with an error in JSON. `why` must need no escapes in JSON. */
+/* Answers with an error in JSON. The text `why` must not need escapes in JSON. */
 int refuse(Server *s, Request *r, int status, const char *why);
 
-/* Sets the answer of a waiting request, and resumes the request's connection. Takes ownership of
-** the response. Returns false if the request has an answer already, or the client has left. */
+/* Answers a waiting request and resumes its connection. Takes ownership of the response. Returns
+** false if the request already has an answer or the client has left. */
 bool answer(Request *r, int status, Response *response, int64_t size);
 
-/* Copies bytes of a stream's body to `out`. The library's thread calls it when the client can take
-** more. If there are none, the connection is suspended until feed() adds some. */
+/* Copies bytes of a stream's body to `out`. libmicrohttpd's thread calls this when the client can
+** take more bytes. If there are none, suspends the connection until feed() adds some. */
 ssize_t read_stream(void *cls, uint64_t position, char *out, size_t most);
 void release_stream(void *cls);
 
-/* Adds bytes to a stream; with `ends`, also ends it. Returns false if the client has left, or reads
-** too slowly. */
+/* Adds bytes to a stream, and ends the stream if `ends` is true. Returns false if the client has
+** left or reads too slowly. */
 bool feed(Request *r, const char *text, size_t size, bool ends);
 #pragma GCC visibility pop
 

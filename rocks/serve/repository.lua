@@ -1,7 +1,7 @@
 -- repository.lua - finds models in a folder with Triton's layout, NAME/VERSION/model.tlp. The
--- folder of a version has a program of torch.export (model.tlp), a language model (config.json with
--- safetensors and a tokenizer, or model.gguf), or a model in Lua (model.lua). NAME/config.json may
--- set options.
+-- folder of a version contains one of three: a program of torch.export (model.tlp); a language
+-- model (config.json with safetensors and a tokenizer, or model.gguf); or a model in Lua
+-- (model.lua). NAME/config.json may set options.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,7 @@ local suggest = require "tlua.utils.suggest"
 
 local M = {}
 
---- The options of a model, with their defaults.
+--- Maps each option of a model to its default.
 M.defaults = {
    max_batch_size = 32, max_queue_delay = 0.0, queue = 1024, timeout = 60.0, instances = 1,
    threads = false, versions = "latest", outputs = false, device = false,
@@ -62,8 +62,8 @@ local checks <const> = {
    device = {"a device", function(v) return type(v) == "string" and pcall(torch.device, v) end},
 }
 
---- Returns a copy of the options in which those of `given` are replaced; nil and a message if one
---- of `given` is unknown or has a wrong value.
+--- Returns a copy of `options` with the values of `given` in place of its own. Returns nil and a
+--- message if an option in `given` is unknown or has a wrong value.
 ---@param options table
 ---@param given table
 ---@return table? options
@@ -93,8 +93,8 @@ local function size_of(path)
    return file and file:seek "end"
 end
 
--- Returns a function that returns the size of a file in a folder; nil if there is no such file. A
--- pipe is no file: opening it would wait for a writer.
+-- Returns a function that returns the size of a file in a folder; nil if there is no such file. It
+-- ignores pipes, because opening a pipe would wait for a writer.
 local function sizes_in(folder)
    local kinds = io_folder.kinds(folder)
    return function(name)
@@ -103,15 +103,15 @@ local function sizes_in(folder)
    end
 end
 
--- Returns the size of the file at a path, or nil.
+-- Returns the size of the file at a path; nil if there is none.
 local function size_at(path)
    local folder, name = path:match "^(.*)/([^/]*)$"
    if not folder then folder, name = ".", path end
    return sizes_in(folder == "" and "/" or folder)(name)
 end
 
---- Returns the kind of the model at a path, the path for the model's loader, and the size of its
---- file in bytes.
+--- Examines the model at a path. Returns its kind, the path for the loader of this kind, and the
+--- size of the model's file in bytes.
 ---@param path string  a file, or a folder
 ---@return string? kind  "program", "language" or "script"; nil if there is no model
 ---@return string? path
@@ -131,7 +131,7 @@ function M.kind(path)
    if config and weights then return "language", path, weights end
 end
 
---- Returns the names of the folders in a folder, sorted; nil if there is no such folder.
+--- Returns the sorted names of the folders in a folder; nil if the folder does not exist.
 ---@param path string
 ---@return string[]?
 ---@return string? message
@@ -146,7 +146,8 @@ function M.folders(path)
    return names
 end
 
--- Returns the options of a model: the defaults, replaced by those in the folder's config.json.
+-- Returns the options of a model: the defaults, overridden by the config.json in the model's
+-- folder.
 local function read_config(folder, defaults)
    local kinds = io_folder.kinds(folder) or {}
    if kinds["config.json"] == "s" then return nil, "expected a file, got a pipe or a device" end
@@ -192,7 +193,7 @@ local function chosen(versions, policy)
    return list
 end
 
--- Says that the option `versions` selects none of the versions that are there.
+-- Returns a message: the option `versions` selects none of the versions that exist.
 local function none_chosen(versions, policy)
    local numbers = {}
    for i, version in ipairs(versions) do numbers[i] = version.number end
@@ -200,7 +201,7 @@ local function none_chosen(versions, policy)
       table.concat(numbers, ", "), table.concat(policy, ", "))
 end
 
--- Returns the entry of a model in the result of scan.
+-- Returns a model's entry for the result of scan.
 local function read_model(folder, name, versions, defaults)
    local function refuse(message) return {options = defaults, versions = {}, message = message} end
    if not utf8.len(name) then return refuse "the folder's name is not UTF-8" end
@@ -211,8 +212,8 @@ local function read_model(folder, name, versions, defaults)
    return {options = options, versions = list}
 end
 
---- Returns the models at a path by name. A model has the fields options, versions, and message if
---- it cannot be served; a version has the fields number, kind, path and size.
+--- Returns the models at a path, by name. A model has the fields options, versions, and, if it
+--- cannot be served, message. A version has the fields number, kind, path and size.
 ---@param path string  a program, a language model's folder, or a folder of models
 ---@param defaults table  the default options
 ---@return table? models

@@ -1,6 +1,7 @@
--- request.lua - inference requests in the Open Inference Protocol v2: JSON, or JSON followed by the
--- bytes of tensors. A plan is a request's JSON, decoded and checked, without the data. Plans of
--- recent requests are cached, because clients often send the same JSON with other data.
+-- request.lua - inference requests in the Open Inference Protocol v2, which are JSON, or JSON
+-- followed by the bytes of tensors. A plan is the decoded and checked JSON of a request without the
+-- data of its tensors. Plans of recent requests are cached, because clients often send the same
+-- JSON with other data.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -9,18 +10,19 @@ local errors = require "tlua.serve.errors"
 
 local M = {}
 
-local kept_most <const> = 256 -- largest number of cached plans of a model
-local text_most <const> = 4096 -- a plan with more bytes of JSON is not cached
+local kept_most <const> = 256 -- the largest number of cached plans of a model
+local text_most <const> = 4096 -- plans of requests with more bytes of JSON are not cached
 
--- Raises an error that is sent to the client with status 400.
+-- Raises an error, which is sent to the client with status 400.
 local function refuse(message, ...)
    error({status = 400, message = message:format(...)}, 0)
 end
 M.refuse = refuse
 
--- Replaces the i-th array after a key "data" by the number i. Returns the text without the arrays,
--- and a table: places[i] is the position of the i-th array, places[-i] the position after it. The
--- characters "data" with quotes are always a key, because a quote within a string has a backslash.
+-- Cuts the arrays after keys "data" out of a text. The i-th array is replaced by the number i.
+-- Returns the shorter text and a table: places[i] is the position of the i-th array, places[-i] the
+-- position after it. The text "data" with its quotes is always a key or a value of its own, because
+-- a quote within a string has a backslash.
 local function take_data(http, body)
    local pieces, places, position = {}, {}, 1
    while true do
@@ -54,7 +56,8 @@ local function parameters_of(object, what)
    return parameters
 end
 
--- Checks a shape and returns its number of elements. Sizes of the same symbol must be equal.
+-- Checks a shape and returns its number of elements. Dimensions that have the same symbol must have
+-- the same size.
 local function check_shape(name, shape, declared, symbols)
    if not json.is_array(shape) then
       refuse("input %s: shape: expected a list of sizes, got %s", name, errors.kind(shape))
@@ -94,7 +97,7 @@ local function check_shape(name, shape, declared, symbols)
    return count
 end
 
--- Checks an entry of "inputs", and adds its shape and the position of its data to the plan.
+-- Checks an entry of "inputs". Adds its shape and the position of its data to the plan.
 local function read_input(model, entry, plan, symbols)
    if type(entry) ~= "table" or type(entry.name) ~= "string" then
       refuse("inputs: expected objects with a name, got %s", errors.field(entry, "name"))
@@ -115,7 +118,7 @@ local function read_input(model, entry, plan, symbols)
    local count = check_shape(name, entry.shape, input.declared, symbols)
    local size = parameters_of(entry, "input " .. name).binary_data_size
    local width = datatypes.sizes[input.datatype]
-   -- each text of BYTES has 4 bytes with its length
+   -- in a BYTES tensor, each text is preceded by its length in 4 bytes
    local part = {shape = entry.shape, count = count, bytes = count * (width or 4)}
    if size ~= nil then
       if entry.data ~= nil then
@@ -168,7 +171,7 @@ local function read_output(model, entry, plan, binary)
    plan.outputs[#plan.outputs + 1] = {index = index, binary = chosen}
 end
 
--- Makes the plan from a request's JSON, in which take_data has replaced the data.
+-- Makes the plan from a request's JSON, in which take_data has replaced the arrays.
 local function make_plan(model, text, has_places)
    local value, message = json.decode(text)
    if value == nil then refuse("the body is not JSON: %s", message) end
@@ -214,7 +217,7 @@ local function make_plan(model, text, has_places)
       for i in ipairs(model.outputs) do plan.outputs[i] = {index = i, binary = binary} end
    end
    for _, output in ipairs(plan.outputs) do plan.any_binary = plan.any_binary or output.binary end
-   -- requests whose plans have the same key can be answered in one run
+   -- requests whose plans have the same key can be answered together in one run
    local key = {}
    for i, part in ipairs(plan.inputs) do
       key[i] = table.concat(part.shape, ",", model.batch and 2 or 1)
@@ -227,7 +230,7 @@ local function make_plan(model, text, has_places)
    return plan
 end
 
--- Returns whether a text begins with the head of a zlib stream (RFC 1950) without a dictionary.
+-- Returns whether a text begins like a zlib stream (RFC 1950) that needs no dictionary.
 local function is_zlib(body)
    local method, flags = body:byte(1, 2)
    return method & 15 == 8 and (method << 8 | flags) % 31 == 0 and flags & 32 == 0
@@ -240,7 +243,7 @@ local function unpack_body(body, encoding, most)
       error({status = 415, message = "Content-Encoding: expected gzip or deflate, got "
          .. encoding}, 0)
    end
-   local zlib = encoding == "deflate" -- HTTP's deflate is zlib's format
+   local zlib = encoding == "deflate" -- "deflate" in HTTP means the zlib format
    if #body < (zlib and 8 or 18) then
       refuse("the body is not %s: it is too short, %d bytes", encoding, #body)
    end
@@ -248,7 +251,8 @@ local function unpack_body(body, encoding, most)
       refuse("the body is not %s: it begins otherwise, with the bytes %02x %02x", encoding,
          body:byte(1, 2))
    end
-   -- unpacks one byte more than is allowed; 1032 is the highest ratio of the two sizes
+   -- Unpacks at most one byte more than is allowed, which is enough to detect a body that is too
+   -- long. No body grows by more than a factor of 1032.
    local bytes, message = torch.io.inflate(torch.io.bytes(body), "gzip",
       math.min(most + 1, 1032 * #body + 64), true)
    if not bytes then refuse("the body is not %s: %s", encoding, message) end
@@ -262,7 +266,7 @@ end
 
 -- Texts -------------------------------------------------------------------------------------------
 
--- Reads the texts of a BYTES tensor; each begins with its length as 4 bytes.
+-- Reads the texts of a BYTES tensor. Each text follows its length, which has 4 bytes.
 local function unpack_texts(name, bytes, count)
    local texts, position = {}, 1
    for i = 1, count do
@@ -279,7 +283,7 @@ local function unpack_texts(name, bytes, count)
    return texts
 end
 
--- Appends the texts in a list, nested or not.
+-- Appends the texts in a list to `texts`. The list may be nested.
 local function add_texts(name, value, texts)
    for _, entry in ipairs(value) do
       if type(entry) == "string" then
@@ -293,7 +297,7 @@ local function add_texts(name, value, texts)
    return texts
 end
 
--- Returns an input's texts in the JSON list `text`.
+-- Returns the texts of an input; `text` is the JSON list that contains them.
 local function read_texts(name, text, part)
    local value, message = json.decode(text)
    if value == nil then refuse("input %s: data: %s", name, message) end
@@ -307,8 +311,8 @@ end
 
 -- Requests ----------------------------------------------------------------------------------------
 
--- Returns the bytes of an input's numbers in the JSON list that begins at `first` and ends before
--- `last`.
+-- Returns the bytes of an input's numbers, which are a JSON list in `body` that begins at `first`
+-- and ends before `last`.
 local function read_numbers(http, input, body, first, last, part)
    local datatype = datatypes.in_json(input.datatype)
    local bytes, after, count = http.numbers(body, first, datatype)
@@ -324,7 +328,8 @@ local function read_numbers(http, input, body, first, last, part)
       refuse("input %s: data: expected %d numbers for the shape %s, got %d", input.name,
          part.count, shape_text(part.shape), count)
    end
-   if datatype ~= input.datatype and count > 0 then -- float16, read as float32
+   -- float16 and bfloat16 were read as float32 and are converted here
+   if datatype ~= input.datatype and count > 0 then
       local values = torch.frombuffer(bytes, {dtype = "float32"}):to(input.dtype)
       bytes = http.bytes(values:data_ptr(), part.bytes)
    end
@@ -363,7 +368,8 @@ function M.read(http, model, request)
                plans = model.plans
             end
             plans[text], plans.n = plan, plans.n + 1
-            -- the requests that program.lua can recognise without reading them
+            -- program.lua recognises further requests with the same head without decoding their
+            -- JSON
             local plain = head and not places and not plan.timeout and not plan.has_texts
             if plain and plan.rows > 0 then plan.head = text end
          end
@@ -391,7 +397,7 @@ end
 
 local function quote(text) return json.encode(text) end
 
--- Returns an output's numbers as JSON.
+-- Returns the numbers of an output as JSON.
 local function list_of_numbers(http, output, bytes)
    local datatype = datatypes.in_json(output.datatype)
    if datatype ~= output.datatype and #bytes > 0 then
@@ -402,7 +408,7 @@ local function list_of_numbers(http, output, bytes)
       .. "infinite values, which JSON lacks: ask for binary data"):format(output.name)}, 0)
 end
 
--- Returns an output's texts as JSON.
+-- Returns the texts of an output as JSON.
 local function list_of_texts(output, texts)
    local list = json.as_array {}
    for i, text in ipairs(texts) do
@@ -415,7 +421,7 @@ local function list_of_texts(output, texts)
    return json.encode(list)
 end
 
--- Returns the JSON before the data of the i-th output of a plan.
+-- Returns the JSON that precedes the data of the i-th output of a plan.
 local function head_of(plan, i, output, result)
    local rows, kept = result.rows or result.shape[1], plan.heads[i]
    if kept and kept.key == result.key and kept.rows == rows then return kept.text end
@@ -427,7 +433,7 @@ local function head_of(plan, i, output, result)
    return text
 end
 
---- Answers a request with the bytes of the outputs.
+--- Answers a request with outputs that are given as bytes.
 ---@param http table
 ---@param model table
 ---@param request table
@@ -436,7 +442,7 @@ end
 --- key: string}[]  in the order of the model's outputs; rows: replaces the shape's first size; key:
 --- a text of the shape's sizes, without the first one if requests are batched
 function M.reply(http, model, request, plan, results)
-   local kept = plan.kept -- the last answer's JSON; the same shapes give the same JSON
+   local kept = plan.kept -- the last answer's JSON, which is reused for results of the same shapes
    if kept then
       local same, binary = true, {}
       for i, chosen in ipairs(plan.outputs) do

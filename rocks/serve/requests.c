@@ -1,5 +1,5 @@
 /*
-** requests.c - makes a request from its first line and its headers, and frees requests.
+** requests.c - creates a request from its first line and its headers, and frees requests.
 */
 #include "requests.h"
 
@@ -35,7 +35,7 @@ typedef struct Headers {
   Request *r;
   size_t capacity;
   bool failed;
-  int lengths, encodings; /* headers that tell the body's length */
+  int lengths, encodings; /* the numbers of headers of each kind that tell the body's length */
 } Headers;
 
 static void add_text(Headers *h, const char *text) {
@@ -48,8 +48,8 @@ static void add_text(Headers *h, const char *text) {
   }
 }
 
-/* Finds requests whose body could have two ends (RFC 9112, 6.3): the rest of the body could be taken
-** for another request. */
+/* Marks a request as ambiguous if two servers could see the end of its body in different places
+** (RFC 9112, 6.3). An attacker could hide a second request in the rest of such a body. */
 static void check_length(Headers *h, const char *key, const char *value) {
   size_t n = strlen(key);
   if (key[n - 1] == ' ' || key[n - 1] == '\t') h->r->ambiguous = true;

@@ -19,19 +19,19 @@ typedef struct Request {
   struct Request *above, *below; /* neighbours in the server's list of open requests */
   atomic_int refs;
   Server *server;
-  Connection *connection; /* NULL after on_completed */
+  Connection *connection; /* NULL once on_completed has run */
   int fd, queue, limit_status;
-  char *texts; /* method, path, then the headers as name, value, ..., an empty name (owned) */
+  char *texts; /* method, path, then name and value of each header, then an empty name (owned) */
   size_t texts_size;
   const char *path;
   char *body; /* (owned) */
   size_t size, capacity;
-  int64_t arrived, deadline; /* in ns; deadline is 0 if there is none */
+  int64_t arrived, deadline; /* in ns; a deadline of 0 means none */
   bool suspended, gone, answered, waiting, listed;
-  bool ambiguous;     /* another server could read the end of the body elsewhere */
-  Response *response; /* the answer, until it is given to the library (owned) */
+  bool ambiguous;     /* another server could see the end of the body elsewhere */
+  Response *response; /* the answer, until libmicrohttpd gets it (owned) */
   int status;
-  /* the bytes of a stream that the library has not sent yet */
+  /* the bytes of a stream that libmicrohttpd has not sent yet */
   char *stream; /* (owned) */
   size_t stream_size, stream_capacity;
   bool streams, ended;
@@ -40,11 +40,11 @@ typedef struct Request {
 } Request;
 
 #pragma GCC visibility push(hidden)
-/* Returns a new request, or NULL if memory is short. */
+/* Creates a request. Returns NULL if memory is short. */
 Request *request_new(Server *s, Connection *c, const char *method, const char *url);
 void request_release(Request *r);
 
-/* Grows a block, if necessary, to hold `more` bytes after its first `size` bytes. */
+/* Enlarges a block, if necessary, so that `more` bytes fit after its first `size` bytes. */
 bool reserve(char **block, size_t *capacity, size_t size, size_t more);
 #pragma GCC visibility pop
 

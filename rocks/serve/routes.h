@@ -11,8 +11,8 @@ enum { ROUTES = 1024 };
 typedef struct Route {
   struct Route *next;
   char *key;          /* the method, a space and the path (owned) */
-  int queue;          /* the queue that gets the requests; -1: `response` is their answer */
-  int status;         /* status of `response` */
+  int queue;          /* the queue that gets the requests; -1 if `response` answers them */
+  int status;         /* the status of `response` */
   Response *response; /* (owned) */
 } Route;
 
@@ -20,11 +20,11 @@ typedef struct Route {
 Route *route_new(const char *method, const char *path);
 void free_route(Route *r);
 
-/* Returns the slot of a route in the table; the slot has NULL if there is no such route. The caller
-** holds routes_lock. */
+/* Returns the slot for a route in the table. The slot contains NULL if there is no such route. The
+** caller must hold routes_lock. */
 Route **find_route(Server *s, const char *method, const char *path);
 
-/* Replaces the route for a method and path by `new`, or removes it if `new` is NULL. */
+/* Sets the route for a method and path to `new`, or removes the route if `new` is NULL. */
 void set_route(Server *s, const char *method, const char *path, Route *new);
 #pragma GCC visibility pop
 

@@ -14,9 +14,10 @@
 --       end,
 --    }
 --
--- A size of -1 is any size. Inputs are tensors, and lists of texts with the field `shape` for the
--- datatype BYTES; so are the outputs, where a list without a shape has one dimension. An error that
--- is a table {status = 400, message = "..."} is the client's answer; others get status 500.
+-- A size of -1 stands for any size. Inputs and outputs are tensors; those of the datatype BYTES are
+-- lists of texts with a field `shape`. An output list without this field has one dimension. If the
+-- model raises a table {status = 400, message = "..."}, the client gets this status and message;
+-- after any other error it gets status 500.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -30,10 +31,10 @@ local M = {}
 local Script = setmetatable({}, {__index = Program})
 Script.__index = Script
 
-local instructions <const> = 10000 -- between two checks of the time in a run
+local instructions <const> = 10000 -- the number of VM instructions between two checks of the time
 
--- Checks the list of inputs or outputs of a model. Returns copies of its entries, and their indices
--- by name.
+-- Checks the list of inputs or outputs of a model. Returns copies of its entries, and the index of
+-- each name.
 local function read_tensors(self, list, what)
    local function refuse(where, expected, value)
       torch.raise(("serve: model %s: %s: expected %s, got %s"):format(self.name, where, expected,
@@ -82,13 +83,13 @@ local function load_file(path)
    return chunk
 end
 
--- The end of the call that runs, and whether it has passed. A thread's interpreter runs one call at a
--- time.
+-- The time at which the running call must end, and whether this time has passed. A thread's
+-- interpreter runs one call at a time.
 local deadline, late
 local limited
 
--- Raises an error when the time is over. From then on it runs at each instruction, so the error also
--- ends functions that have caught an earlier one.
+-- Raises an error if the time is over. From then on this check runs at each instruction, so that
+-- the model cannot go on by catching the error.
 local function check()
    if not deadline or not late and torch.io.clock() <= deadline then return end
    if late and debug.getinfo(2, "f").func == limited then return debug.sethook() end
@@ -119,12 +120,12 @@ function M.load(spec, http)
    return self
 end
 
---- Returns the model's description for clients and for the server.
+--- Returns a description of the model for clients and for the server.
 function Script:describe()
    return {kind = "script", inputs = self.inputs, outputs = self.outputs, max_batch_size = 0}
 end
 
--- Calls a function with a limit of time.
+-- Calls a function, and ends it at the deadline.
 function limited(self, fn, ...)
    deadline, late = torch.io.clock() + self.options.timeout, false
    debug.sethook(check, "", instructions)
@@ -146,7 +147,8 @@ end
 
 local function shown(shape) return ("the shape [%s]"):format(table.concat(shape, ",")) end
 
--- Returns the shape of a list of texts; or nil, the expected value, and the one that came.
+-- Returns the shape of a list of texts. Returns nil, the expected value and the actual value if it
+-- is not such a list.
 local function shape_of_texts(value)
    if type(value) ~= "table" then return nil, "a list of texts", args.describe(value) end
    local shape, count = value.shape or {#value}, 1
@@ -167,7 +169,8 @@ local function shape_of_texts(value)
    return shape
 end
 
--- Returns the shape of an output; or nil, the expected value, and the one that came.
+-- Returns the shape of an output. Returns nil, the expected value and the actual value if the
+-- output is wrong.
 local function check_output(output, value)
    local shape, expected, got
    if output.datatype == "BYTES" then
@@ -188,7 +191,8 @@ local function check_output(output, value)
    return {table.unpack(shape)}
 end
 
--- Runs the model on the data of the inputs. Returns the outputs as {bytes =, shape =, key =}.
+-- Runs the model on inputs that are given as bytes. Returns the outputs as {bytes =, shape =, key
+-- =}.
 function Script:run(data, shapes)
    local inputs = {}
    for i, input in ipairs(self.inputs) do
@@ -202,7 +206,7 @@ function Script:run(data, shapes)
    return limited(self, self.results, self, inputs)
 end
 
--- Calls the model. Returns the outputs as {bytes =, shape =, key =}.
+-- Calls the model with its inputs. Returns the outputs as {bytes =, shape =, key =}.
 function Script:results(inputs)
    local outputs, results = self.call(inputs), {}
    for i, output in ipairs(self.outputs) do

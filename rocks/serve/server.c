@@ -1,5 +1,6 @@
 /*
-** server.c - the process's servers: opens their sockets, ends late requests, and stops servers.
+** server.c - the servers of the process. Opens their sockets, ends late requests, and stops
+** servers.
 */
 #define _GNU_SOURCE
 #include "server.h"
@@ -36,7 +37,8 @@ bool server_register(Server *s) {
 Server *find_server(int64_t id) {
   pthread_mutex_lock(&servers_lock);
   Server *s = id >= 0 && id < SERVERS ? servers[id] : NULL;
-  if (s && atomic_fetch_add(&s->refs, 1) == 0) { /* server_release is about to free it */
+  /* a count of 0 means that server_release is about to free the server */
+  if (s && atomic_fetch_add(&s->refs, 1) == 0) {
     atomic_fetch_sub(&s->refs, 1);
     s = NULL;
   }
@@ -143,7 +145,7 @@ int sweep_round(Server *s, Request **out, int most) {
   return n;
 }
 
-/* Ends all waiting requests, because the library cannot stop while connections are suspended. */
+/* Ends all waiting requests, because libmicrohttpd cannot stop while a connection is suspended. */
 static void end_all(Server *s) {
   for (int n = 1; n > 0;) {
     Request *list[64];
@@ -173,7 +175,8 @@ void stop(Server *s) {
   atomic_store(&s->draining, true);
   int fd = mhd.quiesce_daemon(s->daemon);
   if (fd >= 0) close(fd);
-  /* repeats, because a stream may suspend its connection again before it sees that it has ended */
+  /* A stream may suspend its connection once more before it sees that it has ended, so this is
+  ** repeated. */
   for (int i = 0; i < 3; i++) {
     end_all(s);
     nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);

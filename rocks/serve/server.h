@@ -1,14 +1,14 @@
 /*
 ** server.h - a server: its queues, routes, connections and open requests.
 **
-** The library's threads read requests. A request is either answered at once (a fixed response, or
-** an error), or its connection is suspended and the request put into a queue. An interpreter in any
-** thread takes requests from a queue and answers them, which resumes their connections. Several
-** interpreters in the process share a server; `attach` finds the server by its number.
+** libmicrohttpd's threads read requests. A request is either answered at once (a fixed response, or
+** an error), or its connection is suspended and the request is put into a queue. An interpreter in
+** any thread takes requests from a queue and answers them, which resumes their connections. Several
+** interpreters of the process can share a server; each finds it by its number with `attach`.
 **
 ** Locks: a server's lock guards its queues, its lists and the states of its requests; routes_lock
 ** guards the table of routes. No function of libmicrohttpd is called with the server's lock held. A
-** suspended connection stays open until it is resumed; the thread that sets `suspended` to false
+** suspended connection stays open until it is resumed. The thread that sets `suspended` to false
 ** must resume it.
 */
 #ifndef TLUA_SERVE_SERVER_H
@@ -35,7 +35,8 @@ struct Server {
   int nopen, nclients;
   pthread_rwlock_t routes_lock;
   Route *routes[ROUTES];
-  char **tokens; /* allowed values of the header Authorization (owned); NULL: no token is needed */
+  /* allowed values of the header Authorization (owned); NULL if no token is needed */
+  char **tokens;
   int ntokens;
   size_t body_most;
   int64_t receive_timeout;
@@ -49,23 +50,24 @@ struct Server {
 /* Returns the time of the monotonic clock in ns. */
 int64_t now(void);
 
-/* Gives the server a number for find_server. Returns false if there are too many servers. */
+/* Assigns a number to the server, by which find_server finds it. Returns false if there are too
+** many servers. */
 bool server_register(Server *s);
 
 /* Returns the server with this number, or NULL. The caller must release the server. */
 Server *find_server(int64_t id);
 void server_release(Server *s);
 
-/* Opens the listening socket, because the library cannot set both an address and the backlog of its
-** own. Returns -1 with errno set, or -2 with *why set, on failure. */
+/* Opens the listening socket, because libmicrohttpd cannot set both an address and a backlog on a
+** socket that it opens. On failure returns -1 with errno set, or -2 with *why set. */
 int listen_on(const char *address, int port, int backlog, const char **why);
 int port_of(int fd);
 
 /* Raises the soft limit of open files to the hard limit. */
 void raise_files(void);
 
-/* One round of server:sweep: collects up to `most` requests whose clients have left or whose
-** deadline is over. The caller must resume them. */
+/* Runs one round of server:sweep: collects up to `most` requests whose client has left or whose
+** deadline has passed. The caller must resume their connections. */
 int sweep_round(Server *s, Request **out, int most);
 
 /* Stops a server without waiting for answers. */

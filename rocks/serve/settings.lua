@@ -1,4 +1,4 @@
--- settings.lua - the options of a server, for torch.serve and for the command.
+-- settings.lua - the options of a server, for torch.serve and for `tlua serve`.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -24,7 +24,7 @@ local path <const> = {"a path", function(v)
 end}
 local switch <const> = {"a boolean", function(v) return type(v) == "boolean" end}
 
--- Maps each option of the server to its default (false: none) and the values that are allowed.
+-- Maps each option of the server to its default (false for none) and to its allowed values.
 local known <const> = {
    port = {8000, integer(0, 65535)},
    address = {"127.0.0.1", {"an address", function(v)
@@ -70,9 +70,9 @@ function M.is_switch(name)
    return entry ~= nil and entry[2] == switch
 end
 
---- Checks the given options. Returns a server's settings, with the options of models in their field
---- `options`.
----@param title string  begins error messages
+--- Checks the given options. Returns the settings of a server; their field `options` has the
+--- options for models.
+---@param title string  the beginning of error messages
 ---@param given table
 ---@return table
 function M.read(title, given)

@@ -1,4 +1,5 @@
--- thread.lua - runs in the interpreter of a thread that torch.serve.start has started for a server.
+-- thread.lua - the jobs of a server, which runs in the interpreter of a thread that
+-- torch.serve.start has started.
 
 local control = require "tlua.serve.control"
 
@@ -13,7 +14,7 @@ function jobs.start(settings)
    return running.server:id(), running.server:port()
 end
 
--- Returns whether Server:stop has asked the server to end, by the first counter of queue 0.
+-- Returns whether Server:stop has been called; it sets the first counter of queue 0.
 local function ends(server) return server:counters(0)[1] > 0 end
 
 function jobs.serve(_, stopped)

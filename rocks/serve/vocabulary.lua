@@ -1,5 +1,5 @@
--- vocabulary.lua - the meaning of parameters in torch.serve, for help and the manual; see
--- lua/tlua/repl/vocabulary.lua.
+-- vocabulary.lua - explains the parameters of torch.serve's functions, for `help` and the manual.
+-- lua/tlua/repl/vocabulary.lua describes the format.
 return [[
 models: a folder of models, a file, or programs of torch.export
 ]]

@@ -1,7 +1,7 @@
--- worker.lua - runs in the interpreter of a thread that serves one version of a model. C code calls
--- this module, which is a function, once, and calls the function that it returns for each job. The
--- jobs are "copy", "load", which returns the model's description, and "serve", which ends when the
--- model's queue is closed and empty.
+-- worker.lua - runs in the interpreter of a thread that serves one version of a model. This module
+-- is a function. C code calls it once, and then calls the function that it returns for each job.
+-- The jobs are "copy", "load", which returns the model's description, and "serve", which ends when
+-- the model's queue is closed and empty.
 
 local torch = require "tlua"
 local library = require "tlua.serve.library"
@@ -18,7 +18,7 @@ return function(stopped, handle, _, spec)
 
    local jobs = {}
 
-   -- Copies the model's file. Returns whether that was possible.
+   -- Copies the model's file. Returns whether the copy was made.
    function jobs.copy()
       local from <close> = spec.copy and io.open(spec.path, "rb")
       local to <close> = from and io.open(spec.copy, "wb")
@@ -42,7 +42,7 @@ return function(stopped, handle, _, spec)
       if copied then spec.path = spec.copy end
       local ok, result = pcall(load)
       if ok then return result end
-      -- the message names the file of the model
+      -- replaces the path of the copy in the message by the path of the model
       local text = tostring(result)
       local first, last = text:find(spec.path, 1, true)
       error(first and text:sub(1, first - 1) .. path .. text:sub(last + 1) or text, 0)
@@ -51,8 +51,8 @@ return function(stopped, handle, _, spec)
    local function count(counter, n) server:count(queue, counter, n) end
 
    function jobs.serve()
-      -- a thread that runs each request alone takes one at a time, so that the model's other
-      -- threads get the next ones
+      -- If requests cannot be run together, a thread takes one at a time, so that other threads of
+      -- the model can take the next ones.
       local most = model.batch and model.max_batch_size or options.instances == 1 and 16 or 1
       local linger = model.batch and options.max_queue_delay or 0
       local _ <close> = torch.no_grad()

@@ -1,5 +1,5 @@
--- Tests requests that try to confuse or block the server: bodies with two ends, huge parts, and clients that load and
--- unload models at the same time.
+-- Tests requests that try to confuse or block the server: bodies whose end is ambiguous, huge parts, and clients that
+-- load and unload models at the same time.
 
 local torch = require "tlua"
 local json = torch.utils.json
@@ -34,12 +34,12 @@ describe("hostile requests", function()
          assert.equal(400, status)
          assert.matches("expected one Content-Length, or Transfer-Encoding: chunked", text, 1, true)
          assert.is_true(client:closes(5), headers)
-         assert.equal("", client.rest) -- the hidden request has no answer
+         assert.equal("", client.rest) -- the hidden request gets no answer
       end
       local client <close> = Client.new(server.port)
       client:send("POST /v2/models/model/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n\r\n"
          .. "2\r\n{}\r\n0\r\n\r\n" .. hidden)
-      assert.equal(400, (client:answer())) -- {} has no inputs
+      assert.equal(400, (client:answer())) -- the body {} lacks the field `inputs`
       assert.equal(200, (client:answer()))
    end)
 
@@ -70,7 +70,7 @@ end)
 describe("loading and unloading at the same time", function()
    it("answers all clients, and leaves no copies of programs", function()
       shell.with_folder(function(folder)
-         -- a program that no other server has: its output's name is that of the folder
+         -- makes a program that no other server has: its output is named like the temporary folder
          local name = folder:match "[^/.]+$"
          assert(torch.io.make_folder(folder .. "/addsub/1"))
          local path = folder .. "/addsub/1/model.tlp"

@@ -1,4 +1,4 @@
--- client.lua - a simple HTTP client for specs, which can send and see every byte.
+-- client.lua - a simple HTTP client for specs, which lets them choose and see every byte.
 
 local torch = require "tlua"
 
@@ -17,7 +17,7 @@ Client.__close = Client.close
 
 function Client:send(text) return self.socket:send(text, 10) end
 
--- Waits for more bytes; returns whether some came.
+-- Waits for more bytes. Returns whether some have come.
 local function more(self, seconds)
    local part = self.socket:take(seconds or 20)
    if part == nil then return false, "closed" end
@@ -46,7 +46,7 @@ local function line(self)
    return first
 end
 
---- Reads one answer. Returns its status, body and headers (lower case).
+--- Reads one answer. Returns its status, its body and its headers, whose names are in lower case.
 ---@return integer status
 ---@return string body
 ---@return table<string, string> headers
@@ -75,7 +75,7 @@ function Client:answer(no_body)
    return status, take(self, tonumber(headers["content-length"] or 0)), headers
 end
 
---- Writes a request without reading its answer.
+--- Sends a request without reading the answer.
 function Client:start(method, path, body, headers)
    local lines = {("%s %s HTTP/1.1"):format(method, path), "Host: localhost"}
    for name, value in pairs(headers or {}) do lines[#lines + 1] = name .. ": " .. value end
@@ -83,7 +83,7 @@ function Client:start(method, path, body, headers)
    self:send(table.concat(lines, "\r\n") .. "\r\n\r\n" .. (body or ""))
 end
 
---- Sends a request and returns the answer.
+--- Sends a request and reads the answer.
 function Client:ask(method, path, body, headers)
    self:start(method, path, body, headers)
    return self:answer(method == "HEAD")
@@ -99,7 +99,7 @@ function Client:closes(seconds)
    return false
 end
 
---- Sends one request on a connection of its own.
+--- Sends one request on a new connection and returns the answer.
 function Client.once(port, ...)
    local client <close> = Client.new(port)
    return client:ask(...)

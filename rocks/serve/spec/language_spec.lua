@@ -1,4 +1,4 @@
--- Tests how torch.serve generates texts: several requests in one batch, clients that leave, and wrong requests.
+-- Tests how torch.serve generates texts: several requests in one batch, clients that leave, and invalid requests.
 
 local torch = require "tlua"
 local json = torch.utils.json
@@ -17,20 +17,20 @@ describe("torch.serve's language models", function()
    setup(function()
       folder = shell.ok("mktemp -d"):match "[^\n]+"
       models.language(folder)
-      -- a model whose vocabulary is larger than its tokenizer's
+      -- makes a model whose vocabulary is larger than its tokenizer's
       local tokenizer = torch.text.Tokenizer.from_pretrained(folder .. "/tiny/1")
       torch.manual_seed(4)
       local config = {model_type = "gpt2", vocab_size = tokenizer.vocab_size + 100, n_embd = 32, n_layer = 2,
          n_head = 4, n_positions = 64, eos_token_id = 0, bos_token_id = 0}
       assert(torch.io.make_folder(folder .. "/large/1"))
       local model = torch.text.from_config(config):eval()
-      torch.no_grad(function() -- so that greedy search prefers the tokens that the tokenizer lacks
+      torch.no_grad(function() -- greedy search now prefers the tokens that the tokenizer lacks
          model.transformer.ln_f.bias:fill_(1)
          model.transformer.wte.weight:narrow(1, tokenizer.vocab_size + 1, 100):fill_(5)
       end)
       model:save_pretrained(folder .. "/large/1")
       tokenizer:save_pretrained(folder .. "/large/1")
-      -- a model with a weight that is NaN
+      -- makes a model with a weight that is NaN
       config.vocab_size = tokenizer.vocab_size
       model = torch.text.from_config(config):eval()
       torch.no_grad(function() model.transformer.h[2].mlp.c_fc.weight:fill_(0 / 0) end)
@@ -131,7 +131,7 @@ describe("torch.serve's language models", function()
       for i = 1, 60 do prompts[i] = "the low " .. i end
       large:start("POST", "/v1/completions", json.encode {model = "gemma3", prompt = json.as_array(prompts),
          max_tokens = 40, temperature = 0, logit_bias = {["2"] = -1e6}, stream = true})
-      assert.is_true(#large.socket:take(10) > 0) -- the first text has begun
+      assert.is_true(#large.socket:take(10) > 0) -- waits until the first text has begun
       local status, text = small:ask("POST", "/v1/completions", body_of("gemma3", 3, {max_tokens = 5}))
       assert.equal(200, status, text)
       large:close()
@@ -151,7 +151,8 @@ describe("torch.serve's language models", function()
    end)
 
    it("answers in UTF-8, whatever bytes the prompt and the text have", function()
-      -- tokens 3 to 258 are the bytes; here the text is the rest of a character of the prompt, again and again
+      -- Tokens 3 to 258 are the bytes. The prompt ends with the first byte of a character, and the model repeats the
+      -- byte that follows it.
       for first, rest in pairs {[0xc3] = 0xa9, [0xe2] = 0x82, [0xff] = 0x78} do
          local status, answer, text = ask {model = "llama", prompt = json.as_array {60, 3 + first}, max_tokens = 5,
             logit_bias = {[tostring(3 + rest)] = 1000}}
@@ -233,7 +234,7 @@ describe("torch.serve's language models", function()
       local llm = torch.llm.load "rocks/llm/spec/fixtures/llama.gguf"
       local tokens = llm:tokenize "the low"
       local expected = llm:logits(tokens)[-1]:log_softmax(1)
-      for token, bias in pairs {["70"] = 1000, ["75"] = 1000} do -- a bias that determines the token
+      for token, bias in pairs {["70"] = 1000, ["75"] = 1000} do -- a bias so large that it determines the next token
          local status, answer = ask {model = "llama", prompt = "the low", max_tokens = 1, temperature = 2,
             logprobs = 2, seed = 1, logit_bias = {[token] = bias}}
          assert.equal(200, status)
@@ -246,7 +247,8 @@ describe("torch.serve's language models", function()
          assert.is_true(math.abs(expected[token + 1]:item() - got.token_logprobs[1]) < 1e-4)
          assert.equal(llm.tokenizer:piece(token + 1), got.tokens[1])
       end
-      for _, model in ipairs {"llama", "tiny"} do -- a file's tokenizer, and one of Hugging Face
+      -- a model with the tokenizer of a GGUF file, and one with a tokenizer of Hugging Face
+      for _, model in ipairs {"llama", "tiny"} do
          local status, answer = ask {model = model, prompt = "the low", max_tokens = 40, seed = 2,
             grammar = 'root ::= "ü" ("yes" | "no") "!"{2}'}
          assert.equal(200, status)
@@ -255,7 +257,7 @@ describe("torch.serve's language models", function()
       end
    end)
 
-   -- Joins the parts of a stream's choices.
+   -- Concatenates the parts of a stream's choices.
    local function joined(reply)
       local choices = {}
       for line in reply:gmatch "data: ({[^\n]+)" do
@@ -298,7 +300,8 @@ describe("torch.serve's language models", function()
                end
                for k, token in ipairs(got.tokens) do
                   assert.equal(utf8.len(text), got.text_offset[k])
-                  text = (text .. token):gsub("^ ", "") -- texts begin without the tokenizer's space
+                  -- the answer's text does not begin with the space that the tokenizer adds
+                  text = (text .. token):gsub("^ ", "")
                end
                assert.equal(text, choice.text)
                assert.equal("length", choice.finish_reason)

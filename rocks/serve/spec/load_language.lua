@@ -2,8 +2,8 @@
 --
 --    tlua rocks/serve/spec/load_language.lua model.gguf [threads] [prompt] [new]
 --
--- 1, 4 and 16 clients each ask for a text of `new` tokens at the same time. Each figure is the best of three.
--- rocks/llm/spec/fixtures/make.py writes models.
+-- Groups of 1, 4 and 16 clients ask for texts of `new` tokens at the same time. Each figure is the best of three runs.
+-- rocks/llm/spec/fixtures/make.py writes models for this.
 
 package.path = "rocks/serve/spec/?.lua;" .. package.path
 local torch = require "tlua"
@@ -21,7 +21,7 @@ local name = json.decode(listed).data[1].id
 local function body(k)
    local prompt = {}
    for i = 1, prompt_length do prompt[i] = (7 * i + 31 * k) % 200 + 60 end
-   -- token 2 ends texts in the models of make.py
+   -- token 2, which ends texts in the models of make.py, is excluded
    return json.encode {model = name, prompt = json.as_array(prompt), max_tokens = new, temperature = 0,
       logit_bias = {["2"] = -1e6}}
 end

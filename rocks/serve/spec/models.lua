@@ -1,5 +1,5 @@
--- models.lua - writes the models with which the clients tritonclient and openai test the server:
--- build/tlua rocks/serve/spec/models.lua FOLDER
+-- models.lua - writes the models on which the clients tritonclient and openai are run against the server: build/tlua
+-- rocks/serve/spec/models.lua FOLDER
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -32,8 +32,8 @@ return {
 }
 ]]
 
---- Writes programs: `addsub` (a + b and a - b), `mlp`, `kinds` and `more`, which return their inputs, and the model in
---- Lua `texts`.
+--- Writes four programs and a model in Lua: `addsub` (a + b and a - b), `mlp`, `kinds` and `more`, which return their
+--- inputs, and `texts`, which is the model in Lua.
 ---@param folder string
 function M.programs(folder)
    local function addsub(a, b) return {sum = a + b, diff = a - b} end

@@ -1,4 +1,4 @@
--- Tests models that are written in Lua, texts (BYTES) and compressed bodies.
+-- Tests models that are written in Lua, inputs that are texts (BYTES), and compressed bodies.
 
 local torch = require "tlua"
 local json = torch.utils.json
@@ -12,7 +12,7 @@ local describe = serving.guarded(describe, it, pending)
 local serve, ready, infer, input = serving.serve, serving.ready, serving.infer, serving.input
 local with_folder = shell.with_folder
 
--- Serves a folder with a model `m` that has this text, and calls fn(server, folder).
+-- Serves a folder with a model `m`, whose source is `text`, and calls fn(server, folder).
 local function with_model(text, options, fn)
    with_folder(function(folder)
       assert(torch.io.make_folder(folder .. "/m/1"))
@@ -22,7 +22,7 @@ local function with_model(text, options, fn)
    end)
 end
 
--- Returns the text of a model with one input and one output of numbers, and this function.
+-- Returns the source of a model that has one input and one output of numbers. `fn` is the source of its function `run`.
 local function one(fn)
    return ([[local torch = require "tlua"
       return {inputs = {{name = "x", datatype = "FP32", shape = {-1}}},
@@ -214,7 +214,7 @@ describe("compressed bodies", function()
       local program = torch.export(torch.nn.ReLU(), {torch.ones(1, 2)})
       local server <close> = ready(serve(program, {max_body = 1000}))
       local text = json.encode {inputs = json.as_array {input("input", {1, 2}, {-1, 2})}}
-      -- Packs a text with one stored block of deflate (RFC 1951), with the head and the checksum of zlib (RFC 1950).
+      -- Packs a text as a zlib stream (RFC 1950) with one stored block of deflate (RFC 1951).
       local function zlib(s)
          local a, b = 1, 0
          for i = 1, #s do
@@ -229,7 +229,7 @@ describe("compressed bodies", function()
       end
       assert.same({200, 2.0}, {ask(zlib(text), "deflate")})
       assert.same({200, 2.0}, {ask(zlib(text), "Deflate")})
-      local damaged = zlib(text):gsub("2", "3") -- other data under the same checksum
+      local damaged = zlib(text):gsub("2", "3") -- the data no longer match the checksum
       for _, content in ipairs {zlib(text):sub(1, 40), zlib(text):sub(1, -2), damaged} do
          local status, message = ask(content, "deflate")
          assert.equal(400, status)

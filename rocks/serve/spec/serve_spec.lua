@@ -1,4 +1,4 @@
--- Tests torch.serve: the protocols, with requests that were recorded from tritonclient and openai (compare_*.py), and
+-- Tests torch.serve's protocols with requests that were recorded from tritonclient and openai (compare_*.py), and with
 -- malformed requests.
 
 local torch = require "tlua"
@@ -43,7 +43,7 @@ describe("torch.serve", function()
 
    it("answers tritonclient's requests with sums, in JSON and in binary tensors", function()
       local _, by_name = recorded "tritonclient"
-      -- a + b and a - b of compare_triton.py, computed by NumPy in float32
+      -- the expected a + b and a - b of compare_triton.py, which NumPy has computed in float32
       local sum = {5, 7, 9.5, 7, 1e20, 9}
       local diff = {-3, -3, -2.5, -7.000999927520752, 1e20, -9}
       sum[4] = 6.999000072479248
@@ -351,7 +351,7 @@ describe("torch.serve", function()
       for _, text in ipairs {"\0\1\2\3\r\n\r\n", "GET\r\n\r\n"} do
          local client <close> = Client.new(port)
          client:send(text)
-         client.socket:take(0.2) -- the server may answer, or wait for more
+         client.socket:take(0.2) -- the server may send an answer or wait for more bytes
       end
       assert.is_true(({[400] = true, [413] = true, [false] = true})[
          send "POST /v2/models/mlp/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n"])

@@ -24,7 +24,7 @@ end
 
 local function unhex(text) return (text:gsub("%x%x", function(h) return string.char(tonumber(h, 16)) end)) end
 
---- Returns the recorded requests of a client, as a list and by name.
+--- Returns the requests that were recorded from a client, as a list and by name.
 function M.recorded(name)
    local list, by_name = {}, {}
    for line in io.lines(fixtures .. name .. ".jsonl") do
@@ -35,14 +35,14 @@ function M.recorded(name)
    return list, by_name
 end
 
---- Sends a request for inference. Returns the status, the body, decoded if it is JSON, and the headers.
+--- Sends an inference request. Returns the status, the body (decoded if it is JSON) and the headers.
 function M.infer(port, model, value, headers)
    local status, body, got = Client.once(port, "POST", "/v2/models/" .. model .. "/infer",
       type(value) == "string" and value or json.encode(value), headers)
    return status, got["content-type"] == "application/json" and json.decode(body) or body, got
 end
 
---- Returns an input of a request.
+--- Returns an input for an inference request.
 function M.input(name, shape, data, datatype)
    return {name = name, shape = json.as_array(shape), datatype = datatype or "FP32", data = json.as_array(data)}
 end
@@ -59,8 +59,8 @@ end
 
 local available, reason = torch.serve.available()
 
---- Returns busted's describe; without libmicrohttpd, a function that makes each group one pending test. The three
---- functions are arguments, since busted gives them to the files of specs alone.
+--- Returns busted's describe. Without libmicrohttpd, returns a function that makes each group one pending test. The
+--- arguments are busted's functions, since busted defines them only in the files of specs.
 function M.guarded(describe, it, pending)
    if available then return describe end
    return function(name)

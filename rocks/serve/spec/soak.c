@@ -1,7 +1,7 @@
 /*
-** soak.c - sends inference requests at a constant rate over many connections, and prints each minute
-** how long the answers took, counted from the time at which the request was due, and the server's
-** memory. The server must serve a network with 64 inputs, as load.lua saves it:
+** soak.c - sends inference requests at a constant rate over many connections. Each minute it prints the latencies of
+** the answers, counted from the times at which the requests were due, and the server's memory. The server must serve a
+** network with 64 inputs, as load.lua saves it:
 **
 **   cc -O2 -o /tmp/soak rocks/serve/spec/soak.c
 **   build/tlua serve digits.tlp --port 8765 &
@@ -25,7 +25,7 @@
 typedef struct Connection {
   int fd;
   size_t size;
-  double due; /* the time at which the unanswered request was scheduled to be sent */
+  double due; /* the scheduled time of the request that has no answer yet */
   bool waits;
   char answer[2048];
 } Connection;
@@ -153,7 +153,7 @@ int main(int argc, char **argv) {
     for (double t = now(); due <= t; due += 1 / rate) {
       int tried = 0;
       for (; tried < n && all[next].waits; tried++) next = (next + 1) % n;
-      if (tried == n) { /* all connections wait, so this request is sent later */
+      if (tried == n) { /* all connections are waiting for answers, so this request is sent later */
         late++;
         break;
       }

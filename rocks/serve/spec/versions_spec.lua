@@ -1,4 +1,4 @@
--- Tests versions of models that come and go, limits, deadlines, clients that leave, and batches.
+-- Tests versions of models that are added and removed, limits, deadlines, clients that leave, and batches.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -25,7 +25,7 @@ describe("torch.serve with versions", function()
    end
    local body = json.encode {inputs = json.as_array {input("x", {1}, {1})}}
 
-   -- Waits until the index has a model's entry with this state.
+   -- Waits until the server's index shows the given state for a model.
    local function wait_for(server, name, state)
       local last = torch.io.clock() + 20
       repeat
@@ -46,7 +46,7 @@ describe("torch.serve with versions", function()
          local path = folder .. "/m/1/model.tlp"
          local size = #shell.read(path)
          for _, bytes in ipairs {size, 0} do
-            shell.write(path, ("\0"):rep(bytes)) -- in place
+            shell.write(path, ("\0"):rep(bytes)) -- overwrites the file in place
             local status, value = infer(server.port, "m", body)
             assert.equal(200, status)
             assert.equal(7, value.outputs[1].data[1])
@@ -152,7 +152,7 @@ describe("torch.serve with versions", function()
             local path = ("/v2/models/m/versions/%d/infer"):format(version)
             local status, text
             local last = torch.io.clock() + 20
-            repeat -- the server is ready as soon as one version is
+            repeat -- the server is ready when one version is, so the other may need longer
                status, text = Client.once(server.port, "POST", path, body)
             until status == 200 or torch.io.clock() > last
             assert.equal(200, status)
@@ -196,7 +196,7 @@ describe("torch.serve with versions", function()
 end)
 
 describe("torch.serve with limits", function()
-   -- Returns a program that takes a long time: it runs n rounds of a loop.
+   -- Returns a program that takes a long time, because it runs n rounds of a loop.
    local function slow()
       local function below(i, n) return i:lt(n) end
       local function step(i, n) return i + 1, n end
@@ -374,7 +374,7 @@ describe("torch.serve and batches", function()
       local function pick(i) return values:index_select(1, i), i * 2 end
       local program = torch.export(pick, {torch.tensor {1, 2}}, {dynamic = {i = {1}}})
       local server = ready(serve(program, {max_queue_delay = 0.2, max_batch_size = 8, outputs = {"row", "twice"}}))
-      -- Returns the body and the headers of a request for rows; all outputs come as bytes.
+      -- Returns the body and the headers of a request for rows; all outputs are returned as bytes.
       local function binary(rows, extra)
          local head = ('{"inputs":[{"name":"i","shape":[%d],"datatype":"INT64","parameters":{"binary_data_size":%d}}],'
             .. '"parameters":{"binary_data_output":true}%s}'):format(#rows, 8 * #rows, extra or "")
@@ -394,7 +394,7 @@ describe("torch.serve and batches", function()
             assert.equal(2 * row, (("<i8"):unpack(text, head + 8 * #rows + 8 * k - 7)))
          end
       end
-      for round = 1, 3 do -- from the second round on, the last request had the same JSON
+      for round = 1, 3 do -- from the second round on, the server has answered the same JSON before
          local clients, sent = {}, {}
          for i = 1, 14 do
             local rows = i % 5 == 0 and {1, 3} or {i == 7 and 6 or (i + round) % 5 + 1}
@@ -403,7 +403,7 @@ describe("torch.serve and batches", function()
             clients[i]:start("POST", "/v2/models/model/infer", body, headers)
          end
          for i = 1, 14 do
-            if i == 7 then -- there is no row 6
+            if i == 7 then -- the request for row 6 fails, since there is no such row
                local status, text = clients[i]:answer()
                assert.equal(400, status, text)
             else
@@ -413,7 +413,7 @@ describe("torch.serve and batches", function()
          end
       end
       local name = 'tlua_inference_%s_total{model="model",version="1"%s}'
-      -- an answer may arrive before the counters are added
+      -- an answer may arrive before the server has updated its counters
       local success, last = name:format("requests", ',result="success"'), torch.io.clock() + 60
       while metric(server.port, success) < 39 and torch.io.clock() < last do pause(0.02) end
       assert.equal(39, metric(server.port, success))
