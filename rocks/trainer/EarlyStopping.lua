@@ -27,14 +27,14 @@ local EarlyStopping = class.class(NAME, Callback)
 EarlyStopping.is_monitor = true
 
 ---@param monitor string  the name of the logged value
----@param options? {min_delta: number, patience: integer, verbose: boolean, mode: string, strict:
---- boolean, check_finite: boolean, stopping_threshold: number, divergence_threshold: number,
---- check_on_train_epoch_end: boolean}  min_delta: the least change that counts as better. mode:
---- "min" or "max". strict: whether a value that was not logged is an error. check_finite: whether
---- NaN and infinity end the training. stopping_threshold: the training ends at a better value than
---- this. divergence_threshold: the training ends at a worse value than this.
---- check_on_train_epoch_end: whether the check is at the end of a training epoch instead of after
---- the validation
+---@param options? {min_delta: number, patience: integer, verbose: boolean, mode: string,
+--- strict: boolean, check_finite: boolean, stopping_threshold: number, divergence_threshold:
+--- number, check_on_train_epoch_end: boolean}  min_delta: the least change that counts as better.
+--- mode: "min" or "max". strict: whether a value that was not logged is an error. check_finite:
+--- whether NaN and infinity end the training. stopping_threshold: a better value than this one
+--- ends the training as good enough, divergence_threshold: a worse value than this one ends the
+--- training as hopeless. check_on_train_epoch_end: whether the check is at the end of a training
+--- epoch instead of after the validation
 function EarlyStopping:__init(...)
    local a = signature(...)
    if a.mode ~= "min" and a.mode ~= "max" then args.refuse(NAME, "mode", "min or max", a.mode) end
