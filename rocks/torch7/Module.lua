@@ -1,7 +1,7 @@
 -- Module.lua - nn.Module with Torch7's protocol on top of tlua's autograd. A layer is defined by a
--- list of fields and a function that uses tlua's operators. `updateOutput` records this function on
--- detached inputs and parameters. The two halves of `backward`, updateGradInput and
--- accGradParameters, compute gradients from this record.
+-- list of fields and a function that uses tlua's operators. `updateOutput` runs this function on
+-- detached inputs and parameters, so that autograd records it. `backward` consists of
+-- updateGradInput and accGradParameters, which compute gradients from this record.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -36,7 +36,7 @@ local function check_input(self, input)
    if input == nil then tlua.raise(classes.type(self) .. ": expected an input, got nil") end
 end
 
--- Computes the output and records the call. In evaluation mode the call is recorded only when
+-- Computes the output and records the call. In evaluation mode, the call is recorded later, if
 -- gradients are requested.
 function Module:updateOutput(input)
    if not self.compute then return self.output end
@@ -82,7 +82,8 @@ function Module:defaultAccUpdateGradParameters(input, gradOutput, rate)
    if not good then error(problem, 0) end
 end
 
---- Does the same, and leaves the gradients in gradWeight and gradBias.
+--- Does the same as accUpdateGradParameters, and also leaves the gradients in gradWeight and
+--- gradBias.
 function Module:sharedAccUpdateGradParameters(input, gradOutput, rate)
    if not self:parameters() then return end
    self:zeroGradParameters()
@@ -145,7 +146,7 @@ function Module:updateParameters(rate)
    for i, w in ipairs(weights or {}) do tlua.add_(w, grads[i], {alpha = -rate}) end
 end
 
--- Returns, for each storage, the intervals of memory that tensors occupy. Overlapping intervals are
+-- Returns the intervals of memory that tensors occupy in each storage. Overlapping intervals are
 -- merged.
 local function intervals_of(tensors)
    local order, by_key, seen = {}, {}, {}
@@ -356,7 +357,7 @@ local function default_of(self, text)
    return tonumber(text)
 end
 
--- Returns a method __init that sets the fields of a list.
+-- Returns a method __init that sets the fields in `text`.
 local function init_of(name, parent, text)
    local list = parse_fields(text)
    return function(self, ...)
@@ -395,8 +396,8 @@ function M.layer(name, fields, compute, parent)
    return class
 end
 
---- Gives a layer new parameters of the given sizes, and tensors for their gradients. `fan` is the
---- number of inputs per output; `reset` scales the parameters by it.
+--- Sets a layer's parameters to new tensors of the given sizes, with tensors for their gradients.
+--- `fan` is the number of inputs per output, by which `reset` scales the parameters.
 function M.parameters(self, weight, bias, fan)
    if weight then
       self.weight, self.gradWeight = torch.Tensor(table.unpack(weight)),

@@ -31,7 +31,7 @@ function Mul:__init(...)
    self:reset_parameters()
 end
 
---- Sets the factor to a uniform random number from -1 to 1.
+--- Draws the factor from the uniform distribution from -1 to 1.
 function Mul:reset_parameters() init.uniform_(self.weight, -1, 1) end
 
 ---@param input Tensor
@@ -63,7 +63,7 @@ function Add:__init(...)
    self:reset_parameters()
 end
 
---- Sets the summands to uniform random numbers from -1/sqrt(n) to 1/sqrt(n).
+--- Draws the summands from the uniform distribution from -1/sqrt(n) to 1/sqrt(n).
 function Add:reset_parameters()
    local bound = math.max(self.bias:numel(), 1) ^ -0.5
    init.uniform_(self.bias, -bound, bound)

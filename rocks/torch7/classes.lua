@@ -20,7 +20,8 @@ for name in ([[add sub mul div mod pow unm idiv concat len eq lt le call tostrin
    metamethods["__" .. name .. "__"] = "__" .. name
 end
 
--- Sets a metamethod of a class, and of those subclasses that do not define it themselves.
+-- Sets a metamethod of a class, and of its subclasses that do not define this metamethod
+-- themselves.
 local function pass_on(meta, name, value)
    rawset(meta, name, value)
    for _, child in ipairs(children[meta] or {}) do
@@ -28,7 +29,8 @@ local function pass_on(meta, name, value)
    end
 end
 
--- A method __index__ returns a value and true, or false alone if it leaves the key to the class.
+-- Returns an __index for a class with the method __index__. This method returns a value and true,
+-- or only false if the class must look up the key.
 local function index_by(method, meta)
    return function(object, key)
       local value, handled = method(object, key)
@@ -43,7 +45,7 @@ local function newindex_by(method)
    end
 end
 
--- Sets a field of a class. Torch7's names of metamethods end with two underscores, too.
+-- Sets a field of a class. A name of a metamethod may also end with two underscores, as in Torch7.
 local function define(meta, key, value)
    rawset(meta, key, value)
    if metamethods[key] then
@@ -70,7 +72,8 @@ local function check_name(fname, name)
    end
 end
 
---- Creates and returns the metatable of a class. `make` makes the objects when the class is called.
+--- Creates and returns the metatable of a class. When a program calls the class, `make` creates the
+--- object.
 ---@param name string
 ---@param parent? string
 ---@param make? fun(...): any
@@ -149,8 +152,8 @@ end
 -- The names of classes that programs have defined.
 local of_programs = {}
 
---- Defines a program's class, as `class` does. The class takes the place of this package's class of
---- the same name, if there is one, since programs were written when there were fewer classes.
+--- Defines a class of a program, as `class` does. If this package has a class of the same name, the
+--- program's class replaces it, because old programs could not know that the name would be in use.
 ---@param name string
 ---@param parent? string|table
 ---@param module? table
@@ -192,8 +195,8 @@ function M.setmetatable(object, name)
    return setmetatable(object, metatables[name])
 end
 
---- Returns a function that makes empty objects of a class, without calling `__init`. Returns nil if
---- there is no such class.
+--- Returns a function that creates empty objects of a class without calling `__init`. Returns nil
+--- if there is no such class.
 ---@param name string
 ---@return (fun(): any)?
 function M.factory(name)
@@ -211,7 +214,7 @@ function M.metatype(object)
    return metatables[meta.__typename] == meta and meta or nil
 end
 
---- Returns the name of an object's class; nil for values of no class.
+--- Returns the name of an object's class; nil if the value has no class.
 ---@param object any
 ---@return string?
 function M.typename(object)
@@ -228,8 +231,8 @@ function M.type(object)
    return meta and meta.__typename or type(object)
 end
 
---- Returns whether an object's class or an ancestor of that class is the wanted one: `wanted` is a
---- name, a pattern for names, or a constructor table.
+--- Returns whether an object's class, or one of the classes from which it derives, is the wanted
+--- one. `wanted` is a name, a pattern for names, or a constructor table.
 ---@param object any
 ---@param wanted string|table
 ---@return boolean
@@ -253,7 +256,7 @@ end
 
 local ids, count = {}, 0
 
---- Returns a number that identifies a class's name.
+--- Returns a number that identifies the class with the given name.
 ---@param name string
 ---@return integer? id
 function M.typename2id(name)
@@ -265,7 +268,7 @@ function M.typename2id(name)
    return ids[name]
 end
 
---- Returns a number that identifies an object's class; nil for values of no class.
+--- Returns a number that identifies an object's class; nil if the value has no class.
 ---@param object any
 ---@return integer? id
 function M.id(object)
@@ -273,7 +276,7 @@ function M.id(object)
    return meta and M.typename2id(meta.__typename)
 end
 
---- Returns whether two tables or objects are the same one.
+--- Returns whether two values are the same table or object.
 ---@param a any
 ---@param b any
 ---@return boolean

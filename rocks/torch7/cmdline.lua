@@ -7,7 +7,7 @@ local classes = require "tlua.torch7.classes"
 classes.newmetatable "torch.CmdLine"
 local CmdLine = classes.getconstructortable "torch.CmdLine"
 
---- Makes a command line. The arguments are separators for `string`: the first one separates
+--- Creates a command line. The arguments are separators for `string`: the first one separates
 --- options, the second one separates an option from its value.
 function CmdLine:__init(argument_separator, key_separator)
    self.argseparator, self.keyseparator = argument_separator or ",", key_separator or "="
@@ -60,7 +60,7 @@ local function defaults(self)
    return params
 end
 
--- Reads the option at a position of the list, and returns the position after it.
+-- Parses the option at the position `at` of the list. Returns the position after the option.
 local function read_option(self, params, list, at)
    local name = bare(list[at])
    local entry = self.options[name]
@@ -164,7 +164,7 @@ end
 -- The log
 -- -------------------------------------------------------------------------------------------
 
---- Adds the time to each line of the log.
+--- Makes the log begin each line with the time.
 function CmdLine:addTime(name, format)
    format = format or "%Y-%m-%d %H:%M:%S"
    self.stamp = function()

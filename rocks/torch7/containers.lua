@@ -1,5 +1,4 @@
--- containers.lua - Torch7's containers other than Sequential: they return tables, take tables, or
--- both.
+-- containers.lua - Torch7's containers whose inputs or outputs are tables (all except Sequential).
 
 local torch = require "tlua"
 local args = require "tlua.args"

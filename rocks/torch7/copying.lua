@@ -1,5 +1,5 @@
--- copying.lua - copies and converts whole objects. If tensors share memory, so do their
--- copies.
+-- copying.lua - copies and converts whole objects. Tensors that share memory have copies that share
+-- memory as well.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -8,7 +8,7 @@ local field, methods = types.field, types.methods
 
 local M = {}
 
--- Returns the new memory for the elements of a tensor or storage. Tensors that share memory get the
+-- Returns new memory with the elements of a tensor or storage. Tensors that share memory get the
 -- same new memory.
 local function moved(elements, kind, memo)
    local key = torch._storage_key(elements)

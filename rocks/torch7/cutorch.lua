@@ -33,7 +33,7 @@ function M.initialSeed() return torch.initialSeed() end
 function M.getRNGState() return torch.getRNGState() end
 function M.setRNGState(state) return torch.setRNGState(state) end
 
---- Returns the properties of device i, counted from 1, under CUDA's names.
+--- Returns the properties of device i, counted from 1, with CUDA's names.
 function M.getDeviceProperties(i)
    local properties = module().get_device_properties(i - 1)
    local free, total = module().mem_get_info(i - 1)
@@ -42,10 +42,10 @@ function M.getDeviceProperties(i)
       multiProcessorCount = properties.multi_processor_count}
 end
 
--- Streams: user streams 1 to n of each device; stream 0 is the default one.
+-- The user streams of each device, numbered from 1. Stream 0 is the default stream.
 local streams, current = {}, 0
 
---- Makes n user streams.
+--- Creates n user streams.
 function M.reserveStreams(n)
    for i = #streams + 1, n do streams[i] = module().Stream() end
 end
@@ -63,7 +63,8 @@ function M.getStream() return current end
 function M.setDefaultStream() M.setStream(0) end
 function M.streamSynchronize(i) stream(i or 0):synchronize() end
 
--- Waits for the whole device, which is more than the waits between streams that programs ask for.
+-- Waits for the whole device. Programs ask only for waits between streams, for which this is
+-- enough.
 local function wait() module().synchronize() end
 for name in ([[streamWaitFor streamWaitForMultiDevice streamBarrier streamBarrierMultiDevice]])
    :gmatch "%S+" do
@@ -86,7 +87,7 @@ M.hasHalf, M.hasFastHalf = true, true
 function M.hasHalfInstructions() return true end
 function M.hasFastHalfInstructions() return true end
 
--- Adds getDevice, which returns the number of a tensor's device, from 1.
+-- Adds the method getDevice to tensors, which returns the number of their device, counted from 1.
 for _, one in ipairs(types.list) do
    if one.cuda then
       rawset(one.tensor, "getDevice", function(self)

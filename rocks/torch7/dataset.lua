@@ -1,7 +1,7 @@
--- dataset.lua - Torch7's package dataset (Twitter's): an index lists records, and a sampler chooses
--- those of a batch. An index is made from a tensor of records, {x = records, y = labels}, a file of
--- such tensors, a .csv file with names of files and their labels, or a folder with a subfolder for
--- each label.
+-- dataset.lua - Torch7's package dataset (by Twitter). An index lists records, and a sampler
+-- chooses the records of a batch. An index is made from a tensor of records; from {x = records, y =
+-- labels}; from a file of such tensors; from a .csv file with names of files and their labels; or
+-- from a folder with a subfolder for each label.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -53,7 +53,7 @@ local function of_csv(path)
          meta, tostring(folder))
    end
    for i, line in ipairs(lines_of(path)) do
-      if i > 1 then -- the first line has the columns' names
+      if i > 1 then -- the first line contains the names of the columns
          local fields = {}
          for text in (line .. ","):gmatch "([^,]*)," do fields[#fields + 1] = text end
          local name = table.remove(fields, 1)
@@ -98,7 +98,7 @@ local function index_of(source)
    return index_of(torch.load(source))
 end
 
--- Keeps only the part of an index that the options choose, and numbers the labels in sorted order.
+-- Keeps only the part of an index that the options select, and numbers the labels in sorted order.
 local function finish(index, options)
    local part, parts, n = options.partition or 1, options.partitions or 1, #index.records
    check(math.tointeger(parts) and math.tointeger(part) and part >= 1 and part <= parts,
@@ -129,8 +129,8 @@ local function permuted(n)
    return n > 0 and torch.randperm(n):totable() or {}
 end
 
--- Returns a function that returns the positions in turn, nil once after the last, and then begins
--- again.
+-- Returns a function that returns one position after another. After the last it returns nil once,
+-- and then begins again.
 local function in_order(n, order)
    local at, list = 0, nil
    return function()
@@ -157,7 +157,7 @@ local function check_label(index, label)
    check(label == nil or index.of_label[label], "there is no label %s", tostring(label))
 end
 
--- Draws a record of the given label; without one, draws the label first.
+-- Draws a record with the given label. If no label is given, draws the label first.
 samplers["label-uniform"] = function(index)
    return function(label)
       check_label(index, label)
@@ -165,7 +165,8 @@ samplers["label-uniform"] = function(index)
       return list[torch.random(1, #list)]
    end
 end
--- Returns the records of the given label in random order; without one, the labels take turns.
+-- Returns the records with the given label in random order. If no label is given, the labels take
+-- turns.
 samplers["label-permutation"] = function(index)
    local left, turn = {}, 0
    return function(label)
@@ -211,7 +212,7 @@ end
 
 -- Batches -----------------------------------------------------------------------------------------
 
--- Fetches the records at some positions. Returns nil if the first cannot be fetched.
+-- Fetches the records at the given positions. Returns nil if the first record cannot be fetched.
 local function fetch(indexes, gets, positions)
    local results = {n = #indexes}
    for k, index in ipairs(indexes) do
@@ -238,7 +239,7 @@ local function sampled_batcher(indexes, options)
    end
    local first = indexes[1]
 
-   -- Puts one record into a batch. Returns whether it has been put there.
+   -- Puts one record into a batch. Returns whether that was possible.
    local function put(batch, at, positions)
       local results = fetch(indexes, gets, positions)
       if not results then return false end
@@ -286,7 +287,7 @@ local function sampled_batcher(indexes, options)
    return get_batch, count, reset
 end
 
--- Returns whether a table is a list of several indexes.
+-- Returns whether a value is a list of several indexes.
 local function is_list(source)
    return type(source) == "table" and not is_tensor(source) and source[1] ~= nil
       and source.x == nil

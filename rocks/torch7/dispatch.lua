@@ -126,7 +126,7 @@ end
 local dtype_of = {}
 for _, kind in ipairs(types.list) do dtype_of[kind.tensor] = kind.dtype end
 
--- Truncates a number to an integer, as C does, for tensors of integers.
+-- Truncates a number to an integer for tensors of integers, as C does.
 local function whole(value)
    if math.type(value) == "float" then
       return value < 0 and math.ceil(value) or math.floor(value)
@@ -184,7 +184,7 @@ local function finder(op, where)
    end
 end
 
-local torch7 -- the table of functions, which `into` sets
+local torch7 -- the table to which operators are added as functions; `into` sets it
 
 --- Sets the table to which operators are added as functions.
 function M.into(functions) torch7 = functions end

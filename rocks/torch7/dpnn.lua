@@ -1,5 +1,5 @@
--- dpnn.lua - the package dpnn (Element-Research's): methods of modules for training without optim,
--- modules that learn by rewards (REINFORCE), and layers and criterions that programs with the
+-- dpnn.lua - the package dpnn (by Element-Research): methods for training modules without optim,
+-- modules that learn by rewards (REINFORCE), and the layers and criterions that programs with the
 -- package rnn use.
 
 local tlua = require "tlua"
@@ -49,7 +49,8 @@ function Module:updateGradParameters(factor, damping, nesterov)
    end
 end
 
---- Adds factor * parameter to the gradients of parameters with at least `least` dimensions (2).
+--- Adds factor * parameter to the gradients of parameters with at least `least` dimensions (2 by
+--- default).
 function Module:weightDecay(factor, least)
    local weights, grads = self:parameters()
    for i, w in ipairs(weights or {}) do
@@ -77,7 +78,8 @@ function Module:gradParamClip(most, is_local)
    return norm
 end
 
---- Scales the rows (outputs) and the columns (inputs) of weight matrices to these norms at most.
+--- Scales weight matrices so that no row (output) has a norm above `most_out` and no column (input)
+--- a norm above `most_in`.
 function Module:maxParamNorm(most_out, most_in)
    local weights = self:parameters()
    for _, w in ipairs(weights or {}) do
@@ -98,7 +100,7 @@ layer("ReverseTable", "", function(_, x)
    return made
 end)
 
--- Adds the first element to each tensor of the second element, a table.
+-- Adds the first element of the input to each tensor in its second element, a table.
 layer("CAddTensorTable", "", function(_, x)
    local made = {}
    for i, value in ipairs(x[2]) do made[i] = T.add(x[1], value) end
@@ -111,7 +113,7 @@ layer("ArgMax", "dim nInputDim=nil", function(self, x)
    return methods.to(T.argmax(T.detach(x), d), field(x, "dtype"))
 end)
 
--- Cuts a part of each image: at a random place in training, else in the middle.
+-- Crops each image: at a random position in training, otherwise in the middle.
 local Crop = layer("SpatialUniformCrop", "oheight owidth", function(self, x)
    local size = shape(x)
    local n, list = #size, {}
@@ -140,8 +142,8 @@ function Crop:prepare(input)
    end
 end
 
--- Returns a part of an image, (channels, size, size), whose middle is at (x, y), both from 0 to 1.
--- Pixels outside of the image are 0.
+-- Crops a square (channels, size, size) from an image, with its middle at (x, y). Both coordinates
+-- are from 0 to 1. Pixels outside the image are 0.
 local function part_around(image, size, x, y)
    local pad = (size - 1) // 2
    local padded = F.pad(image, {pad, pad, pad, pad})
@@ -154,8 +156,8 @@ local function part_around(image, size, x, y)
    return T.narrow(T.narrow(padded, 2, first(sizes[2], x), size), 3, first(sizes[3], y), size)
 end
 
--- SpatialGlimpse: {images, locations} to patches of `depth` sizes around the locations, scaled down
--- to the first size. A location is (x, y) from -1 to 1, where x counts rows.
+-- SpatialGlimpse: maps {images, locations} to patches of `depth` sizes around the locations, which
+-- are scaled down to the first size. A location is (x, y) from -1 to 1, where x counts rows.
 layer("SpatialGlimpse", "size depth=3 scale=2", function(self, x)
    local images, places = x[1], methods.tolist(T.detach(x[2]))
    local single = #shape(images) == 3
@@ -179,8 +181,8 @@ layer("SpatialGlimpse", "size depth=3 scale=2", function(self, x)
    return single and list[1] or T.stack(list, 1)
 end)
 
--- Inception: columns of a 1 x 1 convolution and a larger one, a column of pooling and a 1 x 1
--- convolution, and a column of a 1 x 1 convolution. Outputs are joined by channels.
+-- Inception: has three kinds of columns: a 1 x 1 convolution and a larger one; pooling and a 1 x 1
+-- convolution; and a single 1 x 1 convolution. Their outputs are concatenated by channels.
 local Inception = layer("Inception", nil, nil, "nn.Decorator")
 function Inception:__init(c)
    check(type(c) == "table" and c.inputSize and c.outputSize and c.reduceSize,
@@ -219,8 +221,9 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Serial: chooses what a file contains: everything (heavySerial), no outputs (mediumSerial), or
--- no outputs and gradients (lightSerial). `tensortype` is the type in the file.
+-- Serial: wraps a module, and chooses what is written to files: everything (heavySerial), all
+-- except outputs (mediumSerial), or all except outputs and gradients (lightSerial). `tensortype` is
+-- the type of the tensors in the file.
 local Serial = layer("Serial", nil, nil, "nn.Decorator")
 function Serial:__init(module, tensortype)
    nn.Decorator.__init(self, module)
@@ -266,15 +269,15 @@ end
 
 -- Rewards -----------------------------------------------------------------------------------------
 
---- Gives a reward, a vector with a number for each example, to all modules that learn by rewards.
+--- Passes a reward, a vector with a number for each example, to all modules that learn by rewards.
 function Module:reinforce(reward)
    for _, module in ipairs(rawget(self, "modules") or {}) do module:reinforce(reward) end
    for _, module in pairs(rawget(self, "sharedClones") or {}) do module:reinforce(reward) end
    return self
 end
 
--- Reinforce: a module whose output is drawn from a distribution. Its gradInput is that of the
--- logarithm of the drawn output's probability, times the reward, negated for gradient descent.
+-- Reinforce: a module whose output is drawn from a distribution. Its gradInput is the gradient of
+-- the log probability of the drawn output, times the negated reward, because optimizers minimise.
 local Reinforce = classes.class("nn.Reinforce", "nn.Module")
 function Reinforce:__init(stochastic)
    Module.__init(self)
@@ -288,7 +291,8 @@ function Reinforce:reinforce(reward)
 end
 function Reinforce:is_drawing() return self.stochastic or self.train ~= false end
 
---- Returns the reward with the sizes of the input, whose first dimension is the batch.
+--- Returns the reward, reshaped so that it broadcasts with the input, whose first dimension is the
+--- batch.
 function Reinforce:rewardAs(input)
    check(self.reward, "%s: expected reinforce(reward) before backward", classes.type(self))
    local sizes, ones = shape(input), {}
@@ -344,8 +348,8 @@ function Normal:slope(input)
    return {of_mean, of_deviation}
 end
 
--- ReinforceCategorical: the input has the probabilities of categories in each row; the output is 1
--- for the drawn category and else 0.
+-- ReinforceCategorical: each row of the input has the probabilities of the categories. In the
+-- output, the drawn category is 1 and all others are 0.
 local Categorical = classes.class("nn.ReinforceCategorical", "nn.Reinforce")
 function Categorical:draw(input)
    local rows = input:dim() == 1 and input:view(1, -1) or input
@@ -369,7 +373,7 @@ function Reward:__init(module, scale, criterion)
    self.sizeAverage = true
    self.gradInput = {torch.Tensor()}
 end
--- Returns the scores and the baseline, or nil for a missing baseline.
+-- Returns the scores and the baseline, which is nil if the input has none.
 local function scores_of(self, input)
    check(type(input) == "table" and is_tensor(input[1]) and input[1]:dim() == 2,
       "%s: expected {scores (batch, classes), baseline}", classes.type(self))
@@ -404,7 +408,7 @@ end
 function Reward:type(name, memo)
    if name == nil then return self._type end
    local module = self.module
-   self.module = nil -- the type of the module is left to the caller
+   self.module = nil -- the caller decides about the type of the module, so it stays unchanged
    Criterion.type(self, name, memo)
    self.module = module
    return self
@@ -419,7 +423,7 @@ end
 
 -- Criterions --------------------------------------------------------------------------------------
 
--- Logistic losses of scores and targets -1 or 1.
+-- Defines a criterion with the logistic losses of scores, for targets that are -1 or 1.
 local function logistic(name, parts_of)
    layer(name, "sizeAverage=true", function(self, x, target)
       local loss = T.sum(F.softplus(T.neg(T.mul(T.reshape(x, {-1}), T.reshape(target, {-1})))))
@@ -500,7 +504,7 @@ function Attention:accGradParameters(input, _, scale)
    end
 end
 
--- CopyGrad: copies its input, and passes back a copy of the gradient.
+-- CopyGrad: copies its input. In the backward pass, it returns a copy of the gradient.
 layer("CopyGrad", "", function(_, x) return T.clone(x) end)
 
 return nn

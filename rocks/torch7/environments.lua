@@ -1,13 +1,13 @@
--- environments.lua - functions of Lua 5.1 that set the environment of a function, for programs of
--- Torch7: setfenv, getfenv, module and package.seeall; torch.setenv and torch.getenv. In Lua 5.4 a
--- function's environment is its upvalue _ENV.
+-- environments.lua - functions of Lua 5.1 for the environments of functions, which programs of
+-- Torch7 use: setfenv, getfenv, module and package.seeall; torch.setenv and torch.getenv. In Lua
+-- 5.4 a function's environment is its upvalue _ENV.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
 
 local M = {}
 
--- Returns the position of a function's upvalue _ENV, or nil for a function without globals.
+-- Returns the index of a function's upvalue _ENV; nil for a function that uses no globals.
 local function place_of(fn)
    for i = 1, math.huge do
       local name = debug.getupvalue(fn, i)
@@ -16,7 +16,8 @@ local function place_of(fn)
    end
 end
 
--- Returns a function that is given, or that runs at a level of the stack above the caller's caller.
+-- Returns the function `where`, or the function at the level `where` of the stack, counted from the
+-- caller's caller.
 local function function_at(name, where)
    if type(where) == "function" then return where end
    local level = math.tointeger(where)
@@ -57,10 +58,10 @@ function M.getfenv(where)
    return at and select(2, debug.getupvalue(fn, at)) or _G
 end
 
---- Lets a module see the globals.
+--- Lets a module read the globals.
 function M.seeall(library) setmetatable(library, {__index = _G}) end
 
--- Returns the global table with a name such as "a.b", and makes it if it does not exist.
+-- Returns the global table with a name such as "a.b". Creates it if it does not exist.
 local function global_table(name)
    local at = _G
    for part in name:gmatch "[^.]+" do
@@ -76,7 +77,7 @@ local function global_table(name)
    return at
 end
 
---- Makes a module, a global table, and makes it the environment of the calling file.
+--- Creates a module, which is a global table. It becomes the environment of the calling file.
 ---@param name string
 ---@param ... fun(library: table)
 function M.module(name, ...)

@@ -8,7 +8,7 @@ local streams = require "tlua.torch7.streams"
 
 local field, methods = types.field, types.methods
 
--- The order of this machine's bytes.
+-- The byte order of this machine, as a format for string.pack.
 local native <const> = string.pack("=i2", 1) == "\1\0" and "<" or ">"
 
 local M = {}
@@ -66,7 +66,7 @@ function File:isWritable() return self.writable end
 function File:isOpened() return self.stream ~= nil end
 function File:hasError() return self.failed end
 
--- Reports a failed read or write: raises an error or, in quiet mode, only sets the field
+-- Reports that a read or write has failed: raises an error or, in quiet mode, only sets the field
 -- `failed`.
 local function fail(self, format, ...)
    self.failed = true
@@ -95,7 +95,7 @@ local special = {nan = 0 / 0, ["-nan"] = 0 / 0, inf = math.huge, ["-inf"] = -mat
 
 local function number_of(word) return tonumber(word) or special[word:lower()] end
 
--- Reads up to n numbers in text form into a list.
+-- Reads up to n numbers that are written as text, and returns them as a list.
 local function read_words(self, n)
    local list, stream = {}, self.stream
    for i = 1, n do
@@ -112,7 +112,7 @@ local function read_words(self, n)
    return list
 end
 
--- Converts elements between the order of bytes in the file and the given one.
+-- Converts elements between the byte order of the file and the order `order`.
 local function swap(self, text, size, order)
    if self.order == order or size == 1 then return text end
    return (text:gsub(("."):rep(size), string.reverse))
@@ -121,7 +121,7 @@ end
 local dtypes = {}
 for name in pairs(formats) do dtypes[name] = types.kinds[name].dtype end
 
--- Converts a string of binary data to a vector of elements.
+-- Decodes a string of binary data to a vector of elements.
 local function decode(self, name, text, size)
    if #text == 0 then return torch.empty(0, {dtype = dtypes[name], device = "cpu"}) end
    text = swap(self, text, size, "<") -- frombuffer reads little-endian elements
@@ -139,7 +139,7 @@ local function encode(self, name, vector, size)
    return swap(self, torch.io.text(bytes, 1, field(bytes, "shape")[1]), size, native)
 end
 
--- Reads up to n elements; returns them as a vector.
+-- Reads up to n elements and returns them as a vector.
 local function read_vector(self, name, n)
    check(self, "readable")
    local size = size_of(self, name)
@@ -236,7 +236,7 @@ end
 function File:readBool() return self:readInt() ~= 0 end
 function File:writeBool(value) self:writeInt(value and 1 or 0) end
 
---- Reads text: the format "*a" reads all remaining text, "*l" a line.
+--- Reads text. The format "*a" reads all remaining text, and "*l" reads a line.
 function File:readString(format)
    check(self, "readable")
    if format == "*a" or format == "a" then return self.stream:read(self.stream:left()) end
@@ -328,7 +328,7 @@ local function file_class(name)
    return class
 end
 
--- Opens a file or pipe. If `quiet`, a failure makes the constructor return nil.
+-- Opens a file or a pipe. If `quiet` is true, the constructor returns nil on failure.
 local function opened(self, open, title, path, mode, quiet)
    local readable, writable
    mode, readable, writable = check_mode(title, mode)
@@ -351,12 +351,13 @@ end
 
 function DiskFile:noBuffer() return self end
 
---- Runs a command, and opens its input or output. The arguments are (command [, mode [, quiet]]).
+--- Runs a command and opens its input or output. The arguments are (command [, mode [, quiet]]).
 function PipeFile:__init(command, mode, quiet)
    return opened(self, streams.pipe, "PipeFile", command, mode, quiet)
 end
 
---- Opens memory, or a storage of chars, as a file. The arguments are ([storage,] [mode]).
+--- Opens a block of memory, or a storage of chars, as a file. The arguments are ([storage,]
+--- [mode]).
 function MemoryFile:__init(first, second)
    local storage = types.is_storage(first) and first or nil
    local mode, readable, writable = check_mode("MemoryFile", storage and second or first or "rw")
@@ -367,7 +368,7 @@ function MemoryFile:__init(first, second)
    self.given = storage
 end
 
--- Writes the data into the storage that was given.
+-- Writes the data back to the storage that was opened as a file.
 local function write_back(self)
    if self.given and self.writable and self.stream then
       self.given:string(self.stream:all() .. "\0")
@@ -381,7 +382,8 @@ for _, name in ipairs {"close", "synchronize"} do
    end
 end
 
---- Returns all data as a CharStorage, with a zero appended: the storage that was given, if any.
+--- Returns all data, followed by a zero, as a CharStorage: in the storage that was opened, if there
+--- is one.
 function MemoryFile:storage()
    write_back(self)
    return self.given or types.new(types.kinds.Char):storage():string(self.stream:all() .. "\0")

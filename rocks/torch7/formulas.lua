@@ -1,9 +1,9 @@
--- formulas.lua - computes the gradients of the most frequent layers of graphs, by few operators.
--- A formula takes the place of the autograd history of a layer's call. Its function `gradient`
--- takes the layer, its input, its output, the output's gradient, which has the output's size,
--- and the factor for the gradients of parameters. It adds the gradients of the parameters to the
--- layer's sums, and returns the gradient of the input: new tensors, which may share memory with
--- others, or nil if the formula does not suit the input.
+-- formulas.lua - computes the gradients of the most frequent layers of graphs with few operators.
+-- For these layers, a formula replaces the autograd history of a call. Its function `gradient`
+-- takes the layer, its input, its output, the gradient of the output, which has the size of the
+-- output, and the factor for the gradients of the parameters. It adds the parameters' gradients to
+-- the sums in the layer. It returns the gradient of the input as new tensors, which may share
+-- memory with others, or nil if the formula does not apply to the input.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -63,7 +63,8 @@ end
 
 local minus <const> = {value = -1}
 
--- The formulas close their intermediate results, so that the next results get the same memory.
+-- The formulas free their intermediate results at once, so that the next results get the same
+-- memory.
 
 local function tanh(_, _, y, g)
    local part = T.mul(g, y)

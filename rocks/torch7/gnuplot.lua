@@ -1,5 +1,5 @@
--- gnuplot.lua - Torch7's package gnuplot on top of tlua's plots: figures are printed in the
--- terminal, or written to the file named by pngfigure or svgfigure.
+-- gnuplot.lua - Torch7's package gnuplot on top of tlua's plots. Figures are printed in the
+-- terminal, or written to the file that pngfigure or svgfigure has named.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -15,7 +15,7 @@ local function show(figure)
    return figure
 end
 
--- Reads a curve: {[name,] [x,] y [, style]}. A matrix of two columns has x and y.
+-- Reads a curve: {[name,] [x,] y [, style]}. A matrix with two columns contains x and y.
 local function curve_of(entry, i)
    local name, tensors = tostring(i), {}
    for k, value in ipairs(entry) do
@@ -32,13 +32,13 @@ local function curve_of(entry, i)
    return name, {x = list(x:contiguous()), y = list(y:contiguous())}
 end
 
---- Draws a curve, ([name,] [x,] y [, style]), or several, each in a table.
+--- Draws a curve, given as ([name,] [x,] y [, style]), or several curves, each given as a table.
 function M.plot(...)
    local curves, entries = {}, {...}
    if type(entries[1]) ~= "table" then entries = {entries} end
    for i, entry in ipairs(entries) do
       if type(entry) == "table" then
-         if type(entry[1]) == "table" then -- a table of curves
+         if type(entry[1]) == "table" then -- several curves are given as tables
             return M.plot(table.unpack(entry))
          end
          local name, values = curve_of(entry, i)

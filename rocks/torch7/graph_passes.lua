@@ -1,7 +1,8 @@
--- graph_passes.lua - fast passes of graphs. A plain layer inherits the gradient methods of Module
--- unchanged. If there is a formula for its gradients (formulas.lua), the forward pass stores only
--- the layer's output and the versions of tensors, and otherwise also an autograd history of this
--- layer. Other modules compute their outputs and gradients by their own methods.
+-- graph_passes.lua - fast forward and backward passes of graphs. A layer is plain if it inherits
+-- the gradient methods of Module unchanged. If there is a formula for a plain layer's gradients
+-- (formulas.lua), the forward pass stores only the layer's output and the versions of its tensors;
+-- otherwise it also stores an autograd history of this layer. Modules that are not plain compute
+-- their outputs and gradients by their own methods.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -21,14 +22,14 @@ local M = {}
 local update_output, update_grad_input = Module.updateOutput, Module.updateGradInput
 local acc_grad_parameters, backward = Module.accGradParameters, Module.backward
 
--- `compute` is the function that computes the layer's output.
+-- Returns whether a layer is plain. `compute` is the function that computes the layer's output.
 local function is_plain(module, compute)
    return compute and module.compute == compute and module.train ~= false
       and module.updateOutput == update_output and module.updateGradInput == update_grad_input
       and module.accGradParameters == acc_grad_parameters and module.backward == backward
 end
 
--- Lists the plain layers among a plan's modules, and their functions and formulas.
+-- Lists the plain layers among the modules of a plan, with their functions and formulas.
 local function sort_steps(plan)
    local sorted = {plain = {}, functions = {}, formulas = {}}
    for i, step in ipairs(plan) do
@@ -41,9 +42,9 @@ local function sort_steps(plan)
    return sorted
 end
 
--- `known` maps a layer to its options at the last call, and `writes` maps a layer to true if calls
--- change its options. If all options of a layer are plain values, `counts` has their number, and
--- they are compared here. If some are tensors or tables, records.lua compares their versions.
+-- `known` maps a layer to its options in the last call, and `writes` maps a layer to true if calls
+-- change its options. If all options of a layer are plain values, `counts` has their number and
+-- is_unchanged compares them. If some are tensors or tables, records.lua compares their versions.
 local known, counts, writes = {}, {}, {}
 for _, map in ipairs {known, counts, writes} do setmetatable(map, {__mode = "k"}) end
 local no_option <const> = records.no_option
@@ -57,7 +58,7 @@ local function remember(module, options)
    counts[module] = count
 end
 
--- Returns whether a layer's options are those of its last call.
+-- Returns whether a layer's options are the same as in its last call.
 local function is_unchanged(module)
    local options, count = known[module], counts[module]
    if not count then return options ~= nil and has_options(module, options) end
@@ -70,7 +71,7 @@ local function is_unchanged(module)
    return count == 0
 end
 
--- Returns whether the plain layers are still plain.
+-- Returns whether the layers that were plain still are.
 local function are_plain(sorted, n)
    local plain, functions = sorted.plain, sorted.functions
    for i = 1, n do
@@ -82,7 +83,7 @@ end
 
 -- Passes ------------------------------------------------------------------------------------------
 
--- The sorted steps of each plan, and the last pass of each graph, whose tables are used again.
+-- The sorted steps of each plan, and the last pass of each graph, whose tables are reused.
 local sorted_of, passes = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
 
 --- Forgets the last pass of a graph.
@@ -93,7 +94,7 @@ local function note(pass, tensor)
    pass.count, pass.noted[n], pass.versions[n] = n, tensor, field(tensor, "_version")
 end
 
--- Returns a tree with fn(pass, tensor) in the place of each tensor.
+-- Returns a copy of a tree with fn(pass, tensor) in place of each tensor.
 local function map(fn, pass, tree)
    if is_tensor(tree) then return fn(pass, tree) end
    if type(tree) ~= "table" then return tree end
@@ -102,8 +103,8 @@ local function map(fn, pass, tree)
    return made
 end
 
--- Returns a layer's output with Torch7's type. An output with an autograd history becomes a tensor
--- without one.
+-- Returns a layer's output with Torch7's type. An output that has an autograd history becomes a
+-- tensor without one.
 local function result(pass, value)
    if field(value, "requires_grad") then value = detach(value) end
    local made = tag(methods.dim(value) == 0 and tlua.unsqueeze(value, 1) or value)
@@ -111,7 +112,8 @@ local function result(pass, value)
    return made
 end
 
--- Notes a layer's parameter, which a program may change before it calls `backward`.
+-- Records the version of a layer's parameter, which a program may change before it calls
+-- `backward`.
 local function parameter(pass, module, name)
    local value = rawget(module, name)
    if value == nil or not is_tensor(value) or methods.numel(value) == 0 then return nil end
@@ -131,8 +133,8 @@ local function new_leaf(leaves, tensor)
    return made
 end
 
--- Computes a layer with an autograd history. The list `leaves` gets the parameters, then the inputs
--- that have gradients.
+-- Computes a layer with an autograd history. Appends to the list `leaves` the parameters, and then
+-- the inputs that have gradients.
 local function recorded(module, x, weight, bias)
    local leaves = {weight = weight, bias = bias}
    weight, bias = weight and new_leaf(leaves, weight), bias and new_leaf(leaves, bias)
@@ -176,8 +178,8 @@ local function clear(pass)
    for i = #pass.wanted, pass.n_wanted + 1, -1 do pass.wanted[i] = nil end
 end
 
--- Returns the output of a layer that returns its input, or an element of its input, and nil
--- otherwise. `x` is the layer's input, and `given` the same tensors without autograd history.
+-- If a layer returns its input or an element of it, returns the same element of `given`; otherwise
+-- nil. `x` is the layer's input, and `given` has the same tensors without autograd history.
 local function same_output(value, x, given)
    if rawequal(value, x) then return given end
    if type(x) ~= "table" then return nil end
@@ -186,7 +188,7 @@ local function same_output(value, x, given)
    end
 end
 
---- Computes a graph's output, and notes what `backward` needs.
+--- Computes a graph's output, and records what `backward` needs.
 ---@param self table
 ---@param plan table
 ---@param input any
@@ -248,7 +250,7 @@ function M.forward(self, plan, input)
    return true
 end
 
---- Returns the inputs of each step: those of the last call, and the graph's input.
+--- Returns the inputs of each step in the last call, and the graph's input.
 function M.given(self, plan, input)
    local pass = passes[self]
    if not pass or not pass.outputs[1] then
@@ -262,7 +264,7 @@ function M.given(self, plan, input)
    return list
 end
 
--- Returns whether the inputs, parameters, options and outputs are those of the pass.
+-- Returns whether the inputs, parameters, options and outputs are still those of the recorded pass.
 local function is_current(pass, sorted, input)
    local inputs = records.flatten(input, {})
    if #inputs ~= #pass.inputs then return false end
@@ -290,9 +292,9 @@ end
 
 -- Sums of gradients -------------------------------------------------------------------------------
 
--- A backward pass owns the gradients between layers: nothing else refers to these tensors. So each
--- one is closed as soon as it has been used, and the next gradient gets its memory, which is still
--- in the processor's cache.
+-- In a backward pass, nothing else refers to the gradients between layers. So each of them is freed
+-- as soon as it has been used, and the next gradient gets its memory, which is still in the
+-- processor's cache.
 
 local function release(tree)
    if is_tensor(tree) then
@@ -302,7 +304,7 @@ local function release(tree)
    end
 end
 
--- Returns the sum of two trees of gradients. If `owned`, they are closed.
+-- Returns the sum of two trees of gradients. Frees both if `owned` is true.
 local function add(a, b, owned)
    if a == nil then return b end
    if b == nil then return a end
@@ -323,7 +325,7 @@ local function add(a, b, owned)
 end
 M.add = add
 
---- Returns gradients of a table of outputs, with zeros where elements have none.
+--- Returns the gradients for a table of outputs. Elements without a gradient get zeros.
 local function filled(output, g)
    if is_tensor(output) or type(output) ~= "table" then return g end
    local made = {}
@@ -336,8 +338,7 @@ local function filled(output, g)
 end
 M.filled = filled
 
--- Returns a gradient that does not come from a formula as a gradient of the pass, with the type and
--- size of its output.
+-- Gives a gradient that does not come from a formula the type and size of its output.
 local function fitted(output, g, at)
    if g == nil then return nil end
    if is_tensor(output) ~= is_tensor(g) then
@@ -383,7 +384,8 @@ local function plain_gradient(pass, i, module, formula, g, scale)
    return unrecorded(module, record, filled(pass.outputs[i], g), scale)
 end
 
--- Adds a gradient to that of an element of a step's output. Lists in `split` belong to the pass.
+-- Adds a gradient to the gradient of an element of a step's output. The lists in `split` belong to
+-- the pass, so they may be changed.
 local function add_to_element(grads, split, source, key, g)
    local list = split[source]
    if not list then
@@ -414,8 +416,8 @@ local function pass_on(step, g, grads, split, into)
    end
 end
 
--- Returns the gradients of an input of the graph. `seen` has the keys of storages that the program
--- holds already.
+-- Returns the gradients of an input of the graph. `seen` contains the keys of the storages that the
+-- program already holds.
 local function input_gradient(seen, input, g)
    if is_tensor(input) then
       if g == nil then return tag(tlua.zeros_like(input)) end
@@ -437,12 +439,13 @@ local function storages_of(tree)
    return seen
 end
 
---- Sets whether layers of graphs keep their gradInput, as Torch7's do. By default the memory of a
---- gradient is used again as soon as the layer before has used it, which is faster.
+--- Sets whether layers of graphs keep their gradInput, as Torch7's layers do. By default they do
+--- not: the memory of a gradient is reused as soon as the previous layer has used it, which is
+--- faster.
 ---@param keep boolean
 function M.keep_gradients(keep) M.keeps = keep end
 
---- Computes all gradients of a graph, if its last call allows it.
+--- Computes all gradients of a graph, if it has not changed since its last call.
 ---@param self table
 ---@param plan table
 ---@param input any
@@ -477,7 +480,8 @@ function M.backward(self, plan, input, gradOutput, scale)
          else
             module:backward(pass.given[i], filled(outputs[i], g), scale)
             g = module.gradInput
-            local is_empty = is_tensor(g) and methods.numel(g) == 0 -- the module defines none
+            -- an empty gradient means that the module defines none
+            local is_empty = is_tensor(g) and methods.numel(g) == 0
             g = not is_empty and fitted(pass.given[i], g, i) or nil
          end
       end

@@ -1,6 +1,6 @@
 -- image.lua - Torch7's package image. Images are tensors (channels, height, width) of numbers from
--- 0 to 1. This file has files and sizes; image_colours, image_filters, image_warps and
--- image_display have the rest.
+-- 0 to 1. This file reads, writes and scales images; image_colours, image_filters, image_warps and
+-- image_display contain the other functions.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -22,7 +22,7 @@ local function read(path)
    return bytes or tlua.raise("image.load: " .. problem)
 end
 
--- Reads an image in one of Netpbm's formats P2, P3, P5 and P6.
+-- Reads an image in one of Netpbm's formats: P2, P3, P5 or P6.
 local function netpbm(text)
    local magic, at = text:match "^(P[2356])()"
    if not magic then return nil end
@@ -108,12 +108,12 @@ end
 
 local function to_bytes(content) return tag(methods.to(content, "uint8")) end
 
---- Returns an image as a ByteTensor with the bytes of a JPEG file; the quality is from 1 to 100.
+--- Encodes an image as JPEG and returns the bytes as a ByteTensor. The quality is from 1 to 100.
 function M.compressJPG(picture, quality)
    return to_bytes(T.io.encode_jpeg(bytes_of(picture), quality or 75))
 end
 
---- Returns an image as a ByteTensor with the bytes of a PNG file.
+--- Encodes an image as PNG and returns the bytes as a ByteTensor.
 function M.compressPNG(picture) return to_bytes(T.io.encode_png(bytes_of(picture))) end
 
 local function netpbm_text(x)
@@ -195,8 +195,9 @@ local function size_from(src, width, height)
    return math.max(math.floor(w * factor + 0.5), 1), math.max(math.floor(h * factor + 0.5), 1)
 end
 
--- Returns the weights (to, from) that scale a line of `from` pixels to one of `to`. Adds weight(i,
--- k, value) for the result's pixel i and the source's pixel k, from 0.
+-- Returns a matrix (to, from) of weights that scales a line of `from` pixels to one of `to` pixels.
+-- `fill` calls add(i, k, value) for pixel i of the result and pixel k of the source, counted from
+-- 0.
 local function weights(from, to, fill)
    local list = {}
    for i = 1, to * from do list[i] = 0.0 end
@@ -209,8 +210,8 @@ local function weights(from, to, fill)
    return T.reshape(T.tensor(list, {dtype = "float64", device = "cpu"}), {to, from})
 end
 
--- A smaller line takes the mean over each pixel's part of the source; a larger one interpolates
--- between the first and the last pixel.
+-- If the result is smaller, each pixel is the mean over its part of the source. If it is larger,
+-- pixels are interpolated between the first and the last pixel of the source.
 local lines = {}
 function lines.bilinear(from, to)
    return weights(from, to, function(i, add)
@@ -227,7 +228,7 @@ function lines.bilinear(from, to)
       end
    end)
 end
-function lines.bicubic(from, to) -- by Catmull and Rom
+function lines.bicubic(from, to) -- the kernel of Catmull and Rom
    return weights(from, to, function(i, add)
       local at = to > 1 and i * (from - 1) / (to - 1) or 0
       local k = math.floor(at)
@@ -299,7 +300,7 @@ function M.crop(src, a, b, c, d)
    return tag(T.clone(T.narrow(T.narrow(src, #size, x1 + 1, x2 - x1), #size - 1, y1 + 1, y2 - y1)))
 end
 
---- Moves an image by (x, y). Pixels without a source are 0.
+--- Translates an image by (x, y). Pixels without a source are 0.
 function M.translate(src, x, y)
    if not math.tointeger(x) or not math.tointeger(y) then
       tlua.raise(("image.translate: expected integers, got (%s, %s)"):format(tostring(x),

@@ -1,4 +1,4 @@
--- image_base.lua - what the parts of the package image share.
+-- image_base.lua - functions that the files of the package image have in common.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -10,8 +10,8 @@ local M = {image = {}}
 function M.shape(x) return field(x, "shape") end
 M.tag = types.tag
 
---- Runs fn on a batch of one image (1, channels, height, width) in float64. The result gets the
---- image's number of dimensions and type.
+--- Runs fn on a batch with one image (1, channels, height, width) in float64. Gives the result the
+--- number of dimensions and the type of the image.
 function M.as_batch(src, fn)
    local n, x = #field(src, "shape"), tlua.detach(src)
    if n < 2 or n > 4 then
@@ -25,7 +25,7 @@ function M.as_batch(src, fn)
    return types.tag(methods.to(y, dtype))
 end
 
---- Lets a function of n tensors take a further tensor before them, which receives the result.
+--- Lets a function of n tensors take one more tensor before them, which receives the result.
 function M.take_result(name, n)
    local fn = M.image[name]
    M.image[name] = function(...)
@@ -45,7 +45,8 @@ function M.take_result(name, n)
    end
 end
 
---- Returns arguments by name: fn{name = value} or fn(value, ...) in the order of `names`.
+--- Reads arguments that are given as fn{name = value}, or as fn(value, ...) in the order of
+--- `names`. Returns them as a table.
 function M.by_name(name, names, ...)
    local first = ...
    local known, options = {}, {}

@@ -1,5 +1,4 @@
--- image_colours.lua - the package image's conversions between spaces of colours, and its maps of
--- colours.
+-- image_colours.lua - the package image's conversions between colour spaces, and its colour maps.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -8,7 +7,7 @@ local base = require "tlua.torch7.image_base"
 local T, M = tlua, base.image
 local field, methods, shape, tag = types.field, types.methods, base.shape, base.tag
 
--- Defines functions for a linear conversion of colours.
+-- Defines functions for a linear conversion of colours, given by a matrix.
 local function linear(name, rows)
    M[name] = function(src)
       local x = T.detach(src)
@@ -60,8 +59,8 @@ function M.rgb2hsl(src)
    return stacked(hue_of(r, g, b, most, spread), ratio(spread, width), light)
 end
 
--- Returns the fraction of the chroma that a channel gets at given hues: 1 near the channel's own
--- hue, 0 far from it.
+-- Returns the fraction of the chroma that a channel has at given hues: 1 near the channel's own
+-- hue, and 0 far from it.
 local function share(hue, n)
    local k = T.remainder(T.add(T.mul(hue, 6), n), 6)
    return T.clamp(T.minimum(k, T.rsub(k, 4)), 0, 1)
@@ -88,7 +87,7 @@ function M.rgb2nrgb(src)
    return stacked(T.div(r, sum), T.div(g, sum), T.div(b, sum))
 end
 
--- matrices for conversion to CIE L*a*b* with white point D65, and back
+-- the matrices for the conversions to CIE L*a*b* with white point D65, and back
 local to_xyz = {{0.412453, 0.357580, 0.180423}, {0.212671, 0.715160, 0.072169},
    {0.019334, 0.119193, 0.950227}}
 local white = {0.950456, 1.0, 1.088754}
@@ -144,7 +143,7 @@ local function check_count(name, n)
    return math.tointeger(n)
 end
 
---- Returns n colours (n, 3) around the wheel of hues.
+--- Returns a tensor (n, 3) of n colours around the wheel of hues.
 function M.colormap(n)
    n = check_count("colormap", n)
    local hue = T.div(T.arange(0, n, {dtype = "float64", device = "cpu"}), n)
@@ -153,7 +152,7 @@ function M.colormap(n)
    return tag(methods.contiguous(T.transpose(T.reshape(rgb, {3, n}), 1, 2)))
 end
 
---- Returns n colours (n, 3) from blue to red.
+--- Returns a tensor (n, 3) of n colours from blue to red.
 function M.jetColormap(n)
    n = check_count("jetColormap", n)
    local at = T.linspace(0, 4, n, {dtype = "float64", device = "cpu"})
@@ -164,7 +163,7 @@ function M.jetColormap(n)
    return tag(T.stack(list, 2))
 end
 
---- Colours a grey image of levels from 1 to the largest one.
+--- Colours a grey image whose levels are integers from 1 up.
 function M.y2jet(src)
    local levels = methods.to(T.detach(src), "int64")
    local size = shape(levels)

@@ -1,4 +1,5 @@
--- image_display.lua - the package image's display, which writes files, and its drawing.
+-- image_display.lua - the package image's display, which writes files, and its functions for
+-- drawing.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -70,8 +71,8 @@ end
 local shown <const> = "image zoom min max legend win x y scaleeach gui offscreen padding symm nrow "
    .. "saturate file input"
 
---- Writes images, as toDisplayTensor puts them together, to a file: `file`, or image.png. Returns
---- the file's name. There is no window here.
+--- Arranges images as toDisplayTensor does, and writes the result to the file `file`, by default
+--- image.png. Returns the file's name. No window is opened.
 function M.display(...)
    local first = ...
    local o
@@ -104,8 +105,8 @@ absent "fabio"
 
 -- Drawing -----------------------------------------------------------------------------------------
 
--- Returns the image to draw on, and a function that sets the pixel (x, y), counted from 0, if it is
--- inside of the image.
+-- Returns the image on which to draw, and a function that sets the pixel (x, y), counted from 0, if
+-- the pixel is inside the image.
 local function canvas(name, src, options)
    local size = types.is_tensor(src) and shape(src) or {}
    if #size ~= 3 or size[1] ~= 3 then

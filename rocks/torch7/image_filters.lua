@@ -1,4 +1,4 @@
--- image_filters.lua - the package image's kernels and filters: convolution, contrast, erosion,
+-- image_filters.lua - the package image's kernels and filters: convolution, contrast, erosion and
 -- pyramids.
 
 local tlua = require "tlua"
@@ -34,7 +34,7 @@ local function squares(n, sigma, mean)
    return T.div(T.square(T.div(T.sub(at, mean * n + 0.5), sigma * n)), 2)
 end
 
--- Returns the sum of both directions' squares (height, width).
+-- Returns the sum of the squares in both directions, as a matrix (height, width).
 local function plane(o)
    return T.add(T.reshape(squares(o.height, o.sigma_vert, o.mean_vert), {-1, 1}),
       T.reshape(squares(o.width, o.sigma_horz, o.mean_horz), {1, -1}))
@@ -52,7 +52,7 @@ local of_plane <const> = "size sigma amplitude normalize width height sigma_horz
 
 --- Returns a Gaussian kernel (height, width). The arguments are size, sigma, amplitude, normalize,
 --- width, height, sigma_horz, sigma_vert, mean_horz, mean_vert and tensor, in this order or as a
---- table. Means and deviations are fractions of the kernel's sizes.
+--- table. Means and standard deviations are fractions of the kernel's sizes.
 function M.gaussian(...)
    local o = kernel_options("gaussian", of_plane, ...)
    return finish(o, T.exp(T.neg(plane(o))))
@@ -64,7 +64,7 @@ function M.gaussian1D(...)
    return finish(o, T.exp(T.neg(squares(o.size, o.sigma, o.mean or 0.5))))
 end
 
---- Returns a kernel, the negative Laplacian of a Gaussian, with gaussian's arguments.
+--- Returns the negative Laplacian of a Gaussian as a kernel. The arguments are those of `gaussian`.
 function M.laplacian(...)
    local o = kernel_options("laplacian", of_plane, ...)
    local at = plane(o)
@@ -82,8 +82,8 @@ local function check_kernel(name, kernel)
    return size
 end
 
--- Calls fn on an image (channels, 1, height, width), and gives the result the image's number of
--- dimensions.
+-- Calls fn on an image of shape (channels, 1, height, width). Gives the result the number of
+-- dimensions of the original image.
 local function by_channel(name, src, fn)
    local x = types.untag(src)
    local n = #shape(x)
@@ -115,8 +115,9 @@ function M.convolve(src, kernel, mode)
 end
 base.take_result("convolve", 2)
 
---- Normalizes contrast: first of the whole image, then by the mean and deviation around each pixel,
---- which a kernel weights (by default a Gaussian, 9 x 9).
+--- Normalizes contrast: first by the mean and deviation of the whole image, and then by the mean
+--- and deviation around each pixel. The kernel weights the pixels around; it is a 9 x 9 Gaussian by
+--- default.
 function M.lcn(src, kernel)
    kernel = kernel and kernel:clone() or M.gaussian(9)
    kernel:div(kernel:sum())
@@ -148,20 +149,21 @@ local function is_zero_or_one(name, src)
    end
 end
 
---- Erodes a binary image: a pixel stays 1 if all pixels are 1 that the kernel selects around it.
+--- Erodes a binary image: a pixel stays 1 if all pixels that the kernel selects around it are 1.
 function M.erode(src, kernel, pad)
    is_zero_or_one("erode", src)
    kernel = kernel or torch.ones(3, 3)
    return selected("erode", src, kernel, pad or 1):eq(kernel:sum()):typeAs(src)
 end
 
---- Dilates a binary image: a pixel becomes 1 if a pixel is 1 that the kernel selects around it.
+--- Dilates a binary image: a pixel becomes 1 if any pixel that the kernel selects around it is 1.
 function M.dilate(src, kernel, pad)
    is_zero_or_one("dilate", src)
    return selected("dilate", src, kernel or torch.ones(3, 3), pad or 0):gt(0):typeAs(src)
 end
 
---- Returns a table with an image blurred and scaled by each of the scales: ([dst,] src, scales).
+--- Returns a table of images: the image blurred and scaled by each scale. The arguments are ([dst,]
+--- src, scales).
 function M.gaussianpyramid(...)
    local into, src, scales = ...
    if types.is_tensor(into) then
@@ -189,8 +191,9 @@ end
 
 -- Ranges ------------------------------------------------------------------------------------------
 
---- Moves the range from `min` to `max` (by default the extremes) to 0 to 1: {tensor, min, max,
---- symm, inplace, saturate, tensorOut}. With `symm`, 0 becomes 0.5.
+--- Maps the range from `min` to `max` (by default the extremes) linearly to the range from 0 to 1.
+--- The arguments are {tensor, min, max, symm, inplace, saturate, tensorOut}. With `symm`, 0 becomes
+--- 0.5.
 function M.minmax(...)
    local o = by_name("minmax", "tensor min max symm inplace saturate tensorOut", ...)
    local x = o.tensor

@@ -20,7 +20,8 @@ local function check_mode(name, mode, default)
    return mode
 end
 
--- Returns the pixels (1, channels, n) at integer rows and columns (n), which are clamped.
+-- Returns the pixels (1, channels, n) at n integer rows and columns, which are clamped to the
+-- image.
 local function pixels(x, rows, columns)
    local size = shape(x)
    local at = T.add(T.mul(T.clamp(rows, 0, size[3] - 1), size[4]),
@@ -50,8 +51,8 @@ local function lanczos(x, rows, columns)
    return T.reshape(T.div(sum, total), {1, shape(x)[2], size[1], size[2]})
 end
 
--- Samples an image at rows and columns (height, width), counted from 0. Positions outside of the
--- image get the value at the border, or `pad` if that is given.
+-- Samples an image at rows and columns (height, width), counted from 0. Positions outside the image
+-- get the value `pad` if it is given, and otherwise the value at the border.
 local function sample(x, rows, columns, mode, pad)
    local size = shape(x)
    local made
@@ -66,7 +67,7 @@ local function sample(x, rows, columns, mode, pad)
          {mode = modes[mode], padding_mode = "border", align_corners = true})
    end
    if not pad then return made end
-   -- positions that arithmetic has moved off the image by its rounding count as inside
+   -- positions that rounding has moved slightly off the image count as inside
    local slack = mode == "simple" and 0.5 or 1e-9
    local function outside(at, n)
       return T.logical_or(T.lt(at, -slack), T.gt(at, n - 1 + slack))
@@ -81,7 +82,7 @@ local function mesh(h, w, like)
 end
 base.mesh = mesh
 
--- Returns the value for positions outside of the image; nil if they are clamped.
+-- Returns the value for positions outside the image; nil if they are clamped.
 local function padding(name, clamp, pad)
    clamp = clamp or "clamp"
    if clamp ~= "clamp" and clamp ~= "pad" then
@@ -95,8 +96,8 @@ local function padding(name, clamp, pad)
    return clamp == "pad" and (pad or 0) or nil
 end
 
---- For each pixel, samples the image at the position given by a field (2, height, width): row
---- first, relative to the pixel unless `offset` is false.
+--- Samples the image for each pixel at the position that a field (2, height, width) gives, row
+--- first. The positions are relative to the pixel, unless `offset` is false.
 function M.warp(src, flow, mode, offset, clamp, pad)
    mode = check_mode("warp", mode, "bilinear")
    pad = padding("warp", clamp, pad)
@@ -117,8 +118,9 @@ function M.warp(src, flow, mode, offset, clamp, pad)
 end
 base.take_result("warp", 2)
 
---- Transforms an image by a matrix (2, 2) and a translation. The transform maps a pixel's position
---- in the result to the position in the source; both are rows and columns relative to the centre.
+--- Transforms an image by a matrix (2, 2) and a translation. The transform maps the position of a
+--- pixel in the result to a position in the source. Positions are rows and columns relative to the
+--- centre.
 function M.affinetransform(src, matrix, mode, translation, clamp, pad)
    mode = check_mode("affinetransform", mode, "bilinear")
    pad = padding("affinetransform", clamp or "pad", pad)
@@ -147,8 +149,8 @@ function M.rotate(src, angle, mode)
 end
 base.take_result("rotate", 1)
 
--- Defines polar or logpolar: the row of a result's pixel is its angle, the column its radius, which
--- `radius_of(fraction, longest)` computes.
+-- Defines `polar` or `logpolar`. The row of a pixel in the result is the angle in the source, and
+-- the column is the radius, which `radius_of(fraction, longest)` computes.
 local function define_polar(name, radius_of)
    M[name] = function(...)
       local into, src, interpolation, mode = ...

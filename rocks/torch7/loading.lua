@@ -1,12 +1,12 @@
--- loading.lua - finds files in the folder of a package, as Torch7's packages do to load their
--- parts.
+-- loading.lua - finds files in the folder of a package. Torch7's packages load their parts this
+-- way.
 
 local torch = require "tlua"
 
 local M = {}
 
---- Searches package.path for a package, and returns the folder of its file, or nil. Without a name,
---- returns the folder of the calling file.
+--- Searches package.path for a package. Returns the folder of the package's file, or nil. Without a
+--- name, returns the folder of the calling file.
 ---@param name? string
 ---@return string? folder
 function M.packageLuaPath(name)

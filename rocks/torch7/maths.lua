@@ -1,4 +1,4 @@
--- maths.lua - Torch7's mathematical functions and methods, each declared with the tlua operator
+-- maths.lua - Torch7's mathematical functions and methods. Each is declared with the tlua operator
 -- that computes it.
 
 local torch = require "tlua"
@@ -22,8 +22,8 @@ local function is_float(x) return T.is_floating_point(x) end
 
 -- Elementwise -----------------------------------------------------------------------------------
 
--- Torch7's functions of one tensor. After `=` follows tlua's name, if it differs.
--- `!` marks functions that Torch7 defines for floating-point tensors only.
+-- Torch7's functions of one tensor. If tlua has another name for one, the name follows after `=`.
+-- `!` marks functions that Torch7 defines only for floating-point tensors.
 local unary = [[abs sign acos! asin! atan! ceil cos! cosh! exp! floor log! log1p! frac! neg round
    rsqrt! sin! sinh! sigmoid! sqrt! tan! tanh! trunc cinv=reciprocal! erf! erfinv! lgamma!
    digamma!]]
@@ -57,8 +57,8 @@ local function shaped(name, b, like)
    return T.reshape(b, shape(like))
 end
 
--- Wraps a function of two tensors. The second argument may then be a number, or a tensor of another
--- shape with the same number of elements.
+-- Wraps a function of two tensors so that the second argument may also be a number, or a tensor of
+-- another shape with the same number of elements.
 local function by_elements(name, fn)
    return function(a, b) return fn(a, shaped(name, b, a)) end
 end
@@ -73,10 +73,10 @@ local function sums(name, fn, fn_, sign)
 end
 op("add", sums("add", T.add, T.add_, 1), in_place)
 op("csub", sums("csub", T.sub, T.sub_, -1), in_place)
--- no method is declared, since the tensor's method `sub` returns a part of the tensor
+-- no method is declared, since the tensor's method `sub` already returns a part of the tensor
 op("sub", sums("sub", T.sub, T.sub_, -1), {in_place = true, method = false})
 
--- Divides as C does: the quotient of two integers is truncated.
+-- Divides two numbers as C does, so that the quotient of two integers is truncated.
 local function divide(a, b)
    if is_float(a) then return T.div(a, b) end
    return T.div(a, b, {rounding_mode = "trunc"})
@@ -123,7 +123,7 @@ end
 op("addcmul", fused("addcmul", T.addcmul), in_place)
 op("addcdiv", fused("addcdiv", T.addcdiv), in_place)
 
--- Comparisons return tensors of bytes.
+-- Comparisons return ByteTensors.
 for _, name in ipairs {"lt", "le", "gt", "ge", "eq", "ne"} do
    op(name, {Tn = T[name], TT = by_elements(name, T[name])})
 end
@@ -196,8 +196,8 @@ end})
 
 local function keep(fn) return function(x, d) return fn(x, d, {keepdim = true}) end end
 
--- Wraps a function so that the result has the type of the input: sums of bytes are bytes, for
--- example.
+-- Wraps a function so that the result has the type of the input. For example, a sum of bytes is a
+-- byte.
 local function as_input(fn)
    return function(x, ...) return methods.to(fn(x, ...), field(x, "dtype")) end
 end
@@ -229,8 +229,8 @@ local function sort(x, d, descending)
 end
 op("sort", {["T Tn Tb Tnb"] = sort}, two)
 
--- Returns the patterns of a function such as `var`. Its divisor is n - 1, or n if the flag is
--- set.
+-- Returns the patterns of a function such as `var`. Its divisor is n - 1 by default, and n if the
+-- flag is true.
 local function spread(fn)
    return {
       T = function(x) return item(fn(x)) end, Tb = function(x, flag)
@@ -302,9 +302,9 @@ local function column(x) return dims(x) == 1 and T.unsqueeze(x, 2) or x end
 op("gesv", {TT = function(b, a)
    return linalg.solve(a, column(b)), linalg.lu_factor(a)
 end}, two)
--- gels: solves a least-squares problem, as LAPACK's gels does. If there are more equations than
--- unknowns, the rows after the solution have squares whose sums are the residuals, by column. The
--- second result is the factorization of a.
+-- gels solves a least-squares problem, as LAPACK's gels does. If there are more equations than
+-- unknowns, further rows follow the solution; the sum of their squares in a column is the residual
+-- of this column. The second result is the factorization of a.
 op("gels", {TT = function(b, a)
    b = column(b)
    local m, n = table.unpack(field(a, "shape"))
@@ -347,8 +347,8 @@ op("symeig", {["T Ts Tss"] = function(x, want, uplo)
    return values, want == "V" and vectors
       or T.empty(0, {dtype = field(x, "dtype"), device = field(x, "device")})
 end}, two)
--- eig returns eigenvalues as rows of a real and an imaginary part. The eigenvectors of a complex
--- pair are two columns, the real and the imaginary part of the first one, as LAPACK's geev returns.
+-- eig returns each eigenvalue as a row with its real and imaginary part. For a complex pair, two
+-- columns hold the real and the imaginary part of the first eigenvector, as with LAPACK's geev.
 op("eig", {["T Ts"] = function(x, want)
    if want ~= nil and want ~= "N" and want ~= "V" then
       torch.raise(("torch.eig: expected \"N\" or \"V\", got %s"):format(want))
@@ -425,9 +425,9 @@ local function padding_of(fname, mode, kernel, n)
    return padding
 end
 
--- Convolves an image or volume with one or more kernels. The shapes are (spatial) with (spatial);
--- planes (p, spatial) with (spatial) or (p, spatial); or planes with (k, p, spatial). `flip`
--- selects a convolution, otherwise a cross-correlation is computed.
+-- Convolves an image or volume with one or more kernels. Three combinations of shapes are possible:
+-- (spatial) with (spatial); planes (p, spatial) with (spatial) or (p, spatial); and planes with (k,
+-- p, spatial). If `flip` is false, a cross-correlation is computed instead.
 local function convolve(fname, n, flip)
    local conv = T["conv" .. n .. "d"]
    return function(x, kernel, mode)

@@ -4,7 +4,8 @@ local torch = require "tlua"
 local args = require "tlua.args"
 
 return function(Module)
-   --- Computes the module's output, as forward does; modules define one of the two methods.
+   --- Computes the module's output, as forward does. A module defines either this method or
+   --- forward.
    ---@param ... any
    ---@return any ...
    function Module:updateOutput(...)
@@ -71,8 +72,8 @@ return function(Module)
       return modules, containers
    end
 
-   --- Calls `callback` with this module and with all its descendants. The result of each call
-   --- replaces the module.
+   --- Calls `callback` with this module and all its descendants, and replaces each module by the
+   --- result.
    ---@param callback fun(module: nn.Module): nn.Module
    ---@return nn.Module  the module that replaces this one
    function Module:replace(callback)
@@ -93,8 +94,8 @@ return function(Module)
       return self:modules()
    end
 
-   --- Drops results stored in the modules' fields `output` and `gradInput`, to save a smaller
-   --- model. tlua's own modules store no results there.
+   --- Drops the results in the fields `output` and `gradInput` of all modules, so that a saved
+   --- model is smaller. tlua's own modules store no results in these fields.
    ---@return nn.Module self
    function Module:clearState()
       for _, module in ipairs(self:modules()) do

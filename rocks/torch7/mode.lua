@@ -13,9 +13,10 @@ local function set_mode(_, module)
    return module:train()
 end
 
---- Makes `m:training()` set training mode, as in Torch7, and return the module. `m.training` stays
---- true or false, as layers expect, because booleans get a metatable with __call. The metatable
---- affects the whole program, so programs must request it. All other calls of booleans are errors.
+--- Makes `m:training()` set the training mode and return the module, as in Torch7. `m.training`
+--- stays true or false, as layers expect; the call works because booleans get a metatable with
+--- __call. This affects the whole program, so a program must ask for it. All other calls of
+--- booleans are errors.
 ---     require "tlua.torch7.mode".allow_call()
 function M.allow_call()
    local meta = debug.getmetatable(true)
@@ -26,7 +27,7 @@ function M.allow_call()
    debug.setmetatable(true, {__call = set_mode})
 end
 
---- Undoes allow_call.
+--- Reverts allow_call.
 function M.refuse_call()
    local meta = debug.getmetatable(true)
    if meta and meta.__call == set_mode then debug.setmetatable(true, nil) end

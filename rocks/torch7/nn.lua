@@ -24,7 +24,7 @@ function utils.recursiveType(object, name, memo)
    return require "tlua.torch7.copying".convert(object, types.kind_named(name), memo)
 end
 
--- Calls fn with each tensor in nested tables.
+-- Calls fn with each tensor in a tree of tables.
 local function each(tree, fn)
    records.map(fn, tree)
    return tree
@@ -67,7 +67,7 @@ function utils.contiguousView(result, x, ...)
    return result:view(x:contiguous(), ...)
 end
 
---- Empties the named fields of an object. Empty tensors keep their type.
+--- Replaces the tensors in the named fields of an object by empty tensors of the same type.
 function utils.clear(object, ...)
    local names = {...}
    if type(names[1]) == "table" then names = names[1] end
@@ -98,7 +98,8 @@ local function say(self, ...)
    if self.verbose then print(...) end
 end
 
---- Trains with the examples of a dataset in turn. The dataset has size() and [i] = {input, target}.
+--- Trains with one example of a dataset after another. The dataset has size() and [i] = {input,
+--- target}.
 function Trainer:train(dataset)
    local module, criterion = self.module, self.criterion
    local rate, n = self.learningRate, dataset:size()

@@ -32,7 +32,7 @@ function Container:get(i) return self.modules[i] end
 function Container:size() return #self.modules end
 Container.__len__ = Container.size
 
---- Calls a method of the i-th module; an error message names the module.
+--- Calls a method of the i-th module. If it fails, the error message names the module.
 function Container:rethrowErrors(module, i, method, ...)
    local fn = method == "updateOutput" and records.forward or module[method]
    local good, first = xpcall(fn, function(problem)
@@ -217,7 +217,7 @@ end, function(self, call, input, gradOutput)
    return grads
 end, nil, "forwards")
 
--- MapTable: applies a module to each element; the module's copies share its parameters.
+-- MapTable: applies one module to each element of a table, by copies that share its parameters.
 local MapTable = container("MapTable", function(self, module)
    self.modules = {}
    self.module = nil
@@ -255,8 +255,8 @@ function MapTable:parameters() return self.module:parameters() end
 function MapTable:zeroGradParameters() self.module:zeroGradParameters() end
 function MapTable:updateParameters(rate) self.module:updateParameters(rate) end
 
--- DataParallelTable belongs to cunn. A program adds one module for several GPUs, or a copy for each
--- GPU. Here the first module computes the whole batch on one device.
+-- DataParallelTable belongs to the package cunn. A program adds one module for several GPUs, or a
+-- copy of it for each GPU. Here the first module computes the whole batch on one device.
 local Parallel = container("DataParallelTable", function(self, dimension)
    self.modules, self.dimension = {}, dimension
 end, function(self, input)
@@ -270,7 +270,8 @@ function Parallel:add(module)
    return self.modules[1] and self or Container.add(self, module)
 end
 
---- Calls a function that prepares an interpreter of a GPU; here it is this one.
+--- Calls a function that would prepare the interpreter of each GPU. Here this interpreter is the
+--- only one.
 function Parallel:threads(fn)
    if fn then fn() end
    return self
@@ -299,8 +300,8 @@ end, function(self, call, input, gradOutput)
    return sum_of(self, call, input, parts_of(self, gradOutput, self.dimension))
 end)
 
--- Returns the central part of `x`, which has the sizes of `output` in all dimensions except that of
--- concatenation. DepthConcat pads smaller outputs with zeros on all sides.
+-- Returns the central part of `x`, with the sizes of `output` in all dimensions except the one that
+-- is concatenated. DepthConcat pads smaller outputs with zeros on all sides.
 local function window(self, x, output)
    for d = 1, x:dim() do
       if d ~= self.dimension then
@@ -349,7 +350,8 @@ end)
 
 -- Around one module -------------------------------------------------------------------------------
 
--- A decorator contains one module, and passes inputs and gradients on to this module's methods.
+-- Calls the module in a decorator. A decorator contains one module, and passes inputs and gradients
+-- on to the methods of this module.
 local function through(self, input)
    return self:rethrowErrors(self.modules[1], 1, "updateOutput", input)
 end
@@ -427,8 +429,8 @@ function Profile:updateOutput(input)
    return self.output
 end
 
--- Merges leading dimensions of a tensor so that `dims` dimensions remain. Used by Bottle, whose
--- module takes inputs with fewer dimensions.
+-- Merges leading dimensions of a tensor so that `dims` dimensions remain. Bottle uses this for a
+-- module whose inputs have fewer dimensions.
 local function joined(x, dims)
    local size = field(x, "shape")
    if #size <= dims then return x end
@@ -455,7 +457,7 @@ end, function(self, call, input, gradOutput)
    return g and result(tlua.reshape(g, field(input, "shape")))
 end)
 
--- WeightNorm: for each output, replaces the weight by a direction v and a length g.
+-- WeightNorm: represents the weight of each output by a direction v and a length g.
 local WeightNorm = around "WeightNorm"
 local function rows(self, x)
    if self.outputDim ~= 1 then x = tlua.transpose(x, 1, self.outputDim) end

@@ -1,5 +1,5 @@
 -- nn_convolution.lua - Torch7's layers for sequences, images and volumes. Arguments are in Torch7's
--- order (width before height), tensor sizes in the reverse order.
+-- order (width before height). Sizes of tensors are in the opposite order.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -15,7 +15,7 @@ local function shape(x) return field(x, "shape") end
 
 local function row_fan(self) return self.weight:nElement() / self.weight:size(1) end
 
--- Calls fn with a batch; an input of n dimensions becomes a batch of one.
+-- Calls fn with a batch. An input of only n dimensions becomes a batch of one example.
 local function batched(n, x, fn)
    if dims(x) == n + 1 then return fn(x) end
    if dims(x) ~= n then
@@ -24,7 +24,7 @@ local function batched(n, x, fn)
    return T.squeeze(fn(T.unsqueeze(x, 1)), 1)
 end
 
--- Defines a class by its fields. `after` computes further values from the fields.
+-- Defines a layer by its fields. `after` computes further values from the fields.
 local function fields_then(name, fields, after, compute, parent)
    local class = layer(name, fields, compute, parent)
    local set = class.__init
@@ -118,14 +118,15 @@ end
 
 -- Convolutions ------------------------------------------------------------------------------------
 
--- Returns a layer's fields for a letter, such as "kW" and "kH" for "k", as text.
+-- Returns the fields for a letter as text, for example the fields "kW" and "kH" for the letter "k".
 local function numbers(self, letter, axes, separator)
    local list = {}
    for i, axis in ipairs(axes) do list[i] = ("%d"):format(self[letter .. axis] or 0) end
    return table.concat(list, separator)
 end
 
--- Returns the text of kernel sizes, steps and padding. Without `always`, steps of 1 are left out.
+-- Returns a text with kernel sizes, steps and padding. Unless `always` is true, steps of 1 are left
+-- out.
 local function windows_text(self, axes, always)
    local text, zeros = numbers(self, "k", axes, "x"), numbers({}, "", axes, ",")
    local steps, padding = numbers(self, "d", axes, ","), numbers(self, "pad", axes, ",")
@@ -166,7 +167,7 @@ local Full = without_bias(fields_then("SpatialFullConvolution", full_fields, fun
    parameters(self, {self.nInputPlane, self.nOutputPlane, self.kH, self.kW}, {self.nOutputPlane})
 end, function(self, x, weight, bias)
    local adjust = {self.adjH, self.adjW}
-   if not is_tensor(x) then -- x is {input, a tensor of the output's size}
+   if not is_tensor(x) then -- the input is {a tensor, a tensor of the output's size}
       local size = shape(x[2])
       x = x[1]
       local given = shape(x)
@@ -192,7 +193,7 @@ end, function(self, x, weight, bias)
       self.nInputPlane)
 end).reset = base.reset(row_fan)
 
--- Returns an output size, for layers with a separate kernel for each output position.
+-- Returns the size of an output, for layers that have a separate kernel for each output position.
 local function out_size(input, kernel, step, pad) return (input + 2 * pad - kernel) // step + 1 end
 fields_then("SpatialConvolutionLocal",
    "nInputPlane nOutputPlane iW iH kW kH dW=1 dH=1 padW=0 padH=padW",
@@ -211,7 +212,7 @@ fields_then("SpatialConvolutionLocal",
       end)
    end).reset = base.reset(function(self) return self.nInputPlane * self.kW * self.kH end)
 
--- Functions that make tables of connections between planes. A table is a tensor (n, 2); each row
+-- Functions that create tables of connections between planes. A table is a tensor (n, 2). Each row
 -- has the index of an input plane and the index of an output plane.
 nn.tables = {}
 function nn.tables.full(nin, nout)
@@ -309,7 +310,8 @@ local function with_modes(class)
    return class
 end
 
--- Returns a layer's fields for the given axes, such as {kH, kW} for the letter "k".
+-- Returns the values of a layer's fields for the given axes, for example {kH, kW} for the letter
+-- "k".
 local function sizes_of(self, letter, axes)
    local list = {}
    for i, axis in ipairs(axes) do
@@ -483,7 +485,7 @@ layer("SpatialCrossMapLRN", "size alpha=0.0001 beta=0.75 k=1", function(self, x)
    end)
 end)
 
--- Returns the kernel-weighted mean over neighbouring pixels and planes. At the border only the
+-- Returns the mean over neighbouring pixels and planes, weighted by the kernel. At the border, only
 -- neighbours inside the image count.
 local function mean_around(self, x)
    local kernel = T.detach(self.kernel)

@@ -1,5 +1,5 @@
--- nn_criterion.lua - Torch7's criterions. A criterion computes a loss of an input and a target, as
--- a number, and the loss's gradient with respect to the input.
+-- nn_criterion.lua - Torch7's criterions. A criterion computes the loss for an input and a target
+-- as a number, and the gradient of the loss with respect to the input.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -100,7 +100,8 @@ end
 
 -- Definitions -------------------------------------------------------------------------------------
 
--- Defines a criterion; `fields` are the names of its arguments, and `compute` returns the loss.
+-- Defines a criterion. `fields` are the names of its constructor's arguments, and `compute` returns
+-- the loss.
 local function criterion(name, fields, compute)
    local class = base.layer(name, fields, compute, "nn.Criterion")
    if type(fields) == "function" then
@@ -114,12 +115,12 @@ end
 
 local function reduction(self) return self.sizeAverage == false and "sum" or "mean" end
 
--- Returns the mean of losses, or their sum.
+-- Returns the mean of the losses if sizeAverage is set, and otherwise their sum.
 local function total(self, losses)
    return self.sizeAverage == false and T.sum(losses) or T.mean(losses)
 end
 
--- Returns a target, which may be a number, with the shape and type of the input.
+-- Returns a target, which may be a number, as a tensor with the shape and type of the input.
 local function like(self, x, target)
    if type(target) == "number" then target = T.tensor({target}) end
    if not is_tensor(target) or methods.numel(target) ~= methods.numel(x) then
@@ -131,7 +132,7 @@ local function like(self, x, target)
    return T.reshape(target, field(x, "shape"))
 end
 
--- Returns labels as positions, one for each sample.
+-- Returns labels as a tensor of positions, one for each sample.
 local function labels(x, target)
    if type(target) == "number" then target = T.tensor({target}) end
    target = methods.to(target, {dtype = "int64", device = field(x, "device")})
@@ -178,8 +179,9 @@ end
 local ClassNLL = criterion("ClassNLLCriterion",
    "weights=nil sizeAverage=true ignoreIndex=-100", nll)
 
--- Returns the labels of a batch if the criterion has no weights and no label is ignored: the
--- gradient then is one number at each label. Returns nil for other inputs, which autograd handles.
+-- Returns the labels of a batch if the criterion has no weights and no label is ignored. In this
+-- case the gradient is one number at each label. Returns nil for other inputs, which autograd
+-- handles.
 local function plain_labels(self, input, target)
    if self.weights or not is_tensor(input) or not is_tensor(target) or dims(input) ~= 2
       or dims(target) ~= 1 or methods.numel(target) == 0 then
@@ -201,7 +203,7 @@ function ClassNLL:updateGradInput(input, target)
    if not list then return Criterion.updateGradInput(self, input, target) end
    local size = field(input, "shape")
    if field(list, "shape")[1] ~= size[1] or methods.item(T.amax(list)) > size[2] then
-      return Criterion.updateGradInput(self, input, target) -- raises an error
+      return Criterion.updateGradInput(self, input, target) -- this call raises the error
    end
    local g = T.zeros_like(T.detach(input))
    methods.scatter_(g, 2, T.unsqueeze(list, 2), self.sizeAverage == false and -1 or -1 / size[1])
@@ -226,7 +228,7 @@ criterion("MultiMarginCriterion", "p=1 weights=nil margin=1 sizeAverage=true", f
    end)
 end)
 
--- Each target is a list of labels, terminated by 0.
+-- Each target is a list of labels that ends with 0.
 criterion("MultiLabelMarginCriterion", sized, function(self, x, y)
    local single = dims(x) == 1
    if single then x, y = T.unsqueeze(x, 1), T.unsqueeze(y, 1) end
@@ -277,8 +279,8 @@ criterion("DistanceRatioCriterion", sized, function(self, x)
 end)
 criterion("L1Cost", "", function(_, x) return T.sum(T.abs(x)) end)
 
--- Returns the vertices of a regular simplex, one for each of n classes. The loss is the squared
--- distance to the vertex of the sample's class.
+-- Returns the n vertices of a regular simplex, one for each class. ClassSimplexCriterion's loss is
+-- the squared distance to the vertex of the sample's class.
 local function simplex(n)
    local rows = {}
    for i = 1, n do
@@ -316,7 +318,7 @@ function Simplex:getTopPrediction(x)
    return at:view(-1)
 end
 
--- The input is a normal distribution: {mean, logarithm of the variance}.
+-- The input {mean, logarithm of the variance} describes a normal distribution.
 criterion("GaussianCriterion", "", function(_, x, y)
    local spread = T.add(x[2], math.log(2 * math.pi))
    return T.sum(T.mul(T.add(spread, T.div(T.square(T.sub(y, x[1])), T.exp(x[2]))), 0.5))
@@ -404,8 +406,8 @@ function Parallel:updateGradInput(input, target)
    return self.gradInput
 end
 
--- ModuleCriterion: applies a module to the input and another one to the target, and then a
--- criterion to both results.
+-- ModuleCriterion: applies one module to the input and another one to the target, and then a
+-- criterion to the two results.
 local ModuleCriterion = classes.class("nn.ModuleCriterion", "nn.Criterion")
 function ModuleCriterion:__init(inputModule, targetModule, one, cast)
    Criterion.__init(self)

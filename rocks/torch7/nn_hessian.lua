@@ -1,6 +1,6 @@
 -- nn_hessian.lua - nn.hessian: approximates the diagonal of a loss's second derivatives, as LeCun
--- did: a layer passes h, the second derivatives by its outputs y, back to its inputs x as
--- sum((dy/dx)^2 h), and to its parameters likewise.
+-- did. A layer gets h, the second derivatives with respect to its outputs y. It passes
+-- sum((dy/dx)^2 h) back to its inputs x, and adds the same expression for each of its parameters.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -14,8 +14,9 @@ local nn = base.nn
 
 local M = {}
 
--- Outputs of these layers are sums of products of an input and a weight, so squares of both give
--- the sum of squares. Convolutions sum the squares over their positions.
+-- The outputs of these layers are sums of products of an input and a weight. So the layer itself,
+-- with squared inputs or weights, computes sums of squares. Convolutions sum them over all
+-- positions.
 local linear, pointwise = {}, {}
 for name in ([[Linear LinearNoBias SparseLinear TemporalConvolution SpatialConvolution
    SpatialConvolutionMM SpatialConvolutionMap SpatialFullConvolution SpatialSubSampling CMul Mul Add
@@ -37,7 +38,7 @@ end
 
 local function like(g, x) return types.tag(T.reshape(g, field(x, "shape"))) end
 
--- Returns the vector product h'J of a layer, for its input and its parameters.
+-- Returns the vector-Jacobian product h'J of a layer, for its input and for its parameters.
 local function products(self, input, h, square)
    local x, w, b = leaf(input, square), leaf(rawget(self, "weight"), square),
       leaf(rawget(self, "bias"))
@@ -50,7 +51,7 @@ local function products(self, input, h, square)
    return list[1] or T.zeros_like(x), w and list[2], b and list[w and 3 or 2]
 end
 
--- Returns the sums of squares for any layer, one output after another.
+-- Returns the sums of squares for any layer, by computing one output after another.
 local function exact(self, input, h)
    local flat = methods.contiguous(T.reshape(T.detach(h), {-1}))
    local total
@@ -102,7 +103,7 @@ local function init_parameters(self)
    end
 end
 
--- Passes h back through the modules of a chain.
+-- Passes h back through a chain of modules.
 local function each_of_chain(self, input, h, method)
    for i = #self.modules, 1, -1 do
       local module = self.modules[i]
@@ -114,7 +115,7 @@ local function each_of_chain(self, input, h, method)
    return h
 end
 
--- Defines a criterion's second derivatives.
+-- Defines how a criterion computes its second derivatives.
 local function criterion(name, fn)
    nn[name].updateDiagHessianInput = function(self, input, target)
       self.diagHessianInput = fn(self, input, target)
@@ -125,9 +126,9 @@ end
 local enabled = false
 
 --- Adds methods to all modules: updateDiagHessianInput(input, h), accDiagHessianParameters(input,
---- h), initDiagHessianParameters(), zeroDiagHessianParameters(), and to MSECriterion and
---- WeightedMSECriterion updateDiagHessianInput(input, target). getParameters returns the diagonal,
---- too, after initDiagHessianParameters.
+--- h), initDiagHessianParameters() and zeroDiagHessianParameters(). Adds
+--- updateDiagHessianInput(input, target) to MSECriterion and WeightedMSECriterion. After
+--- initDiagHessianParameters, getParameters also returns the diagonal.
 function M.enable()
    if enabled then return end
    enabled = true

@@ -5,7 +5,8 @@ local torch = require "tlua.torch7.torch"
 
 local M = {}
 
---- Returns the derivatives that a module's `backward` computes: (inputs or parameters, outputs).
+--- Returns the derivatives that a module's `backward` computes, as a matrix (inputs or parameters,
+--- outputs).
 ---@param module table
 ---@param input any
 ---@param param? any  the tensor by which the output is differentiated; the input by default
@@ -27,7 +28,7 @@ function M.backward(module, input, param, dparam)
    return jacobian
 end
 
---- Approximates the derivatives that `backward` returns, by central differences.
+--- Approximates the derivatives that M.backward returns by central differences.
 function M.forward(module, input, param, perturbation)
    perturbation = perturbation or 1e-6
    param = param or input
@@ -66,8 +67,8 @@ function M.testJacobianParameters(module, input, param, dparam, low, high, pertu
       M.backward(module, input, param, dparam))
 end
 
---- Tests accUpdateGradParameters with learning rate 1: compares the resulting change of a parameter
---- with finite differences.
+--- Tests accUpdateGradParameters with learning rate 1. Compares the change of a parameter with
+--- finite differences.
 function M.testJacobianUpdateParameters(module, input, param, low, high, perturbation)
    low, high = low or -2, high or 2
    input:copy(torch.rand(input:nElement()):mul(high - low):add(low))
@@ -87,8 +88,8 @@ function M.testJacobianUpdateParameters(module, input, param, low, high, perturb
    return difference(M.forward(module, input, param, perturbation), updated)
 end
 
---- Writes a module and reads it back; returns the resulting differences in outputs and
---- gradients.
+--- Writes a module to a file and reads it back. Returns the differences between the two modules'
+--- outputs and gradients.
 function M.testIO(module, input)
    local again = torch.deserialize(torch.serialize(module))
    local output = module:forward(input):clone()
@@ -99,13 +100,15 @@ end
 
 -- Sparse inputs -----------------------------------------------------------------------------------
 
--- An input of nn.SparseLinear is a table (n, 2) of positions and values; only the values vary.
+-- An input of nn.SparseLinear is a table (n, 2) of positions and values. Only the values are
+-- varied.
 local sparse = {}
 M.sparse = sparse
 
 local function values_of(input) return input:select(input:dim(), 2) end
 
---- Returns the derivatives by the values of a sparse input: (values, outputs).
+--- Returns the derivatives with respect to the values of a sparse input, as a matrix (values,
+--- outputs).
 function sparse.backward(module, input, param, dparam)
    if param then return M.backward(module, input, param, dparam) end
    local output = module:forward(input)
@@ -122,7 +125,7 @@ function sparse.backward(module, input, param, dparam)
    return jacobian
 end
 
---- Approximates the derivatives that `backward` returns, by central differences.
+--- Approximates the derivatives that sparse.backward returns by central differences.
 function sparse.forward(module, input, param, perturbation)
    if param then return M.forward(module, input, param, perturbation) end
    perturbation = perturbation or 1e-6
@@ -157,7 +160,7 @@ function sparse.testJacobian(module, input, low, high, perturbation)
       sparse.backward(module, input))
 end
 
---- Compares the gradient of a parameter.
+--- Compares the gradient of a parameter with finite differences, for a sparse input.
 function sparse.testJacobianParameters(module, input, param, dparam, low, high, perturbation)
    low, high = low or -2, high or 2
    fill_values(input, low, high)

@@ -13,8 +13,9 @@ local function shape(x) return field(x, "shape") end
 
 -- Convert -----------------------------------------------------------------------------------------
 
--- Convert: reorders dimensions, which letters name: b (batch), c, h, w, t, f. "bchw" to "bf" makes
--- each example a vector. Without shapes, converts the input to the module's type only.
+-- Convert: reorders dimensions. Each letter names a dimension: b (batch), c, h, w, t, f. For
+-- example, "bchw" to "bf" makes each example a vector. Without shapes, only the type is converted,
+-- to the module's type.
 local Convert = layer("Convert", function(self, inputShape, outputShape)
    if (inputShape == nil) ~= (outputShape == nil) then
       tlua.raise "nn.Convert: expected both shapes, or none"
@@ -97,10 +98,10 @@ end)
 
 -- Kmeans ------------------------------------------------------------------------------------------
 
--- Kmeans: `forward` returns, for each example of a batch (n, dim), the number of the nearest of k
--- centres, `weight`, and sets `loss` to the sum of the squared distances; `backward` adds to
--- gradWeight what updateParameters with rate 1 needs to move the centres to the means of their
--- examples.
+-- Kmeans: finds the nearest of k centres, which are its `weight`. For a batch (n, dim), `forward`
+-- returns the number of the nearest centre of each example, and sets `loss` to the sum of the
+-- squared distances. `backward` adds to gradWeight the negative change by which updateParameters
+-- with rate 1 moves the centres to the means of their examples.
 local Kmeans = layer("Kmeans", function(self, k, dim, scale)
    if math.type(k) ~= "integer" or k < 1 or math.type(dim) ~= "integer" or dim < 1 then
       tlua.raise(("nn.Kmeans: expected counts of centres and of dimensions, got %s and %s"):format(
@@ -131,7 +132,7 @@ local function nearest(self, x)
    return T.min(T.sum(T.square(T.sub(T.unsqueeze(x, 2), T.unsqueeze(w, 1))), 3), 2)
 end
 
---- Sets the centres to examples, chosen at random.
+--- Sets the centres to examples that are chosen at random.
 function Kmeans:initRandom(input)
    local x = batch_of(self, input)
    if shape(x)[1] < self.k then
@@ -144,8 +145,8 @@ function Kmeans:initRandom(input)
    return self
 end
 
---- Sets the centres to examples; each new one is drawn with a probability in proportion to its
---- squared distance to the centres before it.
+--- Sets the centres to examples. Each new centre is drawn with a probability proportional to its
+--- squared distance to the nearest centre chosen before.
 function Kmeans:initKmeansPlus(input)
    local x = batch_of(self, input)
    local n = shape(x)[1]

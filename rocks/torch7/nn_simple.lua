@@ -1,5 +1,5 @@
--- nn_simple.lua - Torch7's layers of one input: linear layers, arithmetic, reductions, views and
--- activations.
+-- nn_simple.lua - Torch7's layers with a single input: linear layers, arithmetic, reductions, views
+-- and activations.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -15,8 +15,8 @@ local layer, parameters = base.layer, base.parameters
 local function dims(x) return #field(x, "shape") end
 local function shape(x) return field(x, "shape") end
 
--- Returns the index of a layer's dimension d in an input. If nInputDims, here `n`, is given, d does
--- not count the batch dimension.
+-- Converts a layer's dimension d to a dimension of an input. If nInputDims, here `n`, is given, d
+-- does not count the batch dimension.
 local function with_batch(d, n, x)
    if d < 0 then return d end
    return n and n > 0 and dims(x) == n + 1 and d + 1 or d
@@ -91,8 +91,8 @@ function LinearWeightNorm:parameters()
    return {self.v, self.g, self.bias}, {self.gradV, self.gradG, self.gradBias}
 end
 
--- SparseLinear: a linear layer. Its input is a list of pairs of position and value, (n, 2), or a
--- table of such inputs.
+-- SparseLinear: a linear layer. Its input is a list (n, 2) of pairs {position, value}, or a table
+-- of such inputs.
 local SparseLinear = layer("SparseLinear", function(self, inputSize, outputSize, doGradInput)
    self.inputSize, self.outputSize, self.doGradInput = inputSize, outputSize, doGradInput or false
    parameters(self, {outputSize, inputSize}, {outputSize})
@@ -140,7 +140,7 @@ one("Mul", function(_, x, weight) return T.mul(x, weight) end,
    function(self) parameters(self, {1}) end)
 
 -- Reshapes a learnt tensor so that it broadcasts with an input, which may have a batch dimension.
--- In each dimension the tensor has either the size of a sample or the size 1.
+-- In each dimension, the tensor has either the size of a sample or the size 1.
 local function fitted(x, p)
    local sizes = shape(p)
    if dims(x) == #sizes + 1 then table.insert(sizes, 1, 1) end
@@ -157,7 +157,8 @@ one("CAdd", function(_, x, _, bias) return T.add(x, fitted(x, bias)) end, functi
    parameters(self, nil, sizes)
 end)
 
--- Returns the differences between samples and learnt vectors, which are the weight's columns.
+-- Returns the differences between the samples and the learnt vectors, which are the columns of the
+-- weight.
 local function differences(x, weight) return T.sub(T.unsqueeze(x, -1), weight) end
 layer("Euclidean", function(self, inputSize, outputSize)
    parameters(self, {inputSize, outputSize})
@@ -193,7 +194,7 @@ end, function(_, x, weight)
    return F.linear(F.normalize(x, {dim = -1, eps = 1e-12}), directions)
 end).reset = base.reset(columns)
 
--- IndexLinear: a linear layer with sparse inputs: each sample is {positions, values}.
+-- IndexLinear: a linear layer with sparse inputs. Each sample is {positions, values}.
 local IndexLinear = layer("IndexLinear", function(self, inputSize, outputSize)
    parameters(self, {inputSize, outputSize}, {outputSize})
 end, function(_, x, weight, bias)
@@ -286,7 +287,7 @@ local function changed_gradient(class, change)
 end
 changed_gradient(Reversal, function(self, _, g) return types.tag(T.mul(g, -self.lambda)) end)
 
--- L1Penalty: adds l1weight * sign(x) to the gradient; the field `loss` has the penalty.
+-- L1Penalty: adds l1weight * sign(x) to the gradient. The field `loss` contains the penalty.
 local L1 = layer("L1Penalty", "l1weight sizeAverage=false provideOutput=true", function(self, x)
    local n = self.sizeAverage and methods.numel(x) or 1
    self.loss = self.l1weight / n * methods.item(T.sum(T.abs(x)))
@@ -320,7 +321,7 @@ end
 
 -- Views -------------------------------------------------------------------------------------------
 
--- View: gives the input other sizes. If there is a batch dimension, it remains in front.
+-- View: gives the input other sizes. If there is a batch dimension, it stays in front.
 local View = layer("View", function(self, ...)
    local sizes = types.sizes("View", ...)
    self.size = torch.LongStorage(sizes)
@@ -356,7 +357,7 @@ local Reshape = layer("Reshape", function(self, ...)
    for _, size in ipairs(sizes) do self.nelement = self.nelement * size end
 end, function(self, x)
    local sizes, batch = self.size:totable(), self.batchMode
-   if batch == nil then -- a first dimension of size 1 always is a batch dimension
+   if batch == nil then -- a first dimension of size 1 is always a batch dimension
       batch = methods.numel(x) ~= self.nelement or shape(x)[1] == 1
    end
    if batch then table.insert(sizes, 1, shape(x)[1]) end
@@ -409,8 +410,8 @@ layer("Collapse", "nInputDim", function(self, x)
    return T.reshape(x, batch and {shape(x)[1], -1} or {-1})
 end)
 
--- Padding: inserts |pad| elements along a dimension. If pad < 0, they precede position `index`;
--- otherwise they follow the position with this number from the end.
+-- Padding: inserts |pad| elements along a dimension. If pad is negative, they are inserted before
+-- position `index`; otherwise after the position `index` counted from the end.
 layer("Padding", "dim pad nInputDim=nil value=0 index=1", function(self, x)
    local d = with_batch(self.dim, self.nInputDim, x)
    local sizes, n = shape(x), shape(x)[d]
@@ -426,7 +427,7 @@ layer("PixelShuffle", "upscaleFactor", function(self, x) return F.pixel_shuffle(
 
 -- Noise -------------------------------------------------------------------------------------------
 
--- Defines a layer with noise. The noise is drawn before the forward call and kept, so that the
+-- Defines a layer with noise. The noise is drawn before the forward call and stored, so that the
 -- backward pass uses the same noise.
 local function noisy(name, fields, draw, compute)
    local class = layer(name, fields, compute)
@@ -457,7 +458,8 @@ end, function(self, x) return kept(self, shape(x), x) end, scaled_noise)
 Dropout.describe = function(self) return ("nn.Dropout(%f)"):format(self.p) end
 function Dropout:setp(p) self.p = p end
 
--- These layers drop whole planes. They scale results down in evaluation, and not up in training.
+-- These layers drop whole planes. They scale down the results in evaluation, instead of scaling
+-- them up in training.
 for name, planes in pairs {SpatialDropout = 2, VolumetricDropout = 3} do
    local class = noisy(name, function(self, p)
       self.p, self.train = p or 0.5, true
@@ -534,7 +536,7 @@ end, function(_, x, weight)
 end)
 function PReLU:reset() self.weight:fill(0.25) end
 
--- Returns the dimension for softmax: the first dimension of a vector or an image, the second
+-- Returns the dimension for softmax: the first dimension of a single vector or image, the second
 -- dimension of a batch.
 local function feature_dim(x)
    local n = dims(x)

@@ -1,5 +1,6 @@
--- nngraph.lua - Torch7's package nngraph: graphs of modules. module(node, ...) makes a node, as
--- does a call with {nodes}; `-` chains modules and nodes; nn.gModule makes a module from a graph.
+-- nngraph.lua - Torch7's package nngraph: graphs of modules. A call module(node, ...), or with
+-- {nodes}, makes a node. The operator `-` chains modules and nodes. nn.gModule makes a module from
+-- a graph.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -14,9 +15,10 @@ local M = {}
 local Node = classes.newmetatable "nngraph.Node"
 M.Node = classes.getconstructortable "nngraph.Node"
 
--- The data of a node have Torch7's fields: `module`, or `selectindex` if the node is an element of
--- its only parent's output; `annotations`; and `mapindex`, which maps positions to the parents'
--- data and back. A node made by a script has `parents`; nodes of a graph have `children` instead.
+-- The data of a node has Torch7's fields. `module` is the node's module; if the node is an element
+-- of its only parent's output, `selectindex` is set instead. `annotations` has names and
+-- attributes. `mapindex` maps positions to the parents' data and back. A node that a program has
+-- made has `parents`; nodes of a graph have `children` instead.
 
 -- Makes a node from a module. The node follows its parents; an input node has no module.
 local function node_of(module, parents, data)
@@ -29,7 +31,7 @@ end
 
 local function is_node(value) return type(value) == "table" and getmetatable(value) == Node end
 
---- Adds a parent, whose output is a further input of this node.
+--- Adds a parent. The parent's output becomes a further input of this node.
 function Node:add(parent)
    local map = self.data.mapindex
    table.insert(self.parents, parent)
@@ -43,7 +45,7 @@ function Node:annotate(annotations)
    return self
 end
 
--- Returns n nodes, for the n elements of a node's output, which is a table.
+-- Returns n nodes, one for each element of a node's output, which is a table.
 function Node:split(n)
    if math.type(n) ~= "integer" or n < 2 then
       tlua.raise("nngraph.Node:split: expected a count of at least 2, got " .. tostring(n))
@@ -53,13 +55,13 @@ function Node:split(n)
    return table.unpack(parts)
 end
 
---- Returns the name of a node of a graph.
+--- Returns the name of a node in a graph.
 function Node:graphNodeName()
    local name = self.data.annotations.name
    return name and ("%s (%s)"):format(name, self.id) or ("Node%s"):format(self.id)
 end
 
---- Returns the attributes for Graphviz that a node was annotated with.
+--- Returns the Graphviz attributes with which a node was annotated.
 function Node:graphNodeAttributes()
    local annotations = self.data.annotations
    annotations.graphAttributes = annotations.graphAttributes or {}
@@ -85,7 +87,7 @@ local function list_of(...)
    return nodes
 end
 
--- module(nodes...) makes a node; a call with tensors still computes the module
+-- a call with nodes makes a node, and a call with tensors still computes the module
 local Module = base.Module
 local call = Module.__call__
 local constructor = classes.getconstructortable "nn.Module"
@@ -99,7 +101,8 @@ constructor.__call__ = function(self, ...)
    return node_of(self, list_of(...))
 end
 
--- Implements the operator -, which feeds a node, a list of nodes, or a module into a module.
+-- Implements the operator `-`, by which a node, a list of nodes or a module becomes the input of a
+-- module.
 local function chain(a, b)
    if classes.isTypeOf(b, "nn.Module") then return node_of(b, list_of(a)) end
    b:add(list_of(a)[1])
@@ -107,7 +110,7 @@ local function chain(a, b)
 end
 constructor.__sub__ = chain
 Node.__sub = chain
--- module * other: `other` computes first
+-- in module * other, `other` computes first
 constructor.__mul__ = function(a, b) return chain(b, a) end
 constructor.__unm__ = function(a) return node_of(a, {}) end
 Node.__unm = function(a) return a end
@@ -141,11 +144,12 @@ Criterion.__call__ = function(self, first, ...)
    return node_of(nn.ModuleFromCriterion(self), list_of(first, ...))
 end
 
--- JustElement: {x} to x. JustTable: x to {x}.
+-- JustElement maps {x} to x. JustTable maps x to {x}.
 base.layer("JustElement", "", function(_, x) return x[1] end)
 base.layer("JustTable", "", function(_, x) return {x} end)
 
---- Returns a node whose output is a table with the outputs of the given nodes, nested like them.
+--- Returns a node whose output is a table. It contains the outputs of the given nodes, nested in
+--- the same way.
 ---@param nodes table
 ---@return table node
 function M.nest(nodes)
@@ -158,7 +162,7 @@ end
 
 -- Graphs ------------------------------------------------------------------------------------------
 
--- Returns the data of a graph's nodes, each once and after its parents.
+-- Returns the data of a graph's nodes. Each appears once and after its parents.
 local function ordered(outdata, indata)
    local order, state = {}, {[indata] = "done"}
    local function visit(data)
@@ -173,9 +177,9 @@ local function ordered(outdata, indata)
    return order, state
 end
 
--- Returns the plan of a graph: a list of steps. A step has a module or `select`, and either the
--- positions of its sources or `input`, the number of a graph input. `ends` lists the positions of
--- the outputs.
+-- Returns the plan of a graph, which is a list of steps. A step has `module` or `select`. It also
+-- has the positions of the steps that are its sources, or `input`, the number of an input of the
+-- graph. `ends` lists the positions of the outputs.
 local function make_plan(self)
    local indata, outdata = self.innode.data, self.outnode.data
    local order, state = ordered(outdata, indata)
@@ -202,7 +206,7 @@ local function make_plan(self)
    return plan
 end
 
--- The plans of graphs; a graph from a file gets one when it is first used.
+-- The plans of graphs. A graph that was read from a file gets its plan when it is first used.
 local plans = setmetatable({}, {__mode = "k"})
 
 local function plan_of(self)
@@ -219,7 +223,7 @@ end
 
 local gModule = classes.class("nn.gModule", "nn.Container")
 
--- Returns the nodes of a graph, each after its parents, with links to the nodes that use them.
+-- Returns the nodes of a graph, each after its parents. Nodes get links to the nodes that use them.
 local function forward_nodes(plan, innode, outnode)
    local nodes, all = {}, {innode}
    for i, step in ipairs(plan) do
@@ -239,7 +243,7 @@ local function forward_nodes(plan, innode, outnode)
    return all
 end
 
---- Makes a module from a graph, given the lists of its input and output nodes.
+--- Makes a module from a graph. `inputs` and `outputs` list its input and output nodes.
 function gModule:__init(inputs, outputs)
    nn.Container.__init(self)
    inputs, outputs = list_of(inputs), list_of(outputs)
@@ -257,12 +261,12 @@ function gModule:__init(inputs, outputs)
       if step.module then self:add(step.module) end
    end
    self.forwardnodes = forward_nodes(plan, innode, outnode)
-   -- the graphs of outputs and of gradients, for graph.dot
+   -- the graphs of the outputs and of the gradients, which graph.dot can draw
    self.fg, self.bg = {nodes = self.forwardnodes}, {nodes = self.forwardnodes, is_backward = true}
    for _, node in ipairs(inputs) do node.data.mapindex[innode.data] = 1 end
 end
 
---- Calls fn(self), then replaces each module by what fn returns for it, and returns fn(self).
+--- Calls fn(self), replaces each module by the result of calling fn with it, and returns fn(self).
 function gModule:replace(fn)
    local made, taken = fn(self), {}
    for i, module in ipairs(self.modules) do
@@ -294,7 +298,7 @@ local function check_input(plan, input)
    end
 end
 
--- Whether a graph that fails writes a file in which the failed node is red.
+-- If true, a graph that fails writes a file in which the failed node is red.
 local debugging = false
 local function show_failure(self, data)
    local attributes = data.annotations.graphAttributes
@@ -334,7 +338,7 @@ local function update_output(self, plan, input)
    return self.output
 end
 
--- Finds the step that fails, in debug mode.
+-- Finds the step that has failed. Called in debug mode.
 local function find_failure(self, plan, input)
    local values = {}
    for i, step in ipairs(plan) do
@@ -420,7 +424,7 @@ local function describe(data)
    return data.data and "input" or data.input and "output" or "node"
 end
 
--- Returns a node's attributes in brackets.
+-- Returns a node's attributes in the DOT language, in brackets.
 local function attributes_of(node)
    local data = node.data
    local text = data.annotations.name or describe(data)
@@ -436,7 +440,7 @@ local function attributes_of(node)
    return "[" .. table.concat(list, " ") .. "]"
 end
 
---- Returns a graph as text in the DOT language of Graphviz.
+--- Formats a graph as text in the DOT language of Graphviz.
 local function dot(graph, title)
    if classes.isTypeOf(graph, "nn.gModule") then graph = graph.fg end
    if type(graph) ~= "table" or type(graph.nodes) ~= "table" then
@@ -458,8 +462,8 @@ local function dot(graph, title)
 end
 
 M.graph = {}
---- Returns a graph's text in the DOT language. If a name is given, also writes `name`.dot, and
---- `name`.svg if Graphviz is installed.
+--- Formats a graph as text in the DOT language, and returns the text. With a name, also writes
+--- `name`.dot, and `name`.svg if Graphviz is installed.
 function M.graph.dot(graph, title, name)
    local text = dot(graph, title)
    if name then
@@ -474,10 +478,10 @@ function M.graph.dot(graph, title, name)
    return text
 end
 
---- Returns a graph's text, as graph.dot does: there are no windows.
+--- Returns a graph's text, as graph.dot does, because no window can be opened.
 function M.display(graph, title) return M.graph.dot(graph, title) end
 
---- Returns the lines of a graph's nodes: number, module and the numbers of the parents.
+--- Returns a line for each node of a graph: its number, its module and the numbers of its parents.
 function M.simple_print(graph)
    if classes.isTypeOf(graph, "nn.gModule") then graph = graph.fg end
    local lines = {}
@@ -492,7 +496,7 @@ function M.simple_print(graph)
    return table.concat(lines, "\n")
 end
 
---- Gives each unnamed node that a local variable of the caller holds the name of the variable.
+--- Names the unnamed nodes in local variables of the caller after these variables.
 function M.annotateNodes()
    for i = 1, math.huge do
       local name, value = debug.getlocal(2, i)
@@ -503,8 +507,8 @@ function M.annotateNodes()
    end
 end
 
---- Sets whether graphs are being debugged: a graph that fails writes a file in which the node that
---- failed is red, and the layers of graphs keep their gradInput.
+--- Sets the debug mode. In this mode, a graph that fails writes a file in which the failed node is
+--- red, and the layers of graphs keep their gradInput.
 function M.setDebug(enabled)
    debugging = enabled ~= false
    passes.keep_gradients(debugging)

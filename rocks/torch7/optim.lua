@@ -1,6 +1,7 @@
--- optim.lua - Torch7's optimizers: optim.sgd(opfunc, x, config, state) and so on. opfunc(x) returns
--- the loss and its gradient; x is changed in place; `state` (or else `config`) keeps what an
--- optimizer must remember between calls. Each method returns x and a table of the losses.
+-- optim.lua - Torch7's optimizers: optim.sgd(opfunc, x, config, state) and others. opfunc(x)
+-- returns the loss and its gradient. An optimizer changes x in place and stores the values that it
+-- needs in the next call in `state`, or in `config` if there is no `state`. It returns x and a
+-- table of losses.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -9,7 +10,8 @@ local searches = require "tlua.torch7.optim_search"
 
 local M = {}
 
--- Defines an optimizer with one evaluation per call: step(x, gradient, config, state) changes x.
+-- Defines an optimizer that evaluates opfunc once per call. step(x, gradient, config, state)
+-- changes x.
 local function method(name, defaults, step)
    M[name] = function(opfunc, x, config, state)
       config = config or {}
@@ -28,13 +30,13 @@ end
 
 local function zeros(x) return x:clone():zero() end
 
--- Stores sqrt(x) + plus in a buffer, and returns the buffer; makes it if it is nil.
+-- Stores sqrt(x) + plus in a buffer and returns the buffer. Creates the buffer if it is nil.
 local function root(buffer, x, plus)
    buffer = buffer or x:clone()
    return torch.sqrt(buffer, x):add(plus)
 end
 
--- Returns the learning rate after the decay of all previous calls, and counts this call.
+-- Returns the learning rate, decayed by the number of previous calls. Counts this call.
 local function rate_of(c, state, default)
    local n = state.evalCounter or 0
    state.evalCounter = n + 1
@@ -113,7 +115,7 @@ method("adamax", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-38}, function(x, grad
    x:addcdiv(-(c.learningRate or 0.002) / (1 - c.beta1 ^ state.t), state.m, state.u)
 end)
 
--- asgd: averages the parameters from step t0 on; the average is the third result.
+-- asgd: averages the parameters from step t0 on. The average is the third result.
 method("asgd", {eta0 = 1e-4, lambda = 1e-4, alpha = 0.75, t0 = 1e6}, function(x, gradient, c, state)
    state.t = state.t or 0
    state.eta_t = state.eta_t or c.eta0
@@ -131,7 +133,7 @@ method("asgd", {eta0 = 1e-4, lambda = 1e-4, alpha = 0.75, t0 = 1e6}, function(x,
    return state.ax
 end)
 
--- Rprop: takes steps by the signs of gradients; a call may evaluate opfunc several times.
+-- Rprop: takes steps by the signs of gradients. One call may evaluate opfunc several times.
 function M.rprop(opfunc, x, config, state)
    config = config or {}
    state = state or config
@@ -158,7 +160,8 @@ for name, fn in pairs(searches) do M[name] = fn end
 for name, fn in pairs(require "tlua.torch7.optim_population") do M[name] = fn end
 for name, class in pairs(require "tlua.torch7.optim_records") do M[name] = class end
 
--- Checks the function that a program gives to an optimizer, and what it returns.
+-- Wraps each optimizer to check the function that a program passes to it, and the results of this
+-- function.
 for name, fn in pairs(M) do
    if type(fn) == "function" and name ~= "polyinterp" and name ~= "lswolfe" then
       local no_gradient = name == "de" or name == "cmaes" or name == "FistaLS"
@@ -180,8 +183,8 @@ for name, fn in pairs(M) do
    end
 end
 
--- Compares a gradient with finite differences. Returns the relative distance of the two, the
--- gradient and the differences.
+-- Compares a gradient with finite differences. Returns their relative distance, the gradient and
+-- the differences.
 function M.checkgrad(opfunc, x, eps)
    eps = eps or 1e-7
    local _, gradient = opfunc(x)

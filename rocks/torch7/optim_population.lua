@@ -5,7 +5,7 @@ local torch = require "tlua.torch7.torch"
 
 local M = {}
 
---- Minimises by differential evolution. Returns the best x and each generation's best loss.
+--- Minimises by differential evolution. Returns the best x and the best loss of each generation.
 ---@param opfunc fun(x: Tensor): number
 ---@param x Tensor
 ---@param config? {popsize: integer?, scaleFactor: number?, crossOver: number?, maxFEval: integer?,
@@ -44,8 +44,8 @@ function M.de(opfunc, x, config)
    return x, history
 end
 
---- Minimises by CMA-ES. Returns the best x, the list of each generation's best loss, and the number
---- of evaluations.
+--- Minimises by CMA-ES. Returns the best x, a list with the best loss of each generation, and the
+--- number of evaluations.
 ---@param opfunc fun(x: Tensor): number
 ---@param x Tensor
 ---@param config? {sigma: number?, maxEval: integer?, ftarget: number?, popsize: integer?}

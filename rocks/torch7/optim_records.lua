@@ -1,4 +1,5 @@
--- optim_records.lua - Torch7's tools to record a training: optim.ConfusionMatrix and optim.Logger.
+-- optim_records.lua - Torch7's tools for recording a training: optim.ConfusionMatrix and
+-- optim.Logger.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -11,7 +12,8 @@ classes.root("optim", M)
 
 local Matrix = classes.class "optim.ConfusionMatrix"
 
---- Makes a matrix of counts, by target and prediction: (number of classes [, names]) or (names).
+--- Creates a matrix that counts pairs of target and prediction. The arguments are (number of
+--- classes [, names]) or (names).
 function Matrix:__init(n, names)
    if type(n) == "table" then n, names = #n, n end
    self.nclasses, self.classes = n, names or {}
@@ -28,7 +30,7 @@ function Matrix:zero()
    return self
 end
 
--- Returns a class, given as a number or as the scores of all classes.
+-- Converts a class, which is given as a number or as the scores of all classes, to a number.
 local function class_of(value)
    if type(value) == "number" then return math.tointeger(value) end
    if value:nElement() == 1 then return math.tointeger(value:view(-1)[1]) end
@@ -95,7 +97,7 @@ end
 
 function Matrix:__tostring__()
    self:updateValids()
-   -- Torch7's columns: counts have at least 8 places
+   -- each count has at least 8 columns, as in Torch7
    local most, rows = self.mat:max(), {}
    local cell = ("%%%dd"):format(math.max(8, 1 + math.ceil(math.log(math.max(most, 1), 10))))
    local named = self.classes and self.classes[1] ~= nil
@@ -110,15 +112,16 @@ function Matrix:__tostring__()
       .. " + average rowUcol correct (VOC measure): %.14g%% \n + global correct: %.14g%%"):format(
       table.concat(rows), self.averageValid * 100, self.averageUnionValid * 100,
       self.totalValid * 100)
-   return (text:gsub("%-nan%%", "nan%%")) -- a class without samples; C prints a sign
+   -- the rate of a class without samples is nan, which C prints with a sign
+   return (text:gsub("%-nan%%", "nan%%"))
 end
 
 -- Logger ------------------------------------------------------------------------------------------
 
 local Logger = classes.class "optim.Logger"
 
---- Makes a logger that writes values in columns to a file. Without a path the values are only kept
---- in memory.
+--- Creates a logger that writes values to a file in columns. Without a path, the values are only
+--- kept in memory.
 function Logger:__init(path, timestamp)
    if path and timestamp then path = path .. "-" .. os.date "%Y_%m_%d_%X" end
    self.name, self.symbols, self.idx, self.figure = path, {}, {}, nil
@@ -147,7 +150,7 @@ function Logger:setNames(names)
    return self
 end
 
---- Adds a row, either as a list in the order of the names or as {name = value}.
+--- Adds a row of values: a list in the order of the names, or {name = value}.
 function Logger:add(row)
    if not self.names then
       local names = {}
@@ -186,8 +189,8 @@ function Logger:setlogscale(...)
    return self
 end
 
---- Draws the columns into a file named like the log with `.svg` appended, and returns the logger.
---- Its field `figure` has the drawing.
+--- Draws the columns and returns the logger. The drawing is written to the log's name with `.svg`
+--- appended, and is in the field `figure`.
 function Logger:plot()
    local curves = {}
    for i, values in ipairs(self.symbols) do

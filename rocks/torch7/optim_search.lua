@@ -1,4 +1,4 @@
--- optim_search.lua - Torch7's optimizers with line searches, optim.lbfgs, optim.cg and optim.fista,
+-- optim_search.lua - Torch7's optimizers with line searches (optim.lbfgs, optim.cg and optim.fista)
 -- and their helpers optim.lswolfe and optim.polyinterp.
 
 local torch = require "tlua.torch7.torch"
@@ -7,8 +7,8 @@ local M = {}
 
 -- Interpolation -----------------------------------------------------------------------------------
 
--- Returns the minimum of the cubic through two points with given derivatives, or the midpoint if
--- the cubic has no minimum.
+-- Returns the position of the minimum of the cubic through two points with given derivatives, or
+-- the midpoint if the cubic has no minimum.
 local function cubic(a, b, low, high)
    if a[1] > b[1] then a, b = b, a end
    local d1 = a[3] + b[3] - 3 * (a[2] - b[2]) / (a[1] - b[1])
@@ -19,7 +19,7 @@ local function cubic(a, b, low, high)
    return math.min(math.max(t, low), high)
 end
 
--- Fits a polynomial to given values and derivatives; returns the coefficients.
+-- Fits a polynomial to given values and derivatives. Returns the coefficients.
 local function fit(points)
    local rows, right, n = {}, {}, 0
    for _, p in ipairs(points) do n = n + (p[2] and 1 or 0) + (p[3] and 1 or 0) end
@@ -74,8 +74,8 @@ end
 
 -- Line search -------------------------------------------------------------------------------------
 
---- Finds a step along d that fulfils the strong Wolfe conditions, and moves x by this step. Returns
---- the loss, the gradient, x, the step size and the number of evaluations.
+--- Finds a step along d that fulfils the strong Wolfe conditions, and moves x by it. Returns the
+--- loss, the gradient, x, the step size and the number of evaluations.
 ---@param opfunc fun(x: Tensor): number, Tensor
 ---@param x Tensor
 ---@param t number  the step size to try first
@@ -128,7 +128,7 @@ end
 
 -- Methods -----------------------------------------------------------------------------------------
 
--- Returns L-BFGS's direction by the two-loop recursion over changes of x and of the gradient.
+-- Computes the direction of L-BFGS by the two-loop recursion over changes of x and of the gradient.
 local function direction(g, steps, changes)
    local q, alphas = g * -1, {}
    for i = #steps, 1, -1 do
@@ -234,8 +234,8 @@ function M.cg(opfunc, x, config, state)
    return x, losses, count
 end
 
---- Minimises f(x) + g(x) by FISTA, with f smooth. f(x, "dx") returns the loss and its gradient;
---- g(x) returns only a loss; pl(x, L) makes a proximal step for g, in place. Returns x and the
+--- Minimises f(x) + g(x) by FISTA; f must be smooth. f(x, "dx") returns the loss and its gradient,
+--- and g(x) returns only a loss. pl(x, L) makes a proximal step for g in place. Returns x and the
 --- history.
 function M.FistaLS(f, g, pl, xinit, params)
    params = params or {}

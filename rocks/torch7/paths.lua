@@ -1,4 +1,4 @@
--- paths.lua - Torch7's package paths: names of files and folders.
+-- paths.lua - Torch7's package paths, for names of files and folders.
 
 local tlua = require "tlua"
 
@@ -147,7 +147,7 @@ function M.dofile(name)
 end
 
 --- Returns the path of a program in the folders of PATH; nil if there is none.
----@param ... string  names, of which the first that is found counts
+---@param ... string  names; the first one that is found is used
 ---@return string? path
 function M.findprogram(...)
    for _, name in ipairs {...} do

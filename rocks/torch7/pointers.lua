@@ -1,6 +1,6 @@
 -- pointers.lua - the pointers that tensor:data() and storage:data() return. They are used like
 -- LuaJIT's pointers to numbers: p[i] is an element, counted from 0, and p + n is another pointer.
--- Unlike these, they keep the memory alive and refuse positions outside of the storage.
+-- Unlike LuaJIT's, they keep the memory alive and refuse positions outside the storage.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -10,7 +10,8 @@ local field, methods = types.field, types.methods
 local M = {}
 local pointer = {}
 
--- The pointers' storages and positions, since a pointer's own fields would be its elements.
+-- Maps pointers to their storages and positions. They cannot be fields, since p[i] reads an
+-- element.
 local storages, positions = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
 
 local function point(elements, position)
@@ -20,13 +21,13 @@ local function point(elements, position)
 end
 
 --- Returns a pointer to the memory of a tensor or of a storage's elements, `offset` elements after
---- the memory's begin.
+--- the beginning of the memory.
 ---@param x Tensor
 ---@param offset integer
 ---@return table
 function M.to(x, offset) return point(torch._storage_view(x, false), offset) end
 
--- Returns the position in the storage, from 1, of element i of a pointer.
+-- Returns the position, from 1, of a pointer's element i in the storage.
 local function position_of(self, i)
    local whole = math.tointeger(i)
    if not whole then
@@ -51,7 +52,7 @@ function pointer:__newindex(i, value)
    methods.fill_(torch.select(storages[self], 1, position_of(self, i)), value)
 end
 
--- Returns a pointer n elements further on. There, too, only elements of the storage can be used.
+-- Returns a pointer that is n elements further on. It can also reach only elements of the storage.
 local function moved(self, n)
    if not storages[self] then self, n = n, self end
    if not math.tointeger(n) then

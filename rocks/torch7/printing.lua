@@ -1,5 +1,5 @@
--- printing.lua - prints tensors as Torch7 did: rows of columns with equal widths, after a common
--- factor if the numbers are large or small.
+-- printing.lua - prints tensors as Torch7 did: in rows of columns with equal widths. If the numbers
+-- are large or small, a common factor precedes the rows.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -8,7 +8,8 @@ local T, field, methods = torch, types.field, types.methods
 
 local line_width <const> = 80
 
--- Returns the number of digits before the decimal point: 1 for 1 to 9.99, 0 for 0.1 to 0.99.
+-- Returns the number of digits before the decimal point, for example 1 for 1 to 9.99, 0 for 0.1 to
+-- 0.99.
 local function exponent(value)
    if value == 0 then return 1 end
    return math.floor(math.log(value, 10) + 1e-12) + 1
@@ -105,7 +106,7 @@ local function stack(values, depth, place, out)
    end
 end
 
---- Returns a tensor's elements and type as Torch7 printed them.
+--- Formats a tensor's elements and type as Torch7 did.
 ---@param x Tensor
 ---@return string
 local function describe(x)

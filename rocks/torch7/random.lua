@@ -1,5 +1,5 @@
--- random.lua - Torch7's random functions, which return numbers, and the methods that fill tensors
--- with random numbers.
+-- random.lua - Torch7's random functions. The functions return numbers, and the methods fill
+-- tensors with random numbers.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -16,7 +16,7 @@ local Generator = classes.newmetatable("torch.Generator", nil, function()
 end)
 M.Generator = classes.getconstructortable "torch.Generator"
 
--- Splits off a generator, if the first argument is one.
+-- Separates a generator from the other arguments, if the first argument is one.
 local function split(first, ...)
    if type(first) == "table" and getmetatable(first) == Generator then
       return first.generator, ...
@@ -31,7 +31,7 @@ local function check_number(name, value)
    return value
 end
 
--- Fills a tensor by one of tlua's in-place methods.
+-- Fills a tensor by calling an in-place method of tlua.
 local function fill(x, method, generator, ...)
    local args = {...}
    if generator then args[#args + 1] = {generator = generator} end
@@ -132,7 +132,8 @@ function M.initialSeed(...)
    return torch.initial_seed()
 end
 
--- Returns a generator's state. In Torch7 a state is bytes; in tlua it is a list of integers.
+-- Returns a generator's state. In Torch7 a state consists of bytes; in tlua it is a list of
+-- integers.
 function M.getRNGState(...)
    local generator = split(...)
    local state = generator and generator:get_state() or torch.get_rng_state()

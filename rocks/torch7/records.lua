@@ -1,6 +1,7 @@
--- records.lua - Records of the layers' calls. `updateOutput` records a layer's function on detached
--- inputs and parameters; the two halves of `backward` compute gradients from this record. The
--- records of all layers of a container form a run, whose gradients one pass computes.
+-- records.lua - records the calls of layers. `updateOutput` runs a layer's function on detached
+-- inputs and parameters, so that autograd records it; the two halves of `backward` compute
+-- gradients from this record. The records of all layers in a container form a run, whose gradients
+-- are computed in one pass.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -28,7 +29,8 @@ end
 
 local function is_branch(tree) return type(tree) == "table" and not getmetatable(tree) end
 
---- Returns a tree with fn(value) for each value: of a table, first those at positions.
+--- Returns a copy of a tree with fn(value) in place of each value. In a table, values at positions
+--- come first.
 local function map(fn, tree)
    if not is_branch(tree) then return fn(tree) end
    local made, n = {}, #tree
@@ -67,24 +69,24 @@ local function version(x) return is_tensor(x) and field(x, "_version") or 0 end
 
 -- Runs --------------------------------------------------------------------------------------------
 
--- While a container computes its output, each output of a layer is linked to the tensor with the
--- autograd history, and the next layer continues this history. So the container's `backward`
--- computes the gradients of all layers in one pass. If the container contains a module that defines
--- its own gradients, the run is not whole, and each module computes its gradients by itself.
+-- While a container computes its output, each layer's output is linked to the tensor that has its
+-- autograd history, and the next layer continues this history. So the container's `backward` can
+-- compute the gradients of all layers in one pass. If the container contains a module that defines
+-- its own gradients, the run is not whole, and each module computes its gradients separately.
 
 local run -- the run that is being recorded; nil outside a container
 local ending = setmetatable({}, {__close = function() run = nil end})
 
--- The runs and records of the modules' last calls. They are not fields of modules, so they are not
--- saved to files.
+-- The runs and records of the last calls of modules. They are not stored in the modules, so that
+-- they are not saved to files.
 local runs, records = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
 
--- Maps the function updateOutput of a module class whose calls belong to runs to the methods that
--- must be those of the class.
+-- The key is the function updateOutput of a module class whose calls belong to runs. The value has
+-- the methods that a module must not have replaced for this.
 local members = {}
 local methods_of_gradients <const> = {"updateGradInput", "accGradParameters", "backward"}
 
---- Declares that modules of a class belong to the run of their container.
+--- Declares that calls of a class's modules belong to the run of their container.
 ---@param class table
 ---@param passes? "forwards"|"backwards"  if the class is a container, the order in which it passes
 --- gradients to its modules
@@ -94,7 +96,7 @@ function M.join(class, passes)
    members[class.updateOutput] = own
 end
 
--- Returns whether a module's call belongs to the run of its container.
+-- Returns whether calls of a module belong to the run of its container.
 local function is_member(module)
    local own = members[module.updateOutput]
    return own and module.train ~= false and module.updateGradInput == own.updateGradInput
@@ -105,15 +107,15 @@ end
 local function leaf(x)
    if not is_tensor(x) then return x end
    local linked = run and run.links[x]
-   -- each layer gets a view of its own, so that the gradient of this view is the layer's gradInput
+   -- each layer gets its own view, because the gradient of this view is the layer's gradInput
    if linked then return run.views and methods.view_as(linked, linked) or linked end
    local made = detach(x)
    if tlua.is_floating_point(made) then made.requires_grad = true end
    return made
 end
 
--- Computes the output of a container inside of a run. Its input gets a view of its own, whose
--- gradient is the container's gradInput.
+-- Computes the output of a container within another one. Its input gets its own view, because the
+-- gradient of this view is the container's gradInput.
 local function forward_container(outer, module, input)
    local call = {module = module, steps = {}}
    table.insert(outer.containers, call)
@@ -122,7 +124,8 @@ local function forward_container(outer, module, input)
    call.leaves = map(function(x)
       if not is_tensor(x) then return x end
       for i = 1, n, 2 do
-         if rawequal(before[i], x) then outer.whole = false end -- both would have one gradient
+         -- the same tensor twice would have only one gradient for both
+         if rawequal(before[i], x) then outer.whole = false end
       end
       before[n + 1], before[n + 2], n = x, links[x] or false, n + 2
       local view = leaf(x)
@@ -155,7 +158,7 @@ function M.forward(module, input)
    return output
 end
 
---- Gives a result Torch7's type; a tensor without dimensions becomes a vector of one element.
+--- Gives a result Torch7's type. A tensor without dimensions becomes a vector of one element.
 local function result(value)
    if not is_tensor(value) then return value end
    if methods.dim(value) == 0 then value = tlua.unsqueeze(value, 1) end
@@ -165,7 +168,7 @@ local function result(value)
 end
 M.result = result
 
--- Stores the tensors of a call's input and their versions in a record.
+-- Stores the tensors in a call's input, and their versions, in a record.
 local function note_inputs(made, input)
    if is_tensor(input) then
       made.input, made.version = input, version(input)
@@ -175,7 +178,7 @@ local function note_inputs(made, input)
    for i, x in ipairs(made.inputs) do made.versions[i] = version(x) end
 end
 
--- Returns whether a record was made for this input, and the input's elements are the same.
+-- Returns whether a record was made for this input and the input's elements have not changed since.
 local function has_input(made, input)
    if made.input ~= nil then
       return rawequal(made.input, input) and version(input) == made.version
@@ -189,7 +192,7 @@ local function has_input(made, input)
    return true
 end
 
--- Returns whether the elements of a record's inputs are those of the call.
+-- Returns whether the elements of a record's inputs have not changed since the call.
 local function inputs_are_unchanged(made)
    if made.input ~= nil then return version(made.input) == made.version end
    for i, x in ipairs(made.inputs) do
@@ -198,14 +201,14 @@ local function inputs_are_unchanged(made)
    return true
 end
 
--- Options: the fields of a layer that its function may read, such as a constant or a mask. Fields
--- that a call writes, and those that are compared by themselves, are left out.
+-- A layer's options are the fields that its function may read, such as a constant or a mask. Fields
+-- that a call writes, and fields that are compared separately, are left out.
 local no_option = {}
 for name in ([[output gradInput weight bias gradWeight gradBias last started cell userGradPrevOutput
    userGradPrevCell _indices loss]]):gmatch "%S+" do no_option[name] = true end
 local deepest <const> = 4
 
--- The key under which a list of options stores the versions of tensors.
+-- The key under which a list of options contains the versions of tensors.
 local versions_key <const> = {}
 
 -- Returns the options of a layer, or the elements of an option that is a table.
@@ -253,13 +256,13 @@ local function options_are_unchanged(from, skip, options)
    return true
 end
 
---- Returns a layer's options, for a later `has_options`.
+--- Returns a layer's options, so that has_options can compare them later.
 ---@param self table
----@param skip? table<string, true>  the fields that are no options
+---@param skip? table<string, true>  the fields that are not options
 ---@return table options
 function M.options(self, skip) return options_of(self, skip or no_option, 1) end
 
---- Returns whether a layer's options are those of an earlier time.
+--- Returns whether a layer's options equal those that M.options has returned earlier.
 ---@param self table
 ---@param options table
 ---@param skip? table<string, true>
@@ -270,24 +273,26 @@ end
 
 local function copied(list) return table.move(list, 1, #list, 1, {}) end
 
--- Stores the outputs of a run's modules, and the lists of its containers' modules.
+-- Stores the outputs and options of a run's modules, and the lists of modules in its containers.
 local function note_outputs(self, made)
    local calls = made.calls
    made.outputs, made.options, made.members = {}, {}, {}
    for i = 1, #calls, 2 do
       local module = calls[i]
       if made.outputs[module] ~= nil then made.repeats = true end
-      -- the options of the last call, as earlier calls of the same layer may have changed them
+      -- stores the options of the last call, since earlier calls of the same layer may have changed
+      -- them
       made.outputs[module], made.options[module] = module.output, calls[i + 1].options
    end
-   if not made.passes then return end -- a graph has its modules in a plan
+   if not made.passes then return end -- the modules of a graph are in its plan
    made.members[self] = copied(self.modules)
    for _, call in ipairs(made.containers) do
       made.members[call.module] = copied(call.module.modules)
    end
 end
 
--- Returns whether the modules of a run, their outputs and their options are those of the call.
+-- Returns whether the modules of a run, their outputs and their options have not changed since the
+-- call.
 local function modules_are_unchanged(made)
    for module, output in next, made.outputs do
       if not rawequal(module.output, output) or not M.has_options(module, made.options[module]) then
@@ -345,13 +350,13 @@ end
 function M.has_parameters(self) return parameter(self, "weight") or parameter(self, "bias") end
 
 --- Maps the function `compute` of a layer to a function that adds the gradients of the layer's
---- parameters, times `scale`, to its sums, given the input and the gradient of the output, which
---- have no autograd history. A run calls this function instead of asking autograd for gradients,
---- which it would have to add.
+--- parameters, times `scale`, to the layer's sums. Its arguments are the input and the gradient of
+--- the output, without autograd history. A run calls this function because it is cheaper than to
+--- get gradients from autograd and add them.
 ---@type table<function, fun(self: table, x: Tensor, g: Tensor, scale: number)>
 M.accumulate = {}
 
--- Returns whether a run adds the gradients of a call's parameters by such a function.
+-- Returns whether a run adds the gradients of a call's parameters by a function in M.accumulate.
 local function is_accumulated(call)
    local module = call.module
    return M.accumulate[module.compute] and call.weight_leaf and module.gradWeight
@@ -367,7 +372,7 @@ local function has_duplicates(list)
    return false
 end
 
--- Returns the inputs for a layer's function.
+-- Returns the detached inputs for a layer's function.
 local function leaves_of(made, input)
    if made.input ~= nil then return leaf(input) end
    if not run or run.passes or not has_duplicates(made.inputs) then return map(leaf, input) end
@@ -411,8 +416,8 @@ end
 
 local once_more = setmetatable({}, {__close = function() M.again = false end})
 
---- Calls a function that records a call again: modules draw no new random numbers and keep their
---- states.
+--- Calls a function that records a call a second time. Meanwhile, modules draw no new random
+--- numbers and do not change their states.
 function M.once_more(fn, ...)
    local outer = run
    local _ <close> = once_more
@@ -422,8 +427,8 @@ function M.once_more(fn, ...)
    return made
 end
 
---- Returns the record of a layer's last call if it is of this input, these parameters, and has its
---- autograd history; otherwise records the call again.
+--- Returns the record of a layer's last call if it belongs to this input and these parameters and
+--- has its autograd history. Otherwise records the call again.
 ---@param self table
 ---@param input any
 ---@return table record
@@ -438,7 +443,7 @@ end
 
 -- Gradients ---------------------------------------------------------------------------------------
 
---- Gives the gradient of an output the output's dtype and size.
+--- Converts the gradient of an output to the output's dtype and size.
 local function gradient_like(output, g, i)
    local dtype = field(output, "dtype")
    if field(g, "dtype") ~= dtype then g = methods.to(g, dtype) end
@@ -452,8 +457,8 @@ end
 M.gradient_like = gradient_like
 
 -- Appends the outputs that have an autograd history to the list `kept`, and their gradients to
--- `grads`. A table of gradients has the keys of the table of outputs. Returns the number of tensors
--- so far, which is `n` at first.
+-- `grads`. A table of gradients has the same keys as the table of outputs. `n` is the number of
+-- tensors before the call; the new number is returned.
 local function pair_gradients(output, g, kept, grads, n)
    if is_tensor(output) then
       n = n + 1
@@ -505,8 +510,8 @@ local function parameter_leaves(made, into)
    return into
 end
 
--- Returns the gradients of a call's inputs, which begin at a position of a list, and the position
--- after them.
+-- Returns the gradients of a call's inputs, which begin at position `at` of a list, and the
+-- position after them.
 local function input_gradients(made, list, at)
    return map(function(x)
       if not is_tensor(x) then return x end
@@ -521,8 +526,8 @@ local function add_gradient(sum, gradient, scale)
    if scale == 1 then tlua.add_(sum, gradient) else tlua.add_(sum, gradient, {alpha = scale}) end
 end
 
--- Adds the gradients of a call's parameters, which begin at a position of a list, to a layer's
--- sums, and returns the position after them.
+-- Adds the gradients of a call's parameters, which begin at position `at` of a list, to a layer's
+-- sums. Returns the position after them.
 local function add_gradients(self, made, list, at, scale)
    if made.weight_leaf then
       add_gradient(self.gradWeight, list[at], scale)
@@ -557,10 +562,10 @@ function M.update_parameters(self, input, gradOutput, scale)
    add_gradient(made.bias, list[made.weight and 2 or 1], scale)
 end
 
---- Computes all gradients of a layer in one pass, and returns those of its inputs.
+--- Computes all gradients of a layer in one pass, and returns the gradients of its inputs.
 function M.backward(self, input, gradOutput, scale)
    local made = M.record_of(self, input)
-   local retain = made.run ~= nil -- later layers of a run share the history
+   local retain = made.run ~= nil -- keeps the history, because later layers of a run share it
    local list = gradients(made.output, parameter_leaves(made, wanted(made.leaves, {})), gradOutput,
       retain)
    if not retain and #list > 0 then made.spent = true end
@@ -584,8 +589,8 @@ local function is_current(self, made, input)
    return true
 end
 
--- Sets gradInput of modules in the order in which containers pass gradients to them. A module that
--- is called several times keeps the gradient that it would receive last.
+-- Sets gradInput of modules, in the order in which containers pass gradients to them. A module that
+-- is called several times keeps the gradient that it receives last.
 local function set_gradients(steps, passes, given)
    local n, backwards = #steps, passes == "backwards"
    for i = 1, n do
@@ -597,7 +602,8 @@ local function set_gradients(steps, passes, given)
    end
 end
 
---- Computes the gradients of all layers of a container in one pass, if the last run allows it.
+--- Computes the gradients of all layers of a container in one pass, if nothing has changed since
+--- the last run.
 ---@param self table
 ---@param input any
 ---@param gradOutput any

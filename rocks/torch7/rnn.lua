@@ -1,5 +1,5 @@
--- rnn.lua - the package rnn, whose modules are fields of Torch7's nn: recurrent modules, whose
--- calls are steps of a sequence, and modules and criterions for whole sequences.
+-- rnn.lua - the package rnn, whose modules are fields of Torch7's nn. It has recurrent modules,
+-- each of whose calls is a step of a sequence, and modules and criterions for whole sequences.
 
 local nn = require "tlua.torch7.nn"
 

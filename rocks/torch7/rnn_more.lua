@@ -55,7 +55,7 @@ end
 
 local names <const> = {"weight", "bias", "weightO"}
 
--- Computes a sequence and keeps the tensors that record its gradients.
+-- Computes a sequence on tensors that record its gradients, and stores these tensors.
 local function record(self, input)
    local made = {input = input, versions = {records.version(input)}, leaves = {}}
    made.leaves[1] = records.leaf(input)
@@ -76,7 +76,7 @@ function SeqLSTMP:updateOutput(input)
    return self.output
 end
 
--- Returns the gradients of the input, the weight, the bias and weightO.
+-- Returns the gradients of the input, of the weight, of the bias and of weightO.
 local function gradients(self, input, gradOutput)
    local made = calls[self]
    local is_same = made and rawequal(made.input, input)
@@ -130,7 +130,8 @@ end
 
 -- RecLSTM and RecGRU ------------------------------------------------------------------------------
 
--- Defines a recurrent module whose step module has the parameters of a layer for sequences.
+-- Defines a recurrent module. Its step module has the same parameters as a layer for whole
+-- sequences.
 local function define_step(name, step_name, n_gates, n_states, step)
    local Step = base.layer(step_name, nil, function(self, x, weight, bias)
       local n, m = self.inputsize, self.outputsize
@@ -173,7 +174,7 @@ define_step("RecGRU", "StepGRU", 3, 1, sequences.gru)
 
 -- LinearRNN and LookupRNN -------------------------------------------------------------------------
 
--- Defines transfer(merge(input layer, linear layer of the previous output)) as a Recurrence.
+-- Defines a Recurrence: transfer(merge(input layer, linear layer of the previous output)).
 local function define_simple(name, n_input_dims, input_layer)
    local class = base.layer(name, nil, nil, "nn.Recurrence")
    function class:__init(inputsize, outputsize, transfer, merge)
@@ -193,7 +194,7 @@ define_simple("LookupRNN", 0, nn.LookupTable)
 
 -- MuFuRu ------------------------------------------------------------------------------------------
 
--- Operations on the previous state and the new feature.
+-- The operations that combine the previous state and the new feature.
 local operations <const> = {
    keep = function(h) return h end,
    replace = function(_, v) return v end,
@@ -205,8 +206,8 @@ local operations <const> = {
    min = T.minimum,
 }
 
--- {state, feature, scores of the operations} to the next state: the mean of the operations'
--- results, weighted by the softmax of the scores
+-- Maps {state, feature, scores of the operations} to the next state: the mean of the operations'
+-- results, weighted by the softmax of the scores.
 local Mix = base.layer("MuFuRuMix", "ops", function(self, x)
    local h, v = x[1], x[2]
    local size = field(x[3], "shape")
@@ -243,7 +244,7 @@ function MuFuRu:buildModel()
    local n, m = self.inputSize, self.outputSize
    local reset = sequence(beside(nn.ParallelTable, nn.Linear(n, m), nn.Linear(m, m)),
       nn.CAddTable(), nn.Sigmoid())
-   -- {input, state, reset gate} to the feature
+   -- maps {input, state, reset gate} to the feature
    local feature = sequence(beside(nn.ConcatTable, nn.SelectTable(1),
       sequence(nn.NarrowTable(2, 2), nn.CMulTable())), nn.JoinTable(1, 1), nn.Linear(n + m, m),
       nn.Sigmoid())
@@ -259,9 +260,10 @@ end
 
 -- NormStabilizer ----------------------------------------------------------------------------------
 
--- NormStabilizer: returns its input, and adds to the gradients those of a penalty, beta times the
--- mean over the batch of (|h[t]| - |h[t - 1]|)^2, summed over steps (Krueger and Memisevic, 2015,
--- https://arxiv.org/abs/1511.08400). Rows whose norm is zero have no gradient of the penalty.
+-- NormStabilizer: returns its input, and adds the gradients of a penalty to the gradients. The
+-- penalty is beta times the mean over the batch of (|h[t]| - |h[t - 1]|)^2, summed over steps
+-- (Krueger and Memisevic, 2015, https://arxiv.org/abs/1511.08400). For rows whose norm is zero, the
+-- penalty has no gradient.
 local NormStabilizer = base.layer("NormStabilizer", nil, nil, "nn.AbstractRecurrent")
 function NormStabilizer:__init(beta, rho)
    steps.Abstract.__init(self, rho or 9999)
@@ -295,7 +297,7 @@ function NormStabilizer:packGradients(gradOutput, _, step)
    return types.tag(total)
 end
 
---- Returns the penalty of the steps since forget(), divided by their number.
+--- Returns the penalty of all steps since forget(), divided by the number of steps.
 function NormStabilizer:updateLoss()
    local sum = 0
    for step = 2, self.step - 1 do
@@ -312,7 +314,8 @@ NormStabilizer.__tostring__ = function() return "nn.NormStabilizer" end
 
 -- Sequences ---------------------------------------------------------------------------------------
 
--- ReverseSequence: reverses the steps of a table, or the first dimension of a tensor.
+-- ReverseSequence: reverses the steps of a sequence, which is a table or the first dimension of a
+-- tensor.
 base.layer("ReverseSequence", "", function(_, x)
    if is_tensor(x) then return T.flip(x, {1}) end
    local made = {}
@@ -329,13 +332,13 @@ function ReverseUnreverse:__init(sequencer)
    self:add(sequencer)
    self:add(nn.ReverseSequence())
 end
---- Sets the masked steps; the inner module sees them in reverse order.
+--- Sets the masked steps. The inner module gets them in reverse order.
 function ReverseUnreverse:setZeroMask(zeroMask)
    self.modules[2]:setZeroMask(zeroMask and types.tag(T.flip(zeroMask, {1})))
    return self
 end
 
--- SeqBLSTM and SeqBGRU: the sum of a module for each direction.
+-- SeqBLSTM and SeqBGRU add the outputs of two modules, one for each direction.
 for _, name in ipairs {"LSTM", "GRU"} do
    local class = base.layer("SeqB" .. name, nil, nil, "nn.Sequential")
    class.__init = function(self, inputsize, hiddensize, outputsize)
@@ -355,9 +358,9 @@ end
 
 -- VariableLength ----------------------------------------------------------------------------------
 
--- VariableLength: takes a table of sequences (steps, ...) of different lengths, pads them with
--- zeros to a batch (steps, batch, ...) for a module that masks steps, and returns a table of
--- outputs, each as long as its input; with lastOnly, a tensor of the last steps' outputs.
+-- VariableLength: takes a table of sequences (steps, ...) of different lengths. It pads them with
+-- zeros to a batch (steps, batch, ...) for a module that masks steps. It returns a table of
+-- outputs, each as long as its input; with lastOnly, a tensor of the outputs of the last steps.
 local VariableLength = base.layer("VariableLength", nil, nil, "nn.Decorator")
 function VariableLength:__init(seqrnn, lastOnly)
    check_module("VariableLength", "seqrnn", seqrnn)
@@ -412,7 +415,7 @@ function VariableLength:updateOutput(input)
    return self.output
 end
 
--- Returns the gradient of the padded batch's output.
+-- Returns the gradient for the output of the padded batch.
 local function padded_gradient(self, gradOutput)
    local size = field(self.module.output, "shape")
    local grad = T.zeros(size, {dtype = field(self.module.output, "dtype"),

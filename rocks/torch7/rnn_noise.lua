@@ -1,6 +1,6 @@
--- rnn_noise.lua - noise-contrastive estimation of the package rnn: a linear layer with a softmax
--- over many classes that is trained on the target and a few classes drawn at random (Mnih and Teh,
--- 2012, https://www.cs.toronto.edu/~amnih/papers/ncelm.pdf).
+-- rnn_noise.lua - noise-contrastive estimation in the package rnn: a linear layer with a softmax
+-- over many classes. For each target, it is trained only on the target and a few classes drawn at
+-- random (Mnih and Teh, 2012, https://www.cs.toronto.edu/~amnih/papers/ncelm.pdf).
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -12,13 +12,13 @@ local records = require "tlua.torch7.records"
 local field, is_tensor, methods = types.field, types.is_tensor, types.methods
 local T = tlua
 
--- NCEModule: takes {input (batch, inputSize), target (batch)} and returns the model's probabilities
--- of the targets (batch) and of the noise (batch, k), and the noise's probabilities of both. In
--- evaluation with `normalized` it returns the probabilities of all classes, or their logarithms
--- with `logsoftmax`. With `batchnoise`, the default, all rows share k classes of noise.
+-- NCEModule: takes {input (batch, inputSize), target (batch)}. It returns the model's probabilities
+-- of the targets (batch) and of the noise (batch, k), and the noise distribution's probabilities of
+-- both. In evaluation with `normalized` it returns the probabilities of all classes, or their
+-- logarithms with `logsoftmax`. With `batchnoise`, the default, all rows share k classes of noise.
 local NCEModule
 
--- Returns the classes that were drawn: (k) for the batch, or (batch, k).
+-- Returns the classes drawn as noise: (k) shared by the batch, or (batch, k).
 local function draw(self, rows)
    if records.again and self._noise then return self._noise end
    local n = self.batchnoise and self.k or rows * self.k
@@ -27,7 +27,8 @@ local function draw(self, rows)
    return self._noise
 end
 
--- Divides by the normalization constant. If it is not positive, the first batch gives an estimate.
+-- Divides target and noise by the normalization constant. If the constant is not positive, it is
+-- estimated from the first batch.
 local function normalize(self, target, noise)
    if self.Z[1] <= 0 then
       local mean = T.mean(T.detach(noise))
@@ -93,7 +94,7 @@ end
 function NCEModule:reset(stdv)
    stdv = stdv or 1 / math.sqrt(self.weight:size(2))
    self.weight:uniform(-stdv, stdv)
-   -- the softmax is nearly normalized from the beginning
+   -- with this bias, the softmax is nearly normalized from the beginning
    self.bias:fill(-math.log(self.bias:size(1)))
    return self
 end
@@ -112,7 +113,8 @@ function NCEModule:type(name, memo)
    local unigrams = self.unigrams
    self.unigrams, self._noise = nil, nil
    nn.Linear.type(self, name, memo)
-   self.unigrams = unigrams -- probabilities are drawn from in double precision
+   -- keeps the dtype of the probabilities, because sampling uses double precision
+   self.unigrams = unigrams
    return self
 end
 
@@ -121,8 +123,8 @@ function NCEModule:clearState()
    return nn.Linear.clearState(self)
 end
 
--- NCECriterion: the negative logarithm of the probability that each class came from where it did,
--- the targets from the data and the others from the noise.
+-- NCECriterion: computes the negative log probability of guessing right where each class came from:
+-- the targets from the data, and the other classes from the noise.
 local tiny <const> = 1e-7
 
 local NCECriterion = base.layer("NCECriterion", nil, function(self, x)

@@ -1,5 +1,5 @@
--- rnn_sequences.lua - the modules of the package rnn that take whole sequences: tables with an
--- input for each step, or tensors whose first dimension is the step.
+-- rnn_sequences.lua - the modules of the package rnn that take whole sequences. A sequence is a
+-- table with an input for each step, or a tensor whose first dimension is the step.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -38,7 +38,7 @@ local function remembers(self)
    return mode == "both" or mode == (self.train == false and "eval" or "train")
 end
 
--- Returns a module that AbstractRecurrent's methods may be called on.
+-- Returns a module that has the methods of AbstractRecurrent; wraps the given module if necessary.
 local function recurrent(name, module)
    check_module(name, "module", module)
    return classes.isTypeOf(module, "nn.AbstractRecurrent") and module or nn.Recursor(module)
@@ -55,7 +55,7 @@ local function check_sequence(self, what, value, n)
    return value
 end
 
--- Returns a sequence as a table, and whether it was a tensor.
+-- Returns a sequence as a table of steps, and whether it was a tensor.
 local function unbound(self, what, value, n)
    if not is_tensor(value) then return check_sequence(self, what, value, n), false end
    local list = {}
@@ -112,7 +112,7 @@ function Sequencer:__tostring__()
    return ("nn.Sequencer @ %s"):format(tostring(self.module))
 end
 
--- Repeater: passes the same input to a recurrent module nStep times.
+-- Repeater: passes the same input to a recurrent module, nStep times.
 local Repeater = base.layer("Repeater", nil, nil, "nn.AbstractSequencer")
 function Repeater:__init(module, nStep)
    Container.__init(self)
@@ -168,24 +168,25 @@ local function reversed(list)
    return made
 end
 
--- Returns the inputs of both directions. BiSequencerLM leaves out what a step must not see.
+-- Returns the inputs of both directions. BiSequencerLM leaves out the inputs that a step must not
+-- see.
 function Bi:split(input) return input, reversed(input) end
 
--- Returns the pairs for the merge module, from the outputs of both directions.
+-- Returns the pairs of outputs of both directions, which the merge module takes.
 function Bi:pair(forward, backward)
    local pairs_, n = {}, #forward
    for t = 1, n do pairs_[t] = {forward[t], backward[n + 1 - t]} end
    return pairs_
 end
 
--- Returns the gradients of both directions' outputs, from those of the pairs.
+-- Converts the gradients of the pairs to the gradients of the outputs of both directions.
 function Bi:unpair(grads)
    local forward, backward, n = {}, {}, #grads
    for t, g in ipairs(grads) do forward[t], backward[n + 1 - t] = g[1], g[2] end
    return forward, backward
 end
 
--- Returns the gradients of the inputs, from those of both directions.
+-- Adds the gradients of both directions to the gradients of the inputs.
 function Bi:join(forward, backward)
    local made, n = {}, #forward
    for t = 1, n do made[t] = sum(forward[t], backward[n + 1 - t]) end
@@ -212,7 +213,8 @@ for _, method in ipairs {"updateGradInput", "accGradParameters", "backward"} do
    end
 end
 
--- BiSequencerLM: step t sees the inputs before t by one direction, and those after t by the other.
+-- BiSequencerLM: at step t, one direction has seen the inputs before t, and the other those after
+-- t.
 local BiLM = base.layer("BiSequencerLM", nil, nil, "nn.BiSequencer")
 function BiLM:split(input)
    local n = #input
@@ -241,9 +243,9 @@ end
 
 -- Masks -------------------------------------------------------------------------------------------
 
--- Returns a bool tensor (rows) that marks the masked rows of an input: those that the user has set
--- by setZeroMask, or the rows of the first tensor whose elements are all zero; one without
--- dimensions for an input without a batch.
+-- Returns a bool tensor (rows) that marks the masked rows of an input. These are the rows that the
+-- user has set by setZeroMask, or else the rows of the first tensor whose elements are all zero.
+-- For an input without a batch, the result has no dimensions.
 local function zero_rows(self, input)
    local x = T.detach(steps.first_tensor(input))
    local n = #field(x, "shape")
@@ -298,7 +300,7 @@ function MaskZero:__init(module, nInputDim)
    self.module = module
    if math.type(nInputDim) then self.nInputDim = nInputDim else self.v1 = nInputDim or false end
 end
---- Sets the masked rows: elements of a ByteTensor (rows) that are 1; false disables the mask.
+--- Sets the masked rows, which are marked by 1 in a ByteTensor (rows); false disables the mask.
 function MaskZero:setZeroMask(zeroMask)
    self.zeroMask = zeroMask or false
    return Module.setZeroMask(self, zeroMask)
@@ -317,7 +319,7 @@ for _, method in ipairs {"updateGradInput", "accGradParameters", "backward"} do
       return self.gradInput
    end
 end
--- TrimZero has MaskZero's results.
+-- TrimZero returns the same results as MaskZero.
 base.layer("TrimZero", nil, nil, "nn.MaskZero")
 
 local Lookup = base.layer("LookupTableMaskZero", nil, function(_, x, weight)
@@ -357,7 +359,7 @@ local function kept_rows(self, input)
    return T.flatten(T.nonzero(T.logical_not(mask)))
 end
 
--- Returns whether the input is one example, without a batch dimension.
+-- Returns whether the input is a single example without a batch dimension.
 local function is_single(self, input)
    return self.nInputDim ~= nil and #field(steps.first_tensor(input), "shape") == self.nInputDim
 end
@@ -402,13 +404,13 @@ function SequencerCriterion:__init(criterion, sizeAverage)
    self.criterion, self.sizeAverage, self.clones = criterion, sizeAverage or false, {}
 end
 
--- Returns the criterion for a step. Each step has a copy of its own.
+-- Returns the criterion for a step. Each step has its own copy.
 function SequencerCriterion:getStepCriterion(step)
    self.clones[step] = self.clones[step] or self.criterion:clone()
    return self.clones[step]
 end
 
---- Sets the masks (steps, batch) of the criterions of all steps; false disables them.
+--- Sets the mask (steps, batch), whose rows go to the criterions of the steps; false disables it.
 function SequencerCriterion:setZeroMask(zeroMask)
    self.zeroMask = zeroMask or false
    return self
@@ -423,7 +425,7 @@ local function masked_step(self, step)
    return criterion
 end
 
--- RepeaterCriterion gives all steps the same target.
+-- RepeaterCriterion uses the same target for all steps.
 function SequencerCriterion:targets(target, n) return (unbound(self, "target", target, n)) end
 
 function SequencerCriterion:updateOutput(input, target)
@@ -465,10 +467,10 @@ end
 
 -- Sequences as tensors ----------------------------------------------------------------------------
 
--- SeqReverseSequence: reverses a dimension.
+-- SeqReverseSequence: reverses a tensor along a dimension.
 base.layer("SeqReverseSequence", "dim", function(self, x) return T.flip(x, {self.dim}) end)
 
--- Returns a bool tensor (steps, batch, 1) of the steps that are not masked.
+-- Returns a bool tensor (steps, batch, 1) that marks the steps that are not masked.
 local function kept_steps(self, name, size)
    local given = field(self.zeroMask, "shape")
    if #given ~= 2 or given[1] ~= size[1] or given[2] ~= size[2] then
@@ -478,13 +480,13 @@ local function kept_steps(self, name, size)
    return T.eq(T.unsqueeze(self.zeroMask, 3), 0)
 end
 
--- Maps a layer to its last call: `first`, the states before the first step, and `last`, those after
--- the last step, with their autograd history. The states before the first step are leaves.
+-- Maps a layer to the states of its last call, with their autograd history: `first` has those
+-- before the first step, which are leaves, and `last` has those after the last step.
 local calls = setmetatable({}, {__mode = "k"})
 
--- Computes gradients of a layer whose first or last states belong to other layers too, as those of
--- an encoder and a decoder do. `gradPrevOutput` and `userNextGradCell` are the gradients of the
--- last states; `userGradPrevOutput` and `userGradPrevCell` become those of the first states.
+-- Computes the gradients of a layer whose first or last states are shared with other layers, as in
+-- an encoder and a decoder. `gradPrevOutput` and `userNextGradCell` are the gradients of the last
+-- states. `userGradPrevOutput` and `userGradPrevCell` receive the gradients of the first states.
 local function coupled_gradients(self, input, gradOutput, scale)
    local made = records.record_of(self, input)
    local call = calls[self]
@@ -515,12 +517,12 @@ local function coupled_gradients(self, input, gradOutput, scale)
    return types.tag(list[1])
 end
 
--- Returns whether a layer's first or last states belong to other layers too.
+-- Returns whether a layer's first or last states are shared with other layers.
 local function is_coupled(self)
    return self.userPrevOutput or self.userPrevCell or self.gradPrevOutput or self.userNextGradCell
 end
 
--- Defines the gradients of a layer whose states may be coupled to those of other layers.
+-- Defines the gradients of a layer whose first or last states may be shared with other layers.
 local function define_gradients(class)
    function class:updateGradInput(input, gradOutput)
       if not is_coupled(self) then return Module.updateGradInput(self, input, gradOutput) end
@@ -543,16 +545,17 @@ local function define_gradients(class)
    end
 end
 
--- Defines a layer that computes the steps of a sequence (step, batch, size) by one function:
--- (projected input, list of states, part of the weight for the output) to the next states.
--- `projection`, a matrix (hiddensize, outputSize), maps the first state to the output of a step.
+-- Defines a layer that computes each step of a sequence (step, batch, size) by one function. This
+-- function maps (projected input, list of states, part of the weight for the output) to the next
+-- states. `projection`, a matrix (hiddensize, outputSize), maps the first state to the output of a
+-- step.
 local function define(name, n_gates, n_states, step)
    local class = base.layer(name, nil, function(self, x, weight, bias)
       return self:run(x, weight, bias)
    end)
    define_gradients(class)
 
-   -- Computes a whole sequence, for tensors that record a gradient as well.
+   -- Computes a whole sequence. The tensors may record gradients.
    function class:run(x, weight, bias, projection)
       local hidden = self.hiddensize or self.outputSize
       if #field(x, "shape") ~= 3 then
@@ -601,7 +604,7 @@ local function define(name, n_gates, n_states, step)
       base.parameters(self, {inputSize + outputSize, n_gates * outputSize}, {n_gates * outputSize})
    end
 
-   -- Returns the states before the first step: zeros, or those of the previous sequence.
+   -- Returns the states before the first step: zeros, or the states after the previous sequence.
    function class:start(rows, x)
       if records.again and self.started then return self.started end
       local made, given = {}, remembers(self) and self.last or {}
@@ -623,19 +626,22 @@ local function define(name, n_gates, n_states, step)
    function class:reset()
       self.bias:zero()
       self.weight:normal(0, 1 / math.sqrt(self.inputSize + self.outputSize))
-      if name == "SeqLSTM" then -- LSTMs learn sooner if they forget little at first
+      -- an LSTM learns sooner if it forgets little at first, so the bias of the forget gate is
+      -- positive
+      if name == "SeqLSTM" then
          self.bias:narrow(1, self.outputSize + 1, self.outputSize):fill(1)
       end
       return self
    end
    class.remember = function(self, mode) return Abstract.remember(self, mode) end
-   --- Makes the states zero at masked steps: those set by setZeroMask, or inputs of zeros.
+   --- Sets the states to zero at masked steps. A step is masked if setZeroMask says so or its
+   --- inputs are zeros.
    function class:maskZero()
       self.maskzero = true
       return self
    end
-   --- Sets the masked steps: elements of a ByteTensor (steps, batch) that are 1; false disables the
-   --- mask.
+   --- Sets the masked steps, which are marked by 1 in a ByteTensor (steps, batch); false disables
+   --- the mask.
    function class:setZeroMask(zeroMask)
       self.zeroMask = zeroMask or nil
       return self
@@ -656,8 +662,8 @@ local function define(name, n_gates, n_states, step)
    return class
 end
 
--- The columns of SeqLSTM's weight are those of the gates for input, forgetting and output, and of
--- the new content.
+-- The columns of SeqLSTM's weight belong to the input gate, the forget gate, the output gate and
+-- the new content, in this order.
 local function lstm(gates, states, weight)
    local list = T.chunk(T.addmm(gates, states[1], weight), 4, -1)
    local cell = T.add(T.mul(T.sigmoid(list[2]), states[2]),
@@ -666,11 +672,11 @@ local function lstm(gates, states, weight)
 end
 local SeqLSTM = define("SeqLSTM", 4, 2, lstm)
 
---- Returns a FastLSTM with copies of the parameters.
+--- Returns a FastLSTM with copies of this layer's parameters.
 function SeqLSTM:toFastLSTM()
    local n, m = self.inputSize, self.outputSize
    local made = nn.FastLSTM(n, m):type(self:type())
-   -- FastLSTM's gates are those for input, new content, forgetting and output
+   -- FastLSTM has the order input gate, new content, forget gate, output gate
    for place, gate in ipairs {1, 4, 2, 3} do
       local function rows(x) return x:narrow(1, (place - 1) * m + 1, m) end
       local columns = self.weight:narrow(2, (gate - 1) * m + 1, m)
@@ -681,7 +687,8 @@ function SeqLSTM:toFastLSTM()
    return made
 end
 
--- The columns of SeqGRU's weight are those of the update gate, the reset gate and the candidate.
+-- The columns of SeqGRU's weight belong to the update gate, the reset gate and the candidate, in
+-- this order.
 local function gru(gates, states, weight, n)
    local inner = T.mm(states[1], T.narrow(weight, 2, 1, 2 * n))
    local list = T.chunk(T.sigmoid(T.add(T.narrow(gates, 2, 1, 2 * n), inner)), 2, -1)
@@ -691,7 +698,7 @@ local function gru(gates, states, weight, n)
 end
 define("SeqGRU", 3, 1, gru)
 
--- SeqBRNN: a SeqLSTM in each direction.
+-- SeqBRNN: has a SeqLSTM for each direction.
 local SeqBRNN = base.layer("SeqBRNN", nil, nil, "nn.Sequential")
 function SeqBRNN:__init(inputSize, outputSize, batchFirst, merge)
    Container.__init(self)

@@ -25,7 +25,7 @@ local function zeros_like(tree)
 end
 M.zeros_like = zeros_like
 
--- Returns a + b for trees of tensors, one of which may be nil.
+-- Returns a + b for two trees of tensors. One of them may be nil.
 local function sum(a, b)
    if a == nil then return b end
    if b == nil then return a end
@@ -59,8 +59,8 @@ for _, name in ipairs {"forget", "remember", "setOutputStep", "maxBPTTstep", "se
    end
 end
 
--- Collects what copies of a module share: parameters, their gradients, running averages, and
--- recurrent modules, which keep the states of all steps themselves.
+-- Collects what the copies of a module share: parameters, their gradients, running averages, and
+-- recurrent modules, which store the states of all steps themselves.
 local function collect_shared(module, shared)
    if classes.isTypeOf(module, "nn.AbstractRecurrent") then
       shared[module] = module
@@ -109,13 +109,13 @@ function Abstract:__init(rho)
    self.gradInputs, self.sharedClones = {}, {}
 end
 
--- Sets the step module; `modules` has the modules that contain its parameters.
+-- Sets the step module. `modules` lists the modules that contain its parameters.
 local function set_step_module(self, module, modules)
    self.recurrentModule, self.sharedClones = module, {module}
    self.modules = modules or {module}
 end
 
--- Returns the place of a step among the copies of the step module: rho copies are used in turn.
+-- Returns the index of a step's copy of the step module. The steps use rho copies in turn.
 local function slot(self, step) return (step - 1) % self.rho + 1 end
 
 --- Returns the module that computes a step.
@@ -139,14 +139,14 @@ function Abstract:unpack(output) return output, {output} end
 -- Returns the gradients of the step module's output, given those of the output and the states.
 function Abstract:packGradients(gradOutput, gradStates) return sum(gradOutput, gradStates[1]) end
 
---- Sets the masked steps: elements of a ByteTensor (steps, batch) that are 1; false disables the
---- mask. Needs maskZero().
+--- Sets the masked steps, which are marked by 1 in a ByteTensor (steps, batch); false disables the
+--- mask. The module must have called maskZero() before.
 function Abstract:setZeroMask(zeroMask)
    self.zeroMask = zeroMask or false
    return self
 end
 
--- Gives a step module the rows that are masked at its step.
+-- Tells a step module which rows are masked at its step.
 local function mask_step(self, module, step)
    if self.zeroMask == nil then return module end
    if not self.zeroMask then return module:setZeroMask(false) end
@@ -181,9 +181,9 @@ function Abstract:updateOutput(input)
    return self.output
 end
 
--- Returns the step to which a call of a method belongs, and the step module. The counter's name is
--- a field that begins at the last step. Returns nil for the module if the step is before the last
--- rho steps, so its states are gone.
+-- Returns the step to which a call of a method belongs, and the step module. `counter` is the name
+-- of the field that counts down from the last step. The module is nil if the step is more than rho
+-- steps back, since its states have been dropped.
 local function next_step(self, counter, name)
    local step = (self[counter] or self.step) - 1
    if step < 1 then
@@ -199,8 +199,8 @@ local function next_step(self, counter, name)
    return step, self:getStepModule(step)
 end
 
--- Returns the gradients of the states after a step: those that the next step has left, or those
--- that the user has set.
+-- Returns the gradients of the states after a step: those that the backward pass of the next step
+-- has stored, or those that the user has set.
 local function gradients_after(self, step)
    local known = self.gradStates[step]
    if not known and step == self.step - 1 then
@@ -225,7 +225,8 @@ local function pass_back(self, step, module, method, input, gradOutput, scale)
    return gradInput
 end
 
--- Returns the gradient of a step module's input, and a list of those of its states.
+-- Splits the gradient of a step module's input. Returns the gradient of the input, and a list of
+-- the gradients of the states.
 function Abstract:unpackGradients(gradInput)
    return gradInput[1], {table.unpack(gradInput, 2)}
 end
@@ -278,12 +279,12 @@ function Abstract:forget()
    return self
 end
 
---- Does nothing: at most rho copies of the step module are made, which the steps use in turn.
+--- Does nothing, because the steps already reuse at most rho copies of the step module.
 function Abstract:recycle() return self end
 function Abstract:backwardThroughTime() return self.gradInput end
 function Abstract:backwardOnline() return self end
 
---- Sets `output` and `gradInput` to those of a step.
+--- Sets `output` and `gradInput` to the values of a step.
 function Abstract:setOutputStep(step)
    if self.outputs[step] ~= nil then self.output = self.outputs[step] end
    if self.gradInputs[step] ~= nil then self.gradInput = self.gradInputs[step] end
@@ -322,9 +323,9 @@ function Abstract:clearState()
    return Container.clearState(self)
 end
 
---- Makes the masked rows of the output zero and restarts their sequences. Masked are rows that
---- setZeroMask names; if `nInputDim` is true, or the number of the input's dimensions without the
---- batch, they are the rows of zeros in the input.
+--- Makes the masked rows of the output zero, and restarts their sequences. setZeroMask sets the
+--- masked rows. If `nInputDim` is true, or the number of dimensions of an input without the batch,
+--- the rows of zeros in the input are masked instead.
 function Abstract:maskZero(nInputDim)
    set_step_module(self, nn.MaskZero(self.recurrentModule, nInputDim))
    return self
@@ -340,7 +341,7 @@ end
 
 -- Recursor ----------------------------------------------------------------------------------------
 
--- Recursor: wraps any module as a recurrent module. The wrapper has no states of its own.
+-- Recursor: makes any module a recurrent module, which adds no states of its own.
 local Recursor = base.layer("Recursor", nil, nil, "nn.AbstractRecurrent")
 function Recursor:__init(module, rho)
    Abstract.__init(self, rho)
@@ -428,7 +429,7 @@ function LSTM:__init(inputSize, outputSize, rho)
    set_step_module(self, self:buildModel())
 end
 
--- The gates take {input, previous output, cell}.
+-- Each gate takes {input, previous output, cell}.
 function LSTM:buildGate()
    return sequence(beside(nn.ParallelTable, nn.Linear(self.inputSize, self.outputSize),
       LinearNoBias(self.outputSize, self.outputSize), nn.CMul(self.outputSize)), nn.CAddTable(),
@@ -460,7 +461,7 @@ function LSTM:buildCell()
    self.cellLayer = sequence(beside(nn.ConcatTable, input, kept), nn.CAddTable())
    return self.cellLayer
 end
---- Returns the step module: {input, output, cell} to {output, cell}.
+--- Returns the step module, which maps {input, output, cell} to {output, cell}.
 function LSTM:buildModel()
    local cell = self:buildCell()
    local shown = sequence(nn.SelectTable(3), nn.Tanh())
@@ -505,12 +506,12 @@ end
 
 -- GRU ---------------------------------------------------------------------------------------------
 
--- {gates, input, state} to {input, reset * state, update, state}
+-- maps {gates, input, state} to {input, reset * state, update, state}
 local Reset = base.layer("GRUReset", "", function(_, x)
    local reset, update = table.unpack(parts(tlua.sigmoid(x[1]), 2))
    return {x[2], tlua.mul(reset, x[3]), update, x[3]}
 end)
--- {candidate, update, state} to the next state
+-- maps {candidate, update, state} to the next state
 local Update = base.layer("GRUUpdate", "", function(_, x)
    return tlua.add(x[1], tlua.mul(x[2], tlua.sub(x[3], x[1])))
 end)
@@ -539,8 +540,8 @@ GRU.__tostring__ = LSTM.__tostring__
 
 -- Recurrent ---------------------------------------------------------------------------------------
 
--- Recurrent: transfer(merge(input module, feedback of the previous output)). The first step, which
--- has no previous output, uses the start module instead of the feedback.
+-- Recurrent: computes transfer(merge(input module, feedback of the previous output)). In the first
+-- step, which has no previous output, the start module replaces the feedback.
 local Recurrent = base.layer("Recurrent", nil, nil, "nn.AbstractRecurrent")
 function Recurrent:__init(start, input, feedback, transfer, rho, merge)
    Abstract.__init(self, rho)

@@ -1,7 +1,7 @@
--- serialization.lua - Torch7's .t7 format: values, tables, tensors and objects of classes, written
--- once and then referred to by number. Reading runs no code from a file: a stored function becomes
--- a function that raises an error. An object of an unknown class becomes a table whose __typename
--- is the class's name.
+-- serialization.lua - Torch7's .t7 format, for values, tables, tensors and objects of classes. Each
+-- object is written once and then referred to by its number. Reading runs no code from a file: a
+-- stored function becomes a function that raises an error. An object of an unknown class becomes a
+-- table whose __typename is the name of the class.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -13,12 +13,12 @@ local File = files.File
 
 local M = {}
 
--- The tag before a value says which kind of value follows.
+-- The tag before a value tells its kind.
 local NIL <const>, NUMBER <const>, STRING <const>, TABLE <const> = 0, 1, 2, 3
 local OBJECT <const>, BOOLEAN <const>, FUNCTION <const> = 4, 5, 8
 local old_functions <const> = {[6] = true, [7] = true, [8] = true}
 
--- maximum number of stack levels in which the user's line is searched when an error is raised
+-- the largest number of stack levels that are searched for the user's line when an error is raised
 local deepest <const> = 2000
 
 local function raise(self, format, ...)
@@ -100,7 +100,7 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
--- Returns the number of an object, and whether the object was written before.
+-- Returns the number of an object, and whether the object has been written before.
 local function number_for(self, object)
    self.written = self.written or {n = 0}
    local key = object
@@ -112,7 +112,7 @@ local function number_for(self, object)
    return self.written.n, false
 end
 
--- Writes a tag and a number; returns true if the object's content must be written too.
+-- Writes a tag and a number. Returns true if the content of the object must follow.
 local function write_head(self, tag, object)
    self:writeInt(tag)
    if not self.is_referenced then return true end
@@ -198,8 +198,7 @@ end
 
 -- Reading -----------------------------------------------------------------------------------------
 
--- Reads the number of an object. Returns the number, and the object itself if it was read
--- before.
+-- Reads the number of an object. Returns the number, and the object if it has been read before.
 local function read_head(self)
    if not self.is_referenced then return nil end
    self.loaded = self.loaded or {}
@@ -236,8 +235,8 @@ local function read_function(self, tag)
    return stub
 end
 
--- Returns the class with a name found in a file. A missing class of cudnn is replaced by nn's;
--- without a device, Cuda types are replaced by CPU types.
+-- Returns the class whose name is in a file. If a class of cudnn is missing, nn's class replaces
+-- it. Without a device, types of the CPU replace Cuda types.
 local function class_named(name)
    local meta = classes.getmetatable(name)
    if not meta and name:find "^cudnn%." then
@@ -328,8 +327,8 @@ end
 
 -- Functions ---------------------------------------------------------------------------------------
 
--- Configures a file for a format: "ascii", "binary", or "b32" or "b64", which are binary with longs
--- of 32 or 64 bits.
+-- Configures a file for a format: "ascii", "binary", "b32" or "b64". The last two are binary, with
+-- longs of 32 or 64 bits.
 local function set_format(file, format, referenced)
    format = format or "binary"
    if format == "ascii" then
@@ -345,7 +344,7 @@ local function set_format(file, format, referenced)
    return file
 end
 
---- Writes an object to a file. The old file stays until the new one is complete.
+--- Writes an object to a file. An existing file is replaced only when the new one is complete.
 ---@param path string
 ---@param object any
 ---@param format? string  "binary" (the default), "ascii", "b32", "b64"

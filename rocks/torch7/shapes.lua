@@ -13,7 +13,7 @@ local function check_tensor(name, input)
    if not torch.is_tensor(input) then args.refuse("nn." .. name, "input", "a tensor", input) end
 end
 
--- Returns sizes as a list; the caller gives them one by one or as one list.
+-- Returns sizes as a list. The caller gives them one by one or as a list.
 local function sizes_of(name, first, ...)
    local sizes = type(first) == "table" and first or {first, ...}
    if #sizes == 0 then torch.raise(("nn.%s: expected sizes"):format(name)) end
@@ -64,7 +64,7 @@ function View:setNumInputDims(n)
    return self
 end
 
--- Returns the batch size of an input, or nil if there is no batch dimension.
+-- Returns the batch size of an input; nil if the input has no batch dimension.
 local function batch_of(self, input)
    local dims, shape = input:dim(), input.shape
    local inner, count, samples = self.numInputDims or dims, 1, 1

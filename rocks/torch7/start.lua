@@ -1,5 +1,5 @@
--- start.lua - implements `tlua --torch7`: makes Torch7's packages available as globals and to
--- `require`, and defines the functions of Lua 5.1 that Torch7's programs use.
+-- start.lua - implements `tlua --torch7`. Makes Torch7's packages available as globals and to
+-- `require`, and defines the functions of Lua 5.1 that Torch7 programs use.
 
 local classes = require "tlua.torch7.classes"
 
@@ -8,7 +8,7 @@ local modules = {torch = "torch", nn = "nn", optim = "optim", image = "image", p
    gnuplot = "gnuplot", trepl = "trepl", rnn = "rnn", dpnn = "rnn", threads = "threads",
    tds = "tds", dataset = "dataset", ["dataset.Dataset"] = "dataset"}
 
--- packages that are a global after `require`
+-- packages that become globals when they are required
 local globals = {cutorch = true, cunn = true, cudnn = true, gnuplot = true, rnn = true, dpnn = true}
 
 for name, file in pairs(modules) do
@@ -25,7 +25,7 @@ package.preload["threads.serialize"] = function()
 end
 package.preload["threads.safe"] = function() return require "tlua.torch7.threads".safe end
 
--- These functions of Lua 5.1 are missing in Lua 5.4.
+-- Functions of Lua 5.1 that Lua 5.4 lacks.
 local older = {unpack = table.unpack, loadstring = load, table = {maxn = function(list)
    local most = 0
    for key in pairs(list) do

@@ -1,5 +1,5 @@
--- streams.lua - byte streams for Torch7's files. A stream is in memory; a file is read into memory
--- as a whole, and written from memory. Positions count from 1.
+-- streams.lua - byte streams for Torch7's files. A stream is in memory: a file is read into memory
+-- as a whole, and is written from there. Positions count from 1.
 
 local M = {}
 
@@ -8,7 +8,7 @@ local M = {}
 local Memory = {}
 Memory.__index = Memory
 
---- Makes a stream over a string.
+--- Returns a stream over the bytes of a string.
 ---@param text string
 ---@return torch7.Stream
 function M.memory(text)
@@ -25,7 +25,7 @@ function Memory:all()
    return self.text
 end
 
---- Returns the next n bytes, or fewer if the stream ends before.
+--- Returns the next n bytes, or fewer if the stream ends before that.
 function Memory:read(n)
    local part = self:all():sub(self.at, self.at + n - 1)
    self.at = self.at + #part
@@ -35,8 +35,8 @@ end
 --- Returns the number of bytes after the current position.
 function Memory:left() return self.length - self.at + 1 end
 
---- Matches a pattern, which begins with ^ and ends with (), at the current position. Returns the
---- match and moves the position behind the match; returns nil if nothing matches.
+--- Matches a pattern at the current position. The pattern must begin with ^ and end with ().
+--- Returns the match and moves the position after it; returns nil if nothing matches.
 function Memory:scan(pattern)
    local found, after = self:all():match(pattern, self.at)
    if found then self.at = after end
@@ -109,7 +109,7 @@ function M.disk(path, mode)
    return mode == "rw" and setmetatable(stream, Disk) or stream
 end
 
---- Runs a command, and either reads the command's output or writes its input.
+--- Runs a command, to read its output or write its input.
 function M.pipe(command, mode)
    local handle, problem = io.popen(command, mode)
    if not handle then return nil, problem end

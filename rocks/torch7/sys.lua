@@ -22,7 +22,7 @@ function M.execute(command)
 end
 M.fexecute = M.execute
 
---- Waits; one call of the system's sleep lasts at most a second.
+--- Waits. One call of the system's sleep lasts at most a second.
 function M.sleep(seconds)
    while seconds > 0 do
       tlua.distributed._sleep(math.min(seconds, 1))
@@ -72,7 +72,8 @@ function M.isNaN(x) return x ~= x end
 
 function M.usePrompt() end
 
--- Escape sequences by name: red, Red (bold), _red (underlined) and onred (the background).
+-- Maps the names of colours to escape sequences: red, Red (bold), _red (underlined) and onred (as
+-- background).
 M.COLORS = {none = "\27[0m"}
 for i, name in ipairs {"black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"} do
    M.COLORS[name] = ("\27[0;3%dm"):format(i - 1)

@@ -46,7 +46,7 @@ M.SplitTable = define("SplitTable", "dim: integer, nInputDims: count?", function
    return input:unbind(with_batch(self.dim, self.nInputDims, input))
 end)
 
--- Converts an index to a position in the list; a negative index counts from the end. Returns nil if
+-- Converts an index to a position in the list. A negative index counts from the end. Returns nil if
 -- the index is outside the list.
 local function place_in(list, index)
    if math.type(index) ~= "integer" then return index end
@@ -101,8 +101,8 @@ M.FlattenTable = define("FlattenTable", "", function(_, input)
    return flatten(input, {})
 end)
 
--- Defines a layer that combines the tensors of a table by a function of two tensors. `count` is the
--- required number of tensors, if any.
+-- Defines a layer that combines the tensors of a table, pair by pair, by a function of two tensors.
+-- `count` is the required number of tensors, or nil for any number.
 local function arithmetic(name, count, options, fn)
    M[name] = define(name, options, function(self, input)
       check_tensors(name, input, count)

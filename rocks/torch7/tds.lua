@@ -27,7 +27,7 @@ local function convert(name, value)
       :format(name, classes.type(value)))
 end
 
--- Returns the table with an object's elements. It is the object's only field.
+-- Returns the table with an object's elements, which is the only field of the object.
 local function content(object) return rawget(object, "_1") end
 
 local function indent(text) return (text:gsub("\n", "\n    ")) end
@@ -50,7 +50,7 @@ local function key_of(key)
    return key
 end
 
--- Indexing an object reads its elements; a method is found under a name that is no element.
+-- Indexes an object: returns the element with this key, or else the method with this name.
 local function index(object, key)
    local elements = content(object)
    local value = elements and elements[key_of(key)]
@@ -181,8 +181,8 @@ end
 
 local Counter = classes.class "tds.AtomicCounter"
 
--- The count is an element of a tensor, which interpreters share, under a lock of the package
--- threads.
+-- The count is an element of a tensor that all interpreters share. A lock of the package threads
+-- protects it.
 function Counter:__init()
    self.count = types.storage(types.kinds.Long, tlua.zeros(1, {dtype = "int64", device = "cpu"}))
    self.mutex = require "tlua.torch7.threads".Mutex()
@@ -201,7 +201,7 @@ function Counter:get() return self.count[1] end
 function Counter:free() self.mutex:free() end
 Counter.__tostring__ = function(self) return ("tds.AtomicCounter{%d}"):format(self:get()) end
 
--- `pairs` of Lua 5.4 asks the metatable.
+-- In Lua 5.4, `pairs` calls the metamethod __pairs.
 for class, iterate in pairs {[Hash] = function(self) return next, content(self), nil end,
    [Vec] = function(self)
       local n = #self
@@ -210,7 +210,7 @@ for class, iterate in pairs {[Hash] = function(self) return next, content(self),
    rawset(classes.getmetatable(class.__typename), "__pairs", iterate)
 end
 
--- The names of the packages' earlier versions.
+-- The names in earlier versions of the package.
 M.hash, M.vec = M.Hash, M.Vec
 
 return M

@@ -1,5 +1,5 @@
--- tensor.lua - the non-mathematical methods of Torch7's tensors: sizes, views, indexing, copies,
--- types.
+-- tensor.lua - the methods of Torch7's tensors that are not mathematical: sizes, views, indexing,
+-- copies and types.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -15,7 +15,7 @@ local function same(x, result) return set_metatable(result, get_metatable(x)) en
 
 local function numel(x) return methods.numel(x) end
 
--- Returns the sizes of a tensor; in Torch7, a tensor without elements has no dimensions.
+-- Returns the sizes of a tensor. In Torch7, a tensor without elements has no dimensions.
 local function shape(x)
    return numel(x) == 0 and {} or field(x, "shape")
 end
@@ -124,7 +124,8 @@ function Tensor:contiguous()
    return same(self, methods.contiguous(self))
 end
 
--- Copies the elements of `source`. Its type, shape and device may differ, but not its size.
+-- Copies the elements of `source` to this tensor. The type, shape and device may differ, but not
+-- the number of elements.
 function Tensor:copy(source)
    if is_tensor(source) and not equal_lists(field(self, "shape"), field(source, "shape")) then
       if numel(source) ~= numel(self) then
@@ -178,7 +179,7 @@ function Tensor:free() end
 
 function Tensor:cdata() return types.storage_key(self) end
 
---- Returns a pointer to the first element. A pointer's elements count from 0, as LuaJIT's do.
+--- Returns a pointer to the first element. Its elements count from 0, as with LuaJIT's pointers.
 function Tensor:data() return pointers.to(self, methods.storage_offset(self)) end
 
 for _, kind in ipairs(types.list) do
@@ -189,8 +190,8 @@ end
 
 -- Views ------------------------------------------------------------------------------------------
 
--- Declares an operator that returns a view of its argument. No result tensor can be passed to it,
--- unlike in some of Torch7's forms, such as x:narrow([res,] ...).
+-- Declares an operator that returns a view of its argument. Unlike in some of Torch7's forms, such
+-- as x:narrow([res,] ...), a tensor for the result cannot be given.
 local function view_op(name, patterns) op(name, patterns, {results = 0}) end
 
 function Tensor:narrow(d, first, size)
@@ -288,8 +289,8 @@ local function tag_list(x, list)
    return list
 end
 
--- Copies a list into the caller's table for results; if there is no such table, returns the list
--- itself.
+-- Copies a list into the table that the caller has given for results. Without such a table, returns
+-- the list itself.
 local function into(target, list)
    if not target then return list end
    for i = 1, math.max(#target, #list) do target[i] = list[i] end
@@ -310,7 +311,8 @@ Tensor.chunk = parts(function(x, n, d) return tag_list(x, T.chunk(x, n, d or 1))
 
 -- Elements by position ----------------------------------------------------------------------------
 
--- Returns positions for a tensor, on its device; cutorch took positions from the CPU, too.
+-- Returns positions as a tensor on the device of `like`, because cutorch also accepted positions on
+-- the CPU.
 local function index_of(positions, like)
    local place = {dtype = "int64", device = field(like, "device")}
    if is_tensor(positions) then return methods.to(positions, place) end
@@ -489,7 +491,8 @@ local function cast(x, result)
    return same(x, result)
 end
 
-local torch7 = require "tlua.torch7.torch" -- `op` fills this table before this file is loaded
+-- `op` adds functions to this table, which exists before this file is loaded
+local torch7 = require "tlua.torch7.torch"
 
 function Tensor.__add(a, b)
    if number_first(a) then a, b = b, a end
@@ -501,7 +504,7 @@ function Tensor.__sub(a, b)
 end
 function Tensor.__unm(a) return same(a, T.neg(a)) end
 
--- the product of two tensors is matrix multiplication; for two vectors, the dot product
+-- x * y is the matrix product of two tensors; for two vectors, it is the dot product
 function Tensor.__mul(a, b)
    if type(b) == "number" then return cast(a, T.mul(a, b)) end
    if number_first(a) then return cast(b, T.mul(b, a)) end

@@ -1,4 +1,4 @@
--- tester.lua - torch.Tester and torch.TestSuite: named tests with assertions that are counted.
+-- tester.lua - torch.Tester and torch.TestSuite: named tests, whose assertions are counted.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -54,7 +54,7 @@ end
 
 -- Suites ------------------------------------------------------------------------------------------
 
---- Makes a table of tests. Assigning to an existing name is an error.
+--- Creates a suite, which is a table of tests. Assigning to an existing name is an error.
 function M.TestSuite()
    return setmetatable({__tests = {}, __isTorchTestSuite = true}, {
       __index = function(self, key) return rawget(self, "__tests")[key] end,
@@ -92,8 +92,8 @@ local function add_one(self, fn, name)
    self.names[#self.names + 1] = name
 end
 
---- Adds a test (function, name), or all tests of a table or a suite. The functions `_setUp` and
---- `_tearDown` run before and after each test.
+--- Adds a test, given as (function, name), or all tests of a table or a suite. The functions
+--- `_setUp` and `_tearDown` run before and after each test.
 function Tester:add(test, name)
    if type(test) == "function" then
       add_one(self, test, name)
@@ -184,7 +184,7 @@ local function tables(a, b) return type(a) == "table" and type(b) == "table" end
 
 for _, name in ipairs {"eq", "assertGeneralEq"} do Tester[name] = equality(true) end
 for _, name in ipairs {"ne", "assertGeneralNe"} do Tester[name] = equality(false) end
--- These two compare as Lua's == does: a tensor equals itself only.
+-- asserteq and assertne compare as Lua's == does, so a tensor equals only itself.
 function Tester:asserteq(a, b, message)
    return note(self, a == b, message, ("%s and %s differ"):format(show(a), show(b)))
 end

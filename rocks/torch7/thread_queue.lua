@@ -1,6 +1,6 @@
--- thread_queue.lua - threads.serialize and threads.queue: functions as bytes, and a queue of jobs
--- that all threads may use. Interpreters share no Lua values, so a queue is a lock, a file with two
--- counts, and a file for each job.
+-- thread_queue.lua - threads.serialize, which converts values and functions to bytes, and
+-- threads.queue, a queue of jobs that all threads may use. Interpreters share no Lua values. So a
+-- queue consists of a lock, a file with two counts, and a file for each job.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -27,8 +27,8 @@ function M.serialize.save(value)
    return torch.CharStorage():string(torch.serialize(values.pack(false, value)))
 end
 
---- Returns the value that `save` has stored. Functions in it are code, so load only what a program
---- of yours has saved.
+--- Returns the value that `save` has stored. Functions in it are code, so a program should load
+--- only what it has saved itself.
 ---@param storage table
 ---@return any
 function M.serialize.load(storage)
@@ -49,7 +49,7 @@ local function write(path, text)
    file:close()
 end
 
---- Makes a queue for at most n jobs, which may be sent to threads. With `id`, opens the existing
+--- Creates a queue for at most n jobs, which may be sent to threads. With `id`, opens the existing
 --- queue that has this id.
 function Queue:__init(n, id)
    check(id ~= nil or math.tointeger(n) and n >= 1,
@@ -64,8 +64,8 @@ end
 
 function Queue:id() return self.mutex:id() end
 
--- Calls step(first, last, most) with the lock held, and repeats this until it returns new counts.
--- The queue has the jobs numbered first + 1 to last.
+-- Calls step(first, last, most) while the lock is held, and repeats this until step returns new
+-- counts. The jobs in the queue have the numbers first + 1 to last.
 local function change(self, step)
    local wait = 1e-5
    while true do
@@ -88,8 +88,8 @@ local function change(self, step)
    end
 end
 
---- Adds a job: a thread will call the function with the remaining arguments. Waits while the queue
---- is full.
+--- Adds a job: a thread will call the function with the other arguments. Waits while the queue is
+--- full.
 function Queue:addjob(callback, ...)
    check(type(callback) == "function",
       "threads.Queue:addjob: callback: expected a function, got %s", type(callback))
@@ -115,7 +115,7 @@ function Queue:dojob()
    return list[1](table.unpack(list, 2, list.n))
 end
 
---- Removes the queue and the jobs that are left.
+--- Removes the queue and the jobs that are left in it.
 function Queue:free()
    local first, last = (read_file(self.path) or ""):match "%d+ (%d+) (%d+)"
    for i = (tonumber(first) or 0) + 1, tonumber(last) or 0 do

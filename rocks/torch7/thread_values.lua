@@ -1,7 +1,7 @@
--- thread_values.lua - packs Lua values for another interpreter, for the package threads. `pack`
--- returns plain tables, strings and tensors, which torch.workers can send; `unpack` rebuilds the
--- values: functions with their upvalues, objects of Torch7's classes, tensors and storages. A
--- package's functions and classes are sent by name.
+-- thread_values.lua - packs Lua values for another interpreter; the package threads uses it. `pack`
+-- returns plain tables, strings and tensors, which torch.workers can send. `unpack` rebuilds the
+-- values: functions with their upvalues, objects of Torch7's classes, tensors and storages. For a
+-- package's functions and classes, only the name is sent.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -34,7 +34,8 @@ end
 
 local pack
 
--- Returns the memory of a tensor or storage: the same memory if it is to be shared, else a copy.
+-- Returns the memory of a tensor or storage: the same memory if it is to be shared, otherwise a
+-- copy.
 local function memory_of(state, elements)
    local key = tlua._storage_key(elements)
    local known = state.memory[key]
@@ -93,7 +94,8 @@ local function pack_table(state, made, value)
    elseif class then
       made.tag, made.name = "object", class.__typename
       local shared = state.shared
-      state.shared = shared or class.__typename == "tds.AtomicCounter" -- threads share its count
+      -- threads always share the count of an AtomicCounter
+      state.shared = shared or class.__typename == "tds.AtomicCounter"
       pack_pairs(state, made, value)
       state.shared = shared
    elseif meta and type(meta.__metatable) == "table"
@@ -133,7 +135,8 @@ function pack(state, value)
    return made
 end
 
---- Packs values. With `shared`, tensors and storages keep their memory; else it is copied.
+--- Packs values. If `shared` is true, tensors and storages keep their memory; otherwise it is
+--- copied.
 ---@param shared boolean
 ---@param ... any
 ---@return table packed
@@ -205,7 +208,8 @@ end
 function build.tensor(_, packed)
    local kind = types.kinds[packed.kind]
    if not packed.memory then return types.new(kind) end
-   -- set_ would count as a change of the memory, which another thread's backward pass may need
+   -- set_ would count as a change of the memory, and the backward pass of another thread may need
+   -- it unchanged
    local made = tlua.as_strided(tlua.detach(packed.memory), packed.shape, packed.stride,
       packed.offset)
    return debug.setmetatable(made, kind.tensor)

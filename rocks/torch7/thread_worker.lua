@@ -1,20 +1,19 @@
--- thread_worker.lua - runs in the interpreter of a thread of the package threads. The module is a
--- function that C code calls once; C code then calls the function that it returns, once for each
--- job.
+-- thread_worker.lua - runs in the interpreter of a thread of the package threads. This module is a
+-- function. C code calls it once, and then calls the function that it returns once for each job.
 
---- Prepares a thread, and returns a function that runs a job: {code = a text}, {inits = packed
---- functions} or a packed function with its arguments.
+--- Prepares a thread, and returns a function that runs jobs. A job is {code = a text}, {inits =
+--- packed functions}, or a packed function with its arguments.
 ---@param _ fun(worker): boolean
 ---@param _ any
 ---@param id integer  from 0
 ---@param settings table  default: the name of the default tensor type; shared: whether tensors
---- keep their memory; seed: that of the calling interpreter
+--- keep their memory; seed: the seed of the calling interpreter
 return function(_, _, id, settings)
    require "tlua.torch7.start"
    local torch = require "tlua.torch7.torch"
    local values = require "tlua.torch7.thread_values"
    torch.setdefaulttensortype(settings.default)
-   torch.manualSeed(settings.seed + id + 1) -- other random numbers in each thread
+   torch.manualSeed(settings.seed + id + 1) -- each thread gets other random numbers
    rawset(_G, "__threadid", id + 1)
 
    local function run(fn, ...) return values.pack(settings.shared, fn(...)) end
@@ -24,7 +23,7 @@ return function(_, _, id, settings)
          if not fn then error(problem, 0) end
          fn()
       elseif job.inits then
-         -- in turn: a function may need a package that an earlier one has loaded
+         -- one after another, since a function may need a package that an earlier one has loaded
          for _, packed in ipairs(job.inits) do (values.unpack(packed))(id + 1) end
       else
          return run(values.unpack(job))

@@ -1,5 +1,6 @@
--- threads.lua - Torch7's package threads on tlua's workers: a pool of threads with an interpreter
--- each, jobs with an end in the calling interpreter, locks and conditions.
+-- threads.lua - Torch7's package threads on top of tlua's workers: a pool of threads with an
+-- interpreter each, jobs with a callback that the calling interpreter runs at their end, locks and
+-- conditions.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -21,8 +22,8 @@ local Threads = classes.class "threads.Threads"
 local schemes = {["threads.serialize"] = false, ["threads.sharedserialize"] = true}
 local shared = false
 
---- Sets how values are sent to pools that are made later: "threads.serialize" copies tensors,
---- "threads.sharedserialize" shares their memory. Without a name, returns the current scheme.
+--- Sets how values are sent to pools that are created later: "threads.serialize" copies tensors,
+--- and "threads.sharedserialize" shares their memory. Without a name, returns the current setting.
 ---@param name? string
 ---@return string
 function Threads.serialization(name)
@@ -39,7 +40,8 @@ local function start(name, n)
       {default = torch.getdefaulttensortype(), shared = shared, seed = tlua.initial_seed()})
 end
 
--- Receives an answer, and appends it to the finished jobs. Returns whether one has arrived.
+-- Waits for an answer of a thread, and appends it to the finished jobs. Returns whether one has
+-- arrived.
 local function receive(self, seconds)
    local worker, number, good, result = self.pool:take(seconds)
    if not worker then return false end
@@ -61,7 +63,8 @@ local function send(self, worker, job, packed)
    self.pool:send(worker, self.serial, packed)
 end
 
---- Starts n threads. Each thread calls the functions, in turn, with its number from 1 to n.
+--- Starts n threads. Each thread calls the given functions one after another, with its number from
+--- 1 to n.
 function Threads:__init(n, ...)
    check(math.type(n) == "integer" and n >= 1,
       "threads.Threads: N: expected a count of threads, got %s", tostring(n))
@@ -107,7 +110,7 @@ local function idlest(self)
    return best
 end
 
--- A thread has at most two jobs: the one that runs, and the next.
+-- A thread has at most two jobs: the one that it runs, and the next one.
 local most <const> = 2
 
 local function target(self, id)
@@ -120,18 +123,18 @@ local function target(self, id)
    return id - 1
 end
 
---- Returns whether addjob would not wait.
+--- Returns whether addjob would return without waiting.
 function Threads:acceptsjob(id)
    check_running(self, "acceptsjob")
    while receive(self, 1e-9) do end
    return self.load[target(self, id)] < most
 end
 
---- Returns whether there are jobs whose end has not run.
+--- Returns whether there are jobs whose endcallback has not run yet.
 function Threads:hasjob() return next(self.jobs) ~= nil or #self.done > 0 end
 function Threads:haserror() return self.errors end
 
---- Gives a job to a thread: ([id,] callback [, endcallback [, ...]]).
+--- Sends a job to a thread. The arguments are ([id,] callback [, endcallback [, ...]]).
 function Threads:addjob(...)
    check_running(self, "addjob")
    local list = table.pack(...)
@@ -170,7 +173,7 @@ function Threads:dojob()
    end
 end
 
---- Waits for all jobs; raises the first error after the last job.
+--- Waits for all jobs. After the last job, raises the first error if there was one.
 function Threads:synchronize()
    local first
    while self.pool and self:hasjob() do
@@ -180,7 +183,7 @@ function Threads:synchronize()
    if first then error(first, 0) end
 end
 
---- Sets whether addjob takes the number of the thread.
+--- Sets whether the first argument of addjob is the number of the thread.
 function Threads:specific(flag)
    if flag == nil then return self.is_specific end
    check(type(flag) == "boolean", "threads.Threads:specific: expected a boolean, got %s",
@@ -189,7 +192,7 @@ function Threads:specific(flag)
    self.is_specific = flag
 end
 
---- Waits for all jobs, and ends the threads.
+--- Waits for all jobs, and then ends the threads.
 function Threads:terminate()
    if not self.pool then return end
    local good, problem = pcall(self.synchronize, self)
@@ -201,7 +204,8 @@ end
 
 local Thread = classes.class "threads.Thread"
 
---- Runs Lua code, given as a string, in a thread. `free` waits for its end.
+--- Runs Lua code, given as a string, in a thread. The method `free` waits for the end of the
+--- thread.
 function Thread:__init(code)
    check(type(code) == "string", "threads.Thread: code: expected a string, got %s", type(code))
    self.pool = start("threads.Thread", 1)
@@ -237,7 +241,7 @@ end
 
 local Mutex = classes.class "threads.Mutex"
 
---- Makes a lock, or, given its `id`, returns a lock that was made elsewhere.
+--- Creates a lock. With `id`, returns the existing lock that has this id.
 function Mutex:__init(id)
    check(id == nil or math.tointeger(id), "threads.Mutex: id: expected a number of a lock, got %s",
       tostring(id))
@@ -270,8 +274,9 @@ function Mutex:free()
    os.remove(self.path .. ".held")
 end
 
--- A condition's file has two lengths: bytes in "waiting" count calls of wait, bytes in "signalled"
--- those of signal. Both are written with the mutex held or are appended in one piece.
+-- A condition's file has two lengths: the number of bytes in "waiting" counts the calls of wait,
+-- and the number of bytes in "signalled" counts the calls of signal. Both are written with the
+-- mutex held or are appended in one piece.
 local Condition = classes.class "threads.Condition"
 
 local function length(path)
@@ -328,7 +333,7 @@ function Condition:free()
    os.remove(self.path .. ".signalled")
 end
 
---- Returns a function that calls fn while it holds a mutex, a new one unless one is given.
+--- Returns a function that holds a mutex while it calls fn. Without `mutex`, a new one is created.
 ---@param fn function
 ---@param mutex? table
 ---@return function
@@ -336,7 +341,7 @@ function M.safe(fn, mutex)
    check(type(fn) == "function", "threads.safe: func: expected a function, got %s", type(fn))
    local own = mutex == nil
    mutex = mutex or M.Mutex()
-   -- removes the lock when the returned function is collected, in this interpreter only
+   -- frees the lock when the returned function is collected; only this interpreter does this
    local keeper = own and setmetatable({}, {__gc = function() mutex:free() end}) or nil
    local function finish(good, ...)
       mutex:unlock()

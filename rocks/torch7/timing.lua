@@ -10,7 +10,7 @@ local Timer = classes.getconstructortable "torch.Timer"
 
 function Timer:__init() self:reset() end
 
---- Resets the time to 0 and starts the timer.
+--- Resets the time to 0 and starts measuring.
 function Timer:reset()
    self.elapsed = {0, 0}
    self.since = {now()}

@@ -1,6 +1,6 @@
 -- torch.lua - Torch7's `torch`, as `require "torch7"` returns it: tensor types, mathematics, random
--- numbers, classes, files, tests and command lines. The table is separate from tlua's torch. A
--- program may use both, since a tensor is the same value with either set of methods.
+-- numbers, classes, files, tests and command lines. This table is not tlua's torch. A program may
+-- use both tables, because a tensor has the same elements with either set of methods.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -8,7 +8,8 @@ local classes = require "tlua.torch7.classes"
 local dispatch = require "tlua.torch7.dispatch"
 
 local M = {}
-package.loaded["tlua.torch7.torch"] = M -- defined first: the files required below need it
+-- set before the other files are loaded, because they require this table
+package.loaded["tlua.torch7.torch"] = M
 
 local methods, is_tensor = types.methods, types.is_tensor
 
@@ -54,8 +55,8 @@ end
 
 -- Constructions ----------------------------------------------------------------------------------
 
--- Returns a function that makes a tensor. The function's first argument may be a tensor that
--- receives the result; otherwise the result has the default type.
+-- Wraps a function that creates a tensor. The first argument of the returned function may be a
+-- tensor that receives the result; otherwise the result has the default type.
 local function with_result(make)
    return function(first, ...)
       if is_tensor(first) then return dispatch.store(first, make(types.kind_of(first), ...)) end
@@ -110,7 +111,8 @@ function M.randperm(...)
    return debug.setmetatable(methods.to(made, types.place(types.default)), types.default.tensor)
 end
 
---- Draws positions with the probabilities in each row: ([res,] p, n [, with replacement]).
+--- Draws positions with the probabilities in each row. The arguments are ([res,] p, n [, with
+--- replacement]).
 function M.multinomial(...)
    local list = {...}
    if classes.typename(list[1]) == "torch.Generator" then table.remove(list, 1) end
@@ -120,7 +122,7 @@ function M.multinomial(...)
    return types.tag(made)
 end
 
---- Returns a state for the given probabilities; multinomialAlias(result, state) draws with it.
+--- Returns a state for the given probabilities, from which multinomialAlias(result, state) draws.
 function M.multinomialAliasSetup(probs) return {probs:clone(), probs:clone():cumsum(1)} end
 
 function M.multinomialAlias(into, state)
@@ -128,14 +130,16 @@ function M.multinomialAlias(into, state)
    return into:copy(draws)
 end
 
-for _, name in ipairs {"zeros", "ones", "rand", "randn"} do -- methods such as x:zeros(2, 3) fill x
+-- the method, such as x:zeros(2, 3), fills x
+for _, name in ipairs {"zeros", "ones", "rand", "randn"} do
    types.Tensor[name] = function(x, ...) return M[name](x, ...) end
 end
 for _, name in ipairs {"range", "linspace", "logspace", "eye", "randperm", "multinomial"} do
    types.Tensor[name] = function(x, ...) return M[name](x, ...) end
 end
 
--- Concatenates tensors, or a table of tensors: ([res,] a, b [, dim]) or ([res,] list [, dim]).
+-- Concatenates tensors. The arguments are ([res,] a, b [, dim]), or ([res,] list [, dim]) for a
+-- table.
 do
    local pair = M.cat
    local function of_list(list, d)
@@ -161,7 +165,7 @@ do
    types.Tensor.cat = M.cat
 end
 
--- These methods of tensors are functions of torch, too.
+-- These methods of tensors are also functions of torch.
 for name in ([[apply map map2 narrow select sub_part=sub squeeze unsqueeze transpose t index gather
    scatter maskedSelect nonzero view expand expandAs repeatTensor split chunk unfold permute
    size stride dim clone isSameSizeAs typeAs]]):gmatch "%S+" do
@@ -196,7 +200,7 @@ function M.setnumthreads(n) tlua.set_num_threads(n) end
 function M.getnumcores() return tlua.get_num_threads() end
 function M.setheaptracking() end
 
---- Returns a number that identifies an object: the same number for every reference.
+--- Returns a number that identifies an object, whichever reference is given.
 ---@param object any
 ---@return integer
 function M.pointer(object)

@@ -1,4 +1,5 @@
--- trepl.lua - the print of Torch7's interactive program th, which shows what tables contain.
+-- trepl.lua - the function print of Torch7's interactive program th, which shows the contents of
+-- tables.
 
 local types = require "tlua.torch7.types"
 local classes = require "tlua.torch7.classes"
@@ -10,7 +11,7 @@ local M = {}
 local lua_print = print
 local deepest <const> = 6
 
--- Returns the keys of a table: numbers first, then the others by their text.
+-- Returns the keys of a table: first the numbers, then the others in the order of their texts.
 local function sorted_keys(value)
    local keys = {}
    for key in next, value do keys[#keys + 1] = key end
@@ -29,7 +30,7 @@ local function describe_tensor(x)
    return ("%s - size: %s"):format(name, table.concat(field(x, "shape"), "x"))
 end
 
--- Returns a value inside a table as text; the lines of a table are indented.
+-- Formats a value inside a table as text. The lines of a table are indented.
 local function describe(value, indent, depth, seen)
    if types.is_tensor(value) then return describe_tensor(value) end
    if types.is_storage(value) then
@@ -57,7 +58,7 @@ local function describe(value, indent, depth, seen)
    return table.concat(lines, "\n")
 end
 
---- Returns a value as th's print shows it.
+--- Formats a value as th's print shows it.
 ---@param value any
 ---@return string
 function M.tostring(value)
@@ -67,14 +68,14 @@ function M.tostring(value)
    return describe(value, "", 1, {})
 end
 
---- Prints values; tables with their fields.
+--- Prints values. Tables are printed with their fields.
 function M.print(...)
    local texts = table.pack(...)
    for i = 1, texts.n do texts[i] = M.tostring(texts[i]) end
    lua_print(table.unpack(texts, 1, texts.n))
 end
 
---- Lets the global print be this package's.
+--- Replaces the global print by this package's print.
 function M.install() rawset(_G, "print", M.print) end
 
 return M

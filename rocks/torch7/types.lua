@@ -1,6 +1,6 @@
 -- types.lua - Torch7's tensor types and storages. A Torch7 tensor is a tlua tensor with another
--- metatable, one for each dtype and device, so tlua's operators take it without a copy. Operators
--- return results with tlua's metatable, and `tag` gives them Torch7's metatable.
+-- metatable, one for each dtype and device. So tlua's operators accept it without a copy. They
+-- return results with tlua's metatable, and `tag` gives these Torch7's metatable.
 
 local torch = require "tlua"
 local classes = require "tlua.torch7.classes"
@@ -10,12 +10,12 @@ local M = {}
 local native = debug.getmetatable(torch.empty(0))
 local set_metatable, get_metatable = debug.setmetatable, debug.getmetatable
 
---- Returns the field or method that tlua defines for a tensor, independent of the metatable.
+--- Returns the field or method that tlua defines for a tensor, whatever metatable the tensor has.
 ---@type fun(tensor: Tensor, name: string): any
 local field = native.__index
 M.field = field
 M.native_newindex = native.__newindex
---- Frees a tensor that nothing uses any longer, before the collector finds it.
+--- Frees a tensor that is no longer needed, without waiting for the garbage collector.
 ---@type fun(tensor: Tensor)
 M.close = native.__close
 
@@ -37,7 +37,8 @@ local methods = M.methods
 ---@field tensor table  the metatable of the type's tensors
 ---@field storage table  the metatable of the type's storages
 
---- `kinds` maps names to types, which are called kinds here; `list` has all kinds.
+--- `kinds` maps names to tensor types, which are called kinds in this file; `list` contains all
+--- kinds.
 M.kinds, M.list = {}, {}
 local by_dtype = {[false] = {}, [true] = {}}
 
@@ -54,7 +55,7 @@ end
 by_dtype[false].bool, by_dtype[true].bool = M.kinds.Byte, M.kinds.CudaByte
 by_dtype[false].bfloat16 = M.kinds.Half
 
---- Maps the metatable of a tensor or storage type to the kind.
+--- Maps the metatable of a tensor type or storage type to the kind.
 M.kind_of_meta = {}
 
 --- Returns the device for Torch7's Cuda types: the GPU, or the simulated device if there is no GPU.
@@ -65,7 +66,7 @@ function M.cuda_device()
    torch.raise("torch7: Cuda types need a GPU, or the simulated device (make sim)")
 end
 
---- Returns tlua's options for making a tensor of a kind.
+--- Returns tlua's options for creating a tensor of a kind.
 function M.place(kind)
    return {dtype = kind.dtype, device = kind.cuda and M.cuda_device() or "cpu"}
 end
@@ -83,7 +84,7 @@ function M.kind_of(tensor)
       or by_dtype[not is_cpu(tensor)][field(tensor, "dtype")]
 end
 
--- Maps dtypes to the metatables of tensors on the CPU, and on devices.
+-- Maps dtypes to the metatables of tensors, for the CPU and for devices.
 local tagged_by = {[true] = {}, [false] = {}}
 
 --- Gives a tensor the metatable of its type, and returns the tensor.
@@ -118,7 +119,7 @@ local function whole(value, name)
    return n
 end
 
---- Returns sizes as a list; the caller gives them one by one, as a table or as a LongStorage.
+--- Returns sizes as a list. The caller gives them one by one, as a table or as a LongStorage.
 function M.sizes(name, first, ...)
    local list = {}
    if type(first) == "table" then
@@ -143,24 +144,26 @@ local function check_position(self, at, name)
    return i
 end
 
---- Makes a storage; `elements` is a vector of all elements.
+--- Creates a storage. `elements` is a vector with all its elements.
 ---@param kind torch7.Kind
 ---@param elements Tensor
 ---@return table
 function M.storage(kind, elements) return setmetatable({elements = elements}, kind.storage) end
 
---- Returns a LongStorage with a list's integers.
+--- Returns a LongStorage with the integers of a list.
 function M.longs(list) return M.storage(M.kinds.Long, torch.tensor(list, {dtype = "int64"})) end
 
 local function new_storage(kind, first, second, third)
    local place = M.place(kind)
-   if type(first) == "table" and first.elements then -- makes a part of another storage
+   -- creates a storage that is a part of another storage
+   if type(first) == "table" and first.elements then
       local n = field(first.elements, "shape")[1]
       local offset = second or 1
       return M.storage(kind, torch.narrow(first.elements, 1, offset, third or n - offset + 1))
    elseif type(first) == "table" then
       return M.storage(kind, methods.to(torch.tensor(first, {dtype = "float64"}), kind.dtype))
-   elseif type(first) == "string" then -- a file that Torch7 would map into memory
+   -- the argument is the name of a file, which Torch7 would map into memory
+   elseif type(first) == "string" then
       local file <close> = assert(io.open(first, "rb"))
       return M.storage(kind, torch.frombuffer(file:read "a", {dtype = kind.dtype}))
    end
@@ -181,7 +184,7 @@ function Storage:copy(other)
    return self
 end
 
---- Changes the number of elements by moving the storage to new memory. Existing tensors of the
+--- Moves the storage to new memory with another number of elements. Existing tensors over the
 --- storage keep the old memory.
 function Storage:resize(size)
    local n, old = whole(size, "Storage:resize"), self.elements
@@ -205,7 +208,8 @@ end
 
 function Storage:new(...) return new_storage(M.kind_of_meta[getmetatable(self)], ...) end
 
---- Returns the storage's bytes as a string. If a string is given, its bytes replace the elements.
+--- Returns the storage's bytes as a string. If a string is given, replaces the elements by its
+--- bytes.
 function Storage:string(text)
    if text then
       local bytes = #text > 0 and torch.io.bytes(text) or torch.empty(0, {dtype = "uint8"})
@@ -252,12 +256,13 @@ local function define_storage(kind)
    kind.storage, M.kind_of_meta[meta] = meta, kind
 end
 
---- Returns a key that identifies memory: storages and tensors that share memory have equal keys.
+--- Returns a key that identifies the memory: storages and tensors that share memory have equal
+--- keys.
 function M.storage_key(value)
    return torch._storage_key(is_tensor(value) and value or value.elements)
 end
 
---- Returns whether a value is a storage of Torch7.
+--- Returns whether a value is a Torch7 storage.
 function M.is_storage(value)
    local meta = type(value) == "table" and getmetatable(value)
    local kind = meta and M.kind_of_meta[meta]
@@ -266,8 +271,8 @@ end
 
 -- Tensors ------------------------------------------------------------------------------------
 
--- Returns a tensor that views a storage: (storage, offset, sizes, strides) or (storage, offset,
--- size 1, stride 1, ...).
+-- Returns a tensor that is a view of a storage. The arguments are (storage, offset, sizes, strides)
+-- or (storage, offset, size 1, stride 1, ...).
 local function over_storage(kind, storage, offset, sizes, strides, ...)
    local elements = storage.elements
    if offset == nil then offset = 1 end
@@ -289,7 +294,7 @@ local function over_storage(kind, storage, offset, sizes, strides, ...)
       step = full[i] * sizes[i]
    end
    local made = torch.empty(0, {dtype = kind.dtype, device = field(elements, "device")})
-   -- the storage may be a part of another storage, made by new_storage
+   -- the storage may itself be a part of another storage, created by new_storage
    methods.set_(made, elements, methods.storage_offset(elements) + whole(offset, "Tensor") - 1,
       sizes, full)
    return made
@@ -302,7 +307,7 @@ local function of_table(kind, list)
    return methods.to(made, M.place(kind))
 end
 
--- Returns a tensor of the given sizes and, if given, strides.
+-- Returns a tensor of the given sizes. If strides are given, it has these strides.
 local function of_sizes(kind, sizes, strides)
    if not strides then return torch.empty(sizes, M.place(kind)) end
    local given, count = M.sizes("Tensor", strides), 1
@@ -313,7 +318,7 @@ local function of_sizes(kind, sizes, strides)
    return over_storage(kind, storage, 1, M.longs(sizes), M.longs(given))
 end
 
---- Makes a tensor of the given kind. The arguments are those of Torch7's constructors: sizes, a
+--- Creates a tensor of the given kind. The arguments are those of Torch7's constructors: sizes, a
 --- table of elements, a tensor (whose memory is shared) or a storage.
 ---@param kind torch7.Kind
 ---@param ... any
@@ -366,7 +371,8 @@ function M.install()
    for _, kind in ipairs(M.list) do
       for name, method in pairs(M.Tensor) do rawset(kind.tensor, name, method) end
       rawset(kind.tensor, "new", function(first, ...)
-         -- x:new() is another tensor with the elements of x, and x:new(2, 3) has these sizes
+         -- x:new() returns another tensor with the elements of x, and x:new(2, 3) one with these
+         -- sizes
          if is_tensor(first) and select("#", ...) > 0 then return M.new(kind, ...) end
          return M.new(kind, first, ...)
       end)

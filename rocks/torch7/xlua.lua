@@ -1,4 +1,4 @@
--- xlua.lua - Torch7's package xlua: a progress bar, printing, and arguments by name.
+-- xlua.lua - Torch7's package xlua: a progress bar, printing, and named arguments.
 
 local tlua = require "tlua"
 local classes = require "tlua.torch7.classes"
@@ -28,10 +28,10 @@ end
 
 function M.log(...) print(...) end
 
---- Prints values with their fields.
+--- Prints values. Tables are printed with their fields.
 function M.print(...) trepl.print(...) end
 
---- Returns a table's fields as text.
+--- Formats a table with its fields as text.
 function M.tostring(value) return trepl.tostring(value) end
 
 --- Calls a function n times, and prints the seconds per call.
@@ -41,7 +41,7 @@ function M.profile(title, n, fn)
    print(("%s: %g s"):format(title, (tlua.io.clock() - start) / n))
 end
 
---- Parses arguments, which are given in order or as one table with names; fills in defaults:
+--- Parses arguments that are given in order or as one table with names, and fills in defaults:
 ---    local args, x, n = xlua.unpack({...}, "name", "text",
 ---       {arg = "x", type = "number", req = true}, {arg = "n", type = "number", default = 1})
 function M.unpack(given, name, help, ...)
@@ -87,7 +87,7 @@ end
 local at_start = {}
 for name in pairs(_G) do at_start[name] = true end
 
--- Returns the names of the globals that a program has made, sorted.
+-- Returns the sorted names of the globals that a program has created.
 local function own_globals()
    local names = {}
    for name in pairs(_G) do
@@ -97,7 +97,7 @@ local function own_globals()
    return names
 end
 
---- Prints the names of packages and the globals that the program has made.
+--- Prints the names of packages and of the globals that the program has created.
 function M.who()
    local libraries, values = {}, {}
    for name, value in pairs(_G) do
@@ -114,7 +114,7 @@ end
 --- Removes a global.
 function M.clear(name) rawset(_G, name, nil) end
 
---- Removes the globals that the program has made, and collects garbage.
+--- Removes the globals that the program has created, and collects garbage.
 function M.clearall()
    for _, name in ipairs(own_globals()) do M.clear(name) end
    collectgarbage()

@@ -10,7 +10,7 @@ classes.root("xlua", M)
 
 local Parser = classes.class "xlua.OptionParser"
 
---- Makes a parser; %prog in the usage stands for the program's name.
+--- Creates a parser. %prog in the usage stands for the program's name.
 function Parser:__init(usage)
    self.usage = usage or "%prog [options]"
    self.entries, self.by_flag = {}, {}
@@ -20,8 +20,8 @@ end
 
 local actions = {store = true, store_true = true, store_false = true, append = true}
 
---- Adds an option: {"-s", "--size", action = "store", dest = "size", default = 3, req = true,
---- help = "..."}. The actions are store, store_true, store_false and append.
+--- Adds an option: {"-s", "--size", action = "store", dest = "size", default = 3, req = true, help
+--- = "..."}. The possible actions are store, store_true, store_false and append.
 function Parser:option(entry)
    if type(entry) ~= "table" or type(entry[1]) ~= "string" then
       tlua.raise "xlua.OptionParser:option: expected a table that begins with a flag"
@@ -75,8 +75,8 @@ local function take(self, values, entry, flag, text)
    end
 end
 
---- Reads the program's arguments, or a given list; returns the values by name, and the arguments
---- that are no options.
+--- Parses the program's arguments, or a given list. Returns the values by name, and the arguments
+--- that are not options.
 function Parser:parse(list)
    list = list or _G.arg or {}
    local values, rest, i = {}, {}, 1
@@ -129,7 +129,7 @@ end
 
 local Profiler = classes.class "xlua.Profiler"
 
---- Makes a profiler of named sections of a program.
+--- Creates a profiler for named sections of a program.
 function Profiler:__init(_, verbose)
    self.events, self.names, self.verbose = {}, {}, verbose or false
 end
@@ -142,13 +142,13 @@ local function event(self, name)
    return self.events[name]
 end
 
---- Begins a section.
+--- Begins to measure a section.
 function Profiler:start(name)
    local e = event(self, name)
    e.began, e.cpu_began = tlua.io.clock(), os.clock()
 end
 
---- Ends a section; returns the seconds since its start, and those of the processor.
+--- Ends a section. Returns the elapsed seconds and the processor seconds since its start.
 function Profiler:lap(name)
    local e = self.events[name]
    if not e or not e.began then
@@ -160,7 +160,7 @@ function Profiler:lap(name)
    return real, cpu
 end
 
---- Returns the seconds of all laps of a section, and those of the processor.
+--- Returns the elapsed seconds and the processor seconds of all laps of a section.
 function Profiler:time(name)
    local e = self.events[name]
    if not e then tlua.raise("xlua.Profiler:time: there is no section " .. tostring(name)) end
@@ -172,7 +172,7 @@ function Profiler:reset(name)
    else self.events, self.names = {}, {} end
 end
 
---- Prints all sections.
+--- Prints the times of all sections.
 function Profiler:printAll()
    for _, name in ipairs(self.names) do
       local e = self.events[name]

@@ -28,7 +28,7 @@ local size, seq, batch = 32, 12, 4
 
 local function move(x) return opt.cuda and x:cuda() or x end
 
--- Returns one step of an LSTM, a module from {x, c, h} to {c, h, log probabilities}.
+-- Returns an LSTM step as a module that maps {x, c, h} to {c, h, log probabilities}.
 local function lstm()
    local inputs = {nn.Identity()(), nn.Identity()(), nn.Identity()()}
    local x, c, h = inputs[1], inputs[2], inputs[3]
@@ -60,7 +60,7 @@ for t = 1, seq do
    if opt.cuda then criterions[t]:cuda() end
 end
 
--- Returns one-hot rows for characters, and the class of the character that follows each.
+-- Returns the characters as one-hot rows, and for each the class of the character that follows.
 local function examples()
    local x, y = {}, {}
    for t = 1, seq do x[t], y[t] = torch.zeros(batch, count), torch.Tensor(batch) end

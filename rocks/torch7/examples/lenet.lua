@@ -1,4 +1,4 @@
--- Trains LeNet on images of bars by nn.StochasticGradient. Run it by:
+-- Trains LeNet on images of bars with nn.StochasticGradient. Run it by:
 --    tlua --torch7 lenet.lua [-cuda]
 
 require "torch"

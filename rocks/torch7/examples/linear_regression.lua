@@ -1,5 +1,5 @@
--- Fits a linear regression in the manner of Torch7: optim.sgd calls a closure that returns the loss
--- and its gradient. Run it by: tlua --torch7 linear_regression.lua
+-- Fits a linear regression in Torch7's style: optim.sgd calls a closure that returns the loss and
+-- its gradient. Run it by: tlua --torch7 linear_regression.lua
 
 require "torch"
 require "nn"
@@ -7,7 +7,8 @@ require "optim"
 
 torch.manualSeed(1)
 
--- Each row has the yield of corn, the fertilizer and the insecticide, in units of ten.
+-- Each row has the yield of corn, the amount of fertilizer and that of insecticide, in units of
+-- ten.
 local data = torch.Tensor {
    {40, 6, 4}, {44, 10, 4}, {46, 12, 5}, {48, 14, 7}, {52, 16, 9},
    {58, 18, 12}, {60, 22, 14}, {68, 24, 20}, {74, 26, 21}, {80, 32, 24},
@@ -42,10 +43,11 @@ for epoch = 1, 600 do
    if epoch % 200 == 0 then print(("epoch %d: loss %.4f"):format(epoch, loss)) end
 end
 
--- Compares the loss with the least-squares solution's loss.
+-- Compares the loss with the loss of the least-squares solution.
 local A = torch.cat(data[{{}, {2, 3}}], torch.ones(data:size(1), 1), 2)
 local y = data[{{}, {1}}]
-local best = torch.gels(y, A):narrow(1, 1, 3) -- rows after the solution have the residuals
+-- gels returns the solution in the first rows, and residuals in the rows after them
+local best = torch.gels(y, A):narrow(1, 1, 3)
 local least = criterion:forward(torch.mm(A, best), y)
 print(("loss %.4f, by least squares %.4f"):format(loss, least))
 return loss, least

@@ -1,5 +1,5 @@
--- rnn.lua - in the manner of the package rnn: a network reads binary digits and says, after each,
--- whether the number of ones so far is odd. A Sequencer takes whole sequences.
+-- rnn.lua - an example in the style of the package rnn. A network reads binary digits and predicts
+-- after each one whether the number of ones up to it is odd. A Sequencer takes whole sequences.
 
 require "rnn"
 
@@ -28,7 +28,7 @@ if opt.cuda then
 end
 local parameters, gradParameters = model:getParameters()
 
--- Returns digits and classes (1: even, 2: odd), a tensor of each for each step.
+-- Returns two lists with a tensor for each step: the digits, and their classes (1: even, 2: odd).
 local function batch(size)
    local inputs, targets = {}, {}
    local odd = torch.zeros(size)

@@ -14,7 +14,7 @@ siamese:add(tower:clone("weight", "bias", "gradWeight", "gradBias"))
 local model = nn.Sequential():add(siamese):add(nn.PairwiseDistance(2))
 local criterion = nn.HingeEmbeddingCriterion(1)
 
--- Returns a pair of vectors and a target: 1 for vectors of one kind, otherwise -1.
+-- Returns a pair of vectors and its target: 1 if both vectors are of one kind, otherwise -1.
 local function sample(kind)
    local x = torch.randn(4):mul(0.3)
    return x:add(kind == 1 and 1 or -1)

@@ -1,5 +1,6 @@
--- threads.lua - in the manner of the package threads: each thread computes the gradient of a part
--- of the batch with a copy of the model, and the main thread adds the gradients and takes the step.
+-- threads.lua - an example in the style of the package threads. Each thread computes the gradient
+-- for a part of the batch with a copy of the model. The main thread adds the gradients and makes
+-- the step.
 
 local threads = require "threads"
 -- luacheck: globals replica
@@ -13,7 +14,7 @@ cmd:option("-rate", 2, "the learning rate")
 local opt = cmd:parse(arg or {})
 torch.manualSeed(opt.seed)
 
--- points inside and outside of a circle
+-- the inputs are points inside and outside a circle
 local inputs = torch.rand(200, 2):mul(2):add(-1)
 local targets = inputs:clone():pow(2):sum(2):lt(0.6):double():add(1):view(-1)
 local model = nn.Sequential()
@@ -25,7 +26,7 @@ threads.Threads.serialization "threads.sharedserialize"
 local pool = threads.Threads(opt.threads, function()
    require "nn"
 end, function()
-   -- the copy shares the memory of the parameters; each thread has gradients of its own
+   -- the copy shares the memory of the parameters, but each thread has its own gradients
    local copy = model:clone()
    copy:share(model, "weight", "bias")
    local _, gradients = copy:parameters()

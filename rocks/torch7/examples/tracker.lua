@@ -1,5 +1,6 @@
--- Writes a network such as a tracker's (features of an image, and boxes from the features) to a .t7
--- file, reads the file in ASCII and in binary, and runs the network. Run it by:
+-- Writes a network like a tracker's to a .t7 file: one part computes features of an image, and
+-- another computes boxes from them. Reads the file in ASCII and binary format, and runs the
+-- network. Run it by:
 --    tlua --torch7 tracker.lua
 
 require "torch"

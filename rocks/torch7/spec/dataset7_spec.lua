@@ -1,4 +1,4 @@
--- Tests Torch7's package dataset, and the queue and the bytes of the package threads.
+-- Tests Torch7's package dataset, and the queue and the serialization of functions of the package threads.
 
 local shell = require "spec.support.shell"
 local torch = require "torch7"

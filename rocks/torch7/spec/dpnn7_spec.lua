@@ -88,7 +88,7 @@ describe("Torch7's dpnn", function()
       local g = ram:backward(x, given)
       assert.same({2, 4}, g:size():totable())
       local bias, expected = action:get(1).gradBias, torch.zeros(2)
-      for t = 1, 3 do -- the drawn noise is what the output differs from the mean
+      for t = 1, 3 do -- the difference of the output and the mean is the noise that was drawn
          local mean = torch.mm(t == 1 and ram.before or outputs[t - 1], action:get(1).weight:t())
             + action:get(1).bias:view(1, 2):expand(2, 2)
          local far = (ram.actions[t] - mean):div(0.01)
@@ -139,7 +139,7 @@ describe("Torch7's dpnn", function()
       local glimpse = nn.SpatialGlimpse(2, 2, 2)
       local parts = glimpse:forward {image, torch.Tensor {{-1, -1}}}
       same(torch.Tensor {{1, 2}, {5, 6}}, parts[1][1])
-      same(torch.Tensor {{1 / 4, 5 / 4}, {14 / 4, 34 / 4}}, parts[1][2]) -- of the padded image
+      same(torch.Tensor {{1 / 4, 5 / 4}, {14 / 4, 34 / 4}}, parts[1][2]) -- means over the padded image
       local g = glimpse:backward({image, torch.Tensor {{-1, -1}}}, torch.ones(1, 2, 2, 2))
       near(1 + 1 / 4, g[1][1][1][1][1])
    end)

@@ -1,4 +1,4 @@
--- Runs the examples, which are programs in the style of Torch7's time, under `tlua --torch7`.
+-- Runs the examples under `tlua --torch7`. They are programs in the style of Torch7.
 
 local shell = require "spec.support.shell"
 

@@ -68,7 +68,7 @@ describe("Torch7's transfer functions", function()
    end)
 end)
 
--- Sums fn(i, j, ...) over counts.
+-- Returns the sum of fn(i, j, ...), where each index runs from 1 to its count.
 local function sum(fn, n, ...)
    local total = 0
    for i = 1, n do
@@ -81,7 +81,7 @@ local function sum(fn, n, ...)
    return total
 end
 
--- Returns an element of (planes, rows, columns), and 0 outside.
+-- Returns an element of a tensor (planes, rows, columns), or 0 for a position outside.
 local function at(x, p, r, c)
    if r < 1 or c < 1 or r > x:size(2) or c > x:size(3) then return 0 end
    return x[p][r][c]

@@ -34,7 +34,7 @@ describe("Torch7's nngraph", function()
       assert.equal(0, #model:findModules "nn.SelectTable")
    end)
 
-   -- Returns a graph of n layers over {rows, 4} with three inputs, and the number of its outputs.
+   -- Returns a random graph of n layers over tensors {rows, 4}, which has three inputs, and the number of its outputs.
    local function random_graph(n)
       local x = {nn.Identity()(), nn.Identity()(), nn.Identity()()}
       local nodes, is_used = {nn.CAddTable()(x)}, {}
@@ -84,7 +84,7 @@ describe("Torch7's nngraph", function()
          model:accGradParameters(x, n == 1 and g[1] or g, 0.5)
          for i = 1, 3 do close(expected[i], grads[i]) end
          for i, sum in ipairs(sums or {}) do close(sum, copies[i]) end
-         -- the gradients have memory of their own
+         -- the gradients do not share memory, so changing one leaves the others as they are
          grads[1]:fill(7)
          close(expected[2], grads[2])
          close(kept, g[1])

@@ -1,4 +1,4 @@
--- Tests Torch7's package image against values by hand.
+-- Tests Torch7's package image against values computed by hand.
 
 local torch = require "torch7"
 local image = require "tlua.torch7.image"
@@ -38,7 +38,7 @@ describe("Torch7's image", function()
    it("scales lines by means and by interpolation", function()
       local line = torch.Tensor {{1, 2, 3, 4}}
       assert.same({{1.5, 3.5}}, image.scale(line, 2, 1):totable())
-      -- three pixels of 4/3: (1 + 2/3) / (4/3) ...
+      -- each of the three pixels covers 4/3 pixels of the source; the first is (1 + 2/3) / (4/3)
       local third = image.scale(line, 3, 1)
       near((1 + 2 / 3) * 3 / 4, third[1][1])
       near((2 * 2 / 3 + 3 * 2 / 3) * 3 / 4, third[1][2])
@@ -58,7 +58,7 @@ describe("Torch7's image", function()
 
    it("samples in polar coordinates", function()
       local disc = torch.zeros(9, 9)
-      disc[5]:narrow(1, 5, 5):fill(1) -- a ray to the right of the centre
+      disc[5]:narrow(1, 5, 5):fill(1) -- draws a ray to the right of the centre
       local polar = image.polar(torch.Tensor(8, 4), disc)
       assert.same({1.0, 1.0, 1.0, 1.0}, polar[1]:totable())
       assert.same({1.0, 0.0, 0.0, 0.0}, polar[3]:totable())
@@ -93,7 +93,7 @@ describe("Torch7's image", function()
    it("normalizes contrast", function()
       local x = torch.rand(12, 12)
       local y = image.lcn(x)
-      -- the normalization forgets scale and offset
+      -- the normalization removes scale and offset
       close(y, image.lcn(x * 3 + 5), 1e-9)
       local kernel = torch.ones(3, 3):div(9)
       local z = (x - x:mean()) / x:std()
@@ -133,7 +133,7 @@ describe("Torch7's image", function()
       near(1, image.gaussian {size = 5, normalize = true}:sum())
       local g = image.gaussian {width = 5, height = 3, sigma_horz = 0.1, sigma_vert = 0.5, mean_horz = 0.1}
       assert.same({3, 5}, g:size():totable())
-      near(1, g[2][1]) -- the mean 0.1 * 5 + 0.5 is column 1
+      near(1, g[2][1]) -- the mean is at 0.1 * 5 + 0.5 = 1, which is column 1
       near(math.exp(-0.5 * (1 / 0.5) ^ 2), g[2][2])
       local into = torch.FloatTensor(4, 6)
       assert.equal(into, image.gaussian {tensor = into})

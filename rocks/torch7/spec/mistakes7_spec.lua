@@ -1,4 +1,4 @@
--- Tests the error messages for mistakes in programs of Torch7.
+-- Tests the error messages for mistakes in Torch7 programs.
 
 local torch = require "torch7"
 local nn = require "tlua.torch7.nn"

@@ -509,8 +509,8 @@ describe("Torch7's criterions", function()
       assert.equal(5.0, sum:forward(torch.Tensor {1, 2}, torch.Tensor {2, 4}))
       assert.equal(1.5, nn.AbsCriterion():forward(torch.Tensor {1, 2}, torch.Tensor {2, 4}))
       assert.equal(0.25, nn.ClassNLLCriterion():forward(torch.Tensor {-1, -0.25}, 2))
-      -- The scores are 0.1, 0.2, 0.4 and 0.8, and the labels are 4 and 1: the loss is the sum of
-      -- the margins, divided by 4.
+      -- The scores are 0.1, 0.2, 0.4 and 0.8, and the labels are 4 and 1. The loss is the sum of the margins, divided
+      -- by 4.
       local loss = nn.MultiLabelMarginCriterion():forward(torch.Tensor {0.1, 0.2, 0.4, 0.8}, torch.Tensor {4, 1, 0, 1})
       local expected = (1 - (0.8 - 0.2) + 1 - (0.8 - 0.4) + 1 - (0.1 - 0.2) + 1 - (0.1 - 0.4)) / 4
       assert.is_true(math.abs(expected - loss) < 1e-12)

@@ -11,7 +11,7 @@ local shell = require "spec.support.shell"
 local function near(a, b, tolerance) assert.is_true(math.abs(a - b) <= tolerance, ("%s and %s"):format(a, b)) end
 
 describe("Torch7's optim", function()
-   -- the quadratic x'Ax/2 - b'x, whose minimum is at (0.2, 0.4)
+   -- minimises the quadratic x'Ax/2 - b'x, whose minimum is at (0.2, 0.4)
    local A, b = torch.Tensor {{3, 1}, {1, 2}}, torch.Tensor {1, 1}
    local function quadratic(x) return 0.5 * x:dot(A * x) - b:dot(x), A * x - b end
 

@@ -1,5 +1,5 @@
--- Tests the package rnn: values against the formulas in plain Lua, gradients through time against
--- finite differences.
+-- Tests the package rnn: values against the formulas in plain Lua, and gradients through time against finite
+-- differences.
 
 local torch = require "torch7"
 local nn = require "tlua.torch7.rnn"
@@ -12,7 +12,7 @@ torch.manualSeed(11)
 local function sigmoid(x) return 1 / (1 + math.exp(-x)) end
 local function tanh(x) return (math.exp(2 * x) - 1) / (math.exp(2 * x) + 1) end
 
--- Sets all parameters of a module to the given numbers, in turn.
+-- Sets the parameters of a module to the given numbers, one after another.
 local function set(module, numbers)
    local at = 0
    for _, x in ipairs((module:parameters())) do
@@ -116,7 +116,7 @@ describe("the package rnn computes", function()
       seq.batchfirst = true
       near(0, (seq:forward(x:transpose(1, 2)) - nn.Sequencer(seq:toFastLSTM()):forward(x):transpose(1, 2)):abs():max())
       local gru, one = nn.SeqGRU(2, 3), nn.GRU(2, 3)
-      -- SeqGRU's columns: update, reset, candidate; GRU's gates: reset, update
+      -- the order of SeqGRU's columns is update, reset, candidate; the order of GRU's gates is reset, update
       for place, gate in ipairs {2, 1} do
          local columns = gru.weight:narrow(2, (gate - 1) * 3 + 1, 3)
          one.i2g.weight:narrow(1, (place - 1) * 3 + 1, 3):copy(columns:narrow(1, 1, 2):t())

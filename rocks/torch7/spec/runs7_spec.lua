@@ -1,5 +1,5 @@
--- Tests the backward pass of a whole container against the two halves of backward, which each layer
--- computes by itself.
+-- Tests that the backward pass of a whole container gives the same gradients as the two halves of backward, which each
+-- layer computes by itself.
 
 local torch = require "torch7"
 local nn = require "tlua.torch7.nn"
@@ -35,7 +35,7 @@ local function drawn(tree)
    return made
 end
 
--- Checks one model: `backward` must give the gradients of the two halves.
+-- Checks that `backward` of a model gives the same gradients as the two halves.
 local function check(model, input, scale)
    local halves = model:clone()
    local _, sums = model:getParameters()
@@ -292,7 +292,7 @@ describe("The backward pass of a container", function()
    end)
 
    it("gives gradInput of containers and layers in which a layer stands twice", function()
-      -- the copies of `layer` in a second model have gradients of their own
+      -- the copies of `layer` in a second model have their own gradients
       local function model(kind, layer, copy)
          local inner = nn[kind]():add(layer):add(nn.Tanh()):add(copy)
          local whole = nn.Sequential():add(nn.ConcatTable():add(nn.Identity()):add(nn.Square()):add(nn.Tanh()))

@@ -1,4 +1,4 @@
--- Measures training steps of two classic models, beside the same models in PyTorch's nn:
+-- Measures training steps of two classic models, and the same models in PyTorch:
 --    tlua --torch7 rocks/torch7/spec/speed.lua [PYTHON]
 -- Each row is the median of the processor's time for a step on one thread. PYTHON, with PyTorch,
 -- runs speed.py, and the last column tells how many times as fast tlua is.

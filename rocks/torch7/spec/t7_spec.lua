@@ -1,4 +1,4 @@
--- Tests Torch7's files and its format .t7.
+-- Tests Torch7's files and the .t7 format.
 
 local torch = require "torch7"
 local nn = require "tlua.torch7.nn"
@@ -161,7 +161,7 @@ describe("Torch7's files", function()
       assert.raises("the file is closed", function() file:readInt() end)
       assert.raises("not writable", function() torch.MemoryFile("r"):writeInt(1) end)
       assert.raises("No such file", function() torch.DiskFile("/no/such/file") end)
-      assert.is_nil(torch.DiskFile("/no/such/file", "r", true)) -- as the page on DiskFile says
+      assert.is_nil(torch.DiskFile("/no/such/file", "r", true)) -- the manual's page on DiskFile promises nil
    end)
 
    it("are on disk, change in both encodings, and are commands' pipes", function()

@@ -1,4 +1,4 @@
--- Tests Torch7's torch: tensors, storages, result arguments, printing, classes, random numbers.
+-- Tests Torch7's package torch: tensors, storages, result arguments, printing, classes and random numbers.
 
 local torch = require "torch7"
 local tlua = require "tlua"
@@ -174,7 +174,7 @@ describe("Torch7's tensors", function()
       local a = torch.Tensor {{0, 1, 0}, {-1, 0, 0}, {0, 0, 2}}
       local e, v = torch.eig(a, "V")
       same({{0.0, 1.0}, {0.0, -1.0}, {2.0, 0.0}}, e)
-      local re, im = v:select(2, 1), v:select(2, 2) -- a (re + i im) = i (re + i im)
+      local re, im = v:select(2, 1), v:select(2, 2) -- the eigenvalues are i and -i: a (re + i im) = i (re + i im)
       assert.is_true((torch.mv(a, re) + im):abs():max() < 1e-12)
       assert.is_true((torch.mv(a, im) - re):abs():max() < 1e-12)
       assert.equal(0, (select(2, torch.eig(a:float(), "N"))):nElement())
@@ -324,7 +324,7 @@ describe("Torch7's classes", function()
       assert.is_false(torch.isTypeOf(zoo.SpecAnimal "x", "SpecDog"))
       assert.is_nil(torch.factory "SpecDog"().name)
       assert.equal("SpecDog", torch.type(torch.setmetatable({}, "SpecDog")))
-      -- a program's class takes the place of a layer of the same name
+      -- a class of a program replaces the layer of the same name
       local nn = require "tlua.torch7.nn"
       local layer = nn.KLDCriterion
       finally(function() nn.KLDCriterion = layer end)

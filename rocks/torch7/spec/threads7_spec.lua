@@ -1,5 +1,4 @@
--- Tests Torch7's packages threads and tds under `tlua --torch7`, and the packing of values for
--- other interpreters.
+-- Tests Torch7's packages threads and tds under `tlua --torch7`, and how values are packed for other interpreters.
 
 local shell = require "spec.support.shell"
 local torch = require "torch7"
