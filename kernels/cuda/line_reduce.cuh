@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 ** split the elements of these lines. */
 struct Columns {
   int64_t lines, n, inner;
-  int64_t share, segments; /* number of elements in a segment */
+  int64_t share, segments; /* `share` is the number of elements in a segment */
   int64_t strips;          /* number of blocks that cover all lines */
   int across;
 };

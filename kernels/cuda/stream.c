@@ -17,7 +17,7 @@
 typedef struct Streams {
   /* the default stream, then streams of low priority, of high priority, and of other libraries */
   tl_Stream all[FIRST_OTHER + OTHERS];
-  int others; /* number of streams of other libraries (guarded) */
+  int others; /* number of streams of other libraries; the lock guards it */
   atomic_uint next[2];
   int least, greatest; /* the device's range of priorities */
 } Streams;

@@ -13,7 +13,7 @@
 /* Inner loops of convolution. There is one set for float and one for double. */
 typedef struct tlk_ConvLoops {
   int lanes;   /* number of elements in a vector */
-  int rows;    /* number of channels in a tile */
+  int rows;    /* number of output channels in a tile */
   int vectors; /* largest number of vectors of positions in a tile */
   /* Computes out (rows, vectors * lanes) as the sum over taps of weights[tap][row] *
   ** in[offsets[tap] + position], or adds that sum to out if `add`. Rows of out are `step` elements

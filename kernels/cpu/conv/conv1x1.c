@@ -37,7 +37,7 @@ typedef struct Single {
   int64_t size, rows, blocks;
   const char *in, *weight, *bias;
   char *out;
-  atomic_bool failed; /* whether the user has interrupted the call */
+  atomic_bool failed; /* becomes true if the user interrupts the call */
 } Single;
 
 #define FILL(s, type)                                                       \
@@ -101,7 +101,7 @@ bool tlk_conv1x1_sums(const tlk_Conv *c, bool backward, void *out, const void *i
 /* The largest number of rows of the weight's gradient that are computed with one packed panel of
 ** transposed images. */
 #define WEIGHT_ROWS 252
-/* The largest number of bytes in a row of a panel. */
+/* The largest number of bytes in a row of a panel of transposed images. */
 #define PANEL_BYTES 256
 
 /* The gradient of a weight is the product of the images and the gradients of the outputs. The
@@ -114,8 +114,9 @@ typedef struct Weight {
   /* sizes of the product of rows (m, k) and columns (n, k) for each image and group, and the size
   ** of an element in bytes */
   int64_t m, n, k, size;
-  int64_t width, panels; /* number of columns in a panel, and number of panels */
-  int64_t blocks;        /* number of blocks of rows */
+  /* number of columns in a panel of transposed images, and number of panels */
+  int64_t width, panels;
+  int64_t blocks; /* number of blocks into which the rows are divided */
   const char *rows, *cols;
   char *out;
 } Weight;

@@ -28,18 +28,18 @@ typedef struct Panels {
   tlk_ConvPlan *plan;
   int64_t together; /* number of images in a task */
   bool in_place;    /* whether images are read in place */
-  /* whether threads divide the tiles of weights among themselves, because the weights are larger
-  ** than the images */
+  /* whether threads divide the weights' tiles among themselves, because the weights are larger than
+  ** the images */
   bool by_tiles;
   int64_t image; /* number of elements from one image to the next */
 } Panels;
 
-/* A block of positions. */
+/* A block of positions, whose sums are computed together. */
 typedef struct Block {
   int64_t n, runs;
   int64_t from[BLOCK]; /* offset of each position in the scratch images */
-  /* for each run of positions that are contiguous in the result: offset in the result, and
-  ** length */
+  /* length of each run of positions that are contiguous in the result, and its offset in the
+  ** result */
   int64_t to[BLOCK], length[BLOCK];
 } Block;
 
@@ -79,7 +79,7 @@ static void fill_block(const Panels *l, const tlk_ConvJob *j, int64_t first, int
   }
 }
 
-/* Computes the sums (positions, height) of one tile of channels. */
+/* Computes the sums (positions, height) of a block of positions for one tile of channels. */
 static void block_sums(const tlk_ConvPlan *p, const tlk_ConvJob *j, int64_t group, int64_t tile,
                        const Scratch *s) {
   const tlk_TileLoops *f = p->tile;

@@ -40,10 +40,11 @@ typedef struct Run {
 
 /* The scratch memory of one task. */
 typedef struct Scratch {
-  const float **table; /* table of pointers (tiles, elements, ROWS) */
-  int64_t *offsets;    /* offset of each kernel element from the first one (elements) */
-  float *sums;         /* partial sums (tiles, ROWS, WIDTH) */
-  float *outside;      /* channels that stand for a pixel in the padding (channels) */
+  const float **table; /* array (tiles, elements, ROWS) of pointers to the channels of pixels */
+  /* array (elements) of the offset of each kernel element from the first one */
+  int64_t *offsets;
+  float *sums;    /* array (tiles, ROWS, WIDTH) of partial sums */
+  float *outside; /* array (channels) that stands for the channels of a pixel in the padding */
 } Scratch;
 
 /* Returns whether the window of each output position is the one pixel at the same position of the
@@ -55,7 +56,7 @@ static bool is_single(const tlk_Windows *w) {
   return single;
 }
 
-/* Fills in the table of pointers for positions [begin, begin + n). */
+/* Fills in the table of pointers (packed.h) for positions [begin, begin + n). */
 static void fill_table(const Run *run, int64_t begin, int64_t n, Scratch *s) {
   const tlk_Conv *c = &run->call->conv;
   const tlk_Windows *w = &c->windows;
@@ -149,7 +150,7 @@ static void run_channels(const Run *run, int64_t begin, int64_t n, const Scratch
   }
 }
 
-/* Computes one part of the panels for a block of positions. */
+/* Computes the panels of one part for a block of positions. */
 static void run_block(const Run *run, int64_t begin, int64_t n, int64_t part, Scratch *s) {
   const tlk_Conv *c = &run->call->conv;
   fill_table(run, begin, n, s);

@@ -10,25 +10,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The number of positions in a tile. */
+/* The number of output positions in a tile. */
 #define TLK_PACKED_ROWS 6
-/* The width of a panel is a multiple of TLK_PACKED_LANES channels and at most TLK_PACKED_WIDTH. */
+/* The width of a panel of weights is a multiple of TLK_PACKED_LANES channels, and at most
+** TLK_PACKED_WIDTH. */
 #define TLK_PACKED_LANES 16
 #define TLK_PACKED_WIDTH 64
 
 typedef struct tlk_PackedTile {
   /* number of positions; if fewer than a tile has, the table repeats the last one */
   int rows;
-  const float *const *in; /* table of pointers (elements, TLK_PACKED_ROWS) */
+  /* array (elements, TLK_PACKED_ROWS) of pointers to the channels of input pixels */
+  const float *const *in;
   int64_t elements;
   int64_t from, terms; /* first channel and number of channels of each pixel that are summed */
-  /* weights (elements, terms, pitch), or (elements, pitch) for the function `channels` */
+  /* array of weights: (elements, terms, pitch), or (elements, pitch) for the function `channels` */
   const float *weight;
   /* number of columns of the weight, and number of columns that are results, without padding */
   int64_t pitch, cols;
   /* whether `sums` holds sums of earlier terms, and whether these terms are the last */
   bool add, last;
-  float *sums;       /* partial sums (TLK_PACKED_ROWS, TLK_PACKED_WIDTH) */
+  float *sums;       /* array (TLK_PACKED_ROWS, TLK_PACKED_WIDTH) of partial sums */
   const float *bias; /* (pitch) */
   /* array that is added to the result, or NULL; its rows are `step` elements apart */
   const float *other;

@@ -30,7 +30,8 @@ void tlk_conv_strided(char *dst, const char *src, int64_t n, int64_t step, int64
 void tlk_conv_copy(const tlk_ConvLayout *l, int64_t channels, char *dst, const char *src,
                    int64_t size);
 
-/* Returns the offset at which a tap reads in an input channel of the scratch image. */
+/* Returns the offset from a window's first element to the element that a tap reads, in one input
+** channel of the scratch image. */
 int64_t tlk_conv_offset(const tlk_ConvLayout *l, const tlk_Windows *w, const int64_t tap[3]);
 /* Advances `tap` to the next element of the kernel, last dimension fastest; returns false at the
 ** end. */

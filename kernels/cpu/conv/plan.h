@@ -17,8 +17,9 @@
 ** element of the scratch image that lies offsets[tap] elements after the result's position. */
 typedef struct tlk_ConvJob {
   int64_t taps;
-  int64_t *offsets; /* offset of each tap in the scratch image (taps); the job owns them */
-  void *weights;    /* packed weights (groups, tiles, taps, height); the job owns them */
+  /* array (taps) of the offset of each tap in the scratch image, owned by the job */
+  int64_t *offsets;
+  void *weights;    /* array (groups, tiles, taps, height) of packed weights, owned by the job */
   int64_t count[3]; /* number of results along each dimension */
   int64_t pitch[3]; /* strides of the scratch image's dimensions, in elements */
   int64_t at;       /* position of the grid's first result in a plane of the result */
@@ -33,14 +34,15 @@ typedef struct tlk_ConvPlan {
   tlk_ConvLayout layout;
   int64_t channels; /* number of channels of a group in the scratch image */
   int64_t rows;     /* number of channels of a group in the result */
-  /* number of tiles into which `rows` is divided, and number of rows in a tile */
+  /* number of tiles into which `rows` is divided, and number of channels in a tile */
   int64_t tiles, height;
   int64_t result; /* number of elements in a plane of the result */
   int64_t njobs;
   tlk_ConvJob *jobs; /* owned */
   const char *in, *bias;
   char *out;
-  int64_t parts; /* number of parts into which a task is divided so that several threads share it */
+  /* number of parts into which each task is divided, so that several threads can share it */
+  int64_t parts;
   atomic_bool failed;
 } tlk_ConvPlan;
 

@@ -20,7 +20,8 @@
 ** fewer, tiles of the matrix product would be half empty. */
 #define CHANNELS 16
 #define PRODUCTS 16
-/* With fewer input channels than this, products are stored tap by tap. */
+/* If there are fewer input channels than this, products are stored tap by tap (kernel element by
+** kernel element). */
 #define FEW 5
 
 typedef struct Scatter {
@@ -31,7 +32,7 @@ typedef struct Scatter {
   ** elements of the gradient */
   int64_t in, out, products, positions, elements;
   const char *grad;
-  /* weights (groups, out, channel, tap) if `few`, else (groups, out, tap, channel) */
+  /* array of weights: (groups, out, channel, tap) if `few`, else (groups, out, tap, channel) */
   const char *weight;
   char *to;
   atomic_bool failed; /* becomes true if memory is exhausted or the user interrupts the call */
@@ -71,7 +72,8 @@ static void add(const Scatter *s, int64_t n, const char *from, char *to) {
   (s->size == 4 ? add_f32 : add_f64)(n, from, to);
 }
 
-/* Adds the products (positions) of one tap to the elements of its channel's gradient. */
+/* Adds the products of one tap (kernel element), an array (positions), to the elements of the
+** gradient that the tap reads. */
 static void add_tap(const Scatter *s, const int64_t tap[3], const char *products, char *sums) {
   const tlk_Windows *w = &s->conv->windows;
   int64_t first[3], last[3], corner[3];
@@ -89,7 +91,8 @@ static void add_tap(const Scatter *s, const int64_t tap[3], const char *products
     }
 }
 
-/* Adds the products (taps, channels) at one position to the gradient (elements, channels). */
+/* Adds the products at one position, an array (taps, channels), to the gradient, an array
+** (elements, channels). */
 static void add_position(const Scatter *s, const int64_t at[3], const char *products, char *sums) {
   const tlk_Windows *w = &s->conv->windows;
   int64_t first[3], last[3], corner[3], pixel = s->in * s->size;

@@ -27,19 +27,20 @@ typedef struct Dots {
   const tlk_ConvLoops *loops;
   int64_t size;
   tlk_ConvLayout layout;
-  /* sizes of one group: number of input channels, number of rows (output channels), number of
-  ** taps */
+  /* sizes of one group: number of input channels, of rows (output channels), and of taps (kernel
+  ** elements) */
   int64_t channels, rows, taps;
   int64_t height, width; /* number of rows and number of taps of a tile */
   int64_t row_tiles, tap_tiles;
   int64_t positions; /* number of positions, rounded up to whole vectors */
   /* distance in elements between neighbouring images of a group in scratch memory */
   int64_t in_step, grad_step;
-  int64_t *offsets; /* offset of each tap (tap_tiles * width) */
+  int64_t *offsets; /* array (tap_tiles * width) of the offset of each tap in the scratch image */
   const char *in, *grad;
   char *in_scratch, *grad_scratch;
   char *out;
-  int64_t group, first, images; /* group, first image and number of images of the current chunk */
+  /* the current chunk of images: its group, its first image, and its number of images */
+  int64_t group, first, images;
   atomic_bool *failed;
 } Dots;
 
@@ -103,7 +104,7 @@ static void prepare_images(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Adds a tile's sums to the result. */
+/* Adds the sums of a tile to the weight's gradient. */
 static void add_tile(const Dots *d, int64_t row, int64_t tap, const double *sums) {
   int64_t width = d->width;
   for (int64_t r = 0; r < d->height && row + r < d->rows; r++)

@@ -13,7 +13,8 @@
 
 /* The number of bytes of images that are copied to scratch memory at a time. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
-/* The number of tiles of taps that a thread processes at a time. */
+/* The number of tiles that a thread processes at a time. A tile consists of a few taps, which are
+** elements of the convolution's kernel. */
 #define TILES_TOGETHER 16
 
 typedef struct Outer {
@@ -21,18 +22,20 @@ typedef struct Outer {
   const tlk_TileLoops *loops;
   int64_t size; /* size of an element in bytes */
   tlk_ConvLayout layout;
-  /* sizes of one group: number of input channels, number of rows (output channels), number of
-  ** taps */
+  /* sizes of one group: number of input channels, of rows (output channels), and of taps (kernel
+  ** elements) */
   int64_t channels, rows, taps;
   int64_t tiles, height; /* number of tiles of a group's rows, and number of rows in a tile */
   int64_t blocks, block; /* number of blocks of taps, and number of taps in a block */
   int64_t positions;     /* number of positions in an image */
-  int64_t chunk;         /* number of images in a chunk */
-  int64_t *windows;      /* offset of each window in the scratch images (chunk, positions); owned */
-  int64_t *offsets;      /* offset of each tap from its window (taps); owned */
-  char *images;          /* images in scratch memory (chunk, channels_in, ...); owned */
-  char *panels;          /* packed gradients (groups, tiles, chunk, positions, height); owned */
-  char *sums;            /* sums (groups, tiles, taps, height); owned */
+  int64_t chunk;         /* number of images that are processed together as a chunk */
+  /* array (chunk, positions) of the offset of each window in the scratch images; owned */
+  int64_t *windows;
+  int64_t *offsets; /* array (taps) of the offset of each tap from its window; owned */
+  char *images;     /* array (chunk, channels_in, ...) of images in scratch memory; owned */
+  /* array (groups, tiles, chunk, positions, height) of packed gradients; owned */
+  char *panels;
+  char *sums; /* array (groups, tiles, taps, height) of sums; owned */
   const char *in, *grad;
   char *out;
   int64_t first, count; /* first image of the current chunk, and number of images in it */
@@ -121,7 +124,7 @@ static void prepare_images(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Computes the sums of blocks [begin, end) of taps for all tiles of rows. */
+/* Computes the sums for blocks [begin, end) of taps and for all tiles of rows. */
 static void sum_blocks(void *context, int64_t begin, int64_t end) {
   const Outer *o = context;
   const tlk_TileLoops *f = o->loops;
@@ -144,7 +147,8 @@ static void sum_blocks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Copies the sums (tap, row) of each tile to the result (row, tap). */
+/* Copies the sums of each tile to the weight's gradient, and transposes them from (tap, row) to
+** (row, tap). */
 static void store_tiles(void *context, int64_t begin, int64_t end) {
   const Outer *o = context;
   int64_t size = o->size, row = o->height * size;

@@ -23,16 +23,17 @@
 #include "kernels/cpu/matmul/tile.h"
 #include "kernels/cpu/conv/winograd_loops.h"
 
-/* The largest number of tiles in a segment. */
+/* The largest number of tiles in a segment. A segment is a part of a row of tiles. */
 #define SEGMENT 32
-/* The number of segments of one image that are converted to channels-last order in one step. */
+/* The number of segments of one image that are converted to channels-last order at the same
+** time. */
 #define TOGETHER 4
-/* Transformed kernels are kept if they have at most this many bytes. */
+/* Transformed kernels are kept between chunks if they have at most this number of bytes. */
 #define KEPT_KERNEL_BYTES ((int64_t)1 << 20)
 /* The number of bytes of transformed patches in a small chunk. */
 #define SMALL_CHUNK_BYTES ((int64_t)512 << 10)
-/* The largest number of bytes of transformed patches in a large chunk, and the largest number of
-** tiles. */
+/* The largest number of bytes of transformed patches, and the largest number of tiles, in a large
+** chunk. */
 #define LARGE_CHUNK_BYTES ((int64_t)8 << 20)
 #define LARGE_CHUNK_TILES 160
 /* The number of input channels that are summed in one pass. A panel of transformed kernels for this
@@ -140,17 +141,17 @@ typedef struct Sums {
   const tlk_WinogradLoops *loops;
   const tlk_TileLoops *tile;
   bool backward;
-  /* number of input channels in a group, which sums run over; number of result channels in a
-  ** group */
+  /* number of input channels in a group, and number of result channels in a group */
   int64_t channels, rows;
-  int64_t height, tiles; /* number of channels in a panel, number of panels */
+  int64_t height, tiles; /* number of channels in a panel of kernels, and number of panels */
   /* number of input channels in a block, which are summed together; number of blocks */
   int64_t terms, blocks;
   int64_t sizes[2], first[2]; /* height and width of an image; position of the first window */
   tlk_Segments segments;
   int64_t together; /* number of segments in a chunk */
   int64_t group;
-  /* transformed kernels (tiles, blocks, points, terms, height), owned; NULL if not kept */
+  /* array (tiles, blocks, points, terms, height) of transformed kernels, owned; NULL if they are
+  ** not kept */
   float *kernels;
   const float *in, *weight, *bias;
   float *out;
@@ -264,7 +265,7 @@ static void multiply(const Chunk *c, int64_t block, const float *kernels, float 
   }
 }
 
-/* Stores the results of one segment; `transposed` (position, lanes) is scratch memory. */
+/* Stores the results of one segment. `transposed` is scratch memory (position, lanes). */
 static bool store_segment(const Chunk *c, int64_t at, int64_t tile, const float *sums,
                           float *transposed, const float *bias) {
   const Sums *s = c->sums;

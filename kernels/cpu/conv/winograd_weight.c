@@ -32,7 +32,7 @@ typedef struct Outer {
   const tlk_WinogradLoops *loops;
   const tlk_TileLoops *tile;
   int64_t channels, rows; /* number of input channels and of rows (output channels) of a group */
-  /* number of channels in a panel, number of panels, number of blocks of input channels */
+  /* number of channels in a panel, number of panels, and number of blocks of input channels */
   int64_t height, tiles, blocks;
   /* images and gradients of the current group, beginning with the first image */
   tlk_Planes images, grads;
@@ -40,8 +40,9 @@ typedef struct Outer {
   int64_t together; /* number of segments in a chunk */
   int64_t group;
   int64_t first, count;  /* first segment of the current chunk, and number of segments in it */
-  float *patches, *ends; /* transformed images and gradients (owned) */
-  /* sums (tiles, blocks, points, CHANNELS, height), owned; NULL if all segments are in one chunk */
+  float *patches, *ends; /* transformed images, and transformed gradients of the results (owned) */
+  /* array (tiles, blocks, points, CHANNELS, height) of sums, owned; NULL if all segments are in one
+  ** chunk */
   float *sums;
   float *out;
   atomic_bool failed, not_finite;

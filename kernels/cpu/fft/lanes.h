@@ -6,12 +6,13 @@
 
 #include "kernels/cpu/fft/transform.h"
 
-#define TLK_FFT_CHUNK 64 /* number of rows of lanes that are transposed at once */
+/* number of rows that are transposed at once; a row has one number in each lane */
+#define TLK_FFT_CHUNK 64
 
 /* The buffers for transforming lines in vector lanes, all in one allocation. */
 typedef struct tlk_FftRoom {
   tlk_FftPiece piece, other;
-  char *rows; /* a buffer (TLK_FFT_CHUNK, lanes) of complex numbers */
+  char *rows; /* buffer for an array (TLK_FFT_CHUNK, lanes) of complex numbers */
   void *memory;
   size_t bytes;
 } tlk_FftRoom;
@@ -41,16 +42,16 @@ static inline void *tlk_fft_row(void *array, int64_t row) {
 bool tlk_fft_room_open(tlk_FftRoom *room, const tlk_FftPlan *plan) TL_MUSTCHECK;
 void tlk_fft_room_close(tlk_FftRoom *room);
 
-/* Sets the rows [from, to) of a piece to zero. */
+/* Sets rows [from, to) of a piece to zero. A row holds one element of each line. */
 void tlk_fft_clear(tlk_FftPiece piece, int64_t from, int64_t to);
 /* Copies elements [from, from + rows) of the lines to rows of lanes or, if `out`, from rows of
 ** lanes to the lines. */
 void tlk_fft_carry(const tlk_FftLines *k, char *data, int64_t from, int64_t rows, char *lanes,
                    bool out);
-/* Copies `rows` elements of the lines to a piece. */
+/* Copies `rows` elements of each line to the rows of a piece. */
 void tlk_fft_load(const tlk_FftLoops *loops, const tlk_FftLines *k, const void *data, int64_t rows,
                   tlk_FftRoom *room, tlk_FftPiece to);
-/* Copies `rows` elements of a piece, multiplied by scale, to the lines. */
+/* Copies `rows` rows of a piece, multiplied by `scale`, to elements of the lines. */
 void tlk_fft_store(const tlk_FftLoops *loops, const tlk_FftLines *k, void *data, int64_t rows,
                    tlk_FftRoom *room, tlk_FftPiece from, double scale);
 /* Returns whether the plan can transform lines in vector lanes. */

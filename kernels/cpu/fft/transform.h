@@ -85,10 +85,11 @@ typedef struct tlk_FftPlan {
   ** for the convolution's length m >= 2n - 1. */
   struct tlk_FftPlan *inner; /* owned */
   void *chirp;               /* (n) */
-  void *filter;              /* transform (m) of the chirp's conjugate, divided by m */
-  bool pairs;                /* whether the plan also serves signals of 2n real numbers */
-  void *half_roots;          /* exp(-pi i k / n) for k <= n if `pairs` */
-  void *tables;              /* memory of all tables above (owned) */
+  /* array (m) with the transform of the chirp's conjugate, divided by m */
+  void *filter;
+  bool pairs;       /* whether the plan is also for real signals of 2n numbers */
+  void *half_roots; /* array of exp(-pi i k / n) for k <= n, if `pairs` */
+  void *tables;     /* memory of all tables above (owned) */
   /* bytes: size of `tables`; all_bytes: size of `tables` and of the tables in the plans that this
   ** plan owns */
   size_t bytes, all_bytes;

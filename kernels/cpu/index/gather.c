@@ -90,7 +90,7 @@ static int64_t least_cols(const tlk_IndexCall *call) {
   return abreast ? ABREAST : 16;
 }
 
-/* Returns the number of pieces in a task, if a piece has `elements` elements. */
+/* Returns the number of pieces in a task, if each piece has `elements` elements. */
 static int64_t per_task(int64_t elements) { return tlk_max(1, TASK / tlk_max(1, elements)); }
 
 static void gather_tasks(void *context, int64_t begin, int64_t end) {

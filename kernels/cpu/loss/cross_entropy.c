@@ -171,7 +171,8 @@ static double factor_of(const Back *b, int64_t at) {
   return weight * number_at(b->grad, at, b->size);
 }
 
-/* Computes the columns of a strip: exp(x - norm) * factor for logits, zeros for probabilities. */
+/* Computes the columns of a strip: exp(x - norm) * factor for logits, zeros for
+** log-probabilities. */
 static void fill_strip(const Back *b, int64_t o, int64_t i, int64_t cols, const void *factors) {
   const tlk_Classes *k = b->call;
   int64_t at = o * k->inner + i, place = (o * k->classes * k->inner + i) * b->size;

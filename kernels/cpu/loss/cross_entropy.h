@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-#define TLK_CLASS_COLS 128 /* largest number of columns in a strip */
+#define TLK_CLASS_COLS 128 /* largest number of columns that are processed together as a strip */
 
 typedef struct tlk_ClassLoops {
   /* Returns log(sum(exp(x))) of one row. */

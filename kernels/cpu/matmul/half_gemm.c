@@ -30,7 +30,8 @@ typedef struct Half {
   tl_DType out;             /* the dtype of c and of the epilogue's arrays */
   int64_t size;             /* size of an element of `out` in bytes */
   const tlk_DotLoops *dots; /* loops for bfloat16 pairs; NULL if factors are converted to float32 */
-  int64_t m, n, k; /* rows and columns of a tile, and number of terms that are summed at a time */
+  /* number of rows and of columns of a tile, and number of terms that are summed at a time */
+  int64_t m, n, k;
   /* number of tiles in a column of tiles, and in a row of tiles */
   int64_t down, across;
   atomic_bool failed;

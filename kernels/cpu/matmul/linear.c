@@ -33,7 +33,7 @@ bool tlk_linear(const struct tlk_linear *call) {
 
 /* ---- the gradient of an activation ---- */
 
-#define SEGMENTS 64 /* largest number of segments */
+#define SEGMENTS 64 /* largest number of segments into which rows are divided */
 #define PIECE 8192  /* number of elements that are processed at a time and stay in the cache */
 
 typedef struct Back {

@@ -11,7 +11,7 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define MOST_COLUMN_BYTES 256 /* largest number of bytes in a row of a panel */
+#define MOST_COLUMN_BYTES 256 /* largest number of bytes in a row of a packed panel */
 
 bool tlk_pack(tlk_Packed *p, tl_DType dtype, bool trans, int64_t k, int64_t n, const void *b,
               int64_t ldb) {
@@ -59,7 +59,7 @@ static void put_rows(const tlk_Packed *p, int64_t rows, int64_t cols, bool add, 
   }
 }
 
-/* Multiplies n terms of all rows of a with n terms of a panel. */
+/* Multiplies n terms of all rows of a by n terms of a panel. */
 static void sum_terms(const tlk_Packed *p, int64_t rows, int64_t n, const char *a, int64_t a_step,
                       const char *panel, int64_t cols, bool add, char *c, int64_t c_step) {
   const tlk_TileLoops *f = p->loops;

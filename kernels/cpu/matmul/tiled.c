@@ -22,7 +22,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul/epilogue.h"
 
-/* The packed panels of a block are kept if a has more rows than this. */
+/* If a has more rows than this, the packed panels of a block of b are kept. */
 #define MANY_ROWS 384
 /* The size of a block whose packed panels are kept: rows of a, terms, and bytes of each row of b.
 ** The packed panels stay in the second-level cache, but the tiles of c do not. So the number of
@@ -30,7 +30,7 @@
 #define ROWS 192
 #define TERMS (3 * TLK_TILE_DEPTH)
 #define COLUMN_BYTES 4096
-/* The largest number of bytes in a row of a panel. */
+/* The largest number of bytes in a row of a packed panel. */
 #define PANEL_BYTES 256
 /* Rows of b evict one another from the cache if their distance in bytes is a multiple of this
 ** number. */

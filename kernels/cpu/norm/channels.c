@@ -60,14 +60,14 @@ typedef struct Work {
   const char *in, *grad;
   const void *mean_in; /* means of the channels, subtracted from `in` in sums of products */
   const double *mean;  /* means of the channels, subtracted in sums of squared deviations */
-  double *sums;        /* sums of each part (2, parts, channels); owned */
+  double *sums;        /* array (2, parts, channels) of the sums of each part; owned */
 } Work;
 
 static double *sums_of(const Work *w, int which, int64_t part) {
   return w->sums + (which * w->parts + part) * w->channels;
 }
 
-/* Adds one run of a channel to the sums of its part. */
+/* Adds a run of a channel's elements to the sums of its part. */
 static void add_run(const Work *w, int64_t part, int64_t o, int64_t c) {
   int64_t at = (o * w->channels + c) * w->inner * w->size;
   double *first = sums_of(w, 0, part), *second = sums_of(w, 1, part);

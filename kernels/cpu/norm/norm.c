@@ -13,7 +13,7 @@
 #include "kernels/cpu/cpu.h"
 
 #define GRAIN (TLK_GRAIN / 2)
-#define SEGMENTS 64 /* largest number of segments */
+#define SEGMENTS 64 /* largest number of segments into which rows are divided */
 
 typedef struct Call {
   const tlk_Isa *isa;
@@ -33,7 +33,7 @@ typedef struct Call {
   double eps;
   const void *weight, *bias; /* weight and bias in the compute type; NULL if absent */
   int64_t segment;           /* number of rows in a segment */
-  /* sums of each segment for the gradients of weight and bias (segments, 2, n); owned */
+  /* array (segments, 2, n) of each segment's sums for the gradients of weight and bias; owned */
   double *sums;
   bool want_weight, want_bias;
   atomic_bool failed;

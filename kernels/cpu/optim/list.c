@@ -15,7 +15,8 @@ typedef struct List {
   tl_DType dtype, compute;
   int count;
   const int64_t *n;
-  int64_t first[TLK_LIST_TENSORS + 1]; /* number of the first part of each tensor */
+  /* number of the first part of each tensor, in the sequence of all parts */
+  int64_t first[TLK_LIST_TENSORS + 1];
   const struct tlk_list_reduce *reduce;
   const struct tlk_list_scale *scale;
   double factor;

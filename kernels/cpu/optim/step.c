@@ -23,7 +23,8 @@ typedef struct Step {
   int states;
   bool direct; /* whether all operands have the compute type */
   double factor;
-  int64_t first[TLK_OPTIM_TENSORS + 1]; /* number of the first chunk of each tensor */
+  /* number of the first chunk of each tensor, in the sequence of all chunks */
+  int64_t first[TLK_OPTIM_TENSORS + 1];
 } Step;
 
 /* The operands of a piece of one parameter, in the compute type. */

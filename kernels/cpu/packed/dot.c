@@ -501,7 +501,7 @@ static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows
     }
 }
 
-/* Computes the products of several input rows. */
+/* Computes the products of several input rows with the weight. */
 static VNNI void vnni_panels(const tlk_PackedRows *p, int64_t rows) {
   Panel panel;
   memset(&panel, 0, sizeof panel);

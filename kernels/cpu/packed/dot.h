@@ -8,8 +8,8 @@
 #include "kernels/cpu/cpu.h"
 
 enum {
-  TLK_TOKENS = 12,     /* number of input rows in a block */
-  TLK_PANEL_ROWS = 32, /* number of weight rows in a panel */
+  TLK_TOKENS = 12,     /* number of input rows that are stored together as a block */
+  TLK_PANEL_ROWS = 32, /* number of weight rows that are processed together as a panel */
   TLK_GROUPS = TLI_CHUNK / 16
 };
 

@@ -9,7 +9,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/quantized/quantized.h"
 
-#define WIDE 64       /* number of channels in a block */
+#define WIDE 64       /* number of channels that are processed together as a block */
 #define MOST_QUADS 16 /* largest number of quads in a kernel for which there is a fast loop */
 
 /* Returns the number of quads in a column of the kernel. */

@@ -15,17 +15,17 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/quantized/quantized.h"
 
-#define LANES 16      /* number of channels in a panel */
-#define PANELS 4      /* number of panels in a tile */
-#define POSITIONS 6   /* number of positions in a tile */
+#define LANES 16      /* number of channels in a panel of weights */
+#define PANELS 4      /* number of panels in a tile of the result */
+#define POSITIONS 6   /* number of positions in a tile of the result */
 #define GROUP 96      /* number of positions in a task */
-#define MOST_RUNS 256 /* largest number of runs in a window */
+#define MOST_RUNS 256 /* largest number of runs (contiguous bytes) in a window */
 
 /* ---- rounding the input ---- */
 
 typedef struct Range {
   float low, high;
-  bool bad; /* whether one of the numbers is NaN */
+  bool bad; /* whether an element is NaN */
 } Range;
 
 static Range range_of(const float *x, int64_t n) {

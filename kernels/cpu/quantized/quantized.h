@@ -23,8 +23,9 @@ typedef struct tlk_QuantizedProduct {
   int64_t height, width, channels; /* sizes of `bytes` with padding; channels is a multiple of 4 */
   /* number of positions in one image, or number of rows if call->rows */
   int64_t pixels;
-  int64_t images;    /* number of images; 1 if call->rows */
-  int64_t runs, run; /* number of runs in a window, number of bytes in a run */
+  int64_t images; /* number of images; 1 if call->rows */
+  /* number of contiguous runs of bytes in a window, and number of bytes in a run */
+  int64_t runs, run;
   int64_t groups, panels,
       parts; /* an image has groups * parts tasks; its panels are divided into parts */
   /* the rounded input (images, height, width, channels): the caller's array, or `copy` */

@@ -13,16 +13,18 @@
 typedef struct Backward {
   tlk_RnnLayer layer;
   const struct tlk_rnn_backward *data;
-  char *memory; /* memory of all arrays below, which follow a row of zeros (owned) */
+  char *memory; /* memory of all arrays below, which come after a row of zeros (owned) */
   size_t bytes;
-  char *grad_gates; /* gradients of the gates before activation (rows, width) */
+  char *grad_gates; /* array (rows, width) of the gradients of the gates before activation */
   /* gradients of the states (batch, output): first of the states after the last step, later of the
   ** states before the current step */
   char *grad_states;
   /* for LSTM: gradients of the cells (batch, hidden), which are updated like grad_states */
   char *grad_cells;
-  char *grad_outs;       /* gradients of the outputs after the projection (rows, output) */
-  char *grad_hidden;     /* gradients of the outputs before the projection (batch, hidden) */
+  /* array (rows, output) of the gradients of the outputs after the projection */
+  char *grad_outs;
+  /* array (batch, hidden) of the gradients of the outputs before the projection */
+  char *grad_hidden;
   tlk_Packed weight, hr; /* owned */
 } Backward;
 

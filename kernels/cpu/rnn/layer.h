@@ -50,7 +50,7 @@ typedef struct tlk_RnnPart {
   int64_t row, rows, column;
 } tlk_RnnPart;
 
-/* The layout of a row of gates, in units of `hidden`. */
+/* The layout of a row of gates. Positions and sizes are multiples of `hidden`. */
 typedef struct tlk_RnnLayout {
   int64_t width;
   tlk_RnnPart state;    /* the part of the row that weight_hh computes */

@@ -18,7 +18,8 @@ typedef struct Forward {
   const char *in, *h0, *c0;
   char *out, *hn, *cn;
   bool keeps; /* whether the backward pass will need the activations */
-  /* memory of all arrays below, which follow a row of zeros as long as a row of gates (owned) */
+  /* memory of all arrays below, which come after a row of zeros as long as a row of gates
+  ** (owned) */
   char *memory;
   size_t bytes;
   char *bias, *scratch;  /* `bias` has one number for each column of a row of gates */

@@ -10,7 +10,7 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define STRIP 128 /* largest number of adjacent lines in a strip */
+#define STRIP 128 /* largest number of adjacent lines that are scanned together as a strip */
 /* The largest number of rows that are transposed together: TURNED_LONG for rows longer than a page,
 ** otherwise TURNED. Each long row is a memory stream of its own, and processors prefetch only a few
 ** streams. */

@@ -436,7 +436,7 @@ static bool rank_row(const Work *w, int64_t row, void *memory) {
   uint64_t *keys = memory, nan = nan_key(w->in.dtype);
   int64_t rank = w->rank, smaller, nans = 0;
   TL_TRY(make_keys(keys, row_data(w, row), w->in.dtype, w->n, false));
-  if (rank < 0) { /* a negative rank stands for the median */
+  if (rank < 0) { /* a negative rank stands for the median's rank */
     for (int64_t i = 0; nan != 0 && i < w->n; i++) nans += keys[i] == nan;
     if (nans > 0 && (!w->skip_nan || nans == w->n)) {
       give(w, row, 0, find_key(w, row, nan, 0));

@@ -12,10 +12,10 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/sort/sort.h"
 
-/* length of the runs that are sorted by insertion; merging begins with these runs */
+/* length of the runs that are sorted by insertion before the runs are merged */
 #define INSERTION 16
-#define RADIX 384         /* from this many items on, radix sort is faster */
-#define WIDE_DIGITS 65536 /* from this many items on, digits of 11 bits are faster */
+#define RADIX 384         /* radix sort is faster from this number of items on */
+#define WIDE_DIGITS 65536 /* digits of 11 bits are faster from this number of items on */
 #define CHUNKS 16 /* smallest number of chunks into which a row is divided for several threads */
 #define CHUNK (1 << 20) /* largest number of items in a chunk */
 #define BINS 2048

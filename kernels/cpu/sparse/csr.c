@@ -20,7 +20,7 @@ typedef struct Call {
   const struct tlk_csr *call;
   const tlk_CsrLoops *loops;
   int64_t bytes; /* size of an element in bytes */
-  int64_t panel; /* number of columns in a copied panel */
+  int64_t panel; /* number of columns in a panel of the dense matrix that is copied */
   atomic_bool exhausted;
 } Call;
 

@@ -19,7 +19,7 @@ typedef struct tlk_CsrRows {
 } tlk_CsrRows;
 
 typedef struct tlk_CsrLoops {
-  int64_t panel; /* number of columns whose sums stay in registers */
+  int64_t panel; /* number of columns of the dense matrix whose sums stay in registers */
   void (*product)(const tlk_CsrRows *r);
   /* adds its results to `out` instead of overwriting them */
   void (*transposed)(const tlk_CsrRows *r);

@@ -8,7 +8,7 @@
 #define THREADS 256
 #define WARPS (THREADS / WARP)
 #define MOST_QUERIES 16
-#define LEAST_KEYS 128 /* smallest number of keys for a block */
+#define LEAST_KEYS 128 /* smallest number of keys that a block processes */
 /* largest number of elements of a row: 32 threads each hold 16 bytes of a half type */
 #define MOST_ELEMENTS 256
 

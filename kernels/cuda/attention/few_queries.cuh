@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/attention/attention.cuh"
 
-#define MOST_KEYS (1 << 30) /* the largest number of keys for a block */
+#define MOST_KEYS (1 << 30) /* the largest number of keys that a block processes */
 
 namespace few {
 
@@ -76,7 +76,7 @@ store_partial(const tlk_Attention &a, const Work &w, const float (&sums)[N][R][S
 
 } // namespace few
 
-#define GROUPED_ROWS 8   /* the number of rows in a group */
+#define GROUPED_ROWS 8   /* the number of rows of queries in a group */
 #define GROUPED_BLOCKS 3 /* the number of blocks that a multiprocessor runs at the same time */
 
 /* Returns whether cuda_grouped_queries can compute the partial results of a call in which a

@@ -263,7 +263,7 @@ static bool add_bias(const struct tlk_conv *call) {
 
 /* The sizes of the im2col matrix (terms, windows) of a convolution without groups. */
 struct Columns {
-  int64_t terms, windows, chunk; /* chunk: number of samples that are processed together */
+  int64_t terms, windows, chunk; /* `chunk` is the number of samples that are processed together */
   Columns(const tlk_Conv &c)
       : terms(c.channels_in * volume(c.windows.kernel)), windows(volume(c.windows.out)) {
     int64_t bytes = terms * windows * dtype_bytes(c.dtype);

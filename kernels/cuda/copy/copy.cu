@@ -77,7 +77,7 @@ struct Transpose {
   Strided<2> rest;
 };
 
-#define TILE_ROWS 8 /* number of threads in a block along the rows */
+#define TILE_ROWS 8 /* number of rows of threads in a block */
 
 template <class U, int T>
 __global__ void __launch_bounds__(32 * TILE_ROWS)

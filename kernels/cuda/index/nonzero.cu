@@ -8,7 +8,7 @@
 namespace {
 
 #define NONZERO_THREADS 256
-#define NONZERO_EACH 8 /* number of elements that each thread examines in a tile */
+#define NONZERO_EACH 8 /* number of elements of a tile that each thread examines */
 #define NONZERO_TILE (NONZERO_THREADS * NONZERO_EACH)
 
 struct Elements {

@@ -67,7 +67,7 @@ static inline void tile_line(const Vec g[4], Vec v[6]) {
   v[5] = g[3];
 }
 
-/* Applies the transpose of tile_line. */
+/* Applies the transpose of the matrix of tile_line. */
 static inline void result_line(const Vec m[6], Vec y[4]) {
   Vec even_p = m[1] + m[2], odd_p = P * (m[1] - m[2]);
   Vec even_q = m[3] + m[4], odd_q = Q * (m[3] - m[4]);
@@ -77,7 +77,7 @@ static inline void result_line(const Vec m[6], Vec y[4]) {
   y[3] = PP * odd_p + QQ * odd_q + m[5];
 }
 
-/* Applies the transpose of kernel_line. */
+/* Applies the transpose of the matrix of kernel_line. */
 static inline void gradient_line(const Vec s[6], Vec w[3]) {
   Vec even_p = AT_P * (s[1] + s[2]), even_q = AT_Q * (s[3] + s[4]);
   w[0] = AT_0 * s[0] + even_p + even_q;
