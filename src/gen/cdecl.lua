@@ -58,7 +58,8 @@ function M.prototype(op, prefix)
    return ("%s%s_%s(%s)"):format(result, prefix or "tlo", op.cname, params)
 end
 
---- Returns the prototype of the in-place form tlo_<op>_. `prefix` replaces tlo.
+--- Returns the C prototype of the in-place form tlo_<op>_ without the semicolon. `prefix` replaces
+--- tlo.
 function M.inplace_prototype(op, prefix)
    local params = table.concat(M.parameters(op), ", ")
    return ("bool %s_%s_(%s)"):format(prefix or "tlo", op.cname, params)

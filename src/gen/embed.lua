@@ -1,9 +1,9 @@
 -- embed.lua [--bare] OUT.c ROOT FILE...: packs Lua sources and writes them as C string literals,
--- together with the tables that src/lua/embed.h declares. A FILE below ROOT becomes the module of
--- the same name in `tlua`, and init.lua becomes the module of its folder. An argument MODULE=FILE
--- names the module explicitly. Files that contain only annotations for editors (`---@meta`) are
--- left out, and so are comments that `help` does not read. With --bare, for a library without
--- `help`, all comments are. Empty lines take their place.
+-- together with the tables that src/lua/embed.h declares. The path of a FILE below ROOT is the
+-- module's name in `tlua`; an init.lua becomes the module of its folder. An argument MODULE=FILE
+-- names the module explicitly. The script leaves out files that contain only annotations for
+-- editors (`---@meta`). Empty lines replace comments that `help` does not read. With --bare, for a
+-- library without `help`, empty lines replace all comments.
 
 package.path = (arg[0]:match("^(.*)/[^/]*$") or ".") .. "/?.lua;" .. package.path
 local pack = require "pack"
@@ -30,7 +30,7 @@ local function code(name, entries)
       name, table.concat(lines, ",\n"))
 end
 
--- Returns the module name, the file's path and the chunk name for a command-line argument.
+-- Returns the module's name, the file's path and the chunk's name for a command-line argument.
 local function names(root, argument)
    local module, path = argument:match("^([%w_.]+)=(.+)$")
    if module then return module, path, (path:match("[^/]+$")) end
@@ -61,8 +61,8 @@ local function end_of_string(text, at)
    return at
 end
 
--- Returns the positions of the comments that `help` reads, as keys of a table: the file's heading,
--- and the lines of each block that has a line with three dashes.
+-- Returns the positions of the comments that `help` reads, as keys of a table: the comment at the
+-- top of the file, and each block of comment lines in which a line has three dashes.
 local function documentation(text)
    local kept, block, documented = {}, {}, true
    for at, line in text:gmatch "()([^\n]*)\n?" do

@@ -21,8 +21,8 @@ local function quote(text)
    return '"' .. text:gsub('[\\"]', "\\%0"):gsub("\n", "\\n") .. '"'
 end
 
---- Returns a parameter's name in Lua. In C, names that are keywords of C or Lua end in an
---- underscore, such as `end_`.
+--- Returns a parameter's name in Lua. The parameter's name in C ends in an underscore, such as
+--- `end_`, if its name is a keyword of C or Lua.
 function M.lua_name(param)
    return (param.name:gsub("_$", ""))
 end
@@ -123,8 +123,8 @@ end
 
 local function cast_name(cast) return "TLI_CAST_" .. (cast or "none"):upper() end
 
--- Writes the casts of autocast. Autocast replaces the given tensors by cast ones unless the call
--- specifies the result's dtype or an `out` tensor.
+-- Writes the casts of autocast. Autocast casts the tensor arguments, unless the call specifies the
+-- dtype of the result or an `out` tensor.
 local function emit_casts(op, line)
    local free, singles, lists = "a.S->autocast", {}, {}
    for i, p in ipairs(op.params) do
@@ -167,7 +167,7 @@ local function call_c(op, args)
 end
 
 -- Returns whether the in-place form of an operator consists of calls of other operators. In this
--- case the binding opens the profiler span.
+-- case the binding opens the profiler's span for the call.
 local function is_observed_here(op)
    return (op.composite or op.expr) and not (op.hooked and op.inplace_form)
 end
@@ -319,8 +319,8 @@ local function emit_binding(op, name, cname, inplace)
    end
    line("  tli_Args a;")
    line("  tli_args_begin(&a, L, &sig_%s);", cname)
-   -- all boxes are allocated before the call: an allocation after a failure could run finalizers,
-   -- which may fail as well
+   -- the generated code allocates all boxes before the call, because an allocation after a failure
+   -- could run finalizers, which may fail as well
    if kind == "tensor" then
       line("  tli_Box *box = a.failed ? NULL : tli_new_box(L, a.S);")
    elseif kind == "tensors" then
@@ -343,8 +343,8 @@ local function emit_binding(op, name, cname, inplace)
    return table.concat(out, "\n")
 end
 
--- Returns a list of the Lua names, each with its overloads, in table order. A name that exists only
--- as a method has an entry of its own.
+-- Returns a list with one entry for each name in Lua, in the order of the operator table. An entry
+-- lists the overloads of its name. A name that exists only as a method has its own entry.
 local function group(family)
    local names, forms = {}, {}
    local function add(name, op, cname)
@@ -419,8 +419,8 @@ local function table_rows(list, cname)
    return table.concat(rows, "\n")
 end
 
--- Returns whether the family has an operator that autocast casts only under a condition. Such a
--- condition may compare strings, so the C file then includes <string.h>.
+-- Returns whether the family has an operator that autocast casts only under a condition. If it has,
+-- the C file includes <string.h>, because such a condition may compare strings.
 local function has_conditions(family)
    for _, op in ipairs(family.ops) do
       if op.autocast and op.autocast.when then return true end
@@ -428,10 +428,10 @@ local function has_conditions(family)
    return false
 end
 
--- Writes the metamethod of a binary operator. For x + y the metamethod calls the operator's C
--- function directly, with numbers converted to tensors; other cases go through the operator's Lua
--- function. Error messages use the name of Lua's operator, such as "add", if a tensor operator has
--- the same name, and otherwise the tensor operator's name.
+-- Writes the metamethod of a binary operator. For x + y the metamethod converts numbers to tensors
+-- and calls the operator's C function directly. For other kinds of operands it calls the operator's
+-- Lua function. Error messages use the name of Lua's operator, such as "add", if a tensor operator
+-- has the same name, and otherwise the tensor operator's name.
 local function emit_metamethod(op, names)
    local args = {"a", "b"}
    for i = 3, #op.params do args[i] = default_c(op.params[i]) end

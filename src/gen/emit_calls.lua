@@ -39,8 +39,8 @@ local bodies = {
 }
 
 -- Returns the form in which programs call an operator, or nil if programs cannot call the operator.
--- Operators that only derivatives call are excluded because they do not check their arguments; so
--- are operators whose result is a number or a boolean.
+-- Programs cannot call operators that only derivatives use, because these do not check their
+-- arguments, nor operators whose result is a number or a boolean.
 local function form_of(op, inplace)
    if op.internal and not op.hooked then return nil end
    if inplace or op.inplace_form then

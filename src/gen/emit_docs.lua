@@ -17,7 +17,7 @@ local function visible(all)
    return list
 end
 
---- Returns the Lua module that lists the names that this build leaves out: name -> true.
+--- Returns the text of a Lua module: a table from each name that this build leaves out to `true`.
 function M.left_out(all)
    local names = {}
    for _, op in ipairs(visible(all)) do
@@ -90,7 +90,7 @@ local function entry_text(op)
       .. (#notes > 0 and "\n" .. table.concat(notes, "\n") or "")
 end
 
--- Returns an operator's example, indented as help() prints examples below the text.
+-- Returns an operator's example with the indentation that help() uses below the text.
 local function example_text(op)
    return op.example and "\n\n    " .. op.example:gsub("\n", "\n    ") or ""
 end
@@ -187,7 +187,8 @@ local function notes_of(op)
    return (notes:gsub("^\n+", ""))
 end
 
--- Returns the parameters of an operator's Lua function, in the same form as bind.usage.
+-- Returns the parameters of an operator's Lua function, the ones that bind.usage shows, as the text
+-- of a Lua table.
 local function params_of(op)
    local row <const> = "{name = %q, type = %q, default = %s, optional = %s, named = %s}"
    local list = {}

@@ -31,15 +31,15 @@ function M.hash(text)
    return hash
 end
 
--- Returns the set of kernels that the C sources name.
+-- Returns the set of kernels whose names occur in the C sources.
 local function named(sources, prefix)
    local names = {}
    for name in sources:gmatch("TLK_" .. prefix .. "([%l%d_]+)") do names[name] = true end
    return names
 end
 
--- The type lists of a kernel that this build leaves out. They are empty, so the kernel has no loop
--- for any compute type.
+-- The type lists of a kernel that this build leaves out. The lists are empty, so the kernel has no
+-- loops.
 local no_types = [[
 #define TLK_IN_f32_NONE(...)
 #define TLK_IN_f64_NONE(...)
@@ -97,7 +97,7 @@ end
 
 --- Returns two values: kernels.h, and a table of the other headers by name. kernels.h has X-macro
 --- lists and enums of the kernels in the table, and a hash of these lists and of the headers that
---- host and plugins share.
+--- the host and its plugins share, by which they detect different versions.
 function M.headers(all, shared)
    local lists = {pointwise = {}, reduction = {}, scan = {}}
    local complex, of_complex = {}, {}

@@ -36,8 +36,8 @@ end
 
 -- apply_<op>: the derivative --------------------------------------------------------------------
 
--- Returns a lookup function for the names in a rule. Each rule fetches a saved tensor when it first
--- uses the tensor.
+-- Returns a function that finds the values of names in a gradient rule. The generated code fetches
+-- a saved tensor where a rule first uses it.
 local function apply_lookup(op, byname, compiler, state)
    local grads = {grad = "grads[0]"}
    for k, name in ipairs(op.results.names or {}) do
@@ -149,8 +149,8 @@ end
 
 -- drop_<op>, free_<op>: the end of a node -------------------------------------------------------
 
--- Writes a node function that calls `what` on each of the fields, and returns the function's name.
--- Returns NULL if there are no fields.
+-- Writes a C function that calls the C function `what` for each of the node's fields. Returns the
+-- name and the text of the written function, or "NULL" if there are no fields.
 local function emit_each(op, name, what, fields)
    if #fields == 0 then return "NULL" end
    local lines = cdecl.map(fields, function(f)
@@ -259,7 +259,7 @@ local function emit_finish(op, rules, fields)
    local outputs, saves = {}, {}
    for k, name in ipairs(op.results.names) do
       if not (op.nograd and op.nograd[name]) then
-         -- a result that the caller did not request is NULL
+         -- skips a result that is NULL because the caller did not request it
          local given = op.results.count > 1 and ("results[%d] && "):format(k - 1) or ""
          outputs[#outputs + 1] = ("if (%s!tli_node_output(node, %d, results[%d])) return false;")
             :format(given, k - 1, k - 1)

@@ -13,10 +13,10 @@ local M = {prototype = cdecl.prototype}
 local map, names, inplace_prototype = cdecl.map, cdecl.names, cdecl.inplace_prototype
 local tensor_types, join = cdecl.tensor_types, table.concat
 
--- Returns the argument list with `first` inserted in front.
+-- Returns the operator's argument list in C, with `first` inserted in front.
 local function names_after(first, op) return join({first, table.unpack(names(op))}, ", ") end
 
--- Returns the argument list with the first argument replaced by `first`.
+-- Returns the operator's argument list in C, with `first` in place of the first argument.
 local function names_but_first(first, op)
    local args = names(op)
    args[1] = first
@@ -41,8 +41,8 @@ local function pointwise_arrays(op)
    return ("(tl_Tensor *[]){%s}"):format(join(tensors, ", ")), params, #tensors, #scalars
 end
 
--- Returns a call. If the operator's entry has a check for its numeric arguments, the check precedes
--- the call.
+-- Returns a C call. If the operator's entry has a check for its numeric arguments, the check comes
+-- before the call.
 local function checked(op, format, call)
    if not op.pointwise.check then return call end
    local scalars = {}
@@ -113,8 +113,8 @@ static $prototype {
    })
 end
 
--- Template for an operator whose C code works in place. The generated function clones the input and
--- writes to the clone.
+-- Template of the plain form of an operator whose C code works in place. The generated function
+-- clones the input and lets the C code write to the clone.
 local native = [[
 tl_Tensor *made_ = tli_clone_for("$name", $self);
 if (made_ && !tli_op_${op}_($args)) tli_release(made_), made_ = NULL;]]
@@ -262,9 +262,9 @@ $prototype {
    })
 end
 
--- Writes tlo_<op> for a hand-written operator that is always observed. This is necessary if the
--- operator has its own row in profiles, or if the binding calls the C function and a tracer must
--- see the operator as a whole.
+-- Writes tlo_<op> for a hand-written operator whose calls are always reported to the profiler and
+-- the tracer. This is necessary if the operator has its own row in profiles, or if the binding
+-- calls the C function and a tracer must see the operator as a whole.
 local function emit_counted(op)
    local args = names(op)
    if op.results.kind == "tensors" or op.results.kind == "value" then args[#args + 1] = "out" end
@@ -277,8 +277,8 @@ end
 -- Files -------------------------------------------------------------------------------------------
 
 -- Writes the functions of an operator that the build leaves out. They fail with a message that
--- names the operator. They are weak symbols, because the build may still contain the hand-written C
--- code of a composition, which defines the same function.
+-- names the operator. The functions are weak symbols, because the build may still contain a
+-- composition's hand-written C code, which defines a function of the same name.
 local function emit_left_out(op)
    local functions = {{M.prototype(op), op.results.kind == "tensor" and "NULL" or "false"}}
    if op.inplace_form then functions = {{inplace_prototype(op):gsub("_%(", "("), "false"}} end

@@ -1,6 +1,7 @@
--- emit_profile.lua - writes the observation of an operator. A wrapper opens a profiler span and
--- tells a tracer about the call (core/observe/trace.h). A branch chooses between the wrapper and
--- the plain function; while nothing observes, that branch is the only cost.
+-- emit_profile.lua - writes the code by which profilers and tracers observe an operator. A wrapper
+-- opens a profiler span and tells a tracer about the call (core/observe/trace.h). The generated
+-- code branches to the wrapper or to the plain function. While nothing observes, this branch is the
+-- only cost.
 
 local calls = require "emit_calls"
 local cdecl = require "cdecl"
@@ -26,8 +27,8 @@ end
 
 -- Translates a formula for the number of FLOPs to C. A formula is arithmetic with numel(tensor),
 -- which is 0 for a missing tensor; size(tensor, dimension), with dimensions counted as in Lua; and
--- choose(boolean parameter, formula, formula). The profiler ignores the formula's value if the
--- operators inside the call have counted at least as many FLOPs.
+-- choose(boolean parameter, formula, formula). The profiler ignores the value of the formula if the
+-- operators that the call runs have counted at least as many FLOPs.
 local function flops_c(op, text)
    text = text:gsub("choose(%b())", function(list)
       local flag, yes, no = list:match "^%(%s*([%w_]+)%s*,(.*),(.-)%)$"
@@ -130,7 +131,8 @@ static __attribute__((cold, noinline)) $prototype {
    })
 end
 
---- Returns C code that calls observed_<name> while a profile runs and tlo_<name> otherwise.
+--- Returns C code that calls observed_<name> while a profiler or tracer observes, and tlo_<name>
+--- otherwise.
 ---@return string
 function M.choice(name, args)
    local call = ("%s(%s)"):format(name, args)
@@ -141,7 +143,8 @@ end
 --- Returns the call of a hand-written operator, wrapped in a profiler span.
 ---@return string
 function M.call(op, args)
-   local opens_span = op.flops ~= nil -- an operator without a formula opens its span itself
+   -- the C code of an operator without a formula opens its span itself
+   local opens_span = op.flops ~= nil
    if opens_span or M.off then return ("tlo_%s(%s)"):format(op.cname, args) end
    return M.choice(op.cname, args)
 end

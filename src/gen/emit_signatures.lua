@@ -17,8 +17,8 @@ local function counts(params)
    return false
 end
 
--- Returns parameters as "self:Tensor dim:dim keepdim:bool * dtype:dtype". Parameters after `*` are
--- given by name only.
+-- Returns parameters as "self:Tensor dim:dim keepdim:bool * dtype:dtype". Calls give parameters
+-- after `*` by name only.
 local function params_text(params)
    local words, named = {}, false
    for _, p in ipairs(params) do

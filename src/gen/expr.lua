@@ -1,8 +1,9 @@
 -- expr.lua - the small language of derivatives and compositions: names, numbers, calls of operators
--- (`sum(grad, dim, true)` or `grad:sum(dim, true)`), + - * / ^ and lists `{a, b}`. Between tensors
--- the signs are calls of operators; between numbers they are arithmetic. Expressions are translated
--- to C code that keeps every intermediate tensor in a slot `t[i]`; the surrounding function
--- releases all slots at its end. Dimensions count from 0, as in C, and negative ones from the end.
+-- (`sum(grad, dim, true)` or `grad:sum(dim, true)`), + - * / ^ and lists `{a, b}`. With a tensor as
+-- operand, a sign such as + calls an operator; between numbers it is C arithmetic. Expressions are
+-- translated to C code that keeps every intermediate tensor in a slot `t[i]`; the surrounding
+-- function releases all slots at its end. Dimensions count from 0, as in C, and negative ones from
+-- the end.
 
 local M = {}
 
@@ -105,7 +106,8 @@ function Parser:suffixed()
    return left
 end
 
--- The left and right binding power of each operator sign. Precedence is as in Lua.
+-- The left and right binding power of each sign, for the parser. Signs have the same precedence as
+-- in Lua.
 local powers = {["+"] = {3, 4}, ["-"] = {3, 4}, ["*"] = {5, 6}, ["/"] = {5, 6}, ["^"] = {9, 8}}
 
 function Parser:expression(limit)
@@ -261,7 +263,9 @@ local function default_c(param)
    elseif param.type == "dtype" then
       return M.dtypes[text:sub(2, -2)]
    elseif param.type == "dim" or param.type == "index" then
-      return text -- in signatures, default dimensions count from 0, as in C, or from the end
+      -- default dimensions in signatures need no conversion: they count from 0, as in C, or from
+      -- the end
+      return text
    end
    return text
 end
@@ -376,7 +380,7 @@ function compile.binary(self, node)
            c = ("%s%s %s %s"):format(cast, in_brackets(left.c), node.sign, in_brackets(right.c))}
 end
 
--- there is no operator that conjugates a number, so C code conjugates scalars
+-- the generated C code conjugates a scalar, because no operator conjugates a number
 local function conjugate(self, node)
    if node.name ~= "conj" or node.args[1].kind ~= "name" then return nil end
    local value = self:compile(node.args[1])

@@ -1,64 +1,69 @@
 -- load.lua - reads the operator table. Every src/ops/FAMILY/*.lua is a list of entries, which are
--- pure data: an entry with a field that `fields` does not list is refused. Below an entry,
--- example(name, text) adds a short program to the manual; its output follows `--> `, and a spec
--- runs it. takes_complex(names) lists those entries of the file that take complex tensors,
--- takes_stored(names) those that take the dtypes of TL_STORED_DTYPES (tlua.h).
+-- pure data. An entry may only have the fields that the table `fields` lists. Below an entry,
+-- example(name, text) adds a short program to the manual. The expected output follows `--> ` in the
+-- program, and a spec compares it. takes_complex(names) lists the entries of the file that take
+-- complex tensors, and takes_stored(names) the entries that take the dtypes of TL_STORED_DTYPES
+-- (tlua.h).
 
 local schema = require "schema"
 
 local M = {}
 
 local fields = {
-   doc = "string",          -- text for users: shapes, dtypes and errors; internal entries need none
+   -- text for users, with shapes, dtypes and errors; internal entries need no text
+   doc = "string",
    -- The forward pass is an elementwise kernel: {types=, out=, kernel=, bool=, truncates=, check=,
    -- real=, rare=}. With `real`, complex inputs give a real result. With `rare`, the CPU has one
-   -- loop for all instruction sets.
+   -- loop for the kernel, which all instruction sets share.
    pointwise = "table",
-   -- true: the operator takes complex tensors and dtypes. Without this field they are refused,
-   -- unless the operator is an expression whose operators all take them
+   -- true: the operator takes complex tensors and dtypes. An operator without this field refuses
+   -- them, unless it is an expression whose operators all take them
    complex = "boolean",
-   -- true: the operator takes the dtypes of TL_STORED_DTYPES. All views do
+   -- true: the operator takes the dtypes of TL_STORED_DTYPES. Views take them without this field
    stored = "boolean",
    reduction = "table",     -- the forward pass is a kernel of the reduce family: {types=}
    scan = "table",          -- the forward pass is a kernel of the scan family: {types=}
    view = "boolean",        -- true: the result shares self's storage
-   composite = "boolean",   -- true: the C code calls other operators, and these record history
+   composite = "boolean",   -- true: the C code calls other operators, which record history
    expr = "string",         -- the operator is a composition, written as an expression
-   -- true: the in-place form op_ copies the result to self; "native": the C function works in place;
-   -- "own": there are two C functions, tli_op_<name> and tli_op_<name>_, which works in place
+   -- whether there is an in-place form op_. true: it copies the result to self. "native": the C
+   -- function itself works in place. "own": a second C function, tli_op_<name>_, works in place
    inplace = "any",
    out = "boolean",         -- false: the operator has no out= form
-   -- maps an input's name to an expression for its gradient, or several names "a, b" to one
-   -- expression with several results
+   -- maps the name of an input to an expression for its gradient, or several names, as in "a, b",
+   -- to one expression with several results
    grad = "table",
    materialize = "boolean", -- false: undefined gradients reach the derivative as nil, not as zeros
    -- the name in Lua, if it differs from the name in C; for an internal entry, the name in messages
    name = "string",
-   -- PyTorch's name for the autograd node, unless it follows from the operator's name. For a
-   -- composition that Lua calls, the last node gets this name
+   -- PyTorch's name for the autograd node, if the name does not follow from the operator's name. If
+   -- Lua calls a composition, the last node gets the name
    node = "string",
    module = "string",       -- the function is in torch.<module>, not in torch
    also = "boolean",        -- true (with `module`): the function is in torch as well
-   -- false: not a method. By default an operator whose first parameter is self is a method
+   -- false: the function is not a method of tensors. By default it is a method if the first
+   -- parameter is self
    method = "boolean",
-   func = "boolean",        -- false: only a method, not a function
+   -- false: the operator is only a method, and torch has no function for it
+   func = "boolean",
    -- true: the binding calls the C function, and programs can contain the operator even if it is
-   -- internal. If the operator is a composition, its C code is then named tli_op_<name>; the
-   -- generated tlo_<name> calls this code and is observed
+   -- internal. The C code of a composition is then named tli_op_<name>; the generated tlo_<name>
+   -- calls this code and reports the call to profilers and tracers
    hooked = "boolean",
    creation = "boolean",    -- true: the operator takes the option requires_grad
    internal = "boolean",    -- C only
-   -- true: in-place writes may go to a tensor whose elements share memory, because all elements
-   -- become equal
+   -- true: the in-place form may write to a tensor whose elements share memory, because all
+   -- elements become equal
    overlap = "boolean",
-   alias = "table",         -- further names in Lua
-   metamethod = "string",   -- the Lua operator, such as "add", whose metamethod calls this function
+   alias = "table",         -- further names of the function in Lua
+   metamethod = "string",   -- the metamethod, such as "add", that calls this function
    reversed = "string",     -- with metamethod: the node's name if the left operand is a number
    examples = "table",      -- argument lists for the gradient check and the fuzzer
    -- how torch.autocast casts tensors: to "lower" (autocast's dtype), to "float32", to "widest"
-   -- (the widest dtype among the arguments), or "refused". A table {cpu =, gpu =} is for operators
-   -- whose lists differ in PyTorch; its field `when` is a C condition. "result" casts the result to
-   -- autocast's dtype, for functions that end in a matrix product
+   -- (the widest dtype among the arguments), or "refused". A table {cpu =, gpu =} gives different
+   -- policies for CPU and GPU, as PyTorch has for some operators; its field `when` is a C condition
+   -- for the cast. "result" casts the result to autocast's dtype, for functions that end in a
+   -- matrix product
    autocast = "any",
    -- set of tensor parameters that may be on a different device than the others
    any_device = "table",
@@ -75,7 +80,8 @@ local fields = {
    device_lapack = "boolean",
    nondiff = "string",      -- the reason why a floating-point result has no derivative
    nograd = "table",        -- set of floating-point results that have no derivative
-   -- options for the gradient check; false: not checked, for the reason in `nondiff`
+   -- options for the gradient check; false: the gradient is not checked, for the reason in
+   -- `nondiff`
    gradcheck = "any",
 }
 
@@ -160,8 +166,8 @@ local function enter(family, entry, line)
    return op
 end
 
--- Returns the line of the entry's file at which the main chunk is executing. The entry itself may
--- be made by a function that the main chunk calls.
+-- Returns the line of the entry's file at which the main chunk is executing. This is the line of
+-- the entry, even if a function that the main chunk calls makes the entry.
 local function line_in_file()
    local level, info = 2
    repeat

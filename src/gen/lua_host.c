@@ -16,7 +16,7 @@ int main(int argc, char **argv) {
   lua_createtable(L, argc, 0);
   for (int i = 0; i < argc; i++) {
     lua_pushstring(L, argv[i]);
-    lua_rawseti(L, -2, i - 1); /* arg[0] is the script's name, as with `lua` */
+    lua_rawseti(L, -2, i - 1); /* the script's name becomes arg[0], as with the command `lua` */
   }
   lua_setglobal(L, "arg");
   bool ok = luaL_loadfile(L, argv[1]) == LUA_OK && lua_pcall(L, 0, 0, 0) == LUA_OK;

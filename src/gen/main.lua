@@ -37,7 +37,7 @@ local function families(directory)
    return paths
 end
 
--- Returns the concatenated text of all C files in the subfolders of the given folders.
+-- Returns the text of all C files in the subfolders of the given folders, joined to one string.
 local function sources(folders)
    local texts = {}
    for _, folder in ipairs(folders) do
@@ -47,7 +47,8 @@ local function sources(folders)
    return table.concat(texts)
 end
 
--- The headers on which the host and the plugins must agree, besides the generated kernels.h.
+-- The headers that the host and its plugins must have in the same version, besides the generated
+-- kernels.h.
 local shared = {"tlua.h", "core/kernel/iter.h", "core/kernel/fault.h", "core/kernel/parts.h",
    "core/kernel/kernel.h", "core/kernel/lapack.h", "core/device/api.h", "core/device/backend.h",
    "core/device/host.h"}

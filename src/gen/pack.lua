@@ -1,10 +1,10 @@
 -- pack.lua: packs texts by LZ77 with Huffman codes that all texts share, so that a short text needs
 -- no table of its own. src/lua/embed.c unpacks them.
 --
--- A packed text is a sequence of codes; the bits of each byte are filled from the highest one.
--- A symbol below 256 is a byte of the text. Any larger symbol is a copy of earlier text. It is 256
--- plus the bucket of (length - MIN_COPY), and the low bits of (length - MIN_COPY) follow. After
--- them, the second code gives the bucket of (distance - 1), followed by the low bits of
+-- A packed text is a sequence of codes; the bits of each byte are filled from the highest one. A
+-- symbol below 256 is a byte of the text. Any larger symbol means a copy of earlier text. The
+-- symbol is 256 plus the bucket of (length - MIN_COPY); the low bits of (length - MIN_COPY) follow
+-- it. After them, the second code gives the bucket of (distance - 1), followed by the low bits of
 -- (distance - 1). Buckets 0 and 1 contain one number each. Bucket 2 e + h contains the numbers that
 -- have e + 1 bits and whose second highest bit is h; e - 1 low bits distinguish them.
 local pack = {}
@@ -15,7 +15,8 @@ pack.CODE_BITS = 11 -- number of bits of the longest code
 -- length of the longest copy; the limit bounds the search in long runs of one byte
 local MAX_COPY <const> = 4096
 local CANDIDATES <const> = 24 -- maximum number of earlier positions that a search tries
-local LONG <const> = 32 -- a copy at least this long is taken without a search at the next byte
+-- a copy at least this long is used at once, without a search for a longer copy at the next byte
+local LONG <const> = 32
 
 -- ---- copies ----
 
@@ -130,8 +131,9 @@ local function bounded_lengths(counts)
 end
 
 -- Returns the canonical code for these counts, as the bits and the length for each symbol, and the
--- decoding table. Entry i of that table (from 0) is for input whose next CODE_BITS bits are i. It
--- is 16 times the symbol whose code begins these bits, plus the length of that code.
+-- decoding table. Entry i of the decoding table, counted from 0, serves input whose next CODE_BITS
+-- bits are i. The entry is 16 times the symbol whose code these bits begin with, plus the length of
+-- the code.
 local function make_code(counts)
    local lengths = bounded_lengths(counts)
    local symbols, bits, entries = {}, {}, {}

@@ -24,8 +24,8 @@ function M.rules_of(op)
    return rules
 end
 
--- Returns the inputs that get an edge in the autograd graph. They include self if the operator has
--- an in-place form.
+-- Returns the inputs that get an edge in the autograd graph. These are the inputs that have
+-- gradient rules, and self if the operator has an in-place form.
 function M.edges_of(op, rules)
    local wanted = {}
    if op.inplace or op.inplace_form then
@@ -44,8 +44,8 @@ function M.edges_of(op, rules)
    return edges
 end
 
---- The properties of a tensor parameter that a rule may use. Each row has the property's type, the
---- type of the field that stores it, and a C expression for it.
+--- The properties of a tensor parameter that a rule may use. Each row has the type of the property,
+--- the type of the field that stores it, and a C expression for its value.
 M.builtins = {
    sizes = {
       type = "int[]", field = "tli_IntsBuf", list = true, c = "(tl_Ints){%s->ndim, %s->sizes}",
@@ -106,7 +106,7 @@ function M.fields_of(op, rules)
    return fields, byname
 end
 
---- Returns whether a field is a list. Lists have memory of their own, which must be released.
+--- Returns whether a field is a list. A list has its own memory, which must be released.
 function M.is_list(field)
    return field.what == "lengths" or (field.what == "builtin" and field.built.list)
       or (field.what == "value" and field.param.type:find("%[%]") ~= nil)

@@ -7,8 +7,8 @@
 --   mode      "train" if one of the programs is a training step, otherwise "infer"
 --
 -- The C sources must be formatted: a function begins at an unindented line that ends with "{", and
--- ends at an unindented "}". Each word in a function that is another function's name counts as a
--- call, so the result may be larger than necessary.
+-- ends at an unindented "}". If a word in a function is the name of another function, it counts as
+-- a call, so the result may be larger than necessary.
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 package.path = here .. "/?.lua;" .. package.path
@@ -57,8 +57,8 @@ end
 
 -- Sources -----------------------------------------------------------------------------------------
 
--- The key for code outside of any recognized function, macro or table. If any name of a file is
--- used, this code is taken to be used as well.
+-- The key for a file's code outside of any recognized function, macro or table. This code counts as
+-- used if any name of the file is used.
 local REST <const> = "@rest"
 
 -- Returns the functions, macros and tables of a C file as name -> text. Definitions with the same
@@ -130,8 +130,8 @@ local function operator_named(word)
    return name and (all.byname[name] or all.byname[name:gsub("_$", "")])
 end
 
--- Returns the functions in a macro's text that may define the operator `name`. For example,
--- tlo_max_pool##n##d may define max_pool2d.
+-- Returns the names of functions in a macro's text that may define the operator `name`. For
+-- example, tlo_max_pool##n##d may define max_pool2d.
 local function definitions(text, name)
    local list = {}
    local marked = text:gsub("(%f[%w_]tlo_[%w_]*##)", "\0%1")
@@ -169,8 +169,8 @@ local function reach(names)
             if text:find "##" then visit_text(definitions(text, op.cname), file) end
          end
       end
-      -- an entry's strings name C functions, for example for sizes and checks; `expr` names
-      -- operators
+      -- an entry's strings contain names of C functions, for example for sizes and checks, and the
+      -- string `expr` contains names of operators
       for key, value in pairs(op) do
          if type(value) == "string" and key ~= "doc" and key ~= "grad" then
             each_word(value, function(word) visit(word, file) end)
@@ -221,8 +221,8 @@ local function reach(names)
       local op = all.byname[name] or all.byname[name:gsub("_$", "")]
       if op then visit_op(op) end
    end
-   -- Every program is read, run and saved by these files of src/graph, so the functions that they
-   -- call are needed as well.
+   -- These files of src/graph read, run and save every program, so the functions that they call are
+   -- always needed.
    for _, path in ipairs {"run", "branches", "file_read", "file_write"} do
       each_word(read(("%s/../graph/%s.c"):format(here, path)), visit)
    end

@@ -3,7 +3,7 @@
 --    add(Tensor self, Operand other, *, Number alpha=1) -> Tensor
 --    max.dim(Tensor self, dim dim, bool keepdim=false) -> (Tensor values, Tensor indices)
 --
--- Parameters after `*` are given by name only. A default of nil makes a parameter optional.
+-- Calls give parameters after `*` by name only. A default of nil makes a parameter optional.
 
 local M = {}
 
@@ -20,7 +20,7 @@ M.types = {
    dim = {c = "int64_t ", none = "TLI_NOINT", kind = "DIM", lua = "integer"},
    index = {c = "int64_t ", none = "TLI_NOINT", kind = "INDEX", lua = "integer"},
    bool = {c = "bool ", none = "false", kind = "BOOL", lua = "boolean"},
-   -- an option whose only value is true; giving it selects an overload
+   -- an option whose only value is true; a call with this option selects the overload that has it
    ["true"] = {c = "bool ", none = "false", kind = "TRUE", lua = "true"},
    float = {c = "double ", none = "NAN", kind = "FLOAT", lua = "number"},
    ["int[]"] = {c = "tl_Ints ", none = "TLI_NOINTS", kind = "INTS", lua = "integer[]"},
