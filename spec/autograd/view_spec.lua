@@ -53,7 +53,9 @@ describe("a change of a view, recorded in its base's history", function()
       local x, h = matrix()
       local v = torch.no_grad(function() return h[1] end)
       assert.is_false(v.requires_grad)
-      for _, change in ipairs {function() v:copy_(leaf {2, 3, 4}) end, function() v:mul_(2) end, function() v:zero_() end} do
+      for _, change in ipairs {
+         function() v:copy_(leaf {2, 3, 4}) end, function() v:mul_(2) end, function() v:zero_() end,
+      } do
          assert.raises("a view that was taken under torch.no_grad", change)
       end
       torch.no_grad(function() v:mul_(2) end)

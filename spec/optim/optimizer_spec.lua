@@ -269,10 +269,12 @@ describe("optim.Optimizer", function()
          s[1].exp_avg = torch.ones(1)
          s[1].exp_avg:release()
       end)
-      refuse(" of parameter 1: exp_avg_sq: expected a tensor of shape (1), got nil", function(s) s[1].exp_avg_sq = nil end)
+      refuse(" of parameter 1: exp_avg_sq: expected a tensor of shape (1), got nil",
+         function(s) s[1].exp_avg_sq = nil end)
       refuse(" of parameter 1: exp_avg_sq: expected a tensor of shape (1), got a float32 tensor of shape (2)",
          function(s) s[1].exp_avg_sq = torch.ones(2) end)
-      refuse(" of parameter 1: step: expected a number of at least 0, got nil", function(s) s[1] = {exp_avg = before.exp_avg} end)
+      refuse(" of parameter 1: step: expected a number of at least 0, got nil",
+         function(s) s[1] = {exp_avg = before.exp_avg} end)
    end)
 
    it("loads a state without parts that later options add, and an empty one", function()

@@ -32,7 +32,7 @@ end
 -- On Windows, the C library's temporary names end with parts such as ".b", which torch.save would take for a format.
 if package.config:sub(1, 1) == "\\" then
    local new_name = os.tmpname
-   function os.tmpname() return (new_name():gsub("%.", "_")) end
+   rawset(os, "tmpname", function() return (new_name():gsub("%.", "_")) end)
 end
 
 -- In a spec, busted looks up each global name in all blocks around the running test, at every access. Putting Lua's own

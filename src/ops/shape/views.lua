@@ -13,9 +13,9 @@ example("view", [=[
    --> tensor([[5., 0., 0.],
    -->         [0., 0., 0.]])]=])
 op {"view.dtype(Tensor self, dtype dtype) -> Tensor",
-    doc = [[Returns a view that reads the same bytes as another dtype. If the elements of both dtypes
-    differ in width, the last size changes accordingly: its stride must be 1, and it, the offset
-    and the other strides must fill whole elements of the new dtype.]],
+    doc = [[Returns a view that reads the same bytes as another dtype. If the elements of both
+    dtypes differ in width, the last size changes accordingly: its stride must be 1, and it, the
+    offset and the other strides must fill whole elements of the new dtype.]],
     composite = true, func = false,
     out = false,
     nondiff = "it reinterprets bytes"}
