@@ -2,7 +2,7 @@
 
 local M = {}
 
---- The parameter types that hold tensors.
+--- The types of parameters whose arguments are tensors or lists of tensors.
 M.tensor_types = {Tensor = true, Operand = true, ["Tensor[]"] = true}
 
 --- Returns a C condition that is true if a call has a complex tensor, number or dtype among its

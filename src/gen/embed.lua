@@ -107,7 +107,7 @@ local function collect(root, arguments, bare)
    for _, argument in ipairs(arguments) do
       local module, path, inner = names(root, argument)
       local text = read(path)
-      assert(load(text, "@" .. path, "t")) -- a syntax error stops the build
+      assert(load(text, "@" .. path, "t")) -- stops the build if the file has a syntax error
       if not text:find("^%-%-%-@meta") then
          assert(not seen[module], "two files for the module " .. module)
          seen[module] = true

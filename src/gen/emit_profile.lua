@@ -25,10 +25,10 @@ local function tensor_c(op, name)
    fail(op, "no tensor " .. name)
 end
 
--- Translates a formula for the number of FLOPs to C. A formula is arithmetic with numel(tensor),
--- which is 0 for a missing tensor; size(tensor, dimension), with dimensions counted as in Lua; and
--- choose(boolean parameter, formula, formula). The profiler ignores the value of the formula if the
--- operators that the call runs have counted at least as many FLOPs.
+-- Translates a formula for the number of FLOPs to C. A formula is arithmetic with three functions:
+-- numel(tensor), which is 0 for a missing tensor, size(tensor, dimension), whose dimensions count
+-- as in Lua, and choose(boolean parameter, formula, formula). The profiler ignores the value of the
+-- formula if the operators that the call runs have counted at least as many FLOPs.
 local function flops_c(op, text)
    text = text:gsub("choose(%b())", function(list)
       local flag, yes, no = list:match "^%(%s*([%w_]+)%s*,(.*),(.-)%)$"

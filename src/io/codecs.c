@@ -127,7 +127,8 @@ void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expecte
   tli_once(&zlib.once, open_zlib);
   if (!zlib.there)
     return tli_fail_null(TL_EIO, "needs zlib, which was not found; see `tlua doctor`");
-  if (!head && expected > (int64_t)n * 1032 + 64) /* 1032 is deflate's highest compression ratio */
+  /* deflate compresses data to no less than 1/1032 of their size */
+  if (!head && expected > (int64_t)n * 1032 + 64)
     return tli_fail_null(TL_EIO, "%lld bytes cannot come out of %zu deflated ones",
                          (long long)expected, n);
   size_t room = expected >= 0 ? (size_t)expected : n * 3 + 64;

@@ -8,7 +8,7 @@
 
 #include "lua/tensor/value.h"
 
-/* PyTorch's aliases of dtypes. */
+/* PyTorch's other names for dtypes, such as "long" for "int64". */
 static const struct {
   const char *name;
   tl_DType dtype;

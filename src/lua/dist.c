@@ -32,7 +32,7 @@ static void check_open(lua_State *L, const char *name) {
   if (tli_state(L)->ledger == NULL) tli_error(L, "%s: the Lua state is closing", name);
 }
 
-/* Converts the seconds at an index to nanoseconds. For nil returns `otherwise`. */
+/* Converts the seconds at a stack index to nanoseconds. For nil returns `otherwise`. */
 static int64_t check_time(lua_State *L, int index, const char *name, int64_t otherwise) {
   if (lua_isnoneornil(L, index)) return otherwise;
   double seconds = lua_type(L, index) == LUA_TNUMBER ? lua_tonumber(L, index) : -1;

@@ -26,7 +26,7 @@
 
 /* The limits of one state, and the argument of its allocator. */
 typedef struct Budget {
-  lua_Alloc alloc; /* the host's allocator */
+  lua_Alloc alloc; /* the host's allocator, which this allocator calls */
   void *context;   /* the argument of the host's allocator (borrowed) */
   uintptr_t main;  /* the address of the main thread, which is freed last */
   int64_t used;    /* number of bytes that Lua has allocated */

@@ -485,9 +485,9 @@ static int program_calls(lua_State *L) {
   return 1;
 }
 
-/* program:state() returns three values: the text that describes how the outputs are nested, or ""
-** if there is none; whether the model was in training mode when it was traced; and whether the
-** program is a training step. */
+/* program:state() returns three values. The first is the text that describes how the outputs are
+** nested, or "". The second is whether the model was in training mode when it was traced. The third
+** is whether the program is a training step. */
 static int program_state(lua_State *L) {
   const tli_Graph *g = own_graph(L, 1);
   lua_pushstring(L, g->structure ? g->structure : "");

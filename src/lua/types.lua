@@ -1,8 +1,8 @@
 -- types.lua - annotations of the binding's functions that are not operators, for editors that use
 -- LuaLS. The manual also takes its texts about these functions from this file. The file is never
--- run. Dtypes and constants are annotated in types_dtypes.lua; functions for devices in
--- types_devices.lua; functions for files, and for threads with interpreters of their own, in
--- types_io.lua.
+-- run. Dtypes and constants are annotated in types_dtypes.lua; types_devices.lua annotates
+-- functions for devices, and types_io.lua functions for files, and for threads with their own
+-- interpreters.
 
 -- Modules ---------------------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ function Tensor:type(dtype) end
 --- do so. Each table of tensors has a field `n`, the number of tensors.
 ---@param name string  the node's name in graphs and messages
 ---@param inputs table
----@param outputs table  the tensors that get the node as their grad_fn
+---@param outputs table  the tensors whose grad_fn will be the node
 ---@param constant table  the positions of outputs that get no gradient
 ---@param saved table  the tensors saved for backward; later changes of them are detected
 ---@param backward fun(saved: table, ...: torch.Tensor?): torch.Tensor? ...

@@ -9,10 +9,10 @@ torch.cuda = {}
 
 -- Devices ---------------------------------------------------------------------------------------
 
---- A device as a value, such as x.device. There is only one value for each name, so == compares
---- devices; tostring gives the name. Functions that accept a device's name also accept this value.
---- A device never equals a string: compare x.device.type with "cuda", or x.device with torch.device
---- "cuda:0".
+--- A device as a value, such as x.device. There is only one value for each name, so == tells
+--- whether two devices are the same. tostring gives the name. Functions that accept a device's name
+--- also accept this value. A device never equals a string: compare x.device.type with "cuda", or
+--- x.device with torch.device "cuda:0".
 ---
 ---     local device = torch.device "cuda:1"
 ---     print(device.type, device.index)

@@ -109,9 +109,9 @@ function torch.io.decode_image(bytes) end
 ---@return integer
 function torch.io.crc32(data, crc) end
 
---- Lists a folder's contents, except "." and "..", in no particular order. Each entry consists of
---- "d" for a folder, "l" for a link to a folder or "f" for anything else; the name; and a zero
---- byte. torch.data.DatasetFolder uses this function.
+--- Lists a folder's contents, except "." and "..", in no particular order. Each entry consists of a
+--- letter, the name, and a zero byte. The letter is "d" for a folder, "l" for a link to a folder,
+--- or "f" for anything else. torch.data.DatasetFolder uses this function.
 ---@param path string
 ---@return torch.Tensor? bytes  (n) uint8; nil with a message if the folder cannot be read
 ---@return string? message

@@ -72,7 +72,8 @@ static bool connect_to(tli_Elastic *e) {
 
 static bool find_store(tli_Elastic *e, int64_t deadline) {
   while (e->store == NULL && !connect_to(e)) {
-    if (tl_error_kind() == TL_EARG) return false; /* another program uses the port */
+    /* returns false if another program uses the port */
+    if (tl_error_kind() == TL_EARG) return false;
     if (tli_now_ns() >= deadline)
       return tli_fail(TL_EIO, "--rdzv: no launcher at %s:%d within %.3g s", e->host, e->port,
                       (double)e->timeout / 1e9);
@@ -83,9 +84,9 @@ static bool find_store(tli_Elastic *e, int64_t deadline) {
 
 /* ---- a round -------------------------------------------------------------------------- */
 
-/* Closes a round; called by the launcher that joined first. Waits until all launchers have joined
-** or no further one joins for a while. Returns the number of launchers; -1 if the store has
-** ended. */
+/* Closes a round. The launcher that joined first calls this function. Waits until all launchers
+** have joined or no further one joins for a while. Returns the number of launchers; -1 if the store
+** has ended. */
 static int64_t close_round(tli_Elastic *e, int64_t round, int64_t deadline) {
   int64_t came = 1, since = tli_now_ns();
   for (;;) {

@@ -45,8 +45,8 @@ static volatile sig_atomic_t truncated;
 
 static void take_back(void) {
   tl_interrupt_clear();
-  /* the engine's last error is cleared as well, so that it cannot be mistaken for the effect of a
-  ** later SIGINT */
+  /* clears the engine's last error too, so that it cannot be mistaken for the effect of a later
+  ** SIGINT */
   tli_error_clear();
 }
 

@@ -65,7 +65,7 @@ typedef struct Launch {
   int n, max_restarts, nodes, node;
   const char *timeout, *rendezvous, *host, *secret_file;
   char master[128], master_port[128], master_both[260];
-  /* the job's secret; NULL if there is none; TLI_STORE_TRUST if connections need no secret */
+  /* the job's secret; NULL if the job has none, and TLI_STORE_TRUST if connections need none */
   const char *secret;
   char secret_text[TLI_SECRET_ROOM];
   /* the limit on open files from the start of this process, which ranks get back */

@@ -172,7 +172,7 @@ static int distance(const char *a, const char *b) {
 }
 
 void tli_suggestion_try(tli_Suggestion *best, const char *name) {
-  if (name == NULL) return; /* the key is not a string */
+  if (name == NULL) return; /* does nothing if the key is not a string */
   int d = distance(best->word, name);
   if (d >= best->distance || d >= (int)strlen(best->word)) return;
   best->distance = d;

@@ -1,5 +1,5 @@
 /*
-** results.c - implements results.h.
+** results.c - implements results.h, by which generated functions return their results to Lua.
 */
 #include "lua/args/results.h"
 

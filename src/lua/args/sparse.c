@@ -20,7 +20,7 @@ bool tli_is_sparse(lua_State *L, int index) {
   return is;
 }
 
-/* Pushes the handler of the wrapped tensor at an index; pushes nothing for any other value. */
+/* Pushes the handler of the wrapped tensor at a stack index; pushes nothing for any other value. */
 static bool push_handler(lua_State *L, int index) {
   if (lua_type(L, index) != LUA_TUSERDATA || lua_rawlen(L, index) != 0) return false;
   if (!lua_getmetatable(L, index)) return false;
@@ -117,7 +117,7 @@ void tli_new_sparse(lua_State *L) {
   lua_setmetatable(L, -2);
 }
 
-/* Reads the components of the sparse tensor at an index. Returns true if both components are
+/* Reads the components of the sparse tensor at a stack index. Returns true if both components are
 ** tensors and the indices have the shape (1, n), so that each index selects a row. */
 static bool read_rows(lua_State *L, int index, tl_Tensor **indices, tl_Tensor **values,
                       bool *coalesced) {
@@ -137,7 +137,7 @@ static bool read_rows(lua_State *L, int index, tl_Tensor **indices, tl_Tensor **
   return *indices && *values && (*indices)->ndim == 2 && (*indices)->sizes[0] == 1;
 }
 
-/* Returns the size of the first dimension of the sparse tensor at an index. */
+/* Returns the size of the first dimension of the sparse tensor at a stack index. */
 static int64_t first_size(lua_State *L, int index) {
   int top = lua_gettop(L);
   lua_getiuservalue(L, index, 1);
@@ -148,8 +148,8 @@ static int64_t first_size(lua_State *L, int index) {
   return size;
 }
 
-/* Returns whether the sparse tensor at an index can be a gradient of `of`, that is, whether it has
-** the shape, dtype and device of `of`. `values` is the tensor of its values. */
+/* Returns whether the sparse tensor at a stack index can be a gradient of `of`, that is, whether it
+** has the shape, dtype and device of `of`. `values` is the tensor of its values. */
 static bool rows_fit(lua_State *L, int index, const tl_Tensor *values, const tl_Tensor *of) {
   bool fit = values->dtype == of->dtype && values->ndim == of->ndim && of->ndim > 0 &&
              first_size(L, index) == of->sizes[0];

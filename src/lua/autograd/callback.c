@@ -5,9 +5,9 @@
 ** The functions are in a table of the registry, because Lua does not know which graphs need them,
 ** nor when a graph is freed. A function that refers to the tensor to which it is attached would
 ** therefore never be collected. To prevent that, before each full collection the pacer loosens
-** every callback whose tensor (or node) is held only by Lua values: during the collection an
-** ephemeron table lets these values keep the function alive, and the registry does not refer to the
-** function. In the meantime the engine runs nothing that could acquire the tensor.
+** every callback whose tensor (or node) is held only by Lua values: during the collection the
+** registry does not refer to the function, and an ephemeron table lets these values keep it alive.
+** The engine runs no code during the collection that could create another reference to the tensor.
 */
 #include "core/observe/trace.h"
 #include "lua/autograd/callback.h"
@@ -49,7 +49,7 @@ typedef struct Home {
 
 struct tli_Callback {
   Home *home;          /* owned */
-  atomic_bool dropped; /* set when no code can call the callback any more */
+  atomic_bool dropped; /* whether the callback was dropped, so that no code calls it any more */
   bool loose;
   int nvalues;
   /* the node to which the callback is attached, borrowed until the callback is dropped; NULL for a
@@ -336,8 +336,8 @@ void tli_callbacks_loosen(lua_State *L, tli_State *S) {
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1);
 }
 
-/* Moves a callback's function from one of its values back to the registry. A callback without a
-** value was dropped, or will soon be. */
+/* Moves a callback's function from one of its values back to the registry. A callback that has no
+** value any more was dropped, or will soon be dropped. */
 static void fasten(lua_State *L, tli_Callback *a, int functions, int loose, int values) {
   a->loose = false;
   for (int i = 0; i < a->nvalues; i++) {

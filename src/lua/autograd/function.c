@@ -13,8 +13,9 @@ typedef struct LuaNode {
   tli_Node node;
   /* the node's type, used by no other node, so that the node has its own name */
   tli_NodeType type;
-  char name[64], title[64 + 8]; /* names such as "Twice" and "TwiceBackward" */
-  tli_Callback *backward;       /* owned */
+  /* the function's name and the node's, such as "Twice" and "TwiceBackward" */
+  char name[64], title[64 + 8];
+  tli_Callback *backward; /* owned */
   int nsaved;
   tli_Saved saved[];
 } LuaNode;
@@ -259,7 +260,7 @@ static int autograd_record(lua_State *L) {
   bump_dirty(L, n);
   if (!save_called(L, n)) return tli_raise_as(L, lua_tostring(L, NAME));
   for (int k = 0; k < n->node.noutputs; k++) take_output(L, n, k);
-  *box = NULL; /* releases the node now, instead of in the collector */
+  *box = NULL; /* releases the node now, instead of leaving it to the collector */
   tli_node_release(&n->node);
   return 0;
 }

@@ -44,7 +44,7 @@ typedef struct tli_SavedHooks {
 typedef struct Packed {
   Pair *pair;        /* owned */
   tl_Tensor *tensor; /* the tensor that pack returned (owned); NULL if it returned another value */
-  tli_Callback *value; /* any other value that pack returned (owned) */
+  tli_Callback *value; /* the value that pack returned, if it is not a tensor (owned) */
 } Packed;
 
 /* ---- packing ---- */

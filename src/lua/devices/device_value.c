@@ -100,8 +100,8 @@ static int to_number(lua_State *L, int index) {
 }
 
 /* torch.device(name), torch.device(type, index) and torch.device{type =, index =} return a device;
-** torch.device(index) returns a CUDA device. With a function as the second argument, it acts as
-** torch.default_device, like PyTorch's `with`. */
+** torch.device(index) returns a CUDA device. With a function as the second argument, calls
+** torch.default_device, as PyTorch's `with torch.device(...)` does. */
 static int torch_device(lua_State *L) {
   tl_Device device;
   if (lua_type(L, 2) == LUA_TFUNCTION) return tli_default_device_scope(L);

@@ -266,7 +266,7 @@ static int device_event(lua_State *L) {
   return 1;
 }
 
-/* Returns the stream at an index; nil means the current stream of the current device. */
+/* Returns the stream at a stack index; nil means the current stream of the current device. */
 static Stream stream_or_current(lua_State *L, int index, tl_DeviceType type, const char *name) {
   if (!lua_isnoneornil(L, index)) return *check_stream(L, index, type, name);
   tl_Device device = tli_check_current(L, type, name);

@@ -389,8 +389,8 @@ static int io_make_folder(lua_State *L) {
 
 enum { MOST_COLUMNS = 1 << 16 };
 
-/* Returns the only character of the string at an index. If `none` is true, the string may also be
-** empty. */
+/* Returns the only character of the string at a stack index. If `none` is true, the string may also
+** be empty. */
 static char check_char(lua_State *L, int index, const char *what, bool none) {
   size_t n = 2;
   const char *text = lua_type(L, index) == LUA_TSTRING ? lua_tolstring(L, index, &n) : "";

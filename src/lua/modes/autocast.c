@@ -1,9 +1,9 @@
 /*
 ** autocast.c - implements autocast.h, and torch.autocast itself. A weight that is used several
 ** times is cast only once: casts of parameters are kept until the last open autocast scope of the
-** state is closed. A kept cast is used again if three conditions hold: the parameter has not
-** changed since (it has the same version); the cast was recorded, or the present call needs no
-** gradient; and the cast and the present call belong to the same captured graph, or to none.
+** state is closed. A kept cast is used again under three conditions. The parameter has not changed
+** since then, that is, it has the same version. The cast was recorded, or the present call needs no
+** gradient. The cast and the present call belong to the same captured graph, or both to none.
 */
 #include "lua/modes/autocast.h"
 
@@ -204,7 +204,7 @@ tl_Tensor *tli_autocast_result(tli_Args *a, tl_Tensor *result) {
 typedef struct Options {
   int type; /* the tl_DeviceType; -1 if the caller gave none */
   tl_DType dtype;
-  int enabled, cache; /* booleans; -1 if the caller gave none */
+  int enabled, cache; /* booleans as 0 or 1; -1 if the caller gave none */
 } Options;
 
 /* Returns the dtype to which autocast casts on a device type, even if autocast is off at

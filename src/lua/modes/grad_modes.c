@@ -84,8 +84,8 @@ static int scope_gc(lua_State *L) {
   return 0;
 }
 
-/* Ends the scope in which a function has run. The function's results are above the scope on the
-** stack. */
+/* Ends the scope in which a function has run, after the function has returned or failed. The
+** function's results are above the scope on the stack. */
 static int scope_end(lua_State *L, int status, lua_KContext context) {
   (void)status;
   (void)context;

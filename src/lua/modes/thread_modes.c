@@ -309,7 +309,7 @@ static int swap_mode(tli_State *S, tli_Settings *of, tli_Mode mode, int value) {
 }
 
 void tli_swap_modes(lua_State *L, tli_State *S, tli_Settings *of, int n, tli_Change *changes) {
-  if (of->thread == NULL) return; /* the coroutine was collected */
+  if (of->thread == NULL) return; /* does nothing if the coroutine was collected */
   for (int i = 0; i < n; i++)
     changes[i].value = swap_mode(S, of, changes[i].mode, changes[i].value);
   changed(S, of);

@@ -10,8 +10,8 @@
 
 #include <math.h>
 
-/* Makes a row-major copy, on the CPU, of the tensor at an index. Pushes a value that owns the copy,
-** and returns the copy. */
+/* Makes a row-major copy, on the CPU, of the tensor at a stack index. Pushes a value that owns the
+** copy, and returns the copy. */
 static tl_Tensor *push_copy(lua_State *L, const char *name, int index) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = tli_check_tensor(L, index, name), *plain = tli_detached(t), *copy = NULL,

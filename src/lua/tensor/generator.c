@@ -121,14 +121,14 @@ static int torch_set_rng_state(lua_State *L) {
 /* ---- functions of a device type
 ** ------------------------------------------------------------------- */
 
-/* Returns the state's generator for the device at an index; nil means the current device. */
+/* Returns the state's generator for the device at a stack index; nil means the current device. */
 static tli_Generator *check_generator(lua_State *L, int index, const char *name) {
   tl_Device device = tli_last_device(L, index, name);
   return tli_generator_of(&tli_state(L)->generator, device);
 }
 
-/* Returns the state's generator for the device at an index, after making that generator independent
-** of the CPU's. */
+/* Returns the state's generator for the device at a stack index, after making that generator
+** independent of the CPU's. */
 static tli_Generator *own_generator(lua_State *L, int index, const char *name) {
   tl_Device device = tli_last_device(L, index, name);
   return tli_generator_own(&tli_state(L)->generator, device);

@@ -22,7 +22,8 @@ typedef enum ItemKind { ITEM_POSITION, ITEM_RANGE, ITEM_NEWAXIS, ITEM_REST, ITEM
 
 typedef struct Item {
   ItemKind kind;
-  /* positions count from 0; a range includes `last`; an ITEM_POSITION uses only `first` */
+  /* positions, which count from 0; a range includes `last`, and an ITEM_POSITION uses only
+  ** `first` */
   int64_t first, last, step;
   bool whole;        /* ITEM_RANGE: {} */
   tl_Tensor *tensor; /* borrowed */

@@ -102,7 +102,7 @@ static void write_text(Packer *k, const char *text, size_t n) {
   write_bytes(k, text, n);
 }
 
-/* Writes the string at an index, without the tag that precedes other values. */
+/* Writes the string at a stack index, without the tag that precedes other values. */
 static void write_string(Packer *k, int index) {
   size_t n;
   const char *text = lua_tolstring(k->L, index, &n);
@@ -157,7 +157,7 @@ static void enter(lua_State *L, int known, const char *module, const char *field
   lua_rawset(L, known);
 }
 
-/* Returns whether the value at an index is a class of tlua.class. */
+/* Returns whether the value at a stack index is a class of tlua.class. */
 static bool is_class(lua_State *L, int index) {
   bool is = lua_istable(L, index) && lua_getmetatable(L, index);
   if (!is) return false;
@@ -254,7 +254,7 @@ static bool write_known(Packer *k, int index) {
 
 static void write_value(Packer *k, int index, const Place *place);
 
-/* Assigns the next number to the value at an index. */
+/* Assigns the next number to the value at a stack index. */
 static void number(Packer *k, int index) {
   lua_pushvalue(k->L, index);
   lua_pushinteger(k->L, ++k->count);
@@ -338,7 +338,7 @@ static void write_class(Packer *k, int index, const Place *place) {
   lua_pop(L, 1);
   write_value(k, parent, &at);
   lua_pop(L, 1);
-  /* the class gets its number after its parent, because the reader numbers in that order */
+  /* numbers the class after its parent, because the reader assigns numbers in this order */
   number(k, index);
   if (k->classes && k->first_one) {
     lua_pushvalue(L, index);
@@ -544,12 +544,13 @@ static bool named(const tli_Parcel *p, const char *name, size_t n) {
   return false;
 }
 
-/* Writes a global in protected mode. The arguments are (packer, name, value). */
+/* Writes a global in protected mode. The arguments are (packer, name, value), followed by the
+** packer's four tables. */
 static int write_global(lua_State *L) {
   Packer *k = (Packer *)lua_touserdata(L, 1);
   Place at = {NULL, "the global ", ""};
   name_key(L, 2, &at);
-  /* pushes the packer's tables to the indices 4 to 7 of this function's stack */
+  /* the arguments 4 to 7 are the tables of the packer */
   Packer inner = *k;
   inner.L = L;
   inner.classes = k->classes ? 4 : 0;
@@ -562,8 +563,8 @@ static int write_global(lua_State *L) {
   return 1; /* returns the table of known values, which `write_value` may have made */
 }
 
-/* Returns whether the Lua value at an index is a number that was assigned after the numbers 1 to
-** `count`. */
+/* Returns whether the Lua value at a stack index is a number greater than `count`, that is,
+** assigned after the first `count` numbers. */
 static bool is_late(lua_State *L, int index, int count) {
   return lua_isinteger(L, index) && lua_tointeger(L, index) > count;
 }

@@ -14,7 +14,7 @@ typedef struct Reader {
   tli_State *S;
   const tli_Parcel *p;
   const char *at;
-  int values; /* stack index of the table from numbers to values */
+  int values; /* stack index of the table from the numbers of values to the values */
   int classes;
   bool first_one;
   int count;

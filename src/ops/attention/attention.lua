@@ -1,4 +1,4 @@
--- Scaled dot-product attention.
+-- The operators of scaled dot-product attention.
 
 op {[[scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor attn_mask=nil,
       float dropout_p=0.0, bool is_causal=false, *, float scale=nil, bool enable_gqa=false,

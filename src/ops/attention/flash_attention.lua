@@ -1,5 +1,5 @@
--- Attention for callers that compute results for parts of the keys and combine them. For example,
--- each rank may have one part of the keys.
+-- Attention operators for callers that compute results for parts of the keys and combine them. For
+-- example, each rank may have one part of the keys.
 
 op {[[_scaled_dot_product_flash_attention(Tensor query, Tensor key, Tensor value, *,
       bool is_causal=false, float scale=nil) -> (Tensor result, Tensor logsumexp)]],

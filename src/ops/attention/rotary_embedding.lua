@@ -1,4 +1,4 @@
--- Rotary position embedding.
+-- Operators for rotary position embedding.
 
 op {[[rotary_embedding(Tensor input, Tensor cos, Tensor sin, bool interleaved=true) -> Tensor]],
     module = "nn.functional", method = false, composite = true,

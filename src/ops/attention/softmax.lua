@@ -1,4 +1,4 @@
--- Softmax and related functions along a dimension.
+-- Softmax and related operators along a dimension.
 
 local function F(entry)
    entry.module = "nn.functional"

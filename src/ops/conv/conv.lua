@@ -1,4 +1,4 @@
--- Convolutions. Inputs are (N, C, ...) or (C, ...).
+-- Operators that compute convolutions. Inputs are (N, C, ...) or (C, ...).
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

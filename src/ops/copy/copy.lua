@@ -1,4 +1,5 @@
--- Copies: to another dtype or device, to another memory order, or into an existing tensor.
+-- Operators that copy a tensor: to another dtype or device, to another memory order, or into an
+-- existing tensor.
 
 op {"copy_(Tensor self, Tensor src, bool non_blocking=false) -> self", any_device = {src = true},
     node = "CopyBackwards",

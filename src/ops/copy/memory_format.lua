@@ -1,4 +1,5 @@
--- The order of dimensions in memory, and copies in another memory order.
+-- Operators that report the order of dimensions in memory, and operators that copy a tensor to
+-- another memory order.
 
 op {"is_contiguous(Tensor self, *, string memory_format='contiguous_format') -> bool",
     doc = [[Returns whether the elements lie without gaps in the order of memory_format: row-major,

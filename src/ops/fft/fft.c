@@ -20,7 +20,7 @@ static bool run(tlk_FftKind kind, tl_Tensor *in, tl_Tensor *out, int d, bool inv
                  .scale = scale);
 }
 
-/* Transforms the dimensions one after the other. All transforms except the first work in place. */
+/* Transforms the dimensions one at a time. All transforms except the first work in place. */
 tl_Tensor *tli_op_fft_c2c(tl_Tensor *self, tl_Ints dim, int64_t sign, double scale) {
   tl_Tensor *in = tli_contiguous_as(self, (tl_DType)self->dtype);
   tl_Tensor *out =

@@ -220,7 +220,7 @@ tl_Tensor *tli_op_index_select(tl_Tensor *self, int64_t dim, tl_Tensor *index) {
   tl_Tensor *list = with_dimension(index);
   tl_Tensor *result = list ? tli_read_positions("index_select", self, list, d, 1) : NULL;
   tli_release(list);
-  /* if self is 0-d, so is the result */
+  /* the result is 0-d if self is 0-d */
   if (result && self->ndim == 0) tli_set_geometry(result, 0, NULL, NULL);
   return result;
 }
@@ -675,7 +675,7 @@ static tl_Tensor *fitted(const Selection *s, tl_Tensor *values) {
   int64_t sizes[2 * TL_MAX_DIMS];
   int ndim = replaced_sizes(s->tensor, s->first, s->count, s->positions, sizes);
   tl_Tensor *t[2] = {NULL}, *result = NULL;
-  /* leading dimensions of size 1 that the destination lacks are skipped */
+  /* skips leading dimensions of size 1 that the destination lacks */
   int skip = 0;
   while (values->ndim - skip > ndim && values->sizes[skip] == 1) skip++;
   if (!tli_expandable(values->ndim - skip, values->sizes + skip, ndim, sizes))

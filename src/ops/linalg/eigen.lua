@@ -1,5 +1,5 @@
--- Singular value decompositions, and eigenvalues of symmetric and of general matrices. See
--- linalg.lua.
+-- Operators that compute singular value decompositions, and eigenvalues of symmetric and of general
+-- matrices. See linalg.lua.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"

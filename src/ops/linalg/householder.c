@@ -87,7 +87,8 @@ static bool check_ormqr(const tl_Tensor *A, const tl_Tensor *tau, const tl_Tenso
 tl_Tensor *tlo_ormqr(tl_Tensor *self, tl_Tensor *tau, tl_Tensor *other, bool left, bool transpose) {
   TL_TRY_NULL(check_ormqr(self, tau, other, left));
   int64_t k = tau->sizes[tau->ndim - 1];
-  bool forward = left == transpose; /* true: applies Q^H, beginning with the first reflection */
+  /* whether to apply Q^H, which begins with the first reflection */
+  bool forward = left == transpose;
   tli_Chain c = {0};
   tl_Tensor *V = reflectors(&c, self, k), *scales = chain_unsqueeze(&c, tau, -2);
   if (forward) scales = chain_conj(&c, scales);

@@ -1,4 +1,4 @@
--- Products of Householder reflections.
+-- Operators that compute products of Householder reflections.
 
 op {"householder_product(Tensor A, Tensor tau) -> Tensor",
     node = "LinalgHouseholderProduct",

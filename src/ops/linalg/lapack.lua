@@ -1,6 +1,6 @@
--- Cholesky, L D L^T and LU factorizations by the back end's LAPACK, and operators that solve linear
--- systems with these factorizations. Most of the operators are internal. QR is in qr.lua, singular
--- values and eigenvalues are in eigen.lua.
+-- Operators that compute Cholesky, L D L^T and LU factorizations by the back end's LAPACK, and
+-- operators that solve linear systems with these factorizations. Most of the operators are
+-- internal. QR is in qr.lua, singular values and eigenvalues are in eigen.lua.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"

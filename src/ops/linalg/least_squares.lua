@@ -1,4 +1,4 @@
--- Least squares by singular values. See linalg.lua.
+-- Operators that solve least squares problems by singular values. See linalg.lua.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"

@@ -1,4 +1,4 @@
--- Norms of vectors and matrices, and condition numbers.
+-- Operators that compute norms of vectors and matrices, and condition numbers.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"

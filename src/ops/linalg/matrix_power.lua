@@ -1,4 +1,5 @@
--- Powers and exponentials of matrices, and products of several matrices; see linalg.lua.
+-- Operators that compute powers and exponentials of matrices, and products of several matrices. See
+-- linalg.lua.
 
 local function linalg(entry)
    entry.module, entry.method = "linalg", false

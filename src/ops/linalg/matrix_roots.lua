@@ -1,4 +1,4 @@
--- The principal square root of a matrix, and the polar decomposition.
+-- Operators that compute the principal square root of a matrix, and the polar decomposition.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"

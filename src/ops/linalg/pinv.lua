@@ -1,4 +1,4 @@
--- Pseudo-inverse, rank and least squares.
+-- Operators that compute pseudo-inverses and ranks, and solve least squares problems.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"

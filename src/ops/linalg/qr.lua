@@ -1,4 +1,4 @@
--- The QR factorization. See linalg.lua.
+-- Operators that compute the QR factorization. See linalg.lua.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"

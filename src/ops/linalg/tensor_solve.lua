@@ -1,4 +1,5 @@
--- Tensors treated as matrices, and Vandermonde matrices.
+-- Operators that invert tensors and solve linear systems with tensors, which they treat as
+-- matrices. Also Vandermonde matrices.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"

@@ -367,7 +367,8 @@ tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p,
   if (p != 1 && p != 2)
     return tli_fail_null(TL_EARG, "multi_margin_loss: p: expected 1 or 2, got %" PRId64, p);
   tli_Chain c = {0};
-  /* if the target is a list of labels, even of one, an unreduced loss is one-dimensional */
+  /* a target that is a vector of labels, even of one label, gives a one-dimensional unreduced
+  ** loss */
   bool listed = target->ndim == 1;
   if (input->ndim == 0) input = chain_unsqueeze(&c, input, 0);
   if (!c.failed && input->ndim == 1 && listed) input = chain_unsqueeze(&c, input, 0);

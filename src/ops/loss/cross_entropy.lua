@@ -1,4 +1,4 @@
--- Losses for class labels.
+-- Operators that compute losses for class labels.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

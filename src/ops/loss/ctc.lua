@@ -1,4 +1,4 @@
--- Connectionist temporal classification.
+-- The loss of connectionist temporal classification.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

@@ -1,5 +1,5 @@
--- The cross-entropy of a linear layer's results. The logits are never stored as a whole: they are
--- computed in chunks of rows, and computed again in the backward pass.
+-- The cross-entropy of a linear layer's results. The logits of all rows are never in memory at
+-- once: they are computed in chunks of rows, and once more in the backward pass.
 
 op {[[linear_cross_entropy(Tensor input, Tensor linear_weight, Tensor target, *,
       Tensor linear_bias=nil, Tensor weight=nil, string reduction='mean', int ignore_index=nil,

@@ -1,4 +1,5 @@
--- Losses and distances. Class labels count from 1. The reduction is 'mean', 'sum' or 'none'.
+-- Operators that compute losses and distances. Class labels count from 1. The reduction is 'mean',
+-- 'sum' or 'none'.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

@@ -1,4 +1,4 @@
--- Sums of products, described by an equation.
+-- Operators that compute sums of products, which an equation describes.
 
 local equation = [[Sums products by an equation such as "ij,jk->ik", which has a letter for each
     dimension of each operand, and after "->" those of the result. Letters that the result lacks are

@@ -1,4 +1,4 @@
--- Linear and bilinear layers.
+-- Operators that compute linear and bilinear layers.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

@@ -1,4 +1,4 @@
--- Products of matrices and vectors.
+-- Operators that multiply matrices and vectors.
 
 op {"matmul(Tensor self, Tensor other) -> Tensor",
     doc = [[Multiplies matrices: (n, k) by (k, m) gives (n, m), and (n) by (n) a number. A vector

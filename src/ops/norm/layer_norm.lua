@@ -1,4 +1,5 @@
--- Normalisation over the last dimensions of a tensor or of the sum of two tensors. See norm.lua.
+-- Operators that normalise a tensor, or the sum of two tensors, over the last dimensions. See
+-- norm.lua.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

@@ -1,6 +1,6 @@
--- Normalisation: shifting and scaling to mean 0 and variance 1, and related operators. Each
--- operator has a fused derivative for ordinary backward passes. While a graph of the gradient
--- itself is recorded, differentiable operators compute the derivative instead.
+-- Operators that normalise, that is, shift and scale elements to mean 0 and variance 1, and related
+-- operators. Each operator has a fused derivative for ordinary backward passes. While a graph of
+-- the gradient itself is recorded, differentiable operators compute the derivative instead.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

@@ -130,8 +130,8 @@ static bool same_order(const tl_Tensor *a, const tl_Tensor *b) {
   return tli_dense(a) && tli_dense(b);
 }
 
-/* Returns t itself if its elements have the same memory order as those of `order`, otherwise a copy
-** in the memory order of `order`. */
+/* Returns t itself if it has the same memory order as the tensor `order`, and otherwise a copy of t
+** in that memory order. */
 static tl_Tensor *in_order(tl_Tensor *t, const tl_Tensor *order) {
   if (same_order(t, order)) return t;
   tl_Tensor *copy = tli_empty_like(order, (tl_DType)t->dtype);

@@ -1,4 +1,5 @@
--- Products with weights in quantized blocks of GGUF files. The weights are not unpacked in memory.
+-- Operators that multiply by weights in the quantized blocks of GGUF files. They do not unpack the
+-- whole weight in memory.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

@@ -1,4 +1,4 @@
--- Activation functions. Most of them are one elementwise kernel, and a second kernel computes the
+-- Activation functions. Most of them have one elementwise kernel for the result and another for the
 -- derivative. The derivative is itself differentiable.
 
 local function F(entry)

@@ -1,5 +1,5 @@
--- Arithmetic, rounding and bounds, elementwise. Inputs are broadcast and promoted as in PyTorch.
--- Each operator computes the scalar function of the same name in kernels/math.h.
+-- Elementwise operators for arithmetic, rounding and bounds. Inputs are broadcast and promoted as
+-- in PyTorch. Each operator computes the scalar function of the same name in kernels/math.h.
 --
 -- In examples, T(sizes) is a random tensor, P has positive numbers (0.5 to 2), U has numbers within
 -- (-0.9, 0.9), I(n, sizes) has positions from 1 to n, and M(sizes) is a mask.

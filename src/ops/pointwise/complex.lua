@@ -1,5 +1,6 @@
--- Complex numbers: parts, magnitudes and angles, conjugates, and views as pairs of real numbers. In
--- examples, Z(sizes) is a random complex tensor; arithmetic.lua explains the other names.
+-- Operators on complex numbers, which return parts, magnitudes and angles, conjugates, and views as
+-- pairs of real numbers. In examples, Z(sizes) is a random complex tensor; arithmetic.lua explains
+-- the other names.
 
 op {"view_as_real(Tensor self) -> Tensor",
     doc = [[Returns a view of a complex tensor as a real one, whose new last dimension of size 2

@@ -1,4 +1,4 @@
--- torch.special: special functions under SciPy's names.
+-- Operators of torch.special: special functions under SciPy's names.
 
 local function special(signature, expr, doc, examples, autocast, node)
    op {signature .. " -> Tensor", module = "special", method = false, doc = doc, expr = expr,

@@ -1,4 +1,5 @@
--- SwiGLU, the gate of most language models, and its gradient, each in one pass.
+-- Operators that compute SwiGLU, the gate of most language models, and its gradient, each in one
+-- pass.
 
 op {[[swiglu(Tensor input, Tensor gate=nil, Tensor bias=nil, Tensor gate_bias=nil, *, dim dim=-1)
       -> Tensor]],

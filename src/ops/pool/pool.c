@@ -365,8 +365,8 @@ static bool scatter_planes(tl_Tensor *result, tl_Tensor *self, tl_Tensor *indice
   return tli_backend(tli_device(self))->scatter(&call);
 }
 
-/* Scatters elements into planes. With `add`, elements are added in the dtype in which the kernel
-** adds. */
+/* Scatters elements into planes. With `add`, the sums are computed in the kernel's compute dtype,
+** which may be wider than self's. */
 tl_Tensor *tli_op_plane_scatter(tl_Tensor *self, tl_Tensor *indices, tl_Ints size, int64_t n,
                                 bool add) {
   bool wide = add && tli_scatter_upcasts(TLK_JOIN_ADD, self);

@@ -1,9 +1,10 @@
--- Products of 8-bit integers, for lua/tlua/ao/programs.lua. A weight is int8 and stored in panels
--- of 16 channels. Its shape is (channels / 16, depth / 4, 16, 4), after channels and depth are
--- padded with zeros to multiples of 16 and 4. `scales` has the scale of each channel, `sums` the
--- int32 sum of its integers. The float32 input is rounded to bytes with a scale and a zero point;
--- if scale is 0, both are computed from the range of each row or image. An input with NaN gives
--- NaN. In the depth of a convolution's weight, the channels are innermost, padded to a multiple of
+-- Operators that multiply 8-bit integers, for lua/tlua/ao/programs.lua. A weight is int8 and stored
+-- in panels of 16 channels. Its shape is (channels / 16, depth / 4, 16, 4), after channels and
+-- depth are padded with zeros to multiples of 16 and 4. `scales` has the scale of each channel,
+-- `sums` the int32 sum of its integers. The float32 input is rounded to bytes with a scale and a
+-- zero point; if scale is 0, both are computed from the range of each row or image. An input with
+-- NaN gives NaN. In the depth of a convolution's weight, the channels are innermost, padded to a
+-- multiple of
 -- 4. The weight of a depthwise convolution is (kernel width, quads, channels, 4). A quad consists
 -- of 4 elements, and each column of the kernel is padded with zeros to whole quads.
 

@@ -1,4 +1,4 @@
--- Random numbers from binomial distributions.
+-- Operators that draw random numbers from binomial distributions.
 
 op {"binomial(Tensor count, Tensor prob, *, Generator generator=nil) -> Tensor",
     doc = "Draws the number of successes in count trials of probability prob, in prob's dtype.",

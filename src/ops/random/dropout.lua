@@ -1,4 +1,4 @@
--- Dropout of elements and of whole channels.
+-- Operators that drop elements or whole channels at random.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

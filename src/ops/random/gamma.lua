@@ -1,5 +1,5 @@
--- Random numbers from gamma and Dirichlet distributions, and the derivatives of these numbers with
--- respect to the parameters.
+-- Operators that draw random numbers from gamma and Dirichlet distributions, and operators that
+-- compute the derivatives of these numbers with respect to the parameters.
 
 local random = {gradcheck = false, method = false, waits = "drawn on the CPU"}
 

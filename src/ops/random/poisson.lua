@@ -1,4 +1,4 @@
--- Random numbers from Poisson distributions.
+-- Operators that draw random numbers from Poisson distributions.
 
 op {"poisson(Tensor self, *, Generator generator=nil) -> Tensor",
     doc = [[Draws numbers, in self's dtype, from the Poisson distributions whose rates self holds;

@@ -1,6 +1,6 @@
--- Random numbers. All of them come from a generator's stream; the default generator belongs to the
--- Lua state. A seed therefore gives the same numbers on every device and with any number of
--- threads.
+-- Operators that draw random numbers. All numbers come from a generator's stream; the default
+-- generator belongs to the Lua state. A seed therefore gives the same numbers on every device and
+-- with any number of threads.
 
 local given = "*, Generator generator=nil"
 local options = given .. ", dtype dtype=nil, device device=nil"

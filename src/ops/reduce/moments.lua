@@ -1,4 +1,4 @@
--- Mean, variance, norms and logsumexp.
+-- Operators that compute means, variances, norms and logsumexp.
 
 local dims = "dim[] dim=nil, bool keepdim=false"
 

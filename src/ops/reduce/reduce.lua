@@ -1,5 +1,5 @@
--- Reductions over all, one or several dimensions. The error of a float32 sum does not grow with the
--- number of elements. Half-precision types accumulate in float32.
+-- Operators that reduce a tensor over all, one or several dimensions. The error of a float32 sum
+-- does not grow with the number of elements. Half-precision types accumulate in float32.
 
 local dims = "dim[] dim=nil, bool keepdim=false"
 

@@ -1,4 +1,5 @@
--- Several reductions at once, counts, and statistics derived from means and distances.
+-- Operators that compute several reductions at once, counts, and statistics derived from means and
+-- distances.
 
 local dims = "dim[] dim=nil"
 local spread = dims .. ", *, Number correction=1, bool unbiased=true, bool keepdim=false"

@@ -1,4 +1,5 @@
--- Recurrent networks with several layers, in one or both directions, and single cells.
+-- Operators that compute recurrent networks with several layers, in one or both directions, and
+-- single cells.
 
 local options = "bool has_biases=true, int num_layers=1, float dropout=0.0, bool train=false, "
    .. "bool bidirectional=false"

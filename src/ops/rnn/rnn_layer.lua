@@ -1,6 +1,6 @@
--- One layer of a recurrent network in one direction. Ordinary backward passes use a fused
--- derivative. While a graph of the gradient itself is recorded, the derivative is composed of
--- differentiable operators.
+-- Operators that compute one layer of a recurrent network in one direction. Ordinary backward
+-- passes use a fused derivative. While a graph of the gradient itself is recorded, differentiable
+-- operators compute the derivative.
 
 -- Packed input has two additional arguments. batch_sizes is on the CPU; offsets has the first row
 -- of each step and the end of the last step.
@@ -17,11 +17,11 @@ for i, name in ipairs(differentiable) do
 end
 local function list(items) return table.concat(items, ", ") end
 
--- The FLOPs of a layer are those of the products with its weights. As in torch.utils.flop_counter,
--- elementwise work on the gates is not counted. In the backward pass each product with a weight
--- leads to two products: one for the gradient of the other factor (for a state, this gradient
--- continues to earlier steps), and one for the gradient of the weight. The gradient of the first
--- state is counted even if it is not needed.
+-- Counts the FLOPs of a layer: the FLOPs of the products with its weights. As in
+-- torch.utils.flop_counter, elementwise work on the gates is not counted. In the backward pass each
+-- product with a weight leads to two products: one for the gradient of the weight, and one for the
+-- gradient of the other factor, an input or a state. The gradient of the first state is counted
+-- even if it is not needed.
 local rows = "2 * numel(input) / size(input, -1) * ("
 local flops = rows .. "numel(weight_ih) + numel(weight_hh) + numel(weight_hr))"
 local backward_flops = rows .. [[

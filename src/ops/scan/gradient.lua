@@ -1,4 +1,4 @@
--- Numerical derivatives of sampled functions.
+-- Operators that compute numerical derivatives of sampled functions.
 
 op {"gradient(Tensor self, *, float[] spacing=nil, dim[] dim=nil, int edge_order=1) -> Tensor[]",
     doc = [[Estimates the derivative along each dimension (or those of dim) of a function whose

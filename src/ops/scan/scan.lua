@@ -1,4 +1,5 @@
--- Cumulative sums, products and extremes along a dimension, and operators derived from differences.
+-- Operators that compute cumulative sums, products and extremes along a dimension, differences, and
+-- integrals.
 
 local function scan(name, entry)
    entry[1] = name .. "(Tensor self, dim dim, *, dtype dtype=nil) -> Tensor"

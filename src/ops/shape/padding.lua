@@ -1,4 +1,4 @@
--- Padding: enlarges or crops the last dimensions of a tensor at both ends.
+-- Operators that pad a tensor, that is, enlarge or crop its last dimensions at both ends.
 
 op {"pad(Tensor input, int[] pad, string mode='constant', Number value=nil) -> Tensor",
     module = "nn.functional",

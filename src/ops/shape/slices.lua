@@ -1,4 +1,5 @@
--- Views of a part of self. Indices and ranges count from 1, and ranges include their end.
+-- Operators that return a view of a part of self. Indices and ranges count from 1, and ranges
+-- include their end.
 
 local options = "*, dtype dtype=nil, device device=nil"
 

@@ -63,7 +63,8 @@ static bool view_strides(const tl_Tensor *t, int ndim, const int64_t *sizes, int
     if (d > 0) base = t->strides[d - 1];
     run = filled = 1;
   }
-  for (; to >= 0; to--) strides[to] = 1; /* all remaining dimensions have size 1 */
+  /* gives stride 1 to all remaining dimensions, which have size 1 */
+  for (; to >= 0; to--) strides[to] = 1;
   return true;
 }
 

@@ -1,4 +1,5 @@
--- Views of all elements of self: the same memory with other sizes and strides.
+-- Operators that return a view of all elements of self: the same memory with other sizes and
+-- strides.
 
 op {"view(Tensor self, int[] size...) -> Tensor",
     doc = [[Returns a view with another shape and the same elements. One size may be -1 and is then

@@ -34,8 +34,8 @@ static bool find_runs(tli_Chain *c, tl_Tensor *begins, bool numbers, bool counts
   return !c->failed;
 }
 
-/* Returns a mask of the elements (or slices) that begin a run: the first one, and each one that
-** differs from the one before. `list` is (n) or (n, m). */
+/* Returns a mask of the elements (or slices) that begin a run: the first element, and each element
+** that differs from the one before it. `list` is (n) or (n, m). */
 static tl_Tensor *chain_begins(tli_Chain *c, tl_Tensor *list) {
   int64_t n = list->sizes[0];
   tl_Tensor *first = TLI_STEP(c, tli_empty(TL_BOOL, tli_device(list), 1, (int64_t[]){n > 0}));

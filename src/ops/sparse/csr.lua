@@ -1,5 +1,5 @@
--- Products of a sparse matrix in compressed sparse row (CSR) format with dense matrices, for
--- lua/tlua/sparse. Row i has the elements from pointers[i] to pointers[i + 1] - 1, and `columns`
+-- Operators for lua/tlua/sparse that multiply a sparse matrix in compressed sparse row (CSR) format
+-- by dense matrices. Row i has the elements from pointers[i] to pointers[i + 1] - 1, and `columns`
 -- has the column of each element. Positions count from 1.
 
 op {[[_csr_mm(Tensor pointers, Tensor columns, Tensor values, Tensor dense, int rows,

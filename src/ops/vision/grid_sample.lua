@@ -1,4 +1,4 @@
--- Sampling images at arbitrary coordinates.
+-- Operators that sample images at arbitrary coordinates.
 
 local function F(entry)
    entry.module, entry.method, entry.composite = "nn.functional", false, true

@@ -452,7 +452,7 @@ static tl_Tensor *resize(tl_Tensor *input, const Axis *axes, Mode mode) {
   return tli_chain_end(&c, result);
 }
 
-/* Returns PyTorch's name for the node. */
+/* Returns the name that PyTorch gives to the autograd node. */
 static const char *title_of(Mode mode, int spatial) {
   switch (mode) {
   case NEAREST:
