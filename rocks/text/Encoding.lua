@@ -275,7 +275,7 @@ function Encoding._special(vocabulary, ids, tokens, kind)
          new.surface[i] = tokens[i]
       end
    end
-   -- new.n is the total number of tokens
+   -- only the encodings of special tokens have the field n
    new.runs[1], new.n = {count = #ids, type = kind, is_special = true}, #ids
    return new
 end

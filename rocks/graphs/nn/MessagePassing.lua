@@ -179,9 +179,9 @@ local direct <const> = {sum = true, add = true, mean = true}
 --- Sends messages along edges, aggregates them at each node, and updates the nodes.
 ---@param edge_index Tensor  (2, edges) int64, or a sparse matrix of shape (targets, sources), whose
 --- values are edge_weight if none is given
----@param values table<string, any>  arguments of message and update: a tensor of nodes, a list of
---- two tensors for sources and targets, or any other value; `false` is passed on as nil. `size` may
---- list the numbers of sources and targets
+---@param values table<string, any>  the arguments of message and update, by name: a tensor of
+--- nodes, a list of two tensors (for sources and targets), or any other value. `false` is passed on
+--- as nil. The value `size` may list the numbers of sources and targets
 ---@return any
 function MessagePassing:propagate(edge_index, values)
    local title = torch.type(self)

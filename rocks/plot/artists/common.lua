@@ -79,8 +79,8 @@ function M.check_colours(title, low, high)
    end
 end
 
--- Returns a table {below = list, above = list} of the lengths of n error bars. `value` is one
--- number, n numbers, or {below, above}, where each of the two is one number or n numbers.
+-- Reads the option `c` of points. It is one colour for all points, or n numbers, which the colour
+-- map `cmap` converts to colours.
 function M.point_colours(self, title, a, n)
    local c = a.c
    local is_numbers = torch.is_tensor(c)
@@ -95,8 +95,8 @@ function M.point_colours(self, title, a, n)
       colour = colours.of_cycle(1)}
 end
 
--- Returns {below = list, above = list}, the lengths of n error bars. `value` is one number, n
--- numbers, or {below, above}, each of them a number or n numbers.
+-- Returns a table {below = list, above = list} of the lengths of n error bars. `value` is one
+-- number, n numbers, or {below, above}, where each of the two is one number or n numbers.
 function M.errors_of(title, name, value, n)
    if value == nil then return nil end
    local below, above
