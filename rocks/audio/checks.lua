@@ -6,11 +6,11 @@ local args = require "tlua.args"
 local M = {}
 
 --- Raises an error unless a value is a floating-point tensor with at least `dims` dimensions.
----@param title string  the function's name, for the message
+---@param title string  the function's name, for error messages
 ---@param name string
 ---@param value Tensor
 ---@param dims integer
----@param shape string  the expected shape, for the message
+---@param shape string  the expected shape, for error messages
 function M.real(title, name, value, dims, shape)
    if not value:is_floating_point() then
       args.refuse(title, name, "floating-point numbers; from int16: x:float() / 32768", value)

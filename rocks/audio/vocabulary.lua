@@ -1,5 +1,5 @@
--- vocabulary.lua - the meaning of parameters in torch.audio, for help and the manual; see
--- lua/tlua/repl/vocabulary.lua.
+-- vocabulary.lua - describes the parameters of torch.audio, for help and the manual. The format is
+-- explained in lua/tlua/repl/vocabulary.lua.
 return [[
 DB_multiplier: the logarithm of the reference value
 Q: the quality factor: the frequency over the width of the band

@@ -176,7 +176,7 @@ local grouper <const> = "data.datapipes.iter.Grouper"
 ---@param datapipe data.IterDataPipe
 ---@param group_key_fn fun(...): any  returns the key of an item
 ---@param options? {keep_key?: boolean, buffer_size?: integer, group_size?: integer,
---- guaranteed_group_size?: integer, drop_remaining?: boolean} keep_key: whether an item is a key
+--- guaranteed_group_size?: integer, drop_remaining?: boolean}  keep_key: whether an item is a key
 --- and a list
 function Grouper:__init(...)
    local a = grouper_signature(...)

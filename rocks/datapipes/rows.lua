@@ -64,7 +64,7 @@ end
 --- Raises an error for an item whose first value is nil, because nil would end the loop. Otherwise
 --- it returns the item.
 ---@param pipe data.IterDataPipe
----@param what string  the origin of the item, for the message
+---@param what string  the origin of the item, for error messages
 ---@param ... any
 ---@return any ...
 function M.given(pipe, what, ...)

@@ -7,7 +7,7 @@ local M = {validation = true, determinism = false}
 
 --- Returns a function that sets a switch while `fn` runs, and returns fn's results. Without fn, the
 --- switch stays set until the returned scope is closed.
----@param who string  the function's name, for messages
+---@param who string  the function's name, for error messages
 ---@param name string
 ---@param value boolean
 ---@return fun(fn?: function): any

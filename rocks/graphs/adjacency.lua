@@ -165,7 +165,7 @@ end
 function Adjacency.takes(dtype) return floating[tostring(dtype)] or false end
 
 --- Returns the matrix of `edge_index`. The edges are checked when the matrix is first made.
----@param title string  the function's name, for the message
+---@param title string  the function's name, for error messages
 ---@param edge_index Tensor  (2, E)
 ---@param num_sources integer
 ---@param num_targets integer

@@ -6,7 +6,7 @@ local args = require "tlua.args"
 local M = {}
 
 --- Raises an error unless a value is a dense int64 tensor of one dimension.
----@param title string  the function's name, for the message
+---@param title string  the function's name, for error messages
 ---@param name string  the argument's name
 ---@param index any
 function M.index(title, name, index)
@@ -17,7 +17,7 @@ function M.index(title, name, index)
 end
 
 --- Raises an error unless a value is a tensor of edges, and returns it.
----@param title string  the function's name, for the message
+---@param title string  the function's name, for error messages
 ---@param edge_index any
 ---@param name? string  the argument's name, "edge_index" by default
 ---@return Tensor edge_index
@@ -30,7 +30,7 @@ function M.edges(title, edge_index, name)
 end
 
 --- Raises an error unless all positions of a tensor lie in [1, size].
----@param title string  the function's name, for the message
+---@param title string  the function's name, for error messages
 ---@param name string  the argument's name
 ---@param index Tensor  int64
 ---@param size integer
@@ -45,7 +45,7 @@ function M.range(title, name, index, size, what)
 end
 
 --- Returns `num_nodes` if it is given, and otherwise the greatest position in `index`.
----@param title string  the function's name, for the message
+---@param title string  the function's name, for error messages
 ---@param index Tensor  int64
 ---@param num_nodes? integer
 ---@return integer
@@ -66,7 +66,7 @@ function M.num_nodes(title, index, num_nodes)
 end
 
 --- Raises an error unless a value is nil or a dense tensor with a row for each edge.
----@param title string  the function's name, for the message
+---@param title string  the function's name, for error messages
 ---@param edge_index Tensor
 ---@param attr any
 ---@param name? string  the argument's name, "edge_attr" by default
@@ -82,7 +82,7 @@ end
 
 --- Raises an error unless a value is nil or a vector that gives, for each of `n` nodes, the number
 --- of its graph.
----@param title string  the function's name, for the message
+---@param title string  the function's name, for error messages
 ---@param batch any
 ---@param n integer
 ---@param size? integer  the number of graphs

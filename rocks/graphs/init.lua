@@ -7,7 +7,7 @@
 --
 -- Nodes, edges, graphs of a batch and classes count from 1, as all positions do.
 
-require "tlua" -- defines the core's modules for `require`
+require "tlua" -- lets `require` find the core's modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, {

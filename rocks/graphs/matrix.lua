@@ -33,7 +33,7 @@ local function positions(title, matrix)
 end
 
 --- Returns the edge_index of a matrix and its values. The values are nil if all of them are 1.
----@param title string  the function's name, for the message
+---@param title string  the function's name, for error messages
 ---@param matrix Tensor
 ---@return Tensor edge_index
 ---@return Tensor? weight

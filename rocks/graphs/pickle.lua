@@ -260,7 +260,7 @@ end
 
 --- Reads a pickled array or sparse matrix as a dense tensor, or a pickled dictionary of lists as a
 --- table.
----@param title string  the function's name, for messages
+---@param title string  the function's name, for error messages
 ---@param path string
 ---@param is_table? boolean  whether the value must be a dictionary
 ---@return Tensor|table

@@ -1,5 +1,5 @@
--- vocabulary.lua - the meaning of parameters in torch.graphs, for help and the manual; see
--- lua/tlua/repl/vocabulary.lua.
+-- vocabulary.lua - describes the parameters of torch.graphs, for help and the manual. The format is
+-- explained in lua/tlua/repl/vocabulary.lua.
 return [[
 K: the number of steps
 act: the activation: a name, a function, or false

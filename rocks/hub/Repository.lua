@@ -21,7 +21,7 @@ local sources <const> = {
 }
 
 ---@class hub.Repository
----@field title string  the function's name, for messages
+---@field title string  the function's name, for error messages
 ---@field shown string  the repository's name for messages
 ---@field is_named boolean  whether the user has named a local folder, whose code may run
 ---@field folder string?  the local folder with the files; nil if files are fetched
@@ -147,7 +147,7 @@ function Repository:from_url(url, a)
 end
 
 --- Opens a repository. The options are those of hub.load.
----@param title string  the function's name, for messages
+---@param title string  the function's name, for error messages
 ---@param repo string
 ---@param a table
 ---@return hub.Repository

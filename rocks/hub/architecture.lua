@@ -163,7 +163,7 @@ end
 --- Creates a module.
 ---@param value string|table
 ---@param options? table<string, any>  the options, if the architecture is a name
----@param place string  the field, for messages
+---@param place string  the field, for error messages
 ---@return nn.Module? module  nil on failure
 ---@return string? message
 function M.build(value, options, place)

@@ -74,7 +74,7 @@ local function plain(value)
 end
 
 --- Checks a model's entry. Returns nil, or a message that names the field.
----@param place string  the location of the entry in the file, for messages
+---@param place string  the location of the entry in the file, for error messages
 ---@param entry any
 ---@param packed boolean  whether the file contains the weights
 ---@return string? failure

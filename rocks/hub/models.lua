@@ -136,7 +136,7 @@ local function choose(repo, entries, others, name)
 end
 
 --- Returns the names of a repository's models.
----@param title string  the function's name, for messages
+---@param title string  the function's name, for error messages
 ---@param source string  the repository
 ---@param a table  options
 ---@return string[]

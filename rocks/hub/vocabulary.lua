@@ -1,5 +1,5 @@
--- vocabulary.lua - the meaning of parameters in torch.hub, for help and the manual; see
--- lua/tlua/repl/vocabulary.lua.
+-- vocabulary.lua - describes the parameters of torch.hub, for help and the manual. The format is
+-- explained in lua/tlua/repl/vocabulary.lua.
 return [[
 check_hash: whether files are compared with their checksums
 d: the folder

@@ -62,7 +62,7 @@ function M.checksums(tensors)
 end
 
 --- Compares tensors with their checksums. Returns nil if all match, and otherwise a message.
----@param path string  the file, for messages
+---@param path string  the file, for error messages
 ---@param tensors table<string, Tensor>
 ---@param sums table<string, string>
 ---@return string? failure

@@ -1,5 +1,5 @@
--- vocabulary.lua - the meaning of parameters in torch.notebook, for help and the manual; see
--- lua/tlua/repl/vocabulary.lua.
+-- vocabulary.lua - describes the parameters of torch.notebook, for help and the manual. The format
+-- is explained in lua/tlua/repl/vocabulary.lua.
 return [[
 allow_errors: whether to go on with the next cell after one has failed
 display_name: the name that Jupyter shows

@@ -247,7 +247,7 @@ end
 ---@param proto table  GraphProto
 ---@param context table  the model's functions and versions
 ---@param outer table<string, any>  the values of the enclosing graphs, by name
----@param path? string  the location of the graph, for messages
+---@param path? string  the location of the graph, for error messages
 ---@return table graph
 function compile(proto, context, outer, path)
    local level = {}

@@ -1,6 +1,6 @@
 -- init.lua - torch.onnx: reads and writes models in the ONNX format.
 
-require "tlua" -- defines the core's modules for `require`
+require "tlua" -- lets `require` find the core's modules
 local args = require "tlua.args"
 local wire = require "tlua.onnx.wire"
 

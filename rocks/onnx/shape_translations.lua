@@ -26,7 +26,7 @@ function M.flatten(b, a)
    local first, last = b:axis(x, a.start_dim or 1), b:axis(x, a.end_dim or -1)
    if first == last then return x end
    local list = {}
-   for i = 1, first do list[i] = b:known(x, i) or 0 end -- 0 keeps the size
+   for i = 1, first do list[i] = b:known(x, i) or 0 end -- 0 keeps the input's size
    list[first + 1] = -1
    local free = true
    for i = last + 2, rank do

@@ -43,7 +43,7 @@ function M.of_cycle(i)
 end
 
 --- Returns the colour that `value` describes, as 0xRRGGBB.
----@param who string  the function, for messages
+---@param who string  the function, for error messages
 ---@param what string  the argument
 ---@param value any  a name, "C0" to "C9", "#rrggbb", or {r, g, b} from 0 to 1
 ---@return integer rgb

@@ -20,7 +20,7 @@ local function number_of(value)
 end
 
 --- Returns a list of numbers from a list or a one-dimensional tensor.
----@param who string  the function, for messages
+---@param who string  the function, for error messages
 ---@param what string  the argument
 ---@param value any
 ---@return number[]

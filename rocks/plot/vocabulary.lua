@@ -1,5 +1,5 @@
--- vocabulary.lua - the meaning of parameters in torch.utils.plot, for help and the manual; see
--- lua/tlua/repl/vocabulary.lua.
+-- vocabulary.lua - describes the parameters of torch.utils.plot, for help and the manual. The
+-- format is explained in lua/tlua/repl/vocabulary.lua.
 return [[
 X: the matrix; for contours, the positions of the columns
 Y: the positions of the matrix's rows

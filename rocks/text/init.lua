@@ -1,6 +1,6 @@
 -- init.lua - torch.text: converts text to token numbers and back, and provides language models.
 
-require "tlua" -- defines the core's modules for `require`
+require "tlua" -- lets `require` find the core's modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.text", {

@@ -95,7 +95,7 @@ function M.WordLevelTrainer(options) return make("WordLevel", options) end
 --- Returns a trainer for a Unigram model.
 ---@param options? {vocab_size: integer, special_tokens: (string|table)[], show_progress: boolean,
 --- initial_alphabet: string[], unk_token: string, shrinking_factor: number, max_piece_length:
---- integer, n_sub_iterations: integer, seed_size: integer} vocab_size is 8000 by default;
+--- integer, n_sub_iterations: integer, seed_size: integer}  vocab_size is 8000 by default;
 --- unk_token: the token for unknown characters, none by default; shrinking_factor: the share of
 --- pieces that each round keeps, 0.75 by default; max_piece_length: in characters, 16 by default;
 --- n_sub_iterations: the number of fitting steps in each round, 2 by default; seed_size: the

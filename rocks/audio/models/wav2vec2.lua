@@ -314,8 +314,8 @@ end
 ---@names audio.models.hubert_base audio.models.hubert_large audio.models.hubert_xlarge
 ---@param options? {encoder_projection_dropout: number, encoder_attention_dropout: number,
 ---encoder_ff_interm_dropout: number, encoder_dropout: number, encoder_layer_drop: number,
----aux_num_out: integer} the probabilities of dropout and of skipping a layer, and the number of
----outputs of the last layer, which is left out by default
+---aux_num_out: integer}  the probabilities of dropout and of skipping a layer, and the number of
+--- outputs of the last layer, which is left out by default
 ---@return audio.models.Wav2Vec2Model
 
 define("wav2vec2_base", {})

@@ -9,7 +9,7 @@ local subgraphs = require "tlua.graphs.utils.subgraphs"
 local M = {}
 
 --- Returns the seeds, which are nodes from 1 to n.
----@param title string  the loader's name, for messages
+---@param title string  the loader's name, for error messages
 ---@param given any
 ---@param n integer
 ---@return Tensor
@@ -48,7 +48,7 @@ function M.select_rows(data, kinds, nodes, edges)
 end
 
 --- Returns the node type of the seeds, and the seeds.
----@param title string  the loader's name, for messages
+---@param title string  the loader's name, for error messages
 ---@param data graphs.data.HeteroData
 ---@param given any
 ---@return string

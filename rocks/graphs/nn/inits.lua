@@ -39,7 +39,7 @@ end
 local weights <const> = {glorot = true, uniform = true, kaiming_uniform = true, zeros = true}
 
 --- Raises an error unless both names of initial values are known.
----@param title string  the function's name, for the message
+---@param title string  the function's name, for error messages
 ---@param weight? string
 ---@param bias? string
 function M.check(title, weight, bias)

@@ -323,7 +323,7 @@ end
 --- return_scores: boolean, penalty_alpha: number, assistant_model: text.PreTrainedModel,
 --- num_assistant_tokens: integer, num_assistant_tokens_schedule: string,
 --- assistant_confidence_threshold: number, prompt_lookup_num_tokens: integer,
---- max_matching_ngram_size: integer} cache: "dynamic", "static", or "quantized" with keys and
+--- max_matching_ngram_size: integer}  cache: "dynamic", "static", or "quantized" with keys and
 --- values in 8 bits; sequence_bias: pairs {tokens, bias}; exponential_decay_length_penalty: {start,
 --- factor}; streamer(tokens) is called for each new token (B), and ends the generation by returning
 --- true; logits_processor: functions of (ids, scores) that return scores; penalty_alpha: the weight

@@ -135,7 +135,7 @@ local take = args.signature [[text.from_pretrained(folder: string, architecture:
 ---     --> text.GPT2LMHeadModel
 ---@param folder string
 ---@param options? {architecture: string, dtype: string, device: string|torch.device, strict:
---- boolean, config: table} architecture: a class such as "BertModel", or a suffix such as
+--- boolean, config: table}  architecture: a class such as "BertModel", or a suffix such as
 --- "ForCausalLM"; the default is the class in config.json or else the family's language model;
 --- dtype: by default "auto", the dtype of the file; config: fields that replace fields of
 --- config.json, such as {num_labels = 3}

@@ -8,7 +8,7 @@ local M = {}
 
 --- Returns a padding mask (B, S) as booleans, which are false for padding, or nil if no token is
 --- padding.
----@param title string  the model's name, for messages
+---@param title string  the model's name, for error messages
 ---@param mask? Tensor  (B, S): 1 or true for tokens, 0 or false for padding
 ---@param batch integer
 ---@param length integer

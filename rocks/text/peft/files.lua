@@ -7,7 +7,7 @@ local json = require "tlua.utils.json"
 local M = {}
 
 --- Writes an adapter's files.
----@param title string  the method's name, for messages
+---@param title string  the method's name, for error messages
 ---@param folder string  created if it does not exist
 ---@param config table<string, any>
 ---@param state table<string, Tensor>

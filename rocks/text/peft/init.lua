@@ -423,8 +423,8 @@ end
 --- num_virtual_tokens: integer, prefix_projection: boolean, init_weights: string,
 --- prompt_tuning_init: string, prompt_tuning_init_text: string, tokenizer_name_or_path: string,
 --- tokenizer: text.Tokenizer, encoder_reparameterization_type: string, encoder_hidden_size:
---- integer, encoder_num_layers: integer, encoder_dropout: number} target_modules: the last parts of
---- layers' paths, or "all-linear"; by default those of attention; layers_to_transform: layer
+--- integer, encoder_num_layers: integer, encoder_dropout: number}  target_modules: the last parts
+--- of layers' paths, or "all-linear"; by default those of attention; layers_to_transform: layer
 --- numbers as in files, from 0, which are the last number of a path, or the last one after a name
 --- of layers_pattern; modules_to_save: layers whose own weights are trained and saved
 ---@return text.PeftModel|text.PromptModel

@@ -5,7 +5,7 @@ local values = require "tlua.text.template.values"
 local M = {}
 
 --- Returns the arguments in the order of the given names. A missing argument is nil.
----@param title string  the function, for messages
+---@param title string  the function, for error messages
 ---@param args any[]  the arguments by position
 ---@param named table<string, any>  the arguments by name
 ---@param ... string  the names; a "!" marks required arguments, which come first

@@ -289,7 +289,7 @@ end
 --- Returns whether a is less than b.
 ---@param a any
 ---@param b any
----@param sign? string  the operator, for messages
+---@param sign? string  the operator, for error messages
 ---@return boolean
 function M.less(a, b, sign)
    local x, y = M.number(a), M.number(b)

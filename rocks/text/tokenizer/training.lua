@@ -259,7 +259,7 @@ end
 
 --- Learns a vocabulary. Each call of next_text returns one text, and nil at the end.
 ---@param self text.Tokenizer
----@param name string  the calling function's name, for messages
+---@param name string  the calling function's name, for error messages
 ---@param next_text fun(): string?
 ---@param trainer table  a trainer of text.trainers
 ---@return table parts  the parts of the tokenizer with that vocabulary, in the form that

@@ -387,7 +387,7 @@ local take = args.signature(prefix .. [[ctc_decoder(lexicon: string|table?, toke
 ---@param lm? string  the file of a language model in the ARPA text format
 ---@param options? {nbest: integer, beam_size: integer, beam_size_token: integer,
 --- beam_threshold: number, lm_weight: number, word_score: number, unk_score: number, sil_score:
---- number, log_add: boolean, blank_token: string, sil_token: string, unk_word: string} nbest: the
+--- number, log_add: boolean, blank_token: string, sil_token: string, unk_word: string}  nbest: the
 --- number of hypotheses in the result; beam_size: the number of hypotheses after each step;
 --- beam_size_token: the number of best tokens considered in each step, all by default;
 --- beam_threshold: hypotheses that score lower than the best by more than this are dropped;

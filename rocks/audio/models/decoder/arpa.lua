@@ -48,7 +48,7 @@ local function read_ngram(model, order, line, fail)
 end
 
 --- Reads a language model.
----@param title string  the function's name, for messages
+---@param title string  the function's name, for error messages
 ---@param path string
 ---@return table model
 function M.read(title, path)

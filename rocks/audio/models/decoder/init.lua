@@ -1,6 +1,6 @@
 -- init.lua - torch.audio.models.decoder: finds words from the scores of tokens.
 
-require "tlua" -- defines the core's modules for `require`
+require "tlua" -- lets `require` find the core's modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.audio.models.decoder", {

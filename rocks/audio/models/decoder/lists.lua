@@ -26,7 +26,7 @@ local function lines_of(title, name, value)
 end
 
 --- Returns the names of tokens, and a table that maps each name to its position.
----@param title string  the function's name, for messages
+---@param title string  the function's name, for error messages
 ---@param value string|string[]  a file or a list
 ---@return string[]
 ---@return table<string, integer>
@@ -67,7 +67,7 @@ end
 
 --- Returns a list of nodes, one for each prefix of a spelling, the root (the empty prefix) first. A
 --- node has its position `id`, its `children` by token, and the `words` whose spelling ends there.
----@param title string  the function's name, for messages
+---@param title string  the function's name, for error messages
 ---@param value string|string[]  a file or a list of lines, each a word and its spelling
 ---@param positions table<string, integer>  positions of tokens
 ---@param blank integer
