@@ -219,14 +219,19 @@ local function choose_types(self, bytes, a)
    self.types = types
 end
 
---- Opens the file. Options: header (true: the first row has the names of the columns; false:
---- columns are numbered; or a list of names, if the file has no row of names), delimiter (","),
---- quote ('"', or "" for none; a quoted field may hold any character, with quotes doubled), columns
---- (a list of the names of the columns that are read; others are skipped), dtypes (one dtype for
---- all columns, or a table of dtypes by name; "string" for text), batch_size (the number of rows in
---- a batch). A type that is not given is guessed from the first 1,000 rows: it is the first of
---- bool, int64, the default floating type and string that fits. Numbers have C's syntax; an empty
---- field of a floating column is nan. A file whose name ends in .gz is uncompressed.
+--- Opens the file. The options, with their defaults in parentheses, are:
+--- * header (true): the first row has the names of the columns. With false the columns are
+---   numbered. If the file has no row of names, the option may be a list of names.
+--- * delimiter (","): the character between fields.
+--- * quote ('"'): the character around quoted fields, which may hold any character, with quotes
+---   doubled; "" for no quotes.
+--- * columns: a list of the names of the columns that are read; other columns are skipped.
+--- * dtypes: one dtype for all columns, or a table of dtypes by name; "string" for text.
+--- * batch_size (65536): the number of rows in a batch.
+---
+--- A dtype that is not given is guessed from the first 1,000 rows: it is the first of bool, int64,
+--- the default floating type and string that fits. Numbers have C's syntax; an empty field of a
+--- floating column is nan. A file whose name ends in .gz is uncompressed.
 ---@param path string
 ---@param options? table
 function CSV:__init(...)

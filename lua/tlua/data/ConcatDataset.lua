@@ -1,5 +1,5 @@
 -- ConcatDataset.lua - joins several datasets into one, which has the items of the first dataset,
--- then those of the second, and so on.
+-- then the items of the second dataset, and so on.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,7 +7,7 @@ local class = require "tlua.class"
 local Dataset = require "tlua.data.Dataset"
 local items = require "tlua.data.items"
 
---- Joins datasets: the items of the second one follow those of the first one, and so on.
+--- Joins datasets: the items of each dataset follow the items of the dataset before it.
 ---
 ---     local a = torch.data.TensorDataset(torch.arange(2))
 ---     local b = torch.data.TensorDataset(torch.arange(3))

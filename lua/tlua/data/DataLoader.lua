@@ -117,14 +117,21 @@ local function set_up_pipe(self, settings, shuffle)
    end
 end
 
---- Makes the loader. Options: batch_size (1; false gives single items), shuffle, sampler,
---- batch_sampler, drop_last (no smaller batch at the end), collate_fn (makes a batch from a list of
---- items, each of which is a list of values), generator (makes the random order and the epoch's
---- seed), pin_memory (has an effect if there is a GPU, or if pin_memory_device is given). Workers:
---- num_workers, prefetch_factor (2; the number of batches that each worker makes ahead),
---- persistent_workers (the workers stay from epoch to epoch), worker_init_fn (called in each worker
---- with the worker's id, from 0), timeout (seconds to wait for a batch; 0: no limit), in_order
---- (true; false returns batches as soon as they are ready).
+--- Makes the loader. The options for batches, with their defaults in parentheses, are:
+--- * batch_size (1): the number of items in a batch; false gives single items.
+--- * shuffle, sampler, batch_sampler: determine the order of the items.
+--- * drop_last (false): leaves out a smaller batch at the end.
+--- * collate_fn: makes a batch from a list of items, each of which is a list of values.
+--- * generator: draws the random order and the epoch's seed.
+--- * pin_memory (false): has an effect if there is a GPU, or if pin_memory_device is given.
+---
+--- The options for workers are:
+--- * num_workers (0): the number of worker threads.
+--- * prefetch_factor (2): the number of batches that each worker makes ahead.
+--- * persistent_workers (false): keeps the workers from epoch to epoch.
+--- * worker_init_fn: is called in each worker with the worker's id, from 0.
+--- * timeout (0): the number of seconds to wait for a batch; 0 means no limit.
+--- * in_order (true): false returns batches as soon as they are ready.
 ---
 --- For an IterDataPipe, `shuffle` switches the pipe's shuffles on or off, and nil leaves them
 --- unchanged; true adds a shuffle to the end of a pipe that has no shuffle. The pipe's

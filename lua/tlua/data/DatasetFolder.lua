@@ -69,10 +69,11 @@ local function make_samples(self, is_valid)
    return empty
 end
 
---- Makes the dataset. An item consists of loader(path) and the file's class, counted from 1.
---- Options: extensions, such as {".png"}, or is_valid_file(path) select the files; transform and
---- target_transform are called with the two values of an item; with allow_empty, folders without
---- such files are classes, too.
+--- Makes the dataset. An item consists of loader(path) and the file's class, counted from 1. The
+--- options are:
+--- * extensions, such as {".png"}, or is_valid_file(path): select the files.
+--- * transform, target_transform: are called with the first and the second value of an item.
+--- * allow_empty: makes folders without such files classes, too.
 ---@param root string
 ---@param loader fun(path: string): any
 ---@param options? table
