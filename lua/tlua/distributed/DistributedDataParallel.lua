@@ -219,7 +219,7 @@ local function gather(self, pass, i)
    pass.missing[bucket.number] = pass.missing[bucket.number] - 1
 end
 
--- Begins a pass, or returns the one that runs.
+-- Returns the current pass. Begins a pass if none is running.
 local function current(self)
    local pass = rawget(self, "pass")
    if not pass then

@@ -2,7 +2,7 @@
 -- of parallelism: data, tensor or pipeline parallel.
 --
 --    local mesh = dist.init_device_mesh("cpu", {2, 2, 2}, {mesh_dim_names = {"pp", "dp", "tp"}})
---    mesh.tp:get_group()           -- this rank and those that differ only along "tp"
+--    mesh.tp:get_group()           -- this rank and the ranks that differ only along "tp"
 --    mesh["dp"]:size()
 --
 -- Ranks that are neighbours along the last dimension have successive numbers. Dimensions count from

@@ -229,14 +229,18 @@ end
 --- Joins the group of all processes of a program, and waits until all have joined. The processes
 --- find one another by the environment (`env://`: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as
 --- `tlua run` sets them, or the variables of mpirun and srun), a file (`file:///PATH`), an address
---- (`tcp://HOST:PORT`) or a store. Back ends: "shm" (the default) is for processes of one machine.
---- "mpi" is for processes that mpirun or srun has started, on one machine or many, and needs no
---- store. "nccl" is for ranks with one GPU each, `device_id` or the current one. NCCL calls are
---- queued on streams, and the program does not wait for them. "record" is for this process alone,
---- which plays `rank` of `world_size` (up to 4096) and counts the messages that it would send
---- (group.WORLD:traffic()). "gloo", the name in PyTorch's programs, means "shm", or "mpi" if mpirun
---- has started ranks on several machines. A call that gets no answer within `timeout` seconds (1800
---- by default; 60 under `tlua run`) raises an error.
+--- (`tcp://HOST:PORT`) or a store. The back ends are:
+--- * "shm", the default: for processes of one machine.
+--- * "mpi": for processes that mpirun or srun has started, on one machine or many; needs no store.
+--- * "nccl": for ranks with one GPU each, `device_id` or the current one. NCCL calls are queued on
+---   streams, and the program does not wait for them.
+--- * "record": for this process alone, which plays `rank` of `world_size` (up to 4096) and counts
+---   the messages that it would send (group.WORLD:traffic()).
+--- * "gloo", the name in PyTorch's programs: means "shm", or "mpi" if mpirun has started ranks on
+---   several machines.
+---
+--- A call that gets no answer within `timeout` seconds (1800 by default; 60 under `tlua run`)
+--- raises an error.
 ---
 ---     -- `tlua run -n 4 train.lua` sets the ranks; here is a group of one.
 ---     local store = torch.distributed.HashStore()

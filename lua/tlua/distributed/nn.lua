@@ -94,7 +94,8 @@ local take_reduce = args.signature [[distributed.nn.reduce(tensor: tensor, dst: 
    op: string = 'sum', group: object?)]]
 
 --- On rank dst, returns the sum of all ranks' tensors, or their mean with op = "avg". All other
---- ranks get a copy of their own tensor. On all ranks the gradient is that of rank dst's result.
+--- ranks get a copy of their own tensor. On all ranks the gradient is the gradient of rank dst's
+--- result.
 ---@param tensor Tensor
 ---@param dst integer
 ---@param options? {op: string, group: distributed.ProcessGroup}

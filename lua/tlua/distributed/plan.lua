@@ -48,7 +48,7 @@ end
 --- Returns the number of FLOPs of a step [M, appendix]: 96 B s l h^2 (1 + s / 6h + V / 16lh) with
 --- checkpointing. Recomputing the activations takes a quarter of a layer's FLOPs.
 local function count_operations(m, again)
-   -- computed with floats, because an integer would overflow
+   -- floats are used, because an integer would overflow
    local l, h, s = m.layers + 0.0, m.width, m.sequence
    local layers = 24 * l * m.batch * s * h * h * (1 + s / (6 * h))
    return (again and 4 or 3) * layers + 6 * m.batch * s * h * m.vocab
@@ -72,8 +72,8 @@ end
 
 -- One layout --------------------------------------------------------------------------------------
 
--- Returns the size in bytes of a layer's activations for one part of a batch [K, table 2]. The L x
--- L attention weights are left out if the kernel does not store them.
+-- Returns the size in bytes of a layer's activations for one microbatch [K, table 2]. The L x L
+-- attention weights are left out if the kernel does not store them.
 local function activations(m, x, o)
    local sbh = m.sequence / x.context * x.micro * m.width
    local scores = o.flash and 0 or 5 * m.heads * m.sequence / m.width
@@ -95,7 +95,7 @@ local function memory_of(m, x, o)
       kept = 2 * m.sequence / x.context * x.micro * m.width
       if o.sequence_parallel then kept = kept / x.tensor end
    end
-   local parts = math.min(x.pipeline, x.parts) -- number of parts held by the first stage
+   local parts = math.min(x.pipeline, x.parts) -- the microbatches that the first stage holds
    local more = x.interleave > 1 and 1 + (x.pipeline - 1) / (x.pipeline * x.interleave) or 1
    local held = kept * m.layers / x.pipeline * parts * more + (x.checkpointing and layer or 0)
    local logits = 4 * m.sequence / x.context * x.micro * m.vocab / x.tensor
@@ -109,27 +109,28 @@ end
 -- Returns the seconds that a step takes.
 local function time_of(m, x, o)
    local again = x.checkpointing and 1 or 0
-   local per_part = m.batch / (x.data * x.parts) -- the same number as x.micro
-   -- the matrix products of one part of a batch on one stage
+   local per_part = m.batch / (x.data * x.parts) -- this number equals x.micro
+   -- the matrix products of one microbatch on one stage
    local operations = count_operations(m, x.checkpointing) * per_part / m.batch
    local products = operations / (x.tensor * x.pipeline * x.context)
       / (o.flops * o.matmul_efficiency)
-   -- memory-bound work: all activations are written and read, forward, backward and when recomputed
+   -- memory-bound work: the forward pass, the backward pass and the recomputation write and read
+   -- all activations
    local layers = m.layers / x.pipeline
    local traffic = 2 * activations(m, x, o) * (2 + again) * layers / o.memory_bandwidth
-   -- tensor parallelism [M, section 3.2]: two all_reduces forward and two backward
+   -- tensor parallelism needs two all_reduces forward and two backward [M, section 3.2]
    local bytes = 2 * m.sequence / x.context * x.micro * m.width
    local sums = (4 + 2 * again) * layers
       * all_reduce(x.tensor, bytes, bandwidth_of(x.tensor, o), o.latency)
-   -- context parallelism [R]: keys and values pass through all ranks forward (and when recomputed),
-   -- and backward together with their gradients
+   -- context parallelism [R] passes keys and values through all ranks, in the forward pass, in its
+   -- recomputation and, together with their gradients, in the backward pass
    local ring = 0
    if x.context > 1 then
       local link = bandwidth_of(x.tensor * x.context, o)
       ring = (3 + again) * layers * (x.context - 1) * (o.latency + 2 * bytes / x.tensor / link)
    end
-   -- pipeline: each tensor rank sends its share of the activations forward and of the gradients
-   -- backward
+   -- pipeline parallelism: each tensor rank sends its share of the activations to the next stage,
+   -- and its share of the gradients back
    local hops = 0
    if x.pipeline > 1 then
       local link = bandwidth_of(x.tensor * x.context * x.data * 2, o)
@@ -137,7 +138,7 @@ local function time_of(m, x, o)
    end
    local part = products + traffic + sums + ring + hops
    local rounds = x.parts + (x.pipeline - 1) / x.interleave -- [M, section 2.2]
-   -- data parallelism: gradients are summed; [Z] stage 3 also gathers parameters twice
+   -- data parallelism sums gradients; stage 3 of [Z] also gathers parameters twice
    local share = 2 * count_parameters(m) / (x.tensor * x.pipeline)
    local ranks = x.data * x.context
    local link = bandwidth_of(ranks * x.tensor, o)
@@ -229,8 +230,8 @@ local function evaluate(m, layout, o)
 end
 
 --- Returns the memory and time of one layout: {data, tensor, pipeline, context, micro (sequences in
---- a part of a batch), interleave (stages on each device), zero (0 to 3), checkpointing}; see plan.
---- The result adds `bytes` (memory on a device), `seconds` (for a step), `flops` (of a device per
+--- a microbatch), interleave (stages on each device), zero (0 to 3), checkpointing}; see plan. The
+--- result adds `bytes` (memory on a device), `seconds` (for a step), `flops` (of a device per
 --- second), `parameters` (of the model), and `fits` (whether the memory suffices).
 ---@param model table
 ---@param layout table
@@ -286,8 +287,8 @@ local function each_layout(m, o, fn)
             local parts = m.batch // data // micro
             if interleave == 1 or parts % pipeline == 0 then
                for _, zero in ipairs(data * context > 1 and {0, 1, 2, 3} or {0}) do
-                  -- ZeRO's stages 2 and 3 would have to communicate for each part of a pipeline's
-                  -- batch
+                  -- ZeRO's stages 2 and 3 would have to communicate for each microbatch of a
+                  -- pipeline
                   if zero < 2 or pipeline == 1 then
                      for _, again in ipairs {false, true} do
                         if o.checkpointing == nil or o.checkpointing == again then
@@ -335,13 +336,18 @@ end
 
 --- Finds layouts for training a GPT on a number of devices, by formulas alone. Returns layouts that
 --- fit in memory, the fastest first. A layout chooses data, tensor, pipeline and context parallel
---- ranks, ZeRO's stage, checkpointing, the size of a part of the batch, and the stages on a device.
---- model: layers, width, heads, vocab, sequence, batch (sequences in a step). options: devices, and
---- for each device: memory (bytes), flops, matmul_efficiency, memory_bandwidth, node_bandwidth
---- (bytes a second within a node of per_node devices), network_bandwidth (between nodes, for each
---- device), latency (seconds), all by default those of an A100. checkpointing (nil: both ways),
---- sequence_parallel and flash (attention stores no weights): true; max_context: 1; top: 10. The
---- model may also be a module that resembles a GPT: its layers, width, heads, vocabulary and
+--- ranks, ZeRO's stage, checkpointing, the size of a microbatch, and the stages on a device.
+--- `model` has the fields layers, width, heads, vocab, sequence and batch (sequences in a step).
+--- The options are:
+--- * devices: the number of devices.
+--- * memory (bytes), flops, matmul_efficiency, memory_bandwidth, node_bandwidth (bytes a second
+---   within a node of per_node devices), network_bandwidth (between nodes, for each device),
+---   latency (seconds): the figures of one device, by default those of an A100.
+--- * checkpointing: true or false; both are tried by default.
+--- * sequence_parallel (true), flash (true: attention stores no weights), max_context (1).
+--- * top (10): the number of layouts to return.
+---
+--- The model may also be a module that resembles a GPT: its layers, width, heads, vocabulary and
 --- parameters are counted. Then `sequence` and `batch` are options, and so is `heads` if no
 --- submodule has it.
 ---@param model table|nn.Module

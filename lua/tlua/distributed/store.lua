@@ -105,11 +105,12 @@ end
 local take_tcp = args.signature [[distributed.TCPStore(host_name: string, port: count,
    world_size: count?, is_master: boolean = false, timeout: number = 300, secret: any?)]]
 
---- A store that the process with is_master serves at an address. Port 0 chooses a free port, whose
---- number is in the field `port`. All processes prove to one another that they know `secret`, by
---- default that of the environment (TLUA_SECRET, which `tlua run` sets); it is never sent. Without
---- a secret, the address must be this machine's own (127.0.0.1), and other users are refused if the
---- system can identify them; `secret = false`, or TLUA_SECRET=none, trusts every client.
+--- A store at an address, which the process with is_master serves. Port 0 chooses a free port,
+--- whose number is in the field `port`. All processes prove to one another that they know `secret`,
+--- which is never sent. By default it is the environment's TLUA_SECRET, which `tlua run` sets.
+--- Without a secret, the address must be this machine's own (127.0.0.1), and other users are
+--- refused if the system can identify them. `secret = false`, or TLUA_SECRET=none, trusts every
+--- client.
 ---
 ---     local options = {is_master = true, secret = ("x"):rep(16)}
 ---     local store = torch.distributed.TCPStore("127.0.0.1", 0, options)

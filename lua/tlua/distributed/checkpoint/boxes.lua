@@ -42,8 +42,8 @@ local function cut(size, d, first, count, prefix, list)
    if count > 0 then partial(row, 0, count) end
 end
 
---- Returns boxes that cover a range of a box's elements in row-major order. Each box holds the
---- elements that follow those of the previous one. There are at most two boxes for each dimension.
+--- Returns boxes that cover a range of a box's elements in row-major order. The elements of each
+--- box follow the elements of the previous box. There are at most two boxes for each dimension.
 ---@param offset integer[]  the box's offset
 ---@param size integer[]
 ---@param first integer  from 0

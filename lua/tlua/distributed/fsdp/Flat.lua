@@ -2,10 +2,10 @@
 -- over ranks.
 --
 -- Each rank keeps one of N equal parts of the row, the last one padded. The parameter is then a
--- one-dimensional tensor of those of its elements that lie in this rank's part; there may be none.
--- For the duration of a forward or backward pass, the row is gathered into `full`, and the same
--- tensors become views of `full` with their whole shapes. A graph saves the tensors themselves, so
--- that saved values are freed and gathered together with the row. Gathering adds `unsharded` to the
+-- one-dimensional tensor of its elements that lie in this rank's part; it may be empty. For the
+-- duration of a forward or backward pass, the row is gathered into `full`, and the same tensors
+-- become views of `full` with their whole shapes. A graph saves the tensors themselves, so that
+-- saved values are freed and gathered together with the row. Gathering adds `unsharded` to the
 -- tensors' versions, so that a graph which meets a shard in place of the whole parameter raises an
 -- error instead of reading freed memory.
 --
@@ -23,7 +23,7 @@ local placement = require "tlua.distributed.placement"
 ---@field full Tensor?  (per * N) the gathered row; nil unless gathered
 local Flat = class.class("distributed.fsdp.Flat")
 
-local unsharded <const> = 1 << 31 -- added to the versions of gathered parameters
+local unsharded <const> = 1 << 31 -- this is added to the versions of gathered parameters
 
 --- owner: {group, replicas, policy, device, shard_device, compute_device, all_reduce,
 --- divide_factor, all_reduce_hook}. compute_device: the device where parameters that were on meta
@@ -118,8 +118,8 @@ end
 --- Begins to gather the row, unless it is already gathered or being gathered.
 function Flat:gather()
    if self.full and not self.lent and self.full_version ~= version_of(self) then
-      -- no backward pass has freed the row of an earlier forward pass, and a step has changed the
-      -- parameters since
+      -- the row was gathered for an earlier forward pass without a backward pass, and a step has
+      -- changed the parameters since
       self:free()
    end
    if self.full or self.gathering then return end
@@ -176,7 +176,7 @@ function Flat:take_back()
    if not self.lent then return end
    local version = version_of(self)
    for i, p in ipairs(self.params) do
-      if p.grad then -- a remnant of a failed pass
+      if p.grad then -- a failed pass has left a gradient
          p.grad = nil
       end
       torch.autograd._lend(p, self.pieces[i], version)
@@ -191,7 +191,7 @@ end
 --- Releases the memory of the gathered row.
 function Flat:free()
    self:take_back()
-   local g = self.gathering -- a row that was gathered but never used
+   local g = self.gathering -- the row was gathered but never used
    if g then
       g.work:wait()
       drop(self, g.input)

@@ -9,10 +9,11 @@
 -- Memory Optimizations Toward Training Trillion Parameter Models" (Rajbhandari et al., 2020): with
 -- reshard_after_forward this is stage 3 of ZeRO, without it stage 2.
 --
--- A unit is a module with those of its parameters that belong to no unit below it. These form a row
--- (Flat.lua). Before a unit's forward pass, its row and the next unit's row, by the order of the
--- previous pass, are gathered; afterwards the row is freed. Gates around the unit's results and
--- arguments do the same in the backward pass. Gradients are averaged while the backward pass runs.
+-- A unit is a sharded module with those parameters that belong to no sharded module below it. The
+-- parameters of a unit form a row (Flat.lua). Before a unit's forward pass, its row and the next
+-- unit's row, by the order of the previous pass, are gathered; afterwards the row is freed. Gates
+-- around the unit's results and arguments do the same in the backward pass. Gradients are averaged
+-- while the backward pass runs.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -30,7 +31,7 @@ local Module = require "tlua.nn.modules.Module"
 local M = {}
 
 local units = setmetatable({}, {__mode = "k"}) -- maps each module to its Unit
--- maps each parameter of a unit to the parameter's path in the unit
+-- maps each parameter of a sharded module to the parameter's path in the sharded module
 local owners = setmetatable({}, {__mode = "k"})
 
 ---@class distributed.fsdp.Unit
@@ -38,7 +39,7 @@ local owners = setmetatable({}, {__mode = "k"})
 ---@field flats distributed.fsdp.Flat[]
 local Unit = class.class("distributed.fsdp.Unit")
 
--- Holds the state that all units of a model share, from the first forward on.
+-- Holds the state that all sharded modules of a model share, from the first forward on.
 local Context = class.class("distributed.fsdp.Context")
 
 function Context:__init(root)
@@ -131,8 +132,8 @@ local function begin_backward(context)
    torch.autograd.queue_callback(function() end_backward(context) end)
 end
 
--- Prepares a unit's backward pass when the gradients of its results are known: its parameters are
--- needed now, and those of the preceding unit next.
+-- Prepares a sharded module's backward pass when the gradients of its results are known: its
+-- parameters are needed now, and the parameters of the preceding sharded module next.
 local function enter_backward(unit)
    local context = unit.context
    begin_backward(context)
@@ -146,7 +147,7 @@ local function enter_backward(unit)
    each(unit, "lend")
 end
 
--- Ends a unit's backward pass when the gradients of its arguments are known.
+-- Ends a sharded module's backward pass when the gradients of its arguments are known.
 local function leave_backward(unit)
    unit.passed = true
    if unit.open and (unit.reduced or complete(unit)) then settle(unit) end
@@ -233,7 +234,7 @@ local function cast_all(values, dtype)
    for i = 1, values.n do values[i] = cast(values[i], dtype) end
 end
 
--- Raises an error if a module's own parameter is shared with a unit below the module.
+-- Raises an error if a module's own parameter is shared with a sharded module below the module.
 local function check_tied(module, ignored)
    local kept, inside = {}, {}
    for _, p in ipairs(ignored or {}) do kept[p] = true end
@@ -265,8 +266,8 @@ local function called()
    end
 end
 
--- Returns the context of a unit and its root. A root may be a part of a larger model, so the whole
--- model is known only when it is called.
+-- Returns the context of a sharded module and its root. A root may be a part of a larger model, so
+-- the whole model is known only when it is called.
 local function context_of(unit)
    if not unit.context then
       local model = called()
@@ -276,8 +277,8 @@ local function context_of(unit)
    return unit.context
 end
 
--- Gathers the units that the user has chosen for prefetching. If the user has chosen none, gathers
--- the unit that followed this one in the previous pass.
+-- Gathers the sharded modules that the user has chosen for prefetching. If the user has chosen
+-- none, gathers the sharded module that followed this one in the previous pass.
 local function prefetch(context, unit)
    if unit.forward_prefetch then
       for _, other in ipairs(unit.forward_prefetch) do each(other, "gather") end
@@ -331,7 +332,7 @@ local function leave_forward(unit, ...)
       each(unit, "take_back")
       local order = context.order
       local last = order[#order]
-      -- this unit is the last one unless units below it have run since
+      -- this sharded module is the last one unless sharded modules below it have run since
       unit.before = last == unit and order[#order - 1] or last
       local reshard = unit.reshard_after_forward
       if reshard == nil then reshard = unit ~= context.root end
@@ -350,8 +351,8 @@ end
 
 -- A unit ----------------------------------------------------------------------------------------
 
--- Returns the parameters that belong to no unit below and are not ignored, in one list for each
--- dtype. Frozen parameters are in separate lists.
+-- Returns the parameters that belong to no sharded module below and are not ignored, in one list
+-- for each dtype. Frozen parameters are in separate lists.
 local function sort_out(module, ignored)
    check_tied(module, ignored)
    local below = {}
@@ -402,7 +403,7 @@ function Unit:__init(module, fields)
 end
 
 -- Methods added to a sharded module. With `recurse` (true by default) a method also applies to the
--- units below the module.
+-- sharded modules below the module.
 local methods = {}
 
 local function units_of(module, recurse)
@@ -425,14 +426,14 @@ function methods.set_requires_gradient_sync(module, sync, recurse)
    set(module, recurse, "requires_gradient_sync", "sync", sync)
 end
 
---- Sets whether the gathered rows of parameters are freed after the forward pass.
+--- Sets whether the gathered parameters are freed after the forward pass.
 function methods.set_reshard_after_forward(module, reshard, recurse)
    set(module, recurse, "reshard_after_forward", "reshard_after_forward", reshard)
 end
 
---- Sets whether rows are freed after the backward pass, which is the default. If rows are kept, the
---- next forward pass gathers them only if the parameters have changed. That saves time when several
---- passes make one step, and costs the rows' memory.
+--- Sets whether gathered parameters are freed after the backward pass, which is the default. If
+--- they are kept, the next forward pass gathers parameters again only if they have changed. That
+--- saves time when several passes make one step, and costs the memory of the gathered parameters.
 function methods.set_reshard_after_backward(module, reshard, recurse)
    set(module, recurse, "reshard_after_backward", "reshard_after_backward", reshard)
 end
@@ -540,16 +541,19 @@ local take = args.signature [[fully_shard(module: any, mesh: object?,
 
 --- Shards a module's parameters over the ranks of a mesh (all ranks by default), except the
 --- parameters of modules below it that are sharded already. All ranks must have equal parameters
---- beforehand. Afterwards each parameter is this rank's shard, in one dimension; make optimizers
---- after this call. Elementwise optimizers work unchanged, Muon gathers its momenta, and Adafactor,
---- LBFGS and SparseAdam refuse shards. A mesh of two dimensions shards along the second and
---- replicates along the first. reshard_after_forward: whether the gathered parameters are freed
---- after the forward pass and gathered again for the backward pass; by default true, except for the
---- root. mp_policy: see MixedPrecisionPolicy. ignored_params: parameters that are not sharded. A
---- model on the meta device is sharded without memory; to_empty then allocates this rank's shards,
---- and a checkpoint or reset_parameters fills them. All ranks must call a layer's reset_parameters,
---- which draws the values of the whole layer with rank 0's generator; a layer that tensor
---- parallelism has split refuses it. The module gets the methods unshard, reshard,
+--- beforehand. Afterwards each parameter is this rank's shard, in one dimension. Optimizers must be
+--- made after this call. Elementwise optimizers work unchanged, Muon gathers its momenta, and
+--- Adafactor, LBFGS and SparseAdam refuse shards. The options are:
+--- * mesh: a mesh of two dimensions shards along the second and replicates along the first.
+--- * reshard_after_forward: whether the gathered parameters are freed after the forward pass and
+---   gathered again for the backward pass; by default true, except for the root.
+--- * mp_policy, offload_policy: see MixedPrecisionPolicy and CPUOffloadPolicy.
+--- * ignored_params: parameters that are not sharded.
+---
+--- A model on the meta device is sharded without memory. to_empty then allocates this rank's
+--- shards, and a checkpoint or reset_parameters fills them. All ranks must call a layer's
+--- reset_parameters, which draws the values of the whole layer with rank 0's generator; a layer
+--- that tensor parallelism has split refuses it. The module gets the methods unshard, reshard,
 --- set_requires_gradient_sync, set_requires_all_reduce, set_reshard_after_forward,
 --- set_reshard_after_backward, set_modules_to_forward_prefetch, set_modules_to_backward_prefetch,
 --- set_gradient_divide_factor and set_all_reduce_hook.

@@ -63,10 +63,10 @@ local function reset(method, module, ...)
    return table.unpack(results, 1, results.n)
 end
 
---- Wraps the method reset_parameters of a unit's modules, so that the parameters are gathered while
---- the method runs. All ranks must call reset_parameters.
+--- Wraps the method reset_parameters of a sharded module and its submodules, so that the parameters
+--- are gathered while the method runs. All ranks must call reset_parameters.
 ---@param module nn.Module
----@param list distributed.fsdp.Flat[]  the unit's rows of parameters
+---@param list distributed.fsdp.Flat[]  the module's rows of parameters
 function M.watch(module, list)
    for _, flat in ipairs(list) do
       for _, p in ipairs(flat.params) do flats[p] = flat end

@@ -1,8 +1,8 @@
 -- PipelineStage.lua - a part of a model on one rank. A stage receives activations from the previous
 -- stage and sends its results to the next one; gradients travel in the opposite direction.
 --
--- Before the first part of a batch, each stage sends the shapes and dtypes of its results. The
--- stage passes its sends and receives as P2POps to the schedule, which starts them as a batch.
+-- Before the first microbatch of a batch, each stage sends the shapes and dtypes of its results.
+-- The stage passes its sends and receives as P2POps to the schedule, which starts them as a batch.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -60,8 +60,8 @@ end
 --- Makes the stage. Stages are numbered from 0. `group` has N ranks, by default all. Stage i is on
 --- rank i % N; in V-shaped schedules with 2 N stages, it is on rank i or 2 N - 1 - i. device: where
 --- activations are received, by default the parameters' device. input_args: a tensor, or a list,
---- with the shapes and dtypes of this stage's inputs for one part of the batch. If all stages get
---- input_args, no shapes are sent; otherwise shapes are sent with the first part.
+--- with the shapes and dtypes of this stage's inputs for one microbatch. If all stages get
+--- input_args, no shapes are sent; otherwise shapes are sent with the first microbatch.
 ---@param submodule nn.Module
 ---@param stage_index integer
 ---@param num_stages integer
@@ -169,7 +169,7 @@ function Stage:take_note()
    end
 end
 
---- Sends the shapes and dtypes of the first part's results to the next stage.
+--- Sends the shapes and dtypes of the first microbatch's results to the next stage.
 function Stage:send_note()
    if self.is_last or self.known then return end
    local number, note = tag(self.stage_index + 1, forward, 0, 0), {}
@@ -186,8 +186,8 @@ function Stage:send_note()
    end
 end
 
---- Returns the operations that receive a part's arguments. There are none if the arguments come
---- from a stage of this rank.
+--- Returns the operations that receive a microbatch's arguments. There are none if the arguments
+--- come from a stage of this rank.
 ---@param chunk integer
 ---@return distributed.P2POp[]
 function Stage:get_fwd_recv_ops(chunk)
@@ -199,7 +199,7 @@ function Stage:get_fwd_recv_ops(chunk)
    return ops
 end
 
---- Returns the operations that send the results of a part.
+--- Returns the operations that send the results of a microbatch.
 ---@param chunk integer
 ---@return distributed.P2POp[]
 function Stage:get_fwd_send_ops(chunk)
@@ -212,7 +212,7 @@ function Stage:get_fwd_send_ops(chunk)
    return ops
 end
 
---- Returns the operations that receive the gradients of a part's results.
+--- Returns the operations that receive the gradients of a microbatch's results.
 ---@param chunk integer
 ---@return distributed.P2POp[]
 function Stage:get_bwd_recv_ops(chunk)
@@ -228,8 +228,8 @@ function Stage:get_bwd_recv_ops(chunk)
    return ops
 end
 
---- Returns the operations that send the gradients of a part's arguments, which backward_chunk has
---- computed.
+--- Returns the operations that send the gradients of a microbatch's arguments, which backward_chunk
+--- has computed.
 ---@param chunk integer
 ---@return distributed.P2POp[]
 function Stage:get_bwd_send_ops(chunk)
@@ -249,7 +249,7 @@ end
 
 -- A step -----------------------------------------------------------------------------------------
 
---- Prepares for the first part of a batch. `mail` is the table by which stages of this rank
+--- Prepares for the first microbatch of a batch. `mail` is the table by which stages of this rank
 --- exchange tensors; for `style` see rank_of.
 function Stage:begin(mail, style)
    self.style = style
@@ -257,7 +257,7 @@ function Stage:begin(mail, style)
    self.expected = self.known
 end
 
--- Returns the inputs of a part of the batch, which come from the previous stage.
+-- Returns the inputs of a microbatch, which come from the previous stage.
 local function inputs_of(self, chunk)
    if self:awaits_note() then self:take_note() end
    local inputs = {n = #self.expected}
@@ -269,7 +269,7 @@ local function inputs_of(self, chunk)
    return inputs
 end
 
---- Computes a part of the batch.
+--- Computes a microbatch.
 ---@param chunk integer
 ---@param inputs any[]  the arguments of the first stage; the field `n` is their number
 ---@return table outputs  the results, with `n`
@@ -296,8 +296,8 @@ local function set_sync(self, sync)
    end
 end
 
---- Computes the backward pass of a part of the batch, from `loss` on the last stage, and from the
---- next stage's gradients on the others. get_bwd_send_ops sends the gradients of the arguments.
+--- Computes the backward pass of a microbatch, from `loss` on the last stage, and from the next
+--- stage's gradients on the others. get_bwd_send_ops sends the gradients of the arguments.
 ---@param chunk integer
 ---@param loss? Tensor
 ---@param last boolean  whether it is the step's last backward pass

@@ -1,6 +1,7 @@
--- schedules.lua - the order in which each rank of a pipeline computes the parts of a batch, forward
--- and backward. A schedule is a list of actions for each rank: {"F" or "B", stage, part}. "B" may
--- be split into "I", the gradients of arguments, and "W", those of parameters.
+-- schedules.lua - the order in which each rank of a pipeline computes the microbatches of a batch,
+-- forward and backward. A schedule is a list of actions for each rank: {"F" or "B", stage,
+-- microbatch}. "B" may be split into "I", which computes the gradients of arguments, and "W", which
+-- computes the gradients of parameters.
 --
 -- All ranks send and receive in one global order: the order in which messages would be sent if all
 -- actions took their usual times. So ranks with blocking calls, as NCCL's are, cannot deadlock:
@@ -66,7 +67,7 @@ local function times_of(lists, last)
    return times
 end
 
--- Returns the messages that a rank receives, in order: {time, from, kind, stage, part}.
+-- Returns the messages that a rank receives, in order: {time, from, kind, stage, microbatch}.
 local function arrivals_of(lists, times, rank, last)
    local arrivals, owners = {}, owners_of(lists)
    for r, list in ipairs(lists) do
@@ -85,7 +86,7 @@ local function arrivals_of(lists, times, rank, last)
    return arrivals
 end
 
--- Returns a list of all ranks' actions; those of rank r are at position r + 1.
+-- Returns a list of all ranks' actions; the actions of rank r are at position r + 1.
 local function lists_of(self, forward_only)
    local stage, lists = self.stages[1], {}
    local ranks = #stage.group.ranks
@@ -100,9 +101,9 @@ local function lists_of(self, forward_only)
    return lists
 end
 
--- Returns one rank's actions. Each action has two lists of messages: those in `before` are received
--- before the action, those in `after` between the action and its sends. A message is {kind, stage,
--- part}.
+-- Returns one rank's actions. Each action has two lists of messages: the messages in `before` are
+-- received before the action, and the messages in `after` between the action and its sends. A
+-- message is {kind, stage, microbatch}.
 function Schedule.program(lists, rank, last)
    local owners = owners_of(lists)
    local times = times_of(lists, last)
@@ -165,7 +166,7 @@ function Schedule:setup(name, a, stages)
    self.first, self.last = stages[1].is_first, stages[#stages].is_last
    self.by_index = {}
    for _, stage in ipairs(stages) do self.by_index[stage.stage_index] = stage end
-   -- maps true to the programs with backward passes, and false to those without
+   -- maps true to the programs with backward passes, and false to the programs without them
    self.programs = {}
 end
 
@@ -180,7 +181,7 @@ local function split(self, what, tensor)
    return tensor:chunk(n, 1)
 end
 
--- Returns the arguments of each part: {{n = ..., ...}, ...}.
+-- Returns the arguments of each microbatch: {{n = ..., ...}, ...}.
 local function split_inputs(self, ...)
    local inputs, parts = table.pack(...), {}
    if inputs.n == 0 then
@@ -209,7 +210,7 @@ local function merge(outputs)
    return torch.cat(outputs, 1)
 end
 
--- Returns the loss of a part with the results `outputs`.
+-- Returns the loss of a microbatch with the results `outputs`.
 local function loss_of(self, outputs, targets, chunk, losses)
    local loss = self.loss_fn(outputs[1], targets and targets[chunk])
    losses[chunk] = loss:detach()
@@ -331,14 +332,14 @@ local function run(self, backward, ...)
    return merge(batch.results)
 end
 
---- Runs one batch forward and, if the schedule has a loss_fn, backward. Gradients are accumulated,
---- and are those of the mean loss unless scale_grads is false. The first stage's rank passes the
---- batch, and the last stage's rank the target; other ranks pass nothing. Both are split into
---- n_microbatches equal parts along their first dimension. A failure on one rank is an error on all
---- ranks, and their group cannot be used afterwards.
----@param ... Tensor  the batch, then {target =, losses =}; the losses of the parts are appended to
---- the list `losses`
----@return Tensor?  the results of all parts, on the last stage's rank
+--- Runs one batch forward and, if the schedule has a loss_fn, backward. Gradients are accumulated.
+--- They are the gradients of the mean loss unless scale_grads is false. The first stage's rank
+--- passes the batch, and the last stage's rank the target; other ranks pass nothing. Both are split
+--- into n_microbatches equal microbatches along their first dimension. A failure on one rank is an
+--- error on all ranks, and their group cannot be used afterwards.
+---@param ... Tensor  the batch, then {target =, losses =}; the losses of the microbatches are
+--- appended to the list `losses`
+---@return Tensor?  the results of all microbatches, on the last stage's rank
 function Schedule:step(...)
    return run(self, self.loss_fn ~= nil, ...)
 end
@@ -382,7 +383,7 @@ local function define(name, plan)
    return cls
 end
 
---- Runs all parts forward, then all backward: "GPipe" (Huang et al., 2019).
+--- Runs all microbatches forward, then all backward: "GPipe" (Huang et al., 2019).
 ---
 ---     local dist, nn = torch.distributed, torch.nn
 ---     local store = dist.HashStore()
@@ -418,8 +419,8 @@ local function alternate(warm, total, forward, backward)
    return list
 end
 
---- Alternates one forward and one backward action, so that a stage holds no more parts than there
---- are stages after it: "PipeDream-Flush" (Narayanan et al., 2021).
+--- Alternates one forward and one backward action, so that a stage holds no more microbatches than
+--- there are stages after it: "PipeDream-Flush" (Narayanan et al., 2021).
 ---
 ---     local dist, nn = torch.distributed, torch.nn
 ---     local store = dist.HashStore()
@@ -473,7 +474,7 @@ local Interleaved = define_interleaved("ScheduleInterleaved1F1B", function(name,
 end)
 
 function Interleaved._plan(rank, ranks, here, n)
-   -- the number of parts computed before the next stage's turn
+   -- the number of microbatches computed before the next stage's turn
    local round = math.min(n, ranks)
    local function part(i) return i // (round * here) * round + i % round + 1 end
    local function forward(i) return {"F", i // round % here * ranks + rank, part(i)} end
@@ -484,9 +485,9 @@ function Interleaved._plan(rank, ranks, here, n)
    return alternate(warm, n * here, forward, backward)
 end
 
---- Runs all parts forward on one of a rank's stages, then on its next stage, and backward in the
---- same way, from the last part to the first: "Breadth-First Pipeline Parallelism" (Lamy-Poirier,
---- 2022).
+--- Runs all microbatches forward on one of a rank's stages, then on its next stage, and backward in
+--- the same way, from the last microbatch to the first: "Breadth-First Pipeline Parallelism"
+--- (Lamy-Poirier, 2022).
 ---
 ---     local dist, nn = torch.distributed, torch.nn
 ---     local store = dist.HashStore()
@@ -556,7 +557,8 @@ end
 local ZeroBubble = define_interleaved("ScheduleInterleavedZeroBubble", defer_all)
 ZeroBubble.splits = true
 
--- Returns the last of a rank's stages for which next_part(stage) returns a part, and that part.
+-- Returns the last of a rank's stages for which next_part(stage) returns a microbatch, and that
+-- microbatch.
 local function find(r, ranks, here, next_part)
    for i = here - 1, 0, -1 do
       local s = i * ranks + r
@@ -565,10 +567,10 @@ local function find(r, ranks, here, next_part)
    end
 end
 
--- Chooses a rank's next action among the possible ones. A rank holds at most as many parts as under
--- 1F1B; while it holds fewer, it prefers forward actions. It computes gradients of parameters only
--- if no other action is possible, or if it holds as many deferred parts as the first stage holds
--- under 1F1B.
+-- Chooses a rank's next action among the possible ones. A rank holds at most as many microbatches
+-- as under 1F1B; while it holds fewer, it prefers forward actions. It computes gradients of
+-- parameters only if no other action is possible, or if it holds as many deferred microbatches as
+-- the first stage holds under 1F1B.
 local function choose(r, ranks, here, n, done, state)
    local last = ranks * here - 1
    local back, back_part = find(r, ranks, here, function(s)
@@ -591,7 +593,7 @@ local function choose(r, ranks, here, n, done, state)
    if late then return "W", late, late_part end
 end
 
--- Returns the largest number of parts that a rank holds under 1F1B.
+-- Returns the largest number of microbatches that a rank holds under 1F1B.
 local function most_under_way(r, ranks, here, n)
    if here == 1 then return ranks - r end
    return math.min((here - 1) * math.min(n, ranks) + 2 * (ranks - 1 - r), n * here) + 1
@@ -617,7 +619,7 @@ local function simulate(ranks, here, n)
          local kind, s, m = choose(r, ranks, here, n, done, states[r])
          if kind then now[#now + 1] = {r, kind, s, m} end
       end
-      if #now == 0 then -- no rank has an action, because each holds as many parts as it may
+      if #now == 0 then -- no rank has an action: all hold their largest number of microbatches
          for r = 0, ranks - 1 do
             states[r].most, states[r].limit = states[r].most + 1, states[r].limit + 1
          end
@@ -646,7 +648,7 @@ end
 
 -- Returns an empty list of actions, a function that appends to the list, and a function that counts
 -- actions. add("FaIbWb", times) appends "F" on stage a, "I" and "W" on stage b, each for the next
--- part of the batch; count "Fa" returns how often "Fa" was appended.
+-- microbatch; count "Fa" returns how often "Fa" was appended.
 local function counting(rank, ranks)
    local stages, counts, list = {a = rank, b = 2 * ranks - 1 - rank}, {}, {}
    local function count(what) return counts[what] or 0 end
@@ -692,7 +694,7 @@ ZBV.splits, ZBV.style = true, "v"
 
 function ZBV._plan(rank, ranks, _, n)
    local list, add, count = counting(rank, ranks)
-   local most = math.max(n, 2 * ranks - 1) -- parts that do not exist are removed at the end
+   local most = math.max(n, 2 * ranks - 1) -- surplus microbatches are removed at the end
    add("Fa", 2 * (ranks - rank) - 1)
    add("FbFa", rank)
    add("FbIbWb", ranks - rank)
@@ -746,7 +748,7 @@ DualPipeV.splits, DualPipeV.style = true, "v"
 
 function DualPipeV._plan(rank, ranks, _, n)
    local list, add = counting(rank, ranks)
-   local after, late = ranks - 1 - rank, {} -- late: {stage, part}s with deferred "W"
+   local after, late = ranks - 1 - rank, {} -- late: list of {stage, microbatch} with deferred "W"
    local function add_late()
       local action = table.remove(late, 1)
       if action then list[#list + 1] = {"W", action[1], action[2]} end
@@ -765,7 +767,7 @@ function DualPipeV._plan(rank, ranks, _, n)
    end
    add("FaBbFbBa", n - 2 * ranks + rank + 1)
    add("BbFbBa", after)
-   -- splits the backward actions of the second half into "I" and "W"
+   -- from the middle of this loop on, backward actions are split into "I" and "W"
    local half = (rank + 1) // 2
    for i = 0, rank do
       back("b", i > half or i == half and rank % 2 == 1)

@@ -301,7 +301,7 @@ end
 ---@return integer
 function DTensor:dim() return #self.shape end
 
---- Returns the size of the whole tensor, or that of one dimension.
+--- Returns the sizes of the whole tensor, or the size of one dimension.
 ---@param dim? integer
 ---@return integer|integer[]
 function DTensor:size(dim)

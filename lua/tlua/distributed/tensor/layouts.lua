@@ -1,7 +1,7 @@
 -- layouts.lua - the layouts of an activation over the ranks of a group, and differentiable
 -- conversions between them. The conversions copy and reduce are from "Megatron-LM" (Shoeybi et al.,
--- 2019), and those that split sequences from "Reducing Activation Recomputation in Large
--- Transformer Models" (Korthikanti et al., 2022).
+-- 2019), and the conversions that split sequences are from "Reducing Activation Recomputation in
+-- Large Transformer Models" (Korthikanti et al., 2022).
 
 local torch = require "tlua"
 local args = require "tlua.args"
