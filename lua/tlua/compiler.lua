@@ -72,19 +72,27 @@ end
 ---   there, at any depth, and the library's functions that were called. Tensors have the same
 ---   memory; their values may change.
 ---
---- Other calls lead to another program, up to 8 in all. The function itself runs if a call has side
---- effects or results that may vary (print, io, os, math.random, pcall, coroutines, C functions
---- from outside the library), assigns a variable or a field, changes an argument or another tensor,
---- branches on a tensor's values, returns a view of an argument or a parameter, or runs under
---- autocast or vmap; and if the program was no faster on the CPU. `torch.compiler.explain` says
---- why.
+--- Other calls lead to another program, up to 8 in all. The function itself runs in these cases;
+--- `torch.compiler.explain` names the case:
+--- * The call has side effects or results that may vary (print, io, os, math.random, pcall,
+---   coroutines, C functions from outside the library).
+--- * The call assigns a variable or a field, or changes an argument or another tensor.
+--- * The call branches on a tensor's values, or returns a view of an argument or a parameter.
+--- * The call runs under autocast or vmap.
+--- * The program was no faster than the function on the CPU.
 ---
---- A call that records gradients becomes a program on the CPU whose results have the gradients of
---- the function's: the program uses the script's own parameters, so that `.grad`, hooks,
---- optimizers, second derivatives and the errors of changed tensors are those of the function. It
---- may change buffers, such as the running statistics of a batch norm, and is not optimized
---- further. The function runs while autograd packs saved tensors or detects anomalies, and if the
---- call uses a torch.autograd.Function. torch.export_step makes programs of whole training steps.
+--- A call that records gradients becomes a program on the CPU. The program uses the script's own
+--- parameters, and its results have the same gradients as the function's, so that `.grad`, hooks,
+--- optimizers, second derivatives and the errors of changed tensors are the same as with the
+--- function. It may change buffers, such as the running statistics of a batch norm, and is not
+--- optimized further. The function itself runs while autograd packs saved tensors or detects
+--- anomalies, and if the call uses a torch.autograd.Function. torch.export_step makes programs of
+--- whole training steps.
+---
+--- With the option `dynamic`, one program serves all batch sizes from 2 on. The batch size is the
+--- first size of the first argument, and of other arguments that have the same first size. The
+--- first call with each batch size is recorded. If the function then makes other calls, this batch
+--- size gets a separate program. A program with a dynamic size is not optimized further.
 ---
 --- Long chains of elementwise operators run block by block in the cache. Results may differ from
 --- the function's by rounding where batch norm was merged, and have the same bits otherwise. Two
@@ -102,14 +110,10 @@ end
 ---@param model? T  a module or a function; without one, the result is a function that takes it
 ---@param options? {fullgraph: boolean, dynamic: boolean, backend: any, mode: string,
 --- options: table, disable: boolean}  fullgraph: whether a call that cannot become a program raises
---- an error; backend: "eager" to get the model itself back, or a function that takes the graph and
---- the list of its inputs and returns the function to call instead of the program; mode: "default",
---- or "max-autotune", which also compares the optimized program with the recorded one and keeps the
---- faster, at the cost of more calls; dynamic: if true, one program serves all sizes of the first
---- dimension from 2 on: that of the first argument, and of others that have the same size there;
---- the first call with each size is recorded, to see whether the function makes the same calls, and
---- otherwise the size gets a program of its own; a program with a dynamic size is not optimized
---- further
+--- an error; dynamic: whether one program serves all batch sizes; backend: "eager" to get the model
+--- itself back, or a function that takes the graph and the list of its inputs and returns the
+--- function to call instead of the program; mode: "default", or "max-autotune", which also compares
+--- the optimized program with the recorded one and keeps the faster, at the cost of more calls
 ---@return T model
 function M.compile(...)
    local a = check(...)
@@ -154,7 +158,8 @@ function M.explain(fn, ...)
    end
    local inner = compiled[fn]
    local calls = calls_of(inner and inner.fn or fn, {})
-   -- the first calls may load parts of the library, and are then not recorded
+   -- up to 6 calls, because the first calls may load files of the library, and are then not
+   -- recorded
    for k = 1, 6 do
       if k <= 3 or not calls.made and #calls.reasons == 0 then calls:__call(...) end
    end

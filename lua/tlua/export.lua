@@ -71,8 +71,8 @@ end
 
 local function structure_of(value) return value == 0 and "a tensor" or "a table" end
 
--- Raises an error if the structure of the arguments is not that of the exported call. The message
--- names the first argument that differs.
+-- Raises an error if the arguments have another structure than the arguments of the exported call.
+-- The message names the first argument that differs.
 local function check_structure(name, given, expected)
    if given == expected then return end
    if given == 0 or expected == 0 then
@@ -398,9 +398,25 @@ local M = {}
 
 --- Returns the program of a model: the operators that it calls for these inputs. Code that uses the
 --- values of tensors outside of operators, such as `if x:sum():item() > 0` or `x[mask]`, cannot be
---- recorded, and raises an error at its line; torch.cond and torch.while_loop are recorded. All
---- sizes are fixed to those of the inputs, except the dimensions that `dynamic` names.
+--- recorded, and raises an error at its line; torch.cond and torch.while_loop are recorded.
 --- torch.export(model, inputs, options) is the same.
+---
+--- All sizes are fixed to the sizes of the inputs, except in the dimensions that the option
+--- `dynamic` names: `{x = {1}}` for dimension 1 of the input x, `{x = {[1] = "n"}, y = {[1] =
+--- "n"}}` for one size in two inputs, or `{x = {[1] = {name = "n", min = 1, max = 512}}}` for a
+--- range. Without `max` a range ends at 16 times the example's size, at least at 64. The program
+--- refuses sizes out of the range. To find out how its operators depend on the sizes, the model is
+--- called with sizes at both ends of the range and between: the smallest first, up to 256 sizes as
+--- long as the calls are short, and then with all sizes at their ends. If the model takes a branch
+--- for only one size, or for one combination of sizes, and was not called with it, the branch is
+--- missing in the program. An argument of an operator may be a sum of products of up to three
+--- sizes.
+---
+--- The option `optimize` makes the program faster, as torch.compile does: batch norm is merged into
+--- the layer before it, convolutions on the CPU get packed weights, and sums and activations are
+--- computed with them. The program then has copies of the parameters, and its results may differ
+--- from the model's by rounding. The program's field `unoptimized` says why an optimization was
+--- left out.
 ---
 ---     local function double(x) return x * 2 end
 ---     print(torch.export(double, {torch.ones(3)}))
@@ -412,19 +428,8 @@ local M = {}
 ---@param inputs Tensor|table  the arguments of the call, in a list; an argument may be a table of
 --- tensors
 ---@param options? {dynamic: table<string, table>, names: string[], optimize: boolean}  dynamic:
---- for each input by name, its dimensions that may have another size, `{x = {1}}`, or `{x = {[1] =
---- "n"}, y = {[1] = "n"}}` for one size in two inputs, or `{x = {[1] = {name = "n", min = 1, max =
---- 512}}}`; the model is called with sizes at both ends of the range and between, the smallest
---- first, up to 256 of them and as long as the calls are short, and with all sizes at their ends;
---- the program refuses sizes out of the range; a branch that only one size takes, or one
---- combination of several, is not seen if the model was not called with it; an argument of an
---- operator may be a sum of products of up to three sizes; without `max` it ends at 16 times the
---- example's size, at least at 64; names: those of the inputs, in place of the names of forward's
---- parameters; optimize: whether to make the program faster, as torch.compile does: batch norm is
---- merged into the layer before it, convolutions on the CPU get packed weights, and sums and
---- activations are computed with them; the program then has copies of the parameters, and its
---- results may differ from the model's by rounding; the program's field `unoptimized` says why an
---- optimization was left out
+--- for each input by name, its dimensions that may have another size; names: the inputs' names, in
+--- place of the names of forward's parameters; optimize: whether to make the program faster
 ---@return export.Program
 function M.export(model, inputs, options) return make(model, inputs, options) end
 

@@ -103,8 +103,8 @@ local function run_backend(self, entry, handle, tensors)
    return {made.fn(table.unpack(tensors))}
 end
 
--- Runs an entry's program. If the program fails, calls the function: the function fails as well,
--- and its error names the user's line.
+-- Runs the program of an entry. If the program fails, calls the function: the function fails as
+-- well, and its error names the user's line.
 local function run(self, entry, tensors, ...)
    entry.runs = entry.runs + 1
    local handle = program_of(entry)
@@ -120,8 +120,9 @@ local function run(self, entry, tensors, ...)
    return results_of(entry, outputs)
 end
 
--- Returns the entry of a slot whose state equals the current state. Returns nil if there is none,
--- or if an argument of the call is also in the entry's state.
+-- Searches the entries of a slot, each of which has a program and the state for which the program
+-- is valid. Returns the entry whose state equals the current state. Returns nil if there is none,
+-- or if an argument of the call is also in that state.
 local function find(slot, tensors, tables)
    for i = 1, #slot do
       local entry = slot[i]
@@ -189,7 +190,8 @@ local function choose(entry)
    if a < b then entry.better, entry.versions = nil, nil end
 end
 
--- Makes a program from a call that was watched twice, and adds it to the slot.
+-- Makes a program from a call that was watched twice, and adds an entry with the program to the
+-- slot.
 local function compile(self, slot, call, values)
    local record = require "tlua.compile.record"
    local random <const> = torch.get_rng_state()
@@ -267,7 +269,8 @@ local function watched_call(self, slot, ...)
    local function give() return table.unpack(results, 2, results.n) end
    slot.tries = slot.tries + 1
    if seen.refusal then
-      -- a call that loads a part of the library for the first time does more than later ones
+      -- a call that loads a file of the library does more than later calls, so its refusal is not
+      -- final
       if count_loaded() == loaded then leave(self, slot, seen.refusal) end
       self.reason = seen.refusal
       return give()

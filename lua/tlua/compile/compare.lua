@@ -9,8 +9,9 @@ local M = {}
 
 local function strides_of(tensor) return table.concat(tensor:stride(), ",") end
 
---- Returns how a program's results differ from the expected ones; nil if they do not. `tolerance`,
---- if given, is the allowed difference relative to the largest magnitude in the tensor.
+--- Returns how a program's results differ from the expected results; nil if they do not differ.
+--- `tolerance`, if given, is the allowed difference relative to the largest magnitude in the
+--- tensor.
 function M.difference(got, expected, tolerance)
    local shared = {}
    for i, tensor in ipairs(expected) do

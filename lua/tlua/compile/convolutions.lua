@@ -57,8 +57,8 @@ local function packed(weight)
    return torch.cat(list, 1)
 end
 
--- Returns the new weight and bias of a convolution, and whether each channel has a kernel of its
--- own; nil if the convolution has another form.
+-- Returns the packed weight and the bias of a convolution, and whether the convolution is
+-- depthwise. Returns nil if packed kernels do not support the convolution.
 local function weights_of(graph, node)
    local weight = node.args.weight
    local bias, groups = node.args.bias, node.args.groups or 1
@@ -252,7 +252,7 @@ local function channels_of(graph, node)
    return graph.constants_[node.args.scales.target]:numel()
 end
 
--- Replaces a call of max_pool2d whose input is channels-last and whose indices nobody uses.
+-- Replaces a call of max_pool2d whose input is channels-last and whose indices are not used.
 local function replace_pool(graph, node)
    local users = node:users()
    if channels_of(graph, node.args.input) < LANES

@@ -1,5 +1,5 @@
 -- record.lua - records a watched call (watch.lua) as a program, for torch.compile, and checks that
--- the program's results are those of the call.
+-- the program gives the same results as the call.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -141,7 +141,8 @@ end
 --- {why = text} if the call cannot be recorded.
 function M.record(call)
    local tensors, positions = arguments.tensors(call.leaves)
-   -- gradients are recorded for the caller's own tensors, and a backend gets them
+   -- calls that record gradients, and backends, use the caller's own tensors, so these are not
+   -- replaced by lines
    local found = strided.find((call.live or call.backend) and {} or tensors)
    local result_template, result_leaves, result_places, first_leaves
    local function model(...)
@@ -179,7 +180,7 @@ function M.record(call)
       sizes = {[call.batch] = true, [call.batch + 1] = true, [call.batch + 3] = true}
    end
    handle = handle:ready()
-   -- compares the recorded results with those of the watched call
+   -- compares the results of the recorded call with the results of the watched call
    local given_template, given_leaves, tables = arguments.flatten(call.results)
    for value in next, tables or {} do
       if call.state.seen[value] or call.tables[value] then

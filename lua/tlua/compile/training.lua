@@ -1,5 +1,6 @@
 -- training.lua - calls that record gradients, for torch.compile: finds the buffers that a call
--- changes, and compares the graph of the gradients of a program's results with the function's.
+-- changes, and compares the graphs that compute the gradients of a program's results and of the
+-- function's results.
 
 local torch = require "tlua"
 

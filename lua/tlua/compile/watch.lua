@@ -206,9 +206,9 @@ local function place_of(fn)
    return info.source .. ":" .. info.linedefined
 end
 
---- Returns whether the script's functions that one watched call has called are those of another
---- call, or closures created on the same lines. If so, also returns a watch with only the functions
---- that both have called.
+--- Returns whether two watched calls have called the same functions of the script, or closures
+--- created on the same lines. If so, also returns a watch with only the functions that both have
+--- called.
 function M.same_functions(watch, of)
    local places = {}
    for _, fn in ipairs(of.list) do places[place_of(fn)] = true end

@@ -573,8 +573,9 @@ local function state_of(description, constants)
    return json.as_array(list)
 end
 
---- Returns a new program of the graph, which shares the constants. The structure of its inputs and
---- outputs and the limits of its runs are those of the program from which the graph was made.
+--- Returns a new program of the graph, which shares the constants. The new program takes the
+--- structure of its inputs and outputs, and the limits of its runs, from the program from which the
+--- graph was made.
 ---@return export.Program
 function Graph:program()
    self:lint()

@@ -1,7 +1,7 @@
--- guards.lua - notes the fields of Lua's tables and the tensors on which a check depends, so that
--- the check can be left out as long as none of them has changed (src/lua/guards.c compares them).
--- Only raw fields can be noted. If a check depends on more, there is no note, and the check is made
--- each time.
+-- guards.lua - records the fields of Lua's tables and the tensors on which a check depends. The
+-- check can be left out as long as none of them has changed (src/lua/guards.c compares them). Only
+-- raw fields can be noted. If a check depends on more, there is no note, and the check is made each
+-- time.
 
 local torch = require "tlua"
 local class = require "tlua.class"

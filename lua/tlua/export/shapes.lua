@@ -1,4 +1,5 @@
--- shapes.lua - finds the shapes and dtypes of a graph's values by a run that returns all of them.
+-- shapes.lua - finds the shapes and dtypes of a graph's intermediate results by a run that returns
+-- all results.
 
 local torch = require "tlua"
 local nested = require "tlua.export.nested"
@@ -17,7 +18,7 @@ local function visible_calls(graph)
       local kind = mark and (mark:match "^cond_(%a+)$" or mark:match "^loop_(%a+)$")
       if kind == "begin" then depth = depth + 1 end
       if kind == "end" then depth = depth - 1 end
-      -- an operator may leave out one of several results that nobody uses
+      -- an operator with several results may leave out a result that is not used
       local item = mark == "getitem" and not node.results and #node:users() > 0
       local result = mark and not kind and mark:sub(-1) ~= "_" and (node.results == 1 or item)
       if result and depth == 0 then list[#list + 1] = node end

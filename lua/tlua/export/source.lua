@@ -99,7 +99,7 @@ function M.command(words)
       io.stderr:write("tlua build: ", problem, "\n", usage)
       return false
    end
-   local fine, program = pcall(torch.export.load, options.path) -- checks the whole file
+   local fine, program = pcall(torch.export.load, options.path) -- loading checks the whole file
    local file = fine and io.open(options.path, "rb")
    problem = not fine and tostring(program):gsub("^.-: ", "", 1)
       or not file and options.path .. ": it cannot be read"

@@ -39,7 +39,7 @@ function M.find(tensors)
    return list
 end
 
---- Returns a copy of the list of tensors with lines in place of the found ones.
+--- Returns a copy of the list of tensors in which lines replace the tensors that `find` has found.
 function M.lines(found, tensors)
    if #found == 0 then return tensors end
    local list = {table.unpack(tensors)}

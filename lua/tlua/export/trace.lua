@@ -435,7 +435,7 @@ function M.make_dynamic(graph, call, tensors, symbols)
          if calls[k] == nil then
             local fine, sizes, other = pcall(record_sizes, function(i) return size(found[i], i) end)
             if not fine and k <= 2 then error(sizes, 0) end
-            calls[k] = fine and {sizes, other} -- the function may refuse all limits at once
+            calls[k] = fine and {sizes, other} -- the function may fail if all sizes are at limits
          end
          if calls[k] then check_sizes(graph, symbols, table.unpack(calls[k])) end
       end
