@@ -24,9 +24,9 @@ local function replace_buffer(owner, name, buffer, fn, replaced)
    owner[name] = new
 end
 
--- Replaces the data of every parameter, gradient and buffer by fn(data, module), including those of
--- submodules unless `deep` is false. The tensors stay the same objects, so optimizers keep them,
--- and shared tensors stay shared.
+-- Replaces the data of every parameter, gradient and buffer by fn(data, module), in submodules as
+-- well unless `deep` is false. The tensors stay the same objects, so optimizers keep them, and
+-- shared tensors stay shared.
 local function replace_data(module, fn, deep)
    local function replace(tensor, owner)
       local data = tensor.data

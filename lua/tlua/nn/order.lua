@@ -1,13 +1,15 @@
 -- order.lua - the order of a module's fields.
 --
--- Fields are listed in the order of their first assignment. However, Lua assigns the variables of
+-- Fields are listed in the order of their first assignment, except in an assignment to several
+-- fields:
 --
 --    self.first, self.second = nn.Linear(2, 3), nn.Linear(3, 1)
 --
--- from right to left, after it has made the values from left to right. So if one line assigns
--- several modules, parameters or buffers to one module, and makes nothing in between, they are
--- listed in the order in which they were made. Fields with integer keys are listed by their keys.
--- The rounds of a loop on one line count as separate lines, because the loop's variables differ.
+-- Lua makes these values from left to right, but then assigns them from right to left. So if one
+-- line assigns several modules, parameters or buffers to one module, and makes nothing in between,
+-- they are listed in the order in which they were made. Fields with integer keys are listed by
+-- their keys. The rounds of a loop on one line count as separate lines, because the loop's
+-- variables differ.
 
 local M = {}
 

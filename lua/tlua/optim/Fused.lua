@@ -249,7 +249,8 @@ function Fused:update_sparse(parameter, values, grad, state, group) -- luacheck:
       or "; SGD takes such parameters"))
 end
 
--- Returns the values of a gradient as the step needs them: divided by the scale, clipped, negated.
+-- Returns the values of a sparse gradient: divided by the scale, clipped and, with the option
+-- `maximize`, negated.
 local function step_values(self, values, group)
    if self.grad_scale then values = values / self.grad_scale end
    if self.clip then values = values * self.clip end
@@ -282,8 +283,8 @@ function Fused:step_sparse(group, offset)
    end
 end
 
---- Makes a step for the parameters of a group that have a gradient. With `wanted`, steps only those
---- that have a dense gradient and for whose state `wanted` returns true.
+--- Makes a step for the parameters of a group that have a gradient. With `wanted`, steps only
+--- parameters that have a dense gradient and for whose state `wanted` returns true.
 ---@param group table
 ---@param offset integer
 ---@param rule string

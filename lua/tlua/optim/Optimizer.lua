@@ -83,8 +83,8 @@ local function check_implementation(name, given, key)
    end
 end
 
--- Returns the options of a group: the given ones, completed by the defaults. `extra` has further
--- names that are allowed.
+-- Returns the options of a group: the given options, completed by the defaults. `extra` has further
+-- allowed names.
 local function merge(self, given, extra)
    local name = torch.type(self)
    if type(self) ~= "table" or type(self.defaults) ~= "table" then

@@ -215,8 +215,8 @@ local function restorer(model, layers)
    end)
 end
 
---- Sets the running statistics of batch norm layers to those of the data, for a model with averaged
---- weights.
+--- Sets the running statistics of batch norm layers to the statistics of the data, for a model with
+--- averaged weights.
 ---@param loader any  batches: a data loader, a list, or an iterator; if a batch is a list, its
 --- first element is the input
 ---@param model nn.Module

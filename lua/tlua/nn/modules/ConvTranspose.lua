@@ -10,7 +10,7 @@ local Module = require "tlua.nn.modules.Module"
 local Parameter = require "tlua.nn.Parameter"
 
 -- Returns the output padding for which the result has the wanted sizes. `sizes` lists the sizes of
--- all dimensions, or only those of the last n.
+-- all dimensions, or only of the last n dimensions.
 local function padding_for(self, name, input, sizes)
    local n, dims = #self.kernel_size, input:dim()
    if type(sizes) == "number" then sizes = {sizes} end

@@ -24,10 +24,10 @@ local signature = args.signature [[nn.Embedding(num_embeddings: count, embedding
 ---@overload fun(num_embeddings: integer, embedding_dim: integer, options?: table): nn.Embedding
 local Embedding, parent = class.class("nn.Embedding", Module)
 
---- Positions count from 1. The row at `padding_idx` starts as zeros and is never learnt. With
---- `max_norm`, rows that are looked up are first scaled down to the norm max_norm if theirs is
---- larger. With `sparse` the gradient of the weight is a sparse tensor with only the rows that were
---- looked up; SparseAdam, SGD and Adagrad accept such a gradient.
+--- Makes the layer. Positions count from 1. The row at `padding_idx` starts as zeros and is never
+--- learnt. With `max_norm`, rows that are looked up are first scaled down to the norm max_norm if
+--- theirs is larger. With `sparse` the gradient of the weight is a sparse tensor with only the rows
+--- that were looked up; SparseAdam, SGD and Adagrad accept such a gradient.
 ---@param num_embeddings integer
 ---@param embedding_dim integer
 ---@param options? {padding_idx: integer, max_norm: number, norm_type: number, sparse: boolean}

@@ -8,8 +8,8 @@ local AffineNorm = require "tlua.nn.modules.AffineNorm"
 local signature = args.signature [[nn.LayerNorm(normalized_shape: integers, eps: number = 1e-5,
    elementwise_affine: boolean = true, bias: boolean = true, device: device?, dtype: string?)]]
 
---- Normalises the last dimensions of each sample, those with the sizes normalized_shape, to mean 0
---- and variance 1, then multiplies by the weight and adds the bias.
+--- Normalises the last dimensions of each sample, whose sizes are normalized_shape, to mean 0 and
+--- variance 1. Then multiplies by the weight and adds the bias.
 ---
 ---     local layer = torch.nn.LayerNorm(2)
 ---     print(layer(torch.tensor {{1.0, 3.0}, {10.0, 30.0}}):detach())

@@ -12,7 +12,7 @@ local Uninitialized = require "tlua.nn.Uninitialized"
 
 local M = {}
 
--- The methods that lazy layers have in addition to those of their ordinary class.
+-- The methods that lazy layers have in addition to the methods of their ordinary class.
 local Lazy = {}
 
 --- Returns whether parameters or buffers have no shape yet.

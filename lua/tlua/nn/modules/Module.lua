@@ -184,7 +184,7 @@ local of_named_buffers = reader("named_buffers", naming)
 local of_named_modules = reader("named_modules",
    "prefix: string = '', remove_duplicate: boolean = true")
 
---- Returns all parameters, each once, including those of submodules.
+--- Returns all parameters of the module and its submodules, each once.
 ---@param ... boolean|{recurse: boolean}  whether to include submodules; true by default
 ---@return Tensor[]
 function Module:parameters(...)

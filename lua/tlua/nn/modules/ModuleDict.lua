@@ -28,8 +28,8 @@ ModuleDict._items = {
 }
 
 --- Indexing by a name gets or sets the item: `dict.name`, `dict.name = module`.
----@param items? table<string, any>|table[]  the items: those of a table are added in alphabetical
---- order, those of a list of pairs {name, item} in the list's order
+---@param items? table<string, any>|table[]  the items: a table's items are added in alphabetical
+--- order, and the items of a list of pairs {name, item} in the list's order
 function ModuleDict:__init(items, ...)
    parent.__init(self)
    local n, kind = 1 + select("#", ...), self._items
@@ -42,8 +42,8 @@ function ModuleDict:__init(items, ...)
    self:update(items or {})
 end
 
---- Sets the items of a table in alphabetical order, or those of another dictionary of this class,
---- or of a list of pairs {name, item}, in their order there.
+--- Sets the items of a table in alphabetical order. The items of another dictionary of this class,
+--- or of a list of pairs {name, item}, are set in their own order.
 ---@param items table<string, any>|table[]|nn.Module
 ---@return nn.Module self
 function ModuleDict:update(items)

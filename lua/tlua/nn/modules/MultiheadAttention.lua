@@ -138,7 +138,7 @@ local function future(length, source_length, like)
    return torch.ones(length, source_length, {dtype = "bool", device = like.device}):triu(1)
 end
 
--- Returns the number of keys that are appended to those of the input.
+-- Returns the number of keys that are appended to the keys of the input.
 local function extra_keys(self)
    return (self.bias_k and 1 or 0) + (self.add_zero_attn and 1 or 0)
 end
@@ -173,8 +173,11 @@ end
 
 --- Computes the attention. Sequences have the shape (L, N, E) or, with `batch_first`, (N, L, E); a
 --- single sequence has (L, E). Sequences may be nested tensors, with batch_first and without
---- weights. The options are: key_padding_mask (N, S) and attn_mask (L, S) or (N * num_heads, L, S),
---- which are true or -inf at hidden positions; is_causal; need_weights; and average_attn_weights.
+--- weights. The options are:
+--- * key_padding_mask (N, S), attn_mask (L, S) or (N * num_heads, L, S): masks that are true or
+---   -inf at hidden positions.
+--- * is_causal: hides all later positions from each position if there is no attn_mask.
+--- * need_weights, average_attn_weights: whether the weights are returned and averaged over heads.
 ---@param query Tensor
 ---@param key Tensor
 ---@param value Tensor
@@ -183,8 +186,8 @@ end
 ---@return Tensor? weights  (N, L, S), (N, num_heads, L, S) if not averaged; nil if not needed
 function MultiheadAttention:forward(...) return self:_attend(take_call(...)) end
 
--- Computes the layer for the arguments of a call. Keys and values in the fields static_k and
--- static_v, (N, num_heads, S, E / num_heads), replace the projected ones.
+-- Computes the layer for the arguments of a call. If the fields static_k and static_v, (N,
+-- num_heads, S, E / num_heads), are given, they replace the projected keys and values.
 function MultiheadAttention:_attend(a)
    local query, key, value = a.query, a.key, a.value
    if query.is_nested then check_nested(self, a) end

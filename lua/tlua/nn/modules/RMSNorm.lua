@@ -8,8 +8,8 @@ local AffineNorm = require "tlua.nn.modules.AffineNorm"
 local signature = args.signature [[nn.RMSNorm(normalized_shape: integers, eps: number?,
    elementwise_affine: boolean = true, device: device?, dtype: string?)]]
 
---- Divides the last dimensions of each sample, those with the sizes normalized_shape, by the root
---- of their mean square, then multiplies by the weight.
+--- Divides the last dimensions of each sample, whose sizes are normalized_shape, by the root of
+--- their mean square. Then multiplies by the weight.
 ---
 ---     local layer = torch.nn.RMSNorm(2)
 ---     print(layer(torch.tensor {{3.0, 4.0}}):detach())

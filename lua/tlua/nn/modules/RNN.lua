@@ -58,8 +58,8 @@ local function check(name, a)
       ("less than hidden_size, which is %d"):format(a.hidden_size))
 end
 
--- Returns a suffix for parameter names, "_l0" or "_l0_reverse", the same as in PyTorch, so that a
--- state fits both.
+-- Returns a suffix for parameter names, such as "_l0" or "_l0_reverse". PyTorch's parameters have
+-- the same names, so that states can be exchanged.
 local function suffix(layer, direction)
    return ("_l%d%s"):format(layer - 1, direction == 2 and "_reverse" or "")
 end

@@ -10,7 +10,7 @@ local define = require "tlua.nn.modules.layers".define
 -- `pos_weight` are buffers. Every loss has the option `reduction`: "mean", "sum" or "none".
 local rows = {
    --- Computes the squared differences of two tensors of the same shape; returns their mean, their
-   --- sum, or all of them.
+   --- sum, or all differences.
    ---
    ---     local loss = torch.nn.MSELoss()
    ---     print(loss(torch.tensor {1.0, 3.0}, torch.tensor {0.0, 1.0}):item())

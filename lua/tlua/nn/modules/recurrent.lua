@@ -30,7 +30,7 @@ function M.mode_of(name, nonlinearity)
    return "RNN_" .. nonlinearity:upper()
 end
 
---- Refuses an argument whose dtype is not that of a parameter.
+--- Raises an error if an argument and a parameter have different dtypes.
 ---@param self nn.Module
 ---@param what string  the argument's name
 ---@param tensor Tensor

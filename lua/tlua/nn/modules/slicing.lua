@@ -90,7 +90,7 @@ function M.define(cls, make, admit, what)
       return function(self, key)
          -- key 1 is missing only in an empty list, for which ipairs is to run zero times
          if key == 1 then return nil end
-         -- methods come first, since every method call looks its method up here
+         -- methods are looked up first, because every method call comes here
          local value = own[key]
          if value ~= nil then return value end
          return lookup(self, key, make)

@@ -286,7 +286,7 @@ local function method(name, kind, signature)
    return Class
 end
 
--- Returns the mask with zeros at the positions of the k largest or smallest scores.
+-- Returns a copy of the mask with zeros at the positions of the k largest or smallest scores.
 local function mask_out(mask, scores, k, largest)
    mask = mask:contiguous():clone()
    if k > 0 then
@@ -334,7 +334,7 @@ function L1Unstructured:compute_mask(scores, default_mask)
    return mask_out(default_mask, scores:abs(), k, false)
 end
 
--- Returns the mask with zeros at all positions along dim except those in `kept`.
+-- Returns the mask with zeros at all positions along dim except the positions in `kept`.
 local function keep(default_mask, dim, kept)
    local mask = torch.zeros_like(default_mask)
    return mask:index_fill_(dim, kept, 1):mul_(default_mask)
@@ -357,7 +357,7 @@ function RandomStructured:compute_mask(scores, default_mask)
    return keep(default_mask, dim, kept)
 end
 
---- Prunes whole positions along a dimension: those whose elements have the smallest n-norm.
+--- Prunes whole positions along a dimension: the positions whose elements have the smallest n-norm.
 ---
 ---     local layer = torch.nn.Linear(2, 2, false)
 ---     torch.nn.init.constant_(layer.weight, 1)

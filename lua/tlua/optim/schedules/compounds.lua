@@ -163,7 +163,8 @@ end
 
 M.SequentialLR = SequentialLR
 
---- Runs several schedulers at once. Each scheduler changes the rate that the one before has set.
+--- Runs several schedulers at once. Each scheduler changes the rate that the scheduler before it
+--- has set.
 ---
 ---     local schedules = torch.optim.lr_scheduler
 ---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})

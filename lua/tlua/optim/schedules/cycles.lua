@@ -270,7 +270,7 @@ end
 -- Warm restarts ---------------------------------------------------------------------------------
 
 --- Lowers the rate along half a cosine, again and again. The first half cosine lasts T_0 epochs,
---- and each further one lasts T_mult times as long as the one before (SGDR). `step(epoch)` goes to
+--- and each later one lasts T_mult times as long as the previous one (SGDR). `step(epoch)` goes to
 --- any epoch, which may be a fraction.
 ---
 ---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
