@@ -338,11 +338,11 @@ local function by_name(signature, list, n, options)
    return given
 end
 
--- The last argument is a table. Returns whether it is the value of the parameter at its position
--- rather than the table of options. The parameter must accept a table, and no key may be a
--- parameter's name. For an optional parameter a table must be given by name, since otherwise
--- misspelt options would be taken for the value. The exception is the type `names`, if no key of
--- two or more letters resembles a parameter's name.
+-- Returns whether a table, the last argument, is the value of the parameter at its position rather
+-- than the table of options. The parameter must accept a table, and no key may be a parameter's
+-- name. For an optional parameter a table must be given by name, since otherwise misspelt options
+-- would be taken for the value. The exception is the type `names`, if no key of two or more letters
+-- resembles a parameter's name.
 local function is_value(signature, position, value)
    local parameter = signature[position]
    if not parameter or next(value) == nil and parameter.optional then return false end

@@ -113,11 +113,11 @@ local take_mode = args.signature [[use_deterministic_algorithms(mode: any,
 --- * The bits of NaN may differ, and so may conversions of floats to integer dtypes that cannot
 ---   hold them. GPUs compute as without this mode.
 --- * Operators other than matrix products use vectors of 16 bytes, and none uses a BLAS library.
----   On a processor with AVX-512, in one thread, a training step of a convolutional network took
----   2.1 times as long as in the fast mode, that of a transformer's layer 2.0 times, and that of
----   an LSTM 1.9 times (spec/bench/portable.lua).
---- * The mode holds for the whole process. No other thread may run operators while it changes.
---- * A library that was built for one instruction set (ISAS of make) may refuse this mode.
+---   On a processor with AVX-512, in one thread, training steps took longer than in the fast mode:
+--- 2.1 times as long for a convolutional network, 2.0 times for a transformer's layer, and 1.9
+--- times for an LSTM (spec/bench/portable.lua). * The mode holds for the whole process. No other
+--- thread may run operators while it changes. * A library that was built for one instruction set
+--- (ISAS of make) may refuse this mode.
 ---@param mode boolean|"portable"
 ---@param options? {warn_only?: boolean}
 function M.use_deterministic_algorithms(...)

@@ -14,8 +14,8 @@ local origins = setmetatable({}, {__mode = "k"}) -- maps each checking function 
 ---@return function
 function M.origin(fn) return origins[fn] or fn end
 
---- Records that a function only calls `inner`, so that the doc comment of `inner` is also that of
---- the function.
+--- Records that a function only calls `inner`, so that the doc comment of `inner` describes the
+--- function as well.
 ---@param fn function
 ---@param inner function
 function M.wraps(fn, inner) origins[fn] = inner end

@@ -129,10 +129,10 @@ end
 
 --- Returns a model in a form for loops with a time budget: games, audio, control. From the fourth
 --- call on, calls allocate nothing, neither of Lua nor of the C library, and their results are
---- tensors that the next call overwrites. The values are bitwise those of the model; results have
---- no gradients. The model is traced in the first call, as by torch.export, so its Lua code does
---- not run again; values of parameters that change later apply, other attributes are those of the
---- first call.
+--- tensors that the next call overwrites. The values are bitwise the same as the model's; results
+--- have no gradients. The model is traced in the first call, as by torch.export, so its Lua code
+--- does not run again; later changes of the parameters' values take effect, but other attributes
+--- keep the values that they had in the first call.
 ---
 ---     local model = nn.Sequential(nn.Linear(2, 3), nn.ReLU()):eval()
 ---     local frozen = torch.freeze(model)

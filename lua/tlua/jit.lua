@@ -18,8 +18,8 @@ function M.is_tracing() return torch.compiler.is_exporting() end
 
 checked.queries(M, "jit.", "is_scripting is_tracing")
 
---- Traces a model, as torch.export(model, inputs) does: all sizes are fixed to those of the inputs,
---- except the dimensions that `dynamic` names.
+--- Traces a model, as torch.export(model, inputs) does: all sizes are fixed to the sizes of the
+--- inputs, except in the dimensions that `dynamic` names.
 ---
 ---     local program = torch.jit.trace(nn.Linear(2, 1), torch.ones(3, 2))
 ---     print(#program(torch.ones(3, 2)))

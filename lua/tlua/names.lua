@@ -1,5 +1,5 @@
 -- names.lua - looks up names of the library's public tables, and composes messages about unknown
--- ones. lazy.lua makes the tables strict.
+-- names. lazy.lua makes the tables strict.
 
 local lazy = require "tlua.lazy"
 

@@ -12,7 +12,8 @@ local class = require "tlua.class"
 
 local M = {}
 
--- Returns q before clamping, as a floating tensor. NaN becomes the smallest number.
+-- Returns round(x / scale) + zero_point as a floating-point tensor. NaN becomes the smallest
+-- number.
 local function steps(x, scale, zero_point)
    local q = (x:float() * scale:reciprocal()):round() + zero_point
    return torch.where(q:isnan(), -math.huge, q)

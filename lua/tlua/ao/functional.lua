@@ -17,8 +17,8 @@ local function refuse_call(self)
 end
 
 --- Computes with floating-point tensors in a model that is to be quantized: prepare lets the module
---- observe its results, and convert replaces the module by a QFunctional. A model needs a module of
---- its own for each sum, such as that of a skip connection.
+--- observe its results, and convert replaces the module by a QFunctional. A model needs a separate
+--- module for each sum, such as the sum of a skip connection.
 ---
 ---     local f = torch.ao.nn.quantized.FloatFunctional()
 ---     print(f:add_relu(torch.tensor {1.0, -3}, torch.tensor {1.0, 2}))

@@ -26,7 +26,7 @@ local norm_of <const> = {
    ["nn.Conv2d"] = "nn.BatchNorm2d", ["nn.Conv3d"] = "nn.BatchNorm3d",
 }
 
--- Returns the module that stands for a layer and those after it.
+-- Returns one module that replaces a layer and the layers after it.
 local function fused(modules)
    local layer, at = modules[1], 2
    local norm = norm_of[torch.type(layer)]

@@ -251,9 +251,8 @@ local function define_cat(name, relu)
    end
 end
 
---- Joins quantized tensors of the same dtype along a dimension. The result has the scale and the
---- zero point that are given, or those of the first tensor. cat_relu replaces negative numbers by
---- 0.
+--- Joins quantized tensors of the same dtype along a dimension. The result has the given scale and
+--- zero point or, by default, the first tensor's. cat_relu replaces negative numbers by 0.
 ---@param qx ao.QuantizedTensor[]  quantized per tensor
 ---@param dim integer
 ---@param scale? number  of the result

@@ -323,8 +323,8 @@ function replacement(module, qconfig, path)
 end
 
 -- Returns a list of {path, module, qconfig}, one for each module to quantize. A module without a
--- field `qconfig` has that of the nearest module around it. Inputs of
--- attention's out_proj are not quantized.
+-- field `qconfig` uses the `qconfig` of the nearest module around it. Inputs of attention's
+-- out_proj are not quantized.
 local function targets_of(model)
    local configs, found, inner = {}, {}, {}
    for path, module in model:named_modules {remove_duplicate = false} do

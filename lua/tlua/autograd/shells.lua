@@ -63,7 +63,7 @@ function M.wrap(list, shells)
    return list
 end
 
--- Returns the shells in a list of tensors, or that of one tensor.
+-- Returns the shells of a list of tensors, or the shell of a single tensor.
 local function all_of(value)
    return M.of(type(value) == "table" and value or {value})
 end

@@ -3,7 +3,7 @@
 -- The first calls are ordinary steps: they create the state that a step needs (an optimizer's
 -- state, the scaler's numbers) and let libraries choose their kernels. The next call captures a
 -- step without running it, and replays the captured step, as all later calls do. So each call is
--- one step, and the results are bitwise those of uncaptured steps.
+-- one step, and its results are bitwise the same as without capture.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -105,7 +105,7 @@ local function new_static(kind, inputs)
    return static
 end
 
--- Copies the inputs of a call into those of the graph, after checking all of them.
+-- Checks all inputs of a call, and then copies them into the inputs of the graph.
 local function fill(title, static, given)
    if given.n ~= static.n then
       torch.raise(("%s: expected %d inputs, got %d"):format(title, static.n, given.n))

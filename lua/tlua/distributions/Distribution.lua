@@ -17,8 +17,8 @@ local shapes = require "tlua.distributions.shapes"
 
 local M = {}
 
---- A batch of probability distributions. batch_shape is the shape of the parameters, event_shape
---- that of one draw. Arguments are checked unless validate_args is false.
+--- A batch of probability distributions. batch_shape is the shape of the parameters, and
+--- event_shape is the shape of one draw. Arguments are checked unless validate_args is false.
 ---
 ---     local normal = torch.distributions.Normal(torch.zeros(3), 2)
 ---     print(normal.batch_shape, normal.stddev)

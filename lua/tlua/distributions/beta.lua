@@ -16,7 +16,7 @@ local function define(name, signature, spec)
 end
 
 --- The Dirichlet distribution of vectors of probabilities. concentration is a vector or a batch of
---- vectors. Gradients of rsample are implicit ones, exact to the dtype's precision.
+--- vectors. rsample computes implicit gradients, which are exact to the dtype's precision.
 ---
 ---     local d = torch.distributions.Dirichlet {1.0, 2.0, 3.0}
 ---     print(d.mean, d:log_prob(torch.tensor {0.2, 0.3, 0.5}))

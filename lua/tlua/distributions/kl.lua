@@ -74,7 +74,7 @@ function M.kl_divergence(p, q, ...)
    return compute(p, q)
 end
 
---- Sets the function that computes kl_divergence for two classes and those derived from them.
+--- Sets the function that computes kl_divergence for two classes and all classes derived from them.
 ---
 ---     local distributions = torch.distributions
 ---     local Mine = torch.class("Mine", distributions.Normal)

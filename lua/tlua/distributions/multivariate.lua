@@ -249,7 +249,7 @@ define("Wishart", "df: any, covariance_matrix: any?, precision_matrix: any?, sca
             return shapes.matmul(factor, factor.mT)
          end
          local drawn = draw()
-         for _ = 1, 10 do -- rounding can make a matrix singular
+         for _ = 1, 10 do -- draws again if rounding has made a matrix singular
             local valid = self.support:check(drawn:detach())
             if valid:all():item() then break end
             drawn = torch.where(as_matrices(valid), drawn, draw())

@@ -85,7 +85,7 @@ function M.size(who, name, value)
       fits = fits and math.type(key) == "integer" and math.type(n) == "integer" and n >= 0
       if fits then last, count = math.max(last, key), count + 1 end
    end
-   fits = fits and last == count -- a nil in the list would drop the sizes after it
+   fits = fits and last == count -- sizes after a nil in the list would be lost
    if not fits then args.refuse(who, name, "a list of sizes", value) end
    return value
 end

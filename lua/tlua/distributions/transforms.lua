@@ -77,7 +77,7 @@ local function apply(self, method, from, to, x)
 end
 
 function Transform:__call(x, y)
-   if y ~= nil and class.isinstance(x, Transform) then x = y end -- called as `inverse:inv(y)`
+   if y ~= nil and class.isinstance(x, Transform) then x = y end -- the call was `inverse:inv(y)`
    return apply(self, self._call, "x", "y", tensor_of(self, "x", x))
 end
 
@@ -207,7 +207,7 @@ local real <const>, positive <const> = constraints.real, constraints.positive
 
 -- Elementwise -------------------------------------------------------------------------------------
 
---- y = exp(x).
+--- Computes y = exp(x).
 ---
 ---     print(torch.distributions.ExpTransform()(torch.tensor(0.0)))
 ---     --> tensor(1.)
@@ -227,7 +227,7 @@ local function broadcast(self, shape)
    return torch.broadcast_shapes(table.unpack(list))
 end
 
---- y = x ^ exponent, for positive numbers x.
+--- Computes y = x ^ exponent, for positive numbers x.
 ---
 ---     print(torch.distributions.PowerTransform(2)(torch.tensor(3.0)))
 ---     --> tensor(9.)
@@ -249,7 +249,7 @@ local function inside(y)
    return y:clamp(info.tiny, 1 - info.eps)
 end
 
---- y = 1 / (1 + exp(-x)), clamped to numbers greater than 0 and less than 1.
+--- Computes y = 1 / (1 + exp(-x)), clamped to numbers greater than 0 and less than 1.
 ---
 ---     print(torch.distributions.SigmoidTransform()(torch.tensor(0.0)))
 ---     --> tensor(0.5000)
@@ -263,7 +263,7 @@ define("SigmoidTransform", "", {
    jacobian = function(_, x) return -F.softplus(-x) - F.softplus(x) end,
 })
 
---- y = log(1 + exp(x)).
+--- Computes y = log(1 + exp(x)).
 ---
 ---     print(torch.distributions.SoftplusTransform()(torch.tensor(0.0)))
 ---     --> tensor(0.6931)
@@ -274,7 +274,7 @@ define("SoftplusTransform", "", {
    jacobian = function(_, x) return -F.softplus(-x) end,
 })
 
---- y = tanh(x).
+--- Computes y = tanh(x).
 ---
 ---     print(torch.distributions.TanhTransform()(torch.tensor(0.5)))
 ---     --> tensor(0.4621)
@@ -285,7 +285,7 @@ define("TanhTransform", "", {
    jacobian = function(_, x) return 2 * (math.log(2) - x - F.softplus(-2 * x)) end,
 })
 
---- y = |x|. The inverse returns the positive one of the two possible arguments.
+--- Computes y = |x|. The inverse returns the positive one of the two possible arguments.
 ---
 ---     print(torch.distributions.AbsTransform()(torch.tensor(-2.0)))
 ---     --> tensor(2.)
@@ -299,7 +299,7 @@ local function reals(self)
    return self.event_dim == 0 and real or constraints.independent(real, self.event_dim)
 end
 
---- y = loc + scale * x, where loc and scale are numbers or tensors. An event has event_dim
+--- Computes y = loc + scale * x, where loc and scale are numbers or tensors. An event has event_dim
 --- dimensions.
 ---
 ---     print(torch.distributions.AffineTransform(1, 2)(torch.tensor(3.0)))
@@ -329,7 +329,7 @@ define("AffineTransform", "loc: any, scale: any, event_dim: count = 0", {
    forward_shape = broadcast, inverse_shape = broadcast,
 })
 
---- y = cdf(x), the cumulative distribution function of a continuous distribution.
+--- Computes y = cdf(x), the cumulative distribution function of a continuous distribution.
 ---
 ---     local D = torch.distributions
 ---     local t = D.CumulativeDistributionTransform(D.Uniform(0, 4))
@@ -752,8 +752,8 @@ local function with_diagonal(x, change)
 end
 local function lower(x) return with_diagonal(x, torch.exp) end
 
---- Maps matrices to lower triangular matrices with a positive diagonal: the elements above the
---- diagonal become 0, and those on the diagonal are replaced by their exponentials.
+--- Maps matrices to lower triangular matrices with a positive diagonal: elements above the diagonal
+--- become 0, and elements on the diagonal are replaced by their exponentials.
 ---
 ---     print(torch.distributions.LowerCholeskyTransform()(torch.zeros(2, 2)))
 ---     --> tensor([[1., 0.],

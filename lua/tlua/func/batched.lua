@@ -11,7 +11,7 @@ local Batched = {__name = "torch.func.Batched"}
 local depth = 0
 -- for each level, the mapped arguments and copies of their old values
 local arguments, kept = {}, {}
-local calls, ncalls = {}, 0    -- for each level: the number of the call of vmap
+local calls, ncalls = {}, 0    -- for each level, the number of its call of vmap
 
 ---@class func.Batched
 ---@field value Tensor|func.Batched  all examples

@@ -443,7 +443,7 @@ local function finish(a, jacobian, aux)
 end
 
 --- Returns a function that computes the Jacobian of fn's result with respect to an argument, row by
---- row. The Jacobian has the shape of the result followed by that of the argument. jacrev is the
+--- row. The Jacobian's shape is the result's shape followed by the argument's shape. jacrev is the
 --- best choice if there are fewer results than inputs.
 ---
 ---     local jacobian = torch.func.jacrev(function(x) return x * x end)
@@ -519,8 +519,8 @@ function M.jacfwd(...)
    end
 end
 
---- Returns a function that computes the Hessian of fn's result. The Hessian has the shape of the
---- result followed twice by that of the argument.
+--- Returns a function that computes the Hessian of fn's result. The Hessian's shape is the result's
+--- shape followed twice by the argument's shape.
 ---
 ---     local hessian = torch.func.hessian(function(x) return (x ^ 3):sum() end)
 ---     print(hessian(torch.tensor {1.0, 2.0}))

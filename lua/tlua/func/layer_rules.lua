@@ -193,7 +193,7 @@ local function class_loss(c)
    local losses = c.call(changed)
    if not several then
       if reduction ~= "mean" then return losses end
-      -- an ignored target gives 0 / 0 = NaN, the mean of no losses
+      -- an ignored target gives 0 / 0 = NaN, because its mean has no losses
       return losses / target:ne(a.ignore_index or -100):to(losses.dtype)
    end
    losses = losses:view(c.n, -1)

@@ -17,7 +17,7 @@ local pointwise = parts.pointwise
 
 -- Element by element --------------------------------------------------------------------------
 
--- These operators are compositions of pointwise ones.
+-- These operators are compositions of pointwise operators.
 define([[positive bitwise_not deg2rad rad2deg nan_to_num logit special.erf special.erfc
    special.expit special.exp2 special.expm1 special.log1p special.sinc special.digamma
    special.gammaln special.i0 special.i1 special.erfinv special.psi special.round
@@ -389,8 +389,8 @@ define("take_along_dim", function(c)
 end)
 
 -- Expands each example's positions for gather: the result has the sizes of `like`, except for the
--- number of positions along `dim`. `dim` is a dimension of the batch, whose first dimension is that
--- of the examples.
+-- number of positions along `dim`. `dim` is a dimension of the batch, whose first dimension counts
+-- the examples.
 local function spread(c, like, dim)
    local sizes, ones = like.shape, {c.n}
    for d = 2, #sizes do ones[d] = 1 end

@@ -53,7 +53,7 @@ local function plan(value, dims, path, found)
    end, path, dims)
 end
 
--- Replaces the tensors of an argument by batched ones, which hold all examples at once.
+-- Replaces the tensors of an argument by stand-ins, each of which holds all examples.
 local function add_batch_dim(value, dims, level)
    return tree.map(value, function(leaf, _, dim)
       return is_mapped(leaf, dim) and batched.wrap(leaf:movedim(dim, 1), level) or leaf

@@ -73,7 +73,8 @@ function M.svd_lowrank(...)
 end
 
 --- Computes principal components: svd_lowrank of A minus the mean of its rows. The columns of V are
---- the directions, S^2 / (m - 1) the variance along each, and A:matmul(V) the coordinates.
+--- the directions of the components, S^2 / (m - 1) are the variances along these directions, and
+--- A:matmul(V) has the coordinates.
 ---@param A Tensor  (..., m, n), m samples; float32 or float64
 ---@param q? integer  the number of components, min(6, m, n) unless given
 ---@param center? boolean  true unless given: whether the rows' mean is subtracted

@@ -86,9 +86,9 @@ local function check(a, list, n)
    end
 end
 
---- Reduces adjacent elements along an axis: the first lengths[1] ones to the first result, and so
---- on. An empty segment gives `initial`; without it, a sum of 0, a product of 1, a maximum of -inf,
---- a minimum of inf, and a mean of NaN.
+--- Reduces adjacent elements along an axis: the first lengths[1] elements give the first result,
+--- and so on. An empty segment gives `initial`; without it, a sum of 0, a product of 1, a maximum
+--- of -inf, a minimum of inf, and a mean of NaN.
 ---
 ---     local x = torch.tensor {1.0, 2.0, 3.0, 4.0}
 ---     print(torch.segment_reduce(x, "max", {lengths = torch.tensor {3, 1}}))

@@ -124,8 +124,8 @@ local take_istft = args.signature [[istft(input: tensor, n_fft: integer, hop_len
    win_length: integer?, window: tensor?, center: boolean = true, normalized: boolean = false,
    onesided: boolean?, length: integer?, return_complex: boolean = false)]]
 
--- Adds up overlapping frames (B, T, n_fft); each frame begins `hop` numbers after the one before.
--- Returns signals (B, n_fft + hop * (T - 1)).
+-- Adds up overlapping frames (B, T, n_fft); each frame begins `hop` numbers after the previous
+-- frame. Returns signals (B, n_fft + hop * (T - 1)).
 local function overlapped(frames, hop)
    local batch, count, n = frames:size(1), frames:size(2), frames:size(3)
    local columns = frames:transpose(2, 3)

@@ -169,7 +169,7 @@ function M.load(...)
    local file <close>, message = io.open(a.path, "rb")
    if not file then torch.raise("load: " .. message) end
    local ok, object, metadata = pcall(read, file, a)
-   if not ok then -- the message of an error such as lack of memory does not name the file yet
+   if not ok then -- some messages, such as for lack of memory, do not name the file
       local why = tostring(object):gsub("^[^\n]-:%d+: ", "")
       torch.raise(("load: %s: %s"):format(a.path, why))
    end

@@ -58,7 +58,7 @@ function Machine:pop()
    return value
 end
 
--- Pops the values above the last mark, and returns a sequence of them and its length.
+-- Pops the values above the last mark. Returns a list of these values and the length of the list.
 function Machine:pop_to_mark()
    local first = self.top
    while first > 0 and self.stack[first] ~= mark do first = first - 1 end

@@ -1,5 +1,5 @@
 -- values.lua - finds tensors whose values a file cannot store: tensors on the meta device, released
--- ones and masked ones; and sparse, nested and quantized tensors, which most formats do not have.
+-- tensors and masked tensors. Most formats also cannot store sparse, nested and quantized tensors.
 
 local torch = require "tlua"
 local kinds = require "tlua.io.kinds"
@@ -41,7 +41,7 @@ end
 --- refuses them.
 ---@param object any
 ---@param takes {sparse: boolean, wrapped: boolean}  whether the format has sparse tensors, and
---- nested and quantized ones
+--- whether it has nested and quantized tensors
 ---@return string?
 function M.missing(object, takes)
    local seen = {}

@@ -115,8 +115,8 @@ local take = args.signature [[library.custom_op(name: string, fn: callable?, mut
 ---@param name string  "namespace::name"
 ---@param fn? fun(...): any  the kernel; results are new tensors, arguments keep their values
 ---@param options? {mutates_args: string[], device_types: string|string[]}  mutates_args: the names
---- of those parameters of fn that it changes in place ({} where PyTorch has ()); device_types: the
---- kinds of devices for which fn is the kernel, by default all
+--- of the parameters that fn changes in place ({} where PyTorch has ()); device_types: the kinds of
+--- devices for which fn is the kernel, by default all
 ---@return library.CustomOp|fun(fn: function): library.CustomOp
 function M.custom_op(name, ...)
    local fn, options = ...

@@ -62,7 +62,7 @@ local function is_real(who, x)
    if x:is_complex() then args.refuse(who, "input", "a tensor of real numbers", x) end
 end
 
--- Returns the dimensions as a list, counted from 1: all of them for nil or an empty list.
+-- Returns the dimensions as a list, counted from 1. nil and an empty list mean all dimensions.
 local function dims_of(who, dim, x)
    local n, list, seen = x:dim(), {}, {}
    if dim == nil or type(dim) == "table" and #dim == 0 then
@@ -173,7 +173,7 @@ reduction("prod", function(x, mask, dims, keepdim, a)
    return #dims == 0 and y:clone() or y
 end)
 
--- Returns y in dtype, or in that of x.
+-- Returns y in `dtype` or, if that is nil, in the dtype of x.
 local function cast(y, x, dtype) return y:to(dtype or x.dtype) end
 
 reduction("amax", function(x, mask, dims, keepdim, a, who)

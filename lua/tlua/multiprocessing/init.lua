@@ -6,7 +6,7 @@ local checked = require "tlua.checked"
 local class = require "tlua.class"
 local package_of = require "tlua.multiprocessing.package_of"
 
--- started processes find this module here, as only the library's own files have it
+-- started processes reach package_of.run by this field, torch.multiprocessing._run
 local M = {_run = package_of.run}
 
 -- Puts a text in single quotes for the shell.
@@ -19,8 +19,8 @@ local function exists(path)
    return file ~= nil
 end
 
--- Returns the path of the command `tlua`: that of this process, or the one installed or built
--- beside the library.
+-- Returns the path of the command `tlua`: the command that runs this process, or the command
+-- installed or built beside the library.
 local function find_program()
    local own = torch._library_path()
    if not own:find "%.%a+[%d.]*$" and exists(own) then return own end
@@ -36,7 +36,7 @@ local function private_folder()
    local pipe <close>, why = io.popen "umask 077 && mktemp -d 2>&1"
    local path = pipe and pipe:read "l"
    if not path and pipe then
-      local _, how, number = pipe:close() -- a shell that can open no file prints no error
+      local _, how, number = pipe:close() -- if the shell cannot open files, it prints no error
       why = ("mktemp gave none (%s %d); may too few files be open (ulimit -n)?"):format(how, number)
    end
    if not path or path:sub(1, 1) ~= "/" then

@@ -1,4 +1,4 @@
--- make.lua - constructors of nested tensors, and their padding to dense ones.
+-- make.lua - makes nested tensors, and pads them to dense tensors.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -26,7 +26,7 @@ local function lift(who, t, p)
       args.refuse(who, "other", "a dense or nested tensor", t)
    end
    local n, m, b = p.values:dim() + 1, t:dim(), #p.ragged.lengths
-   local at = m - (n - p.dim) -- the dimension of t that meets the ragged one
+   local at = m - (n - p.dim) -- the dimension of t that broadcasts with the ragged one
    if at < 1 then return t end
    local own = m == n and t:size(1) or 1
    local padded = m == n and t:size(at) == p.ragged.most and own == b and not p.ragged.holes

@@ -8,7 +8,7 @@ local wrapped = require "tlua.wrapped"
 local kind = wrapped.kind {
    title = "nested tensor", plural = "nested tensors",
    hint = "to_padded_tensor(padding), unbind() and values() give dense ones", main = "values",
-   is_trainable = true, -- may be a parameter
+   is_trainable = true, -- nested tensors may be parameters
 }
 local M = {kind = kind}
 local define <const>, parts <const> = kind.define, kind.parts
@@ -57,7 +57,7 @@ end
 --- Returns a nested tensor.
 ---@param values Tensor
 ---@param ragged nested.Ragged
----@param dim integer  the ragged dimension; dimension 1 is that of the batch
+---@param dim integer  the ragged dimension; dimension 1 counts the sequences
 ---@return Tensor
 function M.new(values, ragged, dim)
    local rows, own = values:size(dim - 1), ragged.last - 1

@@ -113,7 +113,7 @@ local function tested_tensor(P, test)
 end
 
 -- Writes a branch, which begins with the types known before it. `merge` joins the types that the
--- branch has added with those of other branches.
+-- branch has added with the types that other branches have added.
 local function branch(P, before, learnt, body)
    local scope = P:function_scope()
    scope.types = setmetatable({}, {__index = before})

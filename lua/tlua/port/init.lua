@@ -47,8 +47,8 @@ local function is_library(body)
    return defines
 end
 
--- Returns the variables of the module: those that the module assigns, and those that functions
--- assign after `global`.
+-- Returns the variables that the module assigns, and the variables that functions assign after
+-- `global`.
 local function module_variables(body)
    local names = walk.assigned(body)
    for _, stmt in ipairs(body) do

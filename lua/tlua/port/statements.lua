@@ -53,7 +53,7 @@ function Porter:put(text)
    self:line(text)
 end
 
---- Returns whether a statement is the one that declares a local variable.
+--- Returns whether a statement declares a local variable.
 ---@param stmt table
 ---@param name string
 function Porter:declares(stmt, name)

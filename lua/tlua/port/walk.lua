@@ -94,7 +94,7 @@ local function alias_name(alias)
 end
 
 --- Returns the names that a body (a list of statements, or an expression) assigns in its own scope,
---- and those that it declares global or nonlocal.
+--- and the names that it declares global or nonlocal.
 ---@param body table
 ---@return table<string, true> assigned
 ---@return table<string, true> outer

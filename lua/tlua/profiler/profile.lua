@@ -212,9 +212,9 @@ function Profile:__len()
    return session_of(self, "#"):state().events
 end
 
---- Iterates over positions and events, outer events before those inside them. An event is a table,
---- with times in microseconds. Events of other threads that worked for this thread follow this
---- thread's events; their `thread` is the other thread's name.
+--- Iterates over positions and events. Outer events come before the events inside them. An event is
+--- a table, with times in microseconds. Events of other threads that worked for this thread follow
+--- this thread's events; their `thread` is the other thread's name.
 ---@return fun(): integer?, table?
 function Profile:events()
    local session, i = session_of(self, "events"), 0

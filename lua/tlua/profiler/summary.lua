@@ -6,9 +6,9 @@ local text = require "tlua.profiler.text"
 
 local M = {}
 
--- with fewer collections than this, their share is not significant
+-- with fewer garbage collections than this, their share of the time is not significant
 local MANY_COLLECTIONS <const> = 5
-local GROWTH <const> = 1 << 20 -- in bytes; smaller growth of memory is not reported
+local GROWTH <const> = 1 << 20 -- growth of memory by fewer bytes is not reported
 
 -- Sums the events' own times by class. An event inside a wait for data or the garbage collector has
 -- the class of the outermost such wait.

@@ -31,7 +31,7 @@ local function metafield(value, name)
    return type(meta) == "table" and rawget(meta, name) or nil
 end
 
--- Returns whether an __index function may be called. Functions in C and those of the library only
+-- Returns whether an __index function may be called. C functions and the library's functions only
 -- look up values, but a user's function may have side effects.
 local function is_harmless(f)
    local info = debug.getinfo(f, "S")

@@ -176,8 +176,8 @@ function M.show(value)
    return type(value) == "string" and ("%q"):format(value) or tostring(value)
 end
 
---- Returns the parameters of a call as text, each with its default: `bias = true`, `dtype?`. Those
---- that can be given by name alone stand in braces.
+--- Returns the parameters of a call as text, each with its default: `bias = true`, `dtype?`.
+--- Parameters that can be given only by name stand in braces.
 ---@param params table[]
 ---@return string[]
 function M.arguments(params)

@@ -1,4 +1,4 @@
--- init.lua - torch.signal: windows.
+-- init.lua - torch.signal: window functions.
 
 local lazy = require "tlua.lazy"
 

@@ -15,8 +15,8 @@ local function take(name, own)
 end
 
 -- Returns the window that fn(positions, period) computes, in the requested dtype. `positions` is
--- the float64 vector of 0 to M - 1. `period` is the distance between the first element and the one
--- that would equal it again: M - 1 for a symmetric window, otherwise M.
+-- the float64 vector of 0 to M - 1. `period` is the period of the window: M - 1 for a symmetric
+-- window, otherwise M.
 local function window(name, a, fn)
    local like = torch.empty({0}, {dtype = a.dtype, device = a.device})
    if not like:is_floating_point() then

@@ -155,8 +155,8 @@ local function joined(sizes, ...)
    return list
 end
 
--- Returns the pointers of each matrix of a batch from those of all its rows, and the number of
--- elements that each matrix has.
+-- Divides the pointers of all rows of a batch among its matrices. Returns the pointers of each
+-- matrix, and the number of elements that each matrix has.
 local function split_pointers(who, pointers, batch, n)
    local matrices = 1
    for _, size in ipairs(batch) do matrices = matrices * size end

@@ -284,7 +284,7 @@ M.sparse_csr_tensor = constructor "sparse_csr"
 M.sparse_csc_tensor = constructor "sparse_csc"
 
 --- Makes a tensor of layout sparse_bsr, as sparse_csr_tensor does: the values are blocks (nnz,
---- rows, columns), and the positions are those of blocks.
+--- rows, columns), and the positions count blocks.
 ---@names torch.sparse_bsr_tensor
 ---@param crow_indices Tensor|integer[]
 ---@param col_indices Tensor|integer[]

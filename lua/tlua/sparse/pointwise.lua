@@ -22,8 +22,8 @@ local function joined(s)
    return p.layout == "sparse_coo" and C.coalesced(p) or p
 end
 
---- Replaces the components of a sparse tensor by those of another. A leaf that requires a gradient
---- still requires one, but loses its present gradient.
+--- Replaces the components of a sparse tensor by the components of another one. A leaf that
+--- requires a gradient still requires one, but loses its present gradient.
 ---@param who string
 ---@param s Tensor
 ---@param other Tensor
@@ -275,7 +275,7 @@ V.define("pow", pow, true, 2)
 
 for name in ("add sub mul div pow"):gmatch "%S+" do in_place(name) end
 
--- x:add_(s) and x:sub_(s) of a dense x.
+-- Defines x:add_(s) and x:sub_(s) for a dense x and a sparse s.
 for name, sign in pairs {add_ = 1, sub_ = -1} do
    local sparse_form = operators[name]
    local take = args.signature(name .. "(self: any, other: any, alpha: number = 1)")

@@ -342,9 +342,9 @@ end
 
 local take_solve = args.signature "sparse.spsolve(A: any, b: any)"
 
---- Solves A x = b, where A is a sparse matrix and b is dense, a vector or a matrix of columns. The
---- solution is that of torch.linalg.solve for the dense matrix, and takes as much memory, so A
---- should have at most some thousand rows. Both get gradients.
+--- Solves A x = b, where A is a sparse matrix and b is dense, a vector or a matrix of columns.
+--- torch.linalg.solve computes the solution from a dense copy of A, so A should have at most some
+--- thousand rows. Both A and b get gradients.
 ---
 ---     local A = torch.sparse_csr_tensor({1, 2, 3}, {1, 2}, {2.0, 4.0}, {2, 2})
 ---     print(torch.sparse.spsolve(A, torch.tensor {2.0, 2.0}))

@@ -40,8 +40,8 @@ end
 local take_sum = args.signature [[sparse.sum(input: any, dim: any?, keepdim: boolean = false,
    dtype: string?)]]
 
---- Sums the elements of a sparse tensor, all of them or those along dimensions. The result is dense
---- if no sparse dimension remains, otherwise of layout sparse_coo.
+--- Sums all elements of a sparse tensor, or the elements along dimensions. The result is dense if
+--- no sparse dimension remains, otherwise of layout sparse_coo.
 ---
 ---     local positions = {{1, 2, 2}, {3, 1, 3}}
 ---     local s = torch.sparse_coo_tensor(positions, {3.0, 4.0, 5.0}, {2, 3})
@@ -95,7 +95,7 @@ V.define("norm", function(s, order, ...)
    if select("#", ...) > 0 then V.unsupported("norm along dimensions", V.parts(s).layout) end
    local values = all_values(s)
    if values:numel() == 0 and (order == math.huge or order == -math.huge) then
-      -- a tensor with elements, none of which is stored, contains zeros only
+      -- a tensor that has elements but stores none contains only zeros
       if order > 0 and s:numel() > 0 then return values:abs():sum() end
       torch.raise(("norm: a tensor without stored elements has no norm of order %s, got shape %s")
          :format(order, V.shape_text(V.parts(s).size)))

@@ -39,7 +39,7 @@ function methods.contiguous(s) return s end
 local take_to = args.signature [[to(dtype: any, device: device?, copy: boolean = false,
    non_blocking: boolean = false)]]
 
--- s:to(dtype), s:to(device), s:to(device, dtype), s:to(other)
+-- Implements s:to(dtype), s:to(device), s:to(device, dtype) and s:to(other).
 local function to(s, first, second, ...)
    if V.is_sparse(first) or torch.is_tensor(first) then
       return to(s, {device = first.device, dtype = first.dtype})

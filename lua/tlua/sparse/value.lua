@@ -138,7 +138,7 @@ function M.block_of(p)
    return {p.values:size(batch + 2), p.values:size(batch + 3)}
 end
 
---- Returns the sizes from the one at position i on.
+--- Returns the list of sizes from position i on.
 ---@param size integer[]
 ---@param i integer
 ---@return integer[]

@@ -3,8 +3,8 @@
 
 local torch = require "tlua"
 
---- The settings as fields. fill_uninitialized_memory (true): while deterministic algorithms are on,
---- the results of torch.empty and similar functions, and the elements that resize_ adds, are filled
+--- Settings as fields. fill_uninitialized_memory (true): while deterministic algorithms are on, the
+--- results of torch.empty and similar functions, and the elements that resize_ adds, are filled
 --- with NaN, the largest integer or true.
 ---@names utils.deterministic
 ---@class torch.utils.deterministic

@@ -5,9 +5,9 @@
 --    }
 --    print(timer:blocked_autorange())
 --
--- `stmt` and `setup` are Lua code or functions. Code can use the variables in `globals`, those that
--- `setup` has set, and the usual globals. The timer waits for devices, and uses one thread unless
--- num_threads is given.
+-- `stmt` and `setup` are Lua code or functions. Code can use the variables in `globals`, the
+-- variables that `setup` has set, and the usual globals. The timer waits for devices, and uses one
+-- thread unless num_threads is given.
 
 local torch = require "tlua"
 local args = require "tlua.args"
