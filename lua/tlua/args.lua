@@ -7,7 +7,7 @@
 --
 -- Arguments are taken by position and, from a table with string keys as the last argument, by
 -- name. A parameter without default must be given, unless its type ends in `?`. A wrong argument
--- is an error at the line of the user who wrote it.
+-- raises an error at the user's line.
 --
 -- Functions without a signature read their options by over_defaults, if they have a table of
 -- defaults, or pass their table of options to check_options. All three ways refuse an unknown

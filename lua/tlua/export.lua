@@ -141,7 +141,7 @@ Program.forward = Program.__call
 --- The step changes the parameters and the optimizer's state, which the program shares with the
 --- model until it is saved and loaded.
 ---@param ... Tensor  arguments like those of the exported call
----@return Tensor ...  what the function returned
+---@return Tensor ...  the results of the recorded function
 function Program:step(...)
    if not self.step_ then
       torch.raise "program.step: expected a program of torch.export_step, got one of torch.export"

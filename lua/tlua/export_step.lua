@@ -38,10 +38,10 @@ local wrap = getmetatable(export).wrap
 ---@param inputs Tensor|table  the arguments of a call, as for torch.export
 ---@param options {model: nn.Module|nn.Module[], optimizer: optim.Optimizer|optim.Optimizer[],
 --- scheduler: optim.LRScheduler|optim.LRScheduler[], scaler: amp.GradScaler, steps: integer, state:
---- table<string, Tensor>, dynamic: table<string, table>, names: string[]}  what the function uses
---- and changes; steps: for how many steps the scheduler's rates are computed, 10000 by default;
---- after that many steps the program refuses to run; state: other tensors that the function
---- changes, by name
+--- table<string, Tensor>, dynamic: table<string, table>, names: string[]}  the objects that the
+--- function uses and changes; steps: for how many steps the scheduler's rates are computed, 10000
+--- by default; after that many steps the program refuses to run; state: other tensors that the
+--- function changes, by name
 ---@return export.Program
 return function(fn, inputs, options)
    local given = trace.check_options("export_step", options, "model", "optimizer", "scheduler",

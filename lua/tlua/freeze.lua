@@ -140,8 +140,8 @@ end
 ---     print(frozen(x):equal(model(x)), rawequal(frozen(x), frozen(x)))
 ---     --> true	true
 ---
---- A program of torch.export can be frozen, too, and so can a training step of torch.export_step
---- once it is saved and loaded, since it then goes on by itself.
+--- A program of torch.export can also be frozen. So can a training step of torch.export_step after
+--- it was saved and loaded, because it then no longer depends on the script.
 ---@param model nn.Module|function|export.Program  a module must be in evaluation mode
 ---@return Frozen
 return function(model)

@@ -16,7 +16,7 @@ local M = {}
 ---     local node = graph.nodes[4]
 ---     print(node, node.meta.shape, node.meta.dtype)
 ---     --> linear	torch.Size([4, 2])	float32
----@param model nn.Module|function  what to call
+---@param model nn.Module|function  the module or function to be called
 ---@param inputs Tensor|table  the arguments of the call, in a list, as for torch.export
 ---@param options? {dynamic: table<string, table>, names: string[]}  options of torch.export
 ---@return export.Graph

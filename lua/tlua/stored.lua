@@ -1,8 +1,7 @@
--- stored.lua - operators of tensors whose dtypes have no loops of their own: float8, unsigned
--- integers of 16 to 64 bits and complex32 (TL_STORED_DTYPES in tlua.h). An operator that does not
--- take such a dtype refuses its arguments, and the binding then calls the function that this module
--- returns, with the operator's name and the arguments. Which operators take which dtypes is
--- PyTorch's rule.
+-- stored.lua - operators of tensors whose dtypes have no kernels: float8, unsigned integers of 16
+-- to 64 bits and complex32 (TL_STORED_DTYPES in tlua.h). An operator that does not take such a
+-- dtype refuses its arguments, and the binding then calls the function that this module returns,
+-- with the operator's name and the arguments. Which operators take which dtypes is PyTorch's rule.
 --
 --    moves     operators that move elements: they run on integers of the same width, whose bits
 --              are those of the elements

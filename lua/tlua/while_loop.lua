@@ -84,7 +84,7 @@ local take = args.signature "while_loop(cond_fn: any?, body_fn: any?, carried_in
 ---@param cond_fn function  returns a boolean or a bool tensor without dimensions
 ---@param body_fn function  returns as many values as it gets
 ---@param carried_inputs table  a list of tensors, or of tables of tensors
----@return any ...  what the last call of body_fn has returned; without one, copies of the inputs
+---@return any ...  the results of the last call of body_fn; without a call, copies of the inputs
 return function(...)
    local a = take(...)
    local cond_fn, body_fn, carried_inputs = a.cond_fn, a.body_fn, a.carried_inputs

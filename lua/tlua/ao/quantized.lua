@@ -124,7 +124,7 @@ end
 local take_channel = args.signature [[quantize_per_channel(input: tensor, scales: tensor,
    zero_points: tensor, axis: integer, dtype: string)]]
 
---- Does what quantize_per_tensor does, with a scale and a zero point for each position of one
+--- Quantizes as quantize_per_tensor does, with a scale and a zero point for each position of one
 --- dimension.
 ---
 ---     local scales, zeros = torch.tensor {0.1, 0.5}, torch.tensor {0, 3}

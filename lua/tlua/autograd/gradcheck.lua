@@ -37,7 +37,8 @@ local function outputs_of(fn, inputs)
 end
 
 -- Returns, for each of fn's outputs in `checked`, the matrix of central differences (elements of
--- input, elements of output). Each element of the input is changed in turn, and restored.
+-- input, elements of output). The elements of the input are changed one after another, and
+-- restored.
 local function numerical_jacobians(fn, inputs, which, checked, eps)
    local _ <close> = torch.no_grad()
    local input = inputs[which]

@@ -31,8 +31,8 @@ function M.of(list)
    return shells
 end
 
---- Returns the main tensor of a wrapped tensor, a copy of a plain table in which main tensors
---- replace the wrapped ones, or any other value itself.
+--- Returns the main tensor of a wrapped tensor. For a plain table, returns a copy in which main
+--- tensors replace wrapped tensors. Returns any other value unchanged.
 ---@param value any
 ---@param who? string  the function, for messages
 ---@param likes? table  a shell that the tensor must have, or such shells by position

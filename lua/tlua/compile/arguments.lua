@@ -102,7 +102,7 @@ function M.results(leaves)
    return tensors, places
 end
 
---- Returns a copy of the leaves of results with the given tensors at the given places.
+--- Returns a copy of the leaves of results with the given tensors at the positions in `places`.
 function M.with_results(leaves, places, tensors)
    local list = table.move(leaves, 1, leaves.n, 1, {n = leaves.n})
    for _, place in ipairs(places) do list[place[1]] = tensors[place[2]] end

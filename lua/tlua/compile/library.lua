@@ -33,8 +33,8 @@ local standard <const> = {
 
 -- The result of the last scan. `pure` is the set of pure C functions, `denied` the set of functions
 -- that even the library may not call, and `tables` the set of the library's tables. `places` maps
--- each function of the library to a list of {table, key}. `size` is the number of modules that were
--- loaded at the scan.
+-- each function of the library to the list of its places, {table, key}. `size` is the number of
+-- modules that were loaded at the scan.
 local found = {size = 0}
 
 -- One value of each kind of userdata whose functions are pure. The values are made when this file

@@ -53,8 +53,9 @@ function State:add_table(value, path)
    end
 end
 
--- Returns whether a library function must stay in a place, {table, key}. Classes have copies of
--- their parents' metamethods, but the copies in classes that the call does not use do not matter.
+-- Returns whether the library function at {table, key} must stay the same for a program to be
+-- valid. Classes have copies of their parents' metamethods, but the copies in classes that the call
+-- does not use do not matter.
 function State:needs(place)
    local info = debug.getmetatable(place[1])
    local is_class = type(info) == "table" and rawget(info, "ancestors")

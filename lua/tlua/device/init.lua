@@ -48,9 +48,10 @@ local function graph_of(module, kind)
    --- operator that waits for the device raises an error, which ends the capture. Options are a
    --- table before the function: `graph(g, {pool = p}, fn)`.
    ---@param graph torch.Graph made by Graph()
-   ---@param options? table pool (graph_pool_handle() or another graph's pool(), whose memory it
-   --- shares: the two must not be replayed at one time), stream (other than the default one;
-   --- without it one of its own), capture_error_mode ("global", "thread_local" or "relaxed")
+   ---@param options? table pool (the result of graph_pool_handle(), or of the method pool() of a
+   --- graph that shares its memory and must not be replayed at the same time), stream (any stream
+   --- but the default stream; by default a new one), capture_error_mode ("global", "thread_local"
+   --- or "relaxed")
    ---@param fn function
    ---@param ... any  arguments of fn
    ---@return any ... what fn returns

@@ -141,8 +141,8 @@ local function follow_schedulers(link)
    return steps
 end
 
--- Returns the number that the schedule has for an option in a step, or nil if it is not scheduled
--- or the schedule has ended.
+-- Returns the scheduled value of an option in a step. Returns nil if the option is not scheduled,
+-- or if the schedule has ended.
 local function scheduled(link, at, element, steps)
    local column = link.columns[at .. "." .. element]
    if not column then return nil, false end
@@ -164,8 +164,9 @@ local function follow_option(link, call, element, number, steps)
 end
 
 --- Returns the link of a new program to the objects in `parts`. `order` has the first parameter of
---- each call of an optimizer, `increments` the epochs by which a step advances each scheduler, and
---- `schedule`, if not nil, the schedule's places and its rates for each step.
+--- each call of an optimizer. `increments` has the numbers of epochs by which a step advances the
+--- schedulers. `schedule` is nil or has the places of the scheduled options and their values in
+--- each step.
 function M.new(graph, parts, order, increments, named, schedule)
    local link = {
       graph = graph, calls = calls_of(graph, parts, order), fields = fixed_fields(parts),

@@ -117,7 +117,7 @@ function Node:users()
    return list
 end
 
---- Puts another node in the place of this one in the arguments of all nodes.
+--- Replaces this node by another one in the arguments of all nodes.
 ---@param other export.Node  a node of the same graph
 ---@return integer count  the number of arguments that were replaced
 function Node:replace_all_uses_with(other)

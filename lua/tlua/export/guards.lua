@@ -1,7 +1,7 @@
 -- guards.lua - records the fields of Lua's tables and the tensors on which a check depends. The
--- check can be left out as long as none of them has changed (src/lua/guards.c compares them). Only
--- raw fields can be noted. If a check depends on more, there is no note, and the check is made each
--- time.
+-- check can be left out as long as none of them has changed (src/lua/guards.c compares them). A
+-- note of recorded values can contain only raw fields and tensors. If a check depends on anything
+-- else, there is no note, and the check is made each time.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -43,7 +43,7 @@ function M.hold(note)
 end
 
 -- Adds the mode of a module, which is a field of the class in training mode. Returns false if the
--- mode is stored in another place.
+-- module stores its mode in another way.
 local function add_mode(list, module)
    add(list, module, "training")
    add(list, module, "_evaluating")

@@ -152,7 +152,8 @@ local function keep_values(named)
    end
 end
 
--- Copies the fields of a table and of nested tables, except modules and optimizers, into `noted`.
+-- Copies the fields of a table and of nested tables into `noted`. Modules and optimizers are left
+-- out.
 local function note_fields(value, noted)
    if type(value) ~= "table" or noted[value] then return end
    if is_module(value) or is_optimizer(value) then return end
@@ -296,8 +297,8 @@ local function columns_of(graph, order, rates, steps)
    return columns, places
 end
 
--- Adds the schedule, and returns its places and the rates of all steps; nil if the program has no
--- call of an optimizer.
+-- Adds the schedule of options to a program. Returns the places of the scheduled options, and their
+-- values in all steps. Returns nil if the program has no call of an optimizer.
 local function add_schedule(graph, parts, order, increments)
    local columns, places = columns_of(graph, order, rates_of_steps(parts, increments), parts.steps)
    if #places == 0 then return nil end

@@ -31,9 +31,9 @@ local function sampler(name, dims)
    end
 end
 
---- Samples images or volumes at the places of a grid, like torch.nn.functional.grid_sample, but the
---- two modes are numbers: 0 stands for "bilinear" or "zeros", 1 for "nearest" or "border", and 2
---- for "bicubic" or "reflection". grid_sampler_2d takes images, grid_sampler_3d volumes.
+--- Samples images or volumes at the positions of a grid, like torch.nn.functional.grid_sample, but
+--- the two modes are numbers: 0 stands for "bilinear" or "zeros", 1 for "nearest" or "border", and
+--- 2 for "bicubic" or "reflection". grid_sampler_2d takes images, grid_sampler_3d volumes.
 ---@param input Tensor  (N, C, H, W) or (N, C, D, H, W)
 ---@param grid Tensor  (N, H', W', 2) or (N, D', H', W', 3)
 ---@param interpolation_mode integer  0, 1 or 2

@@ -51,7 +51,7 @@ end
 ---@return string? path  nil if there is no such folder
 ---@return string? message
 function M.absolute(path)
-   return torch.io.make_folder(path) -- it also succeeds if the folder exists already
+   return torch.io.make_folder(path) -- the call also succeeds if the folder exists
 end
 
 --- Returns the sorted paths of all files below a folder, without unreadable folders. Links to

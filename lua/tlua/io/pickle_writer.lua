@@ -103,7 +103,7 @@ end
 
 -- Tables ---------------------------------------------------------------------------------------
 
--- Writes the value of a key; `path` contains the key meanwhile, for messages.
+-- Writes the value of a key. While it is written, `path` ends with the key, for messages.
 local function put_item(out, key, value)
    local path = out.path
    path[#path + 1] = key

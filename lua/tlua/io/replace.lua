@@ -14,8 +14,8 @@ local function write_once(path, write)
    if not done then return why, again end
 end
 
---- Replaces the file at `path` by what write(file) writes. write returns nothing or an error
---- message. After a failure the old file is still there, unchanged.
+--- Calls write(file), and replaces the file at `path` by the content that it writes. write returns
+--- nothing or an error message. After a failure the old file is still there, unchanged.
 ---@param path string
 ---@param write fun(file: file*): string?
 ---@return string? failure

@@ -82,7 +82,7 @@ V.define("unflatten", 3, function(x, dim, sizes)
    return V.new(values, p.ragged, d < p.dim and p.dim + values:dim() - p.values:dim() or p.dim)
 end)
 
--- Moves one dimension, or several, to other places.
+-- Moves one dimension, or several, to other positions.
 V.define("movedim moveaxis", 3, function(x, source, destination)
    local p = parts(x)
    if not p then kind.unsupported "movedim" end

@@ -1,6 +1,6 @@
 -- Porter.lua - the state of one translation: the lines written so far, scopes with the types of
--- their variables, facts about the script's functions and classes, and notes on what the user must
--- translate by hand.
+-- their variables, facts about the script's functions and classes, and notes about code that the
+-- user must translate by hand.
 --
 -- The script is translated several times: each pass uses the types of parameters, fields and
 -- results that the previous pass has inferred, and the last pass writes the text. An expression's

@@ -397,8 +397,8 @@ local function found(P, node)
       P:emit(call.args[1]), yes and "~=" or "=="), p = prec.compare, ty = types.bool}
 end
 
--- Adds a note at comparisons of positions from torch, which count from 1 in tlua, with the script's
--- numbers, which count from 0.
+-- Adds a note if the script compares a position from torch, which counts from 1 in tlua, with a
+-- number that counts from 0.
 local function note_position(P, left, right_node)
    local ty = left.ty
    if ty and (ty.k == "pos" or ty.k == "tensor" and ty.pos) and subscripts.literal(right_node) then

@@ -112,7 +112,7 @@ end
 
 -- Expressions as statements -----------------------------------------------------------------------
 
--- Writes a string that is a statement of its own, such as a docstring, as comments.
+-- Writes a string that is a whole statement, such as a docstring, as comments.
 local function comment_text(P, text)
    local lines = {}
    for line in (text .. "\n"):gmatch "(.-)\n" do lines[#lines + 1] = (line:gsub("%s+$", "")) end

@@ -1,7 +1,7 @@
 -- torch_names.lua - looks up PyTorch's names in tlua: whether they exist, which of their parameters
--- are dimensions or positions, and what they return. The facts about operators come from their
--- signatures, generated into `tlua.port.signatures`, and the facts about Lua functions from the
--- signatures of `tlua.args`.
+-- are dimensions or positions, and the types of their results. The facts about operators come from
+-- their signatures, generated into `tlua.port.signatures`, and the facts about Lua functions from
+-- the signatures of `tlua.args`.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -60,7 +60,7 @@ function M.begin_line()
 end
 
 --- Ends a line after it has run. Ctrl-C may have prevented the closing of a scope; then all modes
---- become what they were before the line.
+--- are restored to their values before the line.
 ---@param interrupted boolean
 function M.end_line(interrupted)
    local torch = require "tlua"

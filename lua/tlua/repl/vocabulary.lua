@@ -692,7 +692,8 @@ num_threads: the number of threads; has no effect
 ]],
 }
 
--- A package has the words of its own names, in its module `vocabulary`.
+-- Maps prefixes of paths to the packages whose module `vocabulary` has the meanings of their own
+-- parameters.
 local packaged <const> = {
    ["torch.audio."] = "audio",
    ["torch.utils.mlflow."] = "mlflow", ["torch.rl."] = "rl", ["torch.text."] = "text",

@@ -156,8 +156,8 @@ LRScheduler.pytorch_names = {}
 function LRScheduler:from_pytorch(state) return state end
 
 --- Returns the schedule's state as plain data, without functions and the optimizer. The field
---- `_last_lr` is what PyTorch's schedules return from get_last_lr. With {names = "pytorch"} the
---- result is the state of PyTorch's schedule instead.
+--- `_last_lr` has the rates that PyTorch's schedules return from get_last_lr. With {names =
+--- "pytorch"} the result is the state of PyTorch's schedule instead.
 ---@param names? "pytorch"
 ---@return table
 function LRScheduler:state_dict(names)
