@@ -3,7 +3,7 @@
 --
 --    models--OWNER--NAME/refs/REVISION               a text file with the commit
 --    models--OWNER--NAME/snapshots/COMMIT/FILE       the file, with FILE.sha256 beside it
---    models--OWNER--NAME/.no_exist/COMMIT/FILE       notes that the repository has no such file
+--    models--OWNER--NAME/.no_exist/COMMIT/FILE       an empty file: the repository has no such file
 
 local torch = require "tlua"
 local folder = require "tlua.io.folder"

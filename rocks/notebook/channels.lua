@@ -5,10 +5,11 @@
 -- The main thread sends it messages whose first frame names their kind:
 --
 --    publish  PARENT frames...   a message for the iopub channel
---    busy     PARENT frames...   the same; from now on captured output belongs to PARENT
---    running, resting            a cell begins, or has ended; between the two an interrupt may stop
---                                it. The answer to "running" is "go": the cell waits until this
---                                thread knows to whom its output belongs
+--    busy     PARENT frames...   like publish; from now on, captured output belongs to PARENT
+--    running                     a cell begins. The answer is "go": the cell waits for it, so that
+--                                this thread knows to which request the output belongs
+--    resting                     the cell has ended. An interrupt may stop a cell only between
+--                                "running" and "resting"
 --    leave                       ends this thread
 --
 -- and receives "ready", "go" and "shutdown".

@@ -1,7 +1,7 @@
 -- nodes.lua - runs the node tests of the ONNX standard, which are folders with model.onnx and files
 -- of inputs and outputs:
 --
---    python rocks/onnx/spec/nodes.py FOLDER     (makes them by the package onnx)
+--    python rocks/onnx/spec/nodes.py FOLDER     (writes the tests with the package onnx)
 --    tlua rocks/onnx/spec/nodes.lua FOLDER [--all] [NAME ...]
 --
 -- TLUA_SPEC_DEVICE names the device on which the models run, by default the CPU. Prints the number of tests that pass,

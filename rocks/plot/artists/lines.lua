@@ -53,7 +53,7 @@ end
 ---@names utils.plot.Axes.semilogx, utils.plot.Axes.semilogy, utils.plot.Axes.loglog
 ---@param x number[]|Tensor  the horizontal positions
 ---@param y? number[]|Tensor  the vertical positions
----@param options? table  those of plot
+---@param options? table  as in plot
 ---@return utils.plot.Axes self
 
 local take_scatter = args.signature [[utils.plot.Axes.scatter(x: any, y: any, s: any = 36, c: any?,

@@ -29,7 +29,7 @@ end
 
 --- Draws a horizontal line across the whole width of the axes.
 ---@param y? number  0 by default
----@param options? {color: any, linewidth: number, linestyle: string, label: string}  those of plot
+---@param options? {color: any, linewidth: number, linestyle: string, label: string}  as in plot
 ---@return utils.plot.Axes self
 function Axes:axhline(...)
    return straight(self, "axhline", take_hline(...), "y")
@@ -37,7 +37,7 @@ end
 
 --- Draws a vertical line across the whole height of the axes.
 ---@param x? number  0 by default
----@param options? {color: any, linewidth: number, linestyle: string, label: string}  those of plot
+---@param options? {color: any, linewidth: number, linestyle: string, label: string}  as in plot
 ---@return utils.plot.Axes self
 function Axes:axvline(...)
    return straight(self, "axvline", take_vline(...), "x")

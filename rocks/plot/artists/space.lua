@@ -29,7 +29,7 @@ local take_scatter3 = args.signature [[utils.plot.Axes.scatter3D(x: any, y: any,
 ---@param y number[]|Tensor  the vertical positions
 ---@param z number[]|Tensor  the heights
 ---@param options? {s: number|number[], c: any, label: string, marker: string, alpha: number,
---- cmap: string, vmin: number, vmax: number}  those of scatter
+--- cmap: string, vmin: number, vmax: number}  as in scatter
 ---@return table points  for figure:colorbar
 function Axes:scatter3D(...)
    local title = who .. "scatter3D"

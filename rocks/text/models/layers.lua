@@ -108,7 +108,7 @@ end
 ---@param k Tensor  (B, G, L, D)
 ---@param v Tensor  (B, G, L, D)
 ---@param state table
----@param options? table  those of `attend`
+---@param options? table  the options of `attend`
 ---@return Tensor  (B, H, L, D)
 function M.attend_cached(index, q, k, v, state, options)
    if state.cache then return state.cache:attend(index, q, k, v, state, options) end

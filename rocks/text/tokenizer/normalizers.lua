@@ -2,10 +2,10 @@
 --
 --    apply(piece, ends)  changes a piece; ends.first and ends.last tell whether the piece is the
 --                        first and the last of its text
---    is_local            whether it gives the same result for a text and for the text's parts that
---                        begin at a space behind another character (see chunks.lua)
---    by_ends             whether ends.first and ends.last matter
---    config              its configuration; a sequence has its `parts`
+--    is_local            whether the result for a text consists of the results for the text's
+--                        chunks (see chunks.lua)
+--    by_ends             whether the result depends on ends.first and ends.last
+--    config              the normaliser's configuration; a sequence also has the field `parts`
 
 local characters = require "tlua.text.tokenizer.characters"
 local charsmap = require "tlua.text.tokenizer.charsmap"

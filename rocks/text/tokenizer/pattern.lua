@@ -2,8 +2,8 @@
 -- compiles. These are the nodes:
 --
 --    {kind = "set", set =, ...}        one character; `set` maps code points to booleans
---    {kind = "sequence", ...}          one node after the other
---    {kind = "choice", ...}            the first node that leads to a match
+--    {kind = "sequence", ...}          matches all nodes, one after the other
+--    {kind = "choice", ...}            matches the first node that leads to a match
 --    {kind = "repeat", node, min =, max =, mode = "greedy", "lazy" or "possessive"}
 --    {kind = "look", node, negative =, behind =}
 --    {kind = "line_start"}, "line_end", "text_start", "text_end", "edge", "no_edge"

@@ -4,11 +4,12 @@
 --    text    the normalised text
 --    base    the byte of the whole original text at which the piece begins, counted from 0
 --    starts, ends, shift
---            byte i of the text comes from the original's bytes starts[shift + i] up to, not
---            including, ends[shift + i]. Without them the text is unchanged, and each byte comes
---            from the character that contains it.
+--            byte i of the text comes from the bytes starts[shift + i] to ends[shift + i] - 1
+--            of the original text. If these fields are missing, the text is unchanged, and each
+--            byte comes from the character that contains it.
 --
--- All bytes of one character come from the same bytes. Slices share the arrays of their whole.
+-- All bytes of a character come from the same original bytes. A slice shares its arrays with the
+-- piece from which it was cut.
 
 local M = {}
 

@@ -1,12 +1,13 @@
 -- pre_tokenizers.lua - the pre-tokenisers of tokenizer.json. A pre-tokeniser is a table:
 --
 --    apply(piece, into)  appends the parts of a piece to a list
---    is_local, splits    whether it gives the same parts for the chunks of a text, and whether it
---                        splits a text between its chunks (see chunks.lua)
---    drops_spaces        whether no part has white space
---    ignores_spaces      whether chunks have the same parts once their white space is dropped
---    needs_whole(text)   optional: whether this does not hold for a text
---    config              its configuration; a sequence has its `parts`
+--    is_local            whether the parts of a text consist of the parts of the text's chunks
+--                        (see chunks.lua)
+--    splits              whether a text is always split between two chunks
+--    drops_spaces        whether white space is dropped from all parts
+--    ignores_spaces      whether is_local holds if white space is later dropped from the parts
+--    needs_whole(text)   optional: whether a text is an exception to is_local
+--    config              the pre-tokeniser's configuration; a sequence also has the field `parts`
 
 local characters = require "tlua.text.tokenizer.characters"
 local chunks = require "tlua.text.tokenizer.chunks"

@@ -1,9 +1,9 @@
 -- processors.lua - the post-processors of tokenizer.json, which add special tokens around texts. A
 -- post-processor is a table with these fields:
 --
---    added(is_pair)              returns how many tokens it adds
---    process(encodings, adds)    returns the encodings that are joined to the result; `adds`:
---                                whether special tokens are added
+--    added(is_pair)              returns how many special tokens are added
+--    process(encodings, adds)    returns the list of encodings whose concatenation is the result;
+--                                `adds` tells whether special tokens are added
 
 local Encoding = require "tlua.text.Encoding"
 
