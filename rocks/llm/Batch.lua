@@ -1,4 +1,4 @@
--- Batch.lua - several texts that a model continues together, in one batch.
+-- Batch.lua - a batch of texts that a model continues together.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -6,7 +6,7 @@ local class = require "tlua.class"
 
 local M = {}
 
---- A text that a batch continues; llm.Batch:add returns it.
+--- A text that a batch continues. llm.Batch:add returns it.
 ---
 ---     local batch = io.open "model.gguf" and torch.llm.load("model.gguf"):batch()
 ---     local hello = batch and batch:add("hello", {max_tokens = 4})
@@ -14,12 +14,12 @@ local M = {}
 ---     print(not hello or hello.finish_reason ~= nil)
 ---     --> true
 ---@class llm.Sequence
----@field text string  the new text so far, without the part that may begin a stop text
----@field tokens integer[]  the prompt's tokens and the new ones
+---@field text string  the new text so far, without an end that may begin a stop text
+---@field tokens integer[]  the prompt's tokens followed by the new tokens
 ---@field prompt_tokens integer  the number of tokens of the prompt
----@field cached_tokens integer  the number of tokens whose keys and values were already there
+---@field cached_tokens integer  the number of the prompt's tokens that were already cached
 ---@field drafted_tokens integer  the number of tokens that a draft has proposed
----@field accepted_tokens integer  the number of proposed tokens that were taken
+---@field accepted_tokens integer  the number of proposed tokens that were accepted
 ---@field finish_reason? string  "stop", "length", "cancelled" or "error"; nil until the end
 ---@field error any  the error that has ended the sequence
 local Sequence = class.class("llm.Sequence")
@@ -57,9 +57,9 @@ function Sequence:__tostring()
       #self.tokens - self.prompt_tokens, self.finish_reason and ", " .. self.finish_reason or "")
 end
 
---- Texts that a model continues together; llm.Model:batch returns a batch. Each text has its own
---- options, and may be added and cancelled between two steps. With temperature 0, the tokens are
---- those that each text gets alone, up to rounding.
+--- Texts that a model continues together. llm.Model:batch returns a batch. Each text has its own
+--- options. Texts may be added and cancelled between two steps. With temperature 0, each text gets
+--- the same tokens as it would get alone, up to rounding errors.
 ---
 ---     local batch = io.open "model.gguf" and torch.llm.load("model.gguf"):batch()
 ---     for _, text in ipairs {"hello", "good morning"} do
@@ -70,7 +70,7 @@ end
 ---     --> true
 ---@class llm.Batch
 ---@field n_parallel integer  the largest number of sequences that are computed together; further
---- ones wait
+--- sequences wait
 local Batch = class.class("llm.Batch")
 M.Batch = Batch
 
@@ -78,17 +78,17 @@ function Batch:__init() -- luacheck: ignore self
    torch.raise "llm.Batch: use llm.Model.batch"
 end
 
--- Makes a batch of a model.
+-- Creates a batch of a model.
 function M._new(model, scheduler)
    return setmetatable({model = model, scheduler = scheduler,
       n_parallel = scheduler.n_parallel}, Batch)
 end
 
--- Adds a sequence with checked options, `own`: scheduler, entry, stream.
+-- Creates a sequence. `own` holds its internal fields: scheduler, entry and stream.
 function M._sequence(own) return setmetatable({own = own}, Sequence) end
 
---- Adds a text. It is computed from the next step on, or when an earlier text has ended if there
---- are n_parallel texts already.
+--- Adds a text. It is computed from the next step on. If n_parallel texts are being computed
+--- already, it waits until one of them has ended.
 ---@param prompt string|integer[]
 ---@param options? table  those of llm.Model.generate; echo is not allowed
 ---@return llm.Sequence
@@ -100,9 +100,10 @@ function Batch:add(prompt, options)
    return self.model:_add(self.scheduler, title, prompt, options)
 end
 
---- Computes the next token of each sequence, and parts of prompts, of at most n_batch tokens
---- altogether. Returns the number of sequences that have not ended. An error in a sequence, such as
---- one of its stream function, ends this sequence alone, and is in its field `error`.
+--- Computes one step: the next token of each sequence, and parts of prompts. A step computes at
+--- most n_batch tokens altogether. Returns the number of sequences that have not ended. An error in
+--- a sequence, such as an error of its stream function, ends only this sequence and is stored in
+--- its field `error`.
 ---@return integer
 function Batch:step() return self.scheduler:step() end
 

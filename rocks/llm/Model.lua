@@ -1,5 +1,5 @@
--- Model.lua - a language model with its tokenizer: continues texts, answers in conversations, and
--- returns embeddings. Methods and options have llama-cpp-python's names.
+-- Model.lua - a language model with its tokenizer. It continues texts, answers in conversations,
+-- and returns embeddings. Methods and options have llama-cpp-python's names.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,7 +18,7 @@ local text_stream = require "tlua.llm.text_stream"
 
 local M = {}
 
---- A language model of a GGUF file, with its tokenizer.
+--- A language model that was read from a GGUF file, with its tokenizer.
 ---
 ---     local ok, why = pcall(torch.llm.load, "nothing.gguf")
 ---     print(ok, why:match "nothing.*")
@@ -38,8 +38,8 @@ local take_load = args.signature [[llm.load(path: string, n_ctx: count?, n_batch
 
 local floating <const> = {float16 = true, bfloat16 = true, float32 = true, float64 = true}
 
---- Loads a GGUF file. On the CPU, weights stay packed in the mapped file, which is read on demand.
---- On a GPU they are unpacked to `dtype`, float16 by default.
+--- Loads a GGUF file. On the CPU, weights stay packed in the memory-mapped file, which is read on
+--- demand. On a GPU, they are unpacked to `dtype`, float16 by default.
 ---@param path string
 ---@param options? {n_ctx: integer, n_batch: integer, device: string|torch.device, dtype: string,
 --- cache_type: string}  n_ctx: the largest number of tokens in a text, by default the model's own
@@ -104,7 +104,8 @@ function Model:_scheduler(n_parallel)
    return made
 end
 
--- Empties the caches of all batches, since the layers have changed.
+-- Empties the caches of all batches, because the layers have changed and cached keys and values are
+-- no longer valid.
 local function reset_all(self)
    for scheduler in pairs(self.schedulers) do scheduler:reset(true) end
 end
@@ -126,7 +127,7 @@ function Model:detokenize(tokens, options) return self.tokenizer:decode(tokens, 
 
 local take_lora = args.signature "llm.Model.load_lora(path: string, scale: number = 1.0)"
 
---- Adds a LoRA adapter from a GGUF file to the layers, and keeps earlier adapters. Returns the
+--- Adds a LoRA adapter from a GGUF file to the layers, in addition to earlier adapters. Returns the
 --- number of layers that the adapter changes.
 ---@param path string
 ---@param scale? number  the adapter's output is multiplied by this factor
@@ -162,8 +163,8 @@ end
 
 local take_state = args.signature "llm.Model.save_state(path: string)"
 
---- Saves the keys and values of the last text, so that later programs need not compute its tokens
---- again. Returns the number of tokens.
+--- Saves the keys and values of the last text to a file, so that later programs need not compute
+--- its tokens again. Returns the number of tokens.
 ---@param path string
 ---@return integer
 function Model:save_state(...)
@@ -172,9 +173,10 @@ end
 
 local take_load_state = args.signature "llm.Model.load_state(path: string)"
 
---- Loads keys and values that save_state has saved. The next text that begins with the same tokens
---- continues from them. A file that is damaged, or that belongs to another model, other adapters or
---- another cache_type, is an error, and leaves the model as it is. Returns the number of tokens.
+--- Loads keys and values that save_state has saved. If the next text begins with the same tokens,
+--- they are not computed again. A file that is damaged, or that belongs to another model, other
+--- adapters or another cache_type, raises an error and leaves the model unchanged. Returns the
+--- number of tokens.
 ---@param path string
 ---@return integer
 function Model:load_state(...)
@@ -212,14 +214,14 @@ end
 
 local take_perplexity = args.signature "llm.Model.perplexity(text: any, n_ctx: count?)"
 
---- Returns the perplexity of a text, by llama.cpp's formula: the text's tokens are divided into
---- chunks of n_ctx, whose first token is replaced by the one that begins texts, if the model has
---- such a token; the result is the exponential of the mean negative log-likelihood of the tokens in
---- the second half of each chunk. Tokens after the last whole chunk are ignored.
+--- Returns the perplexity of a text, by llama.cpp's formula. The tokens are divided into chunks of
+--- n_ctx tokens. The first token of each chunk is replaced by the token that begins texts, if the
+--- model has such a token. The result is the exponential of the mean negative log-likelihood of the
+--- tokens in the second half of each chunk. Tokens after the last whole chunk are ignored.
 ---@param text string|integer[]  a text, or a list of tokens
 ---@param n_ctx? integer  the number of tokens of a chunk, by default 512 or the model's limit
 ---@return number perplexity
----@return number uncertainty  one standard error
+---@return number uncertainty  the standard error of the perplexity
 ---@return integer count  the number of tokens that were predicted
 function Model:perplexity(text, ...)
    local title <const> = "llm.Model.perplexity"
@@ -304,8 +306,8 @@ local function options_of(self, title, given, own_defaults)
    return o
 end
 
--- Adds a prompt's tokens to a scheduler, with the options of options_of. Returns the
--- fields of llm.Sequence.
+-- Adds a prompt's tokens to a scheduler, with options that options_of has returned. Returns the
+-- internal fields of an llm.Sequence.
 local function add(self, title, scheduler, prompt, o)
    check_tokens(self, title, prompt)
    local stream = text_stream.new(o.stops, o.stream)
@@ -329,7 +331,7 @@ local function add(self, title, scheduler, prompt, o)
       end
    end
    local draft = o.draft and function(tokens, room)
-      -- the step adds one token more than the draft has
+      -- the step adds one token more than the draft has, so the draft must leave room for it
       return o.draft(tokens, math.min(room, most - (#tokens - entry.prompt) - 1))
    end
    entry = scheduler:add(table.move(prompt, 1, #prompt, 1, {}),
@@ -338,8 +340,8 @@ local function add(self, title, scheduler, prompt, o)
    return {scheduler = scheduler, entry = entry, stream = stream}
 end
 
--- Continues tokens. Returns the new text, the new tokens, and the reason for the end: "stop" or
--- "length".
+-- Continues tokens. Returns the new text, the new tokens, and the reason why the text ends: "stop"
+-- or "length".
 local function continue(self, title, prompt, o)
    local scheduler = self.scheduler
    o.owner = Scheduler.weak_list()
@@ -380,8 +382,8 @@ local function answer(self, kind, choice, prompt, tokens)
    }
 end
 
--- Continues a prompt. Returns the text, the new tokens, the reason of the end, and the prompt's
--- tokens.
+-- Continues a prompt. Returns the text, the new tokens, the reason why the text ends, and the
+-- prompt's tokens.
 local function complete(self, title, prompt, options)
    local o, tokens = options_of(self, title, options), prompt_of(self, title, prompt)
    local text, new, reason = continue(self, title, tokens, o)
@@ -399,7 +401,7 @@ end
 
 local take_batch = args.signature "llm.Model.batch(n_parallel: count = 16)"
 
---- Returns a batch, in which the model continues several texts together.
+--- Returns a batch, with which the model continues several texts together.
 ---@param n_parallel? integer  the largest number of texts that are computed together; each has its
 --- own cache of keys and values
 ---@return llm.Batch
@@ -416,14 +418,14 @@ end
 ---@param options? {max_tokens: integer, temperature: number, top_k: integer, top_p: number, min_p:
 --- number, typical_p: number, repeat_penalty: number, presence_penalty: number, frequency_penalty:
 --- number, repeat_last_n: integer, stop: string|string[], stream: function, seed: integer,
---- logit_bias: table<integer, number>, logits_processor: function, grammar: any,
---- echo: boolean, draft_model: any, num_pred_tokens: integer,
---- max_ngram_size: integer}  max_tokens: 0 for as many as n_ctx allows; temperature: 0 for the most
---- likely token; stream(text) is called with each new piece of text, and ends the generation by
---- returning false; grammar: a grammar in GBNF, or an llm.Grammar, which the text will obey;
---- draft_model: a smaller llm.Model with the same tokens, or "prompt_lookup", which proposes up to
---- num_pred_tokens next tokens that this model then verifies in one step (speculative decoding);
---- max_ngram_size: the most tokens that prompt_lookup compares
+--- logit_bias: table<integer, number>, logits_processor: function, grammar: any, echo: boolean,
+--- draft_model: any, num_pred_tokens: integer, max_ngram_size: integer}  max_tokens: 0 for as many
+--- tokens as n_ctx allows; temperature: 0 for the most likely token; stream(text) is called with
+--- each new piece of text, and ends the generation by returning false; grammar: a grammar in GBNF,
+--- or an llm.Grammar, which the text will obey; draft_model: a smaller llm.Model with the same
+--- tokens, or "prompt_lookup", which proposes up to num_pred_tokens next tokens that this model
+--- then verifies in one step (speculative decoding); max_ngram_size: the largest number of tokens
+--- that prompt_lookup compares
 ---@return string text
 ---@return string reason  "stop" or "length"
 function Model:generate(prompt, options)
@@ -431,7 +433,7 @@ function Model:generate(prompt, options)
    return text, reason
 end
 
---- Continues a text. Returns a table as llama-cpp-python does, with `choices[1].text`,
+--- Continues a text. Returns a table in the form of llama-cpp-python, with `choices[1].text`,
 --- `choices[1].finish_reason` and `usage`.
 ---@param prompt string|integer[]
 ---@param options? table  the options of `generate`
@@ -446,12 +448,12 @@ Model.__call = Model.create_completion
 
 local chat_options = {tools = true, template_variables = true, response_format = true}
 
---- Answers the last message of a conversation, with the file's chat template. Returns a table as
---- llama-cpp-python does: `choices[1].message` has the fields role and content.
+--- Answers the last message of a conversation, with the file's chat template. Returns a table in
+--- the form of llama-cpp-python, in which `choices[1].message` has the fields role and content.
 ---@param messages {role: string, content: string}[]
 ---@param options? table  those of `generate`, with 0 as the default of max_tokens, and: tools and
---- template_variables, which the template gets; response_format: {type = "json_object"}, which may
---- have a JSON schema in its field `schema`
+--- template_variables, which are passed to the template; response_format: {type =
+--- "json_object"}, which may have a JSON schema in its field `schema`
 ---@return table
 function Model:create_chat_completion(messages, options)
    local title = "llm.Model.create_chat_completion"
@@ -491,8 +493,8 @@ end
 
 local take_embed = args.signature [[llm.Model.embed(input: any, normalize: boolean = false)]]
 
---- Returns a text's embedding: the mean over the tokens of the last layer's normalised states.
---- Returns one row for each text of a list.
+--- Returns a text's embedding, which is the mean of the last layer's normalised states over the
+--- tokens. For a list of texts, returns one row for each text.
 ---@param input string|string[]  a text, or a list of texts
 ---@param options? {normalize: boolean}  normalize: whether embeddings are scaled to length 1
 ---@return Tensor  (features) or (texts, features)

@@ -1,9 +1,10 @@
--- architectures.lua - the supported architectures of GGUF files. Translates a file's metadata to
--- the fields of config.json, and names of tensors to paths of modules in torch.text's models.
+-- architectures.lua - the supported architectures of GGUF files. It translates a file's metadata to
+-- the fields of config.json, and the names of tensors to the paths of modules in torch.text's
+-- models.
 
 local M = {}
 
--- Reads the metadata whose names begin with the architecture, such as "llama.block_count".
+-- Reads those metadata whose names begin with the architecture's name, such as "llama.block_count".
 local Fields = {}
 Fields.__index = Fields
 
@@ -12,12 +13,13 @@ function Fields:refuse(name, expected, got)
       tostring(got))}, 0)
 end
 
--- Returns the field's number, or `default`; raises an error if both are missing.
+-- Returns a field's number, or `default` if the field is missing. Raises an error if both are
+-- missing.
 function Fields:number(name, default)
    local value = self.metadata[self.architecture .. "." .. name]
    if value == nil then value = default end
    if type(value) == "table" then
-      -- some files have a number for each layer; only equal numbers are supported
+      -- some files have one number for each layer, which is supported only if all are equal
       for _, item in ipairs(value) do
          if item ~= value[1] then self:refuse(name, "one number for all layers", "several") end
       end
@@ -27,7 +29,7 @@ function Fields:number(name, default)
    return value
 end
 
--- Returns a finite number greater than `above`, by default 0.
+-- Returns a field's value, which must be a finite number greater than `above` (0 by default).
 function Fields:real(name, default, above)
    local value = self:number(name, default)
    if value <= (above or 0) or value == math.huge then
@@ -37,7 +39,7 @@ function Fields:real(name, default, above)
    return value
 end
 
--- Returns the field's value, which must be an integer from 1 to 2^24.
+-- Returns a field's value, which must be an integer from 1 to 2^24.
 function Fields:size(name, default)
    local value = math.tointeger(self:number(name, default))
    if not value or value < 1 or value > 1 << 24 then
@@ -51,8 +53,8 @@ local function text_of(self, name)
    return type(value) == "string" and value or nil
 end
 
--- Returns the parameters of rotary position embeddings, with the scaling that the metadata describe
--- or with factors from a tensor of the file.
+-- Returns the parameters of rotary position embeddings. The scaling is the one that the metadata
+-- describe, or it uses factors from a tensor of the file.
 local function rotation(self, config, factors)
    local theta = self:real("rope.freq_base", 10000.0)
    local rope = {rope_type = "default", rope_theta = theta}
@@ -87,8 +89,8 @@ local function sliding(self, config)
    if window > 0 then config.sliding_window = window end
 end
 
--- Sets the scaling of attention scores. The largest model of a family, recognised by its number of
--- layers, scales by hidden_size / heads, the others by the width of a head.
+-- Sets the scaling of attention scores. The largest model of a family, which is recognised by its
+-- number of layers, uses hidden_size / heads. The other models use the size of a head.
 local function query_scalar(self, config, layers_of_largest)
    local large = config.num_hidden_layers == layers_of_largest
    config.query_pre_attn_scalar = large and config.hidden_size / config.num_attention_heads
@@ -98,11 +100,12 @@ local function query_scalar(self, config, layers_of_largest)
 end
 
 -- The architectures by name. `model_type` is that of config.json; `configure` sets further fields.
--- `interleaved`: rotation pairs neighbouring features. `plus_one`: the model's norms multiply by
--- 1 + weight, and the file has that sum. `fused`: mlp.gate and mlp.up are one tensor. `four_norms`:
--- a layer has four norms. `experts`: how a layer mixes experts: `renormalize`, whether the weights
--- of the chosen experts are divided by their sum; `shared`, whether there is a further network that
--- all tokens use; `always`, whether each file of this architecture has experts.
+-- `interleaved`: the rotation pairs neighbouring features. `plus_one`: the model's norms multiply
+-- by 1 + weight, and the file has that sum. `fused`: mlp.gate and mlp.up are one tensor.
+-- `four_norms`: a layer has four norms. `experts`: how a layer mixes experts: `renormalize`,
+-- whether the weights of the chosen experts are divided by their sum; `shared`, whether there is a
+-- further network that all tokens use; `always`, whether each file of this architecture has
+-- experts.
 local known = {
    llama = {model_type = "llama", interleaved = true, experts = {renormalize = true}},
    qwen2 = {model_type = "qwen2"},
@@ -147,7 +150,8 @@ function M.of(metadata)
    return known[name]
 end
 
--- Returns a description of the experts in each layer, or nil if the layers have one network.
+-- Returns a description of the experts in each layer, or nil if each layer has a single
+-- feed-forward network.
 local function experts_of(self, own, config)
    local kind = own.experts
    local count = self:number("expert_count", 0)
@@ -166,7 +170,8 @@ local function experts_of(self, own, config)
    return experts
 end
 
---- Returns the fields of config.json for a file; `experts` describes mixtures of experts.
+--- Returns the fields of config.json for a file. Its field `experts` describes the mixture of
+--- experts.
 ---@param metadata table<string, any>
 ---@param vocab_size integer
 ---@param factors {all: number[]?, long: number[]?, short: number[]?}  factors of rotary embeddings
@@ -237,8 +242,8 @@ local four_norms <const> = {
    post_ffw_norm = "post_feedforward_layernorm",
 }
 
---- Returns the path of a tensor's module in a model, and whether the tensor is a weight or a bias;
---- nil if the architecture has no such tensor.
+--- Returns the path of a tensor's module in a model, and whether the tensor is a weight or a bias.
+--- Returns nil if the architecture has no such tensor.
 ---@param own table  the architecture
 ---@param name string  the tensor's name, such as "blk.0.attn_q.weight"
 ---@return string? path

@@ -1,4 +1,5 @@
--- command.lua - `tlua chat model.gguf`: a conversation with a language model in the terminal.
+-- command.lua - the command `tlua chat model.gguf`, which holds a conversation with a language
+-- model in the terminal.
 
 local torch = require "tlua"
 local suggest = require "tlua.utils.suggest"
@@ -36,7 +37,7 @@ local HELP <const> = [[
 A line that ends in \ is continued on the next one.
 ]]
 
--- Maps the options that take a number to the names of options of llm.Model.
+-- Maps the command's options that take a number to the names of options of llm.Model.
 local numbers <const> = {
    ["--max-tokens"] = "max_tokens", ["--temperature"] = "temperature", ["--top-k"] = "top_k",
    ["--top-p"] = "top_p", ["--min-p"] = "min_p", ["--repeat-penalty"] = "repeat_penalty",
@@ -89,14 +90,14 @@ local function is_interrupt(problem)
    return tostring(problem):find("interrupted!", 1, true) ~= nil
 end
 
--- Prints a part of an answer and flushes standard output.
+-- Prints a part of an answer, and flushes standard output.
 local function show(text)
    io.stdout:write(text)
    io.stdout:flush()
 end
 
--- Answers with the chat template, or continues the text if `o.raw`. Returns the answer's text, and
--- whether Ctrl-C has ended the answer.
+-- Prints an answer to the messages, with the chat template. If `o.raw` is set, continues the text
+-- instead. Returns the answer's text, and whether Ctrl-C has ended the answer.
 local function answer(llm, o, messages)
    local options, shown = {stream = nil}, {}
    for _, name in ipairs(sampled) do options[name] = o[name] end
@@ -177,8 +178,8 @@ function commands.save(path, state)
    if not written or not closed then show(("%s: %s\n"):format(path, problem or later)) end
 end
 
--- Reads a line, and further lines while the last one ends in a backslash. Returns nil at the end of
--- the input.
+-- Reads a line. If it ends in a backslash, the next line is read too, and so on. Returns nil at the
+-- end of the input.
 local function read_line()
    show "> "
    local parts = {}
@@ -193,7 +194,7 @@ local function read_line()
    end
 end
 
--- Runs a command such as /help. Returns whether the conversation ends.
+-- Runs a command of the conversation, such as /help. Returns whether the conversation ends.
 local function run_command(line, state)
    local name, rest = line:match "^/(%S*)%s*(.*)$"
    local command = commands[name]
@@ -230,7 +231,7 @@ local function converse(llm, o)
    end
 end
 
--- Calls a function; an error ends the command with its message.
+-- Calls a function. If it raises an error, the command ends with the error's message.
 local function attempt(fn, ...)
    local results = table.pack(pcall(fn, ...))
    if results[1] then return table.unpack(results, 2, results.n) end

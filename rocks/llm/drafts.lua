@@ -1,4 +1,4 @@
--- drafts.lua - proposes the next tokens of a text for speculative decoding: the model computes all
+-- drafts.lua - proposes the next tokens of a text for speculative decoding. The model computes all
 -- of them in one step, and keeps those that it would have generated itself.
 
 local args = require "tlua.args"
@@ -7,12 +7,12 @@ local sampling = require "tlua.llm.sampling"
 
 local M = {}
 
---- The options of drafts with their defaults.
+--- The options for drafts, with their defaults.
 M.defaults = {num_pred_tokens = 8, max_ngram_size = 3}
 
--- Looks for an earlier occurrence of the text's last tokens, as Saxena's prompt lookup decoding
--- does: first of the last `longest` tokens, then of fewer. Returns the tokens that follow the last
--- earlier occurrence.
+-- Searches for an earlier occurrence of the text's last tokens, as Saxena's prompt lookup decoding
+-- does. It compares the last `longest` tokens first and then fewer. Returns the tokens that follow
+-- the last earlier occurrence.
 local function look_up(tokens, most, longest)
    local n = #tokens
    for size = math.min(longest, n - 1), 1, -1 do
@@ -33,7 +33,7 @@ local function look_up(tokens, most, longest)
    return {}, {}
 end
 
--- Returns a function that draws tokens from another model.
+-- Returns a function that proposes tokens by sampling from another model.
 local function from_model(llm, o)
    local own = {}
    for name, value in pairs(o) do own[name] = value end
@@ -62,7 +62,8 @@ local function from_model(llm, o)
    end
 end
 
--- The tokenizer that had the same tokens as this one when they were compared.
+-- Maps a tokenizer to the tokenizer with which it was last compared and found to have the same
+-- tokens.
 local compared = setmetatable({}, {__mode = "kv"})
 
 local function same_tokens(a, b)
@@ -75,7 +76,7 @@ local function same_tokens(a, b)
    return true
 end
 
---- Checks the options of drafts. Returns a function that proposes tokens, or nil if draft_model is
+--- Checks the options for drafts. Returns a function that proposes tokens, or nil if draft_model is
 --- nil.
 ---@param title string
 ---@param o table  draft_model ("prompt_lookup" or an llm.Model), num_pred_tokens, max_ngram_size

@@ -1,8 +1,9 @@
 -- grammar.lua - grammars that constrain a generated text. They are written in GBNF, llama.cpp's
 -- notation, or as JSON schemas, which json_schema.lua translates to GBNF.
 --
--- A grammar is compiled to an automaton that reads bytes; a state is a set of stacks. Equal stacks
--- and states are the same table, so that the set of allowed tokens is computed once for a state.
+-- A grammar is compiled to an automaton that reads bytes. A state of the automaton is a set of
+-- stacks. Equal stacks are represented by the same table, and so are equal states. So the set of
+-- allowed tokens is computed only once for each state.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,7 +22,7 @@ function Parser:fail(why)
    error({grammar = ("line %d: %s"):format(line, why)}, 0)
 end
 
--- Skips spaces and comments; skips newlines only if `lines` is true.
+-- Skips spaces and comments. Newlines are skipped only if `lines` is true.
 function Parser:space(lines)
    while true do
       local _, last = self.text:find(lines and "^%s+" or "^[ \t]+", self.at)
@@ -40,7 +41,7 @@ end
 
 local escapes <const> = {n = 10, r = 13, t = 9}
 
--- Reads a character of a literal or a class. Returns its code point.
+-- Reads a character of a literal or of a class. Returns its code point.
 function Parser:character()
    if self:accept "\\" then
       for letter, digits in pairs {x = 2, u = 4, U = 8} do
@@ -147,7 +148,7 @@ function Parser:alternatives(nested)
          sequence[#sequence + 1] = item
       end
       list[#list + 1] = sequence
-      -- a rule continues on a line that begins with |
+      -- a rule continues on the next line if that line begins with |
       local _, last = self.text:find("^%s*|", self.at)
       if last then self.at = last + 1 end
    until not last
@@ -176,8 +177,8 @@ end
 
 -- The automaton ---------------------------------------------------------------------------------
 
--- Splits the characters from `low` to `high` into ranges of UTF-8 sequences of equal length. Calls
--- add for each with a list that has {lowest, highest} for each byte.
+-- Splits the characters from `low` to `high` into ranges in which the UTF-8 encodings have equal
+-- length. Calls add for each range with a list that has {lowest, highest} for each byte.
 local function byte_ranges(low, high, add)
    for _, limit in ipairs {0x7f, 0x7ff, 0xffff} do
       if low <= limit and high > limit then
@@ -187,7 +188,7 @@ local function byte_ranges(low, high, add)
       end
    end
    if high < 0x80 then return add {{low, high}} end
-   -- cuts the range so that in each part all bytes after the first that differs take all values
+   -- cuts the range so that in each part, all bytes after the first differing byte take all values
    for i = 1, 3 do
       local mask = (1 << 6 * i) - 1
       if low & ~mask ~= high & ~mask then
@@ -208,9 +209,9 @@ local function byte_ranges(low, high, add)
    add(list)
 end
 
--- Compiles a syntax tree into a node, followed by the node `after`. A node has one of four forms:
--- {low, high, after} reads a byte, {choices} branches, {rule, after} calls a rule, {ends = true}
--- returns from a rule.
+-- Compiles a syntax tree to a node that continues with the node `after`. A node has one of four
+-- forms: {low, high, after} reads a byte, {choices} branches, {rule, after} calls a rule, and {ends
+-- = true} returns from a rule.
 local compile
 
 local function compile_class(ranges, after)
@@ -225,7 +226,7 @@ local function compile_class(ranges, after)
    return #choices == 1 and choices[1] or {choices = choices}
 end
 
--- The number of parts of a grammar after its repetitions are written out.
+-- The largest number of parts of a grammar, in which a repeated part counts each time.
 local most_parts <const> = 100000
 
 function compile(self, tree, after)
@@ -303,7 +304,7 @@ function Grammar.from_string(text)
    return torch.raise(("%s: %s"):format(name, why.grammar))
 end
 
---- Makes the grammar of JSON that obeys a schema; an empty schema allows any JSON.
+--- Creates the grammar of JSON that obeys a schema. An empty schema allows any JSON.
 ---@param schema table|string  a table, or JSON
 ---@return llm.Grammar
 function Grammar.from_json_schema(schema)
@@ -312,7 +313,8 @@ end
 
 local count = 0
 
--- Returns the stack that has `node` on top of the stack `parent`, which is nil for an empty one.
+-- Returns the stack that has `node` on top of the stack `parent`. `parent` is nil for the empty
+-- stack.
 local function stack_of(self, node, parent)
    local by_parent = self.stacks[node]
    if not by_parent then
@@ -327,8 +329,8 @@ local function stack_of(self, node, parent)
    return by_parent[key]
 end
 
--- Collects in `out` the stacks that are reached from a node without reading a byte and whose top
--- reads a byte. Sets `out.accepts` if the text may end here.
+-- Follows a node without reading a byte, and collects in `out` the reached stacks whose top reads a
+-- byte. Sets `out.accepts` if the text may end here.
 local function follow(self, node, parent, out, seen, depth)
    if depth > 2000 then
       error({grammar = "2000 rules begin with one another, or a rule begins with itself, so that "
@@ -343,7 +345,7 @@ local function follow(self, node, parent, out, seen, depth)
       end
    elseif node.rule then
       local after = node.after
-      -- a call at the end of a rule pushes nothing, so recursion at the end keeps the stack small
+      -- a call at the end of a rule pushes nothing, so tail recursion keeps the stack small
       local next_parent = after.ends and parent or stack_of(self, after, parent)
       follow(self, self.rules[node.rule], next_parent, out, seen, depth + 1)
    elseif node.ends then
@@ -357,7 +359,7 @@ local function follow(self, node, parent, out, seen, depth)
    end
 end
 
--- Returns the state that is reached from a list of {node, parent stack}.
+-- Returns the state that is reached from a list of pairs {node, parent stack}.
 function Grammar:_state(list)
    local out, seen = {}, {}
    for _, item in ipairs(list) do follow(self, item.node, item.parent, out, seen, 0) end
@@ -410,11 +412,11 @@ function Grammar:__tostring() return ("llm.Grammar(%d bytes)"):format(#self.text
 
 local tries = setmetatable({}, {__mode = "k"})
 
--- The number of states whose masks are kept.
+-- The largest number of states whose masks are cached.
 local kept <const> = 256
 
--- Returns a trie of the bytes of all tokens. A node has its children by byte, and in `tokens` the
--- tokens that end at the node.
+-- Returns a trie of the bytes of all tokens. Each node has its children by byte, and a list
+-- `tokens` of the tokens that end at the node.
 local function trie_of(tokenizer)
    if tries[tokenizer] then return tries[tokenizer] end
    local root = {}
@@ -486,19 +488,20 @@ function Matcher:accept(token)
    for i = 1, #piece do self.state = self.grammar:_step(self.state, piece:byte(i)) end
 end
 
--- Returns the bytes of a token of a text.Tokenizer within a text, or "" if it has none of its own.
+-- Returns the bytes that a token of a text.Tokenizer adds to a text, or "" if it adds none.
 local function bytes_of(tokenizer, token)
    local bytes = require "tlua.text.tokenizer.bytes"
    local decode = tokenizer.decoder
    local function joined(...) return table.concat(decode {...}) end
-   if joined "\u{120}" == " " then return bytes.decode(token) or token end -- byte-level
+   -- the tokenizer is byte-level
+   if joined "\u{120}" == " " then return bytes.decode(token) or token end
    local byte = token:match "^<0x(%x%x)>$"
    if byte and joined "<0x41>" == "A" then return string.char(tonumber(byte, 16)) end
    local alone, text = joined "a", joined("a", token)
    return text:sub(1, #alone) == alone and text:sub(#alone + 1) or ""
 end
 
--- A text.Tokenizer in the form that a matcher reads.
+-- Gives a text.Tokenizer the interface that a matcher needs.
 local Pieces = class.class("llm.GrammarPieces")
 
 function Pieces:__init(tokenizer, ends)
@@ -514,8 +517,8 @@ end
 
 function Pieces:piece(id) return self.bytes[id] or "" end
 
---- Returns a function for logits_processor of torch.text's generate: the new text, which begins
---- after the prompt, obeys the grammar and then ends.
+--- Returns a function for the option logits_processor of torch.text's generate. The new text, which
+--- begins after the prompt, then obeys the grammar, and it ends when it is complete.
 ---
 ---     local text = torch.text
 ---     local grammar = torch.llm.Grammar.from_string 'root ::= "low"'
@@ -561,7 +564,7 @@ function Grammar:logits_processor(tokenizer, prompt_length, eos_token_id)
    end
 end
 
--- Returns a new matcher for sampling.lua, from a grammar or its text.
+-- Returns a new matcher for sampling.lua. The grammar is an llm.Grammar, or its text.
 function M._matcher(title, grammar, tokenizer)
    if type(grammar) == "string" then
       grammar = Grammar.from_string(grammar)

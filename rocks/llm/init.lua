@@ -1,4 +1,4 @@
--- init.lua - torch.llm: runs language models in GGUF files, with llama-cpp-python's names:
+-- init.lua - torch.llm: runs language models from GGUF files, with llama-cpp-python's names:
 --
 --    local llm = torch.llm.load "model.gguf"
 --    print(llm("Once upon a time", {max_tokens = 32}).choices[1].text)

@@ -1,5 +1,5 @@
 -- json_schema.lua - translates JSON schemas to GBNF. A keyword that restricts values but cannot be
--- translated is refused, so that no text passes that violates the schema.
+-- translated raises an error, so that no generated text violates the schema.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -41,7 +41,7 @@ end
 
 local function constant(value) return literal(json.encode(value)) .. " ws" end
 
--- Adds a rule and returns its name.
+-- Adds a rule, and returns the rule's name.
 function Writer:add(text)
    self.count = self.count + 1
    local name = "r" .. self.count
@@ -74,8 +74,8 @@ function Writer:array(schema, path)
    return '"[" ws ' .. inner .. ' "]" ws'
 end
 
--- Generates required properties first, then optional ones, both in alphabetical order, because
--- Lua's tables do not keep the schema's order.
+-- Writes the rule for an object. Required properties come first and optional properties second,
+-- each in alphabetical order, because Lua tables do not keep the order of the schema.
 function Writer:object(schema, path)
    local properties, is_required = schema.properties or {}, {}
    for _, name in ipairs(schema.required or {}) do
@@ -113,7 +113,8 @@ function Writer:object(schema, path)
       local rule = self:add('string ":" ws ' .. value)
       others[#others + 1] = ('%s ("," ws %s)*'):format(rule, rule)
    end
-   -- tails[i] is a rule for the i-th optional property, followed by any of the later ones
+   -- tails[i] is a rule for the i-th optional property, which any of the later properties may
+   -- follow
    local tails = {}
    for i = #others, 1, -1 do
       local later = {}
@@ -217,7 +218,7 @@ function Writer:rule(schema, path)
    return text:find "^%w+$" and text or self:add(text)
 end
 
---- Returns the grammar of a JSON schema in GBNF.
+--- Returns the grammar for a JSON schema, in GBNF.
 ---@param schema table|string  a table, or JSON
 ---@return string
 function M.to_gbnf(schema)

@@ -1,4 +1,5 @@
--- layers.lua - linear layers and embeddings whose weights are in a packed layout of GGUF files.
+-- layers.lua - linear layers and embeddings whose weights are stored in a packed layout of GGUF
+-- files.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -35,7 +36,7 @@ function Linear:__init(...)
    if a.bias then self:register_buffer("bias", a.bias, false) end
 end
 
---- Multiplies by the transpose of the weight, and adds the bias and the adapters' outputs.
+--- Multiplies by the transposed weight, and adds the bias and the adapters' outputs.
 ---@param x Tensor  (..., in)
 ---@return Tensor  (..., out)
 function Linear:forward(x)
@@ -56,20 +57,21 @@ function Linear:extra_repr()
    return ("%s, out_features=%d"):format(self.layout, self.weight:size(1))
 end
 
--- Multiplies x by the transpose of a weight.
+-- Multiplies x by the transposed weight.
 local function multiply(x, weight, layout)
    if layout == "F32" then return F.linear(x, weight) end
    return F.packed_linear(x, weight, layout)
 end
 
--- The weights of one projection of all experts of a layer; `fill` puts them in.
+-- Holds the weights of one projection for all experts of a layer. `fill` sets the weights.
 local ExpertLinear = class.class("llm.ExpertLinear", nn.Module)
 
 function ExpertLinear:__init(experts, outputs, features)
    self.experts, self.outputs, self.features = experts, outputs, features
 end
 
--- Sets the weights (experts * outputs, bytes of a row) uint8, or (experts * outputs, features).
+-- Sets the weights. They have the shape (experts * outputs, bytes of a row) and the dtype uint8, or
+-- the shape (experts * outputs, features).
 function ExpertLinear:fill(layout, weight)
    self.layout = layout
    self:register_buffer("weight", weight, false)
@@ -86,8 +88,9 @@ function ExpertLinear:extra_repr()
       self.outputs)
 end
 
--- A mixture of experts in place of a layer's feed-forward network. The router gives each token a
--- probability for each expert; the outputs of the most probable ones are added with these weights.
+-- A mixture of experts in place of a layer's feed-forward network. The router computes a
+-- probability of each expert for each token. The outputs of the most probable experts are added,
+-- weighted by these probabilities.
 local Experts = class.class("llm.Experts", nn.Module)
 M._Experts = Experts
 
@@ -103,7 +106,8 @@ function Experts:__init(o)
    end
 end
 
--- Returns the rows that use each expert, and their weights: {[expert] = {rows, weights}}, lists.
+-- Returns a table {[expert] = {rows, weights}}: for each expert, the list of the rows that use it,
+-- and the list of its weights in these rows.
 local function rows_by_expert(chosen, weights)
    local groups = {}
    for row, list in ipairs(chosen:tolist()) do
@@ -128,7 +132,7 @@ function Experts:forward(x)
    if self.renormalize then weights = weights / weights:sum(-1, true) end
    local sum = torch.zeros_like(flat)
    local groups = rows_by_expert(chosen, weights:to(flat.dtype))
-   for expert = 1, self.gate.experts do -- in this order, so that sums are repeatable
+   for expert = 1, self.gate.experts do -- in a fixed order, so that sums are reproducible
       local group = groups[expert]
       if group then
          local own = flat:index_select(1, group.index)
@@ -142,7 +146,7 @@ function Experts:forward(x)
    return sum:view_as(x)
 end
 
---- An embedding with packed rows.
+--- An embedding whose rows are packed.
 ---
 ---     local layer = torch.llm.Embedding("F32", torch.eye(3))
 ---     print(layer(torch.tensor {{2}}))

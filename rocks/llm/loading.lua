@@ -1,5 +1,5 @@
--- loading.lua - makes a model of torch.text from a GGUF file. Packed weights are views of the
--- mapped file, so they are not read while the file is loaded.
+-- loading.lua - creates a model of torch.text from a GGUF file. Packed weights are views of the
+-- memory-mapped file, so they are not read while the model is loaded.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -14,7 +14,8 @@ local M = {}
 
 local function fail(...) return source.fail(...) end
 
--- Removes a small tensor from `by_name` and returns its values; nil if there is no such tensor.
+-- Removes a small tensor from `by_name`, and returns its values. Returns nil if there is no such
+-- tensor.
 local function numbers(s, by_name, name)
    local info = by_name[name]
    if not info then return nil end
@@ -25,7 +26,7 @@ local function numbers(s, by_name, name)
    return gguf.tensor(s, info):double():tolist()
 end
 
--- Makes the model on the meta device, without memory for weights.
+-- Creates the model on the meta device, where weights need no memory.
 local function make_meta(config)
    local previous = torch.get_default_device()
    torch.set_default_device "meta"
@@ -43,8 +44,9 @@ local function make_meta(config)
    return model
 end
 
--- Returns a weight's layout and its packed bytes, or "F32" and an ordinary tensor, with two
--- dimensions. With `a.dtype`, the weight is unpacked to that dtype on `a.device`.
+-- Returns a weight's layout and its packed bytes. For a weight that is not packed, returns "F32"
+-- and an ordinary two-dimensional tensor. With `a.dtype`, the weight is unpacked to this dtype on
+-- `a.device`.
 local function weight_of(s, info, a)
    local width, rows = info.shape[#info.shape], 1
    for i = 1, #info.shape - 1 do rows = rows * info.shape[i] end
@@ -71,8 +73,8 @@ local function check_shape(info, expected)
    end
 end
 
--- Puts the tensors of one module into the model. Linear and Embedding are replaced by the packed
--- layers of layers.lua.
+-- Puts the tensors of one module into the model. A Linear or Embedding is replaced by a packed
+-- layer of layers.lua.
 local function place(s, model, path, entry, a, plus_one)
    local parent, name = path:match "^(.*)%.([^.]+)$"
    local ok, module = pcall(model.get_submodule, model, path)
@@ -85,7 +87,7 @@ local function place(s, model, path, entry, a, plus_one)
       return module:fill(weight_of(s, weight, a))
    end
    local own = module.weight
-   -- the weight of one output may have one dimension
+   -- a weight with one output may have only one dimension
    local is_row = #weight.shape == 1 and own:dim() == 2 and own:size(1) == 1
    check_shape(weight, is_row and {own:size(2)} or own.shape)
    local bias
@@ -108,7 +110,7 @@ local function place(s, model, path, entry, a, plus_one)
    module.weight = nn.Parameter(values:to(a.dtype or "float32"):to(a.device), false)
 end
 
--- Groups the tensors by module: {[path] = {weight = info, bias = info}}.
+-- Groups the tensors by module. Returns a table {[path] = {weight = info, bias = info}}.
 local function sort_tensors(own, by_name)
    local entries = {}
    for name, info in pairs(by_name) do
@@ -120,7 +122,7 @@ local function sort_tensors(own, by_name)
    return entries
 end
 
--- Raises an error if the file lacks one of the model's parameters.
+-- Raises an error if the file does not have one of the model's parameters.
 local function check_complete(model)
    for name, parameter in model:named_parameters() do
       if parameter.is_meta then fail("the file has no tensor for %s", name) end
@@ -132,7 +134,7 @@ local function check_complete(model)
    end
 end
 
---- Makes a model from a file's bytes.
+--- Creates a model from a file's bytes.
 ---@param s io.Source
 ---@param infos table[]
 ---@param metadata table<string, any>
@@ -167,7 +169,7 @@ function M.model(s, infos, metadata, a)
    return model:eval()
 end
 
---- Adds an adapter's tensors to the layers. Returns the number of layers that have changed.
+--- Adds an adapter's tensors to the layers. Returns the number of changed layers.
 ---@param llm llm.Model
 ---@param s io.Source
 ---@param infos table[]

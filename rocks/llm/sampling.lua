@@ -1,5 +1,5 @@
--- sampling.lua - chooses the next token. Applies biases and penalties, then the grammar, top_k,
--- typical_p, top_p, min_p and temperature, in llama.cpp's order.
+-- sampling.lua - chooses the next token. It applies biases and penalties, then the grammar, top_k,
+-- typical_p, top_p, min_p and temperature, which is llama.cpp's order.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,7 +17,7 @@ local function refuse_unless(title, fits, name, expected, value)
    if not fits then args.refuse(title, name, expected, value) end
 end
 
---- Checks the sampling options.
+--- Checks the values of the sampling options.
 ---@param title string
 ---@param o table
 ---@param vocab integer
@@ -50,8 +50,8 @@ function M.check(title, o, vocab)
    end
 end
 
--- Applies the penalties to the logits of the last `repeat_last_n` tokens, in place; with
--- `penalty_from`, only to those of tokens after this number.
+-- Applies the penalties to the logits of the last `repeat_last_n` tokens, in place. With
+-- `penalty_from`, it ignores the first `penalty_from` tokens.
 local function penalise(o, logits, history)
    if o.repeat_penalty == 1 and o.presence_penalty == 0 and o.frequency_penalty == 0 then return end
    local counts, list = {}, {}
@@ -82,8 +82,8 @@ local function softmax(logits, n)
    return p
 end
 
--- Keeps the candidates whose negative log-probability is nearest to the entropy, until their
--- probabilities sum to more than typical_p.
+-- Keeps the candidates whose negative log-probability is nearest to the entropy, as many as are
+-- needed for their probabilities to sum to more than typical_p.
 local function typical(o, logits, ids, n)
    local p, entropy = softmax(logits, n), 0
    for i = 1, n do
@@ -108,8 +108,9 @@ local function typical(o, logits, ids, n)
    return new_logits, new_ids, #kept
 end
 
--- Returns the number of candidates that top_p and min_p keep; `logits` are in decreasing order.
--- `whole` is the logarithm of the sum over all tokens, by default over the candidates.
+-- Returns how many of the candidates top_p and min_p keep. `logits` are in decreasing order.
+-- `whole` is the logarithm of the sum of exponentials over all tokens, or by default over the
+-- candidates.
 local function cut(o, logits, n, whole)
    if o.top_p < 1 then
       local p, sum = not whole and softmax(logits, n), 0
@@ -143,11 +144,11 @@ local function fail_unless_finite(best)
    end
 end
 
--- Returns a temperature by which float32 logits can be divided.
+-- Returns a temperature by which float32 logits can be divided without overflow.
 local function divisor(temperature) return math.min(math.max(temperature, 1e-20), 1e20) end
 
--- Returns the distribution that top_p and min_p leave, when it has many tokens. `whole` is the
--- logarithm of the sum of the exponentials of all logits.
+-- Returns the distribution that remains after top_p and min_p, when it has many tokens. `whole` is
+-- the logarithm of the sum of the exponentials of all logits.
 local function nucleus(o, logits, whole)
    local values, ids = logits:sort(1, true)
    local n = values:numel()
@@ -164,9 +165,9 @@ local function nucleus(o, logits, whole)
    return {all = torch.zeros_like(logits):index_copy_(1, ids:narrow(1, 1, n), p)}
 end
 
--- Returns the best logits in decreasing order, their tokens and their number. Without top_k, the
--- logits are enough for top_p and min_p, and the fourth result is the logarithm of the sum of the
--- exponentials of all logits. If very many logits would be needed, returns nil and this logarithm.
+-- Returns the best logits in decreasing order, their tokens and their number. Without top_k, it
+-- returns as many logits as top_p and min_p need; the fourth result is the logarithm of the sum of
+-- the exponentials of all logits. If they need very many logits, it returns nil and this logarithm.
 local function best_of(o, logits)
    local most = logits:numel()
    if o.top_k > 0 or o.typical_p < 1 then
@@ -215,7 +216,7 @@ end
 local Sampler = {}
 Sampler.__index = Sampler
 
---- Makes a sampler. `o.grammar` is an object with the methods allow(logits) and accept(token).
+--- Creates a sampler. `o.grammar` is an object with the methods allow(logits) and accept(token).
 ---@param o table  the options, with defaults
 ---@return table
 function M.sampler(o)
@@ -235,7 +236,8 @@ function M.sampler(o)
    return self
 end
 
--- Returns the logits after the user's function, which may change them in place or return others.
+-- Returns the logits after a call of the user's function, which may change them in place or return
+-- other logits.
 local function process(fn, history, logits)
    local most = logits:numel()
    local changed = fn(table.move(history, 1, #history, 1, {}), logits)
@@ -262,8 +264,9 @@ function Sampler:distribution(logits, history)
    return distribution_of(o, logits)
 end
 
---- Returns the logarithm of a token's probability for the model, before all options, in the last
---- distribution; also the most probable tokens, and their logarithms. Needs the option `logprobs`.
+--- Returns the logarithm of a token's probability in the model's last distribution, before the
+--- options changed it. Also returns the most probable tokens and the logarithms of their
+--- probabilities. The option `logprobs` must be set.
 ---@param token integer
 ---@param count integer  the number of the most probable tokens
 ---@return number
@@ -282,8 +285,8 @@ function Sampler:uniform()
    return torch.rand(1, {generator = self.generator, device = "cpu"}):item()
 end
 
--- Returns the distribution of p - q where that is positive, after the token `x` of q was rejected;
--- without q, all of q is at x.
+-- Returns the distribution that is proportional to the positive part of p - q. It is used after the
+-- token `x`, drawn from q, was rejected. If q is nil, it is the distribution that always gives x.
 local function residual(p, q, x)
    local rest = {}
    if p.all then
@@ -313,9 +316,9 @@ local function residual(p, q, x)
    return rest
 end
 
---- Accepts or replaces a token of a draft, so that the result is drawn from the distribution `p`
---- (Leviathan et al., Fast Inference from Transformers via Speculative Decoding, 2023): accepts x
---- with the probability min(1, p(x) / q(x)), or else draws from the positive part of p - q.
+--- Accepts or replaces a token of a draft, so that the result has the distribution `p` (Leviathan
+--- et al., Fast Inference from Transformers via Speculative Decoding, 2023). It accepts x with the
+--- probability min(1, p(x) / q(x)), and otherwise draws from the positive part of p - q.
 ---@param p table  the distribution
 ---@param x integer  the draft's token
 ---@param q? table  the distribution from which x was drawn; nil if x was certain
@@ -331,13 +334,13 @@ end
 ---@param d table
 ---@return integer
 function Sampler:draw(d)
-   if d.all then -- one random number: multinomial would draw one for each token
+   if d.all then -- uses one random number, whereas multinomial would draw one for each token
       local sums = d.all:double():cumsum(1)
       local r = torch.rand(1, {dtype = "float64", generator = self.generator, device = "cpu"})
       local total = sums:narrow(1, sums:numel(), 1)
       local token = torch.searchsorted(sums, r * total, {right = true}):item()
-      -- r * total may be rounded up to the total: the last token with a probability is the first
-      -- whose sum is the total
+      -- r * total may be rounded up to the total. Then the last token that has a probability is
+      -- taken, which is the first token whose cumulative sum is the total.
       return token <= sums:numel() and token or torch.searchsorted(sums, total):item()
    end
    if #d.p == 1 then return d.ids[1] end

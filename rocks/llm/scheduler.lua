@@ -1,9 +1,9 @@
 -- scheduler.lua - computes several sequences of tokens in one batch. Sequences join and leave
--- between steps (continuous batching): a step computes one new token of each sequence that
--- generates, and fills the rest of its n_batch tokens with prompts.
+-- between steps (continuous batching). A step computes one new token for each sequence that
+-- generates, and fills the rest of its n_batch tokens with tokens of prompts.
 --
--- A slot is a cache of keys and values with its tokens. It keeps them when its sequence has ended,
--- and the next sequence with the same beginning continues from them.
+-- A slot is a cache of keys and values, together with their tokens. It keeps them after its
+-- sequence has ended, so that the next sequence with the same beginning can reuse them.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -14,14 +14,14 @@ local Scheduler = class.class("llm.Scheduler")
 
 ---@param model text.PreTrainedModel
 ---@param settings {n_parallel: integer, n_batch: integer, device: any, new_cache: function?,
---- vocab: integer?, idle_bytes: integer?}  vocab: only the first tokens, as many as this number,
---- are generated; idle_bytes: the most memory of caches that are kept for later sequences
+--- vocab: integer?, idle_bytes: integer?}  vocab: only tokens up to this number are generated;
+--- idle_bytes: the largest size of the caches that are kept for later sequences
 function Scheduler:__init(model, settings)
    self.model, self.n_batch, self.device = model, settings.n_batch, settings.device
    self.new_cache = settings.new_cache or Cache
    self.vocab, self.idle_bytes = settings.vocab, settings.idle_bytes or math.huge
    self.slots, self.open, self.waiting, self.clock = {}, {}, {}, 0
-   self.n_parallel = settings.n_parallel -- further slots are made when they are needed
+   self.n_parallel = settings.n_parallel -- further slots are created when they are needed
    self:_add_slot()
 end
 
@@ -35,12 +35,13 @@ end
 
 local function empty(self, slot)
    slot.tokens = {}
-   -- The buffers are reused, unless a layer with a sliding window has dropped keys.
+   -- The buffers are reused. If a layer with a sliding window has dropped keys, a new cache is
+   -- created.
    if not slot.cache:crop(0) then slot.cache = self.new_cache() end
 end
 
--- Crops a slot to its first `count` tokens; empties it if that is impossible. The cache is always
--- cropped, since a step that an error has ended leaves keys in some layers.
+-- Crops a slot to its first `count` tokens, or empties it if it cannot be cropped. The cache is
+-- always cropped, because a step that an error has ended may have left further keys in some layers.
 local function crop(self, slot, count)
    if count > 0 and slot.cache:crop(count) then
       for i = #slot.tokens, count + 1, -1 do slot.tokens[i] = nil end
@@ -55,8 +56,8 @@ local function common(a, b)
    return n
 end
 
--- Returns the free slot whose tokens have the longest common beginning with `tokens`; of several,
--- the one that was used the longest time ago. Returns nil if no slot is free.
+-- Returns the free slot whose tokens have the longest common beginning with `tokens`. Of several
+-- such slots, the least recently used is returned. Returns nil if no slot is free.
 local function choose(self, tokens)
    local best, most
    for _, slot in ipairs(self.slots) do
@@ -71,19 +72,19 @@ local function choose(self, tokens)
    return best, most
 end
 
---- Returns the number of tokens whose keys and values are in the first slot.
+--- Returns the number of tokens whose keys and values are cached in the first slot.
 ---@return integer
 function Scheduler:cached() return #self.slots[1].tokens end
 
 --- Empties the caches of all free slots.
----@param all? boolean  also the slots of sequences, whose tokens are then computed again
+---@param all? boolean  also empties slots of active sequences, whose tokens are then computed again
 function Scheduler:reset(all)
    for _, slot in ipairs(self.slots) do
       if all or not slot.sequence then empty(self, slot) end
    end
 end
 
---- Returns the first slot. Raises an error while a sequence uses it.
+--- Returns the first slot. Raises an error if a sequence is using it.
 ---@return table
 function Scheduler:free_slot()
    self:_recover()
@@ -128,8 +129,8 @@ local function bytes_of(cache)
    return sum
 end
 
--- Drops the caches of free slots that were used the longest time ago, until at most idle_bytes are
--- kept.
+-- Drops the caches of the least recently used free slots, until the caches of free slots have at
+-- most idle_bytes.
 local function drop_idle(self)
    while true do
       local total, oldest = 0, nil
@@ -160,11 +161,12 @@ function Scheduler:finish(sequence, reason, problem)
    end
 end
 
--- The least number of tokens for which keys and values of another slot are copied.
+-- The least number of shared tokens for which keys and values are copied from another slot.
 local worth_copying <const> = 16
 
--- Returns the slot in use whose tokens have the longest common beginning with `tokens`, and its
--- length. Returns false if a longer beginning is just being computed there, so that waiting pays.
+-- Returns the slot in use whose tokens have the longest common beginning with `tokens`, and the
+-- length of this beginning. Returns false if a slot is just computing a longer common beginning, so
+-- that it pays to wait.
 local function find_source(self, tokens)
    local best, most = nil, 0
    for _, other in ipairs(self.open) do
@@ -176,8 +178,8 @@ local function find_source(self, tokens)
    return best, most
 end
 
--- Prepares a free slot for tokens: keeps or copies the keys and values of a common beginning. At
--- least one token is computed, since its logits are needed.
+-- Prepares a free slot for a sequence. The keys and values of a common beginning are kept or copied
+-- from another slot. At least the last token is left to compute, because its logits are needed.
 local function prepare(self, slot, shared, source, copied, most)
    shared, copied = math.min(shared, most), math.min(copied, most)
    if source and copied >= shared + worth_copying then
@@ -190,7 +192,7 @@ local function prepare(self, slot, shared, source, copied, most)
    crop(self, slot, shared)
 end
 
--- Gives free slots to waiting sequences, in their order.
+-- Assigns free slots to waiting sequences, in the order in which they were added.
 local function admit(self)
    local i = 1
    while i <= #self.waiting do
@@ -212,7 +214,8 @@ end
 
 -- Steps -----------------------------------------------------------------------------------------
 
--- Calls a function for a sequence. An error ends this sequence alone; then the result is nil.
+-- Calls a function for a sequence. If it raises an error, this sequence alone ends, and the result
+-- is nil.
 local function guard(self, sequence, fn, ...)
    local ok, a, b = pcall(fn, ...)
    if ok then return a, b end
@@ -220,8 +223,8 @@ local function guard(self, sequence, fn, ...)
    self:finish(sequence, "error", a)
 end
 
--- Adds the next `count` tokens of a sequence. A part that ends the sequence may have a draft of up
--- to `most` further tokens.
+-- Adds the next `count` tokens of a sequence to the parts of a step. If they are the last tokens of
+-- the sequence so far, a draft of up to `most` further tokens may follow.
 local function add_part(self, parts, sequence, count, most)
    local slot = sequence.slot
    local first = #slot.tokens + 1
@@ -238,12 +241,13 @@ local function add_part(self, parts, sequence, count, most)
    return #part.tokens
 end
 
--- Returns the tokens that the next step computes: {sequence, cache, tokens, is_last, draft} for
--- each sequence. Sequences that generate come first.
+-- Returns the parts that the next step computes. A part is {sequence, cache, tokens, is_last,
+-- draft}. Sequences that are generating come first.
 local function plan(self)
    local parts, room = {}, self.n_batch
    for _, sequence in ipairs(self.open) do
-      -- The last token is computed again if a step ended before it had read the token's logits.
+      -- If an earlier step ended before the logits of the last token were read, this token is
+      -- computed again.
       local slot = sequence.slot
       crop(self, slot, math.min(#slot.tokens, #sequence.tokens - 1))
    end
@@ -259,8 +263,8 @@ local function plan(self)
    return parts
 end
 
--- Computes the parts. Returns the logits of the last position of each part that ends its sequence,
--- and of its draft's positions.
+-- Computes the parts. For each part that reaches the end of its sequence, returns the logits at its
+-- last position and at the positions of its draft.
 local function compute(self, parts)
    local ids, rows = {}, {}
    for _, part in ipairs(parts) do
@@ -281,8 +285,9 @@ local function compute(self, parts)
    return logits:to("cpu"):float()
 end
 
--- Chooses the next tokens of a part's sequence, one more than it takes from the draft. `logits` has
--- the rows of the part. Returns the reason of the end or nil.
+-- Chooses the next tokens of a part's sequence: those tokens of the draft that are accepted, and
+-- one more. `logits` has a row for each position of the part. Returns the reason why the sequence
+-- ends, or nil.
 local function extend(part, logits)
    local sequence = part.sequence
    local tokens, sampler = sequence.tokens, sequence.hooks.sampler
@@ -302,7 +307,7 @@ local function extend(part, logits)
    end
 end
 
--- Crops a slot to the tokens that it shares with its sequence, after a draft.
+-- After a draft, crops a slot to the tokens that it shares with its sequence.
 local function drop_draft(self, part, slot)
    if #part.draft > 0 then
       local last = part.first + #part.tokens - #part.draft - 1
@@ -313,7 +318,8 @@ local function drop_draft(self, part, slot)
    end
 end
 
---- Returns a list with the current coroutine, which the list does not keep from being collected.
+--- Returns a weak list that contains the current coroutine, so that the coroutine can still be
+--- collected.
 ---@return table
 function Scheduler.weak_list()
    return setmetatable({(coroutine.running())}, {__mode = "v"})
@@ -326,14 +332,14 @@ local function is_gone(list)
    return is_dead()
 end
 
--- Marks the scheduler as busy until the result is closed.
+-- Marks the scheduler as busy until the returned value is closed.
 local function busy(self)
    self.running = Scheduler.weak_list()
    return setmetatable({}, {__close = function() self.running = nil end})
 end
 
--- Ends the step of a coroutine that was abandoned in a function of the user's, and the sequences
--- that only this coroutine would have read.
+-- Cleans up after a coroutine that was abandoned inside a user's function: ends its step, and the
+-- sequences that only this coroutine would have read.
 function Scheduler:_recover()
    if not self.running or not is_gone(self.running) then return end
    self.running = nil
@@ -345,8 +351,8 @@ function Scheduler:_recover()
    end
 end
 
---- Computes one step. Returns the number of sequences that have not ended. An error of the model
---- itself is raised, and leaves all sequences as they were before the step.
+--- Computes one step. Returns the number of sequences that have not ended. If the model itself
+--- raises an error, the error is raised again, and all sequences stay as they were before the step.
 ---@return integer
 function Scheduler:step()
    self:_recover()
@@ -373,7 +379,8 @@ function Scheduler:step()
    return #self.open + #self.waiting
 end
 
---- Returns a cache with one token, whose buffers show the shapes and dtypes of the model's caches.
+--- Returns a cache that contains one token. Its buffers show the shapes and dtypes of the model's
+--- caches.
 ---@return text.Cache
 function Scheduler:sample_cache()
    local _ <close> = torch.no_grad()
@@ -384,7 +391,7 @@ function Scheduler:sample_cache()
 end
 
 --- Computes all tokens in the first slot, which must be free. Returns the logits (keep, V) of the
---- last `keep` positions, float32 on the CPU.
+--- last `keep` positions as a float32 tensor on the CPU.
 ---@param tokens integer[]
 ---@param keep integer
 ---@return Tensor

@@ -1,6 +1,6 @@
--- state.lua - saves the keys and values of a text in a file, and loads them: a long prompt is then
--- computed once. The file is a safetensors file with the text's tokens, the used part of each
--- layer's buffers, and a description of the model in its metadata.
+-- state.lua - saves the keys and values of a text to a file and loads them, so that a long prompt
+-- is computed only once. The file is a safetensors file. It has the text's tokens, the used part of
+-- each layer's buffers, and in its metadata a description of the model.
 
 local torch = require "tlua"
 local replace_file = require "tlua.io.replace"
@@ -10,10 +10,10 @@ local M = {}
 
 local format <const> = "tlua.llm.state"
 
--- The number of bytes of each tensor that the fingerprint covers, at both ends.
+-- The number of bytes at each end of a tensor that the fingerprint covers.
 local sampled <const> = 64
 
--- Returns a hash of a model's file: of its metadata, and of the ends of each tensor.
+-- Returns a hash of a model's file, which covers the metadata and both ends of each tensor.
 local function fingerprint(llm)
    if llm.fingerprint then return llm.fingerprint end
    local bytes, first, parts = llm.file.bytes, math.huge, {}
@@ -36,7 +36,8 @@ local function fingerprint(llm)
    return llm.fingerprint
 end
 
--- Returns the properties in which two models must agree so that a state of one fits the other.
+-- Returns the properties that must be equal in two models, so that a state of one model can be
+-- loaded into the other.
 local function description(llm)
    local adapters = {}
    for i, adapter in ipairs(llm.adapters) do
@@ -56,12 +57,12 @@ local fields <const> = {
    {"cache_type", "cache_type"}, {"adapters", "the LoRA adapters"},
 }
 
--- The integers that have as many bytes as each dtype of a buffer.
+-- Maps each floating-point dtype of a buffer to the integer dtype with the same number of bytes.
 local integers <const> = {float64 = "int64", float32 = "int32", float16 = "int16",
    bfloat16 = "int16", int8 = "int8", int64 = "int64"}
 
--- Returns a checksum of tensors: for each, the sum of its elements as integers, each multiplied by
--- an odd number of its own, modulo 2^64.
+-- Returns a checksum of tensors. Each tensor contributes the sum, modulo 2^64, of its elements as
+-- integers, each multiplied by a different odd number.
 local function checksum(entries)
    local total = 0
    for _, entry in ipairs(entries) do
@@ -72,7 +73,7 @@ local function checksum(entries)
    return ("%016x"):format(total)
 end
 
---- Writes a state.
+--- Writes a state to a file.
 ---@param llm llm.Model
 ---@param path string
 ---@return integer count  the number of tokens
@@ -81,7 +82,8 @@ function M.save(llm, path)
    if #slot.tokens == 0 then
       torch.raise "llm.Model.save_state: expected a text that was computed, got none"
    end
-   slot.cache:crop(#slot.tokens) -- an interrupted step leaves further keys in some layers
+   -- crops the cache, because an interrupted step may have left further keys in some layers
+   slot.cache:crop(#slot.tokens)
    local entries = {}
    local function add(name, tensor) entries[#entries + 1] = {name = name, tensor = tensor} end
    add("tokens", torch.tensor(slot.tokens, {dtype = "int64", device = "cpu"}))
@@ -120,7 +122,7 @@ local function check_description(llm, path, metadata)
    end
 end
 
--- Checks a tensor's dtype and shape, in which false stands for any size.
+-- Checks a tensor's dtype and shape. In `shape`, false stands for any size.
 local function check_tensor(path, object, name, dtype, shape)
    local x = object[name]
    local fits = torch.is_tensor(x) and x.dtype == dtype and x:dim() == #shape
@@ -135,7 +137,7 @@ local function check_tensor(path, object, name, dtype, shape)
    return x
 end
 
--- Returns the tokens of a state, checked.
+-- Checks the tokens of a state, and returns them.
 local function read_tokens(llm, path, object)
    local tokens = check_tensor(path, object, "tokens", "int64", {false}):tolist()
    local most = llm.model.config.vocab_size
@@ -150,7 +152,8 @@ local function read_tokens(llm, path, object)
    return tokens
 end
 
---- Reads a state into the model's first slot. The model is unchanged if the file does not fit.
+--- Reads a state into the model's first slot. If the file does not fit the model, the model stays
+--- unchanged.
 ---@param llm llm.Model
 ---@param path string
 ---@return integer count  the number of tokens

@@ -1,5 +1,6 @@
--- text_stream.lua - joins the pieces of a generated text. Holds back incomplete characters and
--- possible beginnings of a stop text; emits all other text at once. Invalid UTF-8 becomes U+FFFD.
+-- text_stream.lua - joins the pieces of a generated text. It holds back incomplete characters, and
+-- text that may be the beginning of a stop text. It emits all other text at once. Invalid UTF-8
+-- becomes U+FFFD.
 
 local decoders = require "tlua.text.tokenizer.decoders"
 
@@ -8,7 +9,7 @@ local M = {}
 local Stream = {}
 Stream.__index = Stream
 
---- Makes a stream.
+--- Creates a stream.
 ---@param stops string[]  texts at which the stream ends
 ---@param emit? fun(text: string): boolean?  receives the text; returns false to end the stream
 ---@return table
@@ -16,7 +17,7 @@ function M.new(stops, emit)
    return setmetatable({stops = stops, emit = emit, text = "", sent = 0, bytes = ""}, Stream)
 end
 
--- Returns the number of bytes of an incomplete character at the end.
+-- Returns the number of bytes of an incomplete UTF-8 character at the end of a text.
 local function unfinished(text)
    for back = 1, math.min(3, #text) do
       local byte = text:byte(-back)
@@ -30,7 +31,7 @@ local function unfinished(text)
    return 0
 end
 
--- Returns the length of the longest end of the text with which a stop text begins.
+-- Returns the length of the longest end of the text that is the beginning of a stop text.
 local function begun(text, stops)
    local most = 0
    for _, stop in ipairs(stops) do
@@ -51,7 +52,8 @@ local function send(self, last)
    return self.emit ~= nil and self.emit(part) == false
 end
 
--- Cuts the text before the first stop text, if it contains one. Returns whether it does.
+-- If the text contains a stop text, cuts it off before the first one. Returns whether it contained
+-- a stop text.
 local function stopped(self)
    local first
    for _, stop in ipairs(self.stops) do
@@ -65,8 +67,8 @@ local function stopped(self)
    return first ~= nil
 end
 
---- Adds a piece. Returns whether the stream ends, because of a stop text or because `emit` returned
---- false.
+--- Adds a piece of text. Returns whether the stream ends, either at a stop text or because `emit`
+--- returned false.
 ---@param piece string
 ---@return boolean
 function Stream:add(piece)

@@ -1,6 +1,6 @@
--- tokenizer.lua - the tokenizers of GGUF files: SentencePiece's BPE, which merges pairs by their
--- scores ("llama"), and byte-level BPE ("gpt2"). This file finds special tokens; the text between
--- them is encoded by a tokenizer of torch.text. Token numbers count from 1.
+-- tokenizer.lua - the tokenizers of GGUF files. There are two kinds: SentencePiece's BPE, which
+-- merges pairs by their scores ("llama"), and byte-level BPE ("gpt2"). This file finds special
+-- tokens; a tokenizer of torch.text encodes the text between them. Token numbers count from 1.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,11 +13,11 @@ local source = require "tlua.io.source"
 
 local fail = source.fail
 
--- The kinds of tokens, as numbered in GGUF files.
+-- The kinds of tokens, with their numbers in GGUF files.
 local UNKNOWN <const>, CONTROL <const>, USER <const>, UNUSED <const>, BYTE <const> = 2, 3, 4, 5, 6
 
--- Regular expressions that split texts into words. `patterns` has them by the name that a file has
--- in tokenizer.ggml.pre.
+-- Regular expressions that split texts into words. `patterns` maps the values of tokenizer.ggml.pre
+-- to them.
 local contractions <const> = [[(?i:'s|'t|'re|'ve|'m|'ll|'d)]]
 local function llama3(digits)
    return contractions .. [[|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}]] .. digits
@@ -35,7 +35,7 @@ local patterns <const> = {
    ["pixtral"] = llama3 "{1,3}", ["qwen2"] = llama3 "", ["deepseek-r1-qwen"] = llama3 "",
    ["stablelm2"] = llama3 "", ["megrez"] = llama3 "", ["hunyuan"] = llama3 "", ["tekken"] = tekken,
 }
--- The names of tokenizers that do not apply merges to a word that is itself a token.
+-- The names of tokenizers that do not apply merges to a word that is a token itself.
 local ignores_merges <const> = {["llama-bpe"] = true, ["llama3"] = true, ["llama-v3"] = true,
    ["falcon3"] = true, ["pixtral"] = true, ["tekken"] = true}
 
@@ -80,7 +80,7 @@ local function list_of(metadata, name, kind, count)
    return list
 end
 
--- Returns a token's number from 1, or nil if the file has none.
+-- Returns the number, from 1, of a token that the metadata name, or nil if they do not name it.
 local function token_of(self, metadata, name)
    local id = field(metadata, name)
    if id == nil then return nil end
@@ -92,8 +92,8 @@ local function token_of(self, metadata, name)
    return id + 1
 end
 
--- Writes a SentencePiece model as its protocol buffer and reads it with torch.text. A token that
--- occurs twice keeps its first number.
+-- Writes a SentencePiece model as a protocol buffer, and reads it with torch.text. If a text occurs
+-- twice, the first number is used for it.
 local function sentencepiece(self, scores)
    local bytes, int = protobuf.bytes, protobuf.int
    local parts, seen, unknown = {}, {}, false
@@ -102,7 +102,8 @@ local function sentencepiece(self, scores)
       if seen[token] then kind, text = UNUSED, ("<twice %d>"):format(i) end
       if kind == UNKNOWN then unknown = true end
       if kind < 1 or kind > 6 then kind = 1 end
-      -- encode() has split off user-defined tokens, so SentencePiece must not look for them
+      -- encode() has already split off user-defined tokens, so SentencePiece must not search for
+      -- them
       if kind == USER then kind = UNUSED end
       seen[text] = true
       parts[i] = bytes(1, bytes(1, text) .. protobuf.float(2, scores[i]) .. int(3, kind))
@@ -143,7 +144,7 @@ local function byte_pairs(self, metadata)
    return made or fail("tokenizer.ggml.tokens: %s", why)
 end
 
--- Returns a table from the characters that stand for bytes in a byte-level BPE to those bytes.
+-- Returns a table that maps the characters that stand for bytes in a byte-level BPE to these bytes.
 local function byte_table()
    local map, next_code = {}, 256
    for byte = 0, 255 do
@@ -155,7 +156,8 @@ local function byte_table()
    return map
 end
 
--- Reads a tokenizer from a file's metadata. Damaged metadata throws an error of io.source's fail.
+-- Reads a tokenizer from a file's metadata. Damaged metadata cause an error that io.source's `fail`
+-- throws.
 function Tokenizer._read(metadata)
    local self = Tokenizer()
    self.kind = field(metadata, "model")
@@ -208,7 +210,7 @@ function Tokenizer._read(metadata)
    return self
 end
 
---- Makes a tokenizer from the metadata of a GGUF file.
+--- Creates a tokenizer from the metadata of a GGUF file.
 ---@param metadata table<string, any>
 ---@return llm.Tokenizer
 function Tokenizer.from_metadata(metadata)
@@ -218,12 +220,13 @@ function Tokenizer.from_metadata(metadata)
    return self or torch.raise(("%s: %s"):format(name, why))
 end
 
--- Tokens that end an answer in the templates of known models. As in llama.cpp, these are control
--- tokens even if a file has them as user-defined ones.
+-- Tokens that end an answer in the chat templates of known models. As in llama.cpp, they are
+-- treated as control tokens even if the file declares them as user-defined.
 local end_texts <const> = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>",
    "<|end_of_text|>", "<EOT>"}
 
--- Builds the finders of special tokens: `all_special`, and `user_special` for user-defined ones.
+-- Builds the matchers of special tokens: `all_special` finds all of them, and `user_special` finds
+-- only user-defined tokens.
 function Tokenizer:_find_special()
    local control, user = {}, {}
    self.numbers = {}
@@ -262,7 +265,8 @@ function Tokenizer:encode(text, options)
    if adds == nil then adds = self.adds_bos end
    if adds and self.bos then list[1], n = self.bos, 1 end
    local finder = options and options.special and self.all_special or self.user_special
-   local at, previous = 1, true -- previous: whether a special token, or no text, precedes
+   -- `previous` tells whether a special token, or no text, comes before
+   local at, previous = 1, true
    local function add_text(part)
       if part == "" then return end
       if self.has_prefix and previous then part = " " .. part end
@@ -281,7 +285,7 @@ function Tokenizer:encode(text, options)
    return list
 end
 
---- Returns the bytes of a token. For a control token, the result is empty unless `special` is true.
+--- Returns the bytes of a token. For a control token, they are empty unless `special` is true.
 ---@param id integer
 ---@param special? boolean
 ---@return string
@@ -301,7 +305,7 @@ function Tokenizer:piece(id, special)
    return (token:gsub("[\0-\x7f\xc2-\xf4][\x80-\xbf]*", function(c) return bytes[c] or c end))
 end
 
---- Returns the text of tokens, without the space that encoding adds before a text.
+--- Returns the text of tokens, without the space that encoding adds at the beginning of a text.
 ---@param ids integer[]
 ---@param options? {special: boolean}  special: whether control tokens appear in the text
 ---@return string
@@ -320,7 +324,7 @@ function Tokenizer:decode(ids, options)
    return text
 end
 
---- Writes a conversation as one text, with the file's chat template.
+--- Converts a conversation to one text, with the file's chat template.
 ---@param messages table[]  each has the fields role and content
 ---@param options? table  variables of the template, such as add_generation_prompt and tools;
 --- chat_template: a template in place of the file's

@@ -1,4 +1,4 @@
--- extract.lua - extracts facts from texts: a language model answers in JSON that obeys a schema,
+-- extract.lua - extracts facts from texts. A language model answers in JSON that obeys a schema,
 -- and each answer is printed as a row of a table.
 --
 --    tlua rocks/llm/examples/extract.lua model.gguf ["text" ...]

@@ -1,4 +1,5 @@
--- Tests texts that share a batch: the same tokens as alone, joining and leaving, errors, and reused prefixes.
+-- Tests batches of texts: each text gets the same tokens as alone, texts join and leave, errors end only their text,
+-- and common prefixes are reused.
 
 local torch = require "tlua"
 
@@ -29,7 +30,7 @@ local function options(row)
    return copy
 end
 
--- Returns the text, the reason and the tokens that each row gets alone.
+-- Returns the text, the reason for the end and the tokens that each row gets when it is computed alone.
 local function alone(model)
    local results = {}
    for i, row in ipairs(rows) do
@@ -45,7 +46,7 @@ local function alone(model)
 end
 
 describe("llm.Batch", function()
-   -- gemma2 and gemma3 have sliding windows of 16 tokens, llama3 and linear scale rotations
+   -- gemma2 and gemma3 have sliding windows of 16 tokens; llama3 and linear have scaled rotations
    for _, name in ipairs {"llama", "mixed", "llama3", "linear", "qwen2", "qwen3", "gemma", "gemma2", "gemma3",
          "phi3", "mixtral", "qwen2moe"} do
       it("gives each text the tokens that it gets alone: " .. name, function()
@@ -55,7 +56,7 @@ describe("llm.Batch", function()
             local batch, got = model:batch {n_parallel = n_parallel}, {}
             for i, row in ipairs(rows) do
                got[i] = batch:add(row[1], options(row))
-               batch:step() -- so that later texts join while earlier ones are computed
+               batch:step() -- so that later texts join while earlier texts are being computed
             end
             batch:run()
             for i in ipairs(rows) do
@@ -89,7 +90,7 @@ describe("llm.Batch", function()
       for _ = 1, 4 do batch:step() end
       dropped:cancel()
       batch:run()
-      dropped:cancel() -- does nothing
+      dropped:cancel() -- cancelling again does nothing
       assert.equal(expected, kept.text)
       assert.equal("stop", stopped.finish_reason)
       assert.equal(expected:sub(1, expected:find(expected:sub(6, 7), 1, true) - 1), stopped.text)
@@ -140,7 +141,7 @@ describe("llm.Batch", function()
       local second = batch:add(longer, {max_tokens = 3, temperature = 0})
       local third = batch:add({70, 80}, {max_tokens = 3, temperature = 0})
       batch:run()
-      -- the last token was drawn, but not computed
+      -- the last token was drawn, but its keys and values were not computed
       assert.equal(#first.tokens - 1, second.cached_tokens)
       assert.equal(0, third.cached_tokens)
       model:reset()
@@ -170,7 +171,7 @@ describe("llm.Batch", function()
             assert.equal(expected[i], got[i].text)
             assert.is_true(name == "gemma3" or i == 1 or got[i].cached_tokens >= 59)
          end
-         -- the prompt once, at most 3 further tokens of each prompt, and 4 new tokens of each text
+         -- the bound is the prompt once, at most 3 further tokens of each prompt, and 4 new tokens of each text
          if name ~= "gemma3" then assert.is_true(computed <= 60 + 6 * 7, computed) end
       end
    end)
@@ -189,7 +190,7 @@ describe("llm.Batch", function()
       end
       -- a cache has 2 layers * 2 * 2 heads * 68 positions * 16 features of 4 bytes: 34,816 bytes
       for first = 61, 63 do assert.equal(0, run(first)) end
-      assert.equal(0, run(61)) -- dropped when the third text ended
+      assert.equal(0, run(61)) -- its cache was dropped when the third text ended
       assert.equal(3, run(63))
       assert.equal(3, run(61))
    end)
@@ -380,7 +381,7 @@ describe("llm.Batch", function()
       local whole = distribution {top_k = 0, top_p = 1.0, min_p = 0.0, temperature = 0.5}
       assert.close(p, whole.all, 1e-7)
       assert.close(p[7]:item(), sampling.probability(whole, 7), 1e-9)
-      -- top_p and min_p keep the same tokens, whether all logits are sorted or only the best ones
+      -- compares two ways to apply top_p and min_p: with all logits sorted, and with only the best logits
       for _, own in ipairs {{top_p = 0.3}, {top_p = 0.999}, {min_p = 1e-4}, {top_p = 0.9, min_p = 0.01}} do
          local function copy(top_k)
             local o = {temperature = 0.5, top_k = top_k, min_p = own.min_p or 0.0, top_p = own.top_p or 1.0}
@@ -403,7 +404,7 @@ describe("llm.Batch", function()
          local token = sampler:draw {all = p}
          counts[token] = counts[token] + 1
       end
-      for i, value in ipairs(p:tolist()) do -- 4.5 standard deviations
+      for i, value in ipairs(p:tolist()) do -- the bound is 4.5 standard deviations
          assert.is_true(math.abs(counts[i] - n * value) <= 4.5 * math.sqrt(n * value * (1 - value)))
       end
       assert.equal(2, sampler:draw {all = torch.tensor {0, 1e-30, 0}})

@@ -1,4 +1,4 @@
--- Measures a language model:
+-- Measures the speed and memory of a language model:
 --
 --    tlua rocks/llm/spec/bench.lua model.gguf [threads] [prompt] [new]
 --

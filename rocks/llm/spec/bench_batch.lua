@@ -1,9 +1,10 @@
--- Measures several texts in one batch:
+-- Measures the speed of several texts in one batch:
 --
 --    tlua rocks/llm/spec/bench_batch.lua model.gguf [threads] [prompt] [new] [runs]
 --
--- Prints, for 1, 4 and 16 texts, the new tokens per second of all texts together, prompts included, as a server's
--- clients see them, and those of the steps that follow the prompts. Each figure is the best of the runs.
+-- Prints two figures for 1, 4 and 16 texts: the new tokens per second of all texts together in the whole time, which
+-- includes the prompts (this is what a server's clients see), and the same for the steps after the prompts. Each figure
+-- is the best of the runs.
 
 local torch = require "tlua"
 

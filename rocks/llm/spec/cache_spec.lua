@@ -1,4 +1,4 @@
--- Tests caches of keys and values in fewer bits, states in files, drafts, and perplexity.
+-- Tests caches of keys and values that use fewer bits, states in files, drafts, and perplexity.
 
 local torch = require "tlua"
 local sampling = require "tlua.llm.sampling"
@@ -19,8 +19,8 @@ local function tokens(count, step)
 end
 
 describe("cache_type", function()
-   -- Weights are float32, so that the difference is that of the cache alone: with packed weights, any small change
-   -- moves the rounding of the layers' inputs, which changes logits by a hundredth of their size.
+   -- The weights are float32, so that only the cache causes differences. With packed weights, any small change also
+   -- changes how the layers' inputs are rounded, which changes logits by a hundredth of their size.
    for name, most in pairs {qwen3 = {f16 = 1e-3, q8_0 = 1e-2}, gemma3 = {f16 = 1e-3, q8_0 = 2e-2},
          mixed = {f16 = 1e-3, q8_0 = 2e-2}} do
       it("changes logits by little more than the rounding: " .. name, function()
@@ -38,12 +38,12 @@ describe("cache_type", function()
       local cache = require "tlua.text.models.rounded_caches".kinds.q8_0()
       local x = torch.randn(1, 2, 9, 64, {generator = torch.Generator "cpu":manual_seed(1), device = "cpu"})
       x[{1, 1, 3}]:zero_()
-      x[{1, 2, 4}]:mul_(1e-9) -- below the least scale
+      x[{1, 2, 4}]:mul_(1e-9) -- smaller than the least scale
       cache:update(1, x:narrow(3, 1, 4), x:narrow(3, 1, 4) * 100)
       local key, value = cache:update(1, x:narrow(3, 5, 5), x:narrow(3, 5, 5) * 100)
       for factor, got in pairs {[1] = key, [100] = value} do
          local limit = x:unflatten(4, {-1, 32}):abs():amax(5, true):expand(1, 2, 9, 2, 32):flatten(4) * factor
-         -- half a step, and the rounding of the scale to float16
+         -- the bound is half a step plus the rounding error of the scale in float16
          assert.is_true((got - x * factor):abs():le(limit * (0.5 / 127 + 1e-3) + 1e-5):all():item())
       end
       assert.equal("int8", cache.layers[1].buffers[1].dtype)
@@ -156,7 +156,7 @@ describe("llm.Model.save_state", function()
          shell.write(path, new)
          local ok, message = pcall(other.load_state, other, path)
          if ok then
-            -- a space of the header may become another kind of space
+            -- a change can turn a space of the header into another kind of space, which is still valid
             assert.is_true(at <= head, at)
          else
             assert.truthy(tostring(message):find(path, 1, true), message)
@@ -201,7 +201,7 @@ describe("drafts", function()
          steps = steps + 1
       end
       batch:run()
-      assert.equal(4, steps) -- 9 tokens each
+      assert.equal(4, steps) -- each step returns up to 9 tokens
       assert.equal(expected, fast.text)
       assert.equal(expected, plain.text)
       assert.equal(32, fast.accepted_tokens)
@@ -209,7 +209,7 @@ describe("drafts", function()
       assert.equal(0, plain.drafted_tokens)
    end)
 
-   -- Returns Pearson's statistic of counts, for the probabilities p.
+   -- Returns Pearson's chi-square statistic for counts with the expected probabilities p.
    local function chi_square(counts, p, total)
       local sum = 0
       for i, probability in ipairs(p) do
@@ -233,10 +233,10 @@ describe("drafts", function()
             counts[token] = (counts[token] or 0) + 1
             accepted = accepted + (is_accepted and 1 or 0)
          end
-         -- three degrees of freedom: 16.3 is exceeded with a probability of 0.001
+         -- with three degrees of freedom, 16.3 is exceeded with a probability of 0.001
          assert.is_true(chi_square(counts, p.p, n) < 16.3)
          assert.is_nil(counts[5])
-         -- the sum of min(p, q): 0.2 + 0.3 + 0.1, or p(2)
+         -- the acceptance rate is the sum of min(p, q), which is 0.2 + 0.3 + 0.1, or p(2)
          assert.close(pair[2] and 0.6 or 0.3, accepted / n, 0.03)
       end
    end)
@@ -245,7 +245,7 @@ describe("drafts", function()
       local model, other = load "llama", load "linear"
       local options = {max_tokens = 2, temperature = 2.0, top_k = 3, top_p = 1.0, min_p = 0.0,
          logit_bias = {[model.tokenizer.eos] = -1e9}}
-      -- the exact probabilities of the nine texts
+      -- returns the exact probabilities of the nine texts
       local function distribution(list)
          local all = {}
          for name, value in pairs(sampling.defaults) do all[name] = value end
@@ -276,7 +276,7 @@ describe("drafts", function()
             assert.truthy(at)
             counts[at] = (counts[at] or 0) + 1
          end
-         -- eight degrees of freedom: 26.1 is exceeded with a probability of 0.001
+         -- with eight degrees of freedom, 26.1 is exceeded with a probability of 0.001
          assert.is_true(chi_square(counts, p, n) < 26.1, chi_square(counts, p, n))
       end
    end)

@@ -1,5 +1,5 @@
--- Tests torch.llm with small models that fixtures/make.py has written: loading, tokens, generation, chats, wrong
--- options and damaged files.
+-- Tests torch.llm with small models that fixtures/make.py has written: loading, tokens, generation, conversations,
+-- invalid options and damaged files.
 
 local torch = require "tlua"
 local gguf = require "tlua.io.gguf"
@@ -84,7 +84,7 @@ describe("torch.llm.load", function()
    it("refuses damaged files with their path, and never crashes", function()
       local text = shell.read(folder .. "qwen2.gguf")
       local _, infos = gguf.open(torch.frombuffer(text, {dtype = "uint8"}))
-      local data = infos[1].first -- metadata and tensor descriptions come before the data
+      local data = infos[1].first -- the metadata and the descriptions of tensors come before the data
       local path, generator = os.tmpname(), torch.Generator():manual_seed(3)
       local function below(n) return torch.randint(0, n, {1}, {generator = generator}):item() end
       local refused, read = 0, 0
@@ -128,7 +128,7 @@ describe("mixtures of experts", function()
          local packed, plain = load(name), torch.llm.load(folder .. name .. ".gguf", {dtype = "float32"})
          local x = torch.randn(1, 33, 64, {generator = torch.Generator "cpu":manual_seed(1), device = "cpu"})
          for i = 1, 2 do
-            -- the routers have float32 weights, so they choose the same experts
+            -- the routers have float32 weights in both models, so the same experts are chosen
             local wanted = plain.model.model.layers[i].mlp(x)
             local got = packed.model.model.layers[i].mlp(x)
             assert.close(wanted, got, 0.02 * wanted:abs():max():item())
@@ -163,7 +163,7 @@ describe("mixtures of experts", function()
    end)
 end)
 
--- Compares with values that llama.cpp has computed from the same files; see fixtures/make.py.
+-- Compares results with values that llama.cpp has computed from the same files. See fixtures/make.py.
 describe("as in llama.cpp", function()
    local file <close> = assert(io.open(folder .. "expected.json"))
    local expected = require "tlua.utils.json".decode(file:read "a")
@@ -177,8 +177,9 @@ describe("as in llama.cpp", function()
          for i, token in ipairs(row.prompt) do tokens[i] = token + 1 end
          for i, token in ipairs(row.greedy) do tokens[#row.prompt + i] = token + 1 end
          local logits = model:logits(tokens)
-         -- sums have another order; besides, llama.cpp rounds the inputs of bfloat16 weights, which `mixed` has, and
-         -- computes GELU by a table of float16, so that Gemma's layers get slightly different inputs
+         -- The tolerance is needed because sums are computed in another order. Besides, llama.cpp rounds the inputs of
+         -- bfloat16 weights, which `mixed` has, and takes GELU from a float16 table, so that Gemma's layers get
+         -- slightly different inputs.
          local tolerance = (name == "mixed" or name:find "gemma") and 2e-2 or 1e-3
          for i, position in ipairs {1, 18, 40} do
             local wanted = torch.tensor(row.logits[i], {device = "cpu"})
@@ -411,7 +412,7 @@ describe("nn.functional.packed_linear", function()
       for i = 1, 13 do assert.close(layer(x[i]), all[i], 1e-5) end
    end)
 
-   -- The largest element of each block is 127, so rounding the inputs to 8 bits leaves them as they are.
+   -- The largest element of each block is 127, so rounding to 8 bits does not change the inputs.
    for kind, at in pairs {Q4_0 = {18, 1}, Q8_0 = {34, 1}, Q2_K = {84, 81, 83}, Q3_K = {110, 109}, Q4_K = {144, 1, 3},
       Q5_K = {176, 1, 3}, Q6_K = {210, 209}, IQ4_XS = {136, 1}} do
       it("multiplies one row exactly: " .. kind, function()
@@ -422,7 +423,7 @@ describe("nn.functional.packed_linear", function()
          end
          local blocks = at[1] > 34 and 3 or 24
          local bytes = draw(256, {19, blocks, at[1]})
-         for i = 2, #at do -- float16 from 0.125 to 0.25, of both signs
+         for i = 2, #at do -- float16 numbers from 0.125 to 0.25 with both signs
             bytes[{{}, {}, at[i] + 1}] = draw(2, {19, blocks}) * 128 + 48 + draw(4, {19, blocks})
          end
          local weight = bytes:to("uint8"):flatten(2)
@@ -472,7 +473,7 @@ describe("tlua chat", function()
       assert.matches("/none/a: No such file or directory", said, 1, true)
    end)
 
-   -- Runs the command with a model that would write "aaaa..." for some seconds.
+   -- Runs the command with a model that writes "aaaa..." for several seconds if it is not interrupted.
    local slow <const> = [[
       local torch = require "tlua"
       local load = torch.llm.load

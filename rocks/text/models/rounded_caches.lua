@@ -1,5 +1,6 @@
--- rounded_caches.lua - caches of keys and values in fewer bits, by llama.cpp's names: "f32", "f16"
--- and "q8_0", which rounds each 32 elements to 8 bits with one scale.
+-- rounded_caches.lua - caches that store keys and values in fewer bits. They have llama.cpp's
+-- names: "f32", "f16", and "q8_0", which rounds each group of 32 elements to 8 bits with a common
+-- scale.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -8,7 +9,7 @@ local Cache = require "tlua.text.models.cache"
 local Half = class.class("text.HalfCache", Cache)
 
 function Half:pack(key, value)
-   self.dtype = key.dtype -- queries have the same dtype
+   self.dtype = key.dtype -- `unpack` converts back to this dtype, which queries have too
    return {key:to "float16", value:to "float16"}
 end
 
@@ -21,11 +22,12 @@ local group <const> = 32
 
 local Rounded = class.class("text.RoundedCache", Cache)
 
--- Returns (B, heads, S, D) rounded to int8, and the scales (B, heads, S, D / 32) in float16.
+-- Rounds x (B, heads, S, D) to int8. Returns the result, and the scales (B, heads, S, D / 32) in
+-- float16.
 local function round(x)
    local parts = x:float():unflatten(4, {-1, group})
    local scales = (parts:abs():amax(5) / 127):to "float16"
-   -- a scale of 0 has only elements of 0, or elements too small for float16
+   -- if the scale is 0, all elements are 0 or too small for float16
    local by = scales:float():reciprocal():nan_to_num(0, 0, 0)
    local q = (parts * by:unsqueeze(5)):round():clamp(-127, 127):to "int8"
    return q:flatten(4), scales
@@ -54,7 +56,8 @@ end
 
 local M = {kinds = {f32 = Cache, f16 = Half, q8_0 = Rounded}}
 
---- Returns whether heads of `size` features fit a kind of cache; if not, also the reason.
+--- Returns whether heads of `size` features can be stored in a kind of cache. If they cannot, also
+--- returns the reason.
 ---@param kind string
 ---@param size integer
 ---@return boolean
