@@ -267,8 +267,8 @@ local function keep(all, op)
    end
 end
 
---- Marks all operators except those in `names` as left out, and drops the recording of derivatives
---- unless `records` is true.
+--- Marks all operators except those in `names` as left out, and leaves out the recording of
+--- derivatives if `records` is not true.
 ---@param all table  the operators that load() has returned
 ---@param names string  separated by blanks: names in Lua, aliases, or names in C
 function M.keep_only(all, names, records)

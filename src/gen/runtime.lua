@@ -109,8 +109,8 @@ end
 -- Operators ---------------------------------------------------------------------------------------
 
 local all = load.load(paths(here .. "/../ops/*/*.lua"))
--- `files` maps each file to its functions; `home` maps a name to the files that define it, if other
--- files can use the name
+-- `files` maps each file to its functions. `home` maps each name that other files can use to the
+-- files that define it
 local files, home = {}, {}
 for _, path in ipairs(paths(here .. "/../ops/*.[ch] " .. here .. "/../ops/*/*.[ch]")) do
    local file = path:match "ops/(.*)$"

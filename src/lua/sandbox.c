@@ -456,8 +456,8 @@ void tli_deny_standard(lua_State *L) {
     if (push_loaded(L, d->library)) deny(L, prefix, d->name, d->flags);
     lua_settop(L, top);
   }
-  /* removes the methods of files, because the host's own streams, such as io.stdin, remain
-  ** reachable */
+  /* denies methods of files as well, because scripts can still reach the host's own streams, such
+  ** as io.stdin */
   if ((flags & TL_DENY_FILES) && luaL_getmetatable(L, LUA_FILEHANDLE) == LUA_TTABLE &&
       lua_getfield(L, -1, "__index") == LUA_TTABLE) {
     deny(L, "file:", "read", TL_DENY_FILES);

@@ -288,8 +288,8 @@ function Tensor:apply_(fn) end
 ---@return torch.Tensor self
 function Tensor:map_(other, fn) end
 
---- Releases the tensor's memory now, without waiting for the garbage collector. Using the tensor
---- afterwards is an error. `local x <close> = ...` releases x at the end of the block.
+--- Releases the tensor's memory now, without waiting for the garbage collector. Any later use of
+--- the tensor is an error. `local x <close> = ...` releases x at the end of the block.
 function Tensor:release() end
 
 --- Returns the dtype's name or, if a dtype is given, the tensor converted to that dtype.

@@ -232,7 +232,7 @@ static int push_arguments(lua_State *L) {
   return n;
 }
 
-/* Returns the script's file name; "-" means stdin, unless "--" precedes it. */
+/* Returns the script's file name; "-" means stdin, but after "--" it is the name of a file. */
 static const char *script_name(char **argv, int script) {
   bool is_stdin = strcmp(argv[script], "-") == 0 && strcmp(argv[script - 1], "--") != 0;
   return is_stdin ? NULL : argv[script];

@@ -32,7 +32,7 @@ static void on_sigbus(int signo, siginfo_t *info, void *context) {
   bool here = pthread_equal(pthread_self(), catching_thread);
   tli_TruncatedFn fn = current;
   if (here && info->si_code <= 0 &&
-      /* one read may cause several forwarded signals; `elsewhere` is set only for the first */
+      /* several forwarded signals may arrive for one read; only the first finds `elsewhere` set */
       info->si_pid == getpid()) {
     if (atomic_exchange(&elsewhere, false) && fn) fn(false);
   } else if (info->si_code > 0 && tli_file_shrunk(info->si_addr)) {

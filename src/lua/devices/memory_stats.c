@@ -189,8 +189,8 @@ static int device_get_fraction(lua_State *L) {
 #define BLOCKS "torch.Blocks"
 #define HISTORY "torch.History"
 
-/* A list of copies of memory blocks. The function that fills the list must not raise an error,
-** because it is called with a lock held. */
+/* A list of copies of memory blocks. The function that fills the list is called with a lock held,
+** so it must not raise an error. */
 typedef struct Blocks {
   tl_BlockInfo *list; /* owned */
   int64_t n, room;

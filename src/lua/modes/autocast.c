@@ -119,7 +119,8 @@ static bool eligible(const tl_Tensor *t, int type) {
          tli_device(t).type == type;
 }
 
-/* The tensors of a call: those of `list`, or single tensors if `list` is NULL. */
+/* The tensors of a call: the tensors of `list`, or the single tensors in `tensors` if `list` is
+** NULL. */
 typedef struct Inputs {
   tl_Tensor **const *tensors;
   tl_Tensor *const *list;

@@ -99,9 +99,10 @@ static void push_record(lua_State *L, int index, int fields) {
     lua_createtable(L, 0, fields);
 }
 
-/* event(i, record) fills the record, or a new one, and returns it: {kind, name, parent (0: none),
-** begin, duration, inside, bytes, own_bytes, device_begin (-1: none), device_time, flops, sequence,
-** shapes (-1: none), stack (-1: none), thread (0: the profiled thread)}. Times are in ns. */
+/* event(i, record) fills the record, or a new one, and returns it: {kind, name, parent, begin,
+** duration, inside, bytes, own_bytes, device_begin, device_time, flops, sequence, shapes, stack,
+** thread}. Times are in ns. A parent of 0, and -1 in device_begin, shapes or stack, mean that there
+** is none; thread 0 is the profiled thread. */
 static int profile_event(lua_State *L) {
   const tli_Profile *p = check(L);
   const tli_ProfileEvent *e = tli_profile_event(p, check_position(L, 2, tli_profile_count(p)));

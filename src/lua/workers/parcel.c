@@ -141,7 +141,7 @@ static void name_key(lua_State *L, int index, Place *at) {
 
 /* ---- values that both sides have ---- */
 
-/* Pops a value and sets known[value] = {module, field}, unless the value already has an entry. */
+/* Pops a value and sets known[value] = {module, field} if the value has no entry yet. */
 static void enter(lua_State *L, int known, const char *module, const char *field) {
   lua_pushvalue(L, -1);
   if (lua_rawget(L, known) != LUA_TNIL) {

@@ -177,8 +177,9 @@ static bool draw(const Operands *o, double dropout, tli_Generator *generator, tl
   return dropout == 0 || tli_generator_stretch(generator, tli_device(o->query), words, 4, from);
 }
 
-/* Sets *fused to whether to use the kernel that stores no weights, according to torch.backends.cuda
-** and nn.attention.sdpa_kernel. Fails if these settings exclude all implementations. */
+/* Decides whether to use the kernel that stores no weights, by the settings of torch.backends.cuda
+** and nn.attention.sdpa_kernel, and stores the decision in *fused. Fails if these settings exclude
+** all implementations. */
 static bool choose(const tl_Tensor *query, bool *fused) {
   int64_t allowed = tli_setting(TL_SDP_BACKENDS);
   int64_t kernels = TL_SDP_FLASH | TL_SDP_EFFICIENT;

@@ -29,8 +29,8 @@ static tl_Tensor *hidden_pairs(tli_Chain *c, tl_Tensor *mask, const tlk_Attentio
   return chain_with(c, tlo_eq, mask, -INFINITY);
 }
 
-/* Computes the weights without dropout. The scores of a query that sees no key stay finite, and its
-** weights are set to 0 at the end. */
+/* Computes the weights without dropout. If a query sees no key, its scores stay finite, and its
+** weights are set to 0 at the end, so that no NaN arises. */
 tl_Tensor *tli_attention_weights(tli_Chain *c, tl_Tensor *mask, const tlk_Attention *a,
                                  tl_Tensor *query, tl_Tensor *key) {
   tl_Tensor *turned = chain_t(c, key), *scaled = chain_scale(c, query, a->scale);

@@ -114,8 +114,8 @@ tl_Tensor *tli_op_index_positions(tl_Tensor *self, tl_Tensor *index, int64_t fir
 /* ---- writing ---- */
 
 /* Combines self with `values` at the positions `at`, which must have been checked. The place in
-** self must have a single stride. `values` must have the shape that reading at these positions
-** would give. */
+** self must have a single stride. `values` must have the shape that a read at these positions would
+** return. */
 static bool write_even(tlk_Join join, tl_Tensor *self, tl_Tensor *at, tl_Tensor *values, int first,
                        int count) {
   tl_Tensor *part = make_even(values, first, at->ndim);

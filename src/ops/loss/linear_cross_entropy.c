@@ -8,7 +8,7 @@
 #include "ops/loss/loss.h"
 
 #define OP "linear_cross_entropy"
-/* number of logits in a chunk, unless the caller gives the number of rows */
+/* number of logits in a chunk, if the caller does not give the number of rows */
 #define CHUNK_ELEMENTS (1 << 22)
 
 static tl_DType wide(const tl_Tensor *t) { return t->dtype == TL_F64 ? TL_F64 : TL_F32; }

@@ -39,8 +39,8 @@ static bool check_shape(const char *op, const tl_Tensor *input, tl_Ints shape,
   return true;
 }
 
-/* Runs the kernel. The kernel computes *result and *rstd, also *mean unless `mean` is NULL, and
-** *sum if there is a residual. */
+/* Runs the kernel, which computes *result and *rstd. The kernel also computes *mean if `mean` is
+** not NULL, and *sum if there is a residual. */
 static bool run_rows(tli_Chain *c, tl_Tensor *input, tl_Tensor *residual, int64_t dims,
                      tl_Tensor *weight, tl_Tensor *bias, double eps, tl_Tensor **result,
                      tl_Tensor **sum, tl_Tensor **mean, tl_Tensor **rstd) {

@@ -136,7 +136,7 @@ bool tli_op_max_windows_adaptive(tl_Tensor *self, tl_Ints output_size, int64_t n
   return run_max(&p, self, sizes, want_indices, out);
 }
 
-/* Ends an operator whose gradient needs the positions. Releases the positions unless the caller has
+/* Ends an operator whose gradient needs the positions. Releases the positions if the caller has not
 ** requested them. */
 static bool keep_indices(bool ok, bool return_indices, tl_Tensor **out) {
   if (ok && !return_indices) {
@@ -232,8 +232,8 @@ tl_Tensor *tli_op_average_adaptive_spread(tl_Tensor *self, tl_Ints size, tl_Ints
   return run_average(&p, self, size.v, true);
 }
 
-/* Averages integers. The mean is computed in float64 and rounded towards 0. Because the mean is a
-** multiple of 1 / elements, half of this is added to its magnitude before rounding. This
+/* Averages integers. The mean is computed in float64 and rounded towards 0. The mean is a multiple
+** of 1 / elements, so half of 1 / elements is added to its magnitude before rounding. This
 ** compensates for errors of floating-point arithmetic but cannot reach the next integer. */
 static tl_Tensor *whole_averages(tl_Tensor *input, int n, const Windows *w, bool ceil_mode,
                                  bool include_pad, int64_t divisor) {

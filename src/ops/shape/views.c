@@ -339,8 +339,9 @@ tl_Tensor *tli_op_unsqueeze(tl_Tensor *self, int64_t dim) {
   return tli_alias(self, self->ndim + 1, sizes, strides, self->offset);
 }
 
-/* Converts the sizes, strides and offset of `self` from elements of `from` bytes to elements of `to`
-** bytes. `from` or `to` divides the other. Returns NULL, or the reason why no view exists. */
+/* Converts the sizes, strides and offset of `self` from elements of `from` bytes to elements of
+** `to` bytes. One of `from` and `to` must divide the other. Returns NULL on success, or the reason
+** why there is no such view. */
 static const char *rescale(const tl_Tensor *self, int64_t from, int64_t to, int64_t *sizes,
                            int64_t *strides, int64_t *offset) {
   int last = self->ndim - 1;

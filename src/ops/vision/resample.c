@@ -82,8 +82,8 @@ static void taps_of(const Axis *a, Mode mode, int64_t i, int64_t at[MOST_TAPS],
 
 /* ---- antialiasing ---- */
 
-/* Return the weight of an element at distance x. The functions are a triangle, Keys' cubic with a =
-** -1/2, and a sinc in a Lanczos window. Each of them is 0 beyond its radius. */
+/* Each function returns the weight of an element at distance x. The functions are a triangle, Keys'
+** cubic with a = -1/2, and a sinc in a Lanczos window. Each of them is 0 beyond its radius. */
 static double triangle(double x) { return fabs(x) < 1 ? 1 - fabs(x) : 0; }
 
 static double keys(double x) {
