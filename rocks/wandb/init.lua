@@ -82,11 +82,11 @@ end
 ---@param options? {project: string, name: string, config: table<string, any>, entity: string,
 ---group: string, job_type: string, notes: string, tags: string[], dir: string, id: string,
 ---resume: boolean|string, mode: string, interval: number}  project: by default $WANDB_PROJECT or
---- "uncategorized"; dir: the folder in which the folder `wandb` is made, by default $WANDB_DIR or
---- the current one; id: the run's id, by default a random one; resume: true or "allow" continues
---- the run with this id if there is one, with its config and names, "must" raises an error if there
---- is none; mode: "offline", the default, or "disabled", which records nothing; interval: the least
---- number of seconds between measurements of the system, 0 for none
+--- "uncategorized"; dir: the folder in which the folder `wandb` is created, by default
+--- $WANDB_DIR or the current folder; id: the run's id, by default a random one; resume: true or
+--- "allow" continues the run with this id, with its config and names, if it exists, and "must"
+--- raises an error if it does not exist; mode: "offline", the default, or "disabled", which records
+--- nothing; interval: the least number of seconds between measurements of the system, 0 for none
 ---@return utils.wandb.Run
 function M.init(...)
    local title, a = "wandb.init", take(...)
