@@ -1,4 +1,4 @@
--- draw.lua - draws boxes, masks, keypoints and flows into images. All functions return a new image.
+-- draw.lua - draws boxes, masks, keypoints and flows. Each function returns a new image.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +13,7 @@ local named <const> = {
    pink = 0xffc0cb, brown = 0xa52a2a, gray = 0x808080, grey = 0x808080, lime = 0x00ff00,
 }
 
--- Returns a colour as {red, green, blue} from 0 to 255.
+-- Converts a colour to {red, green, blue} from 0 to 255.
 local function colour_of(title, value)
    if type(value) == "string" then
       local hex = value:match "^#(%x%x%x%x%x%x)$"
@@ -29,7 +29,8 @@ local function colour_of(title, value)
    args.refuse(title, "colors", 'colours such as "red", "#ff0000" or {255, 0, 0}', value)
 end
 
--- Returns the colours of `count` objects: those given, one for all, or torchvision's palette.
+-- Returns the colours of `count` objects: the given ones, one colour for all, or torchvision's
+-- palette.
 local function colours_of(title, value, count)
    local list = {}
    local is_list = type(value) == "table" and type(value[1]) ~= "number"
@@ -58,7 +59,7 @@ local function check_image(title, image, grey)
    end
 end
 
--- Raises an error if a tensor has NaN or infinite numbers.
+-- Raises an error if a tensor contains NaN or infinite numbers.
 local function check_finite(title, name, value)
    if value:is_floating_point() and not value:isfinite():all():item() then
       torch.raise(("%s: %s: expected finite numbers, got nan or inf"):format(title, name))
@@ -75,8 +76,8 @@ local function like_original(result, image)
    return image.dtype == "uint8" and result or result:to(image.dtype) / 255
 end
 
--- Fills the pixels from (x1, y1) to (x2, y2), which count from 0, where they are inside the image.
--- With `cover`, from 0 to 255, the colour covers only so much.
+-- Fills the pixels from (x1, y1) to (x2, y2), which count from 0, as far as they are inside the
+-- image. `cover`, from 0 to 255, is the opacity of the colour.
 local function fill(image, x1, y1, x2, y2, colour, cover)
    x1, y1 = math.max(x1, 0), math.max(y1, 0)
    x2, y2 = math.min(x2, image:size(3) - 1), math.min(y2, image:size(2) - 1)
@@ -108,7 +109,7 @@ local take_boxes = args.signature [[vision.utils.draw_bounding_boxes(image: tens
 ---@param boxes Tensor  (n, 4) x1, y1, x2, y2
 ---@param options? {colors: any, fill: boolean, width: integer}  colors: one colour or a list, such
 --- as "red", "#ff0000" or {255, 0, 0}; a palette by default; fill: whether boxes are filled with a
---- transparent colour; width: of the lines in pixels, 1 by default
+--- transparent colour; width: the width of the lines in pixels, 1 by default
 ---@return Tensor  (3, H, W)
 function M.draw_bounding_boxes(...)
    local title, a = "vision.utils.draw_bounding_boxes", take_boxes(...)
@@ -141,7 +142,7 @@ end
 local take_masks = args.signature [[vision.utils.draw_segmentation_masks(image: tensor,
    masks: tensor, alpha: number = 0.8, colors: any?)]]
 
---- Draws masks over an image. Where masks overlap, the cover is black, as in torchvision.
+--- Draws masks over an image. Where masks overlap, their colour is black, as in torchvision.
 ---
 ---     local utils = torch.vision.utils
 ---     local image = torch.zeros(3, 1, 3, {dtype = "uint8"})
@@ -151,8 +152,8 @@ local take_masks = args.signature [[vision.utils.draw_segmentation_masks(image: 
 ---     --> tensor([[127,   0,   0]], dtype=torch.uint8)
 ---@param image Tensor  (3, H, W) uint8, or floating numbers from 0 to 1
 ---@param masks Tensor  (n, H, W) or (H, W) booleans
----@param options? {alpha: number, colors: any}  alpha: how much masks cover, 0.8 by default;
---- colors: those of draw_bounding_boxes
+---@param options? {alpha: number, colors: any}  alpha: the opacity of the masks, 0.8 by default;
+--- colors: as in draw_bounding_boxes
 ---@return Tensor  (3, H, W)
 function M.draw_segmentation_masks(...)
    local title, a = "vision.utils.draw_segmentation_masks", take_masks(...)
@@ -200,7 +201,7 @@ local take_points = args.signature [[vision.utils.draw_keypoints(image: tensor, 
    connectivity: table?, colors: any?, radius: count = 2, width: count = 3,
    visibility: tensor?)]]
 
---- Draws keypoints as discs, and lines between those that `connectivity` lists.
+--- Draws keypoints as discs, and lines between the pairs of keypoints in `connectivity`.
 ---
 ---     local utils = torch.vision.utils
 ---     local image = torch.zeros(3, 5, 5, {dtype = "uint8"})
@@ -212,8 +213,8 @@ local take_points = args.signature [[vision.utils.draw_keypoints(image: tensor, 
 ---@param keypoints Tensor  (n, K, 2) x and y, or (n, K, 3), whose last column is not used
 ---@param options? {connectivity: integer[][], colors: any, radius: integer, width: integer,
 --- visibility: Tensor}  connectivity: pairs of positions of points, from 1; colors: one colour,
---- white by default; radius: of the discs, 2 by default; width: of the lines, 3 by default;
---- visibility: (n, K), which points are drawn
+--- white by default; radius: the radius of the discs, 2 by default; width: the width of the lines,
+--- 3 by default; visibility: (n, K), true for the points that are drawn
 ---@return Tensor  (3, H, W)
 function M.draw_keypoints(...)
    local title, a = "vision.utils.draw_keypoints", take_points(...)
@@ -256,8 +257,8 @@ end
 
 -- Flows -------------------------------------------------------------------------------------------
 
--- Returns the 55 colours of directions, (55, 3): from red over yellow, green, cyan, blue and
--- magenta back to red.
+-- Returns the 55 colours of directions as a tensor (55, 3): from red through yellow, green, cyan,
+-- blue and magenta back to red.
 local function wheel()
    local rows = {}
    local function arc(count, full, changing, falls)
@@ -278,8 +279,8 @@ end
 
 local take_flow = args.signature "vision.utils.flow_to_image(flow: tensor)"
 
---- Returns a picture of a flow: the colour shows the direction, and is the stronger the longer the
---- flow is.
+--- Returns a picture of a flow. The colour shows the direction of the flow. The longer the flow is,
+--- the stronger is the colour.
 ---
 ---     local flow = torch.zeros(2, 1, 2)
 ---     flow[{1, 1, 2}] = 3

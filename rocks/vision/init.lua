@@ -1,6 +1,6 @@
--- init.lua - torch.vision: models, operators, transforms and pictures by torchvision's names.
+-- init.lua - torch.vision: models, operators, transforms and pictures, with torchvision's names.
 
-require "tlua" -- defines the core's modules for `require`
+require "tlua" -- loads the core, so that `require` finds its modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, {

@@ -1,9 +1,9 @@
--- old_names.lua - names that parameters had in earlier versions of torchvision, whose files its
--- users still have.
+-- old_names.lua - the names of parameters in earlier versions of torchvision, whose files are still
+-- in use.
 
---- Lets a module load states whose names are those of an earlier version.
+--- Lets a module load state dicts whose names come from an earlier version.
 ---@param module nn.Module
----@param names table<string, string>  old name -> name, both with positions from 0
+---@param names table<string, string>  maps old names to names; both have positions from 0
 return function(module, names)
    module:register_load_state_dict_pre_hook(function(_, state, prefix)
       for old, new in pairs(names) do

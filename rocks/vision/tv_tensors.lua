@@ -1,5 +1,7 @@
--- tv_tensors.lua - torch.vision.tv_tensors: tensors with a kind, so that transforms can change
--- images, videos, masks, bounding boxes and keypoints together.
+-- tv_tensors.lua - torch.vision.tv_tensors: tensors that know their kind, so that transforms can
+-- change images, videos, masks, bounding boxes and keypoints together. A value of these classes is
+-- an object that has the tensor in its field `data`. Methods of tensors can be called on it; all of
+-- them except `to`, `clone` and `detach` return plain tensors.
 --
 -- A value of these classes is an object with the tensor in its field `data`. Methods of tensors can
 -- be called on it; apart from `to`, `clone` and `detach` they return plain tensors.
@@ -14,8 +16,8 @@ local prefix <const> = "vision.tv_tensors."
 
 local TVTensor = class.class(prefix .. "TVTensor")
 
--- A field of an object is looked up in the object, in its class, and then in its tensor. Methods of
--- the tensor are called with the tensor instead of the object.
+-- A field is looked up in the object, then in its class, and then in its tensor. Methods of the
+-- tensor are called with the tensor instead of the object.
 class.index_by(TVTensor, function(cls)
    return function(self, key)
       local value = cls[key]
@@ -28,7 +30,7 @@ class.index_by(TVTensor, function(cls)
    end
 end)
 
-TVTensor.format = false -- only boxes have a format
+TVTensor.format = false -- only boxes have a format, so other classes have false
 
 local function to_tensor(title, data)
    if type(data) == "table" and not getmetatable(data) then return torch.tensor(data) end
@@ -36,7 +38,7 @@ local function to_tensor(title, data)
    return data
 end
 
--- Returns an object of the same class with another tensor, and the given fields changed.
+-- Returns an object of the same class with another tensor and with changed fields.
 local function like(object, data, changes)
    local copy = setmetatable({}, getmetatable(object))
    for key, value in next, object do copy[key] = value end
@@ -61,7 +63,7 @@ function TVTensor:__tostring()
    return ("%s(%s%s)"):format(self.__name:match "[^.]+$", tostring(self.data), table.concat(fields))
 end
 
--- Defines a class of tensors with at least `dims` dimensions.
+-- Defines a class of tensors that have at least `dims` dimensions.
 local function define(Class, name, kind, dims, shape)
    local title = prefix .. name
    local take = args.signature(title .. "(data: any)")
@@ -114,7 +116,7 @@ define(M.Video, "Video", "video", 4, "a tensor of shape (..., T, C, H, W)")
 M.Mask = class.class(prefix .. "Mask", TVTensor)
 define(M.Mask, "Mask", "mask", 2, "a tensor of shape (..., H, W)")
 
--- Returns the height and width of an image.
+-- Checks the height and width of an image, and returns them.
 local function canvas_size(title, size)
    local h, w = size[1], size[2]
    if #size ~= 2 or not (math.tointeger(h) and math.tointeger(w)) or h < 0 or w < 0 then
@@ -125,7 +127,7 @@ end
 
 local formats <const> = {XYXY = true, XYWH = true, CXCYWH = true}
 
--- Returns the name of a format in upper case.
+-- Checks the name of a format, and returns it in upper case.
 local function check_format(title, name, format)
    local upper = type(format) == "string" and format:upper()
    if not formats[upper] then
@@ -215,8 +217,8 @@ local take_wrap = args.signature [[vision.tv_tensors.wrap(wrappee: tensor, like:
 ---     --> 20
 ---@param wrappee Tensor  the new tensor
 ---@param like table  an object of torch.vision.tv_tensors
----@param options? {format: string, canvas_size: integer[], clamping_mode: string|boolean}  format:
---- of boxes in place of that of `like`; canvas_size: likewise; clamping_mode: likewise
+---@param options? {format: string, canvas_size: integer[], clamping_mode: string|boolean}  format,
+--- canvas_size, clamping_mode: replace the fields of `like`
 ---@return table
 function M.wrap(...)
    local title, a = prefix .. "wrap", take_wrap(...)
@@ -231,7 +233,7 @@ function M.wrap(...)
    })
 end
 
---- torchvision's names of the formats of boxes.
+--- torchvision's names of the formats of bounding boxes.
 ---
 ---     local tv = torch.vision.tv_tensors
 ---     local options = {format = tv.BoundingBoxFormat.XYWH, canvas_size = {9, 9}}

@@ -1,4 +1,4 @@
--- utils.lua - torch.vision.utils: pictures of batches of images, and boxes drawn into an image.
+-- utils.lua - torch.vision.utils: arranges batches of images in one picture, and draws into images.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,14 +10,14 @@ local grid_parameters <const> = [[nrow: integer = 8, padding: count = 2,
    normalize: boolean = false, value_range: numbers?, scale_each: boolean = false,
    pad_value: number = 0]]
 
--- Returns images with values from 0 to 1: those from `low` to `high`.
+-- Maps the values of images from the range {low, high} to the range from 0 to 1.
 local function stretch(images, range)
    local low = range and range[1] or images:min():item()
    local high = range and range[2] or images:max():item()
    return images:clamp(low, high):sub(low):div(math.max(high - low, 1e-5))
 end
 
--- Returns a batch (N, 3, H, W), or more channels, of a tensor or a list of images.
+-- Returns a tensor or a list of images as one batch (N, C, H, W). Images of one channel get three.
 local function batch_of(title, images)
    if type(images) == "table" and not torch.is_tensor(images) then
       if #images == 0 then args.refuse(title, "tensor", "at least one image", images) end
@@ -67,8 +67,8 @@ end
 
 local take_grid = args.signature("vision.utils.make_grid(tensor: any, " .. grid_parameters .. ")")
 
---- Returns one picture of a batch of images, side by side in rows. Images of one channel become
---- grey ones of three.
+--- Arranges a batch of images in rows, side by side, and returns them as one picture. Images of one
+--- channel become grey images of three channels.
 ---
 ---     local grid = torch.vision.utils.make_grid(torch.zeros(6, 3, 4, 4), 3)
 ---     print(grid.shape)
@@ -77,8 +77,9 @@ local take_grid = args.signature("vision.utils.make_grid(tensor: any, " .. grid_
 ---@param nrow? integer  the number of images in a row, 8 by default
 ---@param options? {padding: integer, normalize: boolean, value_range: number[], scale_each:
 --- boolean, pad_value: number}  padding: pixels between images, 2 by default; normalize: whether
---- values are stretched to 0 to 1; value_range: the values that become 0 and 1; scale_each: whether
---- each image has its own range; pad_value: the value between images, 0 by default
+--- values are mapped to the range from 0 to 1; value_range: the values that become 0 and 1;
+--- scale_each: whether each image has its own range; pad_value: the value between images, 0 by
+--- default
 ---@return Tensor  (C, height, width)
 function M.make_grid(...)
    return grid_of("vision.utils.make_grid", take_grid(...))
@@ -87,8 +88,8 @@ end
 local take_save = args.signature("vision.utils.save_image(tensor: any, fp: string, "
    .. grid_parameters .. ")")
 
---- Saves a picture of a batch of images, as make_grid returns it, to a file; the name's ending
---- tells the format. Values are from 0 to 1.
+--- Saves a batch of images as one picture, as make_grid returns it. The file's extension determines
+--- the format. Values must be from 0 to 1.
 ---
 ---     torch.vision.utils.save_image(torch.rand(4, 3, 8, 8), "images.png")
 ---     print(torch.load("images.png").shape)
@@ -97,9 +98,9 @@ local take_save = args.signature("vision.utils.save_image(tensor: any, fp: strin
 ---@param fp string  the file's path
 ---@param options? {nrow: integer, padding: integer, normalize: boolean, value_range: number[],
 --- scale_each: boolean, pad_value: number}  nrow: the number of images in a row, 8 by default;
---- padding: pixels between images, 2 by default; normalize: whether values are stretched to 0 to 1;
---- value_range: the values that become 0 and 1; scale_each: whether each image has its own range;
---- pad_value: the value between images, 0 by default
+--- padding: pixels between images, 2 by default; normalize: whether values are mapped to the range
+--- from 0 to 1; value_range: the values that become 0 and 1; scale_each: whether each image has its
+--- own range; pad_value: the value between images, 0 by default
 function M.save_image(...)
    local a = take_save(...)
    local grid = grid_of("vision.utils.save_image", a)

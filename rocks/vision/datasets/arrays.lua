@@ -1,4 +1,5 @@
--- arrays.lua - datasets that store all images in a few files of arrays: CIFAR10, CIFAR100 and SVHN.
+-- arrays.lua - datasets that store all their images in a few files of arrays: CIFAR10, CIFAR100 and
+-- SVHN.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -16,7 +17,7 @@ local Dataset <const> = torch.data.Dataset
 
 local pixels <const> = 3 * 32 * 32
 
--- Reads a pickle with fields of the given types.
+-- Reads a pickle whose fields must have the given types.
 local function read_pickle(title, path, ...)
    local content, message = pickles.read(files.read(title, path))
    if type(content) ~= "table" then
@@ -28,7 +29,8 @@ local function read_pickle(title, path, ...)
    return content
 end
 
--- Returns the images and the labels (a list of integers from 0) in a file of the Python version.
+-- Reads a file of the version for Python. Returns the images and the labels, a list of integers
+-- from 0.
 local function from_pickle(title, path, key)
    local content = read_pickle(title, path, "data", key)
    local data, labels = content.data, content[key]
@@ -43,8 +45,8 @@ local function from_pickle(title, path, key)
    return files.tensor(title, path, data.bytes, #labels, 3, 32, 32), labels
 end
 
--- Returns the images and the labels in a file of the binary version. Each row begins with `extra`
--- labels; only the last one is used.
+-- Reads a file of the binary version. Returns the images and the labels. Each row begins with
+-- `extra` labels, of which only the last one is used.
 local function from_binary(title, path, extra)
    local bytes = files.read(title, path)
    local row = extra + pixels
@@ -56,7 +58,7 @@ local function from_binary(title, path, extra)
       rows:select(2, extra):tolist()
 end
 
--- Reads a dataset; `own` has the names of its files.
+-- Reads a dataset of the CIFAR family. `own` has the names of its files.
 local function read_cifar(self, title, own, root, is_train)
    local list, labels, images = is_train and own.train or own.test, {}, {}
    local folder = ("%s/%s"):format(root, own.folder)
@@ -111,9 +113,10 @@ local function define_cifar(Class, name, own)
    M[name] = Class
 end
 
---- Small images in ten classes: the folder cifar-10-batches-py of `root`, the version for Python,
---- or cifar-10-batches-bin, the binary one. An item is an image (3, 32, 32) uint8 and its class.
---- `transform` and `target_transform` are called with the two values of an item.
+--- Small images in ten classes. The files are in `root`, in the folder cifar-10-batches-py (the
+--- version for Python) or cifar-10-batches-bin (the binary version). An item is an image (3, 32,
+--- 32) uint8 and its class. `transform` and `target_transform` are called with the two values of an
+--- item.
 ---
 ---     torch.io.make_folder "cifar-10-batches-bin"
 ---     local function write(name, bytes)
@@ -139,8 +142,8 @@ define_cifar(CIFAR10, "CIFAR10", {folder = "cifar-10-batches-py", binary = "cifa
    test = {"test_batch"}, key = "labels", meta = "batches.meta", names = "label_names",
    text = "batches.meta.txt", extra = 1})
 
---- Small images in a hundred classes: the folder cifar-100-python of `root`, or cifar-100-binary.
---- Items, `transform` and `target_transform` are as in CIFAR10.
+--- Small images in a hundred classes. The files are in the folder cifar-100-python or
+--- cifar-100-binary of `root`. Items, `transform` and `target_transform` are as in CIFAR10.
 ---
 ---     torch.io.make_folder "cifar-100-binary"
 ---     local function write(name, bytes)
@@ -170,7 +173,7 @@ define_cifar(CIFAR100, "CIFAR100", {folder = "cifar-100-python", binary = "cifar
 local take_svhn = args.signature [[vision.datasets.SVHN(root: string, split: string = 'train',
    transform: callable?, target_transform: callable?)]]
 
---- Digits of house numbers: the files train_32x32.mat and so on in `root`. `split` is "train",
+--- Digits of house numbers. The files, such as train_32x32.mat, are in `root`. `split` is "train",
 --- "test" or "extra". An item is an image (3, 32, 32) uint8 and its class: the digit plus 1.
 --- `transform` and `target_transform` are called with the two values of an item.
 ---

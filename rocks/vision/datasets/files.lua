@@ -1,12 +1,12 @@
--- files.lua - helpers for datasets: reading of files and of lists in text files, and errors that
--- name the file.
+-- files.lua - helpers for datasets: functions that read files and lists in text files, and errors
+-- that name the file.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
 
---- Raises an error about a file.
+--- Raises an error whose message names a file.
 ---@param title string
 ---@param path string
 ---@param format string
@@ -14,7 +14,7 @@ function M.fail(title, path, format, ...)
    torch.raise(("%s: %s: %s"):format(title, path, format:format(...)))
 end
 
---- Returns the contents of a file, or raises an error that names it.
+--- Returns the contents of a file. Raises an error that names the file if it cannot be read.
 ---@param title string
 ---@param path string
 ---@return string
@@ -73,7 +73,7 @@ function M.choose(title, name, value, names)
    args.refuse(title, name, all, value)
 end
 
---- Returns an image of 3 channels: a gray channel is repeated, and an opacity channel is dropped.
+--- Reads an image as 3 channels. A gray channel is repeated, and an opacity channel is dropped.
 ---@param path string
 ---@return Tensor
 function M.image(path)
@@ -83,9 +83,9 @@ function M.image(path)
    return (image:size(1) == 1 and image:expand(3, -1, -1) or image):contiguous()
 end
 
---- Returns the bytes of a string as a tensor of a shape.
+--- Converts the bytes of a string to a tensor of the given shape.
 ---@param title string
----@param path string  where they come from
+---@param path string  the file that the bytes come from
 ---@param bytes string
 ---@param ... integer  the shape
 ---@return Tensor
@@ -96,7 +96,7 @@ function M.tensor(title, path, bytes, ...)
    return torch.frombuffer(bytes, {dtype = "uint8"}):view(...)
 end
 
---- Applies a dataset's transforms to an item.
+--- Applies a dataset's transforms to an image and its target.
 ---@param self table
 ---@param image any
 ---@param target any
@@ -109,11 +109,12 @@ function M.transformed(self, image, target)
    return image, target
 end
 
---- Selects the targets that a dataset's `target_type` names.
----@param of table<string, function>  name -> function(i)
+--- Returns the targets of item i that a dataset's `target_type` names.
+---@param of table<string, function>  maps the name of a type to a function that returns the target
+--- of item i
 ---@param types string[]
 ---@param i integer
----@return any target  a value, or a list for several types; nil for none
+---@return any target  the target, or a list of targets for several types; nil for no type
 function M.targets(of, types, i)
    local list = {}
    for k, name in ipairs(types) do list[k] = of[name](i) end

@@ -1,5 +1,5 @@
 -- folders.lua - datasets of image files with lists of labels: ImageNet, CelebA, Caltech101,
--- Flowers102, OxfordIIITPet.
+-- Flowers102 and OxfordIIITPet.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -14,7 +14,7 @@ local Dataset <const> = torch.data.Dataset
 
 local function as_list(value) return type(value) == "string" and {value} or value end
 
--- Checks the types of targets, and returns them.
+-- Checks that the types of targets are among `names`, and returns them as a list.
 local function types_of(title, value, names)
    local list = as_list(value)
    for _, name in ipairs(list) do files.choose(title, "target_type", name, names) end
@@ -38,10 +38,10 @@ end
 local take_imagenet = args.signature [[vision.datasets.ImageNet(root: string,
    split: string = 'train', transform: callable?, target_transform: callable?)]]
 
---- ImageNet as torchvision unpacks it: the folders train and val of `root`, in which each class has
---- a folder, and the file meta.bin with the classes' names; without this file, the names are
---- WordNet identifiers. `split` is "train" or "val". An item is an image (3, H, W) uint8 and its
---- class. `transform` and `target_transform` are called with the two values of an item.
+--- ImageNet as torchvision unpacks it. In `root` are the folders train and val, in which each class
+--- has a folder, and the file meta.bin with the names of the classes. Without this file, the names
+--- are WordNet identifiers. `split` is "train" or "val". An item is an image (3, H, W) uint8 and
+--- its class. `transform` and `target_transform` are called with the two values of an item.
 ---
 ---     torch.io.make_folder "val/n01440764"
 ---     local image = torch.zeros(3, 8, 8, {dtype = "uint8"})
@@ -90,8 +90,8 @@ end
 local take_celeba = args.signature [[vision.datasets.CelebA(root: string, split: string = 'train',
    target_type: string|names = 'attr', transform: callable?, target_transform: callable?)]]
 
--- Reads a list of CelebA. Returns a table from names of files to rows of numbers, and the columns'
--- names if the list has them.
+-- Reads a list of CelebA. Returns a table that maps names of files to rows of numbers, and the
+-- names of the columns if the list has them.
 local function celeba_list(title, path, columns, has_header)
    local lines, rows, names = files.lines(title, path), {}, nil
    local first = 1
@@ -115,11 +115,11 @@ end
 
 local splits <const> = {train = 0, valid = 1, test = 2}
 
---- Faces of celebrities in the folder celeba of `root`: img_align_celeba and the lists. `split` is
---- "train", "valid", "test" or "all". An item is an image (3, H, W) uint8 and a target, or a list
---- of targets for a list of `target_type`: "attr", 40 attributes 0 or 1; "identity", from 1;
---- "bbox", x, y, width and height; "landmarks", 5 pairs of x and y. `transform` and
---- `target_transform` are called with the two values of an item.
+--- Faces of celebrities. The folder celeba of `root` contains the folder img_align_celeba and the
+--- lists. `split` is "train", "valid", "test" or "all". An item is an image (3, H, W) uint8 and a
+--- target, or a list of targets for a list of `target_type`: "attr", 40 attributes 0 or 1;
+--- "identity", from 1; "bbox", x, y, width and height; "landmarks", 5 pairs of x and y. `transform`
+--- and `target_transform` are called with the two values of an item.
 ---
 ---     local CelebA = torch.vision.datasets.CelebA
 ---     local message = select(2, pcall(CelebA, "nowhere"))
@@ -192,10 +192,10 @@ local take_caltech = args.signature [[vision.datasets.Caltech101(root: string,
 local annotation_folders <const> = {Faces = "Faces_2", Faces_easy = "Faces_3",
    Motorbikes = "Motorbikes_16", airplanes = "Airplanes_Side_2"}
 
---- Images in 101 categories: the folder caltech101 of `root`, with 101_ObjectCategories and, for
---- contours, Annotations. An item is an image (3, H, W) uint8 and a target, or a list of targets
---- for a list of `target_type`: "category", from 1; "annotation", a contour (2, n). `transform` and
---- `target_transform` are called with the two values of an item.
+--- Images in 101 categories. The folder caltech101 of `root` contains the folder
+--- 101_ObjectCategories and, for contours, Annotations. An item is an image (3, H, W) uint8 and a
+--- target, or a list of targets for a list of `target_type`: "category", from 1; "annotation", a
+--- contour (2, n). `transform` and `target_transform` are called with the two values of an item.
 ---
 ---     local folder = "caltech101/101_ObjectCategories/"
 ---     for _, name in ipairs {"BACKGROUND_Google", "ant"} do
@@ -258,9 +258,10 @@ end
 local take_flowers = args.signature [[vision.datasets.Flowers102(root: string,
    split: string = 'train', transform: callable?, target_transform: callable?)]]
 
---- Flowers in 102 classes: the folder flowers-102 of `root`, with jpg, imagelabels.mat and
---- setid.mat. `split` is "train", "val" or "test". An item is an image (3, H, W) uint8 and its
---- class. `transform` and `target_transform` are called with the two values of an item.
+--- Flowers in 102 classes. The folder flowers-102 of `root` contains the folder jpg and the files
+--- imagelabels.mat and setid.mat. `split` is "train", "val" or "test". An item is an image (3, H,
+--- W) uint8 and its class. `transform` and `target_transform` are called with the two values of an
+--- item.
 ---
 ---     local Flowers102 = torch.vision.datasets.Flowers102
 ---     local message = select(2, pcall(Flowers102, "nowhere"))
@@ -309,12 +310,12 @@ local take_pets = args.signature [[vision.datasets.OxfordIIITPet(root: string,
    split: string = 'trainval', target_types: string|names = 'category', transform: callable?,
    target_transform: callable?, transforms: callable?)]]
 
---- Cats and dogs of 37 breeds: the folder oxford-iiit-pet of `root`, with images and annotations.
---- `split` is "trainval" or "test". An item is an image (3, H, W) uint8 and a target, or a list of
---- targets for a list of `target_types`: "category", the breed from 1; "binary-category", 1 for a
---- cat, 2 for a dog; "segmentation", (H, W) with 1 for the pet, 2 for the background, 3 for the
---- border. `transforms` is called with both values of an item, `transform` with the image,
---- `target_transform` with the target.
+--- Cats and dogs of 37 breeds. The folder oxford-iiit-pet of `root` contains the folders images and
+--- annotations. `split` is "trainval" or "test". An item is an image (3, H, W) uint8 and a target,
+--- or a list of targets for a list of `target_types`: "category", the breed from 1;
+--- "binary-category", 1 for a cat, 2 for a dog; "segmentation", (H, W) with 1 for the pet, 2 for
+--- the background, 3 for the border. `transforms` is called with both values of an item,
+--- `transform` with the image, `target_transform` with the target.
 ---
 ---     local folder = "oxford-iiit-pet/annotations"
 ---     torch.io.make_folder(folder)

@@ -1,5 +1,6 @@
--- init.lua - torch.vision.datasets: datasets of images in the same files as torchvision's. Nothing
--- is downloaded: the files must be in the folder. Classes count from 1.
+-- init.lua - torch.vision.datasets: datasets of images, which are read from the same files as
+-- torchvision's. Nothing is downloaded; the files must already be in the folder. Classes count from
+-- 1.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,7 +19,7 @@ local read <const>, transformed <const> = files.read, files.transformed
 
 -- MNIST and its relatives -------------------------------------------------------------------------
 
--- Returns the first file that exists, compressed or not.
+-- Returns the path of a file or, if it does not exist, of its compressed form.
 local function find(title, path)
    for _, ending in ipairs {"", ".gz"} do
       local file = io.open(path .. ending, "rb")
@@ -77,9 +78,9 @@ local function define_idx(Class, name, classes)
    M[name] = Class
 end
 
---- Images of handwritten digits: the IDX files, also as .gz, in the folder MNIST/raw of `root`. An
---- item is an image (1, 28, 28) uint8 and its class: the digit plus 1. `transform` and
---- `target_transform` are called with the two values of an item.
+--- Images of handwritten digits. The IDX files, which may be compressed (.gz), are in the folder
+--- MNIST/raw of `root`. An item is an image (1, 28, 28) uint8 and its class: the digit plus 1.
+--- `transform` and `target_transform` are called with the two values of an item.
 ---
 ---     local raw = "MNIST/raw/"
 ---     torch.io.make_folder(raw)
@@ -102,8 +103,8 @@ end
 local MNIST = class.class("vision.datasets.MNIST", Dataset)
 define_idx(MNIST, "MNIST", digits)
 
---- Images of clothes in ten classes: the files of MNIST's format in the folder FashionMNIST/raw of
---- `root`. Items, `transform` and `target_transform` are those of MNIST.
+--- Images of clothes in ten classes. The files, in MNIST's format, are in the folder
+--- FashionMNIST/raw of `root`. Items, `transform` and `target_transform` are those of MNIST.
 ---
 ---     local raw = "FashionMNIST/raw/"
 ---     torch.io.make_folder(raw)
@@ -155,7 +156,7 @@ local take_emnist = args.signature [[vision.datasets.EMNIST(root: string, split:
 
 local letters <const> = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
--- Returns a list of the characters of a text, after another list.
+-- Appends the characters of a text to a list, and returns the list.
 local function characters(text, list)
    for character in text:gmatch "." do list[#list + 1] = character end
    return list
@@ -168,10 +169,10 @@ local emnist_classes <const> = {
    mnist = "0123456789",
 }
 
---- Images of handwritten letters and digits: the IDX files, also as .gz, in the folder EMNIST/raw
---- of `root`. `split` is "byclass", "bymerge", "balanced", "letters", "digits" or "mnist". Items,
---- `transform` and `target_transform` are those of MNIST; as in torchvision the images are stored
---- mirrored at the diagonal, and class 1 of "letters" is "N/A".
+--- Images of handwritten letters and digits. The IDX files, which may be compressed (.gz), are in
+--- the folder EMNIST/raw of `root`. `split` is "byclass", "bymerge", "balanced", "letters",
+--- "digits" or "mnist". Items, `transform` and `target_transform` are as in MNIST. As in
+--- torchvision, images are mirrored at the diagonal, and class 1 of "letters" is "N/A".
 ---
 ---     local raw = "EMNIST/raw/emnist-letters-train-"
 ---     torch.io.make_folder "EMNIST/raw"
@@ -218,7 +219,7 @@ end
 local take_stl = args.signature [[vision.datasets.STL10(root: string, split: string = 'train',
    transform: callable?, target_transform: callable?)]]
 
---- Images of animals and vehicles in ten classes: the files train_X.bin and so on, in the folder
+--- Images of animals and vehicles in ten classes. The files, such as train_X.bin, are in the folder
 --- stl10_binary of `root`. `split` is "train", "test" or "unlabeled". An item is an image (3, 96,
 --- 96) uint8 and its class from 1; without labels the class is 0. `transform` and
 --- `target_transform` are called with the two values of an item.
@@ -255,7 +256,7 @@ function STL10:__init(...)
    if #bytes == 0 or #bytes % size ~= 0 then
       torch.raise(("%sX.bin: expected a multiple of %d bytes, got %d"):format(prefix, size, #bytes))
    end
-   -- Each channel is stored column by column.
+   -- The pixels of each channel are stored column by column.
    self.data = torch.frombuffer(bytes, {dtype = "uint8"}):view(-1, 3, 96, 96):transpose(3, 4)
       :contiguous()
    local count = self.data:size(1)
@@ -281,9 +282,9 @@ end
 local take_coco = args.signature [[vision.datasets.CocoDetection(root: string, annFile: string,
    transform: callable?, target_transform: callable?)]]
 
---- Images with annotations in COCO's format: `root` is the folder of the images, `annFile` the JSON
---- file. An item is an image (C, H, W) uint8 and the list of its annotations: tables as the file
---- has them, such as {bbox = {x, y, width, height}, category_id = 1}. `transform` and
+--- Images with annotations in COCO's format. `root` is the folder of the images, and `annFile` is
+--- the JSON file. An item is an image (C, H, W) uint8 and the list of its annotations, which are
+--- tables as in the file, such as {bbox = {x, y, width, height}, category_id = 1}. `transform` and
 --- `target_transform` are called with the two values of an item.
 ---
 ---     torch.save(torch.zeros(3, 8, 8, {dtype = "uint8"}), "a.png")
@@ -345,10 +346,10 @@ local take_fake = args.signature [[vision.datasets.FakeData(size: count = 1000,
    image_size: integers?, num_classes: count = 10, transform: callable?,
    target_transform: callable?, random_offset: integer = 0)]]
 
---- Random images, for trying out programs: `size` images of `image_size` ({3, 224, 224} by default)
---- with classes from 1 to `num_classes`. An item is an image uint8 and its class, and is the same
---- at each access; another `random_offset` gives other images. `transform` and `target_transform`
---- are called with the two values of an item.
+--- Random images for trying out programs. There are `size` images of `image_size` ({3, 224, 224} by
+--- default) with classes from 1 to `num_classes`. An item is an image (uint8) and its class. Each
+--- access to an item gives the same values; another `random_offset` gives other images. `transform`
+--- and `target_transform` are called with the two values of an item.
 ---
 ---     local set = torch.vision.datasets.FakeData(20, {3, 8, 8})
 ---     local image, label = set:get(2)

@@ -1,10 +1,10 @@
--- mat.lua - reads arrays of numbers from MATLAB's files of version 5, compressed or not.
+-- mat.lua - reads arrays of numbers from MATLAB files of version 5, which may be compressed.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Maps numbers of types to the format for string.unpack, the size and the dtype.
+-- Maps the number of a type to its format for string.unpack, its size and its dtype.
 local types <const> = {
    [1] = {"<i1", 1, "int8"}, [2] = {"<I1", 1, "uint8"}, [3] = {"<i2", 2, "int16"},
    [4] = {"<I2", 2, "uint16"}, [5] = {"<i4", 4, "int32"}, [6] = {"<I4", 4, "uint32"},
@@ -14,8 +14,8 @@ local matrix <const>, compressed <const> = 14, 15
 
 local function fail(format, ...) error(format:format(...), 0) end
 
--- Returns an element's type, its number of bytes, the position of its bytes, and the position of
--- the next element.
+-- Reads the tag of an element. Returns the element's type, its number of bytes, the position of
+-- these bytes, and the position of the next element.
 local function tag(text, at)
    if at + 7 > #text then fail "it ends too early" end
    local kind, n = string.unpack("<I4I4", text, at)
@@ -25,7 +25,7 @@ local function tag(text, at)
    return kind, n, at + 8, next_at
 end
 
--- Returns a list of the small integers of an element.
+-- Returns the integers in a small element as a list.
 local function integers(text, kind, n, from)
    local of = types[kind]
    if not of or from + n - 1 > #text then fail "it ends too early" end
@@ -34,8 +34,7 @@ local function integers(text, kind, n, from)
    return list
 end
 
--- Returns the name and the tensor of an array of numbers; for other kinds of arrays, returns only
--- the name.
+-- Reads an array. Returns its name and, if it contains numbers, its tensor.
 local function read_matrix(text, at)
    local kind, n, from, next_at = tag(text, at)
    local flags = integers(text, kind, n, from)[1] or fail "it has no flags"
@@ -63,7 +62,7 @@ local function read_matrix(text, at)
    return name, values:view(reversed):permute(order)
 end
 
--- Returns the checksum of zlib's format.
+-- Computes Adler-32, the checksum of zlib's format.
 local function adler32(bytes)
    local a, b, n = 1, 0, bytes:numel()
    for first = 1, n, 1 << 20 do
@@ -76,8 +75,8 @@ local function adler32(bytes)
    return b << 16 | a
 end
 
--- Returns the unpacked contents of a compressed element: zlib's format has two bytes before the
--- data and a checksum after them.
+-- Decompresses an element. It has zlib's format, which has two bytes before the data and a checksum
+-- after them.
 local function unpack(text, from, n)
    if n < 7 or from + n - 1 > #text then fail "it ends too early" end
    local packed = torch.frombuffer(text:sub(from + 2, from + n - 5), {dtype = "uint8"})
@@ -93,8 +92,8 @@ local function unpack(text, from, n)
    return torch.io.text(whole, 1, whole:numel())
 end
 
---- Reads a file's arrays of numbers.
----@param text string  its contents
+--- Reads all arrays of numbers in a file.
+---@param text string  the contents of the file
 ---@return table<string, Tensor>? arrays  by name; nil if the file is damaged
 ---@return string? message
 function M.read(text)

@@ -1,11 +1,11 @@
--- pickles.lua - reads the pickles of CIFAR: dictionaries of lists, numbers, strings and arrays of
--- bytes that NumPy has written. No code from a file is executed; other classes raise an error.
+-- pickles.lua - reads CIFAR's pickles: dictionaries of lists, numbers, strings and arrays of bytes
+-- that NumPy has written. No code from a file is executed. Classes other than these raise an error.
 
 local M = {}
 
 local mark <const> = {}
 
--- Names of the supported functions and classes.
+-- Maps the names of the supported functions and classes to the names used here.
 local known <const> = {["numpy.core.multiarray _reconstruct"] = "array",
    ["numpy._core.multiarray _reconstruct"] = "array", ["numpy ndarray"] = "class",
    ["numpy dtype"] = "dtype", ["_codecs encode"] = "encode", ["__builtin__ bytes"] = "bytes",
@@ -37,7 +37,7 @@ local function call(fn, list)
    error("a call of " .. fn.known, 0)
 end
 
--- Applies a pickled state to an array: version, shape, dtype, order of columns and bytes.
+-- Restores a pickled array from its state: version, shape, dtype, order of the columns and bytes.
 local function build(object, state)
    if type(object) ~= "table" then error("a state without an object", 0) end
    if not object.array then return end
@@ -49,7 +49,7 @@ local function build(object, state)
    object.shape, object.bytes = state[2], bytes
 end
 
---- Reads a pickle. Dictionaries and lists become tables; an array becomes a table with `shape` and
+--- Reads a pickle. Dictionaries and lists become tables. An array becomes a table with `shape` and
 --- `bytes`.
 ---@param text string
 ---@return any? value  nil if the pickle is damaged

@@ -1,4 +1,4 @@
--- voc.lua - Pascal VOC: boxes (VOCDetection) and masks (VOCSegmentation).
+-- voc.lua - the datasets of Pascal VOC with boxes (VOCDetection) and with masks (VOCSegmentation).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,7 +18,7 @@ local function text_of(text)
    return (text:match "^%s*(.-)%s*$":gsub("&(%a+);", entities))
 end
 
--- Adds a child's value to its parent's table. Several children of the same name become a list.
+-- Adds a child's value to its parent's table. Several children with the same name become a list.
 local function add(node, name, value)
    node.counts[name] = (node.counts[name] or 0) + 1
    local n = node.counts[name]
@@ -28,8 +28,8 @@ end
 
 local function new_node(name) return {name = name, children = {}, counts = {}, text = ""} end
 
--- Reads XML elements without attributes into nested tables. Returns nil and a message for other
--- XML.
+-- Parses XML elements without attributes into nested tables. Returns nil and a message if the text
+-- has other XML.
 local function parse(source)
    local stack = {new_node()}
    source = source:gsub("<%?.-%?>", ""):gsub("<!%-%-.-%-%->", "")
@@ -62,7 +62,7 @@ end
 
 -- Datasets ----------------------------------------------------------------------------------------
 
--- Opens a dataset: sets the field root, and the fields images and targets, which are lists of
+-- Opens a dataset: sets the field `root`, and the fields `images` and `targets`, which are lists of
 -- paths.
 local function open(self, title, a, sets, folder, ending)
    Dataset.__init(self)
@@ -92,11 +92,11 @@ local parameters <const> = [[(root: string, year: string = '2012', image_set: st
 local take_detection = args.signature("vision.datasets.VOCDetection" .. parameters)
 local take_segmentation = args.signature("vision.datasets.VOCSegmentation" .. parameters)
 
---- Images with boxes of Pascal VOC, in VOCdevkit/VOC2012 of `root`, or of another `year` from
---- "2007". `image_set` is "train", "trainval", "val" or, for 2007, "test". An item is an image (3,
---- H, W) uint8 and the annotation's XML as nested tables of strings: `target.annotation.object` is
---- the list of objects. `transforms` is called with both values of an item, `transform` with the
---- image, `target_transform` with the target.
+--- Images with boxes from Pascal VOC. They are in the folder VOCdevkit/VOC2012 of `root`, or in
+--- that of another `year` from "2007" on. `image_set` is "train", "trainval", "val" or, for 2007,
+--- "test". An item is an image (3, H, W) uint8 and the annotation's XML as nested tables of
+--- strings: `target.annotation.object` is the list of objects. `transforms` is called with both
+--- values of an item, `transform` with the image, `target_transform` with the target.
 ---
 ---     local VOC = torch.vision.datasets.VOCDetection
 ---     local message = select(2, pcall(VOC, "nowhere"))
@@ -129,9 +129,9 @@ function VOCDetection:get(i)
 end
 
 --- Images with masks of Pascal VOC. `year`, `image_set`, `transform`, `target_transform` and
---- `transforms` are as in VOCDetection. An item is an image (3, H, W) uint8 and a mask (H, W) uint8
---- as torchvision's, with the numbers of the file's palette: 0 for the background, 1 to 20 for
---- classes, 255 for borders.
+--- `transforms` are as in VOCDetection. An item is an image (3, H, W) uint8 and a mask (H, W)
+--- uint8. As in torchvision, the mask has the numbers of the file's palette: 0 for the background,
+--- 1 to 20 for classes, 255 for borders.
 ---
 ---     local VOC = torch.vision.datasets.VOCSegmentation
 ---     local message = select(2, pcall(VOC, "nowhere"))
@@ -154,8 +154,8 @@ end
 
 function VOCSegmentation:__len() return #self.images end
 
--- Returns the numbers of VOC's palette for colours (3, H, W): bits 0, 1 and 2 of a number, and each
--- three bits after these, are the highest bits of red, green and blue, and the next ones.
+-- Converts colours (3, H, W) to their numbers in VOC's palette. Bits 0, 1 and 2 of a number are the
+-- highest bits of red, green and blue; the next three bits are the second-highest bits, and so on.
 local function numbers_of(title, path, colours)
    local image = colours:int()
    local number = torch.zeros(image:size(2), image:size(3), {dtype = "int32"})

@@ -1,10 +1,10 @@
--- detect.lua - trains a small Faster R-CNN to find discs, squares and triangles that it draws
--- itself, and prints the mean average precision by COCO's rules.
+-- detect.lua - trains a small Faster R-CNN on random drawings of discs, squares and triangles.
+-- Prints the mean average precision by COCO's rules.
 --
 --    tlua rocks/vision/examples/detect.lua [steps] [folder]
 --
--- The folder gets found.png, a picture of what was found, and truth.json and found.json, the boxes
--- in COCO's format, which detect.py checks with pycocotools.
+-- Writes to the folder found.png, a picture of the detections, and truth.json and found.json, which
+-- have the boxes in COCO's format. detect.py checks these files with pycocotools.
 
 local torch = require "tlua"
 
@@ -24,7 +24,7 @@ math.randomseed(1)
 local x = torch.arange(side):view(1, side):expand(side, side):float()
 local y = torch.arange(side):view(side, 1):expand(side, side):float()
 
--- Returns the pixels of a shape around (cx, cy), whose box has sides of 2r.
+-- Returns the pixels of a shape around (cx, cy). The sides of its box have length 2r.
 local function shape(label, cx, cy, r)
    local dx, dy = x + 0.5 - cx, y + 0.5 - cy
    if label == 2 then return (dx * dx + dy * dy):le(r * r) end
@@ -33,7 +33,7 @@ local function shape(label, cx, cy, r)
    return inside:logical_and(dx:abs():le((dy + r) / 2))
 end
 
--- Returns an image with one to three shapes, and its target.
+-- Draws an image with one to three shapes. Returns the image and its target.
 local function draw()
    local image = torch.rand(3, side, side) * 0.3 + torch.rand(3, 1, 1) * 0.3
    local boxes, labels = {}, {}
@@ -67,7 +67,7 @@ local function conv(inputs, outputs, stride)
    return ops.Conv2dNormActivation(inputs, outputs, {stride = stride})
 end
 
--- Three maps, from a quarter to a sixteenth of the image's size.
+-- Computes three feature maps, whose sides are from a quarter to a sixteenth of the image's.
 local function small_body()
    local layers = nn.Sequential(conv(3, 16, 2), conv(16, 32, 2), conv(32, 32, 1), conv(32, 64, 2),
       conv(64, 64, 1), conv(64, 96, 2), conv(96, 96, 1))
@@ -101,8 +101,9 @@ print(("%d s of training"):format(os.time() - start))
 
 -- Evaluation --------------------------------------------------------------------------------------
 
--- Returns the average precision of one class at one overlap: the mean of the best precisions at 101
--- values of recall. `found` and `truth` have the detections and boxes of each image.
+-- Returns the average precision of a class at an overlap: at each of 101 values of recall the best
+-- precision is taken, and these are averaged. `found` and `truth` have the detections and boxes of
+-- each image.
 local function average_precision(found, truth, label, overlap)
    local ranked, count = {}, 0
    for i, own in ipairs(found) do
@@ -163,8 +164,8 @@ local function write(name, text)
    file:close()
 end
 
--- Returns a row of COCO's lists, as JSON; its categories are torchvision's labels, which count
--- from 0.
+-- Formats an object as a row of COCO's lists, in JSON. The categories are torchvision's labels,
+-- which count from 0.
 local function row(image, boxes, labels, k, more)
    local x1, y1, x2, y2 = table.unpack(boxes[k]:double():tolist())
    return ('{"image_id": %d, "category_id": %d, "bbox": [%.17g, %.17g, %.17g, %.17g], %s}'):format(

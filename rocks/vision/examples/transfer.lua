@@ -1,11 +1,11 @@
 -- transfer.lua - trains a ResNet on the digits 0 to 4, freezes its body up to the last stage, and
--- trains the rest on 40 examples of the digits 5 to 9. Prints the accuracy, and beside it that of
--- a network that has seen only these examples.
+-- trains the rest on 40 examples of the digits 5 to 9. Prints the accuracy, and beside it the
+-- accuracy of a network that was trained only on these examples.
 --
 --    tlua rocks/vision/examples/transfer.lua [epochs] [digits.csv]
 --
--- A line of the file has 64 pixels, from 0 to 16, of 8 x 8, and then the digit; by default it is
--- examples/data/digits.csv.
+-- Each line of the file has the 64 pixels of an image of 8 x 8, from 0 to 16, and then the digit.
+-- The default file is examples/data/digits.csv.
 
 local torch = require "tlua"
 
@@ -18,7 +18,7 @@ torch.manual_seed(1)
 
 -- Data --------------------------------------------------------------------------------------------
 
--- Returns images (n, 3, 32, 32) of five digits from `first` on, and their classes from 1 to 5.
+-- Returns images (n, 3, 32, 32) of the five digits from `first` on, and their classes from 1 to 5.
 local function digits_from(first)
    local rows = torch.data.CSV(path, {header = false}):tensor()
    local digits = rows:select(2, 65)
@@ -31,7 +31,7 @@ end
 
 -- Training ----------------------------------------------------------------------------------------
 
--- Trains the parameters that have gradients.
+-- Trains the parameters that have not been frozen.
 local function train(model, images, classes, times, rate)
    local optimizer = optim.AdamW(model:parameters(), {lr = rate})
    for _ = 1, times do
@@ -57,7 +57,8 @@ end
 
 local shots <const> = 40
 
--- Trains a model on the first images, at most `shots` of them. Returns the accuracy on the others.
+-- Trains a model on the first images, at most `shots` of them. Returns the accuracy on the other
+-- images.
 local function learn(model, images, classes)
    local count = math.min(shots, images:size(1) // 2)
    train(model, images:narrow(1, 1, count), classes:narrow(1, 1, count), 5 * epochs, 1e-3)
@@ -65,8 +66,8 @@ local function learn(model, images, classes)
    return accuracy(model, images:narrow(1, count + 1, rest), classes:narrow(1, count + 1, rest))
 end
 
--- Freezes a model but for its last stage and a new last layer. Frozen batch normalisation keeps its
--- statistics as well.
+-- Freezes all of a model except its last stage, and replaces its last layer. In the frozen part,
+-- batch normalisation keeps its statistics as well.
 local function freeze(model)
    model:requires_grad_(false):eval()
    model.layer4:requires_grad_(true):train()

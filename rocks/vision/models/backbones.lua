@@ -1,5 +1,5 @@
--- backbones.lua - parts of models for classification that compute the feature maps of models for
--- segmentation and detection, and pyramids of these maps.
+-- backbones.lua - takes parts of models for classification, whose feature maps models for
+-- segmentation and detection need, and builds pyramids of these maps.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,9 +13,9 @@ local M = {}
 local take_getter = args.signature [[vision.models.IntermediateLayerGetter(model: object,
    return_layers: table)]]
 
---- The first layers of a model, which are called one after the other; the call returns a table of
---- the outputs of some. `return_layers` maps the names of these layers, or their positions in a
---- Sequential, to the keys of the table. Layers after the last of them are left out. The states of
+--- Calls the first layers of a model one after another, and returns a table with the outputs of
+--- some of them. `return_layers` maps the names of these layers, or their positions in a
+--- Sequential, to the keys of the table. Layers after the last of these are left out. The states of
 --- the layers keep their names.
 ---
 ---     local models = torch.vision.models
@@ -71,11 +71,11 @@ local take_backbone = args.signature [[vision.models.detection.BackboneWithFPN(b
    return_layers: table, in_channels_list: integers, out_channels: count,
    extra_blocks: callable?, norm_layer: callable?)]]
 
---- A model's layers, and a pyramid of the outputs of some: IntermediateLayerGetter of `backbone`,
---- then FeaturePyramidNetwork. `return_layers` maps the layers' names to positions in the list of
---- maps, the largest map first; `in_channels_list` has their channels. `extra_blocks` adds levels:
---- LastLevelMaxPool by default; `norm_layer` makes the pyramid's normalisations. The call returns
---- the list of maps, of `out_channels` each.
+--- Computes a pyramid of the outputs of some layers of a model: IntermediateLayerGetter of
+--- `backbone`, then FeaturePyramidNetwork. `return_layers` maps the layers' names to positions in
+--- the list of maps, the largest map first. `in_channels_list` has their numbers of channels.
+--- `extra_blocks` adds levels (LastLevelMaxPool by default), and `norm_layer` makes the pyramid's
+--- normalisations. The call returns a list of maps with `out_channels` channels each.
 ---
 ---     local models = torch.vision.models
 ---     local features = models.squeezenet1_1().features
@@ -86,7 +86,7 @@ local take_backbone = args.signature [[vision.models.detection.BackboneWithFPN(b
 ---@class vision.models.detection.BackboneWithFPN: nn.Module
 ---@field body vision.models.IntermediateLayerGetter  the layers
 ---@field fpn vision.ops.FeaturePyramidNetwork  the pyramid
----@field out_channels integer  the channels of each map
+---@field out_channels integer  the number of channels of each map
 ---@field levels integer  the number of maps without those that `extra_blocks` adds
 ---@overload fun(...): nn.Module
 local BackboneWithFPN = class.class("vision.models.detection.BackboneWithFPN", nn.Module)
@@ -115,9 +115,9 @@ local function check_layers(title, name, value, first, last)
    end
 end
 
---- Puts a pyramid on a ResNet, whose first layers stop learning.
+--- Puts a pyramid on a ResNet, whose first layers are frozen.
 ---@param resnet nn.Module
----@param title string  the function, for messages
+---@param title string  the function's name, for messages
 ---@param o {trainable: integer, returned: integer[]?, extra: function?, norm: function?}
 ---@return nn.Module
 function M.resnet_pyramid(resnet, title, o)
@@ -143,7 +143,7 @@ local take_resnet = args.signature [[vision.models.detection.resnet_fpn_backbone
    backbone_name: string, weights: string|table?, norm_layer: callable?,
    trainable_layers: count = 3, returned_layers: integers?, extra_blocks: callable?)]]
 
---- Makes a ResNet with a pyramid of 256 channels.
+--- Creates a ResNet with a pyramid of 256 channels.
 ---
 ---     local detection = torch.vision.models.detection
 ---     local body = detection.resnet_fpn_backbone("resnet18")
@@ -154,7 +154,7 @@ local take_resnet = args.signature [[vision.models.detection.resnet_fpn_backbone
 ---@param options? {weights: string|table, norm_layer: function, trainable_layers: integer,
 --- returned_layers: integer[], extra_blocks: function}  weights: a state dict of the ResNet, or its
 --- file; norm_layer: makes the ResNet's normalisations, FrozenBatchNorm2d by default;
---- trainable_layers: how many stages learn, from the last, 3 by default; returned_layers: the
+--- trainable_layers: how many of the last stages are not frozen, 3 by default; returned_layers: the
 --- stages of the pyramid, all four by default; extra_blocks: adds levels, LastLevelMaxPool by
 --- default
 ---@return vision.models.detection.BackboneWithFPN
@@ -169,8 +169,8 @@ function M.resnet_fpn_backbone(...)
       {trainable = a.trainable_layers, returned = a.returned_layers, extra = a.extra_blocks})
 end
 
---- Returns the positions of a MobileNet's layers that end a resolution: the first, those that
---- reduce the size, and the last.
+--- Returns the positions of the MobileNet layers at the ends of resolutions: the first layer, the
+--- layers that reduce the size, and the last layer.
 ---@param features nn.Sequential
 ---@return integer[]
 function M.stages(features)
@@ -182,7 +182,7 @@ function M.stages(features)
    return list
 end
 
--- Makes the first layers of a MobileNet's features stop learning; returns the positions of stages.
+-- Freezes the first layers of a MobileNet's features. Returns the positions of its stages.
 function M.freeze_mobilenet(features, title, trainable)
    local stages = M.stages(features)
    check_layers(title, "trainable_layers", trainable, 0, #stages)
@@ -193,9 +193,9 @@ function M.freeze_mobilenet(features, title, trainable)
    return stages
 end
 
---- Puts a pyramid on the features of a MobileNet, whose first layers stop learning.
+--- Puts a pyramid on the features of a MobileNet, whose first layers are frozen.
 ---@param features nn.Sequential
----@param title string  the function, for messages
+---@param title string  the function's name, for messages
 ---@param o {trainable: integer, returned: integer[]?, extra: function?}
 ---@return nn.Module
 function M.mobilenet_pyramid(features, title, o)
@@ -213,7 +213,8 @@ local take_mobilenet = args.signature [[vision.models.detection.mobilenet_backbo
    backbone_name: string, fpn: boolean = true, weights: string|table?, norm_layer: callable?,
    trainable_layers: count = 2, returned_layers: integers?, extra_blocks: callable?)]]
 
---- Makes a MobileNet with a pyramid of 256 channels or, without `fpn`, with one map of as many.
+--- Creates a MobileNet with a pyramid of 256 channels. If `fpn` is false, creates it with a single
+--- map of 256 channels.
 ---
 ---     local detection = torch.vision.models.detection
 ---     local body = detection.mobilenet_backbone("mobilenet_v3_small")
@@ -224,8 +225,9 @@ local take_mobilenet = args.signature [[vision.models.detection.mobilenet_backbo
 ---@param options? {weights: string|table, norm_layer: function, trainable_layers: integer,
 --- returned_layers: integer[], extra_blocks: function}  weights: a state dict of the MobileNet, or
 --- its file; norm_layer: makes the normalisations, FrozenBatchNorm2d by default; trainable_layers:
---- how many stages learn, from the last, 2 by default; returned_layers: the stages of the pyramid,
---- counted from 1, the last two by default; extra_blocks: adds levels, LastLevelMaxPool by default
+--- how many of the last stages are not frozen, 2 by default; returned_layers: the stages of the
+--- pyramid, counted from 1, the last two by default; extra_blocks: adds levels, LastLevelMaxPool by
+--- default
 ---@return nn.Module
 function M.mobilenet_backbone(...)
    local title, a = "vision.models.detection.mobilenet_backbone", take_mobilenet(...)

@@ -8,7 +8,7 @@ local layers = require "tlua.vision.ops.layers"
 
 local nn = torch.nn
 
--- Normalises the channels of each pixel.
+-- Normalises the channels of each pixel separately.
 local LayerNorm2d = class.class("vision.models.LayerNorm2d", nn.LayerNorm)
 
 function LayerNorm2d:forward(input)
@@ -74,9 +74,9 @@ end
 ---@names vision.models.convnext_tiny vision.models.convnext_small
 ---@names vision.models.convnext_base vision.models.convnext_large
 ---@param options? {num_classes: integer, layer_scale: number, stochastic_depth_prob: number,
---- weights: string|table}  num_classes: 1000 by default; layer_scale: of each block's output at the
---- beginning, 1e-6 by default; stochastic_depth_prob: up to which blocks are dropped, 0.1 to 0.5 by
---- default; weights: a state dict or its file
+--- weights: string|table}  num_classes: 1000 by default; layer_scale: the initial scale of each
+--- block's output, 1e-6 by default; stochastic_depth_prob: the value up to which the probability of
+--- dropping a block grows, 0.1 to 0.5 by default; weights: a state dict or its file
 ---@return nn.Module
 return define.builders({layer_scale = 1e-6}, {
    convnext_tiny = {channels = 96, depths = {3, 3, 9, 3}, defaults = {stochastic_depth_prob = 0.1}},

@@ -1,5 +1,5 @@
--- define.lua - what all families of models share: builders with checked options, channel numbers,
--- and initial values.
+-- define.lua - functions that all families of models have in common: builders with checked options,
+-- numbers of channels, and initial values.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,8 +19,9 @@ local function same_keys(one, two)
    return true
 end
 
--- Refuses what is no state with PyTorch's names: the names of torchvision's weights, which would
--- have to be fetched, and states whose names count from 1.
+-- Raises an error unless `weights` is a state dict with PyTorch's names. Names of torchvision's
+-- weights are refused, because the weights would have to be downloaded; so are states whose names
+-- count from 1.
 local function read_weights(title, model, weights)
    local state = weights
    if type(weights) == "string" then
@@ -48,15 +49,15 @@ local function read_weights(title, model, weights)
    return state
 end
 
--- Loads the weights of a file or of a table into a model.
+-- Loads weights, given as a file or as a table, into a model.
 local function load_weights(title, model, weights)
    model:load_state_dict(read_weights(title, model, weights), {names = "pytorch"})
 end
 
---- Returns a table of builders. A builder takes a table of options and returns a model.
+--- Returns a table of builders. Each builder takes a table of options and returns a model.
 ---@param defaults table<string, any>  the options of the family; num_classes = false means none
----@param rows table<string, table>  name -> the variant's row, passed to make; its field
---- `defaults` replaces defaults
+---@param rows table<string, table>  maps the name of a variant to a row, which is passed to make;
+--- the row's field `defaults` replaces defaults
 ---@param make fun(options: table, row: table, title: string): nn.Module
 ---@param further? boolean|table<string, boolean>  options without a default; true stands for
 --- norm_layer
@@ -95,7 +96,8 @@ function M.builders(defaults, rows, make, further)
    return builders
 end
 
---- Rounds a number of channels to a multiple of `divisor`, but not down by more than a tenth.
+--- Rounds a number of channels to a multiple of `divisor`. The result is at most a tenth smaller
+--- than `value`.
 ---@param value number
 ---@param divisor integer
 ---@return integer
@@ -105,14 +107,14 @@ function M.divisible(value, divisor)
    return math.tointeger(rounded)
 end
 
---- Returns a function that makes BatchNorm2d with other options than its defaults.
+--- Returns a function that makes BatchNorm2d layers with the given options.
 ---@param options {eps: number?, momentum: number?}
 ---@return fun(channels: integer): nn.Module
 function M.batch_norm(options)
    return function(channels) return nn.BatchNorm2d(channels, options) end
 end
 
---- Calls a function with each convolution and another with each linear layer of a model, without
+--- Calls one function for each convolution of a model and another for each linear layer, without
 --- recording gradients. Biases become 0, unless the field `bias` is "keep".
 ---@param model nn.Module
 ---@param calls {conv: function?, linear: function?, bias: string?}
@@ -131,27 +133,31 @@ function M.initialize(model, calls)
    end)
 end
 
---- Fills a weight with normal values for layers before a ReLU, by the number of outputs.
+--- Fills a weight with normal random numbers for a layer before a ReLU. Their deviation depends on
+--- the number of outputs.
 ---@param weight Tensor
 function M.kaiming_fan_out(weight)
    nn.init.kaiming_normal_(weight, {mode = "fan_out", nonlinearity = "relu"})
 end
 
---- Returns a function that fills a weight with normal values of a standard deviation.
+--- Returns a function that fills a weight with normal random numbers of the given standard
+--- deviation.
 ---@param std number
 ---@return fun(weight: Tensor)
 function M.normal(std)
    return function(weight) nn.init.normal_(weight, 0, std) end
 end
 
---- Returns a function that fills a weight with normal values inside an interval.
+--- Returns a function that fills a weight with normal random numbers that are limited to an
+--- interval.
 ---@param std number
 ---@return fun(weight: Tensor)
 function M.truncated(std)
    return function(weight) nn.init.trunc_normal_(weight, 0, std, -2, 2) end
 end
 
---- Defines a model's forward: the features, their means, and the classifier.
+--- Implements forward of a model: computes the features, their means over the pixels, and the
+--- classifier.
 ---@param self nn.Module
 ---@param input Tensor  (N, 3, H, W)
 ---@return Tensor  (N, num_classes)

@@ -87,8 +87,9 @@ end
 ---@names vision.models.densenet121 vision.models.densenet161
 ---@names vision.models.densenet169 vision.models.densenet201
 ---@param options? {num_classes: integer, bn_size: integer, drop_rate: number, weights:
---- string|table}  num_classes: 1000 by default; bn_size: channels inside of a layer, as a multiple
---- of its outputs (4); drop_rate: dropout after each layer (0); weights: a state dict or its file
+--- string|table}  num_classes: 1000 by default; bn_size: the number of channels inside a layer as a
+--- multiple of its outputs, 4 by default; drop_rate: the dropout after each layer, 0 by default;
+--- weights: a state dict or its file
 ---@return nn.Module
 return define.builders({bn_size = 4, drop_rate = 0}, {
    densenet121 = {growth = 32, blocks = {6, 12, 24, 16}, first = 64},

@@ -9,8 +9,8 @@ local layers = require "tlua.vision.ops.layers"
 local nn = torch.nn
 local conv <const> = layers.Conv2dNormActivation
 
--- An inverted residual. A fused one has one convolution instead of a 1x1 and a depthwise
--- convolution, and no channel attention.
+-- An inverted residual block. A fused block has one convolution in place of a 1x1 and a depthwise
+-- convolution, and has no channel attention.
 local MBConv = class.class("vision.models.MBConv", nn.Module)
 
 function MBConv:__init(o)
@@ -44,9 +44,10 @@ end
 
 local EfficientNet = class.class("vision.models.EfficientNet", nn.Module)
 
-local F <const>, M <const> = true, false -- fused or not
+local F <const>, M <const> = true, false -- whether a block is fused
 
--- Whether fused, expansion, kernel, stride, input channels, output channels, number of blocks.
+-- Each row describes a stage: whether it is fused, expansion, kernel, stride, input channels,
+-- output channels, number of blocks.
 local v1 <const> = {{M, 1, 3, 1, 32, 16, 1}, {M, 6, 3, 2, 16, 24, 2}, {M, 6, 5, 2, 24, 40, 2},
    {M, 6, 3, 2, 40, 80, 3}, {M, 6, 5, 1, 80, 112, 3}, {M, 6, 5, 2, 112, 192, 4},
    {M, 6, 3, 1, 192, 320, 1}}
@@ -118,8 +119,9 @@ rows.efficientnet_v2_l = {stages = large, last = 1280, norm = slow, defaults = {
 ---@names vision.models.efficientnet_v2_s vision.models.efficientnet_v2_m
 ---@names vision.models.efficientnet_v2_l
 ---@param options? {num_classes: integer, dropout: number, stochastic_depth_prob: number,
---- norm_layer: function, weights: string|table}  num_classes: 1000 by default; dropout: before the
---- classifier, 0.2 to 0.5 by default; stochastic_depth_prob: up to which blocks are dropped, 0.2 by
---- default; norm_layer: makes the normalisations; weights: a state dict or its file
+--- norm_layer: function, weights: string|table}  num_classes: 1000 by default; dropout: the dropout
+--- before the classifier, 0.2 to 0.5 by default; stochastic_depth_prob: the value up to which the
+--- probability of dropping a block grows, 0.2 by default; norm_layer: makes the normalisations;
+--- weights: a state dict or its file
 ---@return nn.Module
 return define.builders({stochastic_depth_prob = 0.2}, rows, EfficientNet, true)

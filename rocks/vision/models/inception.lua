@@ -1,5 +1,5 @@
--- inception.lua - GoogLeNet and Inception v3: blocks whose parallel branches of convolutions are
--- joined along the channels (Szegedy et al., 2014 and 2015).
+-- inception.lua - GoogLeNet and Inception v3. In their blocks, parallel branches of convolutions
+-- are concatenated along the channels (Szegedy et al., 2014 and 2015).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -8,7 +8,7 @@ local define = require "tlua.vision.models.define"
 local nn = torch.nn
 local F = nn.functional
 
--- A convolution with normalisation and ReLU.
+-- A convolution, followed by normalisation and ReLU.
 local BasicConv2d = class.class("vision.models.BasicConv2d", nn.Module)
 
 function BasicConv2d:__init(inputs, outputs, kernel, options)
@@ -22,8 +22,8 @@ function BasicConv2d:forward(input)
    return F.relu(self.bn(self.conv(input)), {inplace = true})
 end
 
--- Parallel branches. A branch is a list of the names of convolutions, which may begin with
--- "average" or "maximum" and end with a list of names whose outputs are joined.
+-- Parallel branches. Each branch is a list of names of convolutions. It may begin with "average" or
+-- "maximum", and may end with a list of names whose outputs are concatenated.
 local Branches = class.class("vision.models.Branches", nn.Module)
 
 function Branches:__init(convolutions, branches)
@@ -53,7 +53,8 @@ function Branches:forward(input)
    return torch.cat(outputs, 2)
 end
 
--- Converts the normalisation of ImageNet's channel means and deviations to one by 0.5 and 0.5.
+-- Changes the normalisation of an input: from ImageNet's channel means and deviations to a mean and
+-- a deviation of 0.5.
 local function to_half(input)
    local deviation, mean = {0.229, 0.224, 0.225}, {0.485, 0.456, 0.406}
    local scale, shift = {}, {}
@@ -65,7 +66,8 @@ end
 
 -- GoogLeNet ---------------------------------------------------------------------------------------
 
--- Returns a block with four branches: 1x1; 1x1 and 3x3, twice; and maxima with 1x1.
+-- Returns a block with four branches: a 1x1 convolution; twice a 1x1 and a 3x3 convolution; and max
+-- pooling with a 1x1 convolution.
 local GoogLeNetBlock = class.class("vision.models.GoogLeNetBlock", nn.Module)
 
 function GoogLeNetBlock:__init(inputs, c1, c3_reduced, c3, c5_reduced, c5, pooled)
@@ -275,7 +277,7 @@ function Inception3:forward(input)
 end
 
 --- GoogLeNet, from "Going Deeper with Convolutions". Input (N, 3, H, W); output (N, num_classes).
---- In training mode with `aux_logits` there are three results: the output, and those of the
+--- In training mode with `aux_logits` there are three results: the output, and the outputs of the
 --- auxiliary classifiers 2 and 1.
 ---
 ---     local models = torch.vision.models
@@ -285,16 +287,17 @@ end
 ---     --> 10	10	10
 ---@names vision.models.googlenet
 ---@param options? {num_classes: integer, aux_logits: boolean, transform_input: boolean,
---- init_weights: boolean, dropout: number, dropout_aux: number, weights: string|table}
---- num_classes: 1000 by default; aux_logits: whether there are auxiliary classifiers, true by
---- default; transform_input: whether the input is normalised by ImageNet's means, false by default;
+--- init_weights: boolean, dropout: number, dropout_aux: number, weights: string|table} num_classes:
+--- 1000 by default; aux_logits: whether there are auxiliary classifiers, true by default;
+--- transform_input: whether the input is normalised by ImageNet's means, false by default;
 --- init_weights: whether to draw initial values, true by default; dropout: 0.2 by default;
---- dropout_aux: of the auxiliary classifiers, 0.7 by default; weights: a state dict or its file
+--- dropout_aux: the dropout in the auxiliary classifiers, 0.7 by default; weights: a state dict or
+--- its file
 ---@return nn.Module
 
 --- Inception v3, from "Rethinking the Inception Architecture for Computer Vision". Input (N, 3, H,
 --- W), at least 75 pixels a side; output (N, num_classes). In training mode with `aux_logits` there
---- are two results, the output and that of the auxiliary classifier, and images need 299 pixels a
+--- are two results, the output and the auxiliary classifier's output, and images need 299 pixels a
 --- side.
 ---
 ---     local models = torch.vision.models

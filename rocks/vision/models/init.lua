@@ -1,6 +1,6 @@
--- init.lua - torch.vision.models: builders of models by torchvision's names, and the functions that
--- look builders up. A builder makes a model with random weights; with `weights = "file"` the model
--- has those of a state dict as torchvision saves it.
+-- init.lua - torch.vision.models: builders of models with torchvision's names, and functions that
+-- find builders. A builder creates a model with random weights. With `weights = "file"` the model
+-- has the weights of a state dict that torchvision has saved.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -31,7 +31,7 @@ local builders = lazy.modules("tlua.vision.models", {
    maxvit = "maxvit_t",
 })
 
--- Maps the tables for other tasks than classification to their models.
+-- Maps tasks other than classification to the names of their models.
 local tasks <const> = {
    segmentation = [[fcn_resnet50 fcn_resnet101 deeplabv3_resnet50 deeplabv3_resnet101
       deeplabv3_mobilenet_v3_large lraspp_mobilenet_v3_large]],
@@ -44,7 +44,7 @@ local tasks <const> = {
    optical_flow = "raft_large raft_small",
 }
 
--- The names of all models in alphabetical order, and the task of each, "" for classification.
+-- The names of all models in alphabetical order, and the task of each ("" for classification).
 local names, places = {}, {}
 
 local M = {}
@@ -60,7 +60,7 @@ table.sort(names)
 
 builders.IntermediateLayerGetter = "tlua.vision.models.backbones"
 
--- Returns a pattern of Lua for a name in which * stands for any letters.
+-- Converts a name in which * stands for any letters to a Lua pattern.
 local function pattern_of(glob)
    return "^" .. glob:gsub("[%-%.%+%[%]%(%)%$%^%%%?]", "%%%0"):gsub("%*", ".*") .. "$"
 end
@@ -75,14 +75,14 @@ end
 local take_list = args.signature [[vision.models.list_models(include: string|table?,
    exclude: string|table?)]]
 
---- Returns the names of all models in alphabetical order. In a name of the options, * stands for
---- any letters.
+--- Returns the names of all models in alphabetical order. In the options, * stands for any letters
+--- of a name.
 ---
 ---     local names = torch.vision.models.list_models {include = "vit_b*"}
 ---     print(table.concat(names, " "))
 ---     --> vit_b_16 vit_b_32
----@param options? {include: string|string[], exclude: string|string[]}  include: which names;
---- exclude: which of them not
+---@param options? {include: string|string[], exclude: string|string[]}  include: only names that
+--- match one of these; exclude: no names that match one of these
 ---@return string[]
 function M.list_models(...)
    local a, list = take_list(...), {}
@@ -112,7 +112,7 @@ local function find(title, name)
    return (place == "" and M or M[place])[key]
 end
 
---- Returns the function that builds the models of a name.
+--- Returns the builder of the model with the given name.
 ---
 ---     local build = torch.vision.models.get_model_builder "resnet18"
 ---     print(build == torch.vision.models.resnet18)

@@ -1,5 +1,5 @@
--- maxvit.lua - MaxViT: each layer convolves, then attends inside of windows and along a grid
--- (Tu et al., 2022).
+-- maxvit.lua - MaxViT: each layer has a convolution, then attention inside windows, and then
+-- attention along a grid (Tu et al., 2022).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -41,7 +41,7 @@ function MBConv:forward(input)
    return self.proj(input) + self.stochastic_depth(self.layers(input))
 end
 
--- Attention among the pixels of each group, (batch, groups, pixels, channels).
+-- Attention among the pixels of each group, for an input (batch, groups, pixels, channels).
 local Attention = class.class("vision.models.RelativeAttention", nn.Module)
 
 function Attention:__init(channels)
@@ -64,8 +64,8 @@ function Attention:forward(input)
    return self.merge(weights:matmul(qkv[3]):transpose(2, 3):reshape(batch, groups, n, channels))
 end
 
--- Attention and a perceptron over groups of pixels: those of a window, or of a grid with the
--- distance of a window between its points.
+-- Attention and a perceptron over groups of pixels. A group is a window, or a grid whose points are
+-- as far apart as a window is wide.
 local Partition = class.class("vision.models.PartitionAttention", nn.Module)
 
 function Partition:__init(channels, is_grid, drop)
@@ -161,8 +161,9 @@ end
 ---@names vision.models.maxvit_t
 ---@param options? {num_classes: integer, input_size: integer[], stochastic_depth_prob: number,
 --- norm_layer: function, weights: string|table}  num_classes: 1000 by default; input_size: height
---- and width, {224, 224} by default; stochastic_depth_prob: up to which blocks are dropped, 0.2 by
---- default; norm_layer: makes the normalisations; weights: a state dict or its file
+--- and width, {224, 224} by default; stochastic_depth_prob: the value up to which the probability
+--- of dropping a block grows, 0.2 by default; norm_layer: makes the normalisations; weights: a
+--- state dict or its file
 ---@return nn.Module
 return define.builders({input_size = {224, 224}, stochastic_depth_prob = 0.2},
    {maxvit_t = {stem = 64, depths = {2, 2, 5, 2}}}, MaxVit, true)

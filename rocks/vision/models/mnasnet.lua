@@ -1,5 +1,5 @@
--- mnasnet.lua - MNASNet: inverted residuals found by a search for fast networks on phones
--- (Tan et al., 2018).
+-- mnasnet.lua - MNASNet: inverted residual blocks that were found by a search for networks that are
+-- fast on phones (Tan et al., 2018).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -9,7 +9,7 @@ local nn = torch.nn
 
 local momentum <const> = {momentum = 1 - 0.9997}
 
--- Adds a convolution without bias, its normalisation and, unless it is linear, a ReLU.
+-- Adds a convolution without bias, its normalisation and, unless `is_linear` is true, a ReLU.
 local function add(layers, inputs, outputs, kernel, options, is_linear)
    options.bias, options.padding = false, kernel // 2
    layers:add(nn.Conv2d(inputs, outputs, kernel, options)):add(nn.BatchNorm2d(outputs, momentum))

@@ -1,5 +1,5 @@
--- mobilenet.lua - MobileNet v2 and v3: inverted residuals, which are wide inside and narrow where
--- they are added (Sandler et al., 2018; Howard et al., 2019).
+-- mobilenet.lua - MobileNet v2 and v3: inverted residual blocks, which have many channels inside
+-- and few where their input is added (Sandler et al., 2018; Howard et al., 2019).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -67,8 +67,8 @@ MobileNetV2.forward = define.classify
 
 local Block = class.class("vision.models.MobileNetV3Block", nn.Module)
 
--- A row has the kernel, the channels inside and after the block, whether channels are scaled, the
--- activation, the stride and the dilation.
+-- A row contains the kernel, the number of channels inside the block and after it, whether channels
+-- are scaled, the activation, the stride and the dilation.
 function Block:__init(inputs, row, norm)
    local kernel, hidden, outputs, is_scaled, activation, stride, dilation = table.unpack(row, 1, 7)
    self.is_added = stride == 1 and inputs == outputs
@@ -95,7 +95,8 @@ function Block:forward(input)
    return self.is_added and output:add_(input) or output
 end
 
--- Returns the rows of a variant, before multiplication by the width, and the classifier's channels.
+-- Returns the rows of a variant, whose channels are not yet multiplied by the width, and the number
+-- of the classifier's channels.
 local function rows_v3(is_large, tail, dilation)
    local relu, swish, t = nn.ReLU, nn.Hardswish, 1 / tail
    if is_large then
@@ -158,8 +159,9 @@ local v3 <const> = {reduced_tail = false, dilated = false}
 ---@names vision.models.mobilenet_v2
 ---@param options? {num_classes: integer, width_mult: number, dropout: number, round_nearest:
 --- integer, norm_layer: function, weights: string|table}  num_classes: 1000 by default; width_mult:
---- multiplies the channels; dropout: 0.2 by default; round_nearest: channels are multiples of it, 8
---- by default; norm_layer: makes the normalisations; weights: a state dict or its file
+--- multiplies the numbers of channels; dropout: 0.2 by default; round_nearest: the number of which
+--- numbers of channels are multiples, 8 by default; norm_layer: makes the normalisations; weights:
+--- a state dict or its file
 ---@return nn.Module
 
 --- MobileNet v3, from "Searching for MobileNetV3". Input (N, 3, H, W); output (N, num_classes).
@@ -170,9 +172,9 @@ local v3 <const> = {reduced_tail = false, dilated = false}
 ---@names vision.models.mobilenet_v3_large vision.models.mobilenet_v3_small
 ---@param options? {num_classes: integer, width_mult: number, dropout: number, reduced_tail:
 --- boolean, dilated: boolean, norm_layer: function, weights: string|table}  num_classes: 1000 by
---- default; width_mult: multiplies the channels; dropout: 0.2 by default; reduced_tail: whether the
---- last layers have half of their channels; dilated: whether the last stage keeps the size;
---- norm_layer: makes the normalisations; weights: a state dict or its file
+--- default; width_mult: multiplies the numbers of channels; dropout: 0.2 by default; reduced_tail:
+--- whether the last layers have only half as many channels; dilated: whether the last stage keeps
+--- the size; norm_layer: makes the normalisations; weights: a state dict or its file
 ---@return nn.Module
 return define.builders({width_mult = 1.0, dropout = 0.2}, {
    mobilenet_v2 = {make = MobileNetV2, defaults = {round_nearest = 8}},

@@ -1,5 +1,5 @@
--- optical_flow.lua - torch.vision.models.optical_flow: RAFT, which refines the flow between two
--- images step by step, from the products of all pairs of pixels (Teed and Deng, 2020).
+-- optical_flow.lua - torch.vision.models.optical_flow: RAFT. It refines the flow between two images
+-- step by step, with the dot products of all pairs of pixels (Teed and Deng, 2020).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +10,7 @@ local layers = require "tlua.vision.ops.layers"
 local nn = torch.nn
 local F = nn.functional
 
--- Returns a convolution of a stride with bias, normalisation and ReLU.
+-- Returns a convolution with bias and the given stride, followed by normalisation and ReLU.
 local function conv(inputs, outputs, kernel, norm, stride, activation)
    return layers.Conv2dNormActivation(inputs, outputs, {kernel_size = kernel, stride = stride or 1,
       bias = true, norm_layer = norm or false, activation_layer = activation})
@@ -18,7 +18,7 @@ end
 
 -- Encoders ----------------------------------------------------------------------------------------
 
--- Two or, with a bottleneck, three convolutions, added to their input.
+-- A residual block of two convolutions, or of three with a bottleneck.
 local Block = class.class("vision.models.optical_flow.Block", nn.Module)
 
 function Block:__init(inputs, outputs, norm, stride, is_bottleneck)
@@ -40,7 +40,7 @@ function Block:forward(input)
    return (x + (self.downsample and self.downsample(input) or input)):relu()
 end
 
--- Features of an eighth of the image's size.
+-- Computes features whose height and width are an eighth of the image's.
 local Encoder = class.class("vision.models.optical_flow.FeatureEncoder", nn.Module)
 
 function Encoder:__init(channels, norm, is_bottleneck)
@@ -61,8 +61,8 @@ end
 
 -- Correlations ------------------------------------------------------------------------------------
 
--- Returns the products of all pairs of pixels of two maps (N, C, h, w), as the images (N * h * w,
--- 1, h, w) of four resolutions.
+-- Returns the dot products of all pairs of pixels of two maps (N, C, h, w), as images (N * h * w,
+-- 1, h, w) in four resolutions.
 local function correlations(a, b)
    local n, channels, h, w = table.unpack(a.shape)
    local all = a:flatten(3):transpose(2, 3):matmul(b:flatten(3)):view(n * h * w, 1, h, w)
@@ -72,13 +72,13 @@ local function correlations(a, b)
    return list
 end
 
--- Returns the products of each pixel with those around its place in the other image, (N, C, h, w).
--- `places` (N, 2, h, w) has x and y, from 0.
+-- Returns the dot products of each pixel with the pixels around its place in the other image, (N,
+-- C, h, w). `places` (N, 2, h, w) has x and y, counted from 0.
 local function around(pyramid, places, radius)
    local n, _, h, w = table.unpack(places.shape)
    local line = torch.arange(-radius, radius + 1, {dtype = places.dtype, device = places.device})
    local side = 2 * radius + 1
-   -- as in the paper's code, the first of the two steps belongs to x
+   -- in the order of the paper's code, which steps along x first
    local rows, columns = line:view(-1, 1):expand(side, side), line:view(1, -1):expand(side, side)
    local steps = torch.stack({rows, columns}, 3):unsqueeze(1)
    local centres = places:permute({1, 3, 4, 2}):reshape(n * h * w, 1, 1, 2)
@@ -126,7 +126,7 @@ function GRU:forward(h, x)
    return (1 - z) * h + z * q
 end
 
--- One or two recurrent units, one after the other.
+-- One recurrent unit, or two units one after the other.
 local Recurrent = class.class("vision.models.optical_flow.RecurrentBlock", nn.Module)
 
 function Recurrent:__init(inputs, hidden, kernels)
@@ -163,7 +163,7 @@ function Update:forward(hidden, context, corr, flow)
    return hidden, self.flow_head(hidden)
 end
 
--- Weights of the nine pixels around each, for each of its 8 x 8 parts.
+-- Computes the weights of the nine neighbours of each pixel, for each of its 8 x 8 parts.
 local Mask = class.class("vision.models.optical_flow.MaskPredictor", nn.Module)
 
 function Mask:__init(inputs)
@@ -172,7 +172,7 @@ end
 
 function Mask:forward(x) return self.conv(self.convrelu(x)) * 0.25 end
 
--- Returns the flow in the image's size, interpolated or mixed by the weights of a mask.
+-- Returns the flow in the size of the image: interpolated, or as sums weighted by a mask.
 local function enlarged(flow, mask)
    local n, _, h, w = table.unpack(flow.shape)
    if not mask then
@@ -228,7 +228,8 @@ function RAFT:forward(first, second, updates)
       torch.arange(0, h, options):view(-1, 1):expand(h, w)}):unsqueeze(1):expand(n, 2, h, w)
    local places, flows = start, {}
    for i = 1, updates do
-      places = places:detach() -- the gradient takes the way through the hidden state only
+      -- no gradient passes through the positions, only through the hidden state
+      places = places:detach()
       local step
       hidden, step = self.update_block(hidden, context, around(pyramid, places, self.radius),
          places - start)
@@ -238,11 +239,11 @@ function RAFT:forward(first, second, updates)
    return flows
 end
 
---- RAFT, from "RAFT: Recurrent All Pairs Field Transforms for Optical Flow". The call
---- model(image1, image2, num_flow_updates) takes images (N, 3, H, W) with values from -1 to 1,
---- whose sides are multiples of 8 and at least 128, and the number of steps, 12 by default; it
---- returns the list of the flows (N, 2, H, W) after each step: how many pixels each pixel moves to
---- the right and down.
+--- RAFT, from "RAFT: Recurrent All Pairs Field Transforms for Optical Flow". The call model(image1,
+--- image2, num_flow_updates) takes images (N, 3, H, W) with values from -1 to 1, whose sides are
+--- multiples of 8 and at least 128, and the number of steps, 12 by default; it returns a list of
+--- the flows (N, 2, H, W) after each step. A flow says by how many pixels each pixel moves to the
+--- right and down.
 ---
 ---     local model = torch.vision.models.optical_flow.raft_small()
 ---     local image = torch.rand(1, 3, 128, 128)

@@ -1,5 +1,5 @@
--- regnet.lua - RegNet: widths of blocks follow a line that is quantised (Radosavovic et al., 2020).
--- The y variants scale channels (SqueezeExcitation).
+-- regnet.lua - RegNet: the widths of the blocks lie on a line and are then quantised (Radosavovic
+-- et al., 2020). The y variants scale channels (SqueezeExcitation).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -9,7 +9,7 @@ local layers = require "tlua.vision.ops.layers"
 local nn = torch.nn
 local conv <const> = layers.Conv2dNormActivation
 
--- Rounds to the nearest integer, halves to the even one.
+-- Rounds to the nearest integer, and halves to the even one.
 local function round(x)
    local rounded = math.floor(x + 0.5)
    return x % 1 == 0.5 and rounded % 2 == 1 and rounded - 1 or rounded
@@ -41,7 +41,7 @@ function Block:forward(input)
    return self.activation(output:add_(self.proj and self.proj(input) or input))
 end
 
--- Returns the widths of stages and their numbers of blocks.
+-- Returns the width of each stage and its number of blocks.
 local function stages(row)
    local widths, depths = {}, {}
    for i = 0, row.depth - 1 do
@@ -87,7 +87,7 @@ function RegNet:forward(input)
    return self.fc(self.avgpool(self.trunk_output(self.stem(input))):flatten(2))
 end
 
--- The depth, first width, slope, ratio and width of a group of each variant.
+-- Each row has a variant's depth, initial width, slope, ratio of widths and width of a group.
 local rows = {}
 for name, r in pairs {
    y_400mf = {16, 48, 27.89, 2.09, 8}, y_800mf = {14, 56, 38.84, 2.4, 16},

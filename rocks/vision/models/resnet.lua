@@ -18,7 +18,7 @@ local function conv1x1(inputs, outputs, stride)
    return nn.Conv2d(inputs, outputs, 1, {stride = stride, bias = false})
 end
 
--- Two 3x3 convolutions.
+-- A residual block of two 3x3 convolutions.
 local BasicBlock = class.class("vision.models.BasicBlock", nn.Module)
 BasicBlock.expansion = 1
 
@@ -35,7 +35,8 @@ function BasicBlock:forward(input)
    return self.relu(output:add_(self.downsample and self.downsample(input) or input))
 end
 
--- A 3x3 convolution between two 1x1 convolutions. The stride is that of the 3x3 convolution.
+-- A residual block with a 3x3 convolution between two 1x1 convolutions. The 3x3 convolution has the
+-- stride.
 local Bottleneck = class.class("vision.models.Bottleneck", nn.Module)
 Bottleneck.expansion = 4
 
@@ -95,7 +96,8 @@ function ResNet:__init(options, row, title)
    if options.zero_init_residual then self:silence_blocks() end
 end
 
--- Sets the scale of each block's last normalisation to 0, so that the block passes its input on.
+-- Sets the scale of the last normalisation of each block to 0, so that at first the block returns
+-- its input.
 function ResNet:silence_blocks()
    for _, block in ipairs(self:modules()) do
       local is_block = class.isinstance(block, Bottleneck) or class.isinstance(block, BasicBlock)
@@ -125,9 +127,10 @@ local small, large = {3, 4, 6, 3}, {3, 4, 23, 3}
 ---@param options? {num_classes: integer, zero_init_residual: boolean, groups: integer,
 --- width_per_group: integer, replace_stride_with_dilation: boolean[], norm_layer: function,
 --- weights: string|table}  num_classes: 1000 by default; zero_init_residual: whether each block
---- begins as the identity; groups: of the 3x3 convolutions; width_per_group: channels of a group in
---- the first stage; replace_stride_with_dilation: whether stages 2 to 4 keep the size; norm_layer:
---- makes the normalisations; weights: a state dict or its file
+--- begins as the identity; groups: the number of groups of the 3x3 convolutions; width_per_group:
+--- the number of channels in a group in the first stage; replace_stride_with_dilation: whether each
+--- of stages 2 to 4 keeps the size; norm_layer: makes the normalisations; weights: a state dict or
+--- its file
 ---@return nn.Module
 return define.builders({
    zero_init_residual = false, groups = 1, width_per_group = 64,

@@ -1,6 +1,6 @@
--- segmentation.lua - torch.vision.models.segmentation: models that give each pixel the scores of
--- classes: FCN (Long et al., 2014), DeepLabV3 (Chen et al., 2017) and LR-ASPP (Howard et al.,
--- 2019).
+-- segmentation.lua - torch.vision.models.segmentation: models that compute scores of classes for
+-- each pixel. They are FCN (Long et al., 2014), DeepLabV3 (Chen et al., 2017) and LR-ASPP (Howard
+-- et al., 2019).
 
 local torch = require "tlua"
 local backbones = require "tlua.vision.models.backbones"
@@ -14,7 +14,7 @@ local function resize(map, like)
    return F.interpolate(map, {size = {like:size(3), like:size(4)}, mode = "bilinear"})
 end
 
--- Returns the layers of a convolution without bias, a normalisation and a ReLU.
+-- Returns a list of layers: a convolution without bias, a normalisation and a ReLU.
 local function convolution(inputs, outputs, kernel, dilation)
    local padding = kernel == 3 and dilation or 0
    return nn.Conv2d(inputs, outputs, kernel, {padding = padding, dilation = dilation,
@@ -31,7 +31,7 @@ function FCNHead:__init(inputs, classes)
       nn.Conv2d(inputs // 4, classes, 1))
 end
 
--- The mean of a map, spread over its size again.
+-- Computes the mean of a map, and expands it to the map's size.
 local Pooling = class.class("vision.models.segmentation.ASPPPooling", nn.Sequential)
 
 function Pooling:__init(inputs, outputs)
@@ -42,7 +42,7 @@ function Pooling:forward(input)
    return resize(nn.Sequential.forward(self, input), input)
 end
 
--- Convolutions of several dilations side by side.
+-- Concatenates convolutions with several dilations.
 local ASPP = class.class("vision.models.segmentation.ASPP", nn.Module)
 
 function ASPP:__init(inputs, outputs, rates)
@@ -68,7 +68,7 @@ function DeepLabHead:__init(inputs, classes)
    self:add(nn.Conv2d(256, classes, 1))
 end
 
--- Scores of a high and a low resolution, added.
+-- Adds the scores computed from a map of high and from one of low resolution.
 local LRASPPHead = class.class("vision.models.segmentation.LRASPPHead", nn.Module)
 
 function LRASPPHead:__init(low, high, classes)
@@ -86,7 +86,8 @@ end
 
 -- Models ------------------------------------------------------------------------------------------
 
--- Returns the options of the auxiliary classifier: as given, or those of the weights.
+-- Returns whether the model has an auxiliary classifier: as the option says, or by default if
+-- weights are given.
 local function has_aux(options)
    if options.aux_loss ~= nil then return options.aux_loss end
    return options.weights ~= nil
@@ -137,8 +138,8 @@ end
 --- Models for semantic segmentation, on the bodies of ResNets and MobileNet v3: FCN, from "Fully
 --- Convolutional Networks for Semantic Segmentation"; DeepLabV3, from "Rethinking Atrous
 --- Convolution for Semantic Image Segmentation"; and LR-ASPP, from "Searching for MobileNetV3".
---- Input (N, 3, H, W); output a table with the scores `out` (N, num_classes, H, W) and, with
---- `aux_loss`, `aux` of the same shape, from a layer in the middle.
+--- Input (N, 3, H, W); output a table with the scores `out` (N, num_classes, H, W). With
+--- `aux_loss`, it also has `aux`, scores of the same shape from a layer in the middle.
 ---
 ---     local models = torch.vision.models.segmentation
 ---     local model = models.lraspp_mobilenet_v3_large {num_classes = 3}
@@ -149,8 +150,8 @@ end
 ---@names vision.models.segmentation.deeplabv3_resnet101
 ---@names vision.models.segmentation.deeplabv3_mobilenet_v3_large
 ---@names vision.models.segmentation.lraspp_mobilenet_v3_large
----@param options? {num_classes: integer, aux_loss: boolean, weights: string|table}  num_classes: 21
---- by default; aux_loss: whether there is the second classifier, true by default with weights and
+---@param options? {num_classes: integer, aux_loss: boolean, weights: string|table}  num_classes:
+--- 21 by default; aux_loss: whether there is a second classifier, by default true with weights and
 --- false without; lraspp has none; weights: a state dict or its file
 ---@return nn.Module
 return define.builders({num_classes = 21}, {

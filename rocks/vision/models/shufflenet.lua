@@ -1,5 +1,5 @@
--- shufflenet.lua - ShuffleNet v2: half of the channels pass a block unchanged, then channels are
--- shuffled (Ma et al., 2018).
+-- shufflenet.lua - ShuffleNet v2: half of the channels pass through a block unchanged, and then the
+-- channels are shuffled (Ma et al., 2018).
 
 local torch = require "tlua"
 local class = require "tlua.class"

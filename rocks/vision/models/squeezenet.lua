@@ -1,5 +1,5 @@
--- squeezenet.lua - SqueezeNet: 1x1 convolutions reduce the channels before wider ones
--- (Iandola et al., 2016).
+-- squeezenet.lua - SqueezeNet: 1x1 convolutions reduce the number of channels before larger
+-- convolutions (Iandola et al., 2016).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -23,7 +23,8 @@ end
 
 local SqueezeNet = class.class("vision.models.SqueezeNet", nn.Module)
 
--- Channels after squeezing of the eight Fire modules; each outputs eight times as many.
+-- The numbers of channels between the layers of the eight Fire modules. Each module outputs eight
+-- times as many.
 local squeezed <const> = {16, 16, 32, 32, 48, 48, 64, 64}
 
 function SqueezeNet:__init(options, row)

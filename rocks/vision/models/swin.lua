@@ -1,5 +1,5 @@
--- swin.lua - Swin transformers v1 and v2: attention inside of windows, which every second block
--- shifts by half a window (Liu et al., 2021).
+-- swin.lua - Swin transformers v1 and v2: attention inside windows. In every second block, the
+-- windows are shifted by half a window (Liu et al., 2021).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -10,8 +10,8 @@ local windows = require "tlua.vision.models.windows"
 local nn = torch.nn
 local F = nn.functional
 
--- Joins each square of four pixels into one, and halves the channels. Version 2 normalises after
--- the linear map instead of before it.
+-- Concatenates the channels of each square of four pixels, and halves their number. Version 2
+-- normalises after the linear map, version 1 before it.
 local PatchMerging = class.class("vision.models.PatchMerging", nn.Module)
 
 function PatchMerging:__init(channels, is_v2)
@@ -30,8 +30,8 @@ function PatchMerging:forward(input)
    return self.reduction(self.norm(x))
 end
 
--- Attention inside of windows. Version 2 compares directions (cosines) instead of vectors, and a
--- small network computes the biases from the relative positions.
+-- Attention inside windows. Version 2 compares queries and keys by the cosines of their angles
+-- instead of their dot products. A small network computes its biases from the relative positions.
 local WindowAttention = class.class("vision.models.WindowAttention", nn.Module)
 
 function WindowAttention:__init(channels, size, shift, heads, options, is_v2)
@@ -51,7 +51,7 @@ function WindowAttention:__init(channels, size, shift, heads, options, is_v2)
    end
 end
 
--- Returns the logarithms of the distances of pixels, (1, 2 size - 1, 2 size - 1, 2).
+-- Returns the logarithms of the distances between pixels, (1, 2 size - 1, 2 size - 1, 2).
 function WindowAttention.coordinates(size)
    local n = 2 * size - 1
    local line = torch.arange(0, n, {dtype = "float32"}):sub(size - 1) / (size - 1) * 8
@@ -66,8 +66,8 @@ function WindowAttention:biases()
    return self.is_v2 and biases:sigmoid() * 16 or biases
 end
 
--- Returns -100 for each pair of pixels that shifting has brought into one window, otherwise 0;
--- (windows, 1, n, n).
+-- Returns a mask (windows, 1, n, n): -100 for each pair of pixels that only the shift has brought
+-- into one window, otherwise 0.
 local function shift_mask(like, height, width, size, shift_y, shift_x)
    local function regions(length, shift)
       local line = torch.zeros(length, {device = like.device})
@@ -204,7 +204,7 @@ end
 ---@names vision.models.swin_v2_t vision.models.swin_v2_s vision.models.swin_v2_b
 ---@param options? {num_classes: integer, dropout: number, attention_dropout: number,
 --- stochastic_depth_prob: number, weights: string|table}  num_classes: 1000 by default; dropout: 0
---- by default; attention_dropout: 0 by default; stochastic_depth_prob: up to which blocks are
---- dropped, 0.2 to 0.5 by default; weights: a state dict or its file
+--- by default; attention_dropout: 0 by default; stochastic_depth_prob: the value up to which the
+--- probability of dropping a block grows, 0.2 to 0.5 by default; weights: a state dict or its file
 ---@return nn.Module
 return define.builders({dropout = 0.0, attention_dropout = 0.0}, rows, SwinTransformer)

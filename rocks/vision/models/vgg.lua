@@ -6,7 +6,7 @@ local define = require "tlua.vision.models.define"
 
 local nn = torch.nn
 
--- Convolutions of each of the five stages, whose channels are 64, 128, 256, 512 and 512.
+-- The numbers of convolutions in the five stages, whose channels are 64, 128, 256, 512 and 512.
 local depths <const> = {
    vgg11 = {1, 1, 2, 2, 2}, vgg13 = {2, 2, 2, 2, 2}, vgg16 = {2, 2, 3, 3, 3},
    vgg19 = {2, 2, 4, 4, 4},
@@ -50,8 +50,8 @@ for name, depth in pairs(depths) do
 end
 
 --- VGG with 11, 13, 16 or 19 layers, from "Very Deep Convolutional Networks for Large-Scale Image
---- Recognition"; _bn: with batch normalisation. Input (N, 3, H, W), at least 32 pixels a side;
---- output (N, num_classes).
+--- Recognition". Variants _bn have batch normalisation. Input (N, 3, H, W), at least 32 pixels a
+--- side; output (N, num_classes).
 ---
 ---     local models = torch.vision.models
 ---     local model = models.vgg11 {num_classes = 2, init_weights = false}

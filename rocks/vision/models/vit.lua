@@ -98,8 +98,8 @@ end
 ---@param options? {num_classes: integer, image_size: integer, dropout: number, attention_dropout:
 --- number, representation_size: integer, weights: string|table}  num_classes: 1000 by default;
 --- image_size: 224 by default; dropout: 0 by default; attention_dropout: 0 by default;
---- representation_size: of a layer before the classifier, none by default; weights: a state dict or
---- its file
+--- representation_size: the size of a layer before the classifier, none by default; weights: a
+--- state dict or its file
 ---@return nn.Module
 return define.builders(
    {image_size = 224, dropout = 0.0, attention_dropout = 0.0, representation_size = 0}, {

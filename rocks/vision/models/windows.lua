@@ -1,12 +1,12 @@
--- windows.lua - what the transformers over windows share: the positions of pairs of pixels in a
--- window, and the division of an image into windows.
+-- windows.lua - functions that the transformers with windows have in common: they number the
+-- relative positions of pixels in a window, and look up the attention's biases.
 
 local torch = require "tlua"
 
 local M = {}
 
---- Returns the numbers of the relative positions of all pairs of pixels in a window. They count
---- from 0, as in torchvision's states.
+--- Returns the number of the relative position for each pair of pixels in a window. The numbers
+--- begin with 0, as in torchvision's states.
 ---@param height integer
 ---@param width integer
 ---@return Tensor  (height * width, height * width) int64
@@ -19,7 +19,8 @@ function M.relative_positions(height, width)
    return (dy * (2 * width - 1) + dx):long():to(torch.get_default_device())
 end
 
---- Returns the rows of a table at positions, as biases of the heads.
+--- Looks up rows of a table by their positions, and returns them as the biases of the attention
+--- heads.
 ---@param values Tensor  (rows, heads)
 ---@param positions Tensor  positions that count from 0
 ---@param n integer  the number of pixels in a window

@@ -1,12 +1,12 @@
--- boxes.lua - boxes as rows of a tensor (n, 4), with the corners x1, y1, x2, y2: areas, overlaps,
--- conversions, and the choice of the best among overlapping boxes.
+-- boxes.lua - functions of boxes, which are rows of a tensor (n, 4) with the corners x1, y1, x2,
+-- y2: areas, overlaps, conversions, and the choice of the best among overlapping boxes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
 
--- Refuses a value that is not a tensor of shape (n, columns).
+-- Raises an error unless a value is a tensor of shape (n, columns).
 local function check_rows(title, name, value, columns)
    if not torch.is_tensor(value) or value:dim() ~= 2 or value:size(2) ~= columns then
       args.refuse(title, name, ("a tensor of shape (n, %d)"):format(columns), value)
@@ -16,8 +16,8 @@ end
 
 local function column(boxes, i) return boxes:select(2, i) end
 
--- Returns a tensor in which products of coordinates are exact enough: half precision becomes
--- float32, small integers become int32.
+-- Converts a tensor to a dtype in which products of coordinates are exact enough: half precision
+-- becomes float32, and small integers become int32.
 local function widened(x)
    if x:is_floating_point() then
       return (x.dtype == "float32" or x.dtype == "float64") and x or x:float()
@@ -42,7 +42,7 @@ function M.box_area(...)
    return area_of(check_rows("vision.ops.box_area", "boxes", take_area(...).boxes, 4))
 end
 
--- Returns the areas that each of n boxes has in common with each of m boxes, and of their unions.
+-- Returns the common area of each pair of n and m boxes, and the area of the union of each pair.
 local function overlaps(a, b)
    local low = torch.maximum(a:unsqueeze(2):narrow(3, 1, 2), b:unsqueeze(1):narrow(3, 1, 2))
    local high = torch.minimum(a:unsqueeze(2):narrow(3, 3, 2), b:unsqueeze(1):narrow(3, 3, 2))
@@ -72,7 +72,7 @@ local function distance_terms(a, b)
    return iou - squared_distances(a, b) / diagonals, iou
 end
 
--- Defines a function of two sets of boxes.
+-- Defines a function that compares two sets of boxes.
 local function define_pairwise(name, fn)
    local title = "vision.ops." .. name
    local take = args.signature(title .. "(boxes1: tensor, boxes2: tensor)")
@@ -84,11 +84,11 @@ local function define_pairwise(name, fn)
    end
 end
 
---- Returns the overlap of each box of one set with each box of another: their common area divided
---- by that of their union (box_iou); less the part of the smallest box around both that neither
---- covers (generalized_box_iou); less the squared distance of the centres, relative to the
---- diagonal of the smallest box around both (distance_box_iou); less a term for different ratios of
---- width and height (complete_box_iou).
+--- Returns the overlap of each box of one set with each box of another. box_iou is the common area
+--- divided by the area of the union. The others subtract a term: generalized_box_iou subtracts the
+--- fraction of the smallest box around both that neither box covers; distance_box_iou subtracts the
+--- squared distance of the centres, divided by the squared diagonal of this smallest box;
+--- complete_box_iou also subtracts a term for different ratios of width and height.
 ---
 ---     local ops = torch.vision.ops
 ---     local a = torch.tensor {{0.0, 0, 2, 2}}
@@ -158,8 +158,8 @@ function from_corners.cxcywh(b)
    return torch.cat({(low + high) / 2, high - low}, 2)
 end
 
---- Converts boxes between three formats: "xyxy", two corners; "xywh", a corner and a size;
---- "cxcywh", the centre and a size.
+--- Converts boxes between three formats: "xyxy" (two corners), "xywh" (a corner and a size) and
+--- "cxcywh" (the centre and a size).
 ---
 ---     local boxes = torch.tensor {{1.0, 1, 3, 5}}
 ---     print(torch.vision.ops.box_convert(boxes, "xyxy", "cxcywh"))
@@ -224,8 +224,8 @@ end
 
 local take_masks = args.signature "vision.ops.masks_to_boxes(masks: tensor)"
 
---- Returns the boxes around the true pixels of masks. The corners are coordinates of pixels, which
---- count from 0 as those of all boxes do.
+--- Returns the boxes around the pixels of masks that are not 0. The corners are coordinates of
+--- pixels, which count from 0, as in all boxes.
 ---
 ---     local mask = torch.zeros(1, 4, 5, {dtype = "bool"})
 ---     mask[{1, {2, 3}, {1, 4}}] = true
@@ -260,8 +260,8 @@ local take_nms = args.signature [[vision.ops.nms(boxes: tensor, scores: tensor,
 local take_batched = args.signature [[vision.ops.batched_nms(boxes: tensor, scores: tensor,
    idxs: tensor, iou_threshold: number)]]
 
--- Returns which of some boxes overlap too much with each of others: (rows, columns) bool. Both are
--- lists x1, y1, x2, y2, area of tensors.
+-- Returns a bool tensor (rows, columns), which tells for each pair of boxes whether they overlap
+-- too much. Both arguments are lists of the tensors x1, y1, x2, y2 and area.
 local function too_close(rows, columns, threshold)
    local x1, y1, x2, y2, area = table.unpack(rows)
    local width = torch.minimum(columns[3], x2):sub_(torch.maximum(columns[1], x1)):clamp_min_(0)
@@ -270,10 +270,12 @@ local function too_close(rows, columns, threshold)
    return common:div_((columns[5] + area):sub_(common)):gt(threshold)
 end
 
-local block <const> = 256 -- boxes that are compared at once with all that follow
+-- the number of boxes that are compared with all following boxes in one step
+local block <const> = 256
 
--- Returns the positions of kept boxes in decreasing order of score. Boxes are on the CPU. A block
--- of boxes is decided in Lua, and removes boxes of later blocks at once.
+-- Returns the positions of the boxes that are kept, in decreasing order of score. The boxes must be
+-- on the CPU. Lua code decides about the boxes of one block, and then this block's boxes remove
+-- boxes of later blocks in one step.
 local function suppress(boxes, scores, threshold)
    local order = select(2, scores:sort(1, true, {stable = true}))
    local left, kept = boxes:index_select(1, order), {}
@@ -329,15 +331,15 @@ end
 
 local function no_positions(like) return like:new_empty({0}, {dtype = "int64"}) end
 
---- Returns the positions of the boxes that remain when each box is removed that overlaps (box_iou
---- above `iou_threshold`) with a kept box of a higher score; in decreasing order of score.
+--- Returns the positions of the boxes that are kept, in decreasing order of score. A box is removed
+--- if its overlap (box_iou) with a kept box of a higher score is above `iou_threshold`.
 ---
 ---     local boxes = torch.tensor {{0.0, 0, 4, 4}, {0.0, 0, 4, 5}, {6.0, 6, 9, 9}}
 ---     print(torch.vision.ops.nms(boxes, torch.tensor {0.5, 0.9, 0.3}, 0.5))
 ---     --> tensor([2, 3])
 ---@param boxes Tensor  (n, 4) x1, y1, x2, y2
 ---@param scores Tensor  (n)
----@param iou_threshold number  overlaps above it are too large
+---@param iou_threshold number  the largest overlap of two boxes that are kept
 ---@return Tensor  int64
 function M.nms(...)
    local a = take_nms(...)
@@ -346,7 +348,8 @@ function M.nms(...)
    return suppress(prepared(a.boxes), prepared(a.scores), a.iou_threshold):to(a.boxes.device)
 end
 
---- Chooses boxes like nms, for several classes at once: only boxes of one class remove one another.
+--- Chooses boxes of several classes in one call, as nms does. Only boxes of the same class remove
+--- one another.
 ---
 ---     local boxes = torch.tensor {{0.0, 0, 4, 4}, {0.0, 0, 4, 5}}
 ---     local scores, classes = torch.tensor {0.5, 0.9}, torch.tensor {1, 2}
@@ -355,7 +358,7 @@ end
 ---@param boxes Tensor  (n, 4) x1, y1, x2, y2
 ---@param scores Tensor  (n)
 ---@param idxs Tensor  (n) the classes
----@param iou_threshold number  overlaps above it are too large
+---@param iou_threshold number  the largest overlap of two boxes that are kept
 ---@return Tensor  int64
 function M.batched_nms(...)
    local title, a = "vision.ops.batched_nms", take_batched(...)

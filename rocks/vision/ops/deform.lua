@@ -1,6 +1,6 @@
--- deform.lua - deformable convolution: each weight of the kernel reads at its own place, which is
--- computed from an input. grid_sample interpolates the values, and computes the gradients for the
--- input and the places.
+-- deform.lua - deformable convolution. Each weight of the kernel reads the input at its own
+-- position, which is computed from another input. grid_sample interpolates the values there, and
+-- computes the gradients for the input and the positions.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -27,7 +27,7 @@ local function has_shape(value, expected)
    return true
 end
 
--- Returns the coordinates at which the kernel reads without offsets along one side, (k, output).
+-- Returns the coordinates along one side at which the kernel reads without offsets, (k, output).
 local function places(like, k, output, stride, padding, dilation)
    local place = {dtype = like.dtype, device = like.device}
    return torch.arange(k, place):view(k, 1) * dilation
@@ -85,9 +85,9 @@ local function deform(title, a)
    return a.bias and result + a.bias:view(1, -1, 1, 1) or result
 end
 
---- Convolves an input of which each weight of the kernel reads at an offset of its own. The
---- channels of `offset` are groups of offset pairs y, x, one for each weight of the kernel; each
---- group moves an equal part of the input's channels. `mask` has a factor for each of them.
+--- Computes a convolution in which each weight of the kernel reads the input at its own offset. The
+--- channels of `offset` are groups of pairs y, x, with a pair for each weight of the kernel. Each
+--- group applies to an equal part of the input's channels. `mask` has a factor for each pair.
 ---
 ---     local x = torch.arange(0, 9, {dtype = "float32"}):view(1, 1, 3, 3)
 ---     local weight, right = torch.ones(1, 1, 1, 1), torch.zeros(1, 2, 3, 3)
@@ -110,8 +110,8 @@ local take_layer = args.signature [[vision.ops.DeformConv2d(in_channels: count, 
    kernel_size: integers, stride: integers = 1, padding: integers = 0, dilation: integers = 1,
    groups: count = 1, bias: boolean = true)]]
 
---- The layer of deform_conv2d: layer(input, offset, mask). Its weights go from `in_channels` to
---- `out_channels` in `groups`.
+--- The layer that calls deform_conv2d, as layer(input, offset, mask). Its weights map `in_channels`
+--- to `out_channels` in `groups` groups.
 ---
 ---     local layer = torch.vision.ops.DeformConv2d(4, 8, 3, {padding = 1})
 ---     local x, offset = torch.zeros(1, 4, 5, 5), torch.zeros(1, 18, 5, 5)

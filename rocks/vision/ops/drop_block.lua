@@ -1,4 +1,4 @@
--- drop_block.lua - dropout of whole regions of a feature map (Ghiasi et al., 2018).
+-- drop_block.lua - DropBlock, a dropout of whole regions of feature maps (Ghiasi et al., 2018).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,7 +9,8 @@ local F = nn.functional
 
 local M = {}
 
--- Sets random blocks of a map to zero and scales the rest. `rank` is the number of sides.
+-- Sets random blocks of a map to zero and scales the rest. `rank` is the number of spatial
+-- dimensions.
 local function drop(title, input, p, size, eps, rank)
    if input:dim() ~= rank + 2 then
       args.refuse(title, "input", ("a tensor of %d dimensions"):format(rank + 2), input)
@@ -28,7 +29,7 @@ local function drop(title, input, p, size, eps, rank)
       sides[i] = input:size(i + 2) - shape[i + 2] + 1
       wide[2 * rank - 2 * i + 1], wide[2 * rank - 2 * i + 2] = sides[i] - 1, sides[i] - 1
    end
-   -- a cell is dropped if a block that begins at most a side before it is
+   -- a cell is dropped if a block begins at it, or less than a side before it
    local max_pool = rank == 2 and F.max_pool2d or F.max_pool3d
    noise = 1 - max_pool(F.pad(noise, wide), sides, {stride = 1})
    return input * (noise * (noise:numel() / (eps + noise:sum())))
@@ -52,8 +53,8 @@ local function define(rank)
 end
 
 --- Sets random square blocks of images (2d) or cubes of volumes (3d) to zero, so that a cell is
---- zero with a probability of about p, and scales the rest. Without `training` the input is
---- returned.
+--- zero with a probability of about p, and scales the rest. If `training` is false, returns the
+--- input.
 ---
 ---     local x = torch.ones(1, 1, 4, 4)
 ---     local drop = torch.vision.ops.drop_block2d
@@ -63,8 +64,8 @@ end
 ---@param input Tensor  (N, C, H, W), or (N, C, D, H, W) for 3d
 ---@param p number  the probability of zero
 ---@param block_size integer  the side of a block
----@param options? {eps: number, training: boolean}  eps: is added to the sum of what remains, 1e-6
---- by default; training: true by default
+---@param options? {eps: number, training: boolean}  eps: a number that is added to the count of
+--- the remaining cells, 1e-6 by default; training: true by default
 ---@return Tensor
 
 M.drop_block2d = define(2)
@@ -88,7 +89,7 @@ local function layer(Class, name, rank)
    M[name] = Class
 end
 
---- The layer of drop_block2d with p, `block_size` and eps: active in training mode only.
+--- The layer that calls drop_block2d with p, `block_size` and eps. It drops only in training mode.
 ---
 ---     local layer = torch.vision.ops.DropBlock2d(0.1, 2)
 ---     print(table.unpack(layer(torch.ones(1, 2, 4, 4)).shape))
@@ -96,12 +97,12 @@ end
 ---@class vision.ops.DropBlock2d: nn.Module
 ---@field p number  the probability of zero
 ---@field block_size integer  the side of a block
----@field eps number  is added to the sum of what remains
+---@field eps number  a number that is added to the count of the remaining cells
 ---@overload fun(p: number, block_size: integer, eps?: number): nn.Module
 local DropBlock2d = class.class("vision.ops.DropBlock2d", nn.Module)
 layer(DropBlock2d, "DropBlock2d", 2)
 
---- The layer of drop_block3d with p, `block_size` and eps: active in training mode only.
+--- The layer that calls drop_block3d with p, `block_size` and eps. It drops only in training mode.
 ---
 ---     local layer = torch.vision.ops.DropBlock3d(0.1, 2)
 ---     print(table.unpack(layer(torch.ones(1, 2, 4, 4, 4)).shape))
@@ -109,7 +110,7 @@ layer(DropBlock2d, "DropBlock2d", 2)
 ---@class vision.ops.DropBlock3d: nn.Module
 ---@field p number  the probability of zero
 ---@field block_size integer  the side of a block
----@field eps number  is added to the sum of what remains
+---@field eps number  a number that is added to the count of the remaining cells
 ---@overload fun(p: number, block_size: integer, eps?: number): nn.Module
 local DropBlock3d = class.class("vision.ops.DropBlock3d", nn.Module)
 layer(DropBlock3d, "DropBlock3d", 3)

@@ -1,5 +1,5 @@
 -- init.lua - torch.vision.ops: operators and layers of vision models. Coordinates of boxes count
--- from 0, as lengths do; positions of images, classes and boxes count from 1.
+-- from 0, because they are lengths; positions of images, classes and boxes count from 1.
 
 local lazy = require "tlua.lazy"
 

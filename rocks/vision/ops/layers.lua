@@ -1,5 +1,5 @@
--- layers.lua - the layers that many models share: convolution with normalisation and activation,
--- channel attention, perceptrons, and regularisation that drops whole samples or regions.
+-- layers.lua - layers that many models use: convolution with normalisation and activation, channel
+-- attention, perceptrons, and regularisation that drops whole samples.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -16,7 +16,7 @@ local convolution_parameters <const> = [[(in_channels: count, out_channels: coun
    norm_layer: callable|boolean = true, activation_layer: callable|boolean = true,
    dilation: integers = 1, inplace: boolean = true, bias: boolean?)]]
 
--- Returns the padding with which a convolution of stride 1 keeps the size.
+-- Returns the padding with which a convolution of stride 1 keeps the input's size.
 local function same_padding(kernel, dilation)
    if type(kernel) == "number" and type(dilation) == "number" then
       return (kernel - 1) // 2 * dilation
@@ -30,7 +30,7 @@ local function same_padding(kernel, dilation)
    return list
 end
 
--- Returns the layers of a convolution with normalisation and activation.
+-- Returns a list of layers: a convolution, its normalisation and its activation.
 local function convolution(a, convolution_layer, norm_layer)
    local norm, activation = a.norm_layer, a.activation_layer
    if norm == true then norm = norm_layer end
@@ -98,17 +98,17 @@ end
 local take_squeeze = args.signature [[vision.ops.SqueezeExcitation(input_channels: count,
    squeeze_channels: count, activation: callable?, scale_activation: callable?)]]
 
---- Scales each of `input_channels` by a factor that two layers, with `squeeze_channels` between
---- them, compute from the means of all channels.
---- `activation` and `scale_activation` make the layers after them: ReLU and Sigmoid by default.
+--- Scales each of `input_channels` channels by a factor. Two layers with `squeeze_channels`
+--- channels between them compute the factors from the means of all channels. `activation` and
+--- `scale_activation` make the layers after them: ReLU and Sigmoid by default.
 ---
 ---     local scale = torch.vision.ops.SqueezeExcitation(8, 2)
 ---     print(table.unpack(scale(torch.ones(1, 8, 4, 4)).shape))
 ---     --> 1	8	4	4
 ---@class vision.ops.SqueezeExcitation: nn.Module
 ---@field avgpool nn.Module  computes the means
----@field fc1 nn.Conv2d  from the means to `squeeze_channels`
----@field fc2 nn.Conv2d  from `squeeze_channels` to the factors
+---@field fc1 nn.Conv2d  maps the means to `squeeze_channels` channels
+---@field fc2 nn.Conv2d  maps `squeeze_channels` channels to the factors
 ---@field activation nn.Module  follows fc1
 ---@field scale_activation nn.Module  follows fc2
 ---@overload fun(input_channels: integer, squeeze_channels: integer, options?: table): nn.Module
@@ -135,10 +135,9 @@ local take_mlp = args.signature [[vision.ops.MLP(in_channels: count, hidden_chan
    norm_layer: callable?, activation_layer: callable?, inplace: boolean?, bias: boolean = true,
    dropout: number = 0)]]
 
---- Linear layers from `in_channels` to each of `hidden_channels`, with activations between them
---- (`activation_layer`, ReLU by default) and dropout after each.
---- `norm_layer` makes a normalisation after each hidden layer; `inplace` is passed on to
---- activations and dropouts.
+--- Linear layers from `in_channels` to each number in `hidden_channels`, with activations between
+--- them (`activation_layer`, ReLU by default) and dropout after each. `norm_layer` makes a
+--- normalisation after each hidden layer; `inplace` is passed on to activations and dropouts.
 ---
 ---     local mlp = torch.vision.ops.MLP(4, {8, 2})
 ---     print(#mlp, table.unpack(mlp(torch.zeros(3, 4)).shape))
@@ -194,14 +193,15 @@ end
 local take_frozen = args.signature [[vision.ops.FrozenBatchNorm2d(num_features: count,
    eps: number = 1e-5)]]
 
---- Batch normalisation of `num_features` channels whose statistics and affine map never change: all
---- four are buffers. A state of BatchNorm2d loads; its num_batches_tracked is ignored.
+--- Batch normalisation of `num_features` channels whose statistics, scale and shift never change;
+--- all four are buffers. It can load a state dict of BatchNorm2d, whose num_batches_tracked is
+--- ignored.
 ---
 ---     local norm = torch.vision.ops.FrozenBatchNorm2d(3)
 ---     print(#norm:parameters(), table.unpack(norm(torch.zeros(1, 3, 2, 2)).shape))
 ---     --> 0	1	3	2	2
 ---@class vision.ops.FrozenBatchNorm2d: nn.Module
----@field eps number  is added to the variance
+---@field eps number  a number that is added to the variance
 ---@field weight Tensor  (num_features) the scale, a buffer
 ---@field bias Tensor  (num_features) the shift, a buffer
 ---@field running_mean Tensor  (num_features)
@@ -244,7 +244,7 @@ local function check_depth(title, a)
    end
 end
 
--- Zeroes the input with probability p, for each sample or for the batch, and scales the rest.
+-- Sets samples of the input, or the whole batch, to zero with probability p, and scales the rest.
 local function drop_samples(input, p, mode)
    local size = {}
    for i = 1, input:dim() do size[i] = i == 1 and mode == "row" and input:size(1) or 1 end
@@ -254,7 +254,7 @@ local function drop_samples(input, p, mode)
 end
 
 --- Sets the whole input (mode "batch") or single samples of it (mode "row") to zero with
---- probability p, and divides the rest by 1 - p. Without `training` the input is returned.
+--- probability p, and divides the rest by 1 - p. If `training` is false, returns the input.
 ---
 ---     local x = torch.ones(2, 3)
 ---     print(torch.vision.ops.stochastic_depth(x, 0.5, "row", false) == x)
@@ -273,7 +273,7 @@ end
 
 local take_layer = args.signature "vision.ops.StochasticDepth(p: number, mode: string)"
 
---- The layer of stochastic_depth with probability p: active in training mode only.
+--- The layer that calls stochastic_depth with probability p. It drops only in training mode.
 ---
 ---     local drop = torch.vision.ops.StochasticDepth(1.0, "row")
 ---     print(drop(torch.ones(1, 2)))

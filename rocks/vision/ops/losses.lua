@@ -1,4 +1,4 @@
--- losses.lua - losses of detectors: focal loss, and losses of the overlap of pairs of boxes.
+-- losses.lua - losses of detectors: the focal loss, and losses for the overlap of pairs of boxes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,7 +7,7 @@ local F = torch.nn.functional
 
 local M = {}
 
--- Reduces a loss; refuses an unknown reduction.
+-- Reduces a loss to its mean or sum. Raises an error for an unknown reduction.
 local function reduce(title, loss, reduction)
    if reduction == "none" then return loss end
    if reduction == "sum" then return loss:sum() end
@@ -20,9 +20,9 @@ end
 local take_focal = args.signature [[vision.ops.sigmoid_focal_loss(inputs: tensor, targets: tensor,
    alpha: number = 0.25, gamma: number = 2, reduction: string = 'none')]]
 
---- Returns the binary cross-entropy of logits, in which easy examples count little: each is
---- multiplied by (1 - p)^gamma, where p is the probability of its target. Targets 1 are weighted
---- by alpha and targets 0 by 1 - alpha, unless alpha is negative.
+--- Returns the binary cross-entropy of logits, with lower weights for easy examples: each loss is
+--- multiplied by (1 - p)^gamma, where p is the probability of the target. Targets 1 are also
+--- weighted by alpha and targets 0 by 1 - alpha, unless alpha is negative.
 ---
 ---     local loss = torch.vision.ops.sigmoid_focal_loss
 ---     print(loss(torch.tensor {0.0}, torch.tensor {1.0}))
@@ -52,7 +52,7 @@ local function corners(boxes)
    return boxes:select(-1, 1), boxes:select(-1, 2), boxes:select(-1, 3), boxes:select(-1, 4)
 end
 
--- Returns the common areas of pairs of boxes, and those of their unions.
+-- Returns the common area of each pair of boxes, and the area of its union.
 local function overlaps(a, b)
    local ax1, ay1, ax2, ay2 = corners(a)
    local bx1, by1, bx2, by2 = corners(b)
@@ -71,7 +71,7 @@ local function hull(a, b)
       torch.maximum(ay2, by2) - torch.minimum(ay1, by1)
 end
 
--- Returns the distance loss of pairs, and their overlap.
+-- Returns the distance loss of each pair of boxes, and its overlap.
 local function distance(a, b, eps)
    local common, union = overlaps(a, b)
    local iou = common / (union + eps)
@@ -83,7 +83,7 @@ local function distance(a, b, eps)
    return 1 - iou + centres / (width:square() + height:square() + eps), iou
 end
 
--- Defines a loss of pairs of boxes.
+-- Defines a loss for pairs of boxes.
 local function define_loss(name, fn)
    local title = "vision.ops." .. name
    local take = args.signature(title .. [[(boxes1: tensor, boxes2: tensor,
@@ -101,8 +101,8 @@ local function define_loss(name, fn)
    end
 end
 
---- Returns 1 minus the overlap of pairs of boxes, as generalized_box_iou, distance_box_iou and
---- complete_box_iou have it.
+--- Returns 1 minus the overlap of each pair of boxes, as it is defined by generalized_box_iou,
+--- distance_box_iou and complete_box_iou.
 ---
 ---     local ops = torch.vision.ops
 ---     local a, b = torch.tensor {{0.0, 0, 2, 2}}, torch.tensor {{1.0, 0, 3, 2}}
@@ -113,7 +113,7 @@ end
 ---@param boxes1 Tensor  (..., 4) x1, y1, x2, y2
 ---@param boxes2 Tensor  (..., 4)
 ---@param options? {reduction: string, eps: number}  reduction: "none" by default, "mean" or "sum";
---- eps: is added to divisors, 1e-7 by default
+--- eps: a number that is added to divisors, 1e-7 by default
 ---@return Tensor
 
 define_loss("generalized_box_iou_loss", function(a, b, eps)

@@ -1,5 +1,5 @@
--- pyramid.lua - pyramids of feature maps: the network that builds one (Lin et al., 2016), and
--- roi_align over its levels.
+-- pyramid.lua - pyramids of feature maps: a network that builds them (Lin et al., 2016), and
+-- roi_align over their levels.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -16,10 +16,10 @@ local M = {}
 local take_network = args.signature [[vision.ops.FeaturePyramidNetwork(in_channels_list: integers,
    out_channels: count, extra_blocks: callable?, norm_layer: callable?)]]
 
---- Adds to each feature map, of the channels in `in_channels_list`, those of lower resolution, and
---- brings all to `out_channels`. The call
---- takes a list of maps, each half as large as the one before, and returns a list.
---- `extra_blocks(results, maps)` returns a longer list of results; `norm_layer` makes a
+--- Builds a pyramid. The call takes a list of maps, each half as large as the one before;
+--- `in_channels_list` has their numbers of channels. To each map it adds the maps of lower
+--- resolution, and brings all maps to `out_channels` channels. It returns a list of maps.
+--- `extra_blocks(results, maps)` returns a longer list of results. `norm_layer` makes a
 --- normalisation after each convolution.
 ---
 ---     local fpn = torch.vision.ops.FeaturePyramidNetwork({4, 8}, 2)
@@ -86,8 +86,8 @@ function FeaturePyramidNetwork:forward(maps)
    return self.extra_blocks and self.extra_blocks(results, maps) or results
 end
 
---- Adds a level of half the size to the results of FeaturePyramidNetwork: every second cell of the
---- last. It is an `extra_blocks`.
+--- Adds a level of half the size to the results of FeaturePyramidNetwork, by taking every second
+--- cell of the last level. An object of this class is a value of the option `extra_blocks`.
 ---
 ---     local ops = torch.vision.ops
 ---     local fpn = ops.FeaturePyramidNetwork({4}, 2,
@@ -109,8 +109,8 @@ local take_levels = args.signature [[vision.ops.LastLevelP6P7(in_channels: count
    out_channels: count)]]
 
 --- Adds two levels to the results of FeaturePyramidNetwork, by convolutions of stride 2 to
---- `out_channels`: of the last result or, if `in_channels` differs from `out_channels`, of the last
---- map of the body. It is an `extra_blocks`.
+--- `out_channels`. Their input is the last result or, if `in_channels` differs from `out_channels`,
+--- the last map of the body. An object of this class is a value of the option `extra_blocks`.
 ---
 ---     local ops = torch.vision.ops
 ---     local fpn = ops.FeaturePyramidNetwork({4}, 2,
@@ -119,8 +119,8 @@ local take_levels = args.signature [[vision.ops.LastLevelP6P7(in_channels: count
 ---     print(#maps, table.unpack(maps[3].shape))
 ---     --> 3	1	2	2	2
 ---@class vision.ops.LastLevelP6P7: nn.Module
----@field p6 nn.Conv2d  to the first level
----@field p7 nn.Conv2d  to the second level
+---@field p6 nn.Conv2d  computes the first level
+---@field p7 nn.Conv2d  computes the second level
 ---@overload fun(in_channels: integer, out_channels: integer): nn.Module
 local LastLevelP6P7 = class.class("vision.ops.LastLevelP6P7", nn.Module)
 M.LastLevelP6P7 = LastLevelP6P7
@@ -147,10 +147,11 @@ local take_align = args.signature [[vision.ops.MultiScaleRoIAlign(featmap_names:
    output_size: integers, sampling_ratio: integer, canonical_scale: number = 224,
    canonical_level: number = 4)]]
 
---- roi_align over a pyramid, with its `output_size` and `sampling_ratio`; `featmap_names` has the
---- keys of the maps, the largest map first. A box is cut from the level that fits its size;
---- `canonical_level` is that of boxes whose side is `canonical_scale`. The call takes a table of
---- feature maps, a list of boxes (n, 4) for each image, and a list of the images' {height, width}.
+--- Computes roi_align over a pyramid, with the given `output_size` and `sampling_ratio`.
+--- `featmap_names` has the keys of the maps, the largest map first. Each box is cut from the level
+--- that fits its size; a box with a side of `canonical_scale` is cut from the level
+--- `canonical_level`. The call takes a table of feature maps, a list of boxes (n, 4) for each
+--- image, and a list of the images' {height, width}.
 ---
 ---     local pool = torch.vision.ops.MultiScaleRoIAlign({1, 2}, 2, 2)
 ---     local maps = {torch.zeros(1, 3, 64, 64), torch.zeros(1, 3, 32, 32)}
@@ -159,8 +160,8 @@ local take_align = args.signature [[vision.ops.MultiScaleRoIAlign(featmap_names:
 ---     --> 1	3	2	2
 ---@class vision.ops.MultiScaleRoIAlign: nn.Module
 ---@field featmap_names any[]  the keys of the maps that are used, the largest map first
----@field output_size integer|integer[]  the cells of a result
----@field sampling_ratio integer  points of a cell along each side
+---@field output_size integer|integer[]  the numbers of cells of a result
+---@field sampling_ratio integer  the number of points of a cell along each side
 ---@field canonical_scale number  a side of boxes
 ---@field canonical_level number  the level of such boxes
 ---@overload fun(...): nn.Module
@@ -171,7 +172,8 @@ function MultiScaleRoIAlign:__init(...)
    for key, value in pairs(take_align(...)) do self[key] = value end
 end
 
--- Returns the scales of the maps: powers of 2, from their sizes beside the largest image's.
+-- Returns the scales of the maps. They are powers of 2, computed from the sizes of the maps and of
+-- the largest image.
 local function scales_of(maps, sizes)
    local height = 0
    for _, size in ipairs(sizes) do height = math.max(height, size[1]) end

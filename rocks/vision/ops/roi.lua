@@ -1,9 +1,10 @@
--- roi.lua - cuts regions of interest out of feature maps and brings them to one size: by averages
--- of interpolated values (align), or by maxima or means of whole pixels (pool). The
--- position-sensitive forms (ps_) take each cell of the result from channels of its own.
+-- roi.lua - cuts regions of interest out of feature maps and brings them to one size. roi_align
+-- averages interpolated values, and roi_pool takes maxima of whole pixels. In the
+-- position-sensitive forms ps_roi_align and ps_roi_pool (which takes means), each cell of the
+-- result is computed from its own channels of the input.
 --
--- An aligned region is the product of a sparse matrix with the feature map. The matrix has the
--- weight of each pixel in each cell.
+-- An aligned region is computed as the product of a sparse matrix with the feature map. The matrix
+-- has the weight of each pixel in each cell.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,8 +22,9 @@ local function pair(title, name, value)
    return list[1], list[2]
 end
 
--- Returns the boxes of each image, a list of {positions, boxes}. Boxes are a list of tensors
--- (n, 4), one for each image, or one tensor (n, 5), whose first column has the positions of images.
+-- Returns a list with {positions, boxes} for each image. Boxes are given as a list with a tensor
+-- (n, 4) for each image, or as one tensor (n, 5), whose first column has the positions of the
+-- images.
 local function by_image(title, input, boxes)
    local count, parts, first = input:size(1), {}, 1
    if torch.is_tensor(boxes) then
@@ -69,7 +71,7 @@ local function check_input(title, input)
    if input:numel() == 0 then args.refuse(title, "input", "at least one value", input) end
 end
 
--- Returns the pieces in the order of their boxes. A piece is {positions, result}.
+-- Puts the pieces of a result into the order of their boxes. Each piece is {positions, result}.
 local function in_order(pieces, input, shape)
    if #pieces == 0 then return input:new_zeros(shape) + input:sum() * 0 end
    if #pieces == 1 then return pieces[1][2]:contiguous() end
@@ -81,9 +83,10 @@ end
 
 -- Aligned regions ---------------------------------------------------------------------------------
 
--- Returns the pixels, from 0, next to each sample, and their weights in the average of a cell; both
--- have shape (n, cells, 2 * per_cell). `low` has the first coordinate of each region, `cell` the
--- size of its cells. A sample more than a pixel outside the map has weight 0.
+-- Returns the pixels next to each sample, counted from 0, and their weights in the average of a
+-- cell. Both have the shape (n, cells, 2 * per_cell). `low` has the first coordinate of each
+-- region, and `cell` the size of its cells. A sample more than a pixel outside the map has weight
+-- 0.
 local function samples(low, cell, cells, per_cell, size)
    local steps = (torch.arange(cells * per_cell, {dtype = low.dtype, device = low.device}) + 0.5)
       / per_cell
@@ -98,9 +101,9 @@ local function samples(low, cell, cells, per_cell, size)
    return pixels:view(shape), weights:view(shape)
 end
 
--- Returns the pixels of an image (C, H, W) as rows of channels. If cells have their own channels,
--- there is a row for each cell and pixel, cells first, and the second result has the number of
--- rows before those of each cell, (height, width).
+-- Returns the pixels of an image (C, H, W) as rows of channels. If cells have their own channels
+-- (is_ps), there is a row for each cell and pixel, with the pixels of a cell together. The second
+-- result is the number of rows before those of each cell, (height, width).
 local function rows_of(image, height, width, is_ps)
    if not is_ps then return image:flatten(2):t():contiguous() end
    local cells, size = height * width, image:size(2) * image:size(3)
@@ -109,9 +112,9 @@ local function rows_of(image, height, width, is_ps)
       :view(height, width)
 end
 
--- Returns the sums of n regions' cells, (n, channels, height, width): each is the product of a row
--- of a sparse matrix, whose elements are `pixels` and `weights` (n, height, width, count), with the
--- image.
+-- Returns the sums of the cells of n regions, (n, channels, height, width). Each sum is the product
+-- of the image with a row of a sparse matrix, whose elements are `pixels` and `weights` (n, height,
+-- width, count).
 local function sum_of_cells(image, pixels, weights, is_ps)
    local n, height, width, count = table.unpack(pixels.shape)
    local maps, before = rows_of(image, height, width, is_ps)
@@ -132,7 +135,7 @@ local function average(image, boxes, height, width, ny, nx, is_aligned, is_ps)
    if not is_aligned then w, h = w:clamp_min(1), h:clamp_min(1) end
    local y, y_weights = samples(y1, h / height, height, ny, rows)
    local x, x_weights = samples(x1, w / width, width, nx, columns)
-   -- The elements of a cell are contiguous before they are combined, which is faster.
+   -- The elements of a cell are made contiguous before they are combined, which is faster.
    local function along_y(values)
       return values:view(n, height, 1, 2 * ny, 1):expand(n, height, 1, 2 * ny, 2 * nx)
          :reshape(n, height, 1, -1)
@@ -146,10 +149,10 @@ local function average(image, boxes, height, width, ny, nx, is_aligned, is_ps)
    return sum_of_cells(image, pixels, weights, is_ps)
 end
 
-local most_samples <const> = 1 << 26 -- largest number of samples of a region
+local most_samples <const> = 1 << 26 -- the largest number of samples of a region
 
--- Returns lists of the boxes that need the same numbers of samples: {ny, nx, positions}. Without a
--- ratio a cell has a sample for each pixel of its height and width.
+-- Groups boxes that need the same numbers of samples. Returns a list of {ny, nx, positions}.
+-- Without a sampling ratio, a cell has as many samples in each direction as pixels.
 local function by_samples(title, boxes, height, width, ratio)
    if ratio > 0 then return {{ratio, ratio}} end
    local groups, list = {}, {}
@@ -206,9 +209,9 @@ local take_align = args.signature [[vision.ops.roi_align(input: tensor, boxes: a
    aligned: boolean = false)]]
 
 --- Returns regions of feature maps as cells, each the average of values interpolated at its
---- `sampling_ratio`^2 points; without a ratio above 0, at a point for each pixel. `aligned` shifts
---- boxes by half a pixel, so that pixels have their centres at whole numbers. The gradient is that
---- of `input`.
+--- `sampling_ratio`^2 points; if this ratio is not above 0, there is a point for each pixel.
+--- `aligned` shifts boxes by half a pixel, so that the centres of pixels are at integers. Only
+--- `input` has a gradient.
 ---
 ---     local x = torch.arange(0, 16, {dtype = "float32"}):view(1, 1, 4, 4)
 ---     local boxes = {torch.tensor {{0.0, 0, 2, 2}}}
@@ -217,7 +220,7 @@ local take_align = args.signature [[vision.ops.roi_align(input: tensor, boxes: a
 ---@param input Tensor  (N, C, H, W)
 ---@param boxes Tensor|Tensor[]  a tensor (n, 4) x1, y1, x2, y2 for each image, or (n, 5) with the
 --- image's position, from 1, in the first column
----@param output_size integer|integer[]  the cells of a result
+---@param output_size integer|integer[]  the numbers of cells of a result
 ---@param options? {spatial_scale: number, sampling_ratio: integer, aligned: boolean}
 --- spatial_scale: multiplies the boxes, 1 by default; sampling_ratio: -1 by default; aligned: false
 --- by default
@@ -229,7 +232,7 @@ function M.roi_align(...)
       a.aligned)
 end
 
--- Refuses an input whose channels cannot be shared out among the cells.
+-- Raises an error if the input's channels cannot be divided equally among the cells.
 local function check_channels(title, input, height, width)
    local channels = input:size(2)
    if channels % (height * width) ~= 0 then
@@ -241,9 +244,8 @@ end
 local take_ps_align = args.signature [[vision.ops.ps_roi_align(input: tensor, boxes: any,
    output_size: integers, spatial_scale: number = 1, sampling_ratio: integer = -1)]]
 
---- Pools regions like roi_align with `aligned`, but each cell has channels of its own: cell (i, j)
---- of channel c is computed from the input's channel (c * height + i) * width + j, all counted
---- from 0.
+--- Pools regions like roi_align with `aligned`, but each cell has its own channels: cell (i, j) of
+--- channel c is computed from the input's channel (c * height + i) * width + j, all counted from 0.
 ---
 ---     local x = torch.arange(0, 4, {dtype = "float32"}):view(1, 4, 1, 1)
 ---     local boxes = {torch.tensor {{0.0, 0, 1, 1}}}
@@ -252,7 +254,7 @@ local take_ps_align = args.signature [[vision.ops.ps_roi_align(input: tensor, bo
 ---     --> tensor([0., 1., 2., 3.])
 ---@param input Tensor  (N, C * height * width, H, W)
 ---@param boxes Tensor|Tensor[]  as those of roi_align
----@param output_size integer|integer[]  the cells of a result
+---@param output_size integer|integer[]  the numbers of cells of a result
 ---@param options? {spatial_scale: number, sampling_ratio: integer}  spatial_scale: multiplies the
 --- boxes, 1 by default; sampling_ratio: as that of roi_align
 ---@return Tensor  (n, C, *output_size)
@@ -267,8 +269,9 @@ end
 
 -- Pooled regions ----------------------------------------------------------------------------------
 
--- Returns the first pixels and the ends of the cells of regions along one side, from 0, (n, cells).
--- Coordinates are rounded; float32 decides at cells' borders, as in torchvision.
+-- Returns the first pixels and the ends of the cells of regions along one side, counted from 0, (n,
+-- cells). Coordinates are rounded. They are computed in float32, so that pixels at the borders of
+-- cells belong to the same cell as in torchvision.
 local function cells_of(low, high, cells, size, is_ps)
    local function round(x) return torch.where(x:ge(0), (x + 0.5):floor(), (x - 0.5):ceil()) end
    local first = round(low)
@@ -282,11 +285,11 @@ local function cells_of(low, high, cells, size, is_ps)
    return from:long(), to:long()
 end
 
-local most_values <const> = 1 << 22 -- largest number of values that one reduction reads
+local most_values <const> = 1 << 22 -- the largest number of values that one reduction reads
 
--- Calls reduce(image, cells) for groups of regions, and returns the joined results, (n, channels,
--- height, width). `cells` has tensors with a number for each cell: the position of its first pixel,
--- from 1, the number of columns, and that of pixels (count).
+-- Calls reduce(image, cells) for groups of regions. Returns the concatenated results, (n, channels,
+-- height, width). The tensors in `cells` have for each cell the position of its first pixel,
+-- counted from 1, the number of its columns, and the number of its pixels (count).
 local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
    local height, width, scale = table.unpack(sizes)
    local rows, columns = input:size(3), input:size(4)
@@ -326,19 +329,21 @@ local function pool(title, input, boxes, sizes, channels, is_ps, reduce)
    return in_order(pieces, input, {0, channels, height, width})
 end
 
--- Returns the k-th pixels of cells, from 1, in an image with the given number of columns. `cell`
--- has the numbers of the cells, from 1, and k the numbers of the pixels, from 0.
+-- Returns the positions of pixels in an image with the given number of columns, counted from 1.
+-- `cell` has the numbers of their cells, from 1, and k the numbers of the pixels within the cells,
+-- from 0.
 local function pixels_of(cells, cell, k, columns)
-   -- Floating numbers are divided faster than integers, and all of these are exact.
+   -- Division is faster for floating-point numbers than for integers, and all of these quotients
+   -- are exact.
    local across = cells.columns:double():index_select(1, cell)
    local row = (k / across):floor_()
    return row:mul_(across:neg_():add_(columns)):long():add_(k)
       :add_(cells.first:index_select(1, cell))
 end
 
--- Returns the largest values of cells, (cells, channels), of `maps`, which has a row of channels
--- for each pixel. `pixels` has the first pixels of having[1] cells, followed by the second pixels
--- of the first having[2] cells, and so on. The other cells, of `number`, are 0.
+-- Returns the largest values of cells, (cells, channels). `maps` has a row of channels for each
+-- pixel. `pixels` has the first pixels of having[1] cells, followed by the second pixels of the
+-- first having[2] cells, and so on. Of the `number` cells, those without pixels are 0.
 local function largest_of(maps, pixels, having, number)
    local values, best, first = maps:detach(), maps:new_zeros(number, maps:size(2)), 1
    local has_grad = torch.is_grad_enabled() and maps.requires_grad
@@ -369,11 +374,12 @@ local function largest_of(maps, pixels, having, number)
 end
 
 -- Returns the largest value of each cell of an image (C, H, W), as (cells, C). A cell without
--- pixels gives 0, and a cell gives NaN only if all of its pixels are NaN. The first one of equal
--- values has the gradient.
+-- pixels gives 0, and a cell gives NaN only if all of its pixels are NaN. Of several equal values,
+-- the first one gets the gradient.
 local function largest_values(image, cells)
    local number, like = cells.count:size(1), {dtype = "int64", device = image.device}
-   -- cells with many pixels first, so that those with a k-th pixel are the first ones for each k
+   -- The cells with most pixels come first, so that for each k the cells with a k-th pixel are at
+   -- the beginning.
    local counts, order = cells.count:sort(1, true)
    local most = counts[1]:item()
    local having = number
@@ -383,7 +389,7 @@ local function largest_values(image, cells)
       - (having:cumsum(1) - having):repeat_interleave(having)
    local pixels = pixels_of(cells, order:index_select(1, place), k, image:size(3)):int()
    having = having:tolist()
-   -- Rows of a few channels stay in the cache.
+   -- Only a few channels are processed at a time, so that the rows stay in the cache.
    local channels, results = math.max(16, (1 << 17) // (image:size(2) * image:size(3))), {}
    for _, part in ipairs(image:split(channels, 1)) do
       results[#results + 1] = largest_of(rows_of(part), pixels, having, number)
@@ -391,7 +397,7 @@ local function largest_values(image, cells)
    return torch.cat(results, 2):index_select(1, order:argsort())
 end
 
--- Returns the means of cells in their own channels, (cells, C), which are 0 without pixels.
+-- Returns the mean of each cell in its own channels, (cells, C). Cells without pixels give 0.
 local function mean_values(image, cells, height, width)
    local maps, before = rows_of(image, height, width, true)
    local count, like = cells.count, {dtype = "int64", device = image.device}
@@ -408,8 +414,8 @@ end
 local take_pool = args.signature [[vision.ops.roi_pool(input: tensor, boxes: any,
    output_size: integers, spatial_scale: number = 1)]]
 
---- Returns regions of feature maps as cells, each the largest value of its pixels. Boxes are
---- rounded to whole pixels and include their ends; a cell outside of the map is 0.
+--- Returns regions of feature maps as cells. Each cell is the largest value of its pixels. Boxes
+--- are rounded to whole pixels and include their ends. A cell outside the map is 0.
 ---
 ---     local x = torch.arange(0, 16, {dtype = "float32"}):view(1, 1, 4, 4)
 ---     local boxes = {torch.tensor {{0.0, 0, 1, 1}}}
@@ -417,7 +423,7 @@ local take_pool = args.signature [[vision.ops.roi_pool(input: tensor, boxes: any
 ---     --> tensor([[[[5.]]]])
 ---@param input Tensor  (N, C, H, W)
 ---@param boxes Tensor|Tensor[]  as those of roi_align
----@param output_size integer|integer[]  the cells of a result
+---@param output_size integer|integer[]  the numbers of cells of a result
 ---@param options? {spatial_scale: number}  spatial_scale: multiplies the boxes, 1 by default
 ---@return Tensor  (n, C, *output_size)
 function M.roi_pool(...)
@@ -431,8 +437,8 @@ end
 local take_ps_pool = args.signature [[vision.ops.ps_roi_pool(input: tensor, boxes: any,
    output_size: integers, spatial_scale: number = 1)]]
 
---- Returns regions of feature maps as cells, each the mean of its pixels in the cell's own
---- channels, which are those of ps_roi_align. A cell without pixels is 0.
+--- Returns regions of feature maps as cells. Each cell is the mean of its pixels in the cell's own
+--- channels, which are the same as in ps_roi_align. A cell without pixels is 0.
 ---
 ---     local x = torch.arange(0, 4, {dtype = "float32"}):view(1, 4, 1, 1)
 ---     local boxes = {torch.tensor {{0.0, 0, 2, 2}}}
@@ -441,7 +447,7 @@ local take_ps_pool = args.signature [[vision.ops.ps_roi_pool(input: tensor, boxe
 ---     --> tensor([0., 1., 2., 3.])
 ---@param input Tensor  (N, C * height * width, H, W)
 ---@param boxes Tensor|Tensor[]  as those of roi_align
----@param output_size integer|integer[]  the cells of a result
+---@param output_size integer|integer[]  the numbers of cells of a result
 ---@param options? {spatial_scale: number}  spatial_scale: multiplies the boxes, 1 by default
 ---@return Tensor  (n, C, *output_size)
 function M.ps_roi_pool(...)
@@ -456,7 +462,7 @@ end
 
 -- Layers ------------------------------------------------------------------------------------------
 
--- Defines the layer of a function.
+-- Defines a layer that calls a function with the layer's fields.
 local function layer(Class, name, parameters, fn)
    local take = args.signature(("vision.ops.%s(%s)"):format(name, parameters))
 
@@ -472,37 +478,37 @@ local function layer(Class, name, parameters, fn)
    M[name] = Class
 end
 
---- The layer of roi_align, with its `output_size`, `spatial_scale`, `sampling_ratio` and `aligned`:
---- layer(input, boxes).
+--- The layer that calls roi_align with `output_size`, `spatial_scale`, `sampling_ratio` and
+--- `aligned`, as layer(input, boxes).
 ---
 ---     local layer = torch.vision.ops.RoIAlign(2, 1, 2)
 ---     local boxes = {torch.tensor {{0.0, 0, 4, 4}}}
 ---     print(table.unpack(layer(torch.zeros(1, 3, 8, 8), boxes).shape))
 ---     --> 1	3	2	2
 ---@class vision.ops.RoIAlign: nn.Module
----@field output_size integer|integer[]  the cells of a result
+---@field output_size integer|integer[]  the numbers of cells of a result
 ---@field spatial_scale number  multiplies the boxes
----@field sampling_ratio integer  points of a cell along each side
+---@field sampling_ratio integer  the number of points of a cell along each side
 ---@field aligned boolean  whether boxes are shifted by half a pixel
 ---@overload fun(...): nn.Module
 local RoIAlign = class.class("vision.ops.RoIAlign", nn.Module)
 layer(RoIAlign, "RoIAlign", [[output_size: integers, spatial_scale: number,
    sampling_ratio: integer, aligned: boolean = false]], M.roi_align)
 
---- The layer of roi_pool, with its `output_size` and `spatial_scale`: layer(input, boxes).
+--- The layer that calls roi_pool with `output_size` and `spatial_scale`, as layer(input, boxes).
 ---
 ---     local layer = torch.vision.ops.RoIPool(2, 1)
 ---     local boxes = {torch.tensor {{0.0, 0, 4, 4}}}
 ---     print(table.unpack(layer(torch.zeros(1, 3, 8, 8), boxes).shape))
 ---     --> 1	3	2	2
 ---@class vision.ops.RoIPool: nn.Module
----@field output_size integer|integer[]  the cells of a result
+---@field output_size integer|integer[]  the numbers of cells of a result
 ---@field spatial_scale number  multiplies the boxes
 ---@overload fun(output_size: integer|integer[], spatial_scale: number): nn.Module
 local RoIPool = class.class("vision.ops.RoIPool", nn.Module)
 layer(RoIPool, "RoIPool", "output_size: integers, spatial_scale: number", M.roi_pool)
 
---- The layer of ps_roi_align, with its `output_size`, `spatial_scale` and `sampling_ratio`:
+--- The layer that calls ps_roi_align with `output_size`, `spatial_scale` and `sampling_ratio`, as
 --- layer(input, boxes).
 ---
 ---     local layer = torch.vision.ops.PSRoIAlign(2, 1, 2)
@@ -510,22 +516,22 @@ layer(RoIPool, "RoIPool", "output_size: integers, spatial_scale: number", M.roi_
 ---     print(table.unpack(layer(torch.zeros(1, 12, 8, 8), boxes).shape))
 ---     --> 1	3	2	2
 ---@class vision.ops.PSRoIAlign: nn.Module
----@field output_size integer|integer[]  the cells of a result
+---@field output_size integer|integer[]  the numbers of cells of a result
 ---@field spatial_scale number  multiplies the boxes
----@field sampling_ratio integer  points of a cell along each side
+---@field sampling_ratio integer  the number of points of a cell along each side
 ---@overload fun(...): nn.Module
 local PSRoIAlign = class.class("vision.ops.PSRoIAlign", nn.Module)
 layer(PSRoIAlign, "PSRoIAlign", [[output_size: integers, spatial_scale: number,
    sampling_ratio: integer]], M.ps_roi_align)
 
---- The layer of ps_roi_pool, with its `output_size` and `spatial_scale`: layer(input, boxes).
+--- The layer that calls ps_roi_pool with `output_size` and `spatial_scale`, as layer(input, boxes).
 ---
 ---     local layer = torch.vision.ops.PSRoIPool(2, 1)
 ---     local boxes = {torch.tensor {{0.0, 0, 4, 4}}}
 ---     print(table.unpack(layer(torch.zeros(1, 12, 8, 8), boxes).shape))
 ---     --> 1	3	2	2
 ---@class vision.ops.PSRoIPool: nn.Module
----@field output_size integer|integer[]  the cells of a result
+---@field output_size integer|integer[]  the numbers of cells of a result
 ---@field spatial_scale number  multiplies the boxes
 ---@overload fun(output_size: integer|integer[], spatial_scale: number): nn.Module
 local PSRoIPool = class.class("vision.ops.PSRoIPool", nn.Module)

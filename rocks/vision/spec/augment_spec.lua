@@ -1,5 +1,5 @@
--- Tests transforms as objects: with the numbers that torchvision has drawn, results equal those that
--- fixtures/augment.py has written; drawn numbers are in their ranges; samples keep their form.
+-- Tests transforms as objects: with the random numbers that torchvision has drawn, results equal those that
+-- fixtures/augment.py has written; our random numbers are in their ranges; samples keep their structure.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -20,7 +20,7 @@ local function largest(expected, actual, what)
    return (expected:double() - actual:cpu():double()):abs():max():item()
 end
 
--- Returns the largest magnitude of each operation that many draws yield, and how often each was drawn.
+-- Draws n times. Returns the largest magnitude of each operation, and how often each operation was drawn.
 local function draws(transform, n)
    local most, counts = {}, {}
    for _ = 1, n do
@@ -89,7 +89,7 @@ describe("automatic augmentation", function()
          if drawn then
             count = count + 1
             local result = v2.AugMix():transform(image, drawn)
-            -- weights are added in float32, and a sum next to an integer may be cut to either side
+            -- weights are added in float32, so a sum near an integer may be truncated to either of two values
             assert.is_true(largest(drawn.result, result, "augmix") <= 1)
             assert.is_true((drawn.result:int() - result:cpu():int()):ne(0):sum():item() <= 2)
          end
@@ -178,7 +178,7 @@ describe("random transforms", function()
             sums[key] = (sums[key] or 0) + x
          end
       end
-      assert.is_true(math.abs(sums.angle / n) < 5 * 30 / math.sqrt(3 * n)) -- five standard errors
+      assert.is_true(math.abs(sums.angle / n) < 5 * 30 / math.sqrt(3 * n)) -- allows five standard errors
       assert.is_true(math.abs(sums.mix / n - 0.5) < 5 * math.sqrt(1 / (12 * n)))
    end)
 

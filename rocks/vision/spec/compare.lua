@@ -28,7 +28,7 @@ local function options_of(name, image)
    return options
 end
 
--- Makes dropouts and stochastic depth do nothing.
+-- Turns off dropouts and stochastic depth.
 local function without_chance(model)
    for _, layer in ipairs(model:modules()) do
       local kind = torch.type(layer)
@@ -68,7 +68,7 @@ local function gradients_differ(model, saved)
    return worst, where
 end
 
---- Compares a model with a file; returns whether keys are equal and the three differences.
+--- Compares a model with a file. Returns whether the keys are equal, and the three differences.
 function M.compare(name, path)
    local saved, state = torch.load(path), {}
    for key, value in pairs(saved) do

@@ -30,7 +30,8 @@ local function fill(model)
    return model:double()
 end
 
--- Two maps of 32 channels, a quarter and an eighth as large as the image, and a third with 3 levels.
+-- A backbone with two maps of 32 channels, a quarter and an eighth as large as the image, and with `levels` = 3 a third
+-- map.
 local Body = torch.class("Body", nn.Module)
 
 function Body:__init(levels, channels)
@@ -72,7 +73,7 @@ function build.mask()
    })
 end
 
--- Heat maps of four times the size, for three points.
+-- Computes heat maps for three points, with sides that are four times as long.
 local Points = torch.class("Points", nn.Module)
 
 function Points:__init() self.kps_score_lowres = nn.ConvTranspose2d(8, 3, 4, {stride = 2, padding = 1}) end

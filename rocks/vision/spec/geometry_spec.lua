@@ -1,5 +1,5 @@
--- Tests transforms of places on images, masks, boxes and keypoints: results equal those that fixtures/geometry.py has
--- written with torchvision, integers to the last bit.
+-- Tests transforms that move images, masks, boxes and keypoints: results equal those that fixtures/geometry.py has
+-- written with torchvision; integers are equal to the last bit.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -75,7 +75,7 @@ describe("transforms of places", function()
                local result = fn(value)
                local tensor = torch.is_tensor(result) and result or result.data
                local difference = largest(expected, tensor, what)
-               -- float32 coordinates have a few units in the last place; fill values of 7 and 9 scale them
+               -- the rounding error of float32 coordinates is multiplied by fill values of 7 and 9
                local limit = expected:is_floating_point() and 3e-5 or 0
                assert.is_true(difference <= limit, ("%s differs by %g"):format(what, difference))
                local new_size = saved[key .. "_" .. kind .. "_size"]

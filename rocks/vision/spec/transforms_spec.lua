@@ -1,5 +1,5 @@
--- Tests torch.vision.transforms.v2: results equal those that fixtures/transforms.py has written with torchvision, uint8
--- to the last bit.
+-- Tests torch.vision.transforms.v2: results equal those that fixtures/transforms.py has written with torchvision, for
+-- uint8 to the last bit.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -51,7 +51,7 @@ end
 describe("transforms of images", function()
    for key, fn in pairs(calls) do
       it("are those of torchvision: " .. key, function()
-         local most = key == "resize_plain" and 1 or 0 -- without antialiasing, the core's kernel rounds once
+         local most = key == "resize_plain" and 1 or 0 -- without antialiasing, the core's kernel rounds only once
          assert.is_true(largest(saved[key], fn(place(saved.image))) <= most, "uint8")
          assert.is_true(largest(saved[key .. "_real"], fn(place(saved.real))) < 2e-6, "float32")
       end)

@@ -1,4 +1,4 @@
--- Tests torch.vision.utils: grids equal those that torchvision 0.29 has made of the same images.
+-- Tests torch.vision.utils: grids equal those that torchvision 0.29 has made from the same images.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"

@@ -28,7 +28,7 @@ local Transform = class.class("vision.transforms.v2.Transform", torch.nn.Module)
 
 local function is_plain(value) return type(value) == "table" and not getmetatable(value) end
 
--- Returns the keys of a table: positions, then names in alphabetical order.
+-- Returns the keys of a table: first the positions, then the names in alphabetical order.
 local function keys_of(value)
    local keys, n = {}, #value
    for key in next, value do
@@ -59,7 +59,7 @@ local function rebuild(value, list)
    return copy
 end
 
---- Returns the list of all values in a sample.
+--- Returns all values in a sample as a list.
 ---@param sample table  packed arguments, with their number in `n`
 ---@return table list  with their number in `n`
 function Transform._flatten(sample)
@@ -68,7 +68,7 @@ function Transform._flatten(sample)
    return list
 end
 
---- Returns a sample of the same structure with the values of a list.
+--- Returns a sample with the values of a list, in the structure of another sample.
 ---@param sample table
 ---@param list table  a list as _flatten returns it
 ---@return any ...
@@ -79,7 +79,7 @@ function Transform._unflatten(sample, list)
    return table.unpack(result, 1, result.n)
 end
 
--- Returns a list of booleans: whether each value is transformed.
+-- Returns a list of booleans, which tell for each value whether it is transformed.
 function Transform:_needed(list)
    local takes, plain_taken = self.kinds, false
    for i = 1, list.n do
@@ -184,8 +184,9 @@ function Transform:_chw_of(values)
    torch.raise(torch.type(self) .. ": expected an image or a video in the sample")
 end
 
---- Returns the fill value for a value. `fill` is a number, a list, or a table of these whose keys
---- are classes of torch.vision.tv_tensors, torch.Tensor or "others"; false means no fill value.
+--- Returns the fill value for `value`, given the option `fill`: a number, a list, or a table of
+--- these whose keys are classes of torch.vision.tv_tensors, torch.Tensor or "others"; false means
+--- no fill value.
 ---@param fill any
 ---@param value any
 ---@return number|number[]|nil
@@ -198,7 +199,7 @@ function Transform._fill_for(fill, value)
    return fill or nil
 end
 
---- Defines the constructor of a class: its arguments become fields.
+--- Defines the constructor of a class. The arguments become fields of the object.
 ---@param Class table
 ---@param parameters string  in the notation of signatures
 ---@param check? fun(title: string, a: table)  may change arguments or raise errors about them
@@ -216,8 +217,8 @@ function Transform._check_p(title, a)
    if not (a.p >= 0 and a.p <= 1) then args.refuse(title, "p", "a number from 0 to 1", a.p) end
 end
 
---- Defines a class and puts it into a module. If the constructor has a parameter p, the transform
---- is applied with probability p.
+--- Defines a class and adds it to a module. If the constructor has a parameter p, the transform is
+--- applied with probability p.
 ---@param module table
 ---@param Class table
 ---@param parameters string  in the notation of signatures

@@ -18,7 +18,7 @@ local prefix <const> = "vision.transforms.v2."
 
 -- Operations --------------------------------------------------------------------------------------
 
--- Maps names to functions operation(image, magnitude, options).
+-- Maps the names of operations to functions operation(image, magnitude, options).
 local operations <const> = {}
 
 function operations.Identity(x) return x end
@@ -56,8 +56,8 @@ function operations.TranslateY(x, m, options) return translate(x, 0, m, options)
 
 -- Magnitudes --------------------------------------------------------------------------------------
 
--- Returns a function that returns the magnitudes from low to high, and whether their sign is
--- random.
+-- Returns a function that returns a tensor of magnitudes from low to high, and whether their sign
+-- is random.
 local function range(low, high, is_signed)
    return function(bins, height, width)
       local from = type(low) == "function" and low(height, width) or low
@@ -74,8 +74,8 @@ end
 
 local function none() return nil, false end
 
--- Returns a table with `magnitudes`, which maps names of operations to functions, and `names`, the
--- operations to choose from.
+-- Returns a table of operations: `magnitudes` maps their names to functions, and `names` lists the
+-- operations from which to choose.
 local function space(shears, shift, angle, colour, posterize, with_colours, first, last)
    local all = {ShearX = range(0.0, shears, true), ShearY = range(0.0, shears, true),
       TranslateX = range(0.0, function(_, w) return shift(w) end, true),
@@ -109,8 +109,8 @@ local spaces <const> = {
       false),
 }
 
--- Returns {name, magnitude} for bin `index` of `bins`. The sign is random if the operation is
--- signed.
+-- Returns {name, magnitude}, with the magnitude of bin `index` of `bins`. If the operation is
+-- signed, the sign is random.
 local function drawn(own, name, bins, index, height, width)
    local list, is_signed = own.magnitudes[name](bins, height, width)
    if not list then return {name, 0.0} end
@@ -168,8 +168,8 @@ end
 
 -- Policies ----------------------------------------------------------------------------------------
 
--- Pairs of operations. Each operation has a name, a probability and, if it has magnitudes, a bin
--- from 0.
+-- The learned policies, as lists of pairs of operations. Each operation has a name, a probability
+-- and, if it has magnitudes, a bin counted from 0.
 local policies <const> = {
    imagenet = [[Posterize 0.4 8 Rotate 0.6 9; Solarize 0.6 5 AutoContrast 0.6 -;
       Equalize 0.8 - Equalize 0.6 -; Posterize 0.6 7 Posterize 0.6 6; Equalize 0.4 - Solarize 0.2 4;
@@ -203,7 +203,7 @@ local policies <const> = {
       ShearX 0.7 2 Invert 0.1 -]],
 }
 
--- Parses the pairs of a policy into lists of {name, probability, bin}.
+-- Parses a policy into its pairs, each a list of {name, probability, bin}.
 local function parsed(text)
    local pairs_of = {}
    for pair in text:gmatch "[^;]+" do
@@ -274,7 +274,7 @@ function RandAugment:_draw(values)
    return list
 end
 
---- Applies one random operation with one of `num_magnitude_bins` magnitudes at random.
+--- Applies one random operation with a random one of `num_magnitude_bins` magnitudes.
 --- `interpolation` and `fill` are as in AutoAugment.
 ---
 ---     local augment = torch.vision.transforms.v2.TrivialAugmentWide()
@@ -293,10 +293,11 @@ function TrivialAugmentWide:_draw(values)
       width)}
 end
 
---- Mixes an image with `mixture_width` copies of it, each changed by a chain of `chain_depth`
---- random operations (a random number from 1 to 3 if `chain_depth` is not above 0) of a magnitude
---- below `severity` of 10. `alpha` is the parameter of the distributions of the random weights;
---- without `all_ops`, colours are not changed. `interpolation` and `fill` are as in AutoAugment.
+--- Mixes an image with `mixture_width` changed copies of it. Each copy is changed by a chain of
+--- `chain_depth` random operations, or of 1 to 3 if `chain_depth` is not above 0. Their magnitudes
+--- are bins below `severity`, of 10 bins. `alpha` is the parameter of the distributions of the
+--- random weights. If `all_ops` is false, colours are not changed. `interpolation` and `fill` are
+--- as in AutoAugment.
 ---
 ---     local augment = torch.vision.transforms.v2.AugMix()
 ---     print(augment(torch.zeros(3, 8, 8, {dtype = "uint8"})).shape)
@@ -320,7 +321,7 @@ local function batch_size(value)
    return data:dim() >= (kinds.of(value) == "video" and 5 or 4) and data:size(1) or 1
 end
 
--- Returns rows of random weights (n, width); each row has the sum 1.
+-- Returns random weights (n, width). Each row has the sum 1.
 local function weights(alpha, n, width)
    return torch.distributions.Dirichlet(torch.full({width}, alpha)):sample {n}
 end

@@ -113,7 +113,7 @@ local function default_labels(title, sample)
    return second[found]
 end
 
--- Returns the list of label tensors.
+-- Returns the labels of a sample as a list of tensors.
 local function labels_of(self, title, sample)
    local getter, labels = self.labels_getter, nil
    if getter == "default" then

@@ -1,5 +1,5 @@
--- classes.lua - classes of geometric transforms: resizing, cropping, flips, rotations and other
--- warps of images, videos, masks, boxes and keypoints together.
+-- classes.lua - classes of geometric transforms: they resize, crop, flip, rotate or warp images and
+-- videos together with their masks, boxes and keypoints.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -28,8 +28,8 @@ local function resize_options(self)
    return {interpolation = self.interpolation, antialias = self.antialias}
 end
 
--- Returns a method that calls the functional transform `name` with options from the object's
--- fields.
+-- Returns a method that calls the functional transform `name`. The options are fields of the
+-- object.
 local function calls(name, ...)
    local fields = {...}
    return function(self, value)
@@ -170,7 +170,7 @@ define(Pad, "padding: integers, fill: any = 0, padding_mode: string = 'constant'
          {fill = self._fill_for(self.fill, value), padding_mode = self.padding_mode})
    end)
 
--- Returns padding as {left, top, right, bottom}.
+-- Returns the padding as {left, top, right, bottom}.
 local function four(title, padding)
    local p = as_list(padding)
    if #p ~= 1 and #p ~= 2 and #p ~= 4 then
@@ -220,8 +220,8 @@ end, function(title, a)
    if a.padding then four(title, a.padding) end
 end)
 
--- Returns the top, left, height and width of a random part, or nil after ten failed attempts. If
--- `whole` is true, a part may be as large as the image.
+-- Returns the top, left, height and width of a random part, or nil after ten failed attempts. The
+-- part may be as large as the image only if `whole` is true.
 local function random_part(height, width, scale, ratio, whole)
    for _ = 1, 10 do
       local area = height * width * uniform(scale[1], scale[2])
@@ -317,7 +317,8 @@ define(TenCrop, "size: integers, vertical_flip: boolean = false",
    function(title, a) check_size(title, "size", as_list(a.size)) end)
 
 --- Puts images with their masks, boxes and keypoints, with probability p, at a random place on a
---- canvas of `fill`. The canvas's sides are longer by a random factor from `side_range`.
+--- canvas of `fill`. The sides of the canvas are the image's, multiplied by a random factor from
+--- `side_range`.
 ---
 ---     local zoom = torch.vision.transforms.v2.RandomZoomOut(0, {2, 2}, 1.0)
 ---     print(zoom(torch.zeros(3, 10, 12)).shape)
@@ -342,13 +343,13 @@ define(RandomZoomOut, "fill: any = 0, side_range: names?, p: number = 0.5",
       random.check_range(title, "side_range", a.side_range, 1, math.huge)
    end)
 
---- Crops a random part out of an image with bounding boxes. At least one box whose centre is in the
---- part must have an IoU with the part of at least a number that is chosen from `sampler_options`;
---- 1 or more leaves the sample unchanged. The part's sides are the image's times factors from
---- `min_scale` to `max_scale`, and its aspect ratio (width / height) is from `min_aspect_ratio` to
---- `max_aspect_ratio`. After `trials` failed attempts, another option is chosen, and after a
---- hundred options the sample is unchanged. Boxes with centres outside the part become 0;
---- SanitizeBoundingBoxes removes them.
+--- Crops a random part out of an image with bounding boxes. A number is chosen from
+--- `sampler_options`. If it is 1 or more, the sample is unchanged; otherwise at least one box whose
+--- centre is in the part must have an IoU of at least this number with the part. The part's sides
+--- are the image's times factors from `min_scale` to `max_scale`, and its aspect ratio (width /
+--- height) is from `min_aspect_ratio` to `max_aspect_ratio`. After `trials` failed attempts,
+--- another option is chosen, and after a hundred options the sample is unchanged. Boxes with
+--- centres outside the part become 0; SanitizeBoundingBoxes removes them.
 ---
 ---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
 ---     local options = {format = "XYXY", canvas_size = {40, 60}}
@@ -360,8 +361,8 @@ define(RandomZoomOut, "fill: any = 0, side_range: names?, p: number = 0.5",
 ---@overload fun(options?: table): nn.Module
 local RandomIoUCrop = class.class(prefix .. "RandomIoUCrop", Transform)
 
--- Returns a random part with a mask of the boxes whose centres are inside, or nil if the attempt
--- failed.
+-- Draws a part. Returns the part with a mask of the boxes whose centres are inside, or nil if the
+-- part does not fulfil the conditions.
 local function try_part(self, boxes, height, width, overlap)
    local w = math.floor(width * uniform(self.min_scale, self.max_scale))
    local h = math.floor(height * uniform(self.min_scale, self.max_scale))
@@ -564,7 +565,7 @@ end)
 ---@overload fun(alpha?: number|number[], options?: table): nn.Module
 local ElasticTransform = class.class(prefix .. "ElasticTransform", Transform)
 
--- Returns random numbers (1, 1, height, width) from -1 to 1, blurred along both dimensions.
+-- Returns random numbers (1, 1, height, width) between -1 and 1, blurred along both dimensions.
 local function smooth(height, width, sigma, own)
    local x = torch.rand(1, 1, height, width) * 2 - 1
    if own <= 0 then return x end

@@ -1,5 +1,5 @@
--- colour_classes.lua - classes of transforms of pixel values: colours, noise, blur, erasing and
--- dtypes.
+-- colour_classes.lua - classes of transforms that change the values of pixels: colours, noise,
+-- blur, erasing and dtypes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,8 +18,8 @@ local call <const> = Transform._call
 
 local function define(...) Transform._define_in(M, ...) end
 
--- Returns a method that calls the functional transform `name` with the object's fields as
--- arguments.
+-- Returns a method that calls the functional transform `name`. The arguments are fields of the
+-- object.
 local function calls(name, ...)
    local fields = {...}
    return function(self, value)
@@ -348,7 +348,8 @@ end, function(title, a)
       random.check_range(title, name, a[name], is_hue and -0.5 or 0, is_hue and 0.5 or math.huge)
    end
 end)
-RandomPhotometricDistort.is_random = false -- p is the probability of each single change
+-- p is the probability of each single change, so the whole transform always runs
+RandomPhotometricDistort.is_random = false
 
 --- Equalizes the histograms of images with probability p, as functional.equalize does.
 ---

@@ -23,7 +23,8 @@ local function check_transforms(title, a)
    end
 end
 
--- Calls transforms in the order of the list `order`, each with the results of the previous one.
+-- Calls the transforms in the list `order` one after another, each with the results of the previous
+-- one.
 local function run(self, order, ...)
    local values = table.pack(...)
    for _, i in ipairs(order) do
@@ -41,7 +42,7 @@ local function in_order(self)
    return order
 end
 
---- Calls transforms one after the other.
+--- Calls transforms one after another.
 ---
 ---     local T = torch.vision.transforms.v2
 ---     local transform = T.Compose {T.Resize(8), T.CenterCrop(6)}
@@ -55,8 +56,7 @@ Transform._define(M.Compose, "transforms: table", check_transforms)
 
 function M.Compose:forward(...) return run(self, in_order(self), ...) end
 
---- With probability p, calls transforms one after the other; otherwise returns the sample
---- unchanged.
+--- Calls transforms one after another with probability p. Otherwise returns the sample unchanged.
 ---
 ---     local T = torch.vision.transforms.v2
 ---     local transform = T.RandomApply({T.CenterCrop(6)}, 1.0)
@@ -76,7 +76,7 @@ function M.RandomApply:forward(...)
    return run(self, in_order(self), ...)
 end
 
---- Calls one of several transforms, which is chosen with the probabilities p; by default all are
+--- Calls one of several transforms. It is chosen with the probabilities p; by default all are
 --- equally probable.
 ---
 ---     local T = torch.vision.transforms.v2
@@ -119,7 +119,7 @@ function M.RandomChoice:forward(...)
    return run(self, {chosen}, ...)
 end
 
---- Calls transforms one after the other in random order.
+--- Calls transforms one after another in random order.
 ---
 ---     local T = torch.vision.transforms.v2
 ---     local transform = T.RandomOrder {T.RandomHorizontalFlip(), T.CenterCrop(6)}
@@ -135,7 +135,7 @@ function M.RandomOrder:forward(...)
    return run(self, torch.randperm(#self.transforms):tolist(), ...)
 end
 
--- Defines a class whose constructor has no arguments, by its method transform(self, value).
+-- Defines a class without constructor arguments by its method transform(self, value).
 local function define_plain(Class, transform)
    Transform._define(Class, "")
    Class._apply = transform

@@ -1,5 +1,5 @@
--- functional.lua - transforms of images (..., C, H, W), of uint8 or of floating numbers from 0 to
--- 1. The arithmetic follows torchvision's step by step, so that uint8 results are the same numbers.
+-- functional.lua - transforms of images (..., C, H, W), which have uint8 values or floating numbers
+-- from 0 to 1. The arithmetic follows torchvision's step by step, so that uint8 results are equal.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -49,7 +49,7 @@ end
 
 -- Colours -----------------------------------------------------------------------------------------
 
--- Returns the brightness of each pixel as floating numbers, (..., 1, H, W).
+-- Returns the brightness of each pixel as floating numbers (..., 1, H, W).
 local function brightness_of(image)
    local r, g, b = image:select(-3, 1), image:select(-3, 2), image:select(-3, 3)
    return r:mul(0.2989):add_(g, {alpha = 0.587}):add_(b, {alpha = 0.114}):unsqueeze(-3)
@@ -86,8 +86,8 @@ end
 local minus_ones = torch.full({33}, -1.0, {dtype = "float32", device = "cpu"})
 local above_one = torch.full({33}, 1 + 2^-12, {dtype = "float32", device = "cpu"})
 
--- Returns whether the CPU adds a multiple of a tensor by fused multiply-add, which rounds once.
--- This depends on the processor and on torch.use_deterministic_algorithms.
+-- Returns whether the CPU adds a multiple of a tensor by a fused multiply-add, which rounds only
+-- once. This depends on the processor and on torch.use_deterministic_algorithms.
 local function rounds_once(image)
    if image.device.type ~= "cpu" or torch._tracing() then return false end
    local sum = torch.add(minus_ones, above_one, {alpha = 1 + 2^-12})
@@ -99,12 +99,12 @@ local function blend(image, other, ratio)
    if image:is_floating_point() or rounds_once(image) then
       return finish(own:add_(other, {alpha = 1.0 - ratio}), image)
    end
-   -- The sum is in double precision, so that all processors give the same bytes.
+   -- The sum is computed in double precision, so that all processors give the same bytes.
    local weight = torch.tensor(1.0 - ratio, {dtype = "float32"}):item()
    return finish(own:double():add_(other:double(), {alpha = weight}):float(), image)
 end
 
--- Defines a function of an image and a factor of at least 0.
+-- Defines a function that takes an image and a factor of at least 0.
 local function define_adjust(name, parameter, fn)
    local title = prefix .. name
    local take = args.signature(("%s(inpt: tensor, %s: number)"):format(title, parameter))
@@ -159,7 +159,7 @@ end)
 
 local take_hue = args.signature(prefix .. "adjust_hue(inpt: tensor, hue_factor: number)")
 
--- Returns hue, saturation and value.
+-- Returns the hue, the saturation and the value of each pixel.
 local function to_hsv(image)
    local r, g, b = image:select(-3, 1), image:select(-3, 2), image:select(-3, 3)
    local low, high = image:amin(-3), image:amax(-3)
@@ -176,7 +176,7 @@ local function to_hsv(image)
    return (h * (1 / 6) + 1):fmod(1), s, high
 end
 
--- Returns the image of a hue, a saturation and a value.
+-- Returns the image with the given hue, saturation and value.
 local function from_hsv(h, s, v)
    local h6 = h * 6
    local i = h6:floor()
@@ -353,13 +353,13 @@ end
 local take_erase = args.signature(prefix .. [[erase(inpt: tensor, i: integer, j: integer,
    h: integer, w: integer, v: tensor)]])
 
---- Returns images in which a rectangle is filled with the values v.
+--- Returns images in which a rectangle is filled with the values `v`.
 ---@names vision.transforms.v2.functional.erase
 ---@param inpt Tensor  (..., C, H, W)
 ---@param i integer  the number of rows above the rectangle
 ---@param j integer  the number of columns to the left of the rectangle
----@param h integer  its height
----@param w integer  its width
+---@param h integer  the height of the rectangle
+---@param w integer  the width of the rectangle
 ---@param v Tensor  values, broadcast to the rectangle
 ---@return Tensor
 function M.erase(...)

@@ -1,5 +1,5 @@
--- geometry.lua - the part of transforms.v2.functional with resizing, padding, cropping and flips of
--- images (..., C, H, W), videos, masks, boxes and keypoints.
+-- geometry.lua - the part of transforms.v2.functional that resizes, pads, crops and flips images
+-- (..., C, H, W), videos, masks, boxes and keypoints.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -91,8 +91,8 @@ local function resize_image(image, a, title)
    if not is_nearest[mode] then options.align_corners, options.antialias = false, antialias end
    local is_byte = image.dtype == "uint8"
    return as_batch(image, function(batch)
-      -- On the CPU, F.interpolate sums bytes in integers, as PyTorch does; on a GPU, `resample`
-      -- does.
+      -- On the CPU, F.interpolate sums bytes in integers, as PyTorch does. On a GPU, `resample`
+      -- does this.
       if is_byte and antialias and batch.is_cuda then
          return resample(batch, rows, columns, mode)
       end
@@ -145,7 +145,8 @@ kinds.define(M, "resize", [[size: integers?, interpolation: string = 'bilinear',
 local pad_modes <const> = {constant = "constant", edge = "replicate", reflect = "reflect",
    symmetric = "symmetric"}
 
--- Returns positions that mirror a side of n pixels beyond its ends; the last pixel is repeated.
+-- Returns the positions of pixels that extend a side of n pixels by its mirror image; the last
+-- pixel is repeated.
 local function mirrored(n, before, after, device)
    local list = {}
    for i = before, 1, -1 do list[#list + 1] = i end
@@ -178,7 +179,7 @@ local function pad(image, left, top, right, bottom, fill, mode)
    end)
 end
 
--- Returns the numbers of pixels to add at the left, the top, the right and the bottom.
+-- Returns the numbers of pixels to add on the left, at the top, on the right and at the bottom.
 local function sides(title, padding)
    local p = type(padding) == "number" and {padding} or padding
    local count = #p
@@ -319,8 +320,8 @@ end
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param top integer  rows above the part
 ---@param left integer  columns before the part
----@param height integer  of the part
----@param width integer  of the part
+---@param height integer  the height of the part
+---@param width integer  the width of the part
 ---@return any
 kinds.define(M, "crop", "top: integer, left: integer, height: integer, width: integer",
    {image = crop_image, mask = masked(crop_image), boxes = crop_points, keypoints = crop_points})
@@ -389,8 +390,8 @@ end
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param top integer  rows above the part
 ---@param left integer  columns before the part
----@param height integer  of the part
----@param width integer  of the part
+---@param height integer  the height of the part
+---@param width integer  the width of the part
 ---@param size integer|integer[]  the new size
 ---@param options? {interpolation: string, antialias: boolean}  interpolation and antialias: as in
 --- resize

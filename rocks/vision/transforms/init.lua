@@ -1,4 +1,5 @@
--- init.lua - torch.vision.transforms: transforms of images, all in its field v2.
+-- init.lua - torch.vision.transforms: transforms of images. Its only field, v2, contains all of
+-- them.
 
 local lazy = require "tlua.lazy"
 

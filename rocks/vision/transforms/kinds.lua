@@ -1,5 +1,5 @@
 -- kinds.lua - the kinds of values that transforms take: images (including plain tensors), videos,
--- masks, boxes and keypoints. A functional transform is defined by one kernel for each kind that it
+-- masks, boxes and keypoints. A functional transform is defined by a kernel for each kind that it
 -- supports.
 
 local torch = require "tlua"
@@ -12,10 +12,11 @@ local M = {}
 
 local prefix <const> = "vision.transforms.v2.functional."
 
--- Maps a function's name to a table from kinds to kernels.
+-- Maps the name of a function to a table that maps kinds to kernels.
 local kernels_of = {}
 
---- Returns a value's kind: "image", "video", "mask", "boxes" or "keypoints"; nil for any other.
+--- Returns the kind of a value: "image", "video", "mask", "boxes" or "keypoints"; nil for other
+--- values.
 ---@param value any
 ---@return string?
 function M.of(value)
@@ -74,7 +75,7 @@ end
 local function to_dtype(data, a) return data:to(a.dtype) end
 
 --- Extends functions of plain images to Images and Videos of torch.vision.tv_tensors. to_dtype also
---- takes the other kinds, whose values it does not scale.
+--- accepts the other kinds, but does not scale their values.
 ---@param target table  the table with the functions
 ---@param list string  their names
 function M.lift(target, list)
@@ -126,7 +127,7 @@ function M.masked(kernel)
    end
 end
 
--- Returns the two sizes that an argument means: one number, or a list of one or two.
+-- Returns two sizes from an argument, which is one number or a list of one or two numbers.
 function M._pair(title, name, value)
    if type(value) == "table" and #value == 1 then value = value[1] end
    local list = args.expand(title, name, value, 2)

@@ -1,5 +1,5 @@
--- mixing.lua - MixUp and CutMix, transforms of batches that mix each example with the previous one,
--- and their labels in the same proportion.
+-- mixing.lua - MixUp and CutMix: transforms of batches that mix each example with the previous one,
+-- and mix the labels in the same proportion.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -108,7 +108,7 @@ end
 
 local function beta(alpha) return torch.distributions.Beta(alpha, alpha):sample():item() end
 
--- Calls fn with a value's tensor, and returns the result as the same kind of value.
+-- Calls fn with the tensor in a value. Returns the result as a value of the same kind.
 local function with_data(value, fn)
    if torch.is_tensor(value) then return fn(value) end
    return tv_tensors._like(value, fn(value.data))

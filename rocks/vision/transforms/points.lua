@@ -1,5 +1,5 @@
 -- points.lua - arithmetic of boxes (n, 4) and keypoints (..., 2) for geometric transforms, and the
--- functions of boxes and keypoints in transforms.v2.functional.
+-- functions in transforms.v2.functional that take boxes or keypoints.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,8 +22,8 @@ local function parts(boxes) return boxes:narrow(-1, 1, 2), boxes:narrow(-1, 3, 2
 
 local function join(a, b) return torch.cat({a, b}, -1) end
 
--- Functions by the old and the new format. Each pair has its own formula, so that integers are
--- rounded down as in torchvision.
+-- Maps the old and the new format to a function that converts boxes. Each pair has its own formula,
+-- so that integers are rounded down as in torchvision.
 local conversions <const> = {XYXY = {}, XYWH = {}, CXCYWH = {}}
 
 function conversions.XYXY.XYWH(boxes)
@@ -94,11 +94,11 @@ local function numbers(list, like)
    return torch.tensor(list, {dtype = like.dtype, device = like.device})
 end
 
---- Adds {x, y} to boxes or keypoints.
+--- Moves boxes or keypoints by {x, y}.
 ---@param data Tensor
 ---@param x number
 ---@param y number
----@param format? string  of boxes
+---@param format? string  the format, if `data` are boxes
 ---@return Tensor
 function M.shift(data, x, y, format)
    if not format then return data + numbers({x, y}, data) end
@@ -150,8 +150,8 @@ end
 
 -- Functions of boxes and keypoints ----------------------------------------------------------------
 
--- Returns the tensor, format, image size and clamping mode of boxes, from an object or from
--- arguments.
+-- Returns the tensor, format, image size and clamping mode of boxes, which are an object or a
+-- tensor with these arguments.
 local function boxes_of(title, a, format, needs_size)
    local value = a.inpt
    local kind = kinds.of(value)
@@ -184,7 +184,7 @@ local take_convert = args.signature(prefix .. [[convert_bounding_box_format(inpt
 ---     print(f.convert_bounding_box_format(boxes, "XYXY", "CXCYWH"))
 ---     --> tensor([[2, 3, 3, 4]])
 ---@param inpt Tensor|vision.tv_tensors.BoundingBoxes  (..., 4)
----@param old_format? string  of a plain tensor
+---@param old_format? string  the format of boxes in a plain tensor
 ---@param new_format? string  must be given
 ---@return Tensor|vision.tv_tensors.BoundingBoxes
 function M.convert_bounding_box_format(...)
@@ -210,8 +210,9 @@ local take_clamp = args.signature(prefix .. [[clamp_bounding_boxes(inpt: any, fo
 ---     --> tensor([[0., 1., 6., 4.]])
 ---@param inpt Tensor|vision.tv_tensors.BoundingBoxes  (..., 4)
 ---@param options? {format: string, canvas_size: integer[], clamping_mode: string|boolean}  format:
---- of a plain tensor; canvas_size: the image's height and width, for a plain tensor; clamping_mode:
---- "auto" (the default, the mode of the boxes), "soft", "hard", or false for no clamping
+--- the format of boxes in a plain tensor; canvas_size: the image's height and width, for a plain
+--- tensor; clamping_mode: "auto" (the default, the mode of the boxes), "soft", "hard", or false for
+--- no clamping
 ---@return Tensor|vision.tv_tensors.BoundingBoxes
 function M.clamp_bounding_boxes(...)
    local title, a = prefix .. "clamp_bounding_boxes", take_clamp(...)
@@ -227,7 +228,7 @@ function M.clamp_bounding_boxes(...)
    return torch.is_tensor(a.inpt) and result or tv_tensors._like(a.inpt, result)
 end
 
--- Returns a mask of the boxes that lie in the image and are large enough.
+-- Returns a mask of the boxes that lie inside the image and are large enough.
 function M._valid_boxes(boxes, format, size, min_size, min_area)
    boxes = M.convert(boxes, format, "XYXY")
    local x1, y1, x2, y2 = table.unpack(boxes:unbind(-1))
@@ -254,10 +255,11 @@ local take_sanitize = args.signature(prefix .. [[sanitize_bounding_boxes(inpt: a
 ---     --> tensor([[0., 0., 3., 3.]])	tensor([ True, False])
 ---@param inpt Tensor|vision.tv_tensors.BoundingBoxes  (n, 4)
 ---@param options? {format: string, canvas_size: integer[], min_size: number, min_area: number}
---- format: of a plain tensor; canvas_size: the image's height and width, for a plain tensor;
---- min_size: the smallest side, 1 by default; min_area: the smallest area, 1 by default
----@return Tensor|vision.tv_tensors.BoundingBoxes boxes  the remaining ones
----@return Tensor valid  (n) bool: which remain
+--- format: the format of boxes in a plain tensor; canvas_size: the image's height and width, for a
+--- plain tensor; min_size: the smallest side, 1 by default; min_area: the smallest area, 1 by
+--- default
+---@return Tensor|vision.tv_tensors.BoundingBoxes boxes  the boxes that remain
+---@return Tensor valid  (n) bool: true for the boxes that remain
 function M.sanitize_bounding_boxes(...)
    local title, a = prefix .. "sanitize_bounding_boxes", take_sanitize(...)
    local data, format, size = boxes_of(title, a, a.format, true)
@@ -305,7 +307,8 @@ function M.clamp_keypoints(...)
    return torch.is_tensor(a.inpt) and result or tv_tensors._like(a.inpt, result)
 end
 
--- Returns a mask (n) of keypoints (n, ..., 2): whether all points of a row lie in the image.
+-- Returns a mask (n) of keypoints (n, ..., 2), which is true if all points of a row lie inside the
+-- image.
 function M._valid_points(points, size)
    local x, y = points:select(-1, 1), points:select(-1, 2)
    local valid = x:ge(0):logical_and(x:lt(size[2])):logical_and(y:ge(0))
@@ -326,8 +329,8 @@ local take_sanitize_points = args.signature(prefix .. [[sanitize_keypoints(inpt:
 ---@param inpt Tensor|vision.tv_tensors.KeyPoints  (n, ..., 2)
 ---@param options? {canvas_size: integer[]}  canvas_size: the image's height and width, for a plain
 --- tensor
----@return Tensor|vision.tv_tensors.KeyPoints points  the remaining ones
----@return Tensor valid  (n) bool: which remain
+---@return Tensor|vision.tv_tensors.KeyPoints points  the keypoints that remain
+---@return Tensor valid  (n) bool: true for the keypoints that remain
 function M.sanitize_keypoints(...)
    local a = take_sanitize_points(...)
    local data, size = points_of(prefix .. "sanitize_keypoints", a)

@@ -1,5 +1,5 @@
--- queries.lua - the part of transforms.v2 for transforms of one's own: functions that find out what
--- a list of values contains, and torchvision's names of options.
+-- queries.lua - functions of transforms.v2 for users who write their own transforms: they find out
+-- what a list of values contains. Also has torchvision's names of options.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,8 @@ local M = {}
 
 local prefix <const> = "vision.transforms.v2."
 
---- torchvision's names of interpolations; the transforms take their values, which are strings.
+--- torchvision's names of interpolation modes. The transforms accept their values, which are
+--- strings.
 ---
 ---     local T = torch.vision.transforms.v2
 ---     local resize = T.Resize(8, {interpolation = T.InterpolationMode.NEAREST})
@@ -28,7 +29,7 @@ M.InterpolationMode = {
    LANCZOS = "lanczos",
 }
 
---- torchvision's names of AutoAugment's policies.
+--- torchvision's names of the policies for AutoAugment.
 ---
 ---     local T = torch.vision.transforms.v2
 ---     local transform = T.AutoAugment(T.AutoAugmentPolicy.CIFAR10)
@@ -62,8 +63,8 @@ local function contains(flat_inputs, wanted)
    return false
 end
 
---- Returns whether a list contains a value of any of some classes, or one for which any of some
---- functions returns true.
+--- Returns whether a list contains a value that has one of the given classes, or for which one of
+--- the given functions returns true.
 ---
 ---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
 ---     local values = {tv.Image(torch.zeros(3, 4, 6)), 7}
@@ -83,8 +84,8 @@ function M.has_any(flat_inputs, ...)
    return false
 end
 
---- Returns whether a list contains a value of each of some classes, or one for which each of some
---- functions returns true.
+--- Returns whether, for each of the given classes and functions, a list contains a value that has
+--- this class or for which this function returns true.
 ---
 ---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
 ---     local values = {tv.Image(torch.zeros(3, 4, 6)), 7}
@@ -104,7 +105,8 @@ function M.has_all(flat_inputs, ...)
    return true
 end
 
--- Returns the size that `get` finds in all values of the given kinds.
+-- Returns the size that `get` returns for all values of the given kinds. Raises an error if it
+-- differs.
 local function common_size(title, flat_inputs, wanted, get)
    check_list(title, flat_inputs)
    local size
@@ -123,7 +125,7 @@ local function common_size(title, flat_inputs, wanted, get)
    return size
 end
 
---- Returns the height and width that the images, videos, masks, boxes and keypoints of a list have.
+--- Returns the common height and width of the images, videos, masks, boxes and keypoints in a list.
 ---
 ---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
 ---     print(table.unpack(T.query_size {tv.Image(torch.zeros(3, 4, 6)), "label"}))
@@ -135,7 +137,7 @@ function M.query_size(flat_inputs)
       {image = true, video = true, mask = true, boxes = true, keypoints = true}, values.get_size)
 end
 
---- Returns the number of channels, the height and the width of the images and videos of a list.
+--- Returns the common number of channels, height and width of the images and videos in a list.
 ---
 ---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
 ---     print(table.unpack(T.query_chw {tv.Image(torch.zeros(3, 4, 6)), "label"}))

@@ -1,5 +1,5 @@
--- random.lua - draws numbers for transforms from the generator of torch.manual_seed, and checks the
--- ranges from which they are drawn.
+-- random.lua - draws random numbers for transforms from the generator that torch.manual_seed seeds,
+-- and checks the ranges from which they are drawn.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,10 +10,10 @@ function M.uniform(low, high) return low + (high - low) * torch.rand(1):item() e
 
 function M.chance(p) return torch.rand(1):item() < p end
 
--- Returns an integer from 0 to n - 1.
+-- Returns a random integer from 0 to n - 1.
 function M.below(n) return torch.randint(0, n, {1}):item() end
 
--- Returns an integer from low to high.
+-- Returns a random integer from low to high.
 function M.between(low, high) return torch.randint(low, high + 1, {1}):item() end
 
 -- Rounds to the nearest integer, and half to even.
@@ -22,7 +22,8 @@ function M.round(x)
    return x % 1 == 0.5 and rounded % 2 == 1 and rounded - 1 or rounded
 end
 
--- Returns {-d, d} for a number d, or a list of numbers if its length is one of the given ones.
+-- Returns {-d, d} for a number d. Returns a list of numbers unchanged if its length is one of the
+-- given ones.
 function M.angles(title, name, value, ...)
    if type(value) == "number" then
       if not (value >= 0 and value < math.huge) then

@@ -1,12 +1,12 @@
--- resample.lua - resizes uint8 images with antialiasing in the arithmetic of PyTorch: weights are
+-- resample.lua - resizes uint8 images with antialiasing, in PyTorch's arithmetic: weights are
 -- rounded to 16 bits, and each side is resized by sums of integers, the width before the height.
 
 local torch = require "tlua"
 
 local function sinc(x) return x == 0 and 1 or math.sin(math.pi * x) / (math.pi * x) end
 
--- For each interpolation, the number of pixels to either side that its kernel covers, and the
--- kernel.
+-- Maps each interpolation to its kernel and to the number of pixels that the kernel covers on
+-- either side.
 local curves <const> = {
    bilinear = {1, function(x)
       x = math.abs(x)
@@ -20,8 +20,8 @@ local curves <const> = {
    lanczos = {3, function(x) return math.abs(x) < 3 and sinc(x) * sinc(x / 3) or 0 end},
 }
 
--- Returns for each new pixel the first old pixel, counted from 0, and the weights of the old pixels
--- from there on.
+-- Returns for each new pixel the first old pixel to which it refers, counted from 0, and the
+-- weights of the old pixels from there on.
 local function weights_of(size, new, interpolation)
    local reach, curve = table.unpack(curves[interpolation])
    local scale = size / new
@@ -46,7 +46,8 @@ local function weights_of(size, new, interpolation)
    return first, weights, most, largest
 end
 
--- Returns the largest number of fraction bits with which all weights fit into 16 bits.
+-- Returns the largest number of bits after the binary point with which all weights fit into 16
+-- bits.
 local function digits_of(largest)
    local digits = 0
    while digits < 22 and math.floor(0.5 + largest * (1 << (digits + 1))) < 1 << 15 do
@@ -55,7 +56,8 @@ local function digits_of(largest)
    return digits
 end
 
--- Resizes the last dimension (dim = 2) or the one before (dim = 1) of an image (n, H, W) of int32.
+-- Resizes the last dimension (dim = 2), or the one before it (dim = 1), of an image (n, H, W) of
+-- int32.
 local function resize_side(image, dim, new, interpolation)
    local size = image:size(dim + 1)
    local first, weights, most, largest = weights_of(size, new, interpolation)

@@ -1,5 +1,5 @@
--- v2.lua - torch.vision.transforms.v2: classes of transforms of images with their masks, boxes and
--- keypoints. The field `functional` has the transforms as functions.
+-- v2.lua - torch.vision.transforms.v2: classes that transform images together with their masks,
+-- boxes and keypoints. The field `functional` contains the transforms as functions.
 
 local lazy = require "tlua.lazy"
 

@@ -1,5 +1,5 @@
--- values.lua - the part of transforms.v2.functional with noise, permutation of channels,
--- compression and selection of frames, and with functions that return sizes.
+-- values.lua - the part of transforms.v2.functional that adds noise, permutes channels, compresses
+-- images and selects frames, and the functions that return sizes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -186,7 +186,7 @@ local take_size = args.signature(prefix .. "get_size(inpt: any)")
 ---     local f = torch.vision.transforms.v2.functional
 ---     print(table.unpack(f.get_size(torch.zeros(3, 4, 6))))
 ---     --> 4	6
----@param inpt any  an image, a video, or another kind of value that has this property
+---@param inpt any  an image, a video, or another value that has a height and a width
 ---@return integer[]  height and width
 function M.get_size(...)
    local value = take_size(...).inpt
@@ -203,7 +203,7 @@ local take_dimensions = args.signature(prefix .. "get_dimensions(inpt: any)")
 ---     local f = torch.vision.transforms.v2.functional
 ---     print(table.unpack(f.get_dimensions(torch.zeros(3, 4, 6))))
 ---     --> 3	4	6
----@param inpt any  an image, a video, or another kind of value that has this property
+---@param inpt any  an image, a video, or another value that has channels
 ---@return integer[]
 function M.get_dimensions(...)
    local data = image_of(prefix .. "get_dimensions", take_dimensions(...).inpt)
@@ -217,7 +217,7 @@ local take_channels = args.signature(prefix .. "get_num_channels(inpt: any)")
 ---     local f = torch.vision.transforms.v2.functional
 ---     print(f.get_num_channels(torch.zeros(3, 4, 6)))
 ---     --> 3
----@param inpt any  an image, a video, or another kind of value that has this property
+---@param inpt any  an image, a video, or another value that has channels
 ---@return integer
 function M.get_num_channels(...)
    return image_of(prefix .. "get_num_channels", take_channels(...).inpt):size(-3)
@@ -250,11 +250,11 @@ M.to_grayscale = functional.rgb_to_grayscale
 
 --- Another name of get_num_channels.
 ---@names vision.transforms.v2.functional.get_image_num_channels
----@param inpt any  an image, a video, or another kind of value that has this property
+---@param inpt any  an image, a video, or another value that has channels
 ---@return integer
 M.get_image_num_channels = M.get_num_channels
 
---- Returns whether a value is a plain tensor, and no object of torch.vision.tv_tensors.
+--- Returns whether a value is a plain tensor and not an object of torch.vision.tv_tensors.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     print(f.is_pure_tensor(torch.zeros(3, 4, 6)))

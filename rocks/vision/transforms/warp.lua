@@ -1,6 +1,6 @@
 -- warp.lua - the part of transforms.v2.functional that moves pixels along a map: affine, rotate,
--- perspective and elastic, for images, videos, masks, boxes and keypoints. A map has the position
--- in the image of each pixel of the result, in grid_sample's coordinates.
+-- perspective and elastic, for images, videos, masks, boxes and keypoints. For each pixel of the
+-- result, a map has the position in the image from which it is taken, in grid_sample's coordinates.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -16,7 +16,7 @@ local M = {}
 
 -- Sampling ----------------------------------------------------------------------------------------
 
--- Returns the dtype of a map for an image.
+-- Returns the dtype that a map for this image has.
 local function map_dtype(image) return image:is_floating_point() and image.dtype or "float32" end
 
 local function check_mode(title, mode)
@@ -25,12 +25,13 @@ local function check_mode(title, mode)
    end
 end
 
--- Converts a map's coordinates to pixel positions in float32. Like fused multiply-add, it does not
--- round the product before the addition, so that all devices give the same bytes.
+-- Converts the coordinates in a map to positions of pixels in float32. The product is not rounded
+-- before the addition, as in a fused multiply-add, so that all devices give the same bytes.
 local function positions(x, size) return ((x + 1):double() * (size / 2) - 0.5):float() end
 
 -- Samples bytes (N, C, H, W), given as float32, bilinearly, and rounds at the same steps as
--- PyTorch's vector code. On other devices than a GPU, grid_sample rounds at these steps.
+-- PyTorch's vector code. This is for GPUs; on other devices, grid_sample itself rounds at these
+-- steps.
 local function sample_on_gpu(batch, map)
    local height, width = batch:size(3), batch:size(4)
    local x, y = positions(map:select(4, 1), width):flatten(), positions(map:select(4, 2), height)
@@ -51,7 +52,7 @@ local function sample_on_gpu(batch, map)
    return sum:view(batch:size(1), batch:size(2), map:size(2), map:size(3))
 end
 
--- Returns the batch as floating numbers; with `has_mask`, a channel of ones follows its channels.
+-- Returns the batch as floating numbers. If `has_mask` is true, appends a channel of ones.
 local function as_reals(batch, has_mask)
    local n, channels, height, width = table.unpack(batch.shape)
    if batch:is_floating_point() then
@@ -65,7 +66,7 @@ local function as_reals(batch, has_mask)
 end
 
 -- Replaces samples from outside the image by a fill value. The last channel of `result` has the
--- share of each sample that is from inside.
+-- fraction of each sample that comes from inside.
 local function fill_outside(result, fill, mode, is_real)
    local channels = result:size(2) - 1
    local mask = result:narrow(2, channels + 1, 1)
@@ -78,7 +79,7 @@ local function fill_outside(result, fill, mode, is_real)
 end
 
 -- Samples an image along a map (1, rows, columns, 2). Pixels outside the image have the value
--- `fill`, which bilinear interpolation blends with the image's edge.
+-- `fill`; at the edge, bilinear interpolation blends it with the image.
 local function sample(title, image, map, mode, fill)
    fill = geometry._fill_of(title, fill, image:size(-3))
    local rows, columns = map:size(2), map:size(3)
@@ -100,11 +101,12 @@ local function sample(title, image, map, mode, fill)
    end)
 end
 
-local few_pixels <const> = 67 -- PyTorch multiplies matrices of fewer rows by another kernel
+-- PyTorch multiplies matrices with fewer rows than this by another kernel
+local few_pixels <const> = 67
 
--- Returns a x + b y + c for the pixels at the coordinates x (columns) and y (rows). The first sum
--- is a fused multiply-add, as in PyTorch's product of matrices on Intel's processors, unless the
--- image is tiny.
+-- Returns a x + b y + c for the pixels with the coordinates x (columns) and y (rows). The first sum
+-- is a fused multiply-add, as in PyTorch's matrix product on Intel's processors, unless the image
+-- is tiny.
 local function linear(x, y, coefficients)
    local a, b, c = table.unpack(coefficients:unbind())
    local row, column = (x * a):view(1, -1), y:view(-1, 1)
@@ -120,8 +122,8 @@ end
 
 -- Affine maps -------------------------------------------------------------------------------------
 
--- Returns the six coefficients of an affine map, or of its inverse unless `forward` is true. Angles
--- are in degrees.
+-- Returns the six coefficients of the inverse of an affine map or, if `forward` is true, of the
+-- map. Angles are in degrees.
 local function affine_matrix(a, centre, forward)
    local rotation = math.rad(a.angle)
    local sx, sy = math.rad(a.shear[1]), math.rad(a.shear[2])
@@ -144,8 +146,8 @@ local function affine_matrix(a, centre, forward)
    return m
 end
 
--- Returns the width and height of a canvas that holds the whole image after an affine map. The
--- steps are in float32, so that they round as torchvision's do.
+-- Returns the width and height of a canvas that holds the whole image after an affine map. Each
+-- step is computed in float32, so that it rounds as in torchvision.
 local function whole_size(matrix, width, height)
    local w, h = 0.5 * width, 0.5 * height
    local corners = torch.tensor {{-w, -h, 1.0}, {-w, h, 1.0}, {w, h, 1.0}, {w, -h, 1.0}}
@@ -181,7 +183,7 @@ local function two(title, name, value)
    finite(title, name, value)
 end
 
--- Checks the arguments of affine. Returns them with shear as a list.
+-- Checks the arguments of affine. Returns them, with `shear` as a list.
 local function affine_arguments(title, a)
    finite(title, "angle", a.angle)
    two(title, "translate", a.translate)
@@ -208,7 +210,8 @@ local function affine_image(image, a, title)
    return sample(title, image, affine_map(matrix, image, columns, rows), a.interpolation, a.fill)
 end
 
--- Returns a function that moves points (n, 2), and the size of the resulting image.
+-- Returns a function that moves points (n, 2) by an affine map, and the size of the resulting
+-- image.
 local function affine_move(a, value, dtype, device)
    local height, width = table.unpack(value.canvas_size)
    local centre = a.center or {width * 0.5, height * 0.5}
@@ -231,7 +234,7 @@ local function affine_points(data, a, _, value)
    return points.moved(data, move), {canvas_size = size}
 end
 
--- Returns kernels for all kinds, which check their arguments with `prepare` first.
+-- Returns the kernels for all kinds of values. Each first checks its arguments with `prepare`.
 local function affine_kernels(prepare, image)
    local kernels = {}
    for kind, kernel in pairs {image = image, boxes = affine_boxes, keypoints = affine_points} do
@@ -259,10 +262,10 @@ end
 ---@param angle number  degrees
 ---@param translate number[]  pixels to the right and down
 ---@param scale number  above 0
----@param shear number|number[]  degrees along x, or along x and y
+---@param shear number|number[]  the shear in degrees along x, or along x and y
 ---@param options? {interpolation: string, fill: number|number[], center: number[]}  interpolation:
 --- "nearest" by default or "bilinear"; fill: the value of pixels from outside, or one for each
---- channel, 0 by default; center: x and y of the centre, that of the image by default
+--- channel, 0 by default; center: x and y of the centre, by default the centre of the image
 ---@return any
 kinds.define(M, "affine", [[angle: number, translate: numbers, scale: number,
    shear: number|numbers, interpolation: string = 'nearest', fill: number|numbers?,
@@ -301,10 +304,11 @@ end
 ---@names vision.transforms.v2.functional.rotate
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param angle number  degrees
----@param options? {interpolation: string, expand: boolean, center: number[], fill: number|number[]}
---- interpolation: "nearest" by default or "bilinear"; expand: whether the result is large enough to
---- hold the whole image, false by default; center: x and y of the centre, that of the image by
---- default; fill: the value of pixels from outside, or one for each channel, 0 by default
+---@param options? {interpolation: string, expand: boolean, center: number[], fill:
+--- number|number[]} interpolation: "nearest" by default or "bilinear"; expand: whether the result
+--- is large enough to hold the whole image, false by default; center: x and y of the centre, by
+--- default the centre of the image; fill: the value of pixels from outside, or one for each
+--- channel, 0 by default
 ---@return any
 kinds.define(M, "rotate", [[angle: number, interpolation: string = 'nearest',
    expand: boolean = false, center: numbers?, fill: number|numbers?]],
@@ -322,14 +326,15 @@ local function check_corners(title, name, list)
    end
 end
 
--- Returns the eight coefficients of the map from end points to start points, rounded to float32.
+-- Returns the eight coefficients of the map from the end points to the start points, rounded to
+-- float32.
 local function solve(title, from, to)
    check_corners(title, "startpoints", from)
    check_corners(title, "endpoints", to)
    local rows, values = {}, {}
    for i = 1, 4 do
       local ex, ey, sx, sy = to[i][1], to[i][2], from[i][1], from[i][2]
-      -- Rows of integers are exact; others are float32, as in torchvision.
+      -- Rows of integers are exact; all others are computed in float32, as in torchvision.
       rows[#rows + 1] = numbers({ex, ey, 1, 0, 0, 0, -sx * ex, -sx * ey}, nil, "cpu"):double()
       rows[#rows + 1] = numbers({0, 0, 0, ex, ey, 1, -sy * ex, -sy * ey}, nil, "cpu"):double()
       values[#values + 1], values[#values + 2] = sx, sy
@@ -375,7 +380,7 @@ local function perspective_image(image, a, title)
    return sample(title, image, map, a.interpolation, a.fill)
 end
 
--- Returns a function that moves points (n, 2) by the inverse map.
+-- Returns a function that moves points (n, 2) by the inverse of a perspective map.
 local function perspective_move(title, a, dtype, device)
    local c = coefficients_of(title, a)
    local d = c[1] * c[5] - c[2] * c[4]
@@ -429,8 +434,8 @@ kinds.define(M, "perspective", [[startpoints: names?, endpoints: names?,
 
 -- Elastic -----------------------------------------------------------------------------------------
 
--- Returns the centres of n pixels in a map's coordinates. In float32, the step between them is
--- rounded and the coordinates are counted from both ends, as PyTorch's linspace does.
+-- Returns the centres of n pixels in the coordinates of a map. In float32, the step between them is
+-- rounded and the coordinates are counted from both ends, as in PyTorch's linspace.
 local function centres(n, dtype, device)
    local low, high = (1 - n) / n, (n - 1) / n
    if dtype ~= "float32" or n == 1 then
@@ -444,7 +449,7 @@ local function centres(n, dtype, device)
       (before:narrow(1, n // 2 + 1, n - n // 2) - (n - 1)) * step + high}):float()
 end
 
--- Returns the identity map.
+-- Returns the identity map of an image with the given size.
 local function identity(height, width, dtype, device)
    local x, y = centres(width, dtype, device), centres(height, dtype, device)
    return torch.stack({x:view(1, -1):expand(height, width), y:view(-1, 1):expand(height, width)},
@@ -521,7 +526,7 @@ kinds.define(M, "elastic", [[displacement: tensor, interpolation: string = 'bili
 ---@names vision.transforms.v2.functional.elastic_transform
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param displacement Tensor  (1, H, W, 2)
----@param options? {interpolation: string, fill: number|number[]}  as those of elastic
+---@param options? {interpolation: string, fill: number|number[]}  as in elastic
 ---@return any
 M.elastic_transform = M.elastic
 

@@ -1,5 +1,5 @@
--- anchors.lua - the boxes of fixed sizes at each place of feature maps, from which detectors
--- predict offsets.
+-- anchors.lua - anchors, which are boxes of fixed sizes at each position of feature maps. Detectors
+-- predict offsets from these boxes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,7 +9,8 @@ local nn = torch.nn
 
 local M = {}
 
--- Returns a list of lists of numbers: that value, or the same list or number for each of `count`.
+-- Returns a list with a list of numbers for each of `count` maps. If `value` is a single list or
+-- number, it is used for all maps.
 local function lists(title, name, value, count)
    local is_nested = type(value[1]) == "table"
    local all = {}
@@ -29,7 +30,7 @@ local function lists(title, name, value, count)
    return all
 end
 
--- Returns the anchors of one place around the origin, (n, 4).
+-- Returns the anchors (n, 4) for one position, which are centred at the origin.
 local function around_origin(sizes, ratios)
    local options <const> = {device = "cpu", dtype = "float32"}
    local size, root = torch.tensor(sizes, options), torch.tensor(ratios, options):sqrt()
@@ -42,9 +43,9 @@ local take_anchors = args.signature [[vision.models.detection.AnchorGenerator(si
    aspect_ratios: table)]]
 
 --- Makes anchors: boxes of each of `sizes` with each of `aspect_ratios` (height to width), around
---- each place of feature maps. Both have a list for each map; `aspect_ratios` may be one list for
---- all. The call takes a table with the batch `tensors` and the images' `sizes`, and a list of
---- maps; it returns a list with the anchors (n, 4) of each image.
+--- each position of feature maps. Both options have a list for each map; `aspect_ratios` may be a
+--- single list for all maps. The call takes a table with the batch `tensors` and the images'
+--- `sizes`, and a list of maps; it returns a list with the anchors (n, 4) of each image.
 ---
 ---     local make = torch.vision.models.detection.AnchorGenerator
 ---     local anchors = make({{32}, {64}}, {{0.5, 1.0, 2.0}, {0.5, 1.0, 2.0}})
@@ -68,7 +69,7 @@ function AnchorGenerator:__init(...)
    rawset(self, "_cells", cells)
 end
 
---- Returns the number of anchors at each place of each map.
+--- Returns the number of anchors at each position, for each map.
 ---@return integer[]
 function AnchorGenerator:num_anchors_per_location()
    local counts = {}
@@ -76,7 +77,7 @@ function AnchorGenerator:num_anchors_per_location()
    return counts
 end
 
--- Returns the coordinates of all places of a map, row by row, as two tensors (n).
+-- Returns the coordinates of all positions of a map, row by row, as two tensors (n).
 local function places(height, width, options)
    local x = torch.arange(0, width, options):unsqueeze(1):expand(height, width)
    local y = torch.arange(0, height, options):unsqueeze(2):expand(height, width)
@@ -107,11 +108,11 @@ local take_defaults = args.signature [[vision.models.detection.DefaultBoxGenerat
    aspect_ratios: table, min_ratio: number = 0.15, max_ratio: number = 0.9, scales: numbers?,
    steps: numbers?, clip: boolean = true)]]
 
---- Makes the default boxes of SSD: at each place of a map a box of its scale, one between its scale
---- and the next, and two for each of the map's `aspect_ratios`. Scales are parts of the image's
---- side, from `min_ratio` to `max_ratio`, unless `scales` has one for each map and one more;
---- `steps` are the pixels between places; `clip` makes boxes at most as large as the image. It is
---- called like AnchorGenerator.
+--- Makes the default boxes of SSD. Each position of a map has a square box of the map's scale, one
+--- of a size between this scale and the next, and two boxes for each of the map's `aspect_ratios`.
+--- Scales are fractions of the image's side, from `min_ratio` to `max_ratio`, unless `scales` has
+--- one for each map and one more. `steps` are the numbers of pixels between positions. `clip`
+--- limits boxes to the image. The object is called like an AnchorGenerator.
 ---
 ---     local make = torch.vision.models.detection.DefaultBoxGenerator
 ---     local boxes = make({{2}, {2, 3}})
@@ -119,9 +120,9 @@ local take_defaults = args.signature [[vision.models.detection.DefaultBoxGenerat
 ---     --> 4 6
 ---@class vision.models.detection.DefaultBoxGenerator: nn.Module
 ---@field aspect_ratios number[][]  for each map
----@field scales number[]  for each map, and one more
----@field steps? number[]  the pixels between places of each map
----@field clip boolean  whether boxes are at most as large as the image
+---@field scales number[]  the scale of each map, and one more
+---@field steps? number[]  the number of pixels between the positions of each map
+---@field clip boolean  whether boxes are limited to the image
 ---@overload fun(aspect_ratios: number[][], options?: table): nn.Module
 local DefaultBoxGenerator = class.class("vision.models.detection.DefaultBoxGenerator", nn.Module)
 M.DefaultBoxGenerator = DefaultBoxGenerator
@@ -148,7 +149,7 @@ function DefaultBoxGenerator:__init(...)
    end
 end
 
---- Returns the number of boxes at each place of each map.
+--- Returns the number of boxes at each position, for each map.
 ---@return integer[]
 function DefaultBoxGenerator:num_anchors_per_location()
    local counts = {}
@@ -156,7 +157,8 @@ function DefaultBoxGenerator:num_anchors_per_location()
    return counts
 end
 
--- Returns the widths and heights of the boxes of a map, as parts of the image's.
+-- Returns the widths and heights of the boxes of a map as fractions of the image's width and
+-- height.
 function DefaultBoxGenerator:_sizes(i)
    local scale = self.scales[i]
    local between = math.sqrt(scale * self.scales[i + 1])

@@ -1,4 +1,5 @@
--- dense.lua - what detectors of one stage share: they predict a class and offsets for each anchor.
+-- dense.lua - the common parts of one-stage detectors, which predict a class and offsets for each
+-- anchor.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,10 +12,10 @@ local nn = torch.nn
 
 local M = {}
 
---- A detector with the parts transform, backbone, anchor_generator and head. A class has
---- _compute_loss(outputs, anchors, targets, counts) and _detections(outputs, anchors, counts,
---- size); `outputs` is the table that the head returns, of tensors (N, anchors, columns), and
---- `counts` has the number of anchors of each map.
+--- The base class of one-stage detectors, which have the parts transform, backbone,
+--- anchor_generator and head. A derived class defines _compute_loss(outputs, anchors, targets,
+--- counts) and _detections(outputs, anchors, counts, size). `outputs` is the table of tensors (N,
+--- anchors, columns) that the head returns, and `counts` has the number of anchors of each map.
 local Dense = class.class("vision.models.detection.Dense", nn.Module)
 M.Dense = Dense
 
@@ -40,7 +41,7 @@ function Dense:forward(images, targets)
    return self.transform:postprocess(detections, batch.sizes, originals)
 end
 
---- Raises an error if a backbone or a number of classes does not fit.
+--- Raises an error if a backbone or a number of classes is wrong.
 ---@param title string
 ---@param backbone any
 ---@param num_classes any
@@ -56,8 +57,8 @@ function M.check(title, backbone, num_classes, is_list)
    end
 end
 
---- Returns the options of a builder that have no default.
----@param further table<string, boolean>  those of the model's class
+--- Returns the names of the options of a builder that have no default.
+---@param further table<string, boolean>  the options of the model's class
 ---@return table<string, boolean>
 function M.options(further)
    local all = {weights_backbone = true, norm_layer = true, trainable_backbone_layers = true}
@@ -65,7 +66,7 @@ function M.options(further)
    return all
 end
 
---- Applies layers to each map, and returns the predictions of all as rows.
+--- Applies layers to each map. Returns the predictions for all maps as rows.
 ---@param maps Tensor[]
 ---@param columns integer
 ---@param layers fun(map: Tensor): Tensor
@@ -76,7 +77,7 @@ function M.rows(maps, columns, layers)
    return torch.cat(list, 2)
 end
 
---- Matches the anchors of an image by their overlaps.
+--- Matches the anchors of an image with its true boxes by their overlaps.
 ---@param anchors Tensor
 ---@param target table
 ---@param high number
@@ -91,10 +92,10 @@ function M.match(anchors, target, high, low, keeps_best)
    return matching.match(boxes.box_iou(target.boxes, anchors), high, low, keeps_best)
 end
 
---- Returns zeros with a one at each class that an anchor has.
+--- Returns a tensor like `logits` that is 1 at the class of each matched anchor, and otherwise 0.
 ---@param logits Tensor  (n, classes)
 ---@param rows Tensor  positions of anchors
----@param labels Tensor  their classes
+---@param labels Tensor  the classes of these anchors
 ---@return Tensor  (n, classes)
 function M.one_hot(logits, rows, labels)
    local result = torch.zeros_like(logits)
@@ -102,10 +103,11 @@ function M.one_hot(logits, rows, labels)
    return result
 end
 
---- Returns the detections of an image whose classes have probabilities of their own.
+--- Returns the detections of an image. Each class has its own probability, independent of the
+--- others.
 ---@param model nn.Module  has score_thresh, topk_candidates, nms_thresh and detections_per_img
 ---@param scores Tensor  (anchors, classes)
----@param counts integer[]  the anchors of each map
+---@param counts integer[]  the number of anchors of each map
 ---@param size integer[]  the image's height and width
 ---@param decode fun(rows: Tensor): Tensor  returns the boxes of some anchors
 ---@return table
@@ -125,7 +127,8 @@ function M.best_of_levels(model, scores, counts, size, decode)
    return M.without_overlaps(model, boxes.clip_boxes_to_image(decode(rows), size), own, labels)
 end
 
---- Removes boxes that overlap with better ones of their class.
+--- Removes boxes that overlap with better boxes of the same class. Returns the detections that
+--- remain.
 ---@param model nn.Module  has nms_thresh and detections_per_img
 ---@param all Tensor  (n, 4)
 ---@param scores Tensor  (n)

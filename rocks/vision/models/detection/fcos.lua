@@ -1,5 +1,5 @@
--- fcos.lua - FCOS (Tian et al., 2019): each place of a map predicts the distances to the four sides
--- of the box that it lies in.
+-- fcos.lua - FCOS (Tian et al., 2019): each position of a map that lies in a box predicts the
+-- distances to the four sides of the box.
 
 local torch = require "tlua"
 local anchors = require "tlua.vision.models.detection.anchors"
@@ -34,7 +34,8 @@ function Classes:__init(channels, classes)
    self.conv = body(channels)
    self.cls_logits = nn.Conv2d(channels, classes, 3, {padding = 1})
    define.initialize(self, {conv = define.normal(0.01)})
-   nn.init.constant_(self.cls_logits.bias, -math.log(99)) -- a probability of 0.01
+   -- with this bias, the initial probability is 0.01
+   nn.init.constant_(self.cls_logits.bias, -math.log(99))
    self.num_classes = classes
 end
 
@@ -75,7 +76,8 @@ end
 
 -- Geometry ----------------------------------------------------------------------------------------
 
--- Returns the centres of boxes (..., 4), twice beside each other, and their sizes, likewise.
+-- Returns the centres of boxes (..., 4) as x, y, x, y, and their sizes as width, height, width,
+-- height.
 local function centres(boxes)
    local low, high = boxes:narrow(-1, 1, 2), boxes:narrow(-1, 3, 2)
    local centre, size = (low + high) * 0.5, high - low
@@ -86,14 +88,15 @@ local function signs(like)
    return torch.tensor({-1, -1, 1, 1}, {dtype = like.dtype, device = like.device})
 end
 
--- Returns the boxes at distances (..., 4), left, top, right and bottom, relative to the anchors'
--- sizes.
+-- Converts distances (..., 4) to the left, top, right and bottom side, relative to the sizes of the
+-- anchors, to boxes.
 local function decode(distances, from)
    local centre, size = centres(from)
    return centre + distances * size * signs(distances)
 end
 
--- Returns the distances from the anchors' centres to the sides of boxes, relative to their sizes.
+-- Returns the distances from the centres of the anchors to the sides of boxes, relative to the
+-- sizes of the anchors.
 local function encode(boxes, from)
    local centre, size = centres(from)
    return (boxes - centre) * signs(boxes) / size
@@ -109,8 +112,8 @@ local defaults <const> = {
 local further <const> = {min_size = true, anchor_generator = true, head = true}
 
 --- FCOS on any `backbone` with the field `out_channels`, which returns one map or a list of maps.
---- The options are those of fcos_resnet50_fpn, and the parts anchor_generator, with one anchor of
---- the stride's size at each place, and head.
+--- The options are those of fcos_resnet50_fpn and the parts head and anchor_generator; the latter
+--- makes one anchor of the stride's size at each position.
 ---
 ---     local detection = torch.vision.models.detection
 ---     local body = detection.mobilenet_backbone("mobilenet_v3_small")
@@ -147,8 +150,9 @@ end
 
 function FCOS:_labels() return 1, self.head.classification_head.num_classes end
 
--- Returns the position of the true box of each anchor, or 0. An anchor belongs to the smallest box
--- whose centre is near, that it lies in, and whose sides are as far as its level is for.
+-- Returns the position of each anchor's true box, or 0. The anchor must lie in the box and near its
+-- centre, and the distances to the box's sides must be in the range of the anchor's level. Of
+-- several such boxes, the smallest one is taken.
 function FCOS:_match(all, boxes, counts)
    local n = all:size(1)
    if boxes:size(1) == 0 then return torch.zeros({n}, {dtype = "int64", device = all.device}) end
@@ -169,7 +173,7 @@ function FCOS:_match(all, boxes, counts)
    return which:masked_fill(best:lt(1e-5), 0)
 end
 
--- Returns how central a place is in its box: 1 in the middle, 0 at the sides.
+-- Returns how central a position is in its box: 1 in the middle, 0 at the sides.
 local function centreness(distances)
    local function ratio(a, b)
       local x, y = distances:select(2, a), distances:select(2, b)
@@ -228,12 +232,12 @@ end
 --- nn.Module, head: nn.Module, weights: string|table, weights_backbone: string|table,
 --- trainable_backbone_layers: integer, norm_layer: function} num_classes: 91 by default; min_size,
 --- max_size: the pixels of an image's shorter and longer side, 800 and 1333 by default; image_mean,
---- image_std: normalise the channels; center_sampling_radius: how near to a box's centre its places
---- are, in strides, 1.5 by default; score_thresh, nms_thresh: detections have a higher probability,
---- and overlap at most so much, 0.2 and 0.6 by default; detections_per_img: 100 by default;
---- topk_candidates: how many detections of a level are compared, 1000 by default; anchor_generator,
---- head: parts; weights, weights_backbone, trainable_backbone_layers, norm_layer: those of
---- fasterrcnn_resnet50_fpn
+--- image_std: normalise the channels; center_sampling_radius: how near to a box's centre its
+--- positions must be, in strides, 1.5 by default; score_thresh, nms_thresh: the least probability
+--- of detections, 0.2 by default, and their largest overlap, 0.6 by default; detections_per_img:
+--- 100 by default; topk_candidates: how many detections of a level are compared, 1000 by default;
+--- anchor_generator, head: modules that replace these parts; weights, weights_backbone,
+--- trainable_backbone_layers, norm_layer: as in fasterrcnn_resnet50_fpn
 ---@return vision.models.detection.FCOS
 local all = {num_classes = 91}
 for key, value in pairs(defaults) do all[key] = value end

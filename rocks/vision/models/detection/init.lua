@@ -1,6 +1,6 @@
 -- init.lua - torch.vision.models.detection: models that find objects in images, and their parts.
--- Labels are positions of classes: where the background is a class, it is 1 and objects have labels
--- from 2 on.
+-- Labels count classes from 1. In models with a background class, the background is class 1 and
+-- objects have labels from 2 on.
 
 local lazy = require "tlua.lazy"
 

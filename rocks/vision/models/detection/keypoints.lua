@@ -1,5 +1,5 @@
--- keypoints.lua - the branch of Keypoint R-CNN: keypoints as cells of heat maps in training, and
--- the points of predicted heat maps.
+-- keypoints.lua - the keypoint branch of Keypoint R-CNN: keypoints become cells of heat maps in
+-- training, and predicted heat maps become points.
 
 local torch = require "tlua"
 
@@ -7,8 +7,8 @@ local F = torch.nn.functional
 
 local M = {}
 
--- Returns the cell (n, points) of each keypoint (n, points, 3) in its box's heat map, row by row
--- and from 1, and whether the keypoint is visible and inside.
+-- Returns the cell (n, points) of each keypoint (n, points, 3) in the heat map of its box. Cells
+-- are counted row by row from 1. Also returns whether each keypoint is visible and inside the box.
 local function cells(keypoints, boxes, side)
    local x1, y1, x2, y2 = table.unpack(boxes:unsqueeze(2):unbind(3))
    local x, y = keypoints:select(3, 1), keypoints:select(3, 2)
@@ -19,10 +19,10 @@ local function cells(keypoints, boxes, side)
    return (row * side + column + 1):long(), is_inside:logical_and(keypoints:select(3, 3):gt(0))
 end
 
---- Returns the loss of predicted heat maps.
+--- Returns the loss of predicted heat maps for the targets' keypoints.
 ---@param logits Tensor  (n, points, side, side), for all boxes of all images
 ---@param boxes Tensor[]  (k, 4) for each image
----@param targets table[]  with keypoints, for each image
+---@param targets table[]  the target of each image, with the field keypoints
 ---@param matches Tensor[]  (k) the position of each box's target
 ---@return Tensor
 function M.loss(logits, boxes, targets, matches)
@@ -44,8 +44,8 @@ function M.loss(logits, boxes, targets, matches)
       torch.cat(all):index_select(1, valid))
 end
 
---- Returns the points of heat maps: the pixel with the highest value when the map is resized to its
---- box.
+--- Returns the points of heat maps. Each point is the pixel with the highest value after the map
+--- has been resized to its box.
 ---@param maps Tensor  (n, points, side, side)
 ---@param boxes Tensor  (n, 4)
 ---@return Tensor points, Tensor scores  (n, points, 3): x, y and 1; (n, points): the highest values

@@ -1,4 +1,5 @@
--- masks.lua - the branch of Mask R-CNN: masks of boxes in training, and masks pasted into images.
+-- masks.lua - the mask branch of Mask R-CNN: cuts the masks of boxes out in training, and pastes
+-- predicted masks into images.
 
 local torch = require "tlua"
 local roi = require "tlua.vision.ops.roi"
@@ -7,10 +8,10 @@ local F = torch.nn.functional
 
 local M = {}
 
---- Returns the loss of predicted masks.
+--- Returns the loss of predicted masks for the targets' masks.
 ---@param logits Tensor  (n, classes, m, m), for all boxes of all images
 ---@param boxes Tensor[]  (k, 4) for each image
----@param targets table[]  with masks and labels, for each image
+---@param targets table[]  the target of each image, with the fields masks and labels
 ---@param matches Tensor[]  (k) the position of each box's target
 ---@return Tensor
 function M.loss(logits, boxes, targets, matches)
@@ -28,7 +29,7 @@ function M.loss(logits, boxes, targets, matches)
       torch.cat(truths))
 end
 
---- Returns the maps of each box's class.
+--- Returns, for each box, the map of the box's class.
 ---@param maps Tensor  (n, classes, m, m)
 ---@param labels Tensor  (n) positions of classes
 ---@return Tensor  (n, m, m)
@@ -38,7 +39,8 @@ function M.of_labels(maps, labels)
    return maps:flatten(1, 2):index_select(1, rows)
 end
 
--- Adds a margin of one pixel, and enlarges the boxes in proportion, so that edges blend to zero.
+-- Adds a margin of one pixel to masks and enlarges the boxes in proportion, so that masks blend to
+-- zero at their edges.
 local function with_margin(masks, boxes)
    local side = masks:size(3)
    local x1, y1, x2, y2 = table.unpack(boxes:unbind(2))
@@ -49,7 +51,7 @@ local function with_margin(masks, boxes)
       y + half_height}, 2):long():cpu():tolist()
 end
 
---- Returns the masks of boxes as masks of the whole image.
+--- Pastes the masks of boxes into masks of the whole image.
 ---@param masks Tensor  (n, 1, m, m) probabilities
 ---@param boxes Tensor  (n, 4)
 ---@param size integer[]  the image's height and width

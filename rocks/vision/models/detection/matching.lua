@@ -1,5 +1,5 @@
--- matching.lua - what detectors share in training: boxes as offsets from other boxes, the match of
--- predictions with the true boxes, the choice of samples, and the check of targets.
+-- matching.lua - functions that detectors have in common in training: they express boxes as offsets
+-- from other boxes, match predictions with true boxes, choose samples and check targets.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,15 +8,15 @@ local M = {}
 
 -- Offsets of boxes --------------------------------------------------------------------------------
 
--- Returns the centres and sizes of boxes (..., 4), each (...).
+-- Returns the centres and sizes of boxes (..., 4) as four tensors (...).
 local function centres(boxes)
    local x1, y1, x2, y2 = table.unpack(boxes:unbind(-1))
    local width, height = x2 - x1, y2 - y1
    return x1 + width * 0.5, y1 + height * 0.5, width, height
 end
 
---- Returns true boxes as offsets from other boxes: the shift of the centre, relative to the size,
---- and the logarithm of the size's ratio, each times a weight.
+--- Expresses true boxes as offsets from other boxes: the shift of the centre relative to the size,
+--- and the logarithm of the ratio of the sizes. Each offset is multiplied by a weight.
 ---@param boxes Tensor  (..., 4)
 ---@param from Tensor  (..., 4)
 ---@param weights number[]  four: for x, y, width and height
@@ -30,13 +30,13 @@ function M.encode(boxes, from, weights)
    }, -1)
 end
 
--- Sizes grow at most by this factor: exp of it is 1000 / 16.
+-- The logarithm of the largest factor by which a size may grow, 1000 / 16.
 local largest <const> = math.log(1000 / 16)
 
---- Returns the boxes that have the given offsets from other boxes.
+--- Returns the boxes that have the given offsets from other boxes. This is the inverse of M.encode.
 ---@param codes Tensor  (..., 4)
 ---@param from Tensor  (..., 4), or of a shape that broadcasts
----@param weights number[]  those of encode
+---@param weights number[]  the weights that encode had
 ---@return Tensor  (..., 4)
 function M.decode(codes, from, weights)
    local x, y, width, height = centres(from:to(codes.dtype))
@@ -49,13 +49,14 @@ end
 
 -- Matches -----------------------------------------------------------------------------------------
 
---- For a prediction that matches no true box, and one that is neither matched nor background.
+--- Results of M.match for a prediction that is background, and for one that is neither matched nor
+--- background.
 M.BACKGROUND, M.BETWEEN = 0, -1
 
 --- Matches predictions with true boxes.
 ---@param quality Tensor  (true boxes, predictions): the overlaps
 ---@param high number  the least overlap of a match
----@param low number  overlaps below it make a prediction background
+---@param low number  predictions with lower overlaps are background
 ---@param keeps_best? boolean  whether the best predictions of each true box are matched anyway
 ---@return Tensor  (predictions) the position of the true box, BACKGROUND or BETWEEN
 function M.match(quality, high, low, keeps_best)
@@ -66,7 +67,7 @@ function M.match(quality, high, low, keeps_best)
    return torch.where(is_best, all, matches)
 end
 
---- Chooses random samples.
+--- Chooses random samples among positive and negative ones.
 ---@param is_positive Tensor  (n) booleans
 ---@param is_negative Tensor  (n) booleans
 ---@param count integer  the number of samples
@@ -115,7 +116,7 @@ local function check_labels(title, which, target, first, last)
    end
 end
 
--- Checks the field of a target that further heads need.
+-- Checks a field of a target that a mask or keypoint branch needs.
 local function check_further(title, which, target, further, image)
    local value, count = target[further], target.boxes:size(1)
    if not torch.is_tensor(value) or value:dim() ~= 3 or value:size(1) ~= count
@@ -135,14 +136,14 @@ local function check_further(title, which, target, further, image)
    end
 end
 
---- Raises an error if images or targets of a detector do not fit.
----@param title string  the model
+--- Raises an error if the images or targets for a detector are wrong.
+---@param title string  the model's name
 ---@param images any  should be a list of images (C, H, W)
 ---@param targets any  should be a list of tables
 ---@param is_training boolean  whether there must be targets
 ---@param first integer  the first label
 ---@param last? integer  the last label, if it is known
----@param further? string[]  fields of targets beside boxes and labels
+---@param further? string[]  the fields that targets need besides boxes and labels
 function M.check(title, images, targets, is_training, first, last, further)
    if type(images) ~= "table" or #images == 0 then
       args.refuse(title, "images", "a list of images (C, H, W)", images)

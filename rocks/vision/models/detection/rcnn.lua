@@ -1,5 +1,5 @@
--- rcnn.lua - Faster R-CNN (Ren et al., 2015), Mask R-CNN and Keypoint R-CNN (He et al., 2017):
--- detectors that propose regions, and classify the features of each.
+-- rcnn.lua - Faster R-CNN (Ren et al., 2015), Mask R-CNN and Keypoint R-CNN (He et al., 2017).
+-- These detectors first propose regions and then classify the features of each region.
 
 local torch = require "tlua"
 local anchors = require "tlua.vision.models.detection.anchors"
@@ -24,8 +24,9 @@ local M = {}
 local take_parts = args.signature [[vision.models.detection.GeneralizedRCNN(backbone: object,
    rpn: object, roi_heads: object, transform: object)]]
 
---- A detector of four parts: `transform` makes a batch, `backbone` its feature maps, `rpn`
---- proposals and `roi_heads` detections. It is called like FasterRCNN.
+--- A detector with four parts: `transform` makes a batch of the images, `backbone` computes feature
+--- maps, `rpn` proposes regions, and `roi_heads` computes the detections. It is called like
+--- FasterRCNN.
 ---
 ---     local detection = torch.vision.models.detection
 ---     local model = detection.fasterrcnn_mobilenet_v3_large_fpn()
@@ -79,11 +80,11 @@ local defaults <const> = {
    box_batch_size_per_image = 512, box_positive_fraction = 0.25,
 }
 
--- Options without a default.
+-- The options that have no default.
 local further <const> = {min_size = true, rpn_anchor_generator = true, rpn_head = true,
    box_roi_pool = true, box_head = true, box_predictor = true, bbox_reg_weights = true}
 
--- Returns the options of a model of a class with further options.
+-- Reads the options of a model. `own` and `more` are the options of its class.
 local function options_of(title, options, own, more)
    local all = {}
    for _, given in ipairs {defaults, own or {}} do
@@ -92,7 +93,7 @@ local function options_of(title, options, own, more)
    return args.over_defaults(title, options or {}, all, {}, further, more or {})
 end
 
--- Returns the layer that cuts regions of `size` cells out of the maps of a backbone.
+-- Returns a layer that cuts regions of `size` cells out of the feature maps of a backbone.
 local function region_pool(title, backbone, size)
    local names = {}
    if math.type(backbone.levels) ~= "integer" then
@@ -107,7 +108,7 @@ local function default_anchors()
    return anchors.AnchorGenerator({{32}, {64}, {128}, {256}, {512}}, {0.5, 1, 2})
 end
 
--- Builds the parts of a model; `o` has all options.
+-- Builds the parts of a model. `o` contains all options.
 local function build(model, title, backbone, num_classes, o)
    local channels = type(backbone) == "table" and rawget(backbone, "out_channels")
    if math.type(channels) ~= "integer" then
@@ -140,7 +141,7 @@ end
 
 --- Faster R-CNN on any `backbone` with the fields `out_channels` and `levels`, the number of its
 --- maps. `num_classes` counts the background, which is class 1. The options are those of
---- fasterrcnn_resnet50_fpn, and parts that replace those of the model: rpn_anchor_generator,
+--- fasterrcnn_resnet50_fpn and modules that replace parts of the model: rpn_anchor_generator,
 --- rpn_head, box_roi_pool, box_head, box_predictor and bbox_reg_weights.
 ---
 ---     local detection = torch.vision.models.detection
@@ -170,7 +171,7 @@ local function fan_out(model)
    return model
 end
 
--- Returns four convolutions.
+-- Returns the four convolutions of the mask branch.
 local function mask_head(channels, norm)
    local head, names = nn.Sequential(), {}
    for i = 0, 3 do
@@ -196,8 +197,8 @@ local function mask_predictor(classes)
 end
 
 --- Faster R-CNN with a branch that predicts a mask of each detection. The options are those of
---- FasterRCNN, mask_roi_pool, mask_head and mask_predictor. Targets also have `masks` (n, H, W), 0
---- or 1; detections also have `masks` (n, 1, H, W), probabilities.
+--- FasterRCNN, mask_roi_pool, mask_head and mask_predictor. Targets also have `masks` (n, H, W) of
+--- 0 and 1. Detections also have `masks` (n, 1, H, W) of probabilities.
 ---
 ---     local detection = torch.vision.models.detection
 ---     local body = detection.mobilenet_backbone("mobilenet_v3_small")
@@ -234,7 +235,7 @@ local function keypoint_head(channels)
    return fan_out(head)
 end
 
--- Heat maps of four times the size.
+-- Computes heat maps with sides that are four times as long.
 local KeypointPredictor = class.class("vision.models.detection.KeypointRCNNPredictor", nn.Module)
 
 function KeypointPredictor:__init(channels, count)
@@ -285,8 +286,8 @@ local function is_trained(options)
    return options.weights ~= nil or options.weights_backbone ~= nil
 end
 
--- Returns what makes the normalisations of a ResNet: with weights they are frozen. Those of whole
--- models of the first version were trained with an eps of 0.
+-- Returns the function that makes a ResNet's normalisations. With pretrained weights, they are
+-- frozen. For weights of whole models of the first version, eps is 0, as in their training.
 local function norm_of(options, row)
    if options.norm_layer then return options.norm_layer end
    if row.is_v2 or not is_trained(options) then return nn.BatchNorm2d end
@@ -294,8 +295,8 @@ local function norm_of(options, row)
    return function(channels) return layers.FrozenBatchNorm2d(channels, {eps = eps}) end
 end
 
---- Makes the backbone of a builder's model: a ResNet-50 or, with the row's field is_mobile, a
---- MobileNet v3 with a pyramid.
+--- Creates the backbone of a builder's model: a ResNet-50 with a pyramid or, if the row's field
+--- is_mobile is true, a MobileNet v3 with a pyramid.
 ---@param options table
 ---@param row table
 ---@param title string
@@ -312,7 +313,7 @@ function M.backbone(options, row, title, o)
    return backbones.resnet_pyramid(make(own), title, o)
 end
 
--- The options of builders that are not those of classes.
+-- The options of builders that the classes do not have.
 M.own_options = {num_classes = true, weights = true, weights_backbone = true, norm_layer = true,
    trainable_backbone_layers = true}
 
@@ -362,13 +363,13 @@ local function add_builders(rows, own, more)
    for name, builder in pairs(define.builders(all, rows, make, with(more))) do M[name] = builder end
 end
 
---- Faster R-CNN with a pyramid on ResNet-50 (_v2: with normalisations in the pyramid and heads) or
---- MobileNet v3, from "Faster R-CNN: Towards Real-Time Object Detection with Region Proposal
---- Networks". The call takes a list of images (3, H, W) with values from 0 to 1, of any sizes, and
---- in training a list of targets: tables with `boxes` (n, 4), x1, y1, x2, y2 in pixels, and
---- `labels` (n), classes from 2 on, since 1 is the background. In training it returns a table of
---- losses, otherwise a list of tables with `boxes`, `labels` and `scores`, in decreasing order of
---- score.
+--- Faster R-CNN with a pyramid on ResNet-50 or MobileNet v3; the variant _v2 has normalisations in
+--- the pyramid and heads. It is from "Faster R-CNN: Towards Real-Time Object Detection with Region
+--- Proposal Networks". The call takes a list of images (3, H, W) of any sizes with values from 0 to
+--- 1. In training it also takes a list of targets: tables with `boxes` (n, 4), which are x1, y1,
+--- x2, y2 in pixels, and `labels` (n), which are classes from 2 on, since 1 is the background. In
+--- training it returns a table of losses; otherwise it returns a list of tables with `boxes`,
+--- `labels` and `scores`, in decreasing order of score.
 ---
 ---     local detection = torch.vision.models.detection
 ---     local model = detection.fasterrcnn_mobilenet_v3_large_320_fpn {
@@ -421,9 +422,9 @@ add_builders({
          rpn_score_thresh = 0.05}},
 })
 
---- Mask R-CNN with a pyramid on ResNet-50, from "Mask R-CNN"; _v2: with normalisations in the
---- pyramid and heads. It is called like fasterrcnn_resnet50_fpn; targets also have `masks` (n, H,
---- W), 0 or 1, and detections `masks` (n, 1, H, W), probabilities.
+--- Mask R-CNN with a pyramid on ResNet-50, from "Mask R-CNN". The variant _v2 has normalisations in
+--- the pyramid and heads. It is called like fasterrcnn_resnet50_fpn. Targets also have `masks` (n,
+--- H, W) of 0 and 1, and detections have `masks` (n, 1, H, W) of probabilities.
 ---@names vision.models.detection.maskrcnn_resnet50_fpn
 ---@names vision.models.detection.maskrcnn_resnet50_fpn_v2
 ---@param options? {num_classes: integer, min_size: integer|integer[], max_size: integer,

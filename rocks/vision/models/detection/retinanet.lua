@@ -1,5 +1,5 @@
--- retinanet.lua - RetinaNet (Lin et al., 2017): a detector of one stage that learns from all
--- anchors, by the focal loss.
+-- retinanet.lua - RetinaNet (Lin et al., 2017): a one-stage detector that learns from all anchors,
+-- with the focal loss.
 
 local torch = require "tlua"
 local anchors = require "tlua.vision.models.detection.anchors"
@@ -22,7 +22,7 @@ local M = {}
 
 -- Heads -------------------------------------------------------------------------------------------
 
--- Returns four 3x3 convolutions.
+-- Returns the four 3x3 convolutions of a head.
 local function body(model, channels, norm)
    local conv, names = nn.Sequential(), {}
    for i = 0, 3 do
@@ -35,7 +35,7 @@ local function body(model, channels, norm)
    return conv
 end
 
--- Returns the bias for which a sigmoid is 0.01.
+-- The bias for which the sigmoid is 0.01.
 local unlikely <const> = -math.log(99)
 
 local Classes = class.class("vision.models.detection.RetinaNetClassificationHead", nn.Module)
@@ -88,7 +88,7 @@ local defaults <const> = {
 local further <const> = {min_size = true, anchor_generator = true, head = true}
 
 --- RetinaNet on any `backbone` with the field `out_channels`, which returns one map or a list of
---- maps. The options are those of retinanet_resnet50_fpn, and the parts anchor_generator and head.
+--- maps. The options are those of retinanet_resnet50_fpn and the parts anchor_generator and head.
 ---
 ---     local detection = torch.vision.models.detection
 ---     local body = detection.mobilenet_backbone("mobilenet_v3_small")
@@ -103,7 +103,7 @@ local further <const> = {min_size = true, anchor_generator = true, head = true}
 local RetinaNet = class.class("vision.models.detection.RetinaNet", dense.Dense)
 M.RetinaNet = RetinaNet
 
--- Returns anchors of three sizes at each level.
+-- Returns a generator with anchors of three sizes at each level.
 local function default_anchors()
    local sizes = {}
    for i = 1, 5 do
@@ -133,7 +133,7 @@ function RetinaNet:_labels() return 1, self.head.classification_head.num_classes
 
 local plain <const> = {1, 1, 1, 1}
 
--- Returns the loss of the boxes of matched anchors.
+-- Returns the loss of the predicted boxes of matched anchors.
 function RetinaNet:_box_loss(codes, boxes, from)
    if self.loss_type == "giou" then
       return losses.generalized_box_iou_loss(matching.decode(codes, from, plain), boxes,
@@ -186,10 +186,11 @@ local function make(options, row, title)
    return model
 end
 
---- RetinaNet with a pyramid on ResNet-50, from "Focal Loss for Dense Object Detection"; _v2: with
---- group normalisation in the heads and a loss of overlaps. It is called like
---- fasterrcnn_resnet50_fpn, but has no background: labels count from 1 to num_classes. In the
---- classes of torchvision's weights for COCO, class 1 is unused and objects have labels from 2 on.
+--- RetinaNet with a pyramid on ResNet-50, from "Focal Loss for Dense Object Detection". The variant
+--- _v2 has group normalisation in the heads, and its loss depends on the overlaps of boxes. It is
+--- called like fasterrcnn_resnet50_fpn, but has no background class: labels are from 1 to
+--- num_classes. In torchvision's weights for COCO, class 1 is unused and objects have labels from 2
+--- on.
 ---@names vision.models.detection.retinanet_resnet50_fpn
 ---@names vision.models.detection.retinanet_resnet50_fpn_v2
 ---@param options? {num_classes: integer, min_size: integer|integer[], max_size: integer,
@@ -198,8 +199,8 @@ end
 --- number, anchor_generator: nn.Module, head: nn.Module, weights: string|table, weights_backbone:
 --- string|table, trainable_backbone_layers: integer, norm_layer: function} num_classes: 91 by
 --- default; min_size, max_size: the pixels of an image's shorter and longer side, 800 and 1333 by
---- default; image_mean, image_std: normalise the channels; score_thresh, nms_thresh: detections
---- have a higher probability, and overlap at most so much, 0.05 and 0.5 by default;
+--- default; image_mean, image_std: normalise the channels; score_thresh, nms_thresh: the least
+--- probability of detections, 0.05 by default, and their largest overlap, 0.5 by default;
 --- detections_per_img: 300 by default; topk_candidates: how many detections of a level are
 --- compared, 1000 by default; fg_iou_thresh, bg_iou_thresh: the overlaps of matched and of
 --- background anchors, 0.5 and 0.4 by default; anchor_generator, head: parts; weights,

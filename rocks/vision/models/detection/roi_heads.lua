@@ -1,4 +1,4 @@
--- roi_heads.lua - the second stage of the R-CNN family: classifies proposals and refines their
+-- roi_heads.lua - the second stage of the R-CNN family. It classifies proposals and refines their
 -- boxes; further branches predict masks and keypoints of the boxes.
 
 local torch = require "tlua"
@@ -19,8 +19,8 @@ local M = {}
 local take_mlp = args.signature [[vision.models.detection.TwoMLPHead(in_channels: count,
    representation_size: count)]]
 
---- Two linear layers with ReLU, from the cells of a region, flat `in_channels` numbers, to
---- `representation_size` features.
+--- Two linear layers with ReLU. They compute `representation_size` features of a region from its
+--- cells, which are flattened to `in_channels` numbers.
 ---
 ---     local head = torch.vision.models.detection.TwoMLPHead(8 * 7 * 7, 16)
 ---     print(table.unpack(head(torch.zeros(2, 8, 7, 7)).shape))
@@ -45,9 +45,9 @@ end
 local take_predictor = args.signature [[vision.models.detection.FastRCNNPredictor(
    in_channels: count, num_classes: count)]]
 
---- Two linear layers from the features of a region, `in_channels`, to the scores of `num_classes`
---- classes, of which the first is the background, and four offsets for each. A model for other
---- classes gets a new one:
+--- Two linear layers. From the `in_channels` features of a region they compute the scores of
+--- `num_classes` classes, of which the first is the background, and four offsets for each class. To
+--- use a model for other classes, replace this part:
 ---
 ---     local detection = torch.vision.models.detection
 ---     local predictor = detection.FastRCNNPredictor(16, 3)
@@ -55,8 +55,8 @@ local take_predictor = args.signature [[vision.models.detection.FastRCNNPredicto
 ---     print(scores:size(2), offsets:size(2))
 ---     --> 3	12
 ---@class vision.models.detection.FastRCNNPredictor: nn.Module
----@field cls_score nn.Linear  to the scores
----@field bbox_pred nn.Linear  to the offsets
+---@field cls_score nn.Linear  computes the scores
+---@field bbox_pred nn.Linear  computes the offsets
 ---@overload fun(in_channels: integer, num_classes: integer): nn.Module
 local FastRCNNPredictor = class.class("vision.models.detection.FastRCNNPredictor", nn.Module)
 M.FastRCNNPredictor = FastRCNNPredictor
@@ -79,15 +79,16 @@ local take_heads = args.signature [[vision.models.detection.RoIHeads(box_roi_poo
    batch_size_per_image: count, positive_fraction: number, bbox_reg_weights: numbers?,
    score_thresh: number = 0.05, nms_thresh: number = 0.5, detections_per_img: count = 100)]]
 
---- Cuts proposals out of feature maps by `box_roi_pool`, and computes their features by `box_head`
---- and their classes and boxes by `box_predictor`. Of the boxes that have a probability above
---- `score_thresh` and overlap by at most `nms_thresh`, `detections_per_img` remain. In training,
---- proposals with an overlap of at least `fg_iou_thresh` with a true box have its class and those
---- below `bg_iou_thresh` are background; the losses are of `batch_size_per_image` proposals, at
---- most `positive_fraction` of them objects. `bbox_reg_weights` multiply the offsets of the centre
---- (two) and of the size (two). The fields mask_roi_pool, mask_head and mask_predictor, or those of
---- keypoint_, add a branch. The call takes feature maps, the proposals, the sizes of the images and
---- the targets; it returns the detections of each image and a table of losses.
+--- Cuts proposals out of feature maps by `box_roi_pool`, computes their features by `box_head`, and
+--- their classes and boxes by `box_predictor`. At most `detections_per_img` boxes remain, which
+--- have a probability above `score_thresh` and overlap by at most `nms_thresh`. In training, a
+--- proposal whose overlap with a true box is at least `fg_iou_thresh` has the box's class, and
+--- proposals with an overlap below `bg_iou_thresh` are background. The losses use
+--- `batch_size_per_image` proposals, of which at most the fraction `positive_fraction` are objects.
+--- `bbox_reg_weights` multiply the offsets of the centre (two) and of the size (two). The fields
+--- mask_roi_pool, mask_head and mask_predictor, or the corresponding fields with keypoint_, add a
+--- branch. The call takes feature maps, the proposals, the sizes of the images and the targets. It
+--- returns the detections of each image and a table of losses.
 ---
 ---     local detection = torch.vision.models.detection
 ---     local pool = torch.vision.ops.MultiScaleRoIAlign({1}, 2, 2)
@@ -102,14 +103,14 @@ local take_heads = args.signature [[vision.models.detection.RoIHeads(box_roi_poo
 ---@field box_roi_pool nn.Module  cuts regions out of the maps
 ---@field box_head nn.Module  computes the features of regions
 ---@field box_predictor nn.Module  computes scores and offsets
----@field fg_iou_thresh number  the least overlap of an object
----@field bg_iou_thresh number  overlaps below it are background
----@field batch_size_per_image integer  the proposals of an image's losses
----@field positive_fraction number  the largest part of objects among these
----@field bbox_reg_weights number[]  of the offsets
----@field score_thresh number  detections have a higher probability
----@field nms_thresh number  overlaps above it are too large
----@field detections_per_img integer  the most detections of an image
+---@field fg_iou_thresh number  the least overlap of a proposal that is an object
+---@field bg_iou_thresh number  proposals with a lower overlap are background
+---@field batch_size_per_image integer  the number of proposals in the losses of an image
+---@field positive_fraction number  the largest fraction of objects among these
+---@field bbox_reg_weights number[]  the weights of the offsets
+---@field score_thresh number  the probability that detections must exceed
+---@field nms_thresh number  the largest overlap of two detections
+---@field detections_per_img integer  the largest number of detections in an image
 ---@overload fun(...): nn.Module
 local RoIHeads = class.class("vision.models.detection.RoIHeads", nn.Module)
 M.RoIHeads = RoIHeads
@@ -123,8 +124,8 @@ function RoIHeads:__init(...)
    end
 end
 
--- Returns the proposals of an image's losses, their labels, the positions of their true boxes and
--- the offsets of these. Label 1 is the background.
+-- Chooses the proposals for the losses of an image. Returns the proposals, their labels, the
+-- positions of their true boxes and the offsets of these boxes. Label 1 is the background.
 function RoIHeads:_samples(proposals, target)
    local true_boxes = target.boxes:to(proposals.dtype)
    proposals = torch.cat {proposals, true_boxes}
@@ -148,7 +149,7 @@ function RoIHeads:_samples(proposals, target)
       proposals, self.bbox_reg_weights)
 end
 
--- Returns the losses of classes and boxes. All are those of all images.
+-- Returns the losses of classes and boxes over all images.
 local function losses_of(scores, offsets, labels, truths)
    local n, classes = scores:size(1), scores:size(2)
    local positive = labels:gt(1):nonzero():squeeze(2)
@@ -160,8 +161,8 @@ local function losses_of(scores, offsets, labels, truths)
    }
 end
 
--- Returns the detections of one image, whose proposals have `scores` (n, classes) and `offsets` (n,
--- classes, 4).
+-- Returns the detections in one image, given `scores` (n, classes) and `offsets` (n, classes, 4) of
+-- its proposals.
 function RoIHeads:_detections(scores, offsets, proposals, size)
    local n, classes = scores:size(1), scores:size(2)
    local all = matching.decode(offsets, proposals:unsqueeze(2), self.bbox_reg_weights)
@@ -181,8 +182,9 @@ function RoIHeads:_detections(scores, offsets, proposals, size)
    return {boxes = all, labels = labels, scores = scores}
 end
 
--- Returns the branch's output for all boxes of all images, and the lists of boxes, labels and
--- matches: in training those of the proposals that are objects, otherwise those of the detections.
+-- Returns the output of a branch for all boxes of all images, and the lists of boxes, labels and
+-- matches. In training, the boxes are the proposals that are objects; otherwise they are the
+-- detections.
 function RoIHeads:_branch(name, maps, sizes, samples, detections)
    local own = {boxes = {}, matches = {}}
    for i = 1, #sizes do
@@ -198,7 +200,8 @@ function RoIHeads:_branch(name, maps, sizes, samples, detections)
    return self[name .. "_predictor"](self[name .. "_head"](regions)), own
 end
 
--- Calls visit(detection, first, count) with the rows of each detection.
+-- Calls visit(detection, first, count) for each detection; its rows are the `count` rows from
+-- `first` on.
 local function each(detections, visit)
    local first = 1
    for _, detection in ipairs(detections) do

@@ -1,5 +1,5 @@
--- rpn.lua - the region proposal network (Ren et al., 2015): scores anchors as objects or
--- background, and returns the best as proposals.
+-- rpn.lua - the region proposal network (Ren et al., 2015). It scores anchors as objects or
+-- background, and returns the best anchors as proposals.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,9 +18,9 @@ local M = {}
 local take_head = args.signature [[vision.models.detection.RPNHead(in_channels: count,
    num_anchors: count, conv_depth: layers = 1)]]
 
---- The layers of a region proposal network: `conv_depth` 3x3 convolutions, then for each of
---- `num_anchors` at each place a score and four offsets. The call takes a list of maps of
---- `in_channels` channels, and returns the lists of scores and of offsets.
+--- The layers of a region proposal network. After `conv_depth` 3x3 convolutions, they compute a
+--- score and four offsets for each of the `num_anchors` anchors at each position. The call takes a
+--- list of maps of `in_channels` channels, and returns the lists of scores and of offsets.
 ---
 ---     local head = torch.vision.models.detection.RPNHead(8, 3)
 ---     local scores, offsets = head {torch.zeros(1, 8, 4, 4)}
@@ -28,8 +28,8 @@ local take_head = args.signature [[vision.models.detection.RPNHead(in_channels: 
 ---     --> 3	12
 ---@class vision.models.detection.RPNHead: nn.Module
 ---@field conv nn.Sequential  the 3x3 convolutions
----@field cls_logits nn.Conv2d  to the scores
----@field bbox_pred nn.Conv2d  to the offsets
+---@field cls_logits nn.Conv2d  computes the scores
+---@field bbox_pred nn.Conv2d  computes the offsets
 ---@overload fun(in_channels: integer, num_anchors: integer, conv_depth?: integer): nn.Module
 local RPNHead = class.class("vision.models.detection.RPNHead", nn.Module)
 M.RPNHead = RPNHead
@@ -55,7 +55,7 @@ function RPNHead:forward(maps)
    return scores, offsets
 end
 
---- Returns predictions of all places of a map as rows.
+--- Returns the predictions for all positions of a map as rows.
 ---@param map Tensor  (N, anchors * columns, H, W)
 ---@param columns integer
 ---@return Tensor  (N, H * W * anchors, columns)
@@ -69,14 +69,15 @@ local take_network = args.signature [[vision.models.detection.RegionProposalNetw
    batch_size_per_image: count, positive_fraction: number, pre_nms_top_n: table,
    post_nms_top_n: table, nms_thresh: number, score_thresh: number = 0)]]
 
---- Scores the anchors of `anchor_generator` by `head`, and proposes the best: `pre_nms_top_n` of
---- each map by their scores, of which `post_nms_top_n` remain when those are removed that overlap
---- by more than `nms_thresh` or have a probability below `score_thresh`. Both numbers are tables
---- with the fields `training` and `testing`. In training, anchors with an overlap of at least
---- `fg_iou_thresh` with a true box are objects and those below `bg_iou_thresh` background; the
---- losses are of `batch_size_per_image` anchors, at most `positive_fraction` of them objects. The
---- call takes the batch of GeneralizedRCNNTransform, a list of maps and the targets; it returns
---- the proposals (n, 4) of each image and a table of losses.
+--- Scores the anchors of `anchor_generator` by `head`, and returns the best anchors as proposals.
+--- First, the `pre_nms_top_n` anchors with the highest scores are taken from each map. Then those
+--- that overlap with a better one by more than `nms_thresh`, or have a probability below
+--- `score_thresh`, are removed, and the best `post_nms_top_n` remain. Both numbers are tables with
+--- the fields `training` and `testing`. In training, an anchor whose overlap with a true box is at
+--- least `fg_iou_thresh` is an object, and anchors with an overlap below `bg_iou_thresh` are
+--- background. The losses use `batch_size_per_image` anchors, of which at most the fraction
+--- `positive_fraction` are objects. The call takes the batch of GeneralizedRCNNTransform, a list of
+--- maps and the targets. It returns the proposals (n, 4) of each image and a table of losses.
 ---
 ---     local detection = torch.vision.models.detection
 ---     local anchors = detection.AnchorGenerator({{16}}, {1})
@@ -91,13 +92,13 @@ local take_network = args.signature [[vision.models.detection.RegionProposalNetw
 ---@class vision.models.detection.RegionProposalNetwork: nn.Module
 ---@field anchor_generator nn.Module  makes the anchors
 ---@field head nn.Module  scores the anchors
----@field fg_iou_thresh number  the least overlap of an object
----@field bg_iou_thresh number  overlaps below it are background
----@field batch_size_per_image integer  the anchors of an image's losses
----@field positive_fraction number  the largest part of objects among these
----@field pre_nms_top_n table  the number of proposals before those that overlap are removed
----@field post_nms_top_n table  the number of proposals after it
----@field nms_thresh number  overlaps above it are too large
+---@field fg_iou_thresh number  the least overlap of an anchor that is an object
+---@field bg_iou_thresh number  anchors with a lower overlap are background
+---@field batch_size_per_image integer  the number of anchors in the losses of an image
+---@field positive_fraction number  the largest fraction of objects among these
+---@field pre_nms_top_n table  the number of proposals before overlapping ones are removed
+---@field post_nms_top_n table  the number of proposals after overlapping ones are removed
+---@field nms_thresh number  the largest overlap of two proposals
 ---@field score_thresh number  the least probability of a proposal
 ---@overload fun(...): nn.Module
 local RegionProposalNetwork = class.class("vision.models.detection.RegionProposalNetwork",
@@ -110,8 +111,8 @@ end
 
 local plain <const> = {1, 1, 1, 1}
 
--- Returns the best proposals of one image, in decreasing order of score. `scores` (n) and `all`
--- (n, 4) are those of all maps; `counts` has the number for each map.
+-- Returns the best proposals in an image, in decreasing order of score. `scores` (n) and `all` (n,
+-- 4) belong to the anchors of all maps; `counts` has the number of anchors of each map.
 function RegionProposalNetwork:_best(scores, all, counts, size)
    local mode = self.training and "training" or "testing"
    local kept, levels, first = {}, {}, 0
@@ -132,8 +133,8 @@ function RegionProposalNetwork:_best(scores, all, counts, size)
    return all:index_select(1, best)
 end
 
--- Returns the positions of an image's samples, the number of them that are objects, and the offsets
--- of the true boxes from the anchors that are objects.
+-- Chooses the anchors for the losses of an image. Returns their positions, the number of them that
+-- are objects, and the offsets of the true boxes from the anchors that are objects.
 function RegionProposalNetwork:_samples(anchors, true_boxes)
    local matches
    if true_boxes:size(1) > 0 then

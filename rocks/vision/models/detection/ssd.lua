@@ -1,5 +1,5 @@
--- ssd.lua - SSD (Liu et al., 2015) and its light form (Sandler et al., 2018): detectors of one
--- stage on images of a fixed size.
+-- ssd.lua - SSD (Liu et al., 2015) and its light form (Sandler et al., 2018): one-stage detectors
+-- for images of a fixed size.
 
 local torch = require "tlua"
 local anchors = require "tlua.vision.models.detection.anchors"
@@ -22,7 +22,7 @@ local M = {}
 
 -- Heads -------------------------------------------------------------------------------------------
 
--- A layer for each map, with predictions of a number of columns.
+-- Has a layer for each map, which predicts the given number of columns for each anchor.
 local Scores = class.class("vision.models.detection.SSDScoringHead", nn.Module)
 
 function Scores:__init(channels, counts, columns, make)
@@ -62,7 +62,7 @@ local function normal(model)
    return model
 end
 
--- Returns the list of outputs of blocks that follow on one another.
+-- Calls blocks one after another. Returns the list of their outputs.
 local function chain(blocks, input, list)
    for _, block in ipairs(blocks) do
       input = block(input)
@@ -74,14 +74,14 @@ end
 local VGGBody = class.class("vision.models.detection.SSDFeatureExtractorVGG", nn.Module)
 VGGBody.out_channels = {512, 1024, 512, 256, 256, 256}
 
--- Returns a 1x1 and a 3x3 convolution; the latter has stride 2, or no padding.
+-- Returns a 1x1 and a 3x3 convolution. The 3x3 convolution has stride 2 or no padding.
 local function shrinking(inputs, hidden, outputs, stride)
    return nn.Sequential(nn.Conv2d(inputs, hidden, 1), nn.ReLU {inplace = true},
       nn.Conv2d(hidden, outputs, 3, {stride = stride, padding = stride - 1}),
       nn.ReLU {inplace = true})
 end
 
--- `features` are those of VGG-16: the fourth of its five poolings is layer 24.
+-- `features` are the layers of VGG-16. The fourth of its five poolings is layer 24.
 function VGGBody:__init(features)
    self.scale_weight = nn.Parameter(torch.full({512}, 20.0))
    features[17].ceil_mode = true
@@ -104,7 +104,7 @@ function VGGBody:forward(input)
    return chain(self.extra, map, {self.scale_weight:view(1, -1, 1, 1) * F.normalize(map, 2, 2)})
 end
 
--- The layers of a block from the second on, under their positions.
+-- The layers of a block except the first. They keep their positions in the block as names.
 local Rest = class.class("vision.models.detection.SSDLiteRest", nn.Module)
 
 function Rest:__init(block)
@@ -120,7 +120,7 @@ end
 local MobileBody = class.class("vision.models.detection.SSDLiteFeatureExtractorMobileNet",
    nn.Module)
 
--- `middle` is the block whose first layer ends the first map.
+-- `middle` is the block whose first layer computes the first map.
 function MobileBody:__init(features, middle, norm)
    local first, second = nn.Sequential(), nn.Sequential()
    for i = 1, middle - 1 do first:add(features[i]) end
@@ -158,9 +158,10 @@ local defaults <const> = {
    positive_fraction = 0.25,
 }
 
---- SSD on any `backbone` that returns a list of maps; its field `out_channels` is a list with their
---- channels. `anchor_generator` is a DefaultBoxGenerator, `size` the width and height that images
---- get. The options are those of ssd300_vgg16, and the part head.
+--- SSD on any `backbone` that returns a list of maps. The backbone's field `out_channels` is a list
+--- with their numbers of channels. `anchor_generator` is a DefaultBoxGenerator, and `size` is the
+--- width and height to which images are resized. The options are those of ssd300_vgg16 and the part
+--- head.
 ---
 ---     local nn, detection = torch.nn, torch.vision.models.detection
 ---     local body = nn.Sequential(nn.Conv2d(3, 8, 8, {stride = 8}))
@@ -214,7 +215,8 @@ function SSD:_match(all, target)
    return matches
 end
 
--- Returns the marks of the background anchors with the largest losses, `negatives` for each object.
+-- Returns a mask of the background anchors with the largest losses. There are `negatives` times as
+-- many of them as objects.
 function SSD:_hardest(cost, is_object)
    local limit = is_object:sum(2, true):to(cost.dtype) * self.negatives
    local order = select(2, cost:masked_fill(is_object, -math.huge):sort(2, true))
@@ -312,9 +314,10 @@ local function make_lite(options, _, title)
    return SSD(body, generator, {320, 320}, options.num_classes, o)
 end
 
---- SSD on VGG-16, from "SSD: Single Shot MultiBox Detector", for images of 300 x 300 pixels;
---- ssdlite on MobileNet v3, from "MobileNetV2: Inverted Residuals and Linear Bottlenecks", for 320
---- x 320. They are called like fasterrcnn_resnet50_fpn; class 1 is the background.
+--- SSD on VGG-16 for images of 300 x 300 pixels, from "SSD: Single Shot MultiBox Detector"; and
+--- ssdlite on MobileNet v3 for images of 320 x 320 pixels, from "MobileNetV2: Inverted Residuals
+--- and Linear Bottlenecks". They are called like fasterrcnn_resnet50_fpn; class 1 is the
+--- background.
 ---
 ---     local detection = torch.vision.models.detection
 ---     local model = detection.ssdlite320_mobilenet_v3_large {num_classes = 3}
@@ -326,13 +329,13 @@ end
 --- number, nms_thresh: number, detections_per_img: integer, topk_candidates: integer, iou_thresh:
 --- number, positive_fraction: number, weights: string|table, weights_backbone: string|table,
 --- trainable_backbone_layers: integer, norm_layer: function} num_classes: 91 by default, with the
---- background; image_mean, image_std: normalise the channels; score_thresh, nms_thresh: detections
---- have a higher probability, and overlap at most so much; detections_per_img: how many;
---- topk_candidates: how many of a class are compared; iou_thresh: the overlap of matched anchors,
---- 0.5 by default; positive_fraction: the part of objects among the anchors that the loss counts,
---- 0.25 by default; weights: a state dict of the whole model or its file; weights_backbone: that of
---- the VGG or MobileNet; trainable_backbone_layers: how many stages learn, from the last;
---- norm_layer: makes the normalisations of ssdlite
+--- background; image_mean, image_std: normalise the channels; score_thresh, nms_thresh: the least
+--- probability of detections and their largest overlap; detections_per_img: the largest number of
+--- detections; topk_candidates: how many detections of a class are compared; iou_thresh: the least
+--- overlap of matched anchors, 0.5 by default; positive_fraction: the fraction of objects among the
+--- anchors in the loss, 0.25 by default; weights: a state dict of the whole model or its file;
+--- weights_backbone: that of the VGG or MobileNet; trainable_backbone_layers: how many stages
+--- learn, from the last; norm_layer: makes the normalisations of ssdlite
 ---@return vision.models.detection.SSD
 local all = {num_classes = 91}
 for key, value in pairs(defaults) do all[key] = value end

@@ -1,5 +1,5 @@
--- transform.lua - prepares images of different sizes for a detector, as one batch, and brings its
--- results back to their sizes.
+-- transform.lua - makes a batch of images of different sizes for a detector, and scales the
+-- detector's results back to the original sizes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,12 +15,12 @@ local take = args.signature [[vision.models.detection.GeneralizedRCNNTransform(m
    max_size: integer, image_mean: numbers, image_std: numbers, size_divisible: integer = 32,
    fixed_size: integers?)]]
 
---- Normalises images by `image_mean` and `image_std`, resizes them so that the shorter side has
---- `min_size` pixels, but the longer one at most `max_size`, and puts them into a batch whose
---- sides are multiples of `size_divisible`. Of several `min_size`, one is drawn in training and the
---- last is used otherwise. `fixed_size` {width, height} replaces these sizes. The call takes a list
---- of images and, if there are any, of targets; it returns a table with the batch `tensors` and the
---- images' `sizes`, and the resized targets.
+--- Prepares a batch. Normalises images by `image_mean` and `image_std`. Resizes them so that the
+--- shorter side has `min_size` pixels, unless the longer side would have more than `max_size`. Puts
+--- them into a batch whose sides are multiples of `size_divisible`. If `min_size` is a list, one
+--- size is drawn in training, and otherwise the last one is used. `fixed_size` {width, height}
+--- replaces these sizes. The call takes a list of images and, in training, a list of targets. It
+--- returns a table with the batch `tensors` and the images' `sizes`, and the resized targets.
 ---
 ---     local detection = torch.vision.models.detection
 ---     local make = detection.GeneralizedRCNNTransform
@@ -29,11 +29,11 @@ local take = args.signature [[vision.models.detection.GeneralizedRCNNTransform(m
 ---     print(table.unpack(batch.tensors.shape))
 ---     --> 2	3	96	96
 ---@class vision.models.detection.GeneralizedRCNNTransform: nn.Module
----@field min_size integer[]  the pixels of the shorter side
----@field max_size integer  the most pixels of the longer side
+---@field min_size integer[]  the number of pixels of the shorter side
+---@field max_size integer  the largest number of pixels of the longer side
 ---@field image_mean number[]  is subtracted from each channel
 ---@field image_std number[]  divides each channel
----@field size_divisible integer  divides the batch's sides
+---@field size_divisible integer  a number of which the batch's sides are multiples
 ---@field fixed_size? integer[]  the images' width and height
 ---@overload fun(...): nn.Module
 local GeneralizedRCNNTransform = class.class("vision.models.detection.GeneralizedRCNNTransform",
@@ -63,7 +63,7 @@ local function normalized(image, mean, std)
       / torch.tensor(std, options):view(-1, 1, 1)
 end
 
--- Returns boxes or points whose coordinates x, y, x, y, ... are scaled with the image.
+-- Scales boxes or points with the image. Their coordinates are in the order x, y, x, y, ...
 local function scaled(points, from, to)
    local options = {dtype = points.dtype, device = points.device}
    local x, y = to[2] / from[2], to[1] / from[1]
@@ -72,7 +72,7 @@ local function scaled(points, from, to)
    return points * torch.tensor(factors, options)
 end
 
--- Returns a resized image (C, H, W) and target.
+-- Resizes an image (C, H, W) and its target.
 function GeneralizedRCNNTransform:_resize(image, target)
    local height, width = image:size(2), image:size(3)
    local how = {}
@@ -101,7 +101,7 @@ function GeneralizedRCNNTransform:_resize(image, target)
    return image, copy
 end
 
--- Returns one batch of images, which have zeros at their right and lower ends.
+-- Puts images into one batch. Smaller images are padded with zeros at the right and at the bottom.
 local function batch_of(images, divisor)
    local height, width = 0, 0
    for _, image in ipairs(images) do
@@ -127,10 +127,10 @@ function GeneralizedRCNNTransform:forward(images, targets)
    return {tensors = batch_of(resized, self.size_divisible), sizes = sizes}, new
 end
 
---- Brings detections back to the sizes of the images given.
+--- Scales detections back to the original sizes of the images.
 ---@param detections table[]  one for each image
 ---@param sizes integer[][]  {height, width} of the resized images
----@param originals integer[][]  {height, width} of the images given
+---@param originals integer[][]  {height, width} of the original images
 ---@return table[]  the same tables
 function GeneralizedRCNNTransform:postprocess(detections, sizes, originals)
    for i, detection in ipairs(detections) do

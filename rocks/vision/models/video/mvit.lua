@@ -1,5 +1,5 @@
--- mvit.lua - multiscale vision transformers v1 and v2: attention whose queries, keys and values are
--- pooled, so that the resolution falls and the channels grow (Fan et al., 2021; Li et al., 2021).
+-- mvit.lua - multiscale vision transformers v1 and v2. Queries, keys and values are pooled, so that
+-- the resolution decreases while the number of channels grows (Fan et al., 2021; Li et al., 2021).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,8 +12,8 @@ local F = nn.functional
 
 local function norm(channels) return nn.LayerNorm(channels, {eps = 1e-6}) end
 
--- Pools tokens (N, heads, 1 + frames * rows * columns, channels); the first is the class's, which
--- is kept.
+-- Pools tokens (N, heads, 1 + frames * rows * columns, channels). The first token is the class
+-- token, which is not pooled.
 local Pool = class.class("vision.models.video.Pool", nn.Module)
 
 function Pool:__init(pool, channels)
@@ -37,7 +37,7 @@ local function product(list)
    return result
 end
 
--- Returns a pool by a convolution of each channel, or nil if it would keep the size.
+-- Returns a pool that convolves each channel separately, or nil if it would keep the size.
 local function convolution_pool(channels, kernel, stride)
    if product(kernel) * product(stride) == 1 then return nil end
    return Pool(nn.Conv3d(channels, channels, kernel, {stride = stride, groups = channels,
@@ -46,8 +46,8 @@ end
 
 -- Relative positions ------------------------------------------------------------------------------
 
--- Returns the rows of a table of positions for each pair of `nq` queries and `nk` keys along one
--- side, (nq, nk, channels).
+-- Returns a row of a table of relative positions for each pair of `nq` queries and `nk` keys along
+-- one side, as (nq, nk, channels).
 local function positions(rows, nq, nk)
    local count = 2 * math.max(nq, nk) - 1
    if rows:size(1) ~= count then
@@ -59,7 +59,8 @@ local function positions(rows, nq, nk)
    return rows:index_select(1, (q - k):long():flatten() + 1):view(nq, nk, -1)
 end
 
--- Returns what the relative positions add to the attention, (N, heads, 1 + queries, 1 + keys).
+-- Returns the terms that relative positions add to the attention, (N, heads, 1 + queries, 1 +
+-- keys).
 local function relative(attention, q, q_size, k_size)
    local n, heads, _, channels = table.unpack(q.shape)
    local qt, qh, qw = table.unpack(q_size)
@@ -77,7 +78,7 @@ end
 
 local Attention = class.class("vision.models.video.MultiscaleAttention", nn.Module)
 
--- `size` has the frames, rows and columns of the input, o the row of the block.
+-- `size` has the input's numbers of frames, rows and columns, and `o` is the row of the block.
 function Attention:__init(inputs, outputs, size, o, is_v2, dropout)
    local channels = outputs // o.heads
    self.heads, self.is_v2 = o.heads, is_v2
@@ -109,7 +110,7 @@ function Attention:forward(input, size)
    local attention = (q * q:size(4) ^ -0.5):matmul(k:transpose(3, 4))
    if self.is_v2 then attention = attention + relative(self, q, size, k_size) end
    local x = attention:softmax(-1):matmul(v)
-   if self.is_v2 then -- all but the class's token
+   if self.is_v2 then -- adds the queries to all outputs except the class token
       x = torch.cat({x:narrow(3, 1, 1), x:narrow(3, 2, x:size(3) - 1)
          + q:narrow(3, 2, q:size(3) - 1)}, 3)
    end
@@ -150,7 +151,7 @@ end
 
 -- The model ---------------------------------------------------------------------------------------
 
--- Adds the class's token and, in version 1, positions.
+-- Adds the class token and, in version 1, the embeddings of positions.
 local Encoding = class.class("vision.models.video.PositionalEncoding", nn.Module)
 
 function Encoding:__init(channels, size, is_v2)
@@ -171,8 +172,8 @@ function Encoding:forward(input)
    return x + torch.cat {self.class_pos:unsqueeze(1), places}
 end
 
--- Returns the rows of the 16 blocks. A stage ends where queries are pooled; version 1 grows the
--- channels in the block before, version 2 in that block.
+-- Returns the rows that describe the 16 blocks. A stage ends where queries are pooled. The number
+-- of channels grows in this block (version 2), or in the block before it (version 1).
 local function block_rows(is_v2)
    local stage_of, rows = {1, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4, 4}, {}
    local kv = {8, 4, 2, 1}
@@ -237,8 +238,8 @@ end
 --- number, attention_dropout: number, stochastic_depth_prob: number, weights: string|table}
 --- num_classes: 400 by default; spatial_size: the image's height and width, {224, 224} by default;
 --- temporal_size: the number of frames, 16 by default; dropout: 0.5 by default; attention_dropout:
---- 0 by default; stochastic_depth_prob: up to which blocks are dropped, 0.2 by default; weights: a
---- state dict or its file
+--- 0 by default; stochastic_depth_prob: the value up to which the probability of dropping a block
+--- grows, 0.2 by default; weights: a state dict or its file
 ---@return nn.Module
 return define.builders({
    num_classes = 400, spatial_size = {224, 224}, temporal_size = 16, dropout = 0.5,

@@ -1,5 +1,5 @@
--- resnet.lua - ResNets of videos, whose convolutions see three frames, or one, or are split into
--- space and time (Tran et al., 2017).
+-- resnet.lua - ResNets for videos. Their convolutions cover three frames or one frame, or are split
+-- into a convolution over space and one over time (Tran et al., 2017).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -7,7 +7,8 @@ local define = require "tlua.vision.models.define"
 
 local nn = torch.nn
 
--- The kinds of convolutions. A kind makes a 3x3x3 convolution, and has the stride in time.
+-- The kinds of convolutions. `make` creates a convolution, and `time_stride` tells whether a
+-- block's stride also applies to time.
 local kinds = {}
 
 kinds.full = {time_stride = true, make = function(inputs, outputs, _, stride)
@@ -31,7 +32,7 @@ end}
 local Block = class.class("vision.models.video.BasicBlock", nn.Module)
 
 function Block:__init(inputs, outputs, kind, stride)
-   -- with so many channels in the middle, a split convolution has the parameters of a full one
+   -- with this number of channels, a split convolution has as many parameters as a full one
    local middle = inputs * outputs * 27 // (inputs * 9 + 3 * outputs)
    self.conv1 = nn.Sequential(kind.make(inputs, outputs, middle, stride), nn.BatchNorm3d(outputs),
       nn.ReLU {inplace = true})
@@ -48,7 +49,8 @@ function Block:forward(input)
    return self.relu(output:add_(self.downsample and self.downsample(input) or input))
 end
 
--- Returns the first layers. `middle` is the number of channels between space and time, if any.
+-- Returns the first layers. `middle` is the number of channels between the convolution over space
+-- and the one over time, if it is split.
 local function stem(middle)
    local first = nn.Sequential(nn.Conv3d(3, middle or 64, {middle and 1 or 3, 7, 7},
       {stride = {1, 2, 2}, padding = {middle and 0 or 1, 3, 3}, bias = false}),
@@ -81,9 +83,10 @@ function VideoResNet:forward(input)
    return self.fc(self.avgpool(x):flatten(2))
 end
 
---- ResNets of videos, from "A Closer Look at Spatiotemporal Convolutions for Action Recognition":
---- r3d has convolutions over space and time, mc3 only in its first stage, and r2plus1d splits each
---- into space and time. Input (N, 3, frames, H, W); output (N, num_classes).
+--- ResNets for videos, from "A Closer Look at Spatiotemporal Convolutions for Action Recognition".
+--- r3d convolves over space and time, mc3 does so only in its first stage, and r2plus1d splits each
+--- convolution into one over space and one over time. Input (N, 3, frames, H, W); output (N,
+--- num_classes).
 ---
 ---     local model = torch.vision.models.video.mc3_18 {num_classes = 5}
 ---     print(table.unpack(model(torch.zeros(1, 3, 4, 16, 16)).shape))

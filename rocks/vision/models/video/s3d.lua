@@ -1,5 +1,5 @@
--- s3d.lua - S3D: Inception blocks of videos, with convolutions split into space and time (Xie et
--- al., 2017).
+-- s3d.lua - S3D: Inception blocks for videos. Their convolutions are split into one over space and
+-- one over time (Xie et al., 2017).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -8,7 +8,7 @@ local layers = require "tlua.vision.ops.layers"
 
 local nn = torch.nn
 
--- Returns a convolution over space, then one over time.
+-- Returns a convolution over space, followed by one over time.
 local function split(inputs, outputs, kernel, stride, norm)
    local padding = kernel // 2
    return nn.Sequential(
@@ -22,8 +22,8 @@ local function point(inputs, outputs, norm)
    return layers.Conv3dNormActivation(inputs, outputs, {kernel_size = 1, norm_layer = norm})
 end
 
--- Four branches side by side. `c` has the channels of the first, those inside and after the second
--- and third, and those of the fourth.
+-- Four parallel branches. `c` lists the numbers of channels: of the first branch; inside and after
+-- the second and the third; and of the fourth.
 local Inception = class.class("vision.models.video.SepInceptionBlock3D", nn.Module)
 
 function Inception:__init(inputs, c, norm)
@@ -39,7 +39,7 @@ function Inception:forward(input)
       self.branch3(input)}, 2)
 end
 
--- The blocks of three stages.
+-- The channels of the blocks in three stages.
 local blocks <const> = {
    {{64, 96, 128, 16, 32, 32}, {128, 128, 192, 32, 96, 64}},
    {{192, 96, 208, 16, 48, 64}, {160, 112, 224, 24, 64, 64}, {128, 128, 256, 24, 64, 64},

@@ -1,5 +1,5 @@
--- swin.lua - Swin transformers of videos: attention inside of windows of frames, rows and columns,
--- which every second block shifts by half a window (Liu et al., 2021).
+-- swin.lua - Swin transformers for videos: attention inside windows of frames, rows and columns. In
+-- every second block, the windows are shifted by half a window (Liu et al., 2021).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -10,9 +10,9 @@ local windows = require "tlua.vision.models.windows"
 local nn = torch.nn
 local F = nn.functional
 
--- Videos here are tensors (N, frames, rows, columns, channels).
+-- In this file, videos are tensors (N, frames, rows, columns, channels).
 
--- Pads a video at its ends to multiples of the sizes.
+-- Pads a video at its ends, so that its sizes are multiples of the given sizes.
 local function padded(video, sizes)
    local pad = {0, 0}
    for i = 3, 1, -1 do
@@ -34,7 +34,7 @@ function PatchMerging:forward(input)
    return self.reduction(self.norm(torch.cat({part(1, 1), part(2, 1), part(1, 2), part(2, 2)}, 5)))
 end
 
--- Returns the relative positions of all pairs of places in a window, from 0.
+-- Returns the relative positions, counted from 0, of all pairs of positions in a window.
 local function relative_positions(size)
    local place, counts = {device = "cpu"}, {}
    for i = 1, 3 do
@@ -134,7 +134,7 @@ function Block:forward(input)
    return x + self.stochastic_depth(self.mlp(self.norm2(x)))
 end
 
--- Cuts videos (N, 3, frames, H, W) into patches of 2 x 4 x 4.
+-- Cuts videos (N, 3, frames, H, W) into patches of 2 x 4 x 4 and embeds them.
 local PatchEmbed = class.class("vision.models.video.PatchEmbed3d", nn.Module)
 
 function PatchEmbed:__init(channels)
@@ -177,7 +177,7 @@ function Swin:forward(input)
    return self.head(self.avgpool(x:permute {1, 5, 2, 3, 4}):flatten(2))
 end
 
---- Swin transformers of videos, from "Video Swin Transformer". Input (N, 3, frames, H, W); output
+--- Swin transformers for videos, from "Video Swin Transformer". Input (N, 3, frames, H, W); output
 --- (N, num_classes).
 ---
 ---     local model = torch.vision.models.video.swin3d_t {num_classes = 5}
@@ -186,8 +186,8 @@ end
 ---@names vision.models.video.swin3d_t vision.models.video.swin3d_s vision.models.video.swin3d_b
 ---@param options? {num_classes: integer, dropout: number, attention_dropout: number,
 --- stochastic_depth_prob: number, weights: string|table}  num_classes: 400 by default; dropout: 0
---- by default; attention_dropout: 0 by default; stochastic_depth_prob: up to which blocks are
---- dropped, 0.1 by default; weights: a state dict or its file
+--- by default; attention_dropout: 0 by default; stochastic_depth_prob: the value up to which the
+--- probability of dropping a block grows, 0.1 by default; weights: a state dict or its file
 ---@return nn.Module
 return define.builders({
    num_classes = 400, dropout = 0.0, attention_dropout = 0.0, stochastic_depth_prob = 0.1,

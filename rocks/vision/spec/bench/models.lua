@@ -1,4 +1,4 @@
--- models.lua - times one model for models.py, which says more:
+-- models.lua - times one model. models.py runs this program and explains the measurement.
 --
 --    tlua rocks/vision/spec/bench/models.lua NAME
 --

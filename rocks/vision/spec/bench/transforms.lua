@@ -1,4 +1,4 @@
--- transforms.lua - measures transforms and operators on one thread, in processor time; transforms.py measures
+-- transforms.lua - measures the processor time of transforms and operators on one thread. transforms.py measures
 -- torchvision's. Prints a line for each: its name and the milliseconds of the fastest of five rounds.
 --
 --    tlua rocks/vision/spec/bench/transforms.lua > ours.txt
@@ -23,7 +23,7 @@ local function measure(name, fn, n)
    print(("%s\t%.4f"):format(name, best * 1e3))
 end
 
--- A picture of smooth colours with noise, 375 x 500 pixels as many of ImageNet's.
+-- A picture of smooth colours with noise, of 375 x 500 pixels like many pictures of ImageNet.
 local small = torch.rand(1, 3, 24, 32)
 local smooth = torch.nn.functional.interpolate(small, {size = {375, 500}, mode = "bicubic", align_corners = false})[1]
 local picture = (smooth:clamp(0, 1) * 255 + torch.randn(3, 375, 500) * 6):clamp(0, 255):to "uint8"
