@@ -29,7 +29,7 @@ local function pixels(x, rows, columns)
    return T.index_select(T.reshape(x, {1, size[2], -1}), 3, T.add(at, 1))
 end
 
--- Returns the weight of Lanczos's kernel with three lobes at a distance.
+-- Returns the weight that Lanczos's kernel with three lobes has at the distance d.
 local function lanczos_weight(d)
    return T.where(T.lt(T.abs(d), 3), T.mul(T.sinc(d), T.sinc(T.div(d, 3))), T.zeros_like(d))
 end

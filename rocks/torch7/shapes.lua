@@ -225,7 +225,7 @@ M.Replicate = define("Replicate", "nf: count, dim: count = 1, ndim: count?", fun
 end)
 
 -- Padding(dim, pad): inserts |pad| elements `value` at the beginning of a dimension if pad is
--- negative, otherwise at the end. The outermost index - 1 elements of the input stay outermost.
+-- negative, otherwise at the end. At this end, index - 1 elements of the input remain outside.
 --
 --    print(torch.nn.Padding(1, -2)(torch.tensor {1, 2}))
 --    --> tensor([0, 0, 1, 2])

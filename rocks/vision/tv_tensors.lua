@@ -217,8 +217,9 @@ local take_wrap = args.signature [[vision.tv_tensors.wrap(wrappee: tensor, like:
 ---     --> 20
 ---@param wrappee Tensor  the new tensor
 ---@param like table  an object of torch.vision.tv_tensors
----@param options? {format: string, canvas_size: integer[], clamping_mode: string|boolean}  format,
---- canvas_size, clamping_mode: replace the fields of `like`
+---@param options? {format: string, canvas_size: integer[], clamping_mode: string|boolean}  format:
+--- replaces the format of `like`; canvas_size: replaces the image's size in `like`; clamping_mode:
+--- replaces the mode of `like`
 ---@return table
 function M.wrap(...)
    local title, a = prefix .. "wrap", take_wrap(...)

@@ -30,8 +30,8 @@ local function fill(model)
    return model:double()
 end
 
--- A backbone with two maps of 32 channels, a quarter and an eighth as large as the image, and with `levels` = 3 a third
--- map.
+-- A backbone with two maps of 32 channels, whose sides are a quarter and an eighth of the image's. If `levels` is 3, it
+-- has a third map.
 local Body = torch.class("Body", nn.Module)
 
 function Body:__init(levels, channels)
