@@ -154,7 +154,7 @@ function Env:step(action)
 end
 
 --- Returns uniform random numbers from the environment's generator.
----@param n integer  how many
+---@param n integer  the number of random numbers
 ---@param low number  the lower bound
 ---@param high number  the upper bound
 ---@return number[]

@@ -74,8 +74,8 @@ function VectorEnv:__init(envs)
 end
 
 --- Begins an episode in each environment.
----@param options? {seed: integer}  seed: the seed of the first environment; the i-th gets seed + i
---- - 1
+---@param options? {seed: integer}  seed: the seed of the first environment; each further
+--- environment gets the next integer
 ---@return Tensor observations
 ---@return table info
 function VectorEnv:reset(options)
