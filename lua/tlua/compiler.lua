@@ -139,8 +139,8 @@ function Explanation:__tostring()
    return table.concat(lines, "\n")
 end
 
---- Calls a function three times, as if torch.compile had returned it, and describes the program, or
---- says why there is none.
+--- Calls a function three times in the way of torch.compile. Describes the program that was made,
+--- or says why there is none.
 ---
 ---     local function f(x) return x * 2 + 1 end
 ---     local function g(x) if x:sum():item() > 0 then return x end return -x end

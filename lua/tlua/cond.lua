@@ -77,10 +77,10 @@ end
 
 local take = args.signature "cond(pred: any?, true_fn: any?, false_fn: any?, operands: any?)"
 
---- Calls the first function if pred is true, and otherwise the second; the other one is neither
---- called nor checked. Gradients flow through the function that was called. Unlike an `if` on
---- pred:item(), torch.export records both functions, and its program runs the one that pred
---- selects; so does the ONNX file of torch.onnx.export, with the operator If. Both functions must
+--- Calls the first function if pred is true, and otherwise the second. Only the selected function
+--- is called and checked. Gradients flow through the function that was called. Unlike an `if` on
+--- pred:item(), torch.export records both functions, and its program runs the function that pred
+--- selects. An ONNX file of torch.onnx.export does the same by the operator If. Both functions must
 --- then return tensors of the same shapes and dtypes; a step of torch.export_step records no cond.
 --- If pred is a Lua boolean instead of a tensor, only the selected function is recorded.
 ---

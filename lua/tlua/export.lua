@@ -160,7 +160,8 @@ function Program:save(path)
 end
 
 --- Returns a table from names to the constants of the program: the parameters and buffers that the
---- model uses, and others, named `parameter_1` if they require a gradient, else `constant_1`.
+--- model uses, and other tensors, which are named `parameter_1` and so on if they require a
+--- gradient, otherwise `constant_1` and so on.
 ---@return table<string, Tensor>
 function Program:state_dict()
    local state = {}

@@ -49,15 +49,15 @@ local function nearest(target, key)
 end
 
 -- Returns whether reading a missing key gives nil instead of an error. Integer keys give nil, so
--- that ipairs and # work as for other tables; so do the names of metamethods, which programs read
--- to identify a value.
+-- that ipairs and # work as for other tables. The names of metamethods give nil as well, because
+-- programs read them to identify a value.
 local function may_be_nil(key)
    return type(key) == "number" or type(key) == "string" and key:find "^__%a+$" ~= nil
 end
 
 --- Handles reading a missing field of a public table. Returns nil for keys that may be absent. For
---- any other key raises an error at the user's line; the error gives the reason if the name is a
---- known one, and otherwise the closest name.
+--- any other key raises an error at the user's line; the error gives the reason if the name is
+--- listed as unsupported, and otherwise the closest name.
 ---@param target table
 ---@param key any
 function M.refuse(target, key)

@@ -2,9 +2,9 @@
 -- ends. This file also has functions that make a change while another function runs, or until a
 -- scope ends.
 --
--- A debug hook that raises an error, as Ctrl-C does in the interactive mode, may do so at the call
--- of `__close`, and `__close` then does not run. Open scopes are therefore recorded while a line of
--- that mode runs, and if the line is interrupted, the scopes that are still open are closed.
+-- A debug hook may raise an error, as Ctrl-C does in the interactive mode. If it raises the error
+-- at the call of `__close`, `__close` does not run. Open scopes are therefore recorded while a line
+-- of that mode runs, and if the line is interrupted, the scopes that are still open are closed.
 
 local args = require "tlua.args"
 

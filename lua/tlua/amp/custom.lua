@@ -1,5 +1,5 @@
 -- custom.lua - PyTorch's custom_fwd and custom_bwd, which determine how a Function behaves under
--- torch.autocast. In tlua the Function's field `cast_inputs` does so, too.
+-- torch.autocast. In tlua the Function's field `cast_inputs` has the same effect.
 
 local torch = require "tlua"
 local args = require "tlua.args"

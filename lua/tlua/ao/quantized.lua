@@ -60,7 +60,7 @@ local function parameters(p, x)
    return along(p.scale, x:dim(), p.axis):float(), along(p.zero_point, x:dim(), p.axis)
 end
 
--- Rounds x to integers. NaN counts as the largest number, as in PyTorch.
+-- Rounds x to integers. NaN becomes the largest integer, as in PyTorch.
 local function integers_of(p, x)
    local low, high = limits(p.dtype)
    local scale, zero_point = parameters(p, x)
@@ -166,7 +166,7 @@ function M.quantize_per_channel(...)
    return with_integers(like, integers_of(like, x))
 end
 
---- Returns the numbers that a quantized tensor stands for. A tensor that is not quantized is
+--- Returns the numbers that a quantized tensor represents. A tensor that is not quantized is
 --- returned in float32.
 ---
 ---     local q = torch.quantize_per_tensor(torch.tensor {0.26}, 0.1, 10, "quint8")
@@ -179,14 +179,14 @@ function M.dequantize(tensor)
    return kind.parts(tensor) and tensor:dequantize() or tensor:float()
 end
 
---- Returns the numbers that the integers stand for.
+--- Returns the numbers that the integers represent.
 ---@return Tensor  float32
 function Quantized:dequantize()
    local scale, zero = parameters(self, self.integers)
    return (self.integers:to "int64" - zero):float() * scale
 end
 
---- Returns the number that a tensor of one element stands for.
+--- Returns the number that a quantized tensor of one element represents.
 ---@return number
 function Quantized:item() return self:dequantize():item() end
 
@@ -273,7 +273,7 @@ function Quantized:reshape(...)
    return with_integers(self, self.integers:reshape(...))
 end
 
---- Returns the tensor with the dimensions from one to another joined.
+--- Returns the tensor with the dimensions from start_dim to end_dim merged into one.
 ---@param start_dim? integer  1 by default
 ---@param end_dim? integer  the last dimension by default
 ---@return ao.QuantizedTensor
@@ -283,8 +283,8 @@ function Quantized:flatten(start_dim, end_dim)
 end
 
 --- Returns the tensor with two dimensions exchanged.
----@param dim0 integer  one of the dimensions
----@param dim1 integer  the other one
+---@param dim0 integer  the first of the two dimensions
+---@param dim1 integer  the second of the two dimensions
 ---@return ao.QuantizedTensor
 function Quantized:transpose(dim0, dim1)
    local turned = self.integers:transpose(dim0, dim1)
@@ -368,7 +368,7 @@ for name, method in pairs(Quantized) do
    end)
 end
 -- Joins tensors that are quantized per tensor. The result has the scale and the zero point of the
--- first, to which the numbers of the others are rounded.
+-- first tensor; the numbers of the other tensors are rounded to them.
 kind.define("cat concat concatenate", function(list, dim)
    local first, all = kind.parts(list[1]), {}
    for i, x in ipairs(list) do

@@ -61,9 +61,9 @@ M.default_per_channel_qconfig = QConfig(seven_bits, function()
    return observers.PerChannelMinMaxObserver {dtype = "qint8", qscheme = "per_channel_symmetric"}
 end)
 
---- Returns the QConfig for an engine. It observes results by histograms. "x86" and "fbgemm" give
---- results 7 bits and weights one scale for each output channel; "qnnpack" gives results 8 bits and
---- weights a single scale.
+--- Returns the QConfig for an engine. It observes results by histograms. For "x86" and "fbgemm",
+--- results have 7 bits, and weights have one scale for each output channel. For "qnnpack", results
+--- have 8 bits, and weights have a single scale.
 ---
 ---     local Q = torch.ao.quantization
 ---     print(torch.type(Q.get_default_qconfig("x86").activation()))

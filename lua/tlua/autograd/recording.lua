@@ -19,7 +19,7 @@ function M.usable(tensor)
 end
 
 --- Returns a leaf tensor with the values of `tensor`. A tensor made in inference mode is copied,
---- since it cannot take part in gradients.
+--- because autograd cannot use it.
 ---@param tensor Tensor
 ---@return Tensor
 function M.leaf(tensor)

@@ -50,7 +50,7 @@ local function check_count(name, what, value)
    return n
 end
 
---- A sampler that gives the positions of all items in order.
+--- A sampler that returns the positions of all items in order.
 ---
 ---     local sampler = torch.data.SequentialSampler {"a", "b", "c"}
 ---     for i in sampler:iter() do print(i) end
@@ -76,8 +76,8 @@ end
 local take_random = args.signature [[data.RandomSampler(dataset: any, replacement: boolean = false,
    num_samples: count?, generator: any?)]]
 
---- A sampler that gives the positions of all items, or of num_samples items, in random order. With
---- `replacement` each position is drawn from all items, so positions may repeat.
+--- A sampler that returns the positions of all items, or of num_samples items, in random order.
+--- With `replacement` each position is drawn from all items, so positions may repeat.
 ---
 ---     torch.manual_seed(0)
 ---     local sampler, sum = torch.data.RandomSampler {"a", "b", "c"}, 0
@@ -110,7 +110,7 @@ function M.RandomSampler:indices()
    return torch.cat(rounds):narrow(1, 1, wanted)
 end
 
---- A sampler that gives the given positions in random order.
+--- A sampler that returns the positions of a given list in random order.
 ---
 ---     local sampler, sum = torch.data.SubsetRandomSampler {2, 5, 7}, 0
 ---     for i in sampler:iter() do sum = sum + i end
@@ -145,7 +145,7 @@ function M.SubsetRandomSampler:indices()
    return positions:index_select(1, order)
 end
 
---- A sampler that gives num_samples positions, each drawn with a probability proportional to its
+--- A sampler that returns num_samples positions, each drawn with a probability proportional to its
 --- weight.
 ---
 ---     local sampler = torch.data.WeightedRandomSampler({0, 1, 0}, 4)

@@ -57,8 +57,8 @@ local function likes(tensors)
    return list
 end
 
--- Refuses tensors of another device: their operators would run once, at the capture, and never
--- again.
+-- Raises an error for tensors of another device, because their operators would run only once, at
+-- the capture.
 local function check_devices(title, kind, tensors, what)
    for i, tensor in ipairs(tensors) do
       if tensor.device.type ~= kind then

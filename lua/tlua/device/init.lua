@@ -98,7 +98,7 @@ local function amp_of(kind)
    --- torch.autocast's first argument.
    ---@names cuda.amp.autocast sim.amp.autocast
    ---@param options? {enabled: boolean, dtype: string, cache_enabled: boolean}
-   ---@param fn? function  runs with autocast; without it the result is a scope
+   ---@param fn? function  runs with autocast; without a function the result is a scope
    ---@return any ...
    local function autocast(...)
       local first = ...

@@ -176,8 +176,8 @@ local function gather_static(self, pass, gather)
    for _, i in ipairs(static.unused) do gather(self, pass, i) end
 end
 
--- Leaves the current pass. Other ranks may still be in that pass, so later calls of this rank get a
--- new pass number.
+-- Abandons the current pass. Other ranks may still be in that pass, so later calls of this rank get
+-- a new pass number.
 local function leave_pass(self)
    rawset(self, "pass", nil)
    rawset(self, "awaits", nil)

@@ -1,5 +1,5 @@
--- agree.lua - checks that all ranks of a group make the same call; a rank that skipped the call
--- would make the others wait forever.
+-- agree.lua - checks that all ranks of a group make the same call. If a rank skipped the call, all
+-- other ranks would wait forever.
 
 local torch = require "tlua"
 

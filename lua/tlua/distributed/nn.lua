@@ -1,5 +1,5 @@
 -- nn.lua - torch.distributed.nn: differentiable collectives. Each returns its result; every rank
--- must also take part in the backward pass.
+-- must also run the backward pass.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -243,8 +243,8 @@ end
 local take_scatter = args.signature
    "distributed.nn.scatter(tensors: table, src: count = 0, group: object?)"
 
---- Returns this rank's tensor of rank src's list. On the other ranks the list only gives the shape,
---- which is the same for all ranks.
+--- Returns this rank's tensor of rank src's list. On the other ranks the list only determines the
+--- shape, which is the same for all ranks.
 ---@param tensors Tensor[]
 ---@param src? integer
 ---@param options? {group: distributed.ProcessGroup}
@@ -275,7 +275,7 @@ local take_lists = args.signature [[distributed.nn.all_to_all(output_tensor_list
    input_tensor_list: table, group: object?)]]
 
 --- Sends the i-th input to rank i - 1, and returns the tensors that all ranks have for this rank.
---- The outputs only give the shapes; they are not written.
+--- The outputs only determine the shapes, and are not changed.
 ---@param output_tensor_list Tensor[]
 ---@param input_tensor_list Tensor[]
 ---@param options? {group: distributed.ProcessGroup}

@@ -149,8 +149,9 @@ local function time_of(m, x, o)
    return rounds * part + exchange + stepped, rounds
 end
 
--- Describes a module that resembles a GPT. Its largest embedding gives vocabulary and width, its
--- longest list of one class gives the layers, and its attention gives the heads.
+-- Describes a module that resembles a GPT. The sizes of its largest embedding are the vocabulary
+-- and the width, its longest list of modules of one class has the layers, and its attention has the
+-- number of heads.
 local function describe_module(module, o)
    local m = {batch = o.batch, sequence = o.sequence, heads = o.heads, layers = 0, parameters = 0}
    local nn = torch.nn

@@ -5,8 +5,8 @@
 -- belong to one event of the constraint are not. Distribution's methods check their arguments and
 -- then call the definition's functions log_prob, cdf, icdf, entropy, rsample, sample and
 -- enumerate_support. Any other function of the definition computes a field of that name whenever
--- the field is read; a function in the table `cached` does so only the first time. A string in a
--- definition makes the field an alias of the field that the string names.
+-- the field is read; a function in the table `cached` is called only at the first reading. A string
+-- in a definition makes the field an alias of the field that the string names.
 
 local torch = require "tlua"
 local args = require "tlua.args"

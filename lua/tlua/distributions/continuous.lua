@@ -180,8 +180,9 @@ local function log_survival(self, x)
    return torch.where(zero, -z, -(k * z):log1p() / k)
 end
 
---- The generalized Pareto distribution of values that exceed a threshold, loc. A positive
---- concentration gives a heavy tail, 0 an exponential tail, and a negative one a bounded support.
+--- The generalized Pareto distribution of values that exceed a threshold, loc. The tail is heavy if
+--- the concentration is positive, and exponential if it is 0. The support is bounded if the
+--- concentration is negative.
 ---
 ---     local d = torch.distributions.GeneralizedPareto(0, 1, 0.25)
 ---     print(d.mean, d:log_prob(1.0), d:cdf(1.0))

@@ -76,7 +76,8 @@ function M.flatten(title, name, value, out, names)
    return flatten(title, name, value, out, names, {})
 end
 
---- Returns whether two tensors have the same dtype, shape and bits. All NaNs count as the same.
+--- Returns whether two tensors have the same dtype, shape and bits. All NaNs are equal to each
+--- other here.
 function M.same_bits(a, b)
    return a.dtype == b.dtype and table.concat(a.shape, ",") == table.concat(b.shape, ",")
       and (a:eq(b) | (a:ne(a) & b:ne(b))):all():item()

@@ -47,7 +47,8 @@ function M.lines(found, tensors)
    return list
 end
 
---- Replaces lines in a list of tensors by the views that they stand for.
+--- Replaces the lines in a list of tensors by views that have the sizes and strides of the original
+--- tensors.
 function M.views(found, tensors)
    for _, item in ipairs(found) do
       tensors[item[1]] = tensors[item[1]]:as_strided(item[3], item[4])

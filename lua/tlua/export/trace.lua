@@ -121,7 +121,7 @@ local function record(call, tensors)
                           json.encode {inputs = call.inputs, outputs = structure})
 end
 
--- Waits for the device of the tensors, and raises the error of a call that failed there.
+-- Waits for the device of the tensors. If a call failed on the device, raises its error.
 local function wait(tensors)
    for _, tensor in ipairs(tensors) do
       if tensor.device.type ~= "cpu" then return torch.zeros(1, {device = tensor.device}):item() end
@@ -321,8 +321,9 @@ end
 
 -- Finds the integers of the graph that depend on a size. The function is called with other sizes:
 -- near the example's, at both ends of the range, and between. A size of 1, for which many models
--- behave differently, is left out of the range if the operators then differ. Returns the sizes of
--- the example and at both ends, and how many times the example's work the largest takes.
+-- behave differently, is left out of the range if the operators then differ. Returns the example's
+-- size, the sizes at both ends, and the ratio of the work for the largest size to the work for the
+-- example.
 local function find_integers(graph, call, tensors, symbol, number)
    local size, least, most = range_of(tensors, symbol)
    local function at(n) return M.record(call, M.with_size(tensors, symbol, n)) end
@@ -374,7 +375,7 @@ end
 -- products are searched.
 local FACTORS <const>, MOST_SIZES <const> = 3, 8
 
--- Returns a size that differs by `more` from the example's if the range has such a size.
+-- Returns a size that differs by `more` from the example's size, if the range has such a size.
 local function size_beside(found, more)
    if found.size + more <= found.most then return found.size + more end
    return math.max(found.size - more, found.least)
@@ -383,8 +384,8 @@ end
 -- The most elements that a call with several sizes at their limits reads and writes.
 local MOST_TOGETHER <const> = 1 << 26
 
--- Returns a fraction from 0 to 1: how far all sizes may move together from the example's to their
--- largest values while the call stays short.
+-- Returns a fraction, from 0 to 1, of the distance from the example's sizes to the largest sizes. A
+-- call in which all sizes are this far from the example's is still short.
 local function common_part(graph, found)
    local part = 1
    while part > 1e-3 do
@@ -396,8 +397,8 @@ local function common_part(graph, found)
    return part
 end
 
--- Returns calls in which all sizes differ from the example's. Each call is a function from a size's
--- range and number to its value.
+-- Returns descriptions of calls in which all sizes differ from the example's sizes. Each
+-- description is a function that returns the value of a size, given the size's range and number.
 local function joint_sizes(graph, found)
    local part = common_part(graph, found)
    return {

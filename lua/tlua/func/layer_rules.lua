@@ -122,8 +122,9 @@ define("layer_norm nn.functional.layer_norm rms_norm nn.functional.rms_norm", la
 
 define("group_norm nn.functional.group_norm", sample_norm)
 
--- Places the channels of all examples side by side, since each example has separate statistics. If
--- running statistics must be updated, the operator is called for each example instead.
+-- The rule for batch_norm places the channels of all examples side by side, because each example
+-- has separate statistics. If running statistics must be updated, the operator is called for each
+-- example instead.
 define("batch_norm nn.functional.batch_norm", function(c)
    local a = copied(c)
    if not c.batched.input or c.rank.input < 2 then return nil end

@@ -400,8 +400,8 @@ local function spread(c, like, dim)
    return c.a.index:view(ones):expand(sizes)
 end
 
--- Selects positions along a dimension. Positions shared by all examples are passed on; others use
--- gather and scatter.
+-- Selects positions along a dimension. Positions shared by all examples are passed to the operator;
+-- positions that differ between examples are selected by gather and scatter.
 local function positions(by_example)
    return function(c)
       if c.rank.self == 0 or c.rank.index ~= 1 then return nil end

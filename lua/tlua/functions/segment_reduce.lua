@@ -22,7 +22,8 @@ function Extreme.backward(ctx, grad)
 end
 
 -- Returns the products of segments, with PyTorch's gradients. If a segment has a single NaN, the
--- gradient of that element is the product of the others, so NaNs are multiplied separately here.
+-- gradient of that element is the product of all other elements, so NaNs are multiplied separately
+-- here.
 local function product(rows, owners, full)
    local nan = rows:isnan()
    local rest = full:index_reduce(1, owners, rows:masked_fill(nan, 1), "prod")

@@ -192,7 +192,8 @@ function UntypedStorage:is_pinned() return self._elements:is_pinned() end
 ---@return integer
 function UntypedStorage:get_device() return self._elements:get_device() end
 
---- Returns whether two values are the same storage, so that a change of one also changes the other.
+--- Returns whether two values are the same storage. If they are, both see every change of an
+--- element.
 function UntypedStorage:__eq(other)
    return M.is_storage(self) and M.is_storage(other)
       and torch._storage_key(self._elements) == torch._storage_key(other._elements)

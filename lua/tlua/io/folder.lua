@@ -4,8 +4,9 @@ local torch = require "tlua"
 
 local M = {}
 
---- Returns the kind of each entry of a folder: "d" for a folder, "l" for a link to one, "s" for a
---- pipe, a socket or a device, whose opening may wait for ever, and "f" for all others.
+--- Returns the kind of each entry of a folder: "d" for a folder, "l" for a link to a folder, "s"
+--- for a pipe, a socket or a device, whose opening may wait for ever, and "f" for all other
+--- entries.
 ---@param path string
 ---@return table<string, string>? kinds  by name; nil if the folder cannot be read
 ---@return string? message

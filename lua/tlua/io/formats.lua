@@ -7,8 +7,8 @@ local tree = require "tlua.io.tree"
 
 local M = {}
 
--- Maps file extensions to formats. Programs that use PyTorch give all five extensions of "pytorch"
--- to files written by PyTorch's torch.save.
+-- Maps file extensions to formats. All five extensions of "pytorch" are common for files that
+-- PyTorch's torch.save has written.
 local endings <const> = {
    safetensors = "safetensors", st = "safetensors",
    pt = "pytorch", pth = "pytorch", bin = "pytorch", ckpt = "pytorch", tar = "pytorch",

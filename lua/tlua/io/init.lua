@@ -42,8 +42,8 @@ end
 --- * `.npy`: one tensor; `.npz`: a table of tensors; `.png`, `.jpg` and `.jpeg`: an image, which is
 ---   a uint8 tensor (channels, height, width).
 ---
---- Any other extension is an error, and so is a tensor without values: one on the meta device, or
---- one that was released. The old file stays intact until the new one is complete.
+--- Any other extension raises an error. So does a tensor without values, which is on the meta
+--- device or was released. The old file stays intact until the new one is complete.
 ---@param object any  the table, tensor or image to save
 ---@param path string
 ---@param options? {metadata: table<string, string>, compress: boolean, quality: integer}

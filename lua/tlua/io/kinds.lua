@@ -1,8 +1,8 @@
 -- kinds.lua - decides which Lua tables are lists and which are dictionaries, for formats that
 -- distinguish them.
 --
--- A table whose keys are 1 to n is a list; any other table is a dictionary, and so is the empty
--- one. If that rule is wrong for a table, a metatable marks the table: `as_dict {"a", "b"}` is the
+-- A table whose keys are 1 to n is a list; any other table, also the empty table, is a dictionary.
+-- If that rule is wrong for a table, a metatable marks the table: `as_dict {"a", "b"}` is the
 -- dictionary {1: "a", 2: "b"}, `as_list {}` the empty list. Tables have no order, so dictionaries
 -- are written with sorted keys, numbers first.
 

@@ -15,7 +15,7 @@ local M = {}
 local Storage = {}
 Storage.__index = Storage
 
---- Returns the storage's elements, (n), on the CPU.
+--- Returns a tensor (n) of the storage's elements on the CPU.
 ---@return Tensor
 function Storage:tensor()
    local view <const> = self.view:detach()

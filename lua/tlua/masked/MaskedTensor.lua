@@ -1,4 +1,4 @@
--- MaskedTensor.lua - tensors of which some elements are left out, at which a mask is false.
+-- MaskedTensor.lua - tensors with a mask. Elements at which the mask is false are left out.
 
 local torch = require "tlua"
 local args = require "tlua.args"

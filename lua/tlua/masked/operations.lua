@@ -288,7 +288,7 @@ end
 local take_median = args.signature [[masked.median(input: tensor, dim: dim = -1,
    keepdim: boolean = false, dtype: string?, mask: tensor?)]]
 
---- Returns the lower median of the elements at which the mask is true and which are not NaN; NaN if
+--- Returns the lower median of the elements that are not NaN and at which the mask is true; NaN if
 --- none is left, which is an error for integers.
 ---@param input Tensor  or a MaskedTensor
 ---@param dim? integer  the last one unless given

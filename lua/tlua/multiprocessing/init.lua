@@ -80,8 +80,8 @@ local function first_error(folder, n)
    return rank, text
 end
 
---- Waits until all processes have ended. An error in one process ends the others; join raises the
---- error with its rank and traceback.
+--- Waits until all processes have ended. An error in one process ends all other processes; join
+--- raises the error with its rank and traceback.
 ---@param timeout? number  seconds; without it, waits without limit
 ---@return boolean ended  false where the time was over before
 function ProcessContext:join(timeout)
@@ -124,8 +124,8 @@ end
 --- with the rank. The function is sent as bytecode, with its upvalues, the globals that it names
 --- and copies of CPU tensors; modules are sent by name. The function's changes to these values do
 --- not reach this process. With join = false the result has a method join(seconds?). When this
---- process ends, the other processes end as well. An error in one process ends the others, and the
---- call raises it.
+--- process ends, the other processes end as well. An error in one process ends all other processes,
+--- and the call raises this error.
 ---@param fn function
 ---@param options? {args: table, nprocs: integer, join: boolean}
 ---@return multiprocessing.ProcessContext?

@@ -1,5 +1,6 @@
--- package_of.lua - passes a function and its arguments to new processes through a folder: rank.lua,
--- which calls `run`, and the bytes and tensors into which _pack converts the values.
+-- package_of.lua - passes a function and its arguments to new processes through a folder. The
+-- folder has rank.lua, a script that calls `run`, and the bytes and tensors into which _pack
+-- converts the values.
 
 local torch = require "tlua"
 

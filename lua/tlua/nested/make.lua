@@ -276,8 +276,10 @@ local take_narrow = args.signature [[nested.narrow(tensor: tensor, dim: dim, sta
 ---     --> tensor([0, 1, 2])	tensor([6])
 ---@param tensor Tensor  (batch, rows, ...)
 ---@param dim integer  2, the one dimension that can be narrowed
----@param start integer|Tensor  the first row, from 1; a tensor (batch) gives one for each element
----@param length integer|Tensor  the number of rows; a tensor (batch) gives one for each element
+---@param start integer|Tensor  the first row, from 1; a tensor (batch) has one number for each
+--- element
+---@param length integer|Tensor  the number of rows; a tensor (batch) has one number for each
+--- element
 ---@param options? {layout?: string}
 --- layout: "jagged", the one layout there is
 ---@return Tensor

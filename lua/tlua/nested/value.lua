@@ -1,5 +1,6 @@
 -- value.lua - nested tensors as values of Lua: a dense tensor, `values`, in which the sequences lie
--- one after the other along one dimension, and a description of where each one begins and ends.
+-- one after the other along one dimension, and a description of the rows at which the sequences
+-- begin and end.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -17,8 +17,9 @@ local M = {}
 local birth = setmetatable({}, {__mode = "k"})
 local count = 0
 
--- The last assignment: the module, the function and the line that assigned, the value of `count` at
--- that time, and the position in the module's list of the first field that the line assigned.
+-- The last assignment: the module, the function and the line that made the assignment, and the
+-- value of `count` at that time. Also the position, in the module's list, of the first field that
+-- this line assigned.
 local last = setmetatable({}, {__mode = "v"})
 
 --- Records that a module, parameter or buffer was made.

@@ -26,10 +26,10 @@ local function each(module, prefix, shift, visit)
    end}, shift)
 end
 
--- Returns three tables: path -> tensor; path -> module, for tensors that have no shape yet; and
--- path -> {module, field}, for tensors that their module checks before loading. The module's method
--- _expects(field, tensor) returns descriptions of the expected and the given value, or nil if the
--- tensor fits.
+-- Returns three tables from paths: to all tensors; to the modules of tensors that have no shape
+-- yet; and to {module, field} for tensors that their module checks before loading. The module's
+-- method _expects(field, tensor) returns descriptions of the expected and the given value, or nil
+-- if the tensor fits.
 local function state_of(module, prefix, shift)
    local state, lazy, checks = {}, {}, {}
    each(module, prefix, shift, function(path, tensor, owner, field)

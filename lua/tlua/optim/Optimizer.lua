@@ -35,7 +35,7 @@ local zero_grad = require "tlua.autograd.zero_grad"
 ---@field register_state_dict_post_hook fun(self, hook: function, options?: table): table
 --- returns a handle; the hook gets the optimizer and the state, and may return another state
 ---@field register_load_state_dict_pre_hook fun(self, hook: function, options?: table): table
---- returns a handle; the hook gets the state to be loaded, and may return another one
+--- returns a handle; the hook gets the state to be loaded, and may return another state
 ---@field register_load_state_dict_post_hook fun(self, hook: function, options?: table): table
 --- returns a handle; the hook is called with the optimizer after a state was loaded
 ---@field param_groups table[]  {params = {Tensor, ...}, lr = ..., ...}; params has the values of a
@@ -243,7 +243,7 @@ local options_of = args.signature "optim.Optimizer.step(max_norm: number, norm_t
 --- Makes a step along the gradients. If a closure is given, it is called first; it must compute the
 --- loss and its gradients anew and return the loss. With `max_norm` the gradients of all groups are
 --- clipped together, as nn.utils.clip_grad_norm_ does. Optimizers derived from optim.Fused read the
---- clipping factor on the device and leave `grad` unchanged; others scale `grad`.
+--- clipping factor on the device and leave `grad` unchanged; other optimizers scale `grad`.
 ---@param closure? fun(): Tensor
 ---@param options? {max_norm: number, norm_type: number}  may also be the only argument; norm_type
 --- is 2 by default

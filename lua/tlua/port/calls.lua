@@ -542,7 +542,7 @@ local function attribute_call(P, node)
       if found then return found end
       if ty.c.is_module then
          if is_layer_method(ty.c, name) then return module_method(P, node, object, e, name) end
-         -- the variable may hold an object of another of the script's classes, one with this method
+         -- the variable may hold an object of another class of the script that has this method
          local other = P:method_anywhere(name)
          if other then
             return {t = ("%s:%s(%s)"):format(object, name, known_arguments(P, node, other)),

@@ -104,7 +104,7 @@ end
 -- Libraries around PyTorch that are packages of tlua's: "torchvision" is torch.vision.
 local packages = {torchvision = "vision", torchaudio = "audio"}
 
---- Returns whether a path belongs to PyTorch, or to a library that a package stands for.
+--- Returns whether a path belongs to PyTorch, or to a library that a package of tlua replaces.
 function M.is_torch(path)
    local root = path:match "^[%w_]+"
    return root == "torch" or packages[root] ~= nil

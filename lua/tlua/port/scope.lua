@@ -2,8 +2,8 @@
 --
 -- Python's variables live in the whole function, Lua's in a block. A variable is declared in the
 -- innermost block that contains all its uses. If its first use there is an assignment, that
--- statement declares it; if the first use is another statement (a branch that assigns it, a
--- function that uses it later), a line `local x` before that statement declares it. A block may
+-- statement declares it; if its first use is in another statement, such as a branch that assigns it
+-- or a function that uses it later, a line `local x` before that statement declares it. A block may
 -- declare a variable for itself only if it assigns the variable before using it.
 
 local walk = require "tlua.port.walk"

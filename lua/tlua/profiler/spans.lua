@@ -14,7 +14,8 @@ function Span:__close()
 end
 Span.__index = {close = Span.__close}
 
---- Opens a span of a kind; `close()` ends the span, and so does the end of a `<close>` variable.
+--- Opens a span of a kind; the span ends at the call of `close()`, or with the block of a `<close>`
+--- variable.
 ---@param kind "user"|"module"|"data"|"optimizer"|"step"
 ---@param name string
 ---@return {close: fun(self: table)} span

@@ -1,4 +1,4 @@
--- summary.lua - describes where a program waited, and gives advice only if the measurements support
+-- summary.lua - describes where a program waited. Advice is given only if the measurements support
 -- it.
 
 local averages = require "tlua.profiler.averages"

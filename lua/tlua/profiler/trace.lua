@@ -1,6 +1,6 @@
 -- trace.lua - writes events in the Trace Event Format, which chrome://tracing, Perfetto and
--- TensorBoard's plugin read. Process 1 is the program: its thread 1 is the profiled thread, the
--- others are threads that worked for it. Process 2 is the devices: its thread 1 has their work by
+-- TensorBoard's plugin read. Process 1 is the program: its thread 1 is the profiled thread, and its
+-- other threads worked for that thread. Process 2 is the devices: its thread 1 has their work by
 -- operators, and each other thread has the kernels of one stream.
 
 local json = require "tlua.utils.json"

@@ -88,7 +88,7 @@ function M.set(on, modules)
    return serial
 end
 
---- Ends a watch, unless another one has begun since.
+--- Ends a watch, unless another watch has begun since.
 ---@param watch? integer
 function M.leave(watch)
    if watch == serial then M.set(false) end

@@ -295,7 +295,7 @@ for name, sign in pairs {add_ = 1, sub_ = -1} do
    end
 end
 
--- s:mul_(number) changes the values themselves, which other tensors may share.
+-- Makes s:mul_(number) change the values themselves, which other tensors may share.
 local general_mul_ = operators.mul_
 V.define("mul_", function(s, other)
    local p = V.parts(s)

@@ -1,4 +1,4 @@
--- print.lua - the text of a sparse tensor, as PyTorch prints it.
+-- print.lua - formats a sparse tensor as text, as PyTorch does.
 
 local V = require "tlua.sparse.value"
 

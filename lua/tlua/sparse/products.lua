@@ -1,4 +1,5 @@
--- products.lua - products of sparse matrices with dense and with sparse ones, and linear systems.
+-- products.lua - multiplies sparse matrices by dense and by sparse matrices, and solves linear
+-- systems.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -21,7 +21,8 @@ local function distance(a, b)
    return last[#b]
 end
 
--- Returns the edit distance of two words, but at most 1.5 if one is a prefix of the other.
+-- Returns the edit distance of two words, but at most 1.5 if one word is a prefix of the other
+-- word.
 local function cost_of(word, other)
    local cost = distance(word, other)
    local shorter = math.min(#word, #other)
@@ -36,7 +37,7 @@ local function check(title, name, names)
 end
 
 --- Returns the name closest to a mistyped one, or nil if no name is close. A name is close if at
---- most a third of the letters differ, or if one of both is a prefix of the other.
+--- most a third of the letters differ, or if one word is a prefix of the other word.
 ---@param name string
 ---@param names string[]|table<string, any>  a list, or a table with names as keys
 ---@return string?

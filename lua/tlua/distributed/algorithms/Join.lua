@@ -22,9 +22,9 @@ local function count(ddp, active)
 end
 
 --- Runs fn, in which each rank calls a DistributedDataParallel model once for each of its batches.
---- A rank that has no batches left contributes zeros to the others' averages until all ranks are
---- done. Then all ranks get the parameters and buffers of the last active rank. Averages always
---- divide by the number of all ranks.
+--- A rank that has no batches left contributes zeros to the averages of the other ranks until all
+--- ranks are done. Then all ranks get the parameters and buffers of the last active rank. Averages
+--- always divide by the number of all ranks.
 ---@param model nn.parallel.DistributedDataParallel
 ---@param fn function
 ---@return any ...  the results of fn

@@ -180,7 +180,8 @@ local function orthogonalize(matrix)
    end
 end
 
--- Returns two lists: the gradients of a bucket that are worth approximating, and the others.
+-- Returns two lists: the gradients of a bucket that are worth approximating, and all other
+-- gradients.
 local function sort_out(state, bucket)
    local matrices, rest = {}, {}
    for k, view in ipairs(bucket:gradients()) do

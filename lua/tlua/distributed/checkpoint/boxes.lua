@@ -92,7 +92,7 @@ function M.copy(to, from, tensor)
    into:copy_(tensor)
 end
 
---- Returns a box as text; equal boxes have equal text.
+--- Returns a box as text, which is the same for equal boxes.
 function M.key(box)
    return table.concat(box.offset, ",") .. ":" .. table.concat(box.size, ",")
 end

@@ -60,8 +60,8 @@ local function state_at(optimizer, position)
    return optimizer:state_of(position)
 end
 
---- Lists the contents of a state: tensors of modules and others first, then the optimizers' state
---- under their parameters' names.
+--- Lists the contents of a state: first the tensors of modules and of the table itself, then the
+--- state of the optimizers under the names of their parameters.
 ---@param title string  the function's name, for messages
 ---@param state table
 ---@return distributed.checkpoint.Entry[] entries

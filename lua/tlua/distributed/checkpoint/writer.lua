@@ -1,4 +1,4 @@
--- writer.lua - the script of async_save's thread: it writes a rank's file.
+-- writer.lua - the script that async_save runs in a thread to write this rank's file.
 
 local torch = require "tlua"
 

@@ -295,7 +295,7 @@ local function enter_forward(unit, ...)
    local inputs = table.pack(...)
    local failed = context.backward and not torch.autograd._is_running()
    if failed then context:reset() end
-   if context.backward then -- an activation checkpoint recomputes the unit
+   if context.backward then -- an activation checkpoint recomputes this module
       unit.open = true
       each(unit, "lend")
    else

@@ -1,7 +1,7 @@
 -- ZeroRedundancyOptimizer.lua - an optimizer whose state is sharded over the ranks. All ranks have
 -- the same parameters and gradients, as DistributedDataParallel gives them. Each rank steps the
--- parameters that it owns and broadcasts them to the others: stage 1 of "ZeRO: Memory Optimizations
--- Toward Training Trillion Parameter Models" (Rajbhandari et al., 2020).
+-- parameters that it owns and broadcasts them to the other ranks: stage 1 of "ZeRO: Memory
+-- Optimizations Toward Training Trillion Parameter Models" (Rajbhandari et al., 2020).
 
 local torch = require "tlua"
 local args = require "tlua.args"

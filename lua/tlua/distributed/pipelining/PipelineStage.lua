@@ -297,7 +297,7 @@ local function set_sync(self, sync)
 end
 
 --- Computes the backward pass of a microbatch, from `loss` on the last stage, and from the next
---- stage's gradients on the others. get_bwd_send_ops sends the gradients of the arguments.
+--- stage's gradients on all other stages. get_bwd_send_ops sends the gradients of the arguments.
 ---@param chunk integer
 ---@param loss? Tensor
 ---@param last boolean  whether it is the step's last backward pass

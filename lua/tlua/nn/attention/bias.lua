@@ -15,8 +15,8 @@ local function mask(a, diagonal)
    return torch.ones(a.queries, a.keys, {dtype = "bool", device = a.device}):tril(diagonal)
 end
 
---- Returns a mask in which query i sees the keys up to i, as with `is_causal`. The first query is
---- aligned with the first key.
+--- Returns a mask in which query i attends to the keys up to i, as with `is_causal`. The first
+--- query is aligned with the first key.
 ---@param queries integer
 ---@param keys integer
 ---@param options? {device: string|torch.device}
@@ -25,8 +25,8 @@ function M.causal_upper_left(...)
    return mask(upper_left(...), 0)
 end
 
---- Returns a mask in which the last query sees all keys, and each earlier query sees one key less
---- than the query after it. A decoder with cached keys needs this mask.
+--- Returns a mask in which the last query attends to all keys, and each earlier query to one key
+--- less than the query after it. A decoder with cached keys needs this mask.
 ---@param queries integer
 ---@param keys integer
 ---@param options? {device: string|torch.device}

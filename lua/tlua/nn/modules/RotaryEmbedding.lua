@@ -67,7 +67,8 @@ local function tables_for(self, x)
 end
 
 -- Reshapes the selected rows of a table for broadcasting with x: the dimensions of the batch (if
--- positions have one), the positions and the pairs keep their sizes, and all others are 1.
+-- positions have one), of the positions and of the pairs keep their sizes, and all other sizes are
+-- 1.
 local function in_place(rows, dims, seq_dim)
    local shape = {}
    for d = 1, dims do shape[d] = 1 end

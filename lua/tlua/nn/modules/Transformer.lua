@@ -187,7 +187,7 @@ local function stack(name, self, layer, a)
    self.num_layers, self.norm = a.num_layers, a.norm
 end
 
--- Adds an argument to a table of options. A nil argument is left out, so that the layer's own
+-- Adds the option `name` to a table of options. A nil value is left out, so that the layer's own
 -- default applies.
 local function given(name, value, options)
    if value ~= nil then options[name] = value end

@@ -1,4 +1,5 @@
--- TripletMarginWithDistanceLoss.lua - a triplet margin loss whose distance function the user gives.
+-- TripletMarginWithDistanceLoss.lua - a triplet margin loss with a distance function that the user
+-- passes.
 
 local torch = require "tlua"
 local args = require "tlua.args"

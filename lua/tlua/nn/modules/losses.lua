@@ -23,14 +23,14 @@ local rows = {
    ---     --> 1.5
    {"L1Loss", "", "l1_loss", 2},
    --- The mean of d^2 / (2 beta) for differences d with abs(d) < beta, and of abs(d) - beta / 2 for
-   --- all others.
+   --- all other differences.
    ---
    ---     local loss = torch.nn.SmoothL1Loss {reduction = "none"}
    ---     print(loss(torch.tensor {0.5, 3.0}, torch.zeros(2)))
    ---     --> tensor([0.1250, 2.5000])
    {"SmoothL1Loss", "beta: number = 1", "smooth_l1_loss", 2},
    --- The mean of d^2 / 2 for differences d with abs(d) <= delta, and of delta (abs(d) - delta / 2)
-   --- for all others.
+   --- for all other differences.
    ---
    ---     local loss = torch.nn.HuberLoss {reduction = "none", delta = 2}
    ---     print(loss(torch.tensor {0.5, 3.0}, torch.zeros(2)))

@@ -38,7 +38,8 @@ local function check(a)
    end
 end
 
--- Returns a key or value (N * num_heads, S, E / num_heads) as (N, num_heads, S, E / num_heads).
+-- Reshapes a static key or value (N * num_heads, S, E / num_heads) to (N, num_heads, S, E /
+-- num_heads).
 local function static(a, name)
    local x = a[name]
    if not x then return nil end

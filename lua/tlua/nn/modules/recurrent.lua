@@ -77,8 +77,8 @@ local function given_states(self, names, usage, hx, ...)
    torch.raise(("%s: hx: expected %s, got %s; %s"):format(name, expected, got, usage))
 end
 
---- Checks and returns the initial states. If none are given, returns an empty list, which stands
---- for states of zeros.
+--- Checks and returns the initial states. If none are given, returns an empty list, which means
+--- states of zeros.
 ---@param self nn.Module
 ---@param input Tensor
 ---@param names string[]  the names of the states: h, and c if there is one

@@ -65,7 +65,8 @@ local function map(value, fn)
    return copy
 end
 
--- Splits the arguments. Returns one list for each device that gets a part.
+-- Splits the arguments along the batch dimension. Returns a list of arguments for each device that
+-- gets a part of the batch.
 local function scatter(self, arguments)
    local pieces, parts = nil, {}
    for i = 1, #self.device_ids do parts[i] = {n = arguments.n} end

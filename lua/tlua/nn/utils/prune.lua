@@ -86,7 +86,7 @@ local function check_parameter(title, module, name)
    end
 end
 
--- Applies a method to a parameter. Methods that were applied before stay in force.
+-- Applies a method to a parameter. Methods that were applied before remain in effect.
 local function apply(method, module, name, scores)
    local _ <close> = torch.no_grad()
    method.tensor_name = name
@@ -197,8 +197,8 @@ function PruningContainer:add_pruning_method(method)
    self[#self + 1] = method
 end
 
--- Returns a function that takes the part of a tensor that a method may still prune, and a function
--- that writes such a part back.
+-- Returns two functions. The first returns the part of a tensor that a method may still prune; the
+-- second writes such a part back into a tensor.
 local function remaining(method, mask)
    if method.PRUNING_TYPE == "unstructured" then
       local where = mask:eq(1)
@@ -382,7 +382,7 @@ function LnStructured:compute_mask(scores, default_mask)
    return keep(default_mask, dim, kept)
 end
 
---- Prunes where a mask is zero.
+--- Prunes the elements at which a given mask is zero.
 ---
 ---     local layer = torch.nn.Linear(2, 1, false)
 ---     local mask = torch.tensor {{1, 0}}

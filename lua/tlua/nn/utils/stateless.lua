@@ -34,8 +34,8 @@ local function merge(title, dicts)
    return merged
 end
 
--- Finds the tensors of a module: path -> {owner, field, tensor}, with every path of a shared
--- tensor.
+-- Returns a table that maps the path of each tensor of a module to {owner, field, tensor}. A shared
+-- tensor is found under each of its paths.
 local function places(module)
    local found = {}
    members.visit(module, "", {value = function(path, value, owner, name)
@@ -142,7 +142,8 @@ function M.functional_call(...)
    return table.unpack(results, 1, results.n)
 end
 
--- Stacks the tensors of each path over the models of an ensemble: path -> stacked tensor.
+-- Returns a table from paths to tensors, each of which stacks the tensors that the models of an
+-- ensemble have at that path.
 local function stack(dicts, what)
    local stacked = {}
    for path, first in pairs(dicts[1]) do

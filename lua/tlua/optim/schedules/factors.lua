@@ -61,7 +61,7 @@ for _, name in ipairs {"LambdaLR", "MultiplicativeLR"} do
    end
 end
 
---- Begins at epoch 0 with the present rate, since this schedule stores no initial rate.
+--- Restarts at epoch 0 with the present rate, because this schedule stores no initial rate.
 function M.MultiplicativeLR:restart()
    self.last_epoch = -1
    self:step()

@@ -53,8 +53,8 @@ end
 --- Returns the item at a position from the end: 1 is the last one.
 function M.from_end(list, position) return list[#list + 1 - position] end
 
---- Replaces items by any number of others. The first and the last position have the same meaning as
---- for slice.
+--- Replaces items by any number of other items. The first and the last position have the same
+--- meaning as for slice.
 function M.set_slice(list, first, last, items)
    local n, new = #list, M.list(items)
    if first < 0 then first = n + 1 + first end
