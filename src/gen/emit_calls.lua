@@ -23,7 +23,7 @@ function M.values(op)
    end), ", ")
 end
 
--- Returns the arguments for a C call, read from an array of tli_CallArg.
+-- Returns C code for the arguments of a call, which the code reads from an array of tli_CallArg.
 local function read(op)
    return cdecl.map(op.params, function(p, i)
       return ("a[%d].%s"):format(i - 1, members[p.info.kind])

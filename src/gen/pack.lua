@@ -65,7 +65,7 @@ local function parse(text)
       if not length then length, distance = longest(bytes, at, heads[keys[at] or 0], links) end
       enter(at)
       local next_length, next_distance
-      if distance and length < LONG then -- a longer copy may begin at the next byte
+      if distance and length < LONG then -- checks whether a longer copy begins at the next byte
          next_length, next_distance = longest(bytes, at + 1, heads[keys[at + 1] or 0], links)
       end
       if distance and not (next_distance and next_length > length) then

@@ -81,7 +81,7 @@ local function functions_of(text)
       elseif line:find "^#define" then
          add(line:match "^#define%s+([%a_][%w_]*)", line)
       else
-         -- a signature or a table may extend over several lines
+         -- joins the lines of a signature or a table that extends over several lines
          before = line:find "^[%a_]" and line or before .. " " .. line
          local one_line = before:match "([%a_][%w_]*)%s*%b()%s*%b{}%s*$"
          local of_table = before:match "([%a_][%w_]*)%s*%b[]%s*="
@@ -200,7 +200,8 @@ local function reach(names)
       each_word(text, function(word) visit(word, file) end)
    end
 
-   -- Visits a name that occurs in file `from`.
+   -- Visits a name that occurs in the file `from`: adds the operator, kernel or function of this
+   -- name, and visits the names that occur in it.
    function visit(word, from)
       local own = from and files[from] and files[from][word]
       local key = own and from .. ":" .. word or word

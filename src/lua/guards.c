@@ -358,14 +358,14 @@ typedef struct NotedField {
   bool same_table;
 } NotedField;
 
-/* The arguments of _state_differs in a form that can be compared quickly. The note, a userdata,
-** keeps the arguments themselves as its user values 1 to 4. */
+/* The arguments of _state_differs in a form that can be compared quickly. The userdata that
+** contains the Note keeps the arguments themselves as its user values 1 to 4. */
 typedef struct Note {
   int64_t upvalues, ntensors, nfields;
   NotedTensor *tensors;
   NotedField *fields;
 } Note;
-#define NOTE "tlua.compile.note" /* name of the metatable of notes */
+#define NOTE "tlua.compile.note" /* name of the metatable of userdata that contain a Note */
 #define MOST_NOTED (INT32_MAX / 4)
 
 /* _note(snapshot, upvalues, globals, tensors) returns a userdata that holds these arguments of
@@ -399,8 +399,8 @@ static int note_new(lua_State *L) {
   return 1;
 }
 
-/* Returns whether the fields that a note describes are unchanged. The list of the fields is at a
-** stack index. */
+/* Returns whether the fields that `n` describes are unchanged. The list of the fields is at a stack
+** index. */
 static bool noted_fields_hold(lua_State *L, const Note *n, int list) {
   int top = lua_gettop(L);
   bool ok = true;
@@ -421,7 +421,7 @@ static bool noted_fields_hold(lua_State *L, const Note *n, int list) {
 }
 
 /* _note_holds(note) returns whether nothing has changed, that is, whether _state_differs would
-** return nothing for the arguments that the note holds. */
+** return nothing. `note` is a userdata from _note, which holds the arguments. */
 static int note_holds(lua_State *L) {
   const Note *n = luaL_checkudata(L, 1, NOTE);
   lua_settop(L, 1);

@@ -82,7 +82,8 @@ static int raise_used_up(lua_State *L, const Budget *b) {
   return lua_error(L);
 }
 
-/* Ends the function of a coroutine. The arguments on the stack are its results or its error. */
+/* Ends the function of a coroutine. Returns its results, or raises its error, which are on the
+** stack. */
 static int end_body(lua_State *L, int status, lua_KContext context) {
   (void)context;
   return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : lua_error(L);

@@ -124,7 +124,7 @@ static const tli_Embedded *find_embedded(const char *module) {
   return NULL;
 }
 
-/* Loads an embedded file; the module's function is then on the stack. */
+/* Loads an embedded file, and pushes the function that runs it. */
 static void load_embedded(lua_State *L, const tli_Embedded *e) {
   char *text = (char *)malloc(e->size + 1);
   if (text == NULL) luaL_error(L, "%s: out of memory", e->module);
@@ -347,7 +347,8 @@ static int open_global(lua_State *L) {
   return 0;
 }
 
-/* Opens the library for the function of tlua.h with the given name. */
+/* Opens the library for a function of tlua.h. `name` is the name of this function in error
+** messages. */
 static bool open_in(lua_State *L, unsigned denied, const char *name) {
   if (L == NULL) return tli_fail(TL_EARG, "%s: expected a Lua state, got NULL", name);
   if (!lua_checkstack(L, LUA_MINSTACK)) return tli_fail(TL_EMEM, "%s: no room on the stack", name);

@@ -141,8 +141,9 @@ static int too_many(lua_State *L) {
                     tli_denied(L) ? "tl_lua_open_with" : "tl_set_limits");
 }
 
-/* Implements functions of lists. If scripts are not trusted, the lengths must not come from a
-** metamethod, which could return another length later. */
+/* Implements functions of `table` that take a list, and refuses lists that are too long. If scripts
+** are not trusted, also refuses lists with the metamethod __len, which could return another length
+** later. */
 static int bounded_list(lua_State *L) {
   if (lua_type(L, 1) == LUA_TTABLE) {
     if (lua_rawlen(L, 1) > (lua_Unsigned)most_elements(L)) return too_many(L);

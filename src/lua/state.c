@@ -163,7 +163,7 @@ tli_State *tli_state_open(lua_State *L) {
   lua_setmetatable(L, -2);
   S->ledger = tli_ledger_new();
   if (S->ledger == NULL) luaL_error(L, "tlua: not enough memory");
-  lua_createtable(L, 0, 32); /* this table is the tensor metatable */
+  lua_createtable(L, 0, 32); /* pushes the table that becomes the tensor metatable */
   lua_pushcfunction(L, box_gc);
   lua_setfield(L, -2, "__gc");
   push_method(L, S, box_close);
@@ -189,7 +189,7 @@ tli_Box *tli_new_box(lua_State *L, tli_State *S) {
   lua_setmetatable(L, -2);
   tli_note_owner(L);
   if (S->scopes) tli_scope_note(L, S);
-  /* the modes are loaded last, because the allocations above may have run finalizers */
+  /* loads the modes last, because finalizers may have run during the allocations above */
   tli_enter(L, S);
   tli_calling = calling;
   tli_set_operator(op);

@@ -104,7 +104,7 @@ static void mpi_version(void *library, char text[TEXT]) {
 /* ---- libraries --------------------------------------------------------------------- */
 
 /* The function that queries the version of each library in the report; NULL if the library has no
-** such function. BLAS and the library that edits lines at the prompt are reported separately. */
+** such function. Other code reports BLAS and the library that edits lines at the prompt. */
 static void (*const versions[TLI_NOPTIONAL])(void *library, char text[TEXT]) = {
     [TLI_OPTIONAL_CUDA] = cuda_version,   [TLI_OPTIONAL_CUBLASLT] = cublaslt_version,
     [TLI_OPTIONAL_CUDNN] = cudnn_version, [TLI_OPTIONAL_CUSOLVER] = cusolver_version,

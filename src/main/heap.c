@@ -46,7 +46,7 @@ static size_t list_of(size_t bytes) { return (bytes - 1) / STEP; }
 static bool grow(Heap *h) {
   Chunk *chunk = malloc(CHUNK);
   if (chunk == NULL) return false;
-  /* puts the unused part of the old chunk into free lists */
+  /* puts the unused part of the old chunk into the free lists */
   for (; h->end - h->rest >= STEP; h->rest += STEP) {
     Block *block = (Block *)h->rest;
     block->next = h->blocks[0];

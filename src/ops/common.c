@@ -201,7 +201,7 @@ bool tli_out_assign(const char *op, tl_Tensor *out, tl_Tensor *result) {
 
 /* ---- checks ---- */
 
-/* Returns the name of input i of n for error messages. */
+/* Returns the name of input i, one of n inputs, for error messages. */
 static const char *input_name(int i, int n) {
   static const char *const two[] = {"self", "other"};
   static const char *const more[] = {"the first", "the second", "the third"};

@@ -125,7 +125,7 @@ static int batched_call(lua_State *L) {
 }
 
 /* torch._batching(depth, handler, metatable) sets the number of nested calls of vmap that are
-** running, and on the first call stores the handler and the metatable of stand-ins. */
+** running, and stores the handler and the metatable of stand-ins if they are given. */
 static int set_batching(lua_State *L) {
   tli_State *S = tli_state(L);
   S->batching = (int)luaL_checkinteger(L, 1);

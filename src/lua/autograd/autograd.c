@@ -271,7 +271,7 @@ static void end_pass(lua_State *L, bool ok) {
   lua_pop(L, 1);
 }
 
-/* Returns whether a backward pass that begins now would not be nested in another pass. */
+/* Returns whether no backward pass is running, so that a pass that begins now is not nested. */
 static bool outermost(void) { return tli_running() == NULL; }
 
 /* _is_running() returns whether the caller runs inside a backward pass. */
@@ -386,7 +386,7 @@ static int push_boxes(tli_Args *a, int i) {
   return count;
 }
 
-/* Selects example b of each gradient; `out` receives new references. */
+/* Selects example b of each gradient. Stores new references to the selected tensors in `out`. */
 static bool select_examples(tl_Tensor *const *grads, int n, int64_t b, tl_Tensor **out) {
   for (int i = 0; i < n; i++) {
     out[i] = tlo_select(grads[i], 0, b);

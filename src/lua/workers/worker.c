@@ -361,9 +361,9 @@ static void take_paths(lua_State *L, const Pool *p) {
 
 enum { WORKER = 1, CLASSES, RUN }; /* stack indices of the values in worker_begin and worker_do */
 
-/* Prepares a worker, the argument: unpacks the first parcel and calls the module's function
-** f(stopped, worker, id, ...), which returns the function for jobs. Returns the worker, the table
-** of classes, and the function for jobs. */
+/* Prepares the worker that is the argument: unpacks the first parcel and calls the module's
+** function f(stopped, worker, id, ...), which returns the function for jobs. Returns the worker,
+** the table of classes, and the function for jobs. */
 static int worker_begin(lua_State *L) {
   Worker *w = (Worker *)lua_touserdata(L, WORKER);
   take_paths(L, w->pool);

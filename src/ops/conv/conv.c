@@ -96,8 +96,8 @@ static bool result_sizes(const char *op, const tl_Tensor *input, const tl_Tensor
   return true;
 }
 
-/* Describes the convolution for the kernel. The windows slide over `large` (batch, channels, ...),
-** and `small` has one element for each window. */
+/* Returns the description of a convolution for the kernel. The windows slide over `large` (batch,
+** channels, ...), and `small` has one element for each window. */
 static tlk_Conv kernel_call(const tl_Tensor *large, const tl_Tensor *small, const tl_Tensor *weight,
                             const Options *o) {
   int n = weight->ndim - 2;

@@ -177,7 +177,7 @@ static bool check_offsets(const int64_t *start, int64_t given, int64_t bags, int
   return true;
 }
 
-/* Returns the numbers 1 to n. */
+/* Returns a tensor of the numbers 1 to n. */
 static tl_Tensor *count_to(int64_t n, tl_Device device) {
   return tlo_arange(tli_int(1), tli_int(n + 1), tli_int(1), TL_I64, device);
 }

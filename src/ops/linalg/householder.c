@@ -21,7 +21,8 @@ static bool check_reflectors(const tl_Tensor *A, const tl_Tensor *tau) {
 }
 
 /* Applies reflection i: returns Q - tau v (v^H Q), where v and tau are column i of V and of `tau`.
-** If `end` equals i, there is no reflection: the result equals Q, with history from V and tau. */
+** If `end` equals i, the reflection is empty: the result equals Q, but its history includes V and
+** tau. */
 static tl_Tensor *reflected(tl_Tensor *Q, tl_Tensor *V, tl_Tensor *tau, int64_t i, int64_t end) {
   tli_Chain c = {0};
   tl_Tensor *v = chain_slice(&c, V, -1, i, end);

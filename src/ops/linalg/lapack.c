@@ -251,8 +251,8 @@ static bool solve_columns(const char *op, tl_Tensor *A, const tli_Matrices *b, t
   return ok;
 }
 
-/* Finishes a solve: converts x, which is column-major, and stores it in out[0]. After a failure,
-** releases both results in `out`. Steals x. */
+/* Finishes an operator that solves linear systems: converts x, which is column-major, and stores
+** the result in out[0]. After a failure, releases both results in `out`. Steals x. */
 static bool solved(bool ok, tl_Tensor *x, tl_Tensor **out) {
   out[0] = tli_lapack_rows(x);
   if (ok && out[0]) return true;

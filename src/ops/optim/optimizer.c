@@ -188,7 +188,8 @@ static bool finish(const Step *s) {
 
 /* ---- kernels ------------------------------------------------------------------------ */
 
-/* The parameters [first, first + count), which have the same device and the same dtypes. */
+/* A run of parameters with the same device and the same dtypes: from index `first` up to, but not
+** including, first + count. */
 typedef struct Run {
   const Step *s;
   int64_t first;

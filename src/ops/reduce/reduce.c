@@ -88,8 +88,9 @@ tl_Tensor *tli_op_amin(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return extreme("amin", TLK_reduction_amin, self, dim, keepdim);
 }
 
-/* Reduces for `all` and `any`. An empty list of dimensions reduces no dimension. The result of a
-** uint8 tensor is uint8, as in PyTorch, where uint8 once served as bool. */
+/* Computes the reductions of the operators `all` and `any`. An empty list of dimensions reduces no
+** dimension. The result of a uint8 tensor is uint8, as in PyTorch, where uint8 once served as
+** bool. */
 static tl_Tensor *quantified(const char *name, tlk_Reduction kernel, tl_Tensor *self, tl_Ints dim,
                              bool keepdim) {
   tl_Tensor *bools = dim.v && dim.n == 0 ? tli_op_to_dtype(self, TL_BOOL)
@@ -226,7 +227,7 @@ tl_Tensor *tlo_amax_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result
   return tli_chain_end(&c, chain_where_else(&c, equal, share, tli_int(0)));
 }
 
-/* Gives the whole gradient to one position along dim. Positions in `indices` count from 1. */
+/* Gives the whole gradient to one position along dim, which `indices` names, counted from 1. */
 tl_Tensor *tlo_value_backward(tl_Tensor *grad, tl_Ints size, int64_t dim, tl_Tensor *indices,
                               bool keepdim) {
   if (size.n == 0) return tli_retain(grad);

@@ -61,7 +61,7 @@ static tlk_Rnn call_of(tli_Chain *c, Layer *l) {
                    .bias_hh = data_of(l->v[BIAS_HH])};
 }
 
-/* Moves results, which the chain owns, to the caller and ends the chain. */
+/* Gives the caller the results, which the chain has owned so far, and ends the chain. */
 static bool hand_over(tli_Chain *c, tl_Tensor **out, int n) {
   bool ok = !c->failed;
   for (int i = 0; i < n; i++) out[i] = ok && out[i] ? tli_retain(out[i]) : NULL;

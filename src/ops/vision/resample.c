@@ -278,7 +278,8 @@ tl_Tensor *tli_op_resample(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t m
   return result;
 }
 
-/* Computes the transpose of tli_op_resample, from the resampled size back to size[dim]. */
+/* Computes the transpose of the linear map tli_op_resample: from the resampled size back to
+** size[dim]. */
 tl_Tensor *tli_op_resample_spread(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t mode,
                                   double step, bool exact, bool align_corners) {
   Axis a = axis_of(size.v[dim], self->sizes[dim], step, exact, align_corners);
