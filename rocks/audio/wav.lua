@@ -30,7 +30,7 @@ local widths <const> = {
 
 -- Reading -----------------------------------------------------------------------------------------
 
--- Reads n bytes of a file. `what` names their meaning, for the message.
+-- Reads n bytes of a file. `what` says in the error message what the bytes are.
 local function take(file, n, what)
    local text = n == 0 and "" or file:read(n)
    if not text or #text < n then

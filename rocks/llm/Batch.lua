@@ -90,7 +90,7 @@ function M._sequence(own) return setmetatable({own = own}, Sequence) end
 --- Adds a text. It is computed from the next step on. If n_parallel texts are being computed
 --- already, it waits until one of them has ended.
 ---@param prompt string|integer[]
----@param options? table  those of llm.Model.generate; echo is not allowed
+---@param options? table  as in llm.Model.generate; echo is not allowed
 ---@return llm.Sequence
 function Batch:add(prompt, options)
    local title <const> = "llm.Batch.add"

@@ -147,7 +147,7 @@ end
 --- are -100 for the tokens of the question and of padding
 ---@param rejected table<string, Tensor>  the same for the rejected answers
 ---@param options? {reference: nn.Module, beta: number, label_smoothing: number, loss_type: string}
---- as those of dpo_loss
+--- as in dpo_loss
 ---@return Tensor loss
 ---@return table metrics  mean `chosen_reward`, `rejected_reward` and the share `accuracy` of pairs
 --- whose chosen answer has the larger reward, as numbers

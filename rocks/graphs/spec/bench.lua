@@ -2,8 +2,8 @@
 --
 --    tlua rocks/graphs/spec/bench.lua gcn|sage|gat [steps]
 --
--- One thread; prints the median milliseconds of processor time of a step, and the growth of resident memory up to its
--- peak in megabytes. bench.py measures PyTorch Geometric in the same way.
+-- Uses one thread, and prints the median milliseconds of processor time of a step, and the growth of resident memory up
+-- to its peak in megabytes. bench.py measures PyTorch Geometric in the same way.
 
 local torch = require "tlua"
 local graphs = torch.graphs

@@ -173,7 +173,7 @@ local take_config = args.signature "text.from_config(config: table, architecture
 ---@param config table<string, any>  model_type selects the family; missing fields get the family's
 --- defaults
 ---@param options? {architecture: string}  a class ("BertModel") or a suffix ("ForCausalLM");
---- by default the one in config.architectures, or the language model of the family
+--- by default the class in config.architectures, or the language model of the family
 ---@return text.PreTrainedModel
 function M.from_config(config, options)
    local title = "text.from_config"

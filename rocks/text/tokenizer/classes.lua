@@ -1,5 +1,5 @@
--- classes.lua - the characters of each class. rocks/text/spec/fixtures/characters.py has generated
--- this file.
+-- classes.lua - the characters of each class.
+-- rocks/text/spec/fixtures/characters.py has generated this file.
 
 return {
    categories = [[

@@ -1,5 +1,5 @@
--- scripts.lua - the number of each character's script. Characters that are not listed belong to all
--- scripts. rocks/text/spec/fixtures/characters.py has generated this file.
+-- scripts.lua - the numbers of characters' scripts; unlisted characters belong to all scripts.
+-- rocks/text/spec/fixtures/characters.py has generated this file.
 
 return {
    scripts = [[
