@@ -400,7 +400,8 @@ static int tensor_dim(lua_State *L) {
   return 1;
 }
 
-/* Implements size(), size(dim), stride() and stride(dim). */
+/* Implements the methods size and stride. They return the list for all dimensions, or the number
+** for one dimension. */
 static int geometry(lua_State *L, const char *name, bool strides) {
   tl_Tensor *t = tli_check_tensor(L, 1, name);
   const int64_t *v = strides ? t->strides : t->sizes;

@@ -19,8 +19,8 @@ static bool check_along(const char *op, const tl_Tensor *self, const tl_Tensor *
       op, tli_sizes_str(self), (int64_t)dim, tli_sizes_str(index));
 }
 
-/* Returns an operand with t's strides. The stride along dim is stored separately as well. A 0-d
-** tensor gets strides of 0. */
+/* Returns an operand with t's strides. The field `along` repeats the stride along dim. A 0-d tensor
+** gets strides of 0. */
 static tli_Operand operand_along(tl_Tensor *t, int ndim, int dim) {
   tli_Operand o = {.tensor = t, .along = t->ndim ? t->strides[dim] : 0};
   for (int d = 0; d < ndim; d++) o.strides[d] = t->ndim ? t->strides[d] : 0;

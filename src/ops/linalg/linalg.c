@@ -215,7 +215,7 @@ bool tlo_lu_factor_ex(tl_Tensor *A, bool pivot, bool check_errors, tl_Tensor **o
   return !check_errors || tli_info_check(out, 3, "linalg.lu_factor", singular);
 }
 
-/* Computes an LU factorization. Singular matrices are not an error, because their factors are
+/* Computes an LU factorization. A singular matrix is not an error, because its factors are
 ** valid. */
 bool tlo_lu_factor(tl_Tensor *A, bool pivot, tl_Tensor **out) {
   tl_Tensor *made[3];

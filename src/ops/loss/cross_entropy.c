@@ -235,8 +235,8 @@ static tl_Tensor *chain_weighted(tli_Chain *c, tl_Tensor *loss, tl_Tensor *weigh
   return c->failed ? NULL : chain_share(c, sum, weights);
 }
 
-/* Computes the loss that label smoothing adds for all classes: -sum over the classes of weight *
-** log-probability. Ignored labels give 0. */
+/* Computes the loss that label smoothing adds for all classes: the negative sum, over the classes,
+** of weight * log-probability. Samples with an ignored label give 0. */
 static tl_Tensor *chain_smooth(tli_Chain *c, tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
                                int64_t ignore) {
   tl_Tensor *log = TLI_STEP(c, tlo_log_softmax_along(input, 1));

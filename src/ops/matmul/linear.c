@@ -67,7 +67,7 @@ static tl_Tensor *linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
 }
 
 /* Computes a linear layer. Vectors and inputs with more than two dimensions need several operators;
-** the node of the last one gets PyTorch's name. */
+** the autograd node of the last operator gets the name that PyTorch uses. */
 tl_Tensor *tlo_linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   TL_TRY_NULL(check_linear(input, weight, bias));
   uint64_t count = tli_node_count();

@@ -112,8 +112,8 @@ static bool check_item(const Step *s, const Item *item, int64_t i) {
   return true;
 }
 
-/* Checks that t holds one float32 number. With `wide`, float64 is allowed as well. NULL is
-** allowed. */
+/* Checks that t holds one float32 number. With `wide`, the number may also be float64. t may be
+** NULL. */
 static bool check_number(const char *name, const tl_Tensor *t, bool wide) {
   if (t == NULL || (t->numel == 1 && (t->dtype == TL_F32 || (wide && t->dtype == TL_F64))))
     return true;

@@ -174,8 +174,9 @@ unary("i1", {pointwise = rare, node = "SpecialI1", internal = true, inplace = fa
 op {"i1_derivative(Tensor self, Tensor i1) -> Tensor", internal = true, composite = true}
 op {"i1_derivative_scaled(Tensor self, Tensor i1e) -> Tensor", internal = true, composite = true}
 op {"bessel_j1_derivative(Tensor self, Tensor j1) -> Tensor", internal = true, composite = true}
--- Fails: the incomplete gamma function has no closed-form derivative with respect to its shape
--- parameter, and zeta has none with respect to s.
+-- Takes the place of a derivative that cannot be computed, and always fails. The incomplete gamma
+-- function has no closed-form derivative with respect to its shape parameter, and zeta has none
+-- with respect to s.
 op {"no_derivative(Tensor grad, string op, string input) -> Tensor", internal = true,
     composite = true}
 for _, row in ipairs {{"igamma", "below", ""}, {"igammac", "above", "neg"}} do

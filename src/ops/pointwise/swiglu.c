@@ -17,7 +17,7 @@ typedef struct Factors {
   tl_Tensor *a, *b, *bias_a, *bias_b;
 } Factors;
 
-/* Runs the kernel. The operands are the n outputs, then grad (unless it is NULL), then the
+/* Runs the kernel. The operands are the n outputs, followed by grad if it is not NULL, and the
 ** factors. */
 static bool run(tli_Chain *c, tlk_Fused plain, tlk_Fused biased, tl_Tensor *const *outputs, int n,
                 tl_Tensor *grad, const Factors *f) {

@@ -16,8 +16,9 @@ end
 for n = 1, 3 do
    local ints = ("int[%d]"):format(n)
    local three = n == 3 and {cpu = "float32"} or nil
-   -- Returns PyTorch's name for a node. PyTorch has no node for one-dimensional pooling: it adds a
-   -- second dimension and removes it again, so the last node is "Squeeze".
+   -- Returns the name that PyTorch gives to the autograd node. PyTorch has no node for
+   -- one-dimensional pooling: it adds a second dimension and then removes it, so the last node is
+   -- "Squeeze".
    local function title(format) return n > 1 and format:format(n) or "Squeeze" end
    local titles = {max = title "MaxPool%dDWithIndices", unpool = title "MaxUnpool%dD",
       avg = title "AvgPool%dD", adaptive = title "AdaptiveAvgPool%dD",
