@@ -5,7 +5,7 @@
 --
 -- Token numbers count from 1.
 
-require "tlua" -- makes the core's modules known to `require`
+require "tlua" -- lets `require` find the core's modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.llm", {

@@ -25,7 +25,7 @@ function M.calls(i)
       return module:to(x.device)(...)
    end
    local loud = torch.cat({x, x, x, x, x, x, x, x, x}, 2)
-   -- torchaudio counts tokens from 0
+   -- torchaudio's tokens count from 0
    local targets, chain = i.targets + 1, torch.tensor({{2, 3, 3, 5}}, {device = x.device})
    local function masks() return torch.stack {i.mask, i.mask * 0.5, 1 - i.mask} end
    return {
@@ -118,7 +118,7 @@ function M.calls(i)
       mvdr_weights_souden_soft = function() return f.mvdr_weights_souden(i.psd_s, i.psd_n, i.weights) end,
       mvdr_weights_rtf = function() return f.mvdr_weights_rtf(f.rtf_power(i.psd_s, i.psd_n, 1), i.psd_n, 3) end,
       rtf_evd = function()
-         local rtf = f.rtf_evd(i.psd_s) -- unique up to a phase
+         local rtf = f.rtf_evd(i.psd_s) -- the result is unique only up to a phase
          return rtf:unsqueeze(-1) * rtf:conj():unsqueeze(-2)
       end,
       rtf_power = function() return f.rtf_power(i.psd_s, i.psd_n, 2, 4) end,
@@ -204,7 +204,7 @@ function M.difference(expected, actual)
    return (expected - actual):abs():max():item() / math.max(expected:abs():max():item(), 1e-12)
 end
 
---- Returns the largest difference of a call's gradients; nil if there are none.
+--- Returns the largest difference between a call's gradients, or nil if it has no gradients.
 ---@return number?
 function M.gradients(saved, name, device)
    if not saved.gradients[name] then return nil end

@@ -1,5 +1,5 @@
--- Tests torch.audio.models.decoder: hypotheses are those of flashlight's decoders (fixtures/decoder/hypotheses.py), and
--- those found by enumeration of all alignments.
+-- Tests torch.audio.models.decoder. The expected hypotheses are those of flashlight's decoders, which
+-- fixtures/decoder/hypotheses.py has recorded, and those found by enumerating all alignments.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -93,13 +93,13 @@ describe("audio.models.decoder", function()
          local x = (torch.randn(steps, 4) * 2):log_softmax(2)
          local rows, scores = x:double():tolist(), {}
          for code = 0, (1 << 2 * steps) - 1 do
-            -- silence before the first step and after the last one is part of each path
+            -- each path begins with silence before the first step and ends with silence after the last step
             local path, score = {2}, 0
             for t = 1, steps do
                path[t + 1] = (code >> 2 * (t - 1) & 3) + 1
                score = score + rows[t][path[t + 1]]
             end
-            -- the end adds silence to each sequence without merging those that differ
+            -- the silence at the end is appended to each sequence; it does not merge sequences
             local kept = {}
             for t = 1, steps + 1 do
                if path[t] ~= 1 and path[t] ~= path[t - 1] then kept[#kept + 1] = path[t] end

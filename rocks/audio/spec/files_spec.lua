@@ -1,5 +1,5 @@
--- Tests audio.load, save, info and stream: files that libsndfile has written (fixtures/files.py) give its samples to
--- the last bit; damaged files get errors that name them.
+-- Tests audio.load, save, info and stream. Files that libsndfile has written (fixtures/files.py) must give exactly the
+-- same samples, and damaged files must give errors that name them.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -30,7 +30,7 @@ describe("audio.load", function()
             local waveform, rate = audio.load(path)
             assert.equal(16000, rate)
             assert.equal("float32", waveform.dtype)
-            -- decoders of Ogg and MP3 may differ between versions of the libraries
+            -- versions of the libraries may decode Ogg and MP3 differently
             local most = (name == "ogg" or name == "mp3") and 1e-4 or 0
             local expected = case.samples:t()
             assert.same({table.unpack(expected.shape)}, {table.unpack(waveform.shape)})
@@ -81,7 +81,7 @@ describe("audio.load", function()
          assert.same({2, 0}, {table.unpack(audio.load(path).shape)})
          assert.equal(0, audio.info(path).num_frames)
       end)
-      -- The writer of this file knew no size.
+      -- The program that wrote this file did not know its size.
       with_file("x.wav", "RIFF\0\0\0\0" .. chunks, function(path)
          assert.same({2, 3}, {table.unpack(audio.load(path).shape)})
       end)
@@ -158,7 +158,7 @@ describe("audio.load", function()
 end)
 
 describe("audio.save", function()
-   -- (3, 185), some above 1
+   -- the shape is (3, 185), and some samples are above 1
    local x = torch.arange(-1.2, 1.2, 0.013, {device = "cpu"}):float():view(1, -1):repeat_interleave(3, 1)
 
    it("writes samples that load reads back", function()

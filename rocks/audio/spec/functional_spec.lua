@@ -1,4 +1,4 @@
--- Tests torch.audio.functional and transforms: results and gradients equal torchaudio's in float64, which
+-- Tests torch.audio.functional and transforms. Results and gradients must equal torchaudio's in float64, which
 -- fixtures/functional.py has recorded.
 
 package.path = "./?.lua;" .. package.path
@@ -9,10 +9,11 @@ local device = require "spec.support.device"
 local f, T = torch.audio.functional, torch.audio.transforms
 local saved = torch.load "rocks/audio/spec/fixtures/functional.pt"
 
--- torchaudio computes some of these in float32 (windows of modules, PitchShift); GriffinLim's iterations
--- enlarge the difference
+-- These cases need a larger tolerance because torchaudio computes a part of them in float32: the windows of modules,
+-- and PitchShift. GriffinLim's iterations enlarge the difference.
 local exact <const> = {GriffinLim = 1e-5, PitchShift = 1e-4}
--- phases of random spectra, in the thousands of radians, and poles near 1, whose coefficients float32 rounds
+-- In float32, rounding affects these cases more: the phases of random spectra reach thousands of radians, and some
+-- filters have poles near 1.
 local rough <const> = {phase_vocoder = 1e-3, phase_vocoder_slow = 1e-3, TimeStretch = 1e-3, bass_biquad = 1e-4,
    GriffinLim = 1e-4, griffinlim = 1e-4, pitch_shift = 1e-3, PitchShift = 1e-4, lowpass_biquad = 1e-4,
    riaa_biquad = 1e-4, deemphasis = 1e-4, Deemphasis = 1e-4}
@@ -68,7 +69,7 @@ describe("derivatives", function()
 end)
 
 describe("audio.functional.lfilter", function()
-   -- an independent loop over samples
+   -- Filters with a simple loop over samples, to check the other implementation.
    local function loop(x, a, b)
       local y = {}
       for n = 1, #x do

@@ -1,5 +1,5 @@
--- Tests torch.audio.models: torchaudio's state dicts load as they are, and outputs and gradients are torchaudio's
--- (fixtures/models.py).
+-- Tests torch.audio.models. torchaudio's state dicts must load unchanged, and outputs and gradients must equal
+-- torchaudio's, which fixtures/models.py has recorded.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -40,7 +40,7 @@ describe("audio.models", function()
    for name, make in pairs(makers) do
       it("has torchaudio's numbers: " .. name, function()
          local case, model = saved[name], make()
-         -- the saved state is that after the step in training mode, which batch norm's statistics show
+         -- the state was saved after a step in training mode, so it has the updated statistics of batch norm
          model:load_state_dict(case.state, {names = "pytorch"})
          model:to(device.name or "cpu")
          local inputs = {}
@@ -59,7 +59,7 @@ describe("audio.models", function()
          (y * weight):sum():backward()
          local seen = 0
          for key, parameter in model:named_parameters() do
-            -- numbers of layers count from 0 in PyTorch
+            -- PyTorch numbers layers from 0
             local theirs = key:gsub("%.(%d+)%f[.]", function(n) return "." .. math.tointeger(n) - 1 end)
             if case.grads[theirs] then
                seen = seen + 1

@@ -1,5 +1,5 @@
--- Tests torch.audio.models' Emformer and transducers: torchaudio's state dicts load as they are, and outputs,
--- gradients, streams and hypotheses are torchaudio's (fixtures/rnnt.py).
+-- Tests torch.audio.models' Emformer and transducers. torchaudio's state dicts must load unchanged, and outputs,
+-- gradients, streams and hypotheses must equal torchaudio's, which fixtures/rnnt.py has recorded.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -24,7 +24,7 @@ local function check_gradients(model, y, expected)
    (y * weight):sum():backward()
    local seen, wanted = 0, 0
    for key, parameter in model:named_parameters() do
-      -- numbers of layers count from 0 in PyTorch
+      -- PyTorch numbers layers from 0
       local theirs = key:gsub("%.(%d+)%f[.]", function(n) return "." .. math.tointeger(n) - 1 end)
       if expected[theirs] then
          seen = seen + 1

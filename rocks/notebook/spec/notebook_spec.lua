@@ -248,7 +248,7 @@ describe("messages", function()
    end)
 
    it("are signed as Python's hmac signs them", function()
-      -- hmac.new(b"key", b"{}" * 4, "sha256").hexdigest()
+      -- Python's hmac.new(b"key", b"{}" * 4, "sha256").hexdigest() gave this signature
       local signature = "ca767b02c5bc061ed184a9a029e7f93a7f2f7ed4e8fe74120fc1212f0b008fa3"
       assert.equal(signature, torch._kernel.hmac("key", ("{}"):rep(4)))
       local frames = {"id", "<IDS|MSG>", signature, "{}", "{}", "{}", "{}"}

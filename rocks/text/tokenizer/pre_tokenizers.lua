@@ -189,7 +189,8 @@ makers.Split = function(config, fail)
                into[n + 1] = {text = text:sub(at), base = base + at - 1}
                return
             end
-            for i = n, begun + 1, -1 do into[i] = nil end -- an empty match: starts again below
+            -- an empty match: starts again with the general method below
+            for i = n, begun + 1, -1 do into[i] = nil end
          end
          local list = pieces.by_regex(text, pattern)
          pieces.split(piece, inverts and inverted(list) or list, behavior, into)
