@@ -22,9 +22,10 @@ local take = args.signature [[rl.ReplayBuffer(capacity: count, observation_size:
 local ReplayBuffer = class.class("rl.ReplayBuffer")
 
 ---@param capacity integer  the greatest number of transitions
----@param observation_size integer  the numbers of an observation
----@param action_size integer  the numbers of an action
----@param options? {prioritized: boolean, alpha: number}  alpha: how much priorities count, from 0
+---@param observation_size integer  the number of elements of an observation
+---@param action_size integer  the number of elements of an action
+---@param options? {prioritized: boolean, alpha: number}  alpha: how strongly priorities influence
+--- the draw, from 0 (not at all)
 function ReplayBuffer:__init(...)
    local a = take(...)
    checks.ranges("rl.ReplayBuffer", a)

@@ -93,8 +93,8 @@ end
 ---@param actions Tensor  one action for each environment
 ---@return Tensor observations
 ---@return Tensor rewards
----@return Tensor terminated  of booleans
----@return Tensor truncated  of booleans
+---@return Tensor terminated  a bool tensor
+---@return Tensor truncated  a bool tensor
 ---@return table info  final_observation, and lists of the finished episodes: returns, lengths
 function VectorEnv:step(actions)
    checks.method(self, VectorEnv, "step", "envs")

@@ -21,7 +21,7 @@ local take = args.signature [[rl.compute_gae(rewards: tensor, values: tensor, do
 ---@param dones Tensor  (T, N), 1 where an episode has ended with the step
 ---@param last_values Tensor  (N), the estimated values of the observations after the last step
 ---@param gamma number  the discount factor
----@param gae_lambda number  from 0 (one step) to 1 (whole returns)
+---@param gae_lambda number  a number from 0 (one step) to 1 (whole returns)
 ---@return Tensor advantages  (T, N)
 ---@return Tensor returns  (T, N)
 function M.compute_gae(...)

@@ -53,7 +53,7 @@ end
 ---     local observation, reward, terminated = env:step(2)
 ---     print(#observation, reward, terminated)
 ---     --> 4	1.0	false
----@param id string  such as "CartPole-v1"
+---@param id string  the name, such as "CartPole-v1"
 ---@param options? {max_episode_steps: integer, render_mode: string, map_name: string, desc:
 --- string[], is_slippery: boolean, success_rate: number, reward_schedule: number[], natural:
 --- boolean, sab: boolean, g: number, goal_velocity: number, sutton_barto_reward: boolean}
@@ -92,7 +92,7 @@ end
 ---     local envs = torch.rl.make_vec("CartPole-v1", 3)
 ---     print(table.concat(envs:reset({seed = 1}).shape, " "))
 ---     --> 3 4
----@param id string  such as "CartPole-v1"
+---@param id string  the name, such as "CartPole-v1"
 ---@param num_envs integer  the number of environments
 ---@param options? {max_episode_steps: integer, render_mode: string, map_name: string,
 --- desc: string[], is_slippery: boolean, success_rate: number, reward_schedule: number[],

@@ -132,7 +132,7 @@ local take_observation = args.signature
    "rl.NormalizeObservation(env: object, epsilon: number = 1e-8)"
 
 ---@param env rl.Env|rl.Wrapper  the environment, whose observation_space is a Box
----@param options? {epsilon: number}  epsilon: is added to the variance
+---@param options? {epsilon: number}  epsilon: a number that is added to the variance
 function M.NormalizeObservation:__init(...)
    local a = take_observation(...)
    checks.ranges("rl.NormalizeObservation", a)

@@ -100,7 +100,7 @@ end
 --- Returns whether this installation can serve. Serving needs the package's C module and
 --- libmicrohttpd.
 ---@return boolean
----@return string? message  what is missing
+---@return string? message  a message that says which part is missing
 function M.available(...)
    take_none(...)
    local http, message = library.open()
@@ -169,7 +169,7 @@ end
 --- Serves models until the process gets SIGTERM or SIGINT, as `tlua serve` does;
 --- torch.serve(models, options) is the same. On SIGHUP the server checks for new versions at once.
 ---@param models string|export.Program|table<string, export.Program>
----@param options? table  as in torch.serve.start
+---@param options? table  the options of torch.serve.start
 function M.run(models, options)
    local title <const> = "serve.run"
    local settings, remove, http = prepare(title, models, options)

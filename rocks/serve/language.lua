@@ -594,7 +594,7 @@ end
 -- Serving -----------------------------------------------------------------------------------------
 
 --- Loads a language model.
----@param spec table  with the fields name, version, path, options
+---@param spec table  has the fields name, version, path and options
 ---@param http table
 ---@return table
 function M.load(spec, http)

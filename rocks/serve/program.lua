@@ -228,7 +228,7 @@ local function describe_outputs(self, outputs, followed, names)
 end
 
 --- Loads a program.
----@param spec table  with the fields name, version, path, options
+---@param spec table  has the fields name, version, path and options
 ---@param http table
 ---@return table
 function M.load(spec, http)

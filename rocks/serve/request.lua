@@ -339,7 +339,7 @@ end
 --- Reads a request. Returns its plan and the bytes of each input. Errors are tables with the fields
 --- status and message.
 ---@param http table  the C module
----@param model table  with the fields name, inputs, outputs, batch, max_batch_size, plans
+---@param model table  has the fields name, inputs, outputs, batch, max_batch_size and plans
 ---@param request table
 ---@return table plan
 ---@return (string|string[])[] inputs  the bytes of each input; for BYTES, a list of texts

@@ -99,7 +99,7 @@ local function check()
 end
 
 --- Loads a model that is written in Lua.
----@param spec table  with the fields name, version, path, options
+---@param spec table  has the fields name, version, path and options
 ---@param http table
 ---@return table
 function M.load(spec, http)

@@ -132,7 +132,7 @@ end
 
 --- Defines a class, as a field of its package's table or of the table `module`. Returns the class's
 --- constructor table and the parent's metatable.
----@param name string  such as "nn.Square"
+---@param name string  the name, such as "nn.Square"
 ---@param parent? string
 ---@param module? table
 ---@return table class

@@ -82,7 +82,7 @@ end
 local function is_option(text) return text:find "^%-%-?%a" ~= nil end
 
 --- Parses a program's arguments; returns a table with a field for each option and argument.
----@param list? string[]  such as `arg`
+---@param list? string[]  the arguments, such as `arg`
 ---@return table params
 function CmdLine:parse(list)
    list = list or {}

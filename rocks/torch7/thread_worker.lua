@@ -5,7 +5,7 @@
 --- packed functions}, or a packed function with its arguments.
 ---@param _ fun(worker): boolean
 ---@param _ any
----@param id integer  from 0
+---@param id integer  the number of the thread, from 0
 ---@param settings table  default: the name of the default tensor type; shared: whether tensors
 --- keep their memory; seed: the seed of the calling interpreter
 return function(_, _, id, settings)

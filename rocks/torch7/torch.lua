@@ -29,7 +29,7 @@ end
 -- Default type -----------------------------------------------------------------------------------
 
 --- Sets the type that torch.Tensor, torch.zeros and similar functions use by default.
----@param name string  such as "torch.FloatTensor"
+---@param name string  the name of a type, such as "torch.FloatTensor"
 function M.setdefaulttensortype(name)
    local kind = types.kind_named(name)
    if not kind then

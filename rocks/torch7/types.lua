@@ -31,7 +31,7 @@ local methods = M.methods
 
 --- A tensor type of Torch7.
 ---@class torch7.Kind
----@field name string  such as "Float"
+---@field name string  the short name, such as "Float"
 ---@field dtype string
 ---@field cuda boolean
 ---@field tensor table  the metatable of the type's tensors

@@ -119,7 +119,7 @@ function EarlyStopping:state_dict()
 end
 
 --- Restores a state that state_dict has returned.
----@param state table  as state_dict returns it
+---@param state table  a result of state_dict
 function EarlyStopping:load_state_dict(state)
    self.wait_count, self.stopped_epoch = state.wait_count, state.stopped_epoch
    self.best_score = state.best_score

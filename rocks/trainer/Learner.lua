@@ -22,7 +22,7 @@ local signature = args.signature [[trainer.Learner(model: any, loss: callable,
 local Learner = class.class("trainer.Learner", Module)
 
 ---@param model nn.Module
----@param loss fun(output: Tensor, target: Tensor): Tensor  such as nn.CrossEntropyLoss()
+---@param loss fun(output: Tensor, target: Tensor): Tensor  the loss, such as nn.CrossEntropyLoss()
 ---@param options? {optimizer: string|function, lr: number, metrics: table<string, function>,
 --- schedule: function, interval: string}  optimizer: a class of torch.optim, or its name; metrics:
 --- functions of output and target by name; schedule(optimizer) returns a schedule of learning

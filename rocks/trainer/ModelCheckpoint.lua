@@ -341,7 +341,7 @@ function ModelCheckpoint:state_dict()
 end
 
 --- Restores a state that state_dict has returned.
----@param state table  as state_dict returns it
+---@param state table  a result of state_dict
 function ModelCheckpoint:load_state_dict(state)
    self.last_step_saved = state.last_step_saved
    -- Each run of a program has its own folder; a resumed training continues in the old one.

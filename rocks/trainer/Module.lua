@@ -69,7 +69,7 @@ end
 
 --- Logs several values.
 ---@param values table<string, number|Tensor>
----@param options? table  as for log
+---@param options? table  the options of Module:log
 function Module:log_dict(values, options)
    if type(values) ~= "table" then
       args.refuse("trainer.Module.log_dict", "values", "a table of values by name", values)

@@ -144,7 +144,7 @@ function SWA:state_dict()
 end
 
 --- Restores a state that state_dict has returned.
----@param state table  as state_dict returns it
+---@param state table  a result of state_dict
 function SWA:load_state_dict(state, trainer)
    self.n_averaged, self.averages = state.n_averaged, state.averages
    for i, average in ipairs(self.averages or {}) do

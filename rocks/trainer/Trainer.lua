@@ -518,7 +518,7 @@ function Trainer:test(...) return run_eval(self, "test", "test", "test", ...) en
 ---@param options? {datamodule: trainer.DataModule, ckpt_path: string}  ckpt_path: a checkpoint
 --- whose
 --- weights are used, "best" or "last"
----@return any[] results  for several data loaders a list for each
+---@return any[] results  the results; with several data loaders, a list for each of them
 function Trainer:predict(...) return run_eval(self, "predict", "predict", "predict", ...) end
 
 

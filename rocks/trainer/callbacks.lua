@@ -176,7 +176,7 @@ local take_timer = args.signature [[trainer.Timer(duration: number?, interval: s
 local Timer = class.class("trainer.Timer", Callback)
 M.Timer = Timer
 
----@param duration? number  in seconds
+---@param duration? number  the time in seconds after which the training stops
 ---@param options? {interval: string, verbose: boolean}  interval: whether the training can stop
 --- after each "step" or only after an "epoch"; verbose: whether a message tells that the timer
 --- stopped the training
@@ -247,7 +247,7 @@ end
 function Timer:state_dict() return {time_elapsed = self:time_elapsed()} end
 
 --- Restores a state that state_dict has returned.
----@param state table  as state_dict returns it
+---@param state table  a result of state_dict
 function Timer:load_state_dict(state) self.offset = state.time_elapsed end
 
 -- ProgressBar -------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ local function sum_of(kind, data)
 end
 
 --- Encodes a record that will be written at the position `at` of the file.
----@param at integer  in bytes, from 0
+---@param at integer  the position in bytes, from 0
 ---@param data string
 ---@return string
 function M.encode(at, data)

@@ -113,8 +113,8 @@ local take_image = args.signature [[wandb.Image(data_or_path: tensor|string, cap
 ---     print(image.width, image.height, image.caption)
 ---     --> 6	8	noise
 ---@class utils.wandb.Image
----@field width integer  in pixels
----@field height integer  in pixels
+---@field width integer  the width in pixels
+---@field height integer  the height in pixels
 ---@field caption string?  the text below the image
 ---@overload fun(data_or_path: Tensor|string, options?: table): utils.wandb.Image
 local Image = class.class("utils.wandb.Image")

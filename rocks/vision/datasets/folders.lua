@@ -127,7 +127,7 @@ local splits <const> = {train = 0, valid = 1, test = 2}
 ---     --> celeba/list_eval_partition.txt
 ---@class vision.datasets.CelebA: data.Dataset
 ---@field root string  the folder
----@field split string  which part
+---@field split string  the part of the dataset
 ---@field target_type string[]  the kinds of targets
 ---@field filename string[]  the images' names
 ---@field attr_names string[]  the attributes' names, if they are targets
@@ -269,7 +269,7 @@ local take_flowers = args.signature [[vision.datasets.Flowers102(root: string,
 ---     --> flowers-102/setid.mat
 ---@class vision.datasets.Flowers102: data.Dataset
 ---@field root string  the folder
----@field split string  which part
+---@field split string  the part of the dataset
 ---@field samples {[1]: string, [2]: integer}[]  path and class
 ---@overload fun(root: string, split?: string, options?: table): data.Dataset
 local Flowers102 = class.class("vision.datasets.Flowers102", Dataset)
@@ -326,7 +326,7 @@ local take_pets = args.signature [[vision.datasets.OxfordIIITPet(root: string,
 ---     --> 1	Abyssinian
 ---@class vision.datasets.OxfordIIITPet: data.Dataset
 ---@field root string  the folder
----@field split string  which part
+---@field split string  the part of the dataset
 ---@field target_types string[]  the kinds of targets
 ---@field classes string[]  the names of the breeds
 ---@overload fun(root: string, split?: string, options?: table): data.Dataset

@@ -187,7 +187,7 @@ local emnist_classes <const> = {
 ---     --> torch.Size([1, 28, 28])	c
 ---@class vision.datasets.EMNIST: data.Dataset
 ---@field root string  the folder
----@field split string  which of the six sets
+---@field split string  the name of one of the six sets
 ---@field train boolean  whether these are the images for training
 ---@field classes string[]  the names of the classes
 ---@field data Tensor  (n, 28, 28) uint8
@@ -359,7 +359,7 @@ local take_fake = args.signature [[vision.datasets.FakeData(size: count = 1000,
 ---@field size integer  the number of images
 ---@field image_size integer[]  the shape of an image
 ---@field num_classes integer  the number of classes
----@field random_offset integer  is added to the seed
+---@field random_offset integer  a number that is added to the seed
 ---@overload fun(size?: integer, image_size?: integer[], options?: table): data.Dataset
 local FakeData = class.class("vision.datasets.FakeData", Dataset)
 M.FakeData = FakeData

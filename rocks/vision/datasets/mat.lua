@@ -94,7 +94,7 @@ end
 
 --- Reads all arrays of numbers in a file.
 ---@param text string  the contents of the file
----@return table<string, Tensor>? arrays  by name; nil if the file is damaged
+---@return table<string, Tensor>? arrays  the arrays by name; nil if the file is damaged
 ---@return string? message
 function M.read(text)
    local ok, result = pcall(function()

@@ -104,8 +104,8 @@ local take_segmentation = args.signature("vision.datasets.VOCSegmentation" .. pa
 ---     --> VOC2012/ImageSets/Main/train.txt
 ---@class vision.datasets.VOCDetection: data.Dataset
 ---@field root string  the folder
----@field year string  of the challenge
----@field image_set string  which part
+---@field year string  the year of the challenge
+---@field image_set string  the part of the dataset
 ---@field images string[]  the paths of the images
 ---@field targets string[]  the paths of the annotations
 ---@overload fun(root: string, options?: table): data.Dataset
@@ -139,8 +139,8 @@ end
 ---     --> ImageSets/Segmentation/train.txt
 ---@class vision.datasets.VOCSegmentation: data.Dataset
 ---@field root string  the folder
----@field year string  of the challenge
----@field image_set string  which part
+---@field year string  the year of the challenge
+---@field image_set string  the part of the dataset
 ---@field images string[]  the paths of the images
 ---@field targets string[]  the paths of the masks
 ---@overload fun(root: string, options?: table): data.Dataset

@@ -150,7 +150,7 @@ local take_resnet = args.signature [[vision.models.detection.resnet_fpn_backbone
 ---     local maps = body(torch.zeros(1, 3, 64, 64))
 ---     print(#maps, table.unpack(maps[1].shape))
 ---     --> 5	1	256	16	16
----@param backbone_name string  such as "resnet50"
+---@param backbone_name string  the name of the ResNet, such as "resnet50"
 ---@param options? {weights: string|table, norm_layer: function, trainable_layers: integer,
 --- returned_layers: integer[], extra_blocks: function}  weights: a state dict of the ResNet, or its
 --- file; norm_layer: makes the ResNet's normalisations, FrozenBatchNorm2d by default;
@@ -220,7 +220,7 @@ local take_mobilenet = args.signature [[vision.models.detection.mobilenet_backbo
 ---     local body = detection.mobilenet_backbone("mobilenet_v3_small")
 ---     print(#body(torch.zeros(1, 3, 64, 64)))
 ---     --> 3
----@param backbone_name string  such as "mobilenet_v3_large"
+---@param backbone_name string  the name of the MobileNet, such as "mobilenet_v3_large"
 ---@param fpn? boolean  true by default
 ---@param options? {weights: string|table, norm_layer: function, trainable_layers: integer,
 --- returned_layers: integer[], extra_blocks: function}  weights: a state dict of the MobileNet, or

@@ -253,10 +253,10 @@ local take_ps_align = args.signature [[vision.ops.ps_roi_align(input: tensor, bo
 ---     print(cells:flatten())
 ---     --> tensor([0., 1., 2., 3.])
 ---@param input Tensor  (N, C * height * width, H, W)
----@param boxes Tensor|Tensor[]  as those of roi_align
+---@param boxes Tensor|Tensor[]  boxes in the form that roi_align takes
 ---@param output_size integer|integer[]  the numbers of cells of a result
 ---@param options? {spatial_scale: number, sampling_ratio: integer}  spatial_scale: multiplies the
---- boxes, 1 by default; sampling_ratio: as that of roi_align
+--- boxes, 1 by default; sampling_ratio: as in roi_align
 ---@return Tensor  (n, C, *output_size)
 function M.ps_roi_align(...)
    local title, a = "vision.ops.ps_roi_align", take_ps_align(...)
@@ -422,7 +422,7 @@ local take_pool = args.signature [[vision.ops.roi_pool(input: tensor, boxes: any
 ---     print(torch.vision.ops.roi_pool(x, boxes, 1))
 ---     --> tensor([[[[5.]]]])
 ---@param input Tensor  (N, C, H, W)
----@param boxes Tensor|Tensor[]  as those of roi_align
+---@param boxes Tensor|Tensor[]  boxes in the form that roi_align takes
 ---@param output_size integer|integer[]  the numbers of cells of a result
 ---@param options? {spatial_scale: number}  spatial_scale: multiplies the boxes, 1 by default
 ---@return Tensor  (n, C, *output_size)
@@ -446,7 +446,7 @@ local take_ps_pool = args.signature [[vision.ops.ps_roi_pool(input: tensor, boxe
 ---     print(cells:flatten())
 ---     --> tensor([0., 1., 2., 3.])
 ---@param input Tensor  (N, C * height * width, H, W)
----@param boxes Tensor|Tensor[]  as those of roi_align
+---@param boxes Tensor|Tensor[]  boxes in the form that roi_align takes
 ---@param output_size integer|integer[]  the numbers of cells of a result
 ---@param options? {spatial_scale: number}  spatial_scale: multiplies the boxes, 1 by default
 ---@return Tensor  (n, C, *output_size)

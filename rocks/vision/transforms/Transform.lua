@@ -61,7 +61,7 @@ end
 
 --- Returns all values in a sample as a list.
 ---@param sample table  packed arguments, with their number in `n`
----@return table list  with their number in `n`
+---@return table list  the values, with their number in the field `n`
 function Transform._flatten(sample)
    local list = {n = 0}
    for i = 1, sample.n do collect(sample[i], list) end
@@ -201,7 +201,7 @@ end
 
 --- Defines the constructor of a class. The arguments become fields of the object.
 ---@param Class table
----@param parameters string  in the notation of signatures
+---@param parameters string  the parameters, in the notation of args.signature
 ---@param check? fun(title: string, a: table)  may change arguments or raise errors about them
 function Transform._define(Class, parameters, check)
    local title = Class.__name
@@ -221,7 +221,7 @@ end
 --- applied with probability p.
 ---@param module table
 ---@param Class table
----@param parameters string  in the notation of signatures
+---@param parameters string  the parameters, in the notation of args.signature
 ---@param transform fun(self: table, value: any, params: table): any
 ---@param make_params? fun(self: table, values: table): table
 ---@param check? fun(title: string, a: table)  may change arguments or raise errors about them

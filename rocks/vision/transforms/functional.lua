@@ -203,7 +203,7 @@ end
 ---     --> tensor([0., 1., 1.])
 ---@names vision.transforms.v2.functional.adjust_hue
 ---@param inpt Tensor  (..., 1 or 3, H, W)
----@param hue_factor number  from -0.5 to 0.5; 0 changes nothing
+---@param hue_factor number  a fraction from -0.5 to 0.5; 0 changes nothing
 ---@return Tensor
 function M.adjust_hue(...)
    local title, a = prefix .. "adjust_hue", take_hue(...)
@@ -245,8 +245,8 @@ local take_normalize = args.signature(prefix .. [[normalize(inpt: tensor, mean: 
 ---     --> tensor([[[2., 2.]]])
 ---@names vision.transforms.v2.functional.normalize
 ---@param inpt Tensor  (..., C, H, W) of floating numbers
----@param mean number[]  of each channel
----@param std number[]  of each channel
+---@param mean number[]  the mean of each channel
+---@param std number[]  the standard deviation of each channel
 ---@return Tensor
 function M.normalize(...)
    local title, a = prefix .. "normalize", take_normalize(...)

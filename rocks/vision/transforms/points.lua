@@ -185,7 +185,7 @@ local take_convert = args.signature(prefix .. [[convert_bounding_box_format(inpt
 ---     --> tensor([[2, 3, 3, 4]])
 ---@param inpt Tensor|vision.tv_tensors.BoundingBoxes  (..., 4)
 ---@param old_format? string  the format of boxes in a plain tensor
----@param new_format? string  must be given
+---@param new_format? string  the format of the result, which must be given
 ---@return Tensor|vision.tv_tensors.BoundingBoxes
 function M.convert_bounding_box_format(...)
    local title, a = prefix .. "convert_bounding_box_format", take_convert(...)

@@ -53,7 +53,7 @@ local take_solarize = args.signature(prefix .. "solarize(inpt: tensor, threshold
 ---     --> tensor([ 55, 100], dtype=torch.uint8)
 ---@names vision.transforms.v2.functional.solarize
 ---@param inpt Tensor  (..., C, H, W)
----@param threshold number  at most 255, or 1 for floating numbers
+---@param threshold number  the threshold, at most 255, or 1 for floating numbers
 ---@return Tensor
 function M.solarize(...)
    local title, a = prefix .. "solarize", take_solarize(...)
@@ -99,7 +99,7 @@ local take_sharpness = args.signature(prefix .. [[adjust_sharpness(inpt: tensor,
 ---     --> tensor([0.0000, 0.3846, 0.0000])
 ---@names vision.transforms.v2.functional.adjust_sharpness
 ---@param inpt Tensor  (..., 1 or 3, H, W)
----@param sharpness_factor number  at least 0; 1 changes nothing
+---@param sharpness_factor number  a factor of at least 0; 1 changes nothing
 ---@return Tensor
 function M.adjust_sharpness(...)
    local title, a = prefix .. "adjust_sharpness", take_sharpness(...)
@@ -137,7 +137,7 @@ local take_gamma = args.signature(prefix .. [[adjust_gamma(inpt: tensor, gamma: 
 ---     --> tensor([[[0.2500]]])
 ---@names vision.transforms.v2.functional.adjust_gamma
 ---@param inpt Tensor  (..., C, H, W)
----@param gamma number  at least 0; values above 1 make shadows darker
+---@param gamma number  a power of at least 0; powers above 1 make shadows darker
 ---@param gain? number  1 by default
 ---@return Tensor
 function M.adjust_gamma(...)

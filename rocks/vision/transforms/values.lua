@@ -104,7 +104,7 @@ local take_jpeg = args.signature(prefix .. "jpeg(inpt: tensor, quality: integer)
 --- Encodes images as JPEG and decodes them. This needs libturbojpeg.
 ---@names vision.transforms.v2.functional.jpeg
 ---@param inpt Tensor  (..., 1 or 3, H, W) uint8
----@param quality integer  from 1 to 100
+---@param quality integer  the quality from 1 to 100
 ---@return Tensor
 function M.jpeg(...)
    local title, a = prefix .. "jpeg", take_jpeg(...)

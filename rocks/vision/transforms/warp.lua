@@ -261,7 +261,7 @@ end
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param angle number  degrees
 ---@param translate number[]  pixels to the right and down
----@param scale number  above 0
+---@param scale number  a factor above 0
 ---@param shear number|number[]  the shear in degrees along x, or along x and y
 ---@param options? {interpolation: string, fill: number|number[], center: number[]}  interpolation:
 --- "nearest" by default or "bilinear"; fill: the value of pixels from outside, or one for each

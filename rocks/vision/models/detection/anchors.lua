@@ -119,7 +119,7 @@ local take_defaults = args.signature [[vision.models.detection.DefaultBoxGenerat
 ---     print(table.concat(boxes:num_anchors_per_location(), " "))
 ---     --> 4 6
 ---@class vision.models.detection.DefaultBoxGenerator: nn.Module
----@field aspect_ratios number[][]  for each map
+---@field aspect_ratios number[][]  the ratios of the boxes of each map
 ---@field scales number[]  the scale of each map, and one more
 ---@field steps? number[]  the number of pixels between the positions of each map
 ---@field clip boolean  whether boxes are limited to the image

@@ -138,8 +138,8 @@ end
 
 --- Raises an error if the images or targets for a detector are wrong.
 ---@param title string  the model's name
----@param images any  should be a list of images (C, H, W)
----@param targets any  should be a list of tables
+---@param images any  a value that should be a list of images (C, H, W)
+---@param targets any  a value that should be a list of tables
 ---@param is_training boolean  whether there must be targets
 ---@param first integer  the first label
 ---@param last? integer  the last label, if it is known

@@ -398,19 +398,22 @@ end
 --- box_fg_iou_thresh: number, box_bg_iou_thresh: number, box_batch_size_per_image: integer,
 --- box_positive_fraction: number, bbox_reg_weights: number[], weights: string|table,
 --- weights_backbone: string|table, trainable_backbone_layers: integer, norm_layer: function}
---- num_classes: 91 by default, with the background; min_size: the pixels of an image's shorter
---- side, 800 by default (320 for 320_fpn); max_size: those of its longer side, 1333 by default (640
---- for 320_fpn); image_mean: is subtracted from the channels; image_std: divides the channels;
---- rpn_anchor_generator: a part; rpn_head: a part; rpn_pre_nms_top_n_train, rpn_pre_nms_top_n_test,
+--- num_classes: 91 by default, with the background; min_size: the number of pixels of an image's
+--- shorter side, 800 by default (320 for 320_fpn); max_size: the number of pixels of its longer
+--- side, 1333 by default (640 for 320_fpn); image_mean: the numbers that are subtracted from the
+--- channels; image_std: the numbers by which the channels are divided; rpn_anchor_generator,
+--- rpn_head: modules that replace these parts; rpn_pre_nms_top_n_train, rpn_pre_nms_top_n_test,
 --- rpn_post_nms_top_n_train, rpn_post_nms_top_n_test: numbers of proposals; rpn_nms_thresh,
 --- rpn_fg_iou_thresh, rpn_bg_iou_thresh, rpn_batch_size_per_image, rpn_positive_fraction,
---- rpn_score_thresh: those of RegionProposalNetwork; box_roi_pool, box_head, box_predictor: parts;
---- box_score_thresh, box_nms_thresh, box_detections_per_img, box_fg_iou_thresh, box_bg_iou_thresh,
---- box_batch_size_per_image, box_positive_fraction, bbox_reg_weights: those of RoIHeads; weights: a
---- state dict of the whole model or its file; weights_backbone: that of the ResNet or MobileNet;
---- trainable_backbone_layers: how many of its stages learn, from the last: 3 with weights,
---- otherwise all; norm_layer: makes the body's normalisations: with weights FrozenBatchNorm2d, as
---- the models that torchvision offers have been trained, otherwise BatchNorm2d
+--- rpn_score_thresh: as in RegionProposalNetwork; box_roi_pool, box_head, box_predictor: modules
+--- that replace these parts; box_score_thresh, box_nms_thresh, box_detections_per_img,
+--- box_fg_iou_thresh, box_bg_iou_thresh, box_batch_size_per_image, box_positive_fraction,
+--- bbox_reg_weights: as in RoIHeads; weights: a state dict of the whole model or its file;
+--- weights_backbone: a state dict of the ResNet or MobileNet, or its file;
+--- trainable_backbone_layers: how many of the backbone's last stages are not frozen: 3 with
+--- weights, otherwise all; norm_layer: makes the backbone's normalisations, which are by default
+--- FrozenBatchNorm2d with weights, as in the training of torchvision's models, and otherwise
+--- BatchNorm2d
 ---@return vision.models.detection.FasterRCNN
 
 add_builders({

@@ -31,8 +31,8 @@ local take = args.signature [[vision.models.detection.GeneralizedRCNNTransform(m
 ---@class vision.models.detection.GeneralizedRCNNTransform: nn.Module
 ---@field min_size integer[]  the number of pixels of the shorter side
 ---@field max_size integer  the largest number of pixels of the longer side
----@field image_mean number[]  is subtracted from each channel
----@field image_std number[]  divides each channel
+---@field image_mean number[]  the numbers that are subtracted from the channels
+---@field image_std number[]  the numbers by which the channels are divided
 ---@field size_divisible integer  a number of which the batch's sides are multiples
 ---@field fixed_size? integer[]  the images' width and height
 ---@overload fun(...): nn.Module
