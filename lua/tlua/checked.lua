@@ -20,7 +20,7 @@ function M.origin(fn) return origins[fn] or fn end
 ---@param inner function
 function M.wraps(fn, inner) origins[fn] = inner end
 
--- Returns the values of a table for keys[i], keys[i + 1] and so on.
+-- Returns given[keys[i]], given[keys[i + 1]] and so on as several values.
 local function values(given, keys, i)
    if i > #keys then return end
    return given[keys[i]], values(given, keys, i + 1)

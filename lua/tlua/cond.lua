@@ -42,7 +42,7 @@ local function check_same(first, list, second, others)
    end
 end
 
--- Records both branches.
+-- Records both branches of torch.cond for torch.export. Returns their joined results.
 local function record(pred, true_fn, false_fn, operands)
    if trace.step then
       torch.raise "cond: torch.export_step records no branches; torch.export does"

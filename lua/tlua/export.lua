@@ -48,7 +48,7 @@ end
 -- The largest number of inputs, and of outputs, of a call that C makes (src/lua/program_run.c).
 local FEW <const> = 16
 
---- Returns the program of a graph.
+--- Returns an object of class Program for a graph.
 local function wrap(graph)
    local program = setmetatable({}, Program)
    local structure, training, step = graph:state()

@@ -208,7 +208,8 @@ local function call(name, arguments, fn, numbers)
    return function_of(name)(table.unpack(made, 1, made.n))
 end
 
--- Computes with a float8.
+-- Runs an operator on tensors of a float8 dtype: computes in float32, and rounds floating-point
+-- results to `dtype`.
 local function compute_float(full, name, dtype, arguments)
    local function widen(value)
       if type(value) == "number" then
@@ -228,7 +229,8 @@ local function compute_float(full, name, dtype, arguments)
    refuse(full, dtype)
 end
 
--- Computes with complex32: PyTorch's few operators, in complex64.
+-- Runs an operator on tensors of complex32: computes in complex64. Only the few operators that
+-- PyTorch has for complex32 are accepted.
 local function compute_half_complex(full, name, dtype, arguments)
    local result = half_complex[name] and dtype or name == "abs" and "float16"
    if not result and not half_complex_tests[name] then refuse(full, dtype) end
@@ -236,7 +238,8 @@ local function compute_half_complex(full, name, dtype, arguments)
    return result and value:to(result) or value
 end
 
--- Computes with an unsigned integer.
+-- Runs an operator on tensors of an unsigned integer dtype: computes in wider integers or, for
+-- uint64, in int64.
 local function compute_whole(full, name, dtype, arguments)
    local wide = wider[dtype]
    local flips = dtype == "uint64" and ordered[name]

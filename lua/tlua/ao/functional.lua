@@ -132,7 +132,7 @@ end
 
 Quantized.forward = refuse_call
 
--- Returns the scale and the zero point for a result.
+-- Returns the module's scale and zero point for a result.
 local function result_of(self)
    local scale = args.to_number("QFunctional", "scale", self.scale)
    if scale == 0 then
@@ -142,7 +142,8 @@ local function result_of(self)
    return scale, self.zero_point
 end
 
--- Refuses a tensor that no QuantStub has quantized.
+-- Raises an error for a tensor that is not quantized: the model lacks a QuantStub before the
+-- module.
 local function check(method, name, x)
    if torch.is_tensor(x) and x.is_quantized then return end
    args.refuse("QFunctional:" .. method, name,

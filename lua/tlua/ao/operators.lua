@@ -10,14 +10,16 @@ local M = {}
 
 local prefix <const> = "ops.quantized."
 
--- Returns the parts of an argument, which has to be quantized per tensor.
+-- Returns the components of an argument. Raises an error unless it is a tensor quantized per
+-- tensor.
 local function parts_of(who, name, value)
    local p = quantized._parts(value)
    if not p or p.axis then args.refuse(who, name, "a tensor quantized per tensor", value) end
    return p
 end
 
--- Returns the parts of a second tensor, which fits the first one.
+-- Returns the components of a second tensor. Raises an error unless its dtype and device are those
+-- of the first tensor.
 local function partner_of(who, name, value, first)
    local p = parts_of(who, name, value)
    if p.dtype ~= first.dtype or p.integers.device ~= first.integers.device then

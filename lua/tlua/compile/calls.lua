@@ -142,7 +142,7 @@ end
 
 -- Compiling ---------------------------------------------------------------------------------------
 
--- Returns the seconds that the fastest of up to 20 calls takes.
+-- Calls fn up to 20 times, and returns the time of the fastest call in seconds.
 local function time(fn, limit)
    local best, begun = math.huge, os.clock()
    for _ = 1, 20 do

@@ -237,7 +237,7 @@ local function replace_convolution(graph, node)
    return true
 end
 
--- Returns the number of channels of a channels-last result, or 0.
+-- Returns the number of channels of a node's result if the result is channels-last, otherwise 0.
 local function channels_of(graph, node)
    if node.target == "_max_pool2d_packed" then return LANES end
    if node.target == "_conv2d_packed" then return node.args.channels end

@@ -110,7 +110,7 @@ local function make_dynamic(graph, recorded, tensors, batch, lines)
    graph:range(1, 2, 1 << 40, true)
 end
 
--- Returns tensors like the arguments of a call, with memory of their own.
+-- Returns copies of the arguments of a call, in separate memory.
 local function copies_of(tensors, live)
    local copies = {}
    for i, tensor in ipairs(tensors) do

@@ -160,7 +160,7 @@ local function known_type(dtype)
    return type(dtype) == "string" and (pcall(torch.empty, {0}, {dtype = dtype}))
 end
 
--- Returns the dtypes that the user gave, by the names of the columns.
+-- Returns a table from the names of columns to the dtypes that the user gave.
 local function check_dtypes(self, dtypes)
    local given, known = {}, {}
    for _, column in ipairs(self.all_names) do known[column] = true end

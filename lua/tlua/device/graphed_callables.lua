@@ -35,7 +35,7 @@ local function gradients(outputs, inputs, grads, allow_unused)
    })}
 end
 
--- Returns the addresses of tensors' values.
+-- Returns a list of the addresses at which the tensors' memory begins.
 local function places_of(tensors)
    local places = {}
    for i, tensor in ipairs(tensors) do places[i] = tensor:data_ptr() end

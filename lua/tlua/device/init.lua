@@ -135,7 +135,7 @@ local function amp_of(kind)
    }
 end
 
--- Returns a table of the functions about random numbers.
+-- Returns a table of the module's functions for random numbers.
 local function random_of(module)
    local random = {}
    for _, name in ipairs {"get_rng_state", "get_rng_state_all", "set_rng_state",
@@ -196,7 +196,7 @@ local function processes_of(module)
    end
 end
 
---- Returns nvtx.range, which opens a range for Nsight while fn runs.
+--- Returns the function nvtx.range, which shows the run of fn as a named range in Nsight.
 local function range_of(nvtx)
    return function(message, fn, ...)
       if type(fn) ~= "function" then args.refuse("cuda.nvtx.range", "fn", "a function", fn) end

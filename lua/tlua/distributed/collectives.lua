@@ -30,7 +30,7 @@ local function taker(name, list)
    end
 end
 
--- Makes a call. Returns a Work if async_op is set, otherwise nothing.
+-- Makes a collective call of a group. Returns a Work if async_op is set, otherwise nothing.
 local function run(group, a, kind, inputs, outputs, op, root)
    local work = group:run(kind, {
       inputs = inputs, outputs = outputs, op = op and op:lower(), root = root,

@@ -34,7 +34,8 @@ local M = {}
 ---@field mesh_dim_names string[]?  the dimensions' names
 local DeviceMesh = class.class("distributed.DeviceMesh")
 
--- Looks up a method or a field of a mesh, or else a dimension's name.
+-- Returns a method or a field of a mesh or, if the key is the name of a dimension, this rank's part
+-- of the mesh along it.
 local function look_up(mesh, key)
    local value = DeviceMesh[key]
    if value ~= nil then return value end

@@ -188,7 +188,8 @@ local take_init = args.signature [[init_process_group(backend: string?,
    init_method: string?, rank: integer?, world_size: integer?, timeout: number?, store: object?,
    device_id: any?, group_name: string?)]]
 
--- Returns an option that must be a count; -1 means unset, as in PyTorch.
+-- Checks the option `name`, an integer from 0 on. As in PyTorch, -1 means unset; the option is then
+-- removed.
 local function count(a, name)
    local n = a[name]
    if n == -1 then a[name] = nil end

@@ -267,7 +267,8 @@ local function divisors(n, most)
    return list
 end
 
--- Calls fn with each way to arrange the devices.
+-- Calls fn(tensor, pipeline, context, data) for each way to divide the devices among these kinds of
+-- parallelism.
 local function each_grid(m, o, fn)
    for _, tensor in ipairs(divisors(m.heads, o.per_node)) do
       for _, pipeline in ipairs(divisors(m.layers)) do

@@ -13,14 +13,15 @@ local none <const> = {n = 0}
 -- The largest depth of tables in the options of a group.
 local DEEPEST <const> = 4
 
--- Adds a field to a list of {table, key, value, ...}.
+-- Appends a field and its value to a flat list {table, key, value, ...}.
 local function add(list, owner, key)
    local n = list.n
    list[n + 1], list[n + 2], list[n + 3] = owner, key, rawget(owner, key)
    list.n = n + 3
 end
 
--- Adds the first and the last element of a list, and the end after it.
+-- Appends the first and the last element of `values`, and the empty position after the last one, so
+-- that a change of the length is seen.
 local function add_ends(list, values)
    add(list, values, 1)
    add(list, values, #values)

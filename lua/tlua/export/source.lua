@@ -43,7 +43,7 @@ tl_Program *%s_load(void) { return tl_program_read(bytes, sizeof bytes); }
       table.concat(lines, "\n"), name, name)
 end
 
--- Reads the words of the command.
+-- Returns the options of the command, from its words.
 local function options_of(words)
    local options, i = {}, 1
    while i <= #words do

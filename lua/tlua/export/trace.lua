@@ -69,7 +69,7 @@ function M.read_inputs(title, model, inputs, own_names)
    return tensors, names, structure
 end
 
--- Returns the arguments of a call, with the given tensors in them.
+-- Returns the arguments of a call, with the given tensors in place of the example's tensors.
 local function arguments(call, tensors)
    local inputs = nested.unflatten(call.inputs, tensors, 1)
    return table.unpack(inputs, 1, #call.inputs)

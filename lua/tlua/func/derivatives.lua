@@ -225,7 +225,8 @@ local function same_shape(a, b)
    return table.concat(a.shape, ",") == table.concat(b.shape, ",")
 end
 
--- Returns the tensors of a structure, which must fit the given tensors.
+-- Returns the tensors of a structure. Raises an error unless their number and their shapes are
+-- those of the given tensors.
 local function fitting(title, what, value, tensors)
    local leaves = tree.flatten(value)
    if #leaves ~= #tensors then

@@ -84,7 +84,7 @@ function M.flatten(value)
    end
 end
 
--- Returns the sortable keys: numbers, then strings.
+-- Returns the keys that can be sorted: first the numbers, then the strings.
 local function orderly_keys(node)
    local keys = {}
    for key in pairs(node) do

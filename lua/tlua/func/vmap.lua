@@ -164,7 +164,7 @@ end
 
 -- The two ways ----------------------------------------------------------------------------------
 
--- Returns the entry of in_dims for an argument.
+-- Returns the entry of in_dims for argument k.
 local function in_dim(a, k)
    if tree.is_node(a.in_dims) then return a.in_dims[k] end
    return a.in_dims

@@ -50,7 +50,7 @@ end
 
 local views = {}
 
--- Operators of torch itself, which are loaded when they are first used.
+-- Returns the operators of torch.ops.quantized, which are loaded when they are first used.
 local function quantized_operators()
    local own = lazy.load({}, lazy.modules("tlua.ao", {operators = [[add add_relu add_scalar
       add_scalar_relu mul mul_relu mul_scalar mul_scalar_relu cat cat_relu matmul]]}))

@@ -221,7 +221,7 @@ local function any_of(mask, dim, keepdim)
    return mask:any(dim, {keepdim = keepdim})
 end
 
--- Reads dim, keepdim and a table of options.
+-- Returns dim, keepdim and the options from the arguments of a reduction.
 local function read(...)
    local given = table.pack(...)
    local last = given[given.n]

@@ -42,7 +42,7 @@ local function input_and_mask(who, input, given, name)
    return data, mask
 end
 
--- Returns x with `value` where the mask is false.
+-- Returns a copy of x in which `value` replaces the elements at which the mask is false.
 local function filled(x, mask, value)
    if not mask then return x end
    return torch.where(mask, x, torch.full({}, value, {dtype = x.dtype, device = x.device}))
@@ -98,7 +98,7 @@ local function count_of(x, mask, dims, keepdim)
    return torch.full(shape, n, {dtype = "int64", device = x.device})
 end
 
--- Sums and products of integers are of int64.
+-- Returns the dtype of a sum or product: int64 for integers.
 local function wide_dtype(x, dtype)
    if dtype then return dtype end
    local inexact = x:is_floating_point() or x:is_complex()

@@ -28,7 +28,7 @@ local function row_indices(who, p, indices)
    return list
 end
 
--- Returns the values after an index_put.
+-- Returns the values of a nested tensor after an index_put.
 local function put(who, x, indices, values, ...)
    local p = parts(x)
    if not p then kind.unsupported(who .. " with nested indices or values") end

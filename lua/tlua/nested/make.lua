@@ -12,7 +12,7 @@ require "tlua.nested.assign"
 local M = {}
 local fail <const>, parts <const> = V.fail, V.kind.parts
 
--- Raises an error for nested, sparse and masked tensors.
+-- Raises an error if x is a nested, sparse or masked tensor.
 local function dense(who, name, x)
    if torch._wrapped_parts(x, getmetatable(x)) or torch._sparse_parts(x) then
       args.refuse(who, name, "a dense tensor", x)

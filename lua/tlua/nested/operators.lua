@@ -167,7 +167,7 @@ function along.amin(rows, owners, b)
    return segments.combine("amin", rows, owners, b, (select(2, limits("amin", rows))))
 end
 
--- Returns the rows of a packed tensor, (rows, ...).
+-- Returns the values of a packed nested tensor with the dimension of the rows first: (rows, ...).
 local function rows_of(p) return p.values:movedim(p.dim - 1, 1) end
 
 -- Reduces along the ragged dimension, and keeps it with size 1.
@@ -194,7 +194,7 @@ local function read(...)
    return given, options
 end
 
--- Calls fn with the options last, if there are any.
+-- Calls fn with the options as the last argument, if there are any.
 local function call(fn, x, given, first, options)
    local list = table.move(given, first, given.n, 1, {})
    local n = math.max(given.n - first + 1, 0)
@@ -345,7 +345,7 @@ end
 
 -- Losses ------------------------------------------------------------------------------------------
 
--- Returns the parts of a loss's input and target, which must be nested.
+-- Returns the components of a loss's input and target. Raises an error unless both are nested.
 local function both(name, x, target)
    local p, q = parts(x), parts(target)
    if not (p and q) then

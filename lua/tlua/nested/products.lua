@@ -84,7 +84,7 @@ local take = args.signature [[scaled_dot_product_attention(query: tensor, key: t
    value: tensor, attn_mask: tensor?, dropout_p: number = 0, is_causal: boolean = false,
    scale: number?, enable_gqa: boolean = false)]]
 
--- Groups the sequences' numbers by the lengths of query and key.
+-- Groups the sequences that have the same lengths of query and key. Returns lists of their numbers.
 local function groups_of(queries, keys)
    local list, by = {}, {}
    for i, n in ipairs(queries) do

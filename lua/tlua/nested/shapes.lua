@@ -24,7 +24,7 @@ local function refuse_ragged(who, p)
    fail("%s: is not defined along the ragged dimension, %d, of nested tensors", who, p.dim)
 end
 
--- Raises an error for the batch and the ragged dimension.
+-- Raises an error if `dim` is the batch dimension or the ragged dimension.
 local function dense_dim(who, x, dim, name)
    local p, d, n = read(who, x, dim, name)
    if d == 1 then refuse_batch(who, name) end
@@ -194,7 +194,7 @@ end)
 
 -- Parts -------------------------------------------------------------------------------------------
 
--- Returns the sequences from `first` to `last`.
+-- Returns a nested tensor of the sequences from `first` to `last`.
 local function batch_range(p, first, last)
    local ragged = p.ragged
    local lengths = table.move(ragged.lengths, first, last, 1, {})

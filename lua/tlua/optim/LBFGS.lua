@@ -84,7 +84,7 @@ local function flat_gradient(o)
    return o.maximize and flat:neg_() or flat
 end
 
--- Computes p = p + t d for all parameters.
+-- Moves all parameters by t times the direction.
 local function move(params, t, direction)
    local start = 1
    for _, parameter in ipairs(params) do

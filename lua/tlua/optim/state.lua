@@ -147,7 +147,7 @@ local function check_state(self, position, saved, parameter, group)
    end
 end
 
--- Converts the saved state of one parameter for use by this optimizer.
+-- Returns the saved state of one parameter, converted for use by this optimizer.
 local function adopt(self, saved, parameter, group)
    local adopted = {}
    for key, value in pairs(saved) do

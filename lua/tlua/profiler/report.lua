@@ -58,7 +58,7 @@ local function tree_of(session, number)
    return root
 end
 
--- Writes the tree as text: [name,own ns,calls,[children]].
+-- Writes a tree of spans as JSON: [number of the name, ns in the span itself, calls, [children]].
 local function put_tree(put, node)
    put(("[%d,%d,%d,["):format(node[1], node[2], node[3]))
    local children = {}
@@ -81,7 +81,8 @@ local function put_flame(put, session)
    put ");</script>\n"
 end
 
--- Returns the shortest duration among the MOST longest events.
+-- Returns the duration of the shortest event that a timeline shows: it shows the MOST longest
+-- events.
 local function threshold(session, n)
    if n <= MOST then return 0 end
    local took, event = {}, {}

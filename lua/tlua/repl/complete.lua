@@ -38,7 +38,7 @@ local function is_harmless(f)
    return info.what == "C" or info.source:sub(1, 6) == "=tlua:"
 end
 
--- Returns value[key], through __index.
+-- Returns value[key]. The chain of __index is followed, but no user's function is called.
 local function index(value, key)
    for _ = 1, 100 do -- bounds the search, because the chain of __index may be circular
       if type(value) == "table" then

@@ -106,7 +106,7 @@ function M.signature(fn)
    end
 end
 
--- Returns the words that describe a table of options as a whole.
+-- Returns the text that describes the parameter `options` as a whole.
 local function about_options(tags)
    for _, tag in ipairs(M.parameters(tags)) do
       local is_divided = false

@@ -71,7 +71,7 @@ local function check_coo(who, p, a)
    if invariants.wanted(a.check_invariants, values) then invariants.check_coo(who, p) end
 end
 
--- Makes an empty tensor: sparse_coo_tensor(nil, nil, size).
+-- Makes a tensor without elements, for the call sparse_coo_tensor(nil, nil, size).
 local function empty(who, a)
    if not a.size then torch.raise(who .. ": indices are missing; expected a tensor or a list") end
    local size = type(a.size) == "table" and a.size or {a.size}
@@ -135,7 +135,7 @@ local names_of <const> = {
    sparse_csc = {"ccol_indices", "row_indices"}, sparse_bsc = {"ccol_indices", "row_indices"},
 }
 
--- Returns the size that fits the components.
+-- Returns the smallest size of a compressed tensor that contains all its positions.
 local function compressed_size(p, columns)
    local batch, block = V.batch_dim(p), V.block_of(p)
    local lines = p.pointers:size(-1) - 1
@@ -169,7 +169,7 @@ local function check_batch(who, p, names)
    end
 end
 
--- Returns the numbers of rows and of columns; of blocks in a blocked layout.
+-- Returns the numbers of rows and of columns. In a blocked layout they count blocks.
 local function counts_of(who, p)
    local batch, block = V.batch_dim(p), V.block_of(p)
    local counts = {p.size[batch + 1], p.size[batch + 2]}

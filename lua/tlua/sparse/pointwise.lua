@@ -121,7 +121,7 @@ local function same_pattern(p, q)
    return V.same(p.values.shape, q.values.shape)
 end
 
--- Returns components in the layout of another tensor.
+-- Returns a sparse tensor with the components `coo`, converted to the layout of p.
 local function like(who, coo, p)
    return V.new(C.to_layout(who, coo, p.layout, V.block_of(p)))
 end

@@ -11,7 +11,7 @@ local methods <const> = V.methods
 
 local keys <const> = {"indices", "pointers", "plain"}
 
--- Returns the tensor with functions applied to its positions and values.
+-- Returns a tensor whose positions and values are the results of the two functions.
 local function mapped(s, of_positions, of_values)
    local p, copy = V.parts(s), {}
    for key, value in pairs(p) do copy[key] = value end

@@ -15,7 +15,7 @@ local groups = require "tlua.distributed.group"
 
 local M = {}
 
--- Describes this rank's tensors for rank 0.
+-- Returns a description of this rank's tensors, which is sent to rank 0.
 local function describe(list)
    local all = {}
    for i, entry in ipairs(list) do

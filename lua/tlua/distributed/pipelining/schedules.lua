@@ -30,7 +30,7 @@ local options = [[n_microbatches: count, loss_fn: callable?, scale_grads: boolea
 -- Durations of actions, assumed for the order of messages.
 local durations <const> = {F = 1, B = 2, I = 1, W = 1}
 
--- Returns the name of an action's result; "B" and "I" have the same name.
+-- Returns the key of an action's result in a table. Actions "B" and "I" have the same key.
 local function name_of(kind, stage, chunk)
    return ("%s%d.%d"):format(kind == "I" and "B" or kind, stage, chunk)
 end
@@ -355,7 +355,7 @@ end
 
 -- The orders -------------------------------------------------------------------------------------
 
--- Defines a schedule that allows several stages on a rank.
+-- Defines a class of schedules that allow several stages on a rank.
 local function define_interleaved(name, check)
    local cls = class.class("distributed.pipelining." .. name, Schedule)
    local take = args.signature(name .. "(stages: table, " .. options)
@@ -599,7 +599,7 @@ local function most_under_way(r, ranks, here, n)
    return math.min((here - 1) * math.min(n, ranks) + 2 * (ranks - 1 - r), n * here) + 1
 end
 
--- Returns the action lists of all ranks.
+-- Simulates all ranks step by step, and returns the list of actions of each rank.
 local function simulate(ranks, here, n)
    local lists, states, done, left = {}, {}, {}, 3 * n * ranks * here
    for r = 0, ranks - 1 do

@@ -179,7 +179,7 @@ function DTensor.from_local(...)
    return new(part, mesh, placements, shape)
 end
 
--- Returns the shape of a rank's part of a new tensor.
+-- Returns the shape of this rank's part of a tensor that is to be made.
 local function part_shape(title, shape, mesh, placements)
    local left = table.move(shape, 1, #shape, 1, {})
    for i, placement in ipairs(placements) do

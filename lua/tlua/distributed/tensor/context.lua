@@ -149,7 +149,7 @@ local function check_shapes(title, q, k, v, gqa)
    end
 end
 
--- Returns a tensor as (batch, heads, positions, features).
+-- Reshapes a tensor to (batch, heads, positions, features).
 local function as_heads(x)
    local n = x:dim()
    return x:reshape(-1, n > 2 and x:size(-3) or 1, x:size(-2), x:size(-1))

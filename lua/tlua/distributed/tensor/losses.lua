@@ -73,7 +73,7 @@ local function check_targets(target, all)
    end
 end
 
--- Computes a loss; a: {input, target, weight, reduction, ignore_index}
+-- Computes the loss for the arguments a = {input, target, weight, reduction, ignore_index}.
 local function compute(group, a)
    local classes, all = check(a, #group.ranks)
    local input, target = a.input, a.target:reshape(-1)

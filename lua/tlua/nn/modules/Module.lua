@@ -495,7 +495,7 @@ end
 -- the modules that are being printed
 local printing = setmetatable({}, {__mode = "k"})
 
--- Returns the text of a module that is printed as a part of another module.
+-- Returns the text of a child for the printed text of its parent.
 local function text_of(child)
    if printing[child] then return torch.type(child):match "[^.]*$" .. "(...)" end
    return (tostring(child):gsub("\n", "\n  "))

@@ -44,7 +44,7 @@ local RNNBase, parent = class.class("nn.RNNBase", Module)
 local take_base = args.signature("nn.RNNBase(mode: string, input_size: count, hidden_size: count, "
    .. options:format "" .. ")")
 
--- Raises an error for options that describe no valid network.
+-- Raises an error if the options do not describe a valid network.
 local function check(name, a)
    local function want(what, fits, expected)
       if not fits then args.refuse(name, what, expected, a[what]) end
@@ -186,7 +186,7 @@ local function first_states(self, input, batch, ...)
       state_shapes(self, batch), usage, ...)
 end
 
--- Returns the results of the layer. An LSTM's last states are one table.
+-- Returns the output, and the last states: a table for an LSTM, otherwise a tensor.
 local function results(self, output, last)
    if self.mode == "LSTM" then return output, last end
    return output, last[1]

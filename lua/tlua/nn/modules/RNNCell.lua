@@ -60,7 +60,7 @@ end
 local state_names <const>, lstm_names <const> = {"h"}, {"h", "c"}
 local usage <const> = "h, c = cell(input, {h, c}) returns two tensors and takes a table of them"
 
--- Returns the state after a step, one tensor for each of `parts`.
+-- Returns the tensors of the state after a step. `parts` is the number of these tensors.
 local function advance(self, operator, parts, input, ...)
    if not torch.is_tensor(input) or input:dim() < 1 or input:dim() > 2
       or input:size(-1) ~= self.input_size then

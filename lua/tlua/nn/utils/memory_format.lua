@@ -8,7 +8,7 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
--- Returns a converter for modules of the given classes.
+-- Returns a function that converts the weights of all layers of the given classes in a model.
 local function converter(title, rank, classes)
    return function(module, memory_format)
       if not class.isinstance(module, Module) then

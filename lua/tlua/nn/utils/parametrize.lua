@@ -137,7 +137,7 @@ function ParametrizationList:preview(values)
    return value
 end
 
--- Returns the tensors that are stored.
+-- Returns the list of the stored tensors: `original`, or `original0`, `original1` and so on.
 local function stored(self)
    if self.is_tensor then return {self.original} end
    local values = {}

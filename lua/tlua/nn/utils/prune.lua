@@ -255,7 +255,7 @@ local function round_to_even(x)
    return low
 end
 
--- Converts an amount to a number of units out of n.
+-- Converts an amount, a fraction or a number of units, to a number of units out of n.
 local function count(title, amount, n)
    if math.type(amount) == "float" then return round_to_even(amount * n) end
    if amount > n then

@@ -84,7 +84,7 @@ local function with_threads(self, fn)
    return result
 end
 
--- Returns how many seconds n calls take.
+-- Runs the statement n times, and returns the duration in seconds.
 local function time(self, n)
    synchronize()
    local begin = torch.io.clock()
