@@ -172,7 +172,7 @@ describe("random walks", function()
       local walks = N.random_walk(edges[1], edges[2], torch.ones(60000):long(), 2, {p = 0.5, q = 4})
       local via = walks[walks[{{}, 2}]:eq(2)]
       local counts = torch.bincount(via[{{}, 3}], {minlength = 4}):double() / via:size(1)
-      -- weights 1/p = 2, 1/q = 0.25, 1
+      -- the weights are 1/p = 2, 1/q = 0.25 and 1
       assert.close({2 / 3.25, 0, 0.25 / 3.25, 1 / 3.25}, counts:tolist(), 0.015)
    end)
 

@@ -207,7 +207,7 @@ describe("torch.notebook", function()
    it("shows the corners of large tensors, and no table for tensors of other dimensions", function()
       local x = torch.arange(3000):view(100, 30)
       local text = html.tensor(x)
-      assert.equal(21 * 13, select(2, text:gsub("<td", ""))) -- 10 + 1 + 10 rows, 6 + 1 + 6 columns
+      assert.equal(21 * 13, select(2, text:gsub("<td", ""))) -- the table has 10 + 1 + 10 rows and 6 + 1 + 6 columns
       assert.matches(">2999</td>", text, 1, true)
       assert.is_nil(html.tensor(torch.ones(2, 2, 2)))
       assert.is_nil(html.tensor(torch.tensor(3)))

@@ -162,7 +162,7 @@ describe("generate", function()
       local first = made({})[4]
       assert.not_equal(first, made({begin_suppress_tokens = {first - 1}})[4])
       assert.equal(6, made({sequence_bias = {{{5}, 1e4}}})[4])
-      assert.equal(6, made({sequence_bias = {{{6, 5}, 1e4}}})[4]) -- The last token of the prompt is 7, or 6 from 0.
+      assert.equal(6, made({sequence_bias = {{{6, 5}, 1e4}}})[4]) -- the prompt ends with 7, which is 6 from 0
       for _, token in ipairs {2, 5, 7} do
          assert.not_equal(token, made({encoder_no_repeat_ngram_size = 1, sequence_bias = {{{token - 1}, 1e4}}})[4])
       end

@@ -107,7 +107,7 @@ describe("torch.text's models", function()
             assert.same(ids_of(row.greedy):tolist(), greedy:tolist())
             assert.same(greedy:tolist(), model:generate(given.input_ids, static):tolist())
             static.use_cache = false
-            if name ~= "phi3_longrope" and name ~= "llama_dynamic" then -- cached keys keep their old rotation
+            if name ~= "phi3_longrope" and name ~= "llama_dynamic" then -- their cached keys keep an old rotation
                assert.same(greedy:tolist(), model:generate(given.input_ids, static):tolist())
             end
             options.num_beams = 3

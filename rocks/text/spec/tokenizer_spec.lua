@@ -42,7 +42,7 @@ describe("text.Tokenizer", function()
 
    it("counts numbers, types, words and bytes from 1", function()
       local encoding = load_kind("bert"):encode("été a", "b")
-      assert.same({3, 4}, {encoding.ids[1], encoding.ids[#encoding.ids]}) -- [CLS] is 2 in the file
+      assert.same({3, 4}, {encoding.ids[1], encoding.ids[#encoding.ids]}) -- [CLS] has the number 2 in the file
       assert.same({2, 3}, {encoding.file_ids[1], encoding.file_ids[#encoding.ids]})
       assert.same({1, 1}, {encoding.type_ids[1], encoding.type_ids[2]})
       assert.equal(2, encoding.type_ids[#encoding.ids])
@@ -97,7 +97,7 @@ describe("text.Tokenizer", function()
       local encoding = load_kind "bert":enable_truncation(6):encode("the the tensor", "the the")
       local count = 0
       for _, sequence in ipairs(encoding.sequence_ids) do count = count + (sequence or 0) end
-      assert.equal(4, count) -- two tokens of the first text, one of the second
+      assert.equal(4, count) -- two tokens of the first text (1 each), and one of the second (2)
       assert.is_number(encoding:byte_to_token(1))
    end)
 
@@ -324,7 +324,7 @@ describe("text.Tokenizer", function()
          {wide, "a b a  a", {1, 4, 1}}, {wide, "a ｂ a a", {1, 4, 1}}, {wide, "b  a b a", {2, 1, 4}},
          {wide, "ab a a", {0, 1, 1}},
       } do
-         for _ = 1, 2 do assert.same(case[3], case[1]:encode(case[2]).file_ids) end -- known chunks the second time
+         for _ = 1, 2 do assert.same(case[3], case[1]:encode(case[2]).file_ids) end -- 2nd pass: cached chunks
       end
    end)
 
