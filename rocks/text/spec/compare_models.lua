@@ -3,9 +3,10 @@
 --    python rocks/text/spec/reference.py /tmp/models
 --    tlua rocks/text/spec/compare_models.lua /tmp/models [NAME ...]
 --
--- It prints for each model the largest differences of logits without and with padding (relative to
--- the largest logit), of the loss, and of gradients (relative to the largest gradient of the same
--- weight and a hundredth of the largest one), and whether the tokens of searches are equal.
+-- For each model, it prints the largest differences of logits without and with padding, of the loss
+-- and of gradients, and whether the tokens of searches are equal. Differences of logits are relative
+-- to the largest logit. Differences of a weight's gradients are relative to the largest gradient of
+-- the weight, or to a hundredth of the largest gradient of all weights if that is larger.
 
 local torch = require "tlua"
 
