@@ -8,8 +8,8 @@ local json = require "tlua.utils.json"
 local Rest = {remote = true}
 Rest.__index = Rest
 
--- Raises an error if the server's response says that the request was wrong. The caller treats other
--- failures like failures of the network.
+-- Raises an error that marks a request as refused by the server. Other failures are treated as
+-- failures of the network.
 local function refuse(path, answer)
    local ok, told = pcall(json.decode, answer.body)
    local message = ok and type(told) == "table" and told.message

@@ -10,7 +10,7 @@
 #include "server.h"
 
 /* Compares two texts. The time depends only on their lengths, so it tells an attacker nothing about
-** a token. */
+** the characters of a token. */
 static bool equal_secret(const char *a, const char *b) {
   size_t n = strlen(a);
   if (n != strlen(b)) return false;

@@ -164,8 +164,7 @@ static int batch_reply(lua_State *L) {
   return 1;
 }
 
-/* Answers the requests that are left in the batch with status 500. Some are left after an error in
-** Lua. */
+/* Answers the requests that an error in Lua has left in the batch, with status 500. */
 static int batch_gc(lua_State *L) {
   Batch *b = check_batch(L);
   while (b->n > 0) drop_request(b->requests[--b->n]);

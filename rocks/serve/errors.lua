@@ -15,7 +15,7 @@ function M.text(text)
    return utf8.len(text) and text or (text:gsub("[\128-\255]", "?"))
 end
 
---- Describes a value from JSON for a message, in which it was not the expected value.
+--- Describes a JSON value, for a message which says that another value was expected.
 ---@param value any
 ---@return string
 function M.kind(value)
@@ -28,7 +28,7 @@ function M.kind(value)
    return tostring(value)
 end
 
---- Describes a value for a message, which should have been an object with the given field.
+--- Describes a value that should have been an object with the given field, for a message.
 ---@param value any
 ---@param field string
 ---@return string

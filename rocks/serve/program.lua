@@ -338,7 +338,7 @@ end
 
 local function finish(self, counts, job, results, first)
    local mine = results
-   if first then -- the results are of several jobs: takes the rows of this one
+   if first then -- takes the rows of this job from the results of several jobs
       local rows = job.plan.rows
       mine = {}
       for i, result in ipairs(results) do

@@ -279,8 +279,8 @@ end
 
 local take_flow = args.signature "vision.utils.flow_to_image(flow: tensor)"
 
---- Returns a picture of a flow. The colour shows the direction of the flow. The longer the flow is,
---- the stronger is the colour.
+--- Returns a picture of a flow. The colour shows the direction of the flow. Longer flows have
+--- stronger colours.
 ---
 ---     local flow = torch.zeros(2, 1, 2)
 ---     flow[{1, 1, 2}] = 3

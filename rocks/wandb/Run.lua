@@ -251,7 +251,7 @@ function Run:__init(about)
    self.step, self.num, self.before, self.latest, self.start = 0, 0, 0, {}, torch.io.time()
    self.sample, self.sampled, self.at = system.sampler(), self.start, #datastore.head
    local config, resumed = {}, about.resumed and not about.disabled
-   for name, value in pairs(about.config) do -- the config is complete before the run begins
+   for name, value in pairs(about.config) do -- wrong values raise errors before the run begins
       values.convert("wandb.init", "config." .. name, value, self)
    end
    local made, message = true, nil

@@ -23,8 +23,8 @@ end
 
 local SqueezeNet = class.class("vision.models.SqueezeNet", nn.Module)
 
--- The numbers of channels between the layers of the eight Fire modules. Each module outputs eight
--- times as many.
+-- The numbers of channels inside the eight Fire modules, after their first layer. Each module
+-- outputs eight times as many channels.
 local squeezed <const> = {16, 16, 32, 32, 48, 48, 64, 64}
 
 function SqueezeNet:__init(options, row)

@@ -150,8 +150,8 @@ end
 
 -- Functions of boxes and keypoints ----------------------------------------------------------------
 
--- Returns the tensor, format, image size and clamping mode of boxes, which are an object or a
--- tensor with these arguments.
+-- Returns the tensor, format, image size and clamping mode of boxes. The boxes are an object, or a
+-- plain tensor whose format, size and mode are further arguments.
 local function boxes_of(title, a, format, needs_size)
    local value = a.inpt
    local kind = kinds.of(value)
