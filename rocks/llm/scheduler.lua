@@ -99,9 +99,9 @@ end
 --- Adds a sequence, which waits until a slot is free.
 ---@param tokens integer[]  the prompt, which the scheduler extends by the new tokens
 ---@param hooks table  sampler: a sampler of sampling.lua; accept(token): is called for each new
---- token, and returns the reason if the sequence ends; draft(tokens, most), optional: returns up to `most`
---- tokens that may follow, and the distributions from which they were drawn (see drafts.lua);
---- owner, optional: a weak_list with the only coroutine that reads the text
+--- token, and returns the reason if the sequence ends; draft(tokens, most), optional: returns up to
+--- `most` tokens that may follow, and the distributions from which they were drawn (see
+--- drafts.lua); owner, optional: a weak_list with the only coroutine that reads the text
 ---@return table sequence
 function Scheduler:add(tokens, hooks)
    local sequence = {tokens = tokens, prompt = #tokens, cached = 0, hooks = hooks,
