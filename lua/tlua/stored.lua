@@ -38,7 +38,7 @@ local moves <const> = {
    broadcast_tensors = {1}, atleast_1d = {1}, atleast_2d = {1}, atleast_3d = {1},
    fill_diagonal_ = {1, 2}, meshgrid = {1}, positive = {1},
 }
--- operators that only move unsigned integers
+-- operators that count as moving elements for unsigned integers only
 local whole_moves <const> = {
    gather = {1}, scatter = {1, 4}, scatter_ = {1, 4}, take_along_dim = {1},
 }

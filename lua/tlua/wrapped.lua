@@ -19,7 +19,8 @@ local arithmetic <const> = {
    idiv = "floor_divide", band = "bitwise_and", bor = "bitwise_or", bxor = "bitwise_xor",
 }
 
--- Fields that all kinds have. Each function gets the kind and the parts.
+-- Fields of tensors that all kinds have. Each function returns the field's value for a kind and a
+-- tensor's parts.
 local fields <const> = {
    data = function(kind, p) return kind.like(p, p[kind.main]:detach()) end,
    grad = function(kind, p)

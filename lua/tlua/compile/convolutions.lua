@@ -8,7 +8,7 @@ local M = {}
 
 local LANES <const>, VECTORS <const> = 16, 4
 
--- The largest results of activations whose smallest result is 0.
+-- Maps activations whose smallest result is 0 to their largest results.
 local highest <const> = {relu = math.huge, relu_ = math.huge, relu6 = 6.0, relu6_ = 6.0}
 
 local function set(names)
@@ -17,7 +17,8 @@ local function set(names)
    return list
 end
 
--- Operators whose results do not depend on their inputs' memory formats, and are never views.
+-- Operators that take inputs in any memory format, with results that do not depend on the format
+-- and are never views.
 local any_format <const> = set [[_conv2d_packed
    _max_pool2d_packed _quantized_conv2d add sub mul div relu relu6 silu gelu sigmoid tanh
    hardswish hardsigmoid leaky_relu elu batch_norm max_pool2d avg_pool2d adaptive_avg_pool2d

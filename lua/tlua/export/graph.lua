@@ -55,7 +55,7 @@ end
 
 local function is_size(value) return getmetatable(value) == Size end
 
--- Infinities and NaN, which JSON has not, are strings in the file's form.
+-- Infinities and NaN, which do not exist in JSON, are strings in the file.
 local from_text <const> = {nan = 0 / 0, inf = math.huge, ["-inf"] = -math.huge}
 
 local function to_text(value)

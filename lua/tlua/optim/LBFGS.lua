@@ -200,7 +200,8 @@ function LBFGS:make_step(closure, options)
       -- (1) the direction
       set_direction(state, gradient, o)
       local last_loss = loss
-      -- (2) the step length: the first step is shorter, since the scale is unknown
+      -- (2) the step length: the first step is shorter, because the function's scale is not known
+      -- yet
       local t = lr
       if state.n_iter == 1 then t = math.min(1, 1 / gradient:abs():sum():item()) * lr end
       local slope = gradient:dot(state.d):item()

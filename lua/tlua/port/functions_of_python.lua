@@ -369,7 +369,7 @@ end
 
 -- Library ---------------------------------------------------------------------------------------
 
--- Python's functions that have another name in Lua, but the same arguments.
+-- Maps Python's functions to functions in Lua with another name, but the same arguments.
 local same = {
    ["math.sqrt"] = {"math.sqrt", types.float}, ["math.exp"] = {"math.exp", types.float},
    ["math.log"] = {"math.log", types.float}, ["math.sin"] = {"math.sin", types.float},

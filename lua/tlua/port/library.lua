@@ -101,7 +101,8 @@ function M.is_translated(path)
    return translated[path:match "^[%w_]+"] == true
 end
 
--- Libraries around PyTorch that are packages of tlua's: "torchvision" is torch.vision.
+-- Maps libraries around PyTorch to the packages of tlua that replace them: "torchvision" becomes
+-- torch.vision.
 local packages = {torchvision = "vision", torchaudio = "audio"}
 
 --- Returns whether a path belongs to PyTorch, or to a library that a package of tlua replaces.
@@ -110,7 +111,7 @@ function M.is_torch(path)
    return root == "torch" or packages[root] ~= nil
 end
 
--- PyTorch's paths that differ in tlua.
+-- Maps PyTorch's paths to the paths in tlua where they differ.
 local renamed = {
    ["torch.utils.data"] = "torch.data", ["torch.Tensor"] = "torch.Tensor",
    ["torch.backends.cudnn"] = "torch.backends.cudnn",

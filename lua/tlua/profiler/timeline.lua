@@ -96,7 +96,7 @@ function M.points(session, most)
    local duration = session:state().duration
    local now, points, keep = {}, {}, nil
    for i = 1, #M.categories do now[i] = 0 end
-   -- each slice of time is represented by the moment at which most memory is in use
+   -- in each slice of time, the moment with the most memory in use is kept
    local slice, slice_most = -1, -1
    local function note(time)
       local all = 0

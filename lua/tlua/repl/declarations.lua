@@ -374,7 +374,7 @@ local function function_of(name)
    end
 end
 
--- Methods that classes define for the library's use.
+-- Methods that classes define for the library, not for programs.
 local for_the_library = {extra_repr = true, check = true, rule = true, adopt = true}
 
 local function methods_of(class, path)

@@ -2,7 +2,7 @@
 -- limits, and strings in quotes.
 local M = {}
 
--- The limits of the output. Dots replace the rest.
+-- The limits of the output. Dots replace any values beyond a limit.
 local limits <const> = {
    depth = 5, -- depth of nested tables
    items = 100, -- number of entries of one table

@@ -6,7 +6,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local groups = require "tlua.distributed.group"
 
---- Hooks of DistributedDataParallel that average gradients, each in its own way.
+--- Hooks of DistributedDataParallel that average gradients in different ways.
 ---@names distributed.algorithms.ddp_comm_hooks.default_hooks
 ---@names distributed.algorithms.ddp_comm_hooks.powerSGD_hook
 ---@names distributed.algorithms.ddp_comm_hooks.post_localSGD_hook

@@ -6,7 +6,8 @@ local args = require "tlua.args"
 local coalesce = require "tlua.distributed.coalesce"
 local groups = require "tlua.distributed.group"
 
---- Classes that average the parameters of models, which the ranks train independently in between.
+--- Classes that average the parameters of the ranks' models from time to time. Between averages the
+--- ranks train independently.
 ---@names distributed.algorithms.model_averaging.averagers
 local M = {averagers = {}}
 

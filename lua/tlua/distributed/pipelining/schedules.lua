@@ -27,7 +27,7 @@ Schedule.style = "loop"
 
 local options = [[n_microbatches: count, loss_fn: callable?, scale_grads: boolean = true)]]
 
--- Durations of actions, assumed for the order of messages.
+-- The assumed durations of actions, from which the order of messages is computed.
 local durations <const> = {F = 1, B = 2, I = 1, W = 1}
 
 -- Returns the key of an action's result in a table. Actions "B" and "I" have the same key.
