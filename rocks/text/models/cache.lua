@@ -1,7 +1,8 @@
 -- cache.lua - the cache of keys and values, with which each step of generation computes only its
--- new tokens. Each layer has buffers (B, heads, capacity, features), of keys and of values, that
--- grow by half; a layer with a sliding window keeps only the keys that later queries may see.
--- A derived class may store keys and values in another form, by `pack` and `unpack`.
+-- new tokens. Each layer has two buffers (B, heads, capacity, features), one for keys and one for
+-- values. When a buffer is full, its capacity grows by half. A layer with a sliding window keeps
+-- only the keys that later queries may see. A derived class can store keys and values in another
+-- form by overriding `pack` and `unpack`.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -26,7 +27,7 @@ local layers = require "tlua.text.models.layers"
 --- of the encoder's output
 local Cache = class.class("text.Cache")
 
---- Makes an empty cache.
+--- Creates an empty cache.
 ---@param max_length? integer  the number of positions to reserve at the first step; if nil, buffers
 --- grow
 function Cache:__init(max_length)
@@ -112,8 +113,8 @@ function Cache:attend(index, q, k, v, state, options)
    return layers.attend(q, k, v, state, options)
 end
 
---- Keeps only the first `length` tokens. Returns false, and leaves the cache as it is, if a layer
---- with a sliding window has dropped keys that are needed.
+--- Removes all tokens after the first `length` tokens. If a layer with a sliding window has dropped
+--- keys that are needed, returns false and leaves the cache unchanged.
 ---@param length integer
 ---@return boolean
 function Cache:crop(length)
@@ -128,7 +129,7 @@ function Cache:crop(length)
    return true
 end
 
---- Returns a copy of the first `length` tokens; nil if a layer with a sliding window has dropped
+--- Returns a copy of the first `length` tokens, or nil if a layer with a sliding window has dropped
 --- keys.
 ---@param length integer
 ---@return text.Cache?
@@ -146,12 +147,12 @@ function Cache:copy(length)
    return new
 end
 
---- Records that all layers have received `count` further tokens.
+--- Adds `count` tokens to the length, after all layers have received their keys and values.
 ---@param count integer
 function Cache:advance(count) self.length = self.length + count end
 
---- Returns the number of keys, including the new ones, that `count` new queries may see in a layer
---- with the given window.
+--- Returns the number of keys that `count` new queries may see in a layer with the given window.
+--- The keys of the new tokens are included.
 ---@param count integer
 ---@param window? integer
 ---@return integer
@@ -160,7 +161,7 @@ function Cache:key_length(count, window)
    return window and math.min(all, window - 1 + count) or all
 end
 
---- Selects rows of the batch in all layers, as beam search does.
+--- Selects rows of the batch in all layers. Beam search uses this.
 ---@param rows Tensor  positions, from 1
 function Cache:reorder(rows)
    for _, layer in ipairs(self.layers) do

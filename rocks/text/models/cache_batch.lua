@@ -1,6 +1,6 @@
--- cache_batch.lua - lets a decoder compute several sequences in one call: their new tokens are one
--- row of the batch, one sequence after the other, so that linear layers multiply all of them at
--- once. Each sequence has its own cache, and its queries see only its own keys.
+-- cache_batch.lua - lets a decoder compute several sequences in one call. Their new tokens form a
+-- single row of the batch, one sequence after the other, so that linear layers multiply all of them
+-- at once. Each sequence has its own cache, and its queries see only its own keys.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -18,7 +18,7 @@ local CacheBatch = class.class("text.CacheBatch")
 ---@param parts {cache: text.Cache, count: integer}[]
 function CacheBatch:__init(parts) self.parts, self.length = parts, 0 end
 
---- Returns the positions (1, S) of all new tokens in their sequences, from 1.
+--- Returns the position, from 1, of each new token in its sequence, as a tensor (1, S).
 ---@param device any
 ---@return Tensor
 function CacheBatch:positions(device)
@@ -29,7 +29,8 @@ function CacheBatch:positions(device)
    return torch.tensor({list}, {dtype = "int64", device = device})
 end
 
---- Returns the state of layers with the given window and rotation: masks and angles.
+--- Returns the state that the layers with the given window and rotation share: their masks and
+--- angles.
 ---@param x Tensor  (1, S, hidden_size)
 ---@param window? integer
 ---@param rotary? table
@@ -76,7 +77,8 @@ function CacheBatch:attend(index, q, k, v, state, options)
    return #results == 1 and results[1] or torch.cat(results, 3)
 end
 
---- Records that all layers have received the new tokens.
+--- Adds the new tokens to the length of each cache, after all layers have received their keys and
+--- values.
 function CacheBatch:advance()
    for _, part in ipairs(self.parts) do part.cache:advance(part.count) end
 end
