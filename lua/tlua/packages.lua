@@ -113,8 +113,8 @@ function M.has(module)
    return not M.of(module) or package and package.loaded[module] ~= nil or M.find(module) ~= nil
 end
 
---- Raises an error, at the user's line, if a module is not embedded and cannot be found: this build
---- has left it out, or its package is not installed.
+--- Raises an error, at the user's line, if a module is not embedded and cannot be found. Then this
+--- build has left out the module, or the module's package is not installed.
 ---@param module string
 ---@param title string  the public name that the program has used, such as "torch.text"
 function M.check(module, title)

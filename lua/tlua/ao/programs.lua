@@ -158,8 +158,7 @@ local function replace_layer(graph, node, range)
    if high and high < math.huge then call.args.most = high end
 end
 
--- If only convolutions use the result of a convolution, makes it round its result to bytes for
--- them.
+-- Makes each convolution whose result is used only by other convolutions round its result to bytes.
 local function pass_bytes(graph)
    for _, node in ipairs(graph.nodes) do
       local users = node.target == "_quantized_conv2d" and not node.args.other

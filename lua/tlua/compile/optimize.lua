@@ -95,7 +95,7 @@ local function all_constants(node, ...)
    return true
 end
 
--- Merges a batch norm in evaluation mode into the convolution or linear layer before it. Returns
+-- Merges a batch norm in evaluation mode into the preceding convolution or linear layer. Returns
 -- whether this was possible.
 local function fold_norm(graph, norm)
    local before = norm.args.input

@@ -1,5 +1,5 @@
--- workers.lua - manages a DataLoader's workers from the program's side: sends them a limited number
--- of jobs ahead, and puts their answers in order.
+-- workers.lua - manages a DataLoader's workers from the program's side: sends each worker a limited
+-- number of jobs ahead, and puts the workers' answers in order.
 
 local torch = require "tlua"
 

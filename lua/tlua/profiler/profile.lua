@@ -91,7 +91,8 @@ local function end_session(self, keep)
    end
 end
 
--- Raises an error within on_trace_ready, which may read the profile but neither step nor end it.
+-- Raises an error if on_trace_ready is running, because that function may read the profile, but may
+-- not step or end the profile.
 local function check_not_reporting(self, name)
    if self.reporting then
       torch.raise(("profiler.profile: %s: on_trace_ready cannot call it"):format(name))

@@ -153,8 +153,8 @@ local function sorted_names(row)
    return names
 end
 
---- Returns a table with a row for each module, down to `depth` levels below "Global", and a row
---- below it for each of its operators.
+--- Returns a table as text, with a row for each module, down to `depth` levels below "Global".
+--- Below each module's row are the rows of its operators.
 ---@param depth? integer  the depth, by default the counter's
 ---@return string
 function FlopCounterMode:get_table(depth)

@@ -90,12 +90,12 @@ local function wrapper(name, dtype)
    end
 end
 
---- Wraps another hook so that it averages in float16.
+--- Wraps another hook so that this hook averages in float16.
 ---@names distributed.algorithms.ddp_comm_hooks.default_hooks.fp16_compress_wrapper
 ---@param hook function  such as default_hooks.allreduce_hook
 ---@return function hook
 M.default_hooks.fp16_compress_wrapper = wrapper("fp16_compress_wrapper", "float16")
---- Wraps another hook so that it averages in bfloat16.
+--- Wraps another hook so that this hook averages in bfloat16.
 ---@names distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_wrapper
 ---@param hook function  such as default_hooks.allreduce_hook
 ---@return function hook
