@@ -20,6 +20,7 @@
   X(activation_backward, call->grad_in.dtype)             \
   X(csr, call->out.dtype)                                 \
   X(packed_linear, call->out.dtype)                       \
+  X(cached_attention, call->stored)                       \
   X(reduce, call->in.dtype)                               \
   X(reduce_index, call->in.dtype)                         \
   X(moments, call->in.dtype)                              \

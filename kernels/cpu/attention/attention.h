@@ -58,6 +58,10 @@ typedef struct tlk_AttentionLoops {
   void (*multiply)(int64_t n, void *x, const void *y);
   void (*scale)(int64_t n, void *x, double factor);
   double (*dot)(int64_t n, const void *x, const void *y);
+  /* Computes the scores of one query x, a row of n elements, and of `keys` rows of y, which are
+  ** `pitch` elements apart: the first column of scores (keys, cols). Sets the others to 0. */
+  void (*row)(int64_t keys, int64_t n, int64_t cols, const void *x, const void *y, int64_t pitch,
+              void *scores);
 } tlk_AttentionLoops;
 
 /* ---- sizes that are the same for all blocks ---- */

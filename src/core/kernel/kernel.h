@@ -285,6 +285,31 @@ struct tlk_attention {
   void *norm;
 };
 
+/* The keys and values of one sequence, and the new ones. Each array is (kv_heads, capacity, size) with
+** rows of one dtype; if this is int8, each 32 elements share a scale in float16, in arrays
+** (kv_heads, capacity, size / 32). The first `used` rows are filled. The sequence's `count` new rows
+** begin at row `first` of the call's query, key and value. */
+typedef struct tlk_Cache {
+  void *keys, *values;
+  uint16_t *key_scales, *value_scales;
+  int64_t capacity, used, first, count;
+} tlk_Cache;
+
+/* Appends new keys and values to caches, and computes the attention of each new query to its own
+** sequence's keys, up to the query's own position. If `window` is positive, only the last `window`
+** of these are seen. query, key, value and out are float32, of batch 1. `stored` is the dtype of the
+** caches: float32, float16 or int8. */
+enum { TLK_CACHES = 32 /* the largest number of caches in a call */ };
+struct tlk_cached_attention {
+  const tlk_Context *cx;
+  tl_DType stored;
+  int32_t count;
+  tlk_HeadRows out, query, key, value;
+  int64_t heads, kv_heads, size, window;
+  double scale;
+  tlk_Cache caches[TLK_CACHES];
+};
+
 /* Computes the gradients of attention; a gradient whose `data` is NULL is not computed. The mask's
 ** gradient is added to grad_mask, in float32 (float64 for float64). A stride of 0 in grad_mask sums
 ** over that dimension; the dimension of keys must have a stride other than 0. The results do not
@@ -818,6 +843,7 @@ struct tlk_packed_linear {
   X(linear, FLAT)              \
   X(activation_backward, FLAT) \
   X(packed_linear, FLAT)       \
+  X(cached_attention, FLAT)    \
   X(fft, FLAT)                 \
   X(csr, FLAT)                 \
   X(reduce, FLAT)              \
