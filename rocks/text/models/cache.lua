@@ -48,7 +48,7 @@ end
 ---@return integer
 function Cache:get_seq_length() return self.length end
 
--- Makes room for `count` further positions in a layer: allocates larger buffers, and copies the
+-- Allocates larger buffers for a layer, with room for `count` further positions, and copies the
 -- last `kept` keys and values to them.
 local function grow(layer, count, kept, max_length)
    local need = kept + count
@@ -65,6 +65,13 @@ local function grow(layer, count, kept, max_length)
    layer.dropped, layer.used = layer.dropped + first, kept
 end
 
+-- Makes room for `count` further positions in a layer, if there is none.
+local function make_room(layer, count, max_length)
+   if layer.used + count <= layer.buffers[1]:size(3) then return end
+   local kept = layer.window and math.min(layer.used, layer.window - 1) or layer.used
+   grow(layer, count, kept, max_length)
+end
+
 --- Appends keys and values (B, heads, S, features) to a layer's cache, and returns all keys and
 --- values that the new queries may see.
 ---@param index integer  the layer, from 1
@@ -79,8 +86,8 @@ function Cache:update(index, key, value, window)
       layer = {buffers = stored, used = 0, dropped = 0, window = window}
       self.layers[index] = layer
       grow(layer, count, 0, self.max_length)
-   elseif layer.used + count > layer.buffers[1]:size(3) then
-      grow(layer, count, window and math.min(layer.used, window - 1) or layer.used, self.max_length)
+   else
+      make_room(layer, count, self.max_length)
    end
    if torch.is_grad_enabled() and (key.requires_grad or value.requires_grad) then
       torch.raise("text.Cache: keys of a cache have no gradients: call the model in torch.no_grad, "
@@ -99,6 +106,53 @@ function Cache:update(index, key, value, window)
    return self:unpack(seen)
 end
 
+-- The largest number of new positions for which the steps of attention are faster than whole
+-- blocks of queries.
+local few <const> = 8
+
+--- Returns whether `attend_steps` can compute `count` new positions of this cache: positions that
+--- see all earlier ones, in a layer that has been computed before.
+---@param index integer  the layer, from 1
+---@param q Tensor  (B, H, L, D)
+---@param v Tensor  (B, G, L, D)
+---@param count integer
+---@param options? table  those of layers.attend
+---@return boolean
+function Cache:takes_steps(index, q, v, count, options)
+   return count <= few and q.dtype == "float32" and q.device.type == "cpu" and q:size(1) == 1
+      and self.layers[index] ~= nil and v:size(4) == q:size(4) and not torch.is_grad_enabled()
+      and not (options and (options.softcap or (options.dropout or 0) > 0))
+end
+
+--- Appends the new keys and values of several sequences to their caches, and returns the attention
+--- of each sequence's queries over its own keys. Keys and values stay in the form in which they are
+--- stored.
+---@param parts {cache: text.Cache, count: integer}[]  each sequence's cache and its number of new
+--- positions, which takes_steps allows
+---@param index integer  the layer, from 1
+---@param q Tensor  (1, H, S, D)
+---@param k Tensor  (1, G, S, D)
+---@param v Tensor  (1, G, S, D)
+---@param window? integer  the size of the layer's sliding window
+---@param options? {scale: number}
+---@return Tensor  (1, H, S, D)
+function Cache.attend_steps(parts, index, q, k, v, window, options)
+   local stored, used, counts = {}, {}, {}
+   for i, part in ipairs(parts) do
+      local layer = part.cache.layers[index]
+      make_room(layer, part.count, part.cache.max_length)
+      for _, buffer in ipairs(layer.buffers) do stored[#stored + 1] = buffer end
+      used[i], counts[i] = layer.used, part.count
+   end
+   local y = torch._cached_attention(q, k, v, stored, used, counts,
+      {scale = options and options.scale, window = window or 0})
+   for i, part in ipairs(parts) do
+      local layer = part.cache.layers[index]
+      layer.used = used[i] + part.count
+   end
+   return y
+end
+
 --- Appends keys and values to a layer's cache, and returns the attention of the queries over all
 --- keys that they may see.
 ---@param index integer  the layer, from 1
@@ -109,6 +163,9 @@ end
 ---@param options? table  those of layers.attend
 ---@return Tensor  (B, H, L, D)
 function Cache:attend(index, q, k, v, state, options)
+   if q:size(3) == 1 and not state.mask and self:takes_steps(index, q, v, 1, options) then
+      return Cache.attend_steps({{cache = self, count = 1}}, index, q, k, v, state.window, options)
+   end
    k, v = self:update(index, k, v, state.window)
    return layers.attend(q, k, v, state, options)
 end

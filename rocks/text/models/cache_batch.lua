@@ -4,6 +4,7 @@
 
 local torch = require "tlua"
 local class = require "tlua.class"
+local Cache = require "tlua.text.models.cache"
 local masks = require "tlua.text.models.masks"
 
 --- Holds the caches of several sequences whose new tokens form one row of a batch. A decoder takes
@@ -67,12 +68,24 @@ end
 ---@param options? table
 ---@return Tensor  (1, H, S, D)
 function CacheBatch:attend(index, q, k, v, state, options)
-   local results, first = {}, 1
-   for i, part in ipairs(self.parts) do
-      local n = part.count
-      results[i] = part.cache:attend(index, q:narrow(3, first, n), k:narrow(3, first, n),
-         v:narrow(3, first, n), state.parts[i], options)
-      first = first + n
+   local results, first, i = {}, 1, 1
+   while i <= #self.parts do
+      -- consecutive sequences with few new tokens are computed by one call
+      local steps, n = {}, 0
+      for j = i, #self.parts do
+         local part = self.parts[j]
+         if not part.cache:takes_steps(index, q, v, part.count, options) then break end
+         steps[#steps + 1], n = part, n + part.count
+      end
+      if #steps == 0 then n = self.parts[i].count end
+      local qs, ks, vs = q, k, v
+      if n < q:size(3) then
+         qs, ks, vs = q:narrow(3, first, n), k:narrow(3, first, n), v:narrow(3, first, n)
+      end
+      results[#results + 1] = #steps > 0
+         and Cache.attend_steps(steps, index, qs, ks, vs, state.window, options)
+         or self.parts[i].cache:attend(index, qs, ks, vs, state.parts[i], options)
+      i, first = i + math.max(1, #steps), first + n
    end
    return #results == 1 and results[1] or torch.cat(results, 3)
 end
