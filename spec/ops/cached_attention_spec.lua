@@ -12,7 +12,7 @@ local where <const> = device.name or "cpu"
 local function rounded(x)
    local groups = x:unflatten(4, {-1, 32})
    local scales = (groups:abs():amax(5) / 127):to "float16"
-   return (groups / scales:float():unsqueeze(5)):round():clamp(-127, 127):to "int8":flatten(4), scales
+   return (groups * scales:float():reciprocal():unsqueeze(5)):round():clamp(-127, 127):to "int8":flatten(4), scales
 end
 
 local function widened(q, scales)
@@ -134,7 +134,7 @@ describe("_cached_attention", function()
          assert.raises(message, function() torch._cached_attention(table.unpack(arguments, 1, arguments.n)) end)
       end
       bad("query: expected float32, got float64", q:double(), k, k, {one, two}, {0}, {1})
-      bad("key: expected (1, heads, positions, features), got shape (1, 1, 32)", q, k[1], k, {one, two}, {0}, {1})
+      bad("key: expected (1, heads, positions, features), got shape [1, 1, 32]", q, k[1], k, {one, two}, {0}, {1})
       bad("do not fit", zeros {1, 3, 1, 16}, k, k, {one, two}, {0}, {1})
       bad("do not fit", zeros {1, 0, 1, 32}, k, k, {one, two}, {0}, {1})
       bad("expected as many counts as used, and 2 tensors for each; got 1, 2 and 2", q, k, k, {one, two}, {0, 0}, {1})
