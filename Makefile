@@ -543,11 +543,11 @@ $(OBJ)/src/core/device/plugin.o: FLAGS_OF_FILE = -DTLI_MULTIARCH='"$(shell $(CC)
 $(OBJ)/kernels/cpu/pointwise/rare.o: FLAGS_OF_FILE := -O2 -fno-tree-vectorize -fno-inline
 # Code without loops over elements, which runs once for a call of an operator or less, is built for size where
 # `make bench` shows no difference. It becomes a fifth smaller.
-SMALL_FAMILIES := attention attention_backward binomial complex conv cross_entropy csr ctc einsum eigen fft \
-  flash_attention fold gamma gather gradient grid_sample householder lapack least_squares linalg linear_activation \
-  linear_cross_entropy loss masked matrix_norm matrix_power matrix_roots multinomial nonzero norm one_hot packed_linear \
-  padding pinv poisson polynomials pool products qr quantile quantized rearrange resample rnn rnn_layer \
-  rotary_embedding scan search special statistics swiglu tensor_solve unique
+SMALL_FAMILIES := attention attention_backward binomial cached_attention complex conv cross_entropy csr ctc einsum \
+  eigen fft flash_attention fold gamma gather gradient grid_sample householder lapack least_squares linalg \
+  linear_activation linear_cross_entropy loss masked matrix_norm matrix_power matrix_roots multinomial nonzero norm \
+  one_hot packed_linear padding pinv poisson polynomials pool products qr quantile quantized rearrange resample rnn \
+  rnn_layer rotary_embedding scan search special statistics swiglu tensor_solve unique
 # The binding code of these families takes a noticeable part of the time of a small operator.
 QUICK_FAMILIES := activation arithmetic copy creation layer_norm linear logic math matmul reduce softmax views
 SMALL_SRC := $(filter-out src/dist/reduce.c src/graph/run.c $(addprefix src/lua/,pacer.c patterns.c state.c),\

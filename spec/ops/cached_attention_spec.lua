@@ -123,6 +123,14 @@ describe("_cached_attention", function()
       end
    end)
 
+   it("computes the shape of the result on the meta device", function()
+      local q, k = torch.empty(1, 6, 2, 32, {device = "meta"}), torch.empty(1, 3, 2, 32, {device = "meta"})
+      local stored = {torch.empty(1, 3, 4, 32, {device = "meta"}), torch.empty(1, 3, 4, 32, {device = "meta"})}
+      local y = torch._cached_attention(q, k, k, stored, {1}, {2})
+      assert.same({1, 6, 2, 32}, y.shape)
+      assert.equal("meta", y.device.type)
+   end)
+
    it("names the argument that is wrong, and changes nothing", function()
       local function zeros(...) return torch.zeros(..., {device = where}) end
       local q, k = zeros {1, 2, 1, 32}, zeros {1, 1, 1, 32}
@@ -142,7 +150,9 @@ describe("_cached_attention", function()
       bad("stored: expected float32, float16 or int8, got float64", q, k, k, {one:double(), two:double()}, {0}, {1})
       bad("stored[2]: expected float32, got float16", q, k, k, {one, two:half()}, {0}, {1})
       bad("stored[3]: expected float16, got float32", q, k, k, {int8[1], int8[2], int8[3]:float(), int8[4]}, {0}, {1})
-      bad("stored[1] and stored[2] are the same memory", q, k, k, {one, one}, {0}, {1})
+      bad("stored[1] and stored[2] share memory", q, k, k, {one, one}, {0}, {1})
+      local both = zeros {1, 1, 5, 32}
+      bad("stored[1] and stored[2] share memory", q, k, k, {both:narrow(3, 1, 4), both:narrow(3, 2, 4)}, {0}, {1})
       bad("stored[1]: expected a contiguous tensor (1, 1, at least 5, 32)", q, k, k, {one, two}, {4}, {1})
       bad("stored[2]: expected a contiguous tensor (1, 1, at least 1, 32)", q, k, k, {one, two:narrow(3, 1, 2)}, {0},
          {1})

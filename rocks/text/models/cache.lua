@@ -107,11 +107,12 @@ function Cache:update(index, key, value, window)
 end
 
 -- The largest number of new positions for which the steps of attention are faster than whole
--- blocks of queries.
-local few <const> = 8
+-- blocks of queries, and the largest number of keys in float32 for which they are faster than
+-- products of matrices.
+local few <const>, few_keys <const> = 8, 64
 
---- Returns whether `attend_steps` can compute `count` new positions of this cache: positions that
---- see all earlier ones, in a layer that has been computed before.
+--- Returns whether `attend_steps` can compute `count` new positions of this cache, and is the
+--- faster way: positions that see all earlier ones, in a layer that has been computed before.
 ---@param index integer  the layer, from 1
 ---@param q Tensor  (B, H, L, D)
 ---@param v Tensor  (B, G, L, D)
@@ -119,8 +120,11 @@ local few <const> = 8
 ---@param options? table  those of layers.attend
 ---@return boolean
 function Cache:takes_steps(index, q, v, count, options)
-   return count <= few and q.dtype == "float32" and q.device.type == "cpu" and q:size(1) == 1
-      and self.layers[index] ~= nil and v:size(4) == q:size(4) and not torch.is_grad_enabled()
+   local layer = self.layers[index]
+   return layer ~= nil and count <= few
+      and (layer.used <= few_keys or layer.buffers[1].dtype ~= "float32")
+      and q:size(1) == 1 and q.device.type == "cpu" and v:size(4) == q:size(4)
+      and q.dtype == "float32" and v.dtype == "float32" and not torch.is_grad_enabled()
       and not (options and (options.softcap or (options.dropout or 0) > 0))
 end
 

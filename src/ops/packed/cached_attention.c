@@ -41,6 +41,13 @@ static bool check_rows(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value) {
   return tli_same_device_all(op, all, 3);
 }
 
+/* Returns whether two contiguous tensors have bytes in common. */
+static bool share_memory(const tl_Tensor *a, const tl_Tensor *b) {
+  uintptr_t x = (uintptr_t)tli_data(a), y = (uintptr_t)tli_data(b);
+  return x < y + (uintptr_t)(b->numel * tli_dtype_bytes[b->dtype]) &&
+         y < x + (uintptr_t)(a->numel * tli_dtype_bytes[a->dtype]);
+}
+
 /* Checks tensor i of `stored`, whose cache must hold `need` keys. */
 static bool check_stored(const Call *c, int64_t i, int64_t need) {
   tl_Tensor *t = c->stored.v[i];
@@ -61,10 +68,10 @@ static bool check_stored(const Call *c, int64_t i, int64_t need) {
                     "%lld), got %s of shape %s",
                     op, i, (long long)k[1], (long long)need, (long long)features,
                     tli_contiguous(t) ? "one" : "strides", tli_sizes_str(t));
-  for (int64_t j = 0; j < i; j++)
-    if (t->numel > 0 && tli_data(t) && tli_data(c->stored.v[j]) == tli_data(t))
-      return tli_fail(
-          TL_EARG, "%s: stored[" TLI_POS "] and stored[" TLI_POS "] are the same memory", op, j, i);
+  for (int64_t j = 0; j < i && tli_has_values(t); j++)
+    if (share_memory(t, c->stored.v[j]))
+      return tli_fail(TL_EARG, "%s: stored[" TLI_POS "] and stored[" TLI_POS "] share memory", op,
+                      j, i);
   TL_TRY(tli_same_device_all(op, (tl_Tensor *[]){c->query, t}, 2));
   return tli_inplace_check(op, t);
 }
