@@ -29,8 +29,8 @@ local function new_cache(kind, groups, capacity, size)
    return stored, function(n)
       local result = {}
       for i = 1, 2 do
-         local own = stored[i]:cpu():narrow(3, 1, n)
-         result[i] = kind == "int8" and widened(own, stored[i + 2]:cpu():narrow(3, 1, n)) or own:double()
+         local own = stored[i]:narrow(3, 1, n)
+         result[i] = kind == "int8" and widened(own, stored[i + 2]:narrow(3, 1, n)) or own:double()
       end
       return result[1], result[2]
    end
@@ -72,7 +72,7 @@ describe("_cached_attention", function()
                local k = torch.randn(1, total, case.groups, size):transpose(2, 3)
                local v = torch.randn(1, total, case.groups, size):transpose(2, 3)
                local got = torch._cached_attention(q:to(where), k:to(where), v:to(where), lists, used,
-                  counts, {window = case.window, scale = 0.3}):cpu()
+                  counts, {window = case.window, scale = 0.3})
                assert.same({1, case.heads, total, size}, got.shape)
                local first = 1
                for i, n in ipairs(counts) do
@@ -108,7 +108,7 @@ describe("_cached_attention", function()
       -- both scores are 0, so the result is the mean of the earlier value, i, and of the new one, 0
       local zeros = torch.zeros(1, 1, 40, 1, {device = where})
       local y = torch._cached_attention(zeros, zeros, zeros, lists, used, counts)
-      assert.is_true(torch.equal(torch.arange(1, 41) / 2, y:flatten():cpu()))
+      assert.is_true(torch.equal(torch.arange(1, 41) / 2, y:flatten()))
    end)
 
    it("gives NaN for numbers that are not finite, and zeros for zeros, in 8 bits", function()
