@@ -48,8 +48,8 @@ end
 ---@return integer
 function Cache:get_seq_length() return self.length end
 
--- Allocates larger buffers for a layer, with room for `count` further positions, and copies the
--- last `kept` keys and values to them.
+-- Allocates larger buffers for a layer, with room for `count` further positions. Copies the last
+-- `kept` keys and values into them.
 local function grow(layer, count, kept, max_length)
    local need = kept + count
    local room = need + math.max(64, math.min(need, layer.window or need) // 2)
@@ -61,19 +61,19 @@ local function grow(layer, count, kept, max_length)
       if kept > 0 then new:narrow(3, 1, kept):copy_(old:narrow(3, first + 1, kept)) end
       larger[i] = new
    end
-   layer.buffers = larger -- after all copies, which an interrupt can end
+   layer.buffers = larger -- only after all copies, because an interrupt can end them
    layer.dropped, layer.used = layer.dropped + first, kept
 end
 
--- Makes room for `count` further positions in a layer, if there is none.
+-- Enlarges a layer's buffers if they have no room for `count` further positions.
 local function make_room(layer, count, max_length)
    if layer.used + count <= layer.buffers[1]:size(3) then return end
    local kept = layer.window and math.min(layer.used, layer.window - 1) or layer.used
    grow(layer, count, kept, max_length)
 end
 
---- Appends keys and values (B, heads, S, features) to a layer's cache, and returns all keys and
---- values that the new queries may see.
+--- Appends keys and values (B, heads, S, features) to a layer's cache. Returns all keys and values
+--- that the new queries may see.
 ---@param index integer  the layer, from 1
 ---@param key Tensor
 ---@param value Tensor
@@ -106,18 +106,18 @@ function Cache:update(index, key, value, window)
    return self:unpack(seen)
 end
 
--- The largest number of new positions for which the steps of attention are faster than whole
--- blocks of queries, and the largest number of keys in float32 for which they are faster than
--- products of matrices.
+-- For at most `few` new positions, `attend_steps` is faster than attention in whole blocks of
+-- queries. For at most `few_keys` keys in float32, it is faster than products of matrices.
 local few <const>, few_keys <const> = 8, 64
 
---- Returns whether `attend_steps` can compute `count` new positions of this cache, and is the
---- faster way: positions that see all earlier ones, in a layer that has been computed before.
+--- Returns whether `attend_steps` can compute `count` new positions of this cache and is faster
+--- than `attend`. The layer must have been computed before, and the new positions must see all
+--- earlier positions.
 ---@param index integer  the layer, from 1
 ---@param q Tensor  (B, H, L, D)
 ---@param v Tensor  (B, G, L, D)
 ---@param count integer
----@param options? table  those of layers.attend
+---@param options? table  the options of layers.attend
 ---@return boolean
 function Cache:takes_steps(index, q, v, count, options)
    local layer = self.layers[index]
@@ -128,9 +128,9 @@ function Cache:takes_steps(index, q, v, count, options)
       and not (options and (options.softcap or (options.dropout or 0) > 0))
 end
 
---- Appends the new keys and values of several sequences to their caches, and returns the attention
---- of each sequence's queries over its own keys. Keys and values stay in the form in which they are
---- stored.
+--- Appends the new keys and values of several sequences to their caches. Returns the attention of
+--- each sequence's queries over its own keys. The cached keys and values are read in the form in
+--- which they are stored.
 ---@param parts {cache: text.Cache, count: integer}[]  each sequence's cache and its number of new
 --- positions, which takes_steps allows
 ---@param index integer  the layer, from 1
@@ -157,14 +157,14 @@ function Cache.attend_steps(parts, index, q, k, v, window, options)
    return y
 end
 
---- Appends keys and values to a layer's cache, and returns the attention of the queries over all
---- keys that they may see.
+--- Appends keys and values to a layer's cache. Returns the attention of the queries over all keys
+--- that they may see.
 ---@param index integer  the layer, from 1
 ---@param q Tensor  (B, H, L, D)
 ---@param k Tensor  (B, G, L, D)
 ---@param v Tensor  (B, G, L, D)
 ---@param state table  the state that the layers share: mask, is_causal, window
----@param options? table  those of layers.attend
+---@param options? table  the options of layers.attend
 ---@return Tensor  (B, H, L, D)
 function Cache:attend(index, q, k, v, state, options)
    if q:size(3) == 1 and not state.mask and self:takes_steps(index, q, v, 1, options) then

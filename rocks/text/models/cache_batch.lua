@@ -70,7 +70,7 @@ end
 function CacheBatch:attend(index, q, k, v, state, options)
    local results, first, i = {}, 1, 1
    while i <= #self.parts do
-      -- consecutive sequences with few new tokens are computed by one call
+      -- one call computes consecutive sequences that have few new tokens
       local steps, n = {}, 0
       for j = i, #self.parts do
          local part = self.parts[j]
