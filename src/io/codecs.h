@@ -7,7 +7,8 @@
 
 #include "core/error.h"
 
-/* Deflated data alone, or with the head and checksum of gzip or zlib. */
+/* The format of compressed data: raw deflate data, or deflate data with the header and checksum of
+** gzip or zlib. */
 typedef enum tli_Deflated { TLI_DEFLATE_RAW, TLI_DEFLATE_GZIP } tli_Deflated;
 
 /* Decompresses into a new block, which the caller releases with free(). The result must have

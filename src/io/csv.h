@@ -1,14 +1,15 @@
 /*
-** csv.h - reads rows of text (RFC 4180) into columns. Fields are separated by delimiters and may
-** be quoted; quotes inside quotes are doubled. Rows end with \n or \r\n; empty lines are
-** skipped.
+** csv.h - reads rows of text (RFC 4180) into columns. Fields are separated by delimiters and may be
+** quoted. A quote character inside a quoted field is doubled. Rows end with \n or \r\n. Empty lines
+** are skipped.
 */
 #ifndef TLI_CSV_H
 #define TLI_CSV_H
 
 #include "core/error.h"
 
-/* Types of columns that are not converted to a dtype. */
+/* Types of columns whose fields are not converted to a dtype: columns that are skipped, and columns
+** of text. */
 enum { TLI_CSV_SKIP = -1, TLI_CSV_TEXT = -2 };
 
 /* The position of a text field in the file's bytes. */
@@ -19,7 +20,7 @@ typedef struct tli_CsvText {
 } tli_CsvText;
 
 typedef struct tli_CsvColumn {
-  int type; /* a tl_DType, TLI_CSV_SKIP or TLI_CSV_TEXT */
+  int type; /* the column's type: a tl_DType, TLI_CSV_SKIP or TLI_CSV_TEXT */
   /* array of `rows` elements of the dtype, or of tli_CsvText if the type is TLI_CSV_TEXT */
   void *data;
 } tli_CsvColumn;
@@ -36,8 +37,8 @@ typedef struct tli_Csv {
 
 /* Reads up to `rows` rows. Returns their number, which is less than `rows` only at the end of the
 ** data. Returns -1 with TL_EIO for a row whose number of fields differs from `columns`, or for a
-** field that the dtype of its column cannot hold. Numbers are decimal as in C; floats may also be
-** nan and inf in upper or lower case, and an empty field is nan; bools are true, false, 1 and 0.
+** field that the dtype of its column cannot hold. Numbers are decimal as in C. Floats may also be
+** nan and inf in upper or lower case, and an empty field is nan. Bools are true, false, 1 and 0.
 ** Floats are first rounded to the nearest double. */
 int64_t tli_csv_read(tli_Csv *csv, int64_t rows) TL_MUSTCHECK;
 

@@ -9,8 +9,8 @@
 
 /* Connects to an address such as "https://host:443". Fails at the deadline, a time of tli_now_ns.
 ** `authorities` is a file with the certificates of trusted authorities; NULL means the system's.
-** Returns a connection, which the caller closes, and stores its socket; returns NULL with a message
-** on failure. */
+** Returns a connection, which the caller must close, and stores its socket. Returns NULL with a
+** message on failure. */
 void *tli_curl_connect(const char *address, const char *authorities, int64_t deadline, int *socket)
     TL_MUSTCHECK;
 void tli_curl_close(void *connection);

@@ -1,8 +1,8 @@
 /*
 ** tokens.h - the inner loops of tokenizers: models that divide words into tokens, and a cache of
-** the tokens of chunks of text. The tokens of a chunk are computed here if the chunk is ASCII and
-** all steps of the tokenizer are known; other chunks are left to the caller, which may add their
-** tokens to the cache. Positions count from 0, ends are exclusive.
+** the tokens of chunks of text. These functions compute the tokens of a chunk if the chunk is ASCII
+** and all steps of the tokenizer are known. Other chunks are left to the caller, which may add
+** their tokens to the cache. Positions count from 0, and ends are exclusive.
 */
 #ifndef TLI_TOKENS_H
 #define TLI_TOKENS_H
@@ -28,8 +28,9 @@ typedef struct tli_ByteMap {
 ** match, or -1. */
 typedef struct tli_PatternNode {
   enum { TLI_NODE_SET, TLI_NODE_REPEAT, TLI_NODE_CHOICE, TLI_NODE_LOOK, TLI_NODE_END } kind;
-  int next, inner; /* inner: a choice's first alternative, or the node that a look-ahead matches */
-  int other;       /* the node of a choice's other alternatives, or -1 */
+  /* inner: the node of a choice's first alternative, or the node that a look-ahead matches */
+  int next, inner;
+  int other; /* the node of a choice's other alternatives, or -1 */
   int min, max;
   bool possessive, negative;
   uint64_t set[2];
@@ -50,9 +51,12 @@ typedef struct tli_TokenStep {
   int pattern; /* the first node of the step's pattern */
   char *text;  /* owned */
   size_t length;
-  bool flag[2]; /* for SPLIT: invert, remove; for STRIP: left, right; for META: always, first */
-  bool splits;  /* for META: whether pieces are split before each `text` in them */
-  /* for SPLIT: joins a match with adjacent matches, with the text before, or with the text after */
+  /* two options of the step: invert and remove for SPLIT, left and right for STRIP, always and
+  ** first for META */
+  bool flag[2];
+  bool splits; /* for META: whether a piece is split before each occurrence of `text` in it */
+  /* for SPLIT: whether a match is joined with adjacent matches, with the text before it, or with
+  ** the text after it */
   enum { TLI_JOIN_NONE, TLI_JOIN_EQUAL, TLI_JOIN_PREVIOUS, TLI_JOIN_NEXT } joins;
 } tli_TokenStep;
 
@@ -75,14 +79,15 @@ typedef struct tli_Tokens {
   bool of_bytes, fuses, ignores_merges, byte_fallback, single;
   double unknown_score;
   int32_t most, longest;
-  uint16_t *reach;        /* length of the longest token with given first two bytes (owned) */
+  /* for each pair of bytes, the length of the longest token that begins with them (owned) */
+  uint16_t *reach;
   tli_PatternNode *nodes; /* owned */
   int nnodes, attempts;
   tli_TokenStep *steps; /* owned */
   int nsteps;
   bool has_steps; /* whether all steps of the tokenizer are known here */
   /* the cache of the tokens of chunks: the fields from here to the end */
-  /* values are positions in data, or -2 for chunks that are left to the caller */
+  /* maps a chunk to a position in `data`, or to -2 if the chunk is left to the caller */
   tli_ByteMap chunks;
   /* for each chunk the numbers of tokens and words, then the lists of a tli_TokenList (owned) */
   int32_t *data;
@@ -92,21 +97,23 @@ typedef struct tli_Tokens {
 /* Releases the memory that *t owns. */
 void tli_tokens_clear(tli_Tokens *t);
 
-/* Add a token, or a merge of two tokens. Return false if memory is short. */
+/* These functions add a token, or a merge of two tokens. They return false if memory is
+** exhausted. */
 bool tli_tokens_add(tli_Tokens *t, const char *bytes, size_t n, int32_t id) TL_MUSTCHECK;
 bool tli_tokens_merge(tli_Tokens *t, int32_t a, int32_t b, int32_t rank, int32_t id) TL_MUSTCHECK;
 
-/* Divides a word of at most TLI_TOKENS_MOST bytes into tokens. Returns false if the word is left to
-** the caller. */
+/* Divides a word of at most TLI_TOKENS_MOST bytes into tokens. Returns false if the caller must
+** tokenize the word. */
 bool tli_tokens_word(const tli_Tokens *t, const char *word, int n, tli_TokenList *list)
     TL_MUSTCHECK;
 
-/* Returns the position of a chunk's tokens in t->data, -1 if the caller must compute them, or -2 if
-** memory is short. `flag`: bits 0 and 1 are 1 if the chunk begins the text, 2 if it begins another
-** part, and 3 for all other chunks; bit 2 is set if the chunk ends its part. */
+/* Returns the position of a chunk's tokens in t->data, -1 if the caller must compute the tokens, or
+** -2 if memory is exhausted. The two low bits of `flag` are 1 if the chunk begins the text, 2 if it
+** begins another part of the text, and 3 for any other chunk. The next bit is set if the chunk ends
+** its part. */
 int64_t tli_tokens_chunk(tli_Tokens *t, const char *chunk, int n, int flag) TL_MUSTCHECK;
 
-/* Adds a chunk's tokens to the cache. If list is NULL, notes that the chunk is left to the
+/* Adds a chunk's tokens to the cache. If list is NULL, records that the chunk is left to the
 ** caller. */
 bool tli_tokens_put(tli_Tokens *t, const char *chunk, int n, int flag, const tli_TokenList *list,
                     int words) TL_MUSTCHECK;

@@ -11,11 +11,12 @@
 /* The number of Lua instructions between two checks. */
 #define TLI_LIMITS_STEP 100
 
-/* Counts work that took the time of `spent` instructions. Raises an error if the instructions or
-** the seconds of the state are used up. */
+/* Counts work that has taken about as long as `spent` instructions. Raises an error if the
+** instructions or the seconds of the state are used up. */
 void tli_limits_spend(lua_State *L, int64_t spent);
 
-/* Runs the function of a coroutine, upvalue 1, so that limits can end it. */
+/* The function of every coroutine of a script. Runs the script's function, upvalue 1, so that
+** limits can end it. */
 int tli_limits_body(lua_State *L);
 
 /* Returns whether the instructions or the seconds of the state are used up. */
@@ -27,11 +28,13 @@ int64_t tli_limits_left(lua_State *L);
 /* Returns the largest number of threads that the state may start; 0 means no limit. */
 int tli_limits_threads(lua_State *L);
 
-/* A function of Lua without arguments and results: replaces functions of the standard libraries that
-** a limit could not end, once in each state. States of tl_lua_open_with have them from the start. */
+/* A Lua function without arguments and results, which replaces the functions of the standard
+** libraries that a limit could not end. Does so once in each state; in states of tl_lua_open_with
+** this happens when they are opened. */
 int tli_bound_functions(lua_State *L);
 
-/* Adds functions that match string patterns within the limits, to the table on top of the stack. */
+/* Adds string functions to the table on top of the stack, which match patterns within the state's
+** limits. */
 void tli_bound_patterns(lua_State *L);
 
 #endif

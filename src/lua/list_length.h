@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /* Returns the number of elements of the table at a stack index. Lua's own length of a table with
-** holes, such as {[1] = x, [2] = x, [4] = x, ...}, may be 2^62; here it is at most the number of
-** elements that the table has, or a small number. */
+** holes, such as {[1] = x, [2] = x, [4] = x, ...}, may be 2^62. A large length from this function
+** never exceeds the number of elements in the table. */
 int64_t tli_list_length(lua_State *L, int index);
 
 #endif

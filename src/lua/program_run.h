@@ -17,7 +17,8 @@ tl_Program *tli_check_program(lua_State *L, int index);
 ** the function pushes. */
 tl_Tensor **tli_push_tensors(lua_State *L, int index, int *n);
 
-/* The methods `run` and `run_into`, and the call of a program. */
+/* The Lua functions that run a program: the methods `run` and `run_into`, and the metamethod
+** __call. */
 int tli_program_run_list(lua_State *L);
 int tli_program_run_into(lua_State *L);
 int tli_program_call(lua_State *L);

@@ -1,7 +1,7 @@
 /*
 ** state.h - the binding's data for one Lua state: the tensor metatable, the default generators, the
-** ledger of memory, and the references that must be released if an error skips the C function that
-** owns them. The data are in a userdata in the registry, to which the first upvalue of each C
+** ledger of memory, and the references that must be released if an error skips the cleanup of a C
+** function. The data are in a userdata in the registry, to which the first upvalue of each C
 ** function of the library points.
 */
 #ifndef TLI_STATE_H
@@ -35,7 +35,7 @@ typedef struct tli_PrintOptions {
   int threshold;  /* number of elements above which a tensor is summarised */
   int edgeitems;  /* number of elements that a summary shows at each end of a dimension */
   int linewidth;  /* width of a line in characters */
-  int scientific; /* scientific notation: 0 never, 1 always, -1 if the numbers need it */
+  int scientific; /* use of scientific notation: 0 never, 1 always, -1 if the numbers need it */
 } tli_PrintOptions;
 
 /* Flags in the value of TLI_MODE_AUTOCAST; both flags are larger than the number of any dtype. */
@@ -66,7 +66,7 @@ _Static_assert(TL_NDEVICETYPES *TL_MAX_DEVICES <= INT8_MAX + 1, "modes are of ty
 
 /* The modes that a Lua thread has set; see modes/thread_modes.h. */
 typedef struct tli_Settings {
-  lua_State *thread; /* the thread (borrowed); NULL once the coroutine is gone */
+  lua_State *thread; /* the thread (borrowed); NULL once the coroutine was collected */
   /* value of each mode, 0 or greater; -1 if the mode is inherited from the thread that resumed this
   ** one */
   int8_t mode[TLI_NMODES];
@@ -78,7 +78,8 @@ typedef struct tli_Settings {
 } tli_Settings;
 
 typedef struct tli_State {
-  /* a Lua thread (borrowed): in anomaly mode the one that called last, otherwise the main thread */
+  /* a Lua thread (borrowed): in anomaly mode the last caller of the library, otherwise the main
+  ** thread */
   lua_State *L;
   tli_Ledger *ledger; /* the ledger of this state's tensors (owned); NULL once the state closes */
   bool ready;         /* whether tli_state_open has finished */
@@ -145,8 +146,8 @@ extern _Thread_local uint64_t tli_loaded;
 /* The Lua thread that runs an operator in this C thread; NULL if there is none. */
 extern _Thread_local lua_State *tli_calling;
 void tli_modes_load(lua_State *L, tli_State *S);
-/* Loads the modes of the calling Lua thread into this C thread, unless they are loaded and
-** unchanged. Must be called before an operator runs or a mode is read. */
+/* Loads the modes of the calling Lua thread into this C thread, if they are not loaded yet or have
+** changed since. Must be called before an operator runs or a mode is read. */
 static inline void tli_enter(lua_State *L, tli_State *S) {
   if (tli_loaded != S->stamp) tli_modes_load(L, S);
 }
@@ -185,7 +186,7 @@ void tli_fill_box(tli_State *S, tli_Box *box, tl_Tensor *steals);
 /* Pushes a tensor as a value. Takes over the reference, even if Lua raises an error. */
 void tli_push_tensor(lua_State *L, tl_Tensor *steals);
 
-/* Returns the box at an index, or NULL if the value there is no tensor. */
+/* Returns the box at a stack index, or NULL if the value there is no tensor. */
 static inline tli_Box *tli_to_box(lua_State *L, const tli_State *S, int index) {
   tli_Box *box = (tli_Box *)lua_touserdata(L, index);
   bool ours = box && lua_rawlen(L, index) == sizeof *box && box->state == S;
@@ -202,9 +203,9 @@ static inline tl_Tensor *tli_to_tensor(lua_State *L, const tli_State *S, int ind
 ** one (scope.c). */
 void tli_scope_note(lua_State *L, tli_State *S);
 
-/* Releases the tensor that the box at a stack index holds. While the pacer (pacer.c) collects
-** garbage or an operator calls a pack hook (saved_hooks.c), an operator may still be reading the
-** tensor, so it is moved to a new box, which a later collection frees. */
+/* Releases the tensor that the box at a stack index holds. During a collection of the pacer
+** (pacer.c) or a call of a pack hook (saved_hooks.c), an operator may still be reading the tensor.
+** In that case the tensor is moved to a new box, which a later collection frees. */
 void tli_release_box(lua_State *L, int index);
 
 /* Pushes a userdata that owns a list of tensors, which is empty at first. */
@@ -231,16 +232,16 @@ bool tli_user_line(lua_State *L, lua_Debug *line);
 
 /* ---- threads (workers/worker.c) ---- */
 
-/* Waits, for a limited time, until the worker threads have ended, and gives up the state's
-** reference to the crew. The threads must have been told to stop. */
+/* Waits, for a limited time, until the worker threads have ended, and releases the state's
+** reference to the crew. The caller must have told the threads to stop. */
 void tli_crew_dismiss(struct tli_Crew *crew);
 
 /* ---- memory (pacer.c) ---- */
 
-/* Adds a tensor that a Lua value now keeps alive to the pacer's counts. */
+/* Tells the pacer that a Lua value now keeps this tensor alive, so that the pacer counts it. */
 void tli_pacer_note(tli_State *S, const tl_Tensor *tensor);
-/* Runs the collection that is due. Called before a box is made, when nothing is owned outside of
-** Lua. */
+/* Runs the collection that is due. Called before a box is made, when no C function owns anything
+** that an error would leak. */
 void tli_pacer_work(lua_State *L, tli_State *S);
 /* Requests a full collection before the next tensor is made. */
 static inline void tli_pacer_want_full(tli_State *S) {

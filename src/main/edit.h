@@ -1,7 +1,7 @@
 /*
 ** edit.h - reads lines that the user types. If libedit or readline is installed, the user can edit
 ** the line, recall earlier lines and complete words; otherwise lines are read without editing
-** (edit_posix.c). On Windows the console edits lines (edit_windows.c).
+** (edit_posix.c). On Windows the console itself lets the user edit the line (edit_windows.c).
 */
 #ifndef TLI_EDIT_H
 #define TLI_EDIT_H
@@ -10,7 +10,7 @@ typedef enum tli_EditResult { TLI_EDIT_LINE, TLI_EDIT_END, TLI_EDIT_INTERRUPTED 
 
 /* Returns the completions of `text`, the word before the cursor, as a NULL-terminated list made
 ** with malloc, or NULL if there are none. `before` is the part of the line before that word, or
-** NULL if the library does not tell. */
+** NULL if the editing library does not provide that part. */
 typedef char **(*tli_EditComplete)(const char *text, const char *before);
 
 /* Prepares line editing; must be called once, before the other functions. */

@@ -1,10 +1,10 @@
 /*
 ** elastic.h - `tlua run --nnodes 1:4`, where the number of launchers may change while a program
-** runs. Launchers meet in rounds, by a store; the launcher that could bind the store's address
-** serves the store. A round closes when the maximum number of launchers has joined, or when the
-** minimum has joined and no further launcher joins for a while. A round ends when ranks fail, when
-** a launcher stops responding, or when a new launcher waits for the next round. The remaining
-** launchers then meet in the next round.
+** runs. Launchers meet in rounds, and exchange data through a store. The launcher that could bind
+** the store's address serves the store. A round closes when the maximum number of launchers has
+** joined, or when the minimum has joined and no further launcher joins for a while. A round ends
+** when ranks fail, when a launcher stops responding, or when a new launcher waits for the next
+** round. The remaining launchers then meet in the next round.
 **
 ** If the launcher that serves the store ends, another launcher on the same machine serves a new
 ** store at the same address. If there is none, the remaining launchers wait until a store is served
@@ -17,7 +17,7 @@
 
 typedef struct tli_Elastic {
   int least, most; /* launchers */
-  /* the store's address, and the job's secret as tli_store_serve takes it */
+  /* the store's host, and the job's secret in the form that tli_store_serve takes */
   const char *host, *secret;
   int port;
   int64_t timeout; /* how long to wait for a round to close, in ns */
@@ -41,7 +41,8 @@ typedef enum tli_ElasticState {
 /* Waits until the next round has closed. Sets e->node, this launcher's number in the round, and
 ** e->nodes, the number of launchers. */
 bool tli_elastic_meet(tli_Elastic *e) TL_MUSTCHECK;
-/* Returns the state of the round; must be called often while ranks run. */
+/* Returns the state of the round. Must be called often while ranks run, because it also sends this
+** launcher's heartbeat. */
 tli_ElasticState tli_elastic_look(tli_Elastic *e);
 /* Reports that ranks of this launcher have failed. */
 void tli_elastic_fail(tli_Elastic *e);

@@ -1,6 +1,6 @@
 /*
-** globals.h - the globals that this command adds to Lua's: torch, nn, optim and, in interactive
-** use, help.
+** globals.h - defines the globals that this command adds to Lua's globals: torch, nn, optim and, in
+** interactive use, help.
 */
 #ifndef TLI_GLOBALS_H
 #define TLI_GLOBALS_H
@@ -8,8 +8,8 @@
 #include <lua.h>
 #include <stdbool.h>
 
-/* Makes `require "tlua"` work, and lets the globals torch, nn and optim be defined on first use; if
-** `help` is true, also the global function `help`. */
+/* Makes `require "tlua"` work. The globals torch, nn and optim are then defined on first use, and
+** so is the global function `help` if the argument `help` is true. */
 void tli_globals_open(lua_State *L, bool help);
 
 /* Loads a module and pushes it. Uses the `require` from the program's start, because the program

@@ -12,8 +12,8 @@
 ** running coroutines, and a third ends the process. */
 int tli_interrupt_call(lua_State *L, int nargs, int nresults, int handler);
 
-/* Returns whether SIGINT has come since the last tli_interrupt_call began. When true, to-be-closed
-** values may not have been closed yet. */
+/* Returns whether SIGINT has come since the last tli_interrupt_call began. If so, to-be-closed
+** variables may still be open. */
 bool tli_interrupt_struck(void);
 
 /* Sets a cleanup function, which tli_interrupt_end calls. If SIGTERM arrives while

@@ -9,13 +9,14 @@
 
 typedef struct tli_Options {
   int script;       /* index of the script in argv; argc if there is no script */
-  bool chunks;      /* whether -e was given */
+  bool chunks;      /* whether -e gives code to run */
   bool interactive; /* -i */
   bool version;     /* whether to print the version first, because -v or -i was given */
   bool no_env;      /* -E */
   bool help;        /* --help */
   bool profile;     /* --profile or --html was given */
-  const char *html; /* path of the profile's page (borrowed); NULL if none was requested */
+  /* path of the HTML page of the profile (borrowed); NULL if none was requested */
+  const char *html;
 } tli_Options;
 
 /* An option that is executed before the script runs. */

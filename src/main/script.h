@@ -58,7 +58,7 @@ bool tli_script_profile(lua_State *L, const char *function, const char *html);
 ** before it have negative positions. Without a script arg[0] is the program. */
 void tli_script_set_arg(lua_State *L, int argc, char **argv, int script);
 
-/* Each of these functions runs code, reports an error of that code, and returns whether the code
+/* Each function below runs code, reports an error of that code, and returns whether the code has
 ** succeeded. */
 bool tli_script_init(lua_State *L); /* Runs the code of LUA_INIT_5_4 or LUA_INIT. */
 bool tli_script_step(lua_State *L, tli_Step step);

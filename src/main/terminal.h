@@ -14,8 +14,8 @@ bool tli_terminal_typed(void);
 ** terminal. */
 int tli_terminal_width(void);
 
-/* A function that is called when a signal arrives, at any moment: on POSIX systems in the thread
-** that has set the function, on Windows in a thread that the system makes. */
+/* A function that is called at any moment when a signal arrives. On POSIX systems it runs in the
+** thread that has set it, on Windows in a thread that the system creates. */
 typedef void (*tli_InterruptFn)(void);
 
 /* Sets the function that is called for SIGINT (Ctrl-C) or SIGTERM, and returns the previous
@@ -26,12 +26,13 @@ tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn);
 ** handlers may call this function. It uses SIGALRM, and does nothing on Windows. */
 void tli_terminal_later(tli_InterruptFn fn);
 
-/* Ignores the signal for files that exceed the size limit, so that the write fails instead. Raises
-** the limit of the stack's size to TLI_LEAST_STACK, if it is smaller; returns false if that is not
-** allowed. */
+/* Ignores SIGXFSZ, so that a write beyond the limit on file sizes fails instead of ending the
+** process. Raises the limit of the stack's size to TLI_LEAST_STACK, if it is smaller; returns false
+** if that is not allowed. */
 bool tli_terminal_take_limits(void);
 
-/* Ends the process as an uncaught signal of that number does. A tli_InterruptFn may call it. */
+/* Ends the process as if the given signal had arrived and no handler were installed. A
+** tli_InterruptFn may call this function. */
 void tli_terminal_die(int signo);
 
 #endif

@@ -58,15 +58,15 @@ static inline tl_Tensor *chain_neg(tli_Chain *c, tl_Tensor *a) { return TLI_STEP
 static inline tl_Tensor *chain_number(tli_Chain *c, double value) {
   return TLI_STEP(c, tli_number(tli_float(value)));
 }
-/* Apply fn to a tensor and a number, as in chain_with(&c, tlo_mul, t, 0.5). With chain_with_int,
-** integer tensors give integer results. */
+/* These functions apply fn to a tensor and a number, as in chain_with(&c, tlo_mul, t, 0.5). With
+** chain_with_int, an integer tensor gives an integer result. */
 static inline tl_Tensor *chain_with(tli_Chain *c, tli_Binary fn, tl_Tensor *a, double number) {
   return TLI_STEP(c, tli_with_number(fn, a, tli_float(number)));
 }
 static inline tl_Tensor *chain_with_int(tli_Chain *c, tli_Binary fn, tl_Tensor *a, int64_t number) {
   return TLI_STEP(c, tli_with_number(fn, a, tli_int(number)));
 }
-/* Compute where(condition, a, number) and where(condition, number, a). */
+/* These functions compute where(condition, a, number) and where(condition, number, a). */
 static inline tl_Tensor *chain_where_else(tli_Chain *c, tl_Tensor *condition, tl_Tensor *a,
                                           tl_Scalar number) {
   return TLI_STEP(c, tli_where_else(condition, a, number));
@@ -75,8 +75,8 @@ static inline tl_Tensor *chain_where_then(tli_Chain *c, tl_Tensor *condition, tl
                                           tl_Tensor *a) {
   return TLI_STEP(c, tli_where_then(condition, number, a));
 }
-/* Converts a to a dtype. Returns a itself if it already has that dtype and is not a converted
-** number. */
+/* Converts a to a dtype. Returns a itself if it already has the dtype and is not a number that was
+** converted to a tensor. */
 static inline tl_Tensor *chain_to(tli_Chain *c, tl_Tensor *a, tl_DType dtype) {
   if (c->failed || ((tl_DType)a->dtype == dtype && !(a->flags & TLI_NUMBER))) return a;
   return tli_keep(c, tlo_to_dtype(a, dtype));
@@ -118,7 +118,7 @@ static inline tl_Tensor *chain_tril(tli_Chain *c, tl_Tensor *a, int64_t diagonal
 static inline tl_Tensor *chain_triu(tli_Chain *c, tl_Tensor *a, int64_t diagonal) {
   return TLI_STEP(c, tlo_triu(a, diagonal));
 }
-/* Returns the positions from `start` up to, but not including, `stop` along dim. */
+/* Returns the part of a from position `start` up to, but not including, `stop` along dim. */
 static inline tl_Tensor *chain_slice(tli_Chain *c, tl_Tensor *a, int64_t dim, int64_t start,
                                      int64_t stop) {
   return TLI_STEP(c, tlo_slice(a, dim, start, stop, 1));

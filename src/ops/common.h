@@ -16,11 +16,12 @@
 
 /* ---- elementwise ---- */
 
-/* The dtypes in which a kernel computes. They determine how inputs are promoted. */
+/* The kind of dtype in which a kernel computes, which determines how inputs are promoted. */
 typedef enum tli_Types {
-  TLI_TYPES_NUMBER,   /* the inputs' common type */
-  TLI_TYPES_FLOATING, /* the inputs' common type, but float32 if that is an integer type */
-  TLI_TYPES_INTEGER   /* the inputs' common type, which must not be floating */
+  TLI_TYPES_NUMBER, /* the inputs' common type */
+  /* the inputs' common type, or float32 if the common type is an integer type */
+  TLI_TYPES_FLOATING,
+  TLI_TYPES_INTEGER /* the inputs' common type, which must not be floating */
 } tli_Types;
 
 typedef struct tli_PointwiseSpec {
@@ -29,7 +30,7 @@ typedef struct tli_PointwiseSpec {
   int ninputs;
   int nparams;
   tli_Types types;
-  bool to_bool;    /* whether the result's dtype is bool */
+  bool to_bool;    /* whether the dtype of the result is bool */
   bool takes_bool; /* whether bool inputs are allowed; sub, for example, refuses them */
   enum { TLI_COMPLEX_REFUSED, TLI_COMPLEX_TAKEN, TLI_COMPLEX_TO_REAL } on_complex;
 } tli_PointwiseSpec;
@@ -40,7 +41,7 @@ static inline tl_Scalar tli_fitting(tl_Scalar s, const tl_Tensor *t) {
   return tli_is_inexact((tl_DType)t->dtype) ? s : tli_int(tli_to_int(s));
 }
 
-/* Check the numeric arguments of hardtanh and softshrink. */
+/* These functions check the numeric arguments of hardtanh and softshrink. */
 bool tli_check_hardtanh(tl_Scalar min_val, tl_Scalar max_val) TL_MUSTCHECK;
 bool tli_check_softshrink(tl_Scalar lambd) TL_MUSTCHECK;
 
@@ -137,7 +138,8 @@ bool tli_fill(tl_Tensor *dst, tl_Scalar value) TL_MUSTCHECK;
 tl_Tensor *tli_contiguous_as(tl_Tensor *t, tl_DType dtype) TL_MUSTCHECK;
 
 /* Returns whether writing `out` element by element, in any order, could overwrite elements of `in`
-** before they are read. This is possible if the tensors share memory and their geometry differs. */
+** before they are read. This is possible if the tensors share memory but have different offsets,
+** sizes or strides. */
 bool tli_clashes(const tl_Tensor *out, const tl_Tensor *in);
 /* Adds src to dst. src is broadcast, and nothing is recorded. */
 bool tli_accumulate(tl_Tensor *dst, tl_Tensor *src) TL_MUSTCHECK;
@@ -145,7 +147,8 @@ bool tli_accumulate(tl_Tensor *dst, tl_Tensor *src) TL_MUSTCHECK;
 bool tli_check_sizes(const char *op, tl_Ints size, tl_DType dtype) TL_MUSTCHECK;
 /* Checks that a tensor may have n dimensions. */
 bool tli_check_ndim(const char *op, int64_t n) TL_MUSTCHECK;
-/* Fail if storing a complex number, or complex values, in `dtype` would drop imaginary parts. */
+/* These functions fail if storing a complex number, or complex values, in `dtype` would drop
+** imaginary parts. */
 bool tli_check_complex_number(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHECK;
 bool tli_check_complex_values(const char *op, const tl_Tensor *values, tl_DType dtype) TL_MUSTCHECK;
 /* Warns, once per process, that an explicit conversion to `dtype` drops imaginary parts. */
@@ -154,13 +157,13 @@ void tli_warn_discarding(const tl_Tensor *self, tl_DType dtype);
 ** range (a fraction is dropped). For a floating dtype a finite number must not exceed the dtype's
 ** largest one. */
 bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHECK;
-/* Fails unless the operator's input has a floating dtype. */
+/* Fails if the operator's input does not have a floating dtype. */
 bool tli_check_floating(const char *op, const tl_Tensor *input) TL_MUSTCHECK;
 /* Checks that all elements of t are in [low, high]. NaN counts as out of range. For a failed check,
 ** the CPU returns false with a message, and other devices record a fault. */
 bool tli_check_range(const char *op, const char *argument, tl_Tensor *t, double low, double high)
     TL_MUSTCHECK;
-/* Marks the listed dimensions. An absent or empty list marks all of them. Returns false if a
+/* Marks the listed dimensions. An absent or empty list marks all dimensions. Returns false if a
 ** dimension is out of range or listed twice. */
 bool tli_mark_dims(const char *op, tl_Ints dims, int ndim, bool marked[TL_MAX_DIMS]) TL_MUSTCHECK;
 /* Checks the sizes (tli_check_sizes) and returns an uninitialised tensor. An absent dtype means
@@ -168,8 +171,8 @@ bool tli_mark_dims(const char *op, tl_Ints dims, int ndim, bool marked[TL_MAX_DI
 tl_Tensor *tli_new(const char *op, tl_Ints size, tl_DType dtype, tl_Device device) TL_MUSTCHECK;
 /* Returns zeros of the given size, with the dtype and device of `like`. */
 tl_Tensor *tli_zeros(const char *op, tl_Tensor *like, tl_Ints size) TL_MUSTCHECK;
-/* tli_cut returns a view with one dimension restricted to n positions, which begin at `start` and
-** are `step` apart. tli_pick returns a view of position `at`, without that dimension. Neither
+/* tli_cut returns a view that has only n positions of one dimension. The positions begin at `start`
+** and are `step` apart. tli_pick returns a view of position `at`, without that dimension. Neither
 ** function checks its arguments or records anything. */
 tl_Tensor *tli_cut(const tl_Tensor *t, int dim, int64_t start, int64_t n, int64_t step)
     TL_MUSTCHECK;
@@ -219,7 +222,7 @@ tl_Tensor *tli_with_number(tli_Binary fn, tl_Tensor *t, tl_Scalar s) TL_MUSTCHEC
 tl_Tensor *tli_number_with(tli_Binary fn, tl_Scalar s, tl_Tensor *t) TL_MUSTCHECK;
 static inline tl_Tensor *tli_plus(tl_Tensor *a, tl_Tensor *b) { return tlo_add(a, b, tli_int(1)); }
 static inline tl_Tensor *tli_minus(tl_Tensor *a, tl_Tensor *b) { return tlo_sub(a, b, tli_int(1)); }
-/* Compute where(condition, t, number) and where(condition, number, t). */
+/* These functions compute where(condition, t, number) and where(condition, number, t). */
 tl_Tensor *tli_where_else(tl_Tensor *condition, tl_Tensor *t, tl_Scalar s) TL_MUSTCHECK;
 tl_Tensor *tli_where_then(tl_Tensor *condition, tl_Scalar s, tl_Tensor *t) TL_MUSTCHECK;
 
@@ -235,7 +238,7 @@ static inline tl_Tensor *tli_floating(tl_Tensor *t) {
 static inline tlk_Array tli_array(const tl_Tensor *t) {
   return (tlk_Array){tli_data(t), (tl_DType)t->dtype};
 }
-/* Returns the state of a tli_Stretch in the form in which kernels read it. */
+/* Returns the state of a tli_Stretch in the form that kernels read. */
 static inline const uint64_t *tli_stretch_words(const tl_Tensor *state) {
   return state ? tli_data(state) : NULL;
 }

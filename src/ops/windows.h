@@ -17,7 +17,7 @@ bool tli_spread(const char *op, const char *what, tl_Ints list, int n, int64_t l
 int64_t tli_count_windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
                           int64_t dilation, bool ceil_mode);
 
-/* The list {0} and the list {1}. */
+/* The lists {0} and {1}, which serve as default options. */
 extern const tl_Ints tli_zero, tli_one;
 
 #endif

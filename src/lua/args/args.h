@@ -26,7 +26,7 @@ typedef enum tli_Kind {
   TLI_A_DIM,
   TLI_A_INDEX,
   TLI_A_BOOL,
-  TLI_A_TRUE, /* accepts only `true`; the option selects one form of the operator */
+  TLI_A_TRUE, /* an option that must be `true`, and that selects one form of the operator */
   TLI_A_FLOAT,
   TLI_A_FLOATS,
   TLI_A_INTS,
@@ -39,24 +39,25 @@ typedef enum tli_Kind {
   TLI_A_GENERATOR
 } tli_Kind;
 
-/* Flags of parameters. TLI_P_ANY_DEVICE: the tensor may be on another device than the first
-** tensor. */
+/* Flags of parameters. TLI_P_ANY_DEVICE means that the tensor need not be on the device of the
+** first tensor. */
 enum { TLI_P_OPTIONAL = 1, TLI_P_KEYWORD = 2, TLI_P_VARARG = 4, TLI_P_ANY_DEVICE = 8 };
 
 typedef struct tli_Param {
   const char *name;
   uint8_t kind; /* a tli_Kind */
   uint8_t flags;
-  uint8_t expand; /* for a list of n integers that may be given as one number: n; otherwise 0 */
+  uint8_t expand; /* n if one number may stand for a list of n equal integers; otherwise 0 */
 } tli_Param;
 
 typedef struct tli_Signature {
   const char *name; /* the public name, such as "add" or "linalg.norm" */
-  const char *text; /* the call's usage, as error messages and help show it */
+  const char *text; /* the usage text, which error messages and help show */
   const tli_Param *params;
   int nparams;
-  bool pointwise; /* whether each element of the result depends on one element of each tensor */
-  bool stored;    /* whether the operator takes the dtypes of TL_STORED_DTYPES */
+  /* whether each element of the result depends on only one element of each tensor */
+  bool pointwise;
+  bool stored; /* whether the operator takes the dtypes of TL_STORED_DTYPES */
 } tli_Signature;
 
 typedef struct tli_Args {
@@ -64,9 +65,9 @@ typedef struct tli_Args {
   lua_State *L, *outer;
   tli_State *S;
   const tli_Signature *signature;
-  int top; /* number of arguments on the stack */
+  int top; /* number of Lua arguments of the call */
   bool failed;
-  bool refused; /* whether an argument had a dtype of TL_STORED_DTYPES that was refused */
+  bool refused; /* whether an argument was refused because its dtype is one of TL_STORED_DTYPES */
   /* index of the parameter with the first tensor, whose device all tensors must have; -1 if there
   ** is none */
   int8_t first;
@@ -94,10 +95,11 @@ void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature);
 /* Returns whether parameter i was given (and not nil). */
 static inline bool tli_args_given(const tli_Args *a, int i) { return a->at[i] != 0; }
 
-/* Each of these functions returns parameter i, or `otherwise` if the argument was not given. After
-** a failure the returned value is meaningless. Tensors are borrowed. */
+/* Each function below returns the value of parameter i, or `otherwise` if the argument was not
+** given. After a failure the returned value is meaningless. Tensors are borrowed. */
 tl_Tensor *tli_arg_tensor(tli_Args *a, int i);
-tl_Tensor *tli_arg_operand(tli_Args *a, int i); /* Converts a number to a temporary tensor. */
+/* Returns a tensor argument. A number as argument is converted to a temporary tensor. */
+tl_Tensor *tli_arg_operand(tli_Args *a, int i);
 tl_Tensors tli_arg_tensors(tli_Args *a, int i);
 tl_Scalar tli_arg_number(tli_Args *a, int i, tl_Scalar otherwise);
 int64_t tli_arg_int(tli_Args *a, int i, int64_t otherwise);
@@ -118,12 +120,12 @@ tl_DType tli_arg_dtype(tli_Args *a, int i, tl_DType otherwise);
 tl_Device tli_arg_device(tli_Args *a, int i, tl_Device otherwise);
 tli_Generator *tli_arg_generator(tli_Args *a, int i);
 
-/* Records an error: parameter i is not the expected value. */
+/* Records the error that the argument of parameter i is not what was expected. */
 void tli_args_fail(tli_Args *a, int i, const char *expected);
 
-/* Called after an operator has failed: if memory was exhausted, collects garbage, gives back the
-** random numbers that the operator has drawn, and returns true, so that the caller tries the operator
-** again. */
+/* Called after an operator has failed. If memory was exhausted, prepares another attempt and
+** returns true: collects garbage, and resets the generator to its position before the call. The
+** caller then calls the operator again. */
 bool tli_args_retry(tli_Args *a);
 
 /* Allocates n 8-byte elements that live until tli_args_end. If memory is exhausted, records a
@@ -138,21 +140,21 @@ tl_Tensor **tli_args_owned(tli_Args *a, int64_t n);
 ** raised. */
 void tli_args_end(tli_Args *a);
 
-/* Raises the failure as an error of the function that the user called, even if another operator,
-** called by that function, has failed. Sparse tensors among the arguments are first passed to their
-** handler, whose results are then returned. */
+/* Raises the recorded failure. The message names the function that the user has called, even if
+** that function called the operator that failed. If sparse tensors are among the arguments, calls
+** their handler instead and returns its results. */
 int tli_args_raise(tli_Args *a);
 int tli_raise_call(lua_State *L, const tli_Signature *sig);
 
 /* ---- shared with operators of several forms (overload.c) ---- */
 
-/* The role of the last argument: a value, an empty table, or options. A table with only string keys
-** contains options. An empty table is an empty list if the parameter takes a list, and otherwise
-** empty options. */
+/* The role of the last argument: a value, an empty table, or a table of options, which has only
+** string keys. An empty table is an empty list if the parameter takes a list, and otherwise empty
+** options. */
 typedef enum tli_Last { TLI_LAST_VALUE, TLI_LAST_EMPTY, TLI_LAST_OPTIONS } tli_Last;
 tli_Last tli_last_argument(lua_State *L, int top);
 static inline bool tli_takes_list(const tli_Param *p) {
-  /* {} is the value of a required parameter, as in torch.tensor({}) */
+  /* for a required parameter {} is the value, as in torch.tensor({}) */
   if (!(p->flags & TLI_P_OPTIONAL)) return true;
   return p->kind == TLI_A_FLOATS || p->kind == TLI_A_INTS || p->kind == TLI_A_DIMS ||
          p->kind == TLI_A_INDICES || p->kind == TLI_A_TENSORS;
@@ -184,13 +186,13 @@ void tli_only(lua_State *L, int n, const char *name);
 /* Reads a torch.complex value (tensor/complex_value.c). */
 bool tli_to_complex(lua_State *L, int index, tl_Scalar *out);
 
-/* Each of these functions pushes a result of an operator. */
+/* Each function below pushes a result of an operator and returns 1. */
 int tli_push_complex(lua_State *L, double real, double imag);
 int tli_push_scalar(lua_State *L, tl_Scalar s);
 int tli_push_ints(lua_State *L, tl_Ints ints);
 
-/* Reads a whole number from the stack: an integer, or a float without a fraction. Returns false
-** for other values. */
+/* Reads a whole number from the stack: an integer, or a float without a fraction. Returns false for
+** any other value. */
 bool tli_to_whole(lua_State *L, int index, int64_t *out);
 /* Reads a position, which counts from 1 or from the end, and converts it to count from 0; 0 is
 ** refused. */

@@ -8,14 +8,14 @@
 
 #include "lua/args/args.h"
 
-/* Returns whether the value at an index is a stand-in of vmap. Outside of mapped functions the
-** answer is false without a look at the value. */
+/* Returns whether the value at a stack index is a stand-in of vmap. Returns false at once if no
+** mapped function is running. */
 bool tli_is_batched(lua_State *L, int index);
 
-/* Passes an operator to vmap if an argument, an element of a list or an option is a stand-in: calls
-** the handler with the operator, its signature and the arguments, and returns the number of
-** results. Otherwise returns -1. Raises an error if the operator would write to a tensor that all
-** examples of the batch share. */
+/* If an argument, an element of a list or an option is a stand-in, calls the handler with the
+** operator, its signature and the arguments, and returns the number of results. Otherwise returns
+** -1. Raises an error if the operator would write to a tensor that all examples of the batch
+** share. */
 int tli_batched(lua_State *L, const tli_Signature *sig, lua_CFunction fn);
 
 /* Raises an error if a function mapped by vmap is running, because the operator `name` would then

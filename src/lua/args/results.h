@@ -1,6 +1,6 @@
 /*
-** results.h - how generated functions return: results are put into boxes, or copied to the tensors
-** of out=.
+** results.h - returns the results of generated functions to Lua: in boxes, or by a copy to the
+** tensor of the option `out`.
 */
 #ifndef TLI_RESULTS_H
 #define TLI_RESULTS_H

@@ -1,7 +1,7 @@
 /*
 ** stored.h - the Lua binding's support for the dtypes of TL_STORED_DTYPES (tlua.h). An operator
 ** that does not take these dtypes refuses them when it reads its arguments. The call is then passed
-** to lua/tlua/stored.lua, which computes some operators by way of other dtypes.
+** to lua/tlua/stored.lua, which computes some operators in other dtypes.
 */
 #ifndef TLI_STORED_H
 #define TLI_STORED_H

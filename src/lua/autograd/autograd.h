@@ -6,8 +6,8 @@
 
 #include "lua/state.h"
 
-/* Each of these functions adds the Lua functions of one file to the table torch, which is on top of
-** the stack, or to torch.autograd. */
+/* Each function below adds the Lua functions of one file to the table torch, which is on top of the
+** stack, or to torch.autograd. */
 void tli_open_modes(lua_State *L);    /* defined in modes/grad_modes.c */
 void tli_open_autocast(lua_State *L); /* autocast.c */
 void tli_open_nodes(lua_State *L);    /* node.c */
@@ -15,9 +15,9 @@ void tli_open_function(lua_State *L); /* function.c */
 void tli_open_saved_hooks(lua_State *L);
 void tli_open_tensor_history(lua_State *L);
 
-int tli_tensor_backward(lua_State *L); /* the method of tensors, defined in autograd.c */
+int tli_tensor_backward(lua_State *L); /* the tensor method backward, defined in autograd.c */
 
-/* Sets the hooks of this C thread that pack saved tensors. `mode` is the number of their slot
+/* Makes the hooks in slot number `mode` the hooks that pack this C thread's saved tensors
 ** (saved_hooks.c). */
 void tli_saved_hooks_load(tli_State *S, int mode);
 /* Releases all hooks that pack saved tensors, when the state closes. */
@@ -26,7 +26,7 @@ void tli_saved_hooks_close(tli_State *S);
 /* Pushes a userdata that will own a node, and returns the address at which the caller stores the
 ** node. */
 tli_Node **tli_push_node_box(lua_State *L);
-/* Returns the gradient edge at an index, borrowed; NULL for other values. */
+/* Returns the gradient edge at a stack index, borrowed; NULL for other values. */
 const struct tli_Edge *tli_to_edge(lua_State *L, int index);
 
 /* Adds the functions of a list to the table torch[field], and creates the table if necessary. torch

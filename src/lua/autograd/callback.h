@@ -13,12 +13,12 @@ typedef struct tli_Callback tli_Callback;
 /* Prepares a state for callbacks; pushes nothing. */
 void tli_open_callbacks(lua_State *L);
 
-/* Pops a value and makes a callback with that value. If memory is exhausted, either fails with a
-** message and returns NULL, or raises a Lua error; no callback exists then. */
+/* Pops a value and makes a callback with that value. If memory is exhausted, either returns NULL
+** with a message, or raises a Lua error. In both cases there is no callback. */
 tli_Callback *tli_callback_new(lua_State *L);
-/* Attaches the callback to the value at an index, which is a tensor or a result of `node`. If only
-** values in Lua hold the tensor or node, Lua's collector can collect the function together with
-** them. */
+/* Attaches the callback to the value at a stack index, which is a tensor or a result of `node`. If
+** only values in Lua hold the tensor or node, Lua's collector can collect the function together
+** with them. */
 void tli_callback_hangs_on(lua_State *L, tli_Callback *callback, const tli_Node *node, int value);
 /* Drops a callback, in any thread. The parameter is a tli_Callback, which hooks pass as their
 ** context. */

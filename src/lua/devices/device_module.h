@@ -1,6 +1,6 @@
 /*
-** device_module.h - declarations that the files of torch.cuda and torch.sim share. Each function of
-** these modules has its device type as an upvalue.
+** device_module.h - declarations that the files for torch.cuda and torch.sim share. Each function
+** of these modules has its device type as an upvalue.
 */
 #ifndef TLI_LUA_DEVICE_H
 #define TLI_LUA_DEVICE_H
@@ -29,7 +29,7 @@ static inline void tli_device_only(lua_State *L, int n, const char *name) {
 }
 /* Raises the engine's failure as an error of the function `name`. */
 int tli_device_fail(lua_State *L, tl_DeviceType type, const char *name);
-/* Raises an error: the value at a stack index is not what the argument was expected to be. */
+/* Raises the error that the value at a stack index is not what was expected. */
 int tli_device_refuse(lua_State *L, tl_DeviceType type, const char *name, const char *argument,
                       const char *expected, int index);
 /* If the first argument is a table of options, replaces it by positional arguments. */
@@ -43,8 +43,8 @@ tl_Device tli_check_device(lua_State *L, int index, tl_DeviceType type, const ch
 /* Returns the object, of the given class, on which a method was called. Raises an error if the
 ** state is closing. */
 void *tli_device_self(lua_State *L, const char *class, const char *name);
-/* Returns the device at an index, which is the function's last argument: raises an error if a
-** further argument is given. */
+/* Returns the device at a stack index, which must be the last argument: raises an error if another
+** argument follows. */
 static inline tl_Device tli_last_device(lua_State *L, int index, const char *name) {
   tli_device_only(L, index, name);
   return tli_check_device(L, index, tli_kind(L), name);
@@ -62,7 +62,7 @@ typedef struct tli_StreamValue {
   tl_Device device;
   tl_Stream *stream; /* the stream (borrowed); streams are never freed */
 } tli_StreamValue;
-/* Returns the stream at an index, or NULL. */
+/* Returns the stream at a stack index, or NULL. */
 tli_StreamValue *tli_to_stream(lua_State *L, int index);
 
 /* ---- functions of every device type, and methods of tensors ---- */

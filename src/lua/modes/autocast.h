@@ -19,8 +19,8 @@ typedef enum tli_Cast {
 } tli_Cast;
 
 /* Casts the tensors of a call by policy `cpu` or `gpu`, depending on their device type. Lua numbers
-** and tensors of float64, integers or booleans are not cast. The call owns the casts. A failure is
-** recorded in `a`, like the failure of an argument. */
+** and tensors of float64, integers or booleans are not cast. The call `a` owns the cast tensors. A
+** failure is recorded in `a`, like the failure of an argument. */
 void tli_autocast(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensor **const *tensors, int n);
 /* Casts the tensors of a list, which is an argument of the call, as tli_autocast casts single
 ** tensors. */

@@ -12,7 +12,7 @@
 
 #include "lua/state.h"
 
-/* Prepares a new state; pushes nothing. */
+/* Creates the tables in which a new state keeps the settings of its threads. Pushes nothing. */
 void tli_open_coroutines(lua_State *L, tli_State *S);
 /* Called when the state closes. From now on no mode can be set. */
 void tli_close_coroutines(tli_State *S);
@@ -43,19 +43,19 @@ typedef struct tli_ModeScope {
   int n;
   tli_Change previous[TLI_MAX_CHANGES];
 } tli_ModeScope;
-/* Sets modes of a thread until tli_modes_end. */
+/* Sets modes of a thread until tli_modes_end is called. */
 void tli_modes_begin(lua_State *L, tli_Settings *of, tli_ModeScope *scope, int n,
                      const tli_Change *changes);
 void tli_modes_end(lua_State *L, tli_ModeScope *scope);
 
-/* Implements a Lua function that sets modes of the running thread. If a function is at stack index
-** 1, calls it with the arguments above it, and the modes last until it returns; if the stack is
-** empty, returns a scope, and the modes last while the scope is open (grad_modes.c). */
+/* Implements a Lua function that sets modes of the running thread (grad_modes.c). If a function is
+** at stack index 1, calls it with the arguments above it, and the modes last until it returns. If
+** the stack is empty, returns a scope, and the modes last while the scope is open. */
 int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *changes);
 /* Pushes a to-be-closed scope in which modes of the running thread are set. */
 void tli_push_mode_scope(lua_State *L, int n, const tli_Change *changes);
-/* Implements torch.default_device(device, function, ...), which calls the function; until it
-** returns, new tensors are made on that device (grad_modes.c). */
+/* Implements torch.default_device(device, function, ...), which calls the function (grad_modes.c).
+** Until the function returns, new tensors are made on that device. */
 int tli_default_device_scope(lua_State *L);
 /* Sets modes of the running thread, and stores the previous values in `changes`. */
 void tli_change_modes(lua_State *L, int n, tli_Change *changes);

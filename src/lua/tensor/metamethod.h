@@ -1,6 +1,6 @@
 /*
-** metamethod.h - calls the operator behind a binary operator of Lua, such as x + y. The generated
-** metamethods include this file.
+** metamethod.h - calls the operator that implements a metamethod of Lua, such as __add for x + y.
+** The generated metamethods include this file.
 */
 #ifndef TLI_METAMETHOD_H
 #define TLI_METAMETHOD_H
@@ -11,9 +11,9 @@
 #include "lua/args/stored.h"
 #include "lua/tensor/value.h"
 
-/* Reads the operand at an index. A number is converted to a tensor, which the caller must release:
-** *owned is set to that tensor. Returns false, without a message, for a tensor of a dtype of
-** TL_STORED_DTYPES. */
+/* Reads the operand at a stack index. A number is converted to a tensor, and *owned is set to this
+** tensor, which the caller must release. Returns false, without a message, for a tensor of a dtype
+** of TL_STORED_DTYPES. */
 static inline bool tli_operand(lua_State *L, tli_State *S, int index, const char *name,
                                tl_Tensor **out, tl_Tensor **owned) {
   tl_Scalar s;
@@ -27,7 +27,7 @@ static inline bool tli_operand(lua_State *L, tli_State *S, int index, const char
 /* Calls the operator `call` with the two operands on the stack, either of which may be a number. If
 ** an operand is a stand-in of vmap, calls the operator's Lua function `fn` instead. If the left
 ** operand is a number and `reversed` is not NULL, the autograd node gets the name `reversed`. The
-** function is inline, because all parameters except L are constants. */
+** function is inline because all arguments except L are constants in each call. */
 static inline int tli_metamethod(lua_State *L, const char *name,
                                  tl_Tensor *(*call)(tl_Tensor *a, tl_Tensor *b), lua_CFunction fn,
                                  const char *reversed) {

@@ -9,19 +9,19 @@
 
 /* Returns the tensor at `index`, or raises an error ("method: expected a Tensor, ..."). */
 tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what);
-/* Returns the tensor at index 1. Raises an error if that is no tensor, or if there are further
-** arguments. */
+/* Returns the tensor at index 1. Raises an error if the value there is not a tensor, or if there
+** are further arguments. */
 static inline tl_Tensor *tli_sole_tensor(lua_State *L, const char *what) {
   tli_only(L, 1, what);
   return tli_check_tensor(L, 1, what);
 }
 
-/* Raises an error such as "record: name: expected a string, got nil" unless the value at an index
-** has the Lua type `type`. */
+/* Raises an error such as "record: name: expected a string, got nil" unless the value at a stack
+** index has the Lua type `type`. */
 void tli_check_type(lua_State *L, int index, int type, const char *what);
 
-/* Pushes a tensor that the host can read, and returns it: an alias of the tensor at `index`, or, if
-** that tensor is on a device, a copy on the CPU. The result stays valid even if Lua code, such as a
+/* Pushes a tensor that the host can read, and returns the tensor: an alias of the tensor at `index`
+** or, if that is on a device, a copy on the CPU. The result stays valid even if Lua code, such as a
 ** finalizer, changes or releases the original. tli_release_box releases the pushed value. */
 tl_Tensor *tli_push_alias(lua_State *L, int index, const char *what);
 
@@ -38,8 +38,8 @@ tl_Tensor *tli_from_lua(lua_State *L, int index, tl_DType dtype);
 /* Pushes the text that PyTorch would print for the tensor at `index`. */
 void tli_print_tensor(lua_State *L, int index);
 
-/* A search for the name that is most similar to `word`. tli_suggestion_text returns "; did you mean
-** 'shape'?", or "" if no name is similar enough. */
+/* The state of a search for the name that is most similar to `word`. At the end tli_suggestion_text
+** returns "; did you mean 'shape'?", or "" if no name is similar enough. */
 typedef struct tli_Suggestion {
   const char *word, *name;
   int distance;
@@ -47,10 +47,11 @@ typedef struct tli_Suggestion {
 #define TLI_SUGGESTION(word) ((tli_Suggestion){(word), NULL, 3})
 void tli_suggestion_try(tli_Suggestion *best, const char *name);
 const char *tli_suggestion_text(const tli_Suggestion *best, char *out, size_t size);
-/* Returns "; did you mean 'int16'?", or else "; the dtypes are ...". The text is in a
-** thread-local buffer. */
+/* Returns a hint for a wrong dtype: "; did you mean 'int16'?" or, if no dtype has a similar name,
+** "; the dtypes are ...". The text is in a thread-local buffer. */
 const char *tli_dtype_hint(const char *word);
-/* Returns "; the devices are ...". The text is in a thread-local buffer. */
+/* Returns a hint for a wrong device: "; the devices are ...". The text is in a thread-local
+** buffer. */
 const char *tli_device_hint(void);
 
 /* A property x.name. If `set` is not NULL, a program can also assign x.name = value. */
@@ -61,18 +62,19 @@ typedef struct tli_Property {
   int (*set)(lua_State *L, tli_State *S, tl_Tensor *t, int value);
 } tli_Property;
 
-/* Lists of properties. The last entry of each list has NULL as its name. */
+/* Lists of properties of tensors. The last entry of each list has NULL as its name. */
 extern const tli_Property tli_tensor_properties[];   /* tensor.c */
 extern const tli_Property tli_autograd_properties[]; /* tensor_history.c */
-extern const luaL_Reg tli_autograd_methods[];        /* methods for gradients, in the same file */
-extern const luaL_Reg tli_apply_methods[];           /* apply.c */
-extern const luaL_Reg tli_storage_functions[];       /* functions of storage.c for torch */
-extern const luaL_Reg tli_bytes_functions[];         /* functions of bytes.c for torch.io */
-extern const luaL_Reg tli_device_methods[]; /* methods for devices, in devices/device_module.c */
+/* tensor methods for gradients, in the file of tli_autograd_properties */
+extern const luaL_Reg tli_autograd_methods[];
+extern const luaL_Reg tli_apply_methods[];     /* apply.c */
+extern const luaL_Reg tli_storage_functions[]; /* functions of storage.c for torch */
+extern const luaL_Reg tli_bytes_functions[];   /* functions of bytes.c for torch.io */
+extern const luaL_Reg tli_device_methods[];    /* methods for devices, in devices/device_module.c */
 
 /* Turns the list on top of the stack into a torch.Size (size.c). */
 void tli_set_size(lua_State *L);
-/* Returns whether the value at an index is a torch.Size. */
+/* Returns whether the value at a stack index is a torch.Size. */
 bool tli_is_size(lua_State *L, int index);
 
 /* Each of the following functions adds the Lua functions of one file to the module table, which is
@@ -110,7 +112,7 @@ void tli_open_parcels(lua_State *L);
 /* Pushes the environment of the embedded Lua files. */
 void tli_push_environment(lua_State *L);
 
-/* A variable whose address is torch.newaxis. */
+/* A variable whose address, as a light userdata, is the value torch.newaxis. */
 extern const char tli_newaxis;
 
 #endif

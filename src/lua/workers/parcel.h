@@ -3,11 +3,11 @@
 ** references to tensors. It belongs to no state, so any thread may unpack it, any number of
 ** times.
 **
-** Numbers, strings and booleans are copied. Tables are copied, with shared parts and cycles.
-** Tensors are passed by reference, generators by their state. Lua functions are sent as bytecode
-** and upvalues, together with the globals that they name. Modules and their functions and classes
-** are sent by name. An instance of a class is sent as a table; its class is sent by name or, if the
-** class has no known name, with its methods.
+** Numbers, strings and booleans are copied. Tables are copied; shared parts and cycles are
+** preserved. Tensors are passed by reference. A generator is sent as its state. Lua functions are
+** sent as bytecode and upvalues, together with the globals that they name. Modules and their
+** functions and classes are sent by name. An instance of a class is sent as a table; its class is
+** sent by name or, if the class has no known name, with its methods.
 */
 #ifndef TLI_PARCEL_H
 #define TLI_PARCEL_H
@@ -19,9 +19,9 @@ typedef struct tli_Parcel tli_Parcel;
 /* Packs the values from stack index `first` to the top and pops them; the caller owns the parcel.
 ** For a value that cannot be packed, raises an error "<what>: ..." that names the value's location.
 ** If memory is exhausted, fails with a message and returns NULL. `classes` is the stack index of a
-** table of classes, or 0. If `first_one`, this is the first parcel for the receiver: classes that
-** are sent in full are added to the table. Otherwise classes in the table, which the receiver
-** already has, are sent by number. */
+** table of classes, or 0. If `first_one` is true, this is the first parcel for the receiver, and
+** classes that are sent in full are added to the table. In later parcels a class in the table is
+** sent by its number, because the receiver already has it. */
 tli_Parcel *tli_parcel_pack(lua_State *L, const char *what, int first, int classes, bool first_one);
 
 /* Pushes the values of a parcel and returns their number. May raise an error. `classes` is the

@@ -1,8 +1,9 @@
 /*
-** parcel_format.h - the format of a parcel, for the two files that write and read it. A value
-** begins with a byte for its type, the tag; its contents follow. Tables, functions, tensors and
-** generators are numbered from 1 in the order in which they appear, so a repeated value is written
-** as its number alone. The reader assigns the same numbers as the writer.
+** parcel_format.h - the format of a parcel, for the file that writes parcels and the file that
+** reads them. A value is written as a tag, which is a byte for its type, followed by its contents.
+** Tables, functions, tensors and generators are numbered from 1 in the order in which they appear,
+** so a repeated value is written as its number alone. The reader assigns the same numbers as the
+** writer.
 */
 #ifndef TLI_PARCEL_FORMAT_H
 #define TLI_PARCEL_FORMAT_H
@@ -26,26 +27,30 @@ typedef enum Tag {
   STRING = 's',
   TENSOR = 'T',
   GENERATOR = 'G',
-  DEVICE = 'D',    /* name */
-  AGAIN = 'R',     /* number */
-  SPARSE = 'S',    /* followed by the table of components */
-  TABLE = '{',     /* followed by keys and values, then END */
-  WITH_META = 'M', /* followed by the metatable, keys and values, then END */
-  SIZE = 'Z',      /* torch.Size: followed by keys and values, then END */
-  /* followed by another value, which must be read first, and then by the value itself */
+  DEVICE = 'D', /* name */
+  AGAIN = 'R',  /* number */
+  SPARSE = 'S', /* a sparse tensor: followed by the table of its components */
+  TABLE = '{',  /* a table: followed by keys and values, then END */
+  /* a table with a metatable: followed by the metatable, keys and values, then END */
+  WITH_META = 'M',
+  SIZE = 'Z', /* a torch.Size: followed by keys and values, then END */
+  /* followed by two values: another value that must be read first, and then the value itself */
   BEFORE = 'b',
-  CLASS = 'C',       /* followed by its name, its parent or nil, keys and values, then END */
-  KNOWN_CLASS = 'B', /* followed by the number that the class had in the first parcel */
-  /* followed by the module's name and by the name of a field, or "" for the module itself */
+  /* a class: followed by its name, its parent or nil, keys and values, then END */
+  CLASS = 'C',
+  KNOWN_CLASS = 'B', /* a class that the receiver has: followed by its number in the first parcel */
+  /* a module or a field of a module: followed by the module's name and the field's name, which is
+  ** "" for the module itself */
   MODULE = 'K',
-  /* followed by the bytecode's size, the bytecode, the number of upvalues, and a value or JOIN for
-  ** each */
+  /* a Lua function: followed by the bytecode's size, the bytecode, the number of upvalues, and for
+  ** each upvalue a value or JOIN */
   FUNCTION = 'F',
-  /* followed by the number of a function, and the index of the upvalue that it shares */
+  /* a shared upvalue: followed by the number of a function and the index of the upvalue in that
+  ** function */
   JOIN = 'J',
   GLOBALS = '_',
   ENVIRONMENT = 'E',
-  MISSING = 'X', /* followed by the reason why the value could not be packed */
+  MISSING = 'X', /* a value that could not be packed: followed by the reason */
   END = 'e'
 } Tag;
 

@@ -13,8 +13,8 @@ void tli_attention_call(tlk_Attention *a, const tl_Tensor *query, const tl_Tenso
 /* Describes the rows of t for a kernel. Returns a new reference to t if each row of t is
 ** contiguous, and a copy otherwise. */
 tl_Tensor *tli_head_rows(tl_Tensor *t, tlk_HeadRows *rows) TL_MUSTCHECK;
-/* Describes a mask of shape (batch or 1, heads or 1, queries or 1, keys) for a kernel. `mask` may
-** be NULL. */
+/* Returns the description of a mask for a kernel. The shape of the mask is (batch or 1, heads or 1,
+** queries or 1, keys); `mask` may be NULL. */
 tlk_HeadPairs tli_head_pairs(const tl_Tensor *mask);
 /* Returns an uninitialised tensor with rows of `size` elements. It has the heads, positions and
 ** memory order of `like`. */

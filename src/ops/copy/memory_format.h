@@ -10,7 +10,7 @@
 #include "ops/common.h"
 
 typedef enum tli_Format {
-  TLI_PRESERVE, /* stands for the input's format */
+  TLI_PRESERVE, /* means the format of the input */
   TLI_ROW_MAJOR,
   TLI_CHANNELS_LAST,
   TLI_CHANNELS_LAST_3D
@@ -23,8 +23,8 @@ bool tli_read_format(const char *op, const char *name, int ndim, tli_Format *for
 /* Returns whether t is dense in the given format. TLI_PRESERVE counts as row-major. */
 bool tli_lies(const tl_Tensor *t, tli_Format format);
 
-/* Returns the memory format that t's strides suggest, by PyTorch's rule: a channels-last format,
-** which a tensor with gaps can have as well, or TLI_ROW_MAJOR. */
+/* Returns the memory format that t's strides suggest, by PyTorch's rule. This is a channels-last
+** format, even if t has gaps, or TLI_ROW_MAJOR. */
 tli_Format tli_format_of(const tl_Tensor *t);
 
 /* Returns a new tensor in the given format, which must not be TLI_PRESERVE. */
@@ -41,7 +41,7 @@ tl_Tensor *tli_new_like(const char *op, tl_Tensor *self, tl_DType dtype, tl_Devi
 
 /* Returns `steals` in the channels-last format of `input`, or unchanged if `input` is row-major. If
 ** the memory layout fits both formats, only the strides of `steals` change, in place. Therefore
-** `steals` must be the caller's own tensor or the input itself. Returns NULL for NULL. */
+** only the caller may own `steals`, unless it is the input itself. Returns NULL for NULL. */
 tl_Tensor *tli_follow(tl_Tensor *steals, const tl_Tensor *input) TL_MUSTCHECK;
 
 #endif

@@ -43,12 +43,12 @@ typedef struct tli_Operand {
 bool tli_gather(const char *op, const tli_Operand operands[3], int ndim, const int64_t *sizes,
                 int64_t count, int64_t n) TL_MUSTCHECK;
 /* Scatters: combines `out` at `index` with the elements of `in`. The operands are as for
-** tli_gather, except that a line of `out` has n elements. Nothing is checked. Unless `join` is
-** TLK_JOIN_SET, the dtype of `out` must be a compute type (see tli_scatter_upcasts). */
+** tli_gather, except that a line of `out` has n elements. Does not check the index. Unless `join`
+** is TLK_JOIN_SET, the dtype of `out` must be a compute type (see tli_scatter_upcasts). */
 bool tli_scatter(tlk_Join join, const tli_Operand operands[3], int ndim, const int64_t *sizes,
                  int64_t count, int64_t n) TL_MUSTCHECK;
 /* Returns whether elements of out's dtype must be combined in a copy that has the compute type.
-** Half types lose less precision there; small integers wrap around as in their own type. */
+** Half types then lose less precision; small integers wrap around as they do in their own type. */
 bool tli_scatter_upcasts(tlk_Join join, const tl_Tensor *out);
 
 #endif

@@ -24,11 +24,11 @@ static inline const tlk_Context *tli_lapack_context(const tl_Tensor *t) {
 }
 /* Fails if LAPACK does not support the dtype. */
 bool tli_lapack_dtype(const char *op, tl_DType dtype) TL_MUSTCHECK;
-/* Reads t as a batch of matrices. Fails unless the dtype is float32, float64 or complex. */
+/* Describes t as a batch of matrices. Fails if the dtype is not float32, float64 or complex. */
 bool tli_lapack_matrices(const char *op, const tl_Tensor *t, bool square, tli_Matrices *b)
     TL_MUSTCHECK;
-/* Returns a new tensor with b's batch dimensions, followed by `ndim` (1 or 2) dimensions of the
-** given sizes. */
+/* Returns a new tensor with the batch dimensions of b, followed by `ndim` (1 or 2) dimensions of
+** the given sizes. */
 tl_Tensor *tli_lapack_empty(const tl_Tensor *like, const tli_Matrices *b, tl_DType dtype, int ndim,
                             int64_t size1, int64_t size2) TL_MUSTCHECK;
 /* Returns a view of t with its last two dimensions swapped. The view is not recorded. */
@@ -42,8 +42,8 @@ tl_Tensor *tli_lapack_rows(tl_Tensor *steals);
 /* Sets matrices, which need not be square, to identity matrices. */
 bool tli_lapack_identity(tl_Tensor *t) TL_MUSTCHECK;
 
-/* Fails if t contains NaN or infinity. With such values some routines print error messages and may
-** not terminate. */
+/* Fails if t contains NaN or infinity. With such values some LAPACK routines print error messages,
+** and some may not terminate. */
 bool tli_lapack_finite(const char *op, tl_Tensor *t) TL_MUSTCHECK;
 /* Returns a tensor with one info for each matrix, all initially 0. */
 tl_Tensor *tli_lapack_info(const tl_Tensor *A, const tli_Matrices *b) TL_MUSTCHECK;

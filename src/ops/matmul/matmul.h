@@ -6,7 +6,7 @@
 
 #include "ops/common.h"
 
-/* A matrix product for the kernel. Each operand is described in place or copied. */
+/* A matrix product in the form that the kernel takes. Each operand is used in place or copied. */
 typedef struct tli_Product {
   tlk_Gemm gemm;
   tl_Tensor *a, *b; /* owned */

@@ -11,7 +11,7 @@
 
 #include "ops/chain.h"
 
-/* Says which gradients a call computes. */
+/* The gradients that a call must compute. */
 typedef struct Wanted {
   bool input, weight, bias;
 } Wanted;
@@ -34,21 +34,21 @@ static inline tlk_Array array_of(const tl_Tensor *t) {
   return t ? tli_array(t) : (tlk_Array){NULL, TL_F32};
 }
 
-/* Returns whether a derivative of the gradient may be needed. The gradient must then be
-** differentiable. */
+/* Returns whether a derivative of the gradient may be needed. In this case differentiable operators
+** must compute the gradient. */
 static inline bool watched(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight) {
   return tli_recording((tl_Tensor *[]){grad, input, weight}, 3);
 }
 
-/* Ends a chain of fused kernels, which run with recording switched off. Restores the previous grad
-** mode, which is `mode`. */
+/* Ends a chain of fused kernels, which has run with recording switched off, and restores the
+** previous grad mode, `mode`. */
 static inline bool unrecorded_end(tli_Chain *c, bool mode, tl_Tensor **out, int n) {
   tli_set_grad_mode(mode);
   return tli_chain_end_all(c, out, n);
 }
 
-/* Returns the first of n results and releases the others, which the operator returns only so that
-** its node can save them. */
+/* Returns the first of n results and releases the others. The operator returns the others only so
+** that its node can save them. */
 static inline tl_Tensor *first_of(bool ok, tl_Tensor **out, int n) {
   if (!ok) return NULL;
   for (int i = 1; i < n; i++) tli_release(out[i]);

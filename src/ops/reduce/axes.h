@@ -1,8 +1,8 @@
 /*
 ** axes.h - reductions over any dimensions. A kernel reduces the middle one of three dimensions
-** (outer, n, inner). The dimensions of a tensor are sorted by their order in memory. Adjacent
-** dimensions that are all reduced, or all kept, are merged into a run. Most reductions therefore
-** need no copy, even of transposed tensors.
+** (outer, n, inner). To reduce any dimensions of a tensor, its dimensions are sorted by their order
+** in memory. Adjacent dimensions that are all reduced, or all kept, are merged into one, called a
+** run. Most reductions therefore need no copy, even of transposed tensors.
 */
 #ifndef TLI_AXES_H
 #define TLI_AXES_H
@@ -43,10 +43,11 @@ void tli_axes_next(tli_Axes *a);
 typedef struct tli_ReduceSpec {
   const char *name;
   tlk_Reduction kernel;
-  tlk_Reduction again; /* the reduction for intermediate results */
+  tlk_Reduction again; /* the reduction that combines intermediate results */
   tl_DType compute, result;
-  /* How often an element enters the result if a broadcast dimension repeats it k times: k times
-  ** (EACH), once (ONCE), or once, after which the result is multiplied by k (TIMES). */
+  /* The treatment of an element that a broadcast dimension repeats k times. EACH: it is reduced k
+  ** times. ONCE: it is reduced once. TIMES: it is reduced once, and the result is multiplied by
+  ** k. */
   enum { TLI_EACH, TLI_ONCE, TLI_TIMES } repeats;
   bool nonempty;   /* whether a reduction over no elements is an error */
   tl_Scalar param; /* the kernel's parameter, if it has one */
