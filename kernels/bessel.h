@@ -1,6 +1,7 @@
 /*
 ** bessel.h - Bessel functions, Airy's function and orthogonal polynomials for math.h, computed in
-** double like the functions of special.h. The C library provides the Bessel functions of the first two kinds.
+** double like the functions of special.h. The Bessel functions of the first two kinds come from the
+** C library.
 */
 #ifndef TLM_BESSEL_H
 #define TLM_BESSEL_H
@@ -9,12 +10,12 @@
 
 /* ---- the first and the second kind ------------------------------------------------ */
 
-/* Returns J0(x), with its limit 0 at infinity. */
+/* Returns J0(x). At infinity the result is the limit, 0. */
 TLM_LONG_FN double tlm_j0(double x) { return isinf(x) ? 0 : j0(x); }
 TLM_LONG_FN double tlm_j1(double x) { return isinf(x) ? 0 : j1(x); }
 
-/* Returns y, the C library's value of a Bessel function of the second kind at x, if x > 0. Returns
-** -infinity for x = 0 and NaN for negative x, since C libraries differ there. */
+/* Returns a Bessel function of the second kind at x. If x > 0, this is y, the C library's value.
+** Returns -infinity for x = 0 and NaN for negative x, because C libraries differ there. */
 TLM_FN double tlm_second_kind(double x, double y) {
   return x > 0 ? y : x == 0 ? -(double)INFINITY : (double)NAN;
 }
@@ -69,7 +70,7 @@ TLM_CHEBYSHEV_(tlm_k1_near, TLM_K1_NEAR_, 0.762650113669473885)
 TLM_CHEBYSHEV_(tlm_k1_far, TLM_K1_FAR_, 1.36031309524222133)
 /* clang-format on */
 
-/* Return exp(x) K0(x) and exp(x) K1(x) if `scaled`, otherwise K0(x) and K1(x). */
+/* These functions return K0(x) and K1(x). If `scaled`, the results are multiplied by exp(x). */
 TLM_LONG_FN double tlm_k0(double x, bool scaled) {
   if (!(x > 0)) return x == 0 ? (double)INFINITY : (double)NAN;
   double far = tlm_k0_far(4 / (x > 2 ? x : 2) - 1) / sqrt(x);
@@ -198,8 +199,8 @@ TLM_CHEBYSHEV_(tlm_ai_slope_shift, TLM_AI_SLOPE_SHIFT_, -0.0956829538640111187)
 #define TLM_AIRY_LOW 3.464101615137754587054893  /* z at x = -3 */
 #define TLM_1_SQRTPI 0.564189583547756286948080
 
-/* Returns Ai(x), or its derivative if `slope`. The limits at infinity are 0, except that the
-** derivative has none at -infinity, where the result is NaN. */
+/* Returns Ai(x), or its derivative if `slope`. At infinity the result is the limit, 0. At -infinity
+** the derivative has no limit, and the result is NaN. */
 TLM_LONG_FN double tlm_airy(double x, bool slope) {
   if (isnan(x)) return x;
   if (isinf(x)) return slope && x < 0 ? (double)NAN : 0;
@@ -229,13 +230,15 @@ TLM_LONG_FN double tlm_airy(double x, bool slope) {
 ** differentiated some times by x (DLMF 18.9). The number of a family is its row in
 ** src/ops/pointwise/polynomials.lua; those from 4 to 7 are of 2x - 1. */
 
-#define TLM_MAX_SLOPE 8 /* order of the highest derivative */
+#define TLM_MAX_SLOPE 8 /* order of the highest derivative that is computed */
 /* the result is NaN for a higher degree, since the loop would take too long */
 #define TLM_MAX_DEGREE 1e6
 
 TLM_LONG_FN double tlm_orthogonal(int family, double x, double degree, int slope) {
-  double p[TLM_MAX_SLOPE + 1] = {1}; /* polynomial of degree k, and its derivatives */
-  double q[TLM_MAX_SLOPE + 1] = {0}; /* polynomial of degree k - 1, and its derivatives */
+  /* value at x of the polynomial of degree k, and of its derivatives */
+  double p[TLM_MAX_SLOPE + 1] = {1};
+  /* value at x of the polynomial of degree k - 1, and of its derivatives */
+  double q[TLM_MAX_SLOPE + 1] = {0};
   bool chebyshev = family < 8;
   bool laguerre = family == 10;
   bool shifted = chebyshev && family > 3;
@@ -248,7 +251,7 @@ TLM_LONG_FN double tlm_orthogonal(int family, double x, double degree, int slope
     double factor = chebyshev || family == 8 ? 2 : family == 11 ? 2 * k + 1 : laguerre ? -1 : 1;
     double constant = laguerre ? 2 * k + 1 : 0;
     int back = chebyshev ? 1 : family == 8 ? 2 * k : k, divisor = family > 9 ? k + 1 : 1;
-    /* only this first step depends on the kind of Chebyshev polynomial */
+    /* the kinds of Chebyshev polynomials differ only in this first step */
     if (k == 0 && chebyshev) {
       factor = family % 4 == 0 ? 1 : 2;
       constant = family % 4 == 2 ? -1 : family % 4 == 3 ? 1 : 0;

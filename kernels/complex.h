@@ -1,6 +1,6 @@
 /*
 ** complex.h - the elementwise functions of complex numbers, which the CPU's loops and the GPU's
-** kernels share. The including file defines, before it includes this file:
+** kernels share. Before a file includes this file, it defines:
 **
 **   TLK_PART                 the type of a number's parts: float or double
 **   TLK_OF(name)             the C library's function `name` for that type, such as cexp
@@ -11,22 +11,22 @@
 **   Z3(name, result, ...)    of three numbers a, b, c, and of p
 **   C1, C2                   do what Z1 and Z2 do, for expressions that call functions such as cexp
 **
-** Results are of type T, R, or uint8_t (a bool). Products and quotients are written out. C's own
-** operators also repair infinities that became NaN, which takes a function call for each element. A
-** quotient is scaled by the larger part of the divisor (R. L. Smith, "Algorithm 116: Complex
-** division", 1962), as in PyTorch.
+** Results are of type T, R, or uint8_t (a bool). Products and quotients are computed from the
+** parts, because C's own operators call a function for each element to correct infinities that
+** became NaN. A quotient is scaled by the larger part of the divisor (R. L. Smith, "Algorithm 116:
+** Complex division", 1962), as in PyTorch.
 */
 
 TLK_COMPLEX_FN T times(T a, T b) {
   return pair(re(a) * re(b) - im(a) * im(b), re(a) * im(b) + im(a) * re(b));
 }
 
-/* Returns the conjugate of a, times b. */
+/* Returns the product of b and the conjugate of a. */
 TLK_COMPLEX_FN T conj_times(T a, T b) { return times(pair(re(a), -im(a)), b); }
 
 TLK_COMPLEX_FN T scaled(T a, R factor) { return pair(re(a) * factor, im(a) * factor); }
 
-/* Returns a / b. A number divided by 0 has infinite parts, or NaN for parts that are 0. */
+/* Returns a / b. If b is 0, each part of the result is infinite, or NaN if that part of a is 0. */
 TLK_COMPLEX_FN T divided(T a, T b) {
   R c = re(b), d = im(b);
   bool wide = TLK_OF(fabs)(c) >= TLK_OF(fabs)(d);
@@ -64,17 +64,17 @@ TLK_COMPLEX_FN T sign_of(T x) {
   return magnitude == 0 ? pair(0, 0) : pair(re(x) / magnitude, im(x) / magnitude);
 }
 
-/* Returns a^b; 0 to the power 0 is 1. */
+/* Returns a^b. The result is 1 if b is 0, even for a = 0. */
 TLK_COMPLEX_FN T power(T a, T b) { return nonzero(b) ? TLK_OF(cpow)(a, b) : pair(1, 0); }
 
-/* Returns exp(x) - 1 without cancellation near 0. */
+/* Returns exp(x) - 1, without loss of digits near 0. */
 TLK_COMPLEX_FN T expm1_of(T x) {
   R a = re(x), b = im(x), sine = TLK_OF(sin)(b / 2);
   R real = TLK_OF(expm1)(a) * TLK_OF(cos)(b) - 2 * sine * sine;
   return pair(real, TLK_OF(exp)(a) * TLK_OF(sin)(b));
 }
 
-/* Returns log(1 + x) without cancellation near 0. */
+/* Returns log(1 + x), without loss of digits near 0. */
 TLK_COMPLEX_FN T log1p_of(T x) {
   R a = re(x), b = im(x), angle = TLK_OF(atan2)(b, 1 + a);
   R magnitude = TLK_OF(cabs)(x);
@@ -98,8 +98,8 @@ TLK_COMPLEX_FN T silu_slope(T x) {
   return times(s, pair(1, 0) + times(x, pair(1, 0) - s));
 }
 
-/* Returns log(exp(a) + exp(b)); factors out the number with the larger real part, to avoid
-** overflow. */
+/* Returns log(exp(a) + exp(b)). The exponential of the number with the larger real part is factored
+** out, so that nothing overflows. */
 TLK_COMPLEX_FN T log_sum(T a, T b) {
   T most = re(a) < re(b) ? b : a, least = re(a) < re(b) ? a : b;
   if (re(least) == -INFINITY && !isnan(re(most))) return most;
@@ -107,7 +107,8 @@ TLK_COMPLEX_FN T log_sum(T a, T b) {
   return most + log1p_of(TLK_OF(cexp)(least - most));
 }
 
-/* Computes a + c (b - a) from the end that is nearer to c, so that weight 1 gives b exactly. */
+/* Returns a + c (b - a). It is computed from the nearer end, a or b, so that weight c = 1 gives
+** exactly b. */
 TLK_COMPLEX_FN T lerp_of(T a, T b, T c) {
   bool near = re(c) * re(c) + im(c) * im(c) < (R)0.25;
   return near ? a + times(c, b - a) : b - times(b - a, pair(1, 0) - c);

@@ -1,7 +1,8 @@
 /*
 ** fused.h - formulas of elementwise kernels that have several outputs or more inputs than the
-** kernels of math.h. Both back ends share them. The function of a kernel is tlf_<kernel>_<f32|f64>
-** and gets pointers to its outputs; TLK_FUSED in core/kernel/parts.h lists the kernels.
+** kernels of math.h. The CPU and the GPU share these formulas. The function of a kernel is
+** tlf_<kernel>_<f32|f64>, and it gets pointers to its outputs. TLK_FUSED in core/kernel/parts.h
+** lists the kernels.
 */
 #ifndef TLF_FUSED_H
 #define TLF_FUSED_H

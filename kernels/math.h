@@ -1,8 +1,8 @@
 /*
-** math.h - one scalar definition per kernel, shared by both back ends.
+** math.h - one scalar definition for each elementwise kernel, which the CPU and the GPU share.
 **
-** A definition is named after its kernel in src/ops and computes the result for one element in
-** the compute type. The macro says which types:
+** A definition is named after its kernel in src/ops, and computes the result for one element in the
+** compute type. The macro's name tells for which types the kernel is defined:
 **
 **   TLM_FLOATING1(name, params, body)  float and double, one input x
 **   TLM_FLOATING2(name, params, body)  inputs a, b
@@ -14,13 +14,14 @@
 **   TLM_..._TEST1..2                   the same with a bool as result
 **   TLM_..._REDUCTION                  explained below
 **
-** `params` is the number of numeric parameters besides the inputs; they are p[0], p[1] in the
-** compute type. In a body, T is that type, and U is the unsigned integer of its size (for
-** arithmetic that wraps, and for bits). The macros define functions tlm_<name>_<f32|f64|i32|i64>,
-** and constants of the same name with the suffixes _params and _divides. The language is the common
-** part of C and CUDA C++, with exp, log, sqrt ... for either floating type: C++ overloads them, C
-** uses cpu/elementary.h. Bodies avoid branches, so that compilers can vectorise the loop around
-** them. Results follow PyTorch, also for NaN, infinities and ties.
+** `params` is the number of numeric parameters besides the inputs. In a body, they are p[0], p[1]
+** ... in the compute type; T is the compute type; and U is the unsigned integer type of the same
+** size, for bits and for arithmetic that wraps around. The macros define functions
+** tlm_<name>_<f32|f64|i32|i64>, and constants of the same name with the suffixes _params and
+** _divides. Bodies are valid in C and in CUDA C++. The functions exp, log, sqrt ... work for both
+** floating types: C++ overloads them, and C uses cpu/elementary.h. Bodies avoid branches, so that
+** compilers can vectorise the loop around them. Results follow PyTorch, even for NaN, infinities
+** and ties.
 */
 #ifndef TLM_MATH_H
 #define TLM_MATH_H
@@ -30,11 +31,11 @@
 /* not inlined, so that all kernels of a file share one copy of the function */
 #define TLM_LONG_FN static __device__ __noinline__
 #define TLM_ONCE_FN TLM_LONG_FN
-/* The distribution function of the normal distribution, in PyTorch's form; normcdf takes twice as
-** many instructions, because it is also accurate in the tail. */
+/* The distribution function of the normal distribution, by PyTorch's formula. normcdf takes twice
+** as many instructions, because it is also accurate in the tail. */
 #define TLM_CDF(x) ((T)0.5 + (T)0.5 * erf((x) * (T)0.70710678118654752440))
-/* In a * b + c * d a compiler may contract either product to a fused multiply-add. This macro makes
-** every kernel contract the same product. */
+/* In a * b + c * d, a compiler may contract either product to a fused multiply-add, with different
+** results. With this macro, all kernels contract the same product. */
 #define TLM_MULTIPLY_ADD(a, b, c) fma(a, b, c)
 #else
 #define TLM_MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
@@ -94,7 +95,7 @@
 #define TLM_NUMBER_TEST2(name, params, ...) \
   TLM_FT_(name, TLM_2_, params, __VA_ARGS__) TLM_IT_(name, TLM_2_, params, __VA_ARGS__)
 
-/* A reduction folds elements into an accumulator:
+/* Defines a reduction, which combines elements in an accumulator:
 **
 **   TLM_FLOATING_REDUCTION(name, params, M, A, start, enter, join, result)
 **
@@ -104,9 +105,9 @@
 **   result   the result of an accumulator a, of type T
 **
 ** M and A are either T or W. W is a wider type for sums: double for both floating types, int64_t
-** for integers. If M is T and A is W, a few elements are joined in T before they go into the
-** accumulator: for a float32 sum this costs an error of one or two roundings, whatever the number
-** of elements. */
+** for integers. If M is T and A is W, a few elements are joined in T before they are joined to the
+** accumulator. In a float32 sum, the error of this is one or two roundings for any number of
+** elements. */
 #define TLM_REDUCE_(name, s, type, bits, wide, params, M, A, start, enter, join, ...)       \
   enum { tlm_##name##_##s##_params = params };                                              \
   typedef type tlm_##name##_##s##_T;                                                        \
@@ -148,8 +149,7 @@
   TLM_INTEGER_REDUCTION(name, params, __VA_ARGS__)
 
 /* Defines a function that returns the larger (or smaller) of two numbers, or NaN if one of them is
-** NaN. Compilers turn the comparison into one instruction, which gives b if either number is
-** NaN. */
+** NaN. Compilers turn the comparison into one instruction, whose result is b if a or b is NaN. */
 #define TLM_EXTREME_(name, type, sign) \
   TLM_FN type name(type a, type b) {   \
     type m = a sign b ? a : b;         \
@@ -169,14 +169,13 @@ TLM_EXTREME_(tlm_smaller_f64, double, <)
 #define TLM_SMALLER(a, b) _Generic((a), float : tlm_smaller_f32, double : tlm_smaller_f64)(a, b)
 #endif
 
-/* A scan computes the accumulator after each element:
+/* Defines a scan, which computes the accumulator after each element:
 **
 **   TLM_FLOATING_SCAN(name, A, start, join, picks)
 **
 **   start   the accumulator before the first element, of type A (T or W, as in reductions)
 **   join    the accumulator after the next element x, given accumulator a
-**   picks   whether x becomes the element whose position is returned
-*/
+**   picks   whether x becomes the element whose position is returned */
 #define TLM_SCAN_(name, s, type, wide, A, start, join, ...)                                     \
   typedef type tlm_##name##_##s##_T;                                                            \
   typedef wide tlm_##name##_##s##_W;                                                            \
@@ -213,7 +212,8 @@ TLM_FLOATING2(true_divide, 0, return a / b;)
 TLM_FLOATING3(addcmul, 1, return a + p[0] * b * c;)
 TLM_INTEGER3(addcmul, 1, return (T)((U)a + (U)p[0] * (U)b * (U)c);)
 TLM_FLOATING3(addcdiv, 1, return a + p[0] * b / c;)
-/* Computes a + c (b - a) from the end that is nearer to c, so that weight 1 gives b exactly. */
+/* Returns a + c (b - a). It is computed from the nearer end, a or b, so that weight c = 1 gives
+** exactly b. */
 TLM_FLOATING3(lerp, 0, return fabs(c) < (T)0.5 ? a + c * (b - a) : b - (b - a) * (1 - c);)
 
 TLM_FLOATING1(neg, 0, return -x;)
@@ -245,12 +245,12 @@ TLM_DIVISION2(remainder, 0, {
 
 TLM_FLOATING2(div_trunc, 0, return trunc(a / b);)
 TLM_FLOATING2(fmod, 0, return fmod(a, b);)
-/* Computes the remainder, whose sign is that of the divisor; `rest` is the result of fmod(a, b). */
+/* Returns the remainder with the sign of the divisor. `rest` is the result of fmod(a, b). */
 #define TLM_REMAINDER_BODY(T, rest) \
   T r = rest;                       \
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-/* Divides and rounds down by Python's algorithm: (a - remainder) / b is an integer or nearly one,
-** so it is rounded to the nearest integer. */
+/* Divides and rounds down by Python's algorithm. (a - remainder) / b is an integer except for
+** rounding errors, so it is rounded to the nearest integer. */
 #define TLM_FLOOR_DIVIDE_BODY(T, rest)                  \
   T r = rest;                                           \
   T q = (a - r) / b;                                    \
@@ -264,7 +264,7 @@ TLM_FLOATING2(remainder, 0, TLM_REMAINDER_BODY(T, fmod(a, b)))
 TLM_FLOATING2(floor_divide, 0, TLM_FLOOR_DIVIDE_BODY(T, fmod(a, b)))
 
 TLM_FLOATING2(pow, 0, return pow(a, b);)
-/* Exponentiates by squaring. A negative exponent gives 0 unless the base is 1 or -1. */
+/* Computes a power by repeated squaring. A negative exponent gives 0 unless the base is 1 or -1. */
 TLM_INTEGER2(pow, 0, {
   T inverse = a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
   U result = 1;
@@ -285,7 +285,7 @@ TLM_FLOATING1(frac, 0, return x - trunc(x);)
 TLM_INTEGER1(ceil, 0, return x;)
 TLM_INTEGER1(floor, 0, return x;)
 TLM_INTEGER1(trunc, 0, return x;)
-/* Rounds to p[0] decimals; a tie goes to the even neighbour. */
+/* Rounds to p[0] decimals. A number in the middle is rounded to the even neighbour. */
 TLM_FLOATING1(round, 1, {
   T scale = (T)pow(10.0, (double)fabs(p[0]));
   return p[0] == 0 ? rint(x) : p[0] > 0 ? rint(x * scale) / scale : rint(x / scale) * scale;
@@ -319,8 +319,8 @@ TLM_FLOATING2(xlog1py, 0, {
   T product = a * log1p(b);
   return isnan(b) ? b : a == 0 ? 0 : product;
 })
-/* The following kernels are defined for real numbers here; cpu/pointwise/complex_loops.h has their
-** loops for complex numbers. */
+/* The next kernels are defined here for real numbers. For complex numbers, their loops are in
+** cpu/pointwise/complex_loops.h. */
 TLM_NUMBER1(conj_physical, 0, return x;)
 TLM_FLOATING1(angle, 0, return isnan(x) ? x : x < 0 ? (T)TLM_PI : 0;)
 TLM_FLOATING1(sigmoid, 0, return 1 / (1 + exp(-x));)
@@ -375,7 +375,7 @@ TLM_FLOATING1(scaled_modified_bessel_k0, 0, return (T)tlm_k0((double)x, true);)
 TLM_FLOATING1(scaled_modified_bessel_k1, 0, return (T)tlm_k1((double)x, true);)
 TLM_FLOATING1(airy_ai, 0, return (T)tlm_airy((double)x, false);)
 TLM_FLOATING1(airy_ai_slope, 0, return (T)tlm_airy((double)x, true);)
-/* p[0] is the family of polynomials, p[1] the order of the derivative. */
+/* p[0] is the family of polynomials, and p[1] the order of the derivative. */
 TLM_FLOATING2(orthogonal_polynomial, 2,
               return (T)tlm_orthogonal((int)p[0], (double)a, (double)b, (int)p[1]);)
 TLM_FLOATING1(erfcx, 0, return (T)tlm_erfcx(x);)
@@ -434,8 +434,8 @@ TLM_INTEGER3(clamp, 0, {
 })
 TLM_NUMBER2(heaviside, 0, return a == 0 ? b : (T)(a > 0);)
 TLM_FLOATING2(copysign, 0, return copysign(a, b);)
-/* Returns the floating-point number next to a in the direction of b. Seen as integers, the bits of
-** neighbouring numbers differ by 1. */
+/* Returns the floating-point number next to a in the direction of b. If the bits of neighbouring
+** numbers are read as integers, they differ by 1. */
 TLM_FLOATING2(nextafter, 0, {
   U bits;
   memcpy(&bits, &a, sizeof bits);
@@ -449,9 +449,9 @@ TLM_FLOATING2(nextafter, 0, {
   next = a == b ? b : next;
   return isnan(a) ? a : isnan(b) ? b : next;
 })
-/* Computes nextafter for the values of a 16-bit type, in float. From the magnitude `normal` on, the
-** bits of neighbours differ by `step` as integers; below it, neighbours are `least` apart. The
-** neighbour above the largest finite value is `infinity` or more. */
+/* Computes nextafter in float for the values of a 16-bit type. From the magnitude `normal` on, the
+** bits of neighbours, read as integers, differ by `step`. Below that magnitude, neighbours are
+** `least` apart. The neighbour above the largest finite value is at least `infinity`. */
 TLM_FN float tlm_nextafter16(float a, float b, uint32_t step, float normal, float least,
                              float infinity) {
   bool grows = a == 0 || (a < b) == (a > 0);
@@ -481,7 +481,7 @@ TLM_FLOATING1(frexp_mantissa, 0, {
 TLM_FLOATING1(frexp_exponent, 0, {
   int exponent = 0;
   double mantissa = frexp((double)x, &exponent);
-  return mantissa - mantissa == 0 ? (T)exponent : 0; /* infinity and NaN give 0 */
+  return mantissa - mantissa == 0 ? (T)exponent : 0; /* the result for infinity and NaN is 0 */
 })
 
 /* ---- choice, comparison, logic --------------------------------------------------- */
@@ -521,7 +521,7 @@ TLM_INTEGER2(bitwise_and, 0, return a & b;)
 TLM_INTEGER2(bitwise_or, 0, return a | b;)
 TLM_INTEGER2(bitwise_xor, 0, return a ^ b;)
 TLM_INTEGER1(bitwise_invert, 0, return ~x;)
-/* Shifts to the left. The result is 0 if b is negative, or at least the width of the type. */
+/* Shifts to the left. The result is 0 if b is negative or at least the width of the type. */
 TLM_INTEGER2(bitwise_left_shift, 0, {
   bool out = b < 0 || b >= (T)(8 * sizeof a);
   return out ? 0 : (T)((U)a << (out ? 0 : b));
@@ -549,7 +549,7 @@ TLM_FLOATING1(relu, 0, return x < 0 ? 0 : x;)
 TLM_INTEGER1(relu, 0, return x > 0 ? x : 0;)
 TLM_FLOATING1(relu6, 0, return x < 0 ? 0 : x > 6 ? 6 : x;)
 TLM_INTEGER1(relu6, 0, return x < 0 ? 0 : x > 6 ? 6 : x;)
-TLM_NUMBER1(threshold, 2, return x <= p[0] ? p[1] : x;) /* p[0]: threshold, p[1]: value */
+TLM_NUMBER1(threshold, 2, return x <= p[0] ? p[1] : x;) /* p[0] is the threshold, p[1] the value */
 TLM_FLOATING2(threshold_backward, 1, return b <= p[0] ? 0 : a;)
 TLM_FLOATING1(leaky_relu, 1, return x > 0 ? x : x * p[0];)
 TLM_FLOATING2(leaky_relu_backward, 1, return b > 0 ? a : a * p[0];)
@@ -584,7 +584,7 @@ TLM_FLOATING2(selu_backward, 0, {
 TLM_FLOATING1(gelu, 0, return x * TLM_CDF(x);)
 TLM_FLOATING2(gelu_backward, 0, {
   T cdf = TLM_CDF(b);
-  /* gives 0 instead of subnormal numbers, which would slow down later products */
+  /* pdf is 0 instead of a subnormal number, which would slow down later products */
   T pdf = b * b < (T)(sizeof(T) == 4 ? 174 : 1416) ? (T)TLM_1_SQRT2PI * exp((T)-0.5 * b * b) : 0;
   return a * (cdf + b * pdf);
 })
@@ -604,8 +604,8 @@ TLM_FLOATING2(silu_backward, 0, {
   T s = 1 / (1 + exp(-b));
   return a * s * (1 + b * (1 - s));
 })
-/* Computes mish. With e = exp(x), tanh(log(1 + e)) equals e (e + 2) / (e (e + 2) + 2), which rounds
-** to 1 for x >= 20. */
+/* Computes mish, x tanh(log(1 + e)) with e = exp(x). The tanh equals e (e + 2) / (e (e + 2) + 2),
+** which rounds to 1 for x >= 20. */
 TLM_FLOATING1(mish, 0, {
   T e = exp(x > 20 ? 20 : x);
   T n = e * (e + 2);
@@ -617,7 +617,7 @@ TLM_FLOATING2(mish_backward, 0, {
   T t = n / (n + 2);
   return a * (t + b * (e / (1 + e)) * (1 - t * t));
 })
-/* p[0]: beta, p[1]: threshold */
+/* p[0] is beta, p[1] the threshold */
 TLM_FLOATING1(softplus, 2, {
   T curve = log1p(exp(x * p[0])) / p[0];
   return x * p[0] > p[1] ? x : curve;
@@ -633,7 +633,7 @@ TLM_FLOATING2(softshrink_backward, 1, return b >= -p[0] && b <= p[0] ? 0 : a;)
 TLM_FLOATING1(hardshrink, 1, return x >= -p[0] && x <= p[0] ? 0 : x;)
 TLM_FLOATING2(hardshrink_backward, 1, return b >= -p[0] && b <= p[0] ? 0 : a;)
 TLM_FLOATING1(tanhshrink, 0, return x - tanh(x);)
-/* p[0]: lowest value, p[1]: highest value */
+/* p[0] is the lowest value, p[1] the highest value */
 TLM_NUMBER1(hardtanh, 2, return x < p[0] ? p[0] : x > p[1] ? p[1] : x;)
 TLM_FLOATING2(hardtanh_backward, 2, return b <= p[0] || b >= p[1] ? 0 : a;)
 TLM_FLOATING1(hardsigmoid, 0, {
@@ -651,7 +651,7 @@ TLM_FLOATING2(logsigmoid_backward, 0, {
   T z = exp(-fabs(b));
   return a * ((b < 0 ? 1 : z) / (1 + z));
 })
-/* In the following derivatives, a is the gradient and b the result of the forward kernel. */
+/* In the next derivatives, a is the gradient and b is the result of the forward kernel. */
 TLM_FLOATING2(sigmoid_backward, 0, return a * (1 - b) * b;)
 TLM_FLOATING2(tanh_backward, 0, return a * (1 - b * b);)
 
@@ -673,15 +673,15 @@ TLM_NUMBER_REDUCTION(all, 0, T, T, 1, (T)(x != 0), a < b ? a : b, a)
 TLM_NUMBER_REDUCTION(any, 0, T, T, 0, (T)(x != 0), a > b ? a : b, a)
 TLM_NUMBER_REDUCTION(count_nonzero, 0, T, W, 0, (T)(x != 0), a + b, a)
 TLM_LONG_FN double tlm_power(double a, double b) { return pow(a, b); }
-/* Reductions for norms: sums of |x|, x * x, |x|^p, and the largest and smallest |x|. The
-** squares are summed in double, where they cannot overflow. */
+/* These reductions are for norms: they compute the sums of |x|, x * x and |x|^p, and the largest
+** and smallest |x|. The squares are summed in double, where they cannot overflow. */
 TLM_FLOATING_REDUCTION(sum_abs, 0, T, W, 0, fabs(x), a + b, a)
 TLM_FLOATING_REDUCTION(sum_square, 0, W, W, 0, (W)x *(W)x, a + b, a)
 TLM_FLOATING_REDUCTION(sum_power, 1, W, W, 0, tlm_power(fabs(x), p[0]), a + b, a)
 TLM_FLOATING_REDUCTION(amax_abs, 0, T, T, 0, fabs(x), TLM_LARGER(a, b), a)
 TLM_FLOATING_REDUCTION(amin_abs, 0, T, T, (T)INFINITY, fabs(x), TLM_SMALLER(a, b), a)
 
-/* Second derivatives of activations. */
+/* The next functions are second derivatives of activations. */
 TLM_FLOATING1(gelu_tanh_second, 0, {
   T inner = (T)TLM_GELU_BETA * (x + (T)0.044715 * x * x * x);
   T slope = (T)TLM_GELU_BETA * (1 + (T)(3 * 0.044715) * x * x);
@@ -701,8 +701,8 @@ TLM_FLOATING1(huber, 1, {
   T d = fabs(x);
   return d <= p[0] ? (T)0.5 * d * d : p[0] * (d - (T)0.5 * p[0]);
 })
-/* Binary cross-entropy: a is the probability, b the target. Logarithms below -100 are replaced by
-** -100. */
+/* Computes binary cross-entropy. a is the probability, b the target. Logarithms below -100 are
+** replaced by -100. */
 TLM_FLOATING2(bce, 0, {
   T yes = log(a);
   T no = log1p(-a);
@@ -713,7 +713,8 @@ TLM_FLOATING2(bce, 0, {
 
 /* ---- positions, counted from 1 ------------------------------------------------------ */
 
-/* Makes negative positions, which count from the end, positive. p[0] is the size. */
+/* Makes negative positions, which count from the end, positive. p[0] is the size of the
+** dimension. */
 TLM_INTEGER1(unwrap_position, 1, return x < 0 ? x + p[0] + 1 : x;)
 /* Returns the flat position of (a, b) in a matrix with p[0] columns. */
 TLM_INTEGER2(join_positions, 1, return (T)((U)(a - 1) * (U)p[0] + (U)b);)

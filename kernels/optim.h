@@ -1,6 +1,6 @@
 /*
-** optim.h - the rules of optimizers. Each rule has one scalar definition, in the language of
-** math.h, which all back ends share.
+** optim.h - the rules of optimizers. Each rule has one scalar definition, which the CPU and the GPU
+** share. As in math.h, the definitions are valid in C and in CUDA C++.
 **
 **   TLM_FAMILY(name, body)  computes the coefficients of a family of rules in double.
 **                           `o` are the options, `lr` the learning rate, `t` the clocks,
@@ -10,15 +10,15 @@
 **                           gradient g, states a, b and d (a state that the rule does
 **                           not have is 0), coefficients c.
 **
-** c[0] is the sign of the gradient, 1 or -1; the gradient g that a rule gets is already multiplied
-** by c[0]. c[1] is the weight decay that is added to the gradient. c[2] is the factor by which
-** decoupled weight decay multiplies the parameter.
+** c[0] is 1, or -1 to maximise; the gradient g that a rule gets is already multiplied by c[0]. c[1]
+** is the weight decay that is added to the gradient. c[2] is the factor by which decoupled weight
+** decay multiplies the parameter.
 **
 ** The macros define the functions tlm_coefs_<family>, which advances the clocks by one step, and
-** tlm_step_<rule>_<f32|f64>. The functions for clipping are tlm_clip_<f32|f64>. Bodies have no
-** branches except on coefficients. Options have PyTorch's names and order. Results follow PyTorch,
-** except that a mean is always beta m + (1 - beta) g, whereas PyTorch's lerp computes from the
-** nearer end.
+** tlm_step_<rule>_<f32|f64>. The functions for clipping are tlm_clip_<f32|f64>. Bodies branch only
+** on coefficients, so that loops around them vectorise. Options have PyTorch's names and order.
+** Results follow PyTorch, with one exception: a moving mean is always beta m + (1 - beta) g,
+** whereas PyTorch's lerp computes it from the nearer of m and g.
 */
 #ifndef TLM_OPTIM_H
 #define TLM_OPTIM_H
@@ -27,14 +27,15 @@
 
 /* ---- clipping ------------------------------------------------------------------ */
 
-/* Returns the norm of order `power` from the sum of powers or, for order infinity, from the largest
+/* Returns the norm of order `power`. `sum` is the sum of powers or, for order infinity, the largest
 ** magnitude. */
 TLM_FN double tlm_norm_of(double sum, double power) {
   if (power == 2) return sqrt(sum);
   return power == 1 || power == (double)INFINITY ? sum : pow(sum, 1 / power);
 }
 
-/* Returns the factor that clips gradients of this norm to max_norm; NaN stays NaN. */
+/* Returns the factor that clips gradients of this norm to max_norm. If the norm is NaN, the factor
+** is NaN. */
 TLM_FN float tlm_clip_f32(float norm, float max_norm) {
   float factor = max_norm / (norm + 1e-6f);
   return factor > 1 ? 1 : factor;
@@ -60,8 +61,8 @@ TLM_FN double tlm_clip_f64(double norm, double max_norm) {
   c[k] = (beta);      \
   c[(k) + 1] = 1 - (beta);
 
-/* SGD. Options: lr, momentum, dampening, weight_decay, decoupled, and `first`, which tells whether
-** the momentum buffer is new and takes the gradient as its first value. */
+/* SGD. The options are lr, momentum, dampening, weight_decay, decoupled, and `first`, which tells
+** whether the momentum buffer is new and takes the gradient as its first value. */
 TLM_FAMILY(sgd, {
   DECAY(o[3], o[4] != 0)
   c[3] = o[5] != 0 ? 0 : o[1];
@@ -69,7 +70,8 @@ TLM_FAMILY(sgd, {
   c[5] = o[1];
   c[6] = lr;
 })
-/* Adam. Options: lr, beta1, beta2, eps, weight_decay, decoupled. Clock: the step count. */
+/* Adam. The options are lr, beta1, beta2, eps, weight_decay and decoupled. The clock is the step
+** count. */
 TLM_FAMILY(adam, {
   t[0] += 1;
   DECAY(o[4], o[5] != 0)
@@ -79,8 +81,8 @@ TLM_FAMILY(adam, {
   c[8] = 1 / sqrt(1 - pow(o[2], t[0]));
   c[9] = o[3];
 })
-/* NAdam. Options: those of Adam, then momentum_decay. Clocks: the step count, and the product of
-** all momenta. */
+/* NAdam. The options are those of Adam, then momentum_decay. The clocks are the step count and the
+** product of all momenta. */
 TLM_FAMILY(nadam, {
   t[0] += 1;
   DECAY(o[4], o[5] != 0)
@@ -94,8 +96,8 @@ TLM_FAMILY(nadam, {
   c[9] = 1 / (1 - pow(o[2], t[0]));
   c[10] = o[3];
 })
-/* RAdam. Options and clock are those of Adam. c[8] is 0 until the moving mean of squares covers
-** enough steps to divide by. */
+/* RAdam. The options and the clock are those of Adam. c[8] is 0 until the moving mean of squares
+** covers enough steps to divide by it. */
 TLM_FAMILY(radam, {
   t[0] += 1;
   DECAY(o[4], o[5] != 0)
@@ -110,7 +112,7 @@ TLM_FAMILY(radam, {
   c[8] = length > 5 ? c[7] * sqrt(rectified * (1 - power)) : 0;
   c[9] = o[3];
 })
-/* Adamax. Options: lr, beta1, beta2, eps, weight_decay. Clock: the step count. */
+/* Adamax. The options are lr, beta1, beta2, eps and weight_decay. The clock is the step count. */
 TLM_FAMILY(adamax, {
   t[0] += 1;
   DECAY(o[4], false)
@@ -119,14 +121,14 @@ TLM_FAMILY(adamax, {
   c[6] = o[3];
   c[7] = lr / (1 - pow(o[1], t[0]));
 })
-/* Adagrad. Options: lr, lr_decay, eps, weight_decay. Clock: the step count. */
+/* Adagrad. The options are lr, lr_decay, eps and weight_decay. The clock is the step count. */
 TLM_FAMILY(adagrad, {
   t[0] += 1;
   DECAY(o[3], false)
   c[3] = lr / (1 + (t[0] - 1) * o[1]);
   c[4] = o[2];
 })
-/* Adadelta. Options: lr, rho, eps, weight_decay. Clock: the step count. */
+/* Adadelta. The options are lr, rho, eps and weight_decay. The clock is the step count. */
 TLM_FAMILY(adadelta, {
   t[0] += 1;
   DECAY(o[3], false)
@@ -134,7 +136,8 @@ TLM_FAMILY(adadelta, {
   c[5] = lr;
   c[6] = o[2];
 })
-/* RMSprop. Options: lr, alpha, eps, weight_decay, momentum. Clock: the step count. */
+/* RMSprop. The options are lr, alpha, eps, weight_decay and momentum. The clock is the step
+** count. */
 TLM_FAMILY(rmsprop, {
   t[0] += 1;
   DECAY(o[3], false)
@@ -143,14 +146,14 @@ TLM_FAMILY(rmsprop, {
   c[6] = o[2];
   c[7] = o[4];
 })
-/* Rprop. Options: lr, which is the initial step size; the factors by which a step size shrinks and
-** grows; the smallest and the largest step size. Clock: the step count. */
+/* Rprop. The options are lr, which is the initial step size; the factors by which a step size
+** shrinks and grows; and the smallest and the largest step size. The clock is the step count. */
 TLM_FAMILY(rprop, {
   t[0] += 1;
   for (int k = 1; k < 5; k++) c[2 + k] = o[k];
 })
-/* ASGD. Options: lr, lambd, alpha, t0, weight_decay. Clocks: the step count, the rate of the next
-** step, and the weight of the next step's parameters in the mean. */
+/* ASGD. The options are lr, lambd, alpha, t0 and weight_decay. The clocks are the step count, the
+** rate of the next step, and the weight of the next step's parameters in the mean. */
 TLM_FAMILY(asgd, {
   DECAY(o[4], false)
   c[2] = 1 - o[1] * t[1];
@@ -160,16 +163,16 @@ TLM_FAMILY(asgd, {
   t[1] = lr / pow(1 + o[1] * lr * t[0], o[2]);
   t[2] = t[0] - o[3] > 1 ? 1 / (t[0] - o[3]) : 1;
 })
-/* Lion. Options: lr, beta1, beta2, weight_decay. */
+/* Lion. The options are lr, beta1, beta2 and weight_decay. */
 TLM_FAMILY(lion, {
   DECAY(o[3], true)
   MEAN(3, o[1])
   MEAN(5, o[2])
   c[7] = lr;
 })
-/* Muon. Options: momentum, and lr, which this family does not use. */
+/* Muon. The options are momentum, and lr, which this family does not use. */
 TLM_FAMILY(muon, {MEAN(3, o[1])})
-/* A moving mean by linear interpolation; lr is the weight of the gradient. */
+/* A moving mean, computed by linear interpolation. lr is the weight of the gradient. */
 TLM_FAMILY(lerp, {MEAN(3, 1 - lr)})
 
 #undef DECAY
@@ -187,8 +190,8 @@ TLM_FAMILY(lerp, {MEAN(3, 1 - lr)})
   TLM_STEP_(name, f32, float, __VA_ARGS__) \
   TLM_STEP_(name, f64, double, __VA_ARGS__)
 
-/* Adds weight decay to the gradient. The product is skipped if c[1] is 0, since an infinite
-** parameter would give NaN. */
+/* Adds weight decay to the gradient. The product is skipped if c[1] is 0, because 0 times an
+** infinite parameter would be NaN. */
 #define DECAYED g = c[1] != 0 ? g + c[1] * p : g;
 #define MEAN(m, x, k) m = c[k] * m + c[(k) + 1] * (x);
 #define SIGN(x) ((T)(((x) > 0) - ((x) < 0)))
@@ -205,8 +208,8 @@ TLM_RULE(sgd_nesterov, {
   return p * c[2] - c[6] * (g + c[5] * *a);
 })
 
-/* Updates moments. a and b are the moving means of gradients and of their squares; d is the largest
-** b so far. */
+/* Updates the moments. a is the moving mean of gradients, b the moving mean of their squares, and d
+** the largest b so far. */
 #define MOMENTS \
   DECAYED       \
   MEAN(*a, g, 3) MEAN(*b, g *g, 5)
@@ -240,7 +243,8 @@ TLM_RULE(adagrad, {
   *a += g * g;
   return p - c[3] * g / (sqrt(*a) + c[4]);
 })
-/* Adadelta. a and b are the moving means of the squares of gradients and of steps. */
+/* Adadelta. a is the moving mean of the squares of gradients, b the moving mean of the squares of
+** steps. */
 TLM_RULE(adadelta, {
   DECAYED
   MEAN(*a, g * g, 3)
@@ -248,8 +252,8 @@ TLM_RULE(adadelta, {
   MEAN(*b, delta * delta, 3)
   return p - c[5] * delta;
 })
-/* RMSprop. a is the moving mean of the squares of gradients, and b the momentum buffer. In centered
-** rules b is the moving mean of gradients, and d the momentum buffer. */
+/* RMSprop. a is the moving mean of the squares of gradients, and b is the momentum buffer. In
+** centered rules b is the moving mean of gradients, and d is the momentum buffer. */
 TLM_RULE(rmsprop, {
   DECAYED
   MEAN(*a, g * g, 3)
@@ -275,7 +279,7 @@ TLM_RULE(rmsprop_centered_momentum, {
   return p - c[5] * *d;
 })
 
-/* Rprop. a is the previous gradient, or 0 if that gradient was skipped; b is the step size. */
+/* Rprop. a is the previous gradient, or 0 if that gradient was skipped. b is the step size. */
 TLM_RULE(rprop, {
   T turn = g * *a;
   T factor = turn > 0 ? c[4] : turn < 0 ? c[3] : turn == 0 ? 1 : turn;
@@ -298,7 +302,8 @@ TLM_RULE(lion, {
   MEAN(*a, g, 5)
   return p * c[2] - c[7] * SIGN(along);
 })
-/* Muon. a is the momentum buffer. Returns the update, which Muon makes orthogonal afterwards. */
+/* Muon. a is the momentum buffer. The result is the update, which Muon makes orthogonal
+** afterwards. */
 TLM_RULE(muon, {
   MEAN(*a, g, 3)
   return *a;

@@ -1,6 +1,6 @@
 /*
-** special.h - the longer special functions for math.h. They are computed in double, even for float.
-** So float results are exact to the last digit or nearly so.
+** special.h - the longer special functions for math.h. They are computed in double, even for float,
+** so float results are exact or nearly exact in the last digit.
 */
 #ifndef TLM_SPECIAL_H
 #define TLM_SPECIAL_H
@@ -13,10 +13,10 @@
 
 /* ---- sinc --------------------------------------------------------------------- */
 
-/* Return the first and the second derivative of sin(u)/u. Near 0 they use the power series, because
-** the closed form loses digits by cancellation. cos(u) - sin(u)/u is written with sines alone,
-** because compilers join the sine and the cosine of one argument to one call and then vectorise
-** neither. */
+/* These functions return the first and the second derivative of sin(u)/u. Near 0 they use the power
+** series, because the closed form loses digits by cancellation. cos(u) - sin(u)/u is written with
+** sines alone, because compilers join the sine and the cosine of one argument to one call, and then
+** vectorise neither. */
 TLM_LONG_FN double tlm_sinc_first(double u) {
   double s = u * u;
   double series =
@@ -93,9 +93,9 @@ TLM_LONG_FN double tlm_polygamma(int order, double x) {
   return sum + r + 0.5 * s + tail;
 }
 
-/* Returns the sum of (x + k)^-s over k from 0 (Hurwitz's zeta function) for x > 0 and whole s >= 3.
-** The first terms are added directly, and the sum of the others is computed by the Euler-Maclaurin
-** formula. The table has Bernoulli numbers divided by (2j)!. */
+/* Returns Hurwitz's zeta function, the sum of (x + k)^-s over k from 0, for x > 0 and whole s >= 3.
+** The first terms are added directly, and the sum of the other terms is computed by the
+** Euler-Maclaurin formula. The table has Bernoulli numbers, each divided by (2j)!. */
 TLM_LONG_FN double tlm_zeta(double s, double x) {
   const double b[8] = {1.0 / 12,
                        -1.0 / 720,
@@ -124,14 +124,15 @@ TLM_LONG_FN double tlm_zeta(double s, double x) {
 TLM_LONG_FN double tlm_higher_gamma(int n, double x) {
   double s = n + 1;
   double low = floor(x);
-  double near = low + 1 - x; /* 0 < near <= 1; the term at -near is the last one before 0 */
+  double near = low + 1 - x; /* 0 < near <= 1; the last term below 0 is at -near */
   double factorial = 1;
   for (int k = 2; k <= n && k <= 171; k++) factorial *= k;
   double sign = n & 1 ? 1 : -1;
   if (x <= 0 && x == low) return sign * (double)INFINITY;
-  if (x > 0 && isinf(x)) return (double)NAN; /* NaN as in PyTorch, which multiplies 0 by inf */
+  /* the result is NaN as in PyTorch, which multiplies 0 by infinity */
+  if (x > 0 && isinf(x)) return (double)NAN;
   if (x > 0 || isnan(x)) return sign * factorial * tlm_zeta(s, x);
-  /* adds the sums on both sides of 0 first, since their largest terms may cancel */
+  /* first adds the sums next to 0 on both sides, because their largest terms may cancel */
   double poles = tlm_zeta(s, x - low) + sign * tlm_zeta(s, near);
   return sign * factorial * (poles - sign * tlm_zeta(s, 1 - x));
 }
@@ -217,8 +218,8 @@ TLM_LONG_FN double tlm_i1_scaled(double x) {
   double high = tlm_i1_far(16 / (m > 8 ? m : 8) - 1) / sqrt(m > 8 ? m : 8);
   return m > 8 ? copysign(high, x) : low * x;
 }
-/* Returns I0(x). The factor exp(|x|) is applied in two halves, since it overflows earlier than
-** I0. */
+/* Returns I0(x). The result is multiplied twice by exp(|x| / 2), because exp(|x|) overflows earlier
+** than I0. */
 TLM_LONG_FN double tlm_i0(double x) {
   double half = exp(0.5 * fabs(x));
   return half * tlm_i0_scaled(x) * half;
@@ -237,8 +238,8 @@ TLM_LONG_FN double tlm_i1(double x) {
 
 #define TLM_GAMMA_LARGE 1e6
 
-/* Returns x^a exp(-x) / Gamma(a + 1). Stirling's series is used for large a, since the factors
-** overflow and their logarithms would cancel. */
+/* Returns x^a exp(-x) / Gamma(a + 1). For large a, Stirling's series is used, because the factors
+** would overflow and their logarithms would cancel. */
 TLM_LONG_FN double tlm_gamma_factor(double a, double x) {
   if (a < 10) return exp(a * log(x) - x - lgamma(a + 1));
   double mu = (x - a) / a;
@@ -248,8 +249,8 @@ TLM_LONG_FN double tlm_gamma_factor(double a, double x) {
   return exp(a * (ratio - mu) - stirling) / sqrt(2 * TLM_PI * a);
 }
 
-/* Returns the regularized incomplete gamma function P(a, x) if `lower`, otherwise Q(a, x), by
-** Temme's expansion. */
+/* Returns the regularized incomplete gamma function P(a, x) if `lower`, otherwise Q(a, x). It is
+** computed by Temme's expansion. */
 TLM_LONG_FN double tlm_gamma_temme(double a, double x, bool lower) {
   double mu = (x - a) / a;
   double eta = copysign(sqrt(2 * fmax(mu - log1p(mu), 0.0)), mu);
@@ -297,7 +298,7 @@ TLM_LONG_FN double tlm_gamma_share(double a, double x, bool lower) {
 ** F are differentiated term by term. On each side of the mean the terms of the result have one
 ** sign, so they do not cancel. They end where they change the result by less than `tolerance`. */
 
-/* Returns dx/da of the gamma distribution of shape a. For large shapes, x is expanded in z, the
+/* Returns dx/da of the gamma distribution with shape a. For large shapes, x is expanded in z, the
 ** normal quantile of the same probability (E. A. Cornish and R. A. Fisher, 1938). */
 TLM_ONCE_FN double tlm_gamma_slope(double a, double x, double tolerance) {
   if (!(a > 0) || !(x >= 0) || isinf(a)) return (double)NAN;
@@ -329,7 +330,8 @@ TLM_ONCE_FN double tlm_gamma_slope(double a, double x, double tolerance) {
     }
     return x / a * (sum * (tlm_polygamma(0, a + 1) - log_x) + weighted);
   }
-  /* Uses Lentz's method. dc and dd are the logarithmic derivatives of c and d; dh is that of h. */
+  /* evaluates the continued fraction by Lentz's method; dc, dd and dh are the logarithmic
+  ** derivatives of c, d and h */
   double b = x + 1 - a;
   double c = 1e300;
   double dc = 0;
@@ -370,7 +372,7 @@ TLM_ONCE_FN double tlm_beta_fraction(double a, double b, double x, bool by_a, do
                   (i < 3 || fabs(change - 1) > tolerance || fabs(dc + dd) > tolerance * fabs(*dh));
        i++) {
     int m = i / 2;
-    bool even = i % 2 == 1; /* numerators are counted from 1 */
+    bool even = i % 2 == 1; /* the formula for the numerators counts from 1 */
     double k = even ? m + 1 : m;
     double below = even ? (a + 2 * k - 1) * (a + 2 * k) : (a + 2 * k) * (a + 2 * k + 1);
     double numerator = (even ? k * (b - k) : -(a + k) * (a + b + k)) * x / below;
@@ -393,8 +395,8 @@ TLM_ONCE_FN double tlm_beta_fraction(double a, double b, double x, bool by_a, do
   return h;
 }
 
-/* Returns (dx/da) / (1 - x) of the beta distribution with parameters a and total - a, where the
-** second parameter stays constant. */
+/* Returns (dx/da) / (1 - x) of the beta distribution with parameters a and b = total - a, where b
+** stays constant. */
 TLM_ONCE_FN double tlm_beta_slope(double x, double a, double total, double tolerance) {
   double b = total - a;
   if (!(x >= 0 && x <= 1) || !(a > 0) || !(b > 0) || isinf(total)) return (double)NAN;
@@ -411,9 +413,9 @@ TLM_ONCE_FN double tlm_beta_slope(double x, double a, double total, double toler
 
 /* ---- the normal distribution ---------------------------------------------------- */
 
-/* Returns exp(x^2) erfc(x). Large x use the asymptotic series, before either factor overflows or
-** underflows. For x < -26.7 the result is infinite, because 2 exp(x^2) exceeds the largest
-** double. */
+/* Returns exp(x^2) erfc(x). For large x, the asymptotic series is used, because the factors would
+** overflow and underflow. For x < -26.7 the result is infinite, because 2 exp(x^2) exceeds the
+** largest double. */
 TLM_LONG_FN double tlm_erfcx(double x) {
   if (x < -27) return INFINITY;
   double square = x * x;
@@ -435,7 +437,7 @@ TLM_LONG_FN double tlm_log_ndtr(double x) {
 }
 
 /* Returns the normal quantile of probability p. The quantile is computed from the nearer of 0 and
-** 1, as in tlm_erfinv, since the distance from that end is exact. */
+** 1, as in tlm_erfinv, because the distance of p from it is exact. */
 TLM_LONG_FN double tlm_ndtri(double p) {
   double m = p < 0.5 ? p : 1 - p;
   double l = log(4 * m * (1 - m));
@@ -450,7 +452,8 @@ TLM_LONG_FN double tlm_ndtri(double p) {
   return p < 0.5 ? -x : x;
 }
 
-/* Returns the sum of (q + k)^-s over k from 0 for q > 0 and s > 1. For large s, few terms count. */
+/* Returns the sum of (q + k)^-s over k from 0 for q > 0 and s > 1. For large s, only a few terms
+** are added, because the others are negligible. */
 TLM_LONG_FN double tlm_hurwitz_positive(double s, double q) {
   if (s < 500) return tlm_zeta(s, q);
   double sum = pow(q, -s);
@@ -459,8 +462,8 @@ TLM_LONG_FN double tlm_hurwitz_positive(double s, double q) {
   return sum;
 }
 
-/* Returns Hurwitz's zeta function for any s > 1. If q is negative, s must be a whole number; the
-** terms on both sides of 0 are then summed separately. */
+/* Returns Hurwitz's zeta function for any s > 1. If q is negative, s must be a whole number, and
+** the terms on both sides of 0 are summed separately. */
 TLM_LONG_FN double tlm_hurwitz(double s, double q) {
   if (isnan(s) || isnan(q) || s < 1) return (double)NAN;
   if (s == 1) return (double)INFINITY;
@@ -468,13 +471,13 @@ TLM_LONG_FN double tlm_hurwitz(double s, double q) {
   if (q > 0) return tlm_hurwitz_positive(s, q);
   if (s != floor(s)) return (double)NAN;
   double low = floor(q);
-  double above = q - low;     /* the first term above 0 */
+  double above = q - low;     /* position of the first term above 0 */
   double below = low + 1 - q; /* the last term below 0 is at -below */
   double sign = s == 2 * floor(s / 2) ? 1 : -1;
   double rest = tlm_hurwitz_positive(s, 1 - q);
   double up = tlm_hurwitz_positive(s, above);
   double down = tlm_hurwitz_positive(s, below);
-  /* powers of the terms around 0 may exceed the largest number, and for odd s they cancel */
+  /* the powers of the terms around 0 may overflow, and cancel if s is odd */
   if (sign < 0 && isinf(up) && isinf(down))
     return above < below ? up : above > below ? -down : rest;
   return up + sign * down - sign * rest;

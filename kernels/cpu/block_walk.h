@@ -1,7 +1,8 @@
 /*
-** block_walk.h - visits an elementwise loop in two-dimensional blocks: `cols` elements along
-** dimension 0 by `rows` along dimension 1, smaller at the edges. Blocks are numbered with dimension
-** 0 varying fastest, so that threads can share them. The size of a block depends on the loop alone.
+** block_walk.h - divides an elementwise loop into two-dimensional blocks: `cols` elements along
+** dimension 0 by `rows` along dimension 1, fewer at the edges. Blocks are numbered with dimension 0
+** varying fastest, and threads share them by their numbers. The size of a block depends on the loop
+** alone.
 */
 #ifndef TLK_BLOCK_WALK_H
 #define TLK_BLOCK_WALK_H
@@ -64,8 +65,9 @@ static inline tlk_Block tlk_block_at(const tlk_Blocks *b, int64_t index) {
   return block;
 }
 
-/* Returns whether some operand is contiguous along dimension 1 instead of dimension 0. Such a loop
-** uses roughly square blocks, so that whole cache lines are read and written. */
+/* Returns whether some operand is contiguous along dimension 1 instead of dimension 0. The blocks
+** of such a loop are roughly square, so that whole cache lines of every operand are read and
+** written. */
 static inline bool tlk_transposed(const tli_Iter *it) {
   if (it->ndim < 2 || it->sizes[0] < 8 || it->sizes[1] < 8) return false;
   for (int k = 0; k < it->nargs; k++) {

@@ -2,13 +2,13 @@
 ** cpu.h - declarations shared by the files of the CPU back end.
 **
 ** Folders named isa contain the inner loops. They are compiled once for each instruction set, and
-** each of these builds fills one tlk_Isa. The other files are drivers, which are compiled once:
-** they walk strides, convert dtypes, divide work among threads, and call the loops of the best
-** tlk_Isa that this processor supports.
+** each of these builds fills one table, a tlk_Isa. The other files are drivers, which are compiled
+** once. They walk strides, convert dtypes, divide work among threads, and call the loops of the
+** best tlk_Isa that this processor supports.
 **
-** A loop gets contiguous operands of its own type. Their number of elements is a multiple of
-** TLK_LANES, since drivers pad the last few elements. So every element is computed in a vector, and
-** its result depends neither on its address nor on the thread.
+** A loop gets contiguous operands of its own type. Drivers pad them, so their number of elements is
+** a multiple of TLK_LANES. So every element is computed in a vector, and its result does not depend
+** on its address or on the thread.
 */
 #ifndef TLK_CPU_H
 #define TLK_CPU_H
@@ -18,8 +18,8 @@
 #include "core/device/backend.h"
 #include "core/error.h"
 
-/* The number of elements that a loop processes in a step: a vector of float32 in the widest
-** instruction set. */
+/* The number of elements that a loop processes in one step, which fill a vector of float32 in the
+** widest instruction set. */
 #define TLK_LANES 16
 /* The number of elements that drivers convert or gather at a time, in buffers on the stack. */
 #define TLK_CHUNK 1024
@@ -27,7 +27,7 @@
 ** slower. */
 #define TLK_GRAIN 32768
 
-/* The types that kernels compute in; tables of loops are indexed by them. */
+/* The types that kernels compute in, as indices of the tables of loops. */
 enum { TLK_C_I32, TLK_C_I64, TLK_C_F32, TLK_C_F64, TLK_C_C64, TLK_C_C128, TLK_NCOMPUTE };
 
 static inline int tlk_compute_index(tl_DType compute) {
@@ -39,8 +39,7 @@ static inline int tlk_compute_index(tl_DType compute) {
                               : TLK_C_I32;
 }
 
-/* Records a position that is out of range if some thread finds one. It must be initialised with
-** zeros. */
+/* A position that is out of range, if a thread has found one. It must be initialised with zeros. */
 typedef struct tlk_FirstFault {
   atomic_bool found;
   _Atomic int64_t position;
@@ -51,45 +50,47 @@ static inline void tlk_note_fault(tlk_FirstFault *fault, int64_t position) {
   atomic_store_explicit(&fault->found, true, memory_order_relaxed);
 }
 
-/* Must be called after all threads have finished. Returns true if no thread has found a fault;
-** otherwise reports `fault` with the position that was found. */
+/* Reports `fault` with the position that a thread has found, and returns false. Returns true if no
+** thread has found a position out of range. Must be called after all threads have finished. */
 static inline bool tlk_no_fault(const tlk_Context *cx, tlk_FirstFault *first, tlk_Fault fault) {
   if (!atomic_load(&first->found)) return true;
   fault.value = atomic_load(&first->position);
   return tlk_fault(cx, &fault);
 }
 
-/* Computes args[0][i] = kernel(args[1][i], ...) for i < n, a multiple of TLK_LANES. For a kernel of
-** several outputs, args begins with all outputs, and there are no parameters. Returns false if an
-** integer was divided by 0; the outputs are undefined then. */
+/* Computes args[0][i] = kernel(args[1][i], ...) for i < n, a multiple of TLK_LANES. If the kernel
+** has several outputs, args begins with all of them, and there are no parameters. Returns false if
+** an integer was divided by 0, which leaves the outputs undefined. */
 typedef bool (*tlk_Loop)(int64_t n, void *const *args, const tl_Scalar *params);
 
-/* The loops of rare kernels in float and in double. tlk_rare_fixed has the loops for calls whose
-** inputs, except the first, are single elements; its entries are NULL for kernels of one input. All
-** instruction sets share one build of these loops. */
+/* Loops of rare kernels in float and in double. tlk_rare_fixed has loops for calls whose inputs,
+** except the first, are single elements; its entries are NULL for kernels of one input. All
+** instruction sets share these loops. */
 extern const tlk_Loop tlk_rare_loops[2][TLK_NPOINTWISES], tlk_rare_fixed[2][TLK_NPOINTWISES];
 
-/* Converts an element type: dst[i] = (type) src[i], for any n. */
+/* Converts n elements from one type to another: dst[i] = (type) src[i]. */
 typedef void (*tlk_Convert)(int64_t n, void *dst, const void *src);
 
-/* Moves a two-dimensional piece: dst[r][c] = src[r][c], with strides in bytes, s0 along c and s1
-** along r. */
+/* Copies a two-dimensional piece: dst[r][c] = src[r][c]. Strides are in bytes: s0 from column to
+** column, and s1 from row to row. */
 typedef void (*tlk_Move)(char *dst, int64_t ds0, int64_t ds1, const char *src, int64_t ss0,
                          int64_t ss1, int64_t cols, int64_t rows);
 
-/* The loops of one reduction in one compute type. `acc` is an array of accumulators of acc_bytes
+/* The loops of one reduction in one compute type. `acc` is an array of accumulators with acc_bytes
 ** bytes each. */
 typedef struct tlk_Reducer {
   int64_t acc_bytes; /* size of an accumulator in bytes, at most TLK_ACC_BYTES */
-  /* whether elements must come in order, because the result depends on their positions */
+  /* whether elements must be added in order, because the result depends on their positions */
   bool ordered;
   void (*start)(int64_t n, void *acc, const tl_Scalar *params);
   /* Adds n contiguous elements to acc[0]. */
   void (*row)(int64_t n, const void *x, void *acc, const tl_Scalar *params);
-  /* Adds row r, column c of x to acc[c] for all r and c; rows are `stride` elements apart. */
+  /* Adds the element in row r and column c of x to acc[c], for all r and c. Rows are `stride`
+  ** elements apart. */
   void (*columns)(int64_t rows, int64_t cols, int64_t stride, const void *x, void *acc,
                   const tl_Scalar *params);
-  /* Joins acc[i] with other[i]; the elements in `other` come after those in acc. */
+  /* Joins acc[i] with other[i], for n accumulators. The elements in `other` come after the elements
+  ** in acc. */
   void (*join)(int64_t n, void *acc, const void *other);
   /* Converts accumulators to results in the compute type. */
   void (*finish)(int64_t n, void *out, const void *acc, const tl_Scalar *params);
@@ -97,8 +98,8 @@ typedef struct tlk_Reducer {
 
 #define TLK_ACC_BYTES 24
 
-/* The accumulators of reducers without `finish`: tlk_Best for the smallest and the largest element,
-** tlk_Moments for mean and variance. */
+/* The accumulators of reductions that have no `finish`: tlk_Best is for the smallest and the
+** largest element, tlk_Moments for mean and variance. */
 typedef struct tlk_Best {
   int64_t seen;  /* number of elements so far */
   int64_t index; /* position of the best element, counted from 0; -1 if there is none */
@@ -113,8 +114,8 @@ typedef struct tlk_Moments {
   double deviation; /* sum of squared deviations from the mean */
 } tlk_Moments;
 
-/* Softmax along rows (rows, n), or along n of strips (n, cols) whose rows are in_step and out_step
-** elements apart. out may be the same array as in. */
+/* Softmax of rows (rows, n) along n, or of strips (n, cols) along n. Rows of strips are in_step and
+** out_step elements apart. `out` may be the same array as `in`. */
 typedef struct tlk_Softmax {
   void (*rows)(bool log, int64_t rows, int64_t n, const void *in, void *out);
   void (*columns)(bool log, int64_t n, int64_t cols, const void *in, int64_t in_step, void *out,
@@ -127,10 +128,11 @@ typedef struct tlk_Softmax {
                        int64_t step, void *grad_in, int64_t in_step);
 } tlk_Softmax;
 
-/* A scan of a row, or of `cols` columns: rows of in, out and indices are `step` elements apart. Two
-** arrays pass the state from call to call: `state` has TLK_ACC_BYTES for each column, and `where`
-** has the position picked last in each column. `at` is the position of the first row, counted from
-** 1. out is in the compute type; indices may be NULL. */
+/* Scans of a row, or of `cols` columns. Rows of `in`, `out` and `indices` are `step` elements
+** apart. Long columns are scanned by several calls. Two arrays keep the state between calls:
+** `state` has TLK_ACC_BYTES for each column, and `where` has the position that was picked last in
+** each column. `at` is the position of the call's first row, counted from 1. `out` is in the
+** compute type; `indices` may be NULL. */
 typedef struct tlk_Scanner {
   void (*start)(int64_t cols, void *state);
   void (*run)(int64_t rows, int64_t cols, int64_t step, const void *in, void *out,
@@ -141,28 +143,27 @@ typedef struct tlk_Scanner {
 ** cache */
 #define TLK_SOFTMAX_COLS 128
 
-/* Normalisation of one row; see layer_norm in core/kernel/kernel.h. weight and bias may be NULL;
-** without `shift` the mean is taken as 0. */
+/* Normalisation of one row (layer_norm in core/kernel/kernel.h). `weight` and `bias` may be NULL.
+** If `shift` is false, the mean is taken as 0. */
 typedef struct tlk_Norm {
   void (*row)(int64_t n, const void *in, void *out, const void *weight, const void *bias,
               double eps, bool shift, double *mean, double *rstd);
   void (*row_back)(int64_t n, const void *grad, const void *in, const void *weight, double mean,
                    double rstd, bool shift, void *grad_in);
-  /* Adds the gradients of weight and bias from up to 4 rows to grad_weight and grad_bias; each of
-  ** these two may be NULL. */
+  /* Adds the contributions of up to 4 rows to grad_weight and grad_bias. Either may be NULL. */
   void (*weight_back)(int64_t rows, int64_t n, const void *grad, const void *in, const double *mean,
                       const double *rstd, double *grad_weight, double *grad_bias);
 } tlk_Norm;
 
-/* Computes random numbers, which the caller converts to `dtype`, from up to TLK_RANDOM_BLOCKS
-** blocks of the stream `seed`. Returns the type of the numbers in `out`: F32, F64 or I64. */
+/* Computes random numbers from up to TLK_RANDOM_BLOCKS blocks of the stream `seed`. The caller
+** converts them to `dtype`. Returns the type of the numbers in `out`: F32, F64 or I64. */
 enum { TLK_RANDOM_BLOCKS = 64 };
 typedef tl_DType (*tlk_RandomFn)(tlk_Distribution d, tl_DType dtype, uint64_t seed, uint64_t block,
                                  int blocks, tl_Scalar a, tl_Scalar b, void *out);
 
 typedef struct tlk_Isa {
   const char *name;
-  /* whether the loops give the same bits on every machine: they were compiled without fused
+  /* whether the loops give the same bits on every machine, because they were compiled without fused
   ** multiply-add and call no elementary function of the C library */
   bool portable;
   /* loops indexed by tlk_Pointwise; NULL for kernels that are rare or not defined for the type */
@@ -171,17 +172,21 @@ typedef struct tlk_Isa {
   ** input, and for complex types */
   const tlk_Loop *fixed[TLK_NCOMPUTE];
   const tlk_Loop *fused[2]; /* loops for float and for double, indexed by tlk_Fused */
-  const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* indexed by compute type and by tlk_Reduction */
-  /* indexed by compute type; in each array, [0] finds the smallest element and [1] the largest */
+  /* reductions, indexed by compute type and by tlk_Reduction */
+  const tlk_Reducer *reducers[TLK_NCOMPUTE];
+  /* indexed by compute type; element 0 of each array finds the smallest element, element 1 the
+  ** largest */
   const tlk_Reducer *best[TLK_NCOMPUTE];
   const tlk_Reducer *moments[2]; /* moments for float and for double */
-  /* Adds n contiguous pairs of float, or of double, to the pair `sums`; NULL in a small library. */
+  /* Adds n contiguous pairs of float, or of double, to the pair `sums`. NULL in a build for
+  ** inference, which has no complex tensors. */
   void (*sum_pairs[2])(int64_t n, const void *x, double *sums);
-  const tlk_Scanner *scanners[TLK_NCOMPUTE]; /* indexed by compute type and by tlk_Scan */
+  const tlk_Scanner *scanners[TLK_NCOMPUTE]; /* scans, indexed by compute type and by tlk_Scan */
   const tlk_Softmax *softmax[2];             /* softmax for float and for double */
   const tlk_Norm *norm[2];                   /* normalisation for float and for double */
-  const tlk_Convert (*convert)[TL_NDTYPES];  /* indexed by source dtype and by target dtype */
-  const tlk_Move *move;                      /* move[i] moves elements of 1 << i bytes */
+  /* conversions, indexed by source dtype and by target dtype */
+  const tlk_Convert (*convert)[TL_NDTYPES];
+  const tlk_Move *move; /* move[i] copies elements of 1 << i bytes */
   tlk_RandomFn random;
   const struct tlk_IndexLoops *index;             /* gather.h */
   const struct tlk_PoolLoops *pool[TLK_NCOMPUTE]; /* pool.h */
@@ -196,14 +201,14 @@ typedef struct tlk_Isa {
   const struct tlk_ClassLoops *classes[2]; /* loops of cross_entropy.h for float and for double */
   const struct tlk_OptimLoops *optim;      /* loops of optim.h for float and for double */
   const struct tlk_RnnLoops *rnn[2];       /* loops of layer.h for float and for double */
-  const struct tlk_FftLoops *fft[2];       /* loops of fft.h for float and for double */
+  const struct tlk_FftLoops *fft[2];       /* loops of fft/transform.h for float and for double */
   const struct tlk_CsrLoops *csr[2];       /* loops of csr.h for float and for double */
 } tlk_Isa;
 
 /* Returns the instruction set in use. */
 const tlk_Isa *tlk_isa(void);
 
-/* An element of 16 bytes, for loops that only move it. Its name has the form of C's integer types,
+/* An element of 16 bytes, for loops that only copy it. The name has the form of C's integer types,
 ** because macros build such names. */
 typedef struct uint128_t {
   uint64_t at[2];
@@ -220,21 +225,21 @@ static inline int tlk_log2_size(tl_DType dtype) {
 #define TLK_PASTE_3_(a, b, c) TLK_PASTE3_(a, b, c)
 #define TLK_PASTE4_(a, b, c, d) a##_##b##_##c##_##d
 #define TLK_PASTE_4_(a, b, c, d) TLK_PASTE4_(a, b, c, d)
-/* TLK_ISA_NAME appends the name of the instruction set; it is for files that are compiled once for
-** each instruction set. */
+/* TLK_ISA_NAME appends the name of the instruction set to a name, for files that are compiled once
+** for each instruction set. */
 #ifdef TLK_ISA
 #define TLK_ISA_NAME(name) TLK_PASTE_(name, TLK_ISA)
 #define TLK_STRING2_(x) #x
 #define TLK_STRING_(x) TLK_STRING2_(x)
 #endif
 
-/* Must precede a loop whose iterations are independent. Unlike `restrict`, this allows operands
-** that are the same array.
+/* Must precede a loop whose iterations are independent. Operands may be the same array, which
+** `restrict` would not allow.
 **
-** clang has no pragma that only asserts independence: its pragma also demands vectors, and clang
-** warns if it cannot make them. This happens for loops with calls of exp and similar functions, or
-** with an inner loop. It depends on clang's version, the processor and the C library, so the
-** warning says nothing about our code. */
+** clang has no pragma that only asserts independence. Its pragma also demands vectors, and clang
+** warns if it cannot make them, as in loops that call exp and similar functions or contain an inner
+** loop. The warning depends on clang's version, the processor and the C library, so it says nothing
+** about our code. */
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define TLK_IVDEP _Pragma("clang loop vectorize(assume_safety)")
@@ -247,7 +252,7 @@ static inline int tlk_log2_size(tl_DType dtype) {
 TLK_KERNELS(X)
 #undef X
 
-/* Converts args[1] to the dtype of args[0]; the dtypes differ. */
+/* Converts args[1] to the dtype of args[0]. The dtypes must differ. */
 bool tlk_convert_elements(const tli_Iter *it);
 
 #endif

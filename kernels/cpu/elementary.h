@@ -1,14 +1,14 @@
 /*
-** elementary.h - the elementary functions that math.h uses, for C: type-generic names (exp,
-** log, sqrt ...) over float and double.
+** elementary.h - the elementary functions that kernels/math.h uses in C code, under type-generic
+** names (exp, log, sqrt ...) for float and double.
 **
 ** The loops of tuned instruction sets call the double functions of the C library. If the library
 ** has vector forms of them (glibc from 2.35 on, x86-64), the declarations in this file announce
 ** these forms, and the compiler calls them in loops; otherwise loops call the scalar functions. All
 ** other code, including the loops of the portable set, calls our own double functions
 ** (core/kernel/elementary.h). Most float functions are our own everywhere (elementary_f32.h). The
-** others round the result of the double function to float, which adds an error of at most half a
-** unit in the last place.
+** remaining float functions round the result of the double function, which adds an error of at most
+** half a unit in the last place.
 */
 #ifndef TLK_ELEMENTARY_H
 #define TLK_ELEMENTARY_H
@@ -22,7 +22,7 @@
 #include "core/kernel/elementary.h"
 #include "kernels/cpu/elementary_f32.h"
 
-/* A file may ask for the C library's functions by defining TLK_C_LIBRARY itself. */
+/* A file that needs the C library's functions defines TLK_C_LIBRARY itself. */
 #if defined(TLI_INFER) || (defined(TLK_ISA) && !defined(TLK_PORTABLE))
 #define TLK_C_LIBRARY
 #endif
@@ -48,13 +48,14 @@ TLI_ELEMENTARY1(X)
 #define X(name) TLK_SIMD double name(double, double);
 TLI_ELEMENTARY2(X)
 #undef X
-/* Only these two float functions of libmvec have errors of at most 1.4 units in the last place. */
+/* These are the only float functions of libmvec with errors of at most 1.4 units in the last
+** place. */
 TLK_SIMD float exp2f(float);
 TLK_SIMD float tanhf(float);
 static inline float tlk_exp2f(float x) { return exp2f(x); }
 static inline float tlk_tanhf(float x) { return tanhf(x); }
 #else
-/* Returns 2^x: the power of the fraction f is e^(f ln 2). */
+/* Returns 2^x. The power of the fraction f is computed as e^(f ln 2). */
 static inline float tlk_exp2f(float x) {
   float t = x < -151 ? -151 : x > 129 ? 129 : x;
   float shifted = t + 12582912.0f, f = t - (shifted - 12582912.0f);
@@ -131,7 +132,8 @@ static inline float tlk_lgammaf(float x) {
 #define TLK_GENERIC1(name, x) _Generic((x), float : name##f, double : name)(x)
 #define TLK_GENERIC2(name, x, y) _Generic((x), float : name##f, double : name)(x, y)
 
-/* Call our own function for float, and TLK_F64's function for double. */
+/* These macros call our own function for float, and the function that TLK_F64 selects for
+** double. */
 #define TLK_OWN1(name, x) _Generic((x), float : tlk_##name##f, double : TLK_F64(name))(x)
 #define TLK_OWN2(name, x, y) _Generic((x), float : tlk_##name##f, double : TLK_F64(name))(x, y)
 

@@ -1,8 +1,9 @@
 /*
 ** elementary_f32.h - elementary functions of float, written so that compilers vectorise loops
 ** around them: no branches, no tables. libmvec's float32 functions have errors of up to 4 units in
-** the last place; the functions of this file, checked on every float, stay below 1.5. Each function
-** reduces its argument to a short interval and evaluates a minimax polynomial there.
+** the last place. The errors of the functions in this file are below 1.5 units; this was checked
+** for every float. Each function reduces its argument to a short interval and evaluates a minimax
+** polynomial there.
 */
 #ifndef TLK_ELEMENTARY_F32_H
 #define TLK_ELEMENTARY_F32_H
@@ -12,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* GPUs also use these functions, for random numbers */
+/* GPU kernels for random numbers also use these functions */
 #ifdef __CUDACC__
 #define TLK_F32_FN static __device__ inline
 #else
@@ -30,12 +31,13 @@ TLK_F32_FN float tlk_from_bits(uint32_t u) {
   return x;
 }
 
-/* ln 2 in two parts; the product of the first part with a small integer is exact. */
+/* ln 2 in two parts: the product of the first part and a small integer is exact. */
 #define TLK_LN2_HIGH 0.693359375f
 #define TLK_LN2_LOW -2.12194440e-4f
 
-/* Parts of e^x = 2^n e^r with |r| <= ln(2) / 2, where e^r = 1 + r + r^2 q. Adding 1.5 * 2^23 to a
-** float rounds it to an integer, which is then in the low bits. */
+/* The parts of e^x = 2^n e^r with |r| <= ln(2) / 2. e^r is computed as 1 + r + r^2 q. n is the
+** rounded quotient of x and ln 2: adding 1.5 * 2^23 to a float rounds it to an integer, which is
+** then in the low bits. */
 typedef struct tlk_Power {
   float r, q;
   int32_t n;
@@ -54,7 +56,7 @@ TLK_F32_FN tlk_Power tlk_exp_parts(float x) {
   return tlk_exp_parts_fast(x < -104 ? -104 : x > 89 ? 89 : x);
 }
 
-/* Returns y 2^n, in two steps because 2^n alone may overflow. */
+/* Returns y * 2^n. The factor is applied in two steps, because 2^n alone may overflow. */
 TLK_F32_FN float tlk_scale(float y, int32_t n) {
   int32_t half = n >> 1;
   return y * tlk_from_bits((uint32_t)(half + 127) << 23) *
@@ -66,18 +68,18 @@ TLK_F32_FN float tlk_expf(float x) {
   return tlk_scale(1 + p.r * (1 + p.r * p.q), p.n);
 }
 
-/* The two following functions are for |x| < TLK_EXP_LIMIT, where the result is a normal number. */
+/* The next two functions require |x| < TLK_EXP_LIMIT, so that the result is a normal number. */
 #define TLK_EXP_LIMIT 87.0f
 TLK_F32_FN float tlk_expf_fast(float x) {
   tlk_Power p = tlk_exp_parts_fast(x);
-  /* adds back the bias that p.n has subtracted, so that compilers drop both operations; the shift
-  ** below discards the bias */
+  /* adds the bias back that p.n has subtracted; compilers drop both operations, and the shift below
+  ** discards the bias */
   uint32_t n = (uint32_t)p.n + 0x4b400000u;
   return tlk_from_bits(tlk_bits(1 + p.r * (1 + p.r * p.q)) + (n << 23));
 }
 
-/* Returns e^x - 1. The term 2^n - 1 is exact or nearly so. The sum is computed at half its size, so
-** that it cannot overflow. */
+/* Returns e^x - 1. The term 2^n - 1 is exact or nearly exact. The sum is computed at half its size,
+** so that it cannot overflow. */
 TLK_F32_FN float tlk_expm1f(float x) {
   tlk_Power p = tlk_exp_parts(x < -25 ? -25 : x);
   float half = tlk_from_bits((uint32_t)(p.n + 126) << 23);
@@ -86,7 +88,7 @@ TLK_F32_FN float tlk_expm1f(float x) {
   return x == 0 ? x : y;
 }
 
-/* Parts of x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)). */
+/* The parts of x = 2^e (1 + f), where 1 + f is in [sqrt(1/2), sqrt(2)). */
 typedef struct tlk_Split {
   float e, f;
 } tlk_Split;
@@ -118,14 +120,14 @@ TLK_F32_FN float tlk_log_series(float f) {
 /* log(1 + f) - f */
 TLK_F32_FN float tlk_log_rest(float f) { return f * (f * f) * tlk_log_series(f) - 0.5f * (f * f); }
 
-/* Returns the logarithm's special values for zero, negative, infinite and NaN x, otherwise y. */
+/* Returns the logarithm's special value if x is zero, negative, infinite or NaN, otherwise y. */
 TLK_F32_FN float tlk_log_edges(float x, float y) {
   float inside = x < INFINITY ? y : INFINITY;
   return x > 0 ? inside : x == 0 ? -INFINITY : NAN;
 }
 
-/* Each sum has one product, so that a compiler can contract them in only one way and both
-** functions below give the same bits. */
+/* Each sum contains only one product. So compilers have only one way to contract it to a fused
+** multiply-add, and both functions below give the same bits. */
 TLK_F32_FN float tlk_log_join(tlk_Split s) {
   float square = s.f * s.f;
   float y = square * (s.f * tlk_log_series(s.f) - 0.5f) + (s.e * TLK_LN2_LOW + s.f);
@@ -139,8 +141,8 @@ TLK_F32_FN float tlk_logf(float x) { return tlk_log_edges(x, tlk_log_join(tlk_sp
 #define TLK_BITS_INFINITY 0x7f800000u
 TLK_F32_FN float tlk_logf_fast(float x) { return tlk_log_join(tlk_split_fast(x)); }
 
-/* Returns the binary logarithm. The factor log2(e) is written as 1 + 0.4427, because products with
-** 1 are exact. */
+/* Returns log2(x). The factor log2(e) is split into 1 + 0.4427, because products with 1 are
+** exact. */
 TLK_F32_FN float tlk_log2f(float x) {
   tlk_Split s = tlk_split(x);
   float rest = tlk_log_rest(s.f);
@@ -155,7 +157,7 @@ TLK_F32_FN float tlk_log10f(float x) {
   return tlk_log_edges(x, low + s.f * 0.43359375f + s.e * 0.30078125f);
 }
 
-/* Returns log(1 + x); corrects the rounding error of 1 + x to first order. */
+/* Returns log(1 + x). The rounding error of 1 + x is corrected to first order. */
 TLK_F32_FN float tlk_log1pf(float x) {
   float u = 1 + x;
   tlk_Split s = tlk_split(u);
@@ -168,8 +170,8 @@ TLK_F32_FN float tlk_log1pf(float x) {
   return u > 0 ? (x == 0 ? x : y) : u == 0 ? -INFINITY : NAN;
 }
 
-/* Parts of x = n pi/2 + r with |r| <= pi/4, in double. pi/2 is split into three parts; the first
-** two have 26 bits, so their products with n are exact for |x| < 2^27. */
+/* The parts of x = n pi/2 + r with |r| <= pi/4, in double. pi/2 is split into three parts. The
+** first two parts have 26 bits, so their products with n are exact for |x| < 2^27. */
 typedef struct tlk_Quarter {
   double r;
   uint32_t n;
@@ -187,7 +189,7 @@ TLK_F32_FN tlk_Quarter tlk_quarter(float x) {
   return a;
 }
 
-/* Return sin(r) - r and cos(r) - 1. */
+/* These functions return sin(r) - r and cos(r) - 1. */
 TLK_F32_FN float tlk_sin_rest(float r) {
   float z = r * r;
   return r * (z * (-0.166666542f + z * (0.00833213173f + z * -0.000195108714f)));
@@ -197,7 +199,7 @@ TLK_F32_FN float tlk_cos_rest(float r) {
   return z * z * (0.0416666457f + z * (-0.00138873064f + z * 2.44312413e-5f)) - 0.5f * z;
 }
 
-/* The two following functions are for |x| < TLK_TRIG_LIMIT. */
+/* The next two functions require |x| < TLK_TRIG_LIMIT. */
 TLK_F32_FN float tlk_sinf_fast(float x) {
   tlk_Quarter a = tlk_quarter(x);
   float r = (float)a.r;
@@ -219,8 +221,8 @@ TLK_F32_FN float tlk_tanf_fast(float x) {
   return x == 0 ? x : v;
 }
 
-/* Returns asin(s) for 0 <= s <= 1/2, where z = s * s. The result is a double so that callers can
-** use it in further arithmetic before rounding. */
+/* Returns asin(s) for 0 <= s <= 1/2; z is s * s. The result is a double, so that callers round only
+** once, at the end of their own arithmetic. */
 TLK_F32_FN double tlk_asin_half(float s, float z) {
   float q =
       0.166666598f +
@@ -229,8 +231,8 @@ TLK_F32_FN double tlk_asin_half(float s, float z) {
   return (double)s + (double)(s * (z * q));
 }
 
-/* Returns asin(x). If |x| > 1/2, the argument is replaced by sqrt((1 - |x|) / 2), and the angle by
-** its complement. */
+/* Returns asin(x). If |x| > 1/2, the result is pi/2 - 2 asin(sqrt((1 - |x|) / 2)) with the sign of
+** x. */
 TLK_F32_FN float tlk_asinf(float x) {
   float m = fabsf(x);
   float z = m > 0.5f ? (1 - m) * 0.5f : m * m;
@@ -246,7 +248,7 @@ TLK_F32_FN float tlk_acosf(float x) {
   return (float)(m > 0.5f ? far : near);
 }
 
-/* Returns atan(x). If |x| > 1, the argument is replaced by its reciprocal. */
+/* Returns atan(x). If |x| > 1, the result is pi/2 - atan(1 / |x|) with the sign of x. */
 TLK_F32_FN float tlk_atanf(float x) {
   float m = fabsf(x);
   float t = m > 1 ? 1 / m : m;
@@ -275,7 +277,8 @@ TLK_F32_FN float tlk_erff_fast(float x) {
   return x + x * p;
 }
 
-/* Returns erf(x): near 0 as x + x P(x^2), otherwise as 1 - exp(x Q(x)), which is 1 from 3.95 on. */
+/* Returns erf(x). Near 0 it is x + x P(x^2), otherwise 1 - exp(x Q(x)), which rounds to 1 from 3.95
+** on. */
 TLK_F32_FN float tlk_erff(float x) {
   float m = fabsf(x);
   float t = m > 3.95f ? 3.95f : m;
@@ -288,8 +291,8 @@ TLK_F32_FN float tlk_erff(float x) {
 }
 
 /* Returns the cumulative distribution function of the normal distribution; 0 for NaN. For negative
-** x it is 2^(x P(x) - 1), with an error of 4 units in the last place at -1, 10 at -3 and 50 at
-** -6.5, where the result is below 1e-10; for x below -6.5 the result is 0. */
+** x the result is 2^(x P(x) - 1). Its error is 4 units in the last place at -1, 10 at -3 and 50 at
+** -6.5, where the result is below 1e-10. For x below -6.5 the result is 0. */
 TLK_F32_FN float tlk_normcdff(float x) {
   float t = fabsf(x);
   float p =
@@ -315,8 +318,8 @@ TLK_F32_FN float tlk_normcdff(float x) {
 }
 
 /* Returns x^y. |x|^y = 2^(y log2 |x|) is computed in double, where an error of 1e-10 in either
-** factor is small enough: log2 by the series of atanh in (m - 1) / (m + 1), and 2^f, the power of
-** the fraction f, by Taylor's series. */
+** factor is small enough. log2 is computed by the series of atanh in (m - 1) / (m + 1). 2^f, the
+** power of the fraction f, is computed by Taylor's series. */
 TLK_F32_FN float tlk_powf(float x, float y) {
   double magnitude = (double)fabsf(x);
   uint64_t bits;
@@ -325,7 +328,8 @@ TLK_F32_FN float tlk_powf(float x, float y) {
   uint64_t mantissa = (shifted & 0x000fffffffffffffu) + 0x3fe6a09e667f3bcdu;
   double m;
   memcpy(&m, &mantissa, sizeof m);
-  /* Converts the signed exponent to a double without a conversion from int64. */
+  /* Converts the signed exponent to a double by its bits, because a conversion from int64 would be
+  ** slower. */
   uint64_t biased = ((shifted >> 52 ^ 0x800u) & 0xfffu) | 0x4330000000000000u;
   double e;
   memcpy(&e, &biased, sizeof e);
@@ -356,7 +360,7 @@ TLK_F32_FN float tlk_powf(float x, float y) {
   double factor;
   memcpy(&factor, &scale, sizeof factor);
   float r = (float)(power * factor);
-  /* Handles signs and special values. */
+  /* Corrects the result for signs and special values. */
   float half = 0.5f * y;
   float size = fabsf(y);
   bool whole = rintf(y) == y;

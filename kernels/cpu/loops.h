@@ -9,9 +9,9 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"
 
-/* TLK_IN_<type>_<list> expands to its arguments if a type list (third column of the generated list)
-** includes the compute type, otherwise to nothing. Rare kernels are in no instruction set's table,
-** because rare.c has their loops. */
+/* TLK_IN_<type>_<list> expands to its arguments if the list of types (third column of the generated
+** list) includes the compute type, otherwise to nothing. Rare kernels are not in the tables of
+** instruction sets, because rare.c has their loops. */
 #define TLK_IN_f32_NUMBER(...) __VA_ARGS__
 #define TLK_IN_f32_FLOATING(...) __VA_ARGS__
 #define TLK_IN_f32_RARE(...)
@@ -48,7 +48,8 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
 /* Forms the name of a function or constant that math.h defines for the kernel and the type. */
 #define TLM_OWN(name) TLK_PASTE_4_(tlm, NAME, TYPE, name)
 
-/* Begins the body of a loop: converts the parameters to the loop's type and stores them in p. */
+/* Begins the body of a loop: converts the parameters to the loop's type and stores them in the
+** array p. */
 #define TLK_READ_PARAMS                                                            \
   enum { nparams = TLM_OWN(params) };                                              \
   real p[nparams + 1];                                                             \
@@ -63,8 +64,8 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
 #define TLK_VECTOR _Pragma("GCC unroll 1") _Pragma("GCC ivdep")
 #endif
 
-/* Expand to the entry of one kernel in the table of loops of type s, or to nothing if the kernel
-** has no such loop. */
+/* These macros expand to the entry of one kernel in the table of loops of type s, or to nothing if
+** the kernel has no such loop. */
 #define TLK_LOOP_ENTRY(s, name, types) TLK_IN_##s##_##types([TLK_##name] = loop_##name##_##s, )
 #define TLK_FIXED1_(s, name)
 #define TLK_FIXED2_(s, name) [TLK_##name] = fixed_##name##_##s,

@@ -8,8 +8,8 @@
 #include <immintrin.h>
 #include <string.h>
 
-/* Transposes 16 x 16 elements of 32 bits: first swaps single elements, then pairs, then 128
-** bits. */
+/* Transposes 16 x 16 elements of 32 bits in three steps: exchanges single elements, then pairs,
+** then groups of 128 bits. */
 static inline __attribute__((always_inline, target("avx512f"))) void
 tlk_transpose_16(__m512i z[16]) {
   __m512i t[16];

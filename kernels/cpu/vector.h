@@ -6,7 +6,7 @@
 #ifndef TLK_VECTOR_H
 #define TLK_VECTOR_H
 
-#if defined(TLK_PORTABLE) /* the same on all machines */
+#if defined(TLK_PORTABLE) /* the portable set, whose vectors have the same size on all machines */
 #define TLK_VECTOR_BYTES 16
 #define TLK_VECTOR_REGISTERS 16
 #elif defined(__AVX512F__)

@@ -1,9 +1,9 @@
 /*
 ** stored.c - conversions from and to the dtypes that are only stored, not computed with
 ** (TL_STORED_DTYPES). The instruction sets have no loops for them. A conversion takes two steps,
-** through a type that holds every such number: float32 for a float8, int32 or int64 for an unsigned
-** integer, complex64 for complex32. Only uint64 has direct conversions to and from floating types,
-** since no signed integer holds its numbers.
+** through the type to which such elements widen: float32 for a float8, int32 or int64 for an
+** unsigned integer, complex64 for complex32. Only uint64 also has direct conversions to and from
+** floating types, since no signed integer holds all of its numbers.
 */
 #ifndef TLI_INFER
 #include <math.h>

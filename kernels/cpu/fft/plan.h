@@ -1,5 +1,5 @@
 /*
-** plan.h - makes plans of Fourier transforms, and keeps those that were used recently.
+** plan.h - makes plans of Fourier transforms, and keeps recently used plans in a cache.
 */
 #ifndef TLK_FFT_PLAN_H
 #define TLK_FFT_PLAN_H

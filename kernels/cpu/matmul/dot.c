@@ -34,13 +34,14 @@
 
 /* ---- packing --------------------------------------------------------------------- */
 
-/* Returns 32 elements: the first n of those at p, and zeros for the others. */
+/* Returns 32 elements: the first n elements at p, and zeros after them. */
 static ALWAYS AVX512 __m512i load_terms(const uint16_t *p, int64_t n) {
   if (n >= TERMS) return _mm512_loadu_si512(p);
   return _mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), p);
 }
 
-/* Returns 16 elements, widened to 32 bits: the first n of those at p, and zeros for the others. */
+/* Returns 16 elements, widened to 32 bits: the first n elements at p, and zeros after
+** them. */
 static ALWAYS AVX512 __m512i load_lines(const uint16_t *p, int64_t n) {
   __mmask16 mask = (__mmask16)(n >= LINES ? 0xffffu : (1u << n) - 1);
   return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, p));

@@ -3,9 +3,9 @@
 ** float32 sums: vdpbf16ps of AVX512_BF16 and tdpbf16ps of AMX. Both read packed matrices, which
 ** consist of blocks of 1 KB:
 **
-**   left side   (m, k): 16 rows of 32 terms
-**   right side  (k, n): 16 pairs of terms for 16 columns, row by row; the two terms of a pair
-**                       are beside each other in each column
+**   left factor   (m, k): 16 rows of 32 terms
+**   right factor  (k, n): 16 pairs of terms for 16 columns, row by row; the two terms of a pair
+**                         are beside each other in each column
 **
 ** Blocks follow one another along k, then along m or n; elements past the end of the matrix are 0.
 */
