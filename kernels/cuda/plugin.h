@@ -104,12 +104,14 @@ bool cuda_activities(void (*note)(const tl_Activity *activity), int64_t *now);
 /* ---- nccl.c ---- */
 
 const tl_CommApi *cuda_comms(void);
-int64_t cuda_nccl_version(void); /* for instance 22807 for 2.28.7; 0 without NCCL */
+/* NCCL's version as a number, such as 22807 for 2.28.7; 0 without NCCL */
+int64_t cuda_nccl_version(void);
 
 /* ---- linalg/cusolver.c ---- */
 
 const tlk_Lapack *cuda_lapack(void);
-int64_t cuda_cusolver_version(void); /* for instance 120004 for 12.0.4; 0 without cuSOLVER */
+/* cuSOLVER's version as a number, such as 120004 for 12.0.4; 0 without cuSOLVER */
+int64_t cuda_cusolver_version(void);
 
 /* ---- transfer.c ---- */
 

@@ -51,19 +51,19 @@ typedef struct tlk_ConvPlan {
 bool tlk_conv_plan(tlk_ConvPlan *p, bool backward, const void *weight);
 void tlk_conv_plan_free(tlk_ConvPlan *p);
 
-/* Compute the results of a plan: run_direct if the plan has no `tile`, run_gemm if it has one. Both
-** set `failed` if memory is exhausted. */
+/* These functions compute the results of a plan: run_direct if the plan has no `tile`, run_gemm if
+** it has one. Both set `failed` if memory is exhausted. */
 void tlk_conv_run_direct(tlk_ConvPlan *p);
 void tlk_conv_run_gemm(tlk_ConvPlan *p);
 
-/* Compute the gradient of the weight: `direct` suits few channels, `gemm` suits many. */
+/* These functions compute the gradient of the weight. weight_direct suits few channels, weight_gemm
+** suits many. */
 bool tlk_conv_weight_direct(const tlk_Conv *conv, void *grad_weight, const void *in,
                             const void *grad_out);
 bool tlk_conv_weight_gemm(const tlk_Conv *conv, void *grad_weight, const void *in,
                           const void *grad_out);
 
-/* tlk_conv_scatters returns whether tlk_conv_scatter is the faster way to compute the gradient of the
-** input. */
+/* Returns whether tlk_conv_scatter is the faster way to compute the gradient of the input. */
 bool tlk_conv_scatters(const tlk_Conv *conv);
 bool tlk_conv_scatter(const tlk_Conv *conv, void *grad_in, const void *grad_out,
                       const void *weight);
@@ -77,8 +77,8 @@ bool tlk_conv1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void
 bool tlk_conv1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
                         const void *grad_out);
 
-/* Do the same as the three functions above, but for bfloat16, on processors that have instructions
-** for bfloat16. */
+/* These functions do the same as the three functions above for bfloat16, on processors that have
+** instructions for bfloat16. */
 bool tlk_conv_dot1x1(const tlk_Conv *conv);
 bool tlk_conv_dot1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
                           const void *weight, const void *bias);

@@ -54,9 +54,10 @@ void tlk_winograd_patches(const tlk_Segments *s, int64_t index, int64_t n, const
 /* Returns whether Winograd's method can compute this convolution and is faster than other
 ** methods. */
 bool tlk_winograd_fits(const tlk_Conv *conv);
-/* Compute the convolution or the gradient of its input, and the gradient of its weight. `finite`
-** becomes false if a result is not finite. The caller must then discard the results: a transform
-** mixes the elements of a tile, so one Inf or NaN spreads over the whole tile. */
+/* The first function computes the convolution or, if `backward`, the gradient of its input. The
+** second one computes the gradient of the weight. `finite` becomes false if a result is not finite.
+** The caller must then discard the results: a transform mixes the elements of a tile, so one Inf or
+** NaN spreads over the whole tile. */
 bool tlk_winograd_sums(const tlk_Conv *conv, bool backward, float *out, const float *in,
                        const float *weight, const float *bias, bool *finite);
 bool tlk_winograd_weight(const tlk_Conv *conv, float *grad_weight, const float *in,

@@ -47,8 +47,8 @@ bool copy_bytes(const tlk_Context *cx, void *to, const void *from, int64_t bytes
 }
 
 /* Transforms complex lines (outer, n, inner). If outer and inner are both larger than 1, the lines
-** are not evenly spaced. Then several calls of cuFFT share them, one for each index of the smaller
-** of these two dimensions. */
+** are not evenly spaced. Then several calls of cuFFT transform them, one for each index of the
+** smaller of these two dimensions. */
 bool complex_lines(const struct tlk_fft *call, cuda_Fft fft, int64_t bytes) {
   bool by_outer = call->inner == 1 || call->outer > call->inner;
   int64_t calls = by_outer ? call->inner : call->outer;

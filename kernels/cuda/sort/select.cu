@@ -13,7 +13,7 @@ namespace {
 #define SELECT_THREADS 512
 #define SELECT_BATCH 8 /* number of keys that a thread loads before it uses the first one */
 
-/* The shared memory of a block. */
+/* The arrays in shared memory that a block uses. */
 struct Shared {
   unsigned counts[SORT_BINS];
   uint32_t sums[WARP + 1];
