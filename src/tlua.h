@@ -72,12 +72,12 @@ TL_API tl_ErrorKind tl_error_kind(void);
 ** Element types, devices, scalars
 ** --------------------------------------------------------------------- */
 
-/* X(name, text, bytes, category, digits, exponent, ...): `digits` is the number of bits without the
-** sign (for a float, the bits of its significand). Floats are less than 2 to the power of
-** `exponent`. The arguments after X in TL_DTYPES(X, ...) become the last arguments of X. A type
-** needs only an entry in this list and the conversions in core/kernel/element.h. ORDER DTYPE: files
-** and kernel tables may rely on the order, so a new type goes to the end; a build may add dtypes
-** with TL_MORE_DTYPES. Loops of kernels are built for each dtype of this list. */
+/* The dtypes, as X(name, text, bytes, category, digits, exponent, ...). `digits` is the number of
+** bits without the sign (for a float, the bits of its significand). Floats are less than 2 to the
+** power of `exponent`. The arguments after X in TL_DTYPES(X, ...) become the last arguments of X. A
+** new dtype needs only an entry in this list and the conversions in core/kernel/element.h. ORDER
+** DTYPE: files and kernel tables may rely on the order, so a new dtype goes to the end. A build may
+** add dtypes with TL_MORE_DTYPES. Loops of kernels are built for each dtype of this list. */
 #define TL_DTYPES(X, ...)                                   \
   X(F32, "float32", 4, FLOAT, 24, 128, __VA_ARGS__)         \
   X(F64, "float64", 8, FLOAT, 53, 1024, __VA_ARGS__)        \
@@ -96,9 +96,9 @@ TL_API tl_ErrorKind tl_error_kind(void);
 #define TL_MORE_DTYPES(X, ...)
 #endif
 
-/* The dtypes for which kernels have no loops of their own: tensors of these dtypes are stored,
-** moved and converted, and a few operators compute with them after a conversion. The fields are
-** those of TL_DTYPES. Builds for inference alone lack these dtypes. */
+/* The dtypes for which kernels have no loops of their own. Tensors of these dtypes can be stored,
+** moved and converted; a few operators convert them and compute with the result. The fields are the
+** same as in TL_DTYPES. Builds for inference alone lack these dtypes. */
 #ifdef TLI_INFER
 #define TL_STORED_DTYPES(X, ...)
 #else
@@ -115,7 +115,7 @@ TL_API tl_ErrorKind tl_error_kind(void);
 #endif
 
 typedef enum tl_DType {
-  TL_NODTYPE = -1, /* stands for "not given" where a dtype is optional */
+  TL_NODTYPE = -1, /* the value where a dtype is optional and not given */
 #define X(name, ...) TL_##name,
   TL_DTYPES(X, ) TL_STORED_DTYPES(X, )
 #undef X
@@ -173,16 +173,17 @@ typedef struct tl_Scalar {
 
 typedef struct tl_Tensor tl_Tensor;
 
-/* Constructor. Makes a tensor of `ndim` sizes with undefined contents on the CPU. Returns NULL on a
-** negative size, more than TL_MAX_DIMS dimensions, an overflow of the product of sizes, or lack of
-** memory. */
+/* Constructor. Makes a tensor of `ndim` sizes with undefined contents on the CPU. Returns NULL if a
+** size is negative, if there are more than TL_MAX_DIMS dimensions, if the product of the sizes
+** overflows, or if memory is exhausted. */
 TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_empty(tl_DType dtype, int ndim, const int64_t *sizes);
 
 /* Constructor. Makes a tensor over the caller's own memory, without a copy. The memory must hold
 ** the elements that sizes and strides describe. Strides count elements; NULL means row-major. The
-** memory must stay valid until `release` is called, once, from whichever thread drops the last
-** reference, including those of views. If `release` is NULL, the caller must keep the memory longer
-** than the tensor. Returns NULL on bad sizes or strides, without calling `release`. */
+** memory must stay valid until `release` is called. That happens once, in the thread that drops the
+** last reference to the tensor or to a view of it. If `release` is NULL, the caller must keep the
+** memory longer than the tensor. Returns NULL if the sizes or strides are wrong, and then does not
+** call `release`. */
 TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_wrap(void *data, tl_DType dtype, int ndim,
                                               const int64_t *sizes, const int64_t *strides,
                                               void (*release)(void *data, void *context),
@@ -222,12 +223,12 @@ TL_API TL_MUSTCHECK bool tl_tensor_read(const tl_Tensor *tensor, tl_DType dtype,
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 
-/* Constructor. Exports the tensor's memory for another library, in DLPack's form before version 1.0
-** ("dltensor" in Python). The receiver calls the struct's `deleter` once, from any thread; until
-** then the struct holds a reference of its own. Waits for the work that the calling thread has
-** queued on the tensor's device. The tensor sees the other library's writes, but graphs do not
-** notice them, as with tl_tensor_data. Returns NULL for a device or dtype that DLPack lacks, or on
-** lack of memory. */
+/* Constructor. Exports the tensor's memory for another library, in the form that DLPack had before
+** version 1.0 ("dltensor" in Python). The receiver calls the struct's `deleter` once, from any
+** thread. Until then the struct holds a reference to the tensor. Waits for the work that the
+** calling thread has queued on the tensor's device. The tensor sees the other library's writes, but
+** graphs do not notice them, as with tl_tensor_data. Returns NULL if DLPack lacks the device or the
+** dtype, or if memory is exhausted. */
 TL_API TL_MUSTCHECK struct DLManagedTensor *tl_tensor_to_dlpack(tl_Tensor *tensor);
 /* Constructor. Exports the tensor's memory like tl_tensor_to_dlpack, but in the form of DLPack
 ** version 1.0 ("dltensor_versioned"). */
@@ -235,11 +236,12 @@ TL_API TL_MUSTCHECK struct DLManagedTensorVersioned *
 tl_tensor_to_dlpack_versioned(tl_Tensor *tensor);
 
 /* Constructor. Makes a tensor over another library's memory, on the CPU or a GPU, without a copy.
-** The tensor takes over `managed`. It calls the deleter of `managed` when the last reference,
-** including those of views, is dropped, from whichever thread drops it. The caller must have waited
-** for pending work on the memory. Returns NULL, with `managed` still the caller's, for an element
-** type that no dtype has, another kind of device, negative strides, memory that is not aligned to
-** its elements, and, in the versioned form, read-only memory and versions other than 1. */
+** The tensor takes over `managed`. The thread that drops the last reference to the tensor or to a
+** view of it calls the deleter of `managed`. The caller must have waited for pending work on the
+** memory. Returns NULL, and leaves `managed` to the caller, if no dtype has the element type, if
+** the device is of another kind, if a stride is negative, or if the memory is not aligned to its
+** elements. In the versioned form, also returns NULL for read-only memory and for versions other
+** than 1. */
 TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_from_dlpack(struct DLManagedTensor *managed);
 TL_API TL_MUSTCHECK tl_Tensor *
 tl_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned *managed);
@@ -249,13 +251,13 @@ tl_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned *managed);
 ** --------------------------------------------------------------------- */
 
 /* A model that torch.export has traced in Lua, or a training step that torch.export_step has
-** traced, saved as one file. A program runs without Lua, by the same operators and with bitwise
+** traced, saved as one file. A program runs without Lua, with the same operators and bitwise
 ** equal results. Several threads may run one program at once; the threads share the program's
 ** constants. */
 typedef struct tl_Program tl_Program;
 
 /* An input of a program: the name, borrowed from the program, and the sizes that the input must
-** have. A size of -1 may differ between runs. */
+** have. A size of -1 means that the size may differ between runs. */
 typedef struct tl_ProgramInput {
   const char *name;
   tl_DType dtype;
@@ -268,8 +270,8 @@ typedef struct tl_ProgramInput {
 ** lacks. */
 TL_API TL_MUSTCHECK tl_Program *tl_program_load(const char *path);
 /* Constructor. Reads a program from the bytes of such a file, which `tlua build` writes as C. The
-** program uses the bytes in place and does not change them; they must stay until it is freed, and
-** should begin at a multiple of 64. Returns NULL as tl_program_load does. */
+** program uses the bytes in place and does not change them. They must stay valid until the program
+** is freed, and their address should be a multiple of 64. Returns NULL as tl_program_load does. */
 TL_API TL_MUSTCHECK tl_Program *tl_program_read(const void *bytes, size_t size);
 /* Destructor. No run may be in progress. Accepts NULL. */
 TL_API void tl_program_free(tl_Program *program);
@@ -283,11 +285,11 @@ TL_API TL_MUSTCHECK bool tl_program_input(const tl_Program *program, int i, tl_P
 
 /* Runs the program. outputs[i] is a tensor that receives the values of output i. If outputs[i] is
 ** NULL, it is set to a new tensor, whose reference belongs to the caller. The first run plans its
-** memory, and later runs with the same sizes and given outputs allocate nothing. Returns false if
-** an input does not fit, or an operator fails; outputs that were NULL are then NULL, and the values
-** of the other outputs are undefined. Several threads may run a program at once, each with its own
-** output tensors. If the program changes its own buffers, such as running statistics, these runs
-** wait for one another. */
+** memory. Later runs with the same sizes allocate nothing if all outputs are given. Returns false
+** if an input does not fit, or an operator fails; outputs that were NULL are then NULL, and the
+** values of the other outputs are undefined. Several threads may run a program at once, each with
+** its own output tensors. If the program changes its own buffers, such as running statistics, these
+** runs wait for one another. */
 TL_API TL_MUSTCHECK bool tl_program_run(tl_Program *program, tl_Tensor *const *inputs, int ninputs,
                                         tl_Tensor **outputs, int noutputs);
 
@@ -299,20 +301,20 @@ TL_API TL_MUSTCHECK bool tl_program_step(tl_Program *program, tl_Tensor *const *
                                          tl_Tensor **outputs, int noutputs);
 /* Seeds the random numbers of a training step, as torch.manual_seed does in Lua. */
 TL_API TL_MUSTCHECK bool tl_program_seed(tl_Program *program, uint64_t seed);
-/* Saves the program with its current parameters and state, so that a program loaded from the file
-** continues from there. The file appears atomically, once it is complete. */
+/* Saves the program with its current parameters and state. A program that is loaded from the file
+** continues from there. The file appears under its name only once it is complete. */
 TL_API TL_MUSTCHECK bool tl_program_save(tl_Program *program, const char *path);
 /* Constructor. Returns a program with the same calls for another device, such as {TL_CUDA, 0}, with
 ** copies of the parameters and of the state there. Its runs queue their work on the calling
-** thread's stream of the device; they take inputs on the device or on the CPU, and new outputs are
+** thread's stream of the device. They take inputs on the device or on the CPU, and create outputs
 ** on the device. Returns NULL if there is no such device. The library of `make runtime` lacks this
 ** function. */
 TL_API TL_MUSTCHECK tl_Program *tl_program_to(tl_Program *program, tl_Device device);
 
-/* Limits of the runs of a program, since the loops of a file need not end. A run that reaches one
-** fails: with TL_EARG after `iterations` of all its loops (100,000,000 by default), or with
-** TL_EINTERRUPT after `seconds` (without limit by default), at the next safe point of an operator.
-** 0 means no limit. tl_interrupt stops runs as well. */
+/* Limits of the runs of a program, since the loops in a file might never end. A run that reaches a
+** limit fails: with TL_EARG after `iterations` iterations of all its loops (100,000,000 by
+** default), or with TL_EINTERRUPT after `seconds` (without limit by default), at the next safe
+** point of an operator. 0 means no limit. tl_interrupt stops runs as well. */
 typedef struct tl_ProgramLimits {
   int64_t iterations;
   double seconds;
@@ -321,24 +323,24 @@ typedef struct tl_ProgramLimits {
 TL_API TL_MUSTCHECK bool tl_program_set_limits(tl_Program *program, const tl_ProgramLimits *limits);
 /* Makes a program use the state of another program, `from`, in place of its own constants of the
 ** same names. For example, a program of the same model's forward pass then gives the results of the
-** trained parameters. No run of either program may be in progress during this call; nor may one
-** program run during a step of the other. */
+** trained parameters. No run of either program may be in progress during this call. Afterwards
+** neither program may run during a step of the other. */
 TL_API TL_MUSTCHECK bool tl_program_share(tl_Program *program, tl_Program *from);
 
 /* ------------------------------------------------------------------------
 ** Threads and memory
 ** --------------------------------------------------------------------- */
 
-/* Sets the number of threads that an operator may use; with 1, no thread is ever started. Returns
-** false if n < 1. The number holds for the whole process. */
+/* Sets the number of threads that an operator may use, for the whole process. If n is 1, no thread
+** is ever started. Returns false if n < 1. */
 TL_API TL_MUSTCHECK bool tl_set_num_threads(int n);
 TL_API int tl_get_num_threads(void);
 
-/* Makes operators on the CPU give the same bits on every processor, with any number of threads; with
-** false, they use the fastest loops again. torch.use_deterministic_algorithms in Lua has the
-** conditions: LAPACK, Bessel functions and elementary functions of complex numbers fail then. The
-** mode holds for the whole process; no operator may run during this call. Returns false if this
-** library was built without portable loops. */
+/* Makes operators on the CPU give the same bits on every processor, with any number of threads.
+** While this mode is on, LAPACK, Bessel functions and elementary functions of complex numbers fail;
+** torch.use_deterministic_algorithms in Lua describes the conditions. If `on` is false, operators
+** use the fastest loops again. The mode holds for the whole process; no operator may run during
+** this call. Returns false if this library was built without portable loops. */
 TL_API TL_MUSTCHECK bool tl_set_portable(bool on);
 
 /* Replaces tlua's threads by the host's own job system. `run` must call task(context, i) for every
@@ -349,7 +351,7 @@ TL_API void tl_set_parallel_run(void (*run)(int tasks, void (*task)(void *contex
                                 void *user);
 
 /* tl_memory_used returns the number of bytes of tensor memory on the CPU that are in use.
-** tl_memory_cached returns the number of bytes that are kept for reuse. */
+** tl_memory_cached returns the number of bytes that were freed and are kept for reuse. */
 TL_API int64_t tl_memory_used(void);
 TL_API int64_t tl_memory_cached(void);
 /* Sets a limit on the number of used bytes; allocations beyond it fail with TL_EMEM. 0 means no
@@ -360,9 +362,10 @@ TL_API void tl_memory_trim(void);
 
 /* Asks the running operator or backward pass of this process to stop with TL_EINTERRUPT at its next
 ** safe point. A signal handler may call this function; tl_interrupt_clear withdraws the request.
-** Operators reach a safe point every few milliseconds, but a call of LAPACK, the tables for a new
-** length of an FFT and the return of large memory to the system take as long as they take. An operator
-** that changes a tensor in place leaves it partly changed. */
+** Operators reach a safe point every few milliseconds. Some steps cannot be interrupted: a call of
+** LAPACK, the computation of the tables for a new length of an FFT, and the return of large memory
+** to the system. If an operator that changes a tensor in place is stopped, the tensor is partly
+** changed. */
 TL_API void tl_interrupt(void);
 TL_API void tl_interrupt_clear(void);
 
@@ -375,20 +378,22 @@ TL_API void tl_interrupt_clear(void);
 typedef struct tl_Work {
   const char *kind; /* "operator", "backward", "collector" or "user"; while a script uses the
                     ** profiler also "module", "optimizer", "data" and "step" */
-  const char *name; /* such as "add"; at most 47 bytes, valid during the call of `observe` */
-  int depth;        /* number of open works of this thread around this one */
+  /* the name of the work, such as "add"; at most 47 bytes, valid during the call of `observe` */
+  const char *name;
+  int depth;        /* number of pieces of work of this thread that are open around this piece */
   int64_t begin;    /* time at which the work began, in ns of a monotonic clock */
-  int64_t duration; /* in ns; -1 when the work begins */
+  int64_t duration; /* the duration in ns; -1 when the work begins */
 } tl_Work;
 
 /* Sets the observer: each thread calls `observe` when it begins and when it ends a piece of work.
-** In one thread, the work that began last ends first. Before a thread opens a 33rd work, it ends all
-** open works, which a script may have left in coroutines. `observe` must return, and must not call
-** functions of tlua or of Lua; several threads may call it at once. NULL removes the observer. While
-** tl_set_observer runs, no other thread may use tlua. Without one, operators cost nothing more. */
+** In one thread, the work that began last ends first. A thread has at most 32 open pieces of work:
+** before it opens another one, it ends all of them, because a script may have left them open in
+** coroutines. `observe` must return, and must not call functions of tlua or of Lua; several threads
+** may call it at once. NULL removes the observer. While tl_set_observer runs, no other thread may
+** use tlua. Operators cost nothing more as long as no observer is set. */
 TL_API void tl_set_observer(void (*observe)(const tl_Work *work, void *user), void *user);
 
-/* Sets the logger: the library passes its warnings to `log` in place of Lua's `warn`. A warning is
+/* Sets the logger: the library passes its warnings to `log` instead of Lua's `warn`. A warning is
 ** one line without a line feed, such as "script.lua:3: to: casting complex values to real discards
 ** the imaginary part". The rules of tl_set_observer hold for `log`, too. */
 TL_API void tl_set_logger(void (*log)(const char *text, void *user), void *user);
@@ -405,21 +410,23 @@ TL_API void tl_counters(tl_Counters *out);
 /* Counts of the work of all threads since tl_count_work(true). */
 typedef struct tl_WorkCounts {
   size_t size;       /* sizeof(tl_WorkCounts), set by the caller; later versions have more fields */
-  int64_t operators; /* calls of operators, those of other operators included */
+  int64_t operators; /* calls of operators, including calls by other operators */
   int64_t derivatives;  /* derivatives that a backward pass computed */
   int64_t allocations;  /* allocations of tensors' memory, on all devices */
   int64_t bytes;        /* the bytes of these allocations */
   int64_t device_waits; /* how often a thread waited for a device other than the CPU */
 } tl_WorkCounts;
-/* Begins to count from 0, or stops counting. While tl_count_work runs, no other thread may use tlua. An
-** operator costs a little more while its work is counted, and nothing otherwise. */
+/* Begins to count from 0, or stops counting if `on` is false. While tl_count_work runs, no other
+** thread may use tlua. An operator costs a little more while its work is counted, and nothing more
+** otherwise. */
 TL_API void tl_count_work(bool on);
-/* Sets the fields of *out that lie within its size. Returns false, with a message in tl_error, for
-** NULL and for a size that is smaller than the first two fields. */
+/* Sets the fields of *out that lie within out->size. Returns false, with a message in tl_error, if
+** `out` is NULL or the size is smaller than the first two fields. */
 TL_API TL_MUSTCHECK bool tl_work_counts(tl_WorkCounts *out);
 
-/* Returns whether this library has a feature: "lua", "training", "programs" or "distributed", which
-** some builds lack, or a device kind such as "cuda", of which there must be a device. */
+/* Returns whether this library has a feature. The feature is "lua", "training", "programs" or
+** "distributed", which some builds lack, or the name of a device kind, such as "cuda". For a device
+** kind, the result is true if there is such a device. */
 TL_API bool tl_has(const char *feature);
 
 /* ------------------------------------------------------------------------
@@ -434,12 +441,12 @@ typedef struct lua_State lua_State;
 TL_API int luaopen_tlua(lua_State *L);
 
 /* Opens the library in an ordinary state and sets the global `torch`. The state needs Lua's
-** libraries base, string, table, math and utf8; save and load need io. Returns false, with a
-** message in tl_error, on failure; never raises a Lua error. */
+** libraries base, string, table, math and utf8; save and load need io as well. Returns false, with
+** a message in tl_error, on failure. Never raises a Lua error. */
 TL_API TL_MUSTCHECK bool tl_lua_open(lua_State *L);
 
-/* Flags of tl_lua_open_with: each denies scripts a part of the system. With any of these flags,
-** scripts also lack bytecode, the debug library but for debug.traceback, and the workers of a
+/* Flags of tl_lua_open_with: each denies scripts a part of the system. If any of these flags is
+** set, scripts also lack bytecode, the debug library except debug.traceback, and the workers of a
 ** DataLoader. */
 enum {
   TL_DENY_FILES = 1,     /* files and folders, save and load, modules and programs from files */
@@ -451,48 +458,50 @@ enum {
 };
 
 /* Opens the library as tl_lua_open does, in a state whose scripts are not trusted. Functions that a
-** flag of `denied` excludes raise an error, in Lua's standard libraries as well, which the host
-** opens first; a script cannot get them back. The library itself still opens the libraries that
-** belong to it (OpenBLAS, its plugins). With any flag, Lua functions as finalizers (__gc) are
-** refused, the metatables of userdata are hidden, new memory of the CPU is filled with zeros, and
-** string patterns, `table` and `coroutine` respect the limits of tl_set_limits, which the host sets
-** as well. Returns false, with a message in tl_error, for unknown flags, and if the library is open
-** in this state with others. */
+** flag of `denied` excludes raise an error, and a script cannot get them back. This includes the
+** functions of Lua's standard libraries, which the host must open before this call. The library
+** itself still opens the shared libraries that belong to it (OpenBLAS, its plugins). If any flag is
+** set, Lua functions cannot be finalizers (__gc), the metatables of userdata are hidden, and new
+** memory of the CPU is filled with zeros. String patterns, `table` and `coroutine` then respect the
+** limits of tl_set_limits, which the host sets as well. Returns false, with a message in tl_error,
+** if a flag is unknown, or if the library is already open in this state with other flags. */
 TL_API TL_MUSTCHECK bool tl_lua_open_with(lua_State *L, unsigned denied);
 
 /* The limits of one Lua state. 0 means no limit. */
 typedef struct tl_Limits {
   int64_t tensor_bytes; /* bytes of tensors that the state keeps alive, on all devices */
-  int64_t lua_bytes;    /* bytes of Lua's own objects; more raise "not enough memory" */
-  int64_t instructions; /* instructions of Lua, counted in hundreds */
-  double seconds;       /* wall-clock time; long operators end as after tl_interrupt */
+  /* bytes of Lua's own objects; a script that needs more gets the error "not enough memory" */
+  int64_t lua_bytes;
+  int64_t instructions; /* number of Lua's instructions, counted in hundreds */
+  double seconds;       /* wall-clock time; operators that take longer end as after tl_interrupt */
   int threads;          /* threads that scripts start: workers of DataLoaders */
 } tl_Limits;
 
 /* Limits what the scripts of a state may use, and starts to count instructions and seconds from 0.
-** The library is open in the state, and no script runs. Call the function before the first script:
-** it sets the hook (lua_sethook) of L and of the main thread, which new coroutines inherit, and
-** replaces the allocator. Call it again before each further script, as in each frame; NULL removes
-** all limits. Exceeding a limit raises a Lua error and leaves the state usable. Once the
-** instructions or the seconds are used up, each further instruction raises an error again, so pcall
-** cannot keep a script alive. The first limit of instructions or seconds replaces functions of Lua's
-** libraries by others that respect the limits: string patterns, `table`, `coroutine`, xpcall, and
-** setmetatable, whose finalizers (__gc) then run as coroutines. One call of another function in C,
-** such as a read of a pipe, is not ended, nor is a finalizer that was set earlier or later than by
-** setmetatable. The host's own objects count as well. Returns false, with a message in tl_error, for a
-** negative limit, on lack of memory, and if the library is not open. */
+** The library must be open in the state, and no script may be running. Call the function before the
+** first script: it sets the hook (lua_sethook) of L and of the main thread, which new coroutines
+** inherit, and replaces the allocator. Call it again before each further script, for example in
+** each frame. NULL removes all limits. A script that exceeds a limit gets a Lua error; the state
+** remains usable. Once the instructions or the seconds are used up, each further instruction raises
+** an error again, so pcall cannot keep a script alive. The first limit of instructions or seconds
+** replaces functions of Lua's libraries by others that respect the limits: string patterns,
+** `table`, `coroutine`, xpcall, and setmetatable, whose finalizers (__gc) then run as coroutines.
+** The limits do not end a single call of another function in C, such as a read of a pipe, nor a
+** finalizer that was not set through setmetatable. The host's own objects count as well. Returns
+** false, with a message in tl_error, if a limit is negative, if memory is exhausted, or if the
+** library is not open. */
 TL_API TL_MUSTCHECK bool tl_set_limits(lua_State *L, const tl_Limits *limits);
 
-/* Pushes a tensor as a Lua value; the value holds a reference of its own. Raises a Lua error for
-** NULL and on lack of memory, so the caller must be protected code. */
+/* Pushes a tensor as a Lua value; the value holds a reference of its own. Raises a Lua error if the
+** tensor is NULL or memory is exhausted, so the caller must run in protected mode. */
 TL_API void tl_lua_push(lua_State *L, tl_Tensor *tensor);
 
 /* Returns the tensor at a stack index, borrowed from the Lua value. Returns NULL if the value is
 ** not a tensor or was released. Never raises a Lua error. */
 TL_API tl_Tensor *tl_lua_to(lua_State *L, int index);
 
-/* Collects garbage for at most about `microseconds`, for hosts that stop the collector and do the
-** collector's work in each frame. Returns true when a cycle was finished. */
+/* Collects garbage for about `microseconds` at most. Hosts that have stopped the collector call
+** this function in each frame. Returns true if a cycle of the collector was finished. */
 TL_API bool tl_gc_step(lua_State *L, int microseconds);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /*
-** calls.h - entries for the calls of autograd that are not in the operators' table. With these
-** entries, a tracer (core/observe/trace.h) sees the calls, and a program (src/graph) can repeat
-** them.
+** calls.h - table entries for the calls of autograd, such as backward, that are not in the
+** operators' table. With these entries, a tracer (core/observe/trace.h) sees the calls, and a
+** program (src/graph) can repeat them.
 */
 #ifndef TLI_AUTOGRAD_CALLS_H
 #define TLI_AUTOGRAD_CALLS_H

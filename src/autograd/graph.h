@@ -57,13 +57,13 @@ struct tli_Node {
   int ninputs; /* number of edges */
   int noutputs;
   bool dropped; /* whether the saved tensors have been released */
-  bool dual;    /* whether the node was made from duals of forward-mode derivatives */
+  bool dual;    /* whether an input of the node was a dual of forward-mode derivatives */
   /* whether the node was recorded only for a tangent, while recording was off
   ** (tli_set_dual_level) */
   bool cut;
   union {
     uint64_t sequence; /* creation order: a later node has a higher number */
-    tli_Node *next;    /* the next node in the list of nodes to free */
+    tli_Node *next;    /* the next node in the list of nodes that wait to be freed */
   };
   const tli_NodeType *type;
   size_t bytes;            /* size in bytes of the block that contains this struct */
@@ -89,7 +89,7 @@ typedef struct tli_Autograd {
   struct tli_Hook *keeper;
 } tli_Autograd;
 
-/* A tensor that a node saves for its backward pass, and the tensor's version at that time. */
+/* A tensor that a node saves for its backward pass, and the tensor's version when it was saved. */
 typedef struct tli_Saved {
   /* the saved tensor (owned); for a result, a detached alias, so that the node does not own
   ** itself */
@@ -108,15 +108,15 @@ bool tli_set_grad_mode(bool enabled); /* Turns grad mode on or off; returns the 
 
 /* Forward-mode derivatives use recorded graphs, even while recording is off. While a level of
 ** forward-mode derivatives is open in this thread, operators with dual inputs always record. A node
-** recorded while recording is off is `cut`: a backward pass ends at such a node unless it is a pass
-** for tangents. The two setters return the previous setting. */
+** that is recorded while recording is off is `cut`: a backward pass ends at such a node unless it
+** is a pass for tangents. The two functions that set a mode return the previous mode. */
 bool tli_set_dual_level(bool open);
 bool tli_set_tangent_pass(bool on);
 bool tli_tangent_pass(void);
 /* Returns whether operators record only for tangents: a forward-mode level is open, and recording
 ** is off. */
 bool tli_tangents_only(void);
-/* Marks t as a dual. */
+/* Marks t as a dual, which is a tensor with a tangent. */
 bool tli_make_dual(tl_Tensor *t) TL_MUSTCHECK;
 /* Returns whether t was made from duals. */
 static inline bool tli_is_dual(const tl_Tensor *t) {
@@ -172,16 +172,16 @@ const tli_NodeType *tli_node_type(const tli_Node *n);
 static inline const char *tli_node_name(const tli_Node *n) { return tli_node_type(n)->name; }
 /* Returns false with a message if the node's saved tensors are released. */
 bool tli_node_usable(const tli_Node *n) TL_MUSTCHECK;
-/* A composition calls tli_node_count before its first operator and tli_entitle at its end. If the
-** node that produced t was created in between, tli_entitle names the node after the composition, as
-** PyTorch does. t may be NULL. */
+/* An operator that is composed of other operators calls tli_node_count before its first operator
+** and tli_entitle at its end. If the node that produced t was created in between, tli_entitle names
+** the node after the composed operator, as PyTorch does. t may be NULL. */
 uint64_t tli_node_count(void);
 void tli_entitle(const tl_Tensor *t, const char *title, uint64_t count);
 /* Writes the name that PyTorch prints for the node, as "IndexSelectBackward0" for index_select. */
 void tli_node_title(const tli_Node *n, char *out, size_t size);
 
-/* Saves a tensor; NULL saves nothing. Fails for tensors made in inference mode. Hooks that pack
-** saved tensors are called immediately. */
+/* Saves a tensor for the backward pass; NULL saves nothing. Fails for tensors made in inference
+** mode. Hooks that pack saved tensors are called immediately. */
 bool tli_save(tli_Saved *s, tl_Tensor *input) TL_MUSTCHECK;
 /* Saves an input of an operator that is about to overwrite `written` (which may be NULL). An input
 ** that shares memory with `written` is copied. */
@@ -258,19 +258,20 @@ typedef struct tli_Backward {
 } tli_Backward;
 
 /* Runs a backward pass in the calling thread. On failure, releases everything except the gradients
-** that were accumulated into .grad of leaves so far, and returns false. With create_graph, a leaf
-** and its .grad own each other until .grad is cleared; gradients that are returned in `results`
-** cause no such cycle. */
+** that were accumulated into .grad of leaves so far, and returns false. If create_graph is set, a
+** leaf and its .grad own each other until .grad is cleared; gradients that are returned in
+** `results` cause no such cycle. */
 bool tli_backward(const tli_Backward *call) TL_MUSTCHECK;
 
 /* Returns the number of the backward pass that runs in this thread, or 0; *depth receives the
 ** number of enclosing passes. Nested passes have numbers of their own. */
 uint64_t tli_pass(int *depth);
-/* Sets *answer to whether the pass computes t's gradient, which means that t's hooks will be
-** called. */
+/* Sets *answer to whether the pass that runs in this thread computes t's gradient, so that t's
+** hooks will be called. */
 bool tli_pass_visits(tl_Tensor *t, bool *answer) TL_MUSTCHECK;
 
-/* Sets *answer to whether roots that require gradients depend on a leaf that is not in `own`. */
+/* Sets *answer to whether one of the roots that require gradients depends on a leaf that is not in
+** the list `own`. */
 bool tli_reaches_others(tl_Tensor *const *roots, int nroots, tl_Tensor *const *own, int nown,
                         bool *answer) TL_MUSTCHECK;
 
@@ -279,7 +280,7 @@ bool tli_reaches_others(tl_Tensor *const *roots, int nroots, tl_Tensor *const *o
 tl_Tensor *tli_grad_fit(const char *op, tl_Tensor *grad, const tli_Info *info) TL_MUSTCHECK;
 
 /* Adds a gradient (steals it) to t's .grad. The first gradient is used without a copy if it has
-** no other owner. With create_graph, the sum is a new tensor; otherwise it is computed in
+** no other owner. If create_graph is set, the sum is a new tensor; otherwise it is computed in
 ** place. */
 bool tli_grad_accumulate(tl_Tensor *t, tl_Tensor *grad, bool create_graph) TL_MUSTCHECK;
 /* Sets t's .grad to a new reference to `grad`, or to NULL. Fails if the gradient does not fit t. */
@@ -288,11 +289,11 @@ bool tli_grad_set(tl_Tensor *t, tl_Tensor *grad) TL_MUSTCHECK;
 /* ---- sparse gradients (sparse_grads.c) ---- */
 
 /* A sparse gradient is zero except in the rows that indices (1, n) lists, counted from 1. values
-** (n, sizes of a row) has these rows; rows with equal indices add up. Only leaves receive sparse
-** gradients. */
+** (n, sizes of a row) has these rows; rows with equal indices are added up. Only leaves receive
+** sparse gradients. */
 static inline bool tli_is_sparse_grad(const tl_Tensor *t) { return t->flags & TLI_SPARSE; }
-/* Returns a sparse gradient for a leaf with these sizes; `coalesced` says that the indices
-** ascend. */
+/* Returns a sparse gradient for a leaf with these sizes; `coalesced` says that the indices are in
+** ascending order. */
 tl_Tensor *tli_sparse_grad(tl_Tensor *indices, tl_Tensor *values, bool coalesced, int ndim,
                            const int64_t *sizes) TL_MUSTCHECK;
 /* Returns the rows' values and sets *indices; both are borrowed. */

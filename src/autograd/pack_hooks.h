@@ -23,7 +23,8 @@ void tli_set_pack_hooks(const tli_PackHooks *hooks, void *context);
 /* Returns whether this thread has hooks that pack saved tensors. */
 bool tli_packing(void);
 
-/* Packs the tensor that was just saved in s; releases the tensor on failure. */
+/* Replaces the tensor that was just saved in s by a packed value. On failure, releases the
+** tensor. */
 bool tli_pack(tli_Saved *s) TL_MUSTCHECK;
 /* Implements tli_saved_get for a packed tensor. The `unpack` hook may cause the node's saved
 ** tensors to be released meanwhile. */

@@ -92,10 +92,10 @@ static void want(tli_Plan *p, int32_t from, int32_t to) {
   p->slots[from].wanted = true;
 }
 
-/* Does one step: follows an edge of the topmost node, or leaves that node. `wanted` of a slot is
-** final once the walk has left all slots that the slot's edges lead to. So the flag is passed to
-** the slot with the edge at two moments: when the edge leads to a slot that was left before, and
-** when the walk leaves the slot that the edge leads to. */
+/* Does one step: follows an edge of the topmost node, or leaves that node. A slot is wanted if one
+** of its edges leads to a wanted slot. That is known only after the walk has left the destination
+** of the edge. So `wanted` is passed back along an edge at two moments: when the edge leads to a
+** slot that was left before, and when the walk leaves the destination. */
 static bool step(Walk *w) {
   tli_Plan *p = w->plan;
   Frame *top = &w->stack[w->depth - 1];

@@ -6,9 +6,9 @@
 
 #include "core/tensor/dtype.h"
 
-/* Reductions, X(name, text), in the order of all tables marked ORDER REDUCE. Bitwise reductions are
-** for integers and bool, the mean is for floating types. Among bool values, the sum and the maximum
-** are logical "or", the product and the minimum logical "and". */
+/* The reductions, as X(name, text). All tables marked ORDER REDUCE have the same order. Bitwise
+** reductions are for integers and bool, the mean is for floating types. Among bool values, the sum
+** and the maximum are logical "or", the product and the minimum logical "and". */
 #define TLI_REDUCTIONS(X) \
   X(SUM, "sum")           \
   X(AVG, "avg")           \

@@ -7,14 +7,15 @@
 
 #include "graph/call_graph.h"
 
-extern const tli_Call tli_call_cond_begin; /* cond_begin(pred) */
-extern const tli_Call tli_call_cond_else;  /* cond_else(results) */
+extern const tli_Call tli_call_cond_begin; /* cond_begin(pred) begins the first branch */
+/* cond_else(results) ends the first branch and begins the second */
+extern const tli_Call tli_call_cond_else;
 /* cond_end(results) returns copies of the results of the branch that has run */
 extern const tli_Call tli_call_cond_end;
 
 extern const tli_Call tli_call_loop_begin; /* loop_begin(carried) returns copies of its arguments */
-extern const tli_Call tli_call_loop_test;  /* loop_test(pred) */
-extern const tli_Call tli_call_loop_end;   /* loop_end(carried) */
+extern const tli_Call tli_call_loop_test;  /* loop_test(pred) leaves the loop if pred is false */
+extern const tli_Call tli_call_loop_end;   /* loop_end(carried) begins the next iteration */
 
 extern const tli_Call *const tli_branch_calls[];
 extern const int tli_branch_calls_count;

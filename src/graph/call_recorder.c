@@ -42,7 +42,7 @@ typedef struct Named {
 
 /* A tensor that became known in a branch, and the value that it had before (-1 for none). */
 typedef struct Change {
-  tl_Tensor *tensor; /* borrowed from `kept` */
+  tl_Tensor *tensor; /* the tensor (borrowed from `kept`) */
   int32_t value;
 } Change;
 

@@ -1,7 +1,7 @@
 /*
 ** api.h - the functions of a device besides its kernels: memory, streams, events and graphs. A
-** plugin fills the table at the end of this file; torch.cuda and torch.sim are built on the table.
-** backend.h says how the engine finds the plugin.
+** plugin fills the table tl_DeviceApi; torch.cuda and torch.sim are built on this table. backend.h
+** describes how the engine finds the plugin.
 */
 #ifndef TLI_DEVICE_H
 #define TLI_DEVICE_H
@@ -16,14 +16,16 @@ typedef struct tl_Graph tl_Graph;
 
 /* A call that copies bytes to or from a device, or between two devices of one kind. */
 struct tlk_transfer {
-  /* the context of the device; in a copy between two devices, that of the receiving device */
+  /* the context of the device; in a copy between two devices, the context of the receiving
+  ** device */
   const tlk_Context *cx;
   /* the destination and the source: the CPU and a device, or two devices of one kind */
   tl_Device to, from;
   void *dst;
   const void *src;
   int64_t bytes;
-  bool async; /* whether the copy may still run when the call returns; host memory is then pinned */
+  /* whether the copy may still run when the call returns; if so, host memory is pinned */
+  bool async;
   /* in a copy between two devices: the stream of the source device, on which the bytes were
   ** written */
   tl_Stream *from_stream;
@@ -63,12 +65,12 @@ static inline void tl_stat_add(tl_Stat *s, int64_t amount) {
     s->freed -= amount;
 }
 
-/* The allocator's pools. Small blocks are packed into segments of their own. TL_POOL_ALL is the
+/* The allocator's pools. Small blocks are allocated from segments of their own. TL_POOL_ALL is the
 ** index of the sum of both pools' statistics. */
 typedef enum tl_Pool { TL_POOL_ALL, TL_POOL_LARGE, TL_POOL_SMALL, TL_NPOOLS } tl_Pool;
 
-/* X(name): the statistics, with the names and the meaning that torch.cuda.memory_stats gives them.
-** A block is active from its allocation until it can be reused. A released block that another
+/* The statistics, as X(name), with the names and the meaning that torch.cuda.memory_stats gives
+** them. A block is active from its allocation until it can be reused. A released block that another
 ** stream still uses remains active. inactive_split counts free blocks of segments that are in use;
 ** a segment is one allocation of the driver. */
 #define TL_MEMORY_STATS(X) \
@@ -93,7 +95,7 @@ typedef struct tl_MemoryStats {
   /* number of address reservations that the driver refused at first and granted for a smaller
   ** size */
   int64_t num_address_retries;
-  /* number of bytes of reserved address space, most of which has no memory */
+  /* number of bytes of reserved address space; memory is mapped into only a small part */
   int64_t reserved_addresses;
   /* 1 if memory is mapped into segments, 0 if the driver allocates each segment */
   int64_t expandable_segments;
@@ -126,7 +128,7 @@ static inline void tl_stats_reset_sums(tl_MemoryStats *s) {
 
 typedef enum tl_BlockState {
   TL_BLOCK_ALLOCATED,
-  TL_BLOCK_PENDING, /* freed by its owner while another stream may still use it */
+  TL_BLOCK_PENDING, /* the owner has freed the block, but another stream may still use it */
   TL_BLOCK_FREE
 } tl_BlockState;
 
@@ -164,7 +166,7 @@ typedef enum tl_CaptureMode {
 /* Flags of an event. TL_EVENT_BLOCKING makes a thread sleep while it waits for the event. */
 enum { TL_EVENT_TIMING = 1, TL_EVENT_BLOCKING = 2 };
 
-/* A kernel, copy or fill that a device has run; times are in ns on the device's clock. */
+/* A kernel, copy or fill that a device has run. Its times are in ns of the device's clock. */
 typedef struct tl_Activity {
   const char *name; /* name of the activity, valid during the callback */
   tl_Device device;
@@ -176,7 +178,7 @@ typedef struct tl_Activity {
 /* A communicator such as NCCL's: one rank of a group of devices. */
 typedef struct tl_Comm tl_Comm;
 
-/* The kinds of steps. SEND ignores `out`; RECV ignores `in`. */
+/* The kinds of steps of a communicator. SEND ignores `out`; RECV ignores `in`. */
 typedef enum tl_CommKind {
   TL_COMM_ALL_REDUCE,     /* `in` and `out` have `count` elements each, and may be one array */
   TL_COMM_REDUCE,         /* like TL_COMM_ALL_REDUCE, but only the root's `out` is written */
@@ -207,8 +209,8 @@ typedef struct tl_CommStep {
 
 enum { TL_COMM_ID_BYTES = 128 };
 
-/* The functions of a device's communication library. None of these functions waits; all except
-** abort are called by one thread at a time. */
+/* The functions of a device's communication library. None of these functions waits for the device.
+** All except abort are called by one thread at a time. */
 typedef struct tl_CommApi {
   const char *name; /* "nccl" */
   /* Creates the id of a group. One rank creates the id and sends it to all other ranks. */
@@ -253,15 +255,15 @@ typedef struct tl_DeviceApi {
   ** "80 90 compute_80". NULL means that every device is supported. */
   const char *architectures;
 
-  /* Allocates a block. The block belongs to the context's stream: once freed, it can be reused
-  ** immediately, because its next use is queued later on that stream. Other streams that use the
-  ** block must be registered by record_stream. A stream that takes part in a capture gets memory of
-  ** the capture's pool.
+  /* Allocates a block. The block belongs to the context's stream. Once it is freed, it can be
+  ** reused immediately, because its next use is queued on that stream after its last one. Other
+  ** streams that use the block must be registered by record_stream. A stream that takes part in a
+  ** capture gets memory of the capture's pool.
   **
-  ** If memory is exhausted, the function first checks blocks that wait for other streams. It then
-  ** releases the cache and waits for all streams, except while one of the device's streams
-  ** captures. As the last resort it returns NULL with TL_EMEM and any message; the engine runs the
-  ** garbage collector, tries once more, and finally reports the statistics. */
+  ** If memory is exhausted, the function first checks whether other streams have finished with
+  ** freed blocks. It then releases the cache and waits for all streams, except while one of the
+  ** device's streams captures. As the last resort it returns NULL with TL_EMEM and any message. The
+  ** engine then collects garbage, tries once more, and finally reports the statistics. */
   void *(*alloc)(const tlk_Context *cx, int64_t bytes);
   /* Frees a block. The last owner of a tensor calls this function, possibly in a finalizer, so it
   ** neither waits nor fails. A block that a capture has used on several streams (record_stream) is
@@ -269,7 +271,8 @@ typedef struct tl_DeviceApi {
   void (*free)(tl_Device device, void *data, int64_t bytes);
   bool (*record_stream)(tl_Device device, void *data, tl_Stream *stream);
   bool (*transfer)(const struct tlk_transfer *call);
-  /* Releases the memory that is kept for reuse, after waiting for blocks that other streams use. */
+  /* Waits for freed blocks that other streams use, and releases the memory that is kept for
+  ** reuse. */
   bool (*trim)(tl_Device device);
   bool (*memory_stats)(tl_Device device, tl_MemoryStats *out);
   /* Resets the peaks of the statistics; see tl_stats_reset_peaks. */
@@ -290,18 +293,19 @@ typedef struct tl_DeviceApi {
   void *(*pinned_alloc)(int64_t bytes);
   void (*pinned_free)(void *data, int64_t bytes);
 
-  /* Streams are never destroyed: a device has a few and hands them out in turn. */
+  /* Returns the device's default stream. Streams are never destroyed: a device has a few streams
+  ** and hands them out in turn. */
   tl_Stream *(*default_stream)(tl_Device device);
   /* Returns a stream with a given priority. Lower numbers mean higher priority; numbers out of
   ** range are clamped. */
   tl_Stream *(*stream)(tl_Device device, int priority);
   void (*priority_range)(tl_Device device, int *least, int *greatest);
-  /* Convert the driver's handle to a stream, and a stream to the driver's handle. A handle may come
-  ** from another library, which must keep it valid as long as tlua uses it. Both pointers are NULL
-  ** if the device has no handles. */
+  /* These functions convert the driver's handle to a stream, and a stream to the driver's handle. A
+  ** handle may come from another library, which must keep it valid as long as tlua uses it. Both
+  ** function pointers are NULL if the device has no handles. */
   tl_Stream *(*stream_of)(tl_Device device, void *handle);
   void *(*stream_handle)(const tl_Stream *stream);
-  /* Returns the stream's number, 0 for the default stream; takes no lock. */
+  /* Returns the stream's number, which is 0 for the default stream. Takes no lock. */
   int64_t (*stream_id)(const tl_Stream *stream);
   int (*stream_priority)(const tl_Stream *stream);
   bool (*stream_sync)(tl_Stream *stream);
@@ -323,41 +327,40 @@ typedef struct tl_DeviceApi {
   **
   ** Memory allocated during the capture belongs to the pool with the number `pool`, which the
   ** engine assigns (never 0). A pool lives as long as a capture or a graph that uses it, and only
-  ** captures can reuse its free blocks. When a pool ends, kernels in flight may still use its
-  ** memory, so the memory is reused only after them. */
+  ** captures can reuse its free blocks. When a pool ends, kernels that are still running may use
+  ** its memory, so the memory is reused only after these kernels. */
   bool (*capture_begin)(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode);
   /* Ends the capture for all its streams, even if the result is NULL. Returns NULL if the captured
-  ** work cannot be replayed: some stream's work was not joined, or a call of the driver has
-  ** invalidated the capture. */
+  ** work cannot be replayed, because the first stream does not wait for another stream's work or
+  ** because a call of the driver has invalidated the capture. */
   tl_Graph *(*capture_end)(tl_Stream *stream);
   /* Returns the number of the capture that a stream takes part in, or 0. The function is fast. */
   uint64_t (*capture)(const tl_Stream *stream);
-  /* Returns whether garbage should be collected before a call. The result is true if the call would
-  ** make the device queue the pending elementwise calls of a capture (pending.h), and the kernel
-  ** for these calls would store results that are perhaps garbage. `kernel` is the call's
-  ** tlk_Kernel; -1 stands for the end of the capture and for work other than kernels, and `call` is
-  ** then NULL. The pointer to this function is NULL if the kind of device never keeps calls
-  ** pending. */
+  /* Returns whether garbage should be collected before a call. This is so if the call would make
+  ** the device queue the pending elementwise calls of a capture (pending.h), and the kernel for
+  ** them would store results that may be garbage. `kernel` is the call's tlk_Kernel; -1 stands for
+  ** the end of the capture and for work other than kernels, and `call` is then NULL. The pointer to
+  ** this function is NULL if the kind of device never keeps calls pending. */
   bool (*pending)(const tl_Stream *stream, int kernel, const void *call);
   bool (*graph_launch)(tl_Graph *graph, tl_Stream *stream);
-  /* Frees a graph. If a launch is in flight, the graph is freed after the launch. */
+  /* Frees a graph. If a replay is still running, the graph is freed after it. */
   void (*graph_free)(tl_Graph *graph);
 
   /* Returns the largest size in bytes of the array that the kernel rnn writes for rnn_backward
   ** (tlk_rnn.reserve). If the pointer to this function is NULL, tlk_rnn_reserve gives the size. */
   int64_t (*rnn_reserve)(tl_Device device, const tlk_Rnn *rnn);
   /* Returns the name of counter `index`, such as "cudnn.convolution" or "cudnn.convolution_own",
-  ** and sets *count to the number of times that all devices of this kind have taken that path.
-  ** Returns NULL after the last counter. The pointer to this function is NULL if the kind of device
-  ** has no counters. */
+  ** and sets *count to the number of times that the devices of this kind have used it. Returns NULL
+  ** after the last counter. The pointer to this function is NULL if the kind of device has no
+  ** counters. */
   const char *(*counter)(int index, int64_t *count);
   /* Returns how often the host has waited for the device. */
   int64_t (*waits)(tl_Device device);
-  /* Makes the devices report what they run from now on: `note` is called from any thread and with
-  ** some delay, and *now receives the current time of the device's clock. If `note` is NULL, the
-  ** function reports all activities that end before it returns, then stops the reports. Returns
-  ** false, without a message, if reports are unavailable. The pointer to this function is NULL if
-  ** the kind of device never reports activities. */
+  /* Makes the devices report what they run from now on. `note` is called from any thread and with
+  ** some delay; *now receives the current time of the device's clock. If `note` is NULL, the
+  ** function reports all activities that have ended, then stops the reports. Returns false, without
+  ** a message, if reports are unavailable. The pointer to this function is NULL if the kind of
+  ** device never reports activities. */
   bool (*activities)(void (*note)(const tl_Activity *activity), int64_t *now);
   /* Changes a setting of this kind of device. The pointer is NULL if the kind has no settings. */
   bool (*configure)(const char *key, int64_t value);
@@ -373,29 +376,30 @@ typedef struct tl_DeviceApi {
 
 /* The settings that the engine's function host->setting returns. */
 typedef enum tl_Setting {
-  /* precision of float32 matrix products: 0 exact, 1 TF32, 2 bfloat16 or TF32 */
+  /* precision of float32 matrix products: 0 means exact, 1 TF32, 2 bfloat16 or TF32 */
   TL_MATMUL_PRECISION,
-  TL_MATMUL_REDUCED_FP16,   /* 1 (default): sums of float16 products may be rounded to float16 */
-  TL_MATMUL_REDUCED_BF16,   /* 1 (default): sums of bfloat16 products may be rounded to bfloat16 */
-  TL_CUDNN_ENABLED,         /* default 1 */
-  TL_CUDNN_TF32,            /* 1 (default): cuDNN may compute float32 in TF32 */
-  TL_CUDNN_BENCHMARK,       /* 1: time several algorithms of cuDNN and use the fastest */
-  TL_CUDNN_BENCHMARK_LIMIT, /* number of algorithms to time; 0 means all of them; default 10 */
-  TL_CUDNN_DETERMINISTIC,   /* 1: use only deterministic algorithms of cuDNN */
-  /* determinism of all operators: 0 any algorithm, 1 warn about nondeterministic ones, 2 refuse
-  ** them */
+  TL_MATMUL_REDUCED_FP16, /* 1 (default): sums of float16 products may be rounded to float16 */
+  TL_MATMUL_REDUCED_BF16, /* 1 (default): sums of bfloat16 products may be rounded to bfloat16 */
+  TL_CUDNN_ENABLED,       /* default 1 */
+  TL_CUDNN_TF32,          /* 1 (default): cuDNN may compute float32 in TF32 */
+  TL_CUDNN_BENCHMARK,     /* 1: several algorithms of cuDNN are timed, and the fastest is used */
+  /* number of algorithms to time; 0 means all of them; the default is 10 */
+  TL_CUDNN_BENCHMARK_LIMIT,
+  TL_CUDNN_DETERMINISTIC, /* 1: only deterministic algorithms of cuDNN are used */
+  /* nondeterministic operators: 0 are allowed, 1 give a warning, 2 fail */
   TL_DETERMINISTIC,
   TL_FILL_UNINITIALIZED, /* 1 (default): deterministic mode fills uninitialised memory */
-  TL_SYNC_DEBUG,         /* response to operators that wait for a device: 0 none, 1 warn, 2 fail */
-  TL_DISK_CACHE,         /* 1 (default): compiled kernels and measurements are kept on disk */
-  TL_FUSION,             /* 1 (default): graphs fuse chains of elementwise kernels */
-  /* the set of algorithms that attention may choose (TL_SDP_...); default: all of them */
+  /* operators that make the host wait for a device: 0 are allowed, 1 give a warning, 2 fail */
+  TL_SYNC_DEBUG,
+  TL_DISK_CACHE, /* 1 (default): compiled kernels and measurements are kept on disk */
+  TL_FUSION,     /* 1 (default): graphs fuse chains of elementwise kernels */
+  /* the set of algorithms among which attention may choose (TL_SDP_...); the default is all */
   TL_SDP_BACKENDS,
   TL_NSETTINGS
 } tl_Setting;
 
 enum {
-  TL_SDP_MATH = 1, /* the kernels of operators that store all attention weights */
+  TL_SDP_MATH = 1, /* algorithm: separate kernels, which store all attention weights */
   TL_SDP_FLASH = 2,
   TL_SDP_EFFICIENT = 4,
   TL_SDP_CUDNN = 8,

@@ -3,8 +3,8 @@
 ** and a clock of its own, the functions for memory, streams and events.
 **
 ** The tables of the CPU and of the meta device are built in. Other tables come from plugins
-** (host.h). A plugin is a shared library that is opened when a device of its kind is first asked
-** for, and stays open until the process ends.
+** (host.h). A plugin is a shared library. It is opened when a device of its kind is used for the
+** first time, and stays open until the process ends.
 */
 #ifndef TLI_BACKEND_H
 #define TLI_BACKEND_H
@@ -35,7 +35,7 @@ extern _Atomic(const tl_Backend *) tli_backends[TL_NDEVICETYPES];
 static inline const tl_Backend *tli_backend(tl_Device device) {
   return atomic_load_explicit(&tli_backends[device.type], memory_order_acquire);
 }
-/* False until a device other than the CPU is opened. As long as it is false, all tensors are on the
+/* Whether a device other than the CPU was opened. As long as this is false, all tensors are on the
 ** CPU. */
 extern atomic_bool tli_devices_opened;
 static inline bool tli_only_cpu(void) {
@@ -59,8 +59,8 @@ static inline const tlk_Context *tli_context(tl_Device device) {
 /* Returns the calling thread's current stream of a device, initially the default stream. */
 tl_Stream *tli_stream(tl_Device device);
 void tli_set_stream(tl_Device device, tl_Stream *stream);
-/* Overrides the current stream of a device until the guard is closed. Until then, a call of
-** tli_set_stream with the overridden stream sets the guard's stream instead. Guards can be
+/* Overrides the current stream of a device until the guard is closed. If tli_set_stream is called
+** with the overridden stream meanwhile, the guard's stream becomes current instead. Guards can be
 ** nested. */
 typedef struct tli_StreamGuard {
   tl_Device device;
@@ -85,15 +85,15 @@ void tli_set_current_device(tl_DeviceType type, int index);
 extern const tl_Backend tlk_cpu_backend;
 /* The meta device's table of kernels. They compute nothing; their tensors have no memory. */
 extern const tl_Backend tlk_meta_backend;
-/* Return texts for users: the instruction set of the CPU's kernels ("x86-64-v3") and the BLAS
-** library ("OpenBLAS 0.3.21 ..."). */
+/* These functions return texts for users: the instruction set of the CPU's kernels, such as
+** "x86-64-v3", and the BLAS library, such as "OpenBLAS 0.3.21 ...". */
 const char *tlk_cpu_isa(void);
-/* Makes the CPU's kernels use only loops that give the same bits on every machine, or the best ones
-** again. No operator may run meanwhile. Returns false, without a message, if this build has no such
-** loops. */
+/* Makes the CPU's kernels use only loops that give the same bits on every machine, or the fastest
+** loops again. No operator may run meanwhile. Returns false, without a message, if this build has
+** no such loops. */
 bool tlk_cpu_set_portable(bool on) TL_MUSTCHECK;
-/* Returns whether that mode is on. No other library may compute a result then, and no instruction
-** that only some processors have. */
+/* Returns whether only such loops are used. If so, no other library may compute a result, and no
+** instruction may be used that only some processors have. */
 bool tlk_portable(void);
 const char *tlk_blas_config(void);
 

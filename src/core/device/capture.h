@@ -1,7 +1,7 @@
 /*
 ** capture.h - the engine's side of a device's graph, which is captured on a stream and then
-** replayed. The device knows the graph's contents; the engine tracks where in the stream of random
-** numbers each replay begins.
+** replayed. The device has the graph's contents. The engine determines where in the stream of
+** random numbers each replay begins, and keeps the memory alive that the graph uses.
 */
 #ifndef TLI_CAPTURE_H
 #define TLI_CAPTURE_H
@@ -23,7 +23,8 @@ uint64_t tli_capture_last_pool(void); /* Returns the largest pool number assigne
 /* Returns the pool of a graph; 0 if nothing was captured. */
 uint64_t tli_capture_pool(const tli_Capture *c);
 
-/* Begins to capture on the current stream of a device; if pool is 0, the graph gets a new pool. */
+/* Begins to capture work on the current stream of a device. If pool is 0, the graph gets a new
+** memory pool. */
 bool tli_capture_begin(tli_Capture *c, tl_Device device, uint64_t pool, tl_CaptureMode mode)
     TL_MUSTCHECK;
 /* Ends the capture. The current stream must be the one that began the capture; otherwise the call
@@ -45,7 +46,7 @@ bool tli_may_wait(tl_Device device) TL_MUSTCHECK;
 ** because the graph's copies read or write this memory at each replay. tli_data keeps device memory
 ** in the same way. */
 void tli_capture_keep_host(tl_Storage *s, tl_Device device);
-/* Gives a captured kernel the next `blocks` blocks of the generator's random numbers. */
+/* Reserves the next `blocks` blocks of the generator's random numbers for a captured kernel. */
 bool tli_capture_draw(tli_Capture *c, tli_Generator *g, uint64_t blocks, tli_Stretch *out)
     TL_MUSTCHECK;
 

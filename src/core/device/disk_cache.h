@@ -1,10 +1,10 @@
 /*
-** disk_cache.h - a cache on disk that programs share: compiled kernels, plans of convolutions.
-** Nothing depends on the cache: missing or damaged entries are computed again, and a folder that
-** cannot be written is no error. No function declared here sets a message.
+** disk_cache.h - a cache on disk that programs share. It holds compiled kernels and plans of
+** convolutions. Nothing depends on the cache: missing or damaged entries are computed again, and a
+** folder that cannot be written is no error. No function declared here sets a message.
 **
-** Files of other users are not read, and a folder that everybody can write to is not used, because
-** devices run code from the cache.
+** Since devices run code from the cache, files of other users are not read, and a folder that
+** everybody can write to is not used.
 **
 ** The folder is $XDG_CACHE_HOME/tlua, or ~/.cache/tlua. TLUA_CACHE names another folder.
 ** TLUA_CACHE=0 turns the cache off, as torch.backends.cache.enabled = false does. An entry is one
@@ -16,10 +16,10 @@
 
 #include "core/error.h"
 
-/* the largest number of bytes in the folder; beyond it the oldest entries are removed */
+/* the largest number of bytes in the folder; if there are more, the oldest entries are removed */
 #define TLI_CACHE_MOST ((int64_t)256 << 20)
 
-/* Writes the path of the cache folder; the folder itself need not exist. Returns false if the cache
+/* Writes the path of the cache folder; the folder itself may be missing. Returns false if the cache
 ** has no folder. */
 bool tli_cache_folder(char *path, size_t size);
 /* Returns the number of entries; *bytes receives their total size. */

@@ -1,7 +1,8 @@
 /*
-** generator.h - a program's positions in its streams of random numbers. All devices draw from the
-** same stream as the CPU, so a program draws the same numbers on any device. A device that is
-** seeded separately has a stream of its own until all devices are seeded again.
+** generator.h - generators of random numbers; a generator is a position in a stream of random
+** numbers. All devices draw from the same stream as the CPU, so a program draws the same numbers on
+** any device. A device that is seeded separately has a stream of its own until all devices are
+** seeded again.
 */
 #ifndef TLI_GENERATOR_H
 #define TLI_GENERATOR_H
@@ -33,11 +34,11 @@ static inline void tli_generator_seed(tli_Generator *g, uint64_t seed) {
   g->seed = seed;
   g->offset = 0;
 }
-/* Seeds a default generator; from now on all devices draw from it. */
+/* Seeds a default generator. From now on all devices draw from it again. */
 void tli_generator_seed_all(tli_Generator *g, uint64_t seed);
 /* Returns the generator that a device draws from. If g is a default generator, a device with a
-** generator of its own draws from that generator, and any other device draws from g. A generator
-** without family serves all devices. */
+** generator of its own draws from that generator, and any other device draws from g. Any other
+** generator serves all devices. */
 static inline tli_Generator *tli_generator_of(tli_Generator *g, tl_Device device) {
   if (g->family == NULL || device.type == TL_CPU) return g;
   tli_Generator *own = &g->family[(device.type - 1) * TL_MAX_DEVICES + device.index];
@@ -65,15 +66,15 @@ static inline uint64_t tli_generator_take(tli_Generator *g, int64_t n, int per_b
   return first;
 }
 
-/* The part of the stream from which a kernel computes n numbers (struct tlk_random). In a capture,
-** this part is relative to the generator's position at replay. Code that draws the same numbers
-** again later holds its own reference to `state`, because a graph that is reset releases the
-** tensor. */
+/* The part of the stream from which a kernel computes n numbers (struct tlk_random). In a
+** capture, this part is relative to the generator's position at replay. Code that will draw the
+** same numbers again holds its own reference to `state`, because a graph releases this tensor
+** when it is reset. */
 typedef struct tli_Stretch {
   uint64_t seed, block;
   tl_Tensor *state; /* int64 tensor (2) with {seed, block} (borrowed); NULL outside of captures */
 } tli_Stretch;
-/* Reserves n numbers of the generator's stream, or none if the device is the meta device. */
+/* Reserves n numbers of the generator's stream. On the meta device, reserves none. */
 bool tli_generator_stretch(tli_Generator *g, tl_Device device, int64_t n, int per_block,
                            tli_Stretch *out) TL_MUSTCHECK;
 

@@ -8,7 +8,7 @@
 
 #include "core/device/backend.h"
 
-/* A hash of all declarations that engine and plugin share. Two builds are compatible if their
+/* A hash of all declarations that the engine and plugins share. A plugin fits the engine if their
 ** hashes are equal. */
 #define TL_PLUGIN_HASH ((uint64_t)TLK_HASH ^ sizeof(tl_Backend) ^ sizeof(tl_DeviceApi) << 20)
 
@@ -35,7 +35,8 @@ typedef struct tl_Host {
 } tl_Host;
 
 typedef struct tl_Plugin {
-  uint64_t hash; /* this member comes first in every version of the plugin interface */
+  /* the hash TL_PLUGIN_HASH; this member comes first in every version of the plugin interface */
+  uint64_t hash;
   const tl_Backend *backend;
 } tl_Plugin;
 

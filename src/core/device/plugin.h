@@ -1,5 +1,5 @@
 /*
-** plugin.h - opens the plugin of a kind of device.
+** plugin.h - opens the plugin for a kind of device.
 */
 #ifndef TLI_PLUGIN_H
 #define TLI_PLUGIN_H

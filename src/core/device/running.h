@@ -1,7 +1,7 @@
 /*
 ** running.h - the operator that the calling thread runs: its name, the argument being processed,
-** and the line of the script that called the operator. The data is used in messages and for faults
-** that a device reports later.
+** and the line of the script that called the operator. Messages contain these data, and so do the
+** messages of faults that a device reports later.
 */
 #ifndef TLI_RUNNING_H
 #define TLI_RUNNING_H
@@ -17,8 +17,8 @@ const char *tli_operator(void);
 /* A finalizer, or a hook that packs saved tensors, may run in the middle of an operator. The code
 ** that runs the finalizer or the hook first calls tli_set_inside_operator(true), and afterwards
 ** calls it again with the value that the first call returned. The interrupted operator continues
-** with sizes that it has read before. Until then no tensor may change its memory, sizes or strides,
-** and tli_may_reshape fails with a message that names `op`. */
+** with sizes that it has read before. So until the second call no tensor may change its memory,
+** sizes or strides, and tli_may_reshape fails with a message that names `op`. */
 bool tli_set_inside_operator(bool inside);
 bool tli_may_reshape(const char *op) TL_MUSTCHECK;
 /* A function that returns the line of the script that made the running call, as a static string
@@ -34,7 +34,7 @@ void tli_warning(const char *text);
 ** use this function. Returns the previous name. */
 const char *tli_set_fault_argument(const char *argument);
 /* Returns the source of a fault. The CPU reports a fault immediately, while operator and script
-** line are known; a device reports it later and needs a copy of both. */
+** line are known; a device reports a fault later, so it needs this copy of both. */
 tlk_FaultSource tli_fault_source_late(const char *op, const char *argument);
 static inline tlk_FaultSource tli_fault_source(tl_Device device, const char *op,
                                                const char *argument) {

@@ -7,12 +7,12 @@
 
 #include "core/device/api.h"
 
-/* Returns a setting of the process or, in a thread that has called tli_own_settings, of the
-** thread. */
+/* Returns a setting. In a thread that has called tli_own_settings, it is the thread's setting,
+** otherwise the setting of the process. */
 int64_t tli_setting(tl_Setting which);
 void tli_set_setting(tl_Setting which, int64_t value);
 /* Gives the calling thread settings of its own, copied from the process's. Data-loader workers call
-** this function, because each of these threads acts as a process of its own. */
+** this function, because a worker is a thread that acts as a process of its own. */
 void tli_own_settings(void);
 
 #endif

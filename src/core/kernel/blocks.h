@@ -13,7 +13,7 @@
 #include "core/kernel/byte_order.h"
 #include "core/kernel/half.h"
 
-/* X(name, bytes of a block, elements of a block, elements of a group, zero) */
+/* The layouts, as X(name, bytes of a block, elements of a block, elements of a group, zero). */
 #define TLI_BLOCK_KINDS(X)   \
   X(Q4_0, 18, 32, 32, 8)     \
   X(Q4_1, 20, 32, 32, 0)     \
@@ -55,24 +55,25 @@ typedef struct tli_Chunk {
 
 #define TLI_UNPACK static inline __attribute__((always_inline))
 
-/* The 16 values that elements of IQ4_NL and IQ4_XS index, plus 128. */
+/* The 16 values that the 4-bit elements of IQ4_NL and IQ4_XS stand for, plus 128. */
 static const uint8_t tli_iq4_values[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                            129, 141, 153, 166, 181, 197, 217, 241};
 
-/* A function that converts 8 float16 numbers; loops for an instruction set pass their own. */
+/* A function that converts 8 float16 numbers to float32. Loops for an instruction set pass a
+** function that uses this set. */
 typedef void tli_Halves(const uint16_t from[8], float to[8]);
 
 TLI_UNPACK void tli_plain_halves(const uint16_t from[8], float to[8]) {
   for (int i = 0; i < 8; i++) to[i] = tli_f16_to_f32(from[i]);
 }
 
-/* A function that converts one float16 number. */
+/* A function that converts one float16 number to float32. */
 typedef float tli_Half(uint16_t bits);
 
 TLI_UNPACK float tli_half_at(tli_Half *half, const uint8_t *p) { return half(tli_file_u16(p)); }
 
-/* Reads the scales of `count` blocks of 32 elements; with has_least, also the minimums after
-** them. */
+/* Reads the scales of `count` blocks of 32 elements. If has_least is set, also reads the minimums,
+** which are stored after the scales. */
 TLI_UNPACK void tli_half_scales(tli_Halves *halves, const uint8_t *restrict b, int bytes, int count,
                                 int has_least, tli_Chunk *restrict u) {
   uint16_t scales[8] = {0}, leasts[8] = {0};
@@ -106,7 +107,7 @@ TLI_UNPACK void tli_nibbles(const uint8_t *from, int n, uint8_t *low, uint8_t *h
 }
 #undef SPLIT
 
-/* Adds bit number `bit` of each of 32 bytes, multiplied by `worth`, to q. */
+/* Adds bit number `bit` of each of 32 bytes, multiplied by `worth`, to the 32 elements q. */
 TLI_UNPACK void tli_add_bit(const uint8_t *restrict from, int bit, int worth, uint8_t *restrict q) {
   for (int i = 0; i < 32; i++) q[i] |= (uint8_t)((from[i] >> bit & 1) * worth);
 }
@@ -147,8 +148,8 @@ TLI_UNPACK void tli_unpack_iq4_nl(const uint8_t *restrict b, int g, tli_Chunk *r
   }
 }
 
-/* Unpacks 256 elements of 2 bits. Each 32 bytes hold four parts of 32 elements: byte l has element
-** l of each part. */
+/* Unpacks 256 elements of 2 bits. Each group of 32 bytes holds four parts of 32 elements: byte l
+** has element l of each part. */
 TLI_UNPACK void tli_two_bits(const uint8_t *restrict from, uint8_t *restrict q) {
   for (int half = 0; half < 2; half++)
     for (int part = 0; part < 4; part++)
@@ -181,7 +182,7 @@ TLI_UNPACK void tli_unpack_q3_k(tli_Half *half, const uint8_t *restrict b, tli_C
 ** scales and eight minimums of six bits each. */
 TLI_UNPACK void tli_scales_k(tli_Half *half, const uint8_t *restrict b, tli_Chunk *restrict u) {
   float d = tli_half_at(half, b), least = tli_half_at(half, b + 2);
-  uint32_t s[3], six[4]; /* eight scales, then eight minimums */
+  uint32_t s[3], six[4]; /* six-bit numbers: eight scales, then eight minimums */
   memcpy(s, b + 4, sizeof s);
   six[0] = s[0] & 0x3f3f3f3fu;
   six[1] = (s[2] & 0x0f0f0f0fu) | (s[0] >> 2 & 0x30303030u);
@@ -232,8 +233,8 @@ TLI_UNPACK void tli_unpack_iq4_xs(tli_Half *half, const uint8_t *restrict b,
   }
 }
 
-/* Unpacks n elements, at most TLI_CHUNK, from the blocks at p. Does not set the other elements, the
-** scales of their groups, or, for kinds without minimums, `least`. */
+/* Unpacks n elements, at most TLI_CHUNK, from the blocks at p. Does not set elements after the
+** n-th, nor the scales of their groups. For kinds without minimums, does not set `least`. */
 TLI_UNPACK void tli_unpack(tli_Halves *halves, tli_Half *half, tli_BlockKind kind, const uint8_t *p,
                            int n, tli_Chunk *u) {
   int count = n / 32;
@@ -243,7 +244,8 @@ TLI_UNPACK void tli_unpack(tli_Halves *halves, tli_Half *half, tli_BlockKind kin
     tli_half_scales(halves, p, bytes, count, has_least, u);  \
     for (int g = 0; g < count; g++) fn(p + bytes * g, g, u); \
     break
-/* Complete chunks of frequent kinds get an unrolled loop of their own. */
+/* Unpacks a kind that is used often. A complete chunk of 8 blocks has an unrolled loop of its
+** own. */
 #define UNROLLED(name, fn, bytes)                                                  \
   case TLI_##name:                                                                 \
     if (count == 8) {                                                              \
@@ -272,7 +274,8 @@ TLI_UNPACK void tli_unpack(tli_Halves *halves, tli_Half *half, tli_BlockKind kin
   }
 }
 
-/* Calls tli_unpack without particular instructions; not inlined. */
+/* Calls tli_unpack. This function is not inlined and is compiled without special instruction
+** sets. */
 void tli_unpack_chunk(tli_BlockKind kind, const uint8_t *p, int n, tli_Chunk *u);
 
 /* Converts n elements to float32; n must be a multiple of a block's elements. */

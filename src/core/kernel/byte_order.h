@@ -1,5 +1,5 @@
 /*
-** byte_order.h - the numbers of files, which are little-endian on every machine.
+** byte_order.h - conversion of numbers in files, which are little-endian on every machine.
 */
 #ifndef TLI_BYTE_ORDER_H
 #define TLI_BYTE_ORDER_H
@@ -19,7 +19,7 @@ static inline uint16_t tli_file_u16(const void *from) {
 }
 
 /* Converts n elements from the byte order of files to that of this machine, or back. The two parts
-** of a complex number keep their places. */
+** of a complex number are converted separately and keep their order. */
 static inline void tli_swap_for_file(void *elements, int64_t n, tl_DType dtype) {
   if (!TLI_BIG_ENDIAN) return;
   tl_DType part = tli_real_dtype(dtype);

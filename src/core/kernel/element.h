@@ -1,7 +1,7 @@
 /*
 ** element.h - the stored and the wide type of each dtype, and the conversions between them. The
-** list of dtypes is in tlua.h. Floating types are read as float or double, integers as C's
-** integers, complex types as C's complex types. In C++ a complex type is a struct of its parts.
+** list of dtypes is in tlua.h. Kernels read floating types as float or double, integers as C's
+** integers, and complex types as C's complex types. In C++ a complex type is a struct of its parts.
 */
 #ifndef TLI_ELEMENT_H
 #define TLI_ELEMENT_H
@@ -58,7 +58,7 @@ TLI_FLOAT_ELEMENT(F8E8M0, uint8_t, float, tli_f8e8m0_to_f32, tli_f32_to_f8e8m0)
 TLI_INT_ELEMENT(U16, uint16_t, int32_t)
 TLI_INT_ELEMENT(U32, uint32_t, int64_t)
 TLI_INT_ELEMENT(U64, uint64_t, uint64_t)
-/* complex32 is a pair of float16, the real part at the lower address. */
+/* complex32 is a pair of float16 numbers; the real part is at the lower address. */
 enum { TLI_REAL_SHIFT = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 16 : 0 };
 typedef uint32_t tli_C32;
 typedef tli_C64 tli_wide_C32;

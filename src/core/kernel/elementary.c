@@ -40,13 +40,14 @@ typedef struct Pair {
   double high, low;
 } Pair;
 
-/* Returns a + b exactly, for |a| >= |b|. */
+/* Returns a + b without rounding, as a Pair. |a| must be at least |b|. */
 static Pair sum(double a, double b) {
   double high = a + b;
   return (Pair){high, (a - high) + b};
 }
 
-/* Returns a b exactly, by splitting both factors into halves (T. J. Dekker, 1971). */
+/* Returns a * b without rounding, as a Pair, by splitting both factors into halves (T. J. Dekker,
+** 1971). */
 static Pair product(double a, double b) {
   double c = 134217729 * a, a1 = c - (c - a), a2 = a - a1;
   double d = 134217729 * b, b1 = d - (d - b), b2 = b - b1;
@@ -67,7 +68,7 @@ static Pair times(Pair a, Pair b) {
 /* adding this number to x and then subtracting it rounds x to an integer */
 #define TO_WHOLE 0x1.8p52
 
-/* Returns y 2^n, with one rounding if y is near 1 and |n| < 1100. */
+/* Returns y * 2^n. If y is near 1 and |n| < 1100, the result is rounded only once. */
 static double scaled(double y, int n) {
   int half = n / 2;
   return y * from_bits((uint64_t)(half + 1023) << 52) *
@@ -450,7 +451,7 @@ double tli_hypot(double x, double y) {
 
 /* ---- hyperbolic functions -------------------------------------------------------- */
 
-/* Returns e^x / 2, which may be finite where e^x is not. */
+/* Returns e^x / 2, which can be finite even if e^x overflows. */
 static double half_exp(double x) {
   double root = tli_exp(0.5 * x);
   return x < 709 ? 0.5 * tli_exp(x) : 0.5 * root * root;

@@ -2,9 +2,10 @@
 ** elementary.h - elementary functions of double that give the same bits on every machine. They use
 ** only operations whose results IEEE 754 defines: sums, products, quotients, square roots and
 ** roundings. Errors are below 2.1 units in the last place; erfc's are below 4 and lgamma's below 8,
-** and larger near the negative zeros of lgamma. The loops of the tuned instruction sets call the C
-** library instead (kernels/cpu/elementary.h), and so do the small libraries of PROFILE, where sizes
-** matter more. Everything else calls these functions.
+** and larger near the negative zeros of lgamma. Two kinds of code call the C library instead: the
+** loops for particular instruction sets (kernels/cpu/elementary.h), because it is faster, and the
+** small libraries that PROFILE builds, because size matters more there. All other code calls these
+** functions.
 */
 #ifndef TLI_ELEMENTARY_H
 #define TLI_ELEMENTARY_H

@@ -10,7 +10,7 @@
 #endif
 
 /* The call that a fault is attributed to, for the message. The strings are static. `site` is a line
-** of a script, such as "script.lua:12", or NULL if the message gets the line elsewhere. */
+** of a script, such as "script.lua:12", or NULL if the line is added to the message elsewhere. */
 typedef struct tlk_FaultSource {
   const char *op, *argument, *site;
 } tlk_FaultSource;

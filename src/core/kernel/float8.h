@@ -1,7 +1,8 @@
 /*
 ** float8.h - floating numbers of eight bits: conversions of single elements from and to float32.
-** Numbers are rounded to nearest, ties to even. Beyond the largest number, float8_e4m3fn has the
-** largest number, float8_e5m2 infinity, and the other formats, which have no infinity, NaN.
+** Numbers are rounded to nearest, ties to even. Numbers that are too large become the largest
+** number in float8_e4m3fn, infinity in float8_e5m2, and NaN in the other formats, which have no
+** infinity.
 */
 #ifndef TLI_FLOAT8_H
 #define TLI_FLOAT8_H
@@ -10,12 +11,12 @@
 
 #define TLI_NAN32 0x7f800001u
 
-/* Reads a number whose exponent and fraction have the given bits and whose exponent is stored with
-** the given bias. The caller has excluded NaN and infinity. */
+/* Reads a number from its eight bits. The fraction has `fraction` bits, and the exponent is stored
+** with the bias `bias`. The caller has excluded NaN and infinity. */
 TLI_FN float tli_f8_number(uint8_t x, int fraction, int bias) {
   uint32_t sign = (uint32_t)(x & 0x80u) << 24;
   uint32_t magnitude = (uint32_t)(x & 0x7fu) << (23 - fraction);
-  /* multiplies by 2^(127 - bias), which is exact for subnormals as well */
+  /* multiplies by 2^(127 - bias); this is exact for subnormals as well */
   float scaled = tli_bits_float(magnitude) * tli_bits_float((uint32_t)(254 - bias) << 23);
   return tli_bits_float(sign | tli_float_bits(scaled));
 }
@@ -35,14 +36,15 @@ TLI_FN float tli_f8e5m2z_to_f32(uint8_t x) {
   return x == 0x80 ? tli_bits_float(TLI_NAN32) : tli_f8_number(x, 2, 16);
 }
 
-/* A number of this format is a power of two: the exponent of a float32 that has no sign. */
+/* Converts a number of this format. It is a power of two, stored as the exponent of a float32
+** without a sign. */
 TLI_FN float tli_f8e8m0_to_f32(uint8_t x) {
   uint32_t subnormal = 0x00400000u;
   return tli_bits_float(x == 0xff ? TLI_NAN32 : x == 0 ? subnormal : (uint32_t)x << 23);
 }
 
-/* Rounds the magnitude of a float32, given by its bits, to a format; the caller treats results that
-** are too large. Adding a power of two rounds a subnormal, as in tli_f32_to_f16. */
+/* Rounds the magnitude of a float32, given by its bits, to a format. The caller handles results
+** that are too large. Adding a power of two rounds a subnormal, as in tli_f32_to_f16. */
 TLI_FN uint32_t tli_f8_round(uint32_t a, int fraction, int bias) {
   int shift = 23 - fraction;
   uint32_t odd = (a >> shift) & 1u, half = ((uint32_t)1 << (shift - 1)) - 1;
@@ -66,7 +68,8 @@ TLI_FN uint8_t tli_f32_to_f8e5m2(float f) {
   return (uint8_t)((u >> 24 & 0x80u) | x);
 }
 
-/* The formats without a negative zero have NaN in its place. */
+/* Adds the sign of the float32 u to the result x. The formats without a negative zero have NaN at
+** its bits, so zero stays positive there. */
 TLI_FN uint8_t tli_f8_signed(uint32_t u, uint32_t x) {
   return (uint8_t)(x == 0 ? 0 : x >= 0x80u ? 0x80u : (u >> 24 & 0x80u) | x);
 }
@@ -81,8 +84,8 @@ TLI_FN uint8_t tli_f32_to_f8e5m2z(float f) {
   return tli_f8_signed(u, a >= 0x47800000u ? 0x80u : tli_f8_round(a, 2, 16));
 }
 
-/* Ignores the sign. Half the way to the next power rounds to the even exponent as PyTorch does:
-** up, except for the smallest number. */
+/* Converts the magnitude of a float32 to a power of two. Numbers in the middle between two powers
+** are rounded as in PyTorch: up, except for the smallest one. */
 TLI_FN uint8_t tli_f32_to_f8e8m0(float f) {
   uint32_t a = tli_float_bits(f) & 0x7fffffffu, exponent = a >> 23, rest = a & 0x7fffffu;
   if (exponent == 0xff) return 0xff;

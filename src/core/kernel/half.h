@@ -32,8 +32,8 @@ TLI_FN uint16_t tli_f32_to_bf16(float f) {
   return (uint16_t)((f != f ? quiet : rounded) >> 16);
 }
 
-/* Branch-free, so that the compiler can vectorise the function. A multiplication, which is exact
-** for subnormals as well, adjusts the exponent. */
+/* Converts a float16 number. The function has no branches, so that the compiler can vectorise it. A
+** multiplication adjusts the exponent, which is exact for subnormals as well. */
 TLI_FN float tli_f16_to_f32(uint16_t h) {
   uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
   uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13;
@@ -42,8 +42,9 @@ TLI_FN float tli_f16_to_f32(uint16_t h) {
   return tli_bits_float(sign | ((h & 0x7c00u) == 0x7c00u ? special : scaled));
 }
 
-/* Adds a power of two whose last binary digit has the same weight as the result's last digit, so
-** that the hardware rounds to nearest even, for normal and for subnormal results. */
+/* Rounds a float32 number to float16. The function adds a power of two whose last binary digit has
+** the same weight as the result's last digit. So the hardware rounds to nearest even, for normal
+** and for subnormal results. */
 TLI_FN uint16_t tli_f32_to_f16(float f) {
   uint32_t u = tli_float_bits(f);
   uint32_t sign = (u >> 16) & 0x8000u;

@@ -1,5 +1,5 @@
 /*
-** hash.h - the hash function for bytes that all tables of keys use: FNV-1a, 64 bits wide.
+** hash.h - FNV-1a with 64 bits, the hash function that all hash tables with keys of bytes use.
 */
 #ifndef TLI_HASH_H
 #define TLI_HASH_H

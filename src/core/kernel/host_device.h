@@ -1,5 +1,5 @@
 /*
-** host_device.h - attributes with which C kernels and CUDA C++ kernels can share functions.
+** host_device.h - attributes that let C kernels and CUDA C++ kernels share functions.
 */
 #ifndef TLI_SHARED_H
 #define TLI_SHARED_H

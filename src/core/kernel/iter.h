@@ -1,8 +1,8 @@
 /*
 ** iter.h - an elementwise loop over several operands, reduced to the fewest dimensions. Operands
 ** are broadcast (stride 0). Dimensions are reordered so that dimension 0 is the innermost (smallest
-** strides), and merged where the strides allow it. Kernels see this loop, never a tensor. The file
-** also compiles as C++.
+** strides), and merged where the strides allow it. Kernels get such a loop, never a tensor. The
+** file also compiles as C++.
 */
 #ifndef TLI_ITER_H
 #define TLI_ITER_H
@@ -16,8 +16,9 @@
 typedef struct tli_IterArg {
   char *data;
   union {
-    int64_t number;  /* an operand passed by value: its stored bytes */
-    char stored[16]; /* for an operand whose element type has 16 bytes: its stored bytes */
+    int64_t number; /* for an operand passed by value: the bytes of its element */
+    /* for an operand passed by value whose element has 16 bytes: the bytes of its element */
+    char stored[16];
   };
   tl_DType dtype;
   int64_t strides[TL_MAX_DIMS]; /* strides in bytes; 0 for a broadcast dimension */
@@ -43,8 +44,8 @@ void tli_iter_build(tli_Iter *it, int ndim, const int64_t *shape, tl_Tensor *con
 typedef bool (*tli_RowFn)(void *context, char **ptrs, int64_t n);
 bool tli_iter_rows(const tli_Iter *it, int64_t begin, int64_t end, tli_RowFn run, void *context);
 
-/* Returns whether every operand is contiguous in iteration order, or has stride 0 throughout (a
-** scalar). */
+/* Returns whether every operand either is contiguous in iteration order or has stride 0 in all
+** dimensions, as a scalar has. */
 bool tli_iter_flat(const tli_Iter *it);
 
 #endif

@@ -1,12 +1,12 @@
 /*
-** kernel.h - the calls of kernels. Operators check, promote, broadcast and allocate; kernels do
-** arithmetic on their arguments and know no tensors.
+** kernel.h - the calls of kernels. Operators check and promote their operands, broadcast them, and
+** allocate results. Kernels do arithmetic on arrays and know no tensors.
 **
-** A call is one flat struct: pointers to the device's memory, sizes and numbers by value, and
-** nothing on the host that the kernel would have to read later. So a device may copy the struct to
-** a queue and run the call later, and a graph is a list of such structs. A kernel returns false
-** with a message if the call could not be made. An error in the data is a fault (tlk_fault), which
-** a device reports at the next wait.
+** A call is one flat struct. It has pointers to the device's memory, and sizes and numbers by
+** value; it has no pointers to host memory that the kernel would have to read later. So a device
+** may copy the struct to a queue and run the call later, and a graph is a list of such structs. A
+** kernel returns false with a message if the call could not be made. An error in the data is a
+** fault (tlk_fault), which a device reports at the next wait.
 **
 ** "Contiguous" means row-major without gaps. A kernel "along a dimension" sees its input as
 ** contiguous (outer, n, inner) and works along n.
@@ -19,7 +19,7 @@
 #include "core/kernel/fault.h"
 #include "core/kernel/iter.h"
 #include "core/kernel/parts.h"
-#include "kernels.h" /* generated enums of pointwise, reduction and scan kernels */
+#include "kernels.h" /* enums of the pointwise, reduction and scan kernels (generated) */
 
 /* ---- the context ------------------------------------------------------------------------ */
 
@@ -58,8 +58,8 @@ struct tlk_fill {
   tl_Scalar value;
 };
 
-/* Applies a function to each element: args[0] = kernel(args[1], ...). Inputs are converted to
-** `compute` (I32, I64, F32 or F64), and the output is converted from it. */
+/* Applies a function to each element: args[0] = kernel(args[1], ...). Inputs are converted to the
+** dtype `compute` (I32, I64, F32 or F64), and the result is converted to the output's dtype. */
 struct tlk_pointwise {
   const tlk_Context *cx;
   tli_Iter it;
@@ -69,9 +69,9 @@ struct tlk_pointwise {
   tlk_FaultSource source;
 };
 
-/* Applies an elementwise kernel with several outputs: args[0], ... = kernel(inputs). Outputs come
-** first in args; operands may have any dtypes and strides. The arithmetic is in `compute`, F32 or
-** F64. */
+/* Applies an elementwise kernel with several outputs: args[0], ... = kernel(inputs). The outputs
+** come first in args; operands may have any dtypes and strides. The arithmetic is in the dtype
+** `compute`, F32 or F64. */
 struct tlk_fused {
   const tlk_Context *cx;
   tli_Iter it;
@@ -103,10 +103,10 @@ struct tlk_linspace {
 /* ---- random numbers ---- */
 
 /* Writes n random numbers to contiguous out. Element i is computed only from its part of block
-** `block` + i / tlk_per_block of stream `seed` (tli_philox). A graph must draw different numbers at
-** each replay. In a capture, `state` therefore points to two words on the device, {seed, block},
-** which are written before each replay. The first word replaces `seed`, and the second is added to
-** `block`. */
+** `block` + i / tlk_per_block of the stream of random words `seed` (tli_philox). A captured graph
+** must draw different numbers at each replay. So in a capture, `state` points to two words on the
+** device, {seed, block}, which are written before each replay. The kernel uses the first word
+** instead of `seed`, and adds the second word to `block`. */
 struct tlk_random {
   const tlk_Context *cx;
   tlk_Distribution distribution;
@@ -114,23 +114,23 @@ struct tlk_random {
   int64_t n;
   uint64_t seed;
   uint64_t block;
-  const uint64_t *state; /* {seed, block} on the device; NULL outside of captures */
+  const uint64_t *state; /* the words {seed, block} on the device; NULL outside of captures */
   tl_Scalar a;
   tl_Scalar b;
 };
 
-/* Adds dropout of `in` to residual.
-** out = residual + in * m / (1 - p). For element i, m is 1 if word i % 4 of block `block` + i / 4
-** of stream `seed` is less than (1 - p) * 2^32, as for TLK_BERNOULLI, otherwise 0. All arrays are
-** contiguous with n elements and one floating dtype. If residual.data is NULL, the residual is 0.
-** The residual is not scaled. If p is 1, out is residual, or NaN where `in` is not finite. */
+/* Adds dropout of `in` to residual. out = residual + in * m / (1 - p). For element i, m is 1 if
+** word i % 4 of block `block` + i / 4 of the stream `seed` is less than (1 - p) * 2^32; otherwise m
+** is 0 (as for TLK_BERNOULLI). All arrays are contiguous with n elements and one floating dtype. If
+** residual.data is NULL, the residual is 0. The residual is not scaled. If p is 1, out is residual,
+** or NaN where `in` is not finite. */
 struct tlk_dropout {
   const tlk_Context *cx;
   tlk_Array out, in, residual;
   int64_t n;
   double p;
   uint64_t seed, block;
-  const uint64_t *state; /* the state of the random words, as in tlk_random */
+  const uint64_t *state; /* two words for captures, as in tlk_random */
 };
 
 /* ---- products ---- */
@@ -140,12 +140,12 @@ struct tlk_gemm {
   tlk_Gemm gemm;
 };
 
-/* Computes a linear layer with its activation in one pass.
-** c = activation(inner), where inner = gemm's product + bias. gemm is one product of a floating
-** dtype with k > 0 and beta 0; bias has n elements, or is NULL. inner (m, n), unless it is NULL, is
-** written with c's row stride. sums (m), unless it is NULL, receives the sums of op(a)'s rows, for
-** a dense a. Bias and the three results have gemm's dtype. Half types are rounded at the end; for
-** gelu by erf, a GPU may also round the argument. */
+/* Computes a linear layer with its activation in one pass. c = activation(inner), where inner is
+** gemm's product + bias. gemm is one product of a floating dtype with k > 0 and beta 0. bias has n
+** elements or is NULL. If `inner` is not NULL, inner (m, n) is stored there with c's row stride. If
+** `sums` is not NULL, it receives the m sums of op(a)'s rows; a must then be dense. Bias and the
+** three results have gemm's dtype. Half types are rounded only at the end, but for gelu by erf a
+** GPU may also round the argument. */
 struct tlk_linear {
   const tlk_Context *cx;
   tlk_Gemm gemm;
@@ -154,9 +154,10 @@ struct tlk_linear {
   void *inner, *sums;
 };
 
-/* Computes the gradients before an activation: grad_in (rows, n) = grad_out * activation'(inner),
-** and grad_bias (n) = the sum of grad_in's rows, unless grad_bias's data is NULL. `saved` is the
-** result of relu or the argument of gelu. All arrays are contiguous and have one floating dtype. */
+/* Computes the gradients before an activation: grad_in (rows, n) = grad_out * activation'(inner).
+** If the data of grad_bias is not NULL, grad_bias (n) receives the sum of grad_in's rows. `saved`
+** is the result of relu or the argument of gelu. All arrays are contiguous and have one floating
+** dtype. */
 struct tlk_activation_backward {
   const tlk_Context *cx;
   tlk_Activation activation;
@@ -166,9 +167,9 @@ struct tlk_activation_backward {
 
 /* ---- Fourier transforms ---- */
 
-/* Computes Fourier transforms along n > 0 of contiguous arrays: out[k] = scale times the sum over j
-** of in[j] exp(-2 pi i j k / n), with + in the exponent if `inverse`. Complex arrays have dtype C64
-** or C128; real arrays have the dtype of the complex arrays' parts.
+/* Computes Fourier transforms along n of contiguous arrays; n is positive. out[k] = scale times the
+** sum over j of in[j] exp(-2 pi i j k / n). If `inverse` is set, the exponent is positive. Complex
+** arrays have dtype C64 or C128; real arrays have the dtype of a complex number's parts.
 **   COMPLEX: in and out (outer, n, inner) may be one array.
 **   FROM_REAL: in (outer, n) is real, out (outer, n / 2 + 1); not inverse, inner is 1.
 **   TO_REAL: in (outer, n / 2 + 1) is the first half of a Hermitian line; its imaginary parts at 0
@@ -186,14 +187,14 @@ struct tlk_fft {
 
 typedef enum tlk_CsrKind { TLK_CSR_PRODUCT, TLK_CSR_TRANSPOSED, TLK_CSR_SAMPLED } tlk_CsrKind;
 
-/* Products with a sparse matrix (rows, across) in CSR form (compressed sparse rows). Row i has the
-** elements e from pointers[i] to pointers[i + 1] - 1, and element e is in column columns[e].
+/* Multiplies with a sparse matrix (rows, across) in CSR form (compressed sparse rows). Row i has
+** the elements e from pointers[i] to pointers[i + 1] - 1, and element e is in column columns[e].
 ** Positions count from 1: pointers are from 1 to nnz + 1, columns from 1 to `across`. The dense
 ** matrices are row-major and have out's dtype, F32 or F64.
 **   PRODUCT: out (rows, k) = the matrix, with values (nnz), times right (across, k).
 **   TRANSPOSED: out (across, k) = the matrix's transpose times left (rows, k).
-**   SAMPLED: out (nnz): the product of row i of left (rows, k) and row j of right (across, k) for
-**   each element (i, j). */
+**   SAMPLED: out (nnz) has, for each element (i, j) of the matrix, the product of row i of left
+**   (rows, k) and row j of right (across, k). */
 struct tlk_csr {
   const tlk_Context *cx;
   tlk_CsrKind kind;
@@ -207,9 +208,9 @@ struct tlk_csr {
 /* ---- along a dimension ---- */
 
 /* Reduces along a dimension: `out` (outer, inner) is the reduction of `in` (outer, n, inner). The
-** arithmetic is in `compute`, as in tlk_pointwise. The error of sums of half types and float32 does
-** not grow with n. n == 0 gives the neutral element. Results do not depend on the number of
-** threads. */
+** arithmetic is in `compute`, as in tlk_pointwise. Sums of half types and float32 have errors that
+** do not grow with n. If n is 0, the results are the neutral element of the reduction. Results do
+** not depend on the number of threads. */
 struct tlk_reduce {
   const tlk_Context *cx;
   tlk_Reduction kernel;
@@ -219,10 +220,11 @@ struct tlk_reduce {
   tl_Scalar params[TLK_PARAMS];
 };
 
-/* Finds the largest element of `in` (outer, n, inner) along n, or the smallest without `largest`.
-** `values` (outer, inner) has the elements, with the dtype of `in`; `indices` (outer, inner) has
-** their positions, counted from 1. Of equal elements, the first is found; NaN is found before any
-** number. n is at least 1. If the data of `values` is NULL, only the positions are stored. */
+/* Finds the largest element of `in` (outer, n, inner) along n, or the smallest if `largest` is
+** false. `values` (outer, inner) has the elements, with the dtype of `in`; `indices` (outer, inner)
+** has their positions, counted from 1. If several elements are equal, the first is the result. If
+** there is a NaN, it is the result. n is at least 1. If the data of `values` is NULL, only the
+** positions are stored. */
 struct tlk_reduce_index {
   const tlk_Context *cx;
   bool largest;
@@ -234,7 +236,7 @@ struct tlk_reduce_index {
 
 /* For a floating array `in` (outer, n, inner), computes the mean along n and the sum of squared
 ** deviations from that mean, both (outer, inner) in float32 or float64. If the sum's data is NULL,
-** only the mean is stored. n == 0 gives NaN and 0. */
+** only the mean is stored. If n is 0, the mean is NaN and the sum 0. */
 struct tlk_moments {
   const tlk_Context *cx;
   tlk_Array mean, deviation, in;
@@ -242,10 +244,10 @@ struct tlk_moments {
 };
 
 /* Computes the scan of `in` along n: element i of `out` combines elements 0 to i of `in`. Both
-** arrays are (outer, n, inner). The arithmetic is in `compute`, but sums and products of floating
-** types are in float64, and those of integers in int64. For kernels that pick an element,
-** `indices`, of the same shape, receives the element's position, counted from 1 (the last position
-** of equal elements); for other kernels it is NULL. */
+** arrays are (outer, n, inner). The arithmetic is in `compute`, except sums and products: they are
+** in float64 for floating types and in int64 for integers. If the kernel picks an element (such as
+** a maximum), `indices`, which has the same shape, receives the element's position, counted from 1;
+** if several elements are equal, it is the last position. For other kernels `indices` is NULL. */
 struct tlk_scan {
   const tlk_Context *cx;
   tlk_Scan kernel;
@@ -274,10 +276,9 @@ struct tlk_softmax_backward {
   int64_t outer, n, inner;
 };
 
-/* Computes attention.
-** out[i] = the sum over j of weight[i][j] * value[j]. norm (batch, heads, queries) is saved for
-** attention_backward. It holds the log-sum-exp of each query's scores, or 0 for a query that sees
-** nothing, and is contiguous, in float32 (float64 for float64). */
+/* Computes attention. out[i] = the sum over j of weight[i][j] * value[j]. norm (batch, heads,
+** queries) is saved for attention_backward. It has the log-sum-exp of each query's scores, or 0 for
+** a query that sees no key. It is contiguous and has dtype float32 (float64 for float64). */
 struct tlk_attention {
   const tlk_Context *cx;
   tlk_Attention attention;
@@ -311,9 +312,9 @@ struct tlk_cached_attention {
 };
 
 /* Computes the gradients of attention; a gradient whose `data` is NULL is not computed. The mask's
-** gradient is added to grad_mask, in float32 (float64 for float64). A stride of 0 in grad_mask sums
-** over that dimension; the dimension of keys must have a stride other than 0. The results do not
-** depend on the number of threads. */
+** gradient is added to grad_mask, in float32 (float64 for float64). If a stride of grad_mask is 0,
+** the gradient is summed over that dimension. The stride of the dimension of keys must not be 0.
+** The results do not depend on the number of threads. */
 struct tlk_attention_backward {
   const tlk_Context *cx;
   tlk_Attention attention;
@@ -323,14 +324,13 @@ struct tlk_attention_backward {
   const void *norm;
 };
 
-/* Computes layer norm or RMS norm.
-** Each of `rows` rows of n elements is shifted to mean 0 and scaled to variance 1, then scaled by
-** weight and shifted by bias: out = (in - mean) * rstd * weight + bias with rstd = 1 /
-** sqrt(variance + eps). weight and bias have n elements each, of in's dtype; data NULL means a
-** weight of 1 or a bias of 0. mean and rstd (rows) are float32, or float64 for float64. If
-** mean.data is NULL, nothing is shifted, and rstd is computed from the mean square. If
-** residual.data is given, the input is the sum of `in` and residual, rounded to in's dtype; this
-** sum is stored in `sum`. */
+/* Computes layer norm or RMS norm. Each of `rows` rows of n elements is shifted to mean 0 and
+** scaled to variance 1, then scaled by weight and shifted by bias: out = (in - mean) * rstd *
+** weight + bias with rstd = 1 / sqrt(variance + eps). weight and bias have n elements each, of in's
+** dtype. If their data is NULL, the weight is 1 or the bias 0. mean and rstd (rows) are float32, or
+** float64 for float64. If mean.data is NULL, nothing is shifted, and rstd is computed from the mean
+** square. If residual.data is not NULL, the input is the sum of `in` and residual, rounded to in's
+** dtype, and is also stored in `sum`. */
 struct tlk_layer_norm {
   const tlk_Context *cx;
   tlk_Array out, mean, rstd, in, weight, bias;
@@ -340,7 +340,7 @@ struct tlk_layer_norm {
 };
 
 /* Computes the gradients of layer_norm; a gradient whose `data` is NULL is not computed. `in` is
-** the input that was normalised; grad_sum, unless its data is NULL, is added to grad_in. The
+** the input that was normalised. If the data of grad_sum is not NULL, it is added to grad_in. The
 ** results do not depend on the number of threads. */
 struct tlk_layer_norm_backward {
   const tlk_Context *cx;
@@ -369,9 +369,9 @@ struct tlk_channel_products {
   int64_t outer, channels, inner;
 };
 
-/* Applies an affine map to each channel.
-** out = (in - mean) * scale + shift + other * factor. If mean, shift, other.data or factor is NULL,
-** its values are 0. All arrays have one dtype. */
+/* Applies an affine map to each channel. out = (in - mean) * scale + shift + other * factor. If
+** mean, shift, other.data or factor is NULL, zeros are used in its place. All arrays have one
+** dtype. */
 struct tlk_channel_affine {
   const tlk_Context *cx;
   tlk_Array out, in;
@@ -383,8 +383,8 @@ struct tlk_channel_affine {
 
 /* Computes training batch norm with n = outer * inner elements for each channel:
 **   rstd = 1 / sqrt(deviation / n + eps), out = (in - mean) * rstd * weight + bias
-** mean and deviation are the results of channel_moments. A weight of NULL means 1, a bias of NULL
-** means 0. */
+** mean and deviation are the results of channel_moments. If weight is NULL, 1 is used in its place;
+** if bias is NULL, 0. */
 struct tlk_batch_norm {
   const tlk_Context *cx;
   tlk_Array out;
@@ -407,9 +407,9 @@ struct tlk_batch_norm_backward {
 
 /* ---- classes; all arrays have in's type, norm is double ---- */
 
-/* Computes the cross-entropy or the negative log-likelihood of each sample.
-** loss (outer, inner) = -weight[target] * log-probability of target, and weights = weight[target];
-** both are 0 for ignored labels. norm (outer, inner) = log-sum-exp, for logits. A label outside of
+/* Computes the cross-entropy or the negative log-likelihood of each sample. loss (outer, inner) =
+** -weight[target] * log-probability of target, and weights = weight[target]; both are 0 for ignored
+** labels. If the input is logits, norm (outer, inner) receives the log-sum-exp. A label outside of
 ** the classes is a fault. */
 struct tlk_class_loss {
   const tlk_Context *cx;
@@ -430,9 +430,9 @@ struct tlk_class_loss_backward {
 
 /* ---- sequences of labels; all arrays are float32, or float64 ---- */
 
-/* Computes the CTC loss of each sample.
-** loss (batch) = -log of the probability of the labels. alpha (batch, time, 2 longest + 1) = log of
-** the probability of the prefixes of the labels, with blanks between the labels. */
+/* Computes the CTC loss of each sample. loss (batch) is -log of the probability of the labels.
+** alpha (batch, time, 2 longest + 1) is the log of the probability of each prefix of the labels,
+** with blanks between the labels. */
 struct tlk_ctc_loss {
   const tlk_Context *cx;
   tlk_Ctc ctc;
@@ -441,8 +441,8 @@ struct tlk_ctc_loss {
   const void *log_probs;
 };
 
-/* Computes the gradient of the logits whose log_softmax is log_probs. The gradient is 0 past a
-** sequence's end. */
+/* Computes the gradient of ctc_loss's input before log_softmax: the gradient of the logits whose
+** log_softmax is log_probs. The gradient is 0 after a sequence's end. */
 struct tlk_ctc_loss_backward {
   const tlk_Context *cx;
   tlk_Ctc ctc;
@@ -452,7 +452,8 @@ struct tlk_ctc_loss_backward {
 
 /* ---- positions ---- */
 
-/* Finds a fault unless all n elements of index are in [1, size], or in [-size, -1] if `wrap`. */
+/* Checks that all n elements of `index` are in [1, size], or also in [-size, -1] if `wrap` is set.
+** An element out of range is a fault. */
 struct tlk_check_index {
   const tlk_Context *cx;
   const int64_t *index;
@@ -461,8 +462,8 @@ struct tlk_check_index {
   tlk_FaultSource source;
 };
 
-/* Finds a fault unless all n elements of the float32 or float64 array `in` are in [low, high]. NaN
-** counts as out of range. */
+/* Checks that all n elements of the float32 or float64 array `in` are in [low, high]. An element
+** out of range is a fault; NaN is out of range. */
 struct tlk_check_range {
   const tlk_Context *cx;
   tlk_Array in;
@@ -480,7 +481,7 @@ struct tlk_gather {
 };
 
 /* Combines elements of `out`, at the positions in `index` (int64), with elements of `in`. The
-** operands are `out`, `index` and `in`. The elements of a line are combined in their order.
+** operands are `out`, `index` and `in`. The elements of a line are combined one after the other.
 ** Different lines must not share elements of out. Positions out of range are skipped; check_index
 ** finds them. */
 struct tlk_scatter {
@@ -497,8 +498,9 @@ struct tlk_count_nonzero {
   int64_t *count;
 };
 
-/* Lists the positions, counted from 1, of the elements that are not zero, in order, within an array
-** of the given shape: out (count, ndim). ndim 0 means a shape of one element. */
+/* Lists the positions of the elements that are not zero, in order, in out (count, ndim). A row of
+** out has a position in each dimension of the given shape, counted from 1. If ndim is 0, the array
+** has one element. */
 struct tlk_nonzero {
   const tlk_Context *cx;
   int64_t *out;
@@ -507,10 +509,10 @@ struct tlk_nonzero {
   int64_t sizes[TL_MAX_DIMS];
 };
 
-/* For each of m values in each of `rows` rows, finds the position, counted from 1, at which to
-** insert the value into the row of n ascending elements: before the first element that is not
-** smaller or, if `right`, before the first that is larger. NaN is larger than all numbers. Values
-** and rows have one compute dtype. */
+/* Finds insertion positions in `rows` rows of n ascending elements for m values each. A position,
+** counted from 1, is that of the first element that is not smaller than the value or, if `right` is
+** set, of the first element that is larger. NaN is larger than all numbers. Values and rows have
+** one compute dtype. */
 struct tlk_search {
   const tlk_Context *cx;
   int64_t *out;
@@ -521,7 +523,7 @@ struct tlk_search {
 
 /* ---- order; NaN is larger than every number, -0 equals 0 ---- */
 
-/* Sorts each of `rows` rows of n elements stably. Also returns the positions of the elements,
+/* Sorts each of `rows` rows of n elements stably. Also stores the elements' earlier positions,
 ** counted from 1. A result whose `data` is NULL is not stored. */
 struct tlk_sort {
   const tlk_Context *cx;
@@ -532,7 +534,8 @@ struct tlk_sort {
   int64_t rows, n;
 };
 
-/* Returns the first k elements, k <= n, that sorting each row would give, and their positions. */
+/* Finds the k elements that would come first if each row were sorted, and their positions. k is at
+** most n. */
 struct tlk_topk {
   const tlk_Context *cx;
   bool descending;
@@ -542,9 +545,9 @@ struct tlk_topk {
   int64_t rows, n, k;
 };
 
-/* Finds the element of rank `rank`, counted from 0, of each row, and the element's position. Rank
-** -1 means the lower median: the first NaN if the row has one or, if `skip_nan`, the median of the
-** elements that are not NaN. n > 0. */
+/* Finds, in each row, the element that has rank `rank`, counted from 0, and its position. If rank
+** is -1, finds the lower median: the first NaN if the row has one or, if `skip_nan` is set, the
+** median of the elements that are not NaN. n is positive. */
 struct tlk_select_rank {
   const tlk_Context *cx;
   int64_t rank;
@@ -556,7 +559,7 @@ struct tlk_select_rank {
 };
 
 /* Finds the most frequent element of each row, and the last position of that element. If several
-** elements are equally frequent, the smallest of them is the result. n > 0. */
+** elements are equally frequent, the smallest of them is the result. n is positive. */
 struct tlk_mode {
   const tlk_Context *cx;
   tlk_Array values;
@@ -565,7 +568,7 @@ struct tlk_mode {
   int64_t rows, n;
 };
 
-/* Returns the positions of n rows of m elements in lexicographic order; the sort is stable. */
+/* Stores the positions of n rows of m elements in lexicographic order; the sort is stable. */
 struct tlk_row_order {
   const tlk_Context *cx;
   int64_t *order;
@@ -584,13 +587,13 @@ struct tlk_conv {
   const void *in, *weight, *bias;
 };
 
-/* Computes a convolution of two-dimensional images in float32: max(low, min(high, in * weight + bias
-** + other)), where other may be NULL. Images are channels-last. With as many groups as channels, the
-** weight is (kernel, channels) and bias (channels). With one group, rows and columns of the weight
-** (kernel, channels_in, channels_out) are divided into panels of up to 64 columns, each of which is
-** contiguous. Panels are multiples of 16 columns, and the first ones are 16 wider if need be; the
-** last columns of weight and bias are then zeros that belong to no channel. Without a weight, the
-** results are the largest elements of the windows. */
+/* Computes a convolution of two-dimensional images in float32: max(low, min(high, in * weight +
+** bias + other)), where other may be NULL. Images are channels-last. If there are as many groups as
+** channels, the weight is (kernel, channels) and bias (channels). If there is one group, the weight
+** (kernel, channels_in, channels_out) is divided into panels of up to 64 columns, and each panel is
+** contiguous. The width of a panel is a multiple of 16; if the widths differ, the first panels are
+** 16 columns wider. The last columns of weight and bias may be zeros that belong to no channel. If
+** the weight is NULL, the results are the largest elements of the windows. */
 struct tlk_conv_packed {
   const tlk_Context *cx;
   tlk_Conv conv;
@@ -599,20 +602,25 @@ struct tlk_conv_packed {
   float low, high;
 };
 
-/* Computes a linear layer or a convolution of 8-bit integers. With `rows`, in is (batch, channels)
-** and out (batch, n); otherwise they are images, which are channels-last. The input is rounded to
-** bytes, x / scale + zero; if scale is 0, both are computed from the range of each row or image.
-** weight (ceil(n / 16), depth / 4, 16, 4) has panels of 16 channels; in the depth, the window's
-** elements are outermost, and the channels are padded to a multiple of 4. With `depthwise`, each of
-** the n channels is computed from that channel alone, and weight is (kernel width,
+/* Computes a linear layer or a convolution of 8-bit integers. If `rows` is set, in is (batch,
+** channels) and out (batch, n); otherwise both are channels-last images. The input is rounded to
+** bytes, x / scale + zero. If scale is 0, scale and zero are computed from the range of each row or
+** image.
+**
+** weight (ceil(n / 16), depth / 4, 16, 4) has panels of 16 channels. In `depth`, the window's
+** elements are outermost, and the channels are padded to a multiple of 4. If `depthwise` is set,
+** each of the n channels is computed from that channel alone, and weight is (kernel width,
 ** ceil(kernel height / 4), n, 4). scales and sums (n) have each channel's scale and the sum of its
-** integers; bias (n) may be NULL, and so may `other`, which has the form of out and is added. Results
-** are limited to the range from low to high. out is float32, or bytes as `in` can be, with their own
-** scale and zero. */
+** integers. bias (n) may be NULL. `other`, which has the form of out and is added to the result,
+** may be NULL as well.
+**
+** Results are limited to the range from low to high. out is float32, or bytes as `in` can be, with
+** a scale and zero of its own. */
 struct tlk_quantized {
   const tlk_Context *cx;
   int32_t rows;
-  tl_DType dtype, out_dtype; /* of in and out: float32 or uint8; bytes are rounded already */
+  /* dtypes of in and out: float32, or uint8 for numbers that are rounded to bytes already */
+  tl_DType dtype, out_dtype;
   float scale, out_scale, low, high;
   int32_t zero, out_zero;
   int32_t depthwise;
@@ -641,8 +649,8 @@ struct tlk_conv_weight {
   const void *in, *grad_out;
 };
 
-/* Finds the maximum of each window and the maximum's position in its plane, counted from 1. The
-** maximum is NaN if the window contains a NaN. Padding is ignored. */
+/* Finds the maximum of each window, and the position of that maximum in its plane, counted from 1.
+** The maximum is NaN if the window contains a NaN. Padding is ignored. */
 struct tlk_max_pool {
   const tlk_Context *cx;
   tlk_Pool pool;
@@ -663,19 +671,20 @@ struct tlk_avg_pool_backward {
   tlk_Array grad_in, grad_out;
 };
 
-/* Resamples float32 or float64 data along one dimension, on the CPU also uint8, with weights that
-** are rounded to 16 bits as in PyTorch. */
+/* Resamples float32 or float64 data along one dimension. The CPU also resamples uint8 data, with
+** weights that are rounded to 16 bits as in PyTorch. */
 struct tlk_resample {
   const tlk_Context *cx;
   tlk_Resample resample;
   tlk_Array out, in;
 };
 
-/* Samples float32 images (images, channels, size[1], size[0]) at the places of `grid` (images,
-** places, 2), to (images, channels, places). The position of coordinate x along dimension d
-** is (x + 1) * scale[d] - shift, from 0; d is 0 for columns, whose coordinate is first. A sample is
-** bilinear, or the nearest element. Beyond the image there are zeros, or the border's elements. All
-** sums are fused multiply-adds, in the order of PyTorch's kernels for vectors. */
+/* Samples float32 images (images, channels, size[1], size[0]) at the points of `grid` (images,
+** places, 2). The result is (images, channels, places). Coordinate x along dimension d stands for
+** the position (x + 1) * scale[d] - shift, counted from 0. Dimension 0 is that of the columns; its
+** coordinate comes first. A sample is interpolated bilinearly, or is the nearest element. Outside
+** of the image, the elements count as zeros or as the border's elements. All sums are fused
+** multiply-adds, in the order of PyTorch's vectorised kernels. */
 struct tlk_grid_sample {
   const tlk_Context *cx;
   int64_t images, channels, places, size[2];
@@ -685,8 +694,8 @@ struct tlk_grid_sample {
 };
 
 /* Copies windows to columns: cols (planes, kernel..., out...) receives the elements of each window
-** of `in` (planes, in...), and 0 in the padding. col2im adds the elements of cols to `in`, at the
-** windows' positions. */
+** of `in` (planes, in...), and 0 in the padding. The kernel col2im does the reverse: it adds the
+** elements of cols to `in`, at the windows' positions. */
 struct tlk_im2col {
   const tlk_Context *cx;
   tlk_Windows windows;
@@ -704,8 +713,9 @@ struct tlk_col2im {
 /* ---- lists of tensors, for optimizers ---- */
 
 /* Computes the coefficients (count, TLK_OPTIM_COEFS) of an optimizer's rule, one row for each
-** parameter, and advances the parameters' clocks (their step counts). If *found_inf is not 0,
-** nothing changes. Unless lr's data is NULL, lr (float32 or float64) replaces options[0]. */
+** parameter, and advances the parameters' clocks (their step counts). If *found_inf is not 0, the
+** kernel changes nothing. If the data of lr is not NULL, lr (float32 or float64) replaces
+** options[0]. */
 struct tlk_optim_coefs {
   const tlk_Context *cx;
   tlk_OptimRule rule;
@@ -713,15 +723,16 @@ struct tlk_optim_coefs {
   int32_t count;
   double options[TLK_OPTIM_OPTIONS];
   tlk_Array lr;
-  const float *found_inf; /* the step is skipped if *found_inf is not 0; NULL means 0 */
+  const float *found_inf; /* if *found_inf is not 0, the step is skipped; NULL counts as 0 */
   double *clocks[TLK_OPTIM_TENSORS][TLK_OPTIM_CLOCKS];
   double *coefs;
 };
 
-/* Steps `count` parameters by a rule, in float64 if the parameters are float64, otherwise in
-** float32. If *found_inf is not 0, nothing changes. Each tensor has its own coefficients or, if
-** coefs is NULL, all use `same`. Gradients are first divided by grad_scale and multiplied by clip;
-** both are numbers in float32 or float64, and count as 1 if their data is NULL. */
+/* Updates `count` parameters by a rule, in float64 if the parameters are float64, otherwise in
+** float32. If *found_inf is not 0, the kernel changes nothing. Each tensor has its own
+** coefficients; if coefs is NULL, all tensors use `same`. Gradients are first divided by
+** grad_scale and multiplied by clip. Both are numbers in float32 or float64, and are 1 if their
+** data is NULL. */
 struct tlk_optim_step {
   const tlk_Context *cx;
   tlk_OptimRule rule;
@@ -734,15 +745,15 @@ struct tlk_optim_step {
   tlk_OptimTensor tensors[TLK_OPTIM_TENSORS];
 };
 
-/* The largest number of tensors in a call of list_reduce or list_scale, and the number of elements
-** that make one partial result. */
+/* TLK_LIST_TENSORS is the largest number of tensors in a call of list_reduce or list_scale.
+** TLK_LIST_PART is the number of elements that one partial result combines. */
 enum { TLK_LIST_TENSORS = 128, TLK_LIST_PART = 65536 };
 
-/* Reduces a list of tensors to partial results.
-** partials[first[i] + k] = kernel of elements [k, k + 1) * TLK_LIST_PART of tensor i, whose
-** elements are dense in any order. The kernels are those for norms: sum_abs, sum_square, sum_power,
-** amax_abs, amin_abs, count_nonzero. The parts, and the order in which they are added, depend only
-** on the tensors' sizes. */
+/* Reduces a list of tensors to partial results. partials[first[i] + k] is the reduction of part k
+** of tensor i. A part has TLK_LIST_PART elements in the order of the memory, in which the tensor is
+** dense. The kernels are those for norms: sum_abs, sum_square, sum_power, amax_abs, amin_abs,
+** count_nonzero. The parts, and the order in which they are added, depend only on the tensors'
+** sizes. */
 struct tlk_list_reduce {
   const tlk_Context *cx;
   tlk_Reduction kernel;
@@ -754,9 +765,9 @@ struct tlk_list_reduce {
   int64_t n[TLK_LIST_TENSORS], first[TLK_LIST_TENSORS];
 };
 
-/* Multiplies every element by scale, a number in float32 or float64. The product is computed in
-** float64 if the tensors are float64, otherwise in float32. If an element was not finite before,
-** *found_inf becomes 1; found_inf may be NULL. */
+/* Multiplies every element of a list of tensors by scale, a number in float32 or float64. The
+** product is computed in float64 if the tensors are float64, otherwise in float32. If an element
+** was not finite before, *found_inf becomes 1; found_inf may be NULL. */
 struct tlk_list_scale {
   const tlk_Context *cx;
   tl_DType dtype;
@@ -767,11 +778,12 @@ struct tlk_list_scale {
   int64_t n[TLK_LIST_TENSORS];
 };
 
-/* Computes the factor for clipping from list_reduce's partial results. The norm is the `power`-th
-** root of their sum, or their maximum if `power` is infinite, divided by grad_scale unless
-** grad_scale's data is NULL. factor = max_norm / (norm + 1e-6), at most 1. Norm and factor have
-** `dtype`, float32 or float64, in which everything after the division is computed. *found_inf = 1
-** if the norm before rounding is not finite, otherwise 0. */
+/* Computes the factor for clipping from list_reduce's partial results. The norm is the
+** `power`-th root of the sum of these results, or their maximum if `power` is infinite. If the
+** data of grad_scale is not NULL, the norm is divided by it. factor = max_norm / (norm + 1e-6),
+** but at most 1. Norm and factor have the dtype `dtype`, float32 or float64, and everything
+** after the division is computed in it. *found_inf becomes 1 if the norm before rounding is not
+** finite, otherwise 0. */
 struct tlk_list_clip {
   const tlk_Context *cx;
   tl_DType dtype;
@@ -785,12 +797,12 @@ struct tlk_list_clip {
 
 /* ---- recurrent networks ---- */
 
-/* Runs one layer of a recurrent network over whole sequences.
-** out (rows, output) = the states after each step; hn (batch, output) = the states after each
-** sample's last step; cn (batch, hidden) = an LSTM's final cell states. h0 and c0, of the same
-** sizes as hn and cn, are the initial states; NULL means 0. `reserve` receives *kept bytes for the
-** backward pass; it may be NULL if no backward pass follows. A device that has several layouts of
-** the reserve stores the size of the chosen one in *kept before the call returns. */
+/* Runs one layer of a recurrent network over whole sequences. out (rows, output) = the states after
+** each step; hn (batch, output) = the states after each sample's last step; cn (batch, hidden) = an
+** LSTM's final cell states. h0 and c0, which have the sizes of hn and cn, are the initial states;
+** NULL means 0. `reserve` receives *kept bytes for the backward pass, and may be NULL if no
+** backward pass follows. A device that has several layouts for `reserve` stores the size of the
+** chosen layout in *kept before the call returns. */
 struct tlk_rnn {
   const tlk_Context *cx;
   tlk_Rnn rnn;
@@ -799,10 +811,10 @@ struct tlk_rnn {
   const void *in, *h0, *c0;
 };
 
-/* Computes the gradients of a recurrent layer. Any gradient may be NULL: a NULL among the results
-** means that this gradient is not computed, and a NULL in place of grad_out, grad_hn or grad_cn
-** counts as a gradient of 0. `kept` is the value of *kept after the forward pass. Sums over rows do
-** not depend on the number of threads. */
+/* Computes the gradients of a recurrent layer. Any gradient may be NULL. If a result is NULL, this
+** gradient is not computed. If grad_out, grad_hn or grad_cn is NULL, it counts as a gradient of 0.
+** `kept` is the value of *kept after the forward pass. Sums over rows do not depend on the number
+** of threads. */
 struct tlk_rnn_backward {
   const tlk_Context *cx;
   tlk_Rnn rnn;
@@ -827,7 +839,7 @@ struct tlk_packed_linear {
 
 /* ---- the list of kernels ------------------------------------------------------------------ */
 
-/* X(name, operands): the list of all kernels. `operands` is ITER if the call begins with a
+/* The list of all kernels, as X(name, operands). `operands` is ITER if the call begins with a
 ** tli_Iter, otherwise FLAT. Each kernel has a struct tlk_<name>, a member of tl_Backend, and a
 ** function tlk_<name> in the CPU's back end. */
 #define TLK_KERNELS(X)         \

@@ -1,6 +1,6 @@
 /*
-** parts.h - components of the calls in kernel.h: arrays, the sizes of products, convolutions,
-** windows, attention and recurrent networks, and enumerations of variants of kernels.
+** parts.h - structs that the calls in kernel.h have in common: arrays, the sizes of products,
+** convolutions, windows, attention and recurrent networks, and enumerations of variants of kernels.
 */
 #ifndef TLI_KERNEL_PARTS_H
 #define TLI_KERNEL_PARTS_H
@@ -16,10 +16,10 @@ typedef struct tlk_Array {
 
 /* Products of `batch` pairs of row-major matrices. For each pair
 **   c (m, n) = alpha * op(a) (m, k) @ op(b) (k, n) + beta * c
-** where op transposes if trans_a, trans_b is set. In memory, the rows of a matrix are lda, ldb, ldc
-** elements apart, and the matrices of a batch stride_a, stride_b, stride_c elements; stride_a and
-** stride_b may be 0. If beta is 0, the old c is not read. All three matrices have one dtype; half
-** types are summed in float32. m, n, k may be 0. */
+** where op transposes a if trans_a is set, and b if trans_b is set. In memory, the rows of a matrix
+** are lda, ldb or ldc elements apart, and the matrices of a batch are stride_a, stride_b or
+** stride_c elements apart. stride_a and stride_b may be 0. If beta is 0, the old c is not read. All
+** three matrices have one dtype; half types are summed in float32. m, n, k may be 0. */
 typedef struct tlk_Gemm {
   tl_DType dtype;
   bool trans_a, trans_b;
@@ -44,21 +44,24 @@ typedef enum tlk_Activation {
 ** numbers. */
 typedef enum tlk_FftKind { TLK_FFT_COMPLEX, TLK_FFT_FROM_REAL, TLK_FFT_TO_REAL } tlk_FftKind;
 
-/* Windows that slide over the last three dimensions of (planes, in[0], in[1], in[2]). A tensor of
-** fewer dimensions has leading sizes of 1. Window o along a dimension begins at o * stride -
-** padding; the window's elements are `dilation` apart. */
+/* Windows that slide over the last three dimensions of an array (planes, in[0], in[1], in[2]). If a
+** tensor has fewer dimensions, the leading sizes are 1. Window o along a dimension begins at o *
+** stride - padding; the window's elements are `dilation` apart. */
 typedef struct tlk_Windows {
   int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
 } tlk_Windows;
 
 /* A convolution: in (batch, channels_in, in...), weight (channels_out, channels_in / groups,
 ** kernel...), out (batch, channels_out, out...), all contiguous with one floating dtype; half types
-** are summed in float32. With channels_last, the second dimension of each array is the innermost in
-** memory; only back ends that support this layout (tl_Backend) get such calls. */
+** are summed in float32. If channels_last is set, the second dimension of each array is the
+** innermost in memory. Only back ends that support this layout (tl_Backend.conv_channels_last) get
+** such calls. */
 typedef struct tlk_Conv {
   tlk_Windows windows;
   tl_DType dtype;
-  int32_t channels_last; /* 0 or 1; no bool: plans are looked up by bytes, so there is no padding */
+  /* 0 or 1. It is not a bool, because plans are looked up by the bytes of this struct, so the
+  ** struct must have no padding */
+  int32_t channels_last;
   int64_t batch, groups, channels_in, channels_out;
 } tlk_Conv;
 
@@ -69,8 +72,8 @@ typedef struct tlk_HeadRows {
   int64_t batch, head, row;
 } tlk_HeadRows;
 
-/* One number for each pair of a query and a key, (batch, heads, queries, keys). Strides are in
-** elements and may be 0. */
+/* One number for each pair of a query and a key, as an array (batch, heads, queries, keys). Strides
+** are in elements and may be 0. */
 typedef struct tlk_HeadPairs {
   tlk_Array array;
   int64_t batch, head, query, key;
@@ -78,13 +81,13 @@ typedef struct tlk_HeadPairs {
 
 /* Attention. Query i of a head gives key j the score
 **   scale * (query[i] . key[j]) + mask[i][j]
-** and softmax over all keys turns scores into weights. A bool mask hides keys where it is
-** false, like -inf; data NULL means no mask. With `causal`, query i sees only keys 0 to i. A
-** query that sees nothing has weights of 0.
+** and softmax over all keys turns scores into weights. A bool mask hides the keys where it is
+** false, as a score of -inf does. If the mask's data is NULL, there is no mask. If `causal` is set,
+** query i sees only keys 0 to i. A query that sees no key has weights of 0.
 **
-** Dropout: with r = (b * heads + h) * queries + i, a weight is multiplied by 1 / (1 - dropout)
-** if word j % 4 of block `block` + r * ceil(keys / 4) + j / 4 of stream `seed` (tli_philox) is
-** less than (1 - dropout) * 2^32, otherwise by 0.
+** Dropout: for query i of head h of sample b, let r = (b * heads + h) * queries + i. The weight of
+** key j is multiplied by 1 / (1 - dropout) if word j % 4 of block `block` + r * ceil(keys / 4) + j
+** / 4 of the stream `seed` (tli_philox) is less than (1 - dropout) * 2^32, otherwise by 0.
 **
 ** All arrays except the mask have one floating dtype; half types are computed in float32. Only
 ** `size` may be 0; all other sizes are positive. */
@@ -102,21 +105,24 @@ typedef struct tlk_Attention {
   bool causal;
   double scale, dropout;
   uint64_t seed, block;
-  const uint64_t *state; /* {seed, block} on the device, see tlk_random; NULL outside of captures */
+  /* the words {seed, block} on the device (tlk_random); NULL outside of captures */
+  const uint64_t *state;
 } tlk_Attention;
 
 /* The windows of a pooling operator, and the number of planes that they slide over. */
 typedef struct tlk_Pool {
   tlk_Windows windows;
   int64_t planes;
-  bool adaptive; /* adaptive pooling: window o is [floor(o * in / out), ceil((o + 1) * in / out)) */
+  /* whether pooling is adaptive: window o is then [floor(o * in / out), ceil((o + 1) * in /
+  ** out)) */
+  bool adaptive;
   bool include_pad; /* whether averages count positions in the padding as zeros */
   int64_t divisor;  /* divisor of averages; 0 means the number of elements */
 } tlk_Pool;
 
 /* A linear map along one dimension, from an array (outer, in, inner) to an array (outer, out,
-** inner). Element i of the result is the sum of weights[t] times element at[t] of the input, over
-** first[i] <= t < first[i + 1]. */
+** inner). Element i of the result is the sum of weights[t] times element at[t] of the input, for t
+** from first[i] to first[i + 1] - 1. */
 typedef struct tlk_Resample {
   int64_t outer, in, out, inner;
   int64_t terms; /* number of terms of each sum; 0 if this number varies */
@@ -124,9 +130,9 @@ typedef struct tlk_Resample {
   const double *weights;
 } tlk_Resample;
 
-/* Lines of elements for gather and scatter. `it` loops over the lines; the kernel determines the
-** operands of `it`. Along a line, operand k's `count` elements are strides[k] bytes apart. The
-** indexed operand has n positions along a line, counted from 1. */
+/* Lines of elements for gather and scatter. `it` is a loop over the lines, whose operands the
+** kernel determines. Along a line, operand k has `count` elements, which are strides[k] bytes
+** apart. The indexed operand has n positions along a line, counted from 1. */
 typedef struct tlk_IndexCall {
   tli_Iter it;
   int64_t count;
@@ -157,17 +163,17 @@ typedef struct tlk_Ctc {
 /* The kinds of recurrent networks, in cuDNN's order. */
 typedef enum tlk_RnnMode { TLK_RNN_RELU, TLK_RNN_TANH, TLK_RNN_LSTM, TLK_RNN_GRU } tlk_RnnMode;
 
-/* Returns the number of gates of a kind of network: weights have `gates` * hidden rows. In
-** PyTorch's and cuDNN's order, LSTM's gates are input, forget, cell, output; GRU's are reset,
-** update, new. */
+/* Returns the number of gates of a kind of network: weights have `gates` * hidden rows. The gates
+** are in the order of PyTorch and cuDNN: input, forget, cell, output for an LSTM, and reset,
+** update, new for a GRU. */
 static inline int64_t tlk_rnn_gates(tlk_RnnMode mode) {
   return mode == TLK_RNN_LSTM ? 4 : mode == TLK_RNN_GRU ? 3 : 1;
 }
 
-/* One layer of a recurrent network in one direction, over whole sequences. Data for each step is
-** stored as (rows, size), one step after the other: step t has rows offsets[t] to offsets[t + 1] -
-** 1, or `batch` rows if offsets is NULL. Row n of a step belongs to sample n. Later steps never
-** have more rows than earlier ones, so samples are ordered by descending length; the first step has
+/* One layer of a recurrent network in one direction, over whole sequences. Data is stored as (rows,
+** size), one step after the other. Step t has rows offsets[t] to offsets[t + 1] - 1; if offsets is
+** NULL, every step has `batch` rows. Row n of a step belongs to sample n. Later steps never have
+** more rows than earlier steps, so samples are ordered by descending length. The first step has
 ** `batch` rows. All arrays are contiguous with one floating dtype; half types are computed in
 ** float32. */
 typedef struct tlk_Rnn {
@@ -176,7 +182,7 @@ typedef struct tlk_Rnn {
   bool reverse; /* whether each sequence runs from its last step to its first */
   /* number of steps, batch size, and total number of rows over all steps */
   int64_t steps, batch, rows;
-  /* feature sizes; output equals hidden unless there is a projection */
+  /* the sizes of a row; output equals hidden unless there is a projection */
   int64_t input, hidden, output;
   /* first row of each step, (steps + 1); NULL if all steps have `batch` rows */
   const int64_t *offsets;
@@ -187,18 +193,19 @@ typedef struct tlk_Rnn {
 } tlk_Rnn;
 
 /* Returns the number of bytes that the forward pass stores for the backward pass, unless the device
-** defines a size itself (tl_DeviceApi). The values stored for each row, in float32 (float64 for
-** float64), are: for an LSTM, the gates, the cell, the cell's tanh and, with a projection, the
-** output before the projection; for a GRU, the new, reset and update gates, and the state's part of
-** the new gate. */
+** defines a size itself (tl_DeviceApi.rnn_reserve). The stored values are float32 (float64 for
+** float64). For each row, an LSTM stores the gates, the cell, the cell's tanh and, if there is a
+** projection, the output before the projection. A GRU stores the new, reset and update gates, and
+** the state's part of the new gate. */
 static inline int64_t tlk_rnn_reserve(const tlk_Rnn *r) {
   int64_t lstm = r->weight_hr ? 7 : 6;
   int64_t sizes = r->mode == TLK_RNN_LSTM ? lstm : r->mode == TLK_RNN_GRU ? 4 : 0;
   return r->rows * sizes * r->hidden * (r->dtype == TL_F64 ? 8 : 4);
 }
 
-/* Elementwise kernels with several outputs, or with more inputs than pointwise kernels:
-** X(kernel, outputs, inputs). All compute in float or double; kernels/fused.h has the formulas.
+/* Elementwise kernels with several outputs, or with more inputs than pointwise kernels, as
+** X(kernel, outputs, inputs). All of them compute in float or double; kernels/fused.h has the
+** formulas.
 **
 **   swiglu, swiglu_bias   out from a, b, and biases of both
 **   ..._backward          grad_a, grad_b from grad and the same inputs
@@ -233,9 +240,10 @@ typedef enum tlk_Distribution {
   TLK_LOG_NORMAL,  /* exp of a normal number with mean a and standard deviation b */
   TLK_EXPONENTIAL, /* exponential, with rate a; never 0 */
   TLK_CAUCHY,      /* Cauchy, with median a and half width b */
-  TLK_GEOMETRIC,   /* number of trials until the first success of probability a */
-  TLK_BERNOULLI,   /* 1 with probability a, otherwise 0 */
-  TLK_INTEGER      /* one of b integers from a on; b is unsigned, and 0 means 2^64 */
+  /* number of trials until the first success, if a trial succeeds with probability a */
+  TLK_GEOMETRIC,
+  TLK_BERNOULLI, /* 1 with probability a, otherwise 0 */
+  TLK_INTEGER    /* one of the b integers that begin with a; b is unsigned, and 0 means 2^64 */
 } tlk_Distribution;
 
 /* Returns the number of elements that share a block of four random words. */
@@ -244,11 +252,11 @@ static inline int tlk_per_block(tlk_Distribution d, tl_DType dtype) {
   return wide ? 2 : 4;
 }
 
-/* Rules of optimizers, X(rule, family, states): a rule turns a gradient and the given number of
-** states of each parameter into a step. Families of rules, X(family, options, clocks): the numeric
-** options of a rule, the learning rate first, and the counters ("clocks") that advance with each
-** step, such as the step count. kernels/optim.h describes rules and families and has the
-** formulas. */
+/* The rules of optimizers, as X(rule, family, states). A rule computes a parameter's step from the
+** gradient and from `states` tensors that it keeps for each parameter. TLK_OPTIM_FAMILIES has the
+** families of rules, as X(family, options, clocks): the numeric options of a rule, with the
+** learning rate first, and the counters ("clocks") that advance with each step, such as the step
+** count. kernels/optim.h describes rules and families and has the formulas. */
 #define TLK_OPTIM_RULES(X)                 \
   X(sgd, sgd, 0)                           \
   X(sgd_momentum, sgd, 1)                  \
@@ -299,15 +307,15 @@ enum {
   /* the largest number of coefficients that a rule computes from options and step counts */
   TLK_OPTIM_COEFS = 12,
   /* The largest number of tensors in one call. The tensors' addresses are part of the call. A list
-  ** in device memory would have to be sent before each step, since gradients move each time, and a
-  ** graph that has captured the step would have to keep the list. 56 tensors of 56 bytes fit into
-  ** the 4 KB that CUDA allows for kernel parameters (32 KB in the latest versions), and leave 700
-  ** bytes for the table in which a block finds its tensor. */
+  ** in device memory would have to be copied there before each step, because the gradients'
+  ** addresses change each time, and a graph that has captured the step would have to keep the list.
+  ** 56 tensors of 56 bytes fit into the 4 KB that CUDA allows for kernel parameters (32 KB in the
+  ** latest versions), and leave 700 bytes for the table in which a block finds its tensor. */
   TLK_OPTIM_TENSORS = 56
 };
 
-/* One parameter of n elements, which are contiguous, or dense with the same order of dimensions for
-** all operands. */
+/* The operands for one parameter, each with n elements. They are contiguous, or they are dense with
+** the same order of dimensions in all operands. */
 typedef struct tlk_OptimTensor {
   void *param;
   const void *grad;

@@ -1,5 +1,6 @@
 /*
-** portable.h - kernels that the mode of tl_set_portable refuses.
+** portable.h - tells which kernels must fail while tl_set_portable demands the same bits on every
+** machine.
 */
 #ifndef TLI_PORTABLE_H
 #define TLI_PORTABLE_H

@@ -1,7 +1,7 @@
 /*
 ** address_map.h - a hash map from addresses to entries of any type, by open addressing with linear
-** probing. The file is a template: a source file includes it once for each map that it needs, after
-** defining
+** probing. The file is a template. A source file includes it once for each map that it needs, after
+** it has defined these macros:
 **
 **   MAP            the prefix of the map's type and functions, such as owners
 **   MAP_ENTRY      the type of an entry, a struct with a member `const void *key`
@@ -9,9 +9,9 @@
 **   MAP_PUT(p, n)  frees the n bytes at p
 **
 ** A map full of zeros is empty and holds no memory. At most half of the slots are taken. Removing
-** an entry moves entries behind it into the gap instead of leaving a tombstone, so a map keeps its
-** size even if many entries come and go. Pointers to entries are valid until an entry is added or
-** removed.
+** an entry leaves no mark in its slot; entries behind it move into the gap instead. So a map keeps
+** its size even if many entries come and go. Pointers to entries are valid until an entry is added
+** or removed.
 */
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,7 +36,8 @@ static inline size_t MAP_NAME(home)(const MAP_STRUCT *map, const void *key) {
   return (size_t)((uint64_t)(uintptr_t)key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (map->size - 1);
 }
 
-/* Returns the key's slot, or the free slot where the key would go. The map must have slots. */
+/* Returns the key's slot, or the free slot for the key if the map does not have it. The map must
+** have slots. */
 static inline MAP_ENTRY *MAP_NAME(place)(const MAP_STRUCT *map, const void *key) {
   size_t i = MAP_NAME(home)(map, key);
   while (map->places[i].key && map->places[i].key != key) i = (i + 1) & (map->size - 1);
@@ -77,8 +78,8 @@ static inline MAP_ENTRY *MAP_NAME(add)(MAP_STRUCT *map, const void *key) {
   return entry;
 }
 
-/* Removes an entry from the map. Each entry behind it, up to the next free slot, moves into the gap
-** if the search for that entry begins at the gap or before. */
+/* Removes an entry from the map. Looks at the entries behind it, up to the next free slot. Moves an
+** entry into the gap if the search for that entry begins at the gap or before it. */
 __attribute__((unused)) static void MAP_NAME(remove)(MAP_STRUCT *map, MAP_ENTRY *entry) {
   size_t mask = map->size - 1, gap = (size_t)(entry - map->places);
   for (size_t i = (gap + 1) & mask; map->places[i].key; i = (i + 1) & mask) {

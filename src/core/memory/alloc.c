@@ -1,17 +1,17 @@
 /*
 ** alloc.c - the caching allocator.
 **
-** Every request is rounded up to a size class, four per doubling. Blocks up to SMALL_MAX are cut
-** from slabs and pass through per-thread magazines, so that the common pair of allocate and free
-** takes no lock. Larger blocks are in one locked cache by class; when the cache exceeds CACHE_MAX
-** bytes, its oldest blocks are returned to the system.
+** Every request is rounded up to a size class; there are four classes for each doubling of the
+** size. Blocks up to SMALL_MAX are cut from slabs and pass through per-thread magazines, so that
+** the common pair of allocate and free takes no lock. Larger blocks are in one locked cache by
+** class; when the cache exceeds CACHE_MAX bytes, its oldest blocks are returned to the system.
 **
 ** Invariant: held = used + cached. `held` counts bytes from the system and changes under the lock.
 ** `used` is the sum of one counter for each thread. Only the thread itself writes its counter: if a
 ** thread frees a block that another thread has allocated, the freeing thread's counter decreases.
 **
-** Sanitizer and debug builds take every block directly from the system, so that uses after free or
-** past the end are detected.
+** Sanitizer and debug builds take every block directly from the system, so that they detect uses of
+** a block after it is freed or past its end.
 */
 #include "core/memory/alloc.h"
 

@@ -1,6 +1,6 @@
 /*
-** alloc.h - all memory of the engine: objects, small blocks and tensor data, cached by size
-** class, counted and limited.
+** alloc.h - the allocator for all memory of the engine: objects, small blocks and tensor data. It
+** caches blocks by size class, counts their bytes, and limits them.
 */
 #ifndef TLI_ALLOC_H
 #define TLI_ALLOC_H
@@ -16,8 +16,8 @@ void *tli_alloc(size_t bytes) TL_MUSTCHECK;
 /* Frees a block. `bytes` must be the requested size. Accepts NULL. */
 void tli_free(void *block, size_t bytes);
 
-/* A hook: functions that serve the calling thread's requests instead of the allocator, until the
-** hook is set to NULL. */
+/* A hook: functions that serve the calling thread's requests instead of the allocator, as long as
+** the hook is set. */
 typedef struct tli_AllocHook {
   /* Returns a block, or NULL to leave the request to the allocator. */
   void *(*get)(struct tli_AllocHook *hook, size_t bytes);
@@ -35,10 +35,10 @@ tli_AllocHook *tli_alloc_divert(tli_AllocHook *hook);
 int64_t tli_memory_peak(void);
 void tli_memory_reset_peak(void);
 
-/* Fault injection: the n-th call of tli_alloc from now on in this thread fails once; 0 turns it
-** off. */
+/* Fault injection: the n-th call of tli_alloc in this thread, counted from now, fails once; 0 turns
+** this off. */
 void tli_alloc_fail_at(int64_t n);
-/* Fault injection: all calls from the n-th on fail. */
+/* Fault injection: the n-th call of tli_alloc in this thread and all later calls fail. */
 void tli_alloc_fail_from(int64_t n);
 /* Returns the number of this thread's calls of tli_alloc. */
 int64_t tli_alloc_count(void);

@@ -1,5 +1,6 @@
 /*
-** device_memory.h - allocates a device's memory for tensors, and handles exhaustion of that memory.
+** device_memory.h - allocates memory of a device for tensors, and handles requests that fail
+** because the memory is exhausted.
 */
 #ifndef TLI_DEVICE_MEMORY_H
 #define TLI_DEVICE_MEMORY_H
@@ -14,15 +15,16 @@
 void *tli_device_alloc(tl_Device device, int64_t bytes);
 void tli_device_free(tl_Device device, void *data, int64_t bytes);
 /* Sets the hook (borrowed) that serves the calling thread's requests for memory of a device instead
-** of the device's allocator; NULL ends that. Returns the previous hook. */
+** of the device's allocator; NULL removes the hook. Returns the previous hook. */
 tli_AllocHook *tli_device_divert(tl_Device device, tli_AllocHook *hook);
-/* A function that collects garbage, since garbage may hold tensors, while the calling thread runs
-** an operator. It returns false if no garbage can be collected now. `lacking` means that an
-** allocation has failed: the function then also releases caches. Otherwise it collects a large heap
-** only in part. The binding sets this pointer; NULL means that there is no garbage to collect. */
+/* A function that collects garbage while the calling thread runs an operator, because garbage
+** may hold tensors. It returns false if no garbage can be collected now. If `lacking` is true,
+** an allocation has failed, and the function also releases caches. Otherwise it collects only a
+** part of a large heap. The binding sets this pointer; NULL means that there is no garbage to
+** collect. */
 extern bool (*_Atomic tli_collect_garbage)(bool lacking);
-/* Returns whether this thread's last failure was an allocation by tli_device_alloc. Another attempt
-** is then futile, because tli_device_alloc has already collected garbage. */
+/* Returns whether this thread's last failure was an allocation by tli_device_alloc. If so, another
+** attempt is futile, because tli_device_alloc has already collected garbage. */
 bool tli_device_exhausted(void);
 /* Returns the number of failures of tli_device_alloc. */
 int64_t tli_device_ooms(tl_Device device);

@@ -1,7 +1,7 @@
 /*
 ** pinned.h - host memory that a device reads and writes directly, so that a copy can complete after
 ** the call that started it has returned. A driver may need as long as a training step to allocate
-** such memory, and longer to free it. So blocks are kept and reused; their sizes are powers of two.
+** such memory, and longer to free it. So blocks are kept for reuse; their sizes are powers of two.
 */
 #ifndef TLI_PINNED_H
 #define TLI_PINNED_H
@@ -20,7 +20,7 @@ bool tli_is_pinned(const tl_Tensor *t);
 ** until the copy is complete, even if all other owners release it. If the stream is capturing, the
 ** captured graph keeps the memory. */
 bool tli_pinned_used(tl_Storage *storage, tl_Device device, tl_Stream *stream) TL_MUSTCHECK;
-/* Releases the memory of completed copies; the other functions do so as well. */
+/* Releases the memory of completed copies. The other functions of this file do so as well. */
 void tli_pinned_reap(void);
 
 /* Statistics of the blocks that the driver has allocated, and of the blocks in use. */
@@ -28,8 +28,8 @@ typedef struct tli_PinnedStats {
   tl_Stat allocations, allocated_bytes, active_requests, active_bytes;
 } tli_PinnedStats;
 tli_PinnedStats tli_pinned_stats(tl_DeviceType type);
-/* tli_pinned_reset_peaks sets the peaks of a device type's statistics to the current values;
-** tli_pinned_reset_sums sets the sums to 0. */
+/* tli_pinned_reset_peaks sets the peaks in a device type's statistics to the current values.
+** tli_pinned_reset_sums sets the sums in the statistics to 0. */
 void tli_pinned_reset_peaks(tl_DeviceType type);
 void tli_pinned_reset_sums(tl_DeviceType type);
 /* Returns free blocks to the driver. */

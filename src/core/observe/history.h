@@ -1,6 +1,6 @@
 /*
 ** history.h - records the allocations and frees of a kind of device, and the code that allocated
-** each block, for later inspection; see torch.cuda.memory._snapshot.
+** each block. torch.cuda.memory._snapshot returns the records.
 */
 #ifndef TLI_HISTORY_H
 #define TLI_HISTORY_H
@@ -31,25 +31,25 @@ typedef struct tli_MemoryEvent {
 /* A function that writes the running call's stack into `text` and returns its size. The binding
 ** sets this pointer. */
 extern size_t (*_Atomic tli_read_call_stack)(char *text, size_t size);
-/* An unformatted frame of the running call's stack; frames are listed innermost first. `source`
-** belongs to Lua and is valid during the call. tli_call_frames returns the number of frames;
-** the binding sets the pointer. */
+/* A frame of the running call's stack, before it is formatted as text. `source` belongs to Lua and
+** is valid during the call. tli_call_frames lists the frames, innermost first, and returns their
+** number. The binding sets this pointer. */
 typedef struct tli_Frame {
   const char *source;
-  int line, function; /* the running line, and the line on which its function begins */
+  int line, function; /* the line that is running, and the line on which its function begins */
 } tli_Frame;
 extern int (*_Atomic tli_call_frames)(tli_Frame *frames, int most);
 
 typedef struct tli_Recording {
   bool on;
-  /* whether events are recorded; otherwise only the stacks that allocated live blocks are
+  /* whether events are recorded; otherwise only the stacks that allocated the existing blocks are
   ** recorded */
   bool events;
   bool alloc_stacks; /* whether the stack of each allocation is recorded */
   bool other_stacks; /* whether the stack of each free is recorded */
   int64_t most;      /* the largest number of events; older ones are dropped */
 } tli_Recording;
-/* Chooses the data to record for a kind of device; `clear` drops earlier records. */
+/* Sets which data are recorded for a kind of device. If `clear` is true, drops earlier records. */
 void tli_history_record(tl_DeviceType type, const tli_Recording *recording, bool clear);
 
 /* Records a memory event. The engine and plugins (tl_Host) call this function. */

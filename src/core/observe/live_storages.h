@@ -1,6 +1,6 @@
 /*
-** live_storages.h - the storages that exist, and the script line and the operator that created each
-** of them, while recording is on; see torch.memory_snapshot. The record covers all threads.
+** live_storages.h - records the storages that exist and, for each of them, the script line and the
+** operator that created it. torch.memory_snapshot returns the record, which covers all threads.
 */
 #ifndef TLI_LIVE_STORAGES_H
 #define TLI_LIVE_STORAGES_H
@@ -30,7 +30,7 @@ typedef struct tli_LiveGroup {
 tli_LiveGroup *tli_live_groups(int64_t *n) TL_MUSTCHECK;
 void tli_live_free(tli_LiveGroup *groups);
 
-/* Describes the largest groups for messages; "" if recording is off. */
+/* Describes the largest groups as text for messages. The text is "" if recording is off. */
 void tli_live_head(char *text, size_t size);
 
 #endif

@@ -14,8 +14,8 @@ bool tli_observed(void);
 /* Tells the host that this thread begins a span. Returns a mark for tli_observer_close, or 0 if no
 ** observer is set. */
 int32_t tli_observer_open(tli_SpanKind kind, const char *name);
-/* Tells the host that the span with this mark ends, after the spans inside it. Does nothing for a
-** mark of 0, or if the span has ended already together with an outer one. */
+/* Tells the host that the spans inside this span end, and that the span with this mark ends. Does
+** nothing if the mark is 0, or if the span has ended already together with an outer span. */
 void tli_observer_close(int32_t mark);
 
 #endif

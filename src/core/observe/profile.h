@@ -1,14 +1,15 @@
 /*
-** profile.h - records a timeline: spans of operators, derivatives, garbage collection and other
-** named work, as a tree, for later inspection; see torch.profiler.
+** profile.h - records a timeline for torch.profiler: a tree of spans, which are operators,
+** derivatives, garbage collections and other named work.
 **
-** A thread records while it has an open session. Other threads pay one relaxed load and a branch
-** for each call. A session's memory comes directly from the system, so that it does not affect the
-** allocator's statistics. If memory is exhausted, the session only counts the events that it drops.
+** A thread records while it has an open session. In other threads, an operator only costs one
+** relaxed load and a branch more. A session's memory comes directly from the system, so that it
+** does not affect the allocator's statistics. If memory is exhausted, the session only counts the
+** events that it drops.
 **
-** Threads that work for the session's thread get an invitation with their work. These threads
-** record independently, without a lock, and hand over their data when the work is done. Work that
-** is incomplete when the session ends is not recorded.
+** A thread that works for the session's thread gets an invitation with its work. It records
+** independently, without a lock, and hands over its data when the work is done. Work that is
+** incomplete when the session ends is not recorded.
 */
 #ifndef TLI_PROFILE_H
 #define TLI_PROFILE_H
@@ -19,7 +20,8 @@
 
 typedef enum tli_SpanKind {
   TLI_SPAN_OPERATOR,
-  TLI_SPAN_BACKWARD, /* the derivative of a node, or the accumulation of a leaf's gradient */
+  /* the computation of a node's derivative, or the accumulation of a leaf's gradient */
+  TLI_SPAN_BACKWARD,
   TLI_SPAN_USER,
   TLI_SPAN_MODULE,
   TLI_SPAN_COLLECTOR,
@@ -35,15 +37,15 @@ extern const char *const tli_span_kinds[TLI_NSPANS + 1];
 typedef struct tli_ProfileEvent {
   int64_t begin;     /* start time of the span, in ns since the session began */
   int64_t duration;  /* ns */
-  int64_t inside;    /* ns that the span's direct children took */
+  int64_t inside;    /* the time that the span's direct children took, in ns */
   int64_t bytes;     /* bytes allocated minus bytes freed in the span, including its descendants */
   int64_t own_bytes; /* bytes allocated minus bytes freed in the span itself */
   /* time at which the device began the span's work, in ns since the session began; -1 if there is
   ** none */
   int64_t device_begin;
   int64_t device_time; /* ns */
-  /* number of floating-point operations (FLOPs) without those of descendants; 0 if the operator has
-  ** no formula for this number */
+  /* number of floating-point operations (FLOPs), without the operations of descendants; 0 if the
+  ** operator has no formula for this number */
   double flops;
   /* number of the graph node that the span created or whose derivative it computed; 0 if there is
   ** none */
@@ -56,7 +58,8 @@ typedef struct tli_ProfileEvent {
   bool open;
 } tli_ProfileEvent;
 
-/* A change of a storage: allocated, freed (`bytes` is then negative), or assigned to a category. */
+/* A change of a storage: it was allocated, freed (`bytes` is then negative), or assigned to a
+** category. */
 typedef struct tli_ProfileMemory {
   int64_t time;        /* time of the change, in ns since the session began */
   const void *storage; /* address that identifies the storage while it exists; never dereferenced */
@@ -85,8 +88,8 @@ typedef struct tli_Profile tli_Profile;
 /* ---- recording --------------------------------------------------------------------- */
 
 /* The number of open sessions in the process, plus 1 while live_storages.h records, plus 1 while an
-** observer is set, plus 1 while a host counts (observer.h). Operators test this number before they call
-** the profiler. */
+** observer is set, plus 1 while a host counts (observer.h). Operators call the profiler only if
+** this number is not 0. */
 extern atomic_int tli_profiles;
 static inline bool tli_profiling(void) {
   return __builtin_expect(atomic_load_explicit(&tli_profiles, memory_order_relaxed) != 0, 0);
@@ -108,15 +111,15 @@ typedef struct tli_SpanInput {
 /* Opens a span; `name` is copied. In a thread without a session, spans are reported to the host's
 ** observer only. */
 tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput *inputs, int n);
-/* Ends the span and all open spans inside it. `flops` is the result of the operator's formula; it
-** is ignored if the inner spans already account for at least that many FLOPs, within 0.1
-** percent. */
+/* Ends the span and all open spans inside it. `flops` is the result of the operator's formula. It
+** is ignored if the inner spans together have as many FLOPs, within 0.1 percent, or more. */
 void tli_span_close(tli_Span span, double flops);
 /* Returns whether the calling thread's session wants the FLOP formulas of operators evaluated. */
 bool tli_span_flops(void);
 /* Returns whether the calling thread has a session. */
 bool tli_profile_here(void);
-/* Notes that the innermost open event created, or differentiates, the node with that number. */
+/* Records that the innermost open event has created the node with this number, or computes its
+** derivative. */
 void tli_span_node(uint64_t sequence);
 void tli_profile_memory(const tl_Storage *storage, bool freed);
 void tli_profile_mark(const tl_Tensor *t, tli_MemoryCategory category);
@@ -139,11 +142,12 @@ typedef struct tli_Invitation tli_Invitation;
 tli_Invitation *tli_profile_invite(void);
 void tli_invitation_release(tli_Invitation *invitation); /* Releases an invitation. Accepts NULL. */
 /* Makes the calling thread record for the invitation's session, under the given thread name, until
-** the thread leaves. Nothing is recorded if the invitation is NULL, the session has ended, or
-** memory is exhausted. */
+** tli_profile_leave is called. Nothing is recorded if the invitation is NULL, the session has
+** ended, or memory is exhausted. */
 void tli_profile_join(tli_Invitation *invitation, const char *thread);
 void tli_profile_leave(void);
-/* Adds one finished span to the data of a guest thread; times are those of tli_now_ns. */
+/* Adds one finished span to the data of a thread with an invitation. The times are those of
+** tli_now_ns. */
 void tli_profile_add(tli_Invitation *invitation, const char *thread, tli_SpanKind kind,
                      const char *name, int64_t begin, int64_t end);
 
@@ -152,8 +156,8 @@ void tli_profile_add(tli_Invitation *invitation, const char *thread, tli_SpanKin
 /* Opens a session for the calling thread. Returns NULL with a message if the thread already has
 ** one. */
 tli_Profile *tli_profile_start(const tli_ProfileOptions *options) TL_MUSTCHECK;
-/* Ends open spans and stops recording; waits for devices whose time is measured. Returns false if
-** the calling thread is not the one that started the session, or if a device fails. */
+/* Ends all open spans, stops recording, and waits for the devices whose time is measured. Returns
+** false if the calling thread is not the one that started the session, or if a device fails. */
 bool tli_profile_stop(tli_Profile *p) TL_MUSTCHECK;
 bool tli_profile_active(const tli_Profile *p);
 /* Frees a stopped session. Accepts NULL. */

@@ -24,7 +24,8 @@ typedef struct tli_RecordText {
   uint64_t hash;
   size_t size;
   char *text; /* the text (owned), ended by '\0' */
-  /* for a key of frames: the number of the formatted text; -1 as long as it is not formatted */
+  /* if the text is a key that identifies a stack: the number of the formatted stack; -1 as long as
+  ** it is not formatted */
   int32_t in_words;
 } tli_RecordText;
 
@@ -38,7 +39,8 @@ typedef struct tli_DeviceSpan {
 
 struct tli_Profile {
   tli_ProfileOptions options;
-  /* invitation of this session's guests (owned reference); NULL in a record of guests' data */
+  /* invitation for the guest threads of this session (owned reference); NULL in the record of a
+  ** guest */
   tli_Invitation *invitation;
   bool guest;
   uint64_t serial;
@@ -46,8 +48,8 @@ struct tli_Profile {
   int32_t top;   /* number of the innermost open event; -1 if there is none */
   int64_t begin; /* tli_now_ns */
   int64_t began, end, dropped, bytes;
-  /* `devices` has tli_DeviceSpans; `threads` has the numbers of texts: the names of the threads, this
-  ** one first */
+  /* `devices` consists of tli_DeviceSpans. `threads` consists of the numbers of texts: the names of
+  ** the threads, beginning with this thread */
   tli_RecordList events, memory, texts, devices, threads;
   int32_t *places; /* hash table of texts with open addressing (owned); -1 marks an empty slot */
   int64_t nplaces;
@@ -67,7 +69,7 @@ struct tli_Profile {
 /* Returns a new record of the thread with the name `thread`. If `thread` is NULL, the record has no
 ** thread of its own. */
 tli_Profile *tli_record_new(const tli_ProfileOptions *options, const char *thread);
-/* Releases a record's lists and texts. */
+/* Empties a record: frees its lists and texts. */
 void tli_record_clear(tli_Profile *p);
 /* Appends the events of another record. These events belong to other threads. */
 void tli_record_append(tli_Profile *p, const tli_Profile *from);

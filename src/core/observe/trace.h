@@ -3,8 +3,8 @@
 ** of a call: the operator's entry in the generated table and an array of arguments. src/graph
 ** records and repeats calls in this form.
 **
-** A tracer sees only calls from outside of the engine, not the operators that an operator calls.
-** Without a tracer, an operator pays only for the profiler's test of tli_profiles.
+** A tracer sees only calls from outside of the engine, not the operators that an operator calls. If
+** there is no tracer, an operator only tests tli_profiles, as it does for the profiler.
 */
 #ifndef TLI_TRACE_H
 #define TLI_TRACE_H
@@ -12,8 +12,8 @@
 #include "core/device/generator.h"
 #include "core/tensor/tensor.h"
 
-/* X(kind, member): the kinds of parameters, and the member of tli_CallArg that holds an argument of
-** this kind. ORDER KINDS: src/gen/emit_calls.lua has the same table. */
+/* The kinds of parameters, as X(kind, member): `member` is the member of tli_CallArg that holds an
+** argument of this kind. src/gen/emit_calls.lua has the same table (ORDER KINDS). */
 #define TLI_CALL_KINDS(X) \
   X(TENSOR, tensor)       \
   X(OPERAND, tensor)      \
@@ -67,8 +67,9 @@ enum {
   TLI_CALL_WRITES = 1, /* the operator changes its first argument, which may be a list of tensors */
   TLI_CALL_SIZES = 2,  /* the sizes of the result depend on the values of the arguments */
   TLI_CALL_READS = 4,  /* the result is a value for the host, computed from a tensor's elements */
-  TLI_CALL_ELEMENTWISE = 16, /* runs elementwise kernels and nothing else (core/kernel/sweep.h) */
-  TLI_CALL_VALUE = 8         /* the result is not a tensor but another value */
+  /* the operator runs elementwise kernels and nothing else (core/kernel/sweep.h) */
+  TLI_CALL_ELEMENTWISE = 16,
+  TLI_CALL_VALUE = 8 /* the result is not a tensor but another value */
 };
 
 /* An operator's entry in the generated table. */
@@ -89,8 +90,8 @@ typedef struct tli_Call {
 extern const tli_Call *const tli_calls[];
 extern const int tli_calls_count;
 
-/* Moves the tensors of an owned list to the slots for the results. Fails unless there are as many
-** tensors as slots. Generated code calls this function. */
+/* Moves the tensors of an owned list to the slots for the results. Fails if the numbers of tensors
+** and slots differ. Generated code calls this function. */
 bool tli_call_results(const char *op, tl_Tensors *list, tl_Tensors *out) TL_MUSTCHECK;
 
 /* ---- tracing ---- */
@@ -106,7 +107,8 @@ typedef struct tli_Tracer {
               tl_Tensor *const *results, int64_t n);
   /* The thread calls this function before the host reads the values of t. */
   bool (*read)(struct tli_Tracer *tracer, const tl_Tensor *t);
-  int depth; /* nesting depth of the traced operators that are running */
+  /* how many operators are running, one inside the other; only the outermost one is traced */
+  int depth;
 } tli_Tracer;
 
 /* Makes a tracer (borrowed) observe the calling thread until tli_trace_stop. Returns false, after
@@ -114,20 +116,21 @@ typedef struct tli_Tracer {
 bool tli_trace_start(tli_Tracer *tracer) TL_MUSTCHECK;
 void tli_trace_stop(tli_Tracer *tracer);
 bool tli_tracing(void);
-/* Returns the number of the calling thread's trace, which no other trace has; 0 without one. */
+/* Returns the number of the calling thread's trace; every trace has another number. Returns 0 if
+** there is no trace. */
 uint64_t tli_trace_number(void);
 
 typedef enum tli_Traced { TLI_UNTRACED, TLI_TRACED, TLI_TRACE_REFUSED } tli_Traced;
 
-/* Notify the tracer, if there is one, of the beginning and the end of an operator. Generated code
-** calls these functions. */
+/* These functions tell the tracer, if there is one, that an operator begins or ends. Generated code
+** calls them. */
 tli_Traced tli_trace_begin(const tli_Call *call, const tli_CallArg *args);
 bool tli_trace_end(const tli_Call *call, const tli_CallArg *args, bool ok,
                    tl_Tensor *const *results, int64_t n) TL_MUSTCHECK;
-/* Notifies the tracer that the host is about to read elements of t; the slow path of
-** tli_trace_read. */
+/* Tells the tracer that the host is about to read elements of t. tli_trace_read calls this function
+** if there may be a tracer. */
 bool tli_trace_read_slowly(const tl_Tensor *t) TL_MUSTCHECK;
-extern atomic_int tli_profiles; /* declared in profile.h; a tracer counts as a session */
+extern atomic_int tli_profiles; /* declared in profile.h too; a tracer counts as an open session */
 static inline TL_MUSTCHECK bool tli_trace_read(const tl_Tensor *t) {
   bool watched = atomic_load_explicit(&tli_profiles, memory_order_relaxed) != 0;
   return __builtin_expect(!watched, 1) || tli_trace_read_slowly(t);

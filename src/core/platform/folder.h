@@ -7,14 +7,14 @@
 
 #include "core/error.h"
 
-/* Returns the entries of a folder except "." and "..", unordered, in a block for free(). Each
-** entry is a byte ('d' for a folder, 'l' for a link to one, 's' for a pipe, a socket or a device,
-** 'f' for anything else), the name, and a byte 0. Returns NULL, with TL_EIO and the system's message, if the folder cannot be
-** read. */
+/* Returns the entries of a folder except "." and "..", unordered, in a block for free(). Each entry
+** is a byte for its kind, the name, and a byte 0. The kind is 'd' for a folder, 'l' for a link to a
+** folder, 's' for a pipe, a socket or a device, and 'f' for anything else. Returns NULL, with
+** TL_EIO and the system's message, if the folder cannot be read. */
 char *tli_folder_list(const char *path, size_t *bytes) TL_MUSTCHECK;
 
 /* Creates a folder and its parents unless they exist. Returns its absolute path in a block for
-** free(); NULL, with TL_EIO and the system's message, on failure. */
+** free(). On failure returns NULL, with TL_EIO and the system's message. */
 char *tli_folder_make(const char *path) TL_MUSTCHECK;
 
 /* ---- system calls ---- */
@@ -39,7 +39,7 @@ bool tli_folder_file(const char *path, int64_t *bytes, int64_t *written) TL_MUST
 ** Windows. */
 bool tli_folder_own(const char *path);
 /* Returns the bytes of a file that only this user can change, in a block for free(). Returns NULL,
-** without a message, for a file that others can change, for a link, and for more than `most`
+** without a message, if others can change the file, if it is a link, or if it has more than `most`
 ** bytes. */
 char *tli_folder_read_own(const char *path, int64_t most, size_t *bytes);
 /* Returns whether a file of this size may be written under this name. The name must be free or

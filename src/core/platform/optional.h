@@ -1,9 +1,9 @@
 /*
-** optional.h - the optional libraries, which tlua uses if they are installed: their file names,
-** their use, and how to install them. All code that opens such a library takes the file names from
-** this list, so that `tlua doctor` looks for the same files. Plugins, which cannot call the
-** engine's functions, use macros such as TLI_FILES_NVRTC. cuSOLVER, cuBLAS and CUPTI are not in the
-** list: a plugin opens the version that it was built for.
+** optional.h - the optional libraries, which tlua uses if they are installed. The list has the file
+** names of each library, its use, and how to install it. All code that opens such a library takes
+** the file names from this list, so that `tlua doctor` looks for the same files. Plugins, which
+** cannot call the engine's functions, use macros such as TLI_FILES_NVRTC. cuSOLVER, cuBLAS and
+** CUPTI are not in the list: a plugin opens the version that it was built for.
 */
 #ifndef TLI_OPTIONAL_H
 #define TLI_OPTIONAL_H
@@ -44,7 +44,8 @@
   "libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so", "libcurl.4.dylib", "libcurl.dylib"
 #endif
 
-/* X(id, name, use, installation): the libraries, in the order in which `tlua doctor` shows them. */
+/* The libraries, as X(id, name, use, installation), in the order in which `tlua doctor` shows
+** them. */
 #define TLI_OPTIONAL_LIBRARIES(X)                                                                 \
   X(BLAS, "OpenBLAS", "linear algebra", "Debian: apt install libopenblas0")                       \
   X(EDIT, "line editing", "history, completion and editing at the prompt",                        \

@@ -1,6 +1,6 @@
 /*
-** output.h - captures the output of this process, its libraries and its child processes to stdout
-** and stderr, and interrupts the program in the main thread. On Windows all functions fail.
+** output.h - captures what this process, its libraries and its child processes write to stdout and
+** stderr, and interrupts the program in the main thread. On Windows all functions fail.
 */
 #ifndef TLI_OUTPUT_H
 #define TLI_OUTPUT_H
@@ -17,13 +17,13 @@ int tli_output_capture(int fd, FILE *file, int *end) TL_MUSTCHECK;
 /* Redirects `fd` to the previous output again, and closes `previous`. */
 void tli_output_release(int fd, int previous);
 
-/* Reads from a pipe without waiting. Returns the number of bytes, or 0 if there are none. */
+/* Reads from a pipe without waiting. Returns the number of bytes that were read. */
 int64_t tli_output_take(int end, void *data, size_t bytes);
 
 /* Writes to a descriptor, such as that of the previous output. Ignores failures. */
 void tli_output_put(int fd, const char *text, size_t bytes);
 
-/* Sends this process the signal of Ctrl-C. */
+/* Sends this process the signal that Ctrl-C causes (SIGINT). */
 void tli_output_interrupt(void);
 
 #endif

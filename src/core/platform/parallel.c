@@ -145,7 +145,7 @@ static inline void relax(void) {
     }                                                 \
   } while (0)
 
-/* Divides the tasks into shares. Called by the owner. */
+/* Divides the tasks of a job into shares. Only the owner of the pool calls this function. */
 static void share_out(int tasks, int sharers) {
   int n = sharers < SHARES ? sharers : SHARES;
   for (int k = 0; k < n; k++) {
@@ -169,7 +169,8 @@ static void take_tasks(int thread) {
   }
 }
 
-/* Waits until the pool's round differs from `seen`, and returns the new round. */
+/* Waits until another job begins: until the pool's count of jobs differs from `seen`. Returns the
+** count. */
 static unsigned wait_for_work(unsigned seen) {
   SPIN_WHILE(atomic_load(&pool.round) == seen);
   if (atomic_load(&pool.round) == seen) {

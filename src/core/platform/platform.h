@@ -14,8 +14,8 @@
 /* ---- locks ---- */
 
 #ifdef _WIN32
-/* Structs that stand for SRWLOCK, CONDITION_VARIABLE and INIT_ONCE, because the system's header
-** defines too many other names. */
+/* Structs of the same size as SRWLOCK, CONDITION_VARIABLE and INIT_ONCE, which they stand for. They
+** are declared here because the system's header defines too many other names. */
 typedef struct tli_Mutex {
   void *opaque;
 } tli_Mutex;
@@ -51,8 +51,9 @@ void tli_mutex_unlock(tli_Mutex *mutex);
 void tli_condition_init(tli_Condition *condition);
 void tli_condition_destroy(tli_Condition *condition);
 void tli_condition_wait(tli_Condition *condition, tli_Mutex *mutex);
-/* Waits for at most `ns` nanoseconds, even if the system's date is changed. Like
-** tli_condition_wait, it may return earlier. The condition must come from tli_condition_init. */
+/* Waits for at most `ns` nanoseconds; a change of the system's date has no effect. Like
+** tli_condition_wait, the function may return early. The condition must come from
+** tli_condition_init. */
 void tli_condition_wait_for(tli_Condition *condition, tli_Mutex *mutex, int64_t ns);
 void tli_condition_signal(tli_Condition *condition);
 void tli_condition_broadcast(tli_Condition *condition);
@@ -62,11 +63,11 @@ void tli_once(tli_Once *once, void (*fn)(void));
 
 /* ---- threads ---- */
 
-/* The stack size in bytes that a thread needs to call operators inside Lua's deepest recursion. */
+/* The stack size in bytes that a thread needs to call operators from Lua's deepest recursion. */
 #define TLI_LEAST_STACK ((size_t)1 << 20)
 
-/* Starts a detached thread. Signals are blocked in the thread, so that the program's own threads
-** handle them. Returns false if the system cannot start more threads. */
+/* Starts a detached thread. Signals are blocked in the thread, so that only the program's own
+** threads handle them. Returns false if the system cannot start more threads. */
 bool tli_thread_start(void (*fn)(void *context), void *context) TL_MUSTCHECK;
 
 /* Creates a key, which holds one value for each thread. When a thread ends, `end` is called with
@@ -74,13 +75,14 @@ bool tli_thread_start(void (*fn)(void *context), void *context) TL_MUSTCHECK;
 bool tli_key_make(tli_Key *key, void (*end)(void *value)) TL_MUSTCHECK;
 bool tli_key_set(tli_Key key, void *value) TL_MUSTCHECK;
 
-/* Registers functions that every fork calls: `before` runs before the fork, `parent` and `child`
-** after it in the two processes. Each may be NULL. Does nothing on systems without fork. */
+/* Registers functions that every fork calls: `before` runs before the fork; `parent` and `child`
+** run after it in the parent and in the child process. Each may be NULL. On systems without fork,
+** does nothing. */
 void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void));
 
-/* Registers a static lock of the engine when the program starts. The lock is held across each fork,
-** so that the child, which has only one thread, finds the lock free and its data consistent. Two
-** such locks are never held together. */
+/* Registers a static lock of the engine when the program starts. The lock is held during each fork,
+** and then released in both processes. So in the child, which has only one thread, the lock is free
+** and the data that it guards is consistent. Two such locks are never held together. */
 #define TLI_FORK_SAFE(lock)                                        \
   __attribute__((constructor)) static void hold_over_forks(void) { \
     static tli_ForkLock held = {&(lock), NULL};                    \
@@ -121,8 +123,8 @@ void tli_pages_put(void *block, size_t bytes);
 
 /* Opens a shared library without making its symbols global. Returns NULL on failure. */
 void *tli_library_open(const char *file);
-/* Returns false for a truncated library, such as an incomplete download, because opening it would
-** crash the process. Returns true for a file that is not a library. */
+/* Returns false for a library whose file is truncated, for example by an incomplete download,
+** because opening it would crash the process. Returns true for a file that is not a library. */
 bool tli_library_whole(const char *path);
 /* Returns the message of this thread's last failed tli_library_open. */
 const char *tli_library_error(void);
@@ -141,12 +143,12 @@ void tli_library_close(void *library);
 /* ---- files, environment ---- */
 
 /* Maps a file privately: pages are read on first use if the system supports that, and writes do not
-** reach the file. Returns NULL with errno set. For an empty file, returns a valid address with
-** *bytes 0. */
+** reach the file. Returns NULL with errno set. For an empty file, returns a valid address and sets
+** *bytes to 0. */
 void *tli_file_map(const char *path, size_t *bytes);
 void tli_file_unmap(void *data, size_t bytes);
 /* Returns whether an address that could not be read belongs to a mapped file that was truncated. If
-** it does, maps zeros from that page on. The caller is a signal handler. */
+** so, maps zeros from that page on. A signal handler calls this function. */
 bool tli_file_shrunk(const void *address);
 /* Returns the path of the last truncated file, or "". */
 const char *tli_file_shrunk_path(void);
@@ -160,7 +162,7 @@ bool tli_file_is_terminal(FILE *file);
 /* Locks a file until it is closed. Returns false if another process holds the lock, or if `path` is a
 ** link or no longer names this file. */
 bool tli_file_hold(FILE *file, const char *path) TL_MUSTCHECK;
-/* Prevents child processes from inheriting the file. */
+/* Prevents child processes from inheriting the file's descriptor. */
 void tli_file_keep(FILE *file);
 /* Sets an environment variable; value NULL removes the variable. */
 void tli_environment_set(const char *name, const char *value);

@@ -129,7 +129,7 @@ static int open_nameless(const char *target, mode_t mode) {
   /* this lock is always granted, since no other process can lock the file before it has a name */
   (void)tli_scratch_hold(fd);
   if (access(link, F_OK) == 0) return fd;
-  close(fd); /* a file without a name cannot get a name here, so this way is not supported */
+  close(fd); /* the system could not name this file later, so unnamed files are not used */
 #else
   (void)target;
   (void)mode;

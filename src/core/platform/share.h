@@ -1,7 +1,8 @@
 /*
-** share.h - shared memory for processes of one machine, with numbered places that processes claim
-** and that become free when the claiming process ends, and words on which processes sleep. On
-** systems without these services, tli_share_make and tli_share_open fail with a message.
+** share.h - shared memory for processes of one machine. It has numbered places: a process claims a
+** place, which becomes free when that process ends. Processes can sleep on a word in the memory
+** until another process wakes them. On systems without these services, tli_share_make and
+** tli_share_open fail with a message.
 */
 #ifndef TLI_SHARE_H
 #define TLI_SHARE_H
@@ -25,18 +26,18 @@ bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) T
 /* Opens shared memory while its creator runs; the creator must belong to the same user. */
 bool tli_share_open(tli_Share *share, const char *name, size_t bytes) TL_MUSTCHECK;
 void tli_share_close(tli_Share *share); /* Closes the memory; may be called repeatedly. */
-/* Hides the memory. From now on it cannot be opened by name, no place in it can be claimed, and it
-** uses no file descriptor. */
+/* Hides the memory: from now on it cannot be opened by name, no place in it can be claimed, and it
+** needs no file descriptor. */
 void tli_share_hide(tli_Share *share);
 
-/* Claims a place, a number from 0, until the share is closed or the process ends for any reason.
-** Returns false, without a message, if another process has claimed the place. */
+/* Claims a place until the share is closed or the process ends for any reason. Places are numbered
+** from 0. Returns false, without a message, if another process has claimed the place. */
 bool tli_share_claim(const tli_Share *share, int place) TL_MUSTCHECK;
 /* Returns whether another process has claimed the place. */
 bool tli_share_claimed(const tli_Share *share, int place);
 
-/* Sleeps while *word is `seen`, until tli_word_wake or for `ns` nanoseconds. It may return earlier.
-** The word may be in shared memory. */
+/* Sleeps if *word is equal to `seen`, until tli_word_wake is called for the word, but at most for
+** `ns` nanoseconds. The function may return early. The word may be in shared memory. */
 void tli_word_wait(atomic_uint *word, unsigned seen, int64_t ns);
 void tli_word_wake(atomic_uint *word);
 

@@ -19,23 +19,23 @@ bool tli_socket_is_local(int socket);
 /* Returns whether the other side of a connection within this machine belongs to another user who is
 ** not root. Returns false if the system does not tell the user. */
 bool tli_socket_is_foreign(int socket);
-/* Accepts the next waiting connection and returns its socket. Returns TLI_NOSOCKET if none is
-** waiting, or TLI_NOFILES if this process or the system has no free file descriptors. */
+/* Accepts the next waiting connection and returns its socket. Returns TLI_NOSOCKET if no connection
+** is waiting, or TLI_NOFILES if this process or the system has no free file descriptors. */
 int tli_socket_accept(int listener);
 /* Connects to a listener. Tries again until the deadline (a time of tli_now_ns), since the other
 ** side may start later. */
 int tli_socket_connect(const char *host, int port, int64_t deadline) TL_MUSTCHECK;
 void tli_socket_close(int socket);
 
-/* Send or receive exactly `bytes` bytes. Return false with a message at the deadline, after the
-** other side has closed the connection, or after tl_interrupt. */
+/* These functions send or receive exactly `bytes` bytes. They return false with a message if the
+** deadline passes, if the other side has closed the connection, or after a call of tl_interrupt. */
 bool tli_socket_send(int socket, const void *data, size_t bytes, int64_t deadline) TL_MUSTCHECK;
 bool tli_socket_receive(int socket, void *data, size_t bytes, int64_t deadline) TL_MUSTCHECK;
-/* Receives available bytes, at most `bytes`, and returns their number: 0 if there are none now.
-** Returns -1 if the other side has closed the connection. */
-int64_t tli_socket_take(int socket, void *data, size_t bytes);
-/* Sends as many bytes as possible without blocking, and returns their number: 0 if there is no room
+/* Receives available bytes, at most `bytes`, and returns their number, which is 0 if there are none
 ** now. Returns -1 if the other side has closed the connection. */
+int64_t tli_socket_take(int socket, void *data, size_t bytes);
+/* Sends as many bytes as possible without blocking, and returns their number, which is 0 if there
+** is no room now. Returns -1 if the other side has closed the connection. */
 int64_t tli_socket_give(int socket, const void *data, size_t bytes);
 
 /* Creates two connected sockets: data sent to ends[1] arrives at ends[0]. */

@@ -6,7 +6,7 @@
 
 #include "tlua.h"
 
-/* Categories of dtypes, in ascending order (ORDER CATEGORY). Promotion chooses the higher
+/* Categories of dtypes, in ascending order (ORDER CATEGORY). Type promotion chooses the higher
 ** category. */
 typedef enum tli_Category { TLI_BOOL, TLI_INT, TLI_FLOAT, TLI_COMPLEX } tli_Category;
 
@@ -23,7 +23,7 @@ extern const uint8_t tli_dtype_digits[TL_NDTYPES];
 /* Returns whether a dtype is one of TL_STORED_DTYPES. */
 #ifdef TLI_INFER
 static inline bool tli_is_stored(int t) { return (void)t, false; }
-#define TLI_HALF_COMPLEX TL_NDTYPES /* no dtype */
+#define TLI_HALF_COMPLEX TL_NDTYPES /* complex32; here no dtype, because this build lacks it */
 #else
 static inline bool tli_is_stored(int t) { return t >= TL_F8E4M3; }
 #define TLI_HALF_COMPLEX TL_C32
@@ -36,7 +36,8 @@ static inline bool tli_is_inexact(tl_DType t) { return tli_dtype_category(t) >= 
 static inline tl_DType tli_real_dtype(tl_DType t) {
   return t == TL_C64 ? TL_F32 : t == TL_C128 ? TL_F64 : t == TLI_HALF_COMPLEX ? TL_F16 : t;
 }
-/* Returns the complex type whose parts hold `t`: complex128 for float64, otherwise complex64. */
+/* Returns the complex type whose parts can hold numbers of type `t`: complex128 for float64,
+** otherwise complex64. */
 static inline tl_DType tli_complex_dtype(tl_DType t) {
   return t == TL_F64 || t == TL_C128 ? TL_C128 : TL_C64;
 }
@@ -52,8 +53,8 @@ static inline bool tli_is_unsigned(tl_DType t) {
 tl_DType tli_dtype_from_name(const char *name);
 
 /* Returns the promoted type by PyTorch's table. For instance, float16 with bfloat16 gives float32.
-** An unsigned type with a signed one gives a signed type that holds the numbers of both. Fails with
-** TL_NODTYPE if the types have no common type, as float8 and every other type have none. */
+** An unsigned type with a signed type gives a signed type that holds the numbers of both. If the
+** types have no common type, as float8 and any other type, fails and returns TL_NODTYPE. */
 tl_DType tli_dtype_promote(tl_DType a, tl_DType b);
 
 /* Returns the type in which kernels compute: float32 for half types, int32 for smaller
@@ -63,15 +64,15 @@ tl_DType tli_dtype_compute(tl_DType dtype);
 /* tli_int_min returns the smallest value of an integer type or bool, tli_int_max the largest. */
 int64_t tli_int_min(tl_DType dtype);
 int64_t tli_int_max(tl_DType dtype);
-/* Return properties of a floating type, or of a complex type's parts: tli_float_max the largest
-** finite number, _tiny the smallest normal number, _epsilon the distance from 1 to the next
-** number. */
+/* These functions return properties of a floating type, or of a complex type's parts: tli_float_max
+** the largest finite number, tli_float_tiny the smallest normal number, and tli_float_epsilon the
+** distance from 1 to the next number. */
 double tli_float_max(tl_DType dtype);
 double tli_float_tiny(tl_DType dtype);
 double tli_float_epsilon(tl_DType dtype);
 
-/* The floating type of results made from numbers alone. Each thread has its own setting; its
-** initial value is float32. */
+/* The floating type of tensors that are made from numbers alone. Each thread has its own setting;
+** its initial value is float32. */
 tl_DType tli_default_dtype(void);
 void tli_set_default_dtype(tl_DType dtype);
 
@@ -102,8 +103,8 @@ static inline bool tli_to_bool(tl_Scalar s) {
 ** float may not be stored in an integer type. */
 bool tli_scalar_fits(tl_Scalar s, tl_DType dtype);
 
-/* Arithmetic on scalars, for derivative formulas. As in Lua, sums, differences and products of
-** integers are integers; quotients and powers are floats. */
+/* These functions do arithmetic on scalars, for derivative formulas. As in Lua, sums, differences
+** and products of integers are integers; quotients and powers are floats. */
 tl_Scalar tli_scalar_add(tl_Scalar a, tl_Scalar b);
 tl_Scalar tli_scalar_sub(tl_Scalar a, tl_Scalar b);
 tl_Scalar tli_scalar_mul(tl_Scalar a, tl_Scalar b);
@@ -115,7 +116,7 @@ static inline tl_Scalar tli_scalar_conj(tl_Scalar a) {
   return a;
 }
 
-/* Read and write one element of any type. */
+/* These functions read and write one element of any type. */
 tl_Scalar tli_load(const void *p, tl_DType dtype);
 void tli_store(void *p, tl_DType dtype, tl_Scalar s);
 

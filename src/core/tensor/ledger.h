@@ -1,6 +1,7 @@
 /*
-** ledger.h - charges for memory besides storages, such as the nodes of a graph. They count only in
-** states that limit the bytes of tensors (tl_set_limits).
+** ledger.h - charges a state's ledger (tensor.h) for memory that is not in storages, such as the
+** nodes of a graph. This memory counts only in states that limit the bytes of tensors
+** (tl_set_limits).
 */
 #ifndef TLI_LEDGER_H
 #define TLI_LEDGER_H
@@ -9,9 +10,10 @@
 
 /* Returns false after tli_fail if the limit of this thread's ledger has no room for `bytes`. */
 bool tli_ledger_fits(int64_t bytes) TL_MUSTCHECK;
-/* If this thread's ledger has a limit, charges it for memory besides storages, and stores it in *l
-** for tli_ledger_give; stores NULL otherwise. Fails if there is no room. */
+/* If this thread's ledger has a limit, charges it for `bytes`, and stores it in *l for a later call
+** of tli_ledger_give. Otherwise stores NULL. Fails if the limit leaves no room. */
 bool tli_ledger_take(tli_Ledger **l, int64_t bytes) TL_MUSTCHECK;
-void tli_ledger_give(tli_Ledger *l, int64_t bytes); /* Takes a charge back. Accepts NULL. */
+/* Subtracts a charge from a ledger when the memory is freed. Accepts NULL. */
+void tli_ledger_give(tli_Ledger *l, int64_t bytes);
 
 #endif

@@ -14,7 +14,8 @@
 #include "core/tensor/dtype.h"
 #include "core/error.h"
 
-/* Fails if this build has no tensors of the dtype: PROFILE=infer leaves out complex numbers. */
+/* Fails if this build has no tensors of the dtype; for example, PROFILE=infer leaves out complex
+** numbers. */
 static inline TL_MUSTCHECK bool tli_has_dtype(tl_DType dtype) {
 #ifdef TLI_INFER
   if (tli_is_complex(dtype))
@@ -39,8 +40,8 @@ typedef struct tli_AutogradHead {
 bool tli_inference_mode(void);
 bool tli_set_inference_mode(bool enabled);
 
-/* Drops a reference and returns whether it was the last one. The holder of the only reference may
-** skip the atomic write, because no other thread can take a reference. */
+/* Drops a reference and returns whether it was the last one. If the caller holds the only
+** reference, the atomic write is skipped, because no other thread can take a reference then. */
 static inline bool tli_last_reference(atomic_int *refs) {
   if (atomic_load_explicit(refs, memory_order_acquire) == 1) return true;
   return atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
@@ -54,16 +55,16 @@ typedef struct tli_Ledger {
   /* bytes charged since the owner last reset this counter; only the owner's thread uses it */
   int64_t young;
   int64_t most; /* limit of the live bytes on all devices; 0 means no limit */
-  /* whether new memory of the CPU is filled with zeros: it may hold others' data, which the owner's
-  ** scripts must not read */
+  /* whether new memory of the CPU is filled with zeros, because it may hold data of other states
+  ** that the owner's scripts must not read */
   bool clean;
 } tli_Ledger;
 
 /* Returns a ledger with one reference; NULL if memory is exhausted. */
 tli_Ledger *tli_ledger_new(void) TL_MUSTCHECK;
 void tli_ledger_release(tli_Ledger *l); /* Releases a reference to a ledger. Accepts NULL. */
-/* Set and return the ledger that this thread charges for tensors that no caller sees, such as those
-** that a graph saves. The ledger is borrowed, and may be NULL. */
+/* These functions set and return the ledger that this thread charges for tensors that no Lua value
+** refers to, such as tensors that a graph saves. The ledger is borrowed, and may be NULL. */
 void tli_set_ledger(tli_Ledger *l);
 tli_Ledger *tli_ledger(void);
 
@@ -80,27 +81,29 @@ typedef struct tl_Storage {
   void (*release)(void *data, void *context);
   union {
     void *context; /* argument of `release` */
-    /* number of the capture during which the memory was allocated, on a device other than the CPU;
-    ** otherwise 0 */
+    /* for memory of a device other than the CPU that was allocated during a capture: the number of
+    ** the capture; otherwise 0 */
     uint64_t capture;
   };
   /* the ledger that this storage is charged to (owned reference); NULL until a binding charges
   ** one */
   _Atomic(tli_Ledger *) ledger;
-  _Alignas(64) char small[]; /* the data of a small CPU storage, `bytes` long; otherwise empty */
+  /* the data of a small CPU storage, which has `bytes` bytes; otherwise empty */
+  _Alignas(64) char small[];
 } tl_Storage;
 
 enum {
   TLI_REQUIRES_GRAD = 1, /* flag of a leaf that requires a gradient */
   TLI_PARAMETER = 2,     /* flag of an nn.Parameter */
-  /* flag of an operand made from a Lua number: its dtype does not change a dtype of the same
-  ** category */
+  /* flag of an operand made from a Lua number: type promotion ignores its dtype if a tensor has a
+  ** dtype of the same category */
   TLI_NUMBER = 4,
   /* flag of a row-major tensor; every function that sets sizes or strides updates it */
   TLI_CONTIGUOUS = 8,
   /* flag of a tensor made in inference mode, whose version counter is unreliable */
   TLI_INFERENCE = 16,
-  /* flag of a tensor to which another thread may take a new reference (hooks.c) */
+  /* flag of a tensor to which another thread may take a new reference through a weak reference
+  ** (hooks.c) */
   TLI_WEAKLY_HELD = 32,
   /* flag of a sparse gradient; autograd/sparse_grads.c keeps its elements elsewhere */
   TLI_SPARSE = 64
@@ -114,7 +117,7 @@ struct tl_Tensor {
   tl_Storage *storage; /* owned */
   union {
     int64_t offset;  /* elements */
-    tl_Tensor *next; /* the next tensor in the list of tensors to free */
+    tl_Tensor *next; /* the next tensor in the list of tensors that wait to be freed */
   };
   int64_t numel;
   struct tli_Autograd *autograd; /* autograd state (owned); NULL for tensors that need none */
@@ -150,7 +153,7 @@ static inline bool tli_same_sizes(const tl_Tensor *a, const tl_Tensor *b) {
 #define TLI_CPU ((tl_Device){TL_CPU, 0})
 #define TLI_NODEVICE ((tl_Device){-1, 0})
 
-/* Lists of integers as arguments of operators; v == NULL means "not given". */
+/* A list of integers as an argument of an operator. If v is NULL, the argument was not given. */
 typedef struct tl_Ints {
   int64_t n;
   const int64_t *v; /* borrowed */
@@ -161,7 +164,7 @@ typedef struct tl_Floats {
   const double *v; /* borrowed */
 } tl_Floats;
 #define TLI_NOFLOATS ((tl_Floats){0, NULL})
-/* stands for an optional integer argument that was not given */
+/* the value of an optional integer argument that was not given */
 #define TLI_NOINT INT64_MIN
 
 typedef struct tl_Tensors {
@@ -170,10 +173,11 @@ typedef struct tl_Tensors {
   tl_Tensor **v;
 } tl_Tensors;
 
-/* Constructors: each returns a new reference, or NULL with a message. */
+/* Constructors. Each of these functions returns a new reference, or NULL with a message. */
 
 tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) TL_MUSTCHECK;
-/* Returns a storage for foreign memory; for `release`, see tl_tensor_wrap. */
+/* Returns a storage for memory that the caller has allocated. tl_tensor_wrap describes
+** `release`. */
 tl_Storage *tli_storage_wrap(tl_Device device, void *data, int64_t bytes,
                              void (*release)(void *data, void *context), void *context)
     TL_MUSTCHECK;
@@ -186,7 +190,7 @@ void tli_storage_release(tl_Storage *s); /* Releases a reference to a storage. A
 ** already has a ledger. The storage may be shared with other threads; the ledger belongs to the
 ** calling thread. */
 bool tli_storage_charge(tl_Storage *s, tli_Ledger *l);
-/* Moves a storage's charge to ledger l, because the tensor moves to another interpreter. The ledger
+/* Moves a storage's charge to ledger l, for a tensor that moves to another interpreter. The ledger
 ** belongs to the calling thread. */
 void tli_storage_recharge(tl_Storage *s, tli_Ledger *l);
 /* Charges the tensor's storage to this thread's ledger, unless the storage already has a ledger. */
@@ -201,7 +205,7 @@ tl_Tensor *tli_empty(tl_DType dtype, tl_Device device, int ndim, const int64_t *
 /* Returns an uninitialised dense tensor with `like`'s sizes, device and order of dimensions in
 ** memory (PyTorch's preserve_format). */
 tl_Tensor *tli_empty_like(const tl_Tensor *like, tl_DType dtype) TL_MUSTCHECK;
-/* Returns a new tensor as tli_empty_like does, but on the meta device. */
+/* Returns a tensor like tli_empty_like, but on the meta device, with `like`'s dtype. */
 tl_Tensor *tli_on_meta(const tl_Tensor *like) TL_MUSTCHECK;
 /* Returns a tensor for foreign memory on a device, as tl_tensor_wrap describes. Messages begin with
 ** `op`. */
@@ -220,7 +224,7 @@ tl_Tensor *tli_alias(const tl_Tensor *t, int ndim, const int64_t *sizes, const i
 ** dtype. */
 tl_Tensor *tli_alias_as(const tl_Tensor *t, tl_DType dtype, int ndim, const int64_t *sizes,
                         const int64_t *strides, int64_t offset) TL_MUSTCHECK;
-/* Returns a view of the whole tensor without autograd state. */
+/* Returns a view of the whole tensor that has no autograd state. */
 tl_Tensor *tli_detached(const tl_Tensor *t) TL_MUSTCHECK;
 
 static inline tl_Tensor *tli_retain(tl_Tensor *t) {
@@ -250,16 +254,17 @@ bool tli_overlaps_itself(const tl_Tensor *t);
 /* Converts a dimension that may count from either end to a number in [0, ndim). Returns -1 with a
 ** message that begins with `op` if the dimension is out of range. A 0-d tensor has dimension 0. */
 int tli_dim(const char *op, int64_t dim, int ndim);
-/* Converts a position within a size, as tli_dim converts a dimension; a size of 0 has no
-** positions. */
+/* Converts a position within a dimension of the given size in the same way as tli_dim converts a
+** dimension. If the size is 0, there are no positions. */
 int64_t tli_position(const char *op, int64_t index, int64_t size);
 
-/* Writes the shape to which n tensors are broadcast together. Returns false, with a message that
+/* Computes the shape to which n tensors are broadcast together. Returns false, with a message that
 ** names `op`, if there is no such shape. */
 bool tli_broadcast_shape(const char *op, tl_Tensor *const *ts, int n, int *ndim, int64_t *sizes);
 bool tli_expandable(int ndim, const int64_t *sizes, int to_ndim, const int64_t *to_sizes);
 
-/* Returns the promoted dtype of operands; 0-d tensors and numbers only raise the category. */
+/* Returns the promoted dtype of operands; 0-d tensors and numbers only affect the result if their
+** category is higher. */
 tl_DType tli_result_dtype(tl_Tensor *const *ts, int n);
 
 /* Formats a shape such as "[2, 3]" in one of a few thread-local buffers, for messages. */
