@@ -450,6 +450,52 @@ TEST(long_calls_are_refused) {
   lua_close(L);
 }
 
+/* The replaced functions have the same results and errors as Lua's own. */
+static const char *const replaced_calls[] = {
+    "table.insert({1}, 5, 2)",
+    "table.sort({3, 1, 2, 5, 4}, function() return true end)",
+    "table.sort()",
+    "table.concat({1, {}, 3})",
+    "table.move({}, 1, 2)",
+    "return table.unpack(setmetatable({1, 2}, {__len = error}), 1, 2)",
+    "('x'):rep({})",
+    "('%d'):format('x')",
+    "setmetatable({})",
+    "xpcall(print)",
+    "coroutine.wrap(5)",
+    "coroutine.wrap(function() error('x') end)()",
+    "local f = coroutine.wrap(print) f() f()",
+    "return coroutine.resume(coroutine.wrap(function() end))",
+    "collectgarbage('x')",
+    "return ('a\\0b'):gsub('%z', '-')",
+    "return #(('x'):rep(250):match(('x*'):rep(210) .. ('y-'):rep(210)))",
+    "return ('xx'):find(('x?'):rep(210))",
+    "return ('ab'):match('%f[%w', 'x')",
+    "local m = {__gc = function(...) return select('#', ...), ... end} setmetatable({}, m)\n"
+    "return m.__gc(1, nil)",
+    NULL};
+
+TEST(limits_keep_results_and_errors) {
+  static const char show[] = "local t = table.pack(pcall(load(..., '=line')))\n"
+                             "for i = 1, t.n do t[i] = tostring(t[i]) end\n"
+                             "return table.concat(t, '; ')";
+  lua_State *L = open_with(0),
+            *limited = open_limited_with(0, (tl_Limits){.instructions = 1000000});
+  for (int i = 0; replaced_calls[i]; i++) {
+    lua_State *states[] = {L, limited};
+    for (int k = 0; k < 2; k++) {
+      CHECK(luaL_loadstring(states[k], show) == LUA_OK);
+      lua_pushstring(states[k], replaced_calls[i]);
+      CHECK(lua_pcall(states[k], 1, 1, 0) == LUA_OK);
+    }
+    const char *expected = lua_tostring(L, -1), *got = lua_tostring(limited, -1);
+    if (strcmp(got, expected) != 0) printf("expected '%s', got '%s'\n", expected, got);
+    CHECK(strcmp(got, expected) == 0);
+  }
+  lua_close(L);
+  lua_close(limited);
+}
+
 /* Tests that operators stop when the time is over. */
 TEST(limit_of_an_operators_time) {
   tl_Limits limits = {.seconds = 0.05};

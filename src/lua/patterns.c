@@ -75,6 +75,7 @@ static bool in_class(int c, int name) {
   case 'u': in = isupper(c); break;
   case 'w': in = isalnum(c); break;
   case 'x': in = isxdigit(c); break;
+  case 'z': in = c == 0; break; /* deprecated in Lua, but still a class */
   default: return name == c;
   }
   return isupper(name) ? !in : in;
@@ -219,21 +220,24 @@ static size_t match_steps(Search *m, size_t at, size_t p) {
       continue;
     }
     size_t end = item_end(m, p);
-    switch (end < m->pattern_size ? m->pattern[end] : 0) {
+    bool fit = fits(m, at, p, end);
+    unsigned char mark = end < m->pattern_size ? m->pattern[end] : 0;
+    if (!fit) { /* as in Lua, an item that is repeated zero times needs no nested call */
+      if (mark == '\0' || strchr("*-?", mark) == NULL) return NONE;
+      p = end + 1;
+      continue;
+    }
+    switch (mark) {
     case '*': return longest(m, at, p, end, 0);
     case '+': return longest(m, at, p, end, 1);
     case '-': return shortest(m, at, p, end);
-    case '?':
-      if (fits(m, at, p, end)) {
-        size_t stop = match_here(m, at + 1, end + 1);
-        if (stop != NONE) return stop;
-      }
+    case '?': {
+      size_t stop = match_here(m, at + 1, end + 1);
+      if (stop != NONE) return stop;
       p = end + 1;
       break;
-    default:
-      if (!fits(m, at, p, end)) return NONE;
-      at++;
-      p = end;
+    }
+    default: at++, p = end;
     }
   }
   return at;

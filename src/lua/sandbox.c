@@ -124,13 +124,22 @@ static int load_text(lua_State *L) {
 ** them. The limit is larger if scripts are trusted. */
 static lua_Integer most_elements(lua_State *L) { return tli_denied(L) ? 10000000 : 100000000; }
 
-/* Calls the original function, upvalue 1, with all arguments. */
-static int call_original(lua_State *L) {
-  tli_limits_spend(L, 1);
+/* Calls the original function, upvalue 1, with all arguments. Runs a function of Lua's libraries,
+** which has no upvalues, in place of the running function. So its errors name the same function and
+** the same line as Lua's own, and it may yield. */
+static int run_original(lua_State *L) {
+  lua_CFunction original = lua_tocfunction(L, lua_upvalueindex(1));
+  if (original && lua_getupvalue(L, lua_upvalueindex(1), 1) == NULL) return original(L);
+  if (original) lua_pop(L, 1);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   return lua_gettop(L);
+}
+
+static int call_original(lua_State *L) {
+  tli_limits_spend(L, 1);
+  return run_original(L);
 }
 
 /* Raises an error for too many elements. In this function and the following ones upvalue 2 is the
@@ -176,7 +185,7 @@ static int compare(lua_State *L) {
 /* Implements table.sort. Compares by a function that checks the limits. Only a comparison written
 ** in Lua is used directly, since its instructions are counted anyway. */
 static int bounded_sort(lua_State *L) {
-  if (lua_isnoneornil(L, 2) || lua_iscfunction(L, 2)) {
+  if (!lua_isnone(L, 1) && (lua_isnoneornil(L, 2) || lua_iscfunction(L, 2))) {
     lua_settop(L, 2);
     lua_pushcclosure(L, compare, 1);
   }
@@ -224,10 +233,25 @@ static int bounded_resume(lua_State *L) {
   return n;
 }
 
+/* Runs the function that the original coroutine.wrap has returned, upvalue 2, in place of the
+** running function. Upvalue 1 is the coroutine, as in that function. */
+static int resume_wrapped(lua_State *L) {
+  tli_limits_spend(L, 1);
+  int n = lua_tocfunction(L, lua_upvalueindex(2))(L);
+  tli_limits_spend(L, 0);
+  return n;
+}
+
 static int bounded_wrap(lua_State *L) {
   bounded_coroutine(L);
-  lua_settop(L, 1);
-  lua_pushcclosure(L, bounded_resume, 1);
+  const char *name = lua_iscfunction(L, -1) ? lua_getupvalue(L, -1, 1) : NULL;
+  if (name && lua_isthread(L, -1)) {
+    lua_insert(L, -2);
+    lua_pushcclosure(L, resume_wrapped, 2);
+  } else {
+    if (name) lua_pop(L, 1);
+    lua_pushcclosure(L, bounded_resume, 1);
+  }
   return 1;
 }
 
@@ -241,22 +265,13 @@ static int handle(lua_State *L) {
   return 1;
 }
 
-static int end_xpcall(lua_State *L, int status, lua_KContext context) {
-  (void)status;
-  (void)context;
-  return lua_gettop(L);
-}
-
 static int bounded_xpcall(lua_State *L) {
   if (lua_type(L, 2) == LUA_TFUNCTION) {
     lua_pushvalue(L, 2);
     lua_pushcclosure(L, handle, 1);
     lua_replace(L, 2);
   }
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
-  lua_callk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, end_xpcall);
-  return lua_gettop(L);
+  return run_original(L);
 }
 
 /* Implements setmetatable without finalizers. Lua runs finalizers without hooks, so an endless loop
@@ -286,20 +301,23 @@ static int set_unfinalized(lua_State *L) {
   return status == LUA_OK ? 1 : lua_error(L);
 }
 
-/* Calls the finalizer in upvalue 1 in a new coroutine. Lua disables hooks in the thread that
+/* Calls the finalizer in upvalue 1 with all arguments in a new coroutine. Lua disables hooks in the thread that
 ** collects garbage, but not in a coroutine that this thread resumes. */
 static int finalize(lua_State *L) {
-  int results;
-  lua_settop(L, 1);
+  int n = lua_gettop(L);
   lua_State *thread = lua_newthread(L);
+  lua_insert(L, 1);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_pushcclosure(L, tli_limits_body, 1);
-  lua_pushvalue(L, 1);
-  lua_xmove(L, thread, 2);
-  int status = lua_resume(thread, L, 1, &results);
-  if (status == LUA_OK || status == LUA_YIELD) return 0;
-  lua_xmove(thread, L, 1);
-  return lua_error(L);
+  lua_insert(L, 2);
+  if (!lua_checkstack(thread, n + 1)) return luaL_error(L, "not enough memory");
+  lua_xmove(L, thread, n + 1);
+  int status = lua_resume(thread, L, n, &n);
+  if (status == LUA_YIELD) return 0;
+  if (status != LUA_OK) n = 1;
+  luaL_checkstack(L, n, "too many results");
+  lua_xmove(thread, L, n);
+  return status == LUA_OK ? n : lua_error(L);
 }
 
 /* Implements setmetatable so that the state's limits also end finalizers that are Lua functions. */
@@ -324,7 +342,7 @@ static const struct Bounded {
                {"table", "remove", bounded_list},
                {"table", "sort", bounded_sort},
                {"table", "concat", bounded_list},
-               {"table", "unpack", bounded_list},
+               {"table", "unpack", call_original},
                {"table", "move", bounded_move},
                {"string", "rep", bounded_rep},
                {"string", "reverse", call_original},
