@@ -44,6 +44,7 @@ INLINE Vec limit(Vec x, float low, float high) {
 static __attribute__((noinline)) void finish(const tlk_PackedTile *t, int64_t col, int64_t width) {
   const float *sums = t->sums + col, *bias = t->bias + col;
   int64_t n = tlk_min(width, t->cols - col), whole = n / LANES * LANES, step = t->step;
+  if (n <= 0) return; /* a part of the tile may lie beyond the last column */
   size_t rest = (size_t)(n - whole) * sizeof(float);
   float low = t->low, high = t->high;
   for (int r = 0; r < t->rows; r++, sums += TLK_PACKED_WIDTH) {
