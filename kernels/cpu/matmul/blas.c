@@ -27,6 +27,12 @@ void *tlk_blas_symbol(const char *name) {
   return found ? tli_library_symbol(library, name) : NULL;
 }
 
+/* A library built for one program does not open BLAS, since opening BLAS takes longer than such a
+** program runs. */
+#if defined(TLK_LINK_BLAS) || defined(TLI_RUNTIME)
+static void open_library(void) {}
+#else
+
 /* The memory that OpenBLAS allocates for each of its threads when it is opened, and for each thread
 ** that calls it. If an allocation fails, OpenBLAS tries again for ever. */
 #define BUFFER_BYTES ((size_t)128 << 20)
@@ -42,16 +48,13 @@ static bool has_room(size_t buffers) {
 /* Opens the library if the process may use as much memory as OpenBLAS needs. If the memory is too
 ** small for OpenBLAS's own threads, tells it to start none. */
 static void open_library(void) {
-/* a library built for one program does not open BLAS, since opening it takes longer than such a
-** program runs */
-#if !defined(TLK_LINK_BLAS) && !defined(TLI_RUNTIME)
   if (!has_room(1)) return;
   bool alone = !getenv(THREADS_VARIABLE) && !has_room((size_t)tli_processors() + 1);
   if (alone) tli_environment_set(THREADS_VARIABLE, "1");
   library = tli_optional_open(TLI_OPTIONAL_BLAS, NULL);
   if (alone) tli_environment_set(THREADS_VARIABLE, NULL);
-#endif
 }
+#endif
 
 /* Looks up a symbol and stores its address in a function pointer. The pointer is passed as void *,
 ** since ISO C does not convert data pointers to function pointers. */
