@@ -8,7 +8,8 @@ PATH=$PATH:/usr/sbin
 work=$(mktemp -d)
 chmod 755 "$work"
 # This checkout's library, if it is built, else the installed one.
-LUA_CPATH="${TLUA_BUILD:-$root/build}/lib?.so;;"
+build=$(cd "${TLUA_BUILD:-$root/build}" && pwd) # Dovecot changes the working folder
+LUA_CPATH="$build/lib?.so;;"
 export LUA_CPATH
 sed "s|LOGIN_LUA|$here/login.lua|" "$here/dovecot.conf" >"$work/conf"
 {
