@@ -45,14 +45,18 @@ typedef struct tli_TokenStep {
     TLI_STEP_SPELL,   /* replaces byte b by string b of the zero-terminated strings in `text` */
     TLI_STEP_CHECK,   /* leaves a chunk to the caller if it contains one of the strings in `text` */
     TLI_STEP_SPLIT,   /* splits each piece at the matches */
-    TLI_STEP_META,    /* replaces spaces by `text`, may insert `text` at the beginning, may split */
+    TLI_STEP_META,    /* replaces each space by `text`; see `flag` and `splits` */
     TLI_STEP_SPACE    /* inserts a space at the beginning of each piece that has none there */
   } kind;
   int pattern; /* the first node of the step's pattern */
   char *text;  /* owned */
   size_t length;
-  /* two options of the step: invert and remove for SPLIT, left and right for STRIP, always and
-  ** first for META */
+  /* Two options of the step:
+  ** SPLIT: whether the text between the matches separates, instead of the matches; whether the
+  ** separators are removed.
+  ** STRIP: whether spaces are removed at the beginning; whether they are removed at the end.
+  ** META: whether `text` is inserted before each piece; whether it is inserted before the first
+  ** piece of the text. A piece that begins with a space or with `text` is left as it is. */
   bool flag[2];
   bool splits; /* for META: whether a piece is split before each occurrence of `text` in it */
   /* for SPLIT: whether a match is joined with adjacent matches, with the text before it, or with
@@ -75,7 +79,9 @@ typedef struct tli_Tokens {
   size_t merge_slots, nmerges;
   char *prefix, *suffix; /* owned */
   size_t nprefix, nsuffix;
-  int32_t unknown, byte_ids[256]; /* tokens for unknown symbols and for single bytes; -1: none */
+  /* unknown: the token for symbols that are not in the vocabulary, or -1 if there is none;
+  ** byte_ids[b]: the token for byte b, or -1 */
+  int32_t unknown, byte_ids[256];
   bool of_bytes, fuses, ignores_merges, byte_fallback, single;
   double unknown_score;
   int32_t most, longest;

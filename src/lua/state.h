@@ -114,9 +114,10 @@ typedef struct tli_State {
   struct tli_Crew *crew;
   int64_t deadline; /* the time at which operators stop (limits.c); 0 means none */
   int scopes;       /* number of open torch.scope calls in all threads */
-  /* depth to which running calls of vmap are nested (batched.c) */
+  /* number of calls of vmap that are running, each inside of the one before (batched.c) */
   int batching;
-  /* depth to which running calls of vmap's handler are nested (batched.c) */
+  /* number of calls of vmap's handler that are running, each inside of the one before; the handler
+  ** computes an operator for a whole batch (batched.c) */
   int rules;
   /* number of Lua functions that an operator has called and that are running (saved_hooks.c) */
   int packing;

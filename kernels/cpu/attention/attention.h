@@ -58,8 +58,9 @@ typedef struct tlk_AttentionLoops {
   void (*multiply)(int64_t n, void *x, const void *y);
   void (*scale)(int64_t n, void *x, double factor);
   double (*dot)(int64_t n, const void *x, const void *y);
-  /* Computes the scores of one query x, a row of n elements, and of `keys` rows of y, which are
-  ** `pitch` elements apart: the first column of scores (keys, cols). Sets the others to 0. */
+  /* Computes the scores of a single query x, which has n elements: its products with the `keys`
+  ** rows of y, which are `pitch` elements apart. Writes them to the first column of `scores` (keys,
+  ** cols), and sets the other columns to 0. */
   void (*row)(int64_t keys, int64_t n, int64_t cols, const void *x, const void *y, int64_t pitch,
               void *scores);
 } tlk_AttentionLoops;

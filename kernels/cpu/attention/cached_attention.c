@@ -86,8 +86,9 @@ static const float *row_at(const tlk_HeadRows *rows, int64_t head, int64_t row) 
 
 /* ---- one block of keys ---- */
 
-/* Returns n stored rows in float32, beginning with `first`: in place if possible, otherwise in
-** `buffer`. Rows for the right side of a product must be whole vectors. */
+/* Returns n stored rows as a matrix of float32, beginning with row `first`. The matrix is the
+** stored rows themselves if possible, otherwise a copy in `buffer`. `right` is set if the matrix
+** will be the right factor of a matrix product: its rows must then be padded to whole vectors. */
 static tlk_Matrix load_rows(const Call *c, const void *rows, const uint16_t *scales, int64_t first,
                             int64_t n, bool right, float *buffer) {
   int64_t size = c->call->size, width = c->plan.width;

@@ -28,8 +28,12 @@ typedef struct Scatter {
   const tlk_Conv *conv;
   bool few;     /* whether there are few input channels */
   int64_t size; /* size of an element in bytes */
-  /* sizes of one group: number of input channels, of products at a position, of positions, and of
-  ** elements of the gradient */
+  /* Sizes of one group of channels:
+  ** `in` is the number of input channels;
+  ** `out` is the number of output channels;
+  ** `products` is the number of products at a position of the output;
+  ** `positions` is the number of positions of the output;
+  ** `elements` is the number of elements of an input channel. */
   int64_t in, out, products, positions, elements;
   const char *grad;
   /* array of weights: (groups, out, channel, tap) if `few`, else (groups, out, tap, channel) */

@@ -1,14 +1,16 @@
 /*
 ** winograd.h - convolutions with 3 x 3 kernels, and their gradients, computed in tiles of 4 x 4
-** results (winograd_loops.h). A row of tiles is cut into segments with the same number of tiles.
+** results (winograd_loops.h). Each row of tiles of an image is divided into segments. A segment
+** consists of adjacent tiles, and all segments have the same number of tiles.
 */
 #ifndef TLK_WINOGRAD_H
 #define TLK_WINOGRAD_H
 
 #include "core/device/backend.h"
 
-/* The segments of all images, numbered image by image. The segments of an image are numbered column
-** by column from left to right, and within a column from top to bottom. */
+/* The division of all images into segments. Segments are numbered image by image. The segments of
+** an image form a grid, which is numbered column by column from left to right, and within a column
+** from top to bottom. */
 typedef struct tlk_Segments {
   int64_t sizes[2];     /* height and width of an image */
   int64_t tiles;        /* number of tiles in a segment */
@@ -46,8 +48,9 @@ typedef struct tlk_Planes {
 /* Returns the size in bytes of the scratch memory `strip` for tlk_winograd_patches. */
 size_t tlk_strip_bytes(const tlk_Segments *s);
 /* Transforms the patches of segments [index, index + n), which lie below one another in the image
-** `in`. Distances in `out` are counted in floats: the planes of the points are `plane` apart,
-** vectors of channels within a plane are `block` apart, and tiles are adjacent. */
+** `in`. A transformed patch has TLK_POINTS points. Point p of tile t (counted from the first tile
+** of segment `index`) is a vector of `lanes` channels for each block k of channels. The vector is
+** stored at out + p * plane + k * block + t * lanes. */
 void tlk_winograd_patches(const tlk_Segments *s, int64_t index, int64_t n, const tlk_Planes *in,
                           float *strip, float *out, int64_t block, int64_t plane);
 

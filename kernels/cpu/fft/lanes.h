@@ -1,5 +1,6 @@
 /*
-** lanes.h - transforms several lines of numbers at once, one in each vector lane.
+** lanes.h - transforms several lines of numbers at once, one in each vector lane. transform.h
+** explains lines, pieces and rows.
 */
 #ifndef TLK_FFT_LANES_H
 #define TLK_FFT_LANES_H

@@ -1,5 +1,5 @@
 /*
-** line.h - transforms a single line of numbers.
+** line.h - transforms a single line, which is a sequence of n numbers.
 */
 #ifndef TLK_FFT_LINE_H
 #define TLK_FFT_LINE_H

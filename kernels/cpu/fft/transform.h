@@ -2,24 +2,26 @@
 ** transform.h - data of discrete Fourier transforms on the CPU: plans, and the loops of an
 ** instruction set.
 **
-** The loops transform several lines of numbers at once, one in each lane of the vectors. The lines
-** are stored as an array (n, lanes) of real parts and an array of imaginary parts, so that no loop
-** needs shuffles. Swapping the two arrays before and after a transform gives the inverse transform.
+** A line is a sequence of n numbers that is transformed, such as a row of a matrix. The loops
+** transform several lines at once, one in each lane of the vectors. These lines together are called
+** a piece. A piece is stored as an array (n, lanes) of real parts and such an array of imaginary
+** parts, so that no loop needs shuffles. Row j of these arrays has element j of every line.
+** Swapping the two arrays before and after a transform gives the inverse transform.
 */
 #ifndef TLK_FFT_TRANSFORM_H
 #define TLK_FFT_TRANSFORM_H
 
 #include "kernels/cpu/cpu.h"
 
-/* The size in bytes of a row of real parts. A row has one number for each line that is transformed
-** at once. */
+/* The size in bytes of a row of real parts. A row has one number of each line of a piece. */
 #define TLK_FFT_LANE_BYTES 64
 /* An int64_t has fewer than this number of prime factors. */
 #define TLK_FFT_FACTORS 64
 /* The largest prime factor for which there is a pass. */
 #define TLK_FFT_RADIX 31
 
-/* The real parts and the imaginary parts of some lines, each as an array (n, lanes). */
+/* The lines that are transformed at once: an array (n, lanes) of their real parts, and such an
+** array of their imaginary parts. */
 typedef struct tlk_FftPiece {
   void *re, *im;
 } tlk_FftPiece;
@@ -35,7 +37,7 @@ typedef struct tlk_FftPass {
 } tlk_FftPass;
 
 /* The loops of an instruction set. In memory, the imaginary part of a complex number follows its
-** real part. A row of a piece has one number for each line. */
+** real part. `rows` is a number of rows of a piece; row j has element j of each line. */
 typedef struct tlk_FftLoops {
   void (*pass)(const tlk_FftPass *pass, tlk_FftPiece from, tlk_FftPiece to);
   /* Copies rows of complex numbers from memory, where rows are `stride` numbers apart, to the two
@@ -57,7 +59,7 @@ typedef struct tlk_FftLoops {
   ** twice the transform of the pairs; rows 0 and h must be real. roots[k] = exp(-pi i k / h). */
   void (*from_pairs)(int64_t h, const void *roots, tlk_FftPiece piece);
   void (*to_pairs)(int64_t h, const void *roots, tlk_FftPiece piece);
-  /* These functions do the same for one line of complex numbers in memory. */
+  /* These functions do the same as from_pairs and to_pairs for one line of complex numbers. */
   void (*line_from_pairs)(int64_t h, const void *roots, void *line);
   void (*line_to_pairs)(int64_t h, const void *roots, void *line);
   /* Computes out = in * factors for the n complex numbers of a line; `out` may be the same array as

@@ -1,8 +1,8 @@
 /*
-** random.cu - random numbers. Each thread takes blocks of the Philox stream and converts their
-** words to the same numbers as the CPU. A float takes one word, and a double or an integer takes
-** two words. A pair of normal numbers takes the words of two numbers (the method of Box and
-** Muller).
+** random.cu - random numbers. The Philox generator makes blocks of four 32-bit words. Each thread
+** computes some of these blocks and converts them to the same random numbers as the CPU. A float is
+** made of one word, and a double or an integer of two words. Normal numbers are made in pairs, by
+** the method of Box and Muller: the words of two numbers give two normal numbers.
 */
 #include "core/kernel/random.h"
 #include "kernels/cpu/random/minus_log.h"

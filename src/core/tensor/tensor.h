@@ -254,8 +254,9 @@ bool tli_overlaps_itself(const tl_Tensor *t);
 /* Converts a dimension that may count from either end to a number in [0, ndim). Returns -1 with a
 ** message that begins with `op` if the dimension is out of range. A 0-d tensor has dimension 0. */
 int tli_dim(const char *op, int64_t dim, int ndim);
-/* Converts a position within a dimension of the given size in the same way as tli_dim converts a
-** dimension. If the size is 0, there are no positions. */
+/* Converts an index, which may count from either end of a dimension of the given size, to a number
+** in [0, size). Returns -1 with a message that begins with `op` if the index is out of range. If
+** the size is 0, every index is out of range. */
 int64_t tli_position(const char *op, int64_t index, int64_t size);
 
 /* Computes the shape to which n tensors are broadcast together. Returns false, with a message that

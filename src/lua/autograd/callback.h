@@ -24,9 +24,10 @@ void tli_callback_hangs_on(lua_State *L, tli_Callback *callback, const tli_Node 
 ** context. */
 void tli_callback_drop(void *callback);
 
-/* Called before and after a full collection: tli_callbacks_loosen lets Lua collect functions that
-** refer to their own tensors, and tli_callbacks_fasten ends that state (callback.c). Neither raises
-** an error. */
+/* These functions are called around a full collection of garbage. tli_callbacks_loosen, before it,
+** lets Lua collect functions that refer to the tensors to which they are attached.
+** tli_callbacks_fasten, after it, protects the functions that were not collected from collection
+** again (callback.c). Neither function raises an error. */
 void tli_callbacks_loosen(lua_State *L, tli_State *S);
 void tli_callbacks_fasten(lua_State *L);
 

@@ -139,8 +139,9 @@ tl_Tensor *tlo_class_pick(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight
   return out[0];
 }
 
-/* Computes the gradient of class_loss. While history is recorded, differentiable operators compute
-** the gradient, including that of log_softmax. */
+/* Computes the gradient of class_loss. If `logits` is set, the result includes the gradient of
+** log_softmax. One kernel then computes both, except while autograd records: then differentiable
+** operators compute them, so that the gradient can itself be differentiated. */
 tl_Tensor *tlo_class_loss_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *target,
                                    tl_Tensor *weight, tl_Tensor *norm, int64_t ignore_index,
                                    bool logits) {
