@@ -1,6 +1,6 @@
--- higher_order_ops.lua - torch._higher_order_ops: functions that call a function for the slices of
--- tensors, beside torch.cond and torch.while_loop. torch.export records their calls one by one, so
--- the number of slices must not depend on a dynamic size.
+-- higher_order_ops.lua - torch._higher_order_ops. The module has torch.cond, torch.while_loop, and
+-- functions that call another function once for each slice of tensors. torch.export records each
+-- of these calls, so the number of slices must not depend on a dynamic size.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,7 +8,8 @@ local nested = require "tlua.export.nested"
 
 local M = {cond = torch.cond, while_loop = torch.while_loop}
 
--- Returns the tensors of a value and its structure, and the number of slices in a dimension.
+-- Returns three results: a list of the tensors in `xs`, the structure of `xs` (see nested.flatten),
+-- and the number of slices, which is the size of every tensor in dimension `dim`.
 local function read_slices(title, xs, dim)
    local list = {}
    local structure = nested.flatten(title, "xs", xs, list)

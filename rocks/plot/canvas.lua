@@ -200,7 +200,8 @@ local function blend(pixels, at, rgb, share)
    pixels[at] = math.floor(r + 0.5) << 16 | math.floor(g + 0.5) << 8 | math.floor(b + 0.5)
 end
 
--- Adds to each pixel of `row` the part of it that the span from `from` to `to` covers.
+-- row[x] is the share of pixel x that is covered, from 0 to 1. Adds to it the share of each pixel
+-- that lies between the positions `from` and `to`.
 local function add_span(row, from, to)
    local first, last = math.floor(from), math.floor(to)
    if first == last then

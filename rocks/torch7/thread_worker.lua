@@ -1,5 +1,6 @@
--- thread_worker.lua - runs in the interpreter of a thread of the package threads. This module is a
--- function. C code calls it once, and then calls the function that it returns once for each job.
+-- thread_worker.lua - runs jobs in a thread of the package `threads`; each thread has its own Lua
+-- interpreter. The file returns a function that C code calls once when the thread starts. That call
+-- returns a second function, which C code calls for each job.
 
 --- Prepares a thread, and returns a function that runs jobs. A job is {code = a text}, {inits =
 --- packed functions}, or a packed function with its arguments.

@@ -470,8 +470,9 @@ local function only_tensors(results)
    return results.n > 0
 end
 
--- Runs an operator on a batch by vmap. Returns a description of the difference from single examples, or nil, and
--- whether there was any result to compare.
+-- Runs an operator on a batch of two examples by vmap, and on each example alone. Returns two results. The first is an
+-- error message, or nil if vmap gave the same results. The second is false if the operator does not return tensors, so
+-- that nothing was compared.
 local function check(row, text)
    local args = table_of.arguments(text)
    local less = smaller(args)

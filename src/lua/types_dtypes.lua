@@ -102,13 +102,14 @@ torch.int = "int32"
 ---Another name of int64.
 ---@type string
 torch.long = "int64"
---- The dtype of quantized tensors of 8-bit integers: torch.quantize_per_tensor.
+--- The dtype of quantized tensors that store 8-bit integers (see torch.quantize_per_tensor).
 ---@type string
 torch.qint8 = "qint8"
---- The dtype of quantized tensors of unsigned 8-bit integers: torch.quantize_per_tensor.
+--- The dtype of quantized tensors that store unsigned 8-bit integers (see
+--- torch.quantize_per_tensor).
 ---@type string
 torch.quint8 = "quint8"
---- The dtype of quantized tensors of 32-bit integers: torch.quantize_per_tensor.
+--- The dtype of quantized tensors that store 32-bit integers (see torch.quantize_per_tensor).
 ---@type string
 torch.qint32 = "qint32"
 --- The item of an index that adds a dimension of size 1: `x[{torch.newaxis, 1}]`.
@@ -118,22 +119,27 @@ torch.newaxis = nil
 --- The layout of dense tensors.
 ---@type string
 torch.strided = "strided"
---- The layout of nested tensors: torch.nested.
+--- The layout of nested tensors (see torch.nested).
 ---@type string
 torch.jagged = "jagged"
---- The layout of sparse tensors with a position for each value (COO): torch.sparse_coo_tensor.
+--- The layout of sparse tensors with a position for each value (COO);
+--- see torch.sparse_coo_tensor.
 ---@type string
 torch.sparse_coo = "sparse_coo"
---- The layout of sparse matrices compressed by rows (CSR): torch.sparse_csr_tensor.
+--- The layout of sparse matrices compressed by rows (CSR);
+--- see torch.sparse_csr_tensor.
 ---@type string
 torch.sparse_csr = "sparse_csr"
---- The layout of sparse matrices compressed by columns (CSC): torch.sparse_csc_tensor.
+--- The layout of sparse matrices compressed by columns (CSC);
+--- see torch.sparse_csc_tensor.
 ---@type string
 torch.sparse_csc = "sparse_csc"
---- The layout of sparse matrices of blocks, compressed by rows (BSR): torch.sparse_bsr_tensor.
+--- The layout of sparse matrices of blocks, compressed by rows (BSR);
+--- see torch.sparse_bsr_tensor.
 ---@type string
 torch.sparse_bsr = "sparse_bsr"
---- The layout of sparse matrices of blocks, compressed by columns (BSC): torch.sparse_bsc_tensor.
+--- The layout of sparse matrices of blocks, compressed by columns (BSC);
+--- see torch.sparse_bsc_tensor.
 ---@type string
 torch.sparse_bsc = "sparse_bsc"
 

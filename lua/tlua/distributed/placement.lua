@@ -1,6 +1,8 @@
--- placement.lua - records which part of a split parameter this rank has. Tensor parallelism leaves
--- a rank a box of the parameter; fully_shard leaves it a range of that box's elements, in row-major
--- order. Norms, whole states and checkpoints use these records.
+-- placement.lua - records which part of a split parameter this rank has. Tensor parallelism splits
+-- a parameter along one dimension; this rank's part is called its box. fully_shard splits the box
+-- again: this rank then has a range of the box's elements, counted in row-major order. A parameter
+-- that tensor parallelism has not split has one box, the whole parameter. The code that computes
+-- norms, whole states and checkpoints uses these records.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -143,7 +145,7 @@ function M.refuse_reset(name)
       .. "parallelize_module, or load a state, such as by distributed.checkpoint"):format(name))
 end
 
--- Gathers the whole box from the ranges of elements that the ranks of the group have.
+-- Gathers the ranges of elements that fully_shard has left to the ranks, and returns the whole box.
 local function gather_range(place, tensor)
    local group, parts = place.flat.group, {}
    for rank = 0, #group.ranks - 1 do
@@ -154,6 +156,7 @@ local function gather_range(place, tensor)
    return torch.cat(parts):view(place.size)
 end
 
+-- Gathers the boxes of all ranks, and returns the whole parameter.
 local function gather_dim(place, tensor)
    local group, parts = place.dim_group, {}
    for i = 1, #group.ranks do parts[i] = tensor:new_empty(place.size) end

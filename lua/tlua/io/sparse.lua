@@ -4,12 +4,13 @@ local torch = require "tlua"
 
 local M = {}
 
--- Maps a table of components to its list of tensors.
+-- Maps a sparse tensor's table of components to the list that M.tensors has returned for it.
 local written = setmetatable({}, {__mode = "k"})
 
---- Returns the tensors that a file has of a sparse tensor, in PyTorch's order: positions, which
---- count from 0, and values. Each call returns the same tensors.
----@param parts table
+--- Returns the dense tensors that represent a sparse tensor in a file, in PyTorch's order: first
+--- the positions, which count from 0, then the values. Later calls return the same tensors, as long
+--- as the sparse tensor does not change.
+---@param parts table  the components of the sparse tensor
 ---@return Tensor[]
 function M.tensors(parts)
    local list = written[parts]

@@ -148,8 +148,8 @@ local function guess(module, state, shift, faults)
       or '; its positions seem to count from 1: try it without names = "pytorch"'
 end
 
--- Returns a tensor detached from autograd. If each rank holds a part of the parameter, the result
--- is also recorded as this rank's part.
+-- Returns a tensor detached from autograd. If the tensor is this rank's part of a parameter that is
+-- split over several ranks, this is recorded for the result too (see distributed/placement.lua).
 local function detached(tensor)
    local copy = tensor:detach()
    local placement = package and package.loaded["tlua.distributed.placement"]

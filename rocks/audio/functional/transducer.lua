@@ -23,7 +23,8 @@ end
 function Clamp.backward(ctx, grad) return grad:clamp(-ctx.limit, ctx.limit) end
 
 -- Moves the element x[b, d - u, u] of x (batch, steps, states) to (b, d, u), so that each diagonal
--- becomes a row. Elements from outside x are NEVER.
+-- becomes a row. Elements of the result that have no source in x get the value of the constant
+-- NEVER.
 local function skew(x, diagonals)
    local batch, steps, states = table.unpack(x.shape)
    local d = torch.arange(diagonals, {device = x.device}):unsqueeze(2)

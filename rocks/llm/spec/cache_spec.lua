@@ -156,7 +156,8 @@ describe("llm.Model.save_state", function()
          shell.write(path, new)
          local ok, message = pcall(other.load_state, other, path)
          if ok then
-            -- a change can turn a space of the header into another kind of space, which is still valid
+            -- A corrupted file must be refused, with one exception: if the changed byte turns a space of the header
+            -- into another kind of white space, the file is still valid.
             assert.is_true(at <= head, at)
          else
             assert.truthy(tostring(message):find(path, 1, true), message)

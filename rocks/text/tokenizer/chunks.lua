@@ -1,15 +1,15 @@
 -- chunks.lua - cuts a text into chunks that can be tokenized independently, so that the tokens of
--- frequent chunks can be cached. A text may be cut before a space that follows a visible character.
--- Each part of a tokenizer tells whether it allows such cuts.
+-- frequent chunks can be cached. The end of a chunk inside the text is called a cut: it lies before
+-- a space that follows a visible character. Each part of a tokenizer tells whether it allows cuts.
 
 local characters = require "tlua.text.tokenizer.characters"
 
 local M = {}
 
--- Returns two booleans. The first is whether a match of the node may reach over a cut, because it
--- contains a space after another character or depends on the text around it. The second is whether
--- all characters of the match are white space. `begun` is true if the match already has a visible
--- character.
+-- `node` is a node of a pattern's syntax tree. Returns two booleans. The first is whether a match
+-- of the node may reach over a cut, because the match contains a space after another character or
+-- depends on the text around it. The second is whether the match has a visible character so far,
+-- including the characters before the node; `begun` says whether it had one before the node.
 local crosses
 
 local function only_space(set)

@@ -82,7 +82,8 @@ local function section(config, name, make)
    return make(part, fail)
 end
 
--- Decides whether texts may be cut into chunks, and whether a word always ends at a cut.
+-- Decides whether texts may be cut into chunks (see chunks.lua), and whether each cut is also the
+-- end of a word.
 local function decide_chunks(self)
    local normalizer, pre = self.normalizer, self.pre_tokenizer
    if normalizer and not normalizer.is_local then return end
@@ -90,7 +91,9 @@ local function decide_chunks(self)
       self.is_local, self.splits = true, true
       return
    end
-   -- If no word ends at each cut, the model's tokens must not depend on the text beyond the cut.
+   -- A word may continue after a cut. Then the chunks give the right tokens only if no token
+   -- reaches over a cut: the model must not look up whole words, and tokens may have spaces only at
+   -- their beginning.
    local space = pre and pre.space or not pre and self.space
    if not space or self.model.ignores_merges then return end
    if bpe.begins_with_space(self.model.vocab or self.ids, space) then

@@ -159,9 +159,9 @@ local v3 <const> = {reduced_tail = false, dilated = false}
 ---@names vision.models.mobilenet_v2
 ---@param options? {num_classes: integer, width_mult: number, dropout: number, round_nearest:
 --- integer, norm_layer: function, weights: string|table}  num_classes: 1000 by default; width_mult:
---- multiplies the numbers of channels; dropout: 0.2 by default; round_nearest: the number of which
---- numbers of channels are multiples, 8 by default; norm_layer: makes the normalisations; weights:
---- a state dict or its file
+--- multiplies the numbers of channels; dropout: 0.2 by default; round_nearest: numbers of channels
+--- are rounded to multiples of this number, 8 by default; norm_layer: makes the normalisations;
+--- weights: a state dict or its file
 ---@return nn.Module
 
 --- MobileNet v3, from "Searching for MobileNetV3". Input (N, 3, H, W); output (N, num_classes).

@@ -99,7 +99,8 @@ local function blend(image, other, ratio)
    if image:is_floating_point() or rounds_once(image) then
       return finish(own:add_(other, {alpha = 1.0 - ratio}), image)
    end
-   -- The sum is computed in double precision, so that all processors give the same bytes.
+   -- On this processor add_ would round the product before it adds. In double precision the product
+   -- of a byte and a weight is exact, so the result is the same as on processors that round once.
    local weight = torch.tensor(1.0 - ratio, {dtype = "float32"}):item()
    return finish(own:double():add_(other:double(), {alpha = weight}):float(), image)
 end

@@ -27,8 +27,8 @@ end
 
 local Early = class.class("pipelining.Early", Function)
 
--- Runs the layer. `anchor` requires a gradient, so that the call is recorded even if the argument
--- requires none.
+-- Runs the layer. The second parameter is not used. It gets a tensor that requires a gradient, so
+-- that autograd records the call even if x requires none.
 function Early.forward(ctx, _, x, weight, bias, store)
    ctx:save_for_backward(x, weight, bias)
    ctx.store = store

@@ -196,7 +196,8 @@ end
 
 local derived = setmetatable({}, {__mode = "k"})
 
--- Returns the derived class of all parametrized modules of a class.
+-- Returns the subclass of `cls` to which all parametrized modules of class `cls` belong. It
+-- computes parametrized fields when they are read.
 local function parametrized(cls)
    if derived[cls] then return derived[cls] end
    local name = cls.__name:gsub("[^.]*$", "Parametrized%0", 1)
