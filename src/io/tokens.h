@@ -1,8 +1,12 @@
 /*
 ** tokens.h - the inner loops of tokenizers: models that divide words into tokens, and a cache of
-** the tokens of chunks of text. These functions compute the tokens of a chunk if the chunk is ASCII
-** and all steps of the tokenizer are known. Other chunks are left to the caller, which may add
-** their tokens to the cache. Positions count from 0, and ends are exclusive.
+** the tokens of chunks of text. A text consists of parts, between which there are added tokens such
+** as <s>. A part is cut into chunks, which can be tokenized one by one. The steps of the tokenizer
+** divide a chunk into pieces, and each piece that is left at the end is a word for the model.
+**
+** These functions compute the tokens of a chunk if the chunk is ASCII and all steps of the
+** tokenizer are known. Other chunks are left to the caller, which may add their tokens to the
+** cache. Positions count from 0, and ends are exclusive.
 */
 #ifndef TLI_TOKENS_H
 #define TLI_TOKENS_H

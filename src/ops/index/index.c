@@ -32,8 +32,8 @@ static Place place_of(const tl_Tensor *t, int first, int count) {
   return p;
 }
 
-/* Computes the sizes of t, with the sizes of the place replaced by those of index. Returns how many
-** sizes there are. */
+/* Computes the shape of t in which the dimensions [first, first + count) are replaced by all
+** dimensions of index. Returns the number of dimensions. */
 static int replaced_sizes(const tl_Tensor *t, int first, int count, const tl_Tensor *index,
                           int64_t sizes[2 * TL_MAX_DIMS]) {
   int n = 0;
@@ -56,8 +56,9 @@ static int operand_of(tl_Tensor *t, int first, int count, tli_Operand *o, int64_
   return n;
 }
 
-/* Describes the operands of a kernel call. `whole` has the dimensions of the place; in `part` the
-** dimensions of `at` replace them. Returns the number of all other dimensions. */
+/* Describes the operands of a kernel call. `whole` has the dimensions [first, first + count) that
+** the index tensor `at` selects from; in `part` the dimensions of `at` replace them. Returns the
+** number of all other dimensions. */
 static int operands_of(tl_Tensor *whole, tl_Tensor *part, tl_Tensor *at, int first, int count,
                        tli_Operand *of_whole, tli_Operand *of_part, tli_Operand *of_at,
                        int64_t *sizes) {
