@@ -333,6 +333,20 @@ describe("a program and the objects of the script", function()
       end)
       refused("program: the model's training mode has changed since the export",
          function(parts) parts.model[3]:eval() end)
+      refused("program: 1.weight has changed since the export", function(parts)
+         parts.model[1].weight = nn.Parameter(torch.zeros(16, 8))
+      end)
+      refused("program: 4 has changed since the export", function(parts) parts.model[4] = nn.Linear(16, 4) end)
+      refused("program: group 1 of the optimizer has changed", function(parts)
+         parts.optimizer.param_groups[1] = {params = parts.optimizer.param_groups[1].params, lr = 5}
+      end)
+      refused("program: the optimizer's list of groups has changed", function(parts)
+         parts.optimizer.param_groups = {table.unpack(parts.optimizer.param_groups)}
+      end)
+      refused("program: parameter 1 of group 1 of the optimizer has changed", function(parts)
+         local params = parts.optimizer.param_groups[1].params
+         params[1], params[2] = params[2], params[1]
+      end)
       refused("program: maximize of the optimizer has changed", function(parts)
          parts.optimizer.param_groups[1].maximize = true
       end)

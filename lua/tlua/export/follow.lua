@@ -7,6 +7,7 @@
 -- changes, a run is checked by a single call of a C function.
 
 local torch = require "tlua"
+local class = require "tlua.class"
 local guards = require "tlua.export.guards"
 
 local M = {}
@@ -71,8 +72,14 @@ local function fixed_fields(parts)
    local list = {}
    local function add(owner, key, name) list[#list + 1] = {owner, key, owner[key], name} end
    for _, model in ipairs(parts.models) do
-      for _, module in model:named_modules() do
+      for path, module in model:named_modules() do
+         local start = path == "" and "" or path .. "."
          add(module, "training", "the model's training mode")
+         for name in module:named_parameters {recurse = false} do add(module, name, start .. name) end
+         for name in module:named_buffers {recurse = false} do add(module, name, start .. name) end
+         for name, child in next, module do
+            if class.isinstance(child, torch.nn.Module) then add(module, name, start .. name) end
+         end
       end
       for name, parameter in model:named_parameters() do
          add(parameter, "requires_grad", ("the requires_grad of %s"):format(name))
@@ -88,6 +95,13 @@ local function fixed_fields(parts)
             add(state, name, "the optimizer's state " .. name)
          end
          add(optimizer.state, position, "the optimizer's state")
+      end
+      add(optimizer, "param_groups", "the optimizer's list of groups")
+      for g, group in ipairs(optimizer.param_groups) do
+         add(optimizer.param_groups, g, ("group %d of the optimizer"):format(g))
+         for i in ipairs(group.params) do
+            add(group.params, i, ("parameter %d of group %d of the optimizer"):format(i, g))
+         end
       end
    end
    return list
