@@ -75,10 +75,11 @@ local function fixed_fields(parts)
       for path, module in model:named_modules() do
          local start = path == "" and "" or path .. "."
          add(module, "training", "the model's training mode")
-         for name in module:named_parameters {recurse = false} do add(module, name, start .. name) end
-         for name in module:named_buffers {recurse = false} do add(module, name, start .. name) end
+         local function add_own(name) add(module, name, start .. name) end
+         for name in module:named_parameters {recurse = false} do add_own(name) end
+         for name in module:named_buffers {recurse = false} do add_own(name) end
          for name, child in next, module do
-            if class.isinstance(child, torch.nn.Module) then add(module, name, start .. name) end
+            if class.isinstance(child, torch.nn.Module) then add_own(name) end
          end
       end
       for name, parameter in model:named_parameters() do
