@@ -20,7 +20,8 @@ local M = {}
 ---@field owners distributed.ProcessGroup?  ranks that have different parameters
 ---@field first integer?  the first element of the range within the box, from 0
 ---@field count integer?  the number of elements in the range
----@field flat table?  {group, per, at}: the ranks that have the ranges; see flatten
+---@field flat table?  {group, per, at}: the ranks among which fully_shard has divided the box, and
+--- the other arguments of M.flatten
 
 local placements = setmetatable({}, {__mode = "k"})
 
@@ -78,9 +79,10 @@ function M.own(parameter, group)
    set(parameter, place)
 end
 
---- Records that this rank has a range of a parameter's elements. A row of elements is divided into
---- pieces of `per` elements, one for each rank of the group, and the parameter's elements begin at
---- position `at` (from 0) of the row.
+--- Records that this rank has a range of a parameter's elements. fully_shard writes the elements of
+--- several parameters one after another into a list. The first `per` elements of the list belong to
+--- the first rank of the group, the next `per` elements to the second rank, and so on. The elements
+--- of this parameter begin at position `at` of the list, from 0.
 function M.flatten(parameter, at, per, group)
    local place = placements[parameter] or whole(parameter)
    place.flat = {group = group, per = per, at = at}
@@ -95,8 +97,8 @@ local function product(list)
 end
 M.product = product
 
---- Returns the range of the box's elements that rank `rank` of place.flat.group has: the first
---- element, from 0, and the number of elements.
+--- Returns which of the box's elements a rank has: the first element, from 0, and the number of
+--- elements. `rank` is the rank's number within place.flat.group, from 0.
 ---@return integer first
 ---@return integer count
 function M.range(place, rank)
