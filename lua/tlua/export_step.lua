@@ -14,8 +14,11 @@ local wrap = getmetatable(export).wrap
 ---
 --- As long as the program is not loaded from a file, it stays in step with the script: a run
 --- advances the schedulers, eager steps and runs may alternate, and options of the optimizers that
---- the script changes, such as `lr`, apply to the next run. A change that a run cannot follow, such
---- as another rate than the schedule's or a model in evaluation mode, raises an error. A loaded
+--- the script changes, such as `lr`, apply to the next run. A change that a run cannot follow
+--- raises an error: another rate than the schedule's; another mode, layer, parameter, field,
+--- `forward` or hook of a module; another state, `step` or hook of an optimizer; autocast that was
+--- off in the export. A run does not see other changes, such as those of the variables and
+--- functions that `fn` uses, and of hooks of tensors; it also trains under no_grad. A loaded
 --- program continues on its own, from the state and the rates at the moment at which it was saved.
 ---
 ---     local model = nn.Linear(2, 1)

@@ -354,6 +354,82 @@ describe("a program and the objects of the script", function()
          parts.scaler:set_growth_factor(4)
       end, {optimizer = sgd, scaler = {init_scale = 256}})
    end)
+
+   it("refuse to run after other layers, methods, hooks and modes than in the export", function()
+      local function made(options)
+         return twins(options or {optimizer = sgd}, function()
+            return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 4))
+         end)
+      end
+      local eager, program, _, parts, x, y, step = made()
+      local model, optimizer = parts.model, parts.optimizer
+      -- Changes and restores an object. The program must refuse to run only in between.
+      local function refused(pattern, change)
+         same_steps(1, eager, program, x, y)
+         local restore = change()
+         assert.error_matches(function() program(x, y) end, "program: " .. pattern)
+         restore()
+         same_steps(2, eager, program, x, y)
+      end
+      local function set(object, key, value)
+         local old = rawget(object, key)
+         object[key] = value
+         return function() object[key] = old end
+      end
+      local function nothing() end
+      local function hook(object, kind)
+         return function()
+            local handle = object["register_" .. kind .. "_hook"](object, nothing)
+            return function() handle:remove() end
+         end
+      end
+      for _, case in ipairs {
+         {"2.eps has changed since the export; export the step again", model[2], "eps", 1},
+         {"2.momentum has changed", model[2], "momentum", 0.5},
+         {"2.track_running_stats has changed", model[2], "track_running_stats", false},
+         {"3.forward has changed", model[3], "forward", nothing},
+         {"1.forward has changed", nn.Linear, "forward", nothing},
+         {"4 has changed", model, 4, nn.ReLU()},
+         {"the optimizer's step has changed", optimizer, "step", nothing},
+      } do
+         refused(case[1], function() return set(table.unpack(case, 2)) end)
+      end
+      refused("the list of hooks of 1 has changed", hook(model[1], "forward"))
+      refused("the list of hooks of 1 has changed", hook(model[1], "forward_pre"))
+      refused("the list of hooks of the model has changed", hook(model, "full_backward"))
+      -- the second time, the optimizer already has a list of hooks
+      for _, kind in ipairs {"step_pre", "step_pre", "step_post"} do
+         refused("the hooks of the optimizer's steps have changed", hook(optimizer, kind))
+      end
+      optimizer:register_state_dict_pre_hook(nothing)
+      refused("expected autocast to be off, as in the export", function()
+         local scope = torch.autocast "cpu"
+         return function() getmetatable(scope).__close(scope) end
+      end)
+
+      same_steps(2, eager, step, x, y)
+      model.last_loss = 1
+      same_steps(2, eager, program, x, y)
+   end)
+
+   it("advance together if the step itself changes fields of the model", function()
+      local Counter = torch.class("Counter", nn.Module)
+      function Counter:__init()
+         nn.Module.__init(self)
+         self.layer, self.calls = nn.Linear(8, 4), 0
+      end
+      function Counter:forward(x)
+         self.calls = self.calls + 1
+         return self.layer(x)
+      end
+      local eager, program, _, parts, x, y, step = twins({optimizer = sgd}, Counter)
+      same_steps(2, eager, program, x, y)
+      same_steps(2, eager, step, x, y)
+      same_steps(2, eager, program, x, y)
+      Counter.forward = function(self, input) return self.layer(input) end
+      assert.error_matches(function() program(x, y) end, "program: forward has changed since the export")
+      assert(parts.model.calls > 2)
+   end)
 end)
 
 describe("a training step that a program cannot repeat", function()

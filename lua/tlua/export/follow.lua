@@ -7,8 +7,8 @@
 -- changes, a run is checked by a single call of a C function.
 
 local torch = require "tlua"
-local class = require "tlua.class"
 local guards = require "tlua.export.guards"
+local Optimizer = require "tlua.optim.Optimizer"
 
 local M = {}
 
@@ -67,29 +67,54 @@ local function calls_of(graph, parts, order)
    return calls
 end
 
--- Returns a list of {table, key, value, name}: fields that must keep their values.
-local function fixed_fields(parts)
+-- Fields of modules that are compared in another way, or that do not matter to a step.
+local others <const> = {training = true, _evaluating = true, _hooks = true, _state_hooks = true}
+
+-- Adds the fields of a module: the mode, the method forward, the fields that the module itself has,
+-- and its hooks. The last argument of `add` is the name in the message.
+local function add_module(add, path, module)
+   local start = path == "" and "" or path .. "."
+   add(module, "training", "the model's training mode")
+   add(module, "forward", start .. "forward")
+   for name in next, module do
+      if not others[name] then add(module, name, start .. tostring(name)) end
+   end
+   -- a layer that is appended to nn.Sequential or a list of modules
+   local n = rawlen(module)
+   if n > 0 then add(module, n + 1, start .. (n + 1)) end
+   local hooks = rawget(module, "_hooks")
+   local name = "the list of hooks of " .. (path == "" and "the model" or path)
+   add(module, "_hooks", name)
+   for i = 1, hooks and #hooks + 1 or 0 do add(hooks, i, name) end
+end
+
+--- Returns a list of {table, key, value, name}: the fields of the models that must keep their
+--- values.
+function M.fields_of_models(models)
    local list = {}
    local function add(owner, key, name) list[#list + 1] = {owner, key, owner[key], name} end
-   for _, model in ipairs(parts.models) do
-      for path, module in model:named_modules() do
-         local start = path == "" and "" or path .. "."
-         add(module, "training", "the model's training mode")
-         local function add_own(name) add(module, name, start .. name) end
-         for name in module:named_parameters {recurse = false} do add_own(name) end
-         for name in module:named_buffers {recurse = false} do add_own(name) end
-         for name, child in next, module do
-            if class.isinstance(child, torch.nn.Module) then add_own(name) end
-         end
-      end
+   for _, model in ipairs(models) do
+      for path, module in model:named_modules() do add_module(add, path, module) end
       for name, parameter in model:named_parameters() do
          add(parameter, "requires_grad", ("the requires_grad of %s"):format(name))
       end
+   end
+   return list
+end
+
+-- Returns a list of {table, key, value, name}: fields that must keep their values. Fields of models
+-- that a step itself changes, such as a count of calls, are left out.
+local function fixed_fields(parts)
+   local list = {}
+   local function add(owner, key, name) list[#list + 1] = {owner, key, owner[key], name} end
+   for _, entry in ipairs(parts.fields) do
+      if rawequal(entry[1][entry[2]], entry[3]) then list[#list + 1] = entry end
    end
    for _, scaler in ipairs(parts.scalers) do
       for _, name in ipairs(SCALER_OPTIONS) do add(scaler, name, "the scaler's " .. name) end
    end
    for _, optimizer in ipairs(parts.optimizers) do
+      add(optimizer, "step", "the optimizer's step")
       add(optimizer, "state", "the optimizer's state")
       for position, state in pairs(optimizer.state) do
          for name in pairs(state) do
@@ -112,6 +137,30 @@ local function check_fields(fields)
    for _, entry in ipairs(fields) do
       if not rawequal(entry[1][entry[2]], entry[3]) then
          torch.raise(("program: %s has changed since the export; %s"):format(entry[4], AGAIN))
+      end
+   end
+end
+
+-- Returns the functions that are called before and after steps of the optimizers.
+local function step_hooks(optimizers)
+   local list = {n = 0}
+   local function add(hook) list.n, list[list.n + 1] = list.n + 1, hook end
+   for _, kind in ipairs {"step_pre", "step_post"} do
+      Optimizer:run_hooks(kind, add)
+      for _, optimizer in ipairs(optimizers) do
+         optimizer:run_hooks(kind, add)
+         add(false)
+      end
+   end
+   return list
+end
+
+local function check_hooks(link)
+   local hooks = step_hooks(link.parts.optimizers)
+   for i = 1, math.max(hooks.n, link.hooks.n) do
+      if hooks[i] ~= link.hooks[i] then
+         torch.raise("program: the hooks of the optimizer's steps have changed since the export; "
+            .. AGAIN)
       end
    end
 end
@@ -187,6 +236,7 @@ function M.new(graph, parts, order, increments, named, schedule)
       graph = graph, calls = calls_of(graph, parts, order), fields = fixed_fields(parts),
       schedulers = parts.schedulers, increments = increments, first = {}, columns = {},
       rates = schedule and schedule.rates or {}, parts = parts, counts = count_parameters(parts),
+      hooks = step_hooks(parts.optimizers), casting = torch.is_autocast_enabled(),
    }
    for i, scheduler in ipairs(parts.schedulers) do link.first[i] = scheduler.last_epoch end
    for column, place in ipairs(schedule and schedule.places or {}) do
@@ -202,6 +252,7 @@ end
 -- Raises an error if something has changed that a program cannot follow.
 local function check_fixed(link)
    check_fields(link.fields)
+   check_hooks(link)
    if count_parameters(link.parts) ~= link.counts then
       torch.raise("program: the optimizer has other parameters than in the export; " .. AGAIN)
    end
@@ -231,6 +282,10 @@ end
 --- Copies the script's changes into the program before a run. Raises an error that names a change
 --- that the program cannot follow.
 function M.before(link)
+   if torch.is_autocast_enabled() ~= link.casting then
+      torch.raise(("program: expected autocast to be %s, as in the export; %s"):format(
+         link.casting and "on" or "off", AGAIN))
+   end
    if not guards.hold(link.fixed) then
       check_fixed(link)
       link.fixed = guards.of_fixed(link.parts, link.fields, link.own, link.kept)

@@ -5,6 +5,7 @@
 
 local torch = require "tlua"
 local class = require "tlua.class"
+local Optimizer = require "tlua.optim.Optimizer"
 
 local M = {}
 
@@ -18,6 +19,19 @@ local function add(list, owner, key)
    local n = list.n
    list[n + 1], list[n + 2], list[n + 3] = owner, key, rawget(owner, key)
    list.n = n + 3
+end
+
+-- Appends a field that an object has or inherits, in the object and in each class up to the class
+-- that has it. Returns the value.
+local function add_inherited(list, object, key)
+   local owner, info = object, getmetatable(object)
+   while true do
+      add(list, owner, key)
+      local value = rawget(owner, key)
+      owner = rawequal(owner, object) and info or type(info) == "table" and info.parent
+      if value ~= nil or type(owner) ~= "table" then return value end
+      info = getmetatable(owner)
+   end
 end
 
 -- Appends the first and the last element of `values`, and the empty position after the last one, so
@@ -53,9 +67,20 @@ local function add_mode(list, module)
       or class.isinstance(rawget(module, "_orig_mod"), torch.nn.Module)
 end
 
---- Returns a note of three things: fields that must keep their values, as a list of {table or
---- tensor, key, value}; the number of parameters of each optimizer; and tensors that must share the
---- memory of other tensors.
+-- Adds the lists of functions that are called before and after an optimizer's steps. `owner` is an
+-- optimizer or the class of all optimizers.
+local function add_hooks(list, owner)
+   add(list, owner, "_hooks")
+   local hooks = rawget(owner, "_hooks")
+   for _, kind in ipairs(hooks and {"step_pre", "step_post"} or {}) do
+      add(list, hooks, kind)
+      if hooks[kind] then add_ends(list, hooks[kind]) end
+   end
+end
+
+--- Returns a note of four things: fields that must keep their values, as a list of {table or
+--- tensor, key, value}; the hooks of the optimizers' steps; the number of parameters of each
+--- optimizer; and tensors that must share the memory of other tensors.
 ---@param parts table  the optimizers are parts.optimizers
 ---@param fields table[]
 ---@param tensors Tensor[]
@@ -71,11 +96,12 @@ function M.of_fixed(parts, fields, tensors, aliases)
       elseif key == "training" then
          if not add_mode(note.fields, owner) then return nil end
       else
-         if not rawequal(rawget(owner, key), entry[3]) then return nil end
-         add(note.fields, owner, key)
+         if not rawequal(add_inherited(note.fields, owner, key), entry[3]) then return nil end
       end
    end
+   add_hooks(note.fields, Optimizer)
    for _, optimizer in ipairs(parts.optimizers) do
+      add_hooks(note.fields, optimizer)
       add(note.fields, optimizer, "param_groups")
       add_ends(note.fields, optimizer.param_groups)
       for i, group in ipairs(optimizer.param_groups) do
@@ -114,13 +140,8 @@ local function add_optimizer(note, list, optimizer)
    local library = require "tlua.compile.library"
    add_table(list, optimizer)
    for _, name in ipairs {"update_group", "rule"} do
-      local fn, cls = optimizer[name], debug.getmetatable(optimizer)
+      local fn = add_inherited(note.fields, optimizer, name)
       if fn and not library.owns(fn) then return false end
-      while cls do
-         add(note.fields, cls, name)
-         local info = debug.getmetatable(cls)
-         cls = info and info.parent
-      end
    end
    for _, group in ipairs(optimizer.param_groups) do
       if not add_options(list, group, 1) then return false end

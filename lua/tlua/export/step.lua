@@ -433,7 +433,7 @@ return function(fn, inputs, options)
    local _ <close> = torch.enable_grad()
    local gradients = keep_gradients(named_tensors(parts))
    first_call(parts, call, tensors)
-   call.named = named_tensors(parts)
+   call.named, parts.fields = named_tensors(parts), follow.fields_of_models(parts.models)
    local values, fields, random = keep_values(call.named), keep_fields(parts), keep_random()
    call.begin = function() fields() random() end
    call.reset = function() values() call.begin() end
