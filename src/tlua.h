@@ -180,8 +180,8 @@ TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_empty(tl_DType dtype, int ndim, const i
 
 /* Constructor. Makes a tensor over the caller's own memory, without a copy. The memory must hold
 ** the elements that sizes and strides describe. Strides count elements; NULL means row-major. The
-** memory must stay valid until `release` is called. That happens once, in the thread that drops the
-** last reference to the tensor or to a view of it. If `release` is NULL, the caller must keep the
+** memory must stay valid until `release` is called. This call is made once, in the thread that drops
+** the last reference to the tensor or to a view of it. If `release` is NULL, the caller must keep the
 ** memory longer than the tensor. Returns NULL if the sizes or strides are wrong, and then does not
 ** call `release`. */
 TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_wrap(void *data, tl_DType dtype, int ndim,

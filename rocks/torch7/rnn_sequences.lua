@@ -545,10 +545,10 @@ local function define_gradients(class)
    end
 end
 
--- Defines a layer that computes each step of a sequence (step, batch, size) by one function. This
--- function maps (projected input, list of states, part of the weight for the output) to the next
--- states. `projection`, a matrix (hiddensize, outputSize), maps the first state to the output of a
--- step.
+-- Defines a layer that computes each step of a sequence (step, batch, size) by the function `step`.
+-- The function's arguments are the projected input, the list of states, and the part of the weight
+-- for the output; its results are the next states. A layer with a `projection`, a matrix
+-- (hiddensize, outputSize), multiplies the first state by the projection to get a step's output.
 local function define(name, n_gates, n_states, step)
    local class = base.layer(name, nil, function(self, x, weight, bias)
       return self:run(x, weight, bias)

@@ -105,7 +105,7 @@ y:sum():backward()
 print(("%.17g %.17g"):format(x.grad:sum():item(), net.linear.weight.grad:sum():item()))
 ]]
 
--- Maps each mark in the text of the program to the number of its line.
+-- Returns a table that maps each mark in the program's text to the mark's line number.
 local function lines_of(text)
    local lines, n = {}, 0
    for line in text:gmatch "([^\n]*)\n" do

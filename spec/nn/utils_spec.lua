@@ -27,7 +27,7 @@ describe("torch.nn.utils", function()
    it("takes other norms, and refuses gradients that are not finite with error_if_nonfinite", function()
       local a, b = parameters()
       assert.close(4, utils.clip_grad_norm_({a, b}, 10, {norm_type = math.huge}):item())
-      -- As in PyTorch, the norm of order 0 is taken of the tensors' norms, so it is the number of tensors with an
+      -- PyTorch takes the norm of order 0 of the tensors' norms. The result is the number of tensors that have an
       -- element other than 0.
       assert.close(2, utils.clip_grad_norm_({a, b}, 10, {norm_type = 0}):item())
       assert.close(7, utils.clip_grad_norm_({a, b}, 10, 1):item())

@@ -113,7 +113,7 @@ local function call(row, fn)
       seed = seed + 1
       inputs[seed] = fn(make(text, seed))
    end
-   -- As in PyTorch, only the CPU checks that the arguments are probabilities.
+   -- Only the CPU checks that the arguments are probabilities; PyTorch does the same.
    if not row[3] and row[1]:find("binary_cross_entropy(", 1, true) then
       for k, input in ipairs(inputs) do inputs[k] = input:cpu() end
    end

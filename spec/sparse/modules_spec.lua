@@ -130,7 +130,7 @@ describe("optimizers with a sparse leaf", function()
       end
    end)
 
-   -- As in PyTorch 2.15, several elements at the same position are added before the step.
+   -- The optimizer adds several elements at the same position before the step, as PyTorch 2.15 does.
    it("coalesce it first", function()
       local w = torch.sparse_coo_tensor({{1, 1, 3}, {2, 2, 3}}, {1.0, 2.0, 3.0}, {3, 3}):requires_grad_()
       torch.sparse.mm(w, torch.eye(3)):sum():backward()

@@ -30,7 +30,7 @@ for name in ("display display_html display_image display_markdown display_svg in
    passed_over["torch.notebook." .. name] = true
 end
 
--- Only one of the functions that build models is called, because all read their arguments by the same function.
+-- All functions that build models read their arguments by the same function, so the spec calls only one of them.
 for _, name in ipairs(torch.vision.models.list_models()) do
    if name ~= "squeezenet1_1" then
       for _, family in ipairs {"", "detection.", "optical_flow.", "segmentation.", "video."} do
