@@ -257,7 +257,7 @@ LUA_SRC := $(filter-out $(INFER_LUA_NOT:%=lua/tlua/%.lua),$(filter $(INFER_LUA:%
 endif
 SCHEMAS := $(sort $(wildcard src/ops/*/*.lua))
 GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
-  $(addprefix src/,tlua.h $(addprefix core/kernel/,iter.h fault.h parts.h kernel.h lapack.h) $(addprefix core/device/,api.h backend.h host.h))
+  $(addprefix src/,tlua.h $(addprefix core/kernel/,iter.h fault.h parts.h image_kernels.h kernel.h lapack.h) $(addprefix core/device/,api.h backend.h host.h))
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
 GEN_SRC := $(FAMILIES:%=$(GEN)/ops_%.c) $(if $(filter runtime,$(PROFILE)),,$(FAMILIES:%=$(GEN)/bind_%.c)) \

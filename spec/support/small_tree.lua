@@ -27,8 +27,9 @@ TL_API int tl_answer(void);
 ]],
    ["src/tlua.map"] = "TEST { global: *; };\n",
    ["src/core/answer.h"] = "int tli_core_answer(void);\n",
-   ["src/core/kernel/iter.h"] = "", -- the generator of the build reads these eight files
+   ["src/core/kernel/iter.h"] = "", -- the generator of the build reads these nine files
    ["src/core/kernel/fault.h"] = "",
+   ["src/core/kernel/image_kernels.h"] = "",
    ["src/core/kernel/kernel.h"] = "",
    ["src/core/kernel/parts.h"] = "",
    ["src/core/device/api.h"] = "",

@@ -50,8 +50,8 @@ end
 -- The headers that the host and its plugins must have in the same version, besides the generated
 -- kernels.h.
 local shared = {"tlua.h", "core/kernel/iter.h", "core/kernel/fault.h", "core/kernel/parts.h",
-   "core/kernel/kernel.h", "core/kernel/lapack.h", "core/device/api.h", "core/device/backend.h",
-   "core/device/host.h"}
+   "core/kernel/image_kernels.h", "core/kernel/kernel.h", "core/kernel/lapack.h",
+   "core/device/api.h", "core/device/backend.h", "core/device/host.h"}
 
 local function shared_text()
    local texts = {}

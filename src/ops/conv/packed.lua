@@ -1,6 +1,6 @@
 -- Operators for lua/tlua/compile/convolutions.lua: convolutions with packed weights, and maxima of
--- windows. The comment on tlk_conv_packed (src/core/kernel/kernel.h) describes the form of a packed
--- weight. Results are channels-last.
+-- windows. The comment on tlk_conv_packed (src/core/kernel/image_kernels.h) describes the form of a
+-- packed weight. Results are channels-last.
 
 op {[[_conv2d_packed(Tensor self, Tensor weight, Tensor bias, int channels, int[2] kernel,
       float low, float high, int[2] stride=1, int[2] padding=0, int[2] dilation=1,
