@@ -315,6 +315,7 @@ describe("grid_sample", function()
       local infinite = torch.full({1, 1, 2, 2}, 1 / 0)
       local beyond = torch.full({1, 1, 1, 2}, 5.0)
       assert.equal(0, F.grid_sample(infinite, beyond):item())
+      assert.equal(0, F.grid_sample(torch.ones(1, 1, 4, 40), torch.full({1, 1, 1, 2}, 1e9)):item())
       assert.same({1, 2, 0, 7}, {table.unpack(F.grid_sample(torch.zeros(1, 2, 3, 3), torch.zeros(1, 0, 7, 2)).shape)})
    end)
 

@@ -27,12 +27,13 @@ static inline float place(float x, double scale, double shift, int64_t n, bool b
   return x < low ? low : x > high ? high : x;
 }
 
-/* Sets tap k of sampled position i to the element at column x and row y. */
+/* Sets tap k of sampled position i to the element at column x and row y. The integers are unsigned
+** because the offset of an element far beyond the image overflows. */
 static inline void set_tap(Taps *t, int k, int64_t i, float x, float y, float width, float height,
-                           int32_t row) {
+                           uint32_t row) {
   int32_t inside = -(int32_t)((x >= 0) & (y >= 0) & (x < width) & (y < height));
   t->inside[k][i] = inside;
-  t->at[k][i] = ((int32_t)y * row + (int32_t)x) & inside;
+  t->at[k][i] = (int32_t)((uint32_t)(int32_t)y * row + (uint32_t)(int32_t)x) & inside;
 }
 
 /* Finds the taps of n positions. Each position has one tap for the nearest element, or four
@@ -41,7 +42,7 @@ static inline __attribute__((always_inline)) void
 find_taps(const struct tlk_grid_sample *s, int64_t n, bool nearest, const float *grid, Taps *t) {
   const struct tlk_grid_sample c = *s;
   float width = (float)c.size[0], height = (float)c.size[1];
-  int32_t row = (int32_t)c.size[0];
+  uint32_t row = (uint32_t)c.size[0];
   for (int64_t i = 0; i < n; i++) {
     float x = place(grid[2 * i], c.scale[0], c.shift, c.size[0], c.border);
     float y = place(grid[2 * i + 1], c.scale[1], c.shift, c.size[1], c.border);
