@@ -19,10 +19,12 @@ typedef struct Taps {
 } Taps;
 
 /* Converts a coordinate x to a position along a dimension of n elements. NaN counts as the
-** coordinate -1. Distant positions are moved nearer, so that they can be converted to integers. */
+** coordinate -1, and so does an infinite coordinate whose scale is 0, because n is 1. Distant
+** positions are moved nearer, so that they can be converted to integers. */
 static inline float place(float x, double scale, double shift, int64_t n, bool border) {
   const float far = 1e9F;
-  x = fmaf((x == x ? x : -1) + 1, (float)scale, -(float)shift);
+  x = fmaf(x + 1, (float)scale, -(float)shift);
+  x = x == x ? x : -(float)shift;
   float low = border ? 0 : -far, high = border ? (float)(n - 1) : far;
   return x < low ? low : x > high ? high : x;
 }
