@@ -398,6 +398,21 @@ describe("a compiled function follows", function()
    end)
 end)
 
+-- Scripts can call the functions of torch.compile too, even in a sandbox.
+describe("torch._note", function()
+   it("copies the lists, so that later changes of them do no harm", function()
+      local tensors = {x:clone(), x, false, false, n = 4}
+      tensors[2] = tensors[1]:detach()
+      local fields = {{1}, 1, 1, n = 3}
+      local note = torch._note(nil, {n = 0}, fields, tensors)
+      local held = setmetatable({tensors[1]}, {__mode = "v"})
+      fields[1], tensors[1], tensors[2] = 5, nil, nil
+      collectgarbage()
+      assert.is_true(torch._note_holds(note))
+      assert.is_not_nil(held[1])
+   end)
+end)
+
 describe("a call stays with the function", function()
    it("if it branches on values, or reads them", function()
       stays("values", function(a) if a:sum():item() > 0 then return a * 2 end return a * 3 end, x)

@@ -359,7 +359,8 @@ typedef struct NotedField {
 } NotedField;
 
 /* The arguments of _state_differs in a form that can be compared quickly. The userdata that
-** contains the Note keeps the arguments themselves as its user values 1 to 4. */
+** contains the Note keeps the arguments as its user values 1 to 4. The lists of fields and tensors
+** are copies, so that the tables and tensors in them stay alive. */
 typedef struct Note {
   int64_t upvalues, ntensors, nfields;
   NotedTensor *tensors;
@@ -367,6 +368,16 @@ typedef struct Note {
 } Note;
 #define NOTE "tlua.compile.note" /* name of the metatable of userdata that contain a Note */
 #define MOST_NOTED (INT32_MAX / 4)
+
+/* Replaces the list at a stack index by a copy of its first n values, which scripts cannot change. */
+static void own_list(lua_State *L, int list, int64_t n) {
+  lua_createtable(L, (int)n, 0);
+  for (lua_Integer i = 1; i <= n; i++) {
+    lua_rawgeti(L, list, i);
+    lua_rawseti(L, -2, i);
+  }
+  lua_replace(L, list);
+}
 
 /* _note(snapshot, upvalues, globals, tensors) returns a userdata that holds these arguments of
 ** _state_differs for quick comparisons. */
@@ -376,6 +387,8 @@ static int note_new(lua_State *L) {
   int64_t upvalues = length_of(L, 2), fields = length_of(L, 3) / 3, tensors = length_of(L, 4) / 4;
   if (upvalues < 0 || fields < 0 || tensors < 0 || fields > MOST_NOTED || tensors > MOST_NOTED)
     return tli_error(L, "compile: expected lists of guards");
+  own_list(L, 3, 3 * fields);
+  own_list(L, 4, 4 * tensors);
   Note *n = lua_newuserdatauv(
       L, sizeof *n + (size_t)tensors * sizeof *n->tensors + (size_t)fields * sizeof *n->fields, 4);
   luaL_setmetatable(L, NOTE);
