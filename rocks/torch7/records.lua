@@ -443,14 +443,25 @@ end
 
 -- Gradients ---------------------------------------------------------------------------------------
 
---- Converts the gradient of an output to the output's dtype and size.
-local function gradient_like(output, g, i)
+-- Raises an error about a gradient, which `name` names, or its position in gradOutput.
+local function refuse_gradient(name, expected, got)
+   if type(name) == "number" then name = "gradOutput " .. name end
+   tlua.raise(("backward: %s: expected %s, got %s"):format(name, expected, got))
+end
+
+local function check_gradient(g, name)
+   if not is_tensor(g) then refuse_gradient(name, "a tensor", "a " .. type(g)) end
+end
+
+--- Converts the gradient of an output to the output's dtype and size. `name` is the gradient's name
+--- in messages, or its position in gradOutput.
+local function gradient_like(output, g, name)
+   check_gradient(g, name)
    local dtype = field(output, "dtype")
    if field(g, "dtype") ~= dtype then g = methods.to(g, dtype) end
    if tlua.is_same_size(g, output) then return g end
    if methods.numel(g) ~= methods.numel(output) then
-      tlua.raise(("backward: gradOutput %d: expected %d elements, got %d"):format(i,
-         methods.numel(output), methods.numel(g)))
+      refuse_gradient(name, methods.numel(output) .. " elements", methods.numel(g))
    end
    return tlua.reshape(g, field(output, "shape"))
 end
@@ -462,9 +473,7 @@ M.gradient_like = gradient_like
 local function pair_gradients(output, g, kept, grads, n)
    if is_tensor(output) then
       n = n + 1
-      if g ~= nil and not is_tensor(g) then
-         tlua.raise(("backward: gradOutput %d: expected a tensor, got a %s"):format(n, type(g)))
-      end
+      if g ~= nil then check_gradient(g, n) end
       if g and field(output, "requires_grad") then
          local count = #kept + 1
          kept[count], grads[count] = output, gradient_like(output, g, n)

@@ -491,11 +491,11 @@ local function coupled_gradients(self, input, gradOutput, scale)
    local made = records.record_of(self, input)
    local call = calls[self]
    local outputs = {made.output}
-   local grads = {records.gradient_like(made.output, gradOutput, 1)}
+   local grads = {records.gradient_like(made.output, gradOutput, "gradOutput")}
    for i, name in ipairs {"gradPrevOutput", "userNextGradCell"} do
       if self[name] and call.last[i] then
          outputs[#outputs + 1] = call.last[i]
-         grads[#grads + 1] = records.gradient_like(call.last[i], self[name], i + 1)
+         grads[#grads + 1] = records.gradient_like(call.last[i], self[name], name)
       end
    end
    local leaves = {made.leaves, made.weight_leaf, made.bias_leaf}

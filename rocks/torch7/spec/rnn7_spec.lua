@@ -274,7 +274,14 @@ describe("a recurrent module of the package rnn", function()
             near(0, (encoder.gradWeight + decoder.gradWeight - whole.gradWeight):abs():max())
             near(0, (encoder.gradBias + decoder.gradBias - whole.gradBias):abs():max())
             assert.equal(name == "SeqLSTM", encoder.cell ~= nil and decoder.userGradPrevCell ~= nil)
-            encoder.gradPrevOutput, encoder.userNextGradCell = nil, nil
+            encoder.gradPrevOutput, encoder.userNextGradCell = torch.ones(7), nil
+            assert.raises("backward: gradPrevOutput: expected 6 elements, got 7",
+               function() encoder:backward(x1, g:narrow(1, 1, 2)) end)
+            encoder.gradPrevOutput = 5
+            assert.raises("backward: gradPrevOutput: expected a tensor, got a number",
+               function() encoder:backward(x1, g:narrow(1, 1, 2)) end)
+            assert.raises("backward: gradOutput: expected a tensor, got a nil", function() encoder:backward(x1) end)
+            encoder.gradPrevOutput = nil
          end
       end
    end)
