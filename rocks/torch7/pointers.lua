@@ -68,7 +68,7 @@ local function is_same_storage(a, b)
 end
 
 function pointer.__sub(a, b)
-   if storages[b] == nil then return moved(a, -b) end
+   if math.type(b) then return moved(a, -b) end
    if not is_same_storage(a, b) then
       torch.raise "data: expected pointers to one storage"
    end

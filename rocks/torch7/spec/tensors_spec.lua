@@ -371,7 +371,12 @@ describe("Torch7's classes", function()
       assert.raises("data: expected a number as an element, got string", function() q[0] = "x" end)
       assert.raises("data: expected pointers to one storage",
          function() return p - torch.ones(1):data() end)
-      assert.raises("data: expected pointers to one storage", function() return 2 - p end)
+      for _, other in ipairs {2, "x", false} do
+         assert.raises("data: expected pointers to one storage", function() return other - p end)
+         if other ~= 2 then
+            assert.raises("data: expected pointers to one storage", function() return p - other end)
+         end
+      end
    end)
 
    it("make tensors of their type by x.new(...)", function()
