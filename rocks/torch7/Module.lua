@@ -71,7 +71,16 @@ function Module:accUpdateGradParameters(input, gradOutput, rate)
    self:defaultAccUpdateGradParameters(input, gradOutput, rate)
 end
 
+-- Refuses a rate that is not a number, before a method changes anything.
+local function check_rate(self, method, rate)
+   if type(rate) ~= "number" then
+      tlua.raise(("%s: %s: rate: expected a number, got %s"):format(classes.type(self), method,
+         type(rate)))
+   end
+end
+
 function Module:defaultAccUpdateGradParameters(input, gradOutput, rate)
+   check_rate(self, "accUpdateGradParameters", rate)
    if self.compute then
       return records.update_parameters(self, input, gradOutput, -rate)
    end
@@ -86,6 +95,7 @@ end
 --- gradBias.
 function Module:sharedAccUpdateGradParameters(input, gradOutput, rate)
    if not self:parameters() then return end
+   check_rate(self, "sharedAccUpdateGradParameters", rate)
    self:zeroGradParameters()
    self:accGradParameters(input, gradOutput, 1)
    self:updateParameters(rate)
@@ -142,6 +152,7 @@ function Module:zeroGradParameters()
 end
 
 function Module:updateParameters(rate)
+   check_rate(self, "updateParameters", rate)
    local weights, grads = self:parameters()
    for i, w in ipairs(weights or {}) do tlua.add_(w, grads[i], {alpha = -rate}) end
 end
@@ -187,18 +198,20 @@ end
 -- Moves tensors into one vector; afterwards the tensors are views of the vector.
 local function flatten_tensors(tensors)
    if #tensors == 0 then return torch.Tensor() end
+   local kind = types.kind_of(tensors[1])
+   for _, x in ipairs(tensors) do
+      if types.kind_of(x) ~= kind then
+         tlua.raise "getParameters: expected parameters of one type"
+      end
+   end
    local merged, total = intervals_of(tensors), 0
    for _, part in ipairs(merged) do total = total + part.last - part.first + 1 end
-   local kind = types.kind_of(tensors[1])
    local flat, at = tlua.empty({total}, types.place(kind)), 0
    for _, part in ipairs(merged) do
       local n = part.last - part.first + 1
       methods.copy_(tlua.narrow(flat, 1, at + 1, n),
          tlua.narrow(tlua._storage_view(part.source, false), 1, part.first + 1, n))
       for _, x in ipairs(part.users) do
-         if types.kind_of(x) ~= kind then
-            tlua.raise "getParameters: expected parameters of one type"
-         end
          methods.set_(x, flat, at + methods.storage_offset(x) - part.first, field(x, "shape"),
             methods.stride(x))
       end
@@ -232,8 +245,16 @@ end
 -- Files
 -- ---------------------------------------------------------------------------------------------
 
+local function check_file(self, method, file)
+   if type(file) ~= "table" or not file.readObject then
+      tlua.raise(("%s: %s: file: expected a file of Torch7, got %s"):format(classes.type(self),
+         method, type(file)))
+   end
+end
+
 --- Writes the fields, for classes whose own `write` calls this one.
 function Module:write(file)
+   check_file(self, "write", file)
    local fields = {}
    for key, value in next, self do fields[key] = value end
    file:writeObject(fields)
@@ -241,6 +262,7 @@ end
 
 --- Reads the fields, for classes whose own `read` calls this one.
 function Module:read(file)
+   check_file(self, "read", file)
    local fields = file:readObject()
    if type(fields) ~= "table" or fields == self then
       tlua.raise(("%s: read: expected a table of fields, got %s"):format(classes.type(self),

@@ -52,7 +52,14 @@ describe("A mistake in a program of Torch7", function()
          nn.SpatialConvolution(3, 4, 3, 3):forward(torch.ones(3, 2, 2))
       end},
       ["with parameters of two types"] = {"getParameters: expected parameters of one type", function()
-         nn.Sequential():add(nn.Linear(2, 2)):add(nn.Linear(2, 2):float()):getParameters()
+         local first = nn.Linear(2, 2)
+         local memory = torch.pointer(first.weight:storage())
+         local good, problem = pcall(function()
+            nn.Sequential():add(first):add(nn.Linear(2, 2):float()):getParameters()
+         end)
+         assert.is_false(good)
+         assert.equal(memory, torch.pointer(first.weight:storage()))
+         error(problem, 0)
       end},
       ["with a target of another size"] = {"nn.MSECriterion: target: expected 8 elements, as the input has, got 2",
          function() nn.MSECriterion():forward(torch.ones(2, 4), torch.ones(2, 1)) end},

@@ -320,6 +320,13 @@ describe("Torch7's protocol of modules", function()
       assert.equal(5.0, module.gradWeight[1])
       module.bad = true
       assert.is_false((pcall(module.accUpdateGradParameters, module, x, g, 0.1)))
+      for method, call in pairs {
+         accUpdateGradParameters = function() module:accUpdateGradParameters(x, g) end,
+         sharedAccUpdateGradParameters = function() module:sharedAccUpdateGradParameters(x, g, "0.1") end,
+         updateParameters = function() module:updateParameters(nil) end,
+      } do
+         assert.raises(("nn.SpecScale: %s: rate: expected a number, got"):format(method), call)
+      end
       assert.equal(5.0, module.gradWeight[1])
    end)
 

@@ -297,4 +297,8 @@ it("modules read and write files by methods that call those of nn.Module", funct
    local good, problem = pcall(module:get(1).read, nn.SpecCounted(1, 1), lie)
    assert.is_false(good)
    assert.matches("nn.SpecCounted: read: expected a table of fields, got string", problem, 1, true)
+   for _, method in ipairs {"read", "write"} do
+      assert.raises(("nn.Linear: %s: file: expected a file of Torch7, got nil"):format(method),
+         function() parent[method](torch.factory "nn.Linear"()) end)
+   end
 end)
