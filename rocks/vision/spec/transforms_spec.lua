@@ -159,7 +159,13 @@ describe("transforms of one's own", function()
    it("get errors that name what does not fit", function()
       assert.raises("query_size", "5 x 6 and 9 x 6", function() v2.query_size {image, torch.zeros(3, 9, 6)} end)
       assert.raises("query_chw", "expected an image or a video", function() v2.query_chw {boxes} end)
-      assert.raises("has_any", "types_or_checks #1", function() v2.has_any({image}, 3) end)
+      assert.raises("query_size", "expected an image, a video, a mask, boxes or keypoints",
+         function() v2.query_size {} end)
+      for _, wrong in ipairs {3, {}, {3}} do
+         assert.raises("has_any", "types_or_checks #1", function() v2.has_any({image}, wrong) end)
+      end
+      assert.raises("has_any", "types_or_checks #1", function() v2.has_any({image}, nil, tv.Image) end)
+      assert.raises("has_all", "types_or_checks #2", function() v2.has_all({image}, tv.Image, nil) end)
       assert.raises("has_all", "flat_inputs", function() v2.has_all(image, tv.Image) end)
    end)
 

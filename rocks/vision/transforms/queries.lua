@@ -44,8 +44,9 @@ local function check_list(title, flat_inputs, ...)
    if type(flat_inputs) ~= "table" or getmetatable(flat_inputs) then
       args.refuse(title, "flat_inputs", "a list of values", flat_inputs)
    end
-   for i, wanted in ipairs {...} do
-      if type(wanted) ~= "function" and type(wanted) ~= "table" then
+   for i = 1, select("#", ...) do
+      local wanted = select(i, ...)
+      if type(wanted) ~= "function" and not pcall(class.isinstance, nil, wanted) then
          args.refuse(title, "types_or_checks #" .. i, "a class or a function", wanted)
       end
    end
@@ -105,9 +106,9 @@ function M.has_all(flat_inputs, ...)
    return true
 end
 
--- Returns the size that `get` returns for all values of the given kinds. Raises an error if it
--- differs.
-local function common_size(title, flat_inputs, wanted, get)
+-- Returns the size that `get` returns for all values of the given kinds, which `expected` names.
+-- Raises an error if it differs.
+local function common_size(title, flat_inputs, wanted, expected, get)
    check_list(title, flat_inputs)
    local size
    for i = 1, flat_inputs.n or #flat_inputs do
@@ -121,7 +122,7 @@ local function common_size(title, flat_inputs, wanted, get)
          size = own
       end
    end
-   if not size then torch.raise(title .. ": flat_inputs: expected an image or a video") end
+   if not size then torch.raise(("%s: flat_inputs: expected %s"):format(title, expected)) end
    return size
 end
 
@@ -134,7 +135,8 @@ end
 ---@return integer[]
 function M.query_size(flat_inputs)
    return common_size(prefix .. "query_size", flat_inputs,
-      {image = true, video = true, mask = true, boxes = true, keypoints = true}, values.get_size)
+      {image = true, video = true, mask = true, boxes = true, keypoints = true},
+      "an image, a video, a mask, boxes or keypoints", values.get_size)
 end
 
 --- Returns the common number of channels, height and width of the images and videos in a list.
@@ -146,7 +148,7 @@ end
 ---@return integer[]
 function M.query_chw(flat_inputs)
    return common_size(prefix .. "query_chw", flat_inputs, {image = true, video = true},
-      values.get_dimensions)
+      "an image or a video", values.get_dimensions)
 end
 
 return M
