@@ -275,6 +275,17 @@ describe("optim.Optimizer", function()
          function(s) s[1].exp_avg_sq = torch.ones(2) end)
       refuse(" of parameter 1: step: expected a number of at least 0, got nil",
          function(s) s[1] = {exp_avg = before.exp_avg} end)
+      refuse(" of parameter 1: max_exp_avg_sq: expected a tensor of shape (1), got a float32 tensor of shape (2)",
+         function(s) s[1].max_exp_avg_sq = torch.ones(2) end)
+      for _, name in ipairs {"SGD", "Adafactor"} do
+         local own = optim[name]({p}, {lr = 0.1, momentum = name == "SGD" and 0.9 or nil})
+         own:step()
+         local dict = own:state_dict()
+         local key = name == "SGD" and "momentum_buffer" or "step"
+         dict.state[1][key] = name == "SGD" and "x" or nil
+         assert.raises(("optim.%s.load_state_dict: state of parameter 1: %s: expected"):format(name, key),
+            function() own:load_state_dict(dict) end)
+      end
    end)
 
    it("loads a state without parts that later options add, and an empty one", function()

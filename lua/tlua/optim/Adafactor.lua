@@ -19,7 +19,7 @@ local Optimizer = require "tlua.optim.Optimizer"
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Adafactor
 local Adafactor, parent = class.class("optim.Adafactor", Optimizer)
 Adafactor.needs_whole, Adafactor.needs_real = true, true
-Adafactor.implementations = {foreach = true}
+Adafactor.implementations, Adafactor.clocks = {foreach = true}, {"step"}
 
 -- The options. lr is the largest step, relative to the parameter. eps is a pair: the lower bound of
 -- the variances (false means the machine epsilon), and the lower bound of a parameter's root mean

@@ -21,6 +21,7 @@ local Optimizer = require "tlua.optim.Optimizer"
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.SparseAdam
 local SparseAdam, parent = class.class("optim.SparseAdam", Optimizer)
 SparseAdam.needs_whole, SparseAdam.takes_rows, SparseAdam.needs_real = true, true, true
+SparseAdam.clocks = {"step"}
 
 local defaults = {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, maximize = false}
 

@@ -120,9 +120,12 @@ local function check_groups(self, groups)
    end
 end
 
+-- Tensors of a parameter's shape that some options add to its state.
+local optional <const> = {"grad_avg", "master", "max_exp_avg_sq", "momentum_buffer"}
+
 -- Raises an error unless a parameter's saved state is a table in which no tensor was released. The
 -- table must be empty or have all tensors that a step leaves, because a missing tensor would start
--- again from its initial value.
+-- again from its initial value. Tensors that options add may be missing.
 local function check_state(self, position, saved, parameter, group)
    local name = ("%s.load_state_dict: state of parameter %d"):format(torch.type(self), position)
    if type(saved) ~= "table" then
@@ -138,7 +141,11 @@ local function check_state(self, position, saved, parameter, group)
       if saved[clock] == nil then args.refuse(name, clock, "a number of at least 0", nil) end
    end
    local shape = table.concat(parameter.shape, ", ")
-   for _, key in ipairs(self:needed_state(group)) do
+   local keys = {table.unpack(self:needed_state(group))}
+   for _, key in ipairs(optional) do
+      if saved[key] ~= nil then keys[#keys + 1] = key end
+   end
+   for _, key in ipairs(keys) do
       local part = saved[key]
       if not torch.is_tensor(part) or parameter.layout == "strided"
             and table.concat(part.shape, ", ") ~= shape then
