@@ -184,10 +184,8 @@ local function finder(op, where)
    end
 end
 
-local torch7 -- the table to which operators are added as functions; `into` sets it
-
---- Sets the table to which operators are added as functions.
-function M.into(functions) torch7 = functions end
+--- The table to which operators are added as functions; it is Torch7's `torch`.
+M.functions = {}
 
 --- Declares an operator, as a function and as a method.
 ---@param name string  one name, or several names separated by spaces
@@ -205,9 +203,10 @@ function M.op(name, patterns, options)
             for pattern in list:gmatch "%S+" do add(op, pattern, pair[1], pair[2]) end
          end
       end
-      torch7[one] = finder(op, op.functions)
+      M.functions[one] = finder(op, op.functions)
       if options.method ~= false then
-         types.Tensor[one] = options.in_place and finder(op, op.methods) or torch7[one]
+         types.Tensor[one] = options.in_place and finder(op, op.methods)
+            or M.functions[one]
       end
    end
 end

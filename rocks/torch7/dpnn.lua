@@ -8,6 +8,7 @@ local types = require "tlua.torch7.types"
 local classes = require "tlua.torch7.classes"
 local base = require "tlua.torch7.Module"
 local nn = require "tlua.torch7.nn"
+require "tlua.torch7.rnn_sequences" -- defines nn.AbstractSequencer
 
 local T, F = tlua, tlua.nn.functional
 local field, methods, is_tensor = types.field, types.methods, types.is_tensor

@@ -7,13 +7,12 @@ local types = require "tlua.torch7.types"
 local classes = require "tlua.torch7.classes"
 local dispatch = require "tlua.torch7.dispatch"
 
-local M = {}
+local M = dispatch.functions
 -- set before the other files are loaded, because they require this table
 package.loaded["tlua.torch7.torch"] = M
 
 local methods, is_tensor = types.methods, types.is_tensor
 
-dispatch.into(M)
 for name, value in pairs(classes) do M[name] = value end
 M.class, M.define = classes.define, nil
 require "tlua.torch7.maths"

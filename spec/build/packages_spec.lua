@@ -176,12 +176,15 @@ describe("make install", function()
             for _, other in ipairs(rockspec(name).dependencies) do
                if other:find "^tlua%-" then luarocks_make(other:match "^tlua%-(%w+)", tree) end
             end
-            local modules = {}
+            -- each module is the first one of a process of its own, as it can be in a program
+            local loads = {"cd /"}
             for module, built in pairs(rockspec(name).build.modules) do
-               if type(built) == "string" then modules[#modules + 1] = ("%q"):format(module) end
+               if type(built) == "string" then
+                  loads[#loads + 1] = ("%s/bin/tlua -e 'assert(require %q)'"):format(tree, module)
+               end
             end
-            assert.equal(#modules .. "\n", tlua(tree, ("local n = 0 for _, name in ipairs {%s} do " ..
-               "if require(name) then n = n + 1 end end print(n)"):format(table.concat(modules, ", "))))
+            assert.is_true(#loads > 1, name)
+            shell.ok(table.concat(loads, " && "))
             local said = shell.ok(("TLUA=%s/bin/tlua lua5.4 spec/support/run.lua --exclude rocks/%s rocks/%s")
                :format(tree, table.concat(long, " --exclude rocks/"), name))
             assert.matches("%d+ passed, 0 failed[^\n]*\n$", said)
