@@ -273,7 +273,7 @@ local function named_tensors(model)
    for name, tensor in model:named_buffers() do list[#list + 1] = {name, tensor, true} end
    for _, entry in ipairs(list) do
       local what = (entry[3] and "buffer " or "parameter ") .. entry[1]
-      nested.check_dense("export", what, entry[2])
+      nested.check_tensor("export", what, entry[2])
    end
    return list
 end

@@ -551,6 +551,15 @@ describe("a training step that a program cannot repeat", function()
          "program: expected one of the 3 steps that the schedule was exported for, got step 4")
    end)
 
+   it("has a parameter without a shape", function()
+      local model = nn.Sequential(nn.LazyLinear(2))
+      assert.raises("export_step: the tensor 1.weight has no shape yet: call the model once before", function()
+         torch.export_step(function(input) return model(input) end, {torch.ones(1, 3)}, {model = model})
+      end)
+      assert.raises("export: parameter 1.weight has no shape yet",
+         function() torch.export(model, {torch.ones(1, 3)}) end)
+   end)
+
    it("has a sparse buffer", function()
       local model = nn.Linear(2, 1)
       model.graph = nn.Buffer(torch.eye(2):to_sparse())

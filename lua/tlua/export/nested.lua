@@ -37,18 +37,21 @@ local function check_depth(title, name, value, outer)
    end
 end
 
---- Raises an error if a tensor is sparse, because programs have no sparse tensors. The message
---- names the tensor and its layout.
-function M.check_dense(title, name, tensor)
+--- Raises an error, which names the tensor, if a tensor cannot be part of a program: a sparse
+--- tensor, or a parameter of a lazy module without a shape.
+function M.check_tensor(title, name, tensor)
    if torch._sparse_parts(tensor) then
       torch.raise(("%s: %s: expected a dense tensor, got one of layout %s"):format(title, name,
          tensor.layout))
+   end
+   if tensor:numel() == 0 and require "tlua.nn.Uninitialized".is_lazy(tensor) then
+      torch.raise(("%s: %s has no shape yet: call the model once before"):format(title, name))
    end
 end
 
 local function flatten(title, name, value, out, names, outer)
    if torch.is_tensor(value) then
-      M.check_dense(title, name, value)
+      M.check_tensor(title, name, value)
       out[#out + 1] = value
       if names then names[#names + 1] = name end
       return 0

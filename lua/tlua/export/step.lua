@@ -117,7 +117,7 @@ local function named_tensors(parts)
    local list, seen = {}, {}
    local function add(name, tensor)
       if seen[tensor] then return end
-      nested.check_dense("export_step", "the tensor " .. name, tensor)
+      nested.check_tensor("export_step", "the tensor " .. name, tensor)
       seen[tensor] = true
       list[#list + 1] = {name, tensor, true}
    end
