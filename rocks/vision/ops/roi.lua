@@ -160,8 +160,9 @@ local function by_samples(title, boxes, height, width, ratio)
    for i = 1, boxes:size(1) do
       local nx = math.max(1, math.ceil(sides[{i, 1}]:item() / width))
       local ny = math.max(1, math.ceil(sides[{i, 2}]:item() / height))
-      if ny * nx * height * width > most_samples then
-         torch.raise(("%s: boxes: expected at most %d samples for a box, got %d x %d of them; a "
+      -- the product of integers could wrap around
+      if 1.0 * ny * nx * height * width > most_samples then
+         torch.raise(("%s: boxes: expected at most %d samples for a box, got %s x %s of them; a "
             .. "sampling_ratio limits them"):format(title, most_samples, nx * width, ny * height))
       end
       local key = ny * 65536 + nx

@@ -122,6 +122,12 @@ describe("errors of transforms", function()
          ["invert: inpt: expected an image of real numbers, got a complex64"] = function()
             f.invert(image:to "complex64")
          end,
+         ["rotate: inpt: expected an image of real numbers, got a complex64"] = function()
+            f.rotate(image:to "complex64", 30)
+         end,
+         ["resize: inpt: expected an image of real numbers, got a complex64"] = function()
+            f.resize(image:to "complex64", 4)
+         end,
          ["RandomCrop: image: expected at least 9 x 9 pixels"] = function() v2.RandomCrop(9)(image) end,
          ["erase: the rectangle of 4 x 4 pixels at %(6, 6%) is not inside"] = function()
             f.erase(image, 6, 6, 4, 4, torch.zeros(1))

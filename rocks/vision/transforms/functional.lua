@@ -7,19 +7,13 @@ local lazy = require "tlua.lazy"
 
 local kinds = require "tlua.vision.transforms.kinds"
 
-local pair <const> = kinds._pair
+local pair <const>, check <const>, as_batch <const> = kinds._pair, kinds.check_real, kinds.as_batch
 
 local F = torch.nn.functional
 
 local M = {}
 
 local prefix <const> = "vision.transforms.v2.functional."
-
--- Raises an error unless a tensor is an image of real numbers.
-local function check(title, image)
-   if image:is_complex() then args.refuse(title, "inpt", "an image of real numbers", image) end
-   return kinds.check(title, image)
-end
 
 local function check_channels(title, image)
    local channels = image:size(-3)
@@ -33,19 +27,6 @@ local largest <const> = {uint8 = 255, int8 = 127, int16 = 32767, int32 = 2147483
    int64 = math.maxinteger, bool = 1}
 
 local function bound_of(image) return largest[image.dtype] or 1 end
-
--- Calls fn with the image as a batch (N, C, H, W), and restores the leading dimensions in the
--- result.
-local function as_batch(image, fn)
-   local shape = {table.unpack(image.shape)}
-   local n = 1
-   for i = 1, #shape - 3 do n = n * shape[i] end
-   local result = fn(image:reshape(n, table.unpack(shape, #shape - 2)))
-   local rest = {table.unpack(result.shape, 2)}
-   local full = table.move(shape, 1, #shape - 3, 1, {})
-   table.move(rest, 1, 3, #full + 1, full)
-   return result:reshape(full)
-end
 
 -- Colours -----------------------------------------------------------------------------------------
 

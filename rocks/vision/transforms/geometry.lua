@@ -12,21 +12,9 @@ local tv_tensors = require "tlua.vision.tv_tensors"
 local pair <const> = kinds._pair
 
 local F = torch.nn.functional
-local check, masked = kinds.check, kinds.masked
+local as_batch, check, masked = kinds.as_batch, kinds.check, kinds.masked
 
 local M = {}
-
--- Calls fn with the image as a batch (N, C, H, W), and restores the leading dimensions in the
--- result.
-local function as_batch(image, fn)
-   local shape = {table.unpack(image.shape)}
-   local n = 1
-   for i = 1, #shape - 3 do n = n * shape[i] end
-   local result = fn(image:reshape(n, table.unpack(shape, #shape - 2)))
-   local full = table.move(shape, 1, #shape - 3, 1, {})
-   table.move({table.unpack(result.shape, 2)}, 1, 3, #full + 1, full)
-   return result:reshape(full)
-end
 
 -- Rounds to the nearest integer, and half to even.
 local function round_even(x)
@@ -70,7 +58,7 @@ local modes <const> = {nearest = true, ["nearest-exact"] = true, bilinear = true
 local is_nearest <const> = {nearest = true, ["nearest-exact"] = true}
 
 local function resize_image(image, a, title)
-   check(title, image)
+   kinds.check_real(title, image)
    local mode = a.interpolation
    if not modes[mode] then
       args.refuse(title, "interpolation",
@@ -173,9 +161,9 @@ local function pad(image, left, top, right, bottom, fill, mode)
    return as_batch(image, function(batch)
       local list = {left, right, top, bottom}
       if mode == "constant" then return F.pad(batch, list, mode, fill) end
-      local is_float = batch:is_floating_point()
-      local result = F.pad(is_float and batch or batch:float(), list, mode)
-      return is_float and result or result:to(batch.dtype)
+      local is_integer = not batch:is_floating_point() and not batch:is_complex()
+      local result = F.pad(is_integer and batch:float() or batch, list, mode)
+      return is_integer and result:to(batch.dtype) or result
    end)
 end
 
@@ -512,6 +500,6 @@ for name, i in pairs {horizontal_flip = 1, vertical_flip = 2, hflip = 1, vflip =
       end})
 end
 
-M._pair, M._fill_of, M._as_batch, M._crop = pair, fill_of, as_batch, crop
+M._pair, M._fill_of, M._crop = pair, fill_of, crop
 
 return M

@@ -116,6 +116,27 @@ function M.check(title, image)
    return image
 end
 
+-- Raises an error unless a tensor is an image of real numbers.
+function M.check_real(title, image)
+   if image:is_complex() then args.refuse(title, "inpt", "an image of real numbers", image) end
+   return M.check(title, image)
+end
+
+--- Calls fn with the image as a batch (N, C, H, W), and restores the leading dimensions in the
+--- result.
+---@param image Tensor
+---@param fn fun(batch: Tensor): Tensor
+---@return Tensor
+function M.as_batch(image, fn)
+   local shape = {table.unpack(image.shape)}
+   local n = 1
+   for i = 1, #shape - 3 do n = n * shape[i] end
+   local result = fn(image:reshape(n, table.unpack(shape, #shape - 2)))
+   local full = table.move(shape, 1, #shape - 3, 1, {})
+   table.move({table.unpack(result.shape, 2)}, 1, 3, #full + 1, full)
+   return result:reshape(full)
+end
+
 --- Returns the kernel for masks, which calls the kernel for images with a mask (H, W) as an image
 --- of one channel.
 ---@param kernel function

@@ -10,7 +10,7 @@ local kinds = require "tlua.vision.transforms.kinds"
 local points = require "tlua.vision.transforms.points"
 
 local F = torch.nn.functional
-local check, masked = kinds.check, kinds.masked
+local check, masked = kinds.check_real, kinds.masked
 
 local M = {}
 
@@ -83,7 +83,7 @@ end
 local function sample(title, image, map, mode, fill)
    fill = geometry._fill_of(title, fill, image:size(-3))
    local rows, columns = map:size(2), map:size(3)
-   return geometry._as_batch(image, function(batch)
+   return kinds.as_batch(image, function(batch)
       local n, channels = batch:size(1), batch:size(2)
       if batch:numel() == 0 then return batch:new_zeros(n, channels, rows, columns) end
       local is_real = batch:is_floating_point()
