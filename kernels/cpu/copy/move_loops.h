@@ -6,12 +6,15 @@
 */
 #define OF_BITS(name) TLK_PASTE_(name, BITS)
 
+/* An element at any address: callers also move pairs of numbers as one element. */
+typedef Word OF_BITS(Loose) __attribute__((aligned(1)));
+
 #ifndef TURNS_WHOLE
 /* Transposes a square: the columns of src become the rows of dst. */
 static inline void OF_BITS(turn)(char *dst, int64_t ds1, const char *src, int64_t ss0) {
   Word square[SIDE][SIDE];
   for (int c = 0; c < SIDE; c++) {
-    const Word *in = (const Word *)(const void *)(src + c * ss0);
+    const OF_BITS(Loose) *in = (const OF_BITS(Loose) *)(src + c * ss0);
     for (int r = 0; r < SIDE; r++) square[r][c] = in[r];
   }
   for (int r = 0; r < SIDE; r++) memcpy(dst + r * ds1, square[r], sizeof square[r]);
@@ -31,13 +34,13 @@ static void OF_BITS(turn_part)(char *dst, int64_t ds1, const char *src, int64_t 
 static void OF_BITS(fill_row)(char *dst, int64_t cols, const char *src) {
   Word value;
   memcpy(&value, src, sizeof value);
-  Word *out = (Word *)(void *)dst;
+  OF_BITS(Loose) *out = (OF_BITS(Loose) *)dst;
   for (int64_t c = 0; c < cols; c++) out[c] = value;
 }
 
 static void OF_BITS(reverse_row)(char *dst, int64_t cols, const char *src) {
-  Word *out = (Word *)(void *)dst;
-  const Word *in = (const Word *)(const void *)src;
+  OF_BITS(Loose) *out = (OF_BITS(Loose) *)dst;
+  const OF_BITS(Loose) *in = (const OF_BITS(Loose) *)src;
   for (int64_t c = 0; c < cols; c++) out[c] = in[-c];
 }
 
