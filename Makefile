@@ -736,7 +736,7 @@ endif
 
 # ---- testing ---------------------------------------------------------------------
 
-.PHONY: check platform run-specs lint-lua lint-format lint-c
+.PHONY: specs check platform run-specs lint-lua lint-format lint-c emulated-build clang-build asan-build infer-build
 
 # A program that embeds tlua sees tlua.h and nothing else of ours.
 $(BUILD)/include/tlua.h: src/tlua.h
@@ -779,7 +779,8 @@ define run_specs
 @$(SPEC_ENV) $(or $(LUA),$(BUILD)/host) spec/support/run.lua --jobs $(SPEC_JOBS) \
   $(if $(FILTER),--filter '$(FILTER)') $(if $(SPEC),,--exclude spec/cuda --exclude spec/profiles) $(SPEC_ARGS) $(SPEC)
 endef
-check: all $(EMBED_BIN) $(CORE_BIN) $(LUA_BIN)
+specs: all $(EMBED_BIN) $(CORE_BIN) $(LUA_BIN)
+check: specs
 	$(run_specs)
 
 # For .ci/platforms, which separates them: the command and the programs among SPEC, and the specs.
@@ -792,10 +793,12 @@ run-specs:
 # other run has. Wrong calls, cuDNN's answers and the shares of threads are the same with any compiler.
 CLANG ?= clang
 WITHOUT_CLANG = --exclude spec/ops/fuzz --exclude spec/ops/threads --exclude spec/core/cudnn_spec
+CLANG_BUILD = $(MAKE) --no-print-directory CC='$(CLANG)' BUILD=$(BUILD)/clang ISAS=base CUDA=0 CFLAGS=-O1
 clang:
 	@.ci/deps build test clang
-	@+$(MAKE) --no-print-directory CC='$(CLANG)' BUILD=$(BUILD)/clang ISAS=base CUDA=0 CFLAGS=-O1 \
-	  SPEC='$(or $(SPEC),spec/ops spec/core)' SPEC_ARGS='$(WITHOUT_CLANG) $(SPEC_ARGS)' check
+	@+$(CLANG_BUILD) SPEC='$(or $(SPEC),spec/ops spec/core)' SPEC_ARGS='$(WITHOUT_CLANG) $(SPEC_ARGS)' check
+clang-build:
+	@+$(CLANG_BUILD) specs
 
 # The build's own specs say nothing about memory or threads; they are left out.
 # SPEC_SANITIZED tells specs that everything takes ten times as long.
@@ -822,11 +825,13 @@ sim:
 # The same with the GPU's kernels, which the CPU runs (spec/cuda), without the wrong calls (fuzz, names),
 # which reach no kernel. TLUA_EMULATED_SEED is for other orders of threads.
 EMULATED_SPECS = $(SIM_SPECS) spec/cuda spec/device
-emulated:
-	@.ci/deps build test
+emulated-build:
 	@+$(MAKE) --no-print-directory CUDA=0 $(EMULATED)/tlua_cuda.so $(EMULATED_NCCL) $(SIM_PLUGIN)
 	@ln -sf ../tlua_sim.so $(EMULATED)/tlua_sim.so
 	$(if $(filter-out spec/cuda%,$(SPEC)),,@+$(MAKE) --no-print-directory emulator)
+emulated:
+	@.ci/deps build test
+	@+$(MAKE) --no-print-directory emulated-build
 	@+TLUA_SPEC_DEVICE=cuda TLUA_PLUGINS='$(abspath $(EMULATED))' $(MAKE) --no-print-directory CUDA=0 \
 	  SPEC='$(or $(SPEC),$(EMULATED_SPECS))' SPEC_ARGS='$(if $(SPEC),,$(SIM_ARGS) $(addprefix --exclude spec/ops/,fuzz names)) $(SPEC_ARGS)' check
 # Some kernels once more, compiled so that their accesses to memory are counted and checked for races.
@@ -897,6 +902,9 @@ WITHOUT_ASAN = spec/examples $(foreach name,$(notdir $(wildcard rocks/*)),rocks/
 asan:
 	@.ci/deps build test
 	@+$(ASAN_ENV) $(call SANITIZED,asan,address$(comma)undefined,$(addprefix --exclude ,$(WITHOUT_ASAN)))
+
+asan-build:
+	@+$(call SANITIZING,asan,address$(comma)undefined) specs
 
 # Blocks of the device have exactly the bytes that were asked for, so that a kernel that
 # reads past an end is seen. By default those of kernels_spec that are misaligned.
@@ -1150,8 +1158,9 @@ abi: $(SHARED_LIB)
 # A library that runs trained models alone, and the size of a program that does so with Lua and
 # all; in CI, since its spec needs it.
 MOST_INFER := 1.5
-infer:
+infer-build:
 	@+$(MAKE) --no-print-directory PROFILE=infer BUILD=$(BUILD)/infer CUDA=0 all
+infer: infer-build
 	@$(STRIP) -o $(BUILD)/infer/digits.stripped $(BUILD)/infer/digits
 	@wc -c <$(BUILD)/infer/digits.stripped | $(call within,a program that reads digits,$(MOST_INFER))
 	@+$(MAKE) --no-print-directory CUDA=0 SPEC=spec/profiles check

@@ -1,8 +1,8 @@
 -- run.lua [OPTION...] [FILE or FOLDER...]: runs specs, several at a time. Each file has a separate
 -- process, so that a crash fails only one file. Without files, runs every *_spec.lua of spec and of
 -- the packages in rocks, and the C programs of spec/embed, spec/core and spec/lua, which make has
--- built. Prints a line for each file, the whole output of failed files, and the totals as the last
--- line.
+-- built. Prints a line for each file with its tests, its duration and the processor seconds of its
+-- processes, the whole output of failed files, and the totals as the last line.
 --
 --   --jobs N           how many at a time (1), of which each is to have a gigabyte of memory
 --   --filter PATTERN   only tests whose names match
@@ -158,10 +158,19 @@ local function judge_program(output, status)
    return math.max(passed, 1), failed, 0
 end
 
-local function report(path, output, passed, failed, remark)
+-- Returns the processor seconds in the output of the shell's `times`, whose second line is that of ended processes.
+local function processor_seconds(times)
+   local sum = 0
+   for minutes, seconds in (times:match("\n(.*)") or ""):gmatch("(%d+)m([%d.]+)s") do
+      sum = sum + tonumber(minutes) * 60 + tonumber(seconds)
+   end
+   return sum
+end
+
+local function report(path, output, spent, passed, failed, remark)
    local seconds = output:match("pending : ([%d.]+) second")
-   print(("%-4s %4d  %6s  %s%s"):format(failed == 0 and "ok" or "FAIL", passed,
-      seconds and ("%.1f s"):format(seconds) or "", path, remark and ": " .. remark or ""))
+   print(("%-4s %4d  %7s  %5.1f  %s%s"):format(failed == 0 and "ok" or "FAIL", passed,
+      seconds and ("%.1f s"):format(seconds) or "", spent, path, remark and ": " .. remark or ""))
    for name in output:gmatch("\nPending %-> [^\n]*\n([^\n]*)") do print("        skipped: " .. name) end
    -- Prints each failure in a few adjacent lines, because readers of a long log look for its text near the failure.
    for kind, rest in (output .. "\n\n"):gsub("\n\n", "\n\n\n"):gmatch "\n(%u%l+) %-> (.-)\n\n" do
@@ -204,16 +213,18 @@ local function run(files, options, folder)
    local broken = {}
    -- Each job writes a line when it ends, with the job's number and status.
    local jobs <close> = assert(io.popen(("xargs -P %d -I{} sh -c "):format(jobs_for(options.jobs)) ..
-      quote(("sh %s/{} >%s/{}.out 2>&1 </dev/null; echo {} $?"):format(folder, folder)) .. " <" .. folder .. "/list"))
+      quote(("sh %s/{} >%s/{}.out 2>&1 </dev/null; status=$?; times >%s/{}.times; echo {} $status"):format(
+         folder, folder, folder)) .. " <" .. folder .. "/list"))
    for line in jobs:lines() do
       local i, status = line:match("^(%d+) (%d+)$")
       local path = files[tonumber(i)]
       local output = read(folder .. "/" .. i .. ".out")
+      local spent = processor_seconds(read(folder .. "/" .. i .. ".times"))
       status = tonumber(status)
       local judge = path:find("%.c$") and judge_program or judge_busted
       local p, f, s, remark = judge(output, status, options.filter)
       p, f, s = math.tointeger(p), math.tointeger(f), math.tointeger(s)
-      report(path, output, p, f, remark)
+      report(path, output, spent, p, f, remark)
       passed, failed, skipped = passed + p, failed + f, skipped + s
       if f > 0 or #files == 1 then broken[#broken + 1] = {path = path, output = output} end
    end
