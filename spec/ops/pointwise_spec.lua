@@ -32,6 +32,14 @@ describe("promotion", function()
       assert.equal(1 << 53 | 1, (torch.zeros(1, {dtype = "int64"}) + (1 << 53 | 1)):item())
    end)
 
+   it("keeps a number's precision in gradients", function()
+      local weight = 1.09
+      local x = torch.full({2}, 0.7, {dtype = "float64"}):requires_grad_()
+      local function slope(y) return (torch.autograd.grad(y:sum(), x)):tolist()[1] end
+      assert.close(1 - weight, slope(x:lerp(torch.zeros(2), weight)), 1e-15)
+      assert.close(weight / (0.7 * 0.7 + weight * weight), slope(x:atan2(weight)), 1e-15)
+   end)
+
    it("wraps integers around", function()
       assert.equal(-128, (torch.tensor({127}, {dtype = "int8"}) + 1):item())
       assert.equal(math.mininteger, (torch.tensor {math.maxinteger} + 1):item())

@@ -324,11 +324,10 @@ function Tensor:backward(options) end
 ---@param options? {retain_graph?: boolean, create_graph?: boolean, inputs?: torch.Tensor[]}
 function torch.autograd.backward(tensors, grad_tensors, options) end
 
---- Returns the gradients of outputs with respect to inputs, as several values, or as a table if
---- `inputs` is a table. The field `grad` of the inputs stays unchanged. An input that does not
---- contribute to the outputs is an error. With allow_unused its gradient is nil instead, and with
---- materialize_grads zeros. Outputs and inputs may be gradient edges; see
---- torch.autograd.graph.get_gradient_edge.
+--- Returns the gradients of outputs with respect to inputs, as one value for each input. The field
+--- `grad` of the inputs stays unchanged. An input that does not contribute to the outputs is an
+--- error. With allow_unused its gradient is nil instead, and with materialize_grads zeros. Outputs
+--- and inputs may be gradient edges; see torch.autograd.graph.get_gradient_edge.
 ---@param outputs torch.Tensor|torch.Tensor[]
 ---@param inputs torch.Tensor|torch.Tensor[]
 ---@param options? {grad_outputs?: torch.Tensor|torch.Tensor[], retain_graph?: boolean, create_graph?: boolean, allow_unused?: boolean, is_grads_batched?: boolean, materialize_grads?: boolean}

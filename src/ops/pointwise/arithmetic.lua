@@ -175,7 +175,8 @@ example("addcdiv", [[
 op {"lerp(Tensor self, Tensor end_, Operand weight) -> Tensor",
     doc = "Computes self + weight * (end - self), elementwise, for floating dtypes.",
     pointwise = {types = "floating"}, inplace = true,
-    grad = {self = "grad * (1 - conj(weight))", end_ = "grad * conj(weight)",
+    -- lerp(grad, 0, w) is grad * (1 - w), but 1 - w of a number w alone would be a float32
+    grad = {self = "lerp(grad, 0, conj(weight))", end_ = "grad * conj(weight)",
             weight = "grad * conj(end_ - self)"},
     examples = {"T(3, 4), T(3, 4), 0.3", "T(3, 4), T(4), U(3, 1)"}}
 example("lerp", [[

@@ -99,8 +99,9 @@ op {"atan2(Tensor self, Operand other) -> Tensor",
     doc = "Returns the angle of the point (other, self), in radians from -pi (excluded) to pi.",
     alias = {"arctan2"},
     pointwise = {types = "floating"}, inplace = true,
-    grad = {self = "grad * other / (self * self + other * other)",
-            other = "neg(grad * self / (self * self + other * other))"},
+    -- other * other of a number alone would be a float32
+    grad = {self = "grad * other / addcmul(self * self, other, other)",
+            other = "neg(grad * self / addcmul(self * self, other, other))"},
     autocast = {gpu = "widest"},
     examples = {"T(3, 4), P(3, 4)", "T(3, 4), P(4)"}}
 example("atan2", [[
