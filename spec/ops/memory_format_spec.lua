@@ -259,6 +259,16 @@ describe("memory formats", function()
          function() net:to {memory_format = "last"} end)
    end)
 
+   it("of images of three bytes a pixel become planes of any size", function()
+      for _, size in ipairs {{1, 1}, {3, 5}, {16, 3}, {67, 129}, {150, 200}} do
+         local planes = torch.randint(0, 256, {2, 3, size[1], size[2]}, {dtype = "uint8"})
+         local pixels = planes:contiguous(last)
+         assert.is_true(torch.equal(planes, pixels:contiguous()))
+         assert.is_true(torch.equal(planes[2], pixels[2]:contiguous()))
+         assert.is_true(torch.equal(planes:narrow(4, 1, 1), pixels:narrow(4, 1, 1):contiguous()))
+      end
+   end)
+
    it("that do not fit are errors", function()
       local x = torch.zeros(2, 3)
       for _, call in ipairs {

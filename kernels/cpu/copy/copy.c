@@ -33,12 +33,20 @@ static void move_blocks(void *context, int64_t begin, int64_t end) {
   }
 }
 
+/* Returns whether elements that alternate in the source become a few rows. A block then has all of
+** these rows, so that the source is read once. */
+static bool is_split(const tli_Iter *it) {
+  const int64_t *from = it->args[1].strides;
+  return it->ndim > 1 && it->sizes[1] < 8 && from[1] > 0 && from[1] < from[0];
+}
+
 static bool move_strided(const tli_Iter *it, tl_DType dtype) {
   Move m = {.move = tlk_isa()->move[tlk_log2_size(dtype)], .it = it};
   bool transposed = tlk_transposed(it);
   int64_t width = it->ndim > 0 ? it->sizes[0] : 1;
-  int64_t cols = transposed ? 64 : TLK_GRAIN / 2;
-  m.blocks = tlk_blocks(it, cols, transposed ? 64 : tlk_max(1, TLK_GRAIN / 2 / width));
+  int64_t cols = transposed ? 64 : is_split(it) ? TLK_GRAIN / 8 : TLK_GRAIN / 2;
+  m.blocks =
+      tlk_blocks(it, cols, transposed ? 64 : tlk_max(1, TLK_GRAIN / 2 / tlk_min(width, cols)));
   int64_t each = m.blocks.cols * m.blocks.rows;
   return tli_parallel_try(m.blocks.count, tlk_max(1, TLK_GRAIN / each), move_blocks, &m);
 }

@@ -2,7 +2,8 @@
 ** move_loops.h - copies of elements of one size. isa/move.c includes this file after it has defined
 ** BITS (the size of an element in bits), Word (an integer of that size) and SIDE (the side of the
 ** squares in which pieces are transposed). If it also defines TURNS_WHOLE or TURNS_PART, it uses
-** its own `turn` or `turn_part` instead of this file's.
+** its own `turn` or `turn_part` instead of this file's. If it defines SPLITS, there is a loop of its
+** own for elements that are stored in groups of three, such as the colours of pixels.
 */
 #define OF_BITS(name) TLK_PASTE_(name, BITS)
 
@@ -44,10 +45,29 @@ static void OF_BITS(reverse_row)(char *dst, int64_t cols, const char *src) {
   for (int64_t c = 0; c < cols; c++) out[c] = in[-c];
 }
 
+#ifdef SPLITS
+/* Copies three rows whose elements alternate in src. */
+static void OF_BITS(split)(Word *restrict a, Word *restrict b, Word *restrict c,
+                           const Word *restrict src, int64_t cols) {
+  for (int64_t i = 0; i < cols; i++) {
+    a[i] = src[3 * i];
+    b[i] = src[3 * i + 1];
+    c[i] = src[3 * i + 2];
+  }
+}
+#endif
+
 /* Transposes a piece whose elements are contiguous along columns in dst and along rows in src. */
 static void OF_BITS(transpose)(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols,
                                int64_t rows) {
   const int64_t side = SIDE, size = sizeof(Word);
+#ifdef SPLITS
+  if (rows == 3 && ss0 == 3 * size) {
+    OF_BITS(split)
+    ((Word *)dst, (Word *)(dst + ds1), (Word *)(dst + 2 * ds1), (const Word *)src, cols);
+    return;
+  }
+#endif
   for (int64_t r = 0; r < rows; r += side)
     for (int64_t c = 0; c < cols; c += side) {
       char *to = dst + r * ds1 + c * size;

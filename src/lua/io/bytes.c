@@ -265,23 +265,17 @@ static int io_decode_image(lua_State *L) {
   int width = 0, height = 0, channels = 0;
   unsigned char *pixels = tli_read_image(data, n, MOST_PIXELS, &width, &height, &channels);
   if (pixels == NULL) return give_up(L);
-  int64_t sizes[] = {channels, height, width};
-  tl_Tensor *t = tli_empty(TL_U8, TLI_CPU, 3, sizes);
-  if (t) {
-    unsigned char *to = (unsigned char *)tli_data(t);
-    int64_t plane = (int64_t)width * height;
-    for (int64_t i = 0; i < plane && channels == 3; i++) {
-      const unsigned char *from = pixels + 3 * i;
-      to[i] = from[0];
-      to[i + plane] = from[1];
-      to[i + 2 * plane] = from[2];
-    }
-    for (int c = 0; c < channels && channels != 3; c++)
-      for (int64_t i = 0; i < plane; i++) *to++ = pixels[i * channels + c];
+  /* the library stores the channels of a pixel side by side */
+  int64_t sizes[] = {channels, height, width}, strides[] = {1, (int64_t)width * channels, channels};
+  tl_Tensor *t = tl_tensor_wrap(pixels, TL_U8, 3, sizes, strides, free_block, NULL);
+  if (t == NULL) {
+    free(pixels);
+    return tli_raise(L);
   }
-  free(pixels);
-  if (t == NULL) return tli_raise(L);
-  tli_fill_box(tli_state(L), box, t);
+  tl_Tensor *planes = tli_contiguous_as(t, TL_U8);
+  tli_release(t);
+  if (planes == NULL) return tli_raise(L);
+  tli_fill_box(tli_state(L), box, planes);
   return 1;
 }
 
