@@ -332,6 +332,25 @@ it("bitwise operators are logical on bool", function()
    assert.same({12, -2}, (torch.tensor {3, -1} << torch.tensor {2, 1}):tolist())
 end)
 
+it("bitwise operators compute narrow integers like wide ones, at any address and of any length", function()
+   for _, dtype in ipairs {"uint8", "int8", "int16"} do
+      local low = dtype == "uint8" and 0 or -128
+      local a, b = torch.randint(low, low + 256, {70}):to(dtype), torch.randint(low, low + 256, {70}):to(dtype)
+      for _, name in ipairs {"bitwise_and", "bitwise_or", "bitwise_xor"} do
+         local op = torch[name]
+         for _, n in ipairs {1, 7, 8, 33, 67} do
+            for first = 1, 3 do
+               local x, y = a:narrow(1, first, n), b:narrow(1, 1, n)
+               assert.close(op(x:long(), y:long()):to(dtype), op(x, y), 0)
+               assert.close(op(x:long(), 37):to(dtype), op(x, 37), 0)
+               assert.close(op(y[1]:long(), x:long()):to(dtype), op(y[1], x), 0)
+            end
+         end
+      end
+   end
+   assert.same({44, 0}, torch.tensor({255, 1}, {dtype = "uint8"}):bitwise_and(300):tolist())
+end)
+
 describe("special functions", function()
    it("have gradients at 0", function()
       local x = leaf {0}

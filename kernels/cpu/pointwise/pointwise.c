@@ -307,7 +307,7 @@ static bool run(Call *call) {
   return tli_parallel_try(call->blocks.count, tlk_max(1, TLK_GRAIN / each), run_blocks, call);
 }
 
-bool tlk_pointwise(const struct tlk_pointwise *call) {
+static bool compute(const struct tlk_pointwise *call) {
 #ifndef TLI_INFER
   if (tlk_portable() && tli_calls_library(call->kernel, call->compute))
     return tli_fail(TL_EDTYPE,
@@ -335,6 +335,61 @@ bool tlk_pointwise(const struct tlk_pointwise *call) {
   if (atomic_load_explicit(&p.failed, memory_order_relaxed))
     return tlk_fault(call->cx, &(tlk_Fault){.kind = TLK_FAULT_DIVISION, .source = call->source});
   return true;
+}
+
+/* ---- bits of narrow integers ------------------------------------------------------ */
+
+static bool is_narrow_bits(const struct tlk_pointwise *call) {
+  tlk_Pointwise kernel = call->kernel;
+  tl_DType dtype = call->it.args[0].dtype;
+  return (kernel == TLK_bitwise_and || kernel == TLK_bitwise_or || kernel == TLK_bitwise_xor) &&
+         (dtype == TL_U8 || dtype == TL_I8 || dtype == TL_I16) && call->it.ndim == 1;
+}
+
+/* Returns an integer of 64 bits that repeats the element of an operand that is a single one, as an
+** integer of `size` bytes. */
+static int64_t repeated(const tli_IterArg *arg, int64_t size) {
+  int32_t value;
+  tlk_isa()->convert[arg->dtype][TL_I32](1, &value, arg->data);
+  uint64_t bits = size == 1 ? (uint8_t)value : (uint16_t)value;
+  return (int64_t)(bits * (size == 1 ? 0x0101010101010101u : 0x0001000100010001u));
+}
+
+/* Changes a loop over narrow integers to one over words of 64 bits, and returns the number of
+** integers in these words, or 0 if the operands do not permit the change. `words` is memory for
+** operands that are single elements. */
+static int64_t widen(tli_Iter *it, int64_t *words) {
+  tl_DType dtype = it->args[0].dtype;
+  int64_t size = tli_dtype_bytes[dtype], each = 8 / size;
+  for (int k = 0; k < it->nargs; k++) {
+    tli_IterArg *arg = &it->args[k];
+    if (arg->strides[0] == 0) {
+      words[k] = repeated(arg, size);
+      arg->data = (char *)&words[k];
+    } else {
+      if (arg->dtype != dtype || arg->strides[0] != size || (uintptr_t)arg->data % 8 != 0) return 0;
+      arg->strides[0] = 8;
+    }
+    arg->dtype = TL_I64;
+  }
+  it->numel = it->sizes[0] /= each;
+  return it->numel * each;
+}
+
+/* Bitwise kernels compute each bit on its own, so one operation on a word computes several narrow
+** integers. The integers after the last whole word are computed as others are. */
+static bool compute_bits(const struct tlk_pointwise *call) {
+  struct tlk_pointwise wide = *call, rest = *call;
+  int64_t words[MAX_ARGS], done = widen(&wide.it, words);
+  wide.compute = TL_I64;
+  if (done > 0) TL_TRY(compute(&wide));
+  for (int k = 0; k < rest.it.nargs; k++) rest.it.args[k].data += done * rest.it.args[k].strides[0];
+  rest.it.numel = rest.it.sizes[0] -= done;
+  return compute(&rest);
+}
+
+bool tlk_pointwise(const struct tlk_pointwise *call) {
+  return is_narrow_bits(call) ? compute_bits(call) : compute(call);
 }
 
 bool tlk_fused(const struct tlk_fused *call) {
