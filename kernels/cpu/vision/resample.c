@@ -51,8 +51,19 @@ typedef struct ByteRun {
   int digits;
   const uint8_t *in;
   uint8_t *out;
+  const tlk_ResampleStep *all; /* NULL if the elements of a sum are too far apart for steps */
+  int64_t steps;
   atomic_bool failed; /* becomes true if memory is exhausted */
 } ByteRun;
+
+/* Resamples the groups of lines [begin, end) by steps. */
+static void run_near_lines(void *context, int64_t begin, int64_t end) {
+  const ByteRun *s = context;
+  const tlk_Resample *r = s->r;
+  int64_t first = begin * TLK_RESAMPLE_LINES, last = tlk_min(end * TLK_RESAMPLE_LINES, r->outer);
+  tlk_isa()->resample_bytes->near_lines(last - first, r->out, r->in, s->steps, s->all, s->digits,
+                                        s->in + first * r->in, s->out + first * r->out);
+}
 
 /* Resamples the groups of lines [begin, end). */
 static void run_byte_lines(void *context, int64_t begin, int64_t end) {
@@ -98,6 +109,57 @@ static int round_weights(int64_t n, const double *weights, int16_t *rounded) {
   return digits;
 }
 
+enum { SPAN = 16 }; /* the number of bytes from which a step takes its terms */
+
+/* Fills in the step that adds terms 2 * k and 2 * k + 1 to the elements from i to i + 3. `near` is
+** the place of the elements' first step, which is taken again if it serves. Returns false if the
+** terms are too far apart. */
+static bool fill_step(const tlk_Resample *r, const int16_t *weights, int64_t i, int64_t k,
+                      int32_t near, tlk_ResampleStep *step) {
+  int32_t low = INT32_MAX, high = -1;
+  for (int64_t e = i; e < i + 4; e++)
+    for (int64_t t = r->first[e] + 2 * k; t < tlk_min(r->first[e] + 2 * k + 2, r->first[e + 1]);
+         t++) {
+      low = r->at[t] < low ? r->at[t] : low;
+      high = r->at[t] > high ? r->at[t] : high;
+    }
+  int32_t last = (int32_t)r->in - SPAN, at = low < last ? low : last;
+  if (k > 0 && low >= near && high < near + SPAN) at = near;
+  if (high < 0) at = near;
+  memset(step->places, 128, sizeof step->places);
+  memset(step->weights, 0, sizeof step->weights);
+  step->at = at;
+  if (high >= at + SPAN) return false;
+  for (int64_t e = 0; e < 8; e++) {
+    int64_t t = r->first[i + e / 2] + 2 * k + e % 2;
+    if (t >= r->first[i + e / 2 + 1]) continue;
+    step->places[2 * e] = (uint8_t)(r->at[t] - at);
+    step->weights[e] = weights[t];
+  }
+  return true;
+}
+
+/* Makes the steps of all elements. Returns NULL if there can be none, or no memory for them. */
+static tlk_ResampleStep *near_steps(const tlk_Resample *r, const int16_t *weights, int64_t *steps,
+                                    size_t *bytes) {
+  if (r->out < SPAN || r->in < SPAN || tlk_isa()->resample_bytes->near_lines == NULL) return NULL;
+  *steps = 1;
+  for (int64_t i = 0; i < r->out; i++)
+    *steps = tlk_max(*steps, (r->first[i + 1] - r->first[i] + 1) / 2);
+  int64_t blocks = tlk_ceil_div(r->out, SPAN);
+  *bytes = (size_t)(blocks * 4 * *steps) * sizeof(tlk_ResampleStep);
+  tlk_ResampleStep *all = tli_alloc(*bytes), *step = all;
+  for (int64_t i = 0; i < blocks * 4 && all; i++) {
+    int64_t begin = tlk_min(i / 4 * SPAN, r->out - SPAN) + i % 4 * 4;
+    for (int64_t k = 0; k < *steps; k++, step++)
+      if (!fill_step(r, weights, begin, k, k > 0 ? step[-k].at : 0, step)) {
+        tli_free(all, *bytes);
+        return NULL;
+      }
+  }
+  return all;
+}
+
 static bool resample_bytes(const struct tlk_resample *call) {
   const tlk_Resample *r = &call->resample;
   int64_t n = r->first[r->out];
@@ -109,8 +171,15 @@ static bool resample_bytes(const struct tlk_resample *call) {
   bool lines = r->inner == 1;
   int64_t groups = (r->outer + TLK_RESAMPLE_LINES - 1) / TLK_RESAMPLE_LINES, taps = n / r->out + 1;
   int64_t work = lines ? (n + r->in) * TLK_RESAMPLE_LINES : r->inner * taps;
+  size_t step_bytes = 0;
+  tlk_ResampleStep *all = lines ? near_steps(r, weights, &s.steps, &step_bytes) : NULL;
+  s.all = all;
   bool ok = tli_parallel_try(lines ? groups : r->outer * r->out, TLK_GRAIN / work + 1,
-                             lines ? run_byte_lines : run_byte_rows, &s);
+                             all     ? run_near_lines
+                             : lines ? run_byte_lines
+                                     : run_byte_rows,
+                             &s);
+  tli_free(all, step_bytes);
   if (ok && atomic_load(&s.failed))
     ok = tli_fail(TL_EMEM, "interpolate: out of memory for %" PRId64 " bytes",
                   r->in * TLK_RESAMPLE_LINES);

@@ -25,6 +25,15 @@ typedef struct tlk_ResampleLoops {
 /* The loops of resampling bytes. The weights are integers with `digits` binary digits after the
 ** point. The sums are rounded and clamped to bytes. */
 enum { TLK_RESAMPLE_LINES = 64 };
+
+/* A step in the computation of four neighbouring elements: it adds two products to each of the four
+** sums. The bytes of the products are among the 16 bytes of a line from byte `at` on. */
+typedef struct tlk_ResampleStep {
+  uint8_t places[16]; /* for byte 2 * i of 8 products: where it is among the 16; others are 128 */
+  int16_t weights[8];
+  int32_t at;
+} tlk_ResampleStep;
+
 typedef struct tlk_ResampleBytes {
   /* Computes out[c], for c < n, as the sum over t < terms of weights[t] * in[at[t] * n + c]. */
   void (*row)(int64_t n, int64_t terms, const int32_t *at, const int16_t *weights, int digits,
@@ -34,6 +43,11 @@ typedef struct tlk_ResampleBytes {
   ** TLK_RESAMPLE_LINES input lines. */
   void (*lines)(int64_t lines, int64_t n, int64_t from, const int32_t *first, const int32_t *at,
                 const int16_t *weights, int digits, const uint8_t *in, uint8_t *tile, uint8_t *out);
+  /* Computes the same lines by steps. n and `from` are at least 16. `steps` is the number of steps
+  ** of four elements. The steps are in the order of the elements, 16 elements at a time; the last
+  ** 16 end with the line. NULL if the instruction set has no loop for them. */
+  void (*near_lines)(int64_t lines, int64_t n, int64_t from, int64_t steps,
+                     const tlk_ResampleStep *all, int digits, const uint8_t *in, uint8_t *out);
 } tlk_ResampleBytes;
 
 #endif

@@ -5,6 +5,7 @@ local torch = require "tlua"
 local device = require "spec.support.device"
 
 local f = torch.vision.transforms.v2.functional
+local resample = require "tlua.vision.transforms.resample"
 local tv = torch.vision.tv_tensors
 local saved = torch.load "rocks/vision/spec/fixtures/geometry.pt"
 
@@ -94,6 +95,23 @@ describe("transforms of places", function()
       assert.same({{0, 0, 1}, {1, 0, 0}}, resized({2, 3}, {antialias = false}))
       assert.same({{0, 0, 1, 1}, {1, 1, 0, 0}, {1, 1, 0, 0}}, resized({3, 4}))
       assert.same({{0, 0, 0, 1}, {0, 0, 0, 0}, {0, 1, 0, 0}}, resized({3, 4}, {interpolation = "nearest"}))
+   end)
+
+   it("resize bytes by the same sums of integers in all sizes", function()
+      -- sizes around the 16 elements of a vector, and steps up to and above the longest that fits in it
+      for _, case in ipairs {{1, 40, 16}, {2, 16, 16}, {3, 90, 33}, {5, 75, 16}, {1, 76, 16}, {3, 15, 20}, {7, 100, 15},
+         {2, 40, 57}, {9, 333, 100}} do
+         for _, mode in ipairs {"bilinear", "bicubic", "lanczos"} do
+            local n, old, new = table.unpack(case)
+            local x = torch.randint(0, 2, {1, n, 9, old}, {dtype = "uint8"}) * 255
+            x = place(torch.cat({x, torch.randint(0, 256, {1, n, 9, old}, {dtype = "uint8"})}, 3))
+            assert.is_true(torch.equal(resample(x, 18, new, mode), f.resize(x, {18, new}, {interpolation = mode})),
+               ("%s of %d lines from %d to %d"):format(mode, n * 18, old, new))
+            x = x.mT:contiguous()
+            assert.is_true(torch.equal(resample(x, new, 18, mode), f.resize(x, {new, 18}, {interpolation = mode})),
+               ("%s of %d columns from %d to %d"):format(mode, 18, old, new))
+         end
+      end
    end)
 
    it("pad, fill, equalize and resize as torchvision does", function()
