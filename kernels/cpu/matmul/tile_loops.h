@@ -108,30 +108,54 @@ static void finish(int64_t rows, int64_t cols, const void *bias, bool relu, void
 
 /* ---- dot products ---- */
 
-typedef real Quarter __attribute__((vector_size(16)));
-
-/* Returns the sum of a vector's elements. */
-static inline real total(Vec v) {
-#if TLK_VECTOR_BYTES > 16
-  union {
-    Vec all;
-    Quarter parts[TLK_VECTOR_BYTES / 16];
-  } u = {v};
-  Quarter sum = u.parts[0] + u.parts[1];
-#if TLK_VECTOR_BYTES > 32
-  sum += u.parts[2] + u.parts[3];
-#endif
-#else
-  Quarter sum = v;
-#endif
-  const int half = 8 / sizeof(real);
-  real total = 0;
-  for (int j = 0; j < half; j++) total += sum[j] + sum[half + j];
-  return total;
-}
+/* A part of a vector; it has NUMBERS numbers. */
+typedef real Part __attribute__((vector_size(16)));
+typedef real LoosePart __attribute__((vector_size(16), aligned(sizeof(real)), may_alias));
 
 /* The number of rows whose dot products are computed at the same time. */
 #define DOTS 4
+
+/* Computes the sum of the parts of each vector. */
+#if TLK_VECTOR_BYTES == 64
+static inline void sum_parts(const Vec *v, Part *out) {
+  typedef double Pairs __attribute__((vector_size(64)));
+#define EVEN_PARTS(a, b) \
+  (Vec) __builtin_shufflevector((Pairs)(a), (Pairs)(b), 0, 1, 4, 5, 8, 9, 12, 13)
+#define ODD_PARTS(a, b) \
+  (Vec) __builtin_shufflevector((Pairs)(a), (Pairs)(b), 2, 3, 6, 7, 10, 11, 14, 15)
+  Vec a = EVEN_PARTS(v[0], v[1]) + ODD_PARTS(v[0], v[1]);
+  Vec b = EVEN_PARTS(v[2], v[3]) + ODD_PARTS(v[2], v[3]);
+  union {
+    Vec all;
+    Part parts[DOTS];
+  } sums = {EVEN_PARTS(a, b) + ODD_PARTS(a, b)};
+  for (int r = 0; r < DOTS; r++) out[r] = sums.parts[r];
+}
+#else
+static inline void sum_parts(const Vec *v, Part *out) {
+  for (int r = 0; r < DOTS; r++) {
+    union {
+      Vec all;
+      Part parts[TLK_VECTOR_BYTES / 16];
+    } u = {v[r]};
+    out[r] = u.parts[0];
+    for (int i = 1; i < TLK_VECTOR_BYTES / 16; i++) out[r] += u.parts[i];
+  }
+}
+#endif
+
+/* Returns the sums of the numbers in each of NUMBERS parts. */
+static inline Part totals(const Part *p) {
+#if NUMBERS == 4
+  Part a = __builtin_shufflevector(p[0], p[1], 0, 1, 4, 5) +
+           __builtin_shufflevector(p[0], p[1], 2, 3, 6, 7);
+  Part b = __builtin_shufflevector(p[2], p[3], 0, 1, 4, 5) +
+           __builtin_shufflevector(p[2], p[3], 2, 3, 6, 7);
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+#else
+  return __builtin_shufflevector(p[0], p[1], 0, 2) + __builtin_shufflevector(p[0], p[1], 1, 3);
+#endif
+}
 
 static void dots(int64_t rows, int64_t n, const void *matrix, int64_t pitch, const void *x_,
                  void *out_, int64_t out_step) {
@@ -158,12 +182,20 @@ static void dots(int64_t rows, int64_t n, const void *matrix, int64_t pitch, con
 #pragma GCC unroll 4
       for (int r = 0; r < DOTS; r++) acc[r] += load(row[r] + k) * a;
     }
+    Part parts[DOTS];
+    real sums[DOTS];
 #pragma GCC unroll 4
-    for (int r = 0; r < DOTS; r++) {
-      real sum = total(acc[r] + more[r]);
-      for (int64_t j = k; j < n; j++) sum += row[r][j] * x[j];
-      if (i + r < rows) out[(i + r) * out_step] = sum;
-    }
+    for (int r = 0; r < DOTS; r++) acc[r] += more[r];
+    sum_parts(acc, parts);
+    bool whole = k == n && out_step == 1 && i + DOTS <= rows;
+#pragma GCC unroll 2
+    for (int r = 0; r < DOTS; r += NUMBERS)
+      *(LoosePart *)(whole ? out + i + r : sums + r) = totals(parts + r);
+    if (whole) continue;
+    for (; k < n; k++)
+#pragma GCC unroll 4
+      for (int r = 0; r < DOTS; r++) sums[r] += row[r][k] * x[k];
+    for (int r = 0; r < DOTS && i + r < rows; r++) out[(i + r) * out_step] = sums[r];
   }
 }
 
