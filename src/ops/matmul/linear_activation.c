@@ -27,26 +27,67 @@ static bool run_linear(tl_Tensor *out, tl_Tensor *rows, tl_Tensor *turned, void 
   return ok;
 }
 
-/* Runs the kernel. If `inner` is not NULL, *inner receives the argument of the activation. */
-static tl_Tensor *linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
-                         tlk_Activation activation, tl_Tensor **inner) {
+/* Runs the kernel on operands that need other strides first. */
+static bool linear_by_chain(tl_Tensor *out, tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
+                            tlk_Activation activation, void *inner) {
   bool mode = tli_set_grad_mode(false);
   tli_Chain c = {0};
+  tl_Tensor *flat = rows_of(&c, out), *rows = rows_of(&c, input), *turned = chain_t(&c, weight);
+  tl_Tensor *line = bias ? TLI_STEP(&c, tli_contiguous_as(bias, (tl_DType)bias->dtype)) : NULL;
+  if (!c.failed)
+    c.failed = !run_linear(flat, rows, turned, line ? tli_data(line) : NULL, activation, inner);
+  bool ok = !c.failed;
+  tli_chain_end(&c, NULL);
+  tli_set_grad_mode(mode);
+  return ok;
+}
+
+/* Runs the kernel. A contiguous input, a weight with contiguous rows and a contiguous bias are read
+** in place. */
+static bool run(tl_Tensor *out, tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
+                tlk_Activation activation, void *inner) {
+  int64_t n = weight->sizes[0], k = weight->sizes[1], pitch = weight->strides[0];
+  if (weight->strides[1] != 1 || pitch < k || pitch > INT32_MAX || !tli_contiguous(input) ||
+      (bias && !tli_contiguous(bias)))
+    return linear_by_chain(out, input, weight, bias, activation, inner);
+  return TLI_RUN(tli_device(out), linear,
+                 .gemm = {.dtype = (tl_DType)out->dtype,
+                          .trans_b = true,
+                          .m = out->numel / n,
+                          .n = n,
+                          .k = k,
+                          .alpha = tli_int(1),
+                          .beta = tli_int(0),
+                          .a = tli_data(input),
+                          .b = tli_data(weight),
+                          .c = tli_data(out),
+                          .lda = k,
+                          .ldb = pitch,
+                          .ldc = n,
+                          .batch = 1,
+                          .stride_c = out->numel},
+                 .bias = bias ? tli_data(bias) : NULL, .activation = activation, .inner = inner);
+}
+
+/* Computes the layer. If `inner` is not NULL, *inner receives the argument of the activation. */
+static tl_Tensor *linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
+                         tlk_Activation activation, tl_Tensor **inner) {
   int64_t sizes[TL_MAX_DIMS], last = input->ndim - 1;
   for (int d = 0; d < last; d++) sizes[d] = input->sizes[d];
   sizes[last] = weight->sizes[0];
   tl_DType dtype = (tl_DType)input->dtype;
-  tl_Tensor *out = TLI_STEP(&c, tli_empty(dtype, tli_device(input), input->ndim, sizes));
-  if (inner) *inner = TLI_STEP(&c, tli_empty(dtype, tli_device(input), input->ndim, sizes));
-  tl_Tensor *flat = rows_of(&c, out), *rows = rows_of(&c, input), *turned = chain_t(&c, weight);
-  tl_Tensor *line = bias ? TLI_STEP(&c, tli_contiguous_as(bias, dtype)) : NULL;
-  if (!c.failed && out->numel > 0)
-    c.failed = !run_linear(flat, rows, turned, line ? tli_data(line) : NULL, activation,
-                           inner ? tli_data(*inner) : NULL);
-  if (inner) *inner = c.failed ? NULL : tli_retain(*inner);
-  out = tli_chain_end(&c, out);
-  tli_set_grad_mode(mode);
-  return out;
+  tl_Tensor *out = tli_empty(dtype, tli_device(input), input->ndim, sizes);
+  if (inner) *inner = out ? tli_empty(dtype, tli_device(input), input->ndim, sizes) : NULL;
+  bool ok = out && (inner == NULL || *inner);
+  if (ok && out->numel > 0)
+    ok = run(out, input, weight, bias, activation, inner ? tli_data(*inner) : NULL);
+  if (ok) return out;
+  tli_release(out);
+  if (inner) {
+    tli_release(*inner);
+    *inner = NULL;
+  }
+  return NULL;
 }
 
 tl_Tensor *tli_op_linear_bias(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
