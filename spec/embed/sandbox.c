@@ -519,6 +519,7 @@ TEST(limit_of_threads) {
   tl_Limits limits = {.threads = 1};
   CHECK(tl_set_limits(L, &limits));
   refuses(L, script, "2 more exceed its limit of 1 (tl_set_limits)");
+  refuses(L, "torch._within(1, print)", "_within: this Lua state has limits already");
   limits.threads = 2;
   CHECK(tl_set_limits(L, &limits));
   works(L, script);

@@ -383,3 +383,34 @@ describe("torch.scope", function()
       assert.equal("tensor(released)", tostring(outer))
    end)
 end)
+
+describe("a function that is called with a number of seconds", function()
+   local function loop() while true do end end
+
+   it("is ended in its coroutines, too", function()
+      local function nest() while true do pcall(coroutine.wrap(loop)) end end
+      for _, fn in ipairs {
+         loop, function() coroutine.wrap(loop)() end, function() while true do pcall(coroutine.wrap(nest)) end end,
+         function() return ("x"):rep(1e5):find(("x*"):rep(20) .. "y") end,
+      } do
+         local late, ok, message = torch._within(0.01, fn)
+         assert.is_true(late)
+         assert.is_false(ok)
+         assert.matches("used up its 0.01 seconds", message, 1, true)
+      end
+      assert.is_nil(debug.gethook())
+   end)
+
+   it("returns its results or its error, and has no limit inside another one", function()
+      local function same(...) return ... end
+      assert.same({false, true, 1, nil, 3, n = 5}, table.pack(torch._within(1e9, same, 1, nil, 3)))
+      assert.same({false, false, "no"}, {torch._within(math.huge, function() error("no", 0) end)})
+      local late, ok, message = torch._within(1e3, function() torch._within(1e3, loop) end)
+      assert.is_false(late or ok)
+      assert.matches("_within: this Lua state has limits already", message, 1, true)
+      for _, seconds in ipairs {0, -1, 0 / 0} do
+         assert.has_error(function() torch._within(seconds, loop) end,
+            "bad argument #1 to '_within' (expected a positive number)")
+      end
+   end)
+end)

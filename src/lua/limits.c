@@ -214,3 +214,27 @@ bool tl_set_limits(lua_State *L, const tl_Limits *limits) {
   if (tli_ledger() == S->ledger) tli_set_deadline(S->deadline);
   return true;
 }
+
+/* _within(seconds, fn, ...) calls a function within a number of seconds, under the limits of
+** tl_set_limits. Returns whether the seconds were used up, and then the results of pcall. */
+int tli_limits_within(lua_State *L) {
+  tl_Limits limits = {.seconds = luaL_checknumber(L, 1)};
+  luaL_argcheck(L, limits.seconds > 0, 1, "expected a positive number");
+  /* with 1e9 or more, tl_set_limits would set no hook, and coroutines would inherit none */
+  if (limits.seconds >= 1e9) limits.seconds = 1e9 - 1;
+  luaL_checktype(L, 2, LUA_TFUNCTION);
+  Budget *b = budget_of(L);
+  if (b && (b->deadline != 0 || b->limits.instructions > 0 || b->limits.lua_bytes > 0 ||
+            b->limits.tensor_bytes > 0 || b->limits.threads > 0))
+    return tli_error(L, "_within: this Lua state has limits already (tl_set_limits)");
+  if (!tl_set_limits(L, &limits)) return tli_error(L, "_within: %s", tl_error());
+  bool ok = lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0) == LUA_OK;
+  lua_pushboolean(L, tli_limits_used_up(L));
+  lua_replace(L, 1);
+  bool removed = tl_set_limits(L, NULL);
+  if (lua_gethook(L) == check) lua_sethook(L, NULL, 0, 0);
+  if (!removed) return tli_error(L, "_within: %s", tl_error());
+  lua_pushboolean(L, ok);
+  lua_insert(L, 2);
+  return lua_gettop(L);
+}

@@ -28,6 +28,9 @@ int64_t tli_limits_left(lua_State *L);
 /* Returns the largest number of threads that the state may start; 0 means no limit. */
 int tli_limits_threads(lua_State *L);
 
+/* torch._within(seconds, fn, ...), which calls a function within a number of seconds. */
+int tli_limits_within(lua_State *L);
+
 /* A Lua function without arguments and results, which replaces the functions of the standard
 ** libraries that a limit could not end. Does so once in each state; in states of tl_lua_open_with
 ** this happens when they are opened. */

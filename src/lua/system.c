@@ -13,6 +13,7 @@
 #include "lua/autograd/autograd.h"
 #include "lua/modes/thread_modes.h"
 #include "lua/tensor/value.h"
+#include "lua/limits.h"
 #include "lua/list_length.h"
 
 /* ---- threads and memory ---- */
@@ -450,6 +451,7 @@ static int torch_raise(lua_State *L) { return tli_error_text(L, luaL_checkstring
 static const luaL_Reg functions[] = {{"set_num_threads", torch_set_num_threads},
                                      {"get_num_threads", torch_get_num_threads},
                                      {"_library_path", torch_library_path},
+                                     {"_within", tli_limits_within},
                                      {"_memory_stats", torch_memory_stats},
                                      {"_reset_peak", torch_reset_peak},
                                      {"_record_live", torch_record_live},
