@@ -31,8 +31,6 @@ local M = {}
 local Script = setmetatable({}, {__index = Program})
 Script.__index = Script
 
-local instructions <const> = 10000 -- the number of VM instructions between two checks of the time
-
 -- Checks the list of inputs or outputs of a model. Returns copies of its entries, and the index of
 -- each name.
 local function read_tensors(self, list, what)
@@ -83,21 +81,6 @@ local function load_file(path)
    return chunk
 end
 
--- The time at which the running call must end, and whether this time has passed. A thread's
--- interpreter runs one call at a time.
-local deadline, late
-local limited
-
--- Raises an error if the time is over. From then on this check runs at each instruction, so that
--- the model cannot go on by catching the error.
-local function check()
-   if not deadline or not late and torch.io.clock() <= deadline then return end
-   if late and debug.getinfo(2, "f").func == limited then return debug.sethook() end
-   debug.sethook(check, "", 1)
-   late = true
-   error({status = 504, message = "the deadline is over"}, 0)
-end
-
 --- Loads a model that is written in Lua.
 ---@param spec table  has the fields name, version, path and options
 ---@param http table
@@ -106,7 +89,10 @@ function M.load(spec, http)
    local self = setmetatable({name = spec.name, version = spec.version, http = http,
       options = spec.options, plans = {n = 0}, body_most = spec.body_most, max_batch_size = 1},
       Script)
-   local model = load_file(spec.path)(spec.path:match "^(.*)/" or ".", spec.options.device)
+   -- A deadline can end the coroutines that the file creates only if the file has one, too.
+   local _, ok, model = torch._within(math.huge, load_file(spec.path),
+      spec.path:match "^(.*)/" or ".", spec.options.device)
+   if not ok then error(model, 0) end
    if type(model) ~= "table" or not args.is_callable(model.run) then
       torch.raise(("serve: %s: expected a table with inputs, outputs and a function `run`, got %s")
          :format(spec.path, type(model) == "table" and "one without `run`"
@@ -126,15 +112,11 @@ function Script:describe()
 end
 
 -- Calls a function, and ends it at the deadline.
-function limited(self, fn, ...)
-   deadline, late = torch.io.clock() + self.options.timeout, false
-   debug.sethook(check, "", instructions)
-   local results = table.pack(pcall(fn, ...))
-   if debug.gethook() == check then debug.sethook() end
-   deadline = nil
+local function limited(self, fn, ...)
+   local late, ok, value = torch._within(self.options.timeout, fn, ...)
    if late then error({status = 504, message = "the deadline is over"}, 0) end
-   if not results[1] then
-      local problem = results[2]
+   if not ok then
+      local problem = value
       if type(problem) == "table" and math.type(problem.status) == "integer"
          and problem.status >= 400 and problem.status <= 599 then
          error({status = problem.status, message = errors.text(problem.message)}, 0)
@@ -142,7 +124,7 @@ function limited(self, fn, ...)
       error({status = 500, message = ("model %s: %s"):format(self.name,
          errors.text(problem))}, 0)
    end
-   return results[2]
+   return value
 end
 
 local function shown(shape) return ("the shape [%s]"):format(table.concat(shape, ",")) end

@@ -83,7 +83,11 @@ describe("a model in Lua", function()
    end)
 
    it("answers the client when it raises, yields, hangs or returns something else, and goes on", function()
-      local run = [[function(inputs)
+      local run = [[(function()
+      local function loop() while true do end end
+      local early = coroutine.wrap(function() coroutine.yield() loop() end)
+      early()
+      return function(inputs)
          local case = inputs.x:tolist()[1]
          if case == 1 then error "no luck" end
          if case == 2 then coroutine.yield(5) end
@@ -96,8 +100,9 @@ describe("a model in Lua", function()
          if case == 7 then error {status = 422, message = "x is odd"} end
          if case == 8 then return {y = {1, 2}} end
          if case == 9 then error(setmetatable({}, {__tostring = function() error "twice" end})) end
+         if case == 10 then while true do pcall(early) pcall(coroutine.wrap(loop)) end end
          return {y = inputs.x * 2}
-      end]]
+      end end)()]]
       with_model(one(run), {timeout = 0.5}, function(server)
          ready(server)
          local expected = {
@@ -106,16 +111,16 @@ describe("a model in Lua", function()
             {500, "model m: output y: expected a tensor of float32, got a float64 tensor of shape %(2%)"},
             {500, "model m: output y: expected the shape %[%-1%], got a float32 tensor of shape %(2, 1%)"},
             {422, "^x is odd$"}, {500, "model m: output y: expected a tensor of float32, got a table"},
-            {500, "model m: "},
+            {500, "model m: "}, {504, "the deadline is over"},
          }
          for case, wanted in ipairs(expected) do
             local status, answer = infer(server.port, "m", {inputs = json.as_array {input("x", {2}, {case, 0})}})
             assert.equal(wanted[1], status)
             assert.matches(wanted[2], answer.error)
          end
-         local status, answer = infer(server.port, "m", {inputs = json.as_array {input("x", {2}, {10, 20})}})
+         local status, answer = infer(server.port, "m", {inputs = json.as_array {input("x", {2}, {11, 20})}})
          assert.equal(200, status)
-         assert.same({20, 40}, {table.unpack(answer.outputs[1].data)})
+         assert.same({22, 40}, {table.unpack(answer.outputs[1].data)})
       end)
    end)
 
