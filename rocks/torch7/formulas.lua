@@ -13,7 +13,8 @@ local with_batch = require "tlua.torch7.nn_simple".with_batch
 local feature_dim = require "tlua.torch7.nn_simple".feature_dim
 
 local T = tlua
-local field, methods, close = types.field, types.methods, types.close
+local field, methods, close, is_tensor = types.field, types.methods, types.close, types.is_tensor
+local compute_linear = tlua.nn.functional.linear
 
 local function dims(x) return #field(x, "shape") end
 
@@ -88,17 +89,48 @@ end
 
 local function reshape(_, x, _, g) return T.detach(T.reshape(g, field(x, "shape"))) end
 
-local function identity(_, _, _, g) return T.detach(g) end
+local function identity(_, _, _, g)
+   return records.map(function(x) return is_tensor(x) and T.detach(x) or x end, g)
+end
 
-local M = {}
+local by_compute = {}
 for name, gradient in pairs {
    Linear = linear, CAddTable = sum, CMulTable = product, SplitTable = split, Tanh = tanh,
    Sigmoid = sigmoid, LogSoftMax = log_softmax, Reshape = reshape, View = reshape,
    Identity = identity,
 } do
-   M[nn[name].compute] = {gradient = gradient, has_parameters = name == "Linear",
-      gives_list = name == "SplitTable", gives_input = name == "Identity"}
+   by_compute[nn[name].compute] = {name = name, gradient = gradient, gives_list = name == "SplitTable",
+      gives_input = name == "Identity"}
 end
 
---- Maps the function `compute` of a layer to the formula for its gradients.
-return M
+-- Functions of written steps (graph_code.lua) -----------------------------------------------------
+
+local to = {CAddTable = T.add, CMulTable = T.mul}
+local from = {}
+function to.Linear(self, x) return compute_linear(x, self.weight, self.bias) end
+for _, name in ipairs {"Sigmoid", "Tanh", "LogSoftMax", "Reshape", "View"} do
+   to[name] = nn[name].compute
+end
+for _, name in ipairs {"Linear", "Sigmoid", "Tanh", "LogSoftMax", "Reshape", "View"} do
+   from[name] = by_compute[nn[name].compute].gradient
+end
+function from.CAddTable(a, b, g)
+   if T.is_same_size(a, b) then return T.detach(g), T.detach(g) end
+end
+function from.CMulTable(a, b, g)
+   if T.is_same_size(a, b) then return T.mul(g, b), T.mul(g, a) end
+end
+function from.Identity(g) return identity(nil, nil, nil, g) end
+
+return {
+   --- Maps the function `compute` of a layer to the formula for its gradients.
+   by_compute = by_compute,
+   --- Maps a layer's name to the function that computes its output from the layer and its input, or
+   --- from two inputs.
+   to = to,
+   --- Maps a layer's name to the function that computes the gradient of its input from the layer,
+   --- its input, its output, the gradient of the output, and the factor. The functions of layers
+   --- with two inputs take the inputs and the gradient of the output. They return two gradients, or
+   --- nil if the inputs differ in size.
+   from = from,
+}

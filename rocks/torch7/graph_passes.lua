@@ -2,13 +2,15 @@
 -- the gradient methods of Module unchanged. If there is a formula for a plain layer's gradients
 -- (formulas.lua), the forward pass stores only the layer's output and the versions of its tensors;
 -- otherwise it also stores an autograd history of this layer. Modules that are not plain compute
--- their outputs and gradients by their own methods.
+-- their outputs and gradients by their own methods. graph_code.lua writes the functions that call
+-- one step of a graph after another.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
 local base = require "tlua.torch7.Module"
 local records = require "tlua.torch7.records"
 local formulas = require "tlua.torch7.formulas"
+local code = require "tlua.torch7.graph_code"
 
 local field, methods, is_tensor = types.field, types.methods, types.is_tensor
 local detach, tag, close = tlua.detach, types.tag, types.close
@@ -19,26 +21,89 @@ local M = {}
 
 -- Plain layers ------------------------------------------------------------------------------------
 
-local update_output, update_grad_input = Module.updateOutput, Module.updateGradInput
-local acc_grad_parameters, backward = Module.accGradParameters, Module.backward
+local methods_of_plain <const> = {
+   updateOutput = Module.updateOutput, updateGradInput = Module.updateGradInput,
+   accGradParameters = Module.accGradParameters, backward = Module.backward,
+}
 
--- Returns whether a layer is plain. `compute` is the function that computes the layer's output.
-local function is_plain(module, compute)
-   return compute and module.compute == compute and module.train ~= false
-      and module.updateOutput == update_output and module.updateGradInput == update_grad_input
-      and module.accGradParameters == acc_grad_parameters and module.backward == backward
+-- Returns whether a layer is plain.
+local function is_plain(module)
+   if not module.compute or module.train == false or rawget(module, "modules") then return false end
+   for name, method in next, methods_of_plain do
+      if module[name] ~= method then return false end
+   end
+   return true
 end
 
--- Lists the plain layers among the modules of a plan, with their functions and formulas.
+-- Returns whether a layer has parameters with which a linear layer can be computed.
+local function is_linear(module)
+   local weight, bias = rawget(module, "weight"), rawget(module, "bias")
+   return is_tensor(weight) and methods.dim(weight) == 2 and methods.numel(weight) > 0
+      and (bias == nil or is_tensor(bias) and methods.numel(bias) > 0)
+end
+
+local names_of_plain <const> = {"compute", "train", "modules", "updateOutput", "updateGradInput",
+   "accGradParameters", "backward"}
+
+-- Appends to a list of fields all fields that decide whether a module is plain: its own, and those
+-- of its classes.
+local function note_fields(fields, seen, module)
+   local at = module
+   while type(at) == "table" and not seen[at] do
+      seen[at] = true
+      for _, name in ipairs(names_of_plain) do
+         local n = fields.n
+         fields[n + 1], fields[n + 2], fields[n + 3] = at, name, rawget(at, name)
+         fields.n = n + 3
+      end
+      local meta = getmetatable(at)
+      at = at == module and meta or meta and meta.__index
+   end
+end
+
+-- Steps whose outputs are inputs of a formula for gradients, or of an autograd history, and steps
+-- whose own outputs are.
+local needs_input <const> = {Linear = true, CMulTable = true, [false] = true}
+local needs_output <const> = {Sigmoid = true, Tanh = true, LogSoftMax = true}
+
+-- Lists the steps whose outputs must not change before the backward pass.
+local function kept_steps(plan, sorted)
+   local is_kept, kept = {}, {}
+   for i, step in ipairs(plan) do
+      local name = step.module and (sorted.names[i] or false)
+      if needs_input[name] then
+         for _, source in ipairs(step.sources) do is_kept[source] = true end
+      end
+      if needs_output[name] then is_kept[i] = true end
+   end
+   for i = 1, #plan do
+      if is_kept[i] then kept[#kept + 1] = i end
+   end
+   return kept
+end
+
+-- Sorts the steps of a plan: finds the plain layers, their functions and their formulas, and writes
+-- the functions that compute the graph.
 local function sort_steps(plan)
-   local sorted = {plain = {}, functions = {}, formulas = {}}
+   local sorted = {plain = {}, formulas = {}, names = {}, modules = {}, linear = {}, judged = {}}
+   local fields, seen = {n = 0}, {}
    for i, step in ipairs(plan) do
       local module = step.module
-      if module and rawget(module, "modules") == nil and is_plain(module, module.compute) then
-         sorted.plain[i], sorted.functions[i] = module, module.compute
-         sorted.formulas[i] = formulas[module.compute]
+      sorted.modules[i] = module or false
+      if module then
+         note_fields(fields, seen, module)
+         local formula = is_plain(module) and formulas.by_compute[module.compute]
+         if formula and formula.name == "Linear" and not is_linear(module) then formula = nil end
+         local name = formula and code.is_written(step, formula.name) and formula.name or nil
+         if is_plain(module) and not name then sorted.plain[i] = module end
+         sorted.formulas[i], sorted.names[i] = formula or nil, name
+         if name == "Linear" then table.insert(sorted.linear, module) end
+         if needs_output[name] then table.insert(sorted.judged, i) end
       end
    end
+   sorted.kept = kept_steps(plan, sorted)
+   sorted.note = tlua._note(nil, {n = 0}, fields, {n = 0})
+   sorted.forward, sorted.backward = code.compile(plan, sorted.names, M.to, M.from)
    return sorted
 end
 
@@ -71,16 +136,6 @@ local function is_unchanged(module)
    return count == 0
 end
 
--- Returns whether the layers that were plain still are.
-local function are_plain(sorted, n)
-   local plain, functions = sorted.plain, sorted.functions
-   for i = 1, n do
-      local module = plain[i]
-      if module and not is_plain(module, functions[i]) then return false end
-   end
-   return true
-end
-
 -- Passes ------------------------------------------------------------------------------------------
 
 -- The sorted steps of each plan, and the last pass of each graph, whose tables are reused.
@@ -94,6 +149,12 @@ local function note(pass, tensor)
    pass.count, pass.noted[n], pass.versions[n] = n, tensor, field(tensor, "_version")
 end
 
+local function note_all(pass, tree)
+   if is_tensor(tree) then return note(pass, tree) end
+   if type(tree) ~= "table" then return end
+   for _, value in next, tree do note_all(pass, value) end
+end
+
 -- Returns a copy of a tree with fn(pass, tensor) in place of each tensor.
 local function map(fn, pass, tree)
    if is_tensor(tree) then return fn(pass, tree) end
@@ -105,9 +166,14 @@ end
 
 -- Returns a layer's output with Torch7's type. An output that has an autograd history becomes a
 -- tensor without one.
-local function result(pass, value)
+local function result(value)
    if field(value, "requires_grad") then value = detach(value) end
-   local made = tag(methods.dim(value) == 0 and tlua.unsqueeze(value, 1) or value)
+   return tag(value)
+end
+
+-- Does the same for outputs that may have no dimensions, and records their versions.
+local function noted_result(pass, value)
+   local made = result(methods.dim(value) == 0 and tlua.unsqueeze(value, 1) or value)
    note(pass, made)
    return made
 end
@@ -168,7 +234,7 @@ local function gather(sources, values)
 end
 
 local function new_pass(self)
-   local pass = {noted = {}, versions = {}, given = {}, outputs = {}, wanted = {}}
+   local pass = {noted = {}, versions = {}, wanted = {}}
    passes[self] = pass
    return pass
 end
@@ -188,6 +254,38 @@ local function same_output(value, x, given)
    end
 end
 
+-- Computes a step that has no lines of its own in the graph's function.
+local function other(pass, i, x)
+   local module = pass.sorted.modules[i]
+   local formula, plain = pass.sorted.formulas[i], pass.sorted.plain[i]
+   pass.given[i] = x
+   local output
+   if not plain then
+      output = module:updateOutput(x)
+      return output
+   elseif formula then
+      output = formula.gives_input and x or map(noted_result, pass, module:compute(x))
+   else
+      local value, record = compute(pass, module, x)
+      pass.records[i] = record
+      output = same_output(value, record.input, x) or map(noted_result, pass, value)
+   end
+   module.output = output
+   return output
+end
+
+-- Records the tensors of a graph's input. Returns false if one of them has no dimensions.
+local function note_inputs(pass, input)
+   pass.inputs = records.flatten(input, {})
+   for _, x in ipairs(pass.inputs) do
+      if is_tensor(x) then
+         if methods.dim(x) == 0 then return false end
+         note(pass, x)
+      end
+   end
+   return true
+end
+
 --- Computes a graph's output, and records what `backward` needs.
 ---@param self table
 ---@param plan table
@@ -197,53 +295,21 @@ function M.forward(self, plan, input)
    local pass = passes[self]
    if pass then pass.is_done = false end
    if self.train == false or records.is_running() then return false end
-   local n = #plan
    local sorted = sorted_of[plan]
-   if not sorted or not are_plain(sorted, n) then
+   if not sorted or not tlua._note_holds(sorted.note) then
       sorted = sort_steps(plan)
       sorted_of[plan] = sorted
    end
    pass = pass or new_pass(self)
-   pass.count, pass.n_wanted, pass.records = 0, 0, {}
-   pass.inputs = records.flatten(input, {})
-   for _, x in ipairs(pass.inputs) do
-      if is_tensor(x) then note(pass, x) end
+   pass.sorted, pass.count, pass.n_wanted, pass.records, pass.given = sorted, 0, 0, {}, {}
+   if not note_inputs(pass, input) then return false end
+   for _, module in ipairs(sorted.linear) do
+      parameter(pass, module, "weight")
+      parameter(pass, module, "bias")
    end
-   local single, plain = plan.n_inputs == 1, sorted.plain
-   local functions, by_formula = sorted.functions, sorted.formulas
-   local given, outputs = pass.given, pass.outputs
-   for i = 1, n do
-      local step = plan[i]
-      local at = step.input
-      local x
-      if not at then x = gather(step.sources, outputs)
-      elseif single then x = input
-      else x = input[at] end
-      given[i] = x
-      local module = plain[i]
-      local formula = by_formula[i]
-      if formula then
-         local output
-         if formula.has_parameters then
-            output = result(pass, functions[i](module, x, parameter(pass, module, "weight"),
-               parameter(pass, module, "bias")))
-         elseif formula.gives_list then
-            output = map(result, pass, functions[i](module, x))
-         else
-            output = formula.gives_input and x or result(pass, functions[i](module, x))
-         end
-         outputs[i], module.output = output, output
-      elseif module then
-         local value, record = compute(pass, module, x)
-         pass.records[i] = record
-         local output = same_output(value, record.input, x) or map(result, pass, value)
-         outputs[i], module.output = output, output
-      elseif step.module then
-         outputs[i] = step.module:updateOutput(x)
-      else
-         outputs[i] = step.select and x[step.select] or x
-      end
-   end
+   local outputs = sorted.forward(pass, sorted.modules, input)
+   pass.outputs = outputs
+   for _, i in ipairs(sorted.kept) do note_all(pass, outputs[i]) end
    clear(pass)
    pass.is_done = true
    self.output = gather(plan.ends, outputs)
@@ -253,13 +319,13 @@ end
 --- Returns the inputs of each step in the last call, and the graph's input.
 function M.given(self, plan, input)
    local pass = passes[self]
-   if not pass or not pass.outputs[1] then
+   if not pass or not pass.outputs then
       tlua.raise "nn.gModule: backward needs a forward call"
    end
    local list = {}
    for i, step in ipairs(plan) do
-      list[i] = pass.given[i]
-      if step.input then list[i] = plan.n_inputs == 1 and input or input[step.input] end
+      if step.input then list[i] = plan.n_inputs == 1 and input or input[step.input]
+      else list[i] = pass.given[i] or gather(step.sources, pass.outputs) end
    end
    return list
 end
@@ -279,15 +345,17 @@ local function is_current(pass, sorted, input)
    for i = 1, pass.n_wanted, 3 do
       if not rawequal(wanted[i][wanted[i + 1]], wanted[i + 2]) then return false end
    end
-   local outputs, plain, by_formula = pass.outputs, sorted.plain, sorted.formulas
-   for i = 1, #outputs do
-      local module = plain[i]
-      if module and not (rawequal(module.output, outputs[i])
-         and (by_formula[i] or is_unchanged(module))) then
+   local outputs = pass.outputs
+   for _, i in ipairs(sorted.judged) do
+      if not rawequal(sorted.modules[i].output, outputs[i]) then return false end
+   end
+   for i, module in next, sorted.plain do
+      if not (rawequal(module.output, outputs[i])
+         and (sorted.formulas[i] or is_unchanged(module))) then
          return false
       end
    end
-   return true
+   return tlua._note_holds(sorted.note)
 end
 
 -- Sums of gradients -------------------------------------------------------------------------------
@@ -306,8 +374,8 @@ end
 
 -- Returns the sum of two trees of gradients. Frees both if `owned` is true.
 local function add(a, b, owned)
-   if a == nil then return b end
-   if b == nil then return a end
+   if not a then return b end
+   if not b then return a end
    if is_tensor(a) then
       local made = tag(tlua.add(a, b))
       if owned then
@@ -384,22 +452,22 @@ local function plain_gradient(pass, i, module, formula, g, scale)
    return unrecorded(module, record, filled(pass.outputs[i], g), scale)
 end
 
--- Adds a gradient to the gradient of an element of a step's output. The lists in `split` belong to
--- the pass, so they may be changed.
-local function add_to_element(grads, split, source, key, g)
-   local list = split[source]
+-- Adds a gradient to the gradient of an element of a step's output. The lists in pass.split belong
+-- to the pass, so they may be changed.
+local function add_to_element(pass, grads, source, key, g)
+   local list = pass.split[source]
    if not list then
       list = {}
-      if grads[source] ~= nil then
+      if grads[source] then
          for k, value in next, grads[source] do list[k] = value end
       end
-      split[source], grads[source] = list, list
+      pass.split[source], grads[source] = list, list
    end
    list[key] = add(list[key], g, not M.keeps)
 end
 
 -- Passes the gradients of a step's inputs on to the steps before it.
-local function pass_on(step, g, grads, split, into)
+local function pass_on(pass, step, g, grads, into)
    local at, sources = step.input, step.sources
    if at then into[at] = add(into[at], g, not M.keeps) end
    local n = #sources
@@ -407,13 +475,45 @@ local function pass_on(step, g, grads, split, into)
       local part, source = g, sources[k]
       if n > 1 then part = g[k] end
       if part ~= nil then
-         if step.select then
-            add_to_element(grads, split, source, step.select, part)
-         else
-            grads[source], split[source] = add(grads[source], part, not M.keeps), nil
-         end
+         grads[source], pass.split[source] = add(grads[source], part, not M.keeps), nil
       end
    end
+end
+
+-- Computes the gradients of a step that has no lines of its own in the graph's function, or whose
+-- inputs differ in size.
+local function back_other(pass, i, g, grads, into, scale)
+   local sorted, step = pass.sorted, pass.plan[i]
+   local module = step.module
+   if not module then return pass_on(pass, step, g, grads, into) end
+   local given = pass.given[i]
+   if given == nil then
+      given = gather(step.sources, pass.outputs)
+      pass.given[i] = given
+   end
+   if sorted.plain[i] or sorted.names[i] then
+      local used = g
+      g = plain_gradient(pass, i, module, sorted.formulas[i], g, scale)
+      module.gradInput = M.keeps and g or nil
+      if not M.keeps then release(used) end
+   else
+      module:backward(given, filled(pass.outputs[i], g), scale)
+      g = module.gradInput
+      -- an empty gradient means that the module defines none
+      local is_empty = is_tensor(g) and methods.numel(g) == 0
+      g = not is_empty and fitted(given, g, i) or nil
+   end
+   if g ~= nil then pass_on(pass, step, g, grads, into) end
+end
+
+-- Ends the backward pass of a step: sets gradInput of the module, whose elements are the gradients
+-- p and q, and frees the gradient of the module's output. `keep` only sets gradInput.
+local function close_gradient(module, g)
+   module.gradInput = nil
+   if is_tensor(g) then close(g) else release(g) end
+end
+local function keep(module, _, p, q)
+   module.gradInput = q and {tag(p), tag(q)} or map(tagged, nil, p)
 end
 
 -- Returns the gradients of an input of the graph. `seen` contains the keys of the storages that the
@@ -421,9 +521,9 @@ end
 local function input_gradient(seen, input, g)
    if is_tensor(input) then
       if g == nil then return tag(tlua.zeros_like(input)) end
-      if seen[types.storage_key(g)] then g = tag(tlua.clone(g)) end
+      if seen[types.storage_key(g)] then g = tlua.clone(g) end
       seen[types.storage_key(g)] = true
-      return g
+      return tag(g)
    end
    if type(input) ~= "table" then return g end
    local made = {}
@@ -445,6 +545,18 @@ end
 ---@param keep boolean
 function M.keep_gradients(keep) M.keeps = keep end
 
+-- Returns the gradients of the steps' outputs that gradOutput gives.
+local function gradients_of(plan, outputs, gradOutput)
+   local grads, ends = {}, plan.ends
+   for i = 1, #plan do grads[i] = false end
+   for i, at in ipairs(ends) do
+      local g = gradOutput
+      if #ends > 1 then g = gradOutput[i] end
+      grads[at] = add(grads[at], fitted(outputs[at], g, i), true) or false
+   end
+   return grads
+end
+
 --- Computes all gradients of a graph, if it has not changed since its last call.
 ---@param self table
 ---@param plan table
@@ -460,33 +572,10 @@ function M.backward(self, plan, input, gradOutput, scale)
    if gradOutput == nil then
       tlua.raise "nn.gModule: backward: gradOutput: expected a tensor or a table, got nil"
    end
-   pass.is_done = false
-   local grads, split, into, outputs, plain = {}, {}, {}, pass.outputs, sorted.plain
-   local ends = plan.ends
-   for i, at in ipairs(ends) do
-      local g = gradOutput
-      if #ends > 1 then g = gradOutput[i] end
-      grads[at] = add(grads[at], fitted(outputs[at], g, i), true)
-   end
-   for i = #plan, 1, -1 do
-      local step, g = plan[i], grads[i]
-      local module = step.module
-      if module and g ~= nil then
-         local used = g
-         if plain[i] then
-            g = plain_gradient(pass, i, module, sorted.formulas[i], g, scale)
-            module.gradInput = M.keeps and g or nil
-            if not M.keeps then release(used) end
-         else
-            module:backward(pass.given[i], filled(outputs[i], g), scale)
-            g = module.gradInput
-            -- an empty gradient means that the module defines none
-            local is_empty = is_tensor(g) and methods.numel(g) == 0
-            g = not is_empty and fitted(pass.given[i], g, i) or nil
-         end
-      end
-      if g ~= nil then pass_on(step, g, grads, split, into) end
-   end
+   pass.is_done, pass.plan, pass.split = false, plan, {}
+   local into, outputs = {}, pass.outputs
+   sorted.backward(pass, sorted.modules, outputs, input, gradients_of(plan, outputs, gradOutput),
+      into, scale, M.keeps and keep or close_gradient, not M.keeps)
    pass.records = {}
    local seen = storages_of(gradOutput)
    if plan.n_inputs == 1 then
@@ -499,5 +588,11 @@ function M.backward(self, plan, input, gradOutput, scale)
    end
    return true
 end
+
+-- The functions that the functions of a graph call.
+M.to = {result = result, other = other}
+M.from = {add = add, add_to_element = add_to_element, back_other = back_other}
+for name, fn in next, formulas.to do M.to[name] = fn end
+for name, fn in next, formulas.from do M.from[name] = fn end
 
 return M

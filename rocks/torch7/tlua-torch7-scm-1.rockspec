@@ -25,6 +25,7 @@ build = {
       ["tlua.torch7.environments"] = "environments.lua",
       ["tlua.torch7.files"] = "files.lua",
       ["tlua.torch7.gnuplot"] = "gnuplot.lua",
+      ["tlua.torch7.graph_code"] = "graph_code.lua",
       ["tlua.torch7.graph_passes"] = "graph_passes.lua",
       ["tlua.torch7.formulas"] = "formulas.lua",
       ["tlua.torch7.image"] = "image.lua",
