@@ -115,9 +115,12 @@ tl_Storage *tli_storage_wrap(tl_Device device, void *data, int64_t bytes,
 ** no memory. */
 static int64_t held(const tl_Storage *s) { return s->device.type == TL_META ? 0 : s->bytes; }
 
+static _Thread_local tli_Ledger *callers;
+
 static void discharge(tl_Storage *s) {
   tli_Ledger *ledger = atomic_load_explicit(&s->ledger, memory_order_acquire);
   if (ledger == NULL) return;
+  if (ledger == callers) ledger->young = ledger->young > held(s) ? ledger->young - held(s) : 0;
   atomic_fetch_sub_explicit(&ledger->live[s->device.type], held(s), memory_order_relaxed);
   tli_ledger_release(ledger);
 }
@@ -150,8 +153,6 @@ tli_Ledger *tli_ledger_new(void) {
   l->clean = false;
   return l;
 }
-
-static _Thread_local tli_Ledger *callers;
 
 void tli_set_ledger(tli_Ledger *l) { callers = l; }
 
