@@ -13,7 +13,8 @@ local with_batch = require "tlua.torch7.nn_simple".with_batch
 local feature_dim = require "tlua.torch7.nn_simple".feature_dim
 
 local T = tlua
-local field, methods, close, is_tensor = types.field, types.methods, types.close, types.is_tensor
+local field, methods, close, is_tensor = types.field, types.methods, types.close,
+   types.is_tensor
 local compute_linear = tlua.nn.functional.linear
 
 local function dims(x) return #field(x, "shape") end
@@ -99,11 +100,11 @@ for name, gradient in pairs {
    Sigmoid = sigmoid, LogSoftMax = log_softmax, Reshape = reshape, View = reshape,
    Identity = identity,
 } do
-   by_compute[nn[name].compute] = {name = name, gradient = gradient, gives_list = name == "SplitTable",
-      gives_input = name == "Identity"}
+   by_compute[nn[name].compute] = {name = name, gradient = gradient,
+      gives_list = name == "SplitTable", gives_input = name == "Identity"}
 end
 
--- Functions of written steps (graph_code.lua) -----------------------------------------------------
+-- Functions of the steps that graph_code.lua writes -----------------------------------------------
 
 local to = {CAddTable = T.add, CMulTable = T.mul}
 local from = {}
@@ -125,8 +126,8 @@ function from.Identity(g) return identity(nil, nil, nil, g) end
 return {
    --- Maps the function `compute` of a layer to the formula for its gradients.
    by_compute = by_compute,
-   --- Maps a layer's name to the function that computes its output from the layer and its input, or
-   --- from two inputs.
+   --- Maps a layer's name to the function that computes its output from the layer and its input,
+   --- or from two inputs.
    to = to,
    --- Maps a layer's name to the function that computes the gradient of its input from the layer,
    --- its input, its output, the gradient of the output, and the factor. The functions of layers

@@ -119,8 +119,8 @@ function M.is_written(step, name) return manner(step, name) ~= "other" and step.
 function M.compile(plan, names, to, from)
    local empty = "{" .. ("false, "):rep(#plan) .. "}"
    local first = {locals(to), "return function(pass, m, input)\nlocal y\nlocal v = ", empty, "\n"}
-   local second = {locals(from), "return function(pass, m, v, input, G, into, scale, close, owned)\n",
-      "local a, g, p, q\n"}
+   local second = {locals(from),
+      "return function(pass, m, v, input, G, into, scale, close, owned)\nlocal a, g, p, q\n"}
    local backs = {}
    for i = 1, #plan do
       local line, back = lines_of(plan, i, names[i])

@@ -456,7 +456,7 @@ end
 -- to the pass, so they may be changed.
 local function add_to_element(pass, grads, source, key, g)
    local list = pass.split[source]
-   if not list then
+   if not list or list ~= grads[source] then
       list = {}
       if grads[source] then
          for k, value in next, grads[source] do list[k] = value end
@@ -506,13 +506,14 @@ local function back_other(pass, i, g, grads, into, scale)
    if g ~= nil then pass_on(pass, step, g, grads, into) end
 end
 
--- Ends the backward pass of a step: sets gradInput of the module, whose elements are the gradients
--- p and q, and frees the gradient of the module's output. `keep` only sets gradInput.
-local function close_gradient(module, g)
+-- These functions end the backward pass of a step. end_step frees the gradient of the module's
+-- output, and clears gradInput. end_kept_step sets gradInput to p or, if there are two gradients,
+-- to {p, q}.
+local function end_step(module, g)
    module.gradInput = nil
    if is_tensor(g) then close(g) else release(g) end
 end
-local function keep(module, _, p, q)
+local function end_kept_step(module, _, p, q)
    module.gradInput = q and {tag(p), tag(q)} or map(tagged, nil, p)
 end
 
@@ -575,7 +576,7 @@ function M.backward(self, plan, input, gradOutput, scale)
    pass.is_done, pass.plan, pass.split = false, plan, {}
    local into, outputs = {}, pass.outputs
    sorted.backward(pass, sorted.modules, outputs, input, gradients_of(plan, outputs, gradOutput),
-      into, scale, M.keeps and keep or close_gradient, not M.keeps)
+      into, scale, M.keeps and end_kept_step or end_step, not M.keeps)
    pass.records = {}
    local seen = storages_of(gradOutput)
    if plan.n_inputs == 1 then

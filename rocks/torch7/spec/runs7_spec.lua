@@ -95,6 +95,19 @@ describe("The backward pass of a container", function()
       check(nn.gModule({only}, {nn.CDivTable() {nn.Exp()(only), nn.AddConstant(9)(only)}}), torch.randn(4, 3))
    end)
 
+   it("adds the gradients of a split's elements and of its whole list", function()
+      local a = nn.Identity()()
+      local parts = nn.SplitTable(2)(nn.Reshape(2, 3)(a))
+      local whole = nn.JoinTable(2)(nn.Identity()(parts))
+      local first, second = parts:split(2)
+      local late = nn.Sigmoid()(nn.Linear(3, 3)(first))
+      check(nn.gModule({a}, {whole, late, nn.Tanh()(second), nn.CMulTable() {first, second}}), torch.randn(4, 6))
+      local pair = nn.Identity()()
+      local x, y = nn.Identity()(pair):split(2)
+      check(nn.gModule({pair}, {nn.CMulTable() {x, y}, nn.CAddTable() {y, nn.Linear(3, 1)(x)}}),
+         {torch.randn(4, 3), torch.randn(4, 3)})
+   end)
+
    -- Returns a graph with one layer of each kind that graph_passes.lua treats differently.
    local function graph_of(inner)
       local a, b = nn.Identity()(), nn.Identity()()
