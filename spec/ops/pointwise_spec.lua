@@ -40,6 +40,20 @@ describe("promotion", function()
       assert.close(weight / (0.7 * 0.7 + weight * weight), slope(x:atan2(weight)), 1e-15)
    end)
 
+   it("converts tensors without dimensions before an integer is computed", function()
+      local x, negative = torch.tensor({2, 200}, {dtype = "uint8"}), torch.tensor(-3)
+      assert.same({2, 200}, x:minimum(negative):tolist()) -- -3 becomes 253
+      assert.same({253, 253}, x:maximum(negative):tolist())
+      assert.same({0, 0}, x:div(negative, {rounding_mode = "trunc"}):tolist())
+   end)
+
+   it("gives float64 in float_power, whatever operand has dimensions", function()
+      local one, half = torch.tensor {1.0, 4.0}, torch.tensor(0.5)
+      for _, power in ipairs {one:float_power(half), half:float_power(one), one:float_power(2)} do
+         assert.equal("float64", power.dtype)
+      end
+   end)
+
    it("wraps integers around", function()
       assert.equal(-128, (torch.tensor({127}, {dtype = "int8"}) + 1):item())
       assert.equal(math.mininteger, (torch.tensor {math.maxinteger} + 1):item())
@@ -174,6 +188,20 @@ describe("clamp", function()
 
    it("is the upper bound where the bounds cross", function()
       assert.close({1}, torch.tensor({5.0}):clamp(3, 1), 0)
+   end)
+
+   it("keeps integers if a bound is outside the range of their dtype", function()
+      for dtype, value in pairs {uint8 = 200, int8 = -100, int16 = -30000, int32 = 2147483647} do
+         local x = torch.tensor({value}, {dtype = dtype})
+         assert.same({value}, x:clamp(-1 << 40, 1 << 40):tolist())
+         assert.same({value}, x:clamp_min(-1 << 40):tolist())
+         assert.same({value}, x:maximum(-1 << 40):tolist())
+         assert.same({value}, x:clone():clamp_max_(1 << 40):tolist())
+         assert.raises("clamp_min: the lower bound 1099511627776 is outside the range of " .. dtype,
+            function() x:clamp_min(1 << 40) end)
+         assert.raises("clamp: the upper bound -1099511627776 is outside the range of " .. dtype,
+            function() x:clamp(nil, -1 << 40) end)
+      end
    end)
 
    it("passes the gradient at the bounds", function()

@@ -83,10 +83,12 @@ tl_Tensor *tlo_pow_backward_exponent(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
 
 tl_Tensor *tlo_float_power(tl_Tensor *self, tl_Tensor *exponent) {
   bool complex = tli_any_complex((tl_Tensor *[]){self, exponent}, 2);
-  tl_Tensor *wide = tlo_to_dtype(self, complex ? TL_C128 : TL_F64);
-  tl_Tensor *result = wide ? tlo_pow(wide, exponent) : NULL;
-  tli_release(wide);
-  return result;
+  tl_DType dtype = complex ? TL_C128 : TL_F64;
+  tli_Chain c = {0};
+  tl_Tensor *wide = chain_to(&c, self, dtype);
+  /* an exponent of several elements would otherwise determine the dtype of a 0-d self */
+  if (exponent->ndim > 0) exponent = chain_to(&c, exponent, dtype);
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_pow(wide, exponent)));
 }
 
 bool tlo_float_power_(tl_Tensor *self, tl_Tensor *exponent) {

@@ -3,6 +3,7 @@
 ** result, and calls one kernel. In most calls the inputs have the same dtype and shape. These calls
 ** take the short path at the top of tli_pointwise, which is the hot path of the whole library.
 */
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -111,16 +112,52 @@ static bool run_power(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *
   return run_kernel(spec, kernel, dtype, in, kernel == TLK_pow ? 2 : 1, NULL, out);
 }
 
-/* Runs a kernel with unsigned inputs. Numbers are first converted to the unsigned dtype, in which a
-** negative number wraps around; -1 becomes 255 in uint8. */
+/* Returns -1 if input i of a kernel is a lower bound of the results, 1 if it is an upper bound, and
+** otherwise 0. */
+static int bound_of(tlk_Pointwise kernel, int i) {
+  if (i == 0) return 0;
+  if (kernel == TLK_clamp) return i == 1 ? -1 : 1;
+  if (kernel == TLK_maximum || kernel == TLK_fmax) return -1;
+  return kernel == TLK_minimum || kernel == TLK_fmin ? 1 : 0;
+}
+
+/* Refuses a number as a bound if no element of the integer dtype lies within it. */
+static bool check_bounds(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in) {
+  if (tli_is_inexact(dtype)) return true;
+  for (int i = 1; i < spec->ninputs; i++) {
+    int bound = bound_of(spec->kernel, i);
+    if (bound == 0 || !(in[i]->flags & TLI_NUMBER)) continue;
+    int64_t value = tli_to_int(tli_number_of(in[i]));
+    if (bound < 0 ? value <= tli_int_max(dtype) : value >= tli_int_min(dtype)) continue;
+    return tli_fail(TL_EARG, "%s: the %s bound %" PRId64 " is outside the range of %s", spec->name,
+                    bound < 0 ? "lower" : "upper", value, tl_dtype_name(dtype));
+  }
+  return true;
+}
+
+/* Converts a number that is a bound to the dtype. A number outside the dtype's range becomes the
+** nearest value, as bounds do in PyTorch. */
+static tl_Tensor *saturated(const tl_Tensor *number, tl_DType dtype) {
+  int64_t value = tli_to_int(tli_number_of(number));
+  int64_t low = tli_int_min(dtype), high = tli_int_max(dtype);
+  return tli_scalar_tensor(tli_int(value < low    ? low
+                                   : value > high ? high
+                                                  : value),
+                           dtype, TLI_CPU);
+}
+
+/* Runs a kernel after numbers, and 0-d tensors of other dtypes, have been converted to the integer
+** dtype. Apart from bounds they wrap around; -1 becomes 255 in uint8. */
 static bool run_wrapped(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                         const tl_Scalar *params, tl_Tensor *out) {
   tl_Tensor *args[TLI_ITER_MAX], *wrapped[TLI_ITER_MAX] = {NULL};
   bool ok = true;
   for (int i = 0; i < spec->ninputs; i++) {
     args[i] = in[i];
-    if (!ok || !(in[i]->flags & TLI_NUMBER)) continue;
-    args[i] = wrapped[i] = tli_op_to_dtype(in[i], dtype);
+    bool number = in[i]->flags & TLI_NUMBER;
+    if (!ok || !(number || (in[i]->ndim == 0 && in[i]->dtype != dtype))) continue;
+    args[i] = wrapped[i] = number && bound_of(spec->kernel, i) ? saturated(in[i], dtype)
+                                                               : tli_op_to_dtype(in[i], dtype);
     ok = wrapped[i] != NULL;
   }
   ok = ok && run_kernel(spec, spec->kernel, dtype, args, spec->ninputs, params, out);
@@ -141,8 +178,8 @@ static tlk_Pointwise kernel_for(tlk_Pointwise kernel, tl_DType dtype) {
 static bool run(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                 const tl_Scalar *params, tl_Tensor *out) {
   if (out->numel == 0) return true;
-  if (tli_is_unsigned(dtype) && spec->kernel != TLK_pow)
-    return run_wrapped(spec, dtype, in, params, out);
+  bool wraps = tli_is_unsigned(dtype) || (!tli_is_inexact(dtype) && bound_of(spec->kernel, 1));
+  if (wraps && spec->kernel != TLK_pow) return run_wrapped(spec, dtype, in, params, out);
   if (spec->kernel == TLK_pow && (in[1]->flags & TLI_NUMBER))
     return run_power(spec, dtype, in, out);
   return run_kernel(spec, kernel_for(spec->kernel, dtype), dtype, in, spec->ninputs, params, out);
@@ -159,6 +196,7 @@ static bool plan(const tli_PointwiseSpec *spec, tl_Tensor *const *in, const tl_S
   *dtype = common_dtype(spec, in);
   TL_TRY(check_dtype(spec, in, dtype));
   TL_TRY(check_params(spec, *dtype, params));
+  TL_TRY(check_bounds(spec, *dtype, in));
   TL_TRY(tli_same_device_all(spec->name, in, spec->ninputs));
   return tli_broadcast_shape(spec->name, in, spec->ninputs, ndim, sizes);
 }
