@@ -11,7 +11,7 @@ local elsewhere <const> = {to_device = true, to_device_only = true}
 
 -- Operator forms that return Lua values, results whose shapes depend on values, or results on the CPU.
 local VALUES <const> = {
-   "allclose", "argwhere", "bincount", "cpu", "equal", "gru_data", "is_nonzero", "lstm_data", "masked_select",
+   "_nms", "allclose", "argwhere", "bincount", "cpu", "equal", "gru_data", "is_nonzero", "lstm_data", "masked_select",
    "narrow_tensor", "nonzero", "nonzero_tuple", "one_hot", "repeat_interleave_each", "repeat_interleave_positions",
    "rnn_relu_data", "rnn_tanh_data", "tensor_split_tensor", "to_device", "to_device_only", "unique",
    "unique_consecutive", "where_positions",

@@ -260,59 +260,6 @@ local take_nms = args.signature [[vision.ops.nms(boxes: tensor, scores: tensor,
 local take_batched = args.signature [[vision.ops.batched_nms(boxes: tensor, scores: tensor,
    idxs: tensor, iou_threshold: number)]]
 
--- Returns a bool tensor (rows, columns), which tells for each pair of boxes whether they overlap
--- too much. Both arguments are lists of the tensors x1, y1, x2, y2 and area.
-local function too_close(rows, columns, threshold)
-   local x1, y1, x2, y2, area = table.unpack(rows)
-   local width = torch.minimum(columns[3], x2):sub_(torch.maximum(columns[1], x1)):clamp_min_(0)
-   local height = torch.minimum(columns[4], y2):sub_(torch.maximum(columns[2], y1)):clamp_min_(0)
-   local common = width:mul_(height)
-   return common:div_((columns[5] + area):sub_(common)):gt(threshold)
-end
-
--- the number of boxes that are compared with all following boxes in one step
-local block <const> = 256
-
--- Returns the positions of the boxes that are kept, in decreasing order of score. The boxes must be
--- on the CPU. Lua code decides about the boxes of one block, and then this block's boxes remove
--- boxes of later blocks in one step.
-local function suppress(boxes, scores, threshold)
-   local order = select(2, scores:sort(1, true, {stable = true}))
-   local left, kept = boxes:index_select(1, order), {}
-   local at = torch.arange(1, order:numel() + 1, {dtype = "int64", device = "cpu"})
-   while at:numel() > 0 do
-      local all = {}
-      for i = 1, 4 do all[i] = column(left, i):contiguous() end
-      all[5] = (all[3] - all[1]) * (all[4] - all[2])
-      local n = at:numel()
-      local m = math.min(block, n)
-      local rows = {}
-      for i = 1, 5 do rows[i] = all[i]:narrow(1, 1, m):unsqueeze(2) end
-      local close = too_close(rows, all, threshold)
-      local own = torch.io.text(close:narrow(2, 1, m):to("uint8"):flatten(), 1, m * m)
-      local places, removed, chosen = at:narrow(1, 1, m):tolist(), {}, {}
-      for i = 1, m do
-         if not removed[i] then
-            kept[#kept + 1], chosen[#chosen + 1] = places[i], i
-            local first, last = (i - 1) * m, i * m
-            local found = own:find("\1", first + i + 1, true)
-            while found and found <= last do
-               removed[found - first] = true
-               found = own:find("\1", found + 1, true)
-            end
-         end
-      end
-      if n == m then break end
-      local rest = close:narrow(2, m + 1, n - m)
-      if #chosen < m then
-         rest = rest:index_select(1, torch.tensor(chosen, {dtype = "int64", device = "cpu"}))
-      end
-      local survivors = rest:any(1):logical_not():nonzero():squeeze(2) + m
-      left, at = left:index_select(1, survivors), at:index_select(1, survivors)
-   end
-   return order:index_select(1, torch.tensor(kept, {dtype = "int64", device = "cpu"}))
-end
-
 local function check_scores(title, a)
    check_rows(title, "boxes", a.boxes, 4)
    local n = a.boxes:size(1)
@@ -324,12 +271,14 @@ local function check_scores(title, a)
    end
 end
 
-local function prepared(x)
-   x = x:detach():cpu()
-   return x.dtype == "float64" and x or x:float()
+-- Returns the positions of the boxes that are kept, in decreasing order of score.
+local function suppress(a, groups)
+   local boxes, scores = a.boxes, a.scores
+   if not boxes:is_floating_point() then boxes = boxes:float() end
+   if not scores:is_floating_point() then scores = scores:float() end
+   local order = select(2, scores:sort(1, true, {stable = true}))
+   return torch._nms(boxes, order, a.iou_threshold, groups)
 end
-
-local function no_positions(like) return like:new_empty({0}, {dtype = "int64"}) end
 
 --- Returns the positions of the boxes that are kept, in decreasing order of score. A box is removed
 --- if its overlap (box_iou) with a kept box of a higher score is above `iou_threshold`.
@@ -344,8 +293,7 @@ local function no_positions(like) return like:new_empty({0}, {dtype = "int64"}) 
 function M.nms(...)
    local a = take_nms(...)
    check_scores("vision.ops.nms", a)
-   if a.boxes:size(1) == 0 then return no_positions(a.boxes) end
-   return suppress(prepared(a.boxes), prepared(a.scores), a.iou_threshold):to(a.boxes.device)
+   return suppress(a)
 end
 
 --- Chooses boxes of several classes in one call, as nms does. Only boxes of the same class remove
@@ -367,18 +315,7 @@ function M.batched_nms(...)
    if a.idxs:dim() ~= 1 or a.idxs:size(1) ~= n then
       args.refuse(title, "idxs", ("a tensor of shape (%d)"):format(n), a.idxs)
    end
-   if n == 0 then return no_positions(a.boxes) end
-   local boxes, scores, classes = prepared(a.boxes), prepared(a.scores), a.idxs:cpu()
-   local kept = {}
-   for class in classes:unique():iter() do
-      local own = classes:eq(class):nonzero():squeeze(2)
-      local best = suppress(boxes:index_select(1, own), scores:index_select(1, own),
-         a.iou_threshold)
-      kept[#kept + 1] = own:index_select(1, best)
-   end
-   local all = torch.cat(kept):sort()
-   local order = select(2, scores:index_select(1, all):sort(1, true, {stable = true}))
-   return all:index_select(1, order):to(a.boxes.device)
+   return suppress(a, a.idxs)
 end
 
 return M

@@ -61,6 +61,36 @@ describe("boxes", function()
       assert.equal(0, ops.nms(torch.zeros(0, 4), torch.zeros(0), 0.5):numel())
       assert.equal(0, ops.batched_nms(torch.zeros(0, 4), torch.zeros(0), torch.zeros(0), 0.5):numel())
    end)
+
+   it("remain after suppression if no box before them overlaps too much", function()
+      local function check(boxes, scores, classes, threshold)
+         local order, overlap = select(2, scores:sort(1, true, {stable = true})):tolist(), ops.box_iou(boxes, boxes)
+         overlap = overlap:gt(threshold):logical_and(classes:unsqueeze(1):eq(classes:unsqueeze(2))):tolist()
+         local kept = {}
+         for _, i in ipairs(order) do
+            local is_free = true
+            for _, j in ipairs(kept) do is_free = is_free and not overlap[i][j] end
+            if is_free then kept[#kept + 1] = i end
+         end
+         assert.same(kept, ops.batched_nms(boxes, scores, classes, threshold):cpu():tolist())
+      end
+      local corner = (torch.rand(40, 2) * 20):round()
+      local boxes = torch.cat({corner, corner + (torch.rand(40, 2) * 12):round()}, 2)
+      local scores, classes = (torch.rand(40) * 4):round(), torch.randint(1, 4, {40})
+      for _, threshold in ipairs {0, 0.25, 0.8, -0.5} do check(boxes, scores, classes, threshold) end
+      check(boxes:double(), scores:double(), classes:double() / 2, 0.25)
+      boxes[{3, 2}] = 0 / 0
+      assert.equal(40, ops.nms(boxes, scores, 1):numel())
+   end)
+
+   it("are chosen only by positions that exist", function()
+      local boxes = torch.zeros(2, 4)
+      assert.raises("_nms: order: expected positions from 1 to 2, got 3",
+         function() torch._nms(boxes, torch.tensor {1, 3}, 0.5) end)
+      assert.raises("_nms: order: expected int64 of shape", function() torch._nms(boxes, torch.tensor {1}, 0.5) end)
+      assert.raises("_nms: groups: expected shape",
+         function() torch._nms(boxes, torch.tensor {1, 2}, 0.5, torch.zeros(3)) end)
+   end)
 end)
 
 describe("focal loss", function()
