@@ -16,10 +16,13 @@ local wrap = getmetatable(export).wrap
 --- advances the schedulers, eager steps and runs may alternate, and options of the optimizers that
 --- the script changes, such as `lr`, apply to the next run. A change that a run cannot follow
 --- raises an error: another rate than the schedule's; another mode, layer, parameter, field,
---- `forward` or hook of a module; another state, `step` or hook of an optimizer; autocast that was
---- off in the export. A run does not see other changes, such as those of the variables and
---- functions that `fn` uses, and of hooks of tensors; it also trains under no_grad. A loaded
---- program continues on its own, from the state and the rates at the moment at which it was saved.
+--- `forward` or hook of a module; another state, `step` or hook of an optimizer; a hook of a
+--- parameter; another value of a variable or of a table's field that `fn` or a function of the
+--- script that it calls has read, unless each call changes the value; and other modes of the thread
+--- than in the export, such as no_grad, autocast or another default dtype. A run leaves the
+--- gradients, `.grad`, as they are, and does not see functions of the library that the script has
+--- replaced. A loaded program continues on its own, from the state and the rates at the moment at
+--- which it was saved.
 ---
 ---     local model = nn.Linear(2, 1)
 ---     local optimizer = torch.optim.SGD(model:parameters(), {lr = 0.1})

@@ -379,7 +379,7 @@ describe("a program and the objects of the script", function()
       local function nothing() end
       local function hook(object, kind)
          return function()
-            local handle = object["register_" .. kind .. "_hook"](object, nothing)
+            local handle = object[kind and "register_" .. kind .. "_hook" or "register_hook"](object, nothing)
             return function() handle:remove() end
          end
       end
@@ -391,6 +391,8 @@ describe("a program and the objects of the script", function()
          {"1.forward has changed", nn.Linear, "forward", nothing},
          {"4 has changed", model, 4, nn.ReLU()},
          {"the optimizer's step has changed", optimizer, "step", nothing},
+         {"zero_grad of the optimizer has changed", optimizer, "zero_grad", nothing},
+         {"update_group of the optimizer has changed", optimizer, "update_group", nothing},
       } do
          refused(case[1], function() return set(table.unpack(case, 2)) end)
       end
@@ -402,14 +404,87 @@ describe("a program and the objects of the script", function()
          refused("the hooks of the optimizer's steps have changed", hook(optimizer, kind))
       end
       optimizer:register_state_dict_pre_hook(nothing)
-      refused("expected autocast to be off, as in the export", function()
-         local scope = torch.autocast "cpu"
-         return function() getmetatable(scope).__close(scope) end
-      end)
+      refused("the list of hooks of 1.weight has changed", hook(model[1].weight, nil))
+      refused("the list of hooks of 1.weight has changed", hook(model[1].weight, "post_accumulate_grad"))
+      for _, case in ipairs {
+         {"expected autocast to be off, as in the export", torch.set_autocast_cpu_enabled, true, false},
+         {"the dtype of autocast has changed", torch.set_autocast_cpu_dtype, "float16", "bfloat16"},
+         {"expected grad mode to be on", torch.set_grad_enabled, false, true},
+         {"expected anomaly detection to be off", torch.set_anomaly_enabled, true, false},
+         {"the default dtype has changed", torch.set_default_dtype, "float64", "float32"},
+         {"the default device has changed", torch.set_default_device, "meta", torch.get_default_device()},
+      } do
+         refused(case[1], function()
+            case[2](case[3])
+            return function() case[2](case[4]) end
+         end)
+      end
 
       same_steps(2, eager, step, x, y)
       model.last_loss = 1
       same_steps(2, eager, program, x, y)
+   end)
+
+   it("refuse to run after changes of variables, fields and methods that the step reads", function()
+      local Net = torch.class("Net", nn.Module)
+      function Net:__init()
+         nn.Module.__init(self)
+         self.layer, self.options = nn.Linear(4, 3), {gain = 2}
+      end
+      function Net:scaled(x) return x * self.options.gain end
+      function Net:forward(x) return self:scaled(self.layer(x)) end
+      local Trainer = torch.class "Trainer"
+      local factor, env = 2, setmetatable({weight = 1}, {__index = _G})
+      local weighted = load("return function(x) return x * weight end", "script", "t", env)()
+      function Trainer:__init()
+         self.model, self.loss, self.settings = Net(), nn.CrossEntropyLoss(), {smooth = 0.1, parts = {F.relu}}
+         self.optimizer, self.step, self.count = optim.SGD(self.model:parameters(), {lr = 0.1}), 0, 0
+      end
+      function Trainer:penalty() return self.model.layer.bias:square():sum() * self.settings.smooth end
+      function Trainer:train(x, y)
+         self.optimizer:zero_grad()
+         local out = self.model(x)
+         for _, part in ipairs(self.settings.parts) do out = part(out) end
+         local loss = weighted(self.loss(out, y)) * factor + self:penalty()
+         if self.settings.double then loss = loss * 2 end
+         loss:backward()
+         self.optimizer:step()
+         self.count = self.count + 1
+         return loss:detach()
+      end
+      local trainer = Trainer()
+      local x, y = torch.randn(5, 4), torch.randint(1, 4, {5})
+      local settings, model = trainer.settings, trainer.model
+      local program = torch.export_step(function(...)
+         return settings.off and x or trainer:train(...)
+      end, {x, y}, {model = model, optimizer = trainer.optimizer})
+      local function refused(name, change, restore)
+         program(x, y)
+         change()
+         assert.error_matches(function() program(x, y) end, "program: " .. name .. " has changed since the export")
+         restore()
+         program(x, y)
+      end
+      local function set(name, object, key, value)
+         local old = rawget(object, key)
+         refused(name, function() object[key] = value end, function() object[key] = old end)
+      end
+      refused("the variable factor", function() factor = 3 end, function() factor = 2 end)
+      set("the variable weight", env, "weight", 2)
+      set("settings.smooth", settings, "smooth", 0.2)
+      set("settings.off", settings, "off", true)
+      set("settings.parts%[1%]", settings.parts, 1, F.gelu)
+      set("settings.parts%[2%]", settings.parts, 2, F.gelu)
+      set("reduction of trainer.loss", trainer.loss, "reduction", "sum")
+      set("trainer.loss", trainer, "loss", nn.NLLLoss())
+      set("trainer.penalty", trainer, "penalty", trainer.train)
+      set("trainer.penalty", Trainer, "penalty", trainer.train)
+      set("scaled", model, "scaled", Net.forward)
+      set("scaled", Net, "scaled", Net.forward)
+      set("options.gain", model.options, "gain", 3)
+      -- The code calls a method with the name of this field, and each call changes the other one.
+      trainer.step, trainer.count, trainer.epoch = 5, 10, 1
+      program(x, y)
    end)
 
    it("advance together if the step itself changes fields of the model", function()

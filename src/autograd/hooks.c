@@ -92,6 +92,13 @@ static bool list_add(tli_Hooks **list, tli_Hook *h) {
   return true;
 }
 
+int tli_leaf_hooks(tl_Tensor *leaf) {
+  tli_Hooks *list = leaf->autograd ? leaf->autograd->hooks : NULL;
+  if (list == NULL) return 0;
+  list_tidy(list);
+  return list->n;
+}
+
 void tli_hooks_free(tli_Hooks *list) {
   if (list == NULL) return;
   for (int i = 0; i < list->n; i++) unlist(list->hooks[i]);

@@ -39,6 +39,8 @@ bool tli_hooks_run_after(tl_Tensor *leaf) TL_MUSTCHECK;
 ** leaf's gradient is in .grad. */
 tli_Hook *tli_hook_add_after(tl_Tensor *leaf, tli_HookFn fn, void *context,
                              void (*release)(void *context)) TL_MUSTCHECK;
+/* Returns the number of hooks on the gradient of a leaf, without those that have been removed. */
+int tli_leaf_hooks(tl_Tensor *leaf);
 void tli_hooks_free(tli_Hooks *hooks); /* Frees a list of hooks. Accepts NULL. */
 
 /* Moves the hook that stores t's .grad to t's new node. Must be called after t's node has

@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "autograd/graph.h"
+#include "autograd/hooks.h"
 #include "autograd/pack_hooks.h"
 #include "core/device/backend.h"
 #include "core/observe/trace.h"
 #include "lua/args/args.h"
+#include "lua/modes/autocast.h"
 #include "lua/tensor/value.h"
 
 /* ---- keys of calls ---- */
@@ -93,6 +95,33 @@ static int64_t batch_of(lua_State *L, const tli_State *S, int n) {
   return -1;
 }
 
+/* Appends the modes of the thread on which results of operators depend. lua/tlua/export/modes.lua
+** has the names of these bytes. */
+static void add_modes(luaL_Buffer *b, const tli_State *S) {
+  bool dual = tli_set_dual_level(false);
+  tli_set_dual_level(dual);
+  tl_Device on = tli_default_device();
+  char modes[10 + 2 * TL_NDEVICETYPES] = {
+      tli_grad_mode(), tli_inference_mode(),      tli_anomaly(), tli_packing(), dual, S->rules > 0,
+      tlk_portable(),  (char)tli_default_dtype(), (char)on.type, (char)on.index};
+  for (int type = 0; type < TL_NDEVICETYPES; type++) {
+    modes[10 + type] = S->casts ? (char)(S->cast_to[type] + 1) : 0;
+    modes[10 + TL_NDEVICETYPES + type] = (char)tli_autocast_dtype(S, type);
+  }
+  luaL_addlstring(b, modes, sizeof modes);
+}
+
+/* _modes() returns the modes of the thread as a string of bytes (see add_modes). */
+static int modes(lua_State *L) {
+  tli_State *S = tli_state(L);
+  tli_enter(L, S);
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  add_modes(&b, S);
+  luaL_pushresult(&b);
+  return 1;
+}
+
 /* _call_key(...) returns a key, a string, and whether gradients are recorded. Two calls have the
 ** same key if their arguments have the same types and the thread has the same modes. Tensors must
 ** also have the same dtype, device, sizes, strides and requires_grad, and other arguments the same
@@ -113,10 +142,7 @@ static int make_key(lua_State *L, bool dynamic) {
                                     : NULL;
   luaL_Buffer b;
   luaL_buffinit(L, &b);
-  tl_Device on = tli_default_device();
-  char modes[] = {tli_grad_mode(), tli_inference_mode(), (char)tli_default_dtype(),
-                  (char)on.type,   (char)on.index,       tlk_portable()};
-  add_bytes(&b, modes, sizeof modes);
+  add_modes(&b, S);
   for (int i = 1; i <= n && why == NULL; i++)
     if (!add_argument(L, S, &b, i, batch)) why = "an argument is neither a tensor nor plain data";
   luaL_pushresult(&b);
@@ -174,8 +200,9 @@ static Word word_at(lua_State *L, int index) {
   return w;
 }
 
+/* Compares the bits of numbers, so that NaN equals itself, and zeros must have the same sign. */
 static bool same_words(const Word *a, Word b) {
-  return a->type == b.type && memcmp(&a->integer, &b.integer, sizeof a->integer) == 0;
+  return a->type == b.type && a->integer == b.integer;
 }
 
 /* The contents of some tables. For each table, `words` has the number of fields and the metatable,
@@ -279,20 +306,31 @@ static bool globals_hold(lua_State *L, int list, int64_t i) {
 }
 
 /* A tensor, an alias of it that was made earlier, and the tensor's properties at that time. The
-** version is -1 if it does not matter. */
+** version and the number of hooks are -1 if they do not matter. */
 typedef struct NotedTensor {
   const tli_Box *box, *alias;
   int64_t version;
+  int hooks; /* length of the list of hooks on the gradient */
   bool requires_grad;
 } NotedTensor;
 
-/* Reads the tensor at position i of the list {tensor, alias, requires_grad, version or false,
-** ...}. */
+/* Returns the length of the list of hooks on the gradient of a leaf. The list may still contain
+** hooks that have been removed. */
+static int listed_hooks(const tl_Tensor *t) {
+  return t->autograd && t->autograd->hooks ? t->autograd->hooks->n : 0;
+}
+
+/* Reads the tensor at position i of the list {tensor, alias, requires_grad, version, ...}. In place
+** of the version, the list has false if the version does not matter, or true if, in addition, no
+** hook may be added to the tensor. */
 static NotedTensor tensor_at(lua_State *L, int list, int64_t i) {
   for (int k = 0; k < 4; k++) lua_rawgeti(L, list, (lua_Integer)(i + k));
   const tli_State *S = tli_state(L);
+  const tl_Tensor *t = tli_to_tensor(L, S, -4);
+  bool counts = t && lua_isboolean(L, -1) && lua_toboolean(L, -1);
   NotedTensor n = {tli_to_box(L, S, -4), tli_to_box(L, S, -3),
-                   lua_isinteger(L, -1) ? lua_tointeger(L, -1) : -1, lua_toboolean(L, -2)};
+                   lua_isinteger(L, -1) ? lua_tointeger(L, -1) : -1, counts ? listed_hooks(t) : -1,
+                   lua_toboolean(L, -2)};
   lua_pop(L, 4);
   return n;
 }
@@ -302,7 +340,8 @@ static bool tensor_holds(const NotedTensor *n) {
   bool ok = t && alias && t->storage == alias->storage && t->offset == alias->offset &&
             t->dtype == alias->dtype && tli_same_sizes(t, alias) &&
             tli_requires_grad(t) == n->requires_grad &&
-            (n->version < 0 || n->version == (int64_t)tli_version(t));
+            (n->version < 0 || n->version == (int64_t)tli_version(t)) &&
+            (n->hooks < 0 || n->hooks == listed_hooks(t));
   for (int d = 0; ok && d < t->ndim; d++) ok = t->strides[d] == alias->strides[d];
   return ok;
 }
@@ -351,23 +390,27 @@ static int state_differs(lua_State *L) {
 
 /* ---- notes ---- */
 
-/* The expected value of a field. `same_table` tells whether the field is in the same table as the
-** field before it in the list. */
-typedef struct NotedField {
+/* A field or an upvalue, and its expected value. `owner` and `key` are positions in the stack of a
+** Note: those of the table and the key, or those of the function and of nothing (0). */
+typedef struct NotedValue {
   Word value;
-  bool same_table;
-} NotedField;
+  int owner, key;
+  int upvalue; /* number of the upvalue; 0 for a field */
+} NotedValue;
 
 /* The arguments of _state_differs in a form that can be compared quickly. The userdata that
-** contains the Note keeps the arguments as its user values 1 to 4. The lists of fields and tensors
-** are copies, so that the tables and tensors in them stay alive. */
+** contains the Note keeps the arguments as its user values 1 to 4, and the thread as its user value
+** 5. The stack of the thread, on which nothing runs, has the tables, keys and functions. The list
+** of tensors is a copy, so that the tensors in it stay alive. */
 typedef struct Note {
-  int64_t upvalues, ntensors, nfields;
+  lua_State *stack;
+  int64_t nvalues, nupvalues, ntensors; /* `nvalues` counts the upvalues, which come first, too */
   NotedTensor *tensors;
-  NotedField *fields;
+  NotedValue *values;
 } Note;
 #define NOTE "tlua.compile.note" /* name of the metatable of userdata that contain a Note */
 #define MOST_NOTED (INT32_MAX / 4)
+#define UNREAD 128 /* how many values are pushed onto the stack of a Note before they are popped */
 
 /* Replaces the list at a stack index by a copy of its first n values, which scripts cannot change. */
 static void own_list(lua_State *L, int list, int64_t n) {
@@ -379,57 +422,98 @@ static void own_list(lua_State *L, int list, int64_t n) {
   lua_replace(L, list);
 }
 
+/* Reads the field or the upvalue at position i of the list {owner, key, expected value, ...}. Moves
+** the owner, unless it is the owner of the value before, and the key of a field to the stack of the
+** Note. */
+static NotedValue value_at(lua_State *L, lua_State *stack, int list, int64_t i, int owner,
+                           bool upvalue) {
+  for (int k = 0; k < 3; k++) lua_rawgeti(L, list, (lua_Integer)(i + k));
+  NotedValue v = {.value = word_at(L, -1), .owner = owner};
+  lua_pop(L, 1);
+  if (upvalue) {
+    v.upvalue = (int)lua_tointeger(L, -1);
+    lua_pop(L, 1);
+  } else {
+    lua_xmove(L, stack, 1);
+    v.key = lua_gettop(stack);
+  }
+  lua_xmove(L, stack, 1);
+  if (owner && lua_rawequal(stack, -1, owner))
+    lua_pop(stack, 1);
+  else
+    v.owner = lua_gettop(stack);
+  return v;
+}
+
 /* _note(snapshot, upvalues, globals, tensors) returns a userdata that holds these arguments of
 ** _state_differs for quick comparisons. */
 static int note_new(lua_State *L) {
   lua_settop(L, 4);
   if (!lua_isnil(L, 1)) luaL_checkudata(L, 1, SNAPSHOT);
-  int64_t upvalues = length_of(L, 2), fields = length_of(L, 3) / 3, tensors = length_of(L, 4) / 4;
-  if (upvalues < 0 || fields < 0 || tensors < 0 || fields > MOST_NOTED || tensors > MOST_NOTED)
-    return tli_error(L, "compile: expected lists of guards");
-  own_list(L, 3, 3 * fields);
+  int64_t upvalues = length_of(L, 2) / 3, values = upvalues + length_of(L, 3) / 3;
+  int64_t tensors = length_of(L, 4) / 4;
+  lua_State *stack = lua_newthread(L);
+  bool fits = upvalues >= 0 && values >= upvalues && tensors >= 0 && values <= MOST_NOTED &&
+              tensors <= MOST_NOTED && lua_checkstack(stack, (int)(2 * values + UNREAD + 1));
+  if (!fits) return tli_error(L, "compile: expected lists of guards");
+  own_list(L, 2, 3 * upvalues);
+  own_list(L, 3, 3 * (values - upvalues));
   own_list(L, 4, 4 * tensors);
   Note *n = lua_newuserdatauv(
-      L, sizeof *n + (size_t)tensors * sizeof *n->tensors + (size_t)fields * sizeof *n->fields, 4);
+      L, sizeof *n + (size_t)tensors * sizeof *n->tensors + (size_t)values * sizeof *n->values, 5);
   luaL_setmetatable(L, NOTE);
-  *n = (Note){upvalues, tensors, fields, (NotedTensor *)(n + 1), NULL};
-  n->fields = (NotedField *)(n->tensors + tensors);
-  lua_pushnil(L); /* the table of the previous field; none at first */
-  for (int64_t i = 0; i < fields; i++) {
-    if (lua_rawgeti(L, 3, (lua_Integer)(3 * i + 1)) != LUA_TTABLE)
-      return tli_error(L, "compile: expected a list of tables");
-    lua_rawgeti(L, 3, (lua_Integer)(3 * i + 3));
-    n->fields[i] = (NotedField){word_at(L, -1), lua_rawequal(L, -2, -3)};
+  *n = (Note){stack, values, upvalues, tensors, (NotedTensor *)(n + 1), NULL};
+  n->values = (NotedValue *)(n->tensors + tensors);
+  for (int64_t i = 0; i < values; i++) {
+    bool upvalue = i < upvalues;
+    int list = upvalue ? 2 : 3;
+    if (lua_rawgeti(L, list, (lua_Integer)(3 * (upvalue ? i : i - upvalues) + 1)) !=
+        (upvalue ? LUA_TFUNCTION : LUA_TTABLE))
+      return tli_error(L, "compile: expected a list of %s", upvalue ? "functions" : "tables");
     lua_pop(L, 1);
-    lua_remove(L, -2);
+    n->values[i] = value_at(L, stack, list, 3 * (upvalue ? i : i - upvalues) + 1,
+                            i > 0 ? n->values[i - 1].owner : 0, upvalue);
   }
-  lua_pop(L, 1);
   for (int64_t i = 0; i < tensors; i++) n->tensors[i] = tensor_at(L, 4, 4 * i + 1);
-  for (int k = 1; k <= 4; k++) {
+  for (int k = 1; k <= 5; k++) {
     lua_pushvalue(L, k);
-    lua_setiuservalue(L, 5, k);
+    lua_setiuservalue(L, 6, k);
   }
   return 1;
 }
 
-/* Returns whether the fields that `n` describes are unchanged. The list of the fields is at a stack
-** index. */
-static bool noted_fields_hold(lua_State *L, const Note *n, int list) {
-  int top = lua_gettop(L);
+/* Returns whether value i, now on top of the note's stack, is another string object with equal
+** contents. The note is at index 1 of L. */
+static bool equal_strings(lua_State *L, const Note *n, int64_t i) {
+  if (n->values[i].value.type != LUA_TSTRING || lua_type(n->stack, -1) != LUA_TSTRING) return false;
+  bool upvalue = i < n->nupvalues;
+  lua_getiuservalue(L, 1, upvalue ? 2 : 3);
+  lua_rawgeti(L, -1, (lua_Integer)(3 * (upvalue ? i : i - n->nupvalues) + 3));
+  lua_pushvalue(n->stack, -1);
+  lua_xmove(n->stack, L, 1);
+  bool equal = lua_rawequal(L, -1, -2);
+  lua_pop(L, 3);
+  return equal;
+}
+
+/* Returns whether the fields and upvalues that `n` describes are unchanged. The note is at index 1
+** of L. */
+static bool noted_values_hold(lua_State *L, const Note *n) {
+  lua_State *stack = n->stack;
+  int top = lua_gettop(stack);
   bool ok = true;
-  for (int64_t i = 0; ok && i < n->nfields; i++) {
-    if (!n->fields[i].same_table) {
-      lua_settop(L, top);
-      lua_rawgeti(L, list, (lua_Integer)(3 * i + 1));
+  for (int64_t i = 0; ok && i < n->nvalues; i++) {
+    const NotedValue *v = &n->values[i];
+    if (v->key) {
+      lua_pushvalue(stack, v->key);
+      lua_rawget(stack, v->owner);
+    } else if (!lua_getupvalue(stack, v->owner, v->upvalue)) {
+      lua_pushnil(stack);
     }
-    lua_rawgeti(L, list, (lua_Integer)(3 * i + 2));
-    lua_rawget(L, -2);
-    /* compares the values themselves if the addresses differ, since equal long strings may be
-    ** different objects */
-    ok = same_words(&n->fields[i].value, word_at(L, -1)) || globals_hold(L, list, 3 * i + 1);
-    lua_pop(L, 1);
+    ok = same_words(&v->value, word_at(stack, -1)) || equal_strings(L, n, i);
+    if ((i + 1) % UNREAD == 0) lua_settop(stack, top);
   }
-  lua_settop(L, top);
+  lua_settop(stack, top);
   return ok;
 }
 
@@ -438,11 +522,11 @@ static bool noted_fields_hold(lua_State *L, const Note *n, int list) {
 static int note_holds(lua_State *L) {
   const Note *n = luaL_checkudata(L, 1, NOTE);
   lua_settop(L, 1);
-  for (int k = 1; k <= 3; k++) lua_getiuservalue(L, 1, k);
   bool ok = true;
   for (int64_t i = 0; ok && i < n->ntensors; i++) ok = tensor_holds(&n->tensors[i]);
-  for (int64_t i = 1; ok && i <= n->upvalues; i += 3) ok = upvalues_hold(L, 3, i);
-  lua_pushboolean(L, ok && noted_fields_hold(L, n, 4) && snapshot_differs(L, 2) == 0);
+  ok = ok && noted_values_hold(L, n);
+  if (ok && lua_getiuservalue(L, 1, 1) != LUA_TNIL) ok = snapshot_differs(L, 2) == 0;
+  lua_pushboolean(L, ok);
   return 1;
 }
 
@@ -455,12 +539,19 @@ static int same_tensor(lua_State *L) {
   return 1;
 }
 
+/* _leaf_hooks(tensor) returns the number of hooks on the gradient of a leaf. */
+static int leaf_hooks(lua_State *L) {
+  lua_pushinteger(L, tli_leaf_hooks(tli_check_tensor(L, 1, "_leaf_hooks")));
+  return 1;
+}
+
 void tli_open_guards(lua_State *L) {
   static const luaL_Reg functions[] = {
       {"_call_key", call_key},       {"_dynamic_key", dynamic_key},
       {"_snapshot", snapshot_new},   {"_state_differs", state_differs},
       {"_same_tensor", same_tensor}, {"_note", note_new},
-      {"_note_holds", note_holds},   {NULL, NULL}};
+      {"_note_holds", note_holds},   {"_modes", modes},
+      {"_leaf_hooks", leaf_hooks},   {NULL, NULL}};
   luaL_newmetatable(L, SNAPSHOT);
   luaL_newmetatable(L, NOTE);
   lua_pop(L, 2);

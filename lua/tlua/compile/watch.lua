@@ -79,6 +79,7 @@ end
 -- Stops watching, because no program can repeat the call. The call itself continues, or waits in a
 -- coroutine that may never be resumed.
 local function refuse(watch, why)
+   if watch.lenient then return end
    finish(watch)
    if not watch.refusal then
       local info = debug.getinfo(4, "Sl")
@@ -159,6 +160,7 @@ end
 local function on_c_call(watch, fn)
    local check = watch.checks[fn]
    local why = check and check()
+   if watch.lenient then return end
    if why then return refuse(watch, why) end
    if watch.functions[fn] then return end
    watch.functions[fn] = true
@@ -230,14 +232,11 @@ function M.same_functions(watch, of)
    return true, common
 end
 
---- Calls a function. Returns the watch, followed by the function's results. Fields of the watch:
---- `functions`, the set of the called functions; `list`, the Lua functions among them; `globals`, a
---- list of {table, key, value}, one for each global variable read; `refusal`, the reason why a
---- program cannot repeat the call, or nil.
-function M.call(fn, ...)
+-- Calls a function. Returns the watch, followed by the function's results.
+local function call(lenient, fn, ...)
    local watch = setmetatable({
       functions = {}, list = {}, globals = {}, known = {}, proxies = {}, restore = {},
-      library = library.refresh(), active = true,
+      library = library.refresh(), active = true, lenient = lenient,
    }, Watch)
    watch.checks = checks_of(watch.proxies)
    watch.hook = function() on_call(watch) end
@@ -247,5 +246,15 @@ function M.call(fn, ...)
       return stop(watch, fn(...))
    end, ...))
 end
+
+--- Calls a function. Returns the watch, followed by the function's results. Fields of the watch:
+--- `functions`, the set of the called functions; `list`, the Lua functions among them; `globals`, a
+--- list of {table, key, value}, one for each global variable read; `refusal`, the reason why a
+--- program cannot repeat the call, or nil.
+function M.call(fn, ...) return call(false, fn, ...) end
+
+--- Does the same as M.call, but watches the whole call, even after an action that a program cannot
+--- repeat.
+function M.whole(fn, ...) return call(true, fn, ...) end
 
 return M

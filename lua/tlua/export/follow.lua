@@ -8,12 +8,17 @@
 
 local torch = require "tlua"
 local guards = require "tlua.export.guards"
+local modes = require "tlua.export.modes"
+local nested = require "tlua.export.nested"
 local Optimizer = require "tlua.optim.Optimizer"
 
 local M = {}
 
 -- The end of each error message.
 local AGAIN <const> = "export the step again"
+
+-- Methods of optimizers that a step calls. The method `step` is checked with the fields.
+local METHODS <const> = {"zero_grad", "make_step", "update_group", "step_group"}
 
 -- Options of scalers that a program has recorded as numbers.
 local SCALER_OPTIONS <const> = {"growth_factor", "backoff_factor", "growth_interval", "enabled"}
@@ -41,9 +46,16 @@ local function options_of(optimizer, group)
       step_sparse = function() end,
    }, {__index = optimizer})
    optimizer.update_group(asked, group, 0)
+   if not options then return {} end
    local rate = torch.is_tensor(options[1]) and options[1] or nil
    if rate then options[1] = 0 end
    return options, rate, name
+end
+
+local function methods_of(optimizer)
+   local methods = {}
+   for i, name in ipairs(METHODS) do methods[i] = optimizer[name] end
+   return methods
 end
 
 -- Returns a list of the program's calls of optimizers: the position of the call, its optimizer and
@@ -60,7 +72,7 @@ local function calls_of(graph, parts, order)
          end
          calls[#calls + 1] = {
             at = rates[1], optimizer = optimizer, group = group, numbers = numbers, rate = rate,
-            maximize = group.maximize, rule = rule,
+            maximize = group.maximize, rule = rule, methods = methods_of(optimizer),
          }
       end
    end
@@ -68,7 +80,21 @@ local function calls_of(graph, parts, order)
 end
 
 -- Fields of modules that are compared in another way, or that do not matter to a step.
-local others <const> = {training = true, _evaluating = true, _hooks = true, _state_hooks = true}
+local others <const> = {
+   training = true, _evaluating = true, _hooks = true, _state_hooks = true, _fields = true,
+}
+
+-- The largest number of options in a table of a module that are compared one by one.
+local LONGEST <const> = 16
+
+-- Adds the fields of a table of options, such as the padding of a convolution.
+local function add_options(add, path, options)
+   if type(options) ~= "table" or getmetatable(options) then return end
+   local keys = nested.sorted_keys(options)
+   for _, key in ipairs(#keys <= LONGEST and keys or {}) do
+      add(options, key, (type(key) == "string" and "%s.%s" or "%s[%s]"):format(path, key))
+   end
+end
 
 -- Adds the fields of a module: the mode, the method forward, the fields that the module itself has,
 -- and its hooks. The last argument of `add` is the name in the message.
@@ -76,8 +102,11 @@ local function add_module(add, path, module)
    local start = path == "" and "" or path .. "."
    add(module, "training", "the model's training mode")
    add(module, "forward", start .. "forward")
-   for name in next, module do
-      if not others[name] then add(module, name, start .. tostring(name)) end
+   for name, value in next, module do
+      if not others[name] then
+         add(module, name, start .. tostring(name))
+         add_options(add, start .. tostring(name), value)
+      end
    end
    -- a layer that is appended to nn.Sequential or a list of modules
    local n = rawlen(module)
@@ -95,15 +124,44 @@ function M.fields_of_models(models)
    local function add(owner, key, name) list[#list + 1] = {owner, key, owner[key], name} end
    for _, model in ipairs(models) do
       for path, module in model:named_modules() do add_module(add, path, module) end
-      for name, parameter in model:named_parameters() do
-         add(parameter, "requires_grad", ("the requires_grad of %s"):format(name))
-      end
    end
    return list
 end
 
--- Returns a list of {table, key, value, name}: fields that must keep their values. Fields of models
--- that a step itself changes, such as a count of calls, are left out.
+local function raise_changed(name)
+   torch.raise(("program: %s has changed since the export; %s"):format(name, AGAIN))
+end
+
+-- Returns a list of {tensor, whether it requires a gradient, number of its hooks, name}.
+local function leaves_of(named)
+   local list = {}
+   for i, entry in ipairs(named) do
+      local tensor = entry[2]
+      list[i] = {tensor, tensor.requires_grad, torch._leaf_hooks(tensor), entry[1]}
+   end
+   return list
+end
+
+local function check_leaves(leaves)
+   for _, entry in ipairs(leaves) do
+      local changed = entry[1].requires_grad ~= entry[2] and "requires_grad"
+         or torch._leaf_hooks(entry[1]) ~= entry[3] and "list of hooks"
+      if changed then raise_changed(("the %s of %s"):format(changed, entry[4])) end
+   end
+end
+
+-- Returns those variables of the script's functions that the recorded calls have not changed.
+local function fixed_upvalues(parts)
+   local list = {}
+   for _, entry in ipairs(parts.upvalues) do
+      local _, value = debug.getupvalue(entry[1], entry[2])
+      if rawequal(value, entry[3]) then list[#list + 1] = entry end
+   end
+   return list
+end
+
+-- Returns a list of {table, key, value, name}: fields that must keep their values. Fields that a
+-- step itself changes, such as a count of calls, are left out.
 local function fixed_fields(parts)
    local list = {}
    local function add(owner, key, name) list[#list + 1] = {owner, key, owner[key], name} end
@@ -133,11 +191,13 @@ local function fixed_fields(parts)
    return list
 end
 
-local function check_fields(fields)
+local function check_fields(fields, upvalues)
    for _, entry in ipairs(fields) do
-      if not rawequal(entry[1][entry[2]], entry[3]) then
-         torch.raise(("program: %s has changed since the export; %s"):format(entry[4], AGAIN))
-      end
+      if not rawequal(entry[1][entry[2]], entry[3]) then raise_changed(entry[4]) end
+   end
+   for _, entry in ipairs(upvalues) do
+      local _, value = debug.getupvalue(entry[1], entry[2])
+      if not rawequal(value, entry[3]) then raise_changed(entry[4]) end
    end
 end
 
@@ -236,7 +296,8 @@ function M.new(graph, parts, order, increments, named, schedule)
       graph = graph, calls = calls_of(graph, parts, order), fields = fixed_fields(parts),
       schedulers = parts.schedulers, increments = increments, first = {}, columns = {},
       rates = schedule and schedule.rates or {}, parts = parts, counts = count_parameters(parts),
-      hooks = step_hooks(parts.optimizers), casting = torch.is_autocast_enabled(),
+      hooks = step_hooks(parts.optimizers), modes = torch._modes(), leaves = leaves_of(named),
+      upvalues = fixed_upvalues(parts),
    }
    for i, scheduler in ipairs(parts.schedulers) do link.first[i] = scheduler.last_epoch end
    for column, place in ipairs(schedule and schedule.places or {}) do
@@ -251,7 +312,8 @@ end
 
 -- Raises an error if something has changed that a program cannot follow.
 local function check_fixed(link)
-   check_fields(link.fields)
+   check_fields(link.fields, link.upvalues)
+   check_leaves(link.leaves)
    check_hooks(link)
    if count_parameters(link.parts) ~= link.counts then
       torch.raise("program: the optimizer has other parameters than in the export; " .. AGAIN)
@@ -269,10 +331,10 @@ local function follow_options(link, steps)
       local options, rate, rule = options_of(call.optimizer, call.group)
       local changed = not rawequal(rate, call.rate) and "lr" or rule ~= call.rule and "the rule"
          or call.group.maximize ~= call.maximize and "maximize"
-      if changed then
-         torch.raise(("program: %s of the optimizer has changed since the export; %s"):format(
-            changed, AGAIN))
+      for i, name in ipairs(METHODS) do
+         changed = not rawequal(call.optimizer[name], call.methods[i]) and name or changed
       end
+      if changed then raise_changed(changed .. " of the optimizer") end
       for element in pairs(call.numbers) do
          follow_option(link, call, element, options[element], steps)
       end
@@ -282,13 +344,12 @@ end
 --- Copies the script's changes into the program before a run. Raises an error that names a change
 --- that the program cannot follow.
 function M.before(link)
-   if torch.is_autocast_enabled() ~= link.casting then
-      torch.raise(("program: expected autocast to be %s, as in the export; %s"):format(
-         link.casting and "on" or "off", AGAIN))
+   if torch._modes() ~= link.modes then
+      torch.raise(("program: %s; %s"):format(modes.difference(link.modes), AGAIN))
    end
    if not guards.hold(link.fixed) then
       check_fixed(link)
-      link.fixed = guards.of_fixed(link.parts, link.fields, link.own, link.kept)
+      link.fixed = guards.of_fixed(link)
    end
    if #link.schedulers > 0 then
       follow_options(link, follow_schedulers(link))

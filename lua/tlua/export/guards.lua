@@ -14,8 +14,14 @@ local none <const> = {n = 0}
 -- The largest depth of tables in the options of a group.
 local DEEPEST <const> = 4
 
--- Appends a field and its value to a flat list {table, key, value, ...}.
+-- Returns an empty list of fields. `known` has the fields in the list, known[table][key] = true.
+local function new_list() return {n = 0, known = {}} end
+
+-- Appends a field and its value to a flat list {table, key, value, ...}, unless it has the field.
 local function add(list, owner, key)
+   local known = list.known[owner] or {}
+   if known[key] then return end
+   list.known[owner], known[key] = known, true
    local n = list.n
    list[n + 1], list[n + 2], list[n + 3] = owner, key, rawget(owner, key)
    list.n = n + 3
@@ -42,11 +48,12 @@ local function add_ends(list, values)
    add(list, values, #values + 1)
 end
 
--- Adds a tensor and a tensor with the same memory to a list for torch._note.
+-- Adds a tensor and a tensor with the same memory to a list for torch._note. The tensor must keep
+-- its number of hooks.
 local function add_tensor(list, tensor, alias)
    local n = list.n
    list[n + 1], list[n + 2] = tensor, alias
-   list[n + 3], list[n + 4] = tensor.requires_grad, false
+   list[n + 3], list[n + 4] = tensor.requires_grad, true
    list.n = n + 4
 end
 
@@ -78,40 +85,52 @@ local function add_hooks(list, owner)
    end
 end
 
---- Returns a note of four things: fields that must keep their values, as a list of {table or
---- tensor, key, value}; the hooks of the optimizers' steps; the number of parameters of each
---- optimizer; and tensors that must share the memory of other tensors.
----@param parts table  the optimizers are parts.optimizers
----@param fields table[]
----@param tensors Tensor[]
----@param aliases Tensor[]  for each tensor, the tensor whose memory it must share
----@return userdata?
-function M.of_fixed(parts, fields, tensors, aliases)
-   local note = {fields = {n = 0}, tensors = {n = 0}}
-   local _ <close> = torch.no_grad()
-   for _, entry in ipairs(fields) do
-      local owner, key = entry[1], entry[2]
-      if torch.is_tensor(owner) then
-         add_tensor(note.tensors, owner, owner:detach())
-      elseif key == "training" then
-         if not add_mode(note.fields, owner) then return nil end
-      else
-         if not rawequal(add_inherited(note.fields, owner, key), entry[3]) then return nil end
-      end
-   end
-   add_hooks(note.fields, Optimizer)
-   for _, optimizer in ipairs(parts.optimizers) do
-      add_hooks(note.fields, optimizer)
-      add(note.fields, optimizer, "param_groups")
-      add_ends(note.fields, optimizer.param_groups)
+-- Adds the hooks of the optimizers' steps and the optimizers' groups.
+local function add_groups(list, optimizers)
+   add_hooks(list, Optimizer)
+   for _, optimizer in ipairs(optimizers) do
+      add_hooks(list, optimizer)
+      add(list, optimizer, "param_groups")
+      add_ends(list, optimizer.param_groups)
       for i, group in ipairs(optimizer.param_groups) do
-         add(note.fields, optimizer.param_groups, i)
-         add(note.fields, group, "params")
-         add_ends(note.fields, group.params)
+         add(list, optimizer.param_groups, i)
+         add(list, group, "params")
+         add_ends(list, group.params)
       end
    end
-   for i, tensor in ipairs(tensors) do add_tensor(note.tensors, tensor, aliases[i]) end
-   return torch._note(nil, none, note.fields, note.tensors)
+end
+
+--- Returns a note of these things: fields and variables of functions that must keep their values;
+--- the hooks of the optimizers' steps; the number of parameters of each optimizer; tensors that
+--- must share the memory of other tensors; and leaves.
+---@param link {fields: table[], upvalues: table[], parts: table, own: Tensor[], kept: Tensor[],
+--- leaves: table[]}  the optimizers are parts.optimizers; kept: for each tensor of `own`, the
+--- tensor whose memory it must share
+---@return userdata?
+function M.of_fixed(link)
+   local fields, upvalues, tensors, known = new_list(), {n = 0}, {n = 0}, {}
+   local _ <close> = torch.no_grad()
+   for _, entry in ipairs(link.fields) do
+      local owner, key = entry[1], entry[2]
+      if key == "training" then
+         if not add_mode(fields, owner) then return nil end
+      else
+         if not rawequal(add_inherited(fields, owner, key), entry[3]) then return nil end
+      end
+   end
+   for _, entry in ipairs(link.upvalues) do
+      for i = 1, 3 do upvalues[upvalues.n + i] = entry[i] end
+      upvalues.n = upvalues.n + 3
+   end
+   add_groups(fields, link.parts.optimizers)
+   for i, tensor in ipairs(link.own) do
+      add_tensor(tensors, tensor, link.kept[i])
+      known[tensor] = true
+   end
+   for _, entry in ipairs(link.leaves) do
+      if not known[entry[1]] then add_tensor(tensors, entry[1], entry[1]:detach()) end
+   end
+   return torch._note(nil, upvalues, fields, tensors)
 end
 
 -- Adds a table to a list of {table, copy, ...}. Returns the copy, which keeps the values alive.
@@ -136,11 +155,11 @@ local function add_options(list, options, depth)
 end
 
 -- Adds an optimizer: its fields, its class, whose functions must be the library's, and its groups.
-local function add_optimizer(note, list, optimizer)
+local function add_optimizer(fields, list, optimizer)
    local library = require "tlua.compile.library"
    add_table(list, optimizer)
    for _, name in ipairs {"update_group", "rule"} do
-      local fn = add_inherited(note.fields, optimizer, name)
+      local fn = add_inherited(fields, optimizer, name)
       if fn and not library.owns(fn) then return false end
    end
    for _, group in ipairs(optimizer.param_groups) do
@@ -154,11 +173,11 @@ end
 ---@return userdata?
 function M.of_options(optimizers)
    if not debug then return nil end -- a sandbox
-   local note, list = {fields = {n = 0}, tensors = none}, {n = 0, fields = 0}
+   local fields, list = new_list(), {n = 0, fields = 0}
    for _, optimizer in ipairs(optimizers) do
-      if not add_optimizer(note, list, optimizer) then return nil end
+      if not add_optimizer(fields, list, optimizer) then return nil end
    end
-   return torch._note(torch._snapshot(list), none, note.fields, none)
+   return torch._note(torch._snapshot(list), none, fields, none)
 end
 
 return M

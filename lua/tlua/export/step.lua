@@ -11,6 +11,7 @@ local Fused = require "tlua.optim.Fused"
 local Optimizer = require "tlua.optim.Optimizer"
 local follow = require "tlua.export.follow"
 local nested = require "tlua.export.nested"
+local reads = require "tlua.export.reads"
 local trace = require "tlua.export.trace"
 
 local DEFAULT_STEPS <const> = 10000
@@ -402,6 +403,21 @@ local function keep_random()
    return function() torch.set_rng_state(state) end
 end
 
+-- Adds the fields and variables that the first call has read, besides those of the objects in
+-- `parts`, which are compared in other ways.
+local function add_reads(parts, seen)
+   local skipped = {}
+   for _, list in ipairs {parts.optimizers, parts.schedulers, parts.scalers} do
+      for _, item in ipairs(list) do skipped[item] = true end
+   end
+   for _, optimizer in ipairs(parts.optimizers) do
+      skipped[optimizer.param_groups], skipped[optimizer.state] = true, true
+   end
+   local fields
+   fields, parts.upvalues = reads.of(seen, parts.models, skipped)
+   table.move(fields, 1, #fields, #parts.fields + 1, parts.fields)
+end
+
 -- Calls the function for the first time, so that optimizers and scalers create their state.
 local function first_call(parts, call, tensors)
    local existing, scales = existing_state(parts), {}
@@ -409,7 +425,7 @@ local function first_call(parts, call, tensors)
    local restore = {
       keep_values(named_tensors(parts)), keep_fields(parts), keep_random(),
    }
-   local fine, message = pcall(trace.call, call, tensors)
+   local fine, message, seen = reads.during(trace.call, call, tensors)
    -- `restore` must not discard the tensors that a scaler has created
    local made = {}
    for i, scaler in ipairs(parts.scalers) do made[i] = {scaler.scale_number, scaler.growth} end
@@ -419,6 +435,8 @@ local function first_call(parts, call, tensors)
    end
    begin_state(parts, existing, scales)
    if not fine then error(message, 0) end
+   parts.fields, parts.upvalues = follow.fields_of_models(parts.models), {}
+   if seen then add_reads(parts, seen) end
 end
 
 return function(fn, inputs, options)
@@ -433,7 +451,7 @@ return function(fn, inputs, options)
    local _ <close> = torch.enable_grad()
    local gradients = keep_gradients(named_tensors(parts))
    first_call(parts, call, tensors)
-   call.named, parts.fields = named_tensors(parts), follow.fields_of_models(parts.models)
+   call.named = named_tensors(parts)
    local values, fields, random = keep_values(call.named), keep_fields(parts), keep_random()
    call.begin = function() fields() random() end
    call.reset = function() values() call.begin() end

@@ -208,14 +208,16 @@ typedef struct Options {
   int enabled, cache; /* booleans as 0 or 1; -1 if the caller gave none */
 } Options;
 
-/* Returns the dtype to which autocast casts on a device type, even if autocast is off at
-** present. */
-static tl_DType named_dtype(lua_State *L, int type) {
-  tli_State *S = tli_state(L);
-  tli_enter(L, S);
+tl_DType tli_autocast_dtype(const tli_State *S, int type) {
   int named = S->casts ? S->cast_named[type] : TL_NODTYPE;
   if (named != TL_NODTYPE) return (tl_DType)named;
   return type == TL_CPU ? TL_BF16 : TL_F16;
+}
+
+static tl_DType named_dtype(lua_State *L, int type) {
+  tli_State *S = tli_state(L);
+  tli_enter(L, S);
+  return tli_autocast_dtype(S, type);
 }
 
 static int refuse(lua_State *L, const char *name, const char *option, const char *expected,

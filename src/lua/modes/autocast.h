@@ -29,6 +29,9 @@ void tli_autocast_list(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensors *list
 ** off, returns the result unchanged. The result is owned; if the call has failed, it is NULL. */
 tl_Tensor *tli_autocast_result(tli_Args *a, tl_Tensor *result);
 
+/* Returns the dtype to which autocast casts on a device type, even if autocast is off at present.
+** The state must have loaded the thread's modes (tli_enter). */
+tl_DType tli_autocast_dtype(const tli_State *S, int type);
 /* Releases the casts of parameters that autocast has kept. */
 void tli_autocast_forget(tli_State *S);
 

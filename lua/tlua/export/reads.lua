@@ -1,0 +1,153 @@
+-- reads.lua - finds the variables and fields of tables on which a training step depends, besides
+-- its models and optimizers: upvalues and global variables of the script's functions that a call of
+-- the step calls, and the fields of tables and modules that these variables refer to. Of a table
+-- only those fields count whose names occur in the functions' code.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local code = require "tlua.export.code"
+local nested = require "tlua.export.nested"
+
+local M = {}
+
+-- The largest depth of nested tables, and the largest length of a list whose items count.
+local DEEPEST <const>, LONGEST <const> = 4, 16
+
+--- Calls fn(...) under pcall. Returns whether it succeeded, its error, and what it has called, for
+--- M.of. Returns nothing of the latter if the call cannot be watched: in a sandbox, or if another
+--- debug hook is set.
+function M.during(fn, ...)
+   local watch = debug and debug.sethook and require "tlua.compile.watch"
+   if not watch or not watch.can() then
+      local fine, message = pcall(fn, ...)
+      return fine, message
+   end
+   local fine, seen = pcall(watch.whole, fn, ...)
+   return fine, not fine and seen or nil, fine and seen or nil
+end
+
+local Reads = {}
+Reads.__index = Reads
+
+function Reads:add(owner, key, value, name)
+   table.insert(self.fields, {owner, key, value, name})
+end
+
+-- Adds the methods of an object that are the script's functions, and that the code calls. Methods
+-- may be replaced in the object and in its class.
+function Reads:add_methods(object, path)
+   for _, name in ipairs(nested.sorted_keys(self.methods)) do
+      local fine, fn = pcall(function() return object[name] end) -- __index may raise an error
+      if fine and type(fn) == "function" and not require "tlua.compile.library".owns(fn) then
+         self:add(object, name, fn, path == "" and name or path .. "." .. name)
+      end
+   end
+end
+
+-- Adds the fields of a module that is not one of the step's models, such as a loss.
+function Reads:add_module(value, path)
+   local follow = require "tlua.export.follow"
+   for inner, module in value:named_modules() do
+      self.seen[module] = true
+      self:add_methods(module, inner == "" and path or path .. "." .. inner)
+   end
+   for _, entry in ipairs(follow.fields_of_models {value}) do
+      entry[4] = ("%s of %s"):format(entry[4], path)
+      table.insert(self.fields, entry)
+   end
+end
+
+-- Returns the keys of a table that count: the names of fields that the code reads, the names of
+-- methods that it calls, and the positions of a short list, including the position after its end.
+function Reads:keys_of(value)
+   local keys, short = {}, rawlen(value) <= LONGEST
+   for key, item in next, value do
+      if math.type(key) == "integer" then
+         keys[key] = short or nil
+      elseif self.names[key] or self.methods[key] and type(item) == "function" then
+         keys[key] = true
+      end
+   end
+   if short and rawlen(value) > 0 then keys[rawlen(value) + 1] = true end
+   return nested.sorted_keys(keys)
+end
+
+-- Adds fields of a table. A name in `wanted` also counts if the table has no such field.
+function Reads:add_table(value, path, depth, wanted)
+   for _, key in ipairs(nested.sorted_keys(wanted or {})) do
+      if rawget(value, key) == nil then self:add(value, key, nil, path .. "." .. key) end
+   end
+   for _, key in ipairs(self:keys_of(value)) do
+      local name = (type(key) == "string" and "%s.%s" or "%s[%s]"):format(path, key)
+      local item = rawget(value, key)
+      self:add(value, key, item, name)
+      self:visit(item, name, depth + 1)
+   end
+   local meta = debug.getmetatable(value)
+   if meta and type(rawget(meta, "__index")) == "table" then self:add_methods(value, path) end
+end
+
+function Reads:visit(value, path, depth, wanted)
+   if type(value) ~= "table" or self.seen[value] or depth > DEEPEST then return end
+   self.seen[value] = true
+   local meta, tables = debug.getmetatable(value), self.library.tables
+   if tables[value] or rawequal(value, package.loaded) then return end
+   if class.isinstance(value, torch.nn.Module) then return self:add_module(value, path) end
+   if not tables[meta or false] then self:add_table(value, path, depth, not meta and wanted) end
+end
+
+-- Adds the upvalues of a function.
+function Reads:add_function(fn, wanted)
+   for i = 1, 255 do
+      local name, value = debug.getupvalue(fn, i)
+      if not name then return end
+      local id = debug.upvalueid(fn, i)
+      if name ~= "_ENV" and not self.seen[id] then
+         self.seen[id] = true
+         if not self.library.tables[value] then
+            table.insert(self.upvalues, {fn, i, value, "the variable " .. name})
+         end
+         self:visit(value, name, 1, wanted)
+      end
+   end
+end
+
+--- Returns two lists of {owner, key, value, name}: fields of tables, and upvalues of functions with
+--- the number of the upvalue as key.
+---@param watch table  the result of M.during
+---@param models nn.Module[]  modules whose fields are left out, but not their methods
+---@param skipped table<any, boolean>  objects whose fields are left out
+---@return table[] fields
+---@return table[] upvalues
+function M.of(watch, models, skipped)
+   local library = require "tlua.compile.library"
+   local reads = setmetatable({
+      fields = {}, upvalues = {}, seen = {}, names = {}, methods = {}, library = library.refresh(),
+   }, Reads)
+   for value in next, skipped do reads.seen[value] = true end
+   local functions, wanted = {}, {}
+   for _, fn in ipairs(watch.list) do
+      if not library.owns(fn) then
+         functions[#functions + 1], wanted[fn] = fn, {}
+         code(fn, wanted[fn], reads.methods)
+         for name in next, wanted[fn] do reads.names[name] = true end
+      end
+   end
+   for _, model in ipairs(models) do
+      for path, module in model:named_modules() do
+         reads.seen[module] = true
+         reads:add_methods(module, path)
+      end
+   end
+   for _, global in ipairs(watch.globals) do
+      local owner, key, value = table.unpack(global, 1, 3)
+      if not reads.library.tables[value] and not rawequal(value, owner) then
+         reads:add(owner, key, value, ("the variable %s"):format(key))
+      end
+      reads:visit(value, tostring(key), 1, reads.names)
+   end
+   for _, fn in ipairs(functions) do reads:add_function(fn, wanted[fn]) end
+   return reads.fields, reads.upvalues
+end
+
+return M
