@@ -56,7 +56,7 @@ static void run_plain(const tlk_QuantizedProduct *p, int64_t image, int64_t y, i
 /* The constants of a block of channels. The vectors hold the channels in the order in which
 ** sum_window computes their sums: vector q has the q-th quarter of each group of 16 channels. */
 typedef struct Block {
-  __m512i weights[MOST_QUADS][4], less[4];
+  __m512i weights[MOST_QUADS][4], start[4];
   __m512 factors[4], bias[4];
   int64_t offsets[MOST_QUADS][4];
   int n; /* number of quads in the kernel */
@@ -96,30 +96,50 @@ static VNNI void prepare(const tlk_QuantizedProduct *p, int64_t image, int64_t c
   load_block(call->scales + col, cols, scales);
   if (call->bias) load_block(call->bias + col, cols, bias);
   for (int v = 0; v < 4; v++) {
-    b->less[v] = _mm512_mullo_epi32(sums[v], _mm512_set1_epi32(p->zeros[image]));
+    b->start[v] = _mm512_mullo_epi32(sums[v], _mm512_set1_epi32(-p->zeros[image]));
     b->factors[v] = _mm512_mul_ps(_mm512_castsi512_ps(scales[v]), _mm512_set1_ps(p->scales[image]));
     b->bias[v] = call->bias ? _mm512_castsi512_ps(bias[v]) : _mm512_setzero_ps();
   }
 }
 
-/* Adds the products of all quads of a window to the sums. Callers pass a constant for `full`, and
-** the function is inlined. */
+/* Loads the four elements of a quad for each channel, in the order that Block describes. Callers pass
+** a constant for `full`, and the function is inlined. */
 static inline __attribute__((always_inline)) VNNI void
-sum_window(const Block *b, bool full, const uint8_t *in, __m512i sums[4]) {
-  for (int e = 0; e < b->n; e++) {
-    __m512i x[4];
-    for (int r = 0; r < 4; r++) {
-      const uint8_t *from = in + b->offsets[e][r];
-      x[r] = full ? _mm512_loadu_si512(from) : _mm512_maskz_loadu_epi8(b->some, from);
-    }
-    __m512i first = _mm512_unpacklo_epi8(x[0], x[1]), second = _mm512_unpacklo_epi8(x[2], x[3]);
-    __m512i third = _mm512_unpackhi_epi8(x[0], x[1]), fourth = _mm512_unpackhi_epi8(x[2], x[3]);
-    const __m512i *w = b->weights[e];
-    sums[0] = _mm512_dpbusd_epi32(sums[0], _mm512_unpacklo_epi16(first, second), w[0]);
-    sums[1] = _mm512_dpbusd_epi32(sums[1], _mm512_unpackhi_epi16(first, second), w[1]);
-    sums[2] = _mm512_dpbusd_epi32(sums[2], _mm512_unpacklo_epi16(third, fourth), w[2]);
-    sums[3] = _mm512_dpbusd_epi32(sums[3], _mm512_unpackhi_epi16(third, fourth), w[3]);
+load_quad(const Block *b, bool full, const uint8_t *in, const int64_t *offsets, __m512i to[4]) {
+  __m512i x[4];
+  for (int r = 0; r < 4; r++) {
+    const uint8_t *from = in + offsets[r];
+    x[r] = full ? _mm512_loadu_si512(from) : _mm512_maskz_loadu_epi8(b->some, from);
   }
+  __m512i first = _mm512_unpacklo_epi8(x[0], x[1]), second = _mm512_unpacklo_epi8(x[2], x[3]);
+  __m512i third = _mm512_unpackhi_epi8(x[0], x[1]), fourth = _mm512_unpackhi_epi8(x[2], x[3]);
+  to[0] = _mm512_unpacklo_epi16(first, second), to[1] = _mm512_unpackhi_epi16(first, second);
+  to[2] = _mm512_unpacklo_epi16(third, fourth), to[3] = _mm512_unpackhi_epi16(third, fourth);
+}
+
+/* Computes the sums of the products of a window. If `stride` is not 0, the kernel has three adjacent
+** columns of one quad; `quads` has the first 3 - stride of them, and receives those of the next
+** window. Callers pass constants for `full` and `stride`, and the function is inlined. */
+static inline __attribute__((always_inline)) VNNI void sum_window(const Block *b, bool full,
+                                                                  int stride, const uint8_t *in,
+                                                                  __m512i quads[3][4],
+                                                                  __m512i sums[4]) {
+  for (int v = 0; v < 4; v++) sums[v] = b->start[v];
+  if (stride == 0) {
+    for (int e = 0; e < b->n; e++) {
+      load_quad(b, full, in, b->offsets[e], quads[0]);
+      for (int v = 0; v < 4; v++)
+        sums[v] = _mm512_dpbusd_epi32(sums[v], quads[0][v], b->weights[e][v]);
+    }
+    return;
+  }
+  for (int e = 0; e < 3; e++) {
+    if (e >= 3 - stride) load_quad(b, full, in, b->offsets[e], quads[e]);
+    for (int v = 0; v < 4; v++)
+      sums[v] = _mm512_dpbusd_epi32(sums[v], quads[e][v], b->weights[e][v]);
+  }
+  for (int e = stride; e < 3; e++)
+    for (int v = 0; v < 4; v++) quads[e - stride][v] = quads[e][v];
 }
 
 /* Writes the results of one position as floating-point numbers. */
@@ -139,7 +159,7 @@ static VNNI void write_numbers(const struct tlk_quantized *call, int64_t at, int
 
 static inline __attribute__((always_inline)) VNNI void run_row(const tlk_QuantizedProduct *p,
                                                                const Block *b, bool full,
-                                                               int64_t image, int64_t y,
+                                                               int stride, int64_t image, int64_t y,
                                                                int64_t col, int cols) {
   const struct tlk_quantized *call = p->call;
   const tlk_Windows *w = &call->windows;
@@ -147,22 +167,21 @@ static inline __attribute__((always_inline)) VNNI void run_row(const tlk_Quantiz
   int64_t step = w->stride[2] * p->channels;
   int64_t at = (image * w->out[1] + y) * w->out[2] * call->n + col;
   tlk_ByteLimits limits = tlk_byte_limits(call);
+  __m512i quads[3][4];
+  for (int e = 0; stride > 0 && e < 3 - stride; e++)
+    load_quad(b, full, in, b->offsets[e], quads[e]);
   for (int64_t k = 0; k < w->out[2]; k++, in += step, at += call->n) {
     __m512i sums[4];
     __m512 x[4];
-    for (int v = 0; v < 4; v++) sums[v] = _mm512_setzero_si512();
-    sum_window(b, full, in, sums);
+    sum_window(b, full, stride, in, quads, sums);
     for (int v = 0; v < 4; v++) {
-      x[v] = _mm512_cvtepi32_ps(_mm512_sub_epi32(sums[v], b->less[v]));
-      x[v] = _mm512_fmadd_ps(x[v], b->factors[v], b->bias[v]);
+      x[v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[v]), b->factors[v], b->bias[v]);
     }
     if (call->out_dtype != TL_U8) {
       write_numbers(call, at, cols, x);
       continue;
     }
-    for (int v = 0; v < 4; v++) sums[v] = tlk_byte_of(x[v], &limits);
-    __m512i bytes = _mm512_packus_epi16(_mm512_packs_epi32(sums[0], sums[1]),
-                                        _mm512_packs_epi32(sums[2], sums[3]));
+    __m512i bytes = tlk_bytes_of(4, x, &limits);
     if (full)
       _mm512_storeu_si512((uint8_t *)call->out + at, bytes);
     else
@@ -175,11 +194,20 @@ static VNNI void run_vnni(const tlk_QuantizedProduct *p, int64_t image, int64_t 
                           int64_t col, int cols) {
   Block b;
   prepare(p, image, col, cols, &b);
+  const tlk_Windows *w = &p->call->windows;
+  bool three = b.n == 3 && w->kernel[2] == 3 && w->dilation[2] == 1;
+  int64_t stride = three && w->stride[2] <= 2 ? w->stride[2] : 0;
   for (int64_t y = begin; y < end; y++)
-    if (cols == WIDE)
-      run_row(p, &b, true, image, y, col, cols);
+    if (cols < WIDE && stride == 1)
+      run_row(p, &b, false, 1, image, y, col, cols);
+    else if (cols < WIDE)
+      run_row(p, &b, false, 0, image, y, col, cols);
+    else if (stride == 1)
+      run_row(p, &b, true, 1, image, y, col, cols);
+    else if (stride == 2)
+      run_row(p, &b, true, 2, image, y, col, cols);
     else
-      run_row(p, &b, false, image, y, col, cols);
+      run_row(p, &b, true, 0, image, y, col, cols);
 }
 #endif
 

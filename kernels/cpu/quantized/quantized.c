@@ -208,8 +208,8 @@ static inline __attribute__((always_inline)) VNNI void sum_some(const Tile *t, i
     for (int v = 0; v < panels; v++) _mm512_storeu_si512(out[r] + v * LANES, sums[r][v]);
 }
 
-static VNNI void sum_vnni(const Tile *t, Sums out) {
-  if (t->n == 1) {
+static VNNI void sum_vnni(const Tile *t, bool alone, Sums out) {
+  if (alone) {
     for (int v = 0; v < t->panels; v++) {
       Tile one = *t;
       one.weight += v * t->runs * t->run * LANES;
@@ -229,7 +229,7 @@ static VNNI void sum_vnni(const Tile *t, Sums out) {
 /* Returns the offset, from the beginning of an image, of the first byte of a position's window. */
 static int64_t position_at(const tlk_QuantizedProduct *p, int64_t i) {
   const tlk_Windows *w = &p->call->windows;
-  if (p->call->rows) return i * p->channels;
+  if (p->flat) return i * p->channels;
   return (i / w->out[2] * w->stride[1] * p->width + i % w->out[2] * w->stride[2]) * p->channels;
 }
 
@@ -255,6 +255,25 @@ void tlk_quantized_write(const tlk_QuantizedProduct *p, int64_t image, int64_t a
 }
 
 #if HAS_VNNI
+/* The constants of a tile's channels and, unless all positions have the same scale, of a position. */
+typedef struct Constants {
+  __m512i less[PANELS];
+  __m512 factors[PANELS], bias[PANELS];
+  __mmask16 some[PANELS];
+} Constants;
+
+/* Loads the scales of the channels from `channel` on, for the image or row with the number `of`. */
+static inline __attribute__((always_inline)) VNNI void
+load_scales(const tlk_QuantizedProduct *p, int64_t of, int64_t channel, int panels, Constants *c) {
+  __m512i zero = _mm512_set1_epi32(p->zeros[of]);
+  __m512 scale = _mm512_set1_ps(p->scales[of]);
+  for (int v = 0; v < panels; v++) {
+    int64_t k = channel + v * LANES;
+    c->less[v] = _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(c->some[v], p->call->sums + k), zero);
+    c->factors[v] = _mm512_mul_ps(scale, _mm512_maskz_loadu_ps(c->some[v], p->call->scales + k));
+  }
+}
+
 /* Does the same as tlk_quantized_write for the n positions of a tile. Callers pass a constant for
 ** `panels`, and the function is inlined. */
 static inline __attribute__((always_inline)) VNNI void write_some(const tlk_QuantizedProduct *p,
@@ -262,46 +281,41 @@ static inline __attribute__((always_inline)) VNNI void write_some(const tlk_Quan
                                                                   int n, int64_t channel, int cols,
                                                                   int panels, Sums sums) {
   const struct tlk_quantized *call = p->call;
+  const float *other = call->other;
+  void *out = call->out;
+  bool rows = call->rows, to_bytes = call->out_dtype == TL_U8;
+  int64_t at = (image * p->pixels + first) * call->n + channel, step = call->n;
   tlk_ByteLimits limits = tlk_byte_limits(call);
   __m512 low = _mm512_set1_ps(call->low), high = _mm512_set1_ps(call->high);
   /* packing the vectors interleaves their quarters, and this order restores the sequence */
   __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   __mmask64 bytes = cols < 64 ? ((__mmask64)1 << cols) - 1 : ~(__mmask64)0;
-  __m512i less[PANELS];
-  __m512 factors[PANELS], bias[PANELS];
-  __mmask16 some[PANELS];
+  Constants c;
   for (int v = 0; v < panels; v++) {
-    some[v] = tlk_first_of(cols - v * LANES);
-    bias[v] = call->bias ? _mm512_maskz_loadu_ps(some[v], call->bias + channel + v * LANES)
-                         : _mm512_setzero_ps();
+    c.some[v] = tlk_first_of(cols - v * LANES);
+    c.bias[v] = call->bias ? _mm512_maskz_loadu_ps(c.some[v], call->bias + channel + v * LANES)
+                           : _mm512_setzero_ps();
   }
-  for (int r = 0; r < n; r++) {
-    int64_t at = (image * p->pixels + first + r) * call->n + channel;
-    __m512i out[PANELS];
+  load_scales(p, rows ? first : image, channel, panels, &c);
+  for (int r = 0; r < n; r++, at += step) {
+    __m512 x[PANELS];
+    if (rows && r > 0) load_scales(p, first + r, channel, panels, &c);
     for (int v = 0; v < panels; v++) {
-      int64_t k = channel + v * LANES;
-      if (call->rows || r == 0) {
-        int64_t of = call->rows ? first + r : image;
-        less[v] = _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(some[v], call->sums + k),
-                                     _mm512_set1_epi32(p->zeros[of]));
-        factors[v] = _mm512_mul_ps(_mm512_set1_ps(p->scales[of]),
-                                   _mm512_maskz_loadu_ps(some[v], call->scales + k));
-      }
-      __m512i sum = _mm512_sub_epi32(_mm512_loadu_si512(sums[r] + v * LANES), less[v]);
-      __m512 x = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), factors[v], bias[v]);
-      if (call->other)
-        x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(some[v], call->other + at + v * LANES));
-      out[v] = tlk_byte_of(x, &limits);
-      if (call->out_dtype == TL_U8) continue;
-      /* the order of operands matters: the result is NaN if the second operand is NaN */
-      x = _mm512_min_ps(high, _mm512_max_ps(low, x));
-      _mm512_mask_storeu_ps((float *)call->out + at + v * LANES, some[v], x);
+      __m512i sum = _mm512_sub_epi32(_mm512_loadu_si512(sums[r] + v * LANES), c.less[v]);
+      x[v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), c.factors[v], c.bias[v]);
+      if (other)
+        x[v] = _mm512_add_ps(x[v], _mm512_maskz_loadu_ps(c.some[v], other + at + v * LANES));
     }
-    if (call->out_dtype != TL_U8) continue;
-    for (int v = panels; v < PANELS; v++) out[v] = _mm512_setzero_si512();
-    __m512i all =
-        _mm512_packus_epi16(_mm512_packs_epi32(out[0], out[1]), _mm512_packs_epi32(out[2], out[3]));
-    _mm512_mask_storeu_epi8((uint8_t *)call->out + at, bytes, _mm512_permutexvar_epi32(order, all));
+    if (to_bytes) {
+      __m512i all = _mm512_permutexvar_epi32(order, tlk_bytes_of(panels, x, &limits));
+      _mm512_mask_storeu_epi8((uint8_t *)out + at, bytes, all);
+      continue;
+    }
+    for (int v = 0; v < panels; v++) {
+      /* the order of operands matters: the result is NaN if the second operand is NaN */
+      x[v] = _mm512_min_ps(high, _mm512_max_ps(low, x[v]));
+      _mm512_mask_storeu_ps((float *)out + at + v * LANES, c.some[v], x[v]);
+    }
   }
 }
 
@@ -327,7 +341,7 @@ static void run_tile(const tlk_QuantizedProduct *p, Tile *t, int64_t image, int6
   int cols = (int)tlk_min(t->panels * LANES, p->call->n - channel);
 #if HAS_VNNI
   if (p->vnni) {
-    sum_vnni(t, sums);
+    sum_vnni(t, p->pixels == 1, sums);
     write_vnni(p, image, first, t->n, channel, cols, t->panels, sums);
     return;
   }
@@ -382,6 +396,7 @@ static void describe(tlk_QuantizedProduct *p) {
     p->runs = w->kernel[1] * (dense ? 1 : w->kernel[2]);
     p->run = (dense ? w->kernel[2] : 1) * p->channels;
   }
+  p->flat = call->rows || (w->out[2] == p->width && w->stride[1] == 1 && w->stride[2] == 1);
   p->groups = tlk_ceil_div(p->pixels, GROUP);
   p->parts = p->groups * p->images < 8 ? tlk_min(tlk_ceil_div(p->panels, PANELS), 8) : 1;
 #if HAS_VNNI

@@ -24,6 +24,7 @@ typedef struct tlk_QuantizedProduct {
   /* number of positions in one image, or number of rows if call->rows */
   int64_t pixels;
   int64_t images; /* number of images; 1 if call->rows */
+  bool flat;      /* whether the windows of consecutive positions are `channels` bytes apart */
   /* number of contiguous runs of bytes in a window, and number of bytes in a run */
   int64_t runs, run;
   int64_t groups, panels,
@@ -71,14 +72,24 @@ static inline VNNI tlk_ByteLimits tlk_byte_limits(const struct tlk_quantized *ca
   /* larger numbers, such as infinities, would not fit into integers */
   return (tlk_ByteLimits){_mm512_set1_ps(inverse), _mm512_set1_ps(low > -512 ? low : -512),
                           _mm512_set1_ps(high < 512 ? high : 512),
-                          _mm512_set1_epi32(call->out_zero)};
+                          _mm512_set1_epi16((int16_t)call->out_zero)};
 }
 
-/* Returns results as integers, which become bytes when they are limited to the range of bytes. */
+/* Rounds four vectors of results to bytes. The quarters of the vectors are interleaved: first comes
+** the first quarter of each vector. Callers pass a constant for n, the number of vectors that are
+** used, and the function is inlined. */
 static inline __attribute__((always_inline)) VNNI __m512i
-tlk_byte_of(__m512 x, const tlk_ByteLimits *limits) {
-  __m512 q = _mm512_max_ps(_mm512_mul_ps(x, limits->inverse), limits->least);
-  return _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_min_ps(q, limits->most)), limits->zero);
+tlk_bytes_of(int n, const __m512 x[4], const tlk_ByteLimits *limits) {
+  __m512i q[4];
+  for (int v = 0; v < 4; v++) {
+    q[v] = _mm512_setzero_si512();
+    if (v >= n) continue;
+    __m512 scaled = _mm512_max_ps(_mm512_mul_ps(x[v], limits->inverse), limits->least);
+    q[v] = _mm512_cvtps_epi32(_mm512_min_ps(scaled, limits->most));
+  }
+  __m512i low = _mm512_add_epi16(_mm512_packs_epi32(q[0], q[1]), limits->zero);
+  __m512i high = _mm512_add_epi16(_mm512_packs_epi32(q[2], q[3]), limits->zero);
+  return _mm512_packus_epi16(low, high);
 }
 #endif
 #endif
