@@ -220,6 +220,14 @@ describe("an operator on complex numbers", function()
       end
    end)
 
+   it("takes booleans as numbers", function()
+      local z = torch.tensor {torch.complex(1, 2)}
+      close({1, 0}, elements(torch.full_like(z, true)), 0, "full_like")
+      close({1, 0}, elements(z:clone():fill_(true)), 0, "fill_")
+      close({-2, 6}, elements(torch.addcmul(z, z, z, {value = true})), 1e-6, "addcmul")
+      close({2, 2}, elements(z + true), 0, "sum")
+   end)
+
    it("keeps imaginary parts in float_power", function()
       local z = torch.tensor {torch.complex(1, 2)}
       assert.equal("complex128", z:float_power(2).dtype)

@@ -295,7 +295,7 @@ int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value) {
 static void fill_pattern(int dtype, const tl_Scalar &value, int64_t (&out)[2]) {
   out[0] = out[1] = is_complex(dtype) ? 0 : cuda_fill_pattern(dtype, &value);
   if (!is_complex(dtype)) return;
-  double parts[2] = {value.kind == TL_INTEGER ? (double)value.i : value.f,
+  double parts[2] = {value.kind >= TL_FLOATING ? value.f : (double)value.i,
                      value.kind == TL_COMPLEX ? value.imag : 0};
   float narrow_parts[4] = {(float)parts[0], (float)parts[1], (float)parts[0], (float)parts[1]};
   memcpy(out, dtype == TL_C64 ? (const void *)narrow_parts : parts, sizeof out);

@@ -14,7 +14,7 @@ template <> inline bool stored_as<Complex<float>>(int dtype) { return dtype == T
 template <> inline bool stored_as<Complex<double>>(int dtype) { return dtype == TL_C128; }
 
 template <class R> static inline Complex<R> number_of(const tl_Scalar &s, Complex<R>) {
-  return Complex<R>(s.kind == TL_INTEGER ? (R)s.i : (R)s.f, s.kind == TL_COMPLEX ? (R)s.imag : 0);
+  return Complex<R>(s.kind >= TL_FLOATING ? (R)s.f : (R)s.i, s.kind == TL_COMPLEX ? (R)s.imag : 0);
 }
 
 namespace {
