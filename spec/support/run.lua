@@ -66,11 +66,16 @@ end
 local longest <const> = {
    "spec/build/packages_spec.lua", "spec/profiles/runtime_spec.lua", "spec/build/rock_spec.lua",
    "spec/cuda/fusion_spec.lua", "spec/dist/mpi_spec.lua", "spec/examples/hosts_spec.lua",
-   "spec/utils/wrong_arguments_spec.lua", "rocks/trainer/spec/resume_spec.lua", "spec/ops/attention_spec.lua",
-   "spec/cuda/kernels_spec.lua", "rocks/serve/spec/versions_spec.lua", "spec/build/make_spec.lua",
-   "rocks/trainer/spec/sweep_spec.lua", "spec/build/reference_spec.lua", "rocks/vision/spec/models_spec.lua",
-   "rocks/notebook/spec/kernel_spec.lua", "spec/build/install_spec.lua", "spec/dist/checkpoint_spec.lua",
-   "spec/ops/table_spec.lua", "spec/main/limits_spec.lua", "spec/dist/nodes_spec.lua", "spec/cuda/traffic_spec.lua",
+   "rocks/trainer/spec/resume_spec.lua", "spec/ops/threads_spec.lua", "spec/ops/attention_spec.lua",
+   "spec/cuda/kernels_spec.lua", "spec/build/make_spec.lua", "rocks/trainer/spec/sweep_spec.lua",
+   "spec/ops/bfloat16_spec.lua", "spec/ops/table_spec.lua", "rocks/serve/spec/versions_spec.lua",
+   "rocks/vision/spec/models_spec.lua", "spec/build/reference_spec.lua", "spec/build/install_spec.lua",
+   "spec/core/cudnn_spec.lua", "spec/examples/examples_spec.lua", "rocks/notebook/spec/kernel_spec.lua",
+   "spec/ops/fuzz_spec.lua", "spec/examples/ported_spec.lua", "spec/lua/finalizer_spec.lua",
+   "spec/portable/bits_spec.lua", "spec/main/limits_spec.lua", "spec/memory/pacer_spec.lua",
+   "spec/dist/nodes_spec.lua", "rocks/trainer/spec/other_ranks_spec.lua", "spec/lua/interrupted_spec.lua",
+   "rocks/hub/spec/hub_spec.lua", "spec/cuda/traffic_spec.lua", "spec/utils/wrong_arguments_spec.lua",
+   "spec/dist/checkpoint_spec.lua",
 }
 
 -- Returns the spec files below the given folders. The files that take longest come first, the others in the order of
