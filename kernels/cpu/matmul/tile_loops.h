@@ -190,7 +190,7 @@ static void dots(int64_t rows, int64_t n, const void *matrix, int64_t pitch, con
     bool whole = k == n && out_step == 1 && i + DOTS <= rows;
 #pragma GCC unroll 2
     for (int r = 0; r < DOTS; r += NUMBERS)
-      *(LoosePart *)(whole ? out + i + r : sums + r) = totals(parts + r);
+      *(LoosePart *)(whole ? out + i + r : &sums[r]) = totals(parts + r);
     if (whole) continue;
     for (; k < n; k++)
 #pragma GCC unroll 4
