@@ -5,6 +5,7 @@ local lazy = require "tlua.lazy"
 
 return lazy.load({}, {
    datasets = "tlua.vision.datasets",
+   io = "tlua.vision.io",
    models = "tlua.vision.models",
    ops = "tlua.vision.ops",
    transforms = "tlua.vision.transforms",

@@ -182,3 +182,30 @@ describe("transforms of one's own", function()
       assert.equal(25, #v2.AutoAugment(v2.AutoAugmentPolicy.SVHN):_policies())
    end)
 end)
+
+describe("torch.vision.transforms", function()
+   local T = torch.vision.transforms
+
+   it("has the classes and functions of v2", function()
+      assert.equal(T.v2.Resize, T.Resize)
+      assert.equal(T.v2.functional, T.functional)
+      local transform = T.Compose {T.Resize(8), T.CenterCrop(6), T.ToTensor(), T.Normalize({0.5}, {0.5})}
+      local image = torch.full({1, 10, 12}, 255, {dtype = "uint8"})
+      assert.close(torch.ones(1, 6, 6), transform(image), 1e-6)
+      assert.same({12, 10}, T.functional.get_image_size(image))
+   end)
+
+   it("divides bytes by 255, exactly, and leaves other images as they are", function()
+      local bytes = torch.arange(256):to("uint8"):view(1, 16, 16)
+      local x = T.ToTensor()(bytes)
+      assert.is_true(torch.equal(bytes:float() / 255, x))
+      assert.equal(x, T.ToTensor()(x))
+      assert.is_true(torch.equal(x, T.functional.to_tensor(bytes[1])))
+      local image, label = T.ToTensor()(torch.vision.tv_tensors.Image(bytes), torch.tensor(3))
+      assert.is_true(torch.equal(x, image.data))
+      assert.equal("int64", label.dtype)
+      assert.raises("to_tensor: inpt: expected an image of shape (C, H, W), which x:permute(3, 1, 2) makes",
+         function() T.ToTensor()(torch.zeros(20, 30, 3, {dtype = "uint8"})) end)
+      assert.raises("to_tensor: inpt: expected an image or a video, got 5", function() T.functional.to_tensor(5) end)
+   end)
+end)

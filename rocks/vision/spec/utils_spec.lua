@@ -105,3 +105,55 @@ describe("drawing", function()
       end
    end)
 end)
+
+describe("torch.vision.io", function()
+   local vio = torch.vision.io
+   -- a red, a green, a blue and a grey pixel, and their opacity
+   local image = torch.tensor({255, 0, 0, 90, 0, 255, 0, 90, 0, 0, 255, 90, 255, 7, 0, 8}, {dtype = "uint8"})
+      :view(4, 2, 2)
+
+   it("reads what it writes", function()
+      local path = os.tmpname()
+      vio.write_png(image, path)
+      assert.close(image, vio.read_image(path), 0)
+      assert.close(image, vio.decode_png(vio.read_file(path)), 0)
+      vio.write_jpeg(torch.full({3, 8, 8}, 90, {dtype = "uint8"}), path, 95)
+      assert.close(torch.full({1, 8, 8}, 90, {dtype = "uint8"}), vio.decode_jpeg(vio.read_file(path), "GRAY"), 0)
+      vio.write_file(path, image:flatten())
+      assert.close(image:flatten(), vio.read_file(path), 0)
+      os.remove(path)
+   end)
+
+   it("converts images to the form that is asked for", function()
+      local function read(picture, mode) return vio.decode_image(vio.encode_png(picture), mode) end
+      local colours, opacity = image:narrow(1, 1, 3), image:narrow(1, 4, 1)
+      local grey = torch.tensor({76, 150, 29, 90}, {dtype = "uint8"}):view(1, 2, 2)
+      local opaque = torch.full({1, 2, 2}, 255, {dtype = "uint8"})
+      assert.close(colours, read(image, "RGB"), 0)
+      assert.close(image, read(image, vio.ImageReadMode.RGB_ALPHA), 0)
+      assert.close(grey, read(image, "gray"), 0)
+      assert.close(torch.cat {grey, opacity}, read(image, "GRAY_ALPHA"), 0)
+      assert.close(torch.cat {colours, opaque}, read(colours, "RGB_ALPHA"), 0)
+      assert.close(torch.cat {grey, grey, grey}, read(grey, "RGB"), 0)
+      assert.close(torch.cat {grey, opaque}, read(grey, "GRAY_ALPHA"), 0)
+      assert.close(grey, read(torch.cat {grey, opacity}, "GRAY"), 0)
+      assert.close(torch.cat {grey, grey, grey, opacity}, read(torch.cat {grey, opacity}, "RGB_ALPHA"), 0)
+   end)
+
+   it("names the argument or the file that does not fit", function()
+      local png = vio.encode_png(image)
+      for message, fn in pairs {
+         ["read_image: /none.png: No such file"] = function() vio.read_image "/none.png" end,
+         ["mode: expected \"UNCHANGED\""] = function() vio.decode_image(png, "rgba") end,
+         ["decode_jpeg: input: expected the bytes of a JPEG file"] = function() vio.decode_jpeg(png) end,
+         ["decode_png: input: expected the bytes"] = function() vio.decode_png(torch.zeros(3)) end,
+         ["neither a PNG nor a JPEG"] = function() vio.decode_image(png:narrow(1, 2, 9)) end,
+         ["compression_level: expected an integer from 0 to 9"] = function() vio.encode_png(image, 10) end,
+         ["quality: expected an integer"] = function() vio.encode_jpeg(image:narrow(1, 1, 3), 101) end,
+         ["write_jpeg: a JPEG file takes an image"] = function() vio.write_jpeg(image, "a.jpg") end,
+         ["write_file: data: expected a uint8 tensor"] = function() vio.write_file("a", image) end,
+      } do
+         assert.raises(message, fn)
+      end
+   end)
+end)

@@ -41,6 +41,17 @@ end
 local Normalize = class.class(prefix .. "Normalize", Transform)
 define(Normalize, "mean: numbers, std: numbers", calls("normalize", "mean", "std"))
 
+--- Converts images of uint8 to float32 from 0 to 1, as to_tensor does, and leaves other images as
+--- they are.
+---
+---     local transform = torch.vision.transforms.ToTensor()
+---     print(transform(torch.full({1, 1, 1}, 255, {dtype = "uint8"})))
+---     --> tensor([[[1.]]])
+---@class vision.transforms.v2.ToTensor: nn.Module
+---@overload fun(): nn.Module
+local ToTensor = class.class(prefix .. "ToTensor", Transform)
+define(ToTensor, "", calls "to_tensor")
+
 --- Converts images and videos to a `dtype`; with `scale`, values are scaled to the new dtype's
 --- range. `dtype` may also be a table of dtypes whose keys are classes of torch.vision.tv_tensors,
 --- torch.Tensor or "others"; false leaves values unchanged.

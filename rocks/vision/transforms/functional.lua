@@ -45,7 +45,7 @@ local take_gray = args.signature(prefix .. [[rgb_to_grayscale(inpt: tensor,
 ---     local gray = torch.vision.transforms.v2.functional.rgb_to_grayscale
 ---     print(gray(image).shape)
 ---     --> torch.Size([1, 1, 1])
----@names vision.transforms.v2.functional.rgb_to_grayscale
+---@names vision.transforms.functional.rgb_to_grayscale
 ---@param inpt Tensor  (..., 3, H, W), or with 1 channel
 ---@param num_output_channels? integer  1 by default, or 3
 ---@return Tensor
@@ -106,7 +106,7 @@ end
 ---     local adjust = torch.vision.transforms.v2.functional.adjust_brightness
 ---     print(adjust(image, 1.5):flatten())
 ---     --> tensor([150, 150, 150], dtype=torch.uint8)
----@names vision.transforms.v2.functional.adjust_brightness
+---@names vision.transforms.functional.adjust_brightness
 ---@param inpt Tensor  (..., 1 or 3, H, W)
 ---@param brightness_factor number  1 changes nothing
 ---@return Tensor
@@ -116,7 +116,7 @@ end)
 
 --- Blends images with their greyscale version: a factor of 0 removes colours, and 2 doubles the
 --- saturation.
----@names vision.transforms.v2.functional.adjust_saturation
+---@names vision.transforms.functional.adjust_saturation
 ---@param inpt Tensor  (..., 1 or 3, H, W)
 ---@param saturation_factor number  1 changes nothing
 ---@return Tensor
@@ -128,7 +128,7 @@ end)
 
 --- Blends images with their mean brightness: a factor of 0 leaves a uniform grey, and 2 doubles the
 --- contrast.
----@names vision.transforms.v2.functional.adjust_contrast
+---@names vision.transforms.functional.adjust_contrast
 ---@param inpt Tensor  (..., 1 or 3, H, W)
 ---@param contrast_factor number  1 changes nothing
 ---@return Tensor
@@ -183,7 +183,7 @@ end
 ---     local adjust = torch.vision.transforms.v2.functional.adjust_hue
 ---     print(adjust(red, 0.5):flatten())
 ---     --> tensor([0., 1., 1.])
----@names vision.transforms.v2.functional.adjust_hue
+---@names vision.transforms.functional.adjust_hue
 ---@param inpt Tensor  (..., 1 or 3, H, W)
 ---@param hue_factor number  a fraction from -0.5 to 0.5; 0 changes nothing
 ---@return Tensor
@@ -205,7 +205,7 @@ local take_invert = args.signature(prefix .. "invert(inpt: tensor)")
 ---     local image = torch.tensor({{{0, 200}}}, {dtype = "uint8"})
 ---     print(torch.vision.transforms.v2.functional.invert(image):flatten())
 ---     --> tensor([255,  55], dtype=torch.uint8)
----@names vision.transforms.v2.functional.invert
+---@names vision.transforms.functional.invert
 ---@param inpt Tensor  (..., C, H, W)
 ---@return Tensor
 function M.invert(...)
@@ -225,7 +225,7 @@ local take_normalize = args.signature(prefix .. [[normalize(inpt: tensor, mean: 
 ---     local image = torch.ones(1, 1, 2)
 ---     print(torch.vision.transforms.v2.functional.normalize(image, {0.5}, {0.25}))
 ---     --> tensor([[[2., 2.]]])
----@names vision.transforms.v2.functional.normalize
+---@names vision.transforms.functional.normalize
 ---@param inpt Tensor  (..., C, H, W) of floating numbers
 ---@param mean number[]  the mean of each channel
 ---@param std number[]  the standard deviation of each channel
@@ -259,7 +259,7 @@ local take_dtype = args.signature(prefix .. [[to_dtype(inpt: tensor, dtype: stri
 ---     local to_dtype = torch.vision.transforms.v2.functional.to_dtype
 ---     print(to_dtype(image, "float32", true))
 ---     --> tensor([[[1.]]])
----@names vision.transforms.v2.functional.to_dtype
+---@names vision.transforms.functional.to_dtype
 ---@param inpt Tensor  an image
 ---@param dtype? string  "float32" by default
 ---@param scale? boolean  false by default
@@ -294,7 +294,7 @@ local take_blur = args.signature(prefix .. [[gaussian_blur(inpt: tensor, kernel_
 ---     image[{1, 2, 2}] = 1
 ---     print(torch.vision.transforms.v2.functional.gaussian_blur(image, 3):sum())
 ---     --> tensor(2.1844)
----@names vision.transforms.v2.functional.gaussian_blur
+---@names vision.transforms.functional.gaussian_blur
 ---@param inpt Tensor  (..., C, H, W)
 ---@param kernel_size integer|integer[]
 ---@param sigma? number|number[]
@@ -336,7 +336,7 @@ local take_erase = args.signature(prefix .. [[erase(inpt: tensor, i: integer, j:
    h: integer, w: integer, v: tensor)]])
 
 --- Returns images in which a rectangle is filled with the values `v`.
----@names vision.transforms.v2.functional.erase
+---@names vision.transforms.functional.erase
 ---@param inpt Tensor  (..., C, H, W)
 ---@param i integer  the number of rows above the rectangle
 ---@param j integer  the number of columns to the left of the rectangle
@@ -368,6 +368,6 @@ return lazy.load(M, lazy.modules("tlua.vision.transforms", {
    tones = "posterize solarize autocontrast adjust_sharpness adjust_gamma equalize",
    values = [[gaussian_noise permute_channels grayscale_to_rgb to_grayscale jpeg to_image
       uniform_temporal_subsample get_size get_dimensions get_num_channels get_num_frames
-      get_image_num_channels convert_image_dtype is_pure_tensor]],
+      get_image_num_channels get_image_size convert_image_dtype is_pure_tensor to_tensor]],
    warp = "affine rotate perspective elastic elastic_transform",
 }))

@@ -117,7 +117,7 @@ end
 ---     local resize = torch.vision.transforms.v2.functional.resize
 ---     print(resize(image, 10).shape, resize(image, {8, 9}).shape)
 ---     --> torch.Size([3, 10, 15])	torch.Size([3, 8, 9])
----@names vision.transforms.v2.functional.resize
+---@names vision.transforms.functional.resize
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param size? integer|integer[]
 ---@param options? {interpolation: string, max_size: integer, antialias: boolean}  interpolation:
@@ -246,7 +246,7 @@ end
 ---     print(pad(image, {1, 0})[1])
 ---     --> tensor([[0., 1., 1., 0.],
 ---     -->         [0., 1., 1., 0.]])
----@names vision.transforms.v2.functional.pad
+---@names vision.transforms.functional.pad
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param padding integer|integer[]
 ---@param options? {fill: number|number[], padding_mode: string}  fill: the value of new pixels, or
@@ -304,7 +304,7 @@ end
 ---     print(crop(image, 1, 1, 2, 2)[1])
 ---     --> tensor([[4., 5.],
 ---     -->         [7., 8.]])
----@names vision.transforms.v2.functional.crop
+---@names vision.transforms.functional.crop
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param top integer  rows above the part
 ---@param left integer  columns before the part
@@ -346,7 +346,7 @@ end
 ---     local crop = torch.vision.transforms.v2.functional.center_crop
 ---     print(crop(image, 4).shape)
 ---     --> torch.Size([3, 4, 4])
----@names vision.transforms.v2.functional.center_crop
+---@names vision.transforms.functional.center_crop
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param output_size integer|integer[]  the height and width
 ---@return any
@@ -374,7 +374,7 @@ end
 ---     local resized = torch.vision.transforms.v2.functional.resized_crop
 ---     print(resized(image, 0, 0, 5, 5, {8, 8}).shape)
 ---     --> torch.Size([3, 8, 8])
----@names vision.transforms.v2.functional.resized_crop
+---@names vision.transforms.functional.resized_crop
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param top integer  rows above the part
 ---@param left integer  columns before the part
@@ -433,14 +433,14 @@ end
 ---     local image = torch.zeros(3, 8, 8)
 ---     print(#f.five_crop(image, 4), #f.ten_crop(image, 4))
 ---     --> 5	10
----@names vision.transforms.v2.functional.five_crop
+---@names vision.transforms.functional.five_crop
 ---@param inpt any  an image or a video
 ---@param size integer|integer[]  the height and width
 ---@return any[]  top left, top right, bottom left, bottom right, centre
 define_crops("five_crop", "size: integers", five)
 
 --- Returns the crops of five_crop, and the same crops of the flipped image.
----@names vision.transforms.v2.functional.ten_crop
+---@names vision.transforms.functional.ten_crop
 ---@param inpt any  an image or a video
 ---@param size integer|integer[]  the height and width
 ---@param vertical_flip? boolean  whether the image is flipped vertically instead of horizontally,
@@ -480,9 +480,9 @@ end
 ---     local image = torch.tensor {{{1, 2, 3}}}
 ---     print(torch.vision.transforms.v2.functional.horizontal_flip(image))
 ---     --> tensor([[[3, 2, 1]]])
----@names vision.transforms.v2.functional.horizontal_flip
----@names vision.transforms.v2.functional.vertical_flip
----@names vision.transforms.v2.functional.hflip vision.transforms.v2.functional.vflip
+---@names vision.transforms.functional.horizontal_flip
+---@names vision.transforms.functional.vertical_flip
+---@names vision.transforms.functional.hflip vision.transforms.functional.vflip
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@return any
 

@@ -19,7 +19,7 @@ local prefix <const> = "vision.transforms.v2."
 ---     local resize = T.Resize(8, {interpolation = T.InterpolationMode.NEAREST})
 ---     print(resize(torch.zeros(3, 4, 6)).shape)
 ---     --> torch.Size([3, 8, 12])
----@names vision.transforms.v2.InterpolationMode
+---@names vision.transforms.InterpolationMode
 ---@enum vision.transforms.v2.InterpolationMode
 M.InterpolationMode = {
    NEAREST = "nearest",
@@ -35,7 +35,7 @@ M.InterpolationMode = {
 ---     local transform = T.AutoAugment(T.AutoAugmentPolicy.CIFAR10)
 ---     print(transform(torch.zeros(3, 4, 6)).shape)
 ---     --> torch.Size([3, 4, 6])
----@names vision.transforms.v2.AutoAugmentPolicy
+---@names vision.transforms.AutoAugmentPolicy
 ---@enum vision.transforms.v2.AutoAugmentPolicy
 M.AutoAugmentPolicy = {IMAGENET = "imagenet", CIFAR10 = "cifar10", SVHN = "svhn"}
 

@@ -46,10 +46,11 @@ end
 
 -- Raises an error unless a value is {low, high} with limit_low <= low <= high <= limit_high.
 function M.check_range(title, name, value, limit_low, limit_high)
-   if #value ~= 2 or not (limit_low <= value[1] and value[1] <= value[2]
-         and value[2] <= limit_high) then
+   local low, high = value[1], value[2]
+   local are_numbers = #value == 2 and math.type(low) and math.type(high)
+   if not are_numbers or low < limit_low or high > limit_high or not (low <= high) then
       args.refuse(title, name, ("two increasing numbers from %g to %g"):format(limit_low,
-         limit_high), ("{%s}"):format(table.concat(value, ", ")))
+         limit_high), are_numbers and ("{%s, %s}"):format(low, high) or value)
    end
 end
 

@@ -30,7 +30,7 @@ local take_posterize = args.signature(prefix .. "posterize(inpt: tensor, bits: i
 ---     local posterize = torch.vision.transforms.v2.functional.posterize
 ---     print(posterize(image, 2):flatten())
 ---     --> tensor([192,  64], dtype=torch.uint8)
----@names vision.transforms.v2.functional.posterize
+---@names vision.transforms.functional.posterize
 ---@param inpt Tensor  (..., C, H, W)
 ---@param bits integer  the number of bits to keep, from 0 to 8
 ---@return Tensor
@@ -51,7 +51,7 @@ local take_solarize = args.signature(prefix .. "solarize(inpt: tensor, threshold
 ---     local solarize = torch.vision.transforms.v2.functional.solarize
 ---     print(solarize(image, 150):flatten())
 ---     --> tensor([ 55, 100], dtype=torch.uint8)
----@names vision.transforms.v2.functional.solarize
+---@names vision.transforms.functional.solarize
 ---@param inpt Tensor  (..., C, H, W)
 ---@param threshold number  the threshold, at most 255, or 1 for floating numbers
 ---@return Tensor
@@ -72,7 +72,7 @@ local take_contrast = args.signature(prefix .. "autocontrast(inpt: tensor)")
 ---     local stretch = torch.vision.transforms.v2.functional.autocontrast
 ---     print(stretch(image):flatten())
 ---     --> tensor([  0, 127, 254], dtype=torch.uint8)
----@names vision.transforms.v2.functional.autocontrast
+---@names vision.transforms.functional.autocontrast
 ---@param inpt Tensor  (..., 1 or 3, H, W)
 ---@return Tensor
 function M.autocontrast(...)
@@ -97,7 +97,7 @@ local take_sharpness = args.signature(prefix .. [[adjust_sharpness(inpt: tensor,
 ---     local adjust = torch.vision.transforms.v2.functional.adjust_sharpness
 ---     print(adjust(image, 0)[{1, 2}])
 ---     --> tensor([0.0000, 0.3846, 0.0000])
----@names vision.transforms.v2.functional.adjust_sharpness
+---@names vision.transforms.functional.adjust_sharpness
 ---@param inpt Tensor  (..., 1 or 3, H, W)
 ---@param sharpness_factor number  a factor of at least 0; 1 changes nothing
 ---@return Tensor
@@ -135,7 +135,7 @@ local take_gamma = args.signature(prefix .. [[adjust_gamma(inpt: tensor, gamma: 
 ---     local image = torch.tensor {{{0.5}}}
 ---     print(torch.vision.transforms.v2.functional.adjust_gamma(image, 2))
 ---     --> tensor([[[0.2500]]])
----@names vision.transforms.v2.functional.adjust_gamma
+---@names vision.transforms.functional.adjust_gamma
 ---@param inpt Tensor  (..., C, H, W)
 ---@param gamma number  a power of at least 0; powers above 1 make shadows darker
 ---@param gain? number  1 by default
@@ -161,7 +161,7 @@ local take_equalize = args.signature(prefix .. "equalize(inpt: tensor)")
 ---     local equalize = torch.vision.transforms.v2.functional.equalize
 ---     print(torch.equal(equalize(image), image))
 ---     --> true
----@names vision.transforms.v2.functional.equalize
+---@names vision.transforms.functional.equalize
 ---@param inpt Tensor  (..., C, H, W)
 ---@return Tensor
 function M.equalize(...)

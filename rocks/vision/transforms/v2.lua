@@ -10,8 +10,8 @@ return lazy.load({}, lazy.modules("tlua.vision.transforms", {
    classes = [[Resize RandomResize RandomShortestSize ScaleJitter CenterCrop Pad RandomCrop
       RandomResizedCrop FiveCrop TenCrop RandomZoomOut RandomIoUCrop RandomHorizontalFlip
       RandomVerticalFlip RandomRotation RandomAffine RandomPerspective ElasticTransform]],
-   colour_classes = [[Normalize ToDtype ConvertImageDtype LinearTransformation GaussianBlur
-      GaussianNoise JPEG RandomErasing Grayscale RandomGrayscale RGB ColorJitter
+   colour_classes = [[Normalize ToTensor ToDtype ConvertImageDtype LinearTransformation
+      GaussianBlur GaussianNoise JPEG RandomErasing Grayscale RandomGrayscale RGB ColorJitter
       RandomChannelPermutation RandomPhotometricDistort RandomEqualize RandomInvert RandomPosterize
       RandomSolarize RandomAutocontrast RandomAdjustSharpness]],
    containers = [[Compose RandomApply RandomChoice RandomOrder Identity ToImage ToPureTensor Lambda

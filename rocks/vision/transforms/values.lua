@@ -23,7 +23,7 @@ local take_noise = args.signature(prefix .. [[gaussian_noise(inpt: tensor, mean:
 ---     local noise = torch.vision.transforms.v2.functional.gaussian_noise
 ---     print(noise(torch.zeros(1, 1, 2), 2.0))
 ---     --> tensor([[[1., 1.]]])
----@names vision.transforms.v2.functional.gaussian_noise
+---@names vision.transforms.functional.gaussian_noise
 ---@param inpt Tensor  (..., C, H, W), uint8 or floating numbers
 ---@param mean? number  0 by default
 ---@param sigma? number  the standard deviation, at least 0; 0.1 by default
@@ -58,7 +58,7 @@ local take_permute = args.signature(prefix .. [[permute_channels(inpt: tensor,
 ---     local image = torch.tensor({1, 2, 3}):view(3, 1, 1)
 ---     print(f.permute_channels(image, {3, 1, 2}):flatten())
 ---     --> tensor([3, 1, 2])
----@names vision.transforms.v2.functional.permute_channels
+---@names vision.transforms.functional.permute_channels
 ---@param inpt Tensor  (..., C, H, W)
 ---@param permutation integer[]|Tensor  the old channel, from 1, of each new channel
 ---@return Tensor
@@ -89,7 +89,7 @@ local take_rgb = args.signature(prefix .. "grayscale_to_rgb(inpt: tensor)")
 ---     local f = torch.vision.transforms.v2.functional
 ---     print(f.grayscale_to_rgb(torch.zeros(1, 2, 2)).shape)
 ---     --> torch.Size([3, 2, 2])
----@names vision.transforms.v2.functional.grayscale_to_rgb
+---@names vision.transforms.functional.grayscale_to_rgb
 ---@param inpt Tensor  (..., C, H, W)
 ---@return Tensor
 function M.grayscale_to_rgb(...)
@@ -102,7 +102,7 @@ end
 local take_jpeg = args.signature(prefix .. "jpeg(inpt: tensor, quality: integer)")
 
 --- Encodes images as JPEG and decodes them. This needs libturbojpeg.
----@names vision.transforms.v2.functional.jpeg
+---@names vision.transforms.functional.jpeg
 ---@param inpt Tensor  (..., 1 or 3, H, W) uint8
 ---@param quality integer  the quality from 1 to 100
 ---@return Tensor
@@ -160,7 +160,7 @@ end
 ---     local f = torch.vision.transforms.v2.functional
 ---     print(f.uniform_temporal_subsample(video, 3):flatten())
 ---     --> tensor([0, 2, 4])
----@names vision.transforms.v2.functional.uniform_temporal_subsample
+---@names vision.transforms.functional.uniform_temporal_subsample
 ---@param inpt any  a video (..., T, C, H, W)
 ---@param num_samples integer
 ---@return any
@@ -178,7 +178,16 @@ local function image_of(title, value, name)
    return check(title, torch.is_tensor(value) and value or value.data)
 end
 
+-- Returns the height and width of the image that a value is, or to which it belongs.
+local function size_of(title, value)
+   local kind = kinds.of(value)
+   if kind == "boxes" or kind == "keypoints" then return table.unpack(value.canvas_size) end
+   local data = kind == "mask" and value.data or image_of(title, value)
+   return data:size(-2), data:size(-1)
+end
+
 local take_size = args.signature(prefix .. "get_size(inpt: any)")
+local take_image_size = args.signature(prefix .. "get_image_size(inpt: any)")
 
 --- Returns the height and width of images, videos and masks, or of the image to which boxes or
 --- keypoints belong.
@@ -189,11 +198,7 @@ local take_size = args.signature(prefix .. "get_size(inpt: any)")
 ---@param inpt any  an image, a video, or another value that has a height and a width
 ---@return integer[]  height and width
 function M.get_size(...)
-   local value = take_size(...).inpt
-   local kind = kinds.of(value)
-   if kind == "boxes" or kind == "keypoints" then return {table.unpack(value.canvas_size)} end
-   local data = kind == "mask" and value.data or image_of(prefix .. "get_size", value)
-   return {data:size(-2), data:size(-1)}
+   return {size_of(prefix .. "get_size", take_size(...).inpt)}
 end
 
 local take_dimensions = args.signature(prefix .. "get_dimensions(inpt: any)")
@@ -242,24 +247,61 @@ end
 kinds.lift(M, "gaussian_noise permute_channels grayscale_to_rgb jpeg")
 
 --- Another name of rgb_to_grayscale.
----@names vision.transforms.v2.functional.to_grayscale
+---@names vision.transforms.functional.to_grayscale
 ---@param inpt Tensor  (..., 3, H, W), or with 1 channel
 ---@param num_output_channels? integer  1 by default, or 3
 ---@return Tensor
 M.to_grayscale = functional.rgb_to_grayscale
 
 --- Another name of get_num_channels.
----@names vision.transforms.v2.functional.get_image_num_channels
+---@names vision.transforms.functional.get_image_num_channels
 ---@param inpt any  an image, a video, or another value that has channels
 ---@return integer
 M.get_image_num_channels = M.get_num_channels
+
+--- Returns the width and height of images, in the sequence of torchvision's first version.
+---
+---     local f = torch.vision.transforms.functional
+---     print(table.unpack(f.get_image_size(torch.zeros(3, 4, 6))))
+---     --> 6	4
+---@param inpt any  a value as in get_size
+---@return integer[]  width and height
+function M.get_image_size(...)
+   local height, width = size_of(prefix .. "get_image_size", take_image_size(...).inpt)
+   return {width, height}
+end
+
+local has_channels <const> = {[1] = true, [3] = true, [4] = true}
+
+-- Converts the bytes of an image to numbers from 0 to 1.
+local function to_tensor(image, _, title)
+   if image:dim() == 2 then image = image:unsqueeze(1) end
+   check(title, image)
+   if image:size(-3) > 4 and has_channels[image:size(-1)] then
+      args.refuse(title, "inpt", "an image of shape (C, H, W), which x:permute(3, 1, 2) makes",
+         image)
+   end
+   return image.dtype == "uint8" and image:to("float32"):div_(255) or image
+end
+
+--- Converts images of uint8 to float32 from 0 to 1. Other images stay as they are. An image (H, W)
+--- becomes (1, H, W). Images are tensors (C, H, W), as torch.load and the datasets return them;
+--- torchvision takes pictures of PIL instead.
+---
+---     local f = torch.vision.transforms.functional
+---     print(f.to_tensor(torch.full({1, 1, 1}, 255, {dtype = "uint8"})))
+---     --> tensor([[[1.]]])
+---@names vision.transforms.functional.to_tensor
+---@param inpt any  an image or a video
+---@return any
+kinds.define(M, "to_tensor", "", {image = to_tensor})
 
 --- Returns whether a value is a plain tensor and not an object of torch.vision.tv_tensors.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     print(f.is_pure_tensor(torch.zeros(3, 4, 6)))
 ---     --> true
----@names vision.transforms.v2.functional.is_pure_tensor
+---@names vision.transforms.functional.is_pure_tensor
 ---@param inpt any
 ---@return boolean
 M.is_pure_tensor = torch.is_tensor
@@ -273,7 +315,7 @@ local take_dtype = args.signature(prefix .. [[convert_image_dtype(image: any,
 ---     local f = torch.vision.transforms.v2.functional
 ---     print(f.convert_image_dtype(torch.full({1, 1, 1}, 255, {dtype = "uint8"})))
 ---     --> tensor([[[1.]]])
----@names vision.transforms.v2.functional.convert_image_dtype
+---@names vision.transforms.functional.convert_image_dtype
 ---@param image any  an image or a video
 ---@param dtype? string  "float32" by default
 ---@return any

@@ -257,7 +257,7 @@ end
 ---     local image = torch.arange(0, 4):view(1, 1, 4):float()
 ---     print(f.affine(image, 0, {1, 0}, 1.0, {0, 0}, {fill = 9}))
 ---     --> tensor([[[9., 0., 1., 2.]]])
----@names vision.transforms.v2.functional.affine
+---@names vision.transforms.functional.affine
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param angle number  degrees
 ---@param translate number[]  pixels to the right and down
@@ -301,7 +301,7 @@ end
 ---     print(f.rotate(image, 90))
 ---     --> tensor([[[2, 4],
 ---     -->          [1, 3]]])
----@names vision.transforms.v2.functional.rotate
+---@names vision.transforms.functional.rotate
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param angle number  degrees
 ---@param options? {interpolation: string, expand: boolean, center: number[], fill:
@@ -408,7 +408,7 @@ end
 ---     local coefficients = {1, 0, 1, 0, 1, 0, 0, 0}
 ---     print(f.perspective(image, {coefficients = coefficients}))
 ---     --> tensor([[[1., 2., 3., 0.]]])
----@names vision.transforms.v2.functional.perspective
+---@names vision.transforms.functional.perspective
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param startpoints? number[][]  four points {x, y}
 ---@param endpoints? number[][]  four points {x, y}
@@ -498,7 +498,7 @@ end
 ---     displacement[{{}, {}, {}, 1}] = 0.5 -- a pixel
 ---     print(f.elastic(image, displacement))
 ---     --> tensor([[[1., 2., 3., 0.]]])
----@names vision.transforms.v2.functional.elastic
+---@names vision.transforms.functional.elastic
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param displacement Tensor  (1, H, W, 2)
 ---@param options? {interpolation: string, fill: number|number[]}  interpolation: "bilinear" by
@@ -523,7 +523,7 @@ kinds.define(M, "elastic", [[displacement: tensor, interpolation: string = 'bili
 })
 
 --- Another name of elastic.
----@names vision.transforms.v2.functional.elastic_transform
+---@names vision.transforms.functional.elastic_transform
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param displacement Tensor  (1, H, W, 2)
 ---@param options? {interpolation: string, fill: number|number[]}  as in elastic
