@@ -1,5 +1,6 @@
 /*
-** numbers.c - converts JSON arrays of numbers to the bytes of tensors, and tensors to JSON.
+** numbers.c - converts JSON arrays of numbers to the bytes of tensors, and tensors to JSON. The
+** bytes are those of the protocol, which is little-endian.
 */
 #include "numbers.h"
 
@@ -30,6 +31,43 @@ static const int64_t least[] = {0, INT8_MIN, INT16_MIN, INT32_MIN, INT64_MIN, 0,
 static const uint64_t largest[] = {1,          INT8_MAX,  INT16_MAX,  INT32_MAX,
                                    INT64_MAX,  UINT8_MAX, UINT16_MAX, UINT32_MAX,
                                    UINT64_MAX, 0,         0};
+
+/* Writes the low `width` bytes of a number as the protocol has them, the lowest first. */
+static void put_bits(char *out, uint64_t bits, size_t width) {
+  for (size_t i = 0; i < width; i++) out[i] = (char)(bits >> 8 * i);
+}
+
+/* Reads a number of `width` bytes, the lowest first. */
+static uint64_t get_bits(const char *bytes, size_t width) {
+  uint64_t bits = 0;
+  for (size_t i = 0; i < width; i++) bits |= (uint64_t)(unsigned char)bytes[i] << 8 * i;
+  return bits;
+}
+
+static uint64_t bits_of_float(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+static uint64_t bits_of_double(double value) {
+  uint64_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+static float float_of_bits(uint64_t bits) {
+  uint32_t low = (uint32_t)bits;
+  float value;
+  memcpy(&value, &low, sizeof value);
+  return value;
+}
+
+static double double_of_bits(uint64_t bits) {
+  double value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
 
 static const char *skip(const char *p) {
   while (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t') p++;
@@ -133,21 +171,19 @@ static int numbers_read(lua_State *L) {
       just_open = false;
     } else if (value_next && depth > 0) {
       const char *after;
-      char *out = luaL_prepbuffsize(&b, 8);
+      uint64_t bits = 0;
       if (kind == K_F32 || kind == K_F64) {
         double real = 0;
         after = read_real(p, &real);
         float narrow = (float)real;
         if (after && isinf(real)) after = NULL;
         if (after && kind == K_F32 && isinf(narrow)) after = NULL;
-        memcpy(out, kind == K_F32 ? (void *)&narrow : (void *)&real, (size_t)kind_sizes[kind]);
+        bits = kind == K_F32 ? bits_of_float(narrow) : bits_of_double(real);
       } else {
-        uint64_t bits = 0;
         after = read_integer(p, kind, &bits);
-        /* copies the low bytes: this machine and the protocol are little-endian */
-        memcpy(out, &bits, (size_t)kind_sizes[kind]);
       }
       if (after == NULL) goto wrong;
+      put_bits(luaL_prepbuffsize(&b, 8), bits, (size_t)kind_sizes[kind]);
       luaL_addsize(&b, (size_t)kind_sizes[kind]);
       p = after;
       count++;
@@ -248,25 +284,18 @@ static int numbers_write(lua_State *L) {
     int n = 0;
     if (i > 0) out[n++] = ',';
     int written = 0;
+    uint64_t bits = get_bits(bytes + i, width);
     if (kind == K_F32) {
-      float f;
-      memcpy(&f, bytes + i, 4);
-      written = write_real(out + n, (double)f, true);
+      written = write_real(out + n, (double)float_of_bits(bits), true);
     } else if (kind == K_F64) {
-      double f;
-      memcpy(&f, bytes + i, 8);
-      written = write_real(out + n, f, false);
+      written = write_real(out + n, double_of_bits(bits), false);
     } else if (kind == K_BOOL) {
-      written = snprintf(out + n, 8, bytes[i] ? "true" : "false");
+      written = snprintf(out + n, 8, bits ? "true" : "false");
+    } else if (least[kind] < 0) {
+      unsigned unused = 64 - 8 * (unsigned)width;
+      written = snprintf(out + n, 32, "%lld", (long long)((int64_t)(bits << unused) >> unused));
     } else {
-      uint64_t bits = 0;
-      memcpy(&bits, bytes + i, width);
-      if (least[kind] < 0) {
-        unsigned unused = 64 - 8 * (unsigned)width;
-        written = snprintf(out + n, 32, "%lld", (long long)((int64_t)(bits << unused) >> unused));
-      } else {
-        written = snprintf(out + n, 32, "%llu", (unsigned long long)bits);
-      }
+      written = snprintf(out + n, 32, "%llu", (unsigned long long)bits);
     }
     if (written == 0) {
       luaL_pushfail(L);
@@ -297,12 +326,25 @@ static int numbers_base64(lua_State *L) {
   return 1;
 }
 
-/* bytes(address, n) copies n bytes of a tensor's memory. The caller must keep the tensor alive. */
+/* bytes(address, n, width) returns n elements of `width` bytes from a tensor's memory, as the
+** protocol has them. The caller must keep the tensor alive. */
 static int numbers_bytes(lua_State *L) {
   const char *address = (const char *)(intptr_t)luaL_checkinteger(L, 1);
-  lua_Integer n = luaL_checkinteger(L, 2);
+  lua_Integer n = luaL_checkinteger(L, 2), width = luaL_checkinteger(L, 3);
   luaL_argcheck(L, n >= 0, 2, "expected at least 0");
-  lua_pushlstring(L, n > 0 ? address : "", (size_t)n);
+  luaL_argcheck(L, width >= 1 && width <= 8, 3, "expected 1 to 8");
+  size_t size = (size_t)n * (size_t)width;
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+  luaL_Buffer b;
+  char *out = luaL_buffinitsize(L, &b, size);
+  for (size_t i = 0; i < size; i++) {
+    size_t byte = i % (size_t)width;
+    out[i] = address[i - byte + (size_t)width - 1 - byte];
+  }
+  luaL_pushresultsize(&b, size);
+#else
+  lua_pushlstring(L, size > 0 ? address : "", size);
+#endif
   return 1;
 }
 

@@ -292,7 +292,7 @@ end
 --- Returns the bytes of a tensor; `width` is the size of an element in bytes.
 function Program:bytes_of(tensor, width)
    local values = tensor:cpu():contiguous()
-   return self.http.bytes(values:data_ptr(), values:numel() * width)
+   return self.http.bytes(values:data_ptr(), values:numel(), width)
 end
 
 --- Runs the program on inputs that are given as bytes. Returns the outputs as {bytes =, shape =,

@@ -331,7 +331,7 @@ local function read_numbers(http, input, body, first, last, part)
    -- float16 and bfloat16 were read as float32 and are converted here
    if datatype ~= input.datatype and count > 0 then
       local values = torch.frombuffer(bytes, {dtype = "float32"}):to(input.dtype)
-      bytes = http.bytes(values:data_ptr(), part.bytes)
+      bytes = http.bytes(values:data_ptr(), count, 2)
    end
    return bytes
 end
@@ -402,7 +402,7 @@ local function list_of_numbers(http, output, bytes)
    local datatype = datatypes.in_json(output.datatype)
    if datatype ~= output.datatype and #bytes > 0 then
       local values = torch.frombuffer(bytes, {dtype = output.dtype}):float()
-      bytes = http.bytes(values:data_ptr(), values:numel() * 4)
+      bytes = http.bytes(values:data_ptr(), values:numel(), 4)
    end
    return http.list(bytes, datatype) or error({status = 500, message = ("output %s has NaN or "
       .. "infinite values, which JSON lacks: ask for binary data"):format(output.name)}, 0)
