@@ -8,7 +8,9 @@ local torch = require "tlua"
 local M = {}
 
 local Batched = {__name = "torch.func.Batched"}
-local depth = 0
+-- The number of calls of vmap that are running inside one another. The C side knows it, and restores
+-- it if a call ends by an error and memory is exhausted, so that `leave` cannot run.
+local current_depth = torch._batching
 -- for each level, the mapped arguments and copies of their old values
 local arguments, kept = {}, {}
 local calls, ncalls = {}, 0    -- for each level, the number of its call of vmap
@@ -234,7 +236,7 @@ end
 -- call the function again.
 local function keep_arguments(target)
    target = plain_of(target)
-   for level = 1, depth do
+   for level = 1, current_depth() do
       for argument in pairs(arguments[level]) do
          local plain = plain_of(argument)
          if not kept[level][plain] and memory_of(plain) == memory_of(target) then
@@ -396,32 +398,35 @@ local sizes = {}
 ---@param n integer  the number of examples
 ---@param mapped table<Tensor|func.Batched, any>  the arguments that have examples
 function M.enter(n, mapped)
-   local level = depth + 1
+   local level = current_depth() + 1
    ncalls = ncalls + 1
    calls[level] = ncalls
    sizes[level], arguments[level], kept[level] = n, mapped, {}
-   depth = level
-   torch._batching(depth, M.handle, Batched)
+   torch._batching(level, M.handle, Batched)
 end
 
---- Ends a call of vmap, even after an error at its beginning or end.
+--- Ends a call of vmap, even after an error at its beginning or end. The level ends before anything
+--- is allocated, so that it ends if memory is exhausted, too.
 ---@param level integer
 ---@param undo boolean  whether to restore arguments that were written to
 function M.leave(level, undo)
-   torch._batching(0)
-   local ok, fault = pcall(torch.no_grad, function()
-      for argument, values in pairs(undo and kept[level] or {}) do argument:copy_(values) end
-   end)
+   local changed = undo and kept[level]
    sizes[level], arguments[level], kept[level], calls[level] = nil, nil, nil, nil
-   depth = math.min(depth, level - 1)
-   torch._batching(depth)
+   torch._batching(level - 1)
+   if not changed or not next(changed) then return end
+   local function restore()
+      torch._batching(0)
+      for argument, values in pairs(changed) do argument:copy_(values) end
+   end
+   local ok, fault = pcall(torch.no_grad, restore)
+   torch._batching(level - 1)
    if not ok then error(fault, 0) end
 end
 
 --- Returns how many mapped functions are running inside one another.
 ---@return integer
 function M.depth()
-   return depth
+   return current_depth()
 end
 
 --- Returns a tensor with a dimension of examples in front for each level, the outermost first. A
@@ -430,7 +435,7 @@ end
 ---@param level? integer  the innermost level to add; all by default
 ---@return Tensor
 function M.lift(value, level)
-   level = level or depth
+   level = level or current_depth()
    if level == 0 then return value end
    if M.is(value) and value.level == level then return M.lift(value.value, level - 1) end
    local inner = M.lift(value, level - 1)
@@ -447,7 +452,7 @@ end
 ---@param level integer
 ---@return Tensor[]
 function M.in_front(values, level)
-   local list = {}
+   local list, depth = {}, current_depth()
    for i, value in ipairs(values) do
       local whole = M.lift(value)
       for inner = level + 1, depth do whole = whole:movedim(inner, inner - level) end
@@ -462,6 +467,7 @@ end
 ---@param level integer
 ---@return Tensor
 function M.behind(value, level)
+   local depth = current_depth()
    if level == depth then return value end
    local whole = value:unflatten(1, {table.unpack(sizes, level + 1, depth)})
    for _ = level + 1, depth do whole = whole:movedim(1, depth) end
@@ -472,7 +478,7 @@ end
 ---@param value Tensor
 ---@return Tensor|func.Batched
 function M.lower(value)
-   for level = 1, depth do value = M.wrap(value, level) end
+   for level = 1, current_depth() do value = M.wrap(value, level) end
    return value
 end
 

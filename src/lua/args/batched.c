@@ -116,18 +116,26 @@ int tli_batched(lua_State *L, const tli_Signature *sig, lua_CFunction fn) {
 
 /* torch._batched_call(fn, ...) calls fn in protected mode and returns what pcall would return. The
 ** function must not yield, because batching would stay on if the suspended coroutine were never
-** resumed. */
+** resumed. Afterwards as many calls of vmap are running as before. */
 static int batched_call(lua_State *L) {
+  tli_State *S = tli_state(L);
+  int before = S->batching;
   bool ok = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0) == LUA_OK;
+  S->batching = before;
   lua_pushboolean(L, ok);
   lua_insert(L, 1);
   return lua_gettop(L);
 }
 
-/* torch._batching(depth, handler, metatable) sets the number of nested calls of vmap that are
-** running, and stores the handler and the metatable of stand-ins if they are given. */
+/* torch._batching() returns the number of nested calls of vmap that are running.
+** torch._batching(depth, handler, metatable) sets it, and stores the handler and the metatable of
+** stand-ins if they are given. */
 static int set_batching(lua_State *L) {
   tli_State *S = tli_state(L);
+  if (lua_isnone(L, 1)) {
+    lua_pushinteger(L, S->batching);
+    return 1;
+  }
   S->batching = (int)luaL_checkinteger(L, 1);
   S->rules = 0;
   if (lua_isnoneornil(L, 2)) return 0;
