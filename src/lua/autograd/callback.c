@@ -372,14 +372,14 @@ void tli_callbacks_fasten(lua_State *L) {
   h->limit = 2 * h->n > LEAST_LIMIT ? 2 * h->n : LEAST_LIMIT;
 }
 
-/* Runs when the watcher is collected, which happens in each cycle of the collector, and creates the
-** next watcher. Requests a full collection if more than 1.5 times as many callbacks can be loosened
+/* Runs when the watcher is collected, which happens in each cycle of the collector, and keeps it for
+** the next cycle. This needs no memory, so the watcher outlives a shortage. Requests a full collection if more than 1.5 times as many callbacks can be loosened
 ** now as survived the last full collection. */
 static int watcher_gc(lua_State *L) {
   tli_State *S = tli_state(L);
   const Home *h = home_of(L);
   if (h == NULL) return 0;
-  watch(L);
+  if (lua_getmetatable(L, 1)) lua_setmetatable(L, 1); /* marks the object for its finalizer again */
   tli_tidy(L, S);
   int64_t most = h->stayed + h->stayed / 2;
   if (!S->pacer.collecting && h->n > most && count_loosenable(L, S, h) > most)
