@@ -53,7 +53,24 @@ static int64_t allowance(lua_State *L, int64_t left) {
   return left / 4 > least ? left / 4 : least;
 }
 
+static int nothing(lua_State *L) {
+  (void)L;
+  return 0;
+}
+
+/* Returns whether Lua has the memory to call a finalizer. Otherwise a collection would free boxes
+** without releasing their tensors. The call leaves memory for the next call at this depth, which
+** collections keep. */
+static bool can_finalize(lua_State *L) {
+  if (!lua_checkstack(L, 3 * LUA_MINSTACK)) return false;
+  lua_pushcfunction(L, nothing);
+  if (lua_pcall(L, 0, 0, 0) == LUA_OK) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
 static void full(lua_State *L, tli_State *S) {
+  if (!can_finalize(L)) return;
   S->pacer.wants_full = false;
   tli_Span span = tli_span_open(TLI_SPAN_COLLECTOR, "collector: full collection", NULL, 0);
   tli_tidy(L, S);
@@ -69,6 +86,7 @@ static void full(lua_State *L, tli_State *S) {
 }
 
 static void young(lua_State *L, tli_State *S) {
+  if (!can_finalize(L)) return;
   S->pacer.collecting = true;
   lua_gc(L, LUA_GCSTEP, 0);
   S->pacer.collecting = false;
