@@ -131,8 +131,9 @@ end
 --- call on, calls allocate nothing, neither of Lua nor of the C library, and their results are
 --- tensors that the next call overwrites. The values are bitwise the same as the model's; results
 --- have no gradients. The model is traced in the first call, as by torch.export, so its Lua code
---- does not run again; later changes of the parameters' values take effect, but other attributes
---- keep the values that they had in the first call.
+--- does not run again. Later changes of the parameters' values in place take effect. Other changes
+--- do not: of attributes, hooks and modes, and of parameters that are replaced or get other memory,
+--- for example by `.data`.
 ---
 ---     local model = nn.Sequential(nn.Linear(2, 3), nn.ReLU()):eval()
 ---     local frozen = torch.freeze(model)

@@ -210,6 +210,15 @@ describe("an illegal in-place change", function()
       assert.raises("mul", "data", function() y:sum():backward() end);
       (x * x):sum():backward()
       assert.close({6, 8}, x.grad)
+      x.data = x.data - x.grad * 0.5 -- the gradient stays, as in PyTorch
+      assert.close({0, 0}, x)
+      assert.close({6, 8}, x.grad)
+      for _, other in ipairs {torch.zeros(3), torch.zeros(2, {dtype = "float16"})} do
+         assert.raises("data: expected a Tensor that fits the gradient", "set grad to nil", function() x.data = other end)
+      end
+      assert.close({0, 0}, x)
+      x.grad = nil
+      x.data = torch.zeros(3)
    end)
 
    it("is allowed if the saved value is not needed", function()

@@ -239,8 +239,13 @@ static const tl_Tensor *check_data(lua_State *L, tli_State *S, const tl_Tensor *
   if ((t->flags & TLI_REQUIRES_GRAD) && !tli_is_inexact((tl_DType)y->dtype))
     tli_error(L, "data: expected a floating Tensor for one that requires a gradient, got %s",
               tli_describe(L, S, value));
-  if (t->autograd && t->autograd->grad)
-    tli_error(L, "data: the gradient must go first: set grad to nil");
+  const tl_Tensor *grad = t->autograd ? t->autograd->grad : NULL;
+  if (grad && (grad->dtype != y->dtype || !tli_same_sizes(grad, y) ||
+               !tli_same_device(tli_device(grad), tli_device(y))))
+    tli_error(L,
+              "data: expected a Tensor that fits the gradient, got %s; set grad to nil before "
+              "another shape, dtype or device",
+              tli_describe(L, S, value));
   if (!tli_may_reshape("data")) tli_raise(L);
   return y;
 }
