@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "kernels/cpu/block_walk.h"
-#include "kernels/cpu/transpose_16.h"
 
 #define ALWAYS static inline __attribute__((always_inline))
 
@@ -348,51 +347,63 @@ typedef struct Panel {
   __m512 scale[VECTORS][TLK_GROUPS], least[VECTORS][TLK_GROUPS];
 } Panel;
 
-/* Transposes a matrix of 16 rows and 16 columns, each element of 4 bytes, and stores the result. */
-ALWAYS VNNI void store_transposed(__m512i z[16], __m512i *to) {
-  tlk_transpose_16(z);
-  for (int i = 0; i < 16; i++) to[i] = z[i];
+/* Reads 16 bytes of each of 16 rows; row r begins starts[r] bytes after `at`. Stores their
+** transpose: to[k] holds bytes 4 k to 4 k + 3 of all rows. Inverts the bits that are set in
+** `flip`. */
+ALWAYS VNNI void fill_fours(const void *at, const int32_t starts[16], __m512i flip, __m512i to[4]) {
+  const uint8_t *from = at;
+  __m512i z[4], pairs[4];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; j++) {
+    z[j] =
+        _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)(from + starts[j])));
+#pragma GCC unroll 3
+    for (int lane = 1; lane < 4; lane++)
+      z[j] = _mm512_mask_broadcast_i32x4(
+          z[j], (__mmask16)(15 << 4 * lane),
+          _mm_loadu_si128((const __m128i *)(const void *)(from + starts[4 * lane + j])));
+  }
+  pairs[0] = _mm512_unpacklo_epi32(z[0], z[1]);
+  pairs[1] = _mm512_unpacklo_epi32(z[2], z[3]);
+  pairs[2] = _mm512_unpackhi_epi32(z[0], z[1]);
+  pairs[3] = _mm512_unpackhi_epi32(z[2], z[3]);
+  to[0] = _mm512_xor_si512(_mm512_unpacklo_epi64(pairs[0], pairs[1]), flip);
+  to[1] = _mm512_xor_si512(_mm512_unpackhi_epi64(pairs[0], pairs[1]), flip);
+  to[2] = _mm512_xor_si512(_mm512_unpacklo_epi64(pairs[2], pairs[3]), flip);
+  to[3] = _mm512_xor_si512(_mm512_unpackhi_epi64(pairs[2], pairs[3]), flip);
 }
 
 /* Fills a vector of 16 rows from Q8_0, whose integers need no unpacking. If fewer rows are left,
-** the last row is repeated. */
+** the last row is repeated. Blocks beyond a row's end get scales of 0. */
 static VNNI void fill_q8_0(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t c,
                            __m512i *q, __m512 *scale) {
-  const uint8_t *chunk = p->weight + first * p->bytes + c * 8 * Q8_0_BYTES;
+  const uint8_t *block = p->weight + first * p->bytes + c * 8 * Q8_0_BYTES;
   int blocks = (int)tlk_min(8, p->features / 32 - 8 * c);
   int32_t starts[16];
   for (int r = 0; r < 16; r++) starts[r] = (int32_t)(tlk_min(r, rows - 1) * p->bytes);
-  __m512i z[16];
-  for (int i = 0; i < 4; i++) {
-    for (int r = 0; r < 16; r++)
-      z[r] = load_q8_0(chunk + starts[r] + 2 * i * Q8_0_BYTES, blocks - 2 * i);
-    store_transposed(z, q + 16 * i);
+  __m512i at = _mm512_loadu_si512(starts), flip = _mm512_set1_epi8((char)0x80);
+  for (int g = 0; g < blocks; g++, block += Q8_0_BYTES) {
+    fill_fours(block + 2, starts, flip, q + 8 * g);
+    fill_fours(block + 18, starts, flip, q + 8 * g + 4);
+    /* each gathered number contains a scale in its lower 16 bits */
+    scale[g] = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_i32gather_epi32(at, block, 1)));
   }
-  __m512i at = _mm512_loadu_si512(starts);
-  for (int g = 0; g < 8; g++) {
-    scale[g] = _mm512_setzero_ps();
-    if (g < blocks) /* each gathered number contains a scale in its lower 16 bits */
-      scale[g] = _mm512_cvtph_ps(
-          _mm512_cvtepi32_epi16(_mm512_i32gather_epi32(at, chunk + g * Q8_0_BYTES, 1)));
-  }
+  for (int g = blocks; g < 8; g++) scale[g] = _mm512_setzero_ps();
 }
 
 /* Fills a vector of 16 rows from any layout. */
 static VNNI void fill_any(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t c,
                           tli_Chunk *u, __m512i *q, __m512 *scale, __m512 *least) {
+  int32_t starts[16];
+  for (int r = 0; r < 16; r++) starts[r] = (int32_t)((size_t)r * sizeof *u);
   for (int64_t r = 0; r < rows; r++)
     unpack_chunk(vnni_unpack, p, p->weight + (first + r) * p->bytes, c, &u[r]);
-  __m512i z[16];
-  for (int part = 0; part < 4; part++) {
-    for (int r = 0; r < 16; r++) z[r] = _mm512_loadu_si512(u[r].q + 64 * part);
-    store_transposed(z, q + 16 * part);
+  __m512i none = _mm512_setzero_si512();
+  for (int k = 0; k < 64; k += 4) fill_fours(u->q + 4 * k, starts, none, q + k);
+  for (int g = 0; g < 16; g += 4) {
+    fill_fours(u->scale + g, starts, none, (__m512i *)scale + g);
+    fill_fours(u->least + g, starts, none, (__m512i *)least + g);
   }
-  for (int r = 0; r < 16; r++) z[r] = _mm512_loadu_si512(u[r].scale);
-  tlk_transpose_16(z);
-  memcpy(scale, z, sizeof z);
-  for (int r = 0; r < 16; r++) z[r] = _mm512_loadu_si512(u[r].least);
-  tlk_transpose_16(z);
-  memcpy(least, z, sizeof z);
 }
 
 static VNNI void fill_panel(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t c,
@@ -411,10 +422,13 @@ static VNNI void fill_panel(const tlk_PackedRows *p, int64_t first, int64_t rows
 ** rows, the processor would have to wait for the results of products. */
 enum { TILE = 6, SMALL_TILE = 4 };
 
-/* Adds the products of a panel and `tile` input rows to sums (tile, TLK_PANEL_ROWS). */
+/* Adds the products of a panel and `tile` input rows to sums (tile, TLK_PANEL_ROWS). Meanwhile,
+** prefetches from `next` on, the same number of cache lines with each group. */
 ALWAYS VNNI void multiply_tile(const Panel *panel, const tlk_Rounded *x, int group, bool has_least,
-                               int tile, float *sums) {
+                               int tile, const uint8_t *next, int lines, float *sums) {
   __m512 total[TILE][VECTORS];
+  const int8_t *own = x->q;
+  const __m512i *q = panel->q[0];
 #pragma GCC unroll 8
   for (int t = 0; t < tile; t++)
     for (int v = 0; v < VECTORS; v++)
@@ -429,20 +443,28 @@ ALWAYS VNNI void multiply_tile(const Panel *panel, const tlk_Rounded *x, int gro
 #pragma GCC unroll 8
       for (int t = 0; t < tile; t++) {
         int32_t four;
-        memcpy(&four, x[t].q + g * group + 4 * k, sizeof four);
+        memcpy(&four, own + (size_t)t * sizeof *x + 4 * k, sizeof four);
         for (int v = 0; v < VECTORS; v++)
-          dot[t][v] = _mm512_dpbusd_epi32(dot[t][v], panel->q[v][g * group / 4 + k],
-                                          _mm512_set1_epi32(four));
+          dot[t][v] =
+              _mm512_dpbusd_epi32(dot[t][v], q[v * (TLI_CHUNK / 4) + k], _mm512_set1_epi32(four));
       }
+    own += group;
+    q += group / 4;
+    for (int i = 0; i < lines; i++, next += 64) _mm_prefetch((const char *)next, _MM_HINT_T1);
+    __m512 scale[VECTORS];
+    for (int v = 0; v < VECTORS; v++) scale[v] = panel->scale[v][g];
 #pragma GCC unroll 8
     for (int t = 0; t < tile; t++)
       for (int v = 0; v < VECTORS; v++) {
-        __m512 both = _mm512_mul_ps(panel->scale[v][g], _mm512_set1_ps(x[t].scale[g]));
+        __m512 both = _mm512_mul_ps(scale[v], _mm512_set1_ps(x[t].scale[g]));
         total[t][v] = _mm512_fmadd_ps(both, _mm512_cvtepi32_ps(dot[t][v]), total[t][v]);
-        if (has_least)
+      }
+    if (has_least)
+#pragma GCC unroll 8
+      for (int t = 0; t < tile; t++)
+        for (int v = 0; v < VECTORS; v++)
           total[t][v] =
               _mm512_fnmadd_ps(panel->least[v][g], _mm512_set1_ps(x[t].sum[g]), total[t][v]);
-      }
   }
 #pragma GCC unroll 8
   for (int t = 0; t < tile; t++)
@@ -450,26 +472,36 @@ ALWAYS VNNI void multiply_tile(const Panel *panel, const tlk_Rounded *x, int gro
       _mm512_storeu_ps(sums + TLK_PANEL_ROWS * t + 16 * v, total[t][v]);
 }
 
-/* Adds the products of a panel and up to TILE input rows. */
+/* Adds the products of a panel and up to TILE input rows. Meanwhile, prefetches the next bytes of
+** the weight. */
 ALWAYS VNNI void multiply_panel(const Panel *panel, const tlk_Rounded *x, int group, bool has_least,
-                                int64_t rows, float *sums) {
+                                int64_t rows, const uint8_t *next, int64_t bytes, float *sums) {
+  int lines = (int)tlk_ceil_div(bytes, 64 * (TLI_CHUNK / group));
   if (rows <= SMALL_TILE)
-    multiply_tile(panel, x, group, has_least, SMALL_TILE, sums);
+    multiply_tile(panel, x, group, has_least, SMALL_TILE, next, lines, sums);
   else
-    multiply_tile(panel, x, group, has_least, TILE, sums);
+    multiply_tile(panel, x, group, has_least, TILE, next, lines, sums);
 }
 
-/* Prefetches the next part of the memory from `*at` to `end`. The processor does not prefetch it by
-** itself, because it cannot foresee the order in which fill_panel reads rows. */
-ALWAYS VNNI void fetch_part(const uint8_t **at, const uint8_t *end, int64_t bytes) {
-  const uint8_t *stop = *at + tlk_min(bytes, end - *at);
-  for (const uint8_t *line = *at; line < stop; line += 64)
-    _mm_prefetch((const char *)line, _MM_HINT_T1);
-  *at = stop;
+/* Sets the sums of a tile to 0. */
+ALWAYS VNNI void clear_sums(float *sums) {
+  for (int i = 0; i < TILE * TLK_PANEL_ROWS; i += 16)
+    _mm512_storeu_ps(sums + i, _mm512_setzero_ps());
+}
+
+/* Copies the sums of `count` input rows and `rows` weight rows to the result. */
+ALWAYS VNNI void store_sums(const float *sums, int64_t count, int64_t rows, int64_t step,
+                            float *out) {
+  for (int64_t t = 0; t < count; t++, out += step, sums += TLK_PANEL_ROWS)
+    for (int64_t v = 0; v < rows; v += 16) {
+      __mmask16 mask = (__mmask16)((1u << tlk_min(16, rows - v)) - 1);
+      _mm512_mask_storeu_ps(out + v, mask, _mm512_loadu_ps(sums + v));
+    }
 }
 
 /* Computes the products of up to TLK_PANEL_ROWS weight rows from row `first` on. Meanwhile,
-** prefetches the rows that follow, up to row `end`. */
+** prefetches the rows that follow, up to row `end`: the processor does not prefetch them by itself,
+** because it cannot foresee the order in which fill_panel reads rows. */
 static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t end,
                             Panel *panel) {
   const tli_BlockLayout *layout = &tli_block_layouts[p->kind];
@@ -480,25 +512,22 @@ static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows
   int64_t part = (rows * p->bytes / (p->chunks * tiles) + 64) & -64;
   tli_Chunk u[16];
   memset(u, 0, sizeof u);
-  memset(p->sums, 0, (size_t)(tiles * TILE * TLK_PANEL_ROWS) * sizeof(float));
   for (int64_t c = 0; c < p->chunks; c++) {
     fill_panel(p, first, rows, c, u, panel);
-    for (int64_t i = 0; i < tiles; i++) {
-      const tlk_Rounded *x = rounded_at(p, i * TILE, c);
-      float *sums = p->sums + i * TILE * TLK_PANEL_ROWS;
-      fetch_part(&next, next_end, part);
+    for (int64_t t = 0; t < p->count; t += TILE) {
+      const tlk_Rounded *x = rounded_at(p, t, c);
+      float *sums = p->sums + t * TLK_PANEL_ROWS;
+      int64_t left = p->count - t, bytes = tlk_min(part, next_end - next);
+      if (c == 0) clear_sums(sums);
       if (layout->group == 16)
-        multiply_panel(panel, x, 16, has_least, p->count - i * TILE, sums);
+        multiply_panel(panel, x, 16, has_least, left, next, bytes, sums);
       else
-        multiply_panel(panel, x, 32, has_least, p->count - i * TILE, sums);
+        multiply_panel(panel, x, 32, has_least, left, next, bytes, sums);
+      next += bytes;
+      if (c == p->chunks - 1)
+        store_sums(sums, tlk_min(TILE, left), rows, p->step, p->out + t * p->step + first);
     }
   }
-  for (int64_t t = 0; t < p->count; t++)
-    for (int64_t v = 0; v < rows; v += 16) {
-      __mmask16 mask = (__mmask16)((1u << tlk_min(16, rows - v)) - 1);
-      _mm512_mask_storeu_ps(p->out + t * p->step + first + v, mask,
-                            _mm512_loadu_ps(p->sums + t * TLK_PANEL_ROWS + v));
-    }
 }
 
 /* Computes the products of several input rows with the weight. */
