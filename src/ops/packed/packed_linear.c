@@ -72,7 +72,7 @@ tl_Tensor *tli_op_packed_linear(tl_Tensor *input, tl_Tensor *weight, const char 
                        : run(out, x, w, layout, out->numel / weight->sizes[0], features);
   tli_release(x);
   tli_release(w);
-  tl_Tensor *result = ok ? tlo_to_dtype(out, (tl_DType)input->dtype) : NULL;
+  tl_Tensor *result = ok ? tli_contiguous_as(out, (tl_DType)input->dtype) : NULL;
   tli_release(out);
   return result;
 }
