@@ -558,29 +558,84 @@ static VNNI void vnni_rows(const tlk_PackedRows *p, int64_t rows) {
     for (int64_t r = 0; r < rows; r++) p->out[r] = vnni_row(p, p->weight + r * p->bytes, 32, u);
 }
 
-/* Rounds a group of n elements, a multiple of 16, as packed_linear.c does. */
-static VNNI float vnni_round_group(const float *x, int n, int8_t *q) {
-  __m512i all = _mm512_set1_epi32(0x7fffffff), most = _mm512_setzero_si512();
-  for (int i = 0; i < n; i += 16)
-    most = _mm512_max_epu32(most, _mm512_and_si512(_mm512_loadu_si512(x + i), all));
+/* Rounds 16 elements, multiplied by the same number in all lanes of `by`. */
+ALWAYS VNNI void round_16(const float *x, __m512 by, int8_t *q) {
+  __m512i whole = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), by));
+  _mm_storeu_si128((__m128i *)(void *)q, _mm512_cvtepi32_epi8(whole));
+}
+
+/* Returns the absolute values of 16 elements, as integers of the same order. */
+ALWAYS VNNI __m512i bits_16(const float *x) {
+  return _mm512_and_si512(_mm512_loadu_si512(x), _mm512_set1_epi32(0x7fffffff));
+}
+
+/* Rounds TLI_CHUNK elements with a common scale, which it returns, as packed_linear.c does. */
+ALWAYS VNNI float round_256(const float *x, int8_t *q) {
+  __m512i most = bits_16(x);
+  for (int i = 16; i < TLI_CHUNK; i += 16) most = _mm512_max_epu32(most, bits_16(x + i));
   uint32_t bits = _mm512_reduce_max_epu32(most);
-  if (bits == 0) return 0;
-  if (bits >= 0x7f800000u) return NAN;
-  float largest = tli_bits_float(bits), by = 127.0f / largest;
-  if (isinf(by)) return 0;
-  if (n == TLI_CHUNK) { /* the first element with the largest absolute value becomes -127 */
-    int i = 0;
-    while (fabsf(x[i]) != largest) i++;
-    if (x[i] > 0) by = -by;
+  float by = 127.0f / tli_bits_float(bits), scale = bits >= 0x7f800000u ? NAN : 0.0f;
+  if (bits >= 0x7f800000u || isinf(by)) { /* zeros, elements without a scale or not finite */
+    memset(q, 0, TLI_CHUNK);
+    return scale;
   }
-  for (int i = 0; i < n; i += 16) {
-    __m512 product = _mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(by));
-    _mm_storeu_si128((__m128i *)(void *)(q + i), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(product)));
+  int i = 0; /* the first element with the largest absolute value becomes -127 */
+  while (fabsf(x[i]) != tli_bits_float(bits)) i++;
+  if (x[i] > 0) by = -by;
+  for (i = 0; i < TLI_CHUNK; i += 16) round_16(x + i, _mm512_set1_ps(by), q + i);
+  return 1.0f / by;
+}
+
+/* Rounds groups of 32 elements, of n elements in total, as packed_linear.c does. Returns their
+** scales. */
+ALWAYS VNNI __m256 round_32s(const float *x, int n, int8_t *q) {
+  uint32_t most[TLI_CHUNK / 32] = {0};
+  float by[TLI_CHUNK / 32];
+  for (int i = 0; i < n; i += 32)
+    most[i / 32] = _mm512_reduce_max_epu32(_mm512_max_epu32(bits_16(x + i), bits_16(x + i + 16)));
+  __m256 infinity = _mm256_set1_ps(INFINITY), whole = _mm256_set1_ps(127.0f);
+  __m256 largest = _mm256_castsi256_ps(_mm256_loadu_si256((const __m256i *)(const void *)most));
+  __m256 factor = _mm256_div_ps(whole, largest), scale = _mm256_div_ps(largest, whole);
+  __mmask8 usable = _mm256_cmp_ps_mask(factor, infinity, _CMP_LT_OQ) &
+                    _mm256_cmp_ps_mask(largest, infinity, _CMP_LT_OQ);
+  __mmask8 fits = _mm256_cmp_ps_mask(scale, _mm256_set1_ps(6.2e-5f), _CMP_GT_OQ) &
+                  _mm256_cmp_ps_mask(scale, _mm256_set1_ps(65000.0f), _CMP_LT_OQ);
+  _mm256_storeu_ps(by, _mm256_maskz_mov_ps(usable, factor));
+  for (int i = 0; i < n; i += 16) round_16(x + i, _mm512_set1_ps(by[i / 32]), q + i);
+  __m128i halves = _mm256_cvtps_ph(scale, _MM_FROUND_TO_NEAREST_INT);
+  scale = _mm256_mask_mov_ps(scale, fits, _mm256_cvtph_ps(halves));
+  __mmask8 bad = _mm256_cmp_ps_mask(largest, infinity, _CMP_NLT_UQ);
+  return _mm256_mask_mov_ps(_mm256_maskz_mov_ps(usable, scale), bad, _mm256_set1_ps(NAN));
+}
+
+/* Returns the sums of each 16 integers of a chunk. */
+ALWAYS VNNI __m512i sums_of_16(const int8_t *q) {
+  __m512i ones = _mm512_set1_epi8(1), pairs = _mm512_set1_epi16(1), fours[4];
+  for (int i = 0; i < 4; i++)
+    fours[i] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), ones, _mm512_loadu_si512(q + 64 * i));
+  __m512i low = _mm512_madd_epi16(_mm512_packs_epi32(fours[0], fours[1]), pairs);
+  __m512i high = _mm512_madd_epi16(_mm512_packs_epi32(fours[2], fours[3]), pairs);
+  __m512i sums = _mm512_madd_epi16(_mm512_packs_epi32(low, high), pairs);
+  return _mm512_permutexvar_epi32(
+      _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), sums);
+}
+
+static VNNI void vnni_round_chunk(const tli_BlockLayout *layout, const float *x, int n,
+                                  tlk_Rounded *out) {
+  if (n < TLI_CHUNK) memset(out->q, 0, sizeof out->q);
+  __m512 scale = layout->elements == TLI_CHUNK ? _mm512_set1_ps(round_256(x, out->q))
+                                               : _mm512_zextps256_ps512(round_32s(x, n, out->q));
+  __m512i sums = sums_of_16(out->q);
+  if (layout->group == 32) {
+    __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 0, 0, 0, 0, 0, 0, 0, 0);
+    __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+    sums = _mm512_maskz_add_epi32(0xff, _mm512_permutexvar_epi32(even, sums),
+                                  _mm512_permutexvar_epi32(odd, sums));
+    scale = _mm512_maskz_mov_ps(0xff, scale);
   }
-  if (n == TLI_CHUNK) return 1.0f / by;
-  float scale = largest / 127.0f;
-  bool fits = scale > 6.2e-5f && scale < 65000.0f;
-  return fits ? _cvtsh_ss(_cvtss_sh(scale, _MM_FROUND_TO_NEAREST_INT)) : scale;
+  _mm512_storeu_ps(out->scale, scale);
+  _mm512_storeu_ps(out->sum, _mm512_mul_ps(scale, _mm512_cvtepi32_ps(sums)));
+  _mm512_storeu_si512(out->offset, _mm512_mullo_epi32(sums, _mm512_set1_epi32(-layout->zero)));
 }
 
 static bool is_at_least(const char *name) {
@@ -594,8 +649,8 @@ static bool has_vnni(void) {
          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
 
-tlk_RoundGroup *tlk_round_group(tlk_RoundGroup *plain) {
-  return has_vnni() ? vnni_round_group : plain;
+tlk_RoundChunk *tlk_round_chunk(tlk_RoundChunk *plain) {
+  return has_vnni() ? vnni_round_chunk : plain;
 }
 
 tlk_PackedLoops *tlk_packed_loops(void) {
@@ -605,5 +660,5 @@ tlk_PackedLoops *tlk_packed_loops(void) {
 }
 #else
 tlk_PackedLoops *tlk_packed_loops(void) { return plain_rows; }
-tlk_RoundGroup *tlk_round_group(tlk_RoundGroup *plain) { return plain; }
+tlk_RoundChunk *tlk_round_chunk(tlk_RoundChunk *plain) { return plain; }
 #endif

@@ -41,10 +41,11 @@ typedef void tlk_PackedLoops(const tlk_PackedRows *p, int64_t rows);
 /* Returns the fastest loops that this processor can run. */
 tlk_PackedLoops *tlk_packed_loops(void);
 
-/* A function that rounds n elements of a group to 8 bits, and returns their scale. */
-typedef float tlk_RoundGroup(const float *x, int n, int8_t *q);
+/* A function that rounds a chunk of n elements of an input row, in the groups that the weight's
+** layout has. */
+typedef void tlk_RoundChunk(const tli_BlockLayout *layout, const float *x, int n, tlk_Rounded *out);
 
 /* Returns a faster function than `plain` with the same results if this processor has one. */
-tlk_RoundGroup *tlk_round_group(tlk_RoundGroup *plain);
+tlk_RoundChunk *tlk_round_chunk(tlk_RoundChunk *plain);
 
 #endif

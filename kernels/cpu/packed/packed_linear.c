@@ -21,7 +21,7 @@ typedef struct Call {
   const struct tlk_packed_linear *call;
   tlk_PackedRows rows;
   tlk_PackedLoops *loops;
-  tlk_RoundGroup *round;
+  tlk_RoundChunk *round;
   tlk_Rounded *rounded;
   int64_t first, count; /* the first input row and the number of rows */
   int64_t chunks;
@@ -63,13 +63,11 @@ static float round_group(const float *x, int n, int8_t *q) {
   return fits ? tli_f16_to_f32(tli_f32_to_f16(scale)) : scale;
 }
 
-/* Rounds a chunk of n elements of an input row, in the groups that the weight's layout has. */
-static void round_chunk(tlk_RoundGroup *round, const tli_BlockLayout *layout, const float *x, int n,
-                        tlk_Rounded *out) {
+static void round_chunk(const tli_BlockLayout *layout, const float *x, int n, tlk_Rounded *out) {
   memset(out, 0, sizeof *out);
   int group = layout->group, together = layout->elements;
   for (int i = 0; i < n; i += together) {
-    float scale = round(x + i, together, out->q + i);
+    float scale = round_group(x + i, together, out->q + i);
     for (int g = i / group; g < (i + together) / group; g++) {
       int sum = 0;
       for (int k = 0; k < group; k++) sum += out->q[g * group + k];
@@ -86,9 +84,9 @@ static void round_rows(void *context, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; t++) {
     const float *x = (const float *)l->in + (c->first + t) * l->features;
     for (int64_t k = 0; k < c->chunks; k++)
-      round_chunk(c->round, &tli_block_layouts[l->kind], x + k * TLI_CHUNK,
-                  (int)tlk_min(TLI_CHUNK, l->features - k * TLI_CHUNK),
-                  &c->rounded[(t / TLK_TOKENS * c->chunks + k) * TLK_TOKENS + t % TLK_TOKENS]);
+      c->round(&tli_block_layouts[l->kind], x + k * TLI_CHUNK,
+               (int)tlk_min(TLI_CHUNK, l->features - k * TLI_CHUNK),
+               &c->rounded[(t / TLK_TOKENS * c->chunks + k) * TLK_TOKENS + t % TLK_TOKENS]);
   }
 }
 
@@ -112,7 +110,7 @@ static void multiply_rows(void *context, int64_t begin, int64_t end) {
 }
 
 static bool multiply_packed(const struct tlk_packed_linear *l) {
-  Call c = {.call = l, .loops = tlk_packed_loops(), .round = tlk_round_group(round_group)};
+  Call c = {.call = l, .loops = tlk_packed_loops(), .round = tlk_round_chunk(round_chunk)};
   int64_t most = tlk_min(tlk_ceil_div(l->rows, TLK_TOKENS) * TLK_TOKENS, MOST_TOKENS);
   c.chunks = tlk_ceil_div(l->features, TLI_CHUNK);
   size_t bytes = (size_t)(most * c.chunks) * sizeof(tlk_Rounded);
