@@ -54,7 +54,8 @@ static void run_plain(const tlk_QuantizedProduct *p, int64_t image, int64_t y, i
 
 #if HAS_VNNI
 /* The constants of a block of channels. The vectors hold the channels in the order in which
-** sum_window computes their sums: vector q has the q-th quarter of each group of 16 channels. */
+** sum_window computes their sums: vector q has the q-th quarter of each group of 16 channels. The
+** sums begin with `start`, the negative products of the weights and the input's zero point. */
 typedef struct Block {
   __m512i weights[MOST_QUADS][4], start[4];
   __m512 factors[4], bias[4];
@@ -102,8 +103,8 @@ static VNNI void prepare(const tlk_QuantizedProduct *p, int64_t image, int64_t c
   }
 }
 
-/* Loads the four elements of a quad for each channel, in the order that Block describes. Callers pass
-** a constant for `full`, and the function is inlined. */
+/* Loads the four elements of a quad for each channel, in the order that Block describes. Callers
+** pass a constant for `full`, and the function is inlined. */
 static inline __attribute__((always_inline)) VNNI void
 load_quad(const Block *b, bool full, const uint8_t *in, const int64_t *offsets, __m512i to[4]) {
   __m512i x[4];
@@ -117,9 +118,9 @@ load_quad(const Block *b, bool full, const uint8_t *in, const int64_t *offsets, 
   to[2] = _mm512_unpacklo_epi16(third, fourth), to[3] = _mm512_unpackhi_epi16(third, fourth);
 }
 
-/* Computes the sums of the products of a window. If `stride` is not 0, the kernel has three adjacent
-** columns of one quad; `quads` has the first 3 - stride of them, and receives those of the next
-** window. Callers pass constants for `full` and `stride`, and the function is inlined. */
+/* Computes the sums of the products of a window. If `stride` is not 0, the kernel has three
+** adjacent columns of one quad; `quads` has the first 3 - stride of them, and receives those of the
+** next window. Callers pass constants for `full` and `stride`, and the function is inlined. */
 static inline __attribute__((always_inline)) VNNI void sum_window(const Block *b, bool full,
                                                                   int stride, const uint8_t *in,
                                                                   __m512i quads[3][4],
@@ -174,9 +175,8 @@ static inline __attribute__((always_inline)) VNNI void run_row(const tlk_Quantiz
     __m512i sums[4];
     __m512 x[4];
     sum_window(b, full, stride, in, quads, sums);
-    for (int v = 0; v < 4; v++) {
+    for (int v = 0; v < 4; v++)
       x[v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[v]), b->factors[v], b->bias[v]);
-    }
     if (call->out_dtype != TL_U8) {
       write_numbers(call, at, cols, x);
       continue;

@@ -208,6 +208,8 @@ static inline __attribute__((always_inline)) VNNI void sum_some(const Tile *t, i
     for (int v = 0; v < panels; v++) _mm512_storeu_si512(out[r] + v * LANES, sums[r][v]);
 }
 
+/* Computes the sums of a tile. If its position is the only one, each panel of weights is read once
+** from memory, so the panels are read one after the other. */
 static VNNI void sum_vnni(const Tile *t, bool alone, Sums out) {
   if (alone) {
     for (int v = 0; v < t->panels; v++) {
@@ -255,7 +257,7 @@ void tlk_quantized_write(const tlk_QuantizedProduct *p, int64_t image, int64_t a
 }
 
 #if HAS_VNNI
-/* The constants of a tile's channels and, unless all positions have the same scale, of a position. */
+/* The constants of a tile's channels, for all positions that have the same scale. */
 typedef struct Constants {
   __m512i less[PANELS];
   __m512 factors[PANELS], bias[PANELS];
