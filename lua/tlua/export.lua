@@ -57,10 +57,12 @@ local function wrap(graph)
    rawset(program, "device", graph:device())
    program.training, program.traced_, program.step_ = training, training, step
    local plain_inputs, plain_outputs = plain_count(read.inputs), plain_count(read.outputs)
+   local direct = plain_inputs and plain_outputs and math.max(plain_inputs, plain_outputs) <= FEW
    program.structure_ = {
       inputs = read.inputs, outputs = read.outputs, plain_inputs = plain_inputs,
-      plain_outputs = plain_outputs,
-      direct = plain_inputs and plain_outputs and math.max(plain_inputs, plain_outputs) <= FEW,
+      plain_outputs = plain_outputs, direct = direct,
+      -- the function of C for programs of one result; it returns nil if the arguments do not fit
+      single = direct and plain_outputs == 1 and graph.run_single,
    }
    return program
 end
@@ -122,10 +124,12 @@ function Program:__call(...)
          .. "got %s"):format(self.traced_, tostring(self.training)))
    end
    local structure, link = self.structure_, rawget(self, "link_")
-   local direct = structure.direct and are_tensors(structure.plain_inputs, ...)
-   if direct and not link then return self.graph_(...) end
-   if direct and not link.schedulers[1] then
-      follow.before(link)
+   if structure.single and not link then
+      local result = structure.single(self.graph_, ...)
+      if result then return result end
+   elseif structure.direct and are_tensors(structure.plain_inputs, ...)
+         and not (link and link.schedulers[1]) then
+      if link then follow.before(link) end
       return self.graph_(...)
    end
    local tensors = tensors_of(structure, ...)

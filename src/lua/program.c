@@ -722,6 +722,7 @@ void tli_open_programs(lua_State *L) {
                                      {"ready", program_ready},
                                      {"run", tli_program_run_list},
                                      {"run_into", tli_program_run_into},
+                                     {"run_single", tli_program_run_single},
                                      {"__call", tli_program_call},
                                      {"inputs", program_inputs},
                                      {"constants", program_constants},

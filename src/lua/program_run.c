@@ -107,3 +107,16 @@ int tli_program_call(lua_State *L) {
   if (!run_program(L, p, inputs, n, outputs)) return tli_raise(L);
   return tli_return_several(L, tli_state(L), boxes, outputs, nout);
 }
+
+/* program:run_single(...) does the same as program(...). Returns nothing if the arguments are not as
+** many tensors as the program has inputs; lua/tlua/export.lua then reports which of them is wrong. */
+int tli_program_run_single(lua_State *L) {
+  const tl_Program *p = tli_check_program(L, 1);
+  tli_State *S = tli_state(L);
+  tli_enter(L, S);
+  int top = lua_gettop(L);
+  if (top != tl_program_inputs(p) + 1) return 0;
+  for (int i = 2; i <= top; i++)
+    if (tli_to_tensor(L, S, i) == NULL) return 0;
+  return tli_program_call(L);
+}

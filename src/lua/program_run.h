@@ -17,10 +17,11 @@ tl_Program *tli_check_program(lua_State *L, int index);
 ** the function pushes. */
 tl_Tensor **tli_push_tensors(lua_State *L, int index, int *n);
 
-/* The Lua functions that run a program: the methods `run` and `run_into`, and the metamethod
-** __call. */
+/* The Lua functions that run a program: the methods `run`, `run_into` and `run_single`, and the
+** metamethod __call. */
 int tli_program_run_list(lua_State *L);
 int tli_program_run_into(lua_State *L);
+int tli_program_run_single(lua_State *L);
 int tli_program_call(lua_State *L);
 
 #endif
