@@ -48,7 +48,8 @@ end
 function M.check_range(title, name, value, limit_low, limit_high)
    local low, high = value[1], value[2]
    local are_numbers = #value == 2 and math.type(low) and math.type(high)
-   if not are_numbers or low < limit_low or high > limit_high or not (low <= high) then
+   local is_nan = low ~= low or high ~= high
+   if not are_numbers or is_nan or low < limit_low or high > limit_high or low > high then
       args.refuse(title, name, ("two increasing numbers from %g to %g"):format(limit_low,
          limit_high), are_numbers and ("{%s, %s}"):format(low, high) or value)
    end
