@@ -366,6 +366,10 @@ end
 local add, filled = passes.add, passes.filled
 
 local function back(self, method, input, gradOutput, scale)
+   if gradOutput == nil then
+      tlua.raise(("nn.gModule: %s: gradOutput: expected a tensor or a table, got nil"):format(
+         method))
+   end
    local grads, into, plan = {}, {}, plan_of(self)
    local given = self.given or passes.given(self, plan, input)
    for i, at in ipairs(plan.ends) do

@@ -102,6 +102,8 @@ describe("Torch7's nngraph", function()
       end
       model:forward(input)
       assert.raises("expected a tensor or a table, got nil", function() model:backward(input) end)
+      assert.raises("updateGradInput: gradOutput: expected a tensor or a table, got nil",
+         function() model:updateGradInput(input) end)
    end)
 
    it("computes an LSTM's step and its gradients", function()
