@@ -13,6 +13,26 @@ it("max_pool2d takes squares side by side as it takes windows whose places are a
    end
 end)
 
+-- float32 is pooled in blocks of columns, float64 one window at a time.
+it("max_pool2d finds the same maxima and places in float32 as in float64", function()
+   for _, case in ipairs {
+      {{28, 28}, 3, 3, 1}, {{5, 6}, 2, 2, 0}, {{9, 16}, 3, 2, 1}, {{4, 17}, {2, 5}, {1, 3}, {1, 2}}, {{7, 40}, 5, 1, 2},
+      {{6, 31}, {1, 6}, {2, 4}, {0, 3}}, {{5, 70}, {3, 4}, {2, 1}, {0, 2}, {2, 3}}, {{3, 33}, {3, 33}, 1, 0},
+   } do
+      local x = torch.randn(2, 3, table.unpack(case[1])):mul(2):round() -- which has equal maxima
+      for _, value in ipairs {0, -math.huge, 0 / 0} do
+         x:masked_fill_(torch.rand_like(x):gt(0.8), value)
+         for _, ceil_mode in ipairs {false, true} do
+            local options = {stride = case[3], padding = case[4], dilation = case[5] or 1, ceil_mode = ceil_mode}
+            local values, places = F.max_pool2d_with_indices(x, case[2], options)
+            local expected, at = F.max_pool2d_with_indices(x:double(), case[2], options)
+            assert.close(expected, values:double(), 0)
+            assert.same(at:tolist(), places:tolist())
+         end
+      end
+   end
+end)
+
 describe("lp_pool", function()
    it("keeps the sum's sign", function()
       local x = torch.tensor {{{1.0, -3, 2, 2}}}

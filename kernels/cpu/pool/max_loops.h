@@ -1,8 +1,9 @@
 /*
 ** max_loops.h - max pooling of one plane. For each row of the result, the rows that the windows
-** cover are first combined into one row of maxima, in a loop that vectorises. Then the maximum of
-** each window's columns is taken. pool_<type>.c defines `Element`, its LOWEST and IS_NAN, and
-** includes this file.
+** cover are first combined into one row of maxima. Then the maximum of each window's columns is
+** taken. Types with BLOCK do both in blocks of BLOCK elements, in loops that vectorise, unless the
+** windows have different sizes. pool_<type>.c defines `Element`, its LOWEST and IS_NAN, and includes
+** this file.
 **
 ** Among equal maxima the first one in the plane is chosen, and among several NaN the last one, as
 ** in PyTorch.
@@ -13,31 +14,18 @@
 #include "kernels/cpu/loops.h"
 #include "kernels/cpu/pool/pool.h"
 
-/* A row is processed in blocks of BLOCK elements. Rows are short, so a loop over the elements after
-** the last whole block would take most of the time. Instead, the last block begins BLOCK elements
-** before the row's end, and some results are computed twice. Rows shorter than a block are computed
-** one element at a time. So are rows of types without BLOCK, for which block code would be too
-** large. */
 #ifdef BLOCK
-static inline int64_t next_block(int64_t i, int64_t n) {
-  return i + 2 * BLOCK <= n ? i + BLOCK : i + BLOCK < n ? n - BLOCK : n;
+/* A row is processed in blocks of BLOCK elements. The last block of a row of the input begins BLOCK
+** elements before the row's end, so that the block lies in the row; some elements are then processed
+** twice, which does not change their maxima. */
+static inline int64_t next_block(int64_t i, int64_t n, int64_t size) {
+  return i + 2 * size <= n ? i + size : i + size < n ? n - size : n;
 }
-
-#define EACH_BLOCK(i, n) for (int64_t i = (n) < BLOCK ? (n) : 0; i < (n); i = next_block(i, n))
-#define EACH_OF_SHORT(i, n) for (int64_t i = (n) < BLOCK ? 0 : (n); i < (n); i++)
-
-/* Combines a block of a row with the maxima so far. */
-static inline void join_block(const Element *x, Element *best, int32_t *rows, int32_t row) {
-  TLK_VECTOR
-  for (int i = 0; i < BLOCK; i++) {
-    bool better = (x[i] > best[i]) | IS_NAN(x[i]);
-    best[i] = better ? x[i] : best[i];
-    rows[i] = better ? row : rows[i];
-  }
-}
-#else
-#define EACH_OF_SHORT(i, n) for (int64_t i = 0; i < (n); i++)
+#define EACH_BLOCK(i, n, size) \
+  for (int64_t i = (n) < (size) ? (n) : 0; i < (n); i = next_block(i, n, size))
 #endif
+
+/* ---- windows of any size ---- */
 
 /* For each column, computes the maximum over the rows that windows (d, h, *) cover, and the number
 ** of the row with this maximum. */
@@ -49,18 +37,10 @@ static void join_rows(const tlk_Spans *p, const Element *in, int64_t d, int64_t 
     for (int64_t j = p->begin[1][h]; j < p->end[1][h]; j += p->step[1]) {
       int32_t row = (int32_t)(i * p->in[1] + j);
       const Element *x = in + row * width;
-      if (first) {
-        memcpy(best, x, (size_t)width * sizeof(Element));
-        for (int64_t w = 0; w < width; w++) rows[w] = row;
-      } else {
-#ifdef BLOCK
-        EACH_BLOCK(w, width) join_block(x + w, best + w, rows + w, row);
-#endif
-        EACH_OF_SHORT(w, width) {
-          bool better = (x[w] > best[w]) | IS_NAN(x[w]);
-          best[w] = better ? x[w] : best[w];
-          rows[w] = better ? row : rows[w];
-        }
+      for (int64_t w = 0; w < width; w++) {
+        bool better = first | (x[w] > best[w]) | IS_NAN(x[w]);
+        best[w] = better ? x[w] : best[w];
+        rows[w] = better ? row : rows[w];
       }
       first = false;
     }
@@ -68,62 +48,8 @@ static void join_rows(const tlk_Spans *p, const Element *in, int64_t d, int64_t 
   for (int64_t w = 0; first && w < width; w++) best[w] = LOWEST, rows[w] = 0;
 }
 
-#ifdef BLOCK
-/* Computes a block of maxima of windows that are `stride` elements apart and have `count` elements
-** each. Stores 1 + the position of each maximum unless indices is NULL. */
-static inline __attribute__((always_inline)) void
-max_block(const Element *best, const int32_t *rows, int64_t width, int64_t stride, int64_t step,
-          int64_t count, int64_t column, Element *out, int64_t *indices) {
-  Element m[BLOCK];
-  int32_t row[BLOCK], at[BLOCK];
-  TLK_VECTOR
-  for (int i = 0; i < BLOCK; i++) {
-    m[i] = best[i * stride];
-    row[i] = rows[i * stride];
-    at[i] = 0;
-  }
-  for (int64_t k = 1; k < count; k++) {
-    const Element *x = best + k * step;
-    const int32_t *from = rows + k * step;
-    TLK_VECTOR
-    for (int i = 0; i < BLOCK; i++) {
-      Element e = x[i * stride];
-      int32_t r = from[i * stride];
-      bool nan = IS_NAN(e), was_nan = IS_NAN(m[i]);
-      bool better = (e > m[i]) | ((e == m[i]) & (r < row[i])) | (nan & (!was_nan | (r >= row[i])));
-      m[i] = better ? e : m[i];
-      row[i] = better ? r : row[i];
-      at[i] = better ? (int32_t)k : at[i];
-    }
-  }
-  TLK_VECTOR
-  for (int i = 0; i < BLOCK; i++) out[i] = m[i];
-  if (indices == NULL) return;
-  TLK_VECTOR
-  for (int i = 0; i < BLOCK; i++)
-    indices[i] = (int64_t)row[i] * width + column + i * stride + at[i] * step + 1;
-}
-
-/* Computes windows [first, end), which are `stride` elements apart and have `count` elements
-** each. */
-static inline __attribute__((always_inline)) void
-max_blocks(const tlk_Spans *p, const Element *best, const int32_t *rows, int64_t stride,
-           int64_t count, int64_t first, int64_t end, Element *out, int64_t *indices) {
-  EACH_BLOCK(o, end - first) {
-    int64_t at = first + o, column = p->begin[2][at];
-    max_block(best + column, rows + column, p->in[2], stride, p->step[2], count, column, out + at,
-              indices ? indices + at : NULL);
-  }
-}
-
-/* Returns the number of elements that window o covers along the last dimension. */
-static inline int64_t window_count(const tlk_Spans *p, int64_t o) {
-  int64_t span = p->end[2][o] - p->begin[2][o];
-  return span <= 0 ? 0 : (span - 1) / p->step[2] + 1;
-}
-#endif
-
-/* Computes the maximum of one window. */
+/* Computes the maximum of one window. Stores 1 + the position of the maximum unless indices is
+** NULL. */
 static inline void max_one(const tlk_Spans *p, const Element *best, const int32_t *rows, int64_t o,
                            Element *out, int64_t *indices) {
   int64_t w = p->begin[2][o];
@@ -141,32 +67,122 @@ static inline void max_one(const tlk_Spans *p, const Element *best, const int32_
   if (indices) indices[o] = at + 1;
 }
 
-static void max_row(const tlk_Spans *p, const Element *best, const int32_t *rows, Element *out,
-                    int64_t *indices) {
-  int64_t n = p->out[2], first = 0, end = n;
 #ifdef BLOCK
-  const int64_t *begin = p->begin[2];
-  int64_t count = window_count(p, n / 2);
-  int64_t stride = n > 1 ? begin[n / 2] - begin[n / 2 - 1] : 0;
-  /* windows at the edges may have fewer elements or a smaller distance to the next window */
-  while (first < n && (window_count(p, first) != count ||
-                       (first + 1 < n && begin[first + 1] - begin[first] != stride)))
-    max_one(p, best, rows, first++, out, indices);
-  while (end > first && window_count(p, end - 1) != count)
-    max_one(p, best, rows, --end, out, indices);
-  /* a constant stride, so that the compiler uses vector loads instead of gather instructions */
-  if (stride == 1)
-    max_blocks(p, best, rows, 1, count, first, end, out, indices);
-  else
-    max_blocks(p, best, rows, stride, count, first, end, out, indices);
-#endif
-  EACH_OF_SHORT(o, end - first) max_one(p, best, rows, first + o, out, indices);
+/* ---- windows of one size ---- */
+
+#define SQUARES 8 /* the number of windows of 2 x 2 elements in a block */
+
+/* The rows of scratch memory. `best` and `at` have the maximum of each column and its position in
+** the plane, between margins for the padding. The maximum of the window that begins at column w is
+** in most[w], and its position in most_at[w]. */
+typedef struct Rows {
+  Element *best, *most;
+  int32_t *at, *most_at;
+} Rows;
+
+/* The position of the elements in the margins. It is larger than every position in a plane. */
+#define NOWHERE INT32_MAX
+
+static Rows rows_in(const tlk_Spans *p, void *scratch) {
+  Rows r = {.best = scratch};
+  r.most = r.best + p->margins;
+  r.at = (int32_t *)(void *)(r.most + p->margins);
+  r.most_at = r.at + p->margins;
+  for (int64_t w = 0; w < p->margins; w++) r.best[w] = LOWEST, r.at[w] = NOWHERE;
+  return r;
 }
 
-#ifdef BLOCK
-static inline void square_block(const Element *x, const Element *y, Element *out) {
+/* Returns BLOCK elements of which the first `valid` are those at position `first` of the plane. The
+** others are any numbers. `tail` is memory for BLOCK elements. */
+static inline __attribute__((always_inline)) const Element *
+read_row(const tlk_Spans *p, const Element *in, int64_t first, int64_t valid, Element *tail) {
+  if (valid == BLOCK || first + BLOCK <= p->in[0] * p->in[1] * p->in[2]) return in + first;
+  for (int64_t i = 0; i < valid; i++) tail[i] = in[first + i];
+  return tail;
+}
+
+/* Computes the maxima of `valid` columns, at most BLOCK, that begin at column w. Sets the rest of
+** the block as in the margins. */
+static inline __attribute__((always_inline)) void join_columns(const tlk_Spans *p,
+                                                               const Element *in, int64_t d,
+                                                               int64_t h, int64_t w, int64_t valid,
+                                                               Element *best, int32_t *at) {
+  Element m[BLOCK], tail[BLOCK] = {0};
+  int32_t from[BLOCK];
+  bool is_first = true;
+  TLK_VECTOR
+  for (int i = 0; i < BLOCK; i++) m[i] = LOWEST, from[i] = NOWHERE;
+  for (int64_t a = p->begin[0][d]; a < p->end[0][d]; a += p->step[0])
+    for (int64_t b = p->begin[1][h]; b < p->end[1][h]; b += p->step[1]) {
+      int64_t first = (a * p->in[1] + b) * p->in[2] + w;
+      const Element *x = read_row(p, in, first, valid, tail);
+      int32_t position = (int32_t)first;
+      if (is_first) {
+        TLK_VECTOR
+        for (int i = 0; i < BLOCK; i++) m[i] = x[i], from[i] = position + i;
+      } else {
+        TLK_VECTOR
+        for (int i = 0; i < BLOCK; i++) {
+          int better = (x[i] > m[i]) | IS_NAN(x[i]);
+          m[i] = better ? x[i] : m[i];
+          from[i] = better ? position + i : from[i];
+        }
+      }
+      is_first = false;
+    }
   TLK_VECTOR
   for (int i = 0; i < BLOCK; i++) {
+    best[i] = i < valid ? m[i] : LOWEST;
+    at[i] = i < valid ? from[i] : NOWHERE;
+  }
+}
+
+/* Computes the maxima of BLOCK windows, each of which begins one column after the one before. */
+static inline __attribute__((always_inline)) void
+slide(const tlk_Spans *p, const Element *best, const int32_t *at, Element *most, int32_t *most_at) {
+  Element m[BLOCK];
+  int32_t from[BLOCK];
+  TLK_VECTOR
+  for (int i = 0; i < BLOCK; i++) m[i] = best[i], from[i] = at[i];
+  for (int64_t k = 1; k < p->count; k++) {
+    const Element *x = best + k * p->step[2];
+    const int32_t *here = at + k * p->step[2];
+    TLK_VECTOR
+    for (int i = 0; i < BLOCK; i++) {
+      int nan = IS_NAN(x[i]), was_nan = IS_NAN(m[i]);
+      int better = (x[i] > m[i]) | ((x[i] == m[i]) & (here[i] < from[i])) |
+                   (nan & (!was_nan | (here[i] > from[i])));
+      m[i] = better ? x[i] : m[i];
+      from[i] = better ? here[i] : from[i];
+    }
+  }
+  TLK_VECTOR
+  for (int i = 0; i < BLOCK; i++) most[i] = m[i], most_at[i] = from[i];
+}
+
+/* Computes a row of the result. */
+static void max_row(const tlk_Spans *p, const Rows *r, const Element *in, int64_t d, int64_t h,
+                    Element *out, int64_t *indices) {
+  int64_t width = p->in[2], n = p->out[2], stride = p->stride;
+  Element *best = r->best + p->padding;
+  int32_t *at = r->at + p->padding;
+  EACH_BLOCK(w, width, BLOCK) join_columns(p, in, d, h, w, BLOCK, best + w, at + w);
+  if (width < BLOCK) join_columns(p, in, d, h, 0, width, best, at);
+  for (int64_t w = 0; w <= (n - 1) * stride; w += BLOCK)
+    slide(p, r->best + w, r->at + w, r->most + w, r->most_at + w);
+  for (int64_t o = 0; o < n; o++) out[o] = r->most[o * stride];
+  for (int64_t o = 0; indices && o < n; o++) {
+    int64_t from = r->most_at[o * stride], begin = p->begin[2][o];
+    if (from == NOWHERE) from = begin < p->end[2][o] ? begin : 0;
+    indices[o] = from + 1;
+  }
+}
+
+/* Computes the maxima of n windows of 2 x 2 elements in the rows x and y. */
+static inline __attribute__((always_inline)) void square_block(const Element *x, const Element *y,
+                                                               Element *out, int n) {
+  TLK_VECTOR
+  for (int i = 0; i < n; i++) {
     Element m = x[2 * i], b = x[2 * i + 1], c = y[2 * i], d = y[2 * i + 1];
     m = (b > m) | IS_NAN(b) ? b : m;
     m = (c > m) | IS_NAN(c) ? c : m;
@@ -177,10 +193,12 @@ static inline void square_block(const Element *x, const Element *y, Element *out
 
 /* Pools two rows with windows of 2 x 2 elements, if the positions of the maxima are not wanted. */
 static void max_squares(const Element *x, const Element *y, Element *out, int64_t n) {
+  int64_t done = 0;
 #ifdef BLOCK
-  EACH_BLOCK(o, n) square_block(x + 2 * o, y + 2 * o, out + o);
+  EACH_BLOCK(o, n, SQUARES) square_block(x + 2 * o, y + 2 * o, out + o, SQUARES);
+  done = n < SQUARES ? 0 : n;
 #endif
-  EACH_OF_SHORT(o, n) {
+  for (int64_t o = done; o < n; o++) {
     Element m = x[2 * o], b = x[2 * o + 1], c = y[2 * o], d = y[2 * o + 1];
     m = (b > m) | IS_NAN(b) ? b : m;
     m = (c > m) | IS_NAN(c) ? c : m;
@@ -192,6 +210,11 @@ static void pool_max(const tlk_Spans *p, const void *in, void *out, int64_t *ind
                      void *scratch) {
   Element *best = scratch, *to = out;
   int32_t *rows = (int32_t *)(void *)(best + p->in[2]);
+#ifdef BLOCK
+  Rows r;
+  bool blocks = p->margins > 0;
+  if (blocks) r = rows_in(p, scratch);
+#endif
   for (int64_t d = 0; d < p->out[0]; d++)
     for (int64_t h = 0; h < p->out[1]; h++, to += p->out[2]) {
       if (p->squares && indices == NULL) {
@@ -199,8 +222,15 @@ static void pool_max(const tlk_Spans *p, const void *in, void *out, int64_t *ind
         max_squares(x, x + p->in[2], to, p->out[2]);
         continue;
       }
+#ifdef BLOCK
+      if (blocks) {
+        max_row(p, &r, in, d, h, to, indices);
+        if (indices) indices += p->out[2];
+        continue;
+      }
+#endif
       join_rows(p, in, d, h, best, rows);
-      max_row(p, best, rows, to, indices);
+      for (int64_t o = 0; o < p->out[2]; o++) max_one(p, best, rows, o, to, indices);
       if (indices) indices += p->out[2];
     }
 }

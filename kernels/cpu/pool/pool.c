@@ -57,6 +57,19 @@ static bool side_by_side(const tlk_Spans *s, int d, int64_t n) {
   return s->step[d] == 1 || n == 1;
 }
 
+/* Describes windows of one size along the last dimension. Blocks of windows may end up to
+** TLK_LANES columns after the last window. */
+static void measure_row(const tlk_Pool *p, tlk_Spans *s) {
+  const tlk_Windows *w = &p->windows;
+  s->stride = w->stride[2];
+  s->padding = w->padding[2];
+  s->count = w->kernel[2];
+  bool fits = w->in[0] * w->in[1] * w->in[2] < INT32_MAX - TLK_LANES;
+  int64_t covered = (w->out[2] - 1) * s->stride + (s->count - 1) * s->step[2];
+  int64_t columns = tlk_max(s->padding + w->in[2], covered);
+  s->margins = p->adaptive || !fits ? 0 : columns + 2 * TLK_LANES;
+}
+
 static bool make_tables(const tlk_Pool *p, bool shares, Tables *t) {
   const tlk_Windows *w = &p->windows;
   int64_t numbers = 3 * (w->out[0] + w->out[1] + w->out[2]);
@@ -77,6 +90,7 @@ static bool make_tables(const tlk_Pool *p, bool shares, Tables *t) {
     t->spans.step[d] = p->adaptive ? 1 : w->dilation[d];
   }
   const tlk_Spans *s = &t->spans;
+  measure_row(p, &t->spans);
   t->spans.squares = side_by_side(s, 0, 1) && side_by_side(s, 1, 2) && side_by_side(s, 2, 2);
   double *share = (double *)(void *)at;
   if (shares) fill_shares(p, covered, share);
@@ -113,7 +127,7 @@ static void pool_plane(const Work *w, int64_t plane, void *scratch) {
 
 static void pool_planes(void *context, int64_t begin, int64_t end) {
   Work *w = context;
-  size_t bytes = (size_t)w->spans->in[2] * 12;
+  size_t bytes = tlk_pool_scratch(w->spans);
   void *scratch = tli_alloc(bytes);
   if (scratch == NULL) {
     w->failed = true;

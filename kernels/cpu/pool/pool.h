@@ -15,12 +15,22 @@ typedef struct tlk_Spans {
   /* whether every window (a, b, c) covers exactly the elements (a, 2b, 2c) to (a, 2b + 1, 2c +
   ** 1) */
   bool squares;
+  /* Windows of one size: along the last dimension, the first window begins `padding` elements before
+  ** the plane, each other one begins `stride` elements after the one before, and each has `count`
+  ** elements, some of which may be in the padding. `margins` is the length of a row of scratch memory
+  ** with margins for the padding; 0 if windows have different sizes or the plane is too large. */
+  int64_t stride, padding, count, margins;
   /* for averages: the reciprocal of each window's number of elements (out...) */
   const double *share;
 } tlk_Spans;
 
-/* The pooling loops of one compute type. `scratch` is a buffer for one row of the input and, for
-** maxima, for as many int32 numbers. */
+/* Returns the size of the loops' scratch memory: for averages a row of the input, for maxima also as
+** many int32 numbers, and two rows with margins of both if all windows have one size. */
+static inline size_t tlk_pool_scratch(const tlk_Spans *s) {
+  return (size_t)(s->in[2] + 2 * s->margins) * 12;
+}
+
+/* The pooling loops of one compute type. `scratch` is a buffer of tlk_pool_scratch bytes. */
 typedef struct tlk_PoolLoops {
   /* Computes maxima and, unless `indices` is NULL, their positions. */
   void (*max)(const tlk_Spans *s, const void *in, void *out, int64_t *indices, void *scratch);

@@ -4,7 +4,7 @@
 typedef float Element, real;
 #define LOWEST -INFINITY
 #define IS_NAN(x) isnan(x)
-#define BLOCK 8
+#define BLOCK 16
 #include "kernels/cpu/pool/average_loops.h"
 #include "kernels/cpu/pool/max_loops.h"
 
