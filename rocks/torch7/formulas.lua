@@ -17,16 +17,14 @@ local field, methods, close, is_tensor = types.field, types.methods, types.close
    types.is_tensor
 local compute_linear = tlua.nn.functional.linear
 
-local function dims(x) return #field(x, "shape") end
-
 -- Layers with parameters --------------------------------------------------------------------------
 
 local add_linear = records.accumulate[nn.Linear.compute]
 
 local function linear(self, x, _, g, scale)
-   local n, sizes = dims(x), nil
-   if n ~= 2 then
-      sizes = field(x, "shape")
+   local sizes = methods.dim(x) ~= 2 and field(x, "shape") or nil
+   if sizes then
+      local n = #sizes
       x, g = T.reshape(x, {-1, sizes[n]}), T.reshape(g, {-1, field(g, "shape")[n]})
    end
    add_linear(self, x, g, scale)
@@ -116,12 +114,12 @@ for _, name in ipairs {"Linear", "Sigmoid", "Tanh", "LogSoftMax", "Reshape", "Vi
    from[name] = by_compute[nn[name].compute].gradient
 end
 function from.CAddTable(a, b, g)
-   if T.is_same_size(a, b) then return T.detach(g), T.detach(g) end
+   if T.is_same_size(a, b) then return T.detach(g), g end
 end
 function from.CMulTable(a, b, g)
    if T.is_same_size(a, b) then return T.mul(g, b), T.mul(g, a) end
 end
-function from.Identity(g) return identity(nil, nil, nil, g) end
+function from.Identity(g) return g end
 
 return {
    --- Maps the function `compute` of a layer to the formula for its gradients.
@@ -132,6 +130,6 @@ return {
    --- Maps a layer's name to the function that computes the gradient of its input from the layer,
    --- its input, its output, the gradient of the output, and the factor. The functions of layers
    --- with two inputs take the inputs and the gradient of the output. They return two gradients, or
-   --- nil if the inputs differ in size.
+   --- nil if the inputs differ in size. A result may be the gradient of the output itself.
    from = from,
 }

@@ -506,11 +506,12 @@ local function back_other(pass, i, g, grads, into, scale)
    if g ~= nil then pass_on(pass, step, g, grads, into) end
 end
 
--- These functions end the backward pass of a step. end_step frees the gradient of the module's
--- output, and clears gradInput. end_kept_step sets gradInput to p or, if there are two gradients,
--- to {p, q}.
-local function end_step(module, g)
+-- These functions end the backward pass of a step, whose input has the gradient p or, if there are
+-- two inputs, the gradients p and q. end_step clears gradInput and frees the gradient g of the
+-- output, unless p or q is this gradient. end_kept_step sets gradInput.
+local function end_step(module, g, p, q)
    module.gradInput = nil
+   if rawequal(g, p) or rawequal(g, q) then return end
    if is_tensor(g) then close(g) else release(g) end
 end
 local function end_kept_step(module, _, p, q)

@@ -50,8 +50,9 @@ end
 
 -- Returns a tensor as a matrix whose rows are the vectors along the last dimension.
 local function as_rows(x)
+   if methods.dim(x) == 2 then return x end
    local sizes = shape(x)
-   return #sizes == 2 and x or T.reshape(x, {-1, sizes[#sizes]})
+   return T.reshape(x, {-1, sizes[#sizes]})
 end
 
 records.accumulate[linear] = function(self, x, g, scale)
