@@ -101,15 +101,27 @@ local function samples(low, cell, cells, per_cell, size)
    return pixels:view(shape), weights:view(shape)
 end
 
--- Returns the pixels of an image (C, H, W) as rows of channels. If cells have their own channels
--- (is_ps), there is a row for each cell and pixel, with the pixels of a cell together. The second
--- result is the number of rows before those of each cell, (height, width).
-local function rows_of(image, height, width, is_ps)
-   if not is_ps then return image:flatten(2):t():contiguous() end
-   local cells, size = height * width, image:size(2) * image:size(3)
-   local maps = image:view(-1, cells, size):permute({2, 3, 1}):reshape(cells * size, -1)
-   return maps, torch.arange(0, cells * size, size, {dtype = "int64", device = image.device})
-      :view(height, width)
+-- Returns the pixels of an image (C, H, W) as rows of channels.
+local function rows_of(image) return image:flatten(2):t():contiguous() end
+
+-- the largest number of channels of a cell for which each channel has its own product
+local few_channels <const> = 6
+
+-- Returns the product of a sparse matrix with an image whose cells have their own channels, (count,
+-- C). The matrix has `count` rows, which are cells of regions. Its columns are the pixels of the
+-- first cell's channel, then those of the second cell's channel, and so on.
+local function product_by_cell(image, pointers, pixels, weights, count, cells)
+   local size = image:size(2) * image:size(3)
+   local channels = image:size(1) // cells
+   local maps = image:reshape(channels, cells * size)
+   if channels > few_channels then
+      return torch._csr_mm(pointers, pixels, weights, maps:t(), count)
+   end
+   local results = {}
+   for c = 1, channels do
+      results[c] = torch._csr_mm(pointers, pixels, weights, maps[c]:unsqueeze(2), count)
+   end
+   return torch.cat(results, 2)
 end
 
 -- Returns the sums of the cells of n regions, (n, channels, height, width). Each sum is the product
@@ -117,13 +129,14 @@ end
 -- width, count).
 local function sum_of_cells(image, pixels, weights, is_ps)
    local n, height, width, count = table.unpack(pixels.shape)
-   local maps, before = rows_of(image, height, width, is_ps)
-   if is_ps then pixels:add_(before:view(1, height, width, 1)) end
    local cells = n * height * width
    local pointers = torch.arange(1, cells * count + 2, count,
       {dtype = "int64", device = image.device})
-   return torch._csr_mm(pointers, pixels:flatten(), weights:flatten():to(image.dtype), maps, cells)
-      :view(n, height, width, -1):permute {1, 4, 2, 3}
+   pixels, weights = pixels:flatten(), weights:flatten():to(image.dtype)
+   local sums = is_ps
+      and product_by_cell(image, pointers, pixels, weights, cells, height * width)
+      or torch._csr_mm(pointers, pixels, weights, rows_of(image), cells)
+   return sums:view(n, height, width, -1):permute {1, 4, 2, 3}
 end
 
 -- Returns the averages of n regions of one image: (n, channels, height, width).
@@ -144,7 +157,14 @@ local function average(image, boxes, height, width, ny, nx, is_aligned, is_ps)
       return values:view(n, 1, width, 1, 2 * nx):expand(n, 1, width, 2 * ny, 2 * nx)
          :reshape(n, 1, width, -1)
    end
-   local pixels = along_y(y * columns + 1) + along_x(x)
+   y = y * columns + 1
+   if is_ps then
+      -- the pixels of the cells before, which have channels of their own
+      local size, like = rows * columns, {dtype = "int64", device = image.device}
+      y = y + torch.arange(0, height, like):view(height, 1) * (width * size)
+      x = x + torch.arange(0, width, like):view(width, 1) * size
+   end
+   local pixels = along_y(y) + along_x(x)
    local weights = along_y(y_weights) * along_x(x_weights)
    return sum_of_cells(image, pixels, weights, is_ps)
 end
@@ -400,16 +420,17 @@ end
 
 -- Returns the mean of each cell in its own channels, (cells, C). Cells without pixels give 0.
 local function mean_values(image, cells, height, width)
-   local maps, before = rows_of(image, height, width, true)
    local count, like = cells.count, {dtype = "int64", device = image.device}
-   local number = count:size(1)
+   local number, size = count:size(1), image:size(2) * image:size(3)
+   local before = torch.arange(0, height * width * size, size, like)
    local cell = torch.arange(1, number + 1, like):repeat_interleave(count)
    local ends = count:cumsum(1)
    local k = torch.arange(cell:size(1), like) - (ends - count):index_select(1, cell)
-   cells.first = (cells.first:view(-1, height, width) + before):flatten()
+   cells.first = (cells.first:view(-1, height * width) + before):flatten()
    local pixels = pixels_of(cells, cell, k, image:size(3))
    local weights = count:to(image.dtype):reciprocal():index_select(1, cell)
-   return torch._csr_mm(torch.cat({torch.ones(1, like), ends + 1}), pixels, weights, maps, number)
+   return product_by_cell(image, torch.cat({torch.ones(1, like), ends + 1}), pixels, weights,
+      number, height * width)
 end
 
 local take_pool = args.signature [[vision.ops.roi_pool(input: tensor, boxes: any,

@@ -126,6 +126,18 @@ describe("regions of interest", function()
       end)
    end
 
+   it("are the same for many channels of a cell as for few", function()
+      local x, w = torch.rand(1, 8 * 6, 10, 12):requires_grad_(), torch.rand(2, 8, 2, 3)
+      local boxes = {torch.tensor {{0, 1, 7, 9}, {2.5, 0, 11, 4}}}
+      for _, name in ipairs {"ps_roi_align", "ps_roi_pool"} do
+         local parts = {}
+         for c = 1, 8 do parts[c] = ops[name](x:narrow(2, 6 * c - 5, 6), boxes, {2, 3}) end
+         local all, each = ops[name](x, boxes, {2, 3}), torch.cat(parts, 2)
+         assert.close(each, all, 1e-6)
+         assert.close(torch.autograd.grad((each * w):sum(), x), torch.autograd.grad((all * w):sum(), x), 1e-6)
+      end
+   end)
+
    it("have the gradient of ps_roi_pool by finite differences", function()
       local x = torch.randn(1, 4, 6, 6, {dtype = "float64", requires_grad = true})
       local boxes = {torch.tensor {{1.0, 0, 4, 5}, {3.0, 3, 9, 9}}}
