@@ -13,6 +13,7 @@ build = {
    modules = {
       ["tlua.onnx.layer_translations"] = "layer_translations.lua",
       ["tlua.onnx.translations"] = "translations.lua",
+      ["tlua.onnx.pool_translations"] = "pool_translations.lua",
       ["tlua.onnx.export"] = "export.lua",
       ["tlua.onnx.Builder"] = "Builder.lua",
       ["tlua.onnx.Module"] = "Module.lua",

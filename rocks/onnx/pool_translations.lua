@@ -1,0 +1,109 @@
+-- pool_translations.lua - translates pools to ONNX. See translations.lua.
+
+local torch = require "tlua"
+local base = require "tlua.onnx.translations"
+local shapes = require "tlua.onnx.shape_translations"
+local wire = require "tlua.onnx.wire"
+
+local op <const>, zero_based <const> = base._op, shapes._zero_based
+
+local M = {}
+
+-- Adds a batch dimension to x if it has none. Also returns a function that removes it from a
+-- result.
+function M._batched(b, x, n)
+   if b:rank(x) == n + 2 then return x, function(y) return y end end
+   return b:unsqueeze(x, {0}), function(y) return b:squeeze(y, {0}) end
+end
+
+-- Returns a list of padding for the beginnings and then the ends of dimensions.
+function M._twice(list)
+   local pads = table.move(list, 1, #list, 1, {})
+   return table.move(list, 1, #list, #list + 1, pads)
+end
+
+local batched <const>, twice <const> = M._batched, M._twice
+
+for n = 1, 3 do
+   -- Converts positions. tlua's positions count from 1 within each plane. ONNX's count from 0 over
+   -- all planes.
+   local function positions(b, x, places)
+      local plane
+      for i = 1, n do
+         local size = b:size(x, 2 + i)
+         plane = plane and op(b, "Mul", plane, size) or size
+      end
+      local inner = b:node("Mod", {places, plane})
+      return op(b, "Add", inner, b:number(1, "int64"))
+   end
+   M[("max_pool%dd"):format(n)] = function(b, a)
+      local x, undo = batched(b, a.input, n)
+      local attributes = {kernel_shape = a.kernel_size, strides = a.stride or a.kernel_size,
+         pads = twice(a.padding), dilations = a.dilation, ceil_mode = a.ceil_mode and 1 or 0}
+      if not a.wanted[2] then return undo(b:node("MaxPool", {x}, attributes)) end
+      local y, places = b:node("MaxPool", {x}, attributes, 2)
+      return undo(y), undo(positions(b, x, places))
+   end
+   M[("max_pool%dd_with_indices"):format(n)] = M[("max_pool%dd"):format(n)]
+   M[("avg_pool%dd"):format(n)] = function(b, a)
+      if a.divisor_override then wire.fail "divisor_override cannot be exported" end
+      if a.ceil_mode and b.opset < 19 then wire.fail "ceil_mode needs opset_version 19" end
+      local x, undo = batched(b, a.input, n)
+      return undo(b:node("AveragePool", {x}, {kernel_shape = a.kernel_size,
+         strides = a.stride or a.kernel_size, pads = twice(a.padding),
+         ceil_mode = a.ceil_mode and 1 or 0, count_include_pad = a.count_include_pad and 1 or 0}))
+   end
+   M[("lp_pool%dd"):format(n)] = function(b, a)
+      local x, undo = batched(b, a.input, n)
+      local p = math.tointeger(a.norm_type) or wire.fail "norm_type: expected an integer"
+      return undo(b:node("LpPool", {x}, {kernel_shape = a.kernel_size, p = p,
+         strides = a.stride or a.kernel_size,
+         ceil_mode = b.opset >= 18 and a.ceil_mode and 1 or nil}))
+   end
+
+   local function adaptive(pool)
+      return function(b, a)
+         local x, undo = batched(b, a.input, n)
+         local ones, kernel, strides = true, {}, {}
+         for i, size in ipairs(a.output_size) do
+            ones = ones and size == 1
+            local old = b:known(x, 2 + i)
+            if size == -1 then size = old end
+            if old and old % size == 0 then kernel[i], strides[i] = old // size, old // size end
+         end
+         if ones and not a.wanted[2] then
+            return undo(b:node("Global" .. pool, {x}))
+         end
+         if #kernel < n then
+            wire.fail "an adaptive pool whose sizes do not divide the input's"
+         end
+         local attributes = {kernel_shape = kernel, strides = strides}
+         if not a.wanted[2] then return undo(b:node(pool, {x}, attributes)) end
+         local y, places = b:node(pool, {x}, attributes, 2)
+         return undo(y), undo(positions(b, x, places))
+      end
+   end
+   M[("adaptive_avg_pool%dd"):format(n)] = adaptive "AveragePool"
+   M[("adaptive_max_pool%dd"):format(n)] = adaptive "MaxPool"
+   M[("adaptive_max_pool%dd_with_indices"):format(n)] = adaptive "MaxPool"
+
+   M[("max_unpool%dd"):format(n)] = function(b, a)
+      local x, places = a.input, zero_based(b, a.indices)
+      local sizes, inner = {}, 1
+      for i = 1, n do
+         local old = b:known(x, 2 + i) or wire.fail "max_unpool of a dynamic size"
+         local given = a.output_size and a.output_size[#a.output_size - n + i]
+         sizes[i] = given or (old - 1) * (a.stride or a.kernel_size)[i] - 2 * a.padding[i]
+            + a.kernel_size[i]
+         inner = inner * sizes[i]
+      end
+      local flat = {b:known(x, 1) or b:size(x, 1), b:known(x, 2), -1}
+      local zeros = b:node("ConstantOfShape", {b:ints {flat[1], flat[2], inner}},
+         {value = torch.tensor({0}, {dtype = b:dtype(x)})})
+      local y = b:node("ScatterElements", {zeros, b:reshape(places, flat), b:reshape(x, flat)},
+         {axis = 2})
+      return b:reshape(y, {flat[1], flat[2], table.unpack(sizes)})
+   end
+end
+
+return M
