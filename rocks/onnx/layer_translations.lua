@@ -59,9 +59,15 @@ for n = 1, 3 do
    end
    M[("conv_transpose%dd"):format(n)] = function(b, a)
       local x, undo = batched(b, a.input, n)
+      -- runtimes refuse an output_padding of at least the stride, but smaller padding at the end
+      -- has the same effect
+      local pads, added = twice(a.padding), table.move(a.output_padding, 1, n, 1, {})
+      for i = 1, n do
+         local instead = math.min(added[i], pads[n + i])
+         added[i], pads[n + i] = added[i] - instead, pads[n + i] - instead
+      end
       return undo(b:node("ConvTranspose", {x, a.weight, a.bias}, {strides = a.stride,
-         pads = twice(a.padding), dilations = a.dilation, group = a.groups,
-         output_padding = a.output_padding}))
+         pads = pads, dilations = a.dilation, group = a.groups, output_padding = added}))
    end
 end
 
@@ -412,12 +418,26 @@ function M.interpolate(b, a)
       antialias = a.antialias and 1 or nil,
       coordinate_transformation_mode = a.align_corners and "align_corners"
          or mode == "nearest" and "asymmetric" or mode == "nearest-exact" and "half_pixel"
-         or "pytorch_half_pixel",
+         -- pytorch_half_pixel differs from PyTorch if the result has one element
+         or "half_pixel",
       nearest_mode = kind == "nearest" and (mode == "nearest" and "floor" or "round_prefer_ceil")
          or nil}
-   if a.size then
+   local size = a.size
+   -- the sizes alone count here, and runtimes disagree about the sizes that scales give
+   if not size and (a.recompute_scale_factor or a.align_corners) then
+      size = {}
+      for i = 1, n do
+         local old = b:known(x, 2 + i)
+         size[i] = old and math.floor(old * (a.scale_factor[i] or a.scale_factor[1]))
+      end
+      if #size < n then
+         if not a.align_corners then wire.fail "recompute_scale_factor of a dynamic size" end
+         size = nil
+      end
+   end
+   if size then
       local list = {b:known(x, 1) or b:size(x, 1), b:known(x, 2) or b:size(x, 2)}
-      table.move(a.size, 1, #a.size, 3, list)
+      table.move(size, 1, #size, 3, list)
       return b:node("Resize", {x, false, false, b:ints(list)}, attributes)
    end
    local scales = {1.0, 1.0}
@@ -563,7 +583,9 @@ M.poisson_nll_loss = loss(function(b, a, n)
    return op(b, "Add", y, op(b, "Where", op(b, "Greater", a.target, n(1)), stirling, n(0)))
 end)
 M.gaussian_nll_loss = loss(function(b, a, n)
-   local var = op(b, "Max", base._operands(b, a.var, a.input), n(a.eps))
+   local var = a.var
+   if b:rank(var) < b:rank(a.input) then var = b:unsqueeze(var, {-1}) end -- one for each sample
+   var = op(b, "Max", base._operands(b, var, a.input), n(a.eps))
    local d = op(b, "Sub", a.input, a.target)
    local y = op(b, "Add", op(b, "Log", var), op(b, "Div", op(b, "Mul", d, d), var))
    y = op(b, "Mul", y, n(0.5))
@@ -611,6 +633,10 @@ end
 
 function M.cosine_similarity(b, a)
    local x, y = a.x1, a.x2
+   if not torch.is_same_size(x.examples[1], y.examples[1]) then
+      local shape = b:node("Shape", {op(b, "Mul", x, y)})
+      x, y = b:node("Expand", {x, shape}), b:node("Expand", {y, shape})
+   end
    local axes, dtype = {b:axis(x, a.dim)}, b:dtype(x)
    local function unit(v)
       local size = b:reduce("ReduceL2", v, axes, true)

@@ -1,6 +1,7 @@
 -- pool_translations.lua - translates pools to ONNX. See translations.lua.
 
 local torch = require "tlua"
+local support = require "tlua.onnx.support"
 local base = require "tlua.onnx.translations"
 local shapes = require "tlua.onnx.shape_translations"
 local wire = require "tlua.onnx.wire"
@@ -24,6 +25,13 @@ end
 
 local batched <const>, twice <const> = M._batched, M._twice
 
+-- Returns the number of elements of a window.
+local function volume(sizes)
+   local count = 1
+   for _, size in ipairs(sizes) do count = count * size end
+   return count
+end
+
 for n = 1, 3 do
    -- Converts positions. tlua's positions count from 1 within each plane. ONNX's count from 0 over
    -- all planes.
@@ -46,19 +54,57 @@ for n = 1, 3 do
    end
    M[("max_pool%dd_with_indices"):format(n)] = M[("max_pool%dd"):format(n)]
    M[("avg_pool%dd"):format(n)] = function(b, a)
-      if a.divisor_override then wire.fail "divisor_override cannot be exported" end
+      local divisor = a.divisor_override
       if a.ceil_mode and b.opset < 19 then wire.fail "ceil_mode needs opset_version 19" end
+      if a.ceil_mode and divisor then
+         wire.fail "divisor_override with ceil_mode cannot be exported"
+      end
       local x, undo = batched(b, a.input, n)
-      return undo(b:node("AveragePool", {x}, {kernel_shape = a.kernel_size,
+      local y = b:node("AveragePool", {x}, {kernel_shape = a.kernel_size,
          strides = a.stride or a.kernel_size, pads = twice(a.padding),
-         ceil_mode = a.ceil_mode and 1 or 0, count_include_pad = a.count_include_pad and 1 or 0}))
+         ceil_mode = a.ceil_mode and 1 or 0,
+         count_include_pad = (a.count_include_pad or divisor) and 1 or 0})
+      if divisor then
+         y = op(b, "Mul", y, b:number(volume(a.kernel_size) / divisor, b:dtype(y)))
+      end
+      return undo(y)
+   end
+   -- Computes a window that extends beyond the input as PyTorch does: from the mean of its elements
+   -- inside the input, times the number of all its elements.
+   local function lp_pool_beyond(b, a)
+      local dtype = b:dtype(a.input)
+      local mean = M[("avg_pool%dd"):format(n)](b, {ceil_mode = true, count_include_pad = true,
+         input = op(b, "Pow", a.input, b:number(a.norm_type, dtype)),
+         kernel_size = a.kernel_size, stride = a.stride, padding = support.fill(n, 0)})
+      local sum = op(b, "Mul", op(b, "Relu", mean), b:number(volume(a.kernel_size), dtype))
+      return op(b, "Pow", sum, b:number(1 / a.norm_type, dtype))
    end
    M[("lp_pool%dd"):format(n)] = function(b, a)
+      if a.ceil_mode then return lp_pool_beyond(b, a) end
       local x, undo = batched(b, a.input, n)
       local p = math.tointeger(a.norm_type) or wire.fail "norm_type: expected an integer"
       return undo(b:node("LpPool", {x}, {kernel_shape = a.kernel_size, p = p,
-         strides = a.stride or a.kernel_size,
-         ceil_mode = b.opset >= 18 and a.ceil_mode and 1 or nil}))
+         strides = a.stride or a.kernel_size}))
+   end
+
+   -- Computes the means of an adaptive pool with one product along each dimension: column j of a
+   -- matrix has the weights of the elements of window j.
+   local function means(b, x, output_size)
+      for i, size in ipairs(output_size) do
+         local old = b:known(x, 2 + i) or wire.fail "an adaptive pool of a dynamic size"
+         if size ~= -1 then
+            local weights = torch.zeros(old, size)
+            for j = 1, size do
+               local first, last = (j - 1) * old // size + 1, (j * old + size - 1) // size
+               weights[{{first, last}, j}] = 1 / (last - first + 1)
+            end
+            local kept = ("ncdhw"):sub(1, 2 + n)
+            local axis = kept:sub(2 + i, 2 + i)
+            x = b:node("Einsum", {x, b:initializer(weights:to(b:dtype(x)))},
+               {equation = ("%s,%sz->%s"):format(kept, axis, (kept:gsub(axis, "z")))})
+         end
+      end
+      return x
    end
 
    local function adaptive(pool)
@@ -69,13 +115,16 @@ for n = 1, 3 do
             ones = ones and size == 1
             local old = b:known(x, 2 + i)
             if size == -1 then size = old end
-            if old and old % size == 0 then kernel[i], strides[i] = old // size, old // size end
+            if old and old % size == 0 then
+               kernel[#kernel + 1], strides[#strides + 1] = old // size, old // size
+            end
          end
          if ones and not a.wanted[2] then
             return undo(b:node("Global" .. pool, {x}))
          end
          if #kernel < n then
-            wire.fail "an adaptive pool whose sizes do not divide the input's"
+            if pool == "AveragePool" then return undo(means(b, x, a.output_size)) end
+            wire.fail "an adaptive max pool whose sizes do not divide the input's"
          end
          local attributes = {kernel_shape = kernel, strides = strides}
          if not a.wanted[2] then return undo(b:node(pool, {x}, attributes)) end

@@ -75,8 +75,12 @@ M.rrelu = of_one(function(b, x, _, a)
    return b:node("LeakyRelu", {x}, {alpha = (a.lower + a.upper) / 2})
 end)
 M.softplus = of_one(function(b, x, n, a)
-   if a.beta == 1 then return op(b, "Softplus", x) end
-   return op(b, "Div", op(b, "Softplus", op(b, "Mul", x, n(a.beta))), n(a.beta))
+   local scaled = a.beta == 1 and x or op(b, "Mul", x, n(a.beta))
+   local y = op(b, "Softplus", scaled)
+   if a.beta ~= 1 then y = op(b, "Div", y, n(a.beta)) end
+   -- above 20, softplus(x) is x in float32 already
+   if a.threshold >= 20 then return y end
+   return op(b, "Where", op(b, "Greater", scaled, n(a.threshold)), x, y)
 end)
 M.logsigmoid = of_one(function(b, x) return op(b, "Neg", op(b, "Softplus", op(b, "Neg", x))) end)
 M.tanhshrink = of_one(function(b, x) return op(b, "Sub", x, op(b, "Tanh", x)) end)

@@ -29,6 +29,7 @@ for name in ([[ReLU ReLU6 LeakyReLU RReLU ELU SELU CELU GELU SiLU Mish Softplus 
    case(name, function() return nn[name]() end, x2)
 end
 case("GELU_tanh", function() return nn.GELU {approximate = "tanh"} end, x2)
+case("Softplus_threshold", function() return nn.Softplus(2, 0.5) end, x2)
 case("PReLU_channels", function() return nn.PReLU(4) end, x4)
 case("Threshold", function() return nn.Threshold(0.1, 2) end, x2)
 for name in ("GLU Softmax LogSoftmax Softmin"):gmatch "%S+" do case(name, function() return nn[name](2) end, x2) end
@@ -65,14 +66,17 @@ for n = 1, 3 do
    variant("Conv", "groups", c, 4, 3, {groups = 2, dilation = 1, bias = false})
    variant("Conv", "circular", c, 4, 3, {padding = 1, padding_mode = "circular"})
    layer("ConvTranspose", c, 4, 3, {stride = 2, padding = 1, output_padding = 1, groups = 2})
+   variant("ConvTranspose", "dilated", c, 4, 2, {padding = 1, output_padding = 1, dilation = 2})
    layer("MaxPool", 2)
    variant("MaxPool", "indices", 2, {return_indices = true})
    variant("MaxPool", "padded", 3, {padding = 1, stride = 2})
    layer("AvgPool", 2)
    variant("AvgPool", "padded", 3, {padding = 1, stride = 2, count_include_pad = false})
+   if n > 1 then variant("AvgPool", "divisor", 2, {divisor_override = 3}) end
    layer("LPPool", 2, 2)
    layer("AdaptiveAvgPool", 2)
    variant("AdaptiveAvgPool", "one", 1)
+   variant("AdaptiveAvgPool", "uneven", 3)
    layer("AdaptiveMaxPool", 2)
    layer("BatchNorm", c)
    variant("BatchNorm", "plain", c, {affine = false})
@@ -115,6 +119,13 @@ case("Upsample_bilinear", function() return nn.Upsample {scale_factor = 2, mode 
 case("Upsample_corners", function()
    return nn.Upsample {size = {5, 11}, mode = "bilinear", align_corners = true}
 end, x4)
+case("Upsample_one", function() return nn.Upsample {size = {1, 3}, mode = "bilinear"} end, x4)
+case("Upsample_sizes", function()
+   return nn.Upsample {scale_factor = 0.3, mode = "bilinear", recompute_scale_factor = true}
+end, x4)
+case("Upsample_corners_scale", function()
+   return nn.Upsample {scale_factor = 1.3, mode = "bicubic", align_corners = true}
+end, x4)
 case("Upsample_bicubic", function() return nn.Upsample {scale_factor = 2, mode = "bicubic"} end, x4)
 case("Upsample_linear", function() return nn.Upsample {scale_factor = 2, mode = "linear"} end, x3)
 case("Upsample_trilinear", function() return nn.Upsample {scale_factor = 2, mode = "trilinear"} end, x5)
@@ -126,6 +137,8 @@ case("ChannelShuffle", function() return nn.ChannelShuffle(2) end, x4)
 case("Fold", function() return nn.Fold({4, 4}, 2) end, function(n) return torch.randn(n, 8, 9) end)
 case("Unfold", function() return nn.Unfold(2) end, x4)
 case("CosineSimilarity", function() return nn.CosineSimilarity() end, function(n) return x2(n), x2(n) end)
+case("CosineSimilarity_broadcast", function() return nn.CosineSimilarity(2) end,
+   function(n) return x2(n), torch.randn(n, 1) end)
 case("PairwiseDistance", function() return nn.PairwiseDistance() end, function(n) return x2(n), x2(n) end)
 
 local function series(n) return torch.randn(5, n, 4) end
