@@ -195,6 +195,22 @@ describe("torch.vision.transforms", function()
       assert.same({12, 10}, T.functional.get_image_size(image))
    end)
 
+   it("prints transforms with their options", function()
+      local transform = T.Compose {
+         T.Resize(8), T.RandomApply({T.Normalize({0.5}, {0.25})}, 0.3), function(x) return x end,
+      }
+      assert.equal([[Compose(
+  (1): Resize(size=8, interpolation=bilinear, antialias=true)
+  (2): RandomApply(
+    p=0.3
+    (1): Normalize(mean={0.5}, std={0.25})
+  )
+  (3): a function
+)]], tostring(transform))
+      assert.equal("ToTensor()", tostring(T.ToTensor()))
+      assert.equal("LinearTransformation()", tostring(T.LinearTransformation(torch.eye(2), torch.ones(2))))
+   end)
+
    it("divides bytes by 255, exactly, and leaves other images as they are", function()
       local bytes = torch.arange(256):to("uint8"):view(1, 16, 16)
       local x = T.ToTensor()(bytes)

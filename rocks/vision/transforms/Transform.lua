@@ -113,6 +113,8 @@ function Transform:make_params(values) return self:_draw(values) end
 ---@return any
 function Transform:transform(value, params) return self:_apply(value, params) end
 
+Transform._options = {}
+
 -- The library's own classes override these three methods.
 function Transform._check() end
 function Transform._draw() return {} end
@@ -199,6 +201,46 @@ function Transform._fill_for(fill, value)
    return fill or nil
 end
 
+local is_plain <const> = {number = true, string = true, boolean = true}
+
+-- Returns an option as text: a number, a string, a boolean or a list of these. Returns nil for other
+-- values.
+local function text_of(value)
+   if is_plain[type(value)] then return tostring(value) end
+   if type(value) ~= "table" or getmetatable(value) or #value == 0 then return nil end
+   local list = {}
+   for i, item in ipairs(value) do
+      if not is_plain[type(item)] then return nil end
+      list[i] = tostring(item)
+   end
+   return "{" .. table.concat(list, ", ") .. "}"
+end
+
+-- Returns the transforms of a list, one on each line, after a line with the other options.
+local function lines_of(transforms, options)
+   local lines = {options ~= "" and "  " .. options or nil}
+   for i, transform in ipairs(transforms) do
+      local text = type(transform) == "table" and tostring(transform) or "a function"
+      lines[#lines + 1] = ("  (%d): %s"):format(i, (text:gsub("\n", "\n  ")))
+   end
+   return "\n" .. table.concat(lines, "\n") .. "\n"
+end
+
+function Transform:extra_repr()
+   local list, transforms = {}, nil
+   for _, name in ipairs(self._options) do
+      local value = self[name]
+      local text = text_of(value)
+      if name == "transforms" and type(value) == "table" then
+         transforms = value
+      elseif text then
+         list[#list + 1] = name .. "=" .. text
+      end
+   end
+   local options = table.concat(list, ", ")
+   return transforms and lines_of(transforms, options) or options
+end
+
 --- Defines the constructor of a class. The arguments become fields of the object.
 ---@param Class table
 ---@param parameters string  the parameters, in the notation of args.signature
@@ -206,6 +248,8 @@ end
 function Transform._define(Class, parameters, check)
    local title = Class.__name
    local take = args.signature(title .. "(" .. parameters .. ")")
+   Class._options = {} -- the names of the parameters, for printing
+   for option in parameters:gmatch "([%w_]+):" do table.insert(Class._options, option) end
    function Class:__init(...)
       local a = take(...)
       if check then check(title, a) end
