@@ -201,16 +201,16 @@ function Transform._fill_for(fill, value)
    return fill or nil
 end
 
-local is_plain <const> = {number = true, string = true, boolean = true}
+local is_scalar <const> = {number = true, string = true, boolean = true}
 
--- Returns an option as text: a number, a string, a boolean or a list of these. Returns nil for other
--- values.
+-- Returns an option as text: a number, a string, a boolean or a list of these. Returns nil for
+-- other values.
 local function text_of(value)
-   if is_plain[type(value)] then return tostring(value) end
+   if is_scalar[type(value)] then return tostring(value) end
    if type(value) ~= "table" or getmetatable(value) or #value == 0 then return nil end
    local list = {}
    for i, item in ipairs(value) do
-      if not is_plain[type(item)] then return nil end
+      if not is_scalar[type(item)] then return nil end
       list[i] = tostring(item)
    end
    return "{" .. table.concat(list, ", ") .. "}"
