@@ -129,50 +129,58 @@ static void run_blocks(void *context, int64_t begin, int64_t end) {
   tlk_fft_room_close(&room);
 }
 
+/* Transforms a line of a real signal of even length by a plan that folds lines. */
+static void run_folded_pairs(const Call *c, const char *in, char *out, tlk_FftRoom *room) {
+  const tlk_FftPlan *p = c->plan;
+  if (c->call->kind == TLK_FFT_FROM_REAL) {
+    tlk_fft_run_folded(c->loops, p, in, 1, room);
+    c->loops->line_unpack(p->n, p->half_roots, room->piece, c->call->scale, out);
+    return;
+  }
+  c->loops->line_pack(p->n, p->half_roots, in, room->rows);
+  tlk_fft_run_folded(c->loops, p, room->rows, -1, room);
+  c->loops->line_out(p->n, room->piece, c->call->scale, -1, out);
+}
+
 /* Transforms line i alone; `line` has room for n + 1 complex numbers. */
-static bool run_line(const Call *c, int64_t i, char *line) {
+static bool run_line(const Call *c, int64_t i, char *line, tlk_FftRoom *room) {
   const struct tlk_fft *call = c->call;
   int64_t size = c->size, half = size / 2, n = call->n, inner = call->inner;
   char *in = (char *)call->in.data + i * c->in_n * (call->kind == TLK_FFT_FROM_REAL ? half : size);
   char *out = (char *)call->out.data + i * c->out_n * (call->kind == TLK_FFT_TO_REAL ? half : size);
   if (call->kind == TLK_FFT_COMPLEX && inner == 1)
-    return tlk_fft_line(c->plan, in, out, call->inverse, call->scale);
-  tlk_Move move = tlk_isa()->move[size == 16 ? 4 : 3], parts = tlk_isa()->move[size == 16 ? 3 : 2];
+    return tlk_fft_line(c->plan, in, out, call->inverse, call->scale, room);
+  tlk_Move move = tlk_isa()->move[size == 16 ? 4 : 3];
   if (call->kind == TLK_FFT_COMPLEX) { /* a column */
     int64_t at = (i / inner * n * inner + i % inner) * size;
     move(line, size, size, (char *)call->in.data + at, size, inner * size, 1, n);
-    bool ok = tlk_fft_line(c->plan, line, line, call->inverse, call->scale);
+    bool ok = tlk_fft_line(c->plan, line, line, call->inverse, call->scale, room);
     move((char *)call->out.data + at, size, inner * size, line, size, size, 1, n);
     return ok;
   }
+  if (c->paired && c->plan->fold) {
+    run_folded_pairs(c, in, out, room);
+    return true;
+  }
   if (call->kind == TLK_FFT_FROM_REAL && c->paired) {
-    TL_TRY(tlk_fft_line(c->plan, in, out, false, call->scale));
+    TL_TRY(tlk_fft_line(c->plan, in, out, false, call->scale, room));
     c->loops->line_from_pairs(n / 2, c->plan->half_roots, out);
     return true;
   }
   if (call->kind == TLK_FFT_FROM_REAL) {
-    memset(line, 0, (size_t)(n * size));
-    parts(line, half, size, in, half, half, 1, n);
-    TL_TRY(tlk_fft_line(c->plan, line, line, false, call->scale));
+    c->loops->line_widen(n, in, line);
+    TL_TRY(tlk_fft_line(c->plan, line, line, false, call->scale, room));
     memcpy(out, line, (size_t)(c->out_n * size));
     return true;
   }
-  memcpy(line, in, (size_t)(c->in_n * size));
   if (c->paired) {
+    memcpy(line, in, (size_t)(c->in_n * size));
     c->loops->line_to_pairs(n / 2, c->plan->half_roots, line);
-    return tlk_fft_line(c->plan, line, out, true, call->scale);
+    return tlk_fft_line(c->plan, line, out, true, call->scale, room);
   }
-  memset(line + half, 0, (size_t)half);
-  for (int64_t k = 1; k <= n / 2; k++) {
-    char *to = line + (n - k) * size;
-    memcpy(to, line + k * size, (size_t)size);
-    if (size == 8)
-      ((float *)(void *)to)[1] *= -1;
-    else
-      ((double *)(void *)to)[1] *= -1;
-  }
-  TL_TRY(tlk_fft_line(c->plan, line, line, true, call->scale));
-  parts(out, half, half, line, half, size, 1, n);
+  c->loops->line_mirror(n, in, line);
+  TL_TRY(tlk_fft_line(c->plan, line, line, true, call->scale, room));
+  c->loops->line_real(n, line, out);
   return true;
 }
 
@@ -180,9 +188,17 @@ static void run_lines(void *context, int64_t begin, int64_t end) {
   Call *c = context;
   size_t bytes = (size_t)((c->call->n + 1) * c->size);
   char *line = tli_alloc(bytes);
-  bool ok = line != NULL;
-  for (int64_t i = begin; ok && i < end; i++) ok = run_line(c, i, line);
-  if (line) tli_free(line, bytes);
+  bool folds = tlk_fft_folding(c->plan) != NULL;
+  tlk_FftRoom room;
+  if (line == NULL || (folds && !tlk_fft_room_open_folded(&room, c->plan))) {
+    if (line) tli_free(line, bytes);
+    atomic_store_explicit(&c->failed, true, memory_order_relaxed);
+    return;
+  }
+  bool ok = true;
+  for (int64_t i = begin; ok && i < end; i++) ok = run_line(c, i, line, folds ? &room : NULL);
+  if (folds) tlk_fft_room_close(&room);
+  tli_free(line, bytes);
   if (!ok) atomic_store_explicit(&c->failed, true, memory_order_relaxed);
 }
 
@@ -191,13 +207,13 @@ static bool run_call(Call *c) {
   int64_t blocks = c->call->inner >= c->lanes / 2
                        ? c->call->outer * tlk_ceil_div(c->call->inner, c->lanes)
                        : tlk_ceil_div(c->lines, c->lanes);
-  bool divides = p->columns || p->inner;
-  bool alone =
-      p->columns && p->n >= ALONE_LEAST && c->call->kind == TLK_FFT_COMPLEX && c->call->inner == 1;
+  bool folds = tlk_fft_folding(p) != NULL, divides = p->columns || p->inner || folds;
+  bool alone = c->call->inner == 1 &&
+               (folds || (p->columns && p->n >= ALONE_LEAST && c->call->kind == TLK_FFT_COMPLEX));
   if (tlk_fft_has_lanes(p) && !alone && (!divides || c->lines >= c->lanes / 2)) {
     TL_TRY(tli_parallel_try(blocks, tlk_max(1, TLK_GRAIN / (4 * c->call->n * c->lanes)), run_blocks,
                             c));
-  } else if (c->lines >= tl_get_num_threads()) {
+  } else if (folds || c->lines >= tl_get_num_threads()) {
     TL_TRY(tli_parallel_try(c->lines, tlk_max(1, TLK_GRAIN / (4 * c->call->n)), run_lines, c));
   } else {
     run_lines(c, 0, c->lines); /* if there are few lines, threads share the work of each line */

@@ -3,6 +3,8 @@
 ** loops process whole vectors only. The loops use the compilers' vector types, because compilers
 ** vectorise plain loops only in part. isa/fft_<type>.c includes this file.
 */
+#include <string.h>
+
 #include "kernels/cpu/fft/transform.h"
 #include "kernels/cpu/vector.h"
 
@@ -108,23 +110,33 @@ PASS(4, {
 
 #define SQRT_HALF ((real)0.70710678118654752440)
 
-PASS(8, {
-  Complexes a0 = IN(0), a1 = IN(1), a2 = IN(2), a3 = IN(3);
-  Complexes a4 = IN(4), a5 = IN(5), a6 = IN(6), a7 = IN(7);
-  Complexes b0 = plus(a0, a4), b4 = minus(a0, a4), b2 = plus(a2, a6), b6 = turned(minus(a2, a6));
-  Complexes b1 = plus(a1, a5), b5 = minus(a1, a5), b3 = plus(a3, a7), b7 = turned(minus(a3, a7));
+/* Transforms 8 elements. */
+static inline __attribute__((always_inline)) void transform_8(Complexes v[8]) {
+  Complexes b0 = plus(v[0], v[4]), b4 = minus(v[0], v[4]);
+  Complexes b2 = plus(v[2], v[6]), b6 = turned(minus(v[2], v[6]));
+  Complexes b1 = plus(v[1], v[5]), b5 = minus(v[1], v[5]);
+  Complexes b3 = plus(v[3], v[7]), b7 = turned(minus(v[3], v[7]));
   Complexes c0 = plus(b0, b2), c2 = minus(b0, b2), c1 = plus(b1, b3), c3 = turned(minus(b1, b3));
   Complexes c4 = plus(b4, b6), c6 = minus(b4, b6), d5 = plus(b5, b7), d7 = minus(b5, b7);
   Complexes c5 = scaled(((Complexes){d5.re + d5.im, d5.im - d5.re}), SQRT_HALF);
   Complexes c7 = scaled(((Complexes){d7.im - d7.re, -d7.re - d7.im}), SQRT_HALF);
-  OUT(0, plus(c0, c1));
-  OUT_TURNED(1, plus(c4, c5));
-  OUT_TURNED(2, plus(c2, c3));
-  OUT_TURNED(3, plus(c6, c7));
-  OUT_TURNED(4, minus(c0, c1));
-  OUT_TURNED(5, minus(c4, c5));
-  OUT_TURNED(6, minus(c2, c3));
-  OUT_TURNED(7, minus(c6, c7));
+  v[0] = plus(c0, c1), v[4] = minus(c0, c1);
+  v[1] = plus(c4, c5), v[5] = minus(c4, c5);
+  v[2] = plus(c2, c3), v[6] = minus(c2, c3);
+  v[3] = plus(c6, c7), v[7] = minus(c6, c7);
+}
+
+PASS(8, {
+  Complexes v[8] = {IN(0), IN(1), IN(2), IN(3), IN(4), IN(5), IN(6), IN(7)};
+  transform_8(v);
+  OUT(0, v[0]);
+  OUT_TURNED(1, v[1]);
+  OUT_TURNED(2, v[2]);
+  OUT_TURNED(3, v[3]);
+  OUT_TURNED(4, v[4]);
+  OUT_TURNED(5, v[5]);
+  OUT_TURNED(6, v[6]);
+  OUT_TURNED(7, v[7]);
 })
 
 /* Passes of an odd radix r use the sums s_j = x_j + x_{r-j} and the differences d_j = x_j - x_{r-j}
@@ -230,6 +242,14 @@ static void pass(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {
 #define PICK_2(a, b, k) __builtin_shufflevector(a, b, k, 2 + k)
 #define MIX_4(a, b, k) __builtin_shufflevector(a, b, k, 4 + k, k + 1, 5 + k)
 #define MIX_2(a, b, k) __builtin_shufflevector(a, b, k, 2 + k)
+#endif
+
+#ifdef SHUFFLES
+#define REVERSE_16(a) \
+  __builtin_shufflevector(a, a, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+#define REVERSE_8(a) __builtin_shufflevector(a, a, 7, 6, 5, 4, 3, 2, 1, 0)
+#define REVERSE_4(a) __builtin_shufflevector(a, a, 3, 2, 1, 0)
+#define REVERSE_2(a) __builtin_shufflevector(a, a, 1, 0)
 #endif
 
 #define PASTE_(a, b) a##b
@@ -374,17 +394,14 @@ static void line_to_pairs(int64_t h, const void *roots, void *line) {
   }
 }
 
-static void line_multiply(int64_t n, const void *in, const void *factors, void *out) {
-  const Complex *x = in, *w = factors;
-  Complex *y = out;
-  TLK_IVDEP
-  for (int64_t i = 0; i < n; i++) y[i] = one_times(x[i], w[i]);
-}
+#include "kernels/cpu/fft/fold_loops.h"
 
-#define FFT_LOOPS                                                                          \
-  {                                                                                        \
-    .pass = pass, .split = split, .join = join, .scale = scale_rows, .multiply = multiply, \
-    .twist = twist, .from_pairs = from_pairs, .to_pairs = to_pairs,                        \
-    .line_from_pairs = line_from_pairs, .line_to_pairs = line_to_pairs,                    \
-    .line_multiply = line_multiply                                                         \
+#define FFT_LOOPS                                                                              \
+  {                                                                                            \
+    .width = WIDTH, .pass = pass, .split = split, .join = join, .scale = scale_rows,           \
+    .multiply = multiply, .twist = twist, .from_pairs = from_pairs, .to_pairs = to_pairs,      \
+    .line_from_pairs = line_from_pairs, .line_to_pairs = line_to_pairs,                        \
+    .line_multiply = line_multiply, .line_widen = line_widen, .line_mirror = line_mirror,      \
+    .line_real = line_real, .fold = fold, .line_out = line_out, .line_product = line_product,  \
+    .line_unpack = line_unpack, .line_pack = line_pack                                         \
   }

@@ -12,17 +12,27 @@
 ** and elements at the same position in both would evict one another from the cache. */
 #define APART 192
 
-bool tlk_fft_room_open(tlk_FftRoom *room, const tlk_FftPlan *plan) {
-  int64_t rows = (plan->inner ? plan->inner->n : plan->n) + 1;
-  size_t array = (size_t)rows * TLK_FFT_LANE_BYTES + APART;
-  size_t chunk = (size_t)TLK_FFT_CHUNK * 2 * TLK_FFT_LANE_BYTES;
-  room->bytes = 4 * array + chunk;
+/* Allocates two pieces of at least `rows` rows, and a buffer of `buffer` bytes. */
+static bool open_room(tlk_FftRoom *room, int64_t rows, size_t buffer) {
+  /* a real signal has one row more, and the first pass of a folded line writes whole vectors */
+  size_t array = (size_t)(rows + TLK_FFT_LANE_BYTES / 4) * TLK_FFT_LANE_BYTES + APART;
+  room->bytes = 4 * array + buffer;
   char *at = room->memory = tli_alloc(room->bytes);
   if (at == NULL) return false;
   room->piece = (tlk_FftPiece){at, at + array};
   room->other = (tlk_FftPiece){at + 2 * array, at + 3 * array};
   room->rows = at + 4 * array;
   return true;
+}
+
+bool tlk_fft_room_open(tlk_FftRoom *room, const tlk_FftPlan *plan) {
+  return open_room(room, plan->inner ? plan->inner->n : plan->n,
+                   (size_t)TLK_FFT_CHUNK * 2 * TLK_FFT_LANE_BYTES);
+}
+
+bool tlk_fft_room_open_folded(tlk_FftRoom *room, const tlk_FftPlan *plan) {
+  int64_t rows = tlk_fft_folding(plan)->fold->n;
+  return open_room(room, rows, (size_t)(rows + 1) * 2 * TLK_FFT_LANE_BYTES);
 }
 
 void tlk_fft_room_close(tlk_FftRoom *room) { tli_free(room->memory, room->bytes); }
@@ -55,6 +65,12 @@ void tlk_fft_run(const tlk_FftLoops *loops, const tlk_FftPlan *p, tlk_FftRoom *r
   run_passes(loops, p->inner, room);
   tlk_fft_exchange(&room->piece), tlk_fft_exchange(&room->other);
   loops->multiply(p->n, p->chirp, 1, room->piece);
+}
+
+void tlk_fft_run_folded(const tlk_FftLoops *loops, const tlk_FftPlan *p, const void *in,
+                        double sign, tlk_FftRoom *room) {
+  loops->fold(p->fold->n, in, sign, p->fold_twiddles, room->piece);
+  run_passes(loops, p->fold, room);
 }
 
 bool tlk_fft_has_lanes(const tlk_FftPlan *p) {

@@ -13,7 +13,9 @@
 /* The buffers for transforming lines in vector lanes, all in one allocation. */
 typedef struct tlk_FftRoom {
   tlk_FftPiece piece, other;
-  char *rows; /* buffer for an array (TLK_FFT_CHUNK, lanes) of complex numbers */
+  /* buffer for an array (TLK_FFT_CHUNK, lanes) of complex numbers or, in the buffers for folded
+  ** lines, for a line and one element more */
+  char *rows;
   void *memory;
   size_t bytes;
 } tlk_FftRoom;
@@ -41,6 +43,8 @@ static inline void *tlk_fft_row(void *array, int64_t row) {
 
 /* Allocates the buffers for a plan. Returns false, without a message, if memory is exhausted. */
 bool tlk_fft_room_open(tlk_FftRoom *room, const tlk_FftPlan *plan) TL_MUSTCHECK;
+/* Allocates the buffers for a plan that transforms folded lines. */
+bool tlk_fft_room_open_folded(tlk_FftRoom *room, const tlk_FftPlan *plan) TL_MUSTCHECK;
 void tlk_fft_room_close(tlk_FftRoom *room);
 
 /* Sets rows [from, to) of a piece to zero. A row holds one element of each line. */
@@ -57,6 +61,16 @@ void tlk_fft_store(const tlk_FftLoops *loops, const tlk_FftLines *k, void *data,
                    tlk_FftRoom *room, tlk_FftPiece from, double scale);
 /* Returns whether the plan can transform lines in vector lanes. */
 bool tlk_fft_has_lanes(const tlk_FftPlan *p);
+/* Returns the plan that folds a line for plan p, which is p itself or that of p's convolution.
+** Returns NULL if p does not fold lines. */
+static inline const tlk_FftPlan *tlk_fft_folding(const tlk_FftPlan *p) {
+  const tlk_FftPlan *plan = p->inner ? p->inner : p;
+  return plan->fold ? plan : NULL;
+}
+/* Transforms a folded line, whose imaginary parts are multiplied by `sign` first. The result is in
+** room->piece. `p` has a plan `fold`. */
+void tlk_fft_run_folded(const tlk_FftLoops *loops, const tlk_FftPlan *p, const void *in,
+                        double sign, tlk_FftRoom *room);
 /* Transforms the lines in room->piece. */
 void tlk_fft_run(const tlk_FftLoops *loops, const tlk_FftPlan *p, tlk_FftRoom *room);
 

@@ -90,24 +90,43 @@ static bool line_divided(Line *c) {
   return ok;
 }
 
-/* Transforms one line by Bluestein's algorithm. The inverse transform has the same elements as the
-** forward transform, but in reverse order after the first. */
+/* Transforms one line by Bluestein's algorithm. The inverse transform is the conjugate of the
+** transform of the conjugates. */
 static bool line_chirp(const Line *c) {
   const tlk_FftPlan *p = c->plan;
   int64_t size = 2 * (int64_t)tl_dtype_size(p->part), m = p->inner->n;
+  double sign = c->inverse ? -1 : 1;
   size_t bytes = (size_t)(m * size);
   char *line = tli_alloc(bytes);
   if (line == NULL) return no_memory();
-  c->loops->line_multiply(p->n, c->in, p->chirp, line);
+  c->loops->line_multiply(p->n, c->in, &(tlk_FftFactors){p->chirp, sign, 1, 1}, line);
   memset(line + p->n * size, 0, (size_t)((m - p->n) * size));
-  bool ok = tlk_fft_line(p->inner, line, line, false, 1);
-  if (ok) c->loops->line_multiply(m, line, p->filter, line);
-  ok = ok && tlk_fft_line(p->inner, line, line, true, c->scale);
-  if (ok) c->loops->line_multiply(p->n, line, p->chirp, c->inverse ? line : c->out);
-  for (int64_t k = 0; ok && c->inverse && k < p->n; k++)
-    memcpy(c->out + k * size, line + (k > 0 ? p->n - k : 0) * size, (size_t)size);
+  bool ok = tlk_fft_line(p->inner, line, line, false, 1, NULL);
+  if (ok) c->loops->line_multiply(m, line, &(tlk_FftFactors){p->filter, 1, 1, 1}, line);
+  ok = ok && tlk_fft_line(p->inner, line, line, true, c->scale, NULL);
+  if (ok) c->loops->line_multiply(p->n, line, &(tlk_FftFactors){p->chirp, 1, 1, sign}, c->out);
   tli_free(line, bytes);
   return ok;
+}
+
+/* Transforms a folded line or, by Bluestein's algorithm, a line whose convolution is folded. */
+static void line_folded(const Line *c, tlk_FftRoom *room) {
+  const tlk_FftPlan *p = c->plan, *inner = p->inner;
+  double sign = c->inverse ? -1 : 1;
+  if (inner == NULL) {
+    tlk_fft_run_folded(c->loops, p, c->in, sign, room);
+    c->loops->line_out(p->n, room->piece, c->scale, sign, c->out);
+    return;
+  }
+  int64_t size = 2 * (int64_t)tl_dtype_size(p->part);
+  c->loops->line_multiply(p->n, c->in, &(tlk_FftFactors){p->chirp, sign, 1, 1}, room->rows);
+  memset(room->rows + p->n * size, 0, (size_t)((inner->n - p->n) * size));
+  tlk_fft_run_folded(c->loops, inner, room->rows, 1, room);
+  c->loops->line_product(inner->n, room->piece, &(tlk_FftFactors){p->filter, 1, 1, -1},
+                         room->rows);
+  tlk_fft_run_folded(c->loops, inner, room->rows, 1, room);
+  c->loops->line_product(p->n, room->piece, &(tlk_FftFactors){p->chirp, -1, c->scale, sign},
+                         c->out);
 }
 
 static bool line_alone(const Line *c) {
@@ -123,12 +142,20 @@ static bool line_alone(const Line *c) {
   return true;
 }
 
-bool tlk_fft_line(const tlk_FftPlan *plan, const void *in, void *out, bool inverse, double scale) {
+bool tlk_fft_line(const tlk_FftPlan *plan, const void *in, void *out, bool inverse, double scale,
+                  tlk_FftRoom *room) {
   Line c = {.plan = plan,
             .loops = tlk_fft_loops(plan->part),
             .in = in,
             .out = out,
             .inverse = inverse,
             .scale = scale};
+  if (tlk_fft_folding(plan)) {
+    tlk_FftRoom own;
+    if (room == NULL && !tlk_fft_room_open_folded(&own, plan)) return no_memory();
+    line_folded(&c, room ? room : &own);
+    if (room == NULL) tlk_fft_room_close(&own);
+    return true;
+  }
   return plan->columns ? line_divided(&c) : plan->inner ? line_chirp(&c) : line_alone(&c);
 }

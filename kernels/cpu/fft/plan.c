@@ -11,11 +11,15 @@
 #include "core/memory/alloc.h"
 #include "core/platform/platform.h"
 #include "kernels/cpu/block_walk.h"
+#include "kernels/cpu/fft/lanes.h"
 #include "kernels/cpu/fft/line.h"
 
 /* The largest length n whose lines are transformed together by radix passes alone. Longer lines are
 ** arranged as an n1 x n2 matrix if n has suitable divisors. */
 #define PASSES_MOST 4096
+/* The smallest number of columns and the largest number of elements of a folded line. */
+#define FOLD_LEAST 4
+#define FOLD_MOST 4096
 /* The smallest length that is arranged as an n1 x n2 matrix if there are few lines. */
 #define DIVIDED_LEAST 64
 
@@ -115,6 +119,25 @@ static void lay_out_passes(tlk_FftPlan *p, const int64_t *radices) {
   }
 }
 
+static void lay_out_folded(tlk_FftPlan *p) {
+  int64_t m = p->fold->n, lanes = tlk_fft_lanes(p->part), width = tlk_fft_loops(p->part)->width;
+  int64_t blocks = tlk_ceil_div(m, width);
+  p->fold_twiddles = place(p, blocks * (lanes - 1) * width);
+  if (p->tables == NULL) return;
+  int64_t at = 0;
+  for (int64_t b = 0; b < blocks; b++)
+    for (int64_t q = 1; q < lanes; q++, at += 2 * width)
+      for (int64_t l = 0; l < width; l++) {
+        double root[2] = {0};
+        put_root(root, TL_F64, 0, q * (b * width + l) % p->n, p->n);
+        for (int64_t part = 0; part < 2; part++)
+          if (p->part == TL_F32)
+            ((float *)p->fold_twiddles)[at + part * width + l] = (float)root[part];
+          else
+            ((double *)p->fold_twiddles)[at + part * width + l] = root[part];
+      }
+}
+
 static void lay_out_divided(tlk_FftPlan *p) {
   int64_t n1 = p->columns->n, n2 = p->rows->n, lanes = tlk_fft_lanes(p->part);
   p->blocks = tlk_ceil_div(n2, lanes);
@@ -154,6 +177,7 @@ static void lay_out_chirp(tlk_FftPlan *p) {
 static void lay_out(tlk_FftPlan *p, const int64_t *radices) {
   p->bytes = 0;
   if (p->npasses >= 0 && (p->n <= PASSES_MOST || !p->columns)) lay_out_passes(p, radices);
+  if (p->fold) lay_out_folded(p);
   if (p->columns) lay_out_divided(p);
   if (p->inner) lay_out_chirp(p);
   if (p->pairs) p->half_roots = place(p, p->n + 1);
@@ -165,6 +189,7 @@ static void lay_out(tlk_FftPlan *p, const int64_t *radices) {
 
 static void free_plan(tlk_FftPlan *p) {
   if (p == NULL) return;
+  tlk_fft_give_back(p->fold);
   tlk_fft_give_back(p->columns);
   tlk_fft_give_back(p->rows);
   tlk_fft_give_back(p->inner);
@@ -189,7 +214,7 @@ static bool make_filter(tlk_FftPlan *p) {
       ((double *)(void *)at)[1] *= -1;
     if (j > 0) memcpy(conj + (m - j) * pair, at, (size_t)pair);
   }
-  bool ok = tlk_fft_line(p->inner, conj, p->filter, false, 1.0 / (double)m);
+  bool ok = tlk_fft_line(p->inner, conj, p->filter, false, 1.0 / (double)m, NULL);
   tli_free(conj, bytes);
   return ok;
 }
@@ -197,6 +222,9 @@ static bool make_filter(tlk_FftPlan *p) {
 static bool make_parts(tlk_FftPlan *p) {
   if (p->npasses < 0)
     return (p->inner = tlk_fft_plan(smooth_from(2 * p->n - 1), p->part, false)) != NULL;
+  int64_t lanes = tlk_fft_lanes(p->part);
+  if (p->n % lanes == 0 && p->n >= FOLD_LEAST * lanes && p->n <= FOLD_MOST)
+    return (p->fold = tlk_fft_plan(p->n / lanes, p->part, false)) != NULL;
   int64_t n1 = p->n >= DIVIDED_LEAST ? middle_divisor(p->n) : 1;
   if (n1 < 4) return true;
   return (p->columns = tlk_fft_plan(n1, p->part, false)) != NULL &&
@@ -215,7 +243,8 @@ static tlk_FftPlan *new_plan(int64_t n, tl_DType real, bool pairs) {
   bool ok = make_parts(p);
   if (ok) {
     lay_out(p, radices);
-    p->all_bytes = p->bytes + bytes_of(p->columns) + bytes_of(p->rows) + bytes_of(p->inner);
+    p->all_bytes = p->bytes + bytes_of(p->fold) + bytes_of(p->columns) + bytes_of(p->rows) +
+                   bytes_of(p->inner);
     p->tables = p->bytes > 0 ? tli_memory_get(64, p->bytes) : NULL;
     ok = p->bytes == 0 || p->tables ||
          tli_fail(TL_EMEM, "fft: out of memory: %zu bytes of tables", p->bytes);

@@ -36,9 +36,18 @@ typedef struct tlk_FftPass {
   const void *roots; /* roots of unity, for a radix without a loop of its own */
 } tlk_FftPass;
 
+/* Factors by which the elements of a line are multiplied. Before, the imaginary parts are multiplied
+** by in_sign, and after, by out_sign: a sign of -1 gives conjugates. The results are multiplied by
+** `scale`. */
+typedef struct tlk_FftFactors {
+  const void *factors;
+  double in_sign, scale, out_sign;
+} tlk_FftFactors;
+
 /* The loops of an instruction set. In memory, the imaginary part of a complex number follows its
 ** real part. `rows` is a number of rows of a piece; row j has element j of each line. */
 typedef struct tlk_FftLoops {
+  int64_t width; /* number of real numbers in a vector */
   void (*pass)(const tlk_FftPass *pass, tlk_FftPiece from, tlk_FftPiece to);
   /* Copies rows of complex numbers from memory, where rows are `stride` numbers apart, to the two
   ** arrays of a piece. */
@@ -62,9 +71,28 @@ typedef struct tlk_FftLoops {
   /* These functions do the same as from_pairs and to_pairs for one line of complex numbers. */
   void (*line_from_pairs)(int64_t h, const void *roots, void *line);
   void (*line_to_pairs)(int64_t h, const void *roots, void *line);
-  /* Computes out = in * factors for the n complex numbers of a line; `out` may be the same array as
-  ** `in`. */
-  void (*line_multiply)(int64_t n, const void *in, const void *factors, void *out);
+  /* Multiplies the n complex numbers of a line; `out` may be the same array as `in`. */
+  void (*line_multiply)(int64_t n, const void *in, const tlk_FftFactors *factors, void *out);
+  /* line_widen converts a line of n real numbers to complex numbers. line_mirror converts the first
+  ** n / 2 + 1 elements of the transform of a real signal of odd length n to all n elements. line_real
+  ** copies the real parts of n complex numbers. */
+  void (*line_widen)(int64_t n, const void *in, void *out);
+  void (*line_mirror)(int64_t n, const void *in, void *out);
+  void (*line_real)(int64_t n, const void *in, void *out);
+  /* The first pass of a folded line; see tlk_FftPlan. Reads a line of lanes * m complex numbers,
+  ** whose imaginary parts are multiplied by `sign`, as a matrix (lanes, m). Transforms its columns,
+  ** multiplies them by `twiddles`, and writes column g to row g of a piece. */
+  void (*fold)(int64_t m, const void *in, double sign, const void *twiddles, tlk_FftPiece to);
+  /* These functions read a folded line of n elements, which is the rows of a piece, one after
+  ** another. line_out copies the line to memory, multiplied by `scale`, and the imaginary parts by
+  ** `sign` too. line_product multiplies it by factors. */
+  void (*line_out)(int64_t n, tlk_FftPiece from, double scale, double sign, void *out);
+  void (*line_product)(int64_t n, tlk_FftPiece from, const tlk_FftFactors *factors, void *out);
+  /* line_unpack converts a folded line of h elements as from_pairs does, multiplied by `scale`.
+  ** line_pack converts h + 1 numbers in memory to h numbers, as to_pairs does. `out` has room for
+  ** h + 1 numbers. */
+  void (*line_unpack)(int64_t h, const void *roots, tlk_FftPiece from, double scale, void *out);
+  void (*line_pack)(int64_t h, const void *roots, const void *in, void *out);
 } tlk_FftLoops;
 
 /* A plan: how a transform of n elements is computed. Its tables are computed in double and
@@ -76,6 +104,13 @@ typedef struct tlk_FftPlan {
   /* number of passes that transform a piece; -1 if a prime factor of n has no pass */
   int npasses;
   tlk_FftPass passes[TLK_FFT_FACTORS];
+  /* A folded line is a matrix (lanes, m), each of whose columns is transformed and then becomes a
+  ** row of a piece. `fold` is the plan for its m rows, or NULL if the plan folds no lines. Then row p
+  ** of the piece has elements p * lanes and following of the result. */
+  struct tlk_FftPlan *fold; /* owned */
+  /* array (blocks, lanes - 1, 2, width): the factors of `width` columns at a time, except those of
+  ** the first element, which are 1 */
+  void *fold_twiddles;
   /* A long line is arranged as a matrix (n1, n2). Its columns are transformed and multiplied by
   ** twiddle factors, and then its rows are transformed. Both plans are NULL if n has no suitable
   ** divisors. */
