@@ -168,6 +168,33 @@ PASS(5, {
   OUT_TURNED(4, minus(a1, b1));
 })
 
+/* Returns p x + q y + r z. */
+static inline Complexes sum_of_3(Complexes x, real p, Complexes y, real q, Complexes z, real r) {
+  return (Complexes){x.re * p + y.re * q + z.re * r, x.im * p + y.im * q + z.im * r};
+}
+
+PASS(7, {
+  const real c1 = (real)0.62348980185873353053, c2 = (real)-0.22252093395631440429;
+  const real c3 = (real)-0.90096886790241912624, s1 = (real)0.78183148246802980871;
+  const real s2 = (real)0.97492791218182360702, s3 = (real)0.43388373911755812048;
+  Complexes x = IN(0), x1 = IN(1), x2 = IN(2), x3 = IN(3), x4 = IN(4), x5 = IN(5), x6 = IN(6);
+  Complexes p1 = plus(x1, x6), p2 = plus(x2, x5), p3 = plus(x3, x4);
+  Complexes d1 = minus(x1, x6), d2 = minus(x2, x5), d3 = minus(x3, x4);
+  Complexes a1 = plus(x, sum_of_3(p1, c1, p2, c2, p3, c3));
+  Complexes a2 = plus(x, sum_of_3(p1, c2, p2, c3, p3, c1));
+  Complexes a3 = plus(x, sum_of_3(p1, c3, p2, c1, p3, c2));
+  Complexes b1 = turned(sum_of_3(d1, s1, d2, s2, d3, s3));
+  Complexes b2 = turned(sum_of_3(d1, s2, d2, -s3, d3, -s1));
+  Complexes b3 = turned(sum_of_3(d1, s3, d2, -s1, d3, s2));
+  OUT(0, plus(plus(x, p1), plus(p2, p3)));
+  OUT_TURNED(1, plus(a1, b1));
+  OUT_TURNED(2, plus(a2, b2));
+  OUT_TURNED(3, plus(a3, b3));
+  OUT_TURNED(4, minus(a3, b3));
+  OUT_TURNED(5, minus(a2, b2));
+  OUT_TURNED(6, minus(a1, b1));
+})
+
 /* Computes a pass of any odd radix. roots[j] is (cos, sin)(2 pi j / r). */
 static void odd(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {
   const int64_t r = p->radix, span = p->span, far = p->m * span, half = (r - 1) / 2;
@@ -204,6 +231,7 @@ static void pass(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {
   case 3: radix_3(p, from, to); break;
   case 4: radix_4(p, from, to); break;
   case 5: radix_5(p, from, to); break;
+  case 7: radix_7(p, from, to); break;
   case 8: radix_8(p, from, to); break;
   default: odd(p, from, to);
   }
