@@ -57,28 +57,26 @@ static tlk_FftLines block_lines(const Call *c, int64_t b, int64_t n, int64_t siz
 static void block_complex(const Call *c, int64_t b, tlk_FftRoom *room) {
   tlk_FftLines k = block_lines(c, b, c->in_n, c->size);
   bool inverse = c->call->inverse;
-  tlk_fft_load(c->loops, &k, c->call->in.data, c->in_n, room, room->piece);
-  if (inverse) tlk_fft_exchange(&room->piece), tlk_fft_exchange(&room->other);
-  tlk_fft_run(c->loops, c->plan, room);
-  if (inverse) tlk_fft_exchange(&room->piece), tlk_fft_exchange(&room->other);
-  tlk_fft_store(c->loops, &k, c->call->out.data, c->out_n, room, room->piece, c->call->scale);
+  tlk_FftEnd in = {&k, c->call->in.data, c->in_n, inverse, 1};
+  tlk_FftEnd out = {&k, c->call->out.data, c->out_n, inverse, c->call->scale};
+  tlk_fft_run(c->plan, room, &in, &out);
 }
 
 static void block_from_real(const Call *c, int64_t b, tlk_FftRoom *room) {
   int64_t n = c->call->n;
   if (c->paired) {
     tlk_FftLines k = block_lines(c, b, n / 2, c->size);
-    tlk_fft_load(c->loops, &k, c->call->in.data, n / 2, room, room->piece);
-    tlk_fft_run(c->loops, c->plan, room);
+    tlk_fft_run(c->plan, room, &(tlk_FftEnd){&k, c->call->in.data, n / 2, false, 1}, NULL);
     c->loops->from_pairs(n / 2, c->plan->half_roots, room->piece);
   } else {
     tlk_FftLines k = block_lines(c, b, n, c->size / 2);
     tlk_fft_clear(room->piece, 0, n);
     tlk_fft_carry(&k, c->call->in.data, 0, n, room->piece.re, false);
-    tlk_fft_run(c->loops, c->plan, room);
+    tlk_fft_run(c->plan, room, NULL, NULL);
   }
   tlk_FftLines k = block_lines(c, b, c->out_n, c->size);
-  tlk_fft_store(c->loops, &k, c->call->out.data, c->out_n, room, room->piece, c->call->scale);
+  tlk_FftEnd out = {&k, c->call->out.data, c->out_n, false, c->call->scale};
+  tlk_fft_store(&out, room, room->piece);
 }
 
 /* Fills in the second half of the rows: row n - k becomes the conjugate of row k. Row 0 becomes
@@ -95,23 +93,24 @@ static void mirror_rows(const Call *c, tlk_FftPiece piece) {
 
 static void block_to_real(const Call *c, int64_t b, tlk_FftRoom *room) {
   int64_t n = c->call->n;
-  tlk_FftLines in = block_lines(c, b, c->in_n, c->size);
-  tlk_fft_load(c->loops, &in, c->call->in.data, c->in_n, room, room->piece);
+  tlk_FftLines k = block_lines(c, b, c->in_n, c->size);
+  tlk_fft_load(&(tlk_FftEnd){&k, c->call->in.data, c->in_n, false, 1}, room, room->piece);
   if (c->paired)
     c->loops->to_pairs(n / 2, c->plan->half_roots, room->piece);
   else
     mirror_rows(c, room->piece);
   tlk_fft_exchange(&room->piece), tlk_fft_exchange(&room->other);
-  tlk_fft_run(c->loops, c->plan, room);
-  tlk_fft_exchange(&room->piece), tlk_fft_exchange(&room->other);
   if (c->paired) {
-    tlk_FftLines k = block_lines(c, b, n / 2, c->size);
-    tlk_fft_store(c->loops, &k, c->call->out.data, n / 2, room, room->piece, c->call->scale);
+    k = block_lines(c, b, n / 2, c->size);
+    tlk_FftEnd out = {&k, c->call->out.data, n / 2, true, c->call->scale};
+    tlk_fft_run(c->plan, room, NULL, &out);
   } else {
-    tlk_FftLines k = block_lines(c, b, n, c->size / 2);
-    c->loops->scale(n, room->piece.re, c->call->scale, room->piece.re);
-    tlk_fft_carry(&k, c->call->out.data, 0, n, room->piece.re, true);
+    k = block_lines(c, b, n, c->size / 2);
+    tlk_fft_run(c->plan, room, NULL, NULL);
+    c->loops->scale(n, room->piece.im, c->call->scale, room->piece.im);
+    tlk_fft_carry(&k, c->call->out.data, 0, n, room->piece.im, true);
   }
+  tlk_fft_exchange(&room->piece), tlk_fft_exchange(&room->other);
 }
 
 static void run_blocks(void *context, int64_t begin, int64_t end) {
@@ -133,12 +132,12 @@ static void run_blocks(void *context, int64_t begin, int64_t end) {
 static void run_folded_pairs(const Call *c, const char *in, char *out, tlk_FftRoom *room) {
   const tlk_FftPlan *p = c->plan;
   if (c->call->kind == TLK_FFT_FROM_REAL) {
-    tlk_fft_run_folded(c->loops, p, in, 1, room);
+    tlk_fft_run_folded(p, in, 1, room);
     c->loops->line_unpack(p->n, p->half_roots, room->piece, c->call->scale, out);
     return;
   }
   c->loops->line_pack(p->n, p->half_roots, in, room->rows);
-  tlk_fft_run_folded(c->loops, p, room->rows, -1, room);
+  tlk_fft_run_folded(p, room->rows, -1, room);
   c->loops->line_out(p->n, room->piece, c->call->scale, -1, out);
 }
 

@@ -68,7 +68,7 @@ static inline void put_both(real *re, real *im, Complexes v) {
 /* IN(k) reads element k of the group that a pass combines. OUT(k, ...) writes element k of the
 ** result. */
 #define IN(k) get_both(xr + (k)*far + i, xi + (k)*far + i)
-#define OUT(k, value) put_both(yr + (k)*span + i, yi + (k)*span + i, value)
+#define OUT(k, value) put_both(yr + (k)*apart + i, yi + (k)*apart + i, value)
 #define OUT_TURNED(k, value) OUT(k, turn ? times(value, w[(k)-1]) : (value))
 
 /* Defines a pass of radix r by its butterfly. `turn` tells whether the pass multiplies by twiddle
@@ -76,7 +76,7 @@ static inline void put_both(real *re, real *im, Complexes v) {
 #define PASS(r, ...)                                                                \
   static inline __attribute__((always_inline)) void radix_##r##_any(                \
       const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to, const bool turn) {  \
-    const int64_t span = p->span, far = p->m * span;                                \
+    const int64_t span = p->span, far = p->far, apart = p->apart;                   \
     const Complex *w = p->twiddles;                                                 \
     for (int64_t g = 0; g < p->m; g++, w += (r)-1) {                                \
       const real *restrict xr = (const real *)from.re + g * span;                   \
@@ -197,7 +197,7 @@ PASS(7, {
 
 /* Computes a pass of any odd radix. roots[j] is (cos, sin)(2 pi j / r). */
 static void odd(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {
-  const int64_t r = p->radix, span = p->span, far = p->m * span, half = (r - 1) / 2;
+  const int64_t r = p->radix, span = p->span, far = p->far, apart = p->apart, half = (r - 1) / 2;
   const Complex *roots = p->roots, *w = p->twiddles, unit = {1, 0};
   Complexes sum[TLK_FFT_RADIX / 2 + 1], diff[TLK_FFT_RADIX / 2 + 1];
   for (int64_t g = 0; g < p->m; g++)
@@ -424,12 +424,12 @@ static void line_to_pairs(int64_t h, const void *roots, void *line) {
 
 #include "kernels/cpu/fft/fold_loops.h"
 
-#define FFT_LOOPS                                                                              \
-  {                                                                                            \
-    .width = WIDTH, .pass = pass, .split = split, .join = join, .scale = scale_rows,           \
-    .multiply = multiply, .twist = twist, .from_pairs = from_pairs, .to_pairs = to_pairs,      \
-    .line_from_pairs = line_from_pairs, .line_to_pairs = line_to_pairs,                        \
-    .line_multiply = line_multiply, .line_widen = line_widen, .line_mirror = line_mirror,      \
-    .line_real = line_real, .fold = fold, .line_out = line_out, .line_product = line_product,  \
-    .line_unpack = line_unpack, .line_pack = line_pack                                         \
+#define FFT_LOOPS                                                                             \
+  {                                                                                           \
+    .width = WIDTH, .pass = pass, .split = split, .join = join, .scale = scale_rows,          \
+    .multiply = multiply, .twist = twist, .from_pairs = from_pairs, .to_pairs = to_pairs,     \
+    .line_from_pairs = line_from_pairs, .line_to_pairs = line_to_pairs,                       \
+    .line_multiply = line_multiply, .line_widen = line_widen, .line_mirror = line_mirror,     \
+    .line_real = line_real, .fold = fold, .line_out = line_out, .line_product = line_product, \
+    .line_unpack = line_unpack, .line_pack = line_pack                                        \
   }

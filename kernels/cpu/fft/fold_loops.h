@@ -84,16 +84,9 @@ static inline __attribute__((always_inline)) void transform_4(Complexes *a, Comp
 ** element q of the result in row q % 4 and column q / 4. */
 static inline __attribute__((always_inline)) void transform_lanes(Complexes v[LANES]) {
   const real c = (real)0.92387953251128675613, s = (real)0.38268343236508977173;
-  const Complex roots[10] = {{1, 0},
-                             {c, -s},
-                             {SQRT_HALF, -SQRT_HALF},
-                             {s, -c},
-                             {0, -1},
-                             {0, 0},
-                             {-SQRT_HALF, -SQRT_HALF},
-                             {0, 0},
-                             {0, 0},
-                             {-c, s}};
+  const Complex roots[10] = {{1, 0},  {c, -s}, {SQRT_HALF, -SQRT_HALF},  {s, -c},
+                             {0, -1}, {0, 0},  {-SQRT_HALF, -SQRT_HALF}, {0, 0},
+                             {0, 0},  {-c, s}};
   UNROLL for (int k = 0; k < 4; k++) transform_4(&v[k], &v[k + 4], &v[k + 8], &v[k + 12]);
   UNROLL for (int q = 1; q < 4; q++) {
     UNROLL for (int k = 1; k < 4; k++) {
@@ -104,7 +97,7 @@ static inline __attribute__((always_inline)) void transform_lanes(Complexes v[LA
     }
   }
   UNROLL for (int q = 0; q < 4; q++)
-    transform_4(&v[4 * q], &v[4 * q + 1], &v[4 * q + 2], &v[4 * q + 3]);
+      transform_4(&v[4 * q], &v[4 * q + 1], &v[4 * q + 2], &v[4 * q + 3]);
 }
 #define PLACE(q) ((q) % 4 * 4 + (q) / 4)
 #else
@@ -177,18 +170,18 @@ static inline Complexes multiplied(Complexes v, real in_sign, const real *w, rea
 
 /* Defines the end of a function that multiplies a line. FROM reads WIDTH elements from k on. The
 ** last elements are read by LAST, and multiplied in copies, to stay within the arrays. */
-#define MULTIPLY(FROM, LAST)                                                        \
-  const real *w = f->factors;                                                       \
-  real *to = out, in_sign = (real)f->in_sign, scale = (real)f->scale;               \
-  real out_scale = (real)(f->scale * f->out_sign);                                  \
-  int64_t k = 0;                                                                    \
-  for (; k + WIDTH <= n; k += WIDTH)                                                \
-    give(to + 2 * k, multiplied(FROM, in_sign, w + 2 * k, scale, out_scale));       \
-  if (k == n) return;                                                               \
-  real factors[2 * WIDTH] = {0}, last[2 * WIDTH] = {0};                             \
-  size_t bytes = (size_t)(2 * (n - k)) * sizeof(real);                              \
-  memcpy(factors, w + 2 * k, bytes);                                                \
-  give(last, multiplied(LAST, in_sign, factors, scale, out_scale));                 \
+#define MULTIPLY(FROM, LAST)                                                  \
+  const real *w = f->factors;                                                 \
+  real *to = out, in_sign = (real)f->in_sign, scale = (real)f->scale;         \
+  real out_scale = (real)(f->scale * f->out_sign);                            \
+  int64_t k = 0;                                                              \
+  for (; k + WIDTH <= n; k += WIDTH)                                          \
+    give(to + 2 * k, multiplied(FROM, in_sign, w + 2 * k, scale, out_scale)); \
+  if (k == n) return;                                                         \
+  real factors[2 * WIDTH] = {0}, last[2 * WIDTH] = {0};                       \
+  size_t bytes = (size_t)(2 * (n - k)) * sizeof(real);                        \
+  memcpy(factors, w + 2 * k, bytes);                                          \
+  give(last, multiplied(LAST, in_sign, factors, scale, out_scale));           \
   memcpy(to + 2 * k, last, bytes);
 
 static void line_multiply(int64_t n, const void *in, const tlk_FftFactors *f, void *out) {

@@ -12,10 +12,11 @@
 ** and elements at the same position in both would evict one another from the cache. */
 #define APART 192
 
-/* Allocates two pieces of at least `rows` rows, and a buffer of `buffer` bytes. */
-static bool open_room(tlk_FftRoom *room, int64_t rows, size_t buffer) {
+/* Allocates two pieces of at least `rows` rows, and buffers of `buffer` bytes. */
+static bool open_room(tlk_FftRoom *room, const tlk_FftPlan *plan, int64_t rows, size_t buffer) {
   /* a real signal has one row more, and the first pass of a folded line writes whole vectors */
   size_t array = (size_t)(rows + TLK_FFT_LANE_BYTES / 4) * TLK_FFT_LANE_BYTES + APART;
+  room->loops = tlk_fft_loops(plan->part);
   room->bytes = 4 * array + buffer;
   char *at = room->memory = tli_alloc(room->bytes);
   if (at == NULL) return false;
@@ -26,13 +27,18 @@ static bool open_room(tlk_FftRoom *room, int64_t rows, size_t buffer) {
 }
 
 bool tlk_fft_room_open(tlk_FftRoom *room, const tlk_FftPlan *plan) {
-  return open_room(room, plan->inner ? plan->inner->n : plan->n,
-                   (size_t)TLK_FFT_CHUNK * 2 * TLK_FFT_LANE_BYTES);
+  size_t rows = (size_t)TLK_FFT_CHUNK * 2 * TLK_FFT_LANE_BYTES, half = rows / 2;
+  if (!open_room(room, plan, plan->inner ? plan->inner->n : plan->n, 2 * rows + 2 * APART))
+    return false;
+  char *chunk = room->rows + rows;
+  room->chunk = (tlk_FftPiece){chunk + APART, chunk + half + 2 * APART};
+  memset(room->rows, 0, rows); /* for the lanes that have no lines */
+  return true;
 }
 
 bool tlk_fft_room_open_folded(tlk_FftRoom *room, const tlk_FftPlan *plan) {
   int64_t rows = tlk_fft_folding(plan)->fold->n;
-  return open_room(room, rows, (size_t)(rows + 1) * 2 * TLK_FFT_LANE_BYTES);
+  return open_room(room, plan, rows, (size_t)(rows + 1) * 2 * TLK_FFT_LANE_BYTES);
 }
 
 void tlk_fft_room_close(tlk_FftRoom *room) { tli_free(room->memory, room->bytes); }
@@ -43,34 +49,38 @@ void tlk_fft_clear(tlk_FftPiece piece, int64_t from, int64_t to) {
   memset(tlk_fft_row(piece.im, from), 0, bytes);
 }
 
-static void run_passes(const tlk_FftLoops *loops, const tlk_FftPlan *p, tlk_FftRoom *room) {
-  for (int i = 0; i < p->npasses; i++) {
-    loops->pass(&p->passes[i], room->piece, room->other);
-    tlk_FftPiece done = room->other;
-    room->other = room->piece;
-    room->piece = done;
+static void next(tlk_FftRoom *room) {
+  tlk_FftPiece done = room->other;
+  room->other = room->piece;
+  room->piece = done;
+}
+
+static void run_passes(const tlk_FftPlan *p, int from, int to, tlk_FftRoom *room) {
+  for (int i = from; i < to; i++) {
+    room->loops->pass(&p->passes[i], room->piece, room->other);
+    next(room);
   }
 }
 
-void tlk_fft_run(const tlk_FftLoops *loops, const tlk_FftPlan *p, tlk_FftRoom *room) {
-  if (p->inner == NULL) {
-    run_passes(loops, p, room);
-    return;
-  }
-  loops->multiply(p->n, p->chirp, 1, room->piece);
-  tlk_fft_clear(room->piece, p->n, p->inner->n);
-  run_passes(loops, p->inner, room);
-  loops->multiply(p->inner->n, p->filter, 1, room->piece);
-  tlk_fft_exchange(&room->piece), tlk_fft_exchange(&room->other);
-  run_passes(loops, p->inner, room);
-  tlk_fft_exchange(&room->piece), tlk_fft_exchange(&room->other);
-  loops->multiply(p->n, p->chirp, 1, room->piece);
+static tlk_FftPiece rows_from(tlk_FftPiece piece, int64_t row) {
+  return (tlk_FftPiece){tlk_fft_row(piece.re, row), tlk_fft_row(piece.im, row)};
 }
 
-void tlk_fft_run_folded(const tlk_FftLoops *loops, const tlk_FftPlan *p, const void *in,
-                        double sign, tlk_FftRoom *room) {
-  loops->fold(p->fold->n, in, sign, p->fold_twiddles, room->piece);
-  run_passes(loops, p->fold, room);
+static void run_convolution(const tlk_FftPlan *p, tlk_FftRoom *room) {
+  const tlk_FftPlan *inner = p->inner;
+  room->loops->multiply(p->n, p->chirp, 1, room->piece);
+  tlk_fft_clear(room->piece, p->n, inner->n);
+  run_passes(inner, 0, inner->npasses, room);
+  room->loops->multiply(inner->n, p->filter, 1, room->piece);
+  tlk_fft_exchange(&room->piece), tlk_fft_exchange(&room->other);
+  run_passes(inner, 0, inner->npasses, room);
+  tlk_fft_exchange(&room->piece), tlk_fft_exchange(&room->other);
+  room->loops->multiply(p->n, p->chirp, 1, room->piece);
+}
+
+void tlk_fft_run_folded(const tlk_FftPlan *p, const void *in, double sign, tlk_FftRoom *room) {
+  room->loops->fold(p->fold->n, in, sign, p->fold_twiddles, room->piece);
+  run_passes(p->fold, 0, p->fold->npasses, room);
 }
 
 bool tlk_fft_has_lanes(const tlk_FftPlan *p) {
@@ -94,32 +104,98 @@ void tlk_fft_carry(const tlk_FftLines *k, char *data, int64_t from, int64_t rows
   }
 }
 
-void tlk_fft_load(const tlk_FftLoops *loops, const tlk_FftLines *k, const void *data, int64_t rows,
-                  tlk_FftRoom *room, tlk_FftPiece to) {
-  char *in = (char *)(uintptr_t)data;
+/* Returns the piece whose rows lines are loaded to or stored from. */
+static tlk_FftPiece piece_of(const tlk_FftEnd *end, tlk_FftPiece piece) {
+  return end->inverse ? (tlk_FftPiece){piece.im, piece.re} : piece;
+}
+
+/* Copies `rows` elements of the lines, from number `from` on, to row `row` of a piece and the rows
+** after it. */
+static void load_rows(const tlk_FftEnd *in, int64_t from, int64_t rows, tlk_FftRoom *room,
+                      const tlk_FftPiece *piece, int64_t row) {
+  const tlk_FftLines *k = in->lines;
+  char *data = (char *)(uintptr_t)in->data;
   if (k->adjacent && k->lanes == k->all) {
-    loops->split(rows, in + k->at[0] * k->size, k->step, to);
+    room->loops->split(rows, data + (k->at[0] + from * k->step) * k->size, k->step,
+                       rows_from(*piece, row));
     return;
   }
-  if (k->lanes < k->all) memset(room->rows, 0, (size_t)TLK_FFT_CHUNK * 2 * TLK_FFT_LANE_BYTES);
   for (int64_t r = 0; r < rows; r += TLK_FFT_CHUNK) {
     int64_t some = tlk_min(TLK_FFT_CHUNK, rows - r);
-    tlk_fft_carry(k, in, r, some, room->rows, false);
-    loops->split(some, room->rows, k->all,
-                 (tlk_FftPiece){tlk_fft_row(to.re, r), tlk_fft_row(to.im, r)});
+    tlk_fft_carry(k, data, from + r, some, room->rows, false);
+    room->loops->split(some, room->rows, k->all, rows_from(*piece, row + r));
   }
 }
 
-void tlk_fft_store(const tlk_FftLoops *loops, const tlk_FftLines *k, void *data, int64_t rows,
-                   tlk_FftRoom *room, tlk_FftPiece from, double scale) {
+/* Copies `rows` rows of a piece, from row `row` on, to the lines, from element `to` on. */
+static void store_rows(const tlk_FftEnd *out, int64_t to, int64_t rows, tlk_FftRoom *room,
+                       const tlk_FftPiece *piece, int64_t row) {
+  const tlk_FftLines *k = out->lines;
+  char *data = (char *)(uintptr_t)out->data;
   if (k->adjacent && k->lanes == k->all) {
-    loops->join(rows, from, scale, (char *)data + k->at[0] * k->size, k->step);
+    room->loops->join(rows, rows_from(*piece, row), out->scale,
+                      data + (k->at[0] + to * k->step) * k->size, k->step);
     return;
   }
   for (int64_t r = 0; r < rows; r += TLK_FFT_CHUNK) {
     int64_t some = tlk_min(TLK_FFT_CHUNK, rows - r);
-    loops->join(some, (tlk_FftPiece){tlk_fft_row(from.re, r), tlk_fft_row(from.im, r)}, scale,
-                room->rows, k->all);
-    tlk_fft_carry(k, data, r, some, room->rows, true);
+    room->loops->join(some, rows_from(*piece, row + r), out->scale, room->rows, k->all);
+    tlk_fft_carry(k, data, to + r, some, room->rows, true);
   }
+}
+
+void tlk_fft_load(const tlk_FftEnd *in, tlk_FftRoom *room, tlk_FftPiece to) {
+  tlk_FftPiece piece = piece_of(in, to);
+  load_rows(in, 0, in->rows, room, &piece, 0);
+}
+
+void tlk_fft_store(const tlk_FftEnd *out, tlk_FftRoom *room, tlk_FftPiece from) {
+  tlk_FftPiece piece = piece_of(out, from);
+  store_rows(out, 0, out->rows, room, &piece, 0);
+}
+
+/* Loads lines and transforms them by the first pass, some groups at a time. */
+static void load_by_pass(const tlk_FftPass *pass, const tlk_FftEnd *in, tlk_FftRoom *room) {
+  int64_t r = pass->radix, most = TLK_FFT_CHUNK / r, lanes = in->lines->all;
+  tlk_FftPiece chunk = piece_of(in, room->chunk);
+  for (int64_t g = 0; g < pass->m; g += most) {
+    int64_t some = tlk_min(most, pass->m - g);
+    for (int64_t k = 0; k < r; k++) load_rows(in, k * pass->m + g, some, room, &chunk, k * some);
+    tlk_FftPass part = *pass;
+    part.m = some, part.far = some * lanes;
+    part.twiddles = (const char *)pass->twiddles + g * (r - 1) * in->lines->size;
+    room->loops->pass(&part, room->chunk, rows_from(room->other, g * r));
+  }
+  next(room);
+}
+
+/* Transforms lines by the last pass, which has one group, and stores them, some rows at a time. */
+static void store_by_pass(const tlk_FftPass *pass, const tlk_FftEnd *out, tlk_FftRoom *room) {
+  int64_t r = pass->radix, most = TLK_FFT_CHUNK / r, lanes = out->lines->all;
+  tlk_FftPiece chunk = piece_of(out, room->chunk);
+  int64_t rows = pass->span / lanes;
+  for (int64_t i = 0; i < rows; i += most) {
+    int64_t some = tlk_min(most, rows - i);
+    tlk_FftPass part = *pass;
+    part.span = part.apart = some * lanes;
+    room->loops->pass(&part, rows_from(room->piece, i), room->chunk);
+    for (int64_t k = 0; k < r; k++) store_rows(out, k * rows + i, some, room, &chunk, k * some);
+  }
+}
+
+void tlk_fft_run(const tlk_FftPlan *p, tlk_FftRoom *room, const tlk_FftEnd *in,
+                 const tlk_FftEnd *out) {
+  if (p->inner || p->npasses < 2) {
+    if (in) tlk_fft_load(in, room, room->piece);
+    if (p->inner)
+      run_convolution(p, room);
+    else
+      run_passes(p, 0, p->npasses, room);
+    if (out) tlk_fft_store(out, room, room->piece);
+    return;
+  }
+  int last = p->npasses - 1;
+  if (in) load_by_pass(&p->passes[0], in, room);
+  run_passes(p, in ? 1 : 0, out ? last : last + 1, room);
+  if (out) store_by_pass(&p->passes[last], out, room);
 }

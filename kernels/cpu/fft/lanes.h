@@ -12,7 +12,9 @@
 
 /* The buffers for transforming lines in vector lanes, all in one allocation. */
 typedef struct tlk_FftRoom {
+  const tlk_FftLoops *loops;
   tlk_FftPiece piece, other;
+  tlk_FftPiece chunk; /* TLK_FFT_CHUNK rows, which stay in the first-level cache */
   /* buffer for an array (TLK_FFT_CHUNK, lanes) of complex numbers or, in the buffers for folded
   ** lines, for a line and one element more */
   char *rows;
@@ -53,12 +55,20 @@ void tlk_fft_clear(tlk_FftPiece piece, int64_t from, int64_t to);
 ** lanes to the lines. */
 void tlk_fft_carry(const tlk_FftLines *k, char *data, int64_t from, int64_t rows, char *lanes,
                    bool out);
-/* Copies `rows` elements of each line to the rows of a piece. */
-void tlk_fft_load(const tlk_FftLoops *loops, const tlk_FftLines *k, const void *data, int64_t rows,
-                  tlk_FftRoom *room, tlk_FftPiece to);
-/* Copies `rows` rows of a piece, multiplied by `scale`, to elements of the lines. */
-void tlk_fft_store(const tlk_FftLoops *loops, const tlk_FftLines *k, void *data, int64_t rows,
-                   tlk_FftRoom *room, tlk_FftPiece from, double scale);
+/* Where tlk_fft_run loads lines from or stores them to: the arrays `lines` in `data`. With `inverse`
+** the real and the imaginary parts are exchanged. Stored elements are multiplied by `scale`. */
+typedef struct tlk_FftEnd {
+  const tlk_FftLines *lines;
+  const void *data;
+  int64_t rows; /* number of elements of a line in memory */
+  bool inverse;
+  double scale;
+} tlk_FftEnd;
+
+/* Copies the lines to the rows of a piece. */
+void tlk_fft_load(const tlk_FftEnd *in, tlk_FftRoom *room, tlk_FftPiece to);
+/* Copies the rows of a piece to the lines. */
+void tlk_fft_store(const tlk_FftEnd *out, tlk_FftRoom *room, tlk_FftPiece from);
 /* Returns whether the plan can transform lines in vector lanes. */
 bool tlk_fft_has_lanes(const tlk_FftPlan *p);
 /* Returns the plan that folds a line for plan p, which is p itself or that of p's convolution.
@@ -69,9 +79,11 @@ static inline const tlk_FftPlan *tlk_fft_folding(const tlk_FftPlan *p) {
 }
 /* Transforms a folded line, whose imaginary parts are multiplied by `sign` first. The result is in
 ** room->piece. `p` has a plan `fold`. */
-void tlk_fft_run_folded(const tlk_FftLoops *loops, const tlk_FftPlan *p, const void *in,
-                        double sign, tlk_FftRoom *room);
-/* Transforms the lines in room->piece. */
-void tlk_fft_run(const tlk_FftLoops *loops, const tlk_FftPlan *p, tlk_FftRoom *room);
+void tlk_fft_run_folded(const tlk_FftPlan *p, const void *in, double sign, tlk_FftRoom *room);
+/* Transforms lines: loads them from `in` and stores the results to `out`. If `in` is NULL, the
+** lines are in room->piece; if `out` is NULL, the results stay in room->piece. Lines and results
+** have n elements each. */
+void tlk_fft_run(const tlk_FftPlan *p, tlk_FftRoom *room, const tlk_FftEnd *in,
+                 const tlk_FftEnd *out);
 
 #endif

@@ -45,13 +45,12 @@ static void line_columns(void *context, int64_t begin, int64_t end) {
   int64_t n2 = p->rows->n, size = 2 * (int64_t)tl_dtype_size(p->part);
   for (int64_t b = begin; b < end; b++) {
     tlk_FftLines k = lines_of(c, b * tlk_fft_lanes(p->part), n2, 1, n2);
-    tlk_fft_load(c->loops, &k, c->in, columns->n, &room, room.piece);
-    if (c->inverse) tlk_fft_exchange(&room.piece), tlk_fft_exchange(&room.other);
-    tlk_fft_run(c->loops, columns, &room);
+    tlk_FftEnd in = {&k, c->in, columns->n, c->inverse, 1};
+    tlk_FftEnd out = {&k, c->between, columns->n, c->inverse, 1};
+    tlk_fft_run(columns, &room, &in, NULL);
     c->loops->twist(columns->n, p->lane_twiddles, (const char *)p->base_twiddles + b * size,
                     p->blocks, room.piece);
-    tlk_fft_store(c->loops, &k, c->between, columns->n, &room, room.piece, 1);
-    if (c->inverse) tlk_fft_exchange(&room.piece), tlk_fft_exchange(&room.other);
+    tlk_fft_store(&out, &room, room.piece);
   }
   tlk_fft_room_close(&room);
 }
@@ -67,12 +66,10 @@ static void line_rows(void *context, int64_t begin, int64_t end) {
   int64_t n1 = p->columns->n;
   for (int64_t b = begin; b < end; b++) {
     int64_t first = b * tlk_fft_lanes(p->part);
-    tlk_FftLines in = lines_of(c, first, n1, rows->n, 1), out = lines_of(c, first, n1, 1, n1);
-    tlk_fft_load(c->loops, &in, c->between, rows->n, &room, room.piece);
-    tlk_fft_run(c->loops, rows, &room);
-    if (c->inverse) tlk_fft_exchange(&room.piece);
-    tlk_fft_store(c->loops, &out, c->out, rows->n, &room, room.piece, c->scale);
-    if (c->inverse) tlk_fft_exchange(&room.piece);
+    tlk_FftLines from = lines_of(c, first, n1, rows->n, 1), to = lines_of(c, first, n1, 1, n1);
+    tlk_FftEnd in = {&from, c->between, rows->n, c->inverse, 1};
+    tlk_FftEnd out = {&to, c->out, rows->n, c->inverse, c->scale};
+    tlk_fft_run(rows, &room, &in, &out);
   }
   tlk_fft_room_close(&room);
 }
@@ -114,17 +111,16 @@ static void line_folded(const Line *c, tlk_FftRoom *room) {
   const tlk_FftPlan *p = c->plan, *inner = p->inner;
   double sign = c->inverse ? -1 : 1;
   if (inner == NULL) {
-    tlk_fft_run_folded(c->loops, p, c->in, sign, room);
+    tlk_fft_run_folded(p, c->in, sign, room);
     c->loops->line_out(p->n, room->piece, c->scale, sign, c->out);
     return;
   }
   int64_t size = 2 * (int64_t)tl_dtype_size(p->part);
   c->loops->line_multiply(p->n, c->in, &(tlk_FftFactors){p->chirp, sign, 1, 1}, room->rows);
   memset(room->rows + p->n * size, 0, (size_t)((inner->n - p->n) * size));
-  tlk_fft_run_folded(c->loops, inner, room->rows, 1, room);
-  c->loops->line_product(inner->n, room->piece, &(tlk_FftFactors){p->filter, 1, 1, -1},
-                         room->rows);
-  tlk_fft_run_folded(c->loops, inner, room->rows, 1, room);
+  tlk_fft_run_folded(inner, room->rows, 1, room);
+  c->loops->line_product(inner->n, room->piece, &(tlk_FftFactors){p->filter, 1, 1, -1}, room->rows);
+  tlk_fft_run_folded(inner, room->rows, 1, room);
   c->loops->line_product(p->n, room->piece, &(tlk_FftFactors){p->chirp, -1, c->scale, sign},
                          c->out);
 }
@@ -133,11 +129,9 @@ static bool line_alone(const Line *c) {
   tlk_FftRoom room;
   if (!tlk_fft_room_open(&room, c->plan)) return no_memory();
   tlk_FftLines k = lines_of(c, 0, 1, c->plan->n, 1);
-  tlk_fft_load(c->loops, &k, c->in, c->plan->n, &room, room.piece);
-  if (c->inverse) tlk_fft_exchange(&room.piece), tlk_fft_exchange(&room.other);
-  tlk_fft_run(c->loops, c->plan, &room);
-  if (c->inverse) tlk_fft_exchange(&room.piece);
-  tlk_fft_store(c->loops, &k, c->out, c->plan->n, &room, room.piece, c->scale);
+  tlk_FftEnd in = {&k, c->in, c->plan->n, c->inverse, 1};
+  tlk_FftEnd out = {&k, c->out, c->plan->n, c->inverse, c->scale};
+  tlk_fft_run(c->plan, &room, &in, &out);
   tlk_fft_room_close(&room);
   return true;
 }

@@ -107,7 +107,7 @@ static void lay_out_passes(tlk_FftPlan *p, const int64_t *radices) {
     int64_t r = radices[i], m = left / r;
     void *twiddles = m > 1 ? place(p, m * (r - 1)) : NULL;
     void *roots = r % 2 == 1 && r > 7 ? place(p, r) : NULL;
-    p->passes[i] = (tlk_FftPass){r, m, span, twiddles, roots};
+    p->passes[i] = (tlk_FftPass){r, m, span, m * span, span, twiddles, roots};
     if (twiddles)
       for (int64_t g = 0; g < m; g++)
         for (int64_t k = 1; k < r; k++)

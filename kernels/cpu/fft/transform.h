@@ -27,11 +27,11 @@ typedef struct tlk_FftPiece {
 } tlk_FftPiece;
 
 /* One pass of Stockham's algorithm, which needs no bit reversal. For each of m groups it reads
-** `radix` runs of `span` numbers, which begin m * span numbers apart, and writes `radix` adjacent
-** runs. `twiddles` has radix - 1 complex numbers for each group; it is NULL if all of them are
-** 1. */
+** `radix` runs of `span` numbers, which begin `far` = m * span numbers apart, and writes `radix`
+** runs, which begin `apart` = span numbers apart. `twiddles` has radix - 1 complex numbers for each
+** group; it is NULL if all of them are 1. */
 typedef struct tlk_FftPass {
-  int64_t radix, m, span;
+  int64_t radix, m, span, far, apart;
   const void *twiddles;
   const void *roots; /* roots of unity, for a radix without a loop of its own */
 } tlk_FftPass;
