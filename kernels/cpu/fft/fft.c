@@ -128,17 +128,31 @@ static void run_blocks(void *context, int64_t begin, int64_t end) {
   tlk_fft_room_close(&room);
 }
 
-/* Transforms a line of a real signal of even length by a plan that folds lines. */
-static void run_folded_pairs(const Call *c, const char *in, char *out, tlk_FftRoom *room) {
+/* Transforms lines i to i + count, which are rows, by a plan that folds them. */
+static void run_folded(const Call *c, int64_t i, int64_t count, tlk_FftRoom *room) {
+  const struct tlk_fft *call = c->call;
   const tlk_FftPlan *p = c->plan;
-  if (c->call->kind == TLK_FFT_FROM_REAL) {
-    tlk_fft_run_folded(p, in, 1, room);
-    c->loops->line_unpack(p->n, p->half_roots, room->piece, c->call->scale, out);
-    return;
+  int64_t half = c->size / 2, line = 2 * p->n * half;
+  int64_t in_bytes = c->in_n * (call->kind == TLK_FFT_FROM_REAL ? half : c->size);
+  int64_t out_bytes = c->out_n * (call->kind == TLK_FFT_TO_REAL ? half : c->size);
+  const char *in = (const char *)call->in.data + i * in_bytes;
+  char *out = (char *)call->out.data + i * out_bytes;
+  double sign = call->inverse ? -1 : 1;
+  bool followed = i + count < c->lines;
+  if (call->kind == TLK_FFT_TO_REAL) {
+    for (int64_t k = 0; k < count; k++)
+      c->loops->line_pack(p->n, p->half_roots, in + k * in_bytes, room->rows + k * line);
+    in = room->rows;
+    followed = true;
   }
-  c->loops->line_pack(p->n, p->half_roots, in, room->rows);
-  tlk_fft_run_folded(p, room->rows, -1, room);
-  c->loops->line_out(p->n, room->piece, c->call->scale, -1, out);
+  tlk_fft_run_folded(p, in, count, followed, sign, room);
+  for (int64_t k = 0; k < count; k++, out += out_bytes) {
+    tlk_FftPiece piece = tlk_fft_folded_line(room, k);
+    if (call->kind == TLK_FFT_FROM_REAL)
+      c->loops->line_unpack(p->n, p->half_roots, piece, call->scale, out);
+    else
+      c->loops->line_out(p->n, piece, call->scale, sign, out);
+  }
 }
 
 /* Transforms line i alone; `line` has room for n + 1 complex numbers. */
@@ -156,10 +170,6 @@ static bool run_line(const Call *c, int64_t i, char *line, tlk_FftRoom *room) {
     bool ok = tlk_fft_line(c->plan, line, line, call->inverse, call->scale, room);
     move((char *)call->out.data + at, size, inner * size, line, size, size, 1, n);
     return ok;
-  }
-  if (c->paired && c->plan->fold) {
-    run_folded_pairs(c, in, out, room);
-    return true;
   }
   if (call->kind == TLK_FFT_FROM_REAL && c->paired) {
     TL_TRY(tlk_fft_line(c->plan, in, out, false, call->scale, room));
@@ -194,8 +204,14 @@ static void run_lines(void *context, int64_t begin, int64_t end) {
     atomic_store_explicit(&c->failed, true, memory_order_relaxed);
     return;
   }
-  bool ok = true;
-  for (int64_t i = begin; ok && i < end; i++) ok = run_line(c, i, line, folds ? &room : NULL);
+  bool ok = true, rows = c->plan->fold && c->call->inner == 1 &&
+                         (c->paired || c->call->kind == TLK_FFT_COMPLEX);
+  int64_t some = rows ? tlk_fft_fold_count(c->plan) : 1;
+  for (int64_t i = begin; ok && i < end; i += some)
+    if (rows)
+      run_folded(c, i, tlk_min(some, end - i), &room);
+    else
+      ok = run_line(c, i, line, folds ? &room : NULL);
   if (folds) tlk_fft_room_close(&room);
   tli_free(line, bytes);
   if (!ok) atomic_store_explicit(&c->failed, true, memory_order_relaxed);

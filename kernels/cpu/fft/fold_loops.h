@@ -7,17 +7,23 @@
 
 /* ---- shuffles ---- */
 
-/* Reads WIDTH complex numbers from memory. */
-static inline Complexes take(const real *p) {
+/* Reads WIDTH / 2 complex numbers at each of two addresses. */
+static inline Complexes take_two(const real *p, const real *q) {
 #ifdef SHUFFLES
-  Vector a = get(p), b = get(p + WIDTH);
+  Vector a = get(p), b = get(q);
   return (Complexes){PASTE(PICK_, VECTOR_WIDTH)(a, b, 0), PASTE(PICK_, VECTOR_WIDTH)(a, b, 1)};
 #else
   Complexes v;
-  for (int l = 0; l < WIDTH; l++) v.re[l] = p[2 * l], v.im[l] = p[2 * l + 1];
+  for (int l = 0; l < WIDTH / 2; l++) {
+    v.re[l] = p[2 * l], v.im[l] = p[2 * l + 1];
+    v.re[l + WIDTH / 2] = q[2 * l], v.im[l + WIDTH / 2] = q[2 * l + 1];
+  }
   return v;
 #endif
 }
+
+/* Reads WIDTH complex numbers from memory. */
+static inline Complexes take(const real *p) { return take_two(p, p + WIDTH); }
 
 /* Writes WIDTH complex numbers to memory. */
 static inline void give(real *p, Complexes v) {
@@ -121,33 +127,58 @@ static inline __attribute__((always_inline)) void fold_out(const Complexes v[LAN
   }
 }
 
-static void fold(int64_t m, const void *in, double sign, const void *twiddles, tlk_FftPiece to) {
-  const real *x = in, *w = twiddles;
-  real *re = to.re, *im = to.im, s = (real)sign, copy[2 * WIDTH * (LANES + 1)];
-  bool narrow = m < WIDTH;
-  if (narrow) {
-    memcpy(copy, x, (size_t)(2 * LANES * m) * sizeof(real));
-    memset(copy + 2 * LANES * m, 0, 2 * WIDTH * sizeof(real));
-    x = copy;
-  }
+/* Computes the first pass for WIDTH columns, whose elements are in v. */
+static inline __attribute__((always_inline)) void fold_columns(Complexes v[LANES], real sign,
+                                                               const real *w, real *re, real *im) {
+  UNROLL for (int k = 0; k < LANES; k++) v[k].im *= sign;
+  transform_lanes(v);
+  UNROLL for (int q = 1; q < LANES; q++, w += 2 * WIDTH) v[PLACE(q)] =
+      product(v[PLACE(q)], get_both(w, w + WIDTH));
+  fold_out(v, re, im);
+}
+
+static void fold_one(int64_t m, const real *x, bool followed, real sign, const real *w,
+                     tlk_FftPiece to) {
+  real *re = to.re, *im = to.im, copy[2 * WIDTH] = {0};
   for (int64_t g = 0; g < m; g += WIDTH, re += WIDTH * LANES, im += WIDTH * LANES) {
     const real *last = x + 2 * ((LANES - 1) * m + g);
-    if (!narrow && g + WIDTH > m) { /* does not read beyond the line */
-      memset(copy, 0, 2 * WIDTH * sizeof(real));
-      last = memcpy(copy, last, (size_t)(2 * (m - g)) * sizeof(real));
-    }
+    if (!followed && g + WIDTH > m) last = memcpy(copy, last, (size_t)(2 * (m - g)) * sizeof(real));
     Complexes v[LANES];
-    UNROLL for (int k = 0; k < LANES; k++) {
-      v[k] = take(k < LANES - 1 ? x + 2 * (k * m + g) : last);
-      v[k].im *= s;
-    }
-    transform_lanes(v);
-    UNROLL for (int q = 1; q < LANES; q++) {
-      v[PLACE(q)] = product(v[PLACE(q)], get_both(w, w + WIDTH));
-      w += 2 * WIDTH;
-    }
-    fold_out(v, re, im);
+    UNROLL for (int k = 0; k < LANES; k++) v[k] = take(k < LANES - 1 ? x + 2 * (k * m + g) : last);
+    fold_columns(v, sign, w, re, im);
+    w += (LANES - 1) * 2 * WIDTH;
   }
+}
+
+#if VECTOR_WIDTH >= 8
+/* Transforms at most WIDTH / 2 columns of each of two lines. */
+static void fold_two(int64_t m, const real *x, int64_t apart, bool followed, real sign,
+                     const real *w, tlk_FftPiece to) {
+  real copy[2 * WIDTH] = {0};
+  const real *last = x + 2 * (LANES - 1) * m, *second = last + apart;
+  if (!followed && m < WIDTH / 2) {
+    last = memcpy(copy, last, (size_t)(2 * m) * sizeof(real));
+    second = memcpy(copy + WIDTH, second, (size_t)(2 * m) * sizeof(real));
+  }
+  Complexes v[LANES];
+  UNROLL for (int k = 0; k < LANES; k++) {
+    const real *at = x + 2 * k * m;
+    v[k] = k < LANES - 1 ? take_two(at, at + apart) : take_two(last, second);
+  }
+  fold_columns(v, sign, w, to.re, to.im);
+}
+#endif
+
+static void fold(int64_t m, const void *in, int64_t apart, bool followed, double sign,
+                 const void *twiddles, tlk_FftPiece to) {
+#if VECTOR_WIDTH >= 8
+  if (2 * m <= WIDTH) {
+    fold_two(m, in, apart, followed, (real)sign, twiddles, to);
+    return;
+  }
+#endif
+  (void)apart;
+  fold_one(m, in, followed, (real)sign, twiddles, to);
 }
 
 /* ---- the results of a folded line ---- */

@@ -38,7 +38,7 @@ bool tlk_fft_room_open(tlk_FftRoom *room, const tlk_FftPlan *plan) {
 
 bool tlk_fft_room_open_folded(tlk_FftRoom *room, const tlk_FftPlan *plan) {
   int64_t rows = tlk_fft_folding(plan)->fold->n;
-  return open_room(room, plan, rows, (size_t)(rows + 1) * 2 * TLK_FFT_LANE_BYTES);
+  return open_room(room, plan, rows, (size_t)(2 * rows + 2) * 2 * TLK_FFT_LANE_BYTES);
 }
 
 void tlk_fft_room_close(tlk_FftRoom *room) { tli_free(room->memory, room->bytes); }
@@ -78,9 +78,19 @@ static void run_convolution(const tlk_FftPlan *p, tlk_FftRoom *room) {
   room->loops->multiply(p->n, p->chirp, 1, room->piece);
 }
 
-void tlk_fft_run_folded(const tlk_FftPlan *p, const void *in, double sign, tlk_FftRoom *room) {
-  room->loops->fold(p->fold->n, in, sign, p->fold_twiddles, room->piece);
-  run_passes(p->fold, 0, p->fold->npasses, room);
+void tlk_fft_run_folded(const tlk_FftPlan *p, const void *in, int64_t count, bool followed,
+                        double sign, tlk_FftRoom *room) {
+  const tlk_FftPlan *fold = p->fold;
+  room->loops->fold(fold->n, in, count > 1 ? 2 * p->n : 0, followed, sign, p->fold_twiddles,
+                    room->piece);
+  if (count > 1) {
+    int64_t row = room->loops->width / 2;
+    tlk_FftRoom second = {.loops = room->loops,
+                          .piece = rows_from(room->piece, row),
+                          .other = rows_from(room->other, row)};
+    run_passes(fold, 0, fold->npasses, &second);
+  }
+  run_passes(fold, 0, fold->npasses, room);
 }
 
 bool tlk_fft_has_lanes(const tlk_FftPlan *p) {

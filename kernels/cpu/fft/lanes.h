@@ -16,7 +16,7 @@ typedef struct tlk_FftRoom {
   tlk_FftPiece piece, other;
   tlk_FftPiece chunk; /* TLK_FFT_CHUNK rows, which stay in the first-level cache */
   /* buffer for an array (TLK_FFT_CHUNK, lanes) of complex numbers or, in the buffers for folded
-  ** lines, for a line and one element more */
+  ** lines, for two lines and a vector more */
   char *rows;
   void *memory;
   size_t bytes;
@@ -77,9 +77,20 @@ static inline const tlk_FftPlan *tlk_fft_folding(const tlk_FftPlan *p) {
   const tlk_FftPlan *plan = p->inner ? p->inner : p;
   return plan->fold ? plan : NULL;
 }
-/* Transforms a folded line, whose imaginary parts are multiplied by `sign` first. The result is in
-** room->piece. `p` has a plan `fold`. */
-void tlk_fft_run_folded(const tlk_FftPlan *p, const void *in, double sign, tlk_FftRoom *room);
+/* Returns how many lines plan p folds at once: 2 if each fills at most half of a vector. */
+static inline int64_t tlk_fft_fold_count(const tlk_FftPlan *p) {
+  return 2 * p->fold->n <= tlk_fft_loops(p->part)->width ? 2 : 1;
+}
+/* Returns line i of the folded lines in a piece. */
+static inline tlk_FftPiece tlk_fft_folded_line(const tlk_FftRoom *room, int64_t i) {
+  int64_t row = i * room->loops->width / 2;
+  return (tlk_FftPiece){tlk_fft_row(room->piece.re, row), tlk_fft_row(room->piece.im, row)};
+}
+/* Transforms `count` folded lines by plan p, which has a plan `fold`. The lines begin p->n complex
+** numbers apart, and their imaginary parts are multiplied by `sign` first. `followed` tells whether
+** more numbers follow the lines in memory. tlk_fft_folded_line returns the results. */
+void tlk_fft_run_folded(const tlk_FftPlan *p, const void *in, int64_t count, bool followed,
+                        double sign, tlk_FftRoom *room);
 /* Transforms lines: loads them from `in` and stores the results to `out`. If `in` is NULL, the
 ** lines are in room->piece; if `out` is NULL, the results stay in room->piece. Lines and results
 ** have n elements each. */

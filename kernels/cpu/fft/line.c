@@ -111,16 +111,16 @@ static void line_folded(const Line *c, tlk_FftRoom *room) {
   const tlk_FftPlan *p = c->plan, *inner = p->inner;
   double sign = c->inverse ? -1 : 1;
   if (inner == NULL) {
-    tlk_fft_run_folded(p, c->in, sign, room);
+    tlk_fft_run_folded(p, c->in, 1, false, sign, room);
     c->loops->line_out(p->n, room->piece, c->scale, sign, c->out);
     return;
   }
   int64_t size = 2 * (int64_t)tl_dtype_size(p->part);
   c->loops->line_multiply(p->n, c->in, &(tlk_FftFactors){p->chirp, sign, 1, 1}, room->rows);
   memset(room->rows + p->n * size, 0, (size_t)((inner->n - p->n) * size));
-  tlk_fft_run_folded(inner, room->rows, 1, room);
+  tlk_fft_run_folded(inner, room->rows, 1, true, 1, room);
   c->loops->line_product(inner->n, room->piece, &(tlk_FftFactors){p->filter, 1, 1, -1}, room->rows);
-  tlk_fft_run_folded(inner, room->rows, 1, room);
+  tlk_fft_run_folded(inner, room->rows, 1, true, 1, room);
   c->loops->line_product(p->n, room->piece, &(tlk_FftFactors){p->chirp, -1, c->scale, sign},
                          c->out);
 }

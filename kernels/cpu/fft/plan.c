@@ -129,7 +129,8 @@ static void lay_out_folded(tlk_FftPlan *p) {
     for (int64_t q = 1; q < lanes; q++, at += 2 * width)
       for (int64_t l = 0; l < width; l++) {
         double root[2] = {0};
-        put_root(root, TL_F64, 0, q * (b * width + l) % p->n, p->n);
+        int64_t g = b * width + (tlk_fft_fold_count(p) > 1 ? l % (width / 2) : l);
+        put_root(root, TL_F64, 0, q * g % p->n, p->n);
         for (int64_t part = 0; part < 2; part++)
           if (p->part == TL_F32)
             ((float *)p->fold_twiddles)[at + part * width + l] = (float)root[part];

@@ -81,8 +81,12 @@ typedef struct tlk_FftLoops {
   void (*line_real)(int64_t n, const void *in, void *out);
   /* The first pass of a folded line; see tlk_FftPlan. Reads a line of lanes * m complex numbers,
   ** whose imaginary parts are multiplied by `sign`, as a matrix (lanes, m). Transforms its columns,
-  ** multiplies them by `twiddles`, and writes column g to row g of a piece. */
-  void (*fold)(int64_t m, const void *in, double sign, const void *twiddles, tlk_FftPiece to);
+  ** multiplies them by `twiddles`, and writes column g to row g of a piece. If 2 m <= width, it
+  ** does the same with a second line, which begins `apart` real numbers after the first one; its
+  ** column g becomes row width / 2 + g. `followed` tells whether 2 * width more numbers can be read
+  ** after the lines. */
+  void (*fold)(int64_t m, const void *in, int64_t apart, bool followed, double sign,
+               const void *twiddles, tlk_FftPiece to);
   /* These functions read a folded line of n elements, which is the rows of a piece, one after
   ** another. line_out copies the line to memory, multiplied by `scale`, and the imaginary parts by
   ** `sign` too. line_product multiplies it by factors. */
@@ -109,7 +113,8 @@ typedef struct tlk_FftPlan {
   ** of the piece has elements p * lanes and following of the result. */
   struct tlk_FftPlan *fold; /* owned */
   /* array (blocks, lanes - 1, 2, width): the factors of `width` columns at a time, except those of
-  ** the first element, which are 1 */
+  ** the first element, which are 1. If two lines are folded at once, each half of a vector has the
+  ** factors of one line. */
   void *fold_twiddles;
   /* A long line is arranged as a matrix (n1, n2). Its columns are transformed and multiplied by
   ** twiddle factors, and then its rows are transformed. Both plans are NULL if n has no suitable
