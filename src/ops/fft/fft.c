@@ -9,27 +9,79 @@
 
 /* ---- the operators that transform ---- */
 
-static bool run(tlk_FftKind kind, tl_Tensor *in, tl_Tensor *out, int d, bool inverse,
-                double scale) {
-  if (in->numel == 0 || out->numel == 0) return true;
-  /* the operand that is not halved along the transformed dimension */
-  const tl_Tensor *whole = kind == TLK_FFT_TO_REAL ? out : in;
+/* Transforms of several dimensions treat an array as images, numbered by the dimensions before the
+** first transformed one. On the CPU, a few images at a time are transformed along all dimensions,
+** so that they stay in the cache. */
+typedef struct Images {
+  int64_t count;    /* number of images */
+  int64_t some;     /* number of images that are transformed together */
+  int64_t first, n; /* the images that are transformed now */
+} Images;
+
+/* The size of the images that each thread transforms together, in bytes. */
+#define IMAGE_BYTES ((int64_t)1 << 18)
+
+static Images images_of(const tl_Tensor *t, const int *dims, int64_t n) {
+  int least = dims[0];
+  for (int64_t i = 1; i < n; i++) least = dims[i] < least ? dims[i] : least;
+  Images m = {.count = tli_along(t, least).outer};
+  m.some = m.count;
+  if (n > 1 && tli_device(t).type == TL_CPU) {
+    int64_t bytes = t->numel / m.count * (int64_t)tl_dtype_size((tl_DType)t->dtype);
+    m.some = IMAGE_BYTES * tl_get_num_threads() / bytes;
+    if (m.some < 1) m.some = 1;
+  }
+  return m;
+}
+
+/* Advances to the next images. Returns false if there are none. */
+static bool next_images(Images *m) {
+  m->first += m->n;
+  m->n = m->count - m->first < m->some ? m->count - m->first : m->some;
+  return m->n > 0;
+}
+
+/* Transforms the current images along dimension d of `whole`, which is the operand that is not
+** halved along d. `in` and `out` are the arrays of these images. */
+static bool run(const Images *m, tlk_FftKind kind, const tl_Tensor *whole, int d, tlk_Array in,
+                tlk_Array out, bool inverse, double scale) {
   tli_Along along = tli_along(whole, d);
-  return TLI_RUN(tli_device(in), fft, .kind = kind, .inverse = inverse, .out = tli_array(out),
-                 .in = tli_array(in), .outer = along.outer, .n = along.n, .inner = along.inner,
+  return TLI_RUN(tli_device(whole), fft, .kind = kind, .inverse = inverse, .out = out, .in = in,
+                 .outer = along.outer / m->count * m->n, .n = along.n, .inner = along.inner,
                  .scale = scale);
+}
+
+/* Returns the current images of t, which has all of them. */
+static tlk_Array current(const Images *m, tl_Tensor *t) {
+  tlk_Array a = tli_array(t);
+  int64_t size = (int64_t)tl_dtype_size((tl_DType)t->dtype);
+  if (m->first > 0) a.data = (char *)a.data + m->first * (t->numel / m->count) * size;
+  return a;
+}
+
+/* Reads the dimensions of t into dims. */
+static bool read_transformed(const char *op, const tl_Tensor *t, tl_Ints dim, int *dims) {
+  for (int64_t i = 0; i < dim.n; i++)
+    if ((dims[i] = tli_dim(op, dim.v[i], t->ndim)) < 0) return false;
+  return true;
 }
 
 /* Transforms the dimensions one at a time. All transforms except the first work in place. */
 tl_Tensor *tli_op_fft_c2c(tl_Tensor *self, tl_Ints dim, int64_t sign, double scale) {
+  int dims[TL_MAX_DIMS];
+  TL_TRY_NULL(read_transformed("fft", self, dim, dims));
   tl_Tensor *in = tli_contiguous_as(self, (tl_DType)self->dtype);
   tl_Tensor *out =
       in ? tli_empty((tl_DType)self->dtype, tli_device(self), in->ndim, in->sizes) : NULL;
   bool ok = out != NULL;
-  for (int64_t i = dim.n - 1; ok && i >= 0; i--) {
-    bool first = i == dim.n - 1;
-    int d = tli_dim("fft", dim.v[i], self->ndim);
-    ok = d >= 0 && run(TLK_FFT_COMPLEX, first ? in : out, out, d, sign > 0, first ? scale : 1);
+  if (ok && dim.n > 0 && in->numel > 0) {
+    Images m = images_of(in, dims, dim.n);
+    while (ok && next_images(&m))
+      for (int64_t i = dim.n - 1; ok && i >= 0; i--) {
+        bool first = i == dim.n - 1;
+        ok = run(&m, TLK_FFT_COMPLEX, out, dims[i], current(&m, first ? in : out), current(&m, out),
+                 sign > 0, first ? scale : 1);
+      }
   }
   if (ok && dim.n == 0) ok = tli_copy(out, in);
   tli_release(in);
@@ -44,37 +96,80 @@ tl_Tensor *tli_op_fft_real(tl_Tensor *self, tl_Ints dim, int64_t sign, double sc
   return result;
 }
 
-/* Runs a transform between real and complex numbers along `dim`, which is moved to the end for the
-** kernel. n is the result's size along that dimension. */
-static tl_Tensor *run_last(tlk_FftKind kind, tl_Tensor *self, int64_t dim, int64_t n,
-                           tl_DType dtype, double scale) {
-  int d = tli_dim(kind == TLK_FFT_TO_REAL ? "irfft" : "rfft", dim, self->ndim);
-  if (d < 0) return NULL;
-  int last = self->ndim - 1;
+/* Moves dimension d = dims[n - 1] of self, which a transform between real and complex numbers
+** halves, to the end, as the kernel requires. Changes the other dimensions in dims accordingly.
+** Returns a contiguous tensor. */
+static tl_Tensor *moved_last(tl_Tensor *self, int *dims, int64_t n) {
+  int d = dims[n - 1], last = self->ndim - 1;
   tl_Tensor *moved = tli_op_transpose(self, d, last);
   tl_Tensor *in = moved ? tli_contiguous_as(moved, (tl_DType)self->dtype) : NULL;
   tli_release(moved);
-  if (in == NULL) return NULL;
+  for (int64_t i = 0; i < n; i++) dims[i] = dims[i] == d ? last : dims[i] == last ? d : dims[i];
+  return in;
+}
+
+static tl_Tensor *empty_resized(const tl_Tensor *t, tl_DType dtype, int64_t last) {
   int64_t sizes[TL_MAX_DIMS];
-  memcpy(sizes, in->sizes, sizeof sizes);
-  sizes[last] = n;
-  tl_Tensor *out = tli_empty(dtype, tli_device(self), in->ndim, sizes), *result = NULL;
-  if (out && run(kind, in, out, last, kind == TLK_FFT_TO_REAL, scale))
-    result = d == last ? tli_retain(out) : tli_op_transpose(out, d, last);
+  memcpy(sizes, t->sizes, sizeof sizes);
+  sizes[t->ndim - 1] = last;
+  return tli_empty(dtype, tli_device(t), t->ndim, sizes);
+}
+
+tl_Tensor *tli_op_fft_r2c(tl_Tensor *self, tl_Ints dim, double scale) {
+  int dims[TL_MAX_DIMS];
+  TL_TRY_NULL(read_transformed("rfft", self, dim, dims));
+  int64_t n = dim.n;
+  int d = dims[n - 1], last = self->ndim - 1;
+  tl_Tensor *in = moved_last(self, dims, n), *result = NULL;
+  tl_Tensor *out =
+      in ? empty_resized(in, tli_complex_dtype((tl_DType)in->dtype), in->sizes[last] / 2 + 1)
+         : NULL;
+  bool ok = out != NULL;
+  if (ok && in->numel > 0) {
+    Images m = images_of(out, dims, n);
+    while (ok && next_images(&m)) {
+      ok = run(&m, TLK_FFT_FROM_REAL, in, last, current(&m, in), current(&m, out), false, scale);
+      for (int64_t i = n - 2; ok && i >= 0; i--)
+        ok = run(&m, TLK_FFT_COMPLEX, out, dims[i], current(&m, out), current(&m, out), false, 1);
+    }
+  }
+  if (ok) result = d == last ? tli_retain(out) : tli_op_transpose(out, d, last);
   tli_release(in);
   tli_release(out);
   return result;
 }
 
-tl_Tensor *tli_op_fft_r2c(tl_Tensor *self, int64_t dim, double scale) {
-  int d = tli_dim("rfft", dim, self->ndim);
-  if (d < 0) return NULL;
-  return run_last(TLK_FFT_FROM_REAL, self, d, self->sizes[d] / 2 + 1,
-                  tli_complex_dtype((tl_DType)self->dtype), scale);
+/* Transforms the current images of `in` to those of `out`, through the memory of `between`. */
+static bool run_to_real(const Images *m, tl_Tensor *in, tl_Tensor *between, tl_Tensor *out,
+                        const int *dims, int64_t n, double scale) {
+  tlk_Array from = current(m, in);
+  for (int64_t i = n - 2; i >= 0; i--) {
+    TL_TRY(run(m, TLK_FFT_COMPLEX, in, dims[i], from, tli_array(between), true, 1));
+    from = tli_array(between);
+  }
+  return run(m, TLK_FFT_TO_REAL, out, dims[n - 1], from, current(m, out), true, scale);
 }
 
-tl_Tensor *tli_op_fft_c2r(tl_Tensor *self, int64_t dim, int64_t n, double scale) {
-  return run_last(TLK_FFT_TO_REAL, self, dim, n, tli_real_dtype((tl_DType)self->dtype), scale);
+tl_Tensor *tli_op_fft_c2r(tl_Tensor *self, tl_Ints dim, int64_t size, double scale) {
+  int dims[TL_MAX_DIMS];
+  TL_TRY_NULL(read_transformed("irfft", self, dim, dims));
+  int64_t n = dim.n;
+  int d = dims[n - 1], last = self->ndim - 1;
+  tl_Tensor *in = moved_last(self, dims, n), *between = NULL, *result = NULL;
+  tl_Tensor *out = in ? empty_resized(in, tli_real_dtype((tl_DType)in->dtype), size) : NULL;
+  bool ok = out != NULL;
+  if (ok && in->numel > 0 && out->numel > 0) {
+    Images m = images_of(in, dims, n);
+    int64_t some = m.some < m.count ? m.some : m.count, numel = in->numel / m.count * some;
+    between = n > 1 ? tli_empty((tl_DType)in->dtype, tli_device(in), 1, &numel) : NULL;
+    ok = n == 1 || between;
+    while (ok && next_images(&m)) ok = run_to_real(&m, in, between, out, dims, n, scale);
+  }
+  if (ok) result = d == last ? tli_retain(out) : tli_op_transpose(out, d, last);
+  tli_release(in);
+  tli_release(between);
+  tli_release(out);
+  return result;
 }
 
 /* ---- gradients ---- */
@@ -109,19 +204,19 @@ tl_Tensor *tlo_fft_real_backward(tl_Tensor *grad, tl_Ints dim, int64_t sign, dou
 /* Computes the gradient of a real-to-complex transform: the real part of the inverse transform of
 ** the zero-padded gradient. A transform of the half line gives the same result if the elements that
 ** stand for two are halved first, since it counts them twice. */
-tl_Tensor *tlo_fft_r2c_backward(tl_Tensor *grad, tl_Ints sizes, int64_t dim, double scale) {
+tl_Tensor *tlo_fft_r2c_backward(tl_Tensor *grad, tl_Ints sizes, tl_Ints dim, double scale) {
   tli_Chain c = {0};
-  int d = tli_dim("rfft", dim, grad->ndim);
+  int d = tli_dim("rfft", dim.v[dim.n - 1], grad->ndim);
   if (d < 0) return NULL;
   tl_Tensor *weighed = TLI_STEP(&c, weigh_pairs(grad, d, sizes.v[d], 0.5));
-  return tli_chain_end(&c, TLI_STEP(&c, tlo_fft_c2r(weighed, d, sizes.v[d], scale)));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_fft_c2r(weighed, dim, sizes.v[d], scale)));
 }
 
-tl_Tensor *tlo_fft_c2r_backward(tl_Tensor *grad, int64_t dim, double scale) {
+tl_Tensor *tlo_fft_c2r_backward(tl_Tensor *grad, tl_Ints dim, double scale) {
   tli_Chain c = {0};
-  int d = tli_dim("irfft", dim, grad->ndim);
+  int d = tli_dim("irfft", dim.v[dim.n - 1], grad->ndim);
   if (d < 0) return NULL;
-  tl_Tensor *half = TLI_STEP(&c, tlo_fft_r2c(grad, d, scale));
+  tl_Tensor *half = TLI_STEP(&c, tlo_fft_r2c(grad, dim, scale));
   return tli_chain_end(&c, TLI_STEP(&c, weigh_pairs(half, d, grad->sizes[d], 2)));
 }
 
@@ -240,30 +335,29 @@ static bool check_some(const Axes *a) {
 }
 
 /* Implements the functions of the rfft family. The last dimension is transformed first, then the
-** others. */
+** others. The inverse transform of a real signal is the conjugate of its transform. */
 static tl_Tensor *r2c(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, const char *norm,
                       bool inverse) {
   Axes a;
   TL_TRY_NULL(read_axes(&a, op, input, s, dim, norm, inverse, false) && check_some(&a));
   tli_Chain c = {0};
   tl_Tensor *t = chain_resized(&c, chain_numbers(&c, input, false), &a, false);
-  t = TLI_STEP(&c, tlo_fft_r2c(t, a.dim[a.n - 1], a.scale));
+  t = TLI_STEP(&c, tlo_fft_r2c(t, (tl_Ints){a.n, a.dim}, a.scale));
   if (inverse) t = TLI_STEP(&c, tlo_conj(t));
-  if (a.n > 1) t = TLI_STEP(&c, tlo_fft_c2c(t, (tl_Ints){a.n - 1, a.dim}, inverse ? 1 : -1, 1));
   return tli_chain_end(&c, t);
 }
 
 /* Implements the functions of the irfft family. The last dimension is transformed after all
-** others. */
+** others. The transform to a real signal is the inverse transform of the conjugate. */
 static tl_Tensor *c2r(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, const char *norm,
                       bool inverse) {
   Axes a;
   TL_TRY_NULL(read_axes(&a, op, input, s, dim, norm, inverse, true) && check_some(&a));
   tli_Chain c = {0};
   tl_Tensor *t = chain_resized(&c, chain_numbers(&c, input, true), &a, true);
-  if (a.n > 1) t = TLI_STEP(&c, tlo_fft_c2c(t, (tl_Ints){a.n - 1, a.dim}, inverse ? 1 : -1, 1));
   if (!inverse) t = TLI_STEP(&c, tlo_conj(t));
-  return tli_chain_end(&c, TLI_STEP(&c, tlo_fft_c2r(t, a.dim[a.n - 1], a.size[a.n - 1], a.scale)));
+  tl_Ints dims = {a.n, a.dim};
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_fft_c2r(t, dims, a.size[a.n - 1], a.scale)));
 }
 
 /* Defines the three functions of a transform: along one dimension, along two and along several. */

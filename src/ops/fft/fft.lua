@@ -110,7 +110,8 @@ example("ifftshift", [[
    --> tensor([ 0,  1,  2, -2, -1])]])
 
 -- `sign` is the sign of the exponent, and `scale` is a factor of the results. The operator fft_real
--- transforms real numbers to whole lines.
+-- transforms real numbers to whole lines. The last of fft_r2c's and fft_c2r's dimensions is halved, and
+-- the exponent's sign is negative for fft_r2c, positive for fft_c2r.
 op {"fft_c2c(Tensor self, dim[] dim, int sign, float scale) -> Tensor",
     name = "fft", node = "FftC2C", internal = true,
     grad = {self = "fft_c2c(grad, dim, -sign, scale)"}}
@@ -119,15 +120,15 @@ op {"fft_real(Tensor self, dim[] dim, int sign, float scale) -> Tensor",
     grad = {self = "fft_real_backward(grad, dim, -sign, scale)"}}
 op {"fft_real_backward(Tensor grad, dim[] dim, int sign, float scale) -> Tensor",
     internal = true, composite = true}
-op {"fft_r2c(Tensor self, dim dim, float scale) -> Tensor",
+op {"fft_r2c(Tensor self, dim[] dim, float scale) -> Tensor",
     name = "rfft", node = "FftR2C", internal = true,
     grad = {self = "fft_r2c_backward(grad, sizes(self), dim, scale)"}}
-op {"fft_r2c_backward(Tensor grad, int[] sizes, dim dim, float scale) -> Tensor",
+op {"fft_r2c_backward(Tensor grad, int[] sizes, dim[] dim, float scale) -> Tensor",
     internal = true, composite = true}
-op {"fft_c2r(Tensor self, dim dim, int n, float scale) -> Tensor",
+op {"fft_c2r(Tensor self, dim[] dim, int n, float scale) -> Tensor",
     name = "irfft", node = "FftC2R", internal = true,
     grad = {self = "fft_c2r_backward(grad, dim, scale)"}}
-op {"fft_c2r_backward(Tensor grad, dim dim, float scale) -> Tensor",
+op {"fft_c2r_backward(Tensor grad, dim[] dim, float scale) -> Tensor",
     internal = true, composite = true}
 
 takes_complex [[fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_irfft fft_irfft2
