@@ -121,6 +121,38 @@ static tl_Tensor *chain_source(tli_Chain *c, Mode mode, tl_Tensor *i, int64_t si
   return TLI_STEP(c, tli_with_number(tlo_remainder, i, tli_int(size)));
 }
 
+/* Returns the n positions from `start` on. */
+static tl_Tensor *chain_places(tli_Chain *c, const tl_Tensor *self, int64_t start, int64_t n) {
+  return TLI_STEP(
+      c, tlo_arange(tli_int(start), tli_int(start + n), tli_int(1), TL_I64, tli_device(self)));
+}
+
+/* Selects the elements that padding puts at positions `place`, if dimension d consists of `size`
+** elements from `first` on. */
+static tl_Tensor *chain_select(tli_Chain *c, tl_Tensor *self, Mode mode, int d, tl_Tensor *place,
+                               int64_t first, int64_t size) {
+  tl_Tensor *from = c->failed ? NULL : chain_source(c, mode, place, size);
+  tl_Tensor *positions = TLI_STEP(c, tli_with_number(tli_plus, from, tli_int(first + 1)));
+  return TLI_STEP(c, tlo_index_select(self, d, positions));
+}
+
+/* From this size on, a dimension with little padding is copied as a whole, and only the padding is
+** selected by positions. */
+#define LONG_LEAST 1024
+
+static tl_Tensor *chain_ends(tli_Chain *c, tl_Tensor *self, Mode mode, int d, int64_t before,
+                             int64_t after) {
+  int64_t size = self->sizes[d];
+  tl_Tensor *left = chain_places(c, self, -before, before);
+  tl_Tensor *right = chain_places(c, self, size, after);
+  tl_Tensor *place = c->failed ? NULL : chain_cat(c, left, right, 0);
+  tl_Tensor *ends = c->failed ? NULL : chain_select(c, self, mode, d, place, 0, size);
+  tl_Tensor *start = chain_slice(c, ends, d, 0, before);
+  tl_Tensor *stop = chain_slice(c, ends, d, before, before + after);
+  if (c->failed) return NULL;
+  return TLI_STEP(c, tlo_cat((tl_Tensors){3, (tl_Tensor *[]){start, self, stop}}, d));
+}
+
 static tl_Tensor *pad_dim(tl_Tensor *self, Mode mode, int d, int64_t before, int64_t after) {
   int64_t first = 0, size = self->sizes[d];
   if (before < -size || after < -size)
@@ -133,13 +165,12 @@ static tl_Tensor *pad_dim(tl_Tensor *self, Mode mode, int d, int64_t before, int
   }
   TL_TRY_NULL(check_room(mode, d, size, before));
   TL_TRY_NULL(check_room(mode, d, size, after));
-  int64_t start = -before - first, n = before + self->sizes[d] + after;
   tli_Chain c = {0};
-  tl_Tensor *place = TLI_STEP(
-      &c, tlo_arange(tli_int(start), tli_int(start + n), tli_int(1), TL_I64, tli_device(self)));
-  tl_Tensor *from = c.failed ? NULL : chain_source(&c, mode, place, size);
-  tl_Tensor *positions = TLI_STEP(&c, tli_with_number(tli_plus, from, tli_int(first + 1)));
-  return tli_chain_end(&c, TLI_STEP(&c, tlo_index_select(self, d, positions)));
+  if (before >= 0 && after >= 0 && size >= LONG_LEAST && before + after <= size / 2)
+    return tli_chain_end(&c, chain_ends(&c, self, mode, d, before, after));
+  int64_t start = -before - first, n = before + self->sizes[d] + after;
+  tl_Tensor *place = chain_places(&c, self, start, n);
+  return tli_chain_end(&c, chain_select(&c, self, mode, d, place, first, size));
 }
 
 static tl_Tensor *pad_with_elements(tl_Tensor *input, tl_Ints pad, Mode mode) {
