@@ -71,8 +71,9 @@ describe("torch.fft", function()
    end)
 
    for dtype, tol in pairs(tolerance) do
-      it("is right for every length to 130, alone and in batches, in " .. dtype, function()
-         for n = 1, 130 do
+      it("is right for every length to 130 and some above, alone and in batches, in " .. dtype, function()
+         for i = 1, 140 do
+            local n = i <= 130 and i or ({144, 176, 224, 240, 256, 336, 400, 448, 509, 512})[i - 130]
             local k = torch.arange(n)
             local angle = ((k:unsqueeze(2) * k) % n):double() * (-2 * math.pi / n)
             local matrix = torch.complex(angle:cos(), angle:sin())
@@ -94,9 +95,25 @@ describe("torch.fft", function()
       end)
    end
 
+   it("transforms images as it transforms their dimensions one after another", function()
+      local x = shaped({5, 90, 48, 64}, false)
+      local full = torch.fft.fft(torch.fft.fft(x:to "complex128", nil, 4), nil, 2)
+      local half = full[{{}, {}, {}, {1, 33}}]
+      for _, count in ipairs {5, 1} do
+         local some, want = x[{{1, count}}], half[{{1, count}}]
+         within(distance(full[{{1, count}}], torch.fft.fftn(some, nil, {2, 4})), 1e-15, "fftn")
+         within(distance(want, torch.fft.rfftn(some, nil, {2, 4})), 1e-15, "rfftn")
+         within(distance(want:conj() / (90 * 64), torch.fft.ihfftn(some, nil, {2, 4})), 1e-15, "ihfftn")
+         within(distance(some, torch.fft.irfftn(want, {90, 64}, {2, 4})), 1e-15, "irfftn")
+         within(distance(some * (90 * 64), torch.fft.hfftn(want:conj(), {90, 64}, {2, 4})), 1e-15, "hfftn")
+         local turned = torch.fft.rfftn(some:transpose(2, 4), nil, {4, 2}):transpose(2, 4)
+         within(distance(want, turned), 1e-15, "rfftn of a transposed tensor")
+      end
+   end)
+
    it("gives the same bits with any number of threads", function()
       local threads = torch.get_num_threads()
-      for _, shape in ipairs {{200000}, {65537}, {300, 1000}, {3, 100, 40}} do
+      for _, shape in ipairs {{200000}, {65537}, {300, 1000}, {3, 100, 40}, {33, 128}} do
          local x = shaped(shape, true):to "complex64"
          local results = {}
          for i = 1, 3 do
@@ -109,7 +126,7 @@ describe("torch.fft", function()
    end)
 
    it("keeps NaN and infinity in their own signal", function()
-      for _, n in ipairs {4, 7, 12, 37, 256} do
+      for _, n in ipairs {4, 7, 12, 37, 64, 112, 224, 256} do
          local x = torch.randn(40, n)
          x[{3, 1}], x[{20, n}] = 0 / 0, math.huge
          for _, name in ipairs {"fft", "rfft", "irfft", "ihfft"} do

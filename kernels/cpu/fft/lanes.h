@@ -55,7 +55,7 @@ void tlk_fft_clear(tlk_FftPiece piece, int64_t from, int64_t to);
 ** lanes to the lines. */
 void tlk_fft_carry(const tlk_FftLines *k, char *data, int64_t from, int64_t rows, char *lanes,
                    bool out);
-/* Where tlk_fft_run loads lines from or stores them to: the arrays `lines` in `data`. With `inverse`
+/* The arrays `lines` in `data`, from which tlk_fft_run loads or to which it stores. With `inverse`
 ** the real and the imaginary parts are exchanged. Stored elements are multiplied by `scale`. */
 typedef struct tlk_FftEnd {
   const tlk_FftLines *lines;

@@ -36,9 +36,9 @@ typedef struct tlk_FftPass {
   const void *roots; /* roots of unity, for a radix without a loop of its own */
 } tlk_FftPass;
 
-/* Factors by which the elements of a line are multiplied. Before, the imaginary parts are multiplied
-** by in_sign, and after, by out_sign: a sign of -1 gives conjugates. The results are multiplied by
-** `scale`. */
+/* A multiplication of the elements of a line: out = scale * (in * factors), where the imaginary
+** parts of `in` are multiplied by in_sign, and those of `out` by out_sign. A sign of -1 gives
+** conjugates. */
 typedef struct tlk_FftFactors {
   const void *factors;
   double in_sign, scale, out_sign;
