@@ -6,7 +6,8 @@ local classes = require "tlua.torch7.classes"
 local modules = {torch = "torch", nn = "nn", optim = "optim", image = "image", paths = "paths",
    xlua = "xlua", sys = "sys", nngraph = "nngraph", cutorch = "cutorch", cunn = "nn", cudnn = "nn",
    gnuplot = "gnuplot", trepl = "trepl", rnn = "rnn", dpnn = "rnn", threads = "threads",
-   tds = "tds", dataset = "dataset", ["dataset.Dataset"] = "dataset"}
+   tds = "tds", dataset = "dataset", ["dataset.Dataset"] = "dataset", class = "class",
+   cjson = "cjson"}
 
 -- packages that become globals when they are required
 local globals = {cutorch = true, cunn = true, cudnn = true, gnuplot = true, rnn = true, dpnn = true}

@@ -10,6 +10,67 @@ local shell = require "spec.support.shell"
 
 local function near(a, b, tolerance) assert.is_true(math.abs(a - b) <= tolerance, ("%s and %s"):format(a, b)) end
 
+describe("The package class of Torch7's programs", function()
+   local class = require "tlua.torch7.class"
+   local Point = class("spec7.Point")
+   function Point:__init(x) self.x = x end
+   function Point:twice() return 2 * self.x end
+   local Named = class.new("spec7.Named", "spec7.Point")
+   function Named:name() return self.x .. "!" end
+
+   it("makes objects of classes that inherit", function()
+      local point, named = Point(3), Named.new(4)
+      assert.equal(6, point:twice())
+      assert.equal(8, named:twice())
+      assert.equal("4!", named:name())
+      assert.equal("spec7.Named", class.type(named))
+      assert.equal("number", class.type(3))
+      assert.is_true(class.istype(named, "spec7.Point") and not class.istype(point, "spec7.Named"))
+      assert.is_false(class.istype(named, "spec7"))
+      assert.is_nil(class.factory("spec7.Named").x)
+      assert.equal(Point.twice, class.metatable("spec7.Point").twice)
+   end)
+
+   it("refuses a class that exists and a parent that does not", function()
+      assert.raises("the class spec7.Point exists", function() class("spec7.Point") end)
+      assert.raises("the parent class spec7.None does not exist", function() class("spec7.Other", "spec7.None") end)
+      assert.raises("expected a class's name, got number", function() class(3) end)
+   end)
+end)
+
+-- The expected texts and values follow lua-cjson's manual.
+describe("The package cjson of Torch7's programs", function()
+   local cjson = require "tlua.torch7.cjson"
+
+   it("writes tables with positions as arrays", function()
+      assert.equal('{"a":3,"b":[1,2.5,true],"c":{},"d":[1,null,2],"e":{"20":1,"x":null}}',
+         cjson.encode {a = 3.0, b = {1, 2.5, true}, c = {}, d = {[1] = 1, [3] = 2}, e = {[20] = 1, x = cjson.null}})
+      assert.equal("null", cjson.encode(nil))
+   end)
+
+   it("reads values as plain tables", function()
+      local read = cjson.decode '{"list": [1, null, {"s": "\\u00e9"}], "none": []}'
+      assert.equal(1, read.list[1])
+      assert.equal(cjson.null, read.list[2])
+      assert.equal("é", read.list[3].s)
+      assert.is_nil(getmetatable(read.list))
+      assert.equal("{}", cjson.new().encode(read.none))
+   end)
+
+   it("refuses values without a JSON text and texts that are not JSON", function()
+      local itself = {}
+      itself[1] = itself
+      for problem, value in pairs {
+         ["JSON has no"] = 0 / 0, ["excessively sparse array"] = {[200] = 1}, ["a table contains itself"] = itself,
+         ["a function"] = print, ["table key must be a number or string"] = {[print] = 1},
+      } do
+         assert.raises(problem, function() cjson.encode(value) end)
+      end
+      assert.raises("cjson.decode", function() cjson.decode "[1," end)
+      assert.raises("expected a string, got number", function() cjson.decode(3) end)
+   end)
+end)
+
 describe("Torch7's optim", function()
    -- minimises the quadratic x'Ax/2 - b'x, whose minimum is at (0.2, 0.4)
    local A, b = torch.Tensor {{3, 1}, {1, 2}}, torch.Tensor {1, 1}
