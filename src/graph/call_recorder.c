@@ -51,6 +51,13 @@ typedef struct Branch {
   int32_t changes, memories;
 } Branch;
 
+/* The gradient that a known tensor has from an earlier step when a backward pass begins (borrowed;
+** NULL if it has none), and the gradient's version. */
+typedef struct OldGradient {
+  const tl_Tensor *grad;
+  unsigned version;
+} OldGradient;
+
 /* a number in place of a value: the tensor was made in a branch that has ended */
 enum { LOCAL = -2 };
 
@@ -70,6 +77,8 @@ struct tli_Trace {
   Memory *memories;
   Named *named;
   int32_t nkept, nmemories, nnamed, unnamed;
+  OldGradient *old; /* for each of the first `nold` tensors in `kept`, in the region */
+  int32_t nold;
   Change *changes;
   Branch *branches; /* branches that have not ended, the innermost last */
   int32_t nchanges, nbranches;
@@ -234,12 +243,30 @@ static int32_t as_gradient(tli_Trace *t, const tl_Tensor *tensor) {
   return -2;
 }
 
-/* After a backward pass, the gradients of known tensors belong to this trace. The pass may also
-** have changed them in place, so their new versions are accepted. */
+/* Notes the gradients of earlier steps before a backward pass, which must not add to them. */
+static bool before_backward(tli_Trace *t) {
+  t->old = tli_region_get(&t->region, t->nkept + 1, sizeof *t->old);
+  if (t->old == NULL) return false;
+  t->nold = t->nkept;
+  for (int32_t i = 0; i < t->nkept; i++) {
+    const tl_Tensor *grad = gradient_of(t->kept[i]);
+    bool old = grad && !is_fresh(t, t->kept[i]);
+    if (old && tli_is_sparse_grad(grad)) return no_old_gradient(t, t->kept[i]);
+    t->old[i] = (OldGradient){old ? grad : NULL, old ? tli_version(grad) : 0};
+  }
+  return true;
+}
+
+/* After a backward pass, the gradients that it has computed belong to this trace. The pass may also
+** have changed them in place, so their new versions are accepted. Fails if the pass has added to a
+** gradient of an earlier step. */
 static bool after_backward(tli_Trace *t) {
   for (int32_t i = 0; i < t->nkept; i++) {
     tl_Tensor *grad = gradient_of(t->kept[i]);
     if (grad == NULL) continue;
+    const OldGradient *old = i < t->nold && t->old[i].grad ? &t->old[i] : NULL;
+    if (old && old->grad == grad && old->version == tli_version(grad)) continue;
+    if (old) return no_old_gradient(t, t->kept[i]);
     TL_TRY(tli_addresses_put(&t->region, &t->fresh, t->kept[i], 1));
     Memory *memory = memory_of(t, grad);
     if (memory && memory->kind == TLI_VALUE_RESULT) memory->version = tli_version(grad);
@@ -491,13 +518,12 @@ static bool left_out(const tli_Trace *t, const tli_Call *call, const tli_CallArg
 }
 
 /* Refuses uses of gradients that a program cannot repeat. */
-static bool begin_gradients(const tli_Trace *t, const tli_Call *call, const tli_CallArg *args) {
+static bool begin_gradients(tli_Trace *t, const tli_Call *call, const tli_CallArg *args) {
   bool pass = call == &tli_call_autograd_backward || call == &tli_call_autograd_grad;
   if (!t->step && (pass || call == &tli_call_autograd_set_grad))
     return tli_fail(TL_EARG, "%s: torch.export records no gradients; torch.export_step does",
                     pass ? "backward" : "grad");
-  if (call == &tli_call_autograd_backward)
-    for (int32_t i = 0; i < t->nkept; i++) TL_TRY(no_old_gradient(t, t->kept[i]));
+  if (call == &tli_call_autograd_backward) TL_TRY(before_backward(t));
   if (call == &tli_call__fused_step_ && args[1].tensors.n == 0)
     for (int64_t i = 0; i < args[0].tensors.n; i++)
       TL_TRY(no_old_gradient(t, args[0].tensors.v[i]));

@@ -183,10 +183,15 @@ local function keep_fields(parts)
    end
 end
 
--- Saves the gradients of tensors, and returns a function that restores them.
+-- Replaces the gradients of tensors by copies, which the calls may change, and returns a function
+-- that restores them.
 local function keep_gradients(named)
    local kept = {}
-   for i, entry in ipairs(named) do kept[i] = {entry[2], entry[2].grad} end
+   for i, entry in ipairs(named) do
+      local grad = entry[2].grad
+      kept[i] = {entry[2], grad}
+      if grad then entry[2].grad = grad:detach():clone() end
+   end
    return function()
       for _, entry in ipairs(kept) do
          if entry[1].is_leaf then entry[1].grad = entry[2] end
