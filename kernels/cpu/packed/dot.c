@@ -422,17 +422,20 @@ static VNNI void fill_panel(const tlk_PackedRows *p, int64_t first, int64_t rows
 ** rows, the processor would have to wait for the results of products. */
 enum { TILE = 6, SMALL_TILE = 4 };
 
-/* Adds the products of a panel and `tile` input rows to sums (tile, TLK_PANEL_ROWS). Meanwhile,
-** prefetches from `next` on, the same number of cache lines with each group. */
-ALWAYS VNNI void multiply_tile(const Panel *panel, const tlk_Rounded *x, int group, bool has_least,
-                               int tile, const uint8_t *next, int lines, float *sums) {
+/* Adds the products of a panel and `tile` input rows to sums (tile, TLK_PANEL_ROWS). In kinds that
+** are `whole`, a chunk of an input row has one scale. Meanwhile, prefetches from `next` on, the same
+** number of cache lines with each group. */
+ALWAYS VNNI void multiply_tile(const Panel *panel, const tlk_Rounded *x, int group, bool whole,
+                               bool has_least, int tile, const uint8_t *next, int lines,
+                               float *sums) {
   __m512 total[TILE][VECTORS];
   const int8_t *own = x->q;
   const __m512i *q = panel->q[0];
 #pragma GCC unroll 8
   for (int t = 0; t < tile; t++)
     for (int v = 0; v < VECTORS; v++)
-      total[t][v] = _mm512_loadu_ps(sums + TLK_PANEL_ROWS * t + 16 * v);
+      total[t][v] =
+          whole ? _mm512_setzero_ps() : _mm512_loadu_ps(sums + TLK_PANEL_ROWS * t + 16 * v);
   for (int g = 0; g < TLI_CHUNK / group; g++) {
     __m512i dot[TILE][VECTORS];
 #pragma GCC unroll 8
@@ -456,16 +459,21 @@ ALWAYS VNNI void multiply_tile(const Panel *panel, const tlk_Rounded *x, int gro
 #pragma GCC unroll 8
     for (int t = 0; t < tile; t++)
       for (int v = 0; v < VECTORS; v++) {
-        __m512 both = _mm512_mul_ps(scale[v], _mm512_set1_ps(x[t].scale[g]));
-        total[t][v] = _mm512_fmadd_ps(both, _mm512_cvtepi32_ps(dot[t][v]), total[t][v]);
+        __m512 by = whole ? scale[v] : _mm512_mul_ps(scale[v], _mm512_set1_ps(x[t].scale[g]));
+        total[t][v] = _mm512_fmadd_ps(by, _mm512_cvtepi32_ps(dot[t][v]), total[t][v]);
       }
-    if (has_least)
-#pragma GCC unroll 8
-      for (int t = 0; t < tile; t++)
-        for (int v = 0; v < VECTORS; v++)
-          total[t][v] =
-              _mm512_fnmadd_ps(panel->least[v][g], _mm512_set1_ps(x[t].sum[g]), total[t][v]);
   }
+#pragma GCC unroll 8
+  for (int t = 0; whole && t < tile; t++)
+    for (int v = 0; v < VECTORS; v++)
+      total[t][v] = _mm512_fmadd_ps(total[t][v], _mm512_set1_ps(x[t].scale[0]),
+                                    _mm512_loadu_ps(sums + TLK_PANEL_ROWS * t + 16 * v));
+  for (int g = 0; has_least && g < TLI_CHUNK / group; g++)
+#pragma GCC unroll 8
+    for (int t = 0; t < tile; t++)
+      for (int v = 0; v < VECTORS; v++)
+        total[t][v] =
+            _mm512_fnmadd_ps(panel->least[v][g], _mm512_set1_ps(x[t].sum[g]), total[t][v]);
 #pragma GCC unroll 8
   for (int t = 0; t < tile; t++)
     for (int v = 0; v < VECTORS; v++)
@@ -474,13 +482,14 @@ ALWAYS VNNI void multiply_tile(const Panel *panel, const tlk_Rounded *x, int gro
 
 /* Adds the products of a panel and up to TILE input rows. Meanwhile, prefetches the next bytes of
 ** the weight. */
-ALWAYS VNNI void multiply_panel(const Panel *panel, const tlk_Rounded *x, int group, bool has_least,
-                                int64_t rows, const uint8_t *next, int64_t bytes, float *sums) {
+ALWAYS VNNI void multiply_panel(const Panel *panel, const tlk_Rounded *x, int group, bool whole,
+                                bool has_least, int64_t rows, const uint8_t *next, int64_t bytes,
+                                float *sums) {
   int lines = (int)tlk_ceil_div(bytes, 64 * (TLI_CHUNK / group));
   if (rows <= SMALL_TILE)
-    multiply_tile(panel, x, group, has_least, SMALL_TILE, next, lines, sums);
+    multiply_tile(panel, x, group, whole, has_least, SMALL_TILE, next, lines, sums);
   else
-    multiply_tile(panel, x, group, has_least, TILE, next, lines, sums);
+    multiply_tile(panel, x, group, whole, has_least, TILE, next, lines, sums);
 }
 
 /* Sets the sums of a tile to 0. */
@@ -519,10 +528,12 @@ static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows
       float *sums = p->sums + t * TLK_PANEL_ROWS;
       int64_t left = p->count - t, bytes = tlk_min(part, next_end - next);
       if (c == 0) clear_sums(sums);
-      if (layout->group == 16)
-        multiply_panel(panel, x, 16, has_least, left, next, bytes, sums);
+      if (layout->group == 16) /* these layouts have one scale for a chunk, too */
+        multiply_panel(panel, x, 16, true, has_least, left, next, bytes, sums);
+      else if (layout->elements == TLI_CHUNK)
+        multiply_panel(panel, x, 32, true, has_least, left, next, bytes, sums);
       else
-        multiply_panel(panel, x, 32, has_least, left, next, bytes, sums);
+        multiply_panel(panel, x, 32, false, has_least, left, next, bytes, sums);
       next += bytes;
       if (c == p->chunks - 1)
         store_sums(sums, tlk_min(TILE, left), rows, p->step, p->out + t * p->step + first);
