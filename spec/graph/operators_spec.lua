@@ -9,14 +9,14 @@ local saved = require("spec.support.programs").saved
 
 -- Operator forms that return values other than tensors, or results whose sizes depend on values.
 local REFUSED <const> = {
-   "allclose", "argwhere", "bincount", "equal", "is_conj", "is_neg", "is_nonzero", "is_same_size",
+   "_nms", "allclose", "argwhere", "bincount", "equal", "is_conj", "is_neg", "is_nonzero", "is_same_size",
    "is_signed", "masked_select", "nonzero", "nonzero_tuple", "one_hot", "repeat_interleave_each",
    "repeat_interleave_positions", "unique", "unique_consecutive", "where_positions",
 }
 
 -- On a device, operators that move a tensor to the CPU are refused too.
 if device.name then
-   table.move({"to_device", "to_device_only", table.unpack(REFUSED, 16)}, 1, 5, 16, REFUSED)
+   table.move({"to_device", "to_device_only", table.unpack(REFUSED, 17)}, 1, 5, 17, REFUSED)
 end
 
 -- Returns the arguments, with `tensors` at the positions `places`.
