@@ -379,12 +379,17 @@ static const char *const long_operators[] = {
     "torch.nn.functional.conv2d(x:view(8, 16, 64, 64), x[{{1, 2304}}]:view(16, 16, 3, 3))",
     "x:exp()",
     "x:sum()",
+    "x:view(-1, 4):tolist()",
+    "torch.tensor(list)",
+    "torch.utils.json.decode(text)",
     NULL};
 
 TEST(long_operators_stop) {
   lua_State *L = opened();
   int threads = tl_get_num_threads();
-  CHECK(runs(L, "n = 1 << 19 x = torch.arange(0, n) / n i = torch.arange(1, n + 1)"));
+  CHECK(runs(L,
+             "n = 1 << 19 x = torch.arange(0, n) / n i = torch.arange(1, n + 1)\n"
+             "list, text = x[{{1, 8192}}]:view(-1, 4):tolist(), '[' .. ('1,'):rep(8192) .. '1]'"));
   for (int n = 1; n <= 2; n++) {
     CHECK(tl_set_num_threads(n));
     for (int i = 0; long_operators[i]; i++) {

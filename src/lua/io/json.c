@@ -4,6 +4,7 @@
 */
 #include <string.h>
 
+#include "core/platform/parallel.h"
 #include "lua/tensor/value.h"
 
 enum { DEPTH = 64, ARRAY = 2, NOTHING = 3, LONGEST_NUMBER = 60 };
@@ -148,7 +149,9 @@ static const char *object(lua_State *L, const char *at, const char *end, int dep
 /* Pushes the value at `at`, and returns its end. Returns NULL if the slower reader must read the
 ** value. */
 static const char *value(lua_State *L, const char *at, const char *end, int depth) {
+  static _Thread_local unsigned count; /* number of values that this thread has read */
   luaL_checkstack(L, 8, "JSON");
+  if (++count % 4096 == 0 && !tli_go_on()) tli_raise(L);
   at = skip(at, end);
   if (at == end) return NULL;
   if (*at == '"') return string(L, at, end);

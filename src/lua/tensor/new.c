@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/platform/parallel.h"
 #include "lua/list_length.h"
 #include "lua/tensor/value.h"
 #include "ops/common.h"
@@ -21,7 +22,12 @@ typedef struct Scan {
   /* the integer dtype whose range all elements must fit; TL_NODTYPE if the requested dtype is not
   ** an integer dtype */
   tl_DType whole;
+  int64_t count; /* number of entries that were read */
 } Scan;
+
+/* Counts an entry of a table. Returns false if the user has interrupted the work, which is checked
+** at every 4096th entry. */
+static bool counted(Scan *s) { return ++s->count % 4096 != 0 || tli_go_on(); }
 
 static const char *path_str(const Scan *s, int depth) {
   static _Thread_local char text[200];
@@ -99,7 +105,7 @@ static bool scan(Scan *s, int depth) {
   for (int64_t i = 1; i <= n; i++) {
     s->path[depth] = i;
     lua_rawgeti(L, -1, i);
-    bool ok = scan(s, depth + 1);
+    bool ok = counted(s) && scan(s, depth + 1);
     lua_pop(L, 1);
     if (!ok) return false;
   }
@@ -118,19 +124,22 @@ static tl_DType scanned_dtype(const Scan *s) {
   return dtype;
 }
 
-static char *store(lua_State *L, const tli_State *S, char *to, tl_DType dtype) {
+/* Stores the elements of the value on top of the stack. Returns the end of the elements; NULL if
+** the user has interrupted the work. */
+static char *store(Scan *s, char *to, tl_DType dtype) {
+  lua_State *L = s->L;
   if (lua_type(L, -1) == LUA_TTABLE) {
     int64_t n = tli_list_length(L, -1);
-    for (int64_t i = 1; i <= n; i++) {
+    for (int64_t i = 1; i <= n && to; i++) {
       lua_rawgeti(L, -1, i);
-      to = store(L, S, to, dtype);
+      to = counted(s) ? store(s, to, dtype) : NULL;
       lua_pop(L, 1);
     }
     return to;
   }
   tl_Scalar value;
   tl_DType ignored;
-  if (leaf(L, S, &value, &ignored)) tli_store(to, dtype, value);
+  if (leaf(L, s->S, &value, &ignored)) tli_store(to, dtype, value);
   return to + tl_dtype_size(dtype);
 }
 
@@ -146,7 +155,7 @@ tl_Tensor *tli_from_lua(lua_State *L, int index, tl_DType dtype) {
     return tli_fail_null(TL_EDTYPE, "tensor: complex numbers do not fit in a tensor of dtype %s",
                          tl_dtype_name(dtype));
   tl_Tensor *t = tli_empty(dtype, TLI_CPU, s.ndim, s.sizes);
-  if (t && t->numel > 0) store(L, s.S, (char *)tli_data(t), dtype);
+  if (t && t->numel > 0 && !store(&s, (char *)tli_data(t), dtype)) tli_release(t), t = NULL;
   lua_pop(L, 1);
   return t;
 }

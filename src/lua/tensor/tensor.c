@@ -10,6 +10,7 @@
 #include "lua/tensor/metamethod.h"
 #include "lua/tensor/value.h"
 #include "core/observe/trace.h"
+#include "core/platform/parallel.h"
 
 tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what) {
   tli_State *S = tli_state(L);
@@ -474,7 +475,9 @@ static int tensor_item(lua_State *L) {
   return tli_push_scalar(L, s);
 }
 
-static void push_nested(lua_State *L, const tl_Tensor *t, int dim, int64_t offset) {
+/* Pushes the elements at an offset as a nested list. *count is the number of values that were
+** pushed; the user may interrupt the work at every 4096th of them. */
+static void push_nested(lua_State *L, const tl_Tensor *t, int dim, int64_t offset, int64_t *count) {
   size_t bytes = tl_dtype_size((tl_DType)t->dtype);
   if (dim == t->ndim) {
     tli_push_scalar(L, tli_load((char *)tli_data(t) + offset * (int64_t)bytes, (tl_DType)t->dtype));
@@ -483,7 +486,8 @@ static void push_nested(lua_State *L, const tl_Tensor *t, int dim, int64_t offse
   luaL_checkstack(L, 3, "tolist");
   lua_createtable(L, (int)t->sizes[dim], 0);
   for (int64_t i = 0; i < t->sizes[dim]; i++) {
-    push_nested(L, t, dim + 1, offset + i * t->strides[dim]);
+    if (++*count % 4096 == 0 && !tli_go_on()) tli_raise_as(L, "tolist");
+    push_nested(L, t, dim + 1, offset + i * t->strides[dim], count);
     lua_rawseti(L, -2, i + 1);
   }
 }
@@ -506,7 +510,8 @@ tl_Tensor *tli_push_alias(lua_State *L, int index, const char *what) {
 static int tensor_tolist(lua_State *L) {
   tli_sole_tensor(L, "tolist");
   lua_settop(L, 1);
-  push_nested(L, tli_push_alias(L, 1, "tolist"), 0, 0);
+  int64_t count = 0;
+  push_nested(L, tli_push_alias(L, 1, "tolist"), 0, 0, &count);
   tli_release_box(L, 2);
   return 1;
 }
