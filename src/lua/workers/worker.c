@@ -255,6 +255,9 @@ typedef struct Worker {
   Pool *pool;   /* the pool (owned reference) */
   int id;       /* from 0 */
   lua_State *L; /* the worker's interpreter (owned); NULL until it is opened */
+  /* the answer if the worker cannot start (owned), which is made before, so that it always comes;
+  ** NULL once it was sent */
+  Message *failure;
 } Worker;
 
 /* The allocator of the worker's interpreter. If the pool is stopping, also sets the hook that ends
@@ -472,30 +475,46 @@ static int open_state(lua_State *L) {
 /* Sends an answer that says that the job has failed with the error object on top of the stack. */
 static void answer_failure(Worker *w, lua_State *L, Message *m) {
   const char *text = lua_tostring(L, -1);
-  if (m == NULL) m = (Message *)calloc(1, sizeof *m);
-  if (m == NULL) return;
   tli_parcel_free(m->parcel);
   answer(w, m, NULL, text ? strdup(text) : NULL);
+}
+
+/* Calls the function to which the first argument points with the other arguments. Making the
+** function of an open state needs memory, so it happens in protected mode. */
+static int call_pointed(lua_State *L) {
+  lua_CFunction fn = *(const lua_CFunction *)lua_touserdata(L, 1);
+  if (tli_state_find(L))
+    tli_push_function(L, fn);
+  else
+    lua_pushcfunction(L, fn);
+  lua_replace(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
 }
 
 /* Calls fn, in protected mode, with the values on the stack from index `first` on. */
 static bool call(lua_State *L, lua_CFunction fn, int first, int results) {
   lua_pushcfunction(L, add_traceback);
   lua_insert(L, first);
-  if (tli_state_find(L))
-    tli_push_function(L, fn);
-  else
-    lua_pushcfunction(L, fn);
+  lua_pushcfunction(L, call_pointed);
   lua_insert(L, first + 1);
+  lua_pushlightuserdata(L, &fn);
+  lua_insert(L, first + 2);
   bool ok = lua_pcall(L, lua_gettop(L) - first - 1, results, first) == LUA_OK;
   lua_remove(L, first);
   return ok;
 }
 
+static Message *take_failure(Worker *w) {
+  Message *m = w->failure;
+  w->failure = NULL;
+  return m;
+}
+
 static void do_jobs(Worker *w, lua_State *L) {
   lua_pushlightuserdata(L, w);
   if (!call(L, worker_begin, 1, RUN)) {
-    answer_failure(w, L, NULL);
+    answer_failure(w, L, take_failure(w));
     return;
   }
   char name[40];
@@ -526,8 +545,7 @@ static void work(void *context) {
   lua_State *L = lua_newstate(worker_memory, w);
 #endif
   if (L == NULL) {
-    Message *m = (Message *)calloc(1, sizeof *m);
-    if (m) answer(w, m, NULL, NULL);
+    answer(w, take_failure(w), NULL, NULL);
   } else {
     lua_gc(L, LUA_GCGEN, 0, 0);
     lua_pushlightuserdata(L, w);
@@ -539,7 +557,7 @@ static void work(void *context) {
     if (opened)
       do_jobs(w, L);
     else
-      answer_failure(w, L, NULL);
+      answer_failure(w, L, take_failure(w));
     tli_mutex_lock(&w->pool->lock);
     set_busy(w, NULL);
     tli_mutex_unlock(&w->pool->lock);
@@ -550,6 +568,7 @@ static void work(void *context) {
   /* holds a reference that keeps the crew alive until the pool is released */
   crew_count(crew, 1, 0);
   pool_release(w->pool);
+  free(w->failure);
   free(w);
   crew_count(crew, -1, -1);
 }
@@ -575,7 +594,8 @@ static void keep_paths(lua_State *L, Pool *p) {
   if (lua_getfield(L, -1, "package") == LUA_TTABLE)
     for (int i = 0; i < 2; i++) {
       lua_getfield(L, -1, path_names[i]);
-      if (lua_isstring(L, -1)) p->paths[i] = strdup(lua_tostring(L, -1));
+      if (lua_isstring(L, -1) && (p->paths[i] = strdup(lua_tostring(L, -1))) == NULL)
+        tli_error(L, "workers: not enough memory");
       lua_pop(L, 1);
     }
   lua_pop(L, 2);
@@ -584,15 +604,17 @@ static void keep_paths(lua_State *L, Pool *p) {
 static void start_threads(lua_State *L, Pool *p) {
   for (int i = 0; i < p->n; i++) {
     Worker *w = (Worker *)malloc(sizeof *w);
-    if (w) {
-      *w = (Worker){p, i, NULL};
+    Message *failure = (Message *)calloc(1, sizeof *failure);
+    if (w && failure) {
+      *w = (Worker){p, i, NULL, failure};
       atomic_fetch_add(&p->refs, 1);
       crew_count(p->crew, 0, 1);
       if (tli_thread_start(work, w)) continue;
       crew_count(p->crew, 0, -1);
       atomic_fetch_sub(&p->refs, 1);
-      free(w);
     }
+    free(failure);
+    free(w);
     pool_stop(p);
     tli_error(L, "workers: the system starts no more threads (%d of %d run)", i, p->n);
   }
