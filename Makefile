@@ -763,6 +763,8 @@ $(CORE_BIN): $(BUILD)/%: $(OBJ)/%.o $(STATIC_LIB)
 $(OBJ)/spec/core/cupti_test.o $(OBJ)/spec/core/fusion_test.o: FLAGS_OF_FILE += $(if $(filter-out 0,$(CUDA)),-isystem \
   $(CUDA)/include -isystem $(CUDA)/extras/CUPTI/include)
 
+# The functions of the C library that allocate, which this test replaces in all objects that are linked here.
+$(BUILD)/spec/lua/scarce_test: private TL_LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc posix_memalign strdup)
 # The same of the binding's inside, with Lua.
 $(LUA_BIN): $(BUILD)/%: $(OBJ)/%.o $(STATIC_LIB)
 	$(call say,LD,$@)
