@@ -128,8 +128,9 @@ static void run_blocks(void *context, int64_t begin, int64_t end) {
   tlk_fft_room_close(&room);
 }
 
-/* Transforms lines i to i + count, which are rows, by a plan that folds them. */
-static void run_folded(const Call *c, int64_t i, int64_t count, tlk_FftRoom *room) {
+/* Transforms lines i to i + count, which are rows, by a plan that folds them. `followed` tells
+** whether the calling thread transforms the next line, too. */
+static void run_folded(const Call *c, int64_t i, int64_t count, bool followed, tlk_FftRoom *room) {
   const struct tlk_fft *call = c->call;
   const tlk_FftPlan *p = c->plan;
   int64_t half = c->size / 2, line = 2 * p->n * half;
@@ -138,7 +139,6 @@ static void run_folded(const Call *c, int64_t i, int64_t count, tlk_FftRoom *roo
   const char *in = (const char *)call->in.data + i * in_bytes;
   char *out = (char *)call->out.data + i * out_bytes;
   double sign = call->inverse ? -1 : 1;
-  bool followed = i + count < c->lines;
   if (call->kind == TLK_FFT_TO_REAL) {
     for (int64_t k = 0; k < count; k++)
       c->loops->line_pack(p->n, p->half_roots, in + k * in_bytes, room->rows + k * line);
@@ -209,7 +209,7 @@ static void run_lines(void *context, int64_t begin, int64_t end) {
   int64_t some = rows ? tlk_fft_fold_count(c->plan) : 1;
   for (int64_t i = begin; ok && i < end; i += some)
     if (rows)
-      run_folded(c, i, tlk_min(some, end - i), &room);
+      run_folded(c, i, tlk_min(some, end - i), i + some < end, &room);
     else
       ok = run_line(c, i, line, folds ? &room : NULL);
   if (folds) tlk_fft_room_close(&room);
