@@ -339,6 +339,7 @@ static bool compute(const struct tlk_pointwise *call) {
 
 /* ---- bits of narrow integers ------------------------------------------------------ */
 
+#ifndef TLI_INFER
 static bool is_narrow_bits(const struct tlk_pointwise *call) {
   tlk_Pointwise kernel = call->kernel;
   tl_DType dtype = call->it.args[0].dtype;
@@ -391,6 +392,9 @@ static bool compute_bits(const struct tlk_pointwise *call) {
 bool tlk_pointwise(const struct tlk_pointwise *call) {
   return is_narrow_bits(call) ? compute_bits(call) : compute(call);
 }
+#else
+bool tlk_pointwise(const struct tlk_pointwise *call) { return compute(call); }
+#endif
 
 bool tlk_fused(const struct tlk_fused *call) {
   static const uint8_t outputs[] = {

@@ -119,7 +119,9 @@ static void turn_part_32(char *dst, int64_t ds1, const char *src, int64_t ss0, i
 #define BITS 8
 #define Word uint8_t
 #define SIDE 8
+#ifndef TLI_INFER
 #define SPLITS
+#endif
 #include "kernels/cpu/copy/move_loops.h"
 #undef SPLITS
 #define BITS 16
