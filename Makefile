@@ -908,7 +908,7 @@ WITHOUT_ASAN = spec/examples $(foreach name,$(notdir $(wildcard rocks/*)),rocks/
   $(addprefix rocks/,audio/spec/functional hub/spec/hub llm/spec/batch llm/spec/cache mlflow/spec/mlflow \
   onnx/spec/export rl/spec/agents serve/spec/command serve/spec/language serve/spec/versions text/spec/searches text/spec/tokenizer \
   vision/spec/models $(addprefix trainer/spec/,lies other_ranks resume strategy sweep)) \
-  $(foreach name,context fsdp gpt optim pipelining tensor,spec/dist/$(name)_spec) spec/port/training
+  $(foreach name,checkpoint context elastic fsdp gpt optim pipelining tensor,spec/dist/$(name)_spec) spec/port/training
 asan:
 	@.ci/deps build test
 	@+$(ASAN_ENV) $(call SANITIZED,asan,address$(comma)undefined,$(addprefix --exclude ,$(WITHOUT_ASAN)))

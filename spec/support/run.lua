@@ -66,7 +66,8 @@ end
 local longest <const> = {
    "spec/build/packages_spec.lua", "spec/profiles/runtime_spec.lua", "spec/build/rock_spec.lua",
    "spec/cuda/fusion_spec.lua", "spec/dist/mpi_spec.lua", "spec/examples/hosts_spec.lua",
-   "rocks/trainer/spec/resume_spec.lua", "spec/ops/threads_spec.lua", "spec/ops/attention_spec.lua",
+   "rocks/trainer/spec/resume_spec.lua", "spec/lua/operators_test.c", "spec/ops/threads_spec.lua",
+   "spec/ops/attention_spec.lua", "spec/embed/opening.c", "spec/embed/sandbox.c",
    "spec/cuda/kernels_spec.lua", "spec/build/make_spec.lua", "rocks/trainer/spec/sweep_spec.lua",
    "spec/ops/bfloat16_spec.lua", "spec/ops/table_spec.lua", "rocks/serve/spec/versions_spec.lua",
    "rocks/vision/spec/models_spec.lua", "spec/build/reference_spec.lua", "spec/build/install_spec.lua",
