@@ -29,6 +29,25 @@ if os.getenv "SPEC_EMULATED" then
    end
 end
 
+-- In Lua 5.5 the variables of a `for` loop are constants. Two modules that are written for 5.4 assign to them. There
+-- the body of the loop gets a variable of its own.
+if _VERSION == "Lua 5.5" then
+   for name, loops in pairs {
+      ["pl.tablex"] = {{"for k,v in pairs%(t%) do\n(%s+)k = ",
+         "for key,v in pairs(t) do\n%1local k = key\n%1k = "}},
+      ["busted.modules.files.moonscript"] = {{"for line in (trace:gmatch%b()) do\n",
+         "for whole in %1 do\n    local line = whole\n"}},
+   } do
+      package.preload[name] = function(...)
+         local path = assert(package.searchpath(name, package.path))
+         local file <close> = assert(io.open(path))
+         local text = file:read "a"
+         for _, loop in ipairs(loops) do text = text:gsub(loop[1], loop[2]) end
+         return assert(load(text, "@" .. path))(...)
+      end
+   end
+end
+
 -- On Windows, the C library's temporary names end with parts such as ".b", which torch.save would take for a format.
 if package.config:sub(1, 1) == "\\" then
    local new_name = os.tmpname
