@@ -154,6 +154,15 @@ describe("torch.compile", function()
       end
    end)
 
+   it("makes a program of a call during which garbage is collected", function()
+      local _ <close> = torch.no_grad()
+      local found = explain(function(a)
+         for _ = 1, 60 do a = (a + 1):reshape(-1) end
+         return a
+      end, torch.ones(200000))
+      assert.truthy(found.program, found.reason)
+   end)
+
    it("raises the function's errors", function()
       local _ <close> = torch.no_grad()
       local function fn(positions) return F.embedding(positions, torch.ones(3, 2)) end

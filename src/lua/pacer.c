@@ -60,13 +60,19 @@ static int nothing(lua_State *L) {
 
 /* Returns whether Lua has the memory to call a finalizer. Otherwise a collection would free boxes
 ** without releasing their tensors. The call leaves memory for the next call at this depth, which
-** collections keep. */
+** collections keep. A debug hook does not see the call, because torch.compile takes each call that
+** its hook sees for a call of the model. */
 static bool can_finalize(lua_State *L) {
+  lua_Hook hook = lua_gethook(L);
+  int mask = lua_gethookmask(L), count = lua_gethookcount(L);
+  bool hides = mask & (LUA_MASKCALL | LUA_MASKRET);
   if (!lua_checkstack(L, 3 * LUA_MINSTACK)) return false;
+  if (hides) lua_sethook(L, NULL, 0, 0);
   lua_pushcfunction(L, nothing);
-  if (lua_pcall(L, 0, 0, 0) == LUA_OK) return true;
-  lua_pop(L, 1);
-  return false;
+  bool fine = lua_pcall(L, 0, 0, 0) == LUA_OK;
+  if (hides) lua_sethook(L, hook, mask, count);
+  if (!fine) lua_pop(L, 1);
+  return fine;
 }
 
 static void full(lua_State *L, tli_State *S) {
