@@ -209,8 +209,11 @@ SHARED_FLAGS := -shared $(if $(WINDOWS),,-Wl,-soname,libtlua.so.0 -Wl,-z,nodelet
 PROGRAM_FLAGS := $(if $(WINDOWS)$(WASM),,-Wl,-E)
 # Tables of functions need 22,000 relocations: half a megabyte, or a few kilobytes where the linker and
 # the C library (glibc from 2.36 on) know packed ones.
-PACKED := $(if $(CROSS)$(WINDOWS)$(WASM)$(APPLE),,$(shell echo 'int main(void) { return 0; }' | \
-  $(CC) -x c -o /dev/null -Wl,--fatal-warnings -Wl,-z,pack-relative-relocs - 2>/dev/null && echo -Wl,-z,pack-relative-relocs))
+# Loaders such as musl's before 1.2.4 do not know packed relocations, so a program with a relocated pointer is run.
+PACKED := $(if $(CROSS)$(WINDOWS)$(WASM)$(APPLE),,$(shell exec 2>/dev/null; probe=$$(mktemp) && \
+  echo 'static int zero; int *volatile place = &zero; int main(void) { return *place; }' | \
+  $(CC) -x c -o $$probe -Wl,--fatal-warnings -Wl,-z,pack-relative-relocs - && $$probe && \
+  echo -Wl,-z,pack-relative-relocs; rm -f "$$probe"))
 SHARED_FLAGS += $(PACKED) $(if $(WINDOWS)$(WASM)$(APPLE),,-Wl,--version-script=src/tlua.map)
 PROGRAM_FLAGS += $(PACKED)
 ifdef APPLE
