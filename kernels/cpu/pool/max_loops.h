@@ -166,8 +166,9 @@ static void max_row(const tlk_Spans *p, const Rows *r, const Element *in, int64_
   int64_t width = p->in[2], n = p->out[2], stride = p->stride;
   Element *best = r->best + p->padding;
   int32_t *at = r->at + p->padding;
-  EACH_BLOCK(w, width, BLOCK) join_columns(p, in, d, h, w, BLOCK, best + w, at + w);
-  if (width < BLOCK) join_columns(p, in, d, h, 0, width, best, at);
+  int64_t valid = width < BLOCK ? width : BLOCK;
+  for (int64_t w = 0; w < width; w = next_block(w, width, BLOCK))
+    join_columns(p, in, d, h, w, valid, best + w, at + w);
   for (int64_t w = 0; w <= (n - 1) * stride; w += BLOCK)
     slide(p, r->best + w, r->at + w, r->most + w, r->most_at + w);
   for (int64_t o = 0; o < n; o++) out[o] = r->most[o * stride];
