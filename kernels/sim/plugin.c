@@ -181,7 +181,8 @@ static int64_t waits(tl_Device device) {
   return n;
 }
 
-/* Returns a larger size than the CPU needs, because other devices may need more as well. */
+/* Returns the size of the array in which an RNN keeps values for its backward pass. It is larger
+** than on the CPU, as it may be on a GPU. */
 static int64_t rnn_reserve(tl_Device device, const tlk_Rnn *rnn) {
   (void)device;
   return tlk_rnn_reserve(rnn) + 4096;

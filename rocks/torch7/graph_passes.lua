@@ -406,7 +406,8 @@ local function filled(output, g)
 end
 M.filled = filled
 
--- Gives a gradient that does not come from a formula the type and size of its output.
+-- Converts a gradient that no formula of this file computed (gradOutput, or the gradInput of a
+-- module) to the type and size of the tensor to which it belongs.
 local function fitted(output, g, at)
    if g == nil then return nil end
    if is_tensor(output) ~= is_tensor(g) then

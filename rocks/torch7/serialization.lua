@@ -112,7 +112,8 @@ local function number_for(self, object)
    return self.written.n, false
 end
 
--- Writes a tag and a number. Returns true if the content of the object must follow.
+-- Writes the tag of an object's type and the object's number in the file. Returns false if the file
+-- already has the object, so that the number suffices, and true if the content must follow.
 local function write_head(self, tag, object)
    self:writeInt(tag)
    if not self.is_referenced then return true end

@@ -429,7 +429,7 @@ describe("tensors of the simulated device", function()
       local x = torch.ones(3, {device = "sim"})
       for _ = 1, 10 do
          x = x * 2
-         -- The graph records all_reduce, which doubles the gradient as it doubles the value.
+         -- Both ranks have equal values, so that all_reduce doubles x once more.
          dist.all_reduce(x)
       end
       check("sim:0", x.device)

@@ -147,7 +147,8 @@ describe("Bessel functions", function()
    local x <const> = f64 {1e-8, 0.3, 1, 2.404825557695773, 5, 8, 30, 1000}
    local y <const> = f64 {1e-8, 0.3, 1, 2, 2.5, 8, 30, 600}
 
-   -- For arguments from 8 on, CUDA's documentation guarantees an absolute error of at most 5e-12.
+   -- the largest error relative to |value| + 0.01: for arguments from 8 on, CUDA's documentation guarantees an absolute
+   -- error of at most 5e-12
    local precise <const> = device.name == "cuda" and not device.is_emulated() and 5e-12 / 0.01 or 1e-13
 
    it("of the first and second kind have known values", function()

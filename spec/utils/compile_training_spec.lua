@@ -81,7 +81,7 @@ local function none() end
 
 local function explain(fn, ...) return torch.compiler.explain(fn, ...) end
 
-local loose <const> = {options = {}} -- with these options, calls may run the original function
+local loose <const> = {options = {}} -- without fullgraph, a call that has no program runs the function itself
 
 describe("torch.compile of calls that record gradients", function()
    it("makes programs, with running statistics and dropout", function()

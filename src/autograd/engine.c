@@ -82,7 +82,8 @@ static int32_t heap_pop(Pass *p) {
 ** caller asked for, are on the caller's stream. When a gradient moves from one stream to
 ** another, the second stream waits for the first. */
 
-/* Returns the caller's stream of a device. */
+/* Returns the stream of a device that was current when the backward pass was called, whatever node
+** is running now. */
 static tl_Stream *callers_stream(const Pass *p, tl_Device device) {
   const tli_StreamGuard *s = p->running;
   return s && tli_same_device(s->device, device) ? s->before : tli_stream(device);

@@ -60,7 +60,7 @@ struct tli_RunPlan {
   tli_RunPlan *added;
   /* for a branch: the plan that surrounds it (borrowed); NULL in the run's plan */
   tli_RunPlan *outer;
-  int64_t inner; /* scratch space of the function tli_run_plan_live */
+  int64_t inner; /* set by tli_run_plan_live: the most bytes that one inner branch needs */
 };
 
 /* The alignment of a device's blocks. */

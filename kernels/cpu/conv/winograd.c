@@ -150,8 +150,8 @@ typedef struct Sums {
   tlk_Segments segments;
   int64_t together; /* number of segments in a chunk */
   int64_t group;
-  /* array (tiles, blocks, points, terms, height) of transformed kernels, owned; NULL if they are
-  ** not kept */
+  /* the transformed kernels (owned), an array (tiles, blocks, points, terms, height); NULL if each
+  ** chunk transforms the kernels again */
   float *kernels;
   const float *in, *weight, *bias;
   float *out;

@@ -339,8 +339,8 @@ ALWAYS VNNI float vnni_row_q6_k(const tlk_PackedRows *p, const uint8_t *row) {
   return _mm512_reduce_add_ps(sum);
 }
 
-/* A chunk of TLK_PANEL_ROWS weight rows, in vectors of 16 rows. For each k, q holds elements 4 k to
-** 4 k + 3 of all rows next to one another. */
+/* A chunk of TLK_PANEL_ROWS weight rows, as vectors of 16 rows. q[v][k] holds elements 4 k to
+** 4 k + 3 of each of the 16 rows of vector v. */
 enum { VECTORS = TLK_PANEL_ROWS / 16 };
 typedef struct Panel {
   __m512i q[VECTORS][TLI_CHUNK / 4];

@@ -267,8 +267,8 @@ define("linalg.norm", function(c)
    return c.call(a)
 end)
 
--- Solves linear systems whose right-hand side is a vector or a matrix; the shapes of A and B tell
--- which.
+-- The right-hand side B is a vector if the shape of A says so, and otherwise a matrix. A vector is
+-- solved for as a matrix of one column.
 define("linalg.solve linalg.solve_ex", function(c)
    local a, ra, rb = copied(c), c.rank.A, c.rank.B
    if ra < 2 or rb == 0 then return nil end

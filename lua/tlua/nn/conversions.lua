@@ -151,8 +151,8 @@ function Module:type(dtype)
    return self:to(dtype)
 end
 
---- Checks the options like torch.compile, and returns the module unchanged. To run programs, call
---- the module that torch.compile(module) returns.
+--- Checks the options as torch.compile does, and returns this module, which still runs uncompiled.
+--- To run the compiled module, call the result of torch.compile(module).
 ---@param options? table
 ---@return nn.Module self
 function Module:compile(options)

@@ -90,6 +90,6 @@ files.utils = "tlua.nn.utils"
 files.parallel = "tlua.nn.parallel"
 files.attention = "tlua.nn.attention"
 files.modules = "tlua.nn.modules"
-files.parameter = "tlua.nn" -- programs use nn.parameter.Parameter
+files.parameter = "tlua.nn" -- an alias of torch.nn, so that nn.parameter.Parameter is nn.Parameter
 
 return lazy.load({}, files)

@@ -44,8 +44,8 @@ local function argument(P, e, kind)
    return e.t
 end
 
--- Completes a call whose first part is already written (`taken` columns): returns the text of the
--- arguments, on separate lines if one line would be too long.
+-- Returns the text of a call's arguments, on several lines if one would be too long. `taken` is
+-- the width in columns of the part of the call that is already written.
 local function filled(P, taken, arguments)
    local list = table.concat(arguments, ", ")
    if 3 * P.level + taken + #list <= Porter.width - 10 or #arguments < 2 then return list end
@@ -192,7 +192,8 @@ function M.percent(P, node)
       ty = types.str}
 end
 
---- Joins print's arguments with `separator`.
+--- Translates several arguments of Python's print to one string in Lua, in which `separator` stands
+--- between the arguments.
 function M.spaced(P, node, nodes, separator)
    local pieces = {}
    for i, item in ipairs(nodes) do

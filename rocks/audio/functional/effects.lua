@@ -59,8 +59,8 @@ local take_dither = args.signature(prefix .. [[dither(waveform: tensor,
    density_function: string = 'TPDF', noise_shaping: boolean = false)]])
 
 --- Adds dither and rounds samples to 16 bits. "TPDF" adds one triangle that spans the whole
---- waveform (as torchaudio does), "RPDF" adds one random sample, and "GPDF" adds the sum of seven
---- random samples.
+--- waveform (as torchaudio does). The others add one number to all samples: "RPDF" a sample of the
+--- waveform that is chosen at random, and "GPDF" the sum of seven such samples.
 ---@param waveform Tensor
 ---@param density_function? string
 ---@param noise_shaping? boolean  whether a sample's rounding error is added to the next

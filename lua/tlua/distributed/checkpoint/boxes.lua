@@ -79,7 +79,8 @@ function M.of_tensor(place, tensor)
    return list
 end
 
---- Copies the intersection of two boxes.
+--- Copies the elements that two boxes have in common from `tensor`, which has the elements of the
+--- box `from`, to the tensor of the box `to`.
 function M.copy(to, from, tensor)
    local into = to.tensor
    for d = 1, #to.size do
