@@ -29,6 +29,20 @@ local function definitions()
    return where
 end
 
+describe("src/lua", function()
+   it("gives each internal function of torch a name of its own, so that none replaces another", function()
+      local where, twice, count = {}, {}, 0
+      for _, path in ipairs(files("src/lua/*.c src/lua/*/*.c")) do
+         for name in shell.read(path):gmatch '{"(_%l[%w_]*)",%s*[%a_][%w_]*}' do
+            if where[name] then twice[#twice + 1] = ("%s: %s and %s"):format(name, where[name], path) end
+            where[name], count = path, count + 1
+         end
+      end
+      assert.same({}, twice)
+      assert.is_true(count > 80, count .. " functions found")
+   end)
+end)
+
 describe("src/ops", function()
    local all = load.load(files("src/ops/*/*.lua"))
 

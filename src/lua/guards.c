@@ -111,8 +111,8 @@ static void add_modes(luaL_Buffer *b, const tli_State *S) {
   luaL_addlstring(b, modes, sizeof modes);
 }
 
-/* _modes() returns the modes of the thread as a string of bytes (see add_modes). */
-static int modes(lua_State *L) {
+/* _mode_bytes() returns the modes of the thread as a string of bytes (see add_modes). */
+static int mode_bytes(lua_State *L) {
   tli_State *S = tli_state(L);
   tli_enter(L, S);
   luaL_Buffer b;
@@ -550,7 +550,7 @@ void tli_open_guards(lua_State *L) {
       {"_call_key", call_key},       {"_dynamic_key", dynamic_key},
       {"_snapshot", snapshot_new},   {"_state_differs", state_differs},
       {"_same_tensor", same_tensor}, {"_note", note_new},
-      {"_note_holds", note_holds},   {"_modes", modes},
+      {"_note_holds", note_holds},   {"_mode_bytes", mode_bytes},
       {"_leaf_hooks", leaf_hooks},   {NULL, NULL}};
   luaL_newmetatable(L, SNAPSHOT);
   luaL_newmetatable(L, NOTE);

@@ -296,7 +296,7 @@ function M.new(graph, parts, order, increments, named, schedule)
       graph = graph, calls = calls_of(graph, parts, order), fields = fixed_fields(parts),
       schedulers = parts.schedulers, increments = increments, first = {}, columns = {},
       rates = schedule and schedule.rates or {}, parts = parts, counts = count_parameters(parts),
-      hooks = step_hooks(parts.optimizers), modes = torch._modes(), leaves = leaves_of(named),
+      hooks = step_hooks(parts.optimizers), modes = torch._mode_bytes(), leaves = leaves_of(named),
       upvalues = fixed_upvalues(parts),
    }
    for i, scheduler in ipairs(parts.schedulers) do link.first[i] = scheduler.last_epoch end
@@ -344,7 +344,7 @@ end
 --- Copies the script's changes into the program before a run. Raises an error that names a change
 --- that the program cannot follow.
 function M.before(link)
-   if torch._modes() ~= link.modes then
+   if torch._mode_bytes() ~= link.modes then
       torch.raise(("program: %s; %s"):format(modes.difference(link.modes), AGAIN))
    end
    if not guards.hold(link.fixed) then

@@ -412,14 +412,16 @@ end
 function M.leave(level, undo)
    local changed = undo and kept[level]
    sizes[level], arguments[level], kept[level], calls[level] = nil, nil, nil, nil
-   torch._batching(level - 1)
+   -- after an interruption, the outer calls may have ended before this one
+   local outer = math.min(current_depth(), level - 1)
+   torch._batching(outer)
    if not changed or not next(changed) then return end
    local function restore()
       torch._batching(0)
       for argument, values in pairs(changed) do argument:copy_(values) end
    end
    local ok, fault = pcall(torch.no_grad, restore)
-   torch._batching(level - 1)
+   torch._batching(outer)
    if not ok then error(fault, 0) end
 end
 
