@@ -214,7 +214,8 @@ describe("an illegal in-place change", function()
       assert.close({0, 0}, x)
       assert.close({6, 8}, x.grad)
       for _, other in ipairs {torch.zeros(3), torch.zeros(2, {dtype = "float16"})} do
-         assert.raises("data: expected a Tensor that fits the gradient", "set grad to nil", function() x.data = other end)
+         assert.raises("data: expected a Tensor that fits the gradient", "set grad to nil",
+            function() x.data = other end)
       end
       assert.close({0, 0}, x)
       x.grad = nil

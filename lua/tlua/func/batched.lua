@@ -8,8 +8,8 @@ local torch = require "tlua"
 local M = {}
 
 local Batched = {__name = "torch.func.Batched"}
--- The number of calls of vmap that are running inside one another. The C side knows it, and restores
--- it if a call ends by an error and memory is exhausted, so that `leave` cannot run.
+-- Returns the number of calls of vmap that are running inside one another. The C side keeps this
+-- number, and restores it if a call ends by an error and `leave` cannot run for lack of memory.
 local current_depth = torch._batching
 -- for each level, the mapped arguments and copies of their old values
 local arguments, kept = {}, {}
