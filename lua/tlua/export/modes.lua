@@ -5,8 +5,8 @@ local torch = require "tlua"
 
 local M = {}
 
--- The names of the bytes of torch._mode_bytes() (add_modes in src/lua/guards.c). For each device type
--- two more bytes follow: the dtype of autocast, or 0 while autocast is off; the dtype that was
+-- The names of the bytes of torch._mode_bytes() (add_modes in src/lua/guards.c). For each device
+-- type two more bytes follow: the dtype of autocast, or 0 while autocast is off; the dtype that was
 -- chosen for autocast.
 local SWITCHES <const> = {
    "grad mode", "inference mode", "anomaly detection", "packing of saved tensors by hooks",
