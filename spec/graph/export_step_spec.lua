@@ -520,6 +520,73 @@ describe("a program and the objects of the script", function()
       program(x, y)
    end)
 
+   it("refuse to run after changes of fields that the step misses, inherits or finds by computed keys", function()
+      local Net, Trainer = torch.class("Net", nn.Sequential), torch.class "Trainer"
+      Net.gain, Trainer.factor = 2, 1
+      function Net:forward(x)
+         local function scaled(y) return y * self.gain * (self.more or 1) end
+         local y = scaled(self[1](x))
+         if not self.training then self.calls = (self.calls or 0) + 1 end
+         return self.shift and y + self.shift or y
+      end
+      local parts, weights, order, settings = {{1, 2}}, {a = 1, b = 0.5}, {"x", "y"}, {inner = {}, bias = 0}
+      local scales = {x = 1, y = 2}
+      for i = 3, 20 do parts[1][i] = i end
+      local class = {zero = 0} -- is its own class
+      class.__index = setmetatable(class, class)
+      function class:value() return self.zero end
+      local own = setmetatable({}, class)
+      local function shifted(loss) return loss + (settings.more or settings.bias) + own:value() end
+      function Trainer:__init()
+         self.model, self.options = Net(nn.Linear(4, 3)), {}
+         self.optimizer = optim.SGD(self.model:parameters(), {lr = 0.1})
+      end
+      function Trainer:train(x, y)
+         self.optimizer:zero_grad()
+         local loss = F.cross_entropy(self.model(x), y, self.options.loss) * self.factor
+         loss = loss + (settings.inner.bias or settings.bias)
+         if self.double then loss = loss * 2 end
+         local sum = shifted(loss)
+         for _, weight in pairs(weights) do sum = sum + loss * weight end
+         for _, part in ipairs(parts[1]) do sum = sum + loss / part end
+         for _, name in ipairs(order) do sum = sum * scales[name] end
+         sum:backward()
+         self.optimizer:step()
+         return sum:detach()
+      end
+      local trainer = Trainer()
+      local model, x, y = trainer.model, torch.randn(5, 4), torch.randint(1, 4, {5})
+      local program = torch.export_step(function(...) return trainer:train(...) end, {x, y},
+         {model = model, optimizer = trainer.optimizer})
+      local function refused(name, object, key, value)
+         program(x, y)
+         local old = rawget(object, key)
+         object[key] = value
+         assert.error_matches(function() program(x, y) end, "program: " .. name .. " has changed since the export")
+         object[key] = old
+         program(x, y)
+      end
+      refused("more", model, "more", 3)
+      refused("shift", model, "shift", 1)
+      refused("gain", model, "gain", 3)
+      refused("gain", Net, "gain", 3)
+      refused("trainer.double", trainer, "double", true)
+      refused("trainer.factor", trainer, "factor", 2)
+      refused("trainer.options.loss", trainer.options, "loss", {reduction = "sum"})
+      refused("own.zero", own, "zero", 1)
+      refused("own.zero", class, "zero", 1)
+      refused("settings.more", settings, "more", 1)
+      refused("settings.inner.bias", settings.inner, "bias", 1)
+      refused("weights.a", weights, "a", 2)
+      refused("parts%[1%]%[20%]", parts[1], 20, 1)
+      refused("scales.y", scales, "y", 3)
+      model:eval()
+      model(x)
+      model:train()
+      trainer.epoch, trainer.best, trainer.loss, settings.last, model.name = 1, 2, 3, 4, "net"
+      program(x, y)
+   end)
+
    it("advance together if the step itself changes fields of the model", function()
       local Counter = torch.class("Counter", nn.Module)
       function Counter:__init()

@@ -157,10 +157,22 @@ local function watch_globals(watch, fn)
    end
 end
 
+-- Records a table through which the script goes.
+local loops <const> = {[pairs] = true, [ipairs] = true, [next] = true}
+local function note_table(watch)
+   local given, caller = argument(1), debug.getinfo(5, "S")
+   if type(given) == "table" and caller and caller.source:sub(1, 6) ~= "=tlua:" then
+      watch.looped[given] = true
+   end
+end
+
 local function on_c_call(watch, fn)
    local check = watch.checks[fn]
    local why = check and check()
-   if watch.lenient then return end
+   if watch.lenient then
+      if loops[fn] then note_table(watch) end
+      return
+   end
    if why then return refuse(watch, why) end
    if watch.functions[fn] then return end
    watch.functions[fn] = true
@@ -236,7 +248,7 @@ end
 local function call(lenient, fn, ...)
    local watch = setmetatable({
       functions = {}, list = {}, globals = {}, known = {}, proxies = {}, restore = {},
-      library = library.refresh(), active = true, lenient = lenient,
+      library = library.refresh(), active = true, lenient = lenient, looped = {},
    }, Watch)
    watch.checks = checks_of(watch.proxies)
    watch.hook = function() on_call(watch) end
@@ -254,7 +266,8 @@ end
 function M.call(fn, ...) return call(false, fn, ...) end
 
 --- Does the same as M.call, but watches the whole call, even after an action that a program cannot
---- repeat.
+--- repeat. `looped` of the watch is the set of tables that the script passes to pairs, ipairs
+--- or next.
 function M.whole(fn, ...) return call(true, fn, ...) end
 
 return M

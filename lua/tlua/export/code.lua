@@ -6,8 +6,9 @@ local HEADER <const> = "\27Lua\x54\0"
 local BEGIN <const> = 32
 
 -- Instructions that read a field whose name is a constant: of an upvalue, such as _ENV, or of a
--- local variable. OP_SELF of Lua reads a method.
+-- local variable. OP_SELF of Lua reads a method, and OP_GETTABLE a field whose key is computed.
 local GETTABUP <const>, GETFIELD <const>, SELF <const> = 11, 14, 20
+local GETUPVAL <const>, GETTABLE <const>, SETFIELD <const> = 9, 12, 18
 
 local Reader = {}
 Reader.__index = Reader
@@ -49,36 +50,69 @@ function Reader:constants()
    return list
 end
 
--- Reads a function and the functions inside of it. The code has no debug information.
-function Reader:fn(fields, methods)
+-- Adds the name of the field, or of the upvalue of `fn`, in which an instruction that computes a
+-- key finds the table. `from` maps registers to the last instructions that have set them.
+local function add_table(into, instruction, from, constants, fn)
+   local origin = from[instruction >> 16 & 0xff]
+   local kind = origin and origin & 0x7f
+   local name
+   if kind == GETTABUP or kind == GETFIELD then name = constants[origin >> 24] end
+   if kind == GETUPVAL and fn then name = debug.getupvalue(fn, (origin >> 16 & 0xff) + 1) end
+   if name then into.tables[name] = true end
+end
+
+-- Returns the set of the upvalues that are the first parameter of the function around, or of the
+-- function around that one. `outer` has the register and the upvalues with this parameter there.
+function Reader:upvalues(outer)
+   local set = {}
+   for i = 0, self:integer() - 1 do
+      local in_register, number = self:byte() ~= 0, self:byte()
+      self.at = self.at + 1
+      if in_register then set[i] = number == outer.register else set[i] = outer.upvalues[number] end
+   end
+   return set
+end
+
+-- Reads a function and the functions inside of it, for which `fn` is nil. The code has no debug
+-- information.
+function Reader:fn(into, outer, fn)
    self:string()
    self:integer()
    self:integer()
-   self.at = self.at + 3
+   local parameters = self:byte()
+   self.at = self.at + 2
    local n = self:integer()
    local start = self.at
    self.at = start + 4 * n
-   local constants = self:constants()
+   local constants, from, upvalues = self:constants(), {}, self:upvalues(outer)
+   local register = fn and parameters > 0 and 0
    for i = 0, n - 1 do
       local instruction = string.unpack("I4", self.code, start + 4 * i)
-      local kind = instruction & 0x7f
+      local kind, place = instruction & 0x7f, instruction >> 16 & 0xff
       if kind == GETTABUP or kind == GETFIELD or kind == SELF then
          local name = constants[instruction >> 24]
-         if name then (kind == SELF and methods or fields)[name] = true end
+         if name then (kind == SELF and into.methods or into.fields)[name] = true end
+         local is_own = kind == GETFIELD and place == register
+            or kind == GETTABUP and upvalues[place]
+         if name and is_own then into.own[name] = true end
       end
+      if kind == SETFIELD then into.assigned[constants[place]] = true end
+      if kind == GETTABLE then add_table(into, instruction, from, constants, fn) end
+      from[instruction >> 7 & 0xff] = instruction
    end
-   self.at = self.at + 3 * self:integer()
-   for _ = 1, self:integer() do self:fn(fields, methods) end
+   outer = {register = register, upvalues = upvalues}
+   for _ = 1, self:integer() do self:fn(into, outer) end
    for _ = 1, 4 do self:integer() end -- the empty lists of debug information
 end
 
---- Adds the names of the fields that the code of a Lua function reads to the set `fields`, and the
---- names of the methods that it calls to the set `methods`.
+--- Adds names in the code of a Lua function to sets: to `fields` the fields that it reads; to
+--- `methods` the methods that it calls; to `own` the fields of its first parameter, such as the
+--- `self` of a method, that it reads; to `assigned` the fields that it sets; and to `tables` the
+--- fields and upvalues whose values it indexes by computed keys.
 ---@param fn function
----@param fields table<string, boolean>
----@param methods table<string, boolean>
-return function(fn, fields, methods)
+---@param into table<string, table<string, boolean>>
+return function(fn, into)
    local code = string.dump(fn, true)
    if code:sub(1, #HEADER) ~= HEADER then return end
-   setmetatable({code = code, at = BEGIN + 1}, Reader):fn(fields, methods)
+   setmetatable({code = code, at = BEGIN + 1}, Reader):fn(into, {upvalues = {}}, fn)
 end

@@ -34,7 +34,7 @@ local function add_inherited(list, object, key)
    while true do
       add(list, owner, key)
       local value = rawget(owner, key)
-      owner = rawequal(owner, object) and info or type(info) == "table" and info.parent
+      owner = rawequal(owner, object) and info or type(info) == "table" and rawget(info, "parent")
       if value ~= nil or type(owner) ~= "table" then return value end
       info = getmetatable(owner)
    end

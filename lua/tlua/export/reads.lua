@@ -1,7 +1,8 @@
 -- reads.lua - finds the variables and fields of tables on which a training step depends, besides
 -- its models and optimizers: upvalues and global variables of the script's functions that a call of
 -- the step calls, and the fields of tables and modules that these variables refer to. Of a table
--- only those fields count whose names occur in the functions' code.
+-- only those fields count whose names occur in the functions' code, unless the code goes through
+-- all fields by pairs, ipairs or next, or computes their names.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -10,8 +11,9 @@ local nested = require "tlua.export.nested"
 
 local M = {}
 
--- The largest depth of nested tables, and the largest length of a list whose items count.
-local DEEPEST <const>, LONGEST <const> = 4, 16
+-- The largest depth of nested tables, the largest length of a list whose items count, and the
+-- largest number of fields of a table all of whose fields count.
+local DEEPEST <const>, LONGEST <const>, MOST <const> = 4, 16, 256
 
 --- Calls fn(...) under pcall. Returns whether it succeeded, its error, and what it has called, for
 --- M.of. Returns nothing of the latter if the call cannot be watched: in a sandbox, or if another
@@ -44,12 +46,54 @@ function Reads:add_methods(object, path)
    end
 end
 
+-- Returns the names of the fields that the methods of a class read of their object.
+function Reads:names_of(class_of)
+   local names = self.of_class[class_of]
+   if names then return names end
+   names = {}
+   self.of_class[class_of] = names
+   for _, item in next, class_of do
+      for name in next, self.own[item] or {} do names[name] = true end
+   end
+   local meta = debug.getmetatable(class_of)
+   local parent = meta and rawget(meta, "__index")
+   for name in next, type(parent) == "table" and self:names_of(parent) or {} do
+      names[name] = true
+   end
+   return names
+end
+
+-- Adds fields that an object lacks or has from its class, and that the class's methods read. The
+-- script may set them later. Fields that the code itself sets are left out, since a call in another
+-- mode, such as an evaluation, may set them.
+function Reads:add_inherited(object, path)
+   local meta = debug.getmetatable(object)
+   local class_of = meta and rawget(meta, "__index")
+   -- lists of modules have a function; a module with parametrizations may compute fields
+   if type(class_of) == "function" and class.isinstance(object, torch.nn.Module)
+         and not rawget(object, "parametrizations") then
+      class_of = meta
+   end
+   if type(class_of) ~= "table" then return end
+   for _, name in ipairs(nested.sorted_keys(self:names_of(class_of))) do
+      local fine, value = pcall(function() return object[name] end)
+      local counts = rawget(object, name) == nil and not self.assigned[name]
+      if fine and counts and name ~= "training" then
+         local field = path == "" and name or path .. "." .. name
+         self:add(object, name, value, field)
+         self:visit(value, field, DEEPEST)
+      end
+   end
+end
+
 -- Adds the fields of a module that is not one of the step's models, such as a loss.
 function Reads:add_module(value, path)
    local follow = require "tlua.export.follow"
    for inner, module in value:named_modules() do
       self.seen[module] = true
-      self:add_methods(module, inner == "" and path or path .. "." .. inner)
+      local name = inner == "" and path or path .. "." .. inner
+      self:add_methods(module, name)
+      self:add_inherited(module, name)
    end
    for _, entry in ipairs(follow.fields_of_models {value}) do
       entry[4] = ("%s of %s"):format(entry[4], path)
@@ -57,14 +101,24 @@ function Reads:add_module(value, path)
    end
 end
 
+local function is_small(value)
+   local n = 0
+   for _ in next, value do
+      n = n + 1
+      if n > MOST then return false end
+   end
+   return true
+end
+
 -- Returns the keys of a table that count: the names of fields that the code reads, the names of
 -- methods that it calls, and the positions of a short list, including the position after its end.
 function Reads:keys_of(value)
-   local keys, short = {}, rawlen(value) <= LONGEST
+   local short = rawlen(value) <= (self.looped[value] and MOST or LONGEST)
+   local keys, all = {}, (self.looped[value] or self.indexed[value]) and is_small(value)
    for key, item in next, value do
       if math.type(key) == "integer" then
          keys[key] = short or nil
-      elseif self.names[key] or self.methods[key] and type(item) == "function" then
+      elseif all or self.names[key] or self.methods[key] and type(item) == "function" then
          keys[key] = true
       end
    end
@@ -72,28 +126,48 @@ function Reads:keys_of(value)
    return nested.sorted_keys(keys)
 end
 
--- Adds fields of a table. A name in `wanted` also counts if the table has no such field.
-function Reads:add_table(value, path, depth, wanted)
+-- Adds the names in `wanted` of which a table without a metatable has no field.
+function Reads:add_missing(value, path, wanted)
    for _, key in ipairs(nested.sorted_keys(wanted or {})) do
       if rawget(value, key) == nil then self:add(value, key, nil, path .. "." .. key) end
    end
+end
+
+-- Adds fields of a table. A name in `wanted` also counts if the table has no such field.
+function Reads:add_table(value, path, depth, wanted)
+   local meta = debug.getmetatable(value)
+   if not meta then self:add_missing(value, path, wanted) end
+   local inner = meta and self.names or wanted
    for _, key in ipairs(self:keys_of(value)) do
       local name = (type(key) == "string" and "%s.%s" or "%s[%s]"):format(path, key)
       local item = rawget(value, key)
+      if type(item) == "table" and self.tables[key] then self.indexed[item] = true end
       self:add(value, key, item, name)
-      self:visit(item, name, depth + 1)
+      self:visit(item, name, depth + 1, inner)
    end
-   local meta = debug.getmetatable(value)
-   if meta and type(rawget(meta, "__index")) == "table" then self:add_methods(value, path) end
+   if meta and type(rawget(meta, "__index")) == "table" then
+      self:add_methods(value, path)
+      self:add_inherited(value, path)
+   end
 end
 
 function Reads:visit(value, path, depth, wanted)
-   if type(value) ~= "table" or self.seen[value] or depth > DEEPEST then return end
+   if type(value) ~= "table" or depth > DEEPEST then return end
+   if self.plain[value] then self:add_missing(value, path, wanted) end
+   if self.seen[value] then return end
    self.seen[value] = true
    local meta, tables = debug.getmetatable(value), self.library.tables
    if tables[value] or rawequal(value, package.loaded) then return end
-   if class.isinstance(value, torch.nn.Module) then return self:add_module(value, path) end
-   if not tables[meta or false] then self:add_table(value, path, depth, not meta and wanted) end
+   local fine, is_module = pcall(class.isinstance, value, torch.nn.Module) -- as in add_methods
+   if fine and is_module then return self:add_module(value, path) end
+   if tables[meta or false] then return end
+   self.plain[value] = not meta or nil
+   self:add_table(value, path, depth, wanted)
+end
+
+function Reads:visit_variable(value, name, wanted)
+   if type(value) == "table" and self.tables[name] then self.indexed[value] = true end
+   self:visit(value, name, 1, wanted)
 end
 
 -- Adds the upvalues of a function.
@@ -102,13 +176,11 @@ function Reads:add_function(fn, wanted)
       local name, value = debug.getupvalue(fn, i)
       if not name then return end
       local id = debug.upvalueid(fn, i)
-      if name ~= "_ENV" and not self.seen[id] then
-         self.seen[id] = true
-         if not self.library.tables[value] then
-            table.insert(self.upvalues, {fn, i, value, "the variable " .. name})
-         end
-         self:visit(value, name, 1, wanted)
+      if not self.seen[id] and name ~= "_ENV" and not self.library.tables[value] then
+         table.insert(self.upvalues, {fn, i, value, "the variable " .. name})
       end
+      self.seen[id] = true
+      if name ~= "_ENV" then self:visit_variable(value, name, wanted) end
    end
 end
 
@@ -123,13 +195,18 @@ function M.of(watch, models, skipped)
    local library = require "tlua.compile.library"
    local reads = setmetatable({
       fields = {}, upvalues = {}, seen = {}, names = {}, methods = {}, library = library.refresh(),
+      own = {}, of_class = {}, plain = {}, looped = watch.looped, tables = {}, indexed = {},
+      assigned = {},
    }, Reads)
    for value in next, skipped do reads.seen[value] = true end
    local functions, wanted = {}, {}
    for _, fn in ipairs(watch.list) do
       if not library.owns(fn) then
-         functions[#functions + 1], wanted[fn] = fn, {}
-         code(fn, wanted[fn], reads.methods)
+         functions[#functions + 1], wanted[fn], reads.own[fn] = fn, {}, {}
+         code(fn, {
+            fields = wanted[fn], methods = reads.methods, own = reads.own[fn],
+            assigned = reads.assigned, tables = reads.tables,
+         })
          for name in next, wanted[fn] do reads.names[name] = true end
       end
    end
@@ -137,6 +214,7 @@ function M.of(watch, models, skipped)
       for path, module in model:named_modules() do
          reads.seen[module] = true
          reads:add_methods(module, path)
+         reads:add_inherited(module, path)
       end
    end
    for _, global in ipairs(watch.globals) do
@@ -144,7 +222,7 @@ function M.of(watch, models, skipped)
       if not reads.library.tables[value] and not rawequal(value, owner) then
          reads:add(owner, key, value, ("the variable %s"):format(key))
       end
-      reads:visit(value, tostring(key), 1, reads.names)
+      reads:visit_variable(value, tostring(key), reads.names)
    end
    for _, fn in ipairs(functions) do reads:add_function(fn, wanted[fn]) end
    return reads.fields, reads.upvalues
