@@ -8,7 +8,7 @@ local files = require "tlua.vision.datasets.files"
 local M = {}
 
 --- The forms into which pictures are decoded: as they are stored, grey, grey with opacity, RGB, and
---- RGB with opacity. Functions also accept the names as strings.
+--- RGB with opacity, for which RGBA is another name. Functions also accept the names as strings.
 ---
 ---     print(torch.vision.io.ImageReadMode.RGB)
 ---     --> RGB
@@ -16,7 +16,7 @@ local M = {}
 ---@enum vision.io.ImageReadMode
 M.ImageReadMode = {
    UNCHANGED = "UNCHANGED", GRAY = "GRAY", GRAY_ALPHA = "GRAY_ALPHA", RGB = "RGB",
-   RGB_ALPHA = "RGB_ALPHA",
+   RGB_ALPHA = "RGB_ALPHA", RGBA = "RGB_ALPHA",
 }
 
 -- Returns the grey values (1, H, W) of an image (3, H, W).
@@ -47,8 +47,8 @@ local function decode(title, a, begin, format)
    if input.dtype ~= "uint8" or input:dim() ~= 1 or input.device.type ~= "cpu" then
       args.refuse(title, "input", "the bytes of a file as a uint8 tensor (n) on the CPU", input)
    end
-   local mode = a.mode:upper()
-   if not rawget(M.ImageReadMode, mode) then
+   local mode = rawget(M.ImageReadMode, a.mode:upper())
+   if not mode then
       args.refuse(title, "mode", '"UNCHANGED", "GRAY", "GRAY_ALPHA", "RGB" or "RGB_ALPHA"', a.mode)
    end
    input = input:contiguous()

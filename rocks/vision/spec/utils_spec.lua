@@ -134,6 +134,8 @@ describe("torch.vision.io", function()
       assert.close(grey, read(image, "gray"), 0)
       assert.close(torch.cat {grey, opacity}, read(image, "GRAY_ALPHA"), 0)
       assert.close(torch.cat {colours, opaque}, read(colours, "RGB_ALPHA"), 0)
+      assert.close(torch.cat {colours, opaque}, read(colours, vio.ImageReadMode.RGBA), 0)
+      assert.close(torch.cat {colours, opaque}, read(colours, "RGBA"), 0)
       assert.close(torch.cat {grey, grey, grey}, read(grey, "RGB"), 0)
       assert.close(torch.cat {grey, opaque}, read(grey, "GRAY_ALPHA"), 0)
       assert.close(grey, read(torch.cat {grey, opacity}, "GRAY"), 0)
@@ -144,7 +146,7 @@ describe("torch.vision.io", function()
       local png = vio.encode_png(image)
       for message, fn in pairs {
          ["read_image: /none.png: No such file"] = function() vio.read_image "/none.png" end,
-         ["mode: expected \"UNCHANGED\""] = function() vio.decode_image(png, "rgba") end,
+         ["mode: expected \"UNCHANGED\""] = function() vio.decode_image(png, "rgbx") end,
          ["decode_jpeg: input: expected the bytes of a JPEG file"] = function() vio.decode_jpeg(png) end,
          ["decode_png: input: expected the bytes"] = function() vio.decode_png(torch.zeros(3)) end,
          ["neither a PNG nor a JPEG"] = function() vio.decode_image(png:narrow(1, 2, 9)) end,
