@@ -70,6 +70,16 @@ describe("torch.fft", function()
       end
    end)
 
+   -- 17^5 elements become a matrix of 289 columns and rows of 4913 elements, which are long themselves.
+   it("is right for a long signal whose parts are long", function()
+      local n = 1419857
+      local x = torch.zeros(n, {dtype = "complex64"})
+      x[2] = 1
+      local y, angle = torch.fft.fft(x), torch.arange(n, {dtype = "float64"}) * (-2 * math.pi / n)
+      within(distance(torch.complex(angle:cos(), angle:sin()), y), 1e-6, n)
+      within(distance(x, torch.fft.ifft(y)), 1e-6, n)
+   end)
+
    for dtype, tol in pairs(tolerance) do
       it("is right for every length to 130 and some above, alone and in batches, in " .. dtype, function()
          for i = 1, 140 do

@@ -220,26 +220,29 @@ static bool make_filter(tlk_FftPlan *p) {
   return ok;
 }
 
+static tlk_FftPlan *get_plan(int64_t n, tl_DType real, bool pairs, bool by_passes);
+
 static bool make_parts(tlk_FftPlan *p) {
   if (p->npasses < 0)
     return (p->inner = tlk_fft_plan(smooth_from(2 * p->n - 1), p->part, false)) != NULL;
   int64_t lanes = tlk_fft_lanes(p->part);
   if (p->n % lanes == 0 && p->n >= FOLD_LEAST * lanes && p->n <= FOLD_MOST)
     return (p->fold = tlk_fft_plan(p->n / lanes, p->part, false)) != NULL;
-  int64_t n1 = p->n >= DIVIDED_LEAST ? middle_divisor(p->n) : 1;
+  int64_t n1 = p->n >= DIVIDED_LEAST && !p->by_passes ? middle_divisor(p->n) : 1;
   if (n1 < 4) return true;
-  return (p->columns = tlk_fft_plan(n1, p->part, false)) != NULL &&
-         (p->rows = tlk_fft_plan(p->n / n1, p->part, false)) != NULL;
+  return (p->columns = get_plan(n1, p->part, false, true)) != NULL &&
+         (p->rows = get_plan(p->n / n1, p->part, false, true)) != NULL;
 }
 
 static size_t bytes_of(const tlk_FftPlan *p) { return p ? p->all_bytes : 0; }
 
-static tlk_FftPlan *new_plan(int64_t n, tl_DType real, bool pairs) {
+static tlk_FftPlan *new_plan(int64_t n, tl_DType real, bool pairs, bool by_passes) {
   tlk_FftPlan *p = tli_memory_get(64, sizeof *p);
   if (p == NULL) return tli_fail_null(TL_EMEM, "fft: out of memory");
   memset(p, 0, sizeof *p);
   int64_t radices[TLK_FFT_FACTORS];
-  p->n = n, p->part = real, p->pairs = pairs, p->isa = tlk_isa(), p->users = 1;
+  p->n = n, p->part = real, p->pairs = pairs, p->by_passes = by_passes;
+  p->isa = tlk_isa(), p->users = 1;
   p->npasses = factorize(n, radices);
   bool ok = make_parts(p);
   if (ok) {
@@ -271,10 +274,10 @@ static tlk_FftPlan *cached[CACHED];
 static size_t cached_bytes;   /* guarded */
 static int64_t clock_of_uses; /* guarded */
 
-static tlk_FftPlan *find(int64_t n, tl_DType real, bool pairs) {
+static tlk_FftPlan *find(int64_t n, tl_DType real, bool pairs, bool by_passes) {
   for (int i = 0; i < CACHED; i++)
     if (cached[i] && cached[i]->n == n && cached[i]->part == real && cached[i]->pairs == pairs &&
-        cached[i]->isa == tlk_isa())
+        cached[i]->by_passes == by_passes && cached[i]->isa == tlk_isa())
       return cached[i];
   return NULL;
 }
@@ -309,12 +312,17 @@ static bool is_cached(const tlk_FftPlan *p) {
   return false;
 }
 
-tlk_FftPlan *tlk_fft_plan(int64_t n, tl_DType real, bool pairs) {
+static tlk_FftPlan *get_plan(int64_t n, tl_DType real, bool pairs, bool by_passes) {
+  by_passes = by_passes && n > PASSES_MOST; /* every plan of a shorter length has passes */
   tli_mutex_lock(&guard);
-  tlk_FftPlan *p = find(n, real, pairs);
+  tlk_FftPlan *p = find(n, real, pairs, by_passes);
   if (p) p->users++, p->age = ++clock_of_uses;
   tli_mutex_unlock(&guard);
-  return p ? p : new_plan(n, real, pairs);
+  return p ? p : new_plan(n, real, pairs, by_passes);
+}
+
+tlk_FftPlan *tlk_fft_plan(int64_t n, tl_DType real, bool pairs) {
+  return get_plan(n, real, pairs, false);
 }
 
 void tlk_fft_give_back(tlk_FftPlan *p) {
@@ -324,7 +332,8 @@ void tlk_fft_give_back(tlk_FftPlan *p) {
   tli_mutex_lock(&guard);
   p->users--;
   if (!is_cached(p)) { /* a plan outside the cache was made by this call */
-    bool fits = p->all_bytes <= CACHED_BYTES / 2 && find(p->n, p->part, p->pairs) == NULL;
+    bool fits =
+        p->all_bytes <= CACHED_BYTES / 2 && find(p->n, p->part, p->pairs, p->by_passes) == NULL;
     p->age = ++clock_of_uses;
     if (!fits || !enter(p)) {
       tlk_FftPlan *oldest = fits ? take_oldest() : NULL;

@@ -130,6 +130,7 @@ typedef struct tlk_FftPlan {
   /* array (m) with the transform of the chirp's conjugate, divided by m */
   void *filter;
   bool pairs;       /* whether the plan is also for real signals of 2n numbers */
+  bool by_passes;   /* whether the plan is not divided, since it is itself part of a matrix */
   void *half_roots; /* array of exp(-pi i k / n) for k <= n, if `pairs` */
   void *tables;     /* memory of all tables above (owned) */
   /* bytes: size of `tables`; all_bytes: size of `tables` and of the tables in the plans that this
