@@ -18,6 +18,7 @@ it("max_pool2d finds the same maxima and places in float32 as in float64", funct
    for _, case in ipairs {
       {{28, 28}, 3, 3, 1}, {{5, 6}, 2, 2, 0}, {{9, 16}, 3, 2, 1}, {{4, 17}, {2, 5}, {1, 3}, {1, 2}}, {{7, 40}, 5, 1, 2},
       {{6, 31}, {1, 6}, {2, 4}, {0, 3}}, {{5, 70}, {3, 4}, {2, 1}, {0, 2}, {2, 3}}, {{3, 33}, {3, 33}, 1, 0},
+      {{3, 95}, {2, 20}, {1, 17}, {0, 9}}, {{2, 90}, {1, 5}, {1, 40}, 0}, {{3, 4}, 2, 1, {0, 1 << 20}, {1, 1 << 21}},
    } do
       local x = torch.randn(2, 3, table.unpack(case[1])):mul(2):round() -- several elements are equal
       for _, value in ipairs {0, -math.huge, 0 / 0} do

@@ -169,7 +169,8 @@ static void max_row(const tlk_Spans *p, const Rows *r, const Element *in, int64_
   int64_t valid = width < BLOCK ? width : BLOCK;
   for (int64_t w = 0; w < width; w = next_block(w, width, BLOCK))
     join_columns(p, in, d, h, w, valid, best + w, at + w);
-  for (int64_t w = 0; w <= (n - 1) * stride; w += BLOCK)
+  /* if windows begin more than a block apart, each block has one of them */
+  for (int64_t w = 0; w <= (n - 1) * stride; w += stride > BLOCK ? stride : BLOCK)
     slide(p, r->best + w, r->at + w, r->most + w, r->most_at + w);
   for (int64_t o = 0; o < n; o++) out[o] = r->most[o * stride];
   for (int64_t o = 0; indices && o < n; o++) {

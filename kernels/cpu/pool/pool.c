@@ -58,7 +58,8 @@ static bool side_by_side(const tlk_Spans *s, int d, int64_t n) {
 }
 
 /* Describes windows of one size along the last dimension. Blocks of windows may end up to
-** TLK_LANES columns after the last window. */
+** TLK_LANES columns after the last window. Windows much wider than the plane are treated as if they
+** had different sizes, because margins for their padding would take too much memory and time. */
 static void measure_row(const tlk_Pool *p, tlk_Spans *s) {
   const tlk_Windows *w = &p->windows;
   s->stride = w->stride[2];
@@ -67,7 +68,8 @@ static void measure_row(const tlk_Pool *p, tlk_Spans *s) {
   bool fits = w->in[0] * w->in[1] * w->in[2] < INT32_MAX - TLK_LANES;
   int64_t covered = (w->out[2] - 1) * s->stride + (s->count - 1) * s->step[2];
   int64_t columns = tlk_max(s->padding + w->in[2], covered);
-  s->margins = p->adaptive || !fits ? 0 : columns + 2 * TLK_LANES;
+  bool wide = columns > 4 * (w->in[2] + TLK_LANES);
+  s->margins = p->adaptive || !fits || wide ? 0 : columns + 2 * TLK_LANES;
 }
 
 static bool make_tables(const tlk_Pool *p, bool shares, Tables *t) {

@@ -18,7 +18,8 @@ typedef struct tlk_Spans {
   /* Windows of one size: along the last dimension, the first window begins `padding` elements before
   ** the plane, each other one begins `stride` elements after the one before, and each has `count`
   ** elements, some of which may be in the padding. `margins` is the length of a row of scratch memory
-  ** with margins for the padding; 0 if windows have different sizes or the plane is too large. */
+  ** with margins for the padding; 0 if windows have different sizes, or the plane or the padding is too
+  ** large. */
   int64_t stride, padding, count, margins;
   /* for averages: the reciprocal of each window's number of elements (out...) */
   const double *share;
