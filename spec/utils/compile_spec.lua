@@ -163,6 +163,18 @@ describe("torch.compile", function()
       assert.truthy(found.program, found.reason)
    end)
 
+   it("makes a program of a call during which garbage is collected while a tensor has a hook", function()
+      local w = torch.ones(1, {requires_grad = true})
+      w:register_hook(function(grad) return grad end)
+      local _ <close> = torch.no_grad()
+      local found = explain(function(a)
+         local list = {}
+         for i = 1, 60 do list[i] = (a + i):reshape(-1) end
+         return list[1] + list[60]
+      end, torch.ones(1000000))
+      assert.truthy(found.program, found.reason)
+   end)
+
    it("raises the function's errors", function()
       local _ <close> = torch.no_grad()
       local function fn(positions) return F.embedding(positions, torch.ones(3, 2)) end

@@ -60,22 +60,27 @@ static int nothing(lua_State *L) {
 
 /* Returns whether Lua has the memory to call a finalizer. Otherwise a collection would free boxes
 ** without releasing their tensors. The call leaves memory for the next call at this depth, which
-** collections keep. A debug hook does not see the call, because torch.compile takes each call that
-** its hook sees for a call of the model. */
+** collections keep. */
 static bool can_finalize(lua_State *L) {
-  lua_Hook hook = lua_gethook(L);
-  int mask = lua_gethookmask(L), count = lua_gethookcount(L);
-  bool hides = mask & (LUA_MASKCALL | LUA_MASKRET);
   if (!lua_checkstack(L, 3 * LUA_MINSTACK)) return false;
-  if (hides) lua_sethook(L, NULL, 0, 0);
   lua_pushcfunction(L, nothing);
   bool fine = lua_pcall(L, 0, 0, 0) == LUA_OK;
-  if (hides) lua_sethook(L, hook, mask, count);
   if (!fine) lua_pop(L, 1);
   return fine;
 }
 
-static void full(lua_State *L, tli_State *S) {
+/* Calls `work`, which makes calls of its own, without a debug hook that would see them: torch.compile
+** takes each call that its hook sees for a call of the model. */
+static void run_unseen(lua_State *L, tli_State *S, void (*work)(lua_State *L, tli_State *S)) {
+  lua_Hook hook = lua_gethook(L);
+  int mask = lua_gethookmask(L), count = lua_gethookcount(L);
+  bool hides = mask & (LUA_MASKCALL | LUA_MASKRET);
+  if (hides) lua_sethook(L, NULL, 0, 0);
+  work(L, S);
+  if (hides) lua_sethook(L, hook, mask, count);
+}
+
+static void full_unhooked(lua_State *L, tli_State *S) {
   if (!can_finalize(L)) return;
   S->pacer.wants_full = false;
   tli_Span span = tli_span_open(TLI_SPAN_COLLECTOR, "collector: full collection", NULL, 0);
@@ -91,12 +96,15 @@ static void full(lua_State *L, tli_State *S) {
   S->pacer.full_at = left + allowance(L, left);
 }
 
-static void young(lua_State *L, tli_State *S) {
+static void young_unhooked(lua_State *L, tli_State *S) {
   if (!can_finalize(L)) return;
   S->pacer.collecting = true;
   lua_gc(L, LUA_GCSTEP, 0);
   S->pacer.collecting = false;
 }
+
+static void full(lua_State *L, tli_State *S) { run_unseen(L, S, full_unhooked); }
+static void young(lua_State *L, tli_State *S) { run_unseen(L, S, young_unhooked); }
 
 /* Adapts the threshold of young steps, after a step that freed `dead` of `young` bytes. The
 ** threshold rises at once and falls slowly, because each attempt to lower it may promote live
