@@ -227,6 +227,12 @@ TEST(limit_of_tensor_bytes) {
           "asked for 4194304 bytes, with 0 in use by this Lua state, under its limit of 1048576");
   refuses(L, "x = {} for i = 1, 1000 do x[i] = torch.ones(1000) end", "out of memory");
   works(L, "x = nil torch.ones(1 << 17) torch.ones(1 << 17)");
+  /* Images of one channel are not copied. Without zlib none can be decoded. */
+  refuses(L,
+          "local file = torch.io.encode_png(torch.zeros(1, 400, 400, {dtype = 'uint8'}))\n"
+          "local images = {}\n"
+          "for i = 1, 9 do images[i] = torch.io.decode_image(file) or error 'out of memory' end",
+          "out of memory");
   works(L, "for i = 1, 1000 do torch.ones(10000) end"); /* succeeds: garbage is freed */
   refuses(L,
           "local x = torch.ones(1, {requires_grad = true}) + torch.ones(50000)\n"

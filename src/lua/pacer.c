@@ -69,8 +69,8 @@ static bool can_finalize(lua_State *L) {
   return fine;
 }
 
-/* Calls `work`, which makes calls of its own, without a debug hook that would see them: torch.compile
-** takes each call that its hook sees for a call of the model. */
+/* Calls `work`, which makes calls of its own, without a debug hook that would see them:
+** torch.compile takes each call that its hook sees for a call of the model. */
 static void run_unseen(lua_State *L, tli_State *S, void (*work)(lua_State *L, tli_State *S)) {
   lua_Hook hook = lua_gethook(L);
   int mask = lua_gethookmask(L), count = lua_gethookcount(L);

@@ -13,6 +13,7 @@
 #include "io/sound.h"
 #include "core/platform/folder.h"
 #include "core/platform/platform.h"
+#include "core/tensor/ledger.h"
 #include "lua/list_length.h"
 #include "lua/tensor/value.h"
 #include "ops/file_order.h"
@@ -272,7 +273,9 @@ static int io_decode_image(lua_State *L) {
     free(pixels);
     return tli_raise(L);
   }
-  tl_Tensor *planes = tli_contiguous_as(t, TL_U8);
+  /* an image of one channel is not copied, but the state's limit holds for it, too */
+  bool fits = channels > 1 || tli_ledger_fits(t->numel);
+  tl_Tensor *planes = fits ? tli_contiguous_as(t, TL_U8) : NULL;
   tli_release(t);
   if (planes == NULL) return tli_raise(L);
   tli_fill_box(tli_state(L), box, planes);
