@@ -2,6 +2,7 @@
 -- model in the terminal.
 
 local torch = require "tlua"
+local repl = require "tlua.repl"
 local suggest = require "tlua.utils.suggest"
 
 local M = {}
@@ -107,10 +108,12 @@ local function answer(llm, o, messages)
       show(text)
    end
    local start = torch.io.clock()
+   repl.begin_line()
    local ok, result = pcall(function()
       if o.raw then return llm:create_completion(messages[#messages].content, options) end
       return llm:create_chat_completion(messages, options)
    end)
+   repl.end_line(not ok and is_interrupt(result))
    show "\n"
    if not ok then
       if is_interrupt(result) then return table.concat(shown), true end

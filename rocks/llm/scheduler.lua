@@ -7,6 +7,7 @@
 
 local torch = require "tlua"
 local class = require "tlua.class"
+local scopes = require "tlua.scope"
 local Cache = require "tlua.text.models.cache"
 local CacheBatch = require "tlua.text.models.cache_batch"
 
@@ -332,10 +333,10 @@ local function is_gone(list)
    return is_dead()
 end
 
--- Marks the scheduler as busy until the returned value is closed.
-local function busy(self)
-   self.running = Scheduler.weak_list()
-   return setmetatable({}, {__close = function() self.running = nil end})
+-- Returns a value whose end marks the scheduler as free. The caller marks it as busy afterwards, so
+-- that an interruption between the two leaves it free.
+local function ends_step(self)
+   return scopes.new(function() self.running = nil end)
 end
 
 -- Cleans up after a coroutine that was abandoned inside a user's function: ends its step, and the
@@ -360,7 +361,8 @@ function Scheduler:step()
       torch.raise "llm: a function that is called during a step cannot compute another one"
    end
    local _ <close> = torch.no_grad()
-   local _ <close> = busy(self)
+   local _ <close> = ends_step(self)
+   self.running = Scheduler.weak_list()
    admit(self)
    if #self.open == 0 then return 0 end
    local parts = plan(self)

@@ -241,6 +241,29 @@ describe("llm.Batch", function()
       end
    end)
 
+   it("continues after an interactive line that Ctrl-C has ended, at any of its instructions", function()
+      local repl, model = require "tlua.repl", load "qwen2"
+      local function complete() return model:create_completion("a", {max_tokens = 1}) end
+      complete()
+      for last = 1, 4000, 5 do
+         local count = 0
+         local function strike()
+            count = count + 1
+            if count < last then return end
+            debug.sethook()
+            error("interrupted!", 0)
+         end
+         repl.begin_line()
+         local fine = pcall(function()
+            debug.sethook(strike, "crl", 1)
+            complete()
+         end)
+         debug.sethook()
+         repl.end_line(not fine)
+         assert.equal("length", complete().choices[1].finish_reason)
+      end
+   end)
+
    it("takes changed logits from logits_processor, and refuses all else", function()
       local model = load "llama"
       local own = {max_tokens = 6, temperature = 0, logit_bias = {[model.tokenizer.eos] = -1e9}}
