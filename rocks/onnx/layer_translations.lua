@@ -59,8 +59,8 @@ for n = 1, 3 do
    end
    M[("conv_transpose%dd"):format(n)] = function(b, a)
       local x, undo = batched(b, a.input, n)
-      -- runtimes refuse an output_padding of at least the stride, but smaller padding at the end
-      -- has the same effect
+      -- ONNX's runtimes refuse an output_padding that is not less than the stride. Where possible,
+      -- less padding at the end takes its place, which gives the same result.
       local pads, added = twice(a.padding), table.move(a.output_padding, 1, n, 1, {})
       for i = 1, n do
          local instead = math.min(added[i], pads[n + i])

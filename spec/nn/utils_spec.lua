@@ -27,8 +27,8 @@ describe("torch.nn.utils", function()
    it("takes other norms, and refuses gradients that are not finite with error_if_nonfinite", function()
       local a, b = parameters()
       assert.close(4, utils.clip_grad_norm_({a, b}, 10, {norm_type = math.huge}):item())
-      -- PyTorch takes the norm of order 0 of the tensors' norms. The result is the number of tensors that have an
-      -- element other than 0.
+      -- PyTorch computes the norm of order 0 of the list of the tensors' norms, which is the number of tensors that
+      -- have an element other than 0.
       assert.close(2, utils.clip_grad_norm_({a, b}, 10, {norm_type = 0}):item())
       assert.close(7, utils.clip_grad_norm_({a, b}, 10, 1):item())
       a.grad:fill_(0 / 0)

@@ -95,8 +95,8 @@ static int64_t batch_of(lua_State *L, const tli_State *S, int n) {
   return -1;
 }
 
-/* Appends the modes of the thread on which results of operators depend. lua/tlua/export/modes.lua
-** has the names of these bytes. */
+/* Appends a byte for each mode of the thread on which the results of operators depend.
+** lua/tlua/export/modes.lua names these bytes. */
 static void add_modes(luaL_Buffer *b, const tli_State *S) {
   bool dual = tli_set_dual_level(false);
   tli_set_dual_level(dual);
@@ -496,8 +496,8 @@ static bool equal_strings(lua_State *L, const Note *n, int64_t i) {
   return equal;
 }
 
-/* Returns whether the fields and upvalues that `n` describes are unchanged. The note is at index 1
-** of L. */
+/* Returns whether the fields and upvalues that note n describes still have their values. The note's
+** userdata is at index 1 of L. */
 static bool noted_values_hold(lua_State *L, const Note *n) {
   lua_State *stack = n->stack;
   int top = lua_gettop(stack);

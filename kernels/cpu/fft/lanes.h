@@ -65,14 +65,14 @@ typedef struct tlk_FftEnd {
   double scale;
 } tlk_FftEnd;
 
-/* Copies the lines to the rows of a piece. */
+/* Loads the lines of `in` into the rows of a piece. */
 void tlk_fft_load(const tlk_FftEnd *in, tlk_FftRoom *room, tlk_FftPiece to);
-/* Copies the rows of a piece to the lines. */
+/* Stores the rows of a piece as the lines of `out`. */
 void tlk_fft_store(const tlk_FftEnd *out, tlk_FftRoom *room, tlk_FftPiece from);
 /* Returns whether the plan can transform lines in vector lanes. */
 bool tlk_fft_has_lanes(const tlk_FftPlan *p);
-/* Returns the plan that folds a line for plan p, which is p itself or that of p's convolution.
-** Returns NULL if p does not fold lines. */
+/* Returns the plan by which lines are folded into vectors: p itself or, if p computes a convolution
+** (Bluestein's method), the plan of this convolution. Returns NULL if lines are not folded. */
 static inline const tlk_FftPlan *tlk_fft_folding(const tlk_FftPlan *p) {
   const tlk_FftPlan *plan = p->inner ? p->inner : p;
   return plan->fold ? plan : NULL;

@@ -61,8 +61,9 @@ local function add_table(into, instruction, from, constants, fn)
    if name then into.tables[name] = true end
 end
 
--- Returns the set of the upvalues that are the first parameter of the function around, or of the
--- function around that one. `outer` has the register and the upvalues with this parameter there.
+-- Reads the upvalues of a function, and returns the set of those that are the first parameter of an
+-- enclosing function, such as the `self` of a method. In the directly enclosing function, this
+-- parameter is in the register `outer.register` or in the upvalues of the set `outer.upvalues`.
 function Reader:upvalues(outer)
    local set = {}
    for i = 0, self:integer() - 1 do

@@ -1,7 +1,7 @@
 /*
 ** image_kernels.h - the arguments of kernels that compute windows of images and volumes:
-** convolution, pooling, resampling and the columns of windows. Arrays are contiguous. kernel.h
-** includes this file, says how kernels are called, and lists them.
+** convolution, pooling, resampling and the columns of windows. Arrays are contiguous. Include
+** kernel.h instead of this file; it lists all kernels and describes how they are called.
 */
 #ifndef TLI_IMAGE_KERNELS_H
 #define TLI_IMAGE_KERNELS_H
@@ -116,8 +116,8 @@ struct tlk_resample {
 ** places, 2). The result is (images, channels, places). Coordinate x along dimension d stands for
 ** the position (x + 1) * scale[d] - shift, counted from 0. Dimension 0 is that of the columns; its
 ** coordinate comes first. A sample is interpolated bilinearly, or is the nearest element. Outside
-** of the image, the elements count as zeros or as the border's elements. All sums are fused
-** multiply-adds, in the order of PyTorch's vectorised kernels. */
+** of the image, the elements count as zeros or as the border's elements. The kernel sums by fused
+** multiply-adds, in the order in which PyTorch's vectorised kernels do. */
 struct tlk_grid_sample {
   const tlk_Context *cx;
   int64_t images, channels, places, size[2];

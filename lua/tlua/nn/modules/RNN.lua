@@ -247,8 +247,8 @@ function RNNBase:extra_repr()
    return table.concat(list, ", ")
 end
 
--- Defines nn.RNN, nn.LSTM or nn.GRU. `own` is the signature of an option that the other two classes
--- lack, or nil. mode_of(options) returns RNNBase's mode, such as "RNN_TANH".
+-- Defines nn.RNN, nn.LSTM or nn.GRU. `own` is the signature of an option that only this class has,
+-- or nil. mode_of(options) returns the mode for nn.RNNBase, such as "RNN_TANH".
 local function define(name, own, mode_of)
    local text = options:format(own or "")
    if name ~= "LSTM" then text = text:gsub("proj_size: count = 0,%s*", "") end
