@@ -71,6 +71,7 @@ static inline void max_one(const tlk_Spans *p, const Element *best, const int32_
 /* ---- windows of one size ---- */
 
 #define SQUARES 8 /* the number of windows of 2 x 2 elements in a block */
+#define FAR 16    /* the least number of columns between windows that are computed one by one */
 
 /* The rows of scratch memory. `best` and `at` have the maximum of each column and its position in
 ** the plane, between margins for the padding. The maximum of the window that begins at column w is
@@ -160,6 +161,21 @@ slide(const tlk_Spans *p, const Element *best, const int32_t *at, Element *most,
   for (int i = 0; i < BLOCK; i++) most[i] = m[i], most_at[i] = from[i];
 }
 
+/* Computes the maximum of the window that begins at column 0 of `best`. */
+static inline void pick(const tlk_Spans *p, const Element *best, const int32_t *at, Element *most,
+                        int32_t *most_at) {
+  Element m = best[0];
+  int32_t from = at[0];
+  for (int64_t k = p->step[2], end = p->count * k; k < end; k += p->step[2]) {
+    bool nan = IS_NAN(best[k]);
+    bool better =
+        best[k] > m || (best[k] == m && at[k] < from) || (nan && (!IS_NAN(m) || at[k] > from));
+    m = better ? best[k] : m;
+    from = better ? at[k] : from;
+  }
+  *most = m, *most_at = from;
+}
+
 /* Computes a row of the result. */
 static void max_row(const tlk_Spans *p, const Rows *r, const Element *in, int64_t d, int64_t h,
                     Element *out, int64_t *indices) {
@@ -169,9 +185,13 @@ static void max_row(const tlk_Spans *p, const Rows *r, const Element *in, int64_
   int64_t valid = width < BLOCK ? width : BLOCK;
   for (int64_t w = 0; w < width; w = next_block(w, width, BLOCK))
     join_columns(p, in, d, h, w, valid, best + w, at + w);
-  /* if windows begin more than a block apart, each block has one of them */
-  for (int64_t w = 0; w <= (n - 1) * stride; w += stride > BLOCK ? stride : BLOCK)
-    slide(p, r->best + w, r->at + w, r->most + w, r->most_at + w);
+  /* `slide` also computes the windows between those that are wanted, which far apart takes longer */
+  for (int64_t w = 0; w <= (n - 1) * stride; w += stride < FAR ? BLOCK : stride) {
+    if (stride < FAR)
+      slide(p, r->best + w, r->at + w, r->most + w, r->most_at + w);
+    else
+      pick(p, r->best + w, r->at + w, r->most + w, r->most_at + w);
+  }
   for (int64_t o = 0; o < n; o++) out[o] = r->most[o * stride];
   for (int64_t o = 0; indices && o < n; o++) {
     int64_t from = r->most_at[o * stride], begin = p->begin[2][o];
