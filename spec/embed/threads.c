@@ -55,6 +55,42 @@ static void states_on_threads_of_their_own(void) {
   }
 }
 
+/* A script whose operators have the largest buffers on the stack: operands of different types, the
+** gradient of a convolution's weight, a compiled function and a sort. */
+static const char *deep =
+    "local x = torch.randn(64, 100)\n"
+    "local mixed = (x + x:double() + x:half():to 'complex64'):abs():t() + x:t()\n"
+    "local conv = torch.nn.Conv2d(256, 256, 1)\n"
+    "conv(torch.ones(2, 256, 8, 8)):sum():backward()\n"
+    "assert(conv.weight.grad[1][1]:item() == 128)\n"
+    "local chain = torch.compile(function(a) return (a * 2 + 1):exp():tanh() end)\n"
+    "local sorted = chain(mixed):flatten():sort()\n"
+    "assert(sorted:size(1) == 6400)\n";
+
+static void *train_and_sort(void *loss) {
+  train(loss);
+  lua_State *L = luaL_newstate();
+  luaL_openlibs(L);
+  if (!tl_lua_open(L) || luaL_dostring(L, deep) != LUA_OK) {
+    printf("# %s\n", lua_gettop(L) > 0 ? lua_tostring(L, -1) : tl_error());
+    *(double *)loss = 1;
+  }
+  lua_close(L);
+  return NULL;
+}
+
+/* The C library musl gives threads this size. */
+static void a_thread_with_a_stack_of_128_kilobytes(void) {
+  pthread_t thread;
+  pthread_attr_t small;
+  double loss = 1;
+  CHECK(pthread_attr_init(&small) == 0 && pthread_attr_setstacksize(&small, 128 << 10) == 0);
+  CHECK(pthread_create(&thread, &small, train_and_sort, &loss) == 0);
+  pthread_join(thread, NULL);
+  CHECK(loss < 1e-3);
+  pthread_attr_destroy(&small);
+}
+
 static atomic_int jobs;
 
 static void run_jobs(int tasks, void (*task)(void *context, int i), void *context, void *user) {
@@ -201,8 +237,9 @@ int main(void) {
   /* this test must run before any operator starts the library's own threads */
   RUN(a_hosts_own_job_system);
   RUN(states_on_threads_of_their_own);
-/* in a forked child, the locks of the sanitizer's allocator may stay locked */
 #ifndef __SANITIZE_ADDRESS__
+  RUN(a_thread_with_a_stack_of_128_kilobytes); /* the sanitizer makes frames larger */
+  /* in a forked child, the locks of the sanitizer's allocator may stay locked */
   if (!test_emulated()) RUN(children_of_a_busy_process);
   RUN(a_childs_loop_over_data);
 #endif

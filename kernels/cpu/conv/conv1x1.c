@@ -100,7 +100,7 @@ bool tlk_conv1x1_sums(const tlk_Conv *c, bool backward, void *out, const void *i
 
 /* The largest number of rows of the weight's gradient that are computed with one packed panel of
 ** transposed images. */
-#define WEIGHT_ROWS 252
+#define WEIGHT_ROWS 168
 /* The largest number of bytes in a row of a panel of transposed images. */
 #define PANEL_BYTES 256
 

@@ -4,7 +4,8 @@
 ** If all operands have the compute type and are contiguous, single elements, or constant along each
 ** row, the loop processes them in place. Otherwise the work is divided into blocks of up to
 ** TLK_CHUNK elements. Operands are gathered and converted, where necessary, to buffers that stay in
-** the first-level cache. The loop runs on these buffers, and its output is converted and scattered.
+** the first-level cache and use little of the thread's stack. The loop runs on these buffers, and
+** its output is converted and scattered.
 ** Kernels with several outputs (tlk_fused) are computed in the same ways.
 */
 #include <stdatomic.h>
@@ -15,8 +16,8 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define MAX_ARGS TLI_ITER_MAX /* most kernels have one output and up to three inputs */
-#define BUFFER_BYTES (TLK_CHUNK * 16)
+#define MAX_ARGS TLI_ITER_MAX   /* most kernels have one output and up to three inputs */
+#define BUFFER_BYTES (32 << 10) /* the size of all buffers of a thread together */
 
 typedef struct Call {
   const tlk_Isa *isa;
@@ -31,6 +32,8 @@ typedef struct Call {
   int outputs;
   tl_DType want[MAX_ARGS]; /* the dtype that the loop expects of each argument */
   tlk_Blocks blocks;
+  int64_t most;   /* the largest number of elements in a block */
+  int64_t buffer; /* the number of bytes in the buffer of one operand */
   atomic_bool failed;
 } Call;
 
@@ -190,11 +193,10 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
 
 /* ---- blocks ------------------------------------------------------------------- */
 
-/* The buffers of a thread. `held` describes the contents of each buffer. So a broadcast operand
-** that is the same in the next block is not loaded again. */
+/* The buffers of a thread. `held` describes the contents of the operands' buffers. So a broadcast
+** operand that is the same in the next block is not loaded again. */
 typedef struct Buffers {
-  _Alignas(64) char data[MAX_ARGS][BUFFER_BYTES];
-  _Alignas(64) char raw[BUFFER_BYTES]; /* elements that were gathered but are not converted yet */
+  _Alignas(64) char data[BUFFER_BYTES];
   const char *held[MAX_ARGS];
   int64_t held_cols[MAX_ARGS], held_rows[MAX_ARGS];
 } Buffers;
@@ -205,6 +207,12 @@ static bool is_flat(const tli_IterArg *arg, const tlk_Block *block, int ndim) {
   return (block->cols == 1 || s0 == size) && (block->rows == 1 || s1 == size * block->cols);
 }
 
+/* Returns the buffer of operand k. The buffer after the operands' is for gathered elements that are
+** not converted yet. */
+static char *buffer_at(const Call *call, Buffers *buffers, int k) {
+  return buffers->data + k * call->buffer;
+}
+
 static const void *fetch(const Call *call, const tlk_Block *block, int k, Buffers *buffers) {
   const tli_IterArg *arg = &call->it->args[k];
   int ndim = call->it->ndim;
@@ -212,7 +220,7 @@ static const void *fetch(const Call *call, const tlk_Block *block, int k, Buffer
   bool convert = arg->dtype != call->want[k];
   bool flat = is_flat(arg, block, ndim);
   if (flat && !convert) return src;
-  char *buffer = buffers->data[k];
+  char *buffer = buffer_at(call, buffers, k);
   if (buffers->held[k] == src && buffers->held_cols[k] == block->cols &&
       buffers->held_rows[k] == block->rows)
     return buffer;
@@ -220,7 +228,7 @@ static const void *fetch(const Call *call, const tlk_Block *block, int k, Buffer
   buffers->held_cols[k] = block->cols;
   buffers->held_rows[k] = block->rows;
   if (!flat) {
-    char *gathered = convert ? buffers->raw : buffer;
+    char *gathered = convert ? buffer_at(call, buffers, call->it->nargs) : buffer;
     int64_t size = tli_dtype_bytes[arg->dtype];
     call->isa->move[tlk_log2_size(arg->dtype)](gathered, size, size * block->cols, src,
                                                tlk_stride(arg, 0, ndim), tlk_stride(arg, 1, ndim),
@@ -240,7 +248,7 @@ static void deliver(const Call *call, const tlk_Block *block, int k, const void 
   bool flat = is_flat(arg, block, ndim);
   const char *src = result;
   if (arg->dtype != call->want[k]) {
-    void *converted = flat ? block->ptrs[k] : buffers->raw;
+    void *converted = flat ? block->ptrs[k] : buffer_at(call, buffers, call->it->nargs);
     call->isa->convert[call->want[k]][arg->dtype](block->cols * block->rows, converted, src);
     src = converted;
   }
@@ -262,7 +270,7 @@ static bool run_block(const Call *call, const tlk_Block *block, Buffers *buffers
   for (int k = 0; k < call->outputs; k++) {
     const tli_IterArg *out = &call->it->args[k];
     bool in_place = out->dtype == call->want[k] && is_flat(out, block, call->it->ndim);
-    args[k] = in_place ? block->ptrs[k] : buffers->data[k];
+    args[k] = in_place ? block->ptrs[k] : buffer_at(call, buffers, k);
   }
   if (!run_loop(call, call->loop, block->cols * block->rows, args)) return false;
   for (int k = 0; k < call->outputs; k++)
@@ -283,10 +291,23 @@ static void run_blocks(void *context, int64_t begin, int64_t end) {
   }
 }
 
+/* Divides BUFFER_BYTES among the operands. Each buffer begins at a multiple of 64 bytes. */
+static void plan_buffers(Call *call) {
+  const tli_Iter *it = call->it;
+  int64_t log2_size = 0;
+  for (int k = 0; k < it->nargs; k++) {
+    log2_size = tlk_max(log2_size, tlk_log2_size(it->args[k].dtype));
+    log2_size = tlk_max(log2_size, tlk_log2_size(call->want[k]));
+  }
+  call->buffer = BUFFER_BYTES / (it->nargs + 1) & -64;
+  call->most = tlk_min(TLK_CHUNK, (call->buffer >> log2_size) & -64);
+}
+
 static void plan_blocks(Call *call) {
+  plan_buffers(call);
   int64_t width = call->it->ndim > 0 ? call->it->sizes[0] : 1;
-  int64_t cols = tlk_transposed(call->it) ? 32 : TLK_CHUNK;
-  int64_t rows = cols == 32 || width < TLK_CHUNK ? TLK_CHUNK / tlk_min(cols, width) : 1;
+  int64_t cols = tlk_transposed(call->it) ? 32 : call->most;
+  int64_t rows = cols == 32 || width < call->most ? call->most / tlk_min(cols, width) : 1;
   call->blocks = tlk_blocks(call->it, cols, rows);
 }
 

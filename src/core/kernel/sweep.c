@@ -25,7 +25,7 @@
 #define MOST_STEPS 32
 /* BUFFER_BYTES is the number of bytes of all buffers of one thread. BLOCK is the largest number of
 ** elements in a block. */
-#define BUFFER_BYTES 65536
+#define BUFFER_BYTES 32768
 #define BLOCK 4096
 /* The smallest length of rows in a loop of more than two dimensions. */
 #define ROW_LEAST 512
