@@ -112,6 +112,15 @@ static void finish(int64_t rows, int64_t cols, const void *bias, bool relu, void
 typedef real Part __attribute__((vector_size(16)));
 typedef real LoosePart __attribute__((vector_size(16), aligned(sizeof(real)), may_alias));
 
+/* The positions that TLK_SHUFFLE takes: those of numbers in two parts, and those of groups of eight
+** bytes in two vectors of 64 bytes. */
+#if NUMBERS == 4
+typedef int32_t Places __attribute__((vector_size(16)));
+#else
+typedef int64_t Places __attribute__((vector_size(16)));
+#endif
+typedef int64_t PairPlaces __attribute__((vector_size(64)));
+
 /* The number of rows whose dot products are computed at the same time. */
 #define DOTS 4
 
@@ -120,9 +129,9 @@ typedef real LoosePart __attribute__((vector_size(16), aligned(sizeof(real)), ma
 static inline void sum_parts(const Vec *v, Part *out) {
   typedef double Pairs __attribute__((vector_size(64)));
 #define EVEN_PARTS(a, b) \
-  (Vec) __builtin_shufflevector((Pairs)(a), (Pairs)(b), 0, 1, 4, 5, 8, 9, 12, 13)
+  (Vec) TLK_SHUFFLE(PairPlaces, (Pairs)(a), (Pairs)(b), 0, 1, 4, 5, 8, 9, 12, 13)
 #define ODD_PARTS(a, b) \
-  (Vec) __builtin_shufflevector((Pairs)(a), (Pairs)(b), 2, 3, 6, 7, 10, 11, 14, 15)
+  (Vec) TLK_SHUFFLE(PairPlaces, (Pairs)(a), (Pairs)(b), 2, 3, 6, 7, 10, 11, 14, 15)
   Vec a = EVEN_PARTS(v[0], v[1]) + ODD_PARTS(v[0], v[1]);
   Vec b = EVEN_PARTS(v[2], v[3]) + ODD_PARTS(v[2], v[3]);
   union {
@@ -147,13 +156,13 @@ static inline void sum_parts(const Vec *v, Part *out) {
 /* Returns the sums of the numbers in each of NUMBERS parts. */
 static inline Part totals(const Part *p) {
 #if NUMBERS == 4
-  Part a = __builtin_shufflevector(p[0], p[1], 0, 1, 4, 5) +
-           __builtin_shufflevector(p[0], p[1], 2, 3, 6, 7);
-  Part b = __builtin_shufflevector(p[2], p[3], 0, 1, 4, 5) +
-           __builtin_shufflevector(p[2], p[3], 2, 3, 6, 7);
-  return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+  Part a =
+      TLK_SHUFFLE(Places, p[0], p[1], 0, 1, 4, 5) + TLK_SHUFFLE(Places, p[0], p[1], 2, 3, 6, 7);
+  Part b =
+      TLK_SHUFFLE(Places, p[2], p[3], 0, 1, 4, 5) + TLK_SHUFFLE(Places, p[2], p[3], 2, 3, 6, 7);
+  return TLK_SHUFFLE(Places, a, b, 0, 2, 4, 6) + TLK_SHUFFLE(Places, a, b, 1, 3, 5, 7);
 #else
-  return __builtin_shufflevector(p[0], p[1], 0, 2) + __builtin_shufflevector(p[0], p[1], 1, 3);
+  return TLK_SHUFFLE(Places, p[0], p[1], 0, 2) + TLK_SHUFFLE(Places, p[0], p[1], 1, 3);
 #endif
 }
 

@@ -10,6 +10,7 @@
 #include <immintrin.h>
 #endif
 
+#include "kernels/cpu/vector.h"
 #include "kernels/cpu/vision/resample.h"
 
 enum { LINES = TLK_RESAMPLE_LINES, SIDE = 16 };
@@ -183,10 +184,9 @@ static void row(int64_t n, int64_t terms, const int32_t *at, const int16_t *weig
 static inline __attribute__((always_inline)) void interleave(const Bytes *a, Bytes *b) {
   for (int i = 0; i < SIDE / 2; i++) {
     Bytes x = a[i], y = a[i + SIDE / 2];
-    b[2 * i] =
-        __builtin_shufflevector(x, y, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    b[2 * i] = TLK_SHUFFLE(Bytes, x, y, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     b[2 * i + 1] =
-        __builtin_shufflevector(x, y, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+        TLK_SHUFFLE(Bytes, x, y, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
   }
 }
 
