@@ -693,7 +693,7 @@ $(TLUA): $(MAIN_OBJ) $(LIB_OBJ) $(OBJ)/files.txt
 
 ifneq ($(LUA_SOURCES),)
 $(TLUA) $(EMBED_BIN) $(LUA_BIN): $(BUILD)/liblua.a
-$(BUILD)/liblua.a: $(patsubst $(LUA_SOURCES)/%.c,$(OBJ)/lua/%.o,$(filter-out %/lua.c %/luac.c,$(wildcard $(LUA_SOURCES)/*.c)))
+$(BUILD)/liblua.a: $(patsubst $(LUA_SOURCES)/%.c,$(OBJ)/lua/%.o,$(filter-out %/lua.c %/luac.c %/onelua.c %/ltests.c,$(wildcard $(LUA_SOURCES)/*.c)))
 	$(call say,AR,$@)
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $^
