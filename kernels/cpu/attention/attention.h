@@ -58,11 +58,13 @@ typedef struct tlk_AttentionLoops {
   void (*multiply)(int64_t n, void *x, const void *y);
   void (*scale)(int64_t n, void *x, double factor);
   double (*dot)(int64_t n, const void *x, const void *y);
-  /* Computes the scores of a single query x, which has n elements: its products with the `keys`
-  ** rows of y, which are `pitch` elements apart. Writes them to the first column of `scores` (keys,
-  ** cols), and sets the other columns to 0. */
-  void (*row)(int64_t keys, int64_t n, int64_t cols, const void *x, const void *y, int64_t pitch,
-              void *scores);
+  /* Performs one step of the attention of a single query: multiplies `out` by the factor by which
+  ** the maximum grows, and adds the values, weighted by exponentials. The rows of keys and values
+  ** have `size` elements, which are float16 if `half` is set. `scores` is scratch memory for
+  ** `keys` floats. NULL in the loops for double. */
+  void (*one_query)(int64_t keys, int64_t size, const float *query, const void *key,
+                    const void *value, bool half, float *scores, float *largest, float *sum,
+                    float *out);
 } tlk_AttentionLoops;
 
 /* ---- sizes that are the same for all blocks ---- */

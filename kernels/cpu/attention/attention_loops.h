@@ -118,23 +118,6 @@ static double dot(int64_t n, const void *x_, const void *y_) {
   return sum;
 }
 
-static void score_row(int64_t keys, int64_t n, int64_t cols, const void *x_, const void *y_,
-                      int64_t pitch, void *scores_) {
-  const real *x = x_, *y = y_;
-  real *scores = scores_;
-  memset(scores, 0, (size_t)(keys * cols) * sizeof(real));
-  for (int64_t j = 0; j < keys; j++, y += pitch) {
-    real lane[TLK_LANES] = {0};
-    int64_t i = 0;
-    for (; i + TLK_LANES <= n; i += TLK_LANES)
-      for (int k = 0; k < TLK_LANES; k++) lane[k] += x[i + k] * y[i + k];
-    for (int k = 0; i + k < n; k++) lane[k] += x[i + k] * y[i + k];
-    for (int width = TLK_LANES / 2; width > 0; width /= 2)
-      for (int k = 0; k < width; k++) lane[k] += lane[width + k];
-    scores[j * cols] = lane[0];
-  }
-}
-
 static bool mask(bool truth, int64_t keys, int64_t n, int64_t cols, void *x_) {
   int seen = 0;
   for (int64_t j = 0; j < keys; j++) {
@@ -196,4 +179,4 @@ static void keep(int64_t keys, int64_t cols, uint64_t seed, uint64_t block, uint
 }
 
 #define ATTENTION_LOOPS \
-  { LOWEST, softmax, gradient, mask, hide, keep, add, multiply, scale, dot, score_row }
+  { LOWEST, softmax, gradient, mask, hide, keep, add, multiply, scale, dot, ONE_QUERY }

@@ -114,17 +114,34 @@ static tlk_Matrix load_rows(const Call *c, const void *rows, const uint16_t *sca
   return (tlk_Matrix){buffer, width, 1, false, size};
 }
 
+/* Adds the contribution of keys [first, first + n) of a key head to the sums of one row. Keys and
+** values in float16 are read in place. */
+static void add_keys_of_one(const Call *c, const Work *w, const tlk_Cache *cache, int64_t row,
+                            int64_t n) {
+  int64_t size = c->call->size;
+  bool half = c->call->stored == TL_F16;
+  const void *keys = (const uint16_t *)cache->keys + row * size,
+             *values = (const uint16_t *)cache->values + row * size;
+  if (!half) {
+    keys = load_rows(c, cache->keys, cache->key_scales, row, n, false, w->keys).at;
+    values = load_rows(c, cache->values, cache->value_scales, row, n, false, w->values).at;
+  }
+  c->plan.loops->one_query(n, size, w->turned, keys, values, half, w->scores, w->largest, w->sum,
+                           w->out);
+}
+
 /* Adds the contribution of keys [first, first + n) of a key head to the sums of `queries` rows. */
 static void add_keys(const Call *c, const Work *w, const tlk_Cache *cache, int64_t head,
                      int64_t first, int64_t n, int64_t queries, bool begun) {
   const tlk_AttentionPlan *p = &c->plan;
   int64_t cols = p->queries, row = head * cache->capacity + first;
+  if (queries == 1) {
+    add_keys_of_one(c, w, cache, row, n);
+    return;
+  }
   tlk_Matrix turned = {w->turned, cols, 1, false, cols};
   tlk_Matrix keys = load_rows(c, cache->keys, cache->key_scales, row, n, false, w->keys);
-  if (queries == 1)
-    p->loops->row(n, c->call->size, cols, w->turned, keys.at, keys.row, w->scores);
-  else
-    tlk_attention_product(p, n, c->call->size, cols, keys, turned, false, w->scores, cols, NULL);
+  tlk_attention_product(p, n, c->call->size, cols, keys, turned, false, w->scores, cols, NULL);
   p->loops->softmax(n, cols, w->scores, w->largest, w->sum, w->factor);
   for (int64_t i = 0; begun && i < queries; i++)
     if (w->factor[i] != 1) p->loops->scale(p->width, w->out + i * p->width, w->factor[i]);
@@ -141,10 +158,12 @@ static void attend(const Call *c, const Work *w, const tlk_Cache *cache, int64_t
   const tlk_AttentionPlan *p = &c->plan;
   const struct tlk_cached_attention *l = c->call;
   tlk_Matrix rows = {row_at(&l->query, head, position), l->query.head, 1, false, l->size};
-  if (n == 1)
+  if (n == 1) {
     memcpy(w->turned, rows.at, (size_t)l->size * 4);
-  else
+    memset(w->out, 0, (size_t)l->size * 4);
+  } else {
     tlk_attention_turn(p, rows, n, l->size, p->queries, w->turned);
+  }
   p->loops->scale(n == 1 ? l->size : l->size * p->queries, w->turned, l->scale);
   for (int64_t i = 0; i < p->queries; i++) {
     w->largest[i] = (float)p->loops->lowest;

@@ -106,10 +106,9 @@ function Cache:update(index, key, value, window)
    return self:unpack(seen)
 end
 
--- For at most `few` new positions, `attend_steps` is faster than attention in whole blocks of
--- queries. With keys in float32, it is faster than products of matrices for at most `few_keys` keys
--- times the number of query heads that share a key head, which counts as at most 4.
-local few <const>, few_keys <const>, most_shared <const> = 8, 64, 4
+-- The largest number of new positions for which `attend_steps` is faster than attention in whole
+-- blocks of queries.
+local few <const> = 8
 
 --- Returns whether `attend_steps` can compute `count` new positions of this cache and is faster
 --- than `attend`. The layer must have been computed before, and the new positions must see all
@@ -121,11 +120,9 @@ local few <const>, few_keys <const>, most_shared <const> = 8, 64, 4
 ---@param options? table  the options of layers.attend
 ---@return boolean
 function Cache:takes_steps(index, q, v, count, options)
-   local layer, shared = self.layers[index], math.min(most_shared, q:size(2) // v:size(2))
-   return layer ~= nil and count <= few
-      and (layer.used <= few_keys * shared or layer.buffers[1].dtype ~= "float32")
-      and q:size(1) == 1 and q.device.type == "cpu" and v:size(4) == q:size(4)
-      and q.dtype == "float32" and v.dtype == "float32" and not torch.is_grad_enabled()
+   return self.layers[index] ~= nil and count <= few and q:size(1) == 1
+      and q.device.type == "cpu" and v:size(4) == q:size(4) and q.dtype == "float32"
+      and v.dtype == "float32" and not torch.is_grad_enabled()
       and not (options and (options.softcap or (options.dropout or 0) > 0))
 end
 
