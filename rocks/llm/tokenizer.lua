@@ -8,7 +8,6 @@ local class = require "tlua.class"
 local added = require "tlua.text.tokenizer.added"
 local chat = require "tlua.text.tokenizer.chat"
 local loading = require "tlua.text.tokenizer.loading"
-local protobuf = require "tlua.utils.protobuf"
 local source = require "tlua.io.source"
 
 local fail = source.fail
@@ -92,11 +91,10 @@ local function token_of(self, metadata, name)
    return id + 1
 end
 
--- Writes a SentencePiece model as a protocol buffer, and reads it with torch.text. If a text occurs
--- twice, the first number is used for it.
+-- Makes torch.text's tokenizer of a SentencePiece model. If a text occurs twice, its first number
+-- is used.
 local function sentencepiece(self, scores)
-   local bytes, int = protobuf.bytes, protobuf.int
-   local parts, seen, unknown = {}, {}, false
+   local texts, kinds, seen, unknown = {}, {}, {}, false
    for i, token in ipairs(self.tokens) do
       local kind, text = self.kinds[i], token
       if seen[token] then kind, text = UNUSED, ("<twice %d>"):format(i) end
@@ -106,13 +104,13 @@ local function sentencepiece(self, scores)
       -- them
       if kind == USER then kind = UNUSED end
       seen[text] = true
-      parts[i] = bytes(1, bytes(1, text) .. protobuf.float(2, scores[i]) .. int(3, kind))
+      texts[i], kinds[i] = text, kind
    end
    if not unknown then fail "tokenizer.ggml.token_type: expected an unknown token" end
-   parts[#parts + 1] = bytes(2, int(3, 2) .. int(35, 1)) -- model_type: BPE, byte_fallback
-   -- The normalizer adds no prefix, keeps all spaces, and replaces them by U+2581.
-   parts[#parts + 1] = bytes(3, int(3, 0) .. int(4, 0) .. int(5, 1))
-   local made, why = torch.text.Tokenizer._from_parts(loading.sentencepiece, table.concat(parts))
+   -- a BPE model whose normalizer adds no prefix, keeps all spaces, and replaces them by U+2581
+   local made, why = torch.text.Tokenizer._from_parts(loading.pieces, {texts = texts,
+      scores = scores, kinds = kinds, kind = 2, byte_fallback = true, has_prefix = false,
+      collapses = false, escapes = true})
    return made or fail("tokenizer.ggml.tokens: %s", why)
 end
 
@@ -229,10 +227,8 @@ local end_texts <const> = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>
 -- only user-defined tokens.
 function Tokenizer:_find_special()
    local control, user = {}, {}
-   self.numbers = {}
-   for i, token in ipairs(self.tokens) do self.numbers[token] = self.numbers[token] or i end
    for _, text in ipairs(end_texts) do
-      local id = self.numbers[text]
+      local id = self.inner:token_to_id(text)
       if id and (self.kinds[id] == CONTROL or self.kinds[id] == USER) then
          self.ends[id], self.kinds[id] = true, CONTROL
       end

@@ -268,21 +268,24 @@ end
 
 --- Creates a model in which the rank of a pair is the number of the token that the pair is merged
 --- to.
----@param vocab table<string, integer>
----@param options table  fields of the model; `ranks`: the ranks of the tokens, instead of their
---- numbers; `vocab`: all tokens, if some of them cannot be made by merges
+---@param vocab table<string, integer>  the model keeps this table
+---@param options table  fields of the model; `tokens`: the list of the tokens' texts, which the
+--- model keeps; `ranks`: the ranks of the tokens, instead of their numbers; `unmerged`: a set of
+--- texts that are neither parts nor results of merges
 ---@return table
 function M.by_rank(vocab, options)
-   local tokens, ranks = {}, options.ranks
-   for token, id in pairs(vocab) do tokens[id] = token end
-   local merges = setmetatable({}, {__index = function(self, key)
-      local a, b = tokens[key >> 32], tokens[key & 0xFFFFFFFF]
-      local id = a and b and vocab[a .. b]
+   local tokens, ranks, unmerged = options.tokens, options.ranks, options.unmerged or {}
+   local function text_of(id)
+      local text = tokens[id]
+      return text and vocab[text] == id and not unmerged[text] and text
+   end
+   options.vocab, options.merges = vocab, setmetatable({}, {__index = function(self, key)
+      local a, b = text_of(key >> 32), text_of(key & 0xFFFFFFFF)
+      local id = a and b and not unmerged[a .. b] and vocab[a .. b]
       local merge = id and (ranks and ranks[id] or id) << 32 | id or false
       self[key] = merge
       return merge
    end})
-   options.vocab, options.merges = options.vocab or vocab, merges
    return setmetatable(options, Model)
 end
 

@@ -226,7 +226,7 @@ end
 function M.tiktoken(text, options)
    local self = {added_tokens = {}, pattern = options.pattern or cl100k}
    local ids, tokens = read_ranks(text)
-   self.model = bpe.by_rank(ids, {of_bytes = true, ignores_merges = true})
+   self.model = bpe.by_rank(ids, {tokens = tokens, of_bytes = true, ignores_merges = true})
    self.ids, self.tokens = {}, tokens
    for token, id in pairs(ids) do self.ids[token] = id end
    self.pre_tokenizer = pre_tokenizers.make({type = "Split", behavior = "Removed", invert = true,
@@ -247,7 +247,14 @@ end
 ---@param text string
 ---@return table parts
 function M.sentencepiece(text)
-   return finish(require "tlua.text.tokenizer.sentencepiece".read(text, refuse))
+   return M.pieces(require "tlua.text.tokenizer.sentencepiece".read(text, refuse))
+end
+
+--- Creates the parts of a tokenizer from the description of a SentencePiece model.
+---@param model table  see `make` in sentencepiece.lua
+---@return table parts
+function M.pieces(model)
+   return finish(require "tlua.text.tokenizer.sentencepiece".make(model, refuse))
 end
 
 --- Reads a tokenizer.json.

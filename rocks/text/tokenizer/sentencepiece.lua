@@ -18,22 +18,28 @@ local function each_field(text, fail, fn)
    if damaged then fail(("expected a protocol buffer, byte %d is wrong"):format(damaged)) end
 end
 
-local function read_piece(text, fail)
-   local piece = {text = "", score = 0.0, kind = 1}
+-- Appends a piece to a model's lists.
+local function read_piece(model, text, fail)
+   local id = #model.texts + 1
+   model.texts[id], model.scores[id], model.kinds[id] = "", 0.0, 1
    each_field(text, fail, function(field, value)
-      if field == 1 and type(value) == "string" then piece.text = value end
-      if field == 2 and math.type(value) == "float" then piece.score = value end
-      if field == 3 and math.type(value) == "integer" then piece.kind = value end
+      if field == 1 and type(value) == "string" then model.texts[id] = value end
+      if field == 2 and math.type(value) == "float" then model.scores[id] = value end
+      if field == 3 and math.type(value) == "integer" then model.kinds[id] = value end
    end)
-   return piece
 end
 
-local function read_model(text, fail)
-   local model = {pieces = {}, kind = 1, has_prefix = true, collapses = true, escapes = true}
+--- Reads a model file. Returns a description for `make`.
+---@param text string
+---@param fail fun(why: string)
+---@return table model
+function M.read(text, fail)
+   local model = {texts = {}, scores = {}, kinds = {}, kind = 1, has_prefix = true,
+      collapses = true, escapes = true}
    each_field(text, fail, function(field, value)
       if type(value) ~= "string" then return end
       if field == 1 then
-         table.insert(model.pieces, read_piece(value, fail))
+         read_piece(model, value, fail)
       elseif field == 2 then
          each_field(value, fail, function(inner, setting)
             if inner == 3 then model.kind = setting end
@@ -49,7 +55,7 @@ local function read_model(text, fail)
          end)
       end
    end)
-   if #model.pieces == 0 then fail "expected a SentencePiece model, which has pieces" end
+   if #model.texts == 0 then fail "expected a SentencePiece model, which has pieces" end
    return model
 end
 
@@ -120,17 +126,26 @@ end
 
 -- Models ----------------------------------------------------------------------------------------
 
--- Returns the ranks of tokens. The token with the highest score has the lowest rank.
-local function ranks_of(list)
-   local order, ranks = {}, {}
-   for id in ipairs(list) do order[id] = id end
+-- Returns the ranks of tokens. The token with the highest score has the lowest rank. Returns nil if
+-- the ranks of ordinary tokens are in the order of their numbers.
+local function ranks_of(model)
+   local scores, kinds, previous = model.scores, model.kinds, math.huge
+   local order, ranks, is_ordered = {}, {}, true
+   for id, score in ipairs(scores) do
+      if kinds[id] == 1 then
+         is_ordered = is_ordered and score < previous
+         previous = score
+      end
+   end
+   if is_ordered then return nil end
+   for id in ipairs(scores) do order[id] = id end
    table.sort(order, function(a, b)
-      if list[a].score ~= list[b].score then return list[a].score > list[b].score end
+      if scores[a] ~= scores[b] then return scores[a] > scores[b] end
       return a < b
    end)
    for i, id in ipairs(order) do
       local before = order[i - 1]
-      ranks[id] = before and list[before].score == list[id].score and ranks[before] or i
+      ranks[id] = before and scores[before] == scores[id] and ranks[before] or i
    end
    return ranks
 end
@@ -153,68 +168,83 @@ local function decoder(self, model, unknown)
    end
 end
 
--- Sorts the pieces into lists by their types, which are 1 ordinary, 2 unknown, 3 control, 4
--- user-defined, 5 unused and 6 byte.
+-- Sets the numbers of the pieces, and the kinds of those that are not ordinary. Kinds are 1
+-- ordinary, 2 unknown, 3 control, 4 user-defined, 5 unused and 6 byte. Returns the number of the
+-- unknown piece and the list of the user-defined texts.
 local function sort_pieces(self, model, fail)
-   local sorted = {ordinary = {}, found = {}, symbols = {}, least = math.huge, most = -math.huge}
-   for id, piece in ipairs(model.pieces) do
-      if self.ids[piece.text] then
-         fail(("piece %d: %q occurs twice"):format(id - 1, piece.text))
-      end
-      self.ids[piece.text], self.tokens[id], self.kinds[piece.text] = id, piece.text, piece.kind
-      if piece.kind == 1 then
-         sorted.ordinary[piece.text], sorted.found[piece.text] = id, id
-         sorted.least = math.min(sorted.least, piece.score)
-         sorted.most = math.max(sorted.most, piece.score)
-      elseif piece.kind == 2 then
-         sorted.unknown = sorted.unknown or id
-      elseif piece.kind == 3 then
-         self.special[piece.text] = true
-      elseif piece.kind == 4 then
-         sorted.found[piece.text] = id
-         table.insert(sorted.symbols, piece.text)
+   local symbols, unknown = {}, nil
+   for id, text in ipairs(model.texts) do
+      if self.ids[text] then fail(("piece %d: %q occurs twice"):format(id - 1, text)) end
+      local kind = model.kinds[id]
+      self.ids[text] = id
+      if kind ~= 1 then self.kinds[text] = kind end
+      if kind == 2 then
+         unknown = unknown or id
+      elseif kind == 3 then
+         self.special[text] = true
+      elseif kind == 4 then
+         table.insert(symbols, text)
       end
    end
-   table.sort(sorted.symbols, longest_first)
-   if not sorted.unknown then fail "expected a piece for what is unknown" end
-   return sorted
+   table.sort(symbols, longest_first)
+   return unknown or fail "expected a piece for what is unknown", symbols
 end
 
---- Reads a model file.
----@param text string
+-- Returns the numbers of the tokens that encoding may give: all but unknown and control tokens.
+local function encoded(self)
+   local ids = {}
+   for token, id in pairs(self.ids) do
+      local kind = self.kinds[token]
+      if kind ~= 2 and kind ~= 3 then ids[token] = id end
+   end
+   return ids
+end
+
+local function unigram(self, model, options)
+   local least, most, found, scores = math.huge, -math.huge, {}, {}
+   for id, text in ipairs(model.texts) do
+      local kind, score = model.kinds[id], model.scores[id]
+      if kind == 1 then least, most = math.min(least, score), math.max(most, score) end
+      if kind == 1 or kind == 4 then found[text] = id end
+   end
+   for id, text in ipairs(model.texts) do
+      scores[id] = model.kinds[id] == 4 and #text * most - 0.1 or model.scores[id]
+   end
+   options.byte_ids = {}
+   for byte = 0, 255 do
+      local text = ("<0x%02X>"):format(byte)
+      options.byte_ids[text] = self.ids[text]
+   end
+   return models.single_unigram(found, scores, least, options)
+end
+
+--- Makes the parts of a tokenizer. They keep the list `texts`.
+---@param model table  texts, scores and kinds: lists with an item for each piece; kind: 1 for a
+--- unigram model, 2 for BPE; byte_fallback; suffixes; charsmap; has_prefix, collapses, escapes
 ---@param fail fun(why: string)
 ---@return table parts  of a tokenizer
-function M.read(text, fail)
-   local model = read_model(text, fail)
+function M.make(model, fail)
    if model.kind ~= 1 and model.kind ~= 2 then
       fail(("expected the model type 1 (unigram) or 2 (BPE), got %s"):format(model.kind))
    end
    if model.suffixes then fail "treat_whitespace_as_suffix is not supported" end
-   local self = {ids = {}, tokens = {}, special = {}, added_tokens = {}, kinds = {}, space = space}
-   local sorted = sort_pieces(self, model, fail)
-   local options = {unknown = sorted.unknown, byte_fallback = model.byte_fallback}
+   local self = {ids = {}, tokens = model.texts, special = {}, added_tokens = {}, kinds = {},
+      space = space}
+   local unknown, symbols = sort_pieces(self, model, fail)
+   local options = {unknown = unknown, byte_fallback = model.byte_fallback}
    if model.kind == 2 then
-      options.fuses, options.ranks = true, ranks_of(model.pieces)
-      options.frozen = #sorted.symbols > 0 and sorted.symbols or nil
-      options.vocab = {}
-      for token, id in pairs(self.ids) do
-         if self.kinds[token] ~= 2 and self.kinds[token] ~= 3 then options.vocab[token] = id end
-      end
-      self.model = bpe.by_rank(sorted.ordinary, options)
+      options.fuses, options.ranks = true, ranks_of(model)
+      options.frozen = #symbols > 0 and symbols or nil
+      options.tokens, options.unmerged = self.tokens, self.kinds
+      self.model = bpe.by_rank(encoded(self), options)
    else
-      local scores = {}
-      for id, piece in ipairs(model.pieces) do
-         local is_symbol = piece.kind == 4
-         scores[id] = is_symbol and #piece.text * sorted.most - 0.1 or piece.score
-      end
-      options.byte_ids = self.ids
-      self.model = models.single_unigram(sorted.found, scores, sorted.least, options)
+      self.model = unigram(self, model, options)
    end
-   self.normalizer = normalizer(model, sorted.symbols, fail)
-   self.decoder = decoder(self, model, self.tokens[sorted.unknown])
-   local ids = {}
-   for token, id in pairs(self.ids) do ids[token] = id end
-   self.ids = ids
+   -- the parts keep these settings, but not the lists
+   local settings = {charsmap = model.charsmap, has_prefix = model.has_prefix,
+      collapses = model.collapses, escapes = model.escapes}
+   self.normalizer = normalizer(settings, symbols, fail)
+   self.decoder = decoder(self, settings, self.tokens[unknown])
    return self
 end
 
