@@ -26,7 +26,8 @@ local M = {}
 ---@class llm.Model
 ---@field model text.PreTrainedModel  a model whose layers have packed weights
 ---@field tokenizer llm.Tokenizer  the file's tokenizer
----@field metadata table<string, any>  the file's metadata
+---@field metadata table<string, any>  the file's metadata. A list of at least 1024 items takes
+--- little memory, and can be read like a table: by indices, `#`, ipairs, pairs and table.concat
 ---@field path string  the file's name
 ---@field n_ctx integer  the largest number of tokens in a text
 ---@field n_batch integer  the largest number of tokens that one call of the network computes
@@ -34,7 +35,7 @@ local Model = class.class("llm.Model")
 M.Model = Model
 
 local take_load = args.signature [[llm.load(path: string, n_ctx: count?, n_batch: count = 512,
-   device: device?, dtype: string?, cache_type: string = 'f32')]]
+   device: device?, dtype: string?, cache_type: string?)]]
 
 local floating <const> = {float16 = true, bfloat16 = true, float32 = true, float64 = true}
 
@@ -44,8 +45,8 @@ local floating <const> = {float16 = true, bfloat16 = true, float32 = true, float
 ---@param options? {n_ctx: integer, n_batch: integer, device: string|torch.device, dtype: string,
 --- cache_type: string}  n_ctx: the largest number of tokens in a text, by default the model's own
 --- limit; n_batch: the largest number of tokens that one call of the network computes; cache_type:
---- the form of cached keys and values: "f32", "f16" with half the memory, or "q8_0" with about a
---- quarter
+--- the form of cached keys and values: "f16", the default for packed weights; "f32", which keeps
+--- them as they are, the default for other weights; or "q8_0", with about half the memory of "f16"
 ---@return llm.Model
 function M.load(...)
    local a = take_load(...)
@@ -56,8 +57,9 @@ function M.load(...)
       args.refuse("llm.load", "dtype", "a floating dtype", dtype)
    end
    if a.n_batch < 1 then args.refuse("llm.load", "n_batch", "at least 1", a.n_batch) end
-   if not caches.kinds[a.cache_type] then
-      args.refuse("llm.load", "cache_type", '"f32", "f16" or "q8_0"', a.cache_type)
+   local cache_type = a.cache_type or dtype and "f32" or "f16"
+   if not caches.kinds[cache_type] then
+      args.refuse("llm.load", "cache_type", '"f32", "f16" or "q8_0"', cache_type)
    end
    local file <close>, message = io.open(a.path, "rb")
    if not file then torch.raise("llm.load: " .. message) end
@@ -65,7 +67,7 @@ function M.load(...)
    local ok, why = source.protect(function()
       local bytes = source.bytes(file, a.path)
       if device.type == "sim" and not dtype then dtype = "float32" end
-      local s, infos, metadata = gguf.open(bytes)
+      local s, infos, metadata = gguf.open(bytes, true)
       architectures.of(metadata)
       self.path, self.metadata = a.path, metadata
       self.file, self.adapters = {bytes = bytes, infos = infos}, {}
@@ -79,9 +81,9 @@ function M.load(...)
       torch.raise(("llm.load: %s: token_embd.weight: expected a row for each of the %d tokens, got "
          .. "%d"):format(a.path, #self.tokenizer.tokens, config.vocab_size))
    end
-   local fits, problem = caches.fits(a.cache_type, config.head_dim)
+   local fits, problem = caches.fits(cache_type, config.head_dim)
    if not fits then torch.raise(("llm.load: %s: %s"):format(a.path, problem)) end
-   self.cache_type = a.cache_type
+   self.cache_type = cache_type
    self.n_ctx = a.n_ctx and a.n_ctx > 0 and a.n_ctx or config.max_position_embeddings
    self.n_batch, self.device = a.n_batch, device
    self.schedulers = setmetatable({}, {__mode = "k"})

@@ -3,6 +3,7 @@
 -- here the number of rows comes first, as in other formats.
 
 local torch = require "tlua"
+local compact = require "tlua.io.compact"
 local source = require "tlua.io.source"
 
 local M = {}
@@ -36,26 +37,29 @@ local function read_string(s) return s:text(read_count(s, 1)) end
 
 local window <const> = 1 << 16 -- the number of bytes that are read at a time
 
--- Reads `count` strings. Most are unpacked from windows of the file.
-local function read_strings(s, count)
-   local list, i = {}, 1
-   while i <= count do
-      local first = s.at
+-- Reads `count` strings, and passes lists of them to `add`. Most are unpacked from windows of the
+-- file.
+local function read_strings(s, count, add)
+   local left = count
+   while left > 0 do
+      local first, list, n = s.at, {}, 0
       local text = s:text(math.min(window, s.size - s.at + 1))
       local at = 1
-      while i <= count and at + 7 <= #text do
-         local n = string.unpack("<i8", text, at)
-         if n < 0 or n > #text - at - 7 then break end
-         list[i] = text:sub(at + 8, at + 7 + n)
-         at, i = at + 8 + n, i + 1
+      while n < left and at + 7 <= #text do
+         local size = string.unpack("<i8", text, at)
+         if size < 0 or size > #text - at - 7 then break end
+         n = n + 1
+         list[n] = text:sub(at + 8, at + 7 + size)
+         at = at + 8 + size
       end
       s.at = first + at - 1
-      if i <= count and at + window // 2 <= #text + 1 or at == 1 then
-         list[i] = read_string(s) -- the string is longer than a window, or damaged
-         i = i + 1
+      if n < left and (at + window // 2 <= #text + 1 or at == 1) then
+         n = n + 1
+         list[n] = read_string(s) -- the string is longer than a window, or damaged
       end
+      add(list)
+      left = left - n
    end
-   return list
 end
 
 -- Reads `count` numbers.
@@ -70,6 +74,26 @@ local function read_numbers(s, format, count)
    return list
 end
 
+-- The number of items from which a list may be compact.
+local long <const> = 1024
+
+local function read_list(s, of, count)
+   local is_long = s.is_compact and count >= long
+   if of ~= 8 then
+      local format = formats[of]
+      if not is_long then return read_numbers(s, format, count) end
+      return compact.numbers(s:text(count * string.packsize(format)), format)
+   end
+   if is_long then
+      local add, finish = compact.strings()
+      read_strings(s, count, add)
+      return finish()
+   end
+   local all = {}
+   read_strings(s, count, function(list) table.move(list, 1, #list, #all + 1, all) end)
+   return all
+end
+
 local function read_value(s, kind, depth)
    if kind == 8 then return read_string(s) end
    if kind == 9 then
@@ -77,8 +101,7 @@ local function read_value(s, kind, depth)
       local of = s:unpack "<I4"
       local format = formats[of]
       local count = read_count(s, of == 8 and 8 or format and string.packsize(format) or 1)
-      if of == 8 then return read_strings(s, count) end
-      if format and of ~= 7 then return read_numbers(s, format, count) end
+      if of == 8 or format and of ~= 7 then return read_list(s, of, count) end
       local list = {}
       for i = 1, count do list[i] = read_value(s, of, depth + 1) end
       return list
@@ -138,11 +161,13 @@ end
 --- Reads a file's metadata and the descriptions of its tensors: name, shape, first (the position of
 --- the first byte), dtype or layout; for a layout of quantized blocks also rows and row_bytes.
 ---@param bytes Tensor  (n) uint8
+---@param is_compact? boolean  whether long lists in the metadata are those of compact.lua
 ---@return io.Source source
 ---@return table[] infos
 ---@return table<string, any> metadata
-function M.open(bytes)
+function M.open(bytes, is_compact)
    local s, metadata, infos, seen = source.new(bytes), {}, {}, {}
+   s.is_compact = is_compact
    if s:text(4) ~= "GGUF" then source.fail "no GGUF file: it does not begin with GGUF" end
    local version = s:unpack "<I4"
    if version ~= 2 and version ~= 3 then source.fail("version %d; expected 2 or 3", version) end

@@ -91,7 +91,7 @@ describe("llm.Model.save_state", function()
    before_each(function() path = os.tmpname() end)
    after_each(function() os.remove(path) end)
 
-   for name, options in pairs {qwen3 = {cache_type = "q8_0"}, gemma3 = {}, llama = {cache_type = "f16"}} do
+   for name, options in pairs {qwen3 = {cache_type = "q8_0"}, gemma3 = {}, llama = {cache_type = "f32"}} do
       it("lets another program continue the text without computing it again: " .. name, function()
          local first, second = load(name, options), load(name, options)
          local prompt = tokens(50, 7)
@@ -124,7 +124,7 @@ describe("llm.Model.save_state", function()
       local where = "llm.Model.load_state: " .. path .. ": "
       refuses(load("qwen2", {}), where .. 'the architecture: expected "qwen2", the model\'s, got "llama"')
       refuses(load("linear", {}), where .. "the hash of the model's file: expected ")
-      refuses(load("llama", {cache_type = "f16"}), where .. 'cache_type: expected "f16", the model\'s, got "f32"')
+      refuses(load("llama", {cache_type = "f32"}), where .. 'cache_type: expected "f32", the model\'s, got "f16"')
       refuses(load("llama", {n_ctx = 8}), where .. "tokens: expected 1 to n_ctx = 8 tokens, got 21")
       local tuned = load("llama", {})
       tuned:load_lora(folder .. "adapter.gguf")

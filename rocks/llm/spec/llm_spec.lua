@@ -11,9 +11,10 @@ local shell = require "spec.support.shell"
 local folder <const> = "rocks/llm/spec/fixtures/"
 local names <const> = {"llama", "mixed", "llama3", "linear", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3"}
 
+-- The caches have float32, as those of llama.cpp had when it computed the expected values.
 local loaded = {}
 local function load(name)
-   loaded[name] = loaded[name] or torch.llm.load(folder .. name .. ".gguf")
+   loaded[name] = loaded[name] or torch.llm.load(folder .. name .. ".gguf", {cache_type = "f32"})
    return loaded[name]
 end
 
@@ -44,6 +45,39 @@ describe("torch.llm.load", function()
       assert.raises("llm.load: rocks/llm/init.lua: no GGUF file", function() torch.llm.load "rocks/llm/init.lua" end)
       assert.raises("general.architecture: expected one of gemma, gemma2",
          function() torch.llm.load "spec/fixtures/formats/blocks.gguf" end)
+   end)
+
+   it("reads long lists of metadata as the same lists in little memory", function()
+      local long, texts, numbers = ("x"):rep(70000), {}, {}
+      for i = 1, 1500 do texts[i], numbers[i] = ("token %d"):format(i):rep(i % 3), i / 4 end
+      texts[700] = long
+      local parts = {"GGUF", string.pack("<I4i8i8", 3, 0, 3),
+         string.pack("<s8I4I4i8", "texts", 9, 8, 1500), string.pack("<s8I4I4i8", "numbers", 9, 6, 1500),
+         string.pack("<s8I4I4i8i4i4", "short", 9, 5, 2, -1, 7)}
+      for i = 1, 1500 do
+         texts[i] = string.pack("<s8", texts[i])
+         numbers[i] = string.pack("<f", numbers[i])
+      end
+      table.insert(parts, 4, table.concat(texts))
+      table.insert(parts, 6, table.concat(numbers))
+      local bytes = torch.frombuffer(table.concat(parts), {dtype = "uint8"})
+      local _, _, plain = gguf.open(bytes)
+      local _, _, compact = gguf.open(bytes, true)
+      assert.same({-1, 7}, compact.short)
+      for _, name in ipairs {"texts", "numbers"} do
+         local list, copy = compact[name], {}
+         for i, item in pairs(list) do copy[i] = item end
+         assert.same(plain[name], copy)
+         assert.same(plain[name], {table.unpack(list)})
+         assert.equal(1500, #list)
+         assert.is_nil(list[0])
+         assert.is_nil(list[1501])
+         assert.is_nil(list["1"])
+         list[2] = "other"
+         assert.equal("other", list[2])
+         assert.raises("a compact list has items from 1 to 1500, got the index 1501", function() list[1501] = 1 end)
+      end
+      assert.equal(long, plain.texts[700])
    end)
 
    it("refuses metadata of wrong values, by name", function()
@@ -207,7 +241,7 @@ end)
 
 describe("llm.Model.load_lora", function()
    it("changes logits as llama.cpp does, until the adapter is removed", function()
-      local model = torch.llm.load(folder .. "llama.gguf")
+      local model = torch.llm.load(folder .. "llama.gguf", {cache_type = "f32"})
       local before = model:logits(prompt)
       assert.equal(3, model:load_lora(folder .. "adapter.gguf", {scale = 0.5}))
       local file <close> = assert(io.open(folder .. "expected.json"))
@@ -310,7 +344,7 @@ describe("llm.Model", function()
 
    it("computes a long prompt in blocks of n_batch tokens", function()
       local whole = load "mixed":logits(prompt)
-      local model = torch.llm.load(folder .. "mixed.gguf", {n_batch = 7})
+      local model = torch.llm.load(folder .. "mixed.gguf", {n_batch = 7, cache_type = "f32"})
       assert.close(whole, model:logits(prompt), 1e-4)
    end)
 

@@ -231,7 +231,7 @@ describe("torch.serve's language models", function()
    end)
 
    it("answers with the model's probabilities, and with texts that obey a grammar", function()
-      local llm = torch.llm.load "rocks/llm/spec/fixtures/llama.gguf"
+      local llm = torch.llm.load("rocks/llm/spec/fixtures/llama.gguf", {cache_type = "f32"})
       local tokens = llm:tokenize "the low"
       local expected = llm:logits(tokens)[-1]:log_softmax(1)
       for token, bias in pairs {["70"] = 1000, ["75"] = 1000} do -- a bias so large that it determines the next token
@@ -275,7 +275,7 @@ describe("torch.serve's language models", function()
    end
 
    it("describes the tokens of a prompt that the answer repeats", function()
-      local llm = torch.llm.load "rocks/llm/spec/fixtures/llama.gguf"
+      local llm = torch.llm.load("rocks/llm/spec/fixtures/llama.gguf", {cache_type = "f32"})
       local tokens = llm:tokenize "hello the low, world"
       local expected, prompt = llm:logits(tokens):log_softmax(2), {}
       for i, token in ipairs(tokens) do prompt[i] = token - 1 end
