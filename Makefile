@@ -200,9 +200,10 @@ override LDFLAGS += -Wl,--gc-sections -Wl,-z,noseparate-code
 endif
 TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(WINDOWS)$(WASM),,-pthread) $(LDFLAGS)
 TL_LIBS := $(if $(WINDOWS)$(WASM),,-ldl -lpthread) -lm $(LDLIBS)
-# The command for node, which gives it this machine's files. Emscripten has no pthread_kill, which is
-# called only where another thread takes a signal.
-NODE_FLAGS := $(if $(WASM),-O1 -sALLOW_MEMORY_GROWTH=1 -sTOTAL_STACK=1MB -sERROR_ON_UNDEFINED_SYMBOLS=0 -sNODERAWFS=1 -sEXIT_RUNTIME=1 -sENVIRONMENT=node)
+# The command for node, which gives it this machine's files and environment. Emscripten has no
+# pthread_kill, which is called only where another thread takes a signal.
+NODE_FLAGS := $(if $(WASM),-O1 -sALLOW_MEMORY_GROWTH=1 -sTOTAL_STACK=1MB -sERROR_ON_UNDEFINED_SYMBOLS=0 -sNODERAWFS=1 -sEXIT_RUNTIME=1 -sENVIRONMENT=node \
+  --pre-js spec/support/node_env.js)
 # nodelete: a Lua state that closes unloads modules in C, whose threads go on.
 SHARED_FLAGS := -shared $(if $(WINDOWS),,-Wl,-soname,libtlua.so.0 -Wl,-z,nodelete)
 # Modules in C that the program loads find Lua's functions in it.

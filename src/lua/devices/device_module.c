@@ -158,7 +158,7 @@ static int device_index(lua_State *L) {
 static tli_Change change_of(lua_State *L, const char *name) {
   tl_DeviceType type = tli_kind(L);
   if (lua_isnoneornil(L, 1)) tli_device_refuse(L, type, name, "device", "a device", 1);
-  return (tli_Change){TLI_MODE_DEVICE + type, tli_check_device(L, 1, type, name).index};
+  return (tli_Change){(int)TLI_MODE_DEVICE + (int)type, tli_check_device(L, 1, type, name).index};
 }
 
 static int device_set_device(lua_State *L) {
