@@ -545,7 +545,13 @@ TLM_INTEGER2(lcm, 0, {
 
 /* ---- activations ------------------------------------------------------------------ */
 
+#ifdef __wasm__
+/* Clang 14 computes `x < 0 ? 0 : x` as the maximum of x and 0, which is 0 for -0. So this code
+** compares x with the negative number that is nearest to 0. */
+TLM_FLOATING1(relu, 0, return x <= (T)(sizeof(T) == 4 ? -0x1p-149 : -0x1p-1074) ? 0 : x;)
+#else
 TLM_FLOATING1(relu, 0, return x < 0 ? 0 : x;)
+#endif
 TLM_INTEGER1(relu, 0, return x > 0 ? x : 0;)
 TLM_FLOATING1(relu6, 0, return x < 0 ? 0 : x > 6 ? 6 : x;)
 TLM_INTEGER1(relu6, 0, return x < 0 ? 0 : x > 6 ? 6 : x;)
