@@ -57,7 +57,7 @@ static bool empty(const tli_Settings *s) {
 
 /* Returns whether any thread has turned autocast on or has an open autocast scope. */
 static bool casting(const tli_State *S) {
-  for (int k = TLI_MODE_AUTOCAST; k < TLI_MODE_AUTOCAST + TL_NDEVICETYPES; k++)
+  for (int k = TLI_MODE_AUTOCAST; k < (int)TLI_MODE_AUTOCAST + (int)TL_NDEVICETYPES; k++)
     if ((S->main.mode[k] >= 0 && S->main.mode[k] < TLI_CAST_IDLE) || S->nset[k] > 0) return true;
   return false;
 }
