@@ -117,6 +117,15 @@ static AVX512 void pack_right(bool trans, int64_t k, int64_t n, const void *b, i
 /* Number of rows, and number of blocks of columns, whose sums stay in registers together. */
 enum { ROWS = 8, COLUMNS = 2 };
 
+/* Returns a vector of copies of a pair of numbers. */
+static ALWAYS AVX512_BF16 __m512bh repeat(int pair) {
+  __m512i all = _mm512_set1_epi32(pair);
+#if defined(__clang__) && __clang_major__ == 16
+  __asm__("" : "+v"(all)); /* this compiler crashes when it casts before it copies */
+#endif
+  return (__m512bh)all;
+}
+
 /* Computes a tile of TLK_DOT_LINES rows. Callers pass a constant for `columns`, and the function is
 ** inlined. */
 static ALWAYS AVX512_BF16 void bf16_tile(int columns, int64_t blocks, const uint16_t *left,
@@ -139,7 +148,7 @@ static ALWAYS AVX512_BF16 void bf16_tile(int columns, int64_t blocks, const uint
         memcpy(&pair, left + r * TERMS + 2 * q, sizeof pair);
 #pragma GCC unroll 2
         for (int j = 0; j < columns; j++)
-          sums[r][j] = _mm512_dpbf16_ps(sums[r][j], (__m512bh)_mm512_set1_epi32(pair), pairs[j]);
+          sums[r][j] = _mm512_dpbf16_ps(sums[r][j], repeat(pair), pairs[j]);
       }
     }
 #pragma GCC unroll 8
