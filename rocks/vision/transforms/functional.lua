@@ -23,8 +23,11 @@ local function check_channels(title, image)
    return channels
 end
 
-local largest <const> = {uint8 = 255, int8 = 127, int16 = 32767, int32 = 2147483647,
-   int64 = math.maxinteger, bool = 1}
+local largest <const> = {uint8 = 255, int8 = 127, int16 = 32767, uint16 = 65535,
+   int32 = 2147483647, int64 = math.maxinteger, bool = 1}
+
+-- the dtypes that have no range for scaled values
+local unscaled <const> = {uint32 = true, uint64 = true, complex64 = true, complex128 = true}
 
 local function bound_of(image) return largest[image.dtype] or 1 end
 
@@ -253,7 +256,8 @@ local take_dtype = args.signature(prefix .. [[to_dtype(inpt: tensor, dtype: stri
    scale: boolean = false)]])
 
 --- Converts images to another dtype. With `scale`, values are scaled to the new dtype's range: from
---- 0 to 1 for floating numbers, and from 0 to the largest integer for integers.
+--- 0 to 1 for floating numbers, and from 0 to the largest integer for integers. uint32, uint64 and
+--- complex numbers have no such range, and bool has none beside integers.
 ---
 ---     local image = torch.full({1, 1, 1}, 255, {dtype = "uint8"})
 ---     local to_dtype = torch.vision.transforms.v2.functional.to_dtype
@@ -270,18 +274,30 @@ function M.to_dtype(...)
    if image.dtype == dtype then return image end
    if not a.scale then return image:to(dtype) end
    local is_float, to_integer = image:is_floating_point(), largest[dtype]
+   local with_bool = image.dtype == "bool" and to_integer or dtype == "bool" and not is_float
+   if unscaled[image.dtype] or unscaled[dtype] or with_bool then
+      torch.raise(("%s: %s cannot be scaled to %s"):format(title, image.dtype, dtype))
+   end
    if is_float and not to_integer then return image:to(dtype) end
    if is_float then
       if dtype == "int64" or dtype == "int32" and image.dtype ~= "float64" then
          torch.raise(("%s: %s cannot hold the values of %s"):format(title, image.dtype, dtype))
       end
-      return image:mul(to_integer + 1.0 - 1e-3):to(dtype)
+      local wide = image:element_size() < 4 and image:float() or image
+      local scaled = wide:mul(to_integer + 1.0 - 1e-3)
+      -- float32 rounds the factor for uint16 up to 65536
+      if dtype == "uint16" then scaled = scaled:clamp_max(to_integer) end
+      return scaled:to(dtype)
    end
    if not to_integer then return image:to(dtype):mul_(1.0 / bound_of(image)) end
    local bits = math.log((to_integer + 1.0) / (bound_of(image) + 1.0), 2)
    local shift = math.floor(bits + 0.5)
-   if shift < 0 then return image:bitwise_right_shift(-shift):to(dtype) end
-   return image:to(dtype):bitwise_left_shift(shift)
+   if shift < 0 then
+      if image.dtype == "uint16" then image = image:int() end -- which can be shifted
+      return image:bitwise_right_shift(-shift):to(dtype)
+   end
+   local wide = dtype == "uint16" and "int32" or dtype
+   return image:to(wide):bitwise_left_shift(shift):to(dtype)
 end
 
 local take_blur = args.signature(prefix .. [[gaussian_blur(inpt: tensor, kernel_size: integers,
