@@ -79,10 +79,10 @@ local function resize_image(image, a, title)
    if not is_nearest[mode] then options.align_corners, options.antialias = false, antialias end
    local is_byte = image.dtype == "uint8"
    return as_batch(image, function(batch)
-      -- On the CPU, F.interpolate sums bytes in integers, as PyTorch does. On a GPU, `resample`
-      -- does this.
-      if is_byte and antialias and batch.is_cuda then
-         return resample(batch, rows, columns, mode)
+      -- PyTorch sums bytes in integers, except on a GPU without antialiasing. F.interpolate does so
+      -- only on the CPU with antialiasing.
+      if is_byte and not is_nearest[mode] and antialias == batch.is_cuda then
+         return resample(batch, rows, columns, mode, antialias)
       end
       if image:is_floating_point() or is_byte then return F.interpolate(batch, options) end
       -- A boolean pixel is true if any true pixel contributes to it, as in torchvision.
@@ -357,8 +357,9 @@ local function resized_crop_image(image, a, title)
    return resize_image(crop_image(image, a, title), a, title)
 end
 
+-- torchvision's resized_crop, unlike its resize, ignores the interpolation of masks.
 local function resized_crop_mask(mask, a, title)
-   return resize_mask(crop_image(mask, a, title), a, title)
+   return resize_image(crop_image(mask, a, title), {size = a.size, interpolation = "nearest"}, title)
 end
 
 local function resized_crop_points(resize)

@@ -1,5 +1,5 @@
--- resample.lua - resizes uint8 images with antialiasing, in PyTorch's arithmetic: weights are
--- rounded to 16 bits, and each side is resized by sums of integers, the width before the height.
+-- resample.lua - resizes uint8 images in PyTorch's arithmetic: weights are rounded to 16 bits, and
+-- each side is resized by sums of integers, the width before the height.
 
 local torch = require "tlua"
 
@@ -21,8 +21,8 @@ local curves <const> = {
 }
 
 -- Returns for each new pixel the first old pixel to which it refers, counted from 0, and the
--- weights of the old pixels from there on.
-local function weights_of(size, new, interpolation)
+-- weights of the old pixels from there on. The filter becomes wider where the image shrinks.
+local function smooth_weights(size, new, interpolation)
    local reach, curve = table.unpack(curves[interpolation])
    local scale = size / new
    local widen = math.max(scale, 1)
@@ -46,6 +46,43 @@ local function weights_of(size, new, interpolation)
    return first, weights, most, largest
 end
 
+-- Returns the weights of four neighbours for a place at distance t behind the second one: Keys'
+-- cubic with a = -3/4.
+local function cubic(t)
+   local a, weights = -0.75, {}
+   for k = 1, 4 do
+      local x = math.abs(k - 2 - t)
+      weights[k] = x <= 1 and ((a + 2) * x - (a + 3)) * x * x + 1
+         or ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+   end
+   return weights
+end
+
+-- Returns what smooth_weights returns, for interpolation between the 2 or 4 nearest pixels of each
+-- place. The weights of pixels beyond an edge are added to that of the pixel at the edge.
+local function plain_weights(size, new, interpolation)
+   local scale, is_cubic = size / new, interpolation == "bicubic"
+   local first, weights, most, largest = {}, {}, 0, 0
+   for i = 1, new do
+      local place = scale * (i - 0.5) - 0.5
+      if not is_cubic then place = math.max(place, 0) end
+      local at = math.min(math.floor(place), size - 1)
+      local t = math.min(math.max(place - at, 0), 1)
+      local own = is_cubic and cubic(t) or {1 - t, t}
+      local begin = is_cubic and at - 1 or at
+      local low = math.max(begin, 0)
+      local row, count = {}, math.min(begin + #own, size) - low
+      for j = 1, count do row[j] = 0 end
+      for j, weight in ipairs(own) do
+         local k = math.min(math.max(begin + j - low, 1), count)
+         row[k] = row[k] + weight
+      end
+      for j = 1, count do largest = math.max(largest, row[j]) end
+      first[i], weights[i], most = low, row, math.max(most, count)
+   end
+   return first, weights, most, largest
+end
+
 -- Returns the largest number of bits after the binary point with which all weights fit into 16
 -- bits.
 local function digits_of(largest)
@@ -58,8 +95,9 @@ end
 
 -- Resizes the last dimension (dim = 2), or the one before it (dim = 1), of an image (n, H, W) of
 -- int32.
-local function resize_side(image, dim, new, interpolation)
+local function resize_side(image, dim, new, interpolation, antialias)
    local size = image:size(dim + 1)
+   local weights_of = antialias and smooth_weights or plain_weights
    local first, weights, most, largest = weights_of(size, new, interpolation)
    local digits = digits_of(largest)
    local shape = dim == 2 and {1, 1, new} or {1, new, 1}
@@ -84,10 +122,11 @@ end
 ---@param height integer
 ---@param width integer
 ---@param interpolation string  "bilinear", "bicubic" or "lanczos"
+---@param antialias boolean  false only for "bilinear" and "bicubic"
 ---@return Tensor
-return function(batch, height, width, interpolation)
+return function(batch, height, width, interpolation, antialias)
    local image = batch:flatten(1, 2):int()
-   if width ~= image:size(3) then image = resize_side(image, 2, width, interpolation) end
-   if height ~= image:size(2) then image = resize_side(image, 1, height, interpolation) end
+   if width ~= image:size(3) then image = resize_side(image, 2, width, interpolation, antialias) end
+   if height ~= image:size(2) then image = resize_side(image, 1, height, interpolation, antialias) end
    return image:to("uint8"):view(batch:size(1), batch:size(2), height, width)
 end
