@@ -38,12 +38,14 @@ typedef struct Axis {
 
 static int64_t clip(int64_t i, int64_t size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }
 
-/* Returns the index of the nearest input element. If `exact` is set, it is computed without
-** rounding errors as floor(i * in / out) in integers. */
+/* Returns the index of the nearest input element. It is computed in float32 as in PyTorch, so that
+** rounding errors lead to the same element. Longer dimensions than float32 can count are computed
+** in float64. */
 static int64_t nearest(const Axis *a, int64_t i, bool centre) {
   double place = centre ? (double)i + 0.5 : (double)i;
-  if (!a->exact) return clip((int64_t)floor(place * a->step), a->in);
-  return clip((centre ? 2 * i + 1 : 2 * i) * a->in / (2 * a->out), a->in);
+  if (a->in > 1 << 23 || a->out > 1 << 23) return clip((int64_t)floor(place * a->step), a->in);
+  float step = a->exact ? (float)a->in / (float)a->out : (float)a->step;
+  return clip((int64_t)floorf((float)place * step), a->in);
 }
 
 /* Computes the weights of four neighbours by Keys' cubic convolution with a = -3/4. The position
