@@ -25,21 +25,34 @@ local function widened(x)
    return (x.dtype == "int32" or x.dtype == "int64") and x or x:int()
 end
 
+local formats <const> = '"xyxy", "xywh" or "cxcywh"'
+local is_format <const> = {xyxy = true, xywh = true, cxcywh = true}
+
+local function check_format(title, name, format)
+   if not is_format[format] then args.refuse(title, name, formats, format) end
+end
+
 local function area_of(boxes)
    boxes = widened(boxes)
    return (column(boxes, 3) - column(boxes, 1)) * (column(boxes, 4) - column(boxes, 2))
 end
 
-local take_area = args.signature "vision.ops.box_area(boxes: tensor)"
+local take_area = args.signature "vision.ops.box_area(boxes: tensor, fmt: string = 'xyxy')"
 
 --- Returns the areas of boxes.
 ---
 ---     print(torch.vision.ops.box_area(torch.tensor {{0.0, 0, 2, 3}}))
 ---     --> tensor([6.])
----@param boxes Tensor  (n, 4) x1, y1, x2, y2
+---@param boxes Tensor  (n, 4)
+---@param fmt? string  the format of boxes as in box_convert, "xyxy" by default
 ---@return Tensor  (n)
 function M.box_area(...)
-   return area_of(check_rows("vision.ops.box_area", "boxes", take_area(...).boxes, 4))
+   local title, a = "vision.ops.box_area", take_area(...)
+   local boxes = check_rows(title, "boxes", a.boxes, 4)
+   check_format(title, "fmt", a.fmt)
+   if a.fmt == "xyxy" then return area_of(boxes) end
+   boxes = widened(boxes)
+   return column(boxes, 3) * column(boxes, 4)
 end
 
 -- Returns the common area of each pair of n and m boxes, and the area of the union of each pair.
@@ -72,54 +85,67 @@ local function distance_terms(a, b)
    return iou - squared_distances(a, b) / diagonals, iou
 end
 
--- Defines a function that compares two sets of boxes.
-local function define_pairwise(name, fn)
+-- Defines a function that compares two sets of boxes. `parameters` are those after the boxes.
+local function define_pairwise(name, parameters, fn)
    local title = "vision.ops." .. name
-   local take = args.signature(title .. "(boxes1: tensor, boxes2: tensor)")
+   local take = args.signature(("%s(boxes1: tensor, boxes2: tensor%s)"):format(title, parameters))
    M[name] = function(...)
       local a = take(...)
       check_rows(title, "boxes1", a.boxes1, 4)
       check_rows(title, "boxes2", a.boxes2, 4)
-      return fn(a.boxes1, a.boxes2)
+      if not a.fmt or a.fmt == "xyxy" then return fn(a.boxes1, a.boxes2) end
+      check_format(title, "fmt", a.fmt)
+      return fn(M.box_convert(a.boxes1, a.fmt, "xyxy"), M.box_convert(a.boxes2, a.fmt, "xyxy"))
    end
 end
 
---- Returns the overlap of each box of one set with each box of another. box_iou is the common area
---- divided by the area of the union. The others subtract a term: generalized_box_iou subtracts the
---- fraction of the smallest box around both that neither box covers; distance_box_iou subtracts the
---- squared distance of the centres, divided by the squared diagonal of this smallest box;
---- complete_box_iou also subtracts a term for different ratios of width and height.
+--- Returns the overlap of each box of one set with each box of another: the common area divided by
+--- the area of the union.
 ---
 ---     local ops = torch.vision.ops
 ---     local a = torch.tensor {{0.0, 0, 2, 2}}
 ---     local b = torch.tensor {{1.0, 0, 3, 2}, {4.0, 4, 5, 5}}
 ---     print(ops.box_iou(a, b))
 ---     --> tensor([[0.3333, 0.0000]])
----     print(ops.generalized_box_iou(a, b))
----     --> tensor([[ 0.3333, -0.8000]])
----@names vision.ops.box_iou vision.ops.generalized_box_iou vision.ops.distance_box_iou
----@names vision.ops.complete_box_iou
----@param boxes1 Tensor  (n, 4) x1, y1, x2, y2
+---@names vision.ops.box_iou
+---@param boxes1 Tensor  (n, 4)
 ---@param boxes2 Tensor  (m, 4)
+---@param fmt? string  the format of boxes as in box_convert, "xyxy" by default
 ---@return Tensor  (n, m)
 
-define_pairwise("box_iou", function(a, b)
+define_pairwise("box_iou", ", fmt: string = 'xyxy'", function(a, b)
    local common, union = overlaps(a, b)
    return common / union
 end)
 
-define_pairwise("generalized_box_iou", function(a, b)
+--- Returns the overlap of each box of one set with each box of another, as box_iou does, minus a
+--- term: generalized_box_iou subtracts the fraction of the smallest box around both that neither
+--- box covers; distance_box_iou subtracts the squared distance of the centres, divided by the
+--- squared diagonal of this smallest box; complete_box_iou also subtracts a term for different
+--- ratios of width and height.
+---
+---     local ops = torch.vision.ops
+---     local a = torch.tensor {{0.0, 0, 2, 2}}
+---     local b = torch.tensor {{1.0, 0, 3, 2}, {4.0, 4, 5, 5}}
+---     print(ops.generalized_box_iou(a, b))
+---     --> tensor([[ 0.3333, -0.8000]])
+---@names vision.ops.generalized_box_iou vision.ops.distance_box_iou vision.ops.complete_box_iou
+---@param boxes1 Tensor  (n, 4) x1, y1, x2, y2
+---@param boxes2 Tensor  (m, 4)
+---@return Tensor  (n, m)
+
+define_pairwise("generalized_box_iou", "", function(a, b)
    local common, union = overlaps(a, b)
    local sides = hulls(a, b)
    local hull = sides:select(3, 1) * sides:select(3, 2)
    return common / union - (hull - union) / hull
 end)
 
-define_pairwise("distance_box_iou", function(a, b)
+define_pairwise("distance_box_iou", "", function(a, b)
    return (distance_terms(a, b))
 end)
 
-define_pairwise("complete_box_iou", function(a, b)
+define_pairwise("complete_box_iou", "", function(a, b)
    local diou, iou = distance_terms(a, b)
    local function angles(boxes)
       return ((column(boxes, 3) - column(boxes, 1)) / (column(boxes, 4) - column(boxes, 2))):atan()
@@ -170,11 +196,7 @@ end
 ---@return Tensor  (n, 4)
 function M.box_convert(...)
    local title, a = "vision.ops.box_convert", take_convert(...)
-   for _, name in ipairs {"in_fmt", "out_fmt"} do
-      if not to_corners[a[name]] then
-         args.refuse(title, name, '"xyxy", "xywh" or "cxcywh"', a[name])
-      end
-   end
+   for _, name in ipairs {"in_fmt", "out_fmt"} do check_format(title, name, a[name]) end
    check_rows(title, "boxes", a.boxes, 4)
    if a.in_fmt == a.out_fmt then return a.boxes:clone() end
    return from_corners[a.out_fmt](to_corners[a.in_fmt](a.boxes))
@@ -225,32 +247,29 @@ end
 local take_masks = args.signature "vision.ops.masks_to_boxes(masks: tensor)"
 
 --- Returns the boxes around the pixels of masks that are not 0. The corners are coordinates of
---- pixels, which count from 0, as in all boxes.
+--- pixels, which count from 0, as in all boxes. A mask without such pixels has a box of zeros.
 ---
 ---     local mask = torch.zeros(1, 4, 5, {dtype = "bool"})
 ---     mask[{1, {2, 3}, {1, 4}}] = true
 ---     print(torch.vision.ops.masks_to_boxes(mask))
 ---     --> tensor([[0., 1., 3., 2.]])
----@param masks Tensor  (n, H, W); each has at least one pixel that is not 0
+---@param masks Tensor  (n, H, W)
 ---@return Tensor  (n, 4) float32
 function M.masks_to_boxes(...)
    local title, masks = "vision.ops.masks_to_boxes", take_masks(...).masks
    if masks:dim() ~= 3 then args.refuse(title, "masks", "a tensor of shape (n, H, W)", masks) end
    local n = masks:size(1)
-   if n == 0 then return torch.zeros(0, 4, {device = masks.device}) end
+   if masks:numel() == 0 then return torch.zeros(n, 4, {device = masks.device}) end
    masks = masks:ne(0)
    local function ends(dim)
       local line = masks:any(dim)
-      if not line:any(2):all():item() then
-         torch.raise(title .. ": masks: expected a pixel that is not 0 in each, got an empty mask")
-      end
       local first = line:int():argmax(2) - 1
       local last = line:size(2) - line:flip({2}):int():argmax(2)
       return first:float(), last:float()
    end
    local x1, x2 = ends(2)
    local y1, y2 = ends(3)
-   return torch.stack({x1, y1, x2, y2}, 2)
+   return torch.stack({x1, y1, x2, y2}, 2) * masks:flatten(2):any(2):unsqueeze(2)
 end
 
 -- Choosing among overlapping boxes ----------------------------------------------------------------

@@ -88,9 +88,13 @@ end
 -- region, and `cell` the size of its cells. A sample more than a pixel outside the map has weight
 -- 0.
 local function samples(low, cell, cells, per_cell, size)
-   local steps = (torch.arange(cells * per_cell, {dtype = low.dtype, device = low.device}) + 0.5)
-      / per_cell
-   local at = low:unsqueeze(2) + cell:unsqueeze(2) * steps:unsqueeze(1)
+   local like = {dtype = low.dtype, device = low.device}
+   local function times(numbers) return cell:unsqueeze(2) * numbers:unsqueeze(1) end
+   -- summed in torchvision's order, as rounding decides whether a sample at an edge is outside
+   local starts = low:unsqueeze(2) + times(torch.arange(cells, like))
+   local inner = times(torch.arange(per_cell, like) + 0.5) / per_cell
+   local at = starts:unsqueeze(3) + inner:unsqueeze(2)
+   at = at:flatten(2)
    local inside = at:ge(-1):logical_and(at:le(size))
    at = at:masked_fill(inside:logical_not(), 0):clamp(0, size - 1)
    local first = at:floor()
@@ -171,23 +175,26 @@ end
 
 local most_samples <const> = 1 << 26 -- the largest number of samples of a region
 
--- Groups boxes that need the same numbers of samples. Returns a list of {ny, nx, positions}.
--- Without a sampling ratio, a cell has as many samples in each direction as pixels.
-local function by_samples(title, boxes, height, width, ratio)
+-- Groups boxes with the given `sides` (n, 2), widths and heights, that need the same numbers of
+-- samples. Returns a list of {ny, nx, positions,
+-- is_flat}. Without a sampling ratio, a cell has as many samples in each direction as pixels. Flat
+-- boxes, which have a side of at most 0, get a sample in each direction.
+local function by_samples(title, sides, height, width, ratio)
    if ratio > 0 then return {{ratio, ratio}} end
    local groups, list = {}, {}
-   local sides = (boxes:narrow(2, 3, 2) - boxes:narrow(2, 1, 2)):double():cpu()
-   for i = 1, boxes:size(1) do
-      local nx = math.max(1, math.ceil(sides[{i, 1}]:item() / width))
-      local ny = math.max(1, math.ceil(sides[{i, 2}]:item() / height))
+   for i, side in ipairs(sides:double():tolist()) do
+      local across, down = side[1], side[2]
+      local nx = math.max(1, math.ceil(across / width))
+      local ny = math.max(1, math.ceil(down / height))
       -- the product of integers could wrap around
       if 1.0 * ny * nx * height * width > most_samples then
          torch.raise(("%s: boxes: expected at most %d samples for a box, got %s x %s of them; a "
             .. "sampling_ratio limits them"):format(title, most_samples, nx * width, ny * height))
       end
-      local key = ny * 65536 + nx
+      local is_flat = across <= 0 or down <= 0
+      local key = is_flat and 0 or ny * 65536 + nx
       if not groups[key] then
-         groups[key] = {ny, nx, {}}
+         groups[key] = {is_flat and 1 or ny, is_flat and 1 or nx, {}, is_flat}
          list[#list + 1] = groups[key]
       end
       table.insert(groups[key][3], i)
@@ -208,16 +215,18 @@ local function align(title, input, boxes, height, width, scale, ratio, is_aligne
          end
          own = own:detach():to(input.dtype) * scale - (is_aligned and 0.5 or 0)
          local image = input[i]
-         local real = own
-         if not is_aligned then
-            local low, high = own:narrow(2, 1, 2), own:narrow(2, 3, 2)
-            real = torch.cat({low, torch.maximum(high, low + 1)}, 2)
-         end
-         for _, group in ipairs(by_samples(title, real, height, width, ratio)) do
+         local sides = own:narrow(2, 3, 2) - own:narrow(2, 1, 2)
+         if not is_aligned then sides = sides:clamp_min(1) end
+         for _, group in ipairs(by_samples(title, sides, height, width, ratio)) do
             local which = group[3] and torch.tensor(group[3], {device = own.device})
             local chosen = which and own:index_select(1, which) or own
-            pieces[#pieces + 1] = {which and positions:index_select(1, which) or positions,
-               average(image, chosen, height, width, group[1], group[2], is_aligned, is_ps)}
+            local means = average(image, chosen, height, width, group[1], group[2], is_aligned,
+               is_ps)
+            -- as in torchvision, roi_align takes no samples of flat boxes
+            if group[4] and not is_ps then
+               means = means:masked_fill(torch.ones_like(means, {dtype = "bool"}), 0)
+            end
+            pieces[#pieces + 1] = {which and positions:index_select(1, which) or positions, means}
          end
       end
    end

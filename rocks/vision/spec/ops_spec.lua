@@ -50,6 +50,15 @@ describe("boxes", function()
       near(saved.a, ops.box_convert(F.xywh, "xywh", "xyxy"))
       near(saved.cxcywh, ops.box_convert(F.xywh, "xywh", "cxcywh"))
       near(saved.clipped, ops.clip_boxes_to_image(F.a, {20, 25}))
+      assert.same({{0, 0, 0, 0}, {2, 1, 2, 1}}, ops.masks_to_boxes(torch.tensor {{{0, 0, 0}, {0, 0, 0}},
+         {{0, 0, 0}, {0, 0, 1}}}):tolist())
+      local a, b = torch.tensor {{1.0, 1, 2, 2}}, torch.tensor {{2.0, 2, 2, 2}}
+      assert.near(1 / 7, ops.box_iou(a, b, "cxcywh"):item(), 1e-6)
+      assert.equal(4, ops.box_area(a, "xywh"):item())
+      -- a box without area has samples only if its sides are widened to 1
+      local flat = torch.tensor {{1, 3.0, 3, 3, 4}}
+      assert.equal(0, ops.roi_align(torch.ones(1, 1, 9, 9), flat, 1, {aligned = true}):item())
+      assert.equal(1, ops.roi_align(torch.ones(1, 1, 9, 9), flat, 1):item())
       near(saved.mask_boxes, ops.masks_to_boxes(F.masks))
       assert.same({1}, ops.remove_small_boxes(torch.tensor {{0, 0, 5, 5}, {0, 0, 1, 9}}, 2):tolist())
       assert.same({300 * 300}, ops.box_area(torch.tensor({{0, 0, 300, 300}}, {dtype = "int16"})):tolist())
@@ -269,8 +278,8 @@ describe("errors of torch.vision.ops", function()
          ["vision.ops.nms: scores: expected a tensor of shape %(2%)"] = function()
             ops.nms(torch.zeros(2, 4), torch.zeros(3), 0.5)
          end,
-         ["vision.ops.masks_to_boxes: masks: expected a pixel that is not 0 in each, got an empty mask"] = function()
-            ops.masks_to_boxes(torch.zeros(2, 3, 3))
+         ['vision.ops.box_iou: fmt: expected "xyxy", "xywh" or "cxcywh", got "xyhw"'] = function()
+            ops.box_iou(torch.zeros(1, 4), torch.zeros(1, 4), "xyhw")
          end,
          ["vision.ops.roi_align: boxes: expected images from 1 to 1 in the first column, got 0"] = function()
             ops.roi_align(x, torch.zeros(1, 5), 2)

@@ -293,7 +293,8 @@ function M.to_dtype(...)
    local bits = math.log((to_integer + 1.0) / (bound_of(image) + 1.0), 2)
    local shift = math.floor(bits + 0.5)
    if shift < 0 then
-      if image.dtype == "uint16" then image = image:int() end -- which can be shifted
+      -- int32 has shifts, and uint16 has none
+      if image.dtype == "uint16" then image = image:int() end
       return image:bitwise_right_shift(-shift):to(dtype)
    end
    local wide = dtype == "uint16" and "int32" or dtype

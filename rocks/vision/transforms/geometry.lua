@@ -359,7 +359,8 @@ end
 
 -- torchvision's resized_crop, unlike its resize, ignores the interpolation of masks.
 local function resized_crop_mask(mask, a, title)
-   return resize_image(crop_image(mask, a, title), {size = a.size, interpolation = "nearest"}, title)
+   local part, options = crop_image(mask, a, title), {size = a.size, interpolation = "nearest"}
+   return resize_image(part, options, title)
 end
 
 local function resized_crop_points(resize)

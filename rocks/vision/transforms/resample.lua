@@ -127,6 +127,8 @@ end
 return function(batch, height, width, interpolation, antialias)
    local image = batch:flatten(1, 2):int()
    if width ~= image:size(3) then image = resize_side(image, 2, width, interpolation, antialias) end
-   if height ~= image:size(2) then image = resize_side(image, 1, height, interpolation, antialias) end
+   if height ~= image:size(2) then
+      image = resize_side(image, 1, height, interpolation, antialias)
+   end
    return image:to("uint8"):view(batch:size(1), batch:size(2), height, width)
 end
