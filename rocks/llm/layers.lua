@@ -4,6 +4,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local model_layers = require "tlua.text.models.layers"
 
 local nn, F = torch.nn, torch.nn.functional
 
@@ -23,6 +24,7 @@ local M = {}
 ---@field lora? {a: Tensor, b: Tensor, scale: number}[]  adapters
 local Linear = class.class("llm.Linear", nn.Module)
 M.Linear = Linear
+model_layers.returns_new(Linear)
 
 local take_linear = args.signature "llm.Linear(layout: string, weight: tensor, bias: tensor?)"
 
@@ -102,7 +104,7 @@ function Experts:__init(o)
    self.down = ExpertLinear(o.count, o.hidden_size, o.inner)
    if o.shared then
       self.shared_gate = nn.Linear(o.hidden_size, 1, {bias = false})
-      self.shared = require "tlua.text.models.layers".GatedMLP(o.hidden_size, o.shared, "silu")
+      self.shared = model_layers.GatedMLP(o.hidden_size, o.shared, "silu")
    end
 end
 
@@ -156,6 +158,7 @@ end
 ---@field weight Tensor  (tokens, bytes of a row) uint8, or (tokens, features) numbers
 local Embedding = class.class("llm.Embedding", nn.Module)
 M.Embedding = Embedding
+model_layers.returns_new(Embedding)
 
 local take_embedding = args.signature "llm.Embedding(layout: string, weight: tensor)"
 
@@ -172,8 +175,9 @@ end
 ---@return Tensor  (B, S, features)
 function Embedding:forward(ids)
    if self.layout == "F32" then return F.embedding(ids, self.weight) end
-   local rows = self.weight:index_select(1, ids:flatten())
-   return F.packed_values(rows, self.layout):view(ids:size(1), ids:size(2), -1)
+   local rows <close> = self.weight:index_select(1, ids:flatten())
+   local values <close> = F.packed_values(rows, self.layout)
+   return values:view(ids:size(1), ids:size(2), -1)
 end
 
 function Embedding:extra_repr()

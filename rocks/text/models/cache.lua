@@ -94,7 +94,11 @@ function Cache:update(index, key, value, window)
          .. "or without use_cache and past_key_values")
    end
    local at = layer.used + 1
-   for i, buffer in ipairs(layer.buffers) do buffer:narrow(3, at, count):copy_(stored[i]) end
+   for i, buffer in ipairs(layer.buffers) do
+      local new = stored[i]
+      buffer:narrow(3, at, count):copy_(new)
+      if not rawequal(new, key) and not rawequal(new, value) then new:release() end
+   end
    layer.used = layer.used + count
    local first, total = 1, layer.used
    if window then
@@ -169,7 +173,9 @@ function Cache:attend(index, q, k, v, state, options)
       return Cache.attend_steps({{cache = self, count = 1}}, index, q, k, v, state.window, options)
    end
    k, v = self:update(index, k, v, state.window)
-   return layers.attend(q, k, v, state, options)
+   local y = layers.attend(q, k, v, state, options)
+   if not torch.is_grad_enabled() and self.update == Cache.update then layers.release {k, v} end
+   return y
 end
 
 --- Removes all tokens after the first `length` tokens. If a layer with a sliding window has dropped

@@ -25,6 +25,7 @@ local M = {}
 ---@class text.models.Attention: nn.Module
 local Attention = class.class("text.models.Attention", nn.Module)
 M.Attention = Attention
+layers.returns_new(Attention)
 
 ---@param config table
 ---@param index integer  the layer's number, from 1
@@ -57,16 +58,18 @@ function Attention:__init(config, index, traits)
    end
 end
 
--- Returns queries, keys and values (B, heads, S, D).
+-- Returns queries, keys and values (B, heads, S, D), and a list of the projections' results.
 local function project(self, x)
-   local q, k, v
+   local q, k, v, results
    local heads, groups = self.heads, self.groups
    if self.traits.fused then
       local qkv = self.qkv_proj(x)
       local size = qkv:size(3) // (heads + 2 * groups)
       q, k, v = table.unpack(qkv:split({heads * size, groups * size, groups * size}, 3))
+      results = {qkv, q, k, v}
    else
       q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+      results = {q, k, v}
    end
    local norm, clip = self.traits.qk_norm, self.clip
    if norm == "all" then q, k = self.q_norm(q), self.k_norm(k) end
@@ -74,19 +77,34 @@ local function project(self, x)
    q, k, v = layers.split_heads(q, heads), layers.split_heads(k, groups),
       layers.split_heads(v, groups)
    if norm == "head" then q, k = self.q_norm(q), self.k_norm(k) end
-   return q, k, v
+   return q, k, v, results
+end
+
+-- Returns whether no one but this module and its caller can have the tensors of a call.
+function Attention:owns(state)
+   local cache = state.cache
+   local is_known = not cache or class.isinstance(cache, CacheBatch)
+      or cache.update == Cache.update and cache.attend == Cache.attend
+   if self.qkv_proj then return is_known and layers.owns(self, self.qkv_proj, self.o_proj) end
+   return is_known and layers.owns(self, self.q_proj, self.k_proj, self.v_proj, self.o_proj)
 end
 
 ---@param x Tensor  (B, S, hidden_size)
 ---@param state table  the state that the layers share: cos, sin, mask, is_causal, cache, window
 ---@return Tensor
 function Attention:forward(x, state)
-   local q, k, v = project(self, x)
-   q = Rotary.rotate(q, state.cos, state.sin, self.interleaved)
-   k = Rotary.rotate(k, state.cos, state.sin, self.interleaved)
+   local q, k, v, results = project(self, x)
+   local turned = Rotary.rotate(q, state.cos, state.sin, self.interleaved)
+   local keys = Rotary.rotate(k, state.cos, state.sin, self.interleaved)
    self.options.dropout = self.training and self.dropout or 0.0
-   return self.o_proj(layers.join_heads(layers.attend_cached(self.index, q, k, v,
-      state, self.options)))
+   local heads = layers.attend_cached(self.index, turned, keys, v, state, self.options)
+   local joined = layers.join_heads(heads)
+   local y = self.o_proj(joined)
+   if layers.is_large(x) and self:owns(state) then
+      layers.release(results)
+      layers.release {q, k, v, turned, keys, heads, joined}
+   end
+   return y
 end
 
 -- Layers ----------------------------------------------------------------------------------------
@@ -95,6 +113,7 @@ end
 ---@class text.models.DecoderLayer: nn.Module
 local Layer = class.class("text.models.DecoderLayer", nn.Module)
 M.Layer = Layer
+layers.returns_new(Layer)
 
 function Layer:__init(config, index, traits)
    self.self_attn = Attention(config, index, traits)
@@ -104,9 +123,24 @@ function Layer:__init(config, index, traits)
    self.network = traits.mlp_name or "mlp"
 end
 
+-- Returns whether no one but this module and its caller can have the tensors of a call.
+function Layer:owns(state)
+   local network = self[self.network]
+   return layers.owns(self, self.input_layernorm, self.post_attention_layernorm)
+      and self.self_attn:owns(state) and network.owns ~= nil and network:owns()
+end
+
 function Layer:forward(x, state)
-   x = x + self.self_attn(self.input_layernorm(x), state)
-   return x + self[self.network](self.post_attention_layernorm(x))
+   local normed = self.input_layernorm(x)
+   local seen = self.self_attn(normed, state)
+   local y = x + seen
+   local frees = layers.is_large(x) and self:owns(state)
+   if frees then layers.release {normed, seen} end
+   normed = self.post_attention_layernorm(y)
+   local changed = self[self.network](normed)
+   local result = y + changed
+   if frees then layers.release {normed, changed, y} end
+   return result
 end
 
 -- The loop over the layers ----------------------------------------------------------------------
@@ -148,7 +182,12 @@ function M.run(model, list, x, a)
    for i, layer in ipairs(list) do
       local kind = model.kinds and model.kinds[i] or "full_attention"
       states[kind] = states[kind] or state_of(model, kind, given, x, past, padding)
-      x = layer(x, states[kind])
+      local y, state = layer(x, states[kind]), states[kind]
+      if i > 1 and not a.output_hidden_states and layers.is_large(x) and layer.owns
+         and layer:owns(state) and list[i - 1]:owns(state) then
+         x:release()
+      end
+      x = y
       if a.output_hidden_states then results.hidden_states[i + 1] = x end
    end
    if cache then cache:advance(x:size(2)) end
@@ -260,10 +299,15 @@ function M.family(fields)
       return fields.embed and fields.embed(x, self.config) or x
    end
    function Model:compute(a)
-      local x = a.inputs_embeds or self:embed(a.input_ids)
-      local results
-      x, results = M.run(self, self.layers, x, a)
-      return M.finish(results, self.norm(x))
+      local embedded = a.inputs_embeds or self:embed(a.input_ids)
+      local x, results = M.run(self, self.layers, embedded, a)
+      local normed = self.norm(x)
+      local first, last = self.layers[1], self.layers[#self.layers]
+      if not a.inputs_embeds and not a.output_hidden_states and layers.is_large(x)
+         and layers.owns(self.embed_tokens, first, first.input_layernorm, last, self.norm) then
+         layers.release {embedded, x}
+      end
+      return M.finish(results, normed)
    end
 
    define.causal_lm(family, Model, {embedding = "embed_tokens"})

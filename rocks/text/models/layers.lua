@@ -46,18 +46,60 @@ function M.activated(linear, x, name)
    return M.activation(name)(linear(x))
 end
 
+-- The tensors of a long prompt are released at once, so that the next ones get their memory, which
+-- is still in the processor's cache. Otherwise, they would take memory until the next garbage
+-- collection.
+
+-- Classes whose modules return a new tensor from each call, and keep none.
+local makers = {[nn.Linear] = true, [nn.Embedding] = true, [nn.RMSNorm] = true}
+
+--- Declares that each call of a class's modules returns a new tensor that the modules do not keep.
+---@param of table  the class
+function M.returns_new(of) makers[of] = true end
+
+--- Returns whether no one but the caller can have the arguments and results of the modules' calls:
+--- the modules have no hooks, and gradients are not computed.
+---@param ... nn.Module
+---@return boolean
+function M.owns(...)
+   if torch.is_grad_enabled() then return false end
+   for i = 1, select("#", ...) do
+      local module = select(i, ...)
+      if not makers[getmetatable(module)] or rawget(module, "_hooks")
+         or rawget(module, "forward") then
+         return false
+      end
+   end
+   return true
+end
+
+--- Returns whether a call's tensors are so large that it pays to release them at once.
+---@param x Tensor
+---@return boolean
+function M.is_large(x) return x:numel() >= 1 << 15 end
+
+--- Releases tensors.
+---@param list Tensor[]
+function M.release(list)
+   for _, tensor in ipairs(list) do tensor:release() end
+end
+
 --- Splits (B, S, heads * D) into heads: (B, heads, S, D).
 ---@param x Tensor
 ---@param heads integer
 ---@return Tensor
 function M.split_heads(x, heads)
-   return x:view(x:size(1), x:size(2), heads, -1):transpose(2, 3)
+   local parts <close> = x:view(x:size(1), x:size(2), heads, -1)
+   return parts:transpose(2, 3)
 end
 
 --- Joins heads (B, heads, S, D) to (B, S, heads * D).
 ---@param x Tensor
 ---@return Tensor
-function M.join_heads(x) return x:transpose(2, 3):flatten(3) end
+function M.join_heads(x)
+   local turned <close> = x:transpose(2, 3)
+   return turned:flatten(3)
+end
 
 -- Computes attention for one query in each head, without gradients, as two matrix products. On a
 -- CPU, this is several times as fast as the attention operator, which computes blocks of queries.
@@ -138,6 +180,7 @@ end
 ---@class text.models.GatedMLP: nn.Module
 local GatedMLP = class.class("text.models.GatedMLP", nn.Module)
 M.GatedMLP = GatedMLP
+M.returns_new(GatedMLP)
 
 ---@param size integer
 ---@param inner integer
@@ -151,8 +194,15 @@ function GatedMLP:__init(size, inner, act, bias)
    self.down_proj = nn.Linear(inner, size, options)
 end
 
+-- Returns whether no one but this module and its caller can have the tensors of a call.
+function GatedMLP:owns() return M.owns(self, self.gate_proj, self.up_proj, self.down_proj) end
+
 function GatedMLP:forward(x)
-   return self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
+   local gate, up = self.gate_proj(x), self.up_proj(x)
+   local inner = self.act == F.silu and F.swiglu(up, gate) or self.act(gate) * up
+   local y = self.down_proj(inner)
+   if M.is_large(x) and self:owns() then M.release {gate, up, inner} end
+   return y
 end
 
 --- Returns a list of modules, each made by `make(i)`.

@@ -206,6 +206,39 @@ describe("torch.text's models", function()
          num_attention_heads = 2, num_hidden_layers = 1, rope_scaling = {rope_type = "lama3"}}))
    end)
 
+   -- Long prompts release the tensors between the layers at once, without gradients.
+   it("keeps each tensor of a long prompt that a hook or the caller has", function()
+      local _ <close> = torch.no_grad()
+      for _, kind in ipairs {"llama", "phi3"} do
+         local model = text.from_config {model_type = kind, vocab_size = 50, hidden_size = 64, intermediate_size = 32,
+            num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, pad_token_id = 1}
+         local ids = torch.arange(0, 520):remainder(50):add(1):long():unsqueeze(1)
+         local all = model(ids, {output_hidden_states = true})
+         local expected, held = all.logits, {table.unpack(all.hidden_states)}
+         local function keep(_, given, result)
+            for _, value in ipairs(given) do held[#held + 1] = value end
+            held[#held + 1] = result
+         end
+         for _, module in model:named_modules() do
+            local first, second = module:register_forward_pre_hook(keep), module:register_forward_hook(keep)
+            assert.close(expected, model(ids, {use_cache = true}).logits, 0)
+            first:remove()
+            second:remove()
+         end
+         local embedded = model:embed(ids)
+         assert.close(expected, model(nil, {inputs_embeds = embedded}).logits, 0)
+         held[#held + 1] = embedded
+         local count = 0
+         for _, value in ipairs(held) do
+            if torch.is_tensor(value) then
+               assert.is_true(value:isfinite():all():item())
+               count = count + 1
+            end
+         end
+         assert.is_true(count > 60, count)
+      end
+   end)
+
    it("raises errors for invalid inputs at the user's line", function()
       local model = text.from_config(small)
       assert.match("models_spec.lua:%d+: text.GPT2LMHeadModel: input_ids: expected token numbers",

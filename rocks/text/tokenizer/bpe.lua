@@ -270,18 +270,22 @@ end
 --- to.
 ---@param vocab table<string, integer>  the model keeps this table
 ---@param options table  fields of the model; `tokens`: the list of the tokens' texts, which the
---- model keeps; `ranks`: the ranks of the tokens, instead of their numbers; `unmerged`: a set of
---- texts that are neither parts nor results of merges
+--- model keeps; `ranks`: the ranks of the tokens, instead of their numbers; `kinds`: a string with
+--- a byte for each token, which is 1 if the token may be part and result of a merge
 ---@return table
 function M.by_rank(vocab, options)
-   local tokens, ranks, unmerged = options.tokens, options.ranks, options.unmerged or {}
+   local tokens, ranks, kinds = options.tokens, options.ranks, options.kinds
+   local function number(text)
+      local id = vocab[text]
+      return id and (not kinds or kinds:byte(id) == 1) and id
+   end
    local function text_of(id)
       local text = tokens[id]
-      return text and vocab[text] == id and not unmerged[text] and text
+      return text and number(text) == id and text
    end
    options.vocab, options.merges = vocab, setmetatable({}, {__index = function(self, key)
       local a, b = text_of(key >> 32), text_of(key & 0xFFFFFFFF)
-      local id = a and b and not unmerged[a .. b] and vocab[a .. b]
+      local id = a and b and number(a .. b)
       local merge = id and (ranks and ranks[id] or id) << 32 | id or false
       self[key] = merge
       return merge

@@ -156,7 +156,7 @@ local function decoder(self, model, unknown)
    return function(tokens)
       local parts = {}
       for i, token in ipairs(tokens) do
-         local code = self.kinds[token] == 6 and token:match "^<0x(%x%x)>$"
+         local code = self.kinds:byte(self.ids[token] or 0) == 6 and token:match "^<0x(%x%x)>$"
          parts[i] = code and string.char(tonumber(code, 16))
             or token == unknown and " \u{2047} " or token
       end
@@ -168,16 +168,15 @@ local function decoder(self, model, unknown)
    end
 end
 
--- Sets the numbers of the pieces, and the kinds of those that are not ordinary. Kinds are 1
+-- Sets the numbers of the pieces, and a string of their kinds, one byte for each. Kinds are 1
 -- ordinary, 2 unknown, 3 control, 4 user-defined, 5 unused and 6 byte. Returns the number of the
 -- unknown piece and the list of the user-defined texts.
 local function sort_pieces(self, model, fail)
-   local symbols, unknown = {}, nil
+   local symbols, kinds, unknown = {}, {}, nil
    for id, text in ipairs(model.texts) do
       if self.ids[text] then fail(("piece %d: %q occurs twice"):format(id - 1, text)) end
       local kind = model.kinds[id]
-      self.ids[text] = id
-      if kind ~= 1 then self.kinds[text] = kind end
+      self.ids[text], kinds[id] = id, string.char(kind >= 1 and kind <= 6 and kind or 0)
       if kind == 2 then
          unknown = unknown or id
       elseif kind == 3 then
@@ -186,6 +185,7 @@ local function sort_pieces(self, model, fail)
          table.insert(symbols, text)
       end
    end
+   self.kinds = table.concat(kinds)
    table.sort(symbols, longest_first)
    return unknown or fail "expected a piece for what is unknown", symbols
 end
@@ -194,7 +194,7 @@ end
 local function encoded(self)
    local ids = {}
    for token, id in pairs(self.ids) do
-      local kind = self.kinds[token]
+      local kind = self.kinds:byte(id)
       if kind ~= 2 and kind ~= 3 then ids[token] = id end
    end
    return ids
@@ -228,14 +228,13 @@ function M.make(model, fail)
       fail(("expected the model type 1 (unigram) or 2 (BPE), got %s"):format(model.kind))
    end
    if model.suffixes then fail "treat_whitespace_as_suffix is not supported" end
-   local self = {ids = {}, tokens = model.texts, special = {}, added_tokens = {}, kinds = {},
-      space = space}
+   local self = {ids = {}, tokens = model.texts, special = {}, added_tokens = {}, space = space}
    local unknown, symbols = sort_pieces(self, model, fail)
    local options = {unknown = unknown, byte_fallback = model.byte_fallback}
    if model.kind == 2 then
       options.fuses, options.ranks = true, ranks_of(model)
       options.frozen = #symbols > 0 and symbols or nil
-      options.tokens, options.unmerged = self.tokens, self.kinds
+      options.tokens, options.kinds = self.tokens, self.kinds
       self.model = bpe.by_rank(encoded(self), options)
    else
       self.model = unigram(self, model, options)
