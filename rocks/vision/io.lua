@@ -1,9 +1,10 @@
--- io.lua - torch.vision.io: reads and writes PNG and JPEG images and files of bytes, by the names
--- of torchvision.io.
+-- io.lua - torch.vision.io: reads and writes images and files of bytes, by the names of
+-- torchvision.io.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local files = require "tlua.vision.datasets.files"
+local gif = require "tlua.vision.gif"
 
 local M = {}
 
@@ -19,29 +20,39 @@ M.ImageReadMode = {
    RGB_ALPHA = "RGB_ALPHA", RGBA = "RGB_ALPHA",
 }
 
--- Returns the grey values (1, H, W) of an image (3, H, W).
+-- Returns the grey values (..., 1, H, W) of images (..., 3, H, W).
 local function grey(image)
    local weights = torch.tensor({0.299, 0.587, 0.114}):view(3, 1, 1)
-   return image:float():mul_(weights):sum(1, true):round_():to "uint8"
+   return image:float():mul_(weights):sum(-3, true):round_():to "uint8"
 end
 
--- Converts a decoded image to the form that `mode` names.
+-- Converts decoded images (..., C, H, W) to the form that `mode` names.
 local function converted(image, mode)
    if mode == "UNCHANGED" then return image end
-   local channels, parts = image:size(1), {}
-   local colours = image:narrow(1, 1, channels > 2 and 3 or 1)
+   local channels, parts = image:size(-3), {}
+   local colours = image:narrow(-3, 1, channels > 2 and 3 or 1)
    local is_grey, has_opacity = mode:find "^GRAY" ~= nil, mode:find "_ALPHA$" ~= nil
    parts[1] = is_grey and channels > 2 and grey(colours)
       or not is_grey and channels < 3 and colours:expand(3, -1, -1) or colours
    if has_opacity then
-      parts[2] = channels % 2 == 0 and image:narrow(1, channels, 1)
-         or torch.full({1, image:size(2), image:size(3)}, 255, {dtype = "uint8"})
+      parts[2] = channels % 2 == 0 and image:narrow(-3, channels, 1)
+         or torch.full_like(image:narrow(-3, 1, 1), 255)
    end
-   return torch.cat(parts, 1)
+   return torch.cat(parts, -3)
 end
 
--- Decodes the bytes of a picture. `begin` are the first bytes of the only format that is accepted,
--- which is called `format`.
+local function decoded(title, input)
+   local image, message
+   if input:numel() > 6 and torch.io.text(input, 1, 4) == "GIF8" then
+      image, message = gif.decode(torch.io.text(input, 1, input:numel()))
+   else
+      image, message = torch.io.decode_image(input)
+   end
+   return image or torch.raise(("%s: %s"):format(title, message))
+end
+
+-- Decodes the bytes of a picture. `begin` is a pattern of the first bytes of the only format that is
+-- accepted, which is called `format`.
 local function decode(title, a, begin, format)
    local input = a.input
    if input.dtype ~= "uint8" or input:dim() ~= 1 or input.device.type ~= "cpu" then
@@ -52,29 +63,37 @@ local function decode(title, a, begin, format)
       args.refuse(title, "mode", '"UNCHANGED", "GRAY", "GRAY_ALPHA", "RGB" or "RGB_ALPHA"', a.mode)
    end
    input = input:contiguous()
-   if begin and (input:numel() < #begin or torch.io.text(input, 1, #begin) ~= begin) then
+   if begin and (input:numel() < 12 or not torch.io.text(input, 1, 12):find(begin)) then
       torch.raise(("%s: input: expected the bytes of a %s file"):format(title, format))
    end
-   local image, message = torch.io.decode_image(input)
-   return converted(image or torch.raise(("%s: %s"):format(title, message)), mode)
+   return converted(decoded(title, input), mode)
 end
 
 local parameters <const> = "(input: tensor, mode: string = 'UNCHANGED')"
-local take_decode = args.signature("vision.io.decode_image" .. parameters)
+local take_decode = args.signature
+   "vision.io.decode_image(input: tensor|string, mode: string = 'UNCHANGED')"
+local take_webp = args.signature("vision.io.decode_webp" .. parameters)
+local take_gif = args.signature "vision.io.decode_gif(input: tensor)"
 local take_jpeg = args.signature("vision.io.decode_jpeg" .. parameters)
 local take_png = args.signature("vision.io.decode_png" .. parameters)
 
---- Decodes the bytes of a PNG or JPEG file. Grey values that are computed from colours may differ
---- by 1 from torchvision's.
+--- Decodes the bytes of a PNG, JPEG, WebP or GIF file, or the file at a path. WebP files need
+--- libwebp, and cannot be animations. Several frames of a GIF become a batch (n, channels, height,
+--- width). Grey values that are computed from colours may differ by 1 from torchvision's.
 ---
 ---     local image = torch.zeros(1, 8, 9, {dtype = "uint8"})
 ---     local bytes = torch.vision.io.encode_png(image)
 ---     print(torch.vision.io.decode_image(bytes, "RGB").shape)
 ---     --> torch.Size([3, 8, 9])
----@param input Tensor  (n) uint8
+---@param input Tensor|string  (n) uint8, or a path
 ---@param mode? string  a name of ImageReadMode, "UNCHANGED" by default
 ---@return Tensor  (channels, height, width) uint8
-function M.decode_image(...) return decode("vision.io.decode_image", take_decode(...)) end
+function M.decode_image(...)
+   local title, a = "vision.io.decode_image", take_decode(...)
+   if type(a.input) ~= "string" then return decode(title, a) end
+   local bytes = torch.io.bytes(files.read(title, a.input))
+   return decode(title .. ": " .. a.input, {input = bytes, mode = a.mode})
+end
 
 --- Decodes the bytes of a JPEG file like decode_image.
 ---
@@ -86,7 +105,7 @@ function M.decode_image(...) return decode("vision.io.decode_image", take_decode
 ---@param mode? string  a name of ImageReadMode, "UNCHANGED" by default
 ---@return Tensor  (channels, height, width) uint8
 function M.decode_jpeg(...)
-   return decode("vision.io.decode_jpeg", take_jpeg(...), "\xff\xd8\xff", "JPEG")
+   return decode("vision.io.decode_jpeg", take_jpeg(...), "^\xff\xd8\xff", "JPEG")
 end
 
 --- Decodes the bytes of a PNG file like decode_image.
@@ -99,7 +118,30 @@ end
 ---@param mode? string  a name of ImageReadMode, "UNCHANGED" by default
 ---@return Tensor  (channels, height, width) uint8
 function M.decode_png(...)
-   return decode("vision.io.decode_png", take_png(...), "\x89PNG", "PNG")
+   return decode("vision.io.decode_png", take_png(...), "^\x89PNG", "PNG")
+end
+
+--- Decodes the bytes of a WebP file like decode_image. This needs libwebp.
+---@param input Tensor  (n) uint8
+---@param mode? string  a name of ImageReadMode, "UNCHANGED" by default
+---@return Tensor  (channels, height, width) uint8
+function M.decode_webp(...)
+   return decode("vision.io.decode_webp", take_webp(...), "^RIFF....WEBP", "WebP")
+end
+
+--- Decodes the bytes of a GIF file. A frame is drawn over the frame before it if its disposal
+--- method is "none", otherwise over the background, as in torchvision.
+---
+---     local head = "GIF89a\1\0\1\0\x80\0\0\9\8\7\0\0\0"
+---     local image = "\x2c\0\0\0\0\1\0\1\0\0\2\2\x44\1\0"
+---     local bytes = torch.io.bytes(head .. image .. ";")
+---     print(torch.vision.io.decode_gif(bytes):flatten())
+---     --> tensor([9, 8, 7], dtype=torch.uint8)
+---@param input Tensor  (n) uint8
+---@return Tensor  (3, height, width) uint8, or (n, 3, height, width) for n frames
+function M.decode_gif(...)
+   local a = take_gif(...)
+   return decode("vision.io.decode_gif", {input = a.input, mode = "UNCHANGED"}, "^GIF8[79]a", "GIF")
 end
 
 local take_read = args.signature "vision.io.read_file(path: string)"
@@ -117,8 +159,7 @@ function M.read_file(...)
    return torch.io.bytes(files.read("vision.io.read_file", take_read(...).path))
 end
 
---- Reads a PNG or JPEG image. Grey values that are computed from colours may differ by 1 from
---- torchvision's.
+--- Reads an image as decode_image does.
 ---
 ---     local image = torch.zeros(3, 8, 9, {dtype = "uint8"})
 ---     torch.vision.io.write_png(image, "a.png")

@@ -171,7 +171,8 @@ describe("torch.load of images", function()
       #include <dlfcn.h>
       #include <string.h>
       void *dlopen(const char *name, int flags) {
-        if (name && (strstr(name, "jpeg") || strstr(name, "png") || strstr(name, "libz"))) return 0;
+        if (name && (strstr(name, "jpeg") || strstr(name, "png") || strstr(name, "webp") || strstr(name, "libz")))
+          return 0;
         void *(*real)(const char *, int);
         *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
         return real(name, flags);
@@ -198,6 +199,9 @@ describe("torch.load of images", function()
             message(folder .. "color.jpg"), 1, true)
          assert.matches("alpha.png: a PNG file needs libpng, which was not found",
             message(folder .. "alpha.png"), 1, true)
+         shell.write(place .. "/x.webp", "RIFF\0\0\0\0WEBPVP8L")
+         assert.matches("x.webp: a WebP file needs libwebp, which was not found", message(place .. "/x.webp"), 1,
+            true)
          shell.write(place .. "/x-idx1-ubyte.gz", "\x1f\x8b\8\0\0\0\0\0\0\3\3\0\0\0\0\0\0\0\0\0")
          assert.matches("needs zlib, which was not found", message(place .. "/x-idx1-ubyte.gz"), 1, true)
       end)
@@ -206,7 +210,7 @@ describe("torch.load of images", function()
    it("names the unsupported feature of an image", function()
       local ok, message = load_text(".png", "no image at all")
       assert.is_false(ok)
-      assert.matches("neither a PNG nor a JPEG file", message)
+      assert.matches("neither a PNG, a JPEG nor a WebP file", message)
       for _, name in ipairs {"color.jpg", "alpha.png"} do
          local text = shell.read(folder .. name)
          ok, message = load_text(name, text:sub(1, #text // 2))

@@ -87,7 +87,7 @@ it("torch.io.decode_image also takes a file's bytes as a string", function()
    if not image and message:find("needs lib", 1, true) then return pending(message) end
    assert.is_true(torch.equal(torch.load "spec/fixtures/formats/alpha.png", image))
    assert.is_true(torch.equal(image, torch.io.decode_image(torch.io.bytes(text))))
-   assert.same({nil, "neither a PNG nor a JPEG file"}, {torch.io.decode_image "text"})
+   assert.same({nil, "neither a PNG, a JPEG nor a WebP file"}, {torch.io.decode_image "text"})
    assert.raises("io.decode_image: expected a file's bytes as a string or as a tensor of uint8, got 3",
       function() torch.io.decode_image(3) end)
    assert.raises("io.decode_image: expected a contiguous tensor of uint8",

@@ -370,6 +370,57 @@ unsigned char *tli_write_jpeg(const unsigned char *pixels, int width, int height
   return file;
 }
 
+/* ---- WebP ---- */
+
+typedef struct WebpFeatures { /* WebPBitstreamFeatures */
+  int width, height, has_alpha, has_animation, format;
+  uint32_t reserved[8];
+} WebpFeatures;
+
+enum { WEBP_VERSION = 0x0200 }; /* the library accepts all versions of this interface */
+
+typedef unsigned char *WebpRun(const unsigned char *, size_t, unsigned char *out, size_t size,
+                               int pitch);
+
+static struct {
+  tli_Once once;
+  bool there;
+  int (*features)(const unsigned char *, size_t, WebpFeatures *, int version);
+  WebpRun *rgb, *rgba;
+} webp = {.once = TLI_ONCE_INIT};
+
+static void open_webp(void) {
+  void *library = tli_optional_open(TLI_OPTIONAL_WEBP, NULL);
+  webp.there = find(library, "WebPGetFeaturesInternal", &webp.features) &&
+               find(library, "WebPDecodeRGBInto", &webp.rgb) &&
+               find(library, "WebPDecodeRGBAInto", &webp.rgba);
+}
+
+static unsigned char *read_webp(const void *data, size_t n, int64_t most, int *width, int *height,
+                                int *channels) {
+  tli_once(&webp.once, open_webp);
+  if (!webp.there)
+    return tli_fail_null(TL_EIO,
+                         "a WebP file needs libwebp, which was not found; see `tlua doctor`");
+  WebpFeatures f = {0};
+  const unsigned char *bytes = (const unsigned char *)data;
+  if (webp.features(bytes, n, &f, WEBP_VERSION) != 0)
+    return tli_fail_null(TL_EIO, "WebP: the header is damaged");
+  if (f.has_animation)
+    return tli_fail_null(TL_EIO, "WebP: expected a file of one image, got an animation");
+  TL_TRY_NULL(fits(f.width, f.height, most));
+  *channels = f.has_alpha ? 4 : 3;
+  *width = f.width;
+  *height = f.height;
+  size_t pitch = (size_t)f.width * (size_t)*channels, size = pitch * (size_t)f.height;
+  unsigned char *pixels = (unsigned char *)malloc(size);
+  if (pixels == NULL) return tli_fail_null(TL_EMEM, "out of memory for an image");
+  WebpRun *decode = f.has_alpha ? webp.rgba : webp.rgb;
+  if (decode(bytes, n, pixels, size, (int)pitch) != NULL) return pixels;
+  free(pixels);
+  return tli_fail_null(TL_EIO, "WebP: the file is damaged");
+}
+
 unsigned char *tli_read_image(const void *data, size_t n, int64_t most, int *width, int *height,
                               int *channels) {
   static const unsigned char png_begin[] = {0x89, 'P', 'N', 'G'}, jpeg_begin[] = {0xff, 0xd8, 0xff};
@@ -377,5 +428,7 @@ unsigned char *tli_read_image(const void *data, size_t n, int64_t most, int *wid
     return read_png(data, n, most, width, height, channels);
   if (n >= 3 && memcmp(data, jpeg_begin, 3) == 0)
     return read_jpeg(data, n, most, width, height, channels);
-  return tli_fail_null(TL_EIO, "neither a PNG nor a JPEG file");
+  if (n >= 12 && memcmp(data, "RIFF", 4) == 0 && memcmp((const char *)data + 8, "WEBP", 4) == 0)
+    return read_webp(data, n, most, width, height, channels);
+  return tli_fail_null(TL_EIO, "neither a PNG, a JPEG nor a WebP file");
 }

@@ -96,8 +96,8 @@ function torch.io.deflate(text, tensor) end
 ---@return torch.Tensor?, string?
 function torch.io.dequantize(bytes, first, shape, kind) end
 
---- Returns the pixels of a PNG or JPEG file, (channels, height, width) uint8. Returns nil and a
---- message if the file is damaged or the library for the format is missing.
+--- Returns the pixels of a PNG, JPEG or WebP file, (channels, height, width) uint8. Returns nil and
+--- a message if the file is damaged or the library for the format is missing.
 ---@param bytes string|torch.Tensor  the file's bytes; a tensor must be (n) uint8, contiguous
 ---@return torch.Tensor?, string?
 function torch.io.decode_image(bytes) end

@@ -9,7 +9,7 @@ local signature = args.signature [[data.ImageFolder(root: string, transform: cal
    target_transform: callable?, loader: callable?, is_valid_file: callable?,
    allow_empty: boolean = false)]]
 
-local extensions <const> = {".jpg", ".jpeg", ".png"}
+local extensions <const> = {".jpg", ".jpeg", ".png", ".webp"}
 
 -- Loads an image with three channels: a gray channel is repeated, and an opacity channel is
 -- dropped.

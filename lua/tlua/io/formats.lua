@@ -12,7 +12,8 @@ local M = {}
 local endings <const> = {
    safetensors = "safetensors", st = "safetensors",
    pt = "pytorch", pth = "pytorch", bin = "pytorch", ckpt = "pytorch", tar = "pytorch",
-   npy = "npy", npz = "npz", png = "png", jpg = "jpeg", jpeg = "jpeg", gguf = "gguf", idx = "idx",
+   npy = "npy", npz = "npz", png = "png", jpg = "jpeg", jpeg = "jpeg",
+   webp = "webp", gguf = "gguf", idx = "idx",
 }
 
 -- Extensions that programs append to a file's name while they write the file, before they rename
@@ -60,7 +61,8 @@ end
 M.formats = {
    -- torch.load itself reads safetensors files, so there is no reader here
    safetensors = {metadata = true},
-   pytorch = {places = true}, npy = {}, npz = {}, png = {}, jpeg = {}, gguf = {}, idx = {},
+   pytorch = {places = true}, npy = {}, npz = {}, png = {}, jpeg = {}, webp = {},
+   gguf = {}, idx = {},
 }
 local formats <const> = M.formats
 
@@ -73,7 +75,7 @@ function formats.png.read(bytes)
    local image, message = torch.io.decode_image(bytes)
    return image or source.fail("%s", message)
 end
-formats.jpeg.read = formats.png.read
+formats.jpeg.read, formats.webp.read = formats.png.read, formats.png.read
 
 function formats.pytorch.read(bytes, mapped, place)
    return require "tlua.io.pytorch".read(bytes, mapped, place)

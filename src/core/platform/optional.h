@@ -29,6 +29,7 @@
 #define TLI_FILES_ZLIB "zlib1.dll", "libz.dll"
 #define TLI_FILES_PNG "libpng16-16.dll", "libpng16.dll"
 #define TLI_FILES_JPEG "turbojpeg.dll", "libturbojpeg.dll"
+#define TLI_FILES_WEBP "libwebp-7.dll", "libwebp.dll"
 #define TLI_FILES_SNDFILE "sndfile.dll", "libsndfile-1.dll"
 #define TLI_FILES_ZMQ "libzmq.dll"
 #define TLI_FILES_CURL "libcurl.dll", "libcurl-x64.dll", "libcurl-4.dll"
@@ -38,6 +39,7 @@
 #define TLI_FILES_ZLIB "libz.so.1", "libz.so", "libz.dylib"
 #define TLI_FILES_PNG "libpng16.so.16", "libpng16.so", "libpng16.dylib"
 #define TLI_FILES_JPEG "libturbojpeg.so.0", "libturbojpeg.so", "libturbojpeg.dylib"
+#define TLI_FILES_WEBP "libwebp.so.7", "libwebp.so.6", "libwebp.so", "libwebp.dylib"
 #define TLI_FILES_SNDFILE "libsndfile.so.1", "libsndfile.so", "libsndfile.dylib"
 #define TLI_FILES_ZMQ "libzmq.so.5", "libzmq.so", "libzmq.dylib"
 #define TLI_FILES_CURL \
@@ -66,6 +68,7 @@
   X(ZLIB, "zlib", "packed .npz files and .gz", "Debian: apt install zlib1g")                      \
   X(PNG, "libpng", "PNG images", "Debian: apt install libpng16-16")                               \
   X(JPEG, "libturbojpeg", "JPEG images", "Debian: apt install libturbojpeg0")                     \
+  X(WEBP, "libwebp", "WebP images", "Debian: apt install libwebp7")                               \
   X(SNDFILE, "libsndfile", "FLAC, Ogg and MP3 files", "Debian: apt install libsndfile1")          \
   X(ZMQ, "libzmq", "the kernel of Jupyter notebooks", "Debian: apt install libzmq5")              \
   X(CURL, "libcurl", "models and runs on https servers", "Debian: apt install libcurl4")
