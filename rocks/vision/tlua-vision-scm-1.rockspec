@@ -20,6 +20,7 @@ build = {
       ["tlua.vision.datasets.pickles"] = "datasets/pickles.lua",
       ["tlua.vision.datasets.voc"] = "datasets/voc.lua",
       ["tlua.vision.draw"] = "draw.lua",
+      ["tlua.vision.gif"] = "gif.lua",
       ["tlua.vision.io"] = "io.lua",
       ["tlua.vision.models.alexnet"] = "models/alexnet.lua",
       ["tlua.vision.models.backbones"] = "models/backbones.lua",

@@ -124,6 +124,50 @@ describe("torch.vision.io", function()
       os.remove(path)
    end)
 
+   local red <const> = {{{255, 0}, {0, 9}}, {{0, 255}, {0, 8}}, {{0, 0}, {255, 7}}}
+
+   -- Pillow 12 has written the files of these two tests, without loss
+   it("reads WebP files", function()
+      local files = {
+         [3] = "\x32\0\0\0WEBPVP8L\x25\0\0\0\x2f\x01\x40\0\0\x1f\x20\x24\x20\x68\xfe\x1f\x76\x43\x48\x90\x90\xfd\xff"
+            .. "\x57\x21\x01\x41\xf2\x7f\xb1\xf9\x0f\x7c\x72\x54\x70\x03\x86\x88\xfe\x87\0",
+         [4] = "\x3e\0\0\0WEBPVP8L\x31\0\0\0\x2f\x01\x40\0\x10\x1f\x20\x16\x4c\xf6\xe6\x0f\x9c\x86\x90\x80\x20"
+            .. "\xfa\x3f\x98\x90\x80\x20\xf9\xbf\x98\x90\x80\xa8\xa6\xb9\x64\xbd\x30\x73\xc6\x2a\xa1\xa6\x6d\x03\x16\xbf\x49\x47\x44\xff"
+            .. "\x83\x03\0",
+      }
+      for channels = 3, 4 do
+         local bytes = torch.io.bytes("RIFF" .. files[channels])
+         local ok, read = pcall(vio.decode_webp, bytes)
+         if not ok and read:find("libwebp, which was not found", 1, true) then return pending "needs libwebp" end
+         assert.same(red, read:narrow(1, 1, 3):tolist())
+         assert.same(red, vio.decode_image(bytes, "RGB"):tolist())
+         if channels == 4 then assert.same({{255, 128}, {7, 200}}, read[4]:tolist()) end
+         assert.raises("WebP: the file is damaged", function() vio.decode_webp(bytes:narrow(1, 1, 40)) end)
+      end
+   end)
+
+   it("reads GIF files", function()
+      local head = "GIF89a\3\0\3\0\x81\0\0\1\2\3\50\60\70\100\110\120\200\210\220"
+      local first = "\x21\xf9\4\5\0\0\0\0\x2c\0\0\0\0\3\0\3\0\0\8\x0c\0\1\4\x10\x30\x40\x40\0\0\8\3\2\0"
+      local second = "\x21\xf9\4\5\0\0\0\0\x2c\0\0\0\0\3\0\3\0\0\8\x0b\0\7\8\4\x10\0\x80\x80\x83\1\1\0"
+      local frames = vio.decode_gif(torch.io.bytes(head .. first .. second .. ";"))
+      assert.same({{1, 50, 100}, {200, 100, 50}, {1, 1, 1}}, frames[{1, 1}]:tolist())
+      -- the second row's transparent pixels show the first frame
+      assert.same({{200, 200, 200}, {200, 50, 50}, {100, 100, 100}}, frames[{2, 1}]:tolist())
+      local one = vio.decode_image(torch.io.bytes(head .. first .. ";"), "GRAY_ALPHA")
+      assert.same({2, 3, 3}, {table.unpack(one.shape)})
+      for message, text in pairs {
+         ["GIF: the file ends too early"] = head .. first,
+         ["GIF: expected 9 pixels, got 0"] = head .. first:gsub("\8\x0c.*", "\8\1\0\0") .. ";",
+         ["GIF: the file has no image"] = head .. ";",
+         ["GIF: an image of 3 x 3 pixels at (0, 1) does not fit into 3 x 3"] =
+            head .. first:gsub("\x2c\0", "\x2c\1") .. ";",
+         ["GIF: expected a block, got a byte 9"] = head .. "\9",
+      } do
+         assert.raises("vision.io.decode_gif: " .. message, function() vio.decode_gif(torch.io.bytes(text)) end)
+      end
+   end)
+
    it("converts images to the form that is asked for", function()
       local function read(picture, mode) return vio.decode_image(vio.encode_png(picture), mode) end
       local colours, opacity = image:narrow(1, 1, 3), image:narrow(1, 4, 1)
@@ -149,7 +193,7 @@ describe("torch.vision.io", function()
          ["mode: expected \"UNCHANGED\""] = function() vio.decode_image(png, "rgbx") end,
          ["decode_jpeg: input: expected the bytes of a JPEG file"] = function() vio.decode_jpeg(png) end,
          ["decode_png: input: expected the bytes"] = function() vio.decode_png(torch.zeros(3)) end,
-         ["neither a PNG nor a JPEG"] = function() vio.decode_image(png:narrow(1, 2, 9)) end,
+         ["neither a PNG, a JPEG nor a WebP"] = function() vio.decode_image(png:narrow(1, 2, 9)) end,
          ["compression_level: expected an integer from 0 to 9"] = function() vio.encode_png(image, 10) end,
          ["quality: expected an integer"] = function() vio.encode_jpeg(image:narrow(1, 1, 3), 101) end,
          ["write_jpeg: a JPEG file takes an image"] = function() vio.write_jpeg(image, "a.jpg") end,
