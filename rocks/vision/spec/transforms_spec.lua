@@ -160,6 +160,33 @@ describe("transforms of one's own", function()
       assert.is_false(v2.has_all(values, tv.Image, tv.Video))
       assert.same({5, 6}, v2.query_size(values))
       assert.same({3, 5, 6}, v2.query_chw(values))
+      assert.equal(boxes, v2.get_bounding_boxes(values))
+      assert.raises("get_keypoints", "expected keypoints", function() v2.get_keypoints {image} end)
+      assert.is_true(v2.check_type(boxes, {math.type, tv.BoundingBoxes}))
+      assert.is_false(v2.check_type(boxes, {math.type, tv.Video}))
+   end)
+
+   it("take uint8 tensors for PIL's images", function()
+      local v1 = torch.vision.transforms
+      local pixels = v1.ToPILImage()(torch.tensor {{0.0, 1, 0.5, 0.999}}) -- cut to integers as in torchvision
+      assert.same({{{0, 255, 127, 254}}}, pixels:tolist())
+      assert.equal("uint8", pixels.dtype)
+      assert.equal(pixels, v1.ToPILImage("L")(pixels))
+      assert.equal(pixels, v1.PILToTensor()(pixels))
+      assert.raises("mode: expected \"L\" for 1 channels, got \"RGB\"", function() v1.ToPILImage("RGB")(pixels) end)
+      assert.raises("expected an image of 1 to 4 channels", function() f.pil_to_tensor(torch.zeros(5, 2, 2)) end)
+      assert.raises("expected uint8 or floating numbers", function() f.to_pil_image(pixels:int()) end)
+   end)
+
+   it("scale images of uint16", function()
+      local deep = torch.tensor({{{0, 1000, 65535}}}, {dtype = "int32"}):to "uint16"
+      assert.same({{{0, 3, 255}}}, f.to_dtype(deep, "uint8", true):tolist())
+      assert.same({{{0, 500, 32767}}}, f.to_dtype(deep, "int16", true):tolist())
+      assert.near(1000 / 65535, f.to_dtype(deep, "float32", true)[{1, 1, 2}]:item(), 1e-8)
+      local back = f.to_dtype(torch.tensor {{{0.0, 0.3, 1}}}, "uint16", true)
+      assert.same({{{0, 19660, 65535}}}, back:tolist())
+      assert.raises("uint8 cannot be scaled to bool", function() f.to_dtype(saved.image, "bool", true) end)
+      assert.raises("float32 cannot be scaled to uint32", function() f.to_dtype(saved.real, "uint32", true) end)
    end)
 
    it("get errors that name what does not fit", function()

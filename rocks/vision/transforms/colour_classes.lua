@@ -52,6 +52,27 @@ define(Normalize, "mean: numbers, std: numbers", calls("normalize", "mean", "std
 local ToTensor = class.class(prefix .. "ToTensor", Transform)
 define(ToTensor, "", calls "to_tensor")
 
+--- Converts images to uint8 (C, H, W), as to_pil_image does. The `mode` is "L", "LA", "RGB" or
+--- "RGBA", which must fit the number of channels; nil fits every image.
+---
+---     local transform = torch.vision.transforms.ToPILImage()
+---     print(transform(torch.full({1, 1, 1}, 0.5)))
+---     --> tensor([[[127]]], dtype=torch.uint8)
+---@class vision.transforms.v2.ToPILImage: nn.Module
+---@overload fun(mode?: string): nn.Module
+local ToPILImage = class.class(prefix .. "ToPILImage", Transform)
+define(ToPILImage, "mode: string?", calls("to_pil_image", "mode"))
+
+--- Returns images as tensors (C, H, W) without scaling their values, as pil_to_tensor does.
+---
+---     local transform = torch.vision.transforms.PILToTensor()
+---     print(transform(torch.ones(2, 2, {dtype = "uint8"})).shape)
+---     --> torch.Size([1, 2, 2])
+---@class vision.transforms.v2.PILToTensor: nn.Module
+---@overload fun(): nn.Module
+local PILToTensor = class.class(prefix .. "PILToTensor", Transform)
+define(PILToTensor, "", calls "pil_to_tensor")
+
 --- Converts images and videos to a `dtype`; with `scale`, values are scaled to the new dtype's
 --- range. `dtype` may also be a table of dtypes whose keys are classes of torch.vision.tv_tensors,
 --- torch.Tensor or "others"; false leaves values unchanged.

@@ -382,9 +382,11 @@ return lazy.load(M, lazy.modules("tlua.vision.transforms", {
       vertical_flip hflip vflip]],
    points = [[convert_bounding_box_format clamp_bounding_boxes sanitize_bounding_boxes
       clamp_keypoints sanitize_keypoints]],
+   queries = "InterpolationMode",
    tones = "posterize solarize autocontrast adjust_sharpness adjust_gamma equalize",
    values = [[gaussian_noise permute_channels grayscale_to_rgb to_grayscale jpeg to_image
       uniform_temporal_subsample get_size get_dimensions get_num_channels get_num_frames
-      get_image_num_channels get_image_size convert_image_dtype is_pure_tensor to_tensor]],
+      get_image_num_channels get_image_size convert_image_dtype is_pure_tensor to_tensor
+      to_pil_image pil_to_tensor]],
    warp = "affine rotate perspective elastic elastic_transform",
 }))

@@ -106,6 +106,61 @@ function M.has_all(flat_inputs, ...)
    return true
 end
 
+--- Returns whether a value belongs to at least one of the classes, or one of the functions returns
+--- true for it.
+---
+---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
+---     print(T.check_type(7, {tv.Image, math.type}))
+---     --> true
+---@param obj any
+---@param types_or_checks (table|fun(value: any): boolean)[]  classes and functions as in has_any
+---@return boolean
+function M.check_type(obj, types_or_checks)
+   local title = prefix .. "check_type"
+   if type(types_or_checks) ~= "table" or getmetatable(types_or_checks) then
+      args.refuse(title, "types_or_checks", "a list of classes and functions", types_or_checks)
+   end
+   check_list(title, {}, table.unpack(types_or_checks))
+   for _, wanted in ipairs(types_or_checks) do
+      if is(obj, wanted) then return true end
+   end
+   return false
+end
+
+-- Returns the first value of a kind in a list.
+local function first_of(title, flat_inputs, kind, expected)
+   check_list(title, flat_inputs)
+   for i = 1, flat_inputs.n or #flat_inputs do
+      if kinds.of(flat_inputs[i]) == kind then return flat_inputs[i] end
+   end
+   torch.raise(("%s: flat_inputs: expected %s among the values"):format(title, expected))
+end
+
+--- Returns the first bounding boxes in a list.
+---
+---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
+---     local boxes = tv.BoundingBoxes({{1, 2, 3, 4}},
+---        {format = "XYXY", canvas_size = {9, 9}})
+---     print(T.get_bounding_boxes({7, boxes}).data)
+---     --> tensor([[1, 2, 3, 4]])
+---@param flat_inputs any[]  values, as make_params of a transform receives them
+---@return vision.tv_tensors.BoundingBoxes
+function M.get_bounding_boxes(flat_inputs)
+   return first_of(prefix .. "get_bounding_boxes", flat_inputs, "boxes", "bounding boxes")
+end
+
+--- Returns the first keypoints in a list.
+---
+---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
+---     local points = tv.KeyPoints({{1, 2}}, {canvas_size = {9, 9}})
+---     print(T.get_keypoints({7, points}).data)
+---     --> tensor([[1, 2]])
+---@param flat_inputs any[]  values, as make_params of a transform receives them
+---@return vision.tv_tensors.KeyPoints
+function M.get_keypoints(flat_inputs)
+   return first_of(prefix .. "get_keypoints", flat_inputs, "keypoints", "keypoints")
+end
+
 -- Returns the size that `get` returns for all values of the given kinds, which `expected` names.
 -- Raises an error if it differs.
 local function common_size(title, flat_inputs, wanted, expected, get)

@@ -10,14 +10,15 @@ return lazy.load({}, lazy.modules("tlua.vision.transforms", {
    classes = [[Resize RandomResize RandomShortestSize ScaleJitter CenterCrop Pad RandomCrop
       RandomResizedCrop FiveCrop TenCrop RandomZoomOut RandomIoUCrop RandomHorizontalFlip
       RandomVerticalFlip RandomRotation RandomAffine RandomPerspective ElasticTransform]],
-   colour_classes = [[Normalize ToTensor ToDtype ConvertImageDtype LinearTransformation
-      GaussianBlur GaussianNoise JPEG RandomErasing Grayscale RandomGrayscale RGB ColorJitter
-      RandomChannelPermutation RandomPhotometricDistort RandomEqualize RandomInvert RandomPosterize
-      RandomSolarize RandomAutocontrast RandomAdjustSharpness]],
+   colour_classes = [[Normalize ToTensor ToPILImage PILToTensor ToDtype ConvertImageDtype
+      LinearTransformation GaussianBlur GaussianNoise JPEG RandomErasing Grayscale RandomGrayscale
+      RGB ColorJitter RandomChannelPermutation RandomPhotometricDistort RandomEqualize RandomInvert
+      RandomPosterize RandomSolarize RandomAutocontrast RandomAdjustSharpness]],
    containers = [[Compose RandomApply RandomChoice RandomOrder Identity ToImage ToPureTensor Lambda
       UniformTemporalSubsample]],
    functional = "functional",
    mixing = "MixUp CutMix",
-   queries = "InterpolationMode AutoAugmentPolicy has_any has_all query_size query_chw",
+   queries = [[InterpolationMode AutoAugmentPolicy has_any has_all check_type query_size query_chw
+      get_bounding_boxes get_keypoints]],
    Transform = "Transform",
 }))

@@ -296,6 +296,56 @@ end
 ---@return any
 kinds.define(M, "to_tensor", "", {image = to_tensor})
 
+local modes <const> = {"L", "LA", "RGB", "RGBA"} -- Pillow's names for 1 to 4 channels
+
+-- Returns an image of 1 to 4 channels as (C, H, W).
+local function picture(title, image)
+   local planes = image:dim() == 2 and image:unsqueeze(1) or image
+   if planes:dim() ~= 3 or not modes[planes:size(1)] then
+      args.refuse(title, "inpt", "an image of 1 to 4 channels (C, H, W), or (H, W)", image)
+   end
+   return planes
+end
+
+local function to_pil_image(image, a, title)
+   local planes = picture(title, image)
+   local mode = modes[planes:size(1)]
+   if a.mode and a.mode ~= mode then
+      args.refuse(title, "mode", ("%q for %d channels"):format(mode, planes:size(1)), a.mode)
+   end
+   if planes:is_floating_point() then return planes:mul(255):to "uint8" end
+   if planes.dtype ~= "uint8" then
+      args.refuse(title, "inpt", "uint8 or floating numbers", image)
+   end
+   return planes
+end
+
+--- Returns an image as uint8 (C, H, W), which torch.save and vision.io.write_png write: floating
+--- numbers from 0 to 1 are multiplied by 255 and cut to integers, as in torchvision. There is no
+--- PIL: tensors of uint8 take the place of its images.
+---
+---     local f = torch.vision.transforms.functional
+---     print(f.to_pil_image(torch.full({1, 1, 1}, 0.5)))
+---     --> tensor([[[127]]], dtype=torch.uint8)
+---@names vision.transforms.functional.to_pil_image
+---@param inpt any  an image (C, H, W) or (H, W)
+---@param mode? string  "L", "LA", "RGB" or "RGBA", which must fit the number of channels
+---@return any
+kinds.define(M, "to_pil_image", "mode: string?", {image = to_pil_image})
+
+--- Returns an image as a tensor (C, H, W) without scaling its values, as torchvision does for PIL's
+--- images, whose place tensors of uint8 take.
+---
+---     local f = torch.vision.transforms.functional
+---     print(f.pil_to_tensor(torch.ones(2, 2, {dtype = "uint8"})).shape)
+---     --> torch.Size([1, 2, 2])
+---@names vision.transforms.functional.pil_to_tensor
+---@param inpt any  an image (C, H, W) or (H, W)
+---@return any
+kinds.define(M, "pil_to_tensor", "", {image = function(image, _, title)
+   return picture(title, image)
+end})
+
 --- Returns whether a value is a plain tensor and not an object of torch.vision.tv_tensors.
 ---
 ---     local f = torch.vision.transforms.v2.functional
