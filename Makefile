@@ -548,7 +548,7 @@ $(OBJ)/kernels/cpu/pointwise/rare.o: FLAGS_OF_FILE := -O2 -fno-tree-vectorize -f
 # Code without loops over elements, which runs once for a call of an operator or less, is built for size where
 # `make bench` shows no difference. It becomes a fifth smaller.
 SMALL_FAMILIES := attention attention_backward binomial cached_attention complex conv cross_entropy csr ctc einsum \
-  eigen fft flash_attention fold gamma gather gradient grid_sample householder lapack least_squares linalg \
+  eigen fft flash_attention fold gamma gate gather gradient grid_sample householder lapack least_squares linalg \
   linear_activation linear_cross_entropy loss masked matrix_norm matrix_power matrix_roots multinomial nonzero norm \
   one_hot packed_linear padding pinv poisson polynomials pool products qr quantile quantized rearrange resample rnn \
   rnn_layer rotary_embedding scan search special statistics swiglu tensor_solve unique

@@ -15,7 +15,10 @@
 **   grad_a = grad b s,  grad_b = grad a s (1 + b (1 - s))
 **
 ** A rotation turns the pair (a, b) by the angle whose cosine is c and whose sine is s. Its gradient
-** is the rotation by the negative angle, and so is its inverse. */
+** is the rotation by the negative angle, and so is its inverse.
+**
+** A gate of a recurrent cell is s * b with s = sigmoid(a), or s * t with t = tanh(b). Its gradients
+** are computed from s and b, or from s and t. */
 #define TLF_DEFINE(k, T)                                                                    \
   TLM_FN void tlf_swiglu_##k(T a, T b, T *out) { *out = a * (b / (1 + exp(-b))); }          \
   TLM_FN void tlf_swiglu_bias_##k(T a, T b, T bias_a, T bias_b, T *out) {                   \
@@ -36,6 +39,14 @@
   }                                                                                         \
   TLM_FN void tlf_rotate_back_##k(T a, T b, T c, T s, T *x, T *y) {                         \
     tlf_rotate_##k(a, b, c, -s, x, y);                                                      \
+  }                                                                                         \
+  TLM_FN void tlf_gate_backward_##k(T grad, T s, T b, T *grad_a, T *grad_b) {               \
+    *grad_a = grad * b * (1 - s) * s;                                                       \
+    *grad_b = grad * s;                                                                     \
+  }                                                                                         \
+  TLM_FN void tlf_gate_tanh_backward_##k(T grad, T s, T t, T *grad_a, T *grad_b) {          \
+    *grad_a = grad * t * (1 - s) * s;                                                       \
+    *grad_b = grad * s * (1 - t * t);                                                       \
   }
 
 TLF_DEFINE(f32, float)

@@ -66,6 +66,55 @@ end
 
 local nan <const>, inf <const> = 0 / 0, math.huge
 
+describe("_gate_backward", function()
+   -- Returns the gradients of sigmoid(a) * b, or of sigmoid(a) * tanh(b), as autograd computes them in float64, and
+   -- as the operator computes them from the factors.
+   local function both(a, b, g, squash, back)
+      a, b = a:double():requires_grad_(), b:double():requires_grad_()
+      local open, value = a:sigmoid(), squash and b:tanh() or b
+      local want = {torch.autograd.grad(open * value, {a, b}, {grad_outputs = g:double()})}
+      return want, {back(g, open:detach(), value:detach(), squash)}
+   end
+
+   it("equals autograd's gradients", function()
+      for _, dtype in ipairs(dtypes) do
+         local function back(g, open, value, squash)
+            return torch._gate_backward(g, open:to(dtype), value:to(dtype), squash)
+         end
+         for _, sizes in ipairs {{}, {7}, {3, 17}, {1025}, {0, 4}} do
+            for _, squash in ipairs {false, true} do
+               local a, b, g = leaves(dtype, sizes, sizes, sizes)
+               local want, got = both(a:detach(), b:detach(), g:detach(), squash, back)
+               for i = 1, 2 do
+                  assert.equal(dtype, got[i].dtype)
+                  assert.close(want[i], got[i]:double(), tolerance[dtype])
+               end
+            end
+         end
+      end
+   end)
+
+   it("takes memory of any order, and has the CPU's bits on a device", function()
+      local x = torch.randn(5, 3, 33)
+      local g, open, value = x:select(2, 1), x:select(2, 2):sigmoid(), torch.randn(33, 5):t()
+      local want = {torch._gate_backward(g:contiguous(), open:contiguous(), value:contiguous(), true)}
+      local got = {torch._gate_backward(g, open, value, true)}
+      local there = {torch._gate_backward(g:to "sim", open:to "sim", value:to "sim", true)}
+      for i = 1, 2 do
+         assert.is_true(torch.equal(want[i], got[i]))
+         assert.is_true(torch.equal(want[i], there[i]:cpu()))
+      end
+   end)
+
+   it("refuses tensors that differ", function()
+      local x = torch.ones(2)
+      assert.raises("_gate_backward: expected tensors of one shape, got [2] and [3]",
+         function() torch._gate_backward(x, x, torch.ones(3)) end)
+      assert.raises("_gate_backward: expected tensors of one floating dtype, got float32 and int64",
+         function() torch._gate_backward(x, x, x:long()) end)
+   end)
+end)
+
 describe("swiglu", function()
    local function formula(x, gate, bias, gate_bias) return (x + (bias or 0)) * F.silu(gate + (gate_bias or 0)) end
 

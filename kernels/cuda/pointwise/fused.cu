@@ -255,6 +255,9 @@ bool tlk_fused(const struct tlk_fused *call) {
     return plain_as<swiglu_bias_backward_f32, swiglu_bias_backward_f64>(call);
   case TLK_FUSED_rotate: return rotation_as<rotate_f32, rotate_f64>(call);
   case TLK_FUSED_rotate_back: return rotation_as<rotate_back_f32, rotate_back_f64>(call);
+  case TLK_FUSED_gate_backward: return plain_as<gate_backward_f32, gate_backward_f64>(call);
+  case TLK_FUSED_gate_tanh_backward:
+    return plain_as<gate_tanh_backward_f32, gate_tanh_backward_f64>(call);
   default: return cuda_fail(TL_EINTERNAL, "there is no fused kernel %d", (int)call->kernel);
   }
 }
