@@ -252,11 +252,18 @@ local function check_file(self, method, file)
    end
 end
 
---- Writes the fields, for classes whose own `write` calls this one.
+--- Writes the fields, for classes whose own `write` calls this one. Torch7 needs the fields output
+--- and gradInput, which the passes of graphs may have freed. So empty ones are written instead.
 function Module:write(file)
    check_file(self, "write", file)
-   local fields = {}
+   local fields, name = {}, classes.type(self)
    for key, value in next, self do fields[key] = value end
+   local kind = types.kind_named(self._type)
+   if kind and not fields.output then fields.output = torch.Tensor():type(self._type) end
+   if kind and not fields.gradInput then
+      local takes_table = name:find "Table$" and name ~= "nn.SplitTable"
+      fields.gradInput = takes_table and {} or torch.Tensor():type(self._type)
+   end
    file:writeObject(fields)
 end
 

@@ -15,6 +15,7 @@ local feature_dim = require "tlua.torch7.nn_simple".feature_dim
 local T = tlua
 local field, methods, close, is_tensor = types.field, types.methods, types.close,
    types.is_tensor
+local tag = types.tag
 local compute_linear = tlua.nn.functional.linear
 
 -- Layers with parameters --------------------------------------------------------------------------
@@ -113,13 +114,38 @@ end
 for _, name in ipairs {"Linear", "Sigmoid", "Tanh", "LogSoftMax", "Reshape", "View"} do
    from[name] = by_compute[nn[name].compute].gradient
 end
+-- An input that has been freed, `false`, had the size of the sum.
 function from.CAddTable(a, b, g)
-   if T.is_same_size(a, b) then return T.detach(g), g end
+   if (not a or T.is_same_size(a, g)) and (not b or T.is_same_size(b, g)) then
+      return T.detach(g), g
+   end
 end
 function from.CMulTable(a, b, g)
    if T.is_same_size(a, b) then return T.mul(g, b), T.mul(g, a) end
 end
 function from.Identity(g) return g end
+
+-- Gates: products of a Sigmoid's output and another factor, which may be a Tanh's output ----------
+
+--- Returns a gate's product and its two factors. `a` is the input of the Sigmoid, and `b` is the
+--- other factor, or with `squash` the input of the Tanh.
+function to.gate(a, b, squash)
+   local open, value = T.sigmoid(a), squash and tag(T.tanh(b)) or b
+   return tag(T.mul(open, value)), tag(open), value
+end
+
+local floating <const> = {float16 = true, bfloat16 = true, float32 = true, float64 = true}
+
+local function fit(a, b)
+   local dtype = field(a, "dtype")
+   return floating[dtype] and dtype == field(b, "dtype") and T.is_same_size(a, b)
+end
+
+--- Returns the gradients of a gate's two arguments from the gradient of the product and from both
+--- factors; nil if the factors differ in size or dtype.
+function from.gate_back(g, open, value, squash)
+   if fit(open, value) and fit(open, g) then return T._gate_backward(g, open, value, squash) end
+end
 
 return {
    --- Maps the function `compute` of a layer to the formula for its gradients.

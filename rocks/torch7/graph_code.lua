@@ -58,6 +58,30 @@ end
 ]],
 }
 
+-- The line of a CAddTable whose first input, step A, nothing else uses: the sum may take the memory
+-- of this input.
+local sum_into <const> = "y, v[A] = sum_into(m[A], v[A], v[B]) v[I], m[I].output = y, y"
+-- This line follows a sum. It frees the output of step A, which only this sum uses.
+local shed <const> = "\nv[A] = shed(m[A], v[A], y)"
+
+-- The lines of a gate: a product of the output of a Sigmoid, step A, and another output, step B.
+-- They compute the Sigmoid too, and if step B is a Tanh, then also this.
+local gate_forward <const> = [[
+y, p, q = gate(XA, XB, SQUASH)
+v[I], v[A], m[I].output, m[A].output = y, p, y, p]]
+local tanh_forward <const> = gate_forward .. "\nv[B], m[B].output = q, q"
+local gate_backward <const> = start .. [[
+p = nil
+if owned then p, q = gate_back(g, v[A], v[B], SQUASH) end
+if p then
+close(m[I], g, p, q)
+m[A].gradInput = nil
+TOA p = q
+TOB else
+PLAIN end
+end
+]]
+
 -- Replaces the words of a template by their values.
 local function filled(template, values)
    return (template:gsub("%f[%w]%u[%u%d]*%f[%W]", values))
@@ -66,6 +90,71 @@ end
 local function receiver(step, k)
    if step.input then return (give_input:gsub("INPUT", step.input)) end
    return (give:gsub("S", step.sources[k]))
+end
+
+-- Returns how many steps and outputs of the graph use each step's output.
+local function uses_of(plan)
+   local uses = {}
+   for i = 1, #plan do uses[i] = 0 end
+   for _, at in ipairs(plan.ends) do uses[at] = uses[at] + 1 end
+   for _, step in ipairs(plan) do
+      for _, source in ipairs(step.sources) do uses[source] = uses[source] + 1 end
+   end
+   return uses
+end
+
+-- Returns the gates of a graph: maps the step of each product to the step of the Sigmoid, `a`, and
+-- the step of the other factor, `b`. If step b is a Tanh that nothing else uses, `squash` is true.
+-- Also returns the set of the steps that the gates compute.
+local function gates_of(plan, names)
+   local gates, within, uses = {}, {}, uses_of(plan)
+   local function is_inner(i, name) return names[i] == name and uses[i] == 1 and not within[i] end
+   for i, step in ipairs(plan) do
+      if names[i] == "CMulTable" then
+         local a, b = step.sources[1], step.sources[2]
+         if not is_inner(a, "Sigmoid") then a, b = b, a end
+         if is_inner(a, "Sigmoid") then
+            local squash = is_inner(b, "Tanh")
+            gates[i], within[a] = {a = a, b = b, squash = squash}, true
+            if squash then within[b] = true end
+         end
+      end
+   end
+   return gates, within
+end
+
+-- Steps whose output the backward pass does not need.
+local sheds <const> = {Linear = true, CMulTable = true, CAddTable = true}
+
+--- Returns the steps whose output only a CAddTable uses, and by which the backward pass gets no
+--- gradient. The forward pass frees these outputs.
+---@param plan table
+---@param names table<integer, string>
+---@return table<integer, boolean>
+function M.shed_steps(plan, names)
+   local uses, list = uses_of(plan), {}
+   for i, step in ipairs(plan) do
+      if names[i] == "CAddTable" then
+         for _, source in ipairs(step.sources) do
+            list[source] = uses[source] == 1 and sheds[names[source]] or nil
+         end
+      end
+   end
+   return list
+end
+
+-- Returns the lines of a gate, from the lines of its product's backward pass.
+local function lines_of_gate(plan, i, gate, plain)
+   local a, b = plan[gate.a], plan[gate.b]
+   local values = {I = i, A = gate.a, B = gate.b, XA = input_of(plan, a),
+      SQUASH = tostring(gate.squash)}
+   values.XB = gate.squash and input_of(plan, b) or ("v[%d]"):format(gate.b)
+   values.TOA = receiver(a, 1)
+   values.TOB = gate.squash and ("m[%d].gradInput = nil\n"):format(gate.b) .. receiver(b, 1)
+      or receiver(plan[i], plan[i].sources[1] == gate.b and 1 or 2)
+   values.PLAIN = plain:sub(#start:gsub("I", i) + 1, -#"end\n" - 1)
+   return filled(gate.squash and tanh_forward or gate_forward, values),
+      filled(gate_backward, values)
 end
 
 -- Returns the lines of a step in the forward pass and in the backward pass.
@@ -118,12 +207,22 @@ function M.is_written(step, name) return manner(step, name) ~= "other" and step.
 ---@return function backward
 function M.compile(plan, names, to, from)
    local empty = "{" .. ("false, "):rep(#plan) .. "}"
-   local first = {locals(to), "return function(pass, m, input)\nlocal y\nlocal v = ", empty, "\n"}
+   local first = {locals(to), "return function(pass, m, input)\nlocal y, p, q\nlocal v = ", empty,
+      "\n"}
    local second = {locals(from),
       "return function(pass, m, v, input, G, into, scale, close, owned)\nlocal a, g, p, q\n"}
    local backs = {}
+   local gates, within = gates_of(plan, names)
+   local shed_steps = M.shed_steps(plan, names)
    for i = 1, #plan do
       local line, back = lines_of(plan, i, names[i])
+      if within[i] then line = "" end
+      if gates[i] then line, back = lines_of_gate(plan, i, gates[i], back) end
+      if names[i] == "CAddTable" then
+         local a, b = table.unpack(plan[i].sources)
+         if shed_steps[a] then line = filled(sum_into, {A = a, B = b, I = i}) end
+         if shed_steps[b] then line = line .. filled(shed, {A = b}) end
+      end
       first[#first + 1], backs[#plan + 1 - i] = line .. "\n", back
    end
    table.move(backs, 1, #backs, #second + 1, second)

@@ -233,10 +233,76 @@ local function gather(sources, values)
    return list
 end
 
+-- Returns the sum of the output `a` of a layer, which only this sum uses, and another output. If
+-- their sizes are the same, the sum takes the memory of `a`, and the second result is false.
+-- Otherwise it is `a`.
+local function sum_into(module, a, b)
+   if M.keeps or not tlua.is_same_size(a, b) or field(a, "dtype") ~= field(b, "dtype") then
+      return result(tlua.add(a, b)), a
+   end
+   module.output = nil
+   return methods.add_(a, b), false
+end
+
+-- Returns whether the tensors that the pass has used still have the same elements, and whether the
+-- layers still have the same parameters.
+local function has_versions(pass)
+   local noted, versions = pass.noted, pass.versions
+   for i = 1, pass.count do
+      if field(noted[i], "_version") ~= versions[i] then return false end
+   end
+   local wanted = pass.wanted
+   for i = 1, pass.n_wanted, 3 do
+      if not rawequal(wanted[i][wanted[i + 1]], wanted[i + 2]) then return false end
+   end
+   return true
+end
+
+-- Returns the output of a step. Computes it again if it has been freed.
+local function output_of(pass, plan, i)
+   local outputs, step = pass.outputs, plan[i]
+   if outputs[i] == false then
+      local list, module = {}, step.module
+      for k, source in ipairs(step.sources) do list[k] = output_of(pass, plan, source) end
+      if step.input then list[1] = plan.n_inputs == 1 and pass.input or pass.input[step.input] end
+      local name = pass.sorted.names[i]
+      local fn = formulas.to[name]
+      outputs[i] = result(name == "Linear" and fn(module, list[1]) or fn(list[1], list[2]))
+      module.output = outputs[i]
+   end
+   return outputs[i]
+end
+
+-- Computes the freed outputs among the inputs of a step again.
+local function restore(pass, plan, step)
+   for _, source in ipairs(step.sources) do output_of(pass, plan, source) end
+end
+
 local function new_pass(self)
    local pass = {noted = {}, versions = {}, wanted = {}}
    passes[self] = pass
    return pass
+end
+
+-- Maps the layers whose outputs are freed to the pass of their graph.
+local pass_of = setmetatable({}, {__mode = "k"})
+
+-- Gives a layer the output that its last call has freed, when a program reads it. It stays nil if
+-- the layer's input or parameters have changed meanwhile.
+local function missing_field(module, key)
+   local pass = key == "output" and pass_of[module]
+   if not pass or not has_versions(pass) then return nil end
+   for i, step in ipairs(pass.plan) do
+      if step.module == module then return output_of(pass, pass.plan, i) end
+   end
+end
+for _, name in ipairs {"Linear", "CMulTable", "CAddTable"} do
+   base.nn[name].__index__ = missing_field
+end
+
+-- Notes the layers of a plan whose outputs are freed.
+local function note_shed(pass, plan, names)
+   for i in next, code.shed_steps(plan, names) do pass_of[plan[i].module] = pass end
 end
 
 local function clear(pass)
@@ -252,6 +318,15 @@ local function same_output(value, x, given)
    for k = 1, #x do
       if rawequal(x[k], value) then return given[k] end
    end
+end
+
+-- Frees the output of a layer that only a sum uses, if it has the size of the sum, and returns
+-- false. Otherwise returns the output.
+local function shed(module, output, total)
+   if M.keeps or not tlua.is_same_size(output, total) then return output end
+   module.output = nil
+   close(output)
+   return false
 end
 
 -- Computes a step that has no lines of its own in the graph's function.
@@ -301,6 +376,8 @@ function M.forward(self, plan, input)
       sorted_of[plan] = sorted
    end
    pass = pass or new_pass(self)
+   if pass.sorted ~= sorted then note_shed(pass, plan, sorted.names) end
+   pass.plan, pass.input = plan, input
    pass.sorted, pass.count, pass.n_wanted, pass.records, pass.given = sorted, 0, 0, {}, {}
    if not note_inputs(pass, input) then return false end
    for _, module in ipairs(sorted.linear) do
@@ -324,6 +401,7 @@ function M.given(self, plan, input)
    end
    local list = {}
    for i, step in ipairs(plan) do
+      restore(pass, plan, step)
       if step.input then list[i] = plan.n_inputs == 1 and input or input[step.input]
       else list[i] = pass.given[i] or gather(step.sources, pass.outputs) end
    end
@@ -337,14 +415,7 @@ local function is_current(pass, sorted, input)
    for i = 1, #inputs do
       if not rawequal(inputs[i], pass.inputs[i]) then return false end
    end
-   local noted, versions = pass.noted, pass.versions
-   for i = 1, pass.count do
-      if field(noted[i], "_version") ~= versions[i] then return false end
-   end
-   local wanted = pass.wanted
-   for i = 1, pass.n_wanted, 3 do
-      if not rawequal(wanted[i][wanted[i + 1]], wanted[i + 2]) then return false end
-   end
+   if not has_versions(pass) then return false end
    local outputs = pass.outputs
    for _, i in ipairs(sorted.judged) do
       if not rawequal(sorted.modules[i].output, outputs[i]) then return false end
@@ -489,6 +560,7 @@ local function back_other(pass, i, g, grads, into, scale)
    if not module then return pass_on(pass, step, g, grads, into) end
    local given = pass.given[i]
    if given == nil then
+      restore(pass, pass.plan, step)
       given = gather(step.sources, pass.outputs)
       pass.given[i] = given
    end
@@ -575,7 +647,7 @@ function M.backward(self, plan, input, gradOutput, scale)
    if gradOutput == nil then
       tlua.raise "nn.gModule: backward: gradOutput: expected a tensor or a table, got nil"
    end
-   pass.is_done, pass.plan, pass.split = false, plan, {}
+   pass.is_done, pass.split = false, {}
    local into, outputs = {}, pass.outputs
    sorted.backward(pass, sorted.modules, outputs, input, gradients_of(plan, outputs, gradOutput),
       into, scale, M.keeps and end_kept_step or end_step, not M.keeps)
@@ -593,7 +665,7 @@ function M.backward(self, plan, input, gradOutput, scale)
 end
 
 -- The functions that the functions of a graph call.
-M.to = {result = result, other = other}
+M.to = {result = result, other = other, shed = shed, sum_into = sum_into}
 M.from = {add = add, add_to_element = add_to_element, back_other = back_other}
 for name, fn in next, formulas.to do M.to[name] = fn end
 for name, fn in next, formulas.from do M.from[name] = fn end

@@ -129,6 +129,74 @@ describe("Torch7's nngraph", function()
       close(sum, first.gradWeight)
    end)
 
+   it("computes gates, whose factors may differ in size, and have other users", function()
+      local function gates(other)
+         local x, c = nn.Identity()(), nn.Identity()()
+         local s, t = nn.Sigmoid()(x), nn.Tanh()(c)
+         local squashed, plain = nn.CMulTable() {nn.Tanh()(x), nn.Sigmoid()(c)}, nn.CMulTable() {nn.Sigmoid()(x), c}
+         local both = nn.CMulTable() {nn.Sigmoid()(c), nn.Sigmoid()(nn.MulConstant(2)(x))}
+         local list = {squashed, plain, both, nn.CMulTable() {s, t}, nn.CMulTable() {s, s}}
+         if other then list[#list + 1] = t end
+         return nn.gModule({x, c}, list), list
+      end
+      for _, sizes in ipairs {{2, 3}, {1, 3}} do
+         local model, list = gates(sizes[1] == 2)
+         local x, c = torch.randn(2, 3), torch.randn(table.unpack(sizes))
+         local out = model:forward {x, c}
+         local s, t = torch.sigmoid(x), torch.tanh(c)
+         if sizes[1] == 2 then
+            close(torch.cmul(torch.tanh(x), torch.sigmoid(c)), out[1])
+            close(torch.cmul(s, c), out[2])
+            close(torch.cmul(torch.sigmoid(c), torch.sigmoid(x * 2)), out[3])
+            close(torch.cmul(s, t), out[4])
+            close(torch.cmul(s, s), out[5])
+            close(torch.sigmoid(c), list[1].data.mapindex[2].module.output)
+            close(torch.tanh(x), list[1].data.mapindex[1].module.output)
+         end
+         local g = {}
+         for i, y in ipairs(out) do g[i] = torch.randn(y:size()) end
+         local fast = model:backward({x, c}, g)
+         nngraph.setDebug(true)
+         finally(function() nngraph.setDebug(false) end)
+         model:forward {x, c}
+         local slow = model:updateGradInput({x, c}, g)
+         nngraph.setDebug(false)
+         for i = 1, 2 do
+            assert.same(slow[i]:size():totable(), fast[i]:size():totable())
+            close(slow[i], fast[i])
+         end
+      end
+   end)
+
+   it("computes outputs that only a sum has used again when a program reads them", function()
+      local x = nn.Identity()()
+      local first, second, product = nn.Linear(3, 2), nn.Linear(3, 2), nn.CMulTable()
+      local sum = nn.CAddTable() {nn.CAddTable() {first(x), product {nn.Tanh()(second(x)), nn.Linear(3, 2)(x)}},
+         nn.Linear(3, 2)(x)}
+      local model, input = nn.gModule({x}, {sum}), torch.randn(4, 3)
+      local out = model:forward(input)
+      local function linear(layer) return torch.mm(input, layer.weight:t()):add(layer.bias:view(1, 2):expand(4, 2)) end
+      assert.is_nil(rawget(first, "output"))
+      close(linear(first), first.output)
+      close(linear(first), rawget(first, "output"))
+      local layers = model:findModules "nn.Linear"
+      close(torch.cmul(torch.tanh(linear(second)), linear(layers[3])), product.output)
+      close(linear(first) + product.output + linear(layers[4]), out)
+      local g = torch.randn(4, 2)
+      local fast = model:backward(input, g):clone()
+      model:forward(input)
+      close(model:updateGradInput(input, g), fast)
+      -- a file has all fields that Torch7 needs
+      model:forward(input)
+      local loaded = torch.deserialize(torch.serialize(model))
+      assert.equal(0, loaded:findModules "nn.Linear"[1].output:nElement())
+      assert.equal("torch.DoubleTensor", loaded:findModules "nn.Linear"[1].output:type())
+      first.weight:fill(1) -- the output can no longer be computed
+      assert.is_nil(first.output)
+      local again = model:forward(input)
+      close(linear(first) + product.output + linear(layers[4]), again)
+   end)
+
    it("gives gradients of zero to elements of a split that nothing uses", function()
       local input = nn.Identity()()
       local _, second = nn.SplitTable(2)(nn.Linear(2, 3)(input)):split(3)
