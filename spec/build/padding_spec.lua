@@ -9,7 +9,7 @@ local padded <const> = {
    "tl_Limits.end tl_Scalar.anonymous tl_Work.begin tli_IterArg.strides tlk_Array.end tlk_Attention.batch",
    "tlk_Attention.scale tlk_Classes.end tlk_Context.stream tlk_Fault.source tlk_Gemm.m tlk_Pool.divisor",
    "tlk_Rnn.steps tlk_activation_backward.grad_in tlk_check_index.source tlk_csr.out tlk_fft.out",
-   "tlk_linear.inner tlk_list_clip.count tlk_list_reduce.params tlk_nonzero.sizes tlk_optim_coefs.count",
+   "tlk_linear.inner tlk_linspace.end tlk_list_clip.count tlk_list_reduce.params tlk_nonzero.sizes tlk_optim_coefs.count",
    "tlk_optim_coefs.options tlk_optim_step.coefs tlk_packed_linear.rows tlk_random.out",
    "tlk_reduce_index.values tlk_scatter.end tlk_search.end tlk_select_rank.values tlk_softmax.out",
    "tlk_softmax_backward.grad_in",

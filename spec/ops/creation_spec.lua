@@ -95,6 +95,28 @@ describe("linspace", function()
       end
    end)
 
+   it("has PyTorch's numbers to the last bit", function()
+      -- torch.linspace(-7.3, 2.9, 10, dtype=dtype)[i].item() for i in (2, 5, 6, 8)
+      local expected = {
+         float32 = {-5.0333333015441895, -1.633333683013916, -0.5000002384185791, 1.7666666507720947},
+         float64 = {-5.033333333333333, -1.6333333333333333, -0.5, 1.7666666666666666},
+         float16 = {-5.03515625, -1.6337890625, -0.5, 1.7666015625},
+         bfloat16 = {-5.03125, -1.6328125, -0.5, 1.7734375},
+      }
+      for dtype, numbers in pairs(expected) do
+         local x = torch.linspace(-7.3, 2.9, 10, {dtype = dtype})
+         for k, i in ipairs {3, 6, 7, 9} do assert.equal(numbers[k], x[i]:item()) end
+      end
+      assert.close(torch.tensor {-3e38, 0, 3e38}, torch.linspace(-3e38, 3e38, 3), 0) -- PyTorch overflows
+   end)
+
+   it("refuses ends that the dtype does not hold", function()
+      assert.raises("linspace: 300 does not fit in a tensor of dtype uint8",
+         function() torch.linspace(0, 300, 4, {dtype = "uint8"}) end)
+      assert.raises("linspace: 1e+06 does not fit in a tensor of dtype float16",
+         function() torch.linspace(0, 1e6, 4, {dtype = "float16"}) end)
+   end)
+
    it("of one step is its start, of none empty", function()
       assert.close({3}, torch.linspace(3, 9, 1), 0)
       assert.equal(0, torch.linspace(3, 9, 0):numel())

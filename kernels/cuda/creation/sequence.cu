@@ -1,6 +1,6 @@
 /*
-** sequence.cu - evenly spaced numbers in int64 or float64. Each number is computed from its index
-** alone.
+** sequence.cu - evenly spaced numbers in int64, float64 or float32. Each number is computed from its
+** index alone.
 */
 #include "kernels/cuda/cuda.cuh"
 
@@ -18,15 +18,22 @@ struct Whole {
   }
 };
 
-/* Elements in the second half are computed backwards from the end value, so that the last element
-** is exact. */
 struct Real {
   typedef double C;
-  double start, step, end;
+  double start, step;
+
+  __device__ __forceinline__ double at(int64_t i) const { return start + (double)i * step; }
+};
+
+/* Elements in the second half are computed backwards from the end value, so that the last element
+** is exact. */
+template <class T> struct Spaced {
+  typedef T C;
+  T start, step, end;
   int64_t half, last;
 
-  __device__ __forceinline__ double at(int64_t i) const {
-    return i < half ? start + (double)i * step : end - (double)(last - i) * step;
+  __device__ __forceinline__ T at(int64_t i) const {
+    return i < half ? fma(step, (T)i, start) : fma(-step, (T)(last - i), end);
   }
 };
 
@@ -60,12 +67,14 @@ double real_of(const tl_Scalar &s) { return s.kind == TL_FLOATING ? s.f : (doubl
 bool tlk_iota(const struct tlk_iota *call) {
   if (call->start.kind != TL_FLOATING && call->step.kind != TL_FLOATING)
     return run(call->cx, call->out, call->n, Whole{call->start.i, call->step.i});
+  return run(call->cx, call->out, call->n, Real{real_of(call->start), real_of(call->step)});
+}
+
+template <class T> static bool spaced(const struct tlk_linspace *call) {
   return run(call->cx, call->out, call->n,
-             Real{real_of(call->start), real_of(call->step), 0, call->n, 0});
+             Spaced<T>{(T)call->start, (T)call->step, (T)call->end, call->n / 2, call->n - 1});
 }
 
 bool tlk_linspace(const struct tlk_linspace *call) {
-  double step = call->n > 1 ? (call->end - call->start) / (double)(call->n - 1) : 0;
-  return run(call->cx, call->out, call->n,
-             Real{call->start, step, call->end, (call->n + 1) / 2, call->n - 1});
+  return call->compute == TL_F32 ? spaced<float>(call) : spaced<double>(call);
 }

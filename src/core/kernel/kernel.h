@@ -93,12 +93,15 @@ struct tlk_iota {
   tl_Scalar step;
 };
 
-/* Writes n numbers from start to end with equal steps; both ends are exact. */
+/* Writes n numbers from start to end with equal steps; both ends are exact.
+** out[i] = fma(step, i, start) for i < n / 2, else fma(-step, n - 1 - i, end). compute is F32 or
+** F64. */
 struct tlk_linspace {
   const tlk_Context *cx;
   tlk_Array out;
   int64_t n;
-  double start, end;
+  double start, end, step;
+  tl_DType compute;
 };
 
 /* ---- random numbers ---- */

@@ -225,6 +225,28 @@ static tl_Tensor *spaced_complex(const char *op, tl_Scalar start, tl_Scalar end,
   return tli_chain_end(&c, TLI_STEP(&c, tlo_complex(re, im)));
 }
 
+static double rounded(tl_Scalar s, tl_DType dtype) {
+  char bytes[16];
+  tli_store(bytes, dtype, s);
+  return tli_to_double(tli_load(bytes, dtype));
+}
+
+/* Writes evenly spaced numbers into t by PyTorch's arithmetic: ends of t's dtype, and a step in
+** float32 unless t's dtype is float64 or an integer one, or the distance overflows float32. */
+static bool write_spaced(const char *op, tl_Tensor *t, tl_Scalar start, tl_Scalar end) {
+  tl_DType dtype = (tl_DType)t->dtype;
+  int64_t n = t->numel;
+  TL_TRY(tli_check_holds(op, start, dtype) && tli_check_holds(op, end, dtype));
+  double from = rounded(start, dtype), to = n > 1 ? rounded(end, dtype) : from;
+  float distance = (float)to - (float)from;
+  bool narrow = dtype != TL_F64 && !is_integer(dtype) && isfinite(distance);
+  double step = n == 1   ? 0
+                : narrow ? (double)(distance / (float)(n - 1))
+                         : (to - from) / (double)(n - 1);
+  return TLI_RUN(tli_device(t), linspace, .out = tli_array(t), .n = n, .start = from, .end = to,
+                 .step = step, .compute = narrow ? TL_F32 : TL_F64);
+}
+
 static tl_Tensor *spaced(const char *op, tl_Scalar start, tl_Scalar end, int64_t steps,
                          tl_DType dtype, tl_Device device) {
   if (start.kind == TL_COMPLEX || end.kind == TL_COMPLEX || tli_complex_wanted(dtype))
@@ -232,14 +254,8 @@ static tl_Tensor *spaced(const char *op, tl_Scalar start, tl_Scalar end, int64_t
   if (steps < 0)
     return tli_fail_null(TL_EARG, "%s: expected at least 0 steps, got %" PRId64, op, steps);
   if (dtype == TL_BOOL) return tli_fail_null(TL_EDTYPE, "%s: not defined for bool", op);
-  if (dtype != TL_NODTYPE && is_integer(dtype)) {
-    start = whole(start);
-    end = whole(end);
-  }
   tl_Tensor *t = tli_new(op, (tl_Ints){1, &steps}, dtype, device);
-  if (t && steps > 0 &&
-      !TLI_RUN(tli_device(t), linspace, .out = tli_array(t), .n = steps,
-               .start = tli_to_double(start), .end = tli_to_double(end))) {
+  if (t && steps > 0 && !write_spaced(op, t, start, end)) {
     tli_release(t);
     return NULL;
   }
