@@ -60,6 +60,9 @@ local function defaults(self)
    return params
 end
 
+--- Returns the default values of all options.
+function CmdLine:default() return defaults(self) end
+
 -- Parses the option at the position `at` of the list. Returns the position after the option.
 local function read_option(self, params, list, at)
    local name = bare(list[at])
@@ -113,22 +116,29 @@ local function shown(value)
    return tostring(value)
 end
 
---- Returns a name for an experiment: the prefix, followed by the options whose values differ from
---- the defaults.
+--- Returns a name for an experiment: the prefix, followed by the arguments, and by the options
+--- whose values differ from the defaults. An option with `ignore[name] == false` always follows.
 ---@param prefix string
 ---@param params table
 ---@param ignore? table<string, boolean>
 ---@return string
 function CmdLine:string(prefix, params, ignore)
-   local parts = {}
-   for name, value in pairs(params) do
-      local entry = self.options[name]
-      if entry and value ~= entry.default and not (ignore and ignore[name]) then
-         parts[#parts + 1] = name .. self.keyseparator .. shown(value)
+   local parts, options = {prefix}, {}
+   ignore = ignore or {}
+   for _, entry in ipairs(self.arguments) do
+      local name = bare(entry.name)
+      if params[name] ~= nil and not ignore[name] then
+         parts[#parts + 1] = name .. self.keyseparator .. shown(params[name])
       end
    end
-   table.sort(parts)
-   table.insert(parts, 1, prefix)
+   for name, value in pairs(params) do
+      local entry = self.options[name]
+      if entry and (value ~= entry.default or ignore[name] == false) and not ignore[name] then
+         options[#options + 1] = name .. self.keyseparator .. shown(value)
+      end
+   end
+   table.sort(options)
+   table.move(options, 1, #options, #parts + 1, parts)
    return table.concat(parts, self.argseparator)
 end
 

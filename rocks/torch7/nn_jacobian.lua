@@ -98,6 +98,52 @@ function M.testIO(module, input)
       difference(gradInput, again:backward(input, output))
 end
 
+-- Returns how far a parameter is from its old value minus `step`.
+local function missed(module, name, before, step)
+   return (before - step - module[name]):norm()
+end
+
+--- Compares the ways in which a module can update a parameter. Returns a table of errors, which are
+--- about 0 for a module whose methods agree: `accGradParameters` and `accUpdateGradParameters`, and
+--- the same for two modules that share the parameter.
+---@param module table
+---@param input any
+---@param weight string  the name of the parameter's field
+---@param gradWeight string  the name of the field with its gradient
+---@return table<string, number>
+function M.testAllUpdate(module, input, weight, gradWeight)
+   local rate, errors, gradOutput = torch.uniform(0.1, 1), {}, nil
+   local before = module[weight]:clone()
+   -- Updates clones of the module in one way. They share the parameter.
+   local function updated(count, accumulate)
+      local list = {}
+      for k = 1, count do
+         list[k] = module:clone()
+         if k > 1 then list[k]:share(list[1], weight) end
+         list[k]:forward(input)
+         gradOutput = gradOutput or torch.rand(list[k].output:size()):typeAs(list[k].output)
+         list[k]:zeroGradParameters()
+         list[k]:updateGradInput(input, gradOutput)
+         if accumulate then list[k]:accGradParameters(input, gradOutput) end
+      end
+      for k = 1, count do
+         if accumulate then list[k]:updateParameters(rate)
+         else list[k]:accUpdateGradParameters(input, gradOutput, rate) end
+      end
+      return list
+   end
+   local single = updated(1, true)[1]
+   local step = single[gradWeight] * rate
+   errors["accGradParameters"] = missed(single, weight, before, step)
+   errors["accUpdateGradParameters"] = missed(updated(1, false)[1], weight, before, step)
+   for name, accumulate in pairs {accGradParameters = true, accUpdateGradParameters = false} do
+      local pair = updated(2, accumulate)
+      errors[name .. " [shared]"] = missed(pair[1], weight, before, step * 2)
+         + missed(pair[2], weight, before, step * 2)
+   end
+   return errors
+end
+
 -- Sparse inputs -----------------------------------------------------------------------------------
 
 -- An input of nn.SparseLinear is a table (n, 2) of positions and values. Only the values are

@@ -92,13 +92,15 @@ function LinearWeightNorm:parameters()
    return {self.v, self.g, self.bias}, {self.gradV, self.gradG, self.gradBias}
 end
 
--- SparseLinear: a linear layer. Its input is a list (n, 2) of pairs {position, value}, or a table
--- of such inputs.
+-- SparseLinear: a linear layer. Its input is a list (n, 2) of pairs {position, value}, or a batch:
+-- a table of such lists, or a tensor (batch, n, 2).
 local SparseLinear = layer("SparseLinear", function(self, inputSize, outputSize, doGradInput)
    self.inputSize, self.outputSize, self.doGradInput = inputSize, outputSize, doGradInput or false
    parameters(self, {outputSize, inputSize}, {outputSize})
 end, function(_, x, weight, bias)
-   local batch, list = not is_tensor(x), {}
+   local list = {}
+   if is_tensor(x) and dims(x) == 3 then x = T.unbind(x, 1) end
+   local batch = not is_tensor(x)
    for i, pairs_of in ipairs(batch and x or {x}) do
       local at = methods.to(T.select(pairs_of, 2, 1), "int64")
       list[i] = T.add(T.mv(T.index_select(weight, 2, at), T.select(pairs_of, 2, 2)), bias)

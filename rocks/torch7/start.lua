@@ -20,6 +20,9 @@ for name, file in pairs(modules) do
       return value
    end
 end
+package.preload.argcheck = function() return require "tlua.torch7.argcheck".argcheck end
+package.preload["argcheck.env"] = function() return require "tlua.torch7.argcheck".env end
+package.preload["argcheck.usage"] = function() return require "tlua.torch7.argcheck".usage end
 package.preload["threads.queue"] = function() return require "tlua.torch7.thread_queue".Queue end
 package.preload["threads.serialize"] = function()
    return require "tlua.torch7.thread_queue".serialize

@@ -13,6 +13,7 @@ build = {
    modules = {
       ["tlua.torch7"] = "init.lua",
       ["tlua.torch7.Module"] = "Module.lua",
+      ["tlua.torch7.argcheck"] = "argcheck.lua",
       ["tlua.torch7.arithmetic"] = "arithmetic.lua",
       ["tlua.torch7.cjson"] = "cjson.lua",
       ["tlua.torch7.class"] = "class.lua",

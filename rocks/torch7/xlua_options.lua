@@ -167,6 +167,12 @@ function Profiler:time(name)
    return e.real, e.cpu
 end
 
+--- Returns the processor seconds of all laps of a section.
+function Profiler:cpu(name) return (select(2, self:time(name))) end
+
+--- Returns the elapsed seconds of all laps of a section.
+function Profiler:real(name) return (self:time(name)) end
+
 function Profiler:reset(name)
    if name then self.events[name] = {real = 0, cpu = 0, count = 0}
    else self.events, self.names = {}, {} end

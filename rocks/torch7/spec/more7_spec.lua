@@ -78,6 +78,34 @@ it("nn.SparseJacobian varies the values of a sparse input", function()
    assert.same({1.0, 3.0}, x:select(2, 1):totable())
 end)
 
+it("nn.SparseLinear takes batches as tables and as tensors", function()
+   local module = nn.SparseLinear(4, 2)
+   local x = torch.Tensor {{{1, 0.1}, {3, 0.3}}, {{2, 5}, {4, -1}}}
+   local dense = torch.Tensor {{0.1, 0, 0.3, 0}, {0, 5, 0, -1}}
+   local expected = torch.mm(dense, module.weight:t()):add(module.bias:view(1, 2):expand(2, 2))
+   assert.is_true((module:forward(x) - expected):abs():max() < 1e-12)
+   assert.is_true((module:forward {x[1], x[2]} - expected):abs():max() < 1e-12)
+   local g = torch.Tensor {{1, 2}, {3, 4}}
+   module:forward(x)
+   module:zeroGradParameters()
+   module:backward(x, g)
+   assert.is_true((torch.mm(g:t(), dense) - module.gradWeight):abs():max() < 1e-12)
+   assert.same({4.0, 6.0}, module.gradBias:totable())
+end)
+
+it("nn.Jacobian compares the ways to update parameters", function()
+   local names = {}
+   for name, problem in pairs(nn.Jacobian.testAllUpdate(nn.Linear(3, 2), torch.rand(4, 3), "weight", "gradWeight")) do
+      names[#names + 1] = name
+      assert.is_true(problem < 1e-10)
+   end
+   assert.equal(4, #names)
+   local wrong = nn.Linear(3, 2)
+   function wrong:accUpdateGradParameters() end
+   local errors = nn.Jacobian.testAllUpdate(wrong, torch.rand(4, 3), "weight", "gradWeight")
+   assert.is_true(errors.accGradParameters < 1e-10 and errors.accUpdateGradParameters > 1e-6)
+end)
+
 describe("nn.hessian", function()
    nn.hessian.enable()
 
@@ -184,6 +212,8 @@ describe("xlua's", function()
       local second = profiler:lap "a"
       assert.is_true(first >= 0.002)
       near(first + second, (profiler:time "a"))
+      assert.equal(profiler:time "a", profiler:real "a")
+      assert.equal(select(2, profiler:time "a"), profiler:cpu "a")
       assert.raises("the section b was not started", function() profiler:lap "b" end)
    end)
 

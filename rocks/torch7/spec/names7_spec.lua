@@ -56,7 +56,7 @@ local rows = {
    {"Timer", torch.Timer(), [[
       time stop resume reset]]},
    {"CmdLine", torch.CmdLine(), [[
-      argument option parse log silent text string addTime help]]},
+      argument option parse log silent text string addTime help default]]},
    {"Tester", torch.Tester(), [[
       add run disable assert assertlt assertgt assertle assertge asserteq assertalmosteq assertne assertTensorEq
       assertTensorNe assertTableEq assertTableNe assertError assertNoError assertErrorMsg assertErrorPattern
@@ -110,7 +110,7 @@ local rows = {
       recursiveType recursiveResizeAs recursiveFill recursiveAdd recursiveCopy addSingletonDimension contiguousView
       clear]]},
    {"Jacobian", nn.Jacobian, [[
-      backward forward testJacobian testJacobianParameters testJacobianUpdateParameters testIO]]},
+      backward forward testJacobian testJacobianParameters testJacobianUpdateParameters testIO testAllUpdate]]},
    {"hessian", nn.hessian, [[
       enable]]},
    {"optim", optim, [[

@@ -38,6 +38,73 @@ describe("The package class of Torch7's programs", function()
    end)
 end)
 
+-- The expected values follow the examples of argcheck's README.
+describe("The package argcheck of Torch7's programs", function()
+   local argcheck = require "tlua.torch7.argcheck".argcheck
+   local rules = {help = "Adds five.", {name = "x", type = "number", default = 0, help = "the age"},
+      {name = "msg", type = "string", help = "a message"}}
+
+   local function list(...) return {n = select("#", ...), ...} end
+
+   it("takes arguments in order or by name, and gives defaults", function()
+      local check = argcheck(rules)
+      assert.same({n = 2, 4, "hello"}, list(check(4, "hello")))
+      assert.same({n = 2, 0, "hello"}, list(check "hello"))
+      assert.same({n = 2, 0, "hello"}, list(check(nil, "hello")))
+      assert.same({n = 2, 7, "z"}, list(check {msg = "z", x = 7}))
+      local optional = argcheck {{name = "a", type = "number"}, {name = "b", type = "number", defaulta = "a"},
+         {name = "c", type = "table", defaultf = function() return {9} end}, {name = "d", type = "boolean", opt = true}}
+      assert.same({n = 4, 1, 1, {9}}, list(optional(1)))
+      assert.same({n = 4, 1, 2, {9}, false}, list(optional(1, 2, false)))
+      assert.same({n = 4, 1, 1, {3}, true}, list(optional(1, {3}, true)))
+      assert.same({n = 0}, list(argcheck {}()))
+   end)
+
+   it("refuses other arguments, and says which it takes", function()
+      local check = argcheck(rules)
+      local text = "Adds five.\n\n> arguments:\n{\n  [x   = number]  -- the age [default=0]\n"
+         .. "   msg = string  -- a message\n}"
+      assert.raises(text, function() check(4) end)
+      assert.raises("invalid arguments: got (number, string, number)", function() check(4, "a", 3) end)
+      assert.raises("invalid arguments: got (table)", function() check {msg = "a", y = 3} end)
+      assert.raises("invalid arguments: got ()", function() check() end)
+      local positive = argcheck {{name = "n", type = "number", check = function(n) return n > 0 end}}
+      assert.equal(2, positive(2))
+      assert.raises("invalid arguments: got (number)", function() positive(-2) end)
+      assert.raises("rule 1: name: expected a string, got nil", function() argcheck {{type = "number"}} end)
+      assert.raises("the type of x: expected a string, got nil", function() argcheck {{name = "x"}} end)
+      assert.raises("two rules have the name x",
+         function() argcheck {{name = "x", type = "*"}, {name = "x", type = "*"}} end)
+      assert.raises("defaulta of x: there is no argument y",
+         function() argcheck {{name = "x", type = "*", defaulta = "y"}} end)
+      assert.raises("overload: expected a function of argcheck, got function",
+         function() argcheck {overload = print} end)
+      assert.raises("expected a table of rules, got nil", function() argcheck() end)
+   end)
+
+   it("calls functions, chooses among overloads, and takes objects", function()
+      local of_number = argcheck({{name = "n", type = "number"}}, function(n) return n * 2 end)
+      local of_both = argcheck {overload = of_number, {name = "t", type = "torch.*Tensor"},
+         call = function(t) return t:sum() end}
+      assert.equal(8, of_both(4))
+      assert.equal(3, of_both(torch.ones(3)))
+      assert.equal(3, of_both {t = torch.ones(3)})
+      assert.raises("(string)", function() of_both "a" end)
+      local method = argcheck {{name = "self", type = "table"}, {name = "k", type = "number"},
+         call = function(self, k) return self.base + k end}
+      local object = setmetatable({base = 10, at = method}, {})
+      assert.equal(13, object:at(3))
+      assert.equal(14, object:at {k = 4})
+      local quiet = argcheck {quiet = true, {name = "x", type = "number"}}
+      assert.same({n = 2, true, 3}, list(quiet(3)))
+      assert.is_false((quiet "x"))
+      assert.same({x = 3, y = 4}, argcheck {pack = true, {name = "x", type = "number"},
+         {name = "y", type = "number", default = 4}}(3))
+      assert.raises("(table)", function() argcheck {nonamed = true, {name = "x", type = "number"}} {x = 3} end)
+      assert.raises("(number)", function() argcheck {noordered = true, {name = "x", type = "number"}}(3) end)
+   end)
+end)
+
 -- The expected texts and values follow lua-cjson's manual.
 describe("The package cjson of Torch7's programs", function()
    local cjson = require "tlua.torch7.cjson"
