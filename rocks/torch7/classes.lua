@@ -39,6 +39,15 @@ local function index_by(method, meta)
    end
 end
 
+-- Gives a class, and its subclasses that do not define the method __index__ themselves, an __index
+-- that calls this method.
+local function pass_index_on(meta, method)
+   rawset(meta, "__index", index_by(method, meta))
+   for _, child in ipairs(children[meta] or {}) do
+      if rawget(child, "__index__") == nil then pass_index_on(child, method) end
+   end
+end
+
 local function newindex_by(method)
    return function(object, key, value)
       if not method(object, key, value) then rawset(object, key, value) end
@@ -51,7 +60,7 @@ local function define(meta, key, value)
    if metamethods[key] then
       pass_on(meta, metamethods[key], value)
    elseif key == "__index__" then
-      pass_on(meta, "__index", index_by(value, meta))
+      pass_index_on(meta, value)
    elseif key == "__newindex__" then
       pass_on(meta, "__newindex", newindex_by(value))
    end

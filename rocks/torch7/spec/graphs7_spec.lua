@@ -197,6 +197,14 @@ describe("Torch7's nngraph", function()
       close(linear(first) + product.output + linear(layers[4]), again)
    end)
 
+   it("leaves layers that derive from others their own methods", function()
+      local layer = nn.LinearWeightNorm(3, 2)
+      layer.g:fill(2)
+      local rows = layer:forward(torch.eye(3)):clone()
+      for i = 1, 3 do rows[i]:csub(layer.bias) end
+      close(torch.Tensor {2, 2}, rows:norm(2, 1):view(2))
+   end)
+
    it("gives gradients of zero to elements of a split that nothing uses", function()
       local input = nn.Identity()()
       local _, second = nn.SplitTable(2)(nn.Linear(2, 3)(input)):split(3)

@@ -356,6 +356,19 @@ describe("Torch7's classes", function()
       assert.is_nil(bag.colour)
    end)
 
+   it("keep their own methods if a parent class gets __index__ later", function()
+      local zoo = {}
+      local Bag = torch.class("SpecOldBag", zoo)
+      function Bag:size() return 3 end
+      local Sack = torch.class("SpecOldSack", "SpecOldBag", zoo)
+      function Sack:size() return 4 end
+      function Bag:__index__(key) return key == "colour" and "red" or nil, key == "colour" end
+      local sack = zoo.SpecOldSack()
+      assert.equal(4, sack:size())
+      assert.equal("red", sack.colour)
+      assert.equal("red", zoo.SpecOldBag().colour)
+   end)
+
    it("give pointers to elements, which count from 0", function()
       local x = torch.range(1, 6):resize(2, 3)
       local p, q = x:data(), x[2]:data()
