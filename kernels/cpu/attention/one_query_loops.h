@@ -46,11 +46,13 @@ static inline float number_at(const void *x, int64_t i, bool half) {
   return half ? tli_f16_to_f32(((const uint16_t *)x)[i]) : ((const float *)x)[i];
 }
 
+/* Writes the products of the query and the keys to `scores`. Meanwhile, prefetches the values. */
 static inline void scores_of(int64_t keys, int64_t size, const float *query, const void *key,
-                             bool half, float *scores) {
-  int64_t whole = size / VEC_LANES * VEC_LANES;
+                             const void *value, bool half, float *scores) {
+  int64_t whole = size / VEC_LANES * VEC_LANES, bytes = size * (half ? 2 : 4);
   for (int64_t j = 0; j < keys; j++) {
     Vec lane = {0};
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)value + j * bytes + i);
     for (int64_t i = 0; i < whole; i += VEC_LANES)
       lane += vec_at(query, i, false) * vec_at(key, j * size + i, half);
     float sum[VEC_LANES];
@@ -94,9 +96,9 @@ static void attend_one(int64_t keys, int64_t size, const float *query, const voi
                        float *out) {
   float most = *largest, lane[TLK_LANES] = {0};
   if (half)
-    scores_of(keys, size, query, key, true, scores);
+    scores_of(keys, size, query, key, value, true, scores);
   else
-    scores_of(keys, size, query, key, false, scores);
+    scores_of(keys, size, query, key, value, false, scores);
   for (int64_t j = 0; j < keys; j++) most = scores[j] > most ? scores[j] : most;
   int64_t j = 0;
   for (; j + TLK_LANES <= keys; j += TLK_LANES)

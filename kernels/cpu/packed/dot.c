@@ -74,6 +74,12 @@ static void plain_rows(const tlk_PackedRows *p, int64_t rows) {
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
+/* Prefetches the bytes that lie a page after `at`. The processor itself prefetches only within the
+** page that it reads. */
+ALWAYS void prefetch_page(const uint8_t *at, int bytes) {
+  for (int i = 0; i < bytes; i += 64) _mm_prefetch((const char *)at + 4096 + i, _MM_HINT_T0);
+}
+
 /* ---- AVX2 ------------------------------------------------------------------------ */
 
 #define AVX2 __attribute__((target("avx2,fma,f16c")))
@@ -127,6 +133,8 @@ static AVX2 void avx2_rows(const tlk_PackedRows *p, int64_t rows) {
   for (int64_t r = 0; r < rows; r++) {
     memset(p->sums, 0, (size_t)p->count * 8 * sizeof(float));
     for (int64_t c = 0; c < p->chunks; c++) {
+      int64_t part = p->bytes / p->chunks;
+      prefetch_page(p->weight + r * p->bytes + c * part, (int)part);
       unpack_chunk(avx2_unpack, p, p->weight + r * p->bytes, c, &u);
       for (int64_t t = 0; t < p->count; t++) {
         const tlk_Rounded *x = rounded_at(p, t, c);
@@ -215,6 +223,7 @@ ALWAYS VNNI float vnni_row_q8_0(const tlk_PackedRows *p, const uint8_t *row) {
   __m256 rest = _mm256_setzero_ps();
   for (int64_t c = 0; c < p->chunks; c++, row += 8 * Q8_0_BYTES) {
     const tlk_Rounded *x = p->x + c * TLK_TOKENS;
+    prefetch_page(row, 8 * Q8_0_BYTES);
     int blocks = (int)tlk_min(8, p->features / 32 - 8 * c);
     __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(blocks * Q8_0_BYTES), starts);
     __m256i halves = _mm256_mask_i32gather_epi32(_mm256_setzero_si256(),
@@ -271,6 +280,7 @@ ALWAYS VNNI float vnni_row_k(const tlk_PackedRows *p, const uint8_t *row, int bi
   __m512 sum = _mm512_setzero_ps();
   __m256 least = _mm256_setzero_ps();
   for (int64_t c = 0; c < p->chunks; c++, row += bits == 4 ? 144 : 176) {
+    prefetch_page(row, bits == 4 ? 144 : 176);
     const tlk_Rounded *x = p->x + c * TLK_TOKENS;
     __m128i head = _mm_loadu_si128((const __m128i *)(const void *)row), six = vnni_scales(head);
     __m128 d = _mm_cvtph_ps(head); /* scale of the block's scales, and scale of its minimums */
@@ -308,6 +318,7 @@ ALWAYS VNNI float vnni_row_q6_k(const tlk_PackedRows *p, const uint8_t *row) {
   __m512i next = _mm512_add_epi32(lanes, _mm512_set1_epi32(0x0808));
   __m512 sum = _mm512_setzero_ps(), zero = _mm512_set1_ps(32);
   for (int64_t c = 0; c < p->chunks; c++, row += 210) {
+    prefetch_page(row, 210);
     const tlk_Rounded *x = p->x + c * TLK_TOKENS;
     __m128i eight = _mm_loadu_si128((const __m128i *)(const void *)(row + 192));
     __m256i scales = _mm256_cvtepi8_epi16(eight);
@@ -347,21 +358,20 @@ typedef struct Panel {
   __m512 scale[VECTORS][TLK_GROUPS], least[VECTORS][TLK_GROUPS];
 } Panel;
 
-/* Reads 16 bytes of each of 16 rows; row r begins starts[r] bytes after `at`. Stores their
-** transpose: to[k] holds bytes 4 k to 4 k + 3 of all rows. Inverts the bits that are set in
-** `flip`. */
-ALWAYS VNNI void fill_fours(const void *at, const int32_t starts[16], __m512i flip, __m512i to[4]) {
+/* Reads 16 bytes of each of 16 rows, which begin `stride` bytes apart. Stores their transpose: to[k]
+** holds bytes 4 k to 4 k + 3 of all rows. Inverts the bits that are set in `flip`. */
+ALWAYS VNNI void fill_fours(const void *at, int64_t stride, __m512i flip, __m512i to[4]) {
   const uint8_t *from = at;
   __m512i z[4], pairs[4];
 #pragma GCC unroll 4
   for (int j = 0; j < 4; j++) {
     z[j] =
-        _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)(from + starts[j])));
+        _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)(from + j * stride)));
 #pragma GCC unroll 3
     for (int lane = 1; lane < 4; lane++)
       z[j] = _mm512_mask_broadcast_i32x4(
           z[j], (__mmask16)(15 << 4 * lane),
-          _mm_loadu_si128((const __m128i *)(const void *)(from + starts[4 * lane + j])));
+          _mm_loadu_si128((const __m128i *)(const void *)(from + 4 * lane * stride + j * stride)));
   }
   pairs[0] = _mm512_unpacklo_epi32(z[0], z[1]);
   pairs[1] = _mm512_unpacklo_epi32(z[2], z[3]);
@@ -373,48 +383,52 @@ ALWAYS VNNI void fill_fours(const void *at, const int32_t starts[16], __m512i fl
   to[3] = _mm512_xor_si512(_mm512_unpackhi_epi64(pairs[2], pairs[3]), flip);
 }
 
-/* Fills a vector of 16 rows from Q8_0, whose integers need no unpacking. If fewer rows are left,
-** the last row is repeated. Blocks beyond a row's end get scales of 0. */
-static VNNI void fill_q8_0(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t c,
-                           __m512i *q, __m512 *scale) {
+/* Fills a vector of 16 rows from Q8_0, whose integers need no unpacking. Blocks beyond a row's end
+** get scales of 0. */
+static VNNI void fill_q8_0(const tlk_PackedRows *p, int64_t first, int64_t c, __m512i *q,
+                           __m512 *scale) {
   const uint8_t *block = p->weight + first * p->bytes + c * 8 * Q8_0_BYTES;
   int blocks = (int)tlk_min(8, p->features / 32 - 8 * c);
-  int32_t starts[16];
-  for (int r = 0; r < 16; r++) starts[r] = (int32_t)(tlk_min(r, rows - 1) * p->bytes);
-  __m512i at = _mm512_loadu_si512(starts), flip = _mm512_set1_epi8((char)0x80);
+  __m512i row = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  __m512i at = _mm512_mullo_epi32(row, _mm512_set1_epi32((int32_t)p->bytes));
+  __m512i flip = _mm512_set1_epi8((char)0x80);
   for (int g = 0; g < blocks; g++, block += Q8_0_BYTES) {
-    fill_fours(block + 2, starts, flip, q + 8 * g);
-    fill_fours(block + 18, starts, flip, q + 8 * g + 4);
+    fill_fours(block + 2, p->bytes, flip, q + 8 * g);
+    fill_fours(block + 18, p->bytes, flip, q + 8 * g + 4);
     /* each gathered number contains a scale in its lower 16 bits */
     scale[g] = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_i32gather_epi32(at, block, 1)));
   }
   for (int g = blocks; g < 8; g++) scale[g] = _mm512_setzero_ps();
 }
 
-/* Fills a vector of 16 rows from any layout. */
+/* Fills a vector of up to 16 rows from any layout. */
 static VNNI void fill_any(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t c,
                           tli_Chunk *u, __m512i *q, __m512 *scale, __m512 *least) {
-  int32_t starts[16];
-  for (int r = 0; r < 16; r++) starts[r] = (int32_t)((size_t)r * sizeof *u);
+  const int64_t stride = sizeof *u;
   for (int64_t r = 0; r < rows; r++)
     unpack_chunk(vnni_unpack, p, p->weight + (first + r) * p->bytes, c, &u[r]);
   __m512i none = _mm512_setzero_si512();
-  for (int k = 0; k < 64; k += 4) fill_fours(u->q + 4 * k, starts, none, q + k);
+  for (int k = 0; k < 64; k += 4) fill_fours(u->q + 4 * k, stride, none, q + k);
   for (int g = 0; g < 16; g += 4) {
-    fill_fours(u->scale + g, starts, none, (__m512i *)scale + g);
-    fill_fours(u->least + g, starts, none, (__m512i *)least + g);
+    fill_fours(u->scale + g, stride, none, (__m512i *)scale + g);
+    fill_fours(u->least + g, stride, none, (__m512i *)least + g);
   }
+}
+
+/* Returns whether fill_q8_0 can fill all vectors of a panel of `rows` rows. */
+ALWAYS bool is_plain(const tlk_PackedRows *p, int64_t rows) {
+  return p->kind == TLI_Q8_0 && rows % 16 == 0 && p->bytes <= INT32_MAX / 16;
 }
 
 static VNNI void fill_panel(const tlk_PackedRows *p, int64_t first, int64_t rows, int64_t c,
                             tli_Chunk *u, Panel *panel) {
-  bool plain = p->kind == TLI_Q8_0 && p->bytes <= INT32_MAX / 16;
+  bool plain = is_plain(p, rows);
   for (int v = 0; v < VECTORS && 16 * v < rows; v++) {
-    int64_t here = tlk_min(16, rows - 16 * v);
     if (plain)
-      fill_q8_0(p, first + 16 * v, here, c, panel->q[v], panel->scale[v]);
+      fill_q8_0(p, first + 16 * v, c, panel->q[v], panel->scale[v]);
     else
-      fill_any(p, first + 16 * v, here, c, u, panel->q[v], panel->scale[v], panel->least[v]);
+      fill_any(p, first + 16 * v, tlk_min(16, rows - 16 * v), c, u, panel->q[v], panel->scale[v],
+               panel->least[v]);
   }
 }
 
@@ -520,7 +534,7 @@ static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows
   const uint8_t *next_end = p->weight + tlk_min(end, first + 2 * rows) * p->bytes;
   int64_t part = (rows * p->bytes / (p->chunks * tiles) + 64) & -64;
   tli_Chunk u[16];
-  memset(u, 0, sizeof u);
+  if (!is_plain(p, rows)) memset(u, 0, sizeof u);
   for (int64_t c = 0; c < p->chunks; c++) {
     fill_panel(p, first, rows, c, u, panel);
     for (int64_t t = 0; t < p->count; t += TILE) {
