@@ -17,7 +17,7 @@ local function results_of(title, branch, operands)
    return nested.flatten("cond", title, results, list), list
 end
 
--- Returns a text for the structure of results, which is the same for the same structure.
+-- Returns a text that describes the structure of results: equal structures have equal texts.
 local function shape_of(structure)
    if structure == 0 then return "tensor" end
    local parts = {}

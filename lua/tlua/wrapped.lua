@@ -64,7 +64,8 @@ function M.kind(kind)
       return kind.new(copy)
    end
 
-   -- Returns the shell of a tensor; see lua/tlua/autograd/shells.lua.
+   -- Returns the shell of a tensor: functions that take the main tensor out of it and put it back
+   -- (lua/tlua/autograd/shells.lua).
    function meta.shell(x)
       local rest = {}
       for key, value in pairs(kind.parts(x)) do rest[key] = value end

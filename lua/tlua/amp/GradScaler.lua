@@ -72,8 +72,8 @@ function GradScaler:__init(...)
    self:forget()
 end
 
---- Empties the table that maps each optimizer to {stage =, found =}; `found` is a number on the
---- device.
+--- Forgets all optimizers: empties the table that maps each optimizer to the stage of its gradients
+--- and to `found`, a flag on the device.
 function GradScaler:forget()
    self.optimizers = setmetatable({}, {__mode = "k"})
 end
@@ -218,8 +218,8 @@ local function is_finite(optimizer, found)
 end
 
 -- Returns the fields that a step needs if the optimizer itself divides by the scale, and the norm
--- of the gradients if the step clips them. The gradients are only read, unless they must be clipped
--- and clip_numbers cannot help; unscale_ then divides them.
+-- of the gradients if the step clips them. Usually the gradients are only read. If they must be
+-- clipped and clip_numbers cannot do that, unscale_ divides them.
 local function fields_of_step(self, optimizer, entry, options)
    local scale = self.scale_number
    local max_norm, norm_type = math.huge, math.huge

@@ -29,8 +29,8 @@ end
 
 function Rounded.backward(ctx, grad) return grad * ctx:saved_tensors() end
 
--- Rounds like Rounded, and also differentiates with respect to the scale and the zero point. `over`
--- lists the dimensions along which the scale and the zero point are constant.
+-- Rounds as the class Rounded does, and also differentiates with respect to the scale and the zero
+-- point. `over` lists the dimensions along which the scale and the zero point are constant.
 local Learned = class.class("ao.quantization.Learned", torch.autograd.Function)
 
 function Learned.forward(ctx, x, scale, zero_point, low, high, factor, over)

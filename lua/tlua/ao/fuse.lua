@@ -69,10 +69,11 @@ end
 local take = args.signature(who .. [[(model: object, modules_to_fuse: table,
    inplace: boolean = false)]])
 
---- Returns a copy of a model, in evaluation mode, in which layers that follow one another are one
---- layer: Linear or Conv and ReLU, with a batch norm between them or alone. The fused layer
---- replaces the first module of each list, and nn.Identity replaces the others. prepare observes
---- the results after the ReLU, and convert makes one layer of 8-bit integers of both.
+--- Returns a copy of a model, in evaluation mode, in which each list of successive layers is joined
+--- to one layer. A list has a Linear or a convolution, followed by a batch norm, a ReLU or both.
+--- The fused layer replaces the first module of each list, and nn.Identity replaces the others.
+--- prepare observes the results after the ReLU, and convert turns the layer and its ReLU into one
+--- layer of 8-bit integers.
 ---
 ---     local Q = torch.ao.quantization
 ---     local model = nn.Sequential(nn.Linear(4, 3), nn.ReLU()):eval()

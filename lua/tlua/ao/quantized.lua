@@ -233,7 +233,7 @@ function Quantized:q_per_channel_zero_points()
    return self.zero_point
 end
 
---- Returns the dimension along which the scales of a tensor that is quantized per channel differ.
+--- Returns the dimension along which the scales differ, for a tensor that is quantized per channel.
 ---@return integer
 function Quantized:q_per_channel_axis()
    expect("q_per_channel_axis", self, true)

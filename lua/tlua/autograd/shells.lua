@@ -1,7 +1,7 @@
--- shells.lua - passes sparse and masked tensors through functions of dense ones: the graph gets the
--- main tensor of each, through which gradients flow. The remaining components of the tensor are its
--- shell, which refers to no tensor of the graph. The function `shell` of the tensor's metatable
--- makes the shell:
+-- shells.lua - passes sparse and masked tensors through functions that take dense tensors. Each
+-- such tensor has one dense main tensor, which the graph records and through which gradients flow.
+-- The remaining components of the tensor are its shell, which refers to no tensor of the graph. The
+-- function `shell` of the tensor's metatable makes the shell, a table with these fields:
 --
 --    wrap(main)    returns a tensor with the given main tensor
 --    main(value)   returns the main tensor of a value with the same shell, nil for any other value

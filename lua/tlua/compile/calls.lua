@@ -9,13 +9,13 @@ local strided = require "tlua.export.strided"
 local training = require "tlua.compile.training"
 local watch = require "tlua.compile.watch"
 
--- The largest number of programs of one function. PyTorch's recompile_limit is the same.
+-- The largest number of programs of one function, equal to PyTorch's recompile_limit.
 local MOST_PROGRAMS <const> = 8
 -- The largest number of kinds of calls for which programs are tried. Calls of one kind have
 -- arguments with the same dtypes, shapes and so on (torch._call_key).
 local MOST_KINDS <const> = 64
--- If this many calls of one kind were watched and gave no program, all later calls of this kind go
--- to the function.
+-- If this many calls of one kind were watched and gave no program, all later calls of this kind run
+-- the original function.
 local MOST_TRIES <const> = 16
 -- A program is optimized again when the values of its constants change. This happens at most
 -- MOST_UPDATES times, not counting changes that come after at least RUNS runs.
@@ -48,7 +48,8 @@ local function note(self, why)
    if #self.reasons > 32 then table.remove(self.reasons, 1) end
 end
 
--- Makes all later calls of a slot (one kind of call) go to the function, and stores the reason.
+-- Makes all later calls of a slot, which stands for one kind of call, run the original function,
+-- and stores the reason.
 local function leave(self, slot, why)
    slot.eager = why
    slot.pending = nil

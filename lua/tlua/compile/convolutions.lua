@@ -44,7 +44,8 @@ local function padded(tensor)
    return torch.cat({tensor, torch.zeros(sizes)}, #sizes)
 end
 
--- Returns a weight (out, in, height, width) in the form of tlk_conv_packed (ORDER panels).
+-- Packs a weight (out, in, height, width) in the layout that the kernel tlk_conv_packed expects
+-- (ORDER panels).
 local function packed(weight)
    local rows = padded(weight:permute(3, 4, 2, 1):reshape(-1, weight:size(1)))
    local vectors = rows:size(2) // LANES

@@ -141,8 +141,8 @@ end
 --- {why = text} if the call cannot be recorded.
 function M.record(call)
    local tensors, positions = arguments.tensors(call.leaves)
-   -- calls that record gradients, and backends, use the caller's own tensors, so these are not
-   -- replaced by lines
+   -- inputs that are not row-major are replaced by lines (strided.lua), except in calls that record
+   -- gradients and calls of a backend, which use the caller's own tensors
    local found = strided.find((call.live or call.backend) and {} or tensors)
    local result_template, result_leaves, result_places, first_leaves
    local function model(...)
@@ -240,7 +240,8 @@ function M.record(call)
    return entry
 end
 
--- Returns a note, for torch._note_holds, of the tensors of a state with their current versions.
+-- Returns a userdata that stores the tensors of a state and their current versions.
+-- torch._note_holds compares it with later values.
 local function versions_of(state)
    local list = {n = 0}
    for _, pair in ipairs(state.list) do

@@ -180,8 +180,8 @@ function M.without_versions(tensors)
    return copy
 end
 
---- Returns a note of a state: a userdata that torch._note_holds compares with the current values
---- (src/lua/guards.c).
+--- Returns a userdata that stores a state, for torch._note_holds, which compares it with the
+--- current values (src/lua/guards.c).
 ---@param state table
 ---@param tensors table  the list of tensors
 ---@return userdata

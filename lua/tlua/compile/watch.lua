@@ -157,7 +157,7 @@ local function watch_globals(watch, fn)
    end
 end
 
--- Records a table through which the script goes.
+-- Records a table that the script passes to pairs, ipairs or next.
 local loops <const> = {[pairs] = true, [ipairs] = true, [next] = true}
 local function note_table(watch)
    local given, caller = argument(1), debug.getinfo(5, "S")

@@ -110,8 +110,8 @@ function DDP:__init(...)
    keep("broadcast_buffers", a.broadcast_buffers and #a.module:buffers() > 0)
    keep("sync", true)
    keep("passes", 0)
-   -- awaits: from a forward pass until its backward pass has ended, the number of backward passes
-   -- that had failed before the forward pass; at other times nil
+   -- `awaits` is the number of backward passes that had failed before the last forward pass. It is
+   -- nil if no forward pass waits for its backward pass.
    keep("awaits", nil)
    local params, names, sparse, is_sparse = {}, {}, {}, sparse_grads.find(a.module)
    for path, parameter in a.module:named_parameters() do

@@ -271,8 +271,9 @@ define("VonMises", "loc: any, concentration: any", {
    end,
 })
 
--- The formulas divide by 2 probs - 1, which is 0 at 1/2. Where probs is between the limits `lims`,
--- they use another number instead, and a series around 1/2 replaces the result.
+-- The formulas divide by 2 probs - 1, which is 0 if probs is 1/2. Where probs is between the two
+-- numbers in `lims`, `cut` therefore replaces probs by lims[1], and near_half replaces the result
+-- by a series around 1/2.
 local function outside(self)
    return self._inner:le(self.lims[1]) | self._inner:gt(self.lims[2])
 end

@@ -287,10 +287,10 @@ local function follow_option(link, call, element, number, steps)
    call.numbers[element] = number
 end
 
---- Returns the link of a new program to the objects in `parts`. `order` has the first parameter of
---- each call of an optimizer. `increments` has the numbers of epochs by which a step advances the
---- schedulers. `schedule` is nil or has the places of the scheduled options and their values in
---- each step.
+--- Returns a table that links a new program to the objects in `parts`. `order` has the first
+--- parameter of each call of an optimizer. `increments` has the numbers of epochs by which a step
+--- advances the schedulers. `schedule` is nil or has the places of the scheduled options and their
+--- values in each step.
 function M.new(graph, parts, order, increments, named, schedule)
    local link = {
       graph = graph, calls = calls_of(graph, parts, order), fields = fixed_fields(parts),

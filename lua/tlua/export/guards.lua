@@ -1,7 +1,7 @@
 -- guards.lua - records the fields of Lua's tables and the tensors on which a check depends. The
--- check can be left out as long as none of them has changed (src/lua/guards.c compares them). A
--- note of recorded values can contain only raw fields and tensors. If a check depends on anything
--- else, there is no note, and the check is made each time.
+-- check can be left out as long as none of them has changed (src/lua/guards.c compares them). The
+-- recorded values are kept in a userdata, called a note, which can contain only raw fields and
+-- tensors. If a check depends on anything else, there is no note, and the check is made each time.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -57,7 +57,7 @@ local function add_tensor(list, tensor, alias)
    list.n = n + 4
 end
 
---- Returns whether no value in a note has changed. Returns false if there is no note.
+--- Returns whether all values in a note are unchanged; false if there is no note.
 ---@param note userdata?
 ---@return boolean
 function M.hold(note)
@@ -100,9 +100,9 @@ local function add_groups(list, optimizers)
    end
 end
 
---- Returns a note of these things: fields and variables of functions that must keep their values;
---- the hooks of the optimizers' steps; the number of parameters of each optimizer; tensors that
---- must share the memory of other tensors; and leaves.
+--- Records these values in a note, and returns the note: fields and variables of functions that
+--- must keep their values; the hooks of the optimizers' steps; the number of parameters of each
+--- optimizer; tensors that must share the memory of other tensors; and leaves.
 ---@param link {fields: table[], upvalues: table[], parts: table, own: Tensor[], kept: Tensor[],
 --- leaves: table[]}  the optimizers are parts.optimizers; kept: for each tensor of `own`, the
 --- tensor whose memory it must share
@@ -168,7 +168,7 @@ local function add_optimizer(fields, list, optimizer)
    return true
 end
 
---- Returns a note of the numeric options of optimizers' groups.
+--- Records the numeric options of optimizers' groups in a note, and returns the note.
 ---@param optimizers optim.Optimizer[]
 ---@return userdata?
 function M.of_options(optimizers)

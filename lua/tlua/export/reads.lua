@@ -15,9 +15,9 @@ local M = {}
 -- largest number of fields of a table all of whose fields count.
 local DEEPEST <const>, LONGEST <const>, MOST <const> = 4, 16, 256
 
---- Calls fn(...) under pcall. Returns whether it succeeded, its error, and what it has called, for
---- M.of. Returns nothing of the latter if the call cannot be watched: in a sandbox, or if another
---- debug hook is set.
+--- Calls fn(...) under pcall. Returns whether it succeeded, its error, and a record of its calls
+--- for M.of. The record is nil if the call cannot be watched: in a sandbox, or if another debug
+--- hook is set.
 function M.during(fn, ...)
    local watch = debug and debug.sethook and require "tlua.compile.watch"
    if not watch or not watch.can() then
@@ -158,7 +158,8 @@ function Reads:visit(value, path, depth, wanted)
    self.seen[value] = true
    local meta, tables = debug.getmetatable(value), self.library.tables
    if tables[value] or rawequal(value, package.loaded) then return end
-   local fine, is_module = pcall(class.isinstance, value, torch.nn.Module) -- as in add_methods
+   -- __index may raise an error, as in add_methods
+   local fine, is_module = pcall(class.isinstance, value, torch.nn.Module)
    if fine and is_module then return self:add_module(value, path) end
    if tables[meta or false] then return end
    self.plain[value] = not meta or nil

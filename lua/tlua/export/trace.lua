@@ -8,8 +8,8 @@ local json = require "tlua.utils.json"
 local nested = require "tlua.export.nested"
 local strided = require "tlua.export.strided"
 
--- `recorder` is the trace of the running call, `step` whether it is a step's, and `failure` the
--- first error while torch.cond or torch.while_loop was recorded.
+-- `recorder` is the trace of the running call, `step` whether that call is a training step, and
+-- `failure` the first error while torch.cond or torch.while_loop was recorded.
 local M = {}
 
 local watch <const> = setmetatable({}, {__close = function(_, problem)
@@ -88,7 +88,7 @@ local function results_of(call, fine, ...)
    error(problem, 0)
 end
 
--- Calls the function so that it cannot yield.
+-- Calls the function so that it cannot yield, because a suspended call might never be resumed.
 local function call_model(call, ...)
    return results_of(call, torch._batched_call(call.model, ...))
 end
@@ -421,7 +421,7 @@ function M.make_dynamic(graph, call, tensors, symbols)
       found[i] = find_integers(graph, call, tensors, symbol, i)
    end
    if #symbols < 2 then return end
-   -- Records a call in which some sizes are those that size(i) returns.
+   -- Records a call in which dynamic size i has the value size(i).
    local function record_sizes(size)
       local list, sizes = tensors, {}
       for i, symbol in ipairs(symbols) do

@@ -83,7 +83,7 @@ end
 --- Waits until all processes have ended. An error in one process ends all other processes; join
 --- raises the error with its rank and traceback.
 ---@param timeout? number  seconds; without it, waits without limit
----@return boolean ended  false where the time was over before
+---@return boolean ended  false if the time was over first
 function ProcessContext:join(timeout)
    if timeout ~= nil and (type(timeout) ~= "number" or timeout < 0) then
       args.refuse("join", "timeout", "seconds", timeout)

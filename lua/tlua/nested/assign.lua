@@ -15,8 +15,8 @@ local function check_positions(who, d, positions, most)
    end
 end
 
--- Returns the indices of p.values for indices of the batch, the dimensions before the ragged one,
--- and the ragged one.
+-- Converts indices of the batch, of the dimensions before the ragged one and of the ragged
+-- dimension to indices of p.values.
 local function row_indices(who, p, indices)
    local device, ragged = p.values.device, p.ragged
    local batch, rows = table.unpack(torch.broadcast_tensors(indices[1], indices[p.dim]))
@@ -63,8 +63,8 @@ V.define("index_put_", 4, function(x, ...)
    return x
 end)
 
--- Assigns to a sequence, to elements of one, to dense dimensions of all sequences, or where a
--- nested mask is true.
+-- Assigns to a sequence, to elements of a sequence, to dense dimensions of all sequences, or where
+-- a nested mask is true.
 kind.operators.__newindex = function(x, key, value)
    local p = parts(x)
    if parts(key) then

@@ -433,7 +433,8 @@ local function softmax(p, dtype, logarithm)
    local ragged, b = p.ragged, #p.ragged.lengths
    local x = dtype and p.values:to(dtype) or p.values
    if not x.dtype:find "float" then args.refuse("softmax", "input", "a floating dtype", x) end
-   -- Sequences of similar lengths are padded; an empty sequence would be a row of NaN.
+   -- Sequences of similar lengths are padded to a dense batch. Empty sequences are not padded,
+   -- because each would give a row of NaN.
    if b > 0 and ragged.least > 0 and b * ragged.most <= 4 * ragged.total then
       local padded = V.pad({values = x, ragged = ragged, dim = p.dim}, -math.huge, ragged.most)
       local fn = logarithm and torch.log_softmax or torch.softmax

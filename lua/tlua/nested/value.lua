@@ -93,7 +93,8 @@ local function spread(list, lengths, total, device)
       {output_size = total})
 end
 
---- Returns the rows of the sequences whose numbers are listed, or of all.
+--- Returns the numbers of the rows that belong to the sequences listed in `order`, or to all
+--- sequences.
 ---@param ragged nested.Ragged
 ---@param order integer[]?
 function M.rows(ragged, order, device)

@@ -26,8 +26,8 @@ end
 checked.functions(M, "", "sparse_mask(self: tensor, mask: tensor)")
 V.define("sparse_mask", M.sparse_mask)
 
---- Coalesces a leaf and its gradient before an optimizer's step. Each of several elements at one
---- position has the position's gradient, which must be applied once.
+--- Coalesces a leaf and its gradient before an optimizer's step. Several elements at one position
+--- each have the gradient of that position, which the step must apply only once.
 ---@param s Tensor
 function M.coalesce_leaf(s)
    local p = V.parts(s)

@@ -29,7 +29,7 @@ if M then return M end
 M = {}
 rawset(torch, "_sparse", M)
 
---- Says whether constructors check positions (invariants.lua).
+--- Whether constructors check positions (invariants.lua).
 M.checks = true
 --- Maps operators' names to the functions that take sparse tensors. Other files add functions.
 ---@type table<string, function>
@@ -302,7 +302,8 @@ end
 
 local function same_shape(p, q) return q and q.layout == p.layout and M.same(q.size, p.size) end
 
--- Returns the shell of a tensor; see lua/tlua/autograd/shells.lua.
+-- Returns the shell of a tensor: functions that take the main tensor out of it and put it back
+-- (lua/tlua/autograd/shells.lua).
 function meta.shell(s)
    local rest = {}
    for key, value in pairs(M.parts(s)) do rest[key] = value end

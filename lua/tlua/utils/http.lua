@@ -106,8 +106,8 @@ local function length_of(text, base)
    return n and n >= 0 and n or nil
 end
 
--- Each of these functions makes an iterator over the parts of a response's body, one for each way
--- in which the length is given.
+-- Each of these functions makes an iterator over the parts of a response's body. There is one
+-- function for each way in which a response gives the length of its body.
 
 local function parts_of_length(from, length)
    return function()

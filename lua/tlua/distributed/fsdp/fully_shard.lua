@@ -86,7 +86,8 @@ local function reduce(unit)
    finish_reduction(context) -- only one reduction runs at a time, to bound memory
    for _, flat in ipairs(unit.flats) do
       if flat.grads then flat:reduce() end
-      flat.seen, flat.arrived = nil, 0 -- a nested pass may be followed by more passes
+      -- starts the counts again, since more passes may follow a nested pass
+      flat.seen, flat.arrived = nil, 0
    end
    unit.reduced = true
    context.reducing = unit
@@ -332,7 +333,7 @@ local function leave_forward(unit, ...)
       each(unit, "take_back")
       local order = context.order
       local last = order[#order]
-      -- this sharded module is the last one unless sharded modules below it have run since
+      -- `last` is this module itself, unless sharded modules below it have run since
       unit.before = last == unit and order[#order - 1] or last
       local reshard = unit.reshard_after_forward
       if reshard == nil then reshard = unit ~= context.root end

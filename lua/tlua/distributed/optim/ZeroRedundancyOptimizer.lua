@@ -102,7 +102,7 @@ function Zero:__init(params, options)
       torch.raise(name .. ": optimizer_class: a step of LBFGS needs all parameters, of which " ..
          "each rank has a part; expected an optimizer that steps each parameter by itself")
    end
-   local whole = kind(params, rest) -- this one only makes the groups and checks arguments
+   local whole = kind(params, rest) -- this optimizer only makes the groups and checks arguments
    self.group, self.defaults, self.check_options = group, whole.defaults, whole.check_options
    self.param_groups, self.state = whole.param_groups, {}
    for _, given in ipairs(self.param_groups) do

@@ -27,7 +27,8 @@ function CrossEntropy.forward(ctx, logits, own, elsewhere, group)
    local at = logits:gather(2, own:unsqueeze(2)):squeeze(2):masked_fill(elsewhere, 0)
    at = reduce_all(at:contiguous(), "sum", group)
    ctx:save_for_backward(shifted:div_(total:unsqueeze(2)), own, elsewhere)
-   return total:log() + (most - at) -- most - at is exact even if both are large
+   -- the difference most - at is exact even if both numbers are large
+   return total:log() + (most - at)
 end
 
 function CrossEntropy.backward(ctx, grad)
