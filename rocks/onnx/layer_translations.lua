@@ -99,7 +99,8 @@ local pads_of <const> = {constant = "constant", reflect = "reflect", replicate =
 function M.pad(b, a)
    local mode = pads_of[a.mode or "constant"]
    local rank = b:rank(a.input)
-   if mode == "wrap" and b.opset < 19 then -- by parts of the input
+   -- operator sets before 19 lack this mode, so parts of the input are joined
+   if mode == "wrap" and b.opset < 19 then
       local y = a.input
       for k = 1, #a.pad, 2 do
          local axis = rank - (k + 1) // 2
@@ -584,7 +585,8 @@ M.poisson_nll_loss = loss(function(b, a, n)
 end)
 M.gaussian_nll_loss = loss(function(b, a, n)
    local var = a.var
-   if b:rank(var) < b:rank(a.input) then var = b:unsqueeze(var, {-1}) end -- one for each sample
+   -- there is one variance for each sample
+   if b:rank(var) < b:rank(a.input) then var = b:unsqueeze(var, {-1}) end
    var = op(b, "Max", base._operands(b, var, a.input), n(a.eps))
    local d = op(b, "Sub", a.input, a.target)
    local y = op(b, "Add", op(b, "Log", var), op(b, "Div", op(b, "Mul", d, d), var))

@@ -59,10 +59,10 @@ function OffPolicy:_follow(targets, parameters)
    torch._fused_step_(targets, parameters, {}, {}, "lerp", {self.tau})
 end
 
---- Is called after each step of the n environments.
+--- This method is called after each step of the n environments.
 function OffPolicy:_stepped(n) end -- luacheck: no unused args
 
---- Is called after each step; `dones` tells which episodes have ended with it.
+--- This method is called after each step; `dones` tells which episodes have ended with it.
 function OffPolicy:_ended(dones) end -- luacheck: no unused args
 
 --- Makes train_freq steps in the environments, and then gradient_steps updates.

@@ -108,8 +108,8 @@ void on_completed(void *cls, Connection *c, void **request, int why) {
   pthread_mutex_lock(&s->lock);
   r->connection = NULL;
   Response *unsent =
-      /* a stream's response refers to the request and the request to the response: neither would
-      ** be freed */
+      /* breaks a cycle: a stream's response and its request refer to each other, so that neither
+      ** would be freed */
       r->response;
   r->response = NULL;
   bool was_gone = r->gone;

@@ -114,7 +114,7 @@ end
 for _, name in ipairs {"Linear", "Sigmoid", "Tanh", "LogSoftMax", "Reshape", "View"} do
    from[name] = by_compute[nn[name].compute].gradient
 end
--- An input that has been freed, `false`, had the size of the sum.
+-- `false` stands for an input that has been freed, which had the size of the sum.
 function from.CAddTable(a, b, g)
    if (not a or T.is_same_size(a, g)) and (not b or T.is_same_size(b, g)) then
       return T.detach(g), g

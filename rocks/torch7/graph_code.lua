@@ -58,14 +58,14 @@ end
 ]],
 }
 
--- The line of a CAddTable whose first input, step A, nothing else uses: the sum may take the memory
--- of this input.
+-- The line of a CAddTable if nothing else uses its first input, the output of step A. The sum may
+-- take the memory of this input.
 local sum_into <const> = "y, v[A] = sum_into(m[A], v[A], v[B]) v[I], m[I].output = y, y"
 -- This line follows a sum. It frees the output of step A, which only this sum uses.
 local shed <const> = "\nv[A] = shed(m[A], v[A], y)"
 
 -- The lines of a gate: a product of the output of a Sigmoid, step A, and another output, step B.
--- They compute the Sigmoid too, and if step B is a Tanh, then also this.
+-- They also compute the Sigmoid and, if step B is a Tanh, the Tanh.
 local gate_forward <const> = [[
 y, p, q = gate(XA, XB, SQUASH)
 v[I], v[A], m[I].output, m[A].output = y, p, y, p]]

@@ -61,8 +61,8 @@ local function note_fields(fields, seen, module)
    end
 end
 
--- Steps whose outputs are inputs of a formula for gradients, or of an autograd history, and steps
--- whose own outputs are.
+-- Layers whose gradients are computed from their inputs, and layers whose gradients are computed
+-- from their outputs. `false` stands for layers without a formula, which autograd differentiates.
 local needs_input <const> = {Linear = true, CMulTable = true, [false] = true}
 local needs_output <const> = {Sigmoid = true, Tanh = true, LogSoftMax = true}
 
@@ -171,7 +171,8 @@ local function result(value)
    return tag(value)
 end
 
--- Does the same for outputs that may have no dimensions, and records their versions.
+-- Returns a layer's output as `result` does, also if the output has no dimensions, and records its
+-- version.
 local function noted_result(pass, value)
    local made = result(methods.dim(value) == 0 and tlua.unsqueeze(value, 1) or value)
    note(pass, made)
@@ -300,7 +301,7 @@ for _, name in ipairs {"Linear", "CMulTable", "CAddTable"} do
    base.nn[name].__index__ = missing_field
 end
 
--- Notes the layers of a plan whose outputs are freed.
+-- Records the layers of a plan whose outputs are freed.
 local function note_shed(pass, plan, names)
    for i in next, code.shed_steps(plan, names) do pass_of[plan[i].module] = pass end
 end

@@ -117,7 +117,7 @@ function M.configure(self)
    local pair = type(first) == "table" and not getmetatable(first) and first[1] ~= nil
    if pair and second == nil and type(first[1]) == "table" and not getmetatable(first[1])
       and first[1].optimizer == nil and first[1][1] ~= nil then
-      first, second = first[1], first[2] -- one table held both lists, instead of two results
+      first, second = first[1], first[2] -- the only result was a table of both lists
    end
    if first == nil then
       io.stderr:write(("trainer: %s returned nil: the weights stay as they are\n"):format(who))

@@ -2,9 +2,6 @@
 -- change images, videos, masks, bounding boxes and keypoints together. A value of these classes is
 -- an object that has the tensor in its field `data`. Methods of tensors can be called on it; all of
 -- them except `to`, `clone` and `detach` return plain tensors.
---
--- A value of these classes is an object with the tensor in its field `data`. Methods of tensors can
--- be called on it; apart from `to`, `clone` and `detach` they return plain tensors.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -219,7 +219,6 @@ end
 
 -- Returns the delayed signal, (rows, channels, n). delays[c][i] is the delay of channel c at sample
 -- i, in samples; it is less than length - 1.
--- - 1.
 local function delayed_signal(x, delays, length, feedback, is_linear)
    local rows, channels, n = table.unpack(x.shape)
    -- The history ends with sample i; samples before the first are zero.

@@ -57,7 +57,7 @@ local function begin(n, seeds)
       counts = {seeds:numel()}}
 end
 
--- Adds those nodes to the sample that it does not have yet, and gives them positions.
+-- Adds the nodes that are not in the sample yet to the sample, and gives them positions.
 local function take(nodes, source)
    local fresh = source[nodes.numbers:index_select(1, source):eq(0)]
    if fresh:numel() == 0 then return end

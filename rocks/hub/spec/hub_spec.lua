@@ -112,7 +112,7 @@ describe("hub.download_url_to_file", function()
             failure(fetch, prefix .. "/data", place .. "/y", {max_bytes = 1000}))
          assert.is_false(exists(place .. "/y") or exists(place .. "/y.part"))
       end
-      shell.write(place .. "/y.part", text:sub(1, 1000)) -- these bytes count for the largest size, too
+      shell.write(place .. "/y.part", text:sub(1, 1000)) -- these bytes count towards the largest size, too
       local _, message = pcall(fetch, "/data", place .. "/y", {max_bytes = 299999, hash_prefix = sum(text)})
       assert.matches("more than 299999 bytes", message, 1, true)
       assert.equal(sum(text), fetch("/data", place .. "/y", {max_bytes = 300000}))

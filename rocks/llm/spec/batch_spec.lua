@@ -190,7 +190,7 @@ describe("llm.Batch", function()
       end
       -- a cache has 2 layers * 2 * 2 heads * 68 positions * 16 features of 4 bytes: 34,816 bytes
       for first = 61, 63 do assert.equal(0, run(first)) end
-      assert.equal(0, run(61)) -- its cache was dropped when the third text ended
+      assert.equal(0, run(61)) -- the cache of this text was dropped when the third text ended
       assert.equal(3, run(63))
       assert.equal(3, run(61))
    end)

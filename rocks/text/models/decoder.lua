@@ -80,7 +80,7 @@ local function project(self, x)
    return q, k, v, results
 end
 
--- Returns whether no one but this module and its caller can have the tensors of a call.
+-- Returns whether only this module and its caller can hold the tensors of a call.
 function Attention:owns(state)
    local cache = state.cache
    local is_known = not cache or class.isinstance(cache, CacheBatch)
@@ -123,7 +123,7 @@ function Layer:__init(config, index, traits)
    self.network = traits.mlp_name or "mlp"
 end
 
--- Returns whether no one but this module and its caller can have the tensors of a call.
+-- Returns whether only this module and its caller can hold the tensors of a call.
 function Layer:owns(state)
    local network = self[self.network]
    return layers.owns(self, self.input_layernorm, self.post_attention_layernorm)

@@ -57,8 +57,8 @@ local makers = {[nn.Linear] = true, [nn.Embedding] = true, [nn.RMSNorm] = true}
 ---@param of table  the class
 function M.returns_new(of) makers[of] = true end
 
---- Returns whether no one but the caller can have the arguments and results of the modules' calls:
---- the modules have no hooks, and gradients are not computed.
+--- Returns whether only the caller can hold the arguments and results of the modules' calls: the
+--- modules have no hooks, and gradients are not computed.
 ---@param ... nn.Module
 ---@return boolean
 function M.owns(...)
@@ -194,7 +194,7 @@ function GatedMLP:__init(size, inner, act, bias)
    self.down_proj = nn.Linear(inner, size, options)
 end
 
--- Returns whether no one but this module and its caller can have the tensors of a call.
+-- Returns whether only this module and its caller can hold the tensors of a call.
 function GatedMLP:owns() return M.owns(self, self.gate_proj, self.up_proj, self.down_proj) end
 
 function GatedMLP:forward(x)

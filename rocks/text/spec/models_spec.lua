@@ -107,7 +107,8 @@ describe("torch.text's models", function()
             assert.same(ids_of(row.greedy):tolist(), greedy:tolist())
             assert.same(greedy:tolist(), model:generate(given.input_ids, static):tolist())
             static.use_cache = false
-            if name ~= "phi3_longrope" and name ~= "llama_dynamic" then -- their cached keys keep an old rotation
+            -- the cached keys of these models keep an old rotation
+            if name ~= "phi3_longrope" and name ~= "llama_dynamic" then
                assert.same(greedy:tolist(), model:generate(given.input_ids, static):tolist())
             end
             options.num_beams = 3

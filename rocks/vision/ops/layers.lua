@@ -53,10 +53,10 @@ local take_2d = args.signature("vision.ops.Conv2dNormActivation" .. convolution_
 local take_3d = args.signature("vision.ops.Conv3dNormActivation" .. convolution_parameters)
 
 --- A convolution from `in_channels` to `out_channels` in `groups`, a normalisation and an
---- activation, in this order. `padding` keeps the size by
---- default; `norm_layer` and `activation_layer` are a function that makes the layer (BatchNorm2d
---- and ReLU by default), or false for none; `inplace` lets the activation overwrite its input;
---- `bias` is true by default if there is no normalisation.
+--- activation, in this order. The default of `padding` keeps the size; `norm_layer` and
+--- `activation_layer` are functions that make these layers (BatchNorm2d and ReLU by default), or
+--- false for none; `inplace` lets the activation overwrite its input; `bias` is true by default if
+--- there is no normalisation.
 ---
 ---     local block = torch.vision.ops.Conv2dNormActivation(3, 8, {stride = 2})
 ---     print(#block, table.unpack(block(torch.zeros(1, 3, 8, 8)).shape))

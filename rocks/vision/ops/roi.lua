@@ -176,9 +176,9 @@ end
 local most_samples <const> = 1 << 26 -- the largest number of samples of a region
 
 -- Groups boxes with the given `sides` (n, 2), widths and heights, that need the same numbers of
--- samples. Returns a list of {ny, nx, positions,
--- is_flat}. Without a sampling ratio, a cell has as many samples in each direction as pixels. Flat
--- boxes, which have a side of at most 0, get a sample in each direction.
+-- samples. Returns a list of {ny, nx, positions, is_flat}. Without a sampling ratio, a cell has as
+-- many samples in each direction as pixels. Flat boxes, which have a side of at most 0, get one
+-- sample in each direction.
 local function by_samples(title, sides, height, width, ratio)
    if ratio > 0 then return {{ratio, ratio}} end
    local groups, list = {}, {}

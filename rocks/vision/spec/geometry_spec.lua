@@ -97,7 +97,7 @@ describe("transforms of places", function()
       assert.same({{0, 0, 0, 1}, {0, 0, 0, 0}, {0, 1, 0, 0}}, resized({3, 4}, {interpolation = "nearest"}))
    end)
 
-   -- numbers of torchvision 0.29
+   -- torchvision 0.29 has computed the expected numbers
    it("resize bytes without antialiasing by sums of integers, and nearest pixels in float32", function()
       local x = (torch.arange(12) * 57 % 256):to("uint8"):view(1, 3, 4)
       local function resized(options) return f.resize(x, {4, 7}, options)[1]:tolist() end

@@ -168,7 +168,8 @@ describe("transforms of one's own", function()
 
    it("take uint8 tensors for PIL's images", function()
       local v1 = torch.vision.transforms
-      local pixels = v1.ToPILImage()(torch.tensor {{0.0, 1, 0.5, 0.999}}) -- cut to integers as in torchvision
+      -- The pixels are truncated to integers, not rounded, as in torchvision.
+      local pixels = v1.ToPILImage()(torch.tensor {{0.0, 1, 0.5, 0.999}})
       assert.same({{{0, 255, 127, 254}}}, pixels:tolist())
       assert.equal("uint8", pixels.dtype)
       assert.equal(pixels, v1.ToPILImage("L")(pixels))
