@@ -285,6 +285,10 @@ static bool gesdd(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   return ok;
 }
 
+/* With the workspace that heevd asks for, it computes eigenvectors by one reflection at a time. It
+** applies blocks of reflections if it gets this many columns more. */
+#define EIGEN_COLUMNS 64
+
 static bool syevd(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   const char *job = c->vectors ? "V" : "N", *part = c->upper ? "U" : "L";
   int n = c->n, ld = most(n, 1), query = -1, isize = 1, info;
@@ -296,6 +300,7 @@ static bool syevd(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   lib.syevd(job, part, &n, a, &ld, values, &size, &query, &rsize, &query, &isize, &query, &info, 1,
             1);
   TL_TRY(real_work_new(&rw, (double)rsize));
+  size += (real)n * EIGEN_COLUMNS;
 #else
   lib.syevd(job, part, &n, a, &ld, values, &size, &query, &isize, &query, &info, 1, 1);
 #endif
