@@ -38,6 +38,21 @@ describe("torch.linalg", function()
       assert.close(linalg.solve(a, b):detach(), linalg.cholesky_solve(b, linalg.cholesky(a)):detach(), 1e-10)
    end)
 
+   it("solve and inv divide larger matrices into triangles", function()
+      for _, dtype in ipairs {"float32", "float64", "complex64", "complex128"} do
+         local narrow = dtype == "float32" or dtype == "complex64"
+         for _, n in ipairs {33, 50, 71} do
+            local i = torch.eye(n, {dtype = dtype})
+            -- the largest numbers lie beside the diagonal, so rows are exchanged
+            local a = torch.randn(2, n, n, {dtype = dtype}) + i:roll(3, 1) * n
+            local b = torch.randn(2, n, 18, {dtype = dtype})
+            assert.close(i:expand(2, n, n), a:matmul(linalg.inv(a)), narrow and 1e-5 or 1e-13)
+            assert.close(b, a:matmul(linalg.solve(a, b)), narrow and 1e-5 or 1e-13)
+            assert.close(i:roll(-3, 1), linalg.inv(i:roll(3, 1)), 0)
+         end
+      end
+   end)
+
    it("solve, inv and lu_solve agree, on either side and in batches", function()
       local a, b = random(2, 4, 4), random(2, 4, 3)
       local x = linalg.solve(a, b)

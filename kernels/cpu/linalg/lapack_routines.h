@@ -111,20 +111,55 @@ static bool potrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   return true;
 }
 
-/* Triangles larger than this are solved here by products, because the library solves them
-** slowly. */
+/* Triangles are divided at multiples of this number, because products of such sizes are fast. */
 #define TRIANGLE 16
+/* Triangles of up to this size are solved column by column. The library solves small triangles
+** slowly. */
+#define CORNER 4
+
+/* Computes y = y - f * x, or y = f * y if x is NULL. */
+static void combine(int64_t n, number f, const number *x, number *y) {
+#ifdef TLK_COMPLEX
+  real *to = (real *)y, re = ((real *)&f)[0], im = ((real *)&f)[1];
+  const real *from = (const real *)(x ? x : y);
+  real keep = x ? 1 : 0, sign = x ? -1 : 1;
+  for (int64_t i = 0; i < 2 * n; i += 2) {
+    real a = from[i], b = from[i + 1];
+    to[i] = keep * to[i] + sign * (re * a - im * b);
+    to[i + 1] = keep * to[i + 1] + sign * (re * b + im * a);
+  }
+#else
+  for (int64_t i = 0; i < n; i++) y[i] = x ? y[i] - f * x[i] : f * y[i];
+#endif
+}
+
+/* Solves x a^T = b as solve_by_products does, one column of x after the other. */
+static void solve_corner(bool upper, int n, int rows, const number *a, int lda, number *b,
+                         int ldb) {
+  for (int i = 0; i < n; i++) {
+    int j = upper ? n - 1 - i : i;
+    number *x = b + (int64_t)j * ldb;
+    for (int k = upper ? n - 1 : 0; k != j; k += upper ? -1 : 1)
+      combine(rows, a[j + (int64_t)k * lda], b + (int64_t)k * ldb, x);
+    if (upper) combine(rows, 1 / a[j + (int64_t)j * lda], NULL, x);
+  }
+}
+
+/* Returns the number of columns of the first part of a triangle of n columns. */
+static int half_of(int n) {
+  int step = n > TRIANGLE ? TRIANGLE : CORNER;
+  return (n / 2 + step - 1) / step * step;
+}
 
 /* Solves x a^T = b for a triangle a (n, n). The diagonal of a lower triangle is 1. b (rows, n) is
 ** replaced by x. Matrix products do nearly all of the work. */
 static void solve_by_products(bool upper, int n, int rows, const number *a, int lda, number *b,
                               int ldb) {
-  if (n <= TRIANGLE) {
-    lib.trsm(TLK_COLUMN_MAJOR, 142, upper ? 121 : 122, TLK_TRANS, upper ? 131 : 132, rows, n,
-             FACTOR(1), a, lda, b, ldb);
+  if (n <= CORNER) {
+    solve_corner(upper, n, rows, a, lda, b, ldb);
     return;
   }
-  int first = (n / 2 + TRIANGLE - 1) / TRIANGLE * TRIANGLE, rest = n - first;
+  int first = half_of(n), rest = n - first;
   const number *right = a + (int64_t)first * lda;
   number *last = b + (int64_t)first * ldb;
   if (upper) {
@@ -147,7 +182,7 @@ static void invert_lower(int n, const number *a, int lda, number *b, int ldb) {
     solve_by_products(false, n, n, a, lda, b, ldb);
     return;
   }
-  int first = (n / 2 + TRIANGLE - 1) / TRIANGLE * TRIANGLE, rest = n - first;
+  int first = half_of(n), rest = n - first;
   const number *corner = a + (int64_t)first * lda + first;
   number *last = b + (int64_t)first * ldb;
   invert_lower(first, a, lda, b, ldb);
