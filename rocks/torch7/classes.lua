@@ -39,12 +39,22 @@ local function index_by(method, meta)
    end
 end
 
+-- Returns an __index for a class with the table __missing__. This table maps keys that neither an
+-- object nor the class may have to functions that return their values.
+local function index_before(missing, meta)
+   return function(object, key)
+      local value = meta[key]
+      if value == nil and missing[key] then return missing[key](object) end
+      return value
+   end
+end
+
 -- Gives a class, and its subclasses that do not define the method __index__ themselves, an __index
--- that calls this method.
-local function pass_index_on(meta, method)
-   rawset(meta, "__index", index_by(method, meta))
+-- that calls the method. `make` is index_by or index_before.
+local function pass_index_on(meta, make, method)
+   rawset(meta, "__index", make(method, meta))
    for _, child in ipairs(children[meta] or {}) do
-      if rawget(child, "__index__") == nil then pass_index_on(child, method) end
+      if rawget(child, "__index__") == nil then pass_index_on(child, make, method) end
    end
 end
 
@@ -60,7 +70,9 @@ local function define(meta, key, value)
    if metamethods[key] then
       pass_on(meta, metamethods[key], value)
    elseif key == "__index__" then
-      pass_index_on(meta, value)
+      pass_index_on(meta, index_by, value)
+   elseif key == "__missing__" then
+      pass_index_on(meta, index_before, value)
    elseif key == "__newindex__" then
       pass_on(meta, "__newindex", newindex_by(value))
    end
@@ -99,8 +111,11 @@ function M.newmetatable(name, parent, make)
    if above then
       for _, short in pairs(metamethods) do meta[short] = rawget(above, short) end
       meta.__tostring = rawget(above, "__tostring")
-      local method = above.__index__
-      if method then meta.__index = index_by(method, meta) end
+      if above.__index__ then
+         meta.__index = index_by(above.__index__, meta)
+      elseif above.__missing__ then
+         meta.__index = index_before(above.__missing__, meta)
+      end
       meta.__newindex = rawget(above, "__newindex")
       children[above] = children[above] or {}
       table.insert(children[above], meta)

@@ -142,7 +142,10 @@ end
 local sorted_of, passes = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
 
 --- Forgets the last pass of a graph.
-function M.forget(self) passes[self] = nil end
+function M.forget(self)
+   if passes[self] then passes[self].outputs = nil end
+   passes[self] = nil
+end
 
 local function note(pass, tensor)
    local n = pass.count + 1
@@ -280,30 +283,53 @@ local function restore(pass, plan, step)
 end
 
 local function new_pass(self)
-   local pass = {noted = {}, versions = {}, wanted = {}}
+   local pass = {noted = {}, versions = {}, wanted = {}, graph = self}
    passes[self] = pass
    return pass
 end
 
--- Maps the layers whose outputs are freed to the pass of their graph.
+-- Maps the layers of graphs to the last pass of their graph.
 local pass_of = setmetatable({}, {__mode = "k"})
 
--- Gives a layer the output that its last call has freed, when a program reads it. It stays nil if
--- the layer's input or parameters have changed meanwhile.
-local function missing_field(module, key)
-   local pass = key == "output" and pass_of[module]
-   if not pass or not has_versions(pass) then return nil end
+-- Returns the output that a layer's last call has freed.
+local function freed_output(pass, module)
    for i, step in ipairs(pass.plan) do
       if step.module == module then return output_of(pass, pass.plan, i) end
    end
 end
-for _, name in ipairs {"Linear", "CMulTable", "CAddTable"} do
-   base.nn[name].__index__ = missing_field
+
+-- Returns the gradInput of a layer that the last backward pass has freed. Computes the gradients of
+-- all layers of the graph again.
+local function freed_gradient(pass, module)
+   local last = pass.last
+   if not last then return nil end
+   for i, g in ipairs(last.list) do
+      if is_tensor(g) and field(g, "_version") ~= last[i] then return nil end
+   end
+   pass.last = nil
+   M.back(pass.graph, "updateGradInput", pass.input, last.gradOutput)
+   return rawget(module, "gradInput")
 end
 
--- Records the layers of a plan whose outputs are freed.
-local function note_shed(pass, plan, names)
-   for i in next, code.shed_steps(plan, names) do pass_of[plan[i].module] = pass end
+-- Returns a function that computes a field of a layer, which a pass of its graph has freed, by
+-- fn(pass, layer). The field stays nil if inputs, parameters or gradients have changed meanwhile.
+local function from_pass(fn)
+   return function(module)
+      local pass = pass_of[module]
+      if pass and pass.outputs and has_versions(pass) then return fn(pass, module) end
+   end
+end
+Module.__missing__ = {output = from_pass(freed_output), gradInput = from_pass(freed_gradient)}
+
+-- Stores the gradient of the graph's output, and its tensors `list` with their versions, from which
+-- freed_gradient computes.
+local function note_gradients(pass, gradOutput, list)
+   local last = {gradOutput = gradOutput, list = list}
+   for i = 1, #list do
+      local g = list[i]
+      last[i] = is_tensor(g) and field(g, "_version") or 0
+   end
+   pass.last = last
 end
 
 local function clear(pass)
@@ -377,8 +403,12 @@ function M.forward(self, plan, input)
       sorted_of[plan] = sorted
    end
    pass = pass or new_pass(self)
-   if pass.sorted ~= sorted then note_shed(pass, plan, sorted.names) end
-   pass.plan, pass.input = plan, input
+   if pass.sorted ~= sorted then
+      for _, step in ipairs(plan) do
+         if step.module then pass_of[step.module] = pass end
+      end
+   end
+   pass.plan, pass.input, pass.outputs, pass.last = plan, input, nil, nil
    pass.sorted, pass.count, pass.n_wanted, pass.records, pass.given = sorted, 0, 0, {}, {}
    if not note_inputs(pass, input) then return false end
    for _, module in ipairs(sorted.linear) do
@@ -607,9 +637,9 @@ local function input_gradient(seen, input, g)
    return made
 end
 
-local function storages_of(tree)
+local function storages_of(list)
    local seen = {}
-   for _, x in ipairs(records.flatten(tree, {})) do
+   for _, x in ipairs(list) do
       if is_tensor(x) then seen[types.storage_key(x)] = true end
    end
    return seen
@@ -648,12 +678,14 @@ function M.backward(self, plan, input, gradOutput, scale)
    if gradOutput == nil then
       tlua.raise "nn.gModule: backward: gradOutput: expected a tensor or a table, got nil"
    end
-   pass.is_done, pass.split = false, {}
+   pass.is_done, pass.split, pass.last = false, {}, nil
    local into, outputs = {}, pass.outputs
    sorted.backward(pass, sorted.modules, outputs, input, gradients_of(plan, outputs, gradOutput),
       into, scale, M.keeps and end_kept_step or end_step, not M.keeps)
    pass.records = {}
-   local seen = storages_of(gradOutput)
+   local list = records.flatten(gradOutput, {})
+   if not M.keeps then note_gradients(pass, gradOutput, list) end
+   local seen = storages_of(list)
    if plan.n_inputs == 1 then
       self.gradInput = input_gradient(seen, input, into[1])
    else

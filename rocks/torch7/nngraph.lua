@@ -393,6 +393,8 @@ local function back(self, method, input, gradOutput, scale)
    return plan.n_inputs == 1 and into[1] or into
 end
 
+passes.back = back
+
 function gModule:updateGradInput(input, gradOutput)
    self.gradInput = back(self, "updateGradInput", input, gradOutput)
    return self.gradInput
