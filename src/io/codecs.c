@@ -108,7 +108,8 @@ static bool run(Stream *s, const unsigned char *data, size_t n, tli_Deflated kin
     if (status < 0 && !(status == BUFFER_ERROR && in_now + out_now > 0))
       return tli_fail(TL_EIO, "the deflated data are damaged%s%s", s->message ? ": " : "",
                       s->message ? s->message : "");
-    if (status == 0 && in_now + out_now == 0)
+    /* zlib also stops where it waits for a dictionary */
+    if (status != STREAM_END && in_now + out_now == 0)
       return tli_fail(TL_EIO, "the deflated data end too early or are too many");
     if (status == STREAM_END && has_member(kind, data + taken, n - taken)) {
       zlib.end(s);
