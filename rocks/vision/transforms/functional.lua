@@ -249,7 +249,7 @@ function M.normalize(...)
    end
    local place = {dtype = image.dtype, device = image.device}
    return image:sub(torch.tensor(a.mean, place):view(-1, 1, 1))
-      :div_(torch.tensor(a.std, place):view(-1, 1, 1))
+      :true_divide_(torch.tensor(a.std, place):view(-1, 1, 1)) -- without div_'s copy of the result
 end
 
 local take_dtype = args.signature(prefix .. [[to_dtype(inpt: tensor, dtype: string = 'float32',

@@ -281,7 +281,7 @@ local function to_tensor(image, _, title)
       args.refuse(title, "inpt", "an image of shape (C, H, W), which x:permute(3, 1, 2) makes",
          image)
    end
-   return image.dtype == "uint8" and image:to("float32"):div_(255) or image
+   return image.dtype == "uint8" and image:to("float32"):true_divide_(255) or image
 end
 
 --- Converts images of uint8 to float32 from 0 to 1. Other images stay as they are. An image (H, W)
