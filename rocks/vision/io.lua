@@ -5,6 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local files = require "tlua.vision.datasets.files"
 local gif = require "tlua.vision.gif"
+local png16 = require "tlua.vision.png16"
 
 local M = {}
 
@@ -20,39 +21,53 @@ M.ImageReadMode = {
    RGB_ALPHA = "RGB_ALPHA", RGBA = "RGB_ALPHA",
 }
 
--- Returns the grey values (..., 1, H, W) of images (..., 3, H, W).
-local function grey(image)
-   local weights = torch.tensor({0.299, 0.587, 0.114}):view(3, 1, 1)
-   return image:float():mul_(weights):sum(-3, true):round_():to "uint8"
+-- libpng's weights of red, green and blue in units of 1 / 32768, for the numbers that torchvision
+-- passes to it
+local png_weights <const> = {9794, 19234, 3740}
+
+-- Returns the grey values (..., 1, H, W) of images (..., 3, H, W). Those of PNG files are computed
+-- in libpng's integers, which it rounds down for bytes.
+local function grey(image, is_png)
+   if not is_png then
+      local weights = torch.tensor({0.299, 0.587, 0.114}):view(3, 1, 1)
+      return image:float():mul_(weights):sum(-3, true):round_():to "uint8"
+   end
+   local sum = image:long():mul_(torch.tensor(png_weights):view(3, 1, 1)):sum(-3, true)
+   if image.dtype == "uint16" then sum:add_(1 << 14) end
+   return sum:bitwise_right_shift(15):to(image.dtype)
 end
 
 -- Converts decoded images (..., C, H, W) to the form that `mode` names.
-local function converted(image, mode)
+local function converted(image, mode, is_png)
    if mode == "UNCHANGED" then return image end
    local channels, parts = image:size(-3), {}
    local colours = image:narrow(-3, 1, channels > 2 and 3 or 1)
    local is_grey, has_opacity = mode:find "^GRAY" ~= nil, mode:find "_ALPHA$" ~= nil
-   parts[1] = is_grey and channels > 2 and grey(colours)
+   parts[1] = is_grey and channels > 2 and grey(colours, is_png)
       or not is_grey and channels < 3 and colours:expand(3, -1, -1) or colours
    if has_opacity then
       parts[2] = channels % 2 == 0 and image:narrow(-3, channels, 1)
-         or torch.full_like(image:narrow(-3, 1, 1), 255)
+         or torch.full_like(image:narrow(-3, 1, 1), image.dtype == "uint8" and 255 or 65535)
    end
    return torch.cat(parts, -3)
 end
 
 local function decoded(title, input)
    local image, message
-   if input:numel() > 6 and torch.io.text(input, 1, 4) == "GIF8" then
-      image, message = gif.decode(torch.io.text(input, 1, input:numel()))
+   local n = input:numel()
+   local head = torch.io.text(input, 1, math.min(n, 25))
+   if head:find "^GIF8" then
+      image, message = gif.decode(torch.io.text(input, 1, n))
+   elseif png16.fits(head) then
+      image, message = png16.decode(torch.io.text(input, 1, n))
    else
       image, message = torch.io.decode_image(input)
    end
    return image or torch.raise(("%s: %s"):format(title, message))
 end
 
--- Decodes the bytes of a picture. `begin` is a pattern of the first bytes of the only format that is
--- accepted, which is called `format`.
+-- Decodes the bytes of a picture. `begin` is a pattern of the first bytes of the only format that
+-- is accepted, which is called `format`.
 local function decode(title, a, begin, format)
    local input = a.input
    if input.dtype ~= "uint8" or input:dim() ~= 1 or input.device.type ~= "cpu" then
@@ -66,7 +81,8 @@ local function decode(title, a, begin, format)
    if begin and (input:numel() < 12 or not torch.io.text(input, 1, 12):find(begin)) then
       torch.raise(("%s: input: expected the bytes of a %s file"):format(title, format))
    end
-   return converted(decoded(title, input), mode)
+   local is_png = input:numel() > 4 and torch.io.text(input, 1, 4) == "\x89PNG"
+   return converted(decoded(title, input), mode, is_png)
 end
 
 local parameters <const> = "(input: tensor, mode: string = 'UNCHANGED')"
@@ -79,7 +95,8 @@ local take_png = args.signature("vision.io.decode_png" .. parameters)
 
 --- Decodes the bytes of a PNG, JPEG, WebP or GIF file, or the file at a path. WebP files need
 --- libwebp, and cannot be animations. Several frames of a GIF become a batch (n, channels, height,
---- width). Grey values that are computed from colours may differ by 1 from torchvision's.
+--- width). PNG files of 16 bits per channel become uint16. Grey values that are computed from the
+--- colours of JPEG files may differ by 1 from torchvision's.
 ---
 ---     local image = torch.zeros(1, 8, 9, {dtype = "uint8"})
 ---     local bytes = torch.vision.io.encode_png(image)
@@ -108,7 +125,7 @@ function M.decode_jpeg(...)
    return decode("vision.io.decode_jpeg", take_jpeg(...), "^\xff\xd8\xff", "JPEG")
 end
 
---- Decodes the bytes of a PNG file like decode_image.
+--- Decodes the bytes of a PNG file like decode_image. Files of 16 bits per channel become uint16.
 ---
 ---     local image = torch.zeros(3, 8, 9, {dtype = "uint8"})
 ---     local bytes = torch.vision.io.encode_png(image)

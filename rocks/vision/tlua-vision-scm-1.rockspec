@@ -70,6 +70,7 @@ build = {
       ["tlua.vision.ops.losses"] = "ops/losses.lua",
       ["tlua.vision.ops.pyramid"] = "ops/pyramid.lua",
       ["tlua.vision.ops.roi"] = "ops/roi.lua",
+      ["tlua.vision.png16"] = "png16.lua",
       ["tlua.vision.transforms"] = "transforms/init.lua",
       ["tlua.vision.transforms.Transform"] = "transforms/Transform.lua",
       ["tlua.vision.transforms.auto_augment"] = "transforms/auto_augment.lua",
