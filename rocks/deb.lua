@@ -160,7 +160,8 @@ for _, package in ipairs(packages) do
    if package.there then
       local place = folder .. "/" .. package.name
       local docs = place .. "/usr/share/doc/" .. package.name
-      run("rm -f " .. quote(place .. "/usr/share/doc/tlua/LICENSE")) -- `copyright` has its text
+      -- the file `copyright` contains this text
+      run("rm -f " .. quote(place .. "/usr/share/doc/tlua/LICENSE"))
       write(docs .. "/copyright", copyright)
       write(docs .. "/changelog.Debian",
             ("%s (%s-1) unstable; urgency=medium\n\n  * Package tlua %s.\n\n -- %s  %s\n")

@@ -56,8 +56,8 @@ local function from_code(repo, path)
    return entries
 end
 
--- Returns an entry for each class that Hugging Face's config.json names, and an entry for all names
--- that it does not have.
+-- Returns an entry for each class that Hugging Face's config.json names, and one entry that is used
+-- for all other names.
 local function from_config(repo, path)
    local text, message = read_text(path)
    local config = text and json.decode(text)

@@ -326,7 +326,8 @@ function Scheduler.weak_list()
    return setmetatable({(coroutine.running())}, {__mode = "v"})
 end
 
--- Returns whether the coroutine of a weak list will never continue.
+-- Returns whether the coroutine in a list of weak_list has ended or was collected, so that it will
+-- never continue.
 local function is_gone(list)
    local function is_dead() return not list[1] or coroutine.status(list[1]) == "dead" end
    if not is_dead() and coroutine.status(list[1]) == "suspended" then collectgarbage() end

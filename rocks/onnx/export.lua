@@ -87,7 +87,7 @@ local function add_other_ways(examples, graph, run)
    for _, call in ipairs(graph.calls) do
       branches, loops = branches or call.name == "cond_begin", loops or call.name == "loop_begin"
    end
-   if not branches or loops then return end -- with other values, a loop might not end
+   if not branches or loops then return end -- with other inputs, a loop might not end
    for _, change in ipairs {torch.neg, torch.zeros_like} do
       local list = {}
       for i, x in ipairs(examples[1]) do list[i] = x:is_floating_point() and change(x) or x end

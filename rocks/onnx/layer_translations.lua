@@ -424,7 +424,8 @@ function M.interpolate(b, a)
       nearest_mode = kind == "nearest" and (mode == "nearest" and "floor" or "round_prefer_ceil")
          or nil}
    local size = a.size
-   -- the sizes alone count here, and runtimes disagree about the sizes that scales give
+   -- in these cases the result depends on its size alone; it is computed here, since runtimes
+   -- derive different sizes from scales
    if not size and (a.recompute_scale_factor or a.align_corners) then
       size = {}
       for i = 1, n do

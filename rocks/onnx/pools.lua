@@ -22,7 +22,7 @@ local function counts_of(node, window)
       local size = window.sizes[i] + window.before[i] + window.after[i]
       local rest, stride = size - reach, window.strides[i]
       local count = (ceil and -(-rest // stride) or rest // stride) + 1
-      -- a window that would begin after the input and the padding before it is dropped
+      -- the last window is dropped if it would begin after the input and the padding in front of it
       if ceil and (count - 1) * stride >= window.sizes[i] + window.before[i] then
          count = count - 1
       end
@@ -112,7 +112,7 @@ function M.AveragePool(node, x)
    local sums = windows(padded(x, window, after, 0), window, counts):sum(-1)
    local ones = torch.ones({1, 1, table.unpack(window.sizes)}, {dtype = x.dtype,
       device = x.device})
-   -- padding counts, but the elements that rounding up adds do not
+   -- padding counts as elements, but the elements that rounding up adds do not
    if node:int("count_include_pad", 0) ~= 0 then
       ones = F.pad(ones, support.pad_list(window.before, window.after), "constant", 1)
       local rest = {}

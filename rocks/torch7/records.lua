@@ -82,7 +82,7 @@ local ending = setmetatable({}, {__close = function() run = nil end})
 local runs, records = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
 
 -- The key is the function updateOutput of a module class whose calls belong to runs. The value has
--- the methods that a module must not have replaced for this.
+-- methods of the class; a call belongs to no run if its module has replaced one of them.
 local members = {}
 local methods_of_gradients <const> = {"updateGradInput", "accGradParameters", "backward"}
 

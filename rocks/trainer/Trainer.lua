@@ -91,7 +91,8 @@ function Trainer:__init(...)
    self.current_epoch, self.global_step = 0, 0
    self.callback_metrics, self.logged_metrics, self.progress_bar_metrics = {}, {}, {}
    self.optimizers, self.schedules, self.times = {}, {}, {}
-   self.counted = setmetatable({}, {__mode = "k"}) -- optimizers.count_steps explains this field
+   -- the optimizers that have the hook of count_steps
+   self.counted = setmetatable({}, {__mode = "k"})
    self.progress = {batch = 0, stepped = 0, total_batches = 0, accumulated = 0,
       steps_plateau = false}
    self.fire, self.fire_savers, self.fire_monitors =

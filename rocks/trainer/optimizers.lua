@@ -58,8 +58,8 @@ function M.check_count(self, who, count)
       who, count))
 end
 
---- Counts steps that training_step makes itself as the trainer's steps, by a hook on each
---- optimizer.
+--- Adds the steps that training_step makes itself to the trainer's count of steps. A hook on each
+--- optimizer counts them.
 ---@param self trainer.Trainer
 function M.count_steps(self)
    for i = 1, #self.optimizers do

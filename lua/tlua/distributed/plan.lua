@@ -64,7 +64,8 @@ local function all_reduce(n, bytes, bandwidth, latency)
    return math.min(ring, tree)
 end
 
--- Returns the time of an all_gather or a reduce_scatter, by the formula of reference [T].
+-- Returns the time of an all_gather or a reduce_scatter, by the formula of [T] (see the list of
+-- sources above).
 local function all_gather(n, bytes, bandwidth, latency)
    if n == 1 then return 0 end
    return (n - 1) * latency + (n - 1) / n * bytes / bandwidth

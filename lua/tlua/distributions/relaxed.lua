@@ -37,7 +37,8 @@ local function uniform(shape, like)
    return torch.rand(shape, like):clamp(eps, 1 - eps)
 end
 
--- Returns a function that makes the base distribution, of class `name` and the same parameters.
+-- Returns a function that makes the base distribution, which has the class `name` and the same
+-- parameters.
 local function base_of(name)
    return function(self)
       return M[name] {

@@ -1,7 +1,7 @@
 -- strided.lua - tensors that are not row-major as inputs of programs, for torch.compile. A program
--- copies such an input to row-major memory, and a sum of the copy may have other bits than the
--- function's. So the program gets the memory of such an input as a one-dimensional row-major
--- tensor, called a line, and begins with views of its lines.
+-- copies such an input to row-major memory, and sums over the copy may differ in rounding from the
+-- sums that the function computes. So the program gets the memory of such an input as a
+-- one-dimensional row-major tensor, called a line, and begins with views of its lines.
 
 local M = {}
 

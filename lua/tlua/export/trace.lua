@@ -381,7 +381,8 @@ local function size_beside(found, more)
    return math.max(found.size - more, found.least)
 end
 
--- The most elements that a call with several sizes at their limits reads and writes.
+-- The largest number of elements that a call reads and writes if several of its sizes are near
+-- their limits.
 local MOST_TOGETHER <const> = 1 << 26
 
 -- Returns a fraction, from 0 to 1, of the distance from the example's sizes to the largest sizes. A

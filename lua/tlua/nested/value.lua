@@ -115,8 +115,8 @@ function M.packed(p)
       ragged = M.ragged(nil, p.ragged.lengths)}
 end
 
---- Returns the number of the sequence for each row of the values. A row outside the sequences
---- counts to the sequence before it.
+--- Returns the number of the sequence for each row of the values. A row that is in no sequence is
+--- given the number of the sequence before it.
 function M.owners(p)
    local ragged, rows, widths = p.ragged, p.values:size(p.dim - 1), p.ragged.lengths
    local list, b = {}, #p.ragged.starts

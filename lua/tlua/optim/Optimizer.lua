@@ -146,7 +146,8 @@ local function parameter_list(self, list)
    for i = 1, #list do
       local parameter = list[i]
       if type(parameter) == "table" then names[i], parameter = parameter[1], parameter[2] end
-      -- a step changes the values of a nested parameter, whose gradient has the same memory
+      -- steps change the values of a nested parameter, which share its memory; the gradient of the
+      -- values shares the memory of the parameter's gradient
       if torch.is_tensor(parameter) and parameter.is_nested then parameter = parameter:values() end
       self:check_parameter(i, parameter)
       if (names[i] == nil) ~= (names[1] == nil) then

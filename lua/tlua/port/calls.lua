@@ -372,7 +372,8 @@ local function torch_call(P, node, path)
       ty = {k = "module", class = ty.class, e = list and list.e}
    end
    if gives_one(form, node) then ty = types.tensor end
-   -- max and min return one tensor for a whole tensor and for two tensors
+   -- max and min return one tensor if they are called with two tensors, or with a tensor and no
+   -- other argument
    if (name == "max" or name == "min") and #node.args == 2 and is(node.args[2].ty, "tensor") then
       ty = types.tensor
    elseif (name == "max" or name == "min") and #node.args == 1 and #node.keywords == 0 then

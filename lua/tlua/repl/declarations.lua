@@ -369,7 +369,8 @@ local function function_of(name)
    if not short then return nil end
    short = short:lower():gsub("loss2d$", "loss")
    for other in pairs(torch.nn.functional) do
-      local flat = other:find "_$" and other or other:gsub("_", "") -- keeps in-place forms
+      -- the _ at the end of an in-place function stays
+      local flat = other:find "_$" and other or other:gsub("_", "")
       if flat == short or flat .. "loss" == short then return "torch.nn.functional." .. other end
    end
 end

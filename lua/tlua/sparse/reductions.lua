@@ -54,7 +54,8 @@ local take_sum = args.signature [[sparse.sum(input: any, dim: any?, keepdim: boo
 function M.sum(...)
    local given = {...}
    local n = select("#", ...)
-   if n > 1 and type(given[2]) == "table" and #given[2] > 0 then -- a list of dimensions
+   -- the second argument is a list of dimensions
+   if n > 1 and type(given[2]) == "table" and #given[2] > 0 then
       given[2] = {dim = given[2]}
       if type(given[3]) == "table" then
          for key, value in pairs(given[3]) do given[2][key] = value end

@@ -57,7 +57,7 @@ end
 -- no padding.
 local function padding_of(lengths, keys, frames)
    if lengths:size(1) == 1 then return nil end
-   local past = keys - frames -- the keys before those of the frames
+   local past = keys - frames -- the number of keys before the keys of the frames
    local longest = frames - lengths:max():item()
    return torch.arange(keys, {device = lengths.device}):ge((lengths + past + longest):unsqueeze(2))
 end

@@ -191,7 +191,7 @@ describe("Torch7's nngraph", function()
       local loaded = torch.deserialize(torch.serialize(model))
       assert.equal(0, loaded:findModules "nn.Linear"[1].output:nElement())
       assert.equal("torch.DoubleTensor", loaded:findModules "nn.Linear"[1].output:type())
-      first.weight:fill(1) -- the output can no longer be computed
+      first.weight:fill(1) -- since the weight has changed, the layer's output can no longer be computed
       assert.is_nil(first.output)
       local again = model:forward(input)
       close(linear(first) + product.output + linear(layers[4]), again)

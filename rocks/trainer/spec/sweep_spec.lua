@@ -251,7 +251,7 @@ describe("the choice of asynchronous halving", function()
       note(asha, trials[4], 1, 0.6)
       assert.same({trials[2], 2}, {asha:take(2)}) -- trials 3 and 5 are still running
       assert.same({trials[6], 1}, {asha:take(3)})
-      note(asha, trials[3], 1) -- a failed trial counts at no rung
+      note(asha, trials[3], 1) -- a failed trial is counted at no rung
       note(asha, trials[5], 1, 0.4)
       assert.same({trials[5], 2}, {asha:take(2)}) -- trial 5 is now the best of 4 results
       assert.same({trials[7], 1}, {asha:take(3)})

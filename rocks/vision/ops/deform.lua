@@ -27,7 +27,8 @@ local function has_shape(value, expected)
    return true
 end
 
--- Returns the coordinates along one side at which the kernel reads without offsets, (k, output).
+-- Returns the coordinates (k, output), along one side, at which the kernel reads the input if all
+-- offsets are zero.
 local function places(like, k, output, stride, padding, dilation)
    local place = {dtype = like.dtype, device = like.device}
    return torch.arange(k, place):view(k, 1) * dilation

@@ -163,7 +163,7 @@ local function average(image, boxes, height, width, ny, nx, is_aligned, is_ps)
    end
    y = y * columns + 1
    if is_ps then
-      -- the pixels of the cells before, which have channels of their own
+      -- each cell reads its own channel, so the pixels of all earlier channels are skipped
       local size, like = rows * columns, {dtype = "int64", device = image.device}
       y = y + torch.arange(0, height, like):view(height, 1) * (width * size)
       x = x + torch.arange(0, width, like):view(width, 1) * size

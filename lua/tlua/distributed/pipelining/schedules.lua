@@ -748,7 +748,8 @@ DualPipeV.splits, DualPipeV.style = true, "v"
 
 function DualPipeV._plan(rank, ranks, _, n)
    local list, add = counting(rank, ranks)
-   local after, late = ranks - 1 - rank, {} -- late: list of {stage, microbatch} with deferred "W"
+   -- late: list of {stage, microbatch} whose actions "W" are still to be done
+   local after, late = ranks - 1 - rank, {}
    local function add_late()
       local action = table.remove(late, 1)
       if action then list[#list + 1] = {"W", action[1], action[2]} end

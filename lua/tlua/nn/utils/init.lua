@@ -76,7 +76,9 @@ function M.get_total_norm(...)
    local list = check_list("nn.utils.get_total_norm", "tensors", a.tensors)
    if #list == 0 then return torch.tensor(0.0) end
    local norm
-   if a.norm_type == 0 then -- like every norm, it is the norm of the tensors' norms
+   -- the number of nonzero elements of the norms, since every total norm is the norm of the
+   -- tensors' norms
+   if a.norm_type == 0 then
       local norms = {}
       for i, t in ipairs(list) do norms[i] = torch.linalg.vector_norm(t, 0):to(list[1].device) end
       norm = torch.linalg.vector_norm(torch.stack(norms), 0)

@@ -72,7 +72,7 @@ function M.read(title, path)
    for line in (text .. "\n"):gmatch "(.-)\r?\n" do
       number, line = number + 1, line:match "^%s*(.-)%s*$"
       if line == "" or ended then
-         goto next -- one model ends here, even if more text follows
+         goto next -- lines after the end of the model are ignored
       elseif not order then
          if line ~= "\\data\\" then fail("expected \"\\data\\\" of an ARPA text file", line) end
          order = 0

@@ -454,7 +454,8 @@ local take_appnp = args.signature [[graphs.nn.APPNP(K: count, alpha: number, dro
    flow: string = 'source_to_target')]]
 
 --- Personalised propagation (Gasteiger et al., 2019), which repeats x = (1 - alpha) A x + alpha x_0
---- K times. It is called as conv(x, edge_index, edge_weight).
+--- K times, where A is the normalised adjacency matrix and x_0 the argument. It is called as
+--- conv(x, edge_index, edge_weight).
 ---
 ---     local conv = torch.graphs.nn.APPNP(10, 0.1)
 ---     local edges = torch.tensor {{1, 2}, {2, 1}}

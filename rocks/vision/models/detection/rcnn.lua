@@ -441,8 +441,8 @@ add_builders({
 --- box_positive_fraction: number, bbox_reg_weights: number[], mask_roi_pool: nn.Module, mask_head:
 --- nn.Module, mask_predictor: nn.Module, weights: string|table, weights_backbone: string|table,
 --- trainable_backbone_layers: integer, norm_layer: function} mask_roi_pool, mask_head,
---- mask_predictor: parts; num_classes, min_size, max_size, image_mean, image_std,
---- rpn_anchor_generator, rpn_head, rpn_pre_nms_top_n_train, rpn_pre_nms_top_n_test,
+--- mask_predictor: modules that replace these parts; num_classes, min_size, max_size, image_mean,
+--- image_std, rpn_anchor_generator, rpn_head, rpn_pre_nms_top_n_train, rpn_pre_nms_top_n_test,
 --- rpn_post_nms_top_n_train, rpn_post_nms_top_n_test, rpn_nms_thresh, rpn_fg_iou_thresh,
 --- rpn_bg_iou_thresh, rpn_batch_size_per_image, rpn_positive_fraction, rpn_score_thresh,
 --- box_roi_pool, box_head, box_predictor, box_score_thresh, box_nms_thresh, box_detections_per_img,
@@ -472,14 +472,14 @@ add_builders({
 --- keypoint_roi_pool: nn.Module, keypoint_head: nn.Module, keypoint_predictor: nn.Module, weights:
 --- string|table, weights_backbone: string|table, trainable_backbone_layers: integer, norm_layer:
 --- function} num_classes: 2 by default; min_size: {640, 672, 704, 736, 768, 800} by default;
---- num_keypoints: 17 by default; keypoint_roi_pool, keypoint_head, keypoint_predictor: parts;
---- max_size, image_mean, image_std, rpn_anchor_generator, rpn_head, rpn_pre_nms_top_n_train,
---- rpn_pre_nms_top_n_test, rpn_post_nms_top_n_train, rpn_post_nms_top_n_test, rpn_nms_thresh,
---- rpn_fg_iou_thresh, rpn_bg_iou_thresh, rpn_batch_size_per_image, rpn_positive_fraction,
---- rpn_score_thresh, box_roi_pool, box_head, box_predictor, box_score_thresh, box_nms_thresh,
---- box_detections_per_img, box_fg_iou_thresh, box_bg_iou_thresh, box_batch_size_per_image,
---- box_positive_fraction, bbox_reg_weights, weights, weights_backbone, trainable_backbone_layers,
---- norm_layer: those of fasterrcnn_resnet50_fpn
+--- num_keypoints: 17 by default; keypoint_roi_pool, keypoint_head, keypoint_predictor: modules that
+--- replace these parts; max_size, image_mean, image_std, rpn_anchor_generator, rpn_head,
+--- rpn_pre_nms_top_n_train, rpn_pre_nms_top_n_test, rpn_post_nms_top_n_train,
+--- rpn_post_nms_top_n_test, rpn_nms_thresh, rpn_fg_iou_thresh, rpn_bg_iou_thresh,
+--- rpn_batch_size_per_image, rpn_positive_fraction, rpn_score_thresh, box_roi_pool, box_head,
+--- box_predictor, box_score_thresh, box_nms_thresh, box_detections_per_img, box_fg_iou_thresh,
+--- box_bg_iou_thresh, box_batch_size_per_image, box_positive_fraction, bbox_reg_weights, weights,
+--- weights_backbone, trainable_backbone_layers, norm_layer: those of fasterrcnn_resnet50_fpn
 ---@return vision.models.detection.KeypointRCNN
 
 add_builders({keypointrcnn_resnet50_fpn = {class = KeypointRCNN}},

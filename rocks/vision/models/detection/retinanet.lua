@@ -203,8 +203,9 @@ end
 --- probability of detections, 0.05 by default, and their largest overlap, 0.5 by default;
 --- detections_per_img: 300 by default; topk_candidates: how many detections of a level are
 --- compared, 1000 by default; fg_iou_thresh, bg_iou_thresh: the overlaps of matched and of
---- background anchors, 0.5 and 0.4 by default; anchor_generator, head: parts; weights,
---- weights_backbone, trainable_backbone_layers, norm_layer: those of fasterrcnn_resnet50_fpn
+--- background anchors, 0.5 and 0.4 by default; anchor_generator, head: modules that replace these
+--- parts; weights, weights_backbone, trainable_backbone_layers, norm_layer: those of
+--- fasterrcnn_resnet50_fpn
 ---@return vision.models.detection.RetinaNet
 local all = {num_classes = 91}
 for key, value in pairs(defaults) do all[key] = value end

@@ -160,8 +160,8 @@ local defaults <const> = {
 
 --- SSD on any `backbone` that returns a list of maps. The backbone's field `out_channels` is a list
 --- with their numbers of channels. `anchor_generator` is a DefaultBoxGenerator, and `size` is the
---- width and height to which images are resized. The options are those of ssd300_vgg16 and the part
---- head.
+--- width and height to which images are resized. The options are those of ssd300_vgg16 and `head`,
+--- the module that computes scores and offsets from the maps.
 ---
 ---     local nn, detection = torch.nn, torch.vision.models.detection
 ---     local body = nn.Sequential(nn.Conv2d(3, 8, 8, {stride = 8}))
