@@ -60,6 +60,8 @@ static struct {
   void (*trsm)(int, int, int, int, int, int, int, Factor, const number *, int, number *, int);
   void (*gemm)(int, int, int, int, int, int, Factor, const number *, int, const number *, int,
                Factor, number *, int);
+  void (*axpy)(int, Factor, const number *, int, number *, int);
+  void (*scal)(int, Factor, number *, int);
 #ifdef TLK_COMPLEX
   void (*geev)(const char *, const char *, const int *, number *, const int *, number *, number *,
                const int *, number *, const int *, number *, const int *, real *, int *, size_t,
@@ -85,6 +87,7 @@ static bool open_routines(void) {
          load_routine(&lib.sytrs, P "sytrs_") && load_routine(&lib.hetrf, P SYMMETRIC "trf_") &&
          load_routine(&lib.hetrs, P SYMMETRIC "trs_") &&
          load_routine(&lib.trsm, "cblas_" P "trsm") && load_routine(&lib.gemm, "cblas_" P "gemm") &&
+         load_routine(&lib.axpy, "cblas_" P "axpy") && load_routine(&lib.scal, "cblas_" P "scal") &&
          load_routine(&lib.geev, P "geev_");
 }
 
@@ -117,22 +120,6 @@ static bool potrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
 ** slowly. */
 #define CORNER 4
 
-/* Computes y = y - f * x, or y = f * y if x is NULL. */
-static void combine(int64_t n, number f, const number *x, number *y) {
-#ifdef TLK_COMPLEX
-  real *to = (real *)y, re = ((real *)&f)[0], im = ((real *)&f)[1];
-  const real *from = (const real *)(x ? x : y);
-  real keep = x ? 1 : 0, sign = x ? -1 : 1;
-  for (int64_t i = 0; i < 2 * n; i += 2) {
-    real a = from[i], b = from[i + 1];
-    to[i] = keep * to[i] + sign * (re * a - im * b);
-    to[i + 1] = keep * to[i + 1] + sign * (re * b + im * a);
-  }
-#else
-  for (int64_t i = 0; i < n; i++) y[i] = x ? y[i] - f * x[i] : f * y[i];
-#endif
-}
-
 /* Solves x a^T = b as solve_by_products does, one column of x after the other. */
 static void solve_corner(bool upper, int n, int rows, const number *a, int lda, number *b,
                          int ldb) {
@@ -140,8 +127,8 @@ static void solve_corner(bool upper, int n, int rows, const number *a, int lda, 
     int j = upper ? n - 1 - i : i;
     number *x = b + (int64_t)j * ldb;
     for (int k = upper ? n - 1 : 0; k != j; k += upper ? -1 : 1)
-      combine(rows, a[j + (int64_t)k * lda], b + (int64_t)k * ldb, x);
-    if (upper) combine(rows, 1 / a[j + (int64_t)j * lda], NULL, x);
+      lib.axpy(rows, FACTOR(-a[j + (int64_t)k * lda]), b + (int64_t)k * ldb, 1, x, 1);
+    if (upper) lib.scal(rows, FACTOR(1 / a[j + (int64_t)j * lda]), x, 1);
   }
 }
 
@@ -245,7 +232,7 @@ static bool getrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
 }
 
 /* Exchanges columns i and j, which have n numbers, of a column-major matrix. */
-static void exchange_columns(number *a, int64_t n, int64_t i, int64_t j) {
+static __attribute__((noinline)) void exchange_columns(number *a, int64_t n, int64_t i, int64_t j) {
   for (int64_t k = 0; i != j && k < n; k++) {
     number kept = a[i * n + k];
     a[i * n + k] = a[j * n + k];
