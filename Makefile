@@ -561,7 +561,7 @@ SMALL_SRC := $(filter-out src/dist/reduce.c src/graph/run.c $(addprefix src/lua/
 FOR_SIZE := $(if $(filter -O2,$(CFLAGS)),-Os)
 SMALL_OBJ := $(filter $(SMALL_SRC:%.c=$(OBJ)/%.o) $(SMALL_FAMILIES:%=$(OBJ)/gen/ops_%.o) \
   $(filter-out $(QUICK_FAMILIES:%=$(OBJ)/gen/bind_%.o),$(FAMILIES:%=$(OBJ)/gen/bind_%.o)) $(OBJ)/gen/calls.o,$(LIB_OBJ))
-$(SMALL_OBJ): FLAGS_OF_FILE := $(FOR_SIZE)
+$(SMALL_OBJ) $(filter $(OBJ)/kernels/cpu/linalg/%,$(LIB_OBJ)): FLAGS_OF_FILE := $(FOR_SIZE)
 $(SMALL_OBJ): $(OBJ)/small.txt
 $(OBJ)/small.txt: FORCE
 	$(call update,$(FOR_SIZE))
