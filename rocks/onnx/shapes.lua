@@ -411,7 +411,8 @@ function M.ReverseSequence(node, x, lengths)
    local counts = lengths:to "int64":to(x.device)
    local positions = torch.arange(0, n, {dtype = "int64", device = x.device}):unsqueeze(2)
    local row = counts:unsqueeze(1)
-   local index = torch.where(positions:lt(row), row - 1 - positions, positions) + 1 -- {time, batch}
+   -- the positions, from 1, of the elements to copy: {time, batch}
+   local index = torch.where(positions:lt(row), row - 1 - positions, positions) + 1
    if time > batch then index = index:t() end
    local shape = support.fill(x:dim(), 1)
    shape[time], shape[batch] = x:size(time), x:size(batch)

@@ -31,7 +31,7 @@ local function may_alias(node)
    return false
 end
 
--- Returns whether a node is a result of a call with several results that nobody uses.
+-- Returns whether a node is an unused result of a call that has several results.
 local function is_unused_result(node)
    return node.target == "getitem" and not node.results and #node:users() == 0
 end

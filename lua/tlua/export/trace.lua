@@ -360,7 +360,7 @@ local function find_integers(graph, call, tensors, symbol, number)
    }
 end
 
--- Calls fn with each increasing list of k of the numbers 1 to n.
+-- Calls fn with each list of k different numbers from 1 to n, in ascending order.
 local function each_choice(n, k, fn, chosen)
    chosen = chosen or {}
    if #chosen == k then return fn {table.unpack(chosen)} end

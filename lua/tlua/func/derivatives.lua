@@ -319,8 +319,8 @@ local function linear(title, fn, given, positions, has_aux)
       local _ <close> = pushforward()
       grads = pull(outputs, dummies, inputs, true, level)
    end
-   -- The gradients are J^T times the dummies. Their derivative with respect to the dummies, applied
-   -- to tangents v, is therefore J v.
+   -- The gradients are J^T u, where J is the Jacobian of fn and u the dummies. Their derivative
+   -- with respect to u, applied to tangents v, is therefore J v.
    local function push(tangents, again)
       local _ <close> = recording()
       for i, grad in ipairs(grads) do tangents[i] = tangents[i]:to(grad.dtype) end
