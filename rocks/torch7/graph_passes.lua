@@ -291,10 +291,10 @@ end
 -- Maps the layers of graphs to the last pass of their graph.
 local pass_of = setmetatable({}, {__mode = "k"})
 
--- Returns the output that a layer's last call has freed.
+-- Returns the output of a layer's last call, which has been freed.
 local function freed_output(pass, module)
-   for i, step in ipairs(pass.plan) do
-      if step.module == module then return output_of(pass, pass.plan, i) end
+   for i = #pass.plan, 1, -1 do
+      if pass.plan[i].module == module then return output_of(pass, pass.plan, i) end
    end
 end
 

@@ -197,6 +197,24 @@ describe("Torch7's nngraph", function()
       close(linear(first) + product.output + linear(layers[4]), again)
    end)
 
+   it("gives a layer that a graph calls twice the output of the last call", function()
+      local x, y, shared = nn.Identity()(), nn.Identity()(), nn.Linear(3, 2)
+      local model = nn.gModule({x, y}, {nn.CAddTable() {shared(x), shared(nn.Tanh()(y))}})
+      local input = {torch.randn(4, 3), torch.randn(4, 3)}
+      local function linear(z) return torch.mm(z, shared.weight:t()):add(shared.bias:view(1, 2):expand(4, 2)) end
+      for _ = 1, 2 do
+         local out = model:forward(input)
+         close(linear(input[1]) + linear(torch.tanh(input[2])), out)
+         assert.is_nil(rawget(shared, "output"))
+         close(linear(torch.tanh(input[2])), shared.output)
+         model:zeroGradParameters()
+         local g = torch.randn(4, 2)
+         local grads = model:backward(input, g)
+         close(torch.mm(g, shared.weight), grads[1])
+         close(torch.mm(g:t(), input[1]) + torch.mm(g:t(), torch.tanh(input[2])), shared.gradWeight)
+      end
+   end)
+
    it("leaves layers that derive from others their own methods", function()
       local layer = nn.LinearWeightNorm(3, 2)
       layer.g:fill(2)
