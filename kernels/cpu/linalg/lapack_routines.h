@@ -60,6 +60,8 @@ static struct {
   void (*trsm)(int, int, int, int, int, int, int, Factor, const number *, int, number *, int);
   void (*gemm)(int, int, int, int, int, int, Factor, const number *, int, const number *, int,
                Factor, number *, int);
+  void (*gemv)(int, int, int, int, Factor, const number *, int, const number *, int, Factor,
+               number *, int);
   void (*axpy)(int, Factor, const number *, int, number *, int);
   void (*scal)(int, Factor, number *, int);
 #ifdef TLK_COMPLEX
@@ -87,8 +89,8 @@ static bool open_routines(void) {
          load_routine(&lib.sytrs, P "sytrs_") && load_routine(&lib.hetrf, P SYMMETRIC "trf_") &&
          load_routine(&lib.hetrs, P SYMMETRIC "trs_") &&
          load_routine(&lib.trsm, "cblas_" P "trsm") && load_routine(&lib.gemm, "cblas_" P "gemm") &&
-         load_routine(&lib.axpy, "cblas_" P "axpy") && load_routine(&lib.scal, "cblas_" P "scal") &&
-         load_routine(&lib.geev, P "geev_");
+         load_routine(&lib.gemv, "cblas_" P "gemv") && load_routine(&lib.axpy, "cblas_" P "axpy") &&
+         load_routine(&lib.scal, "cblas_" P "scal") && load_routine(&lib.geev, P "geev_");
 }
 
 /* A workspace of n elements. A routine that is asked for the size returns n as a number. */
@@ -293,15 +295,69 @@ static bool geqrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   return true;
 }
 
+/* Reflections are applied this many at a time, as products with matrices. */
+#define REFLECTORS 32
+#define CONJ_TRANS 113
+
+/* Multiplies column-major matrices: c = factor * a^H b + c if `turned`, else factor * a b + c. The
+** old c is read if `add`. */
+static void multiply(bool turned, int m, int n, int k, number factor, const number *a, int lda,
+                     const number *b, int ldb, bool add, number *c, int ldc) {
+  lib.gemm(TLK_COLUMN_MAJOR, turned ? CONJ_TRANS : TLK_NO_TRANS, TLK_NO_TRANS, m, n, k,
+           FACTOR(factor), a, lda, b, ldb, FACTOR(add), c, ldc);
+}
+
+/* Replaces columns 1 to k of a (m, n), which hold k reflectors below the diagonal, by these columns
+** of the identity matrix. Then applies the reflections to a. Their product is I - v t v^H, where t
+** is triangular. `room` has room for (m + 2 * k + 2 * n) * k numbers. */
+static void reflect(int m, int n, int k, int lda, number *a, const number *tau, number *room) {
+  number *v = room, *gram = v + (int64_t)m * k, *t = gram + k * k, *w = t + k * k;
+  number *turned = w + (int64_t)n * k;
+  for (int j = 0; j < k; j++)
+    for (int i = 0; i < m; i++) {
+      number *at = a + i + (int64_t)j * lda;
+      v[i + (int64_t)j * m] = i < j ? 0 : i == j ? 1 : *at;
+      *at = i == j;
+    }
+  multiply(true, k, k, m, 1, v, m, v, m, false, gram, k);
+  memset(t, 0, (size_t)k * (size_t)k * sizeof(number));
+  for (int j = 0; j < k; j++) {
+    if (j > 0)
+      lib.gemv(TLK_COLUMN_MAJOR, TLK_NO_TRANS, j, j, FACTOR(-tau[j]), t, k, gram + j * k, 1,
+               FACTOR(0), t + j * k, 1);
+    t[j + j * k] = tau[j];
+  }
+  multiply(true, k, n, m, 1, v, m, a, lda, false, w, k);
+  multiply(false, k, n, k, 1, t, k, w, k, false, turned, k);
+  multiply(false, m, n, k, -1, v, m, turned, k, true, a, lda);
+}
+
+/* Computes the same as LAPACK's orgqr: the first n columns of the product of k reflections. */
+static void form_columns(int m, int n, int k, number *a, const number *tau, number *room) {
+  for (int j = k; j < n; j++)
+    for (int i = 0; i < m; i++) a[i + (int64_t)j * m] = i == j;
+  for (int first = (k - 1) / REFLECTORS * REFLECTORS; first >= 0; first -= REFLECTORS) {
+    int some = least(k - first, REFLECTORS);
+    for (int j = first; j < first + some; j++)
+      memset(a + (int64_t)j * m, 0, (size_t)first * sizeof(number));
+    reflect(m - first, n - first, some, m, a + first + (int64_t)first * m, tau + first, room);
+  }
+}
+
 static bool orgqr(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int m = c->m, n = c->n, k = c->k, ld = most(m, 1), query = -1, info;
   number size = 1, *a = c->a;
   const number *tau = c->in;
+  bool products = k >= 2 * REFLECTORS;
   Work w;
-  lib.orgqr(&m, &n, &k, a, &ld, tau, &size, &query, &info);
-  TL_TRY(work_new(&w, (double)size, sizeof(number)));
+  if (!products) lib.orgqr(&m, &n, &k, a, &ld, tau, &size, &query, &info);
+  double room = ((double)m + 2 * REFLECTORS + 2.0 * n) * REFLECTORS;
+  TL_TRY(work_new(&w, products ? room : (double)size, sizeof(number)));
   for (int64_t i = begin; i < end; i++)
-    lib.orgqr(&m, &n, &k, a + i * m * n, &ld, tau + i * k, w.data, &w.n, &info);
+    if (products)
+      form_columns(m, n, k, a + i * m * n, tau + i * k, w.data);
+    else
+      lib.orgqr(&m, &n, &k, a + i * m * n, &ld, tau + i * k, w.data, &w.n, &info);
   work_free(&w);
   return true;
 }
