@@ -4,6 +4,7 @@ require "tlua" -- lets `require` find the core's modules
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, {
+   compliance = "tlua.audio.compliance",
    functional = "tlua.audio.functional",
    models = "tlua.audio.models",
    transforms = "tlua.audio.transforms",

@@ -267,3 +267,43 @@ describe("distances and spans", function()
          {token = 2, start = 6, stop = 6, score = 7.0}}, spans)
    end)
 end)
+
+describe("torch.audio.compliance.kaldi", function()
+   local kaldi = torch.audio.compliance.kaldi
+   local t = torch.arange(900, {dtype = "float64"})
+   local x = torch.stack {torch.zeros_like(t), (t * 0.1):sin() * 1000 + (t * t * 0.0007):cos() * 300}
+
+   -- shapes, and the first, second and last number of the last frame, from torchaudio.compliance.kaldi 2.11
+   it("has torchaudio's numbers", function()
+      local function check(shape, numbers, name, options)
+         options.channel = 2
+         local y = kaldi[name](x, options)
+         assert.same(shape, {table.unpack(y.shape)})
+         local last = y[-1]
+         for i, at in ipairs {1, 2, -1} do
+            assert.near(numbers[i], last[at]:item(), 1e-4 * math.abs(numbers[i]) + 1e-3)
+         end
+      end
+      check({4, 257}, {19.2063, 10.2348, -8.6437}, "spectrogram", {})
+      check({6, 11}, {19.2071, 18.9213, 14.3797}, "fbank", {num_mel_bins = 10, use_energy = true, snip_edges = false})
+      check({4, 24}, {111.6556, 8567.8887, 15.4459}, "fbank", {use_energy = true, htk_compat = true, use_power = false,
+         use_log_fbank = false, window_type = "blackman", raw_energy = false})
+      check({7, 13}, {-0.0052, -41.7767, 13.5162}, "mfcc", {use_energy = true, subtract_mean = true, frame_shift = 5})
+      check({9, 8}, {11.2332, -18.0787, 75.4617}, "mfcc", {htk_compat = true, num_ceps = 8, window_type = "hamming",
+         sample_frequency = 8000, high_freq = -400})
+   end)
+
+   it("gets errors that name the argument", function()
+      for message, options in pairs {
+         ["channel: expected -1 or a channel from 1 to 2"] = {channel = 3},
+         ["window_type: expected"] = {window_type = "triangle"},
+         ["frame_length: expected from 2 to 900 samples"] = {frame_length = 100},
+         ["frame_shift: expected at least one sample"] = {frame_shift = 0},
+         ["expected 0 <= low < high <= 8000, got 20 and 9000"] = {high_freq = 9000},
+         ["num_ceps: expected 1 to 23"] = {num_ceps = 24},
+      } do
+         assert.raises(message, function() kaldi.mfcc(x, options) end)
+      end
+      assert.same({0}, {table.unpack(kaldi.fbank(x, {min_duration = 1}).shape)})
+   end)
+end)
