@@ -39,22 +39,12 @@ local function index_by(method, meta)
    end
 end
 
--- Returns an __index for a class with the table __missing__. This table maps keys that neither an
--- object nor the class may have to functions that return their values.
-local function index_before(missing, meta)
-   return function(object, key)
-      local value = meta[key]
-      if value == nil and missing[key] then return missing[key](object) end
-      return value
-   end
-end
-
 -- Gives a class, and its subclasses that do not define the method __index__ themselves, an __index
--- that calls the method. `make` is index_by or index_before.
-local function pass_index_on(meta, make, method)
-   rawset(meta, "__index", make(method, meta))
+-- that calls the method.
+local function pass_index_on(meta, method)
+   rawset(meta, "__index", index_by(method, meta))
    for _, child in ipairs(children[meta] or {}) do
-      if rawget(child, "__index__") == nil then pass_index_on(child, make, method) end
+      if rawget(child, "__index__") == nil then pass_index_on(child, method) end
    end
 end
 
@@ -70,9 +60,7 @@ local function define(meta, key, value)
    if metamethods[key] then
       pass_on(meta, metamethods[key], value)
    elseif key == "__index__" then
-      pass_index_on(meta, index_by, value)
-   elseif key == "__missing__" then
-      pass_index_on(meta, index_before, value)
+      pass_index_on(meta, value)
    elseif key == "__newindex__" then
       pass_on(meta, "__newindex", newindex_by(value))
    end
@@ -111,11 +99,8 @@ function M.newmetatable(name, parent, make)
    if above then
       for _, short in pairs(metamethods) do meta[short] = rawget(above, short) end
       meta.__tostring = rawget(above, "__tostring")
-      if above.__index__ then
-         meta.__index = index_by(above.__index__, meta)
-      elseif above.__missing__ then
-         meta.__index = index_before(above.__missing__, meta)
-      end
+      local method = above.__index__
+      if method then meta.__index = index_by(method, meta) end
       meta.__newindex = rawget(above, "__newindex")
       children[above] = children[above] or {}
       table.insert(children[above], meta)
@@ -236,6 +221,20 @@ function M.metatype(object)
    local meta = debug.getmetatable(object)
    if type(meta) ~= "table" or type(rawget(meta, "__typename")) ~= "string" then return nil end
    return metatables[meta.__typename] == meta and meta or nil
+end
+
+--- Lets objects of this object's class compute fields that neither they nor the class have. Classes
+--- with the method __index__ stay as they are.
+---@param object table
+---@param missing table<string, fun(object: table): any>  maps fields to functions
+function M.supply(object, missing)
+   local meta = M.metatype(object)
+   if not meta or rawget(meta, "__index") ~= meta then return end
+   rawset(meta, "__index", function(given, key)
+      local value = meta[key]
+      if value == nil and missing[key] then return missing[key](given) end
+      return value
+   end)
 end
 
 --- Returns the name of an object's class; nil if the value has no class.

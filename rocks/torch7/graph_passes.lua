@@ -7,6 +7,7 @@
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
+local classes = require "tlua.torch7.classes"
 local base = require "tlua.torch7.Module"
 local records = require "tlua.torch7.records"
 local formulas = require "tlua.torch7.formulas"
@@ -319,7 +320,17 @@ local function from_pass(fn)
       if pass and pass.outputs and has_versions(pass) then return fn(pass, module) end
    end
 end
-Module.__missing__ = {output = from_pass(freed_output), gradInput = from_pass(freed_gradient)}
+local freed <const> = {output = from_pass(freed_output), gradInput = from_pass(freed_gradient)}
+
+-- Lets the layers of a plan compute their fields that passes have freed.
+local function supply(pass, plan)
+   for _, step in ipairs(plan) do
+      if step.module then
+         pass_of[step.module] = pass
+         classes.supply(step.module, freed)
+      end
+   end
+end
 
 -- Stores the gradient of the graph's output, and its tensors `list` with their versions, from which
 -- freed_gradient computes.
@@ -403,11 +414,7 @@ function M.forward(self, plan, input)
       sorted_of[plan] = sorted
    end
    pass = pass or new_pass(self)
-   if pass.sorted ~= sorted then
-      for _, step in ipairs(plan) do
-         if step.module then pass_of[step.module] = pass end
-      end
-   end
+   if pass.sorted ~= sorted then supply(pass, plan) end
    pass.plan, pass.input, pass.outputs, pass.last = plan, input, nil, nil
    pass.sorted, pass.count, pass.n_wanted, pass.records, pass.given = sorted, 0, 0, {}, {}
    if not note_inputs(pass, input) then return false end
