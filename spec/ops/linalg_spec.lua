@@ -55,17 +55,15 @@ describe("torch.linalg", function()
 
    it("qr and householder_product apply many reflections as products", function()
       for _, dtype in ipairs {"float32", "float64", "complex64", "complex128"} do
-         local tolerance = (dtype == "float32" or dtype == "complex64") and 2e-5 or 1e-13
-         for _, sizes in ipairs {{2, 64, 64}, {2, 70, 101}, {2, 101, 70}} do
+         local near = (dtype == "float32" or dtype == "complex64") and 2e-5 or 1e-13
+         for _, sizes in ipairs {{1, 70, 101}, {2, 101, 70}} do
             local a = torch.randn(sizes, {dtype = dtype})
-            for _, mode in ipairs {"reduced", "complete"} do
-               local q, r = linalg.qr(a, mode)
-               assert.close(a, q:matmul(r), tolerance)
-               assert.close(torch.eye(q:size(-1), {dtype = dtype}):expand(2, -1, -1), q.mH:matmul(q), tolerance)
-            end
+            local q, r = linalg.qr(a, "complete")
+            assert.close(a, q:matmul(r), near)
+            assert.close(torch.eye(sizes[2], {dtype = dtype}):expand(sizes[1], -1, -1), q.mH:matmul(q), near)
             local reflectors, tau = torch.geqrf(a)
-            local few = reflectors[{{}, {}, {1, 64}}]
-            assert.close(linalg.qr(a)[{{}, {}, {1, 64}}], linalg.householder_product(few, tau[{{}, {1, 64}}]), tolerance)
+            local few, some = reflectors[{{}, {}, {1, 64}}], tau[{{}, {1, 64}}]
+            assert.close(q[{{}, {}, {1, 64}}], linalg.householder_product(few, some), near)
          end
       end
    end)
