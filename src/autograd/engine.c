@@ -330,7 +330,7 @@ static bool derive(Pass *p, tli_Slot *s, tl_Tensor **out) {
   TL_TRY(prepare(n, tli_slot_grads(s), &any));
   if (any && tli_anomaly()) TL_TRY(all_finite(tli_slot_grads(s), n->noutputs, &came_finite));
   if (any) TL_TRY(apply(p, s, out));
-  /* a gradient that the node passes on unchanged then has one owner only */
+  /* now a gradient that the node has passed on unchanged has only one owner */
   tli_slot_clear(s);
   if (!p->retain) drop(n);
   if (!any || !tli_anomaly() || check_nan(n, out, came_finite)) return true;

@@ -25,12 +25,13 @@ static size_t align_up(size_t n) {
   return (n + unit - 1) / unit * unit;
 }
 
-/* Returns the number of bytes that a node counts for if the state has a memory limit: the node's
-** block and one saved tensor. */
+/* Returns the number of bytes that are charged for a node if the Lua state has a memory limit: the
+** node's block and one saved tensor. */
 static int64_t counted(size_t bytes) { return (int64_t)(bytes + sizeof(tl_Tensor)); }
 
-/* Allocates one block that contains the node's struct, its edges and its infos. The block
-** also has the ledger that is charged for the node (owned); it is NULL without a memory limit. */
+/* Allocates one block that contains the node's struct, its edges and its infos. The block also has
+** a reference to the ledger that is charged for the node (owned), which is NULL if there is no
+** memory limit. */
 tli_Node *tli_node_new(const tli_NodeType *type, size_t bytes, int ninputs, int noutputs) {
   size_t edges = align_up(bytes);
   size_t infos = edges + (size_t)ninputs * sizeof(tli_Edge);

@@ -29,7 +29,7 @@ typedef struct tli_Hooks {
 } tli_Hooks;
 
 /* Runs the hooks for one gradient. If a hook returns a result, the result replaces *grad. `hooks`
-** may be NULL. Hooks may change or free the list while it runs; hooks added during the run are
+** may be NULL. Hooks may change or free the list during the run. Hooks added during the run are
 ** first called for the next gradient. `name` is for messages. */
 bool tli_hooks_run(const tli_Hooks *hooks, const char *name, int output, tl_Tensor **grad)
     TL_MUSTCHECK;

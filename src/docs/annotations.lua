@@ -92,9 +92,9 @@ local function add_function(out, header, declared, skip_self)
 end
 
 -- Adds a function to the annotations. It is declared under its first path that is a valid Lua name;
--- a path below torch.Tensor makes it a method. Its other paths become assignments, which editors
--- follow to the text and the types of the first path, so that no text is repeated. A function that
--- has the same name and text as an earlier function, such as torch.relu and
+-- a path below torch.Tensor makes it a method. Its other paths become assignments of the first
+-- path. Editors follow an assignment to the text and the types, so no text is repeated. A function
+-- that has the same name and text as an earlier function, such as torch.relu and
 -- torch.nn.functional.relu, becomes an assignment as well; `printed` maps texts to the earlier
 -- paths.
 local function add_paths(out, declared, printed)

@@ -390,8 +390,9 @@ static int state_differs(lua_State *L) {
 
 /* ---- notes ---- */
 
-/* A field or an upvalue, and its expected value. `owner` and `key` are positions in the stack of a
-** Note: those of the table and the key, or those of the function and of nothing (0). */
+/* A field or an upvalue, and its expected value. For a field, `owner` and `key` are the positions
+** of the table and of the key in the stack of a Note. For an upvalue, `owner` is the position of
+** the function, and `key` is 0. */
 typedef struct NotedValue {
   Word value;
   int owner, key;
@@ -404,13 +405,15 @@ typedef struct NotedValue {
 ** of tensors is a copy, so that the tensors in it stay alive. */
 typedef struct Note {
   lua_State *stack;
-  int64_t nvalues, nupvalues, ntensors; /* `nvalues` counts the upvalues, which come first, too */
+  int64_t nvalues, nupvalues, ntensors; /* `nvalues` is the number of upvalues and fields together;
+                                        ** the upvalues come first */
   NotedTensor *tensors;
   NotedValue *values;
 } Note;
 #define NOTE "tlua.compile.note" /* name of the metatable of userdata that contain a Note */
 #define MOST_NOTED (INT32_MAX / 4)
-#define UNREAD 128 /* how many values are pushed onto the stack of a Note before they are popped */
+#define UNREAD 128 /* the number of values that are pushed onto the stack of a Note before all of
+                   ** them are popped */
 
 /* Replaces the list at a stack index by a copy of its first n values, which scripts cannot change. */
 static void own_list(lua_State *L, int list, int64_t n) {
@@ -423,8 +426,8 @@ static void own_list(lua_State *L, int list, int64_t n) {
 }
 
 /* Reads the field or the upvalue at position i of the list {owner, key, expected value, ...}. Moves
-** the owner, unless it is the owner of the value before, and the key of a field to the stack of the
-** Note. */
+** the key of a field to the stack of the Note, and also the owner, unless the previous value has
+** the same owner. */
 static NotedValue value_at(lua_State *L, lua_State *stack, int list, int64_t i, int owner,
                            bool upvalue) {
   for (int k = 0; k < 3; k++) lua_rawgeti(L, list, (lua_Integer)(i + k));

@@ -22,8 +22,9 @@
 #define TLI_MAX_PARKED 16
 
 typedef struct tli_Pacer {
-  int young_count;  /* number of tensors made since the last young step */
-  int64_t young_at; /* number of bytes of new tensors at which a young step is due */
+  int young_count;  /* number of tensors made since the pacer's last collector step (pacer.c calls
+                    ** it a "young step") */
+  int64_t young_at; /* number of bytes of new tensors at which the next young step is due */
   int64_t full_at;  /* number of live bytes at which a full collection is due */
   bool due; /* whether a step or a full collection must run before the next tensor is made */
   bool wants_full;

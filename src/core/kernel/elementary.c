@@ -290,8 +290,8 @@ static int reduce_large(double x, Pair *r) {
     }
     p[j] = (uint32_t)carry;
   }
-  /* the point is `place` bits after the beginning of p; the shift moves it to the beginning of
-  ** p[1] */
+  /* the binary point is `place` bits after the beginning of p; the shift moves the point to the
+  ** beginning of p[1] */
   int place = 64 + e - 32 * first, skip = place / 32 - 1, shift = place % 32;
   uint32_t q[5];
   for (int i = 0; i < 5; i++) {

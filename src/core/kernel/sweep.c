@@ -268,7 +268,7 @@ static bool harms_reader(const tli_Sweep *s, const tli_Iter *it, const tli_IterA
   return false;
 }
 
-/* Returns whether a call can run before the stored calls and no result changes. */
+/* Returns whether a call can run before the stored calls without changing any result. */
 static bool is_apart(const tli_Sweep *s, const tli_Iter *it) {
   for (int k = 0; k < it->nargs; k++) {
     int version;

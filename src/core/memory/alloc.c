@@ -55,8 +55,8 @@ typedef struct Block {
 typedef struct Magazine {
   Block *now;
   Block *spare;
-  /* number of blocks in `now`. It is an upper bound, because the chains that ended threads have
-  ** returned may be shorter */
+  /* number of blocks in `now`. This is an upper bound, because chains may be shorter if they were
+  ** returned by threads that have ended */
   uint32_t count;
   uint32_t batch;
   int64_t size;

@@ -149,8 +149,8 @@ static bool device_from(DLDevice device, tl_Device *out) {
   return tli_backend_open(*out) != NULL;
 }
 
-/* Returns the tensor's strides. The stride of a dimension with one element is irrelevant and may be
-** any number. */
+/* Returns the tensor's strides. In a dimension with one element the stride has no effect, so it may
+** be any number. */
 static const int64_t *known_strides(const DLTensor *dl, int64_t strides[TL_MAX_DIMS]) {
   if (dl->strides == NULL || dl->shape == NULL || dl->ndim > TL_MAX_DIMS) return NULL;
   for (int d = 0; d < dl->ndim; d++) strides[d] = dl->shape[d] > 1 ? dl->strides[d] : 1;

@@ -4,10 +4,11 @@
 **
 ** The functions are in a table of the registry, because Lua does not know which graphs need them,
 ** nor when a graph is freed. A function that refers to the tensor to which it is attached would
-** therefore never be collected. To prevent that, before each full collection the pacer loosens
-** every callback whose tensor (or node) is held only by Lua values: during the collection the
-** registry does not refer to the function, and an ephemeron table lets these values keep it alive.
-** The engine runs no code during the collection that could create another reference to the tensor.
+** therefore never be collected. To prevent that, before each full collection the pacer "loosens"
+** every callback whose tensor (or node) is held only by Lua values. This means that during the
+** collection the registry does not refer to the function, and an ephemeron table lets these values
+** keep it alive. The engine runs no code during the collection that could create another reference
+** to the tensor.
 */
 #include "core/observe/trace.h"
 #include "lua/autograd/callback.h"
@@ -41,7 +42,7 @@ typedef struct Home {
   /* n is the number of callbacks; when it reaches `limit`, a full collection is requested, which
   ** finds cycles */
   int64_t n, limit;
-  /* number of callbacks that were loosened for the last full collection and survived it */
+  /* number of callbacks that the last full collection could have freed (loosen) but did not free */
   int64_t stayed;
   /* whether the watcher exists: an object whose finalizer runs in each cycle of the collector */
   bool watching;
@@ -221,7 +222,8 @@ tli_Callback *tli_callback_new(lua_State *L) {
 }
 
 void tli_callback_hangs_on(lua_State *L, tli_Callback *a, const tli_Node *node, int value) {
-  if (a->nvalues == MOST_VALUES) return; /* a callback with too many values is never loosened */
+  if (a->nvalues == MOST_VALUES) return; /* a callback with too many values is never made
+                                         ** collectable (loosen) */
   lua_pushvalue(L, value);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &values_key);
   lua_insert(L, -2);
@@ -373,8 +375,9 @@ void tli_callbacks_fasten(lua_State *L) {
 }
 
 /* Runs when the watcher is collected, which happens in each cycle of the collector, and keeps it for
-** the next cycle. This needs no memory, so the watcher outlives a shortage. Requests a full collection if more than 1.5 times as many callbacks can be loosened
-** now as survived the last full collection. */
+** the next cycle. This needs no memory, so the watcher outlives a shortage. Requests a full
+** collection if the number of callbacks that a collection could free now is more than 1.5 times the
+** number that survived the last full collection. */
 static int watcher_gc(lua_State *L) {
   tli_State *S = tli_state(L);
   const Home *h = home_of(L);

@@ -310,8 +310,8 @@ static int cast_to(lua_State *L, int type) {
 }
 
 /* is_autocast_enabled(device?) returns whether autocast is on for a device type. Without an
-** argument, returns whether autocast is on for any device type; In that case PyTorch's function
-** returns whether autocast is on for the GPU. */
+** argument, returns whether autocast is on for any device type, whereas PyTorch's function returns
+** whether autocast is on for the GPU. */
 static int torch_is_autocast_enabled(lua_State *L) {
   bool on = false;
   int only = lua_isnoneornil(L, 1) ? -1 : check_device(L, "is_autocast_enabled", 1);

@@ -255,8 +255,8 @@ typedef struct Worker {
   Pool *pool;   /* the pool (owned reference) */
   int id;       /* from 0 */
   lua_State *L; /* the worker's interpreter (owned); NULL until it is opened */
-  /* the answer if the worker cannot start (owned), which is made before, so that it always comes;
-  ** NULL once it was sent */
+  /* the message that is sent if the worker cannot start (owned). It is allocated in advance, so
+  ** that it can be sent even if memory is exhausted; NULL once it was sent */
   Message *failure;
 } Worker;
 

@@ -51,7 +51,7 @@ static bool run(const Images *m, tlk_FftKind kind, const tl_Tensor *whole, int d
                  .scale = scale);
 }
 
-/* Returns the current images of t, which has all of them. */
+/* Returns the part of t that contains the current images. t contains all images. */
 static tlk_Array current(const Images *m, tl_Tensor *t) {
   tlk_Array a = tli_array(t);
   int64_t size = (int64_t)tl_dtype_size((tl_DType)t->dtype);
@@ -139,7 +139,8 @@ tl_Tensor *tli_op_fft_r2c(tl_Tensor *self, tl_Ints dim, double scale) {
   return result;
 }
 
-/* Transforms the current images of `in` to those of `out`, through the memory of `between`. */
+/* Transforms the current images of `in` and writes the results to `out`. Intermediate results are
+** stored in `between`. */
 static bool run_to_real(const Images *m, tl_Tensor *in, tl_Tensor *between, tl_Tensor *out,
                         const int *dims, int64_t n, double scale) {
   tlk_Array from = current(m, in);

@@ -15,8 +15,8 @@
 typedef struct Place {
   int first, count;
   int64_t n;    /* positions */
-  int64_t step; /* stride between neighbours along the place, in elements */
-  bool even;    /* whether the place has this single stride */
+  int64_t step; /* stride between neighbouring positions in the indexed dimensions, in elements */
+  bool even;    /* whether the indexed dimensions have this single stride */
 } Place;
 
 static Place place_of(const tl_Tensor *t, int first, int count) {
@@ -75,8 +75,8 @@ static tl_Tensor *make_even(tl_Tensor *t, int first, int count) {
 
 /* ---- reading ---- */
 
-/* Reads `whole` at the positions `at` (int64, row-major). The place in `whole` must have a single
-** stride. */
+/* Reads `whole` at the positions `at` (int64, row-major). The indexed dimensions of `whole` must
+** have a single stride. */
 static tl_Tensor *read_even(const char *op, tl_Tensor *whole, tl_Tensor *at, int first, int count) {
   int64_t sizes[2 * TL_MAX_DIMS];
   int ndim = replaced_sizes(whole, first, count, at, sizes);
@@ -114,9 +114,9 @@ tl_Tensor *tli_op_index_positions(tl_Tensor *self, tl_Tensor *index, int64_t fir
 
 /* ---- writing ---- */
 
-/* Combines self with `values` at the positions `at`, which must have been checked. The place in
-** self must have a single stride. `values` must have the shape that a read at these positions would
-** return. */
+/* Combines self with `values` at the positions `at`, which must have been checked. The indexed
+** dimensions of self must have a single stride. `values` must have the shape that a read at these
+** positions would return. */
 static bool write_even(tlk_Join join, tl_Tensor *self, tl_Tensor *at, tl_Tensor *values, int first,
                        int count) {
   tl_Tensor *part = make_even(values, first, at->ndim);

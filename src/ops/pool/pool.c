@@ -136,8 +136,8 @@ bool tli_op_max_windows_adaptive(tl_Tensor *self, tl_Ints output_size, int64_t n
   return run_max(&p, self, sizes, want_indices, out);
 }
 
-/* Max pooling computes the positions of the maxima, out[1], whenever its gradient may be needed.
-** Releases them if the caller has not requested them. Returns `ok`. */
+/* Releases the positions of the maxima, out[1], if the caller has not requested them. Max pooling
+** computes these positions whenever its gradient may be needed. Returns `ok`. */
 static bool keep_indices(bool ok, bool return_indices, tl_Tensor **out) {
   if (ok && !return_indices) {
     tli_release(out[1]);

@@ -85,7 +85,8 @@ static tl_Tensor *cumsum(tl_Tensor *self, int64_t dim) { return tlo_cumsum(self,
 ** S and F. */
 static bool reach_further(tl_Tensor *const *state, int d, int64_t n, int64_t s, tl_Tensor **out) {
   tli_Chain c = {0};
-  tl_Tensor *heads[2], *far[2], *tails[2]; /* the tails already cover all elements to the end */
+  tl_Tensor *heads[2], *far[2], *tails[2]; /* near the end (in the tails), S and F already cover all
+                                           ** elements up to the end */
   for (int i = 0; i < 2; i++) {
     heads[i] = chain_slice(&c, state[i], d, 0, n - s);
     far[i] = chain_slice(&c, state[i], d, s, n);
