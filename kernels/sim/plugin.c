@@ -232,10 +232,11 @@ static const tl_DeviceApi api = {
     .configure = configure,
 };
 
-/* If a word of a call looks like an address, translating it changes its upper half (sim_reachable).
-** A number in the upper half of a word would be changed if padding in the lower half made the word
-** look like an address. The next calls have such padding, so it is cleared. (gdb's ptype /o shows
-** the padding of a struct.) */
+/* A word of a call that looks like an address is translated, which changes its upper half
+** (sim_reachable). Suppose that the upper half is a number and the lower half is padding. If the
+** padding made the word look like an address, the translation would change the number. The structs
+** below have such padding, so these functions clear it. (gdb's ptype /o shows the padding of a
+** struct.) */
 static void clear_fft(struct tlk_fft *call) {
   size_t end = offsetof(struct tlk_fft, inverse) + sizeof call->inverse;
   memset((char *)call + end, 0, offsetof(struct tlk_fft, out) - end);

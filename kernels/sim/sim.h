@@ -3,9 +3,10 @@
 ** reveal mistakes: a mistake that would fail on a GPU fails on this device, in the same way
 ** whenever the seed is the same.
 **
-**  - The host cannot read or write its memory (memory.c). The process stops at an
-**    operator that tries to, and names it. Kernels use other addresses for this memory.
-**  - Its streams are queues (queue.c). A thread runs their commands as late as the
+**  - The host cannot read or write the device's memory (memory.c). If an operator tries to, the
+**  process ends with a message that names the operator. Kernels use other addresses for this
+**  memory.
+**  - The device's streams are queues (queue.c). A thread runs their commands as late as the
 **    rules allow, in a random order. So a missing wait shows as a wrong number.
 **  - Freed memory is overwritten in the order of its stream, and reused immediately.
 **    The memory is small, and any call can be made to fail.

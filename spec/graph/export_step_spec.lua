@@ -515,7 +515,8 @@ describe("a program and the objects of the script", function()
       set("scaled", model, "scaled", Net.forward)
       set("scaled", Net, "scaled", Net.forward)
       set("options.gain", model.options, "gain", 3)
-      -- The code calls a method with the name of this field, and each call changes the other one.
+      -- The code calls optimizer:step(), a method with the name of the first field. Each step changes trainer.count. A
+      -- change of these fields does not matter.
       trainer.step, trainer.count, trainer.epoch = 5, 10, 1
       program(x, y)
    end)
@@ -532,7 +533,7 @@ describe("a program and the objects of the script", function()
       local parts, weights, order, settings = {{1, 2}}, {a = 1, b = 0.5}, {"x", "y"}, {inner = {}, bias = 0}
       local scales = {x = 1, y = 2}
       for i = 3, 20 do parts[1][i] = i end
-      local class = {zero = 0} -- is its own class
+      local class = {zero = 0} -- this table is its own metatable and its own __index
       class.__index = setmetatable(class, class)
       function class:value() return self.zero end
       local own = setmetatable({}, class)

@@ -223,7 +223,8 @@ end)
 
 it("local_response_norm takes integers, whose mean squares it rounds down", function()
    local y = F.local_response_norm(torch.tensor {{{1, 2}, {4, -8}}}, 2, 1)
-   -- The squares are 1, 4 and 16, 64. Half the sums of the squares of neighbouring channels are 0, 2 and 8, 34.
+   -- The squares of the elements are 1, 4 in channel 1 and 16, 64 in channel 2. The sum over each channel and the
+   -- channel before it, divided by 2 and rounded down, is 0, 2 in channel 1 and 8, 34 in channel 2.
    assert.close({{{1, 2 * 3 ^ -0.75}, {4 * 9 ^ -0.75, -8 * 35 ^ -0.75}}}, y, 1e-6)
 end)
 

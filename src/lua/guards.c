@@ -412,8 +412,7 @@ typedef struct Note {
 } Note;
 #define NOTE "tlua.compile.note" /* name of the metatable of userdata that contain a Note */
 #define MOST_NOTED (INT32_MAX / 4)
-#define UNREAD 128 /* the number of values that are pushed onto the stack of a Note before all of
-                   ** them are popped */
+#define UNREAD 128 /* so many values are pushed onto a Note's stack before they are popped */
 
 /* Replaces the list at a stack index by a copy of its first n values, which scripts cannot change. */
 static void own_list(lua_State *L, int list, int64_t n) {

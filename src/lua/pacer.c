@@ -59,8 +59,8 @@ static int nothing(lua_State *L) {
 }
 
 /* Returns whether Lua has the memory to call a finalizer. Otherwise a collection would free boxes
-** without releasing their tensors. The call leaves memory for the next call at this depth, which
-** collections keep. */
+** without releasing their tensors. The test call also makes Lua allocate the memory that the next
+** call at this depth of the stack needs, and collections do not free that memory. */
 static bool can_finalize(lua_State *L) {
   if (!lua_checkstack(L, 3 * LUA_MINSTACK)) return false;
   lua_pushcfunction(L, nothing);
@@ -69,8 +69,8 @@ static bool can_finalize(lua_State *L) {
   return fine;
 }
 
-/* Calls `work`, which makes calls of its own, without a debug hook that would see them:
-** torch.compile takes each call that its hook sees for a call of the model. */
+/* Calls `work` while the debug hook is turned off. torch.compile sets a hook that takes each call
+** for a call of the model, so the hook must not see the calls that `work` makes. */
 static void run_unseen(lua_State *L, tli_State *S, void (*work)(lua_State *L, tli_State *S)) {
   lua_Hook hook = lua_gethook(L);
   int mask = lua_gethookmask(L), count = lua_gethookcount(L);

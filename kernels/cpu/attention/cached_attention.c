@@ -17,7 +17,7 @@ enum { GROUP = 32 /* number of elements of int8 that share a scale */ };
 
 typedef struct Call {
   const struct tlk_cached_attention *call;
-  tlk_Attention attention; /* of one key head */
+  tlk_Attention attention; /* describes the attention for one key head */
   tlk_AttentionPlan plan;
   atomic_bool failed;
 } Call;

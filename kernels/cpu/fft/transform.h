@@ -109,8 +109,8 @@ typedef struct tlk_FftPlan {
   int npasses;
   tlk_FftPass passes[TLK_FFT_FACTORS];
   /* A folded line is a matrix (lanes, m), each of whose columns is transformed and then becomes a
-  ** row of a piece. `fold` is the plan for its m rows, or NULL if the plan folds no lines. Then row p
-  ** of the piece has elements p * lanes and following of the result. */
+  ** row of a piece. `fold` is the plan for its m rows, or NULL if the plan folds no lines. Row p of
+  ** the transformed piece then has the elements of the result from number p * lanes on. */
   struct tlk_FftPlan *fold; /* owned */
   /* array (blocks, lanes - 1, 2, width): the factors of `width` columns at a time, except those of
   ** the first element, which are 1. If two lines are folded at once, each half of a vector has the

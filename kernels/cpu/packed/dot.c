@@ -600,7 +600,8 @@ ALWAYS VNNI float round_256(const float *x, int8_t *q) {
   for (int i = 16; i < TLI_CHUNK; i += 16) most = _mm512_max_epu32(most, bits_16(x + i));
   uint32_t bits = _mm512_reduce_max_epu32(most);
   float by = 127.0f / tli_bits_float(bits), scale = bits >= 0x7f800000u ? NAN : 0.0f;
-  if (bits >= 0x7f800000u || isinf(by)) { /* zeros, elements without a scale or not finite */
+  if (bits >= 0x7f800000u || isinf(by)) { /* all elements are 0 or too small to have a scale, or
+                                          ** some are not finite */
     memset(q, 0, TLI_CHUNK);
     return scale;
   }

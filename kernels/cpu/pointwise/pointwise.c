@@ -368,7 +368,7 @@ static bool is_narrow_bits(const struct tlk_pointwise *call) {
          (dtype == TL_U8 || dtype == TL_I8 || dtype == TL_I16) && call->it.ndim == 1;
 }
 
-/* Returns an integer of 64 bits that repeats the element of an operand that is a single one, as an
+/* Returns a 64-bit integer that consists of copies of an operand's only element. Each copy is an
 ** integer of `size` bytes. */
 static int64_t repeated(const tli_IterArg *arg, int64_t size) {
   int32_t value;
@@ -399,7 +399,8 @@ static int64_t widen(tli_Iter *it, int64_t *words) {
 }
 
 /* Bitwise kernels compute each bit on its own, so one operation on a word computes several narrow
-** integers. The integers after the last whole word are computed as others are. */
+** integers. The integers after the last whole word are computed one by one, as by any other
+** kernel. */
 static bool compute_bits(const struct tlk_pointwise *call) {
   struct tlk_pointwise wide = *call, rest = *call;
   int64_t words[MAX_ARGS], done = widen(&wide.it, words);

@@ -185,7 +185,8 @@ static void max_row(const tlk_Spans *p, const Rows *r, const Element *in, int64_
   int64_t valid = width < BLOCK ? width : BLOCK;
   for (int64_t w = 0; w < width; w = next_block(w, width, BLOCK))
     join_columns(p, in, d, h, w, valid, best + w, at + w);
-  /* `slide` also computes the windows between those that are wanted, which far apart takes longer */
+  /* `slide` also computes the windows between the wanted ones, so it is slower than `pick` if
+  ** wanted windows are far apart */
   for (int64_t w = 0; w <= (n - 1) * stride; w += stride < FAR ? BLOCK : stride) {
     if (stride < FAR)
       slide(p, r->best + w, r->at + w, r->most + w, r->most_at + w);

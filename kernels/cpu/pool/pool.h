@@ -15,18 +15,19 @@ typedef struct tlk_Spans {
   /* whether every window (a, b, c) covers exactly the elements (a, 2b, 2c) to (a, 2b + 1, 2c +
   ** 1) */
   bool squares;
-  /* Windows of one size: along the last dimension, the first window begins `padding` elements before
-  ** the plane, each other one begins `stride` elements after the one before, and each has `count`
-  ** elements, some of which may be in the padding. `margins` is the length of a row of scratch memory
-  ** with margins for the padding; 0 if windows have different sizes, or the plane or the padding is too
-  ** large. */
+  /* These fields describe windows of one size along the last dimension. The first window begins
+  ** `padding` elements before the plane, and each further window begins `stride` elements after the
+  ** previous one. A window has `count` elements, some of which may be in the padding. `margins` is
+  ** the length of a row of scratch memory with margins for the padding. It is 0 if windows have
+  ** different sizes, or if the plane or the padding is too large. */
   int64_t stride, padding, count, margins;
   /* for averages: the reciprocal of each window's number of elements (out...) */
   const double *share;
 } tlk_Spans;
 
-/* Returns the size of the loops' scratch memory: for averages a row of the input, for maxima also as
-** many int32 numbers, and two rows with margins of both if all windows have one size. */
+/* Returns the size of the loops' scratch memory in bytes. Averages need one row of the input.
+** Maxima need one int32 position more for each element of the row and, if all windows have one
+** size, two rows of elements and positions with margins. */
 static inline size_t tlk_pool_scratch(const tlk_Spans *s) {
   return (size_t)(s->in[2] + 2 * s->margins) * 12;
 }

@@ -112,8 +112,9 @@ static int round_weights(int64_t n, const double *weights, int16_t *rounded) {
 enum { SPAN = 16 }; /* the number of bytes from which a step takes its terms */
 
 /* Fills in the step that adds terms 2 * k and 2 * k + 1 to the elements from i to i + 3. `near` is
-** the place of the elements' first step, which is taken again if it serves. Returns false if the
-** terms are too far apart. */
+** the position from which the first step of these elements reads. If the bytes of this step are
+** within the same SPAN bytes, the step reads from there too. Returns false if the terms are too far
+** apart. */
 static bool fill_step(const tlk_Resample *r, const int16_t *weights, int64_t i, int64_t k,
                       int32_t near, tlk_ResampleStep *step) {
   int32_t low = INT32_MAX, high = -1;

@@ -29,7 +29,8 @@ enum { TLK_RESAMPLE_LINES = 64 };
 /* A step in the computation of four neighbouring elements: it adds two products to each of the four
 ** sums. The bytes of the products are among the 16 bytes of a line from byte `at` on. */
 typedef struct tlk_ResampleStep {
-  uint8_t places[16]; /* for byte 2 * i of 8 products: where it is among the 16; others are 128 */
+  uint8_t places[16]; /* entry 2 * i: position, among the 16 bytes, of the byte for product i; all
+                      ** other entries: 128 */
   int16_t weights[8];
   int32_t at;
 } tlk_ResampleStep;
@@ -45,7 +46,8 @@ typedef struct tlk_ResampleBytes {
                 const int16_t *weights, int digits, const uint8_t *in, uint8_t *tile, uint8_t *out);
   /* Computes the same lines by steps. n and `from` are at least 16. `steps` is the number of steps
   ** of four elements. The steps are in the order of the elements, 16 elements at a time; the last
-  ** 16 end with the line. NULL if the instruction set has no loop for them. */
+  ** group of 16 ends at the end of the line, so it may overlap the group before. NULL if the
+  ** instruction set has no loop for steps. */
   void (*near_lines)(int64_t lines, int64_t n, int64_t from, int64_t steps,
                      const tlk_ResampleStep *all, int digits, const uint8_t *in, uint8_t *out);
 } tlk_ResampleBytes;

@@ -143,8 +143,8 @@ __global__ void __launch_bounds__(SCATTER_THREADS, 4)
   }
 }
 
-/* This holds if there are few lines, or if each line has its own index. Runs of more than this
-** number of items are combined by a whole warp, and shorter runs by a single thread. */
+/* The largest number of items in a run that a single thread combines; a longer run is combined by a
+** whole warp. This limit applies if there are few lines, or if each line has its own index. */
 #define SHORT_RUN 16
 
 template <class T>

@@ -145,7 +145,7 @@ int64_t cuda_cusolver_version(void) {
 static bool status_ok(int status, const char *call) {
   if (status == 0) return true;
   size_t name = strcspn(call, "(");
-  /* alloc_failed: the status of cuSOLVER for a failed allocation; that of cuBLAS is 3 */
+  /* the status that cuSOLVER returns if an allocation fails; cuBLAS returns 3 */
   const int alloc_failed = 2;
   bool memory = status == alloc_failed || (status == 3 && strncmp(call, "cublas", 6) == 0);
   return cuda_fail(memory ? TL_EMEM : TL_EDEVICE, "%.*s: status %d", (int)name, call, status);

@@ -20,7 +20,8 @@ template <class R> struct Limits;
 template <> struct Limits<float> {
   /* exp(exp_most) is close to the largest number; tanh(x) rounds to 1 from tanh_one on */
   static constexpr float most = 0x1.fffffep127f, tiny = 0x1p-126f, exp_most = 88, tanh_one = 11;
-  static constexpr float up = 0x1p24f, root_down = 0x1p-12f; /* up * root_down^2 is 1 */
+  static constexpr float up = 0x1p24f, root_down = 0x1p-12f; /* the roots of x are `root_down` times
+                                                             ** the roots of `up` * x */
 };
 template <> struct Limits<double> {
   static constexpr double most = 0x1.fffffffffffffp1023, tiny = 0x1p-1022, exp_most = 709;

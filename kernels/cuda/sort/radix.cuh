@@ -101,10 +101,10 @@ struct Pass {
   uint32_t *counts, *totals;
 };
 
-/* The items that a pass reads: rows of items, or another type with such a function `load`. `load`
-** reads the items i, i + step, ... of a row, up to the row's end, and loads all of them before it
-** uses the first. `blocks` is the smallest number of blocks that run on a multiprocessor at the
-** same time. */
+/* The source from which a pass reads its items: this struct for rows of items, or another type with
+** the same members. `load` reads the items i, i + step, ... of a row, up to the row's end, and
+** loads all of them before it uses the first. `blocks` is the smallest number of blocks that run on
+** a multiprocessor at the same time. */
 template <class Item> struct Listed {
   enum { blocks = 3 };
   const Item *items;

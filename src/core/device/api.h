@@ -336,11 +336,12 @@ typedef struct tl_DeviceApi {
   tl_Graph *(*capture_end)(tl_Stream *stream);
   /* Returns the number of the capture that a stream takes part in, or 0. The function is fast. */
   uint64_t (*capture)(const tl_Stream *stream);
-  /* Returns whether garbage should be collected before a call. This is so if the call would make
-  ** the device queue the pending elementwise calls of a capture (pending.h), and the kernel for
-  ** them would store results that may be garbage. `kernel` is the call's tlk_Kernel; -1 stands for
-  ** the end of the capture and for work other than kernels, and `call` is then NULL. The pointer to
-  ** this function is NULL if the kind of device never keeps calls pending. */
+  /* Returns whether garbage should be collected before a call. A capture may have pending
+  ** elementwise calls, which the device later queues as one kernel (pending.h). The answer is true
+  ** if the call would make the device queue this kernel now, and the kernel would store results
+  ** that may be garbage. `kernel` is the call's tlk_Kernel; -1 stands for the end of the capture
+  ** and for work other than kernels, and `call` is then NULL. The pointer to this function is NULL
+  ** if the kind of device never keeps calls pending. */
   bool (*pending)(const tl_Stream *stream, int kernel, const void *call);
   bool (*graph_launch)(tl_Graph *graph, tl_Stream *stream);
   /* Frees a graph. If a replay is still running, the graph is freed after it. */

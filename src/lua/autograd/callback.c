@@ -222,8 +222,7 @@ tli_Callback *tli_callback_new(lua_State *L) {
 }
 
 void tli_callback_hangs_on(lua_State *L, tli_Callback *a, const tli_Node *node, int value) {
-  if (a->nvalues == MOST_VALUES) return; /* a callback with too many values is never made
-                                         ** collectable (loosen) */
+  if (a->nvalues == MOST_VALUES) return; /* with too many values, it is never loosened */
   lua_pushvalue(L, value);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &values_key);
   lua_insert(L, -2);
