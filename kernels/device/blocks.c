@@ -217,7 +217,7 @@ static int64_t wanted(const tlk_Blocks *b, const tlk_Arena *like, int64_t least)
 }
 
 /* Reserves address space for an arena. The size is the result of `wanted`. After the source has
-** refused such a size once, it is only `least`, which is a multiple of the granule. Sets the
+** refused such a size once, the size is only `least`, which is a multiple of the granule. Sets the
 ** arena's base and size. Returns false with a message on failure. */
 static bool reserve_addresses(tlk_Blocks *b, tlk_Arena *a, int64_t least) {
   a->bytes = b->tight ? least : round_up(wanted(b, a, least), granule_of(b, a));

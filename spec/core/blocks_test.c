@@ -22,7 +22,7 @@ typedef struct World {
   uint64_t given[STREAMS], done[STREAMS];
   int64_t granted; /* the most bytes of address space that the simulated driver grants */
   int64_t mapped, reserved, marks, waits;
-  /* bytes in freed blocks: freed[0] counts those of the general pool, freed[1] those of graph
+  /* bytes in freed blocks: freed[0] counts blocks of the general pool, and freed[1] blocks of graph
   ** pools */
   int64_t freed[2];
   int64_t fail_at; /* the number of calls until one fails; 0 means that no call fails */

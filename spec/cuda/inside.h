@@ -96,7 +96,8 @@ struct Kernel {
   struct Shared {
     size_t offset, bytes; /* offset in the block of thread-local variables, and size, in bytes */
   };
-  /* `shared` lists the shared variables of this kernel, `others` those of all other functions */
+  /* `shared` lists the shared variables of this kernel, and `others` the shared variables of all
+  ** other functions */
   std::vector<Shared> shared, others;
   size_t shared_bytes = 0; /* total size of the kernel's own shared variables */
   /* limit on dynamic shared memory; cudaFuncSetAttribute changes it */
@@ -114,7 +115,7 @@ struct Launch {
   std::function<void()> thread;
 };
 void run_grid(const Launch &launch);
-/* Begin and end the counting of a launch's memory traffic (traffic.cc). */
+/* These functions begin and end the counting of a launch's memory traffic (traffic.cc). */
 void begin_traffic();
 void end_traffic(const Launch &launch);
 /* `racing` is true from begin_races to end_races, while the threads of a launch are checked for
@@ -123,8 +124,8 @@ extern bool racing;
 void begin_races(const Launch &launch);
 void end_races();
 void begin_block_races(size_t warps);
-/* Record a barrier of a block, or of a warp: its threads' earlier accesses come before all later
-** ones. */
+/* These functions record a barrier of a block, or of a warp. The accesses of its threads before the
+** barrier precede all their accesses after it. */
 void order_block();
 void order_warp(unsigned warp);
 void race_access(char *at, size_t bytes, bool writes, bool is_volatile);

@@ -66,7 +66,7 @@ describe("_cached_attention", function()
             end
             for step, counts in ipairs {{1, 120, 3}, {1, 1, 1}, {2, 1, 4}, {0, 30, 1}} do
                local total = counts[1] + counts[2] + counts[3]
-               -- the rows of keys are not contiguous, nor those of queries in one step
+               -- the rows of keys are not contiguous; in one step, the rows of queries are not contiguous either
                local q = torch.randn(1, case.heads, size, total):transpose(3, 4)
                if step > 1 then q = q:contiguous() end
                local k = torch.randn(1, total, case.groups, size):transpose(2, 3)

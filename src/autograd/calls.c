@@ -27,7 +27,7 @@ static bool read_gradients(const char *op, tl_Tensors roots, tl_Tensors grads) {
 }
 
 /* Runs a backward pass. Unless create_graph is set, no graph of the gradients is recorded. The
-** functions of the Lua binding do the same. */
+** functions of the Lua binding treat create_graph in the same way. */
 static bool run_pass(const tli_Backward *call) {
   bool before = tli_set_grad_mode(call->create_graph);
   bool ok = tli_backward(call);

@@ -40,7 +40,7 @@ local fields = {
    -- Lua calls a composition, the last node gets the name
    node = "string",
    module = "string",       -- the function is in torch.<module>, not in torch
-   also = "boolean",        -- true (with `module`): the function is in torch as well
+   also = "boolean",        -- true: the function is in torch, too, not only in torch.<module>
    -- false: the function is not a method of tensors. By default it is a method if the first
    -- parameter is self
    method = "boolean",

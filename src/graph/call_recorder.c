@@ -118,7 +118,7 @@ static bool note_change(tli_Trace *t, tl_Tensor *tensor) {
   return true;
 }
 
-/* Records that a tensor is the value with the given number. */
+/* Records that a tensor stands for the graph's value with the given number. */
 static bool note(tli_Trace *t, tl_Tensor *tensor, int32_t value, tli_ValueKind kind) {
   return value >= 0 && keep(t, tensor) && note_memory(t, tensor, kind) && note_change(t, tensor) &&
          tli_addresses_put(&t->region, &t->values, tensor, value);
@@ -289,7 +289,7 @@ static int32_t view_value(tli_Trace *t, tl_Tensor *tensor) {
   return constant(t, name, tensor);
 }
 
-/* Returns the value of a tensor that is used for the first time. */
+/* Returns the number of the value that stands for a tensor that is used for the first time. */
 static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
   const Memory *memory = memory_of(t, tensor);
   if (memory && memory->first != tensor) {

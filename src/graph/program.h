@@ -1,7 +1,7 @@
 /*
 ** program.h - running a graph. A program may be run by several threads at once: each run has a
-** context of its own, which holds its values and its memory plan. Later runs use the contexts of
-** earlier ones again.
+** context of its own, which holds its values and its memory plan. Later runs reuse the contexts of
+** earlier runs.
 */
 #ifndef TLI_GRAPH_PROGRAM_H
 #define TLI_GRAPH_PROGRAM_H

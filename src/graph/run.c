@@ -599,8 +599,9 @@ static bool hand_over(const tli_Graph *g, tli_RunContext *c, int32_t i, tl_Tenso
   return true;
 }
 
-/* Determines whether this run gives its results away. If that changes, the plan of the memory must
-** be recorded again, because results come from other memory. */
+/* Determines whether this run gives its results to the caller without copying them. If the previous
+** run did otherwise, the plan of the memory must be recorded again, because the results are then
+** allocated elsewhere. */
 static void note_outputs(const tl_Program *p, tli_RunContext *c, tl_Tensor *const *outputs) {
 #ifdef TLI_RUNTIME /* in this small library results are always copied, which takes less code */
   (void)p, (void)outputs;

@@ -190,7 +190,7 @@ static bool symbols_of(const tli_Tokens *t, const char *word, int n, tli_TokenLi
     if (id >= 0) {
       if (!push(list, id, width)) return false;
     } else if (as_bytes) {
-      /* the rare word in which byte tokens follow an unknown symbol is left to Lua */
+      /* if byte tokens follow an unknown symbol, which is rare, Lua code tokenizes the word */
       if (unknown) return false;
       for (size_t i = 0; i < m; i++)
         if (!push(list, t->byte_ids[(unsigned char)symbol[i]], 1)) return false;

@@ -108,8 +108,9 @@ int tli_program_call(lua_State *L) {
   return tli_return_several(L, tli_state(L), boxes, outputs, nout);
 }
 
-/* program:run_single(...) does the same as program(...). Returns nothing if the arguments are not as
-** many tensors as the program has inputs; lua/tlua/export.lua then reports which of them is wrong. */
+/* program:run_single(...) does the same as program(...). Returns nothing if an argument is not a
+** tensor, or if the number of arguments differs from the program's number of inputs.
+** lua/tlua/export.lua then reports the wrong argument. */
 int tli_program_run_single(lua_State *L) {
   const tl_Program *p = tli_check_program(L, 1);
   tli_State *S = tli_state(L);

@@ -147,8 +147,8 @@ static void make_late(lua_State *L) {
 }
 
 /* Creates the state on the first call, and again if an earlier call ended with an error. Pushes
-** nothing. Each step may raise an error if memory is exhausted, so everything that state_gc reads
-** is initialized before that finalizer is set. */
+** nothing. Each step may raise an error if memory is exhausted, so everything that the finalizer
+** state_gc reads is initialized before the finalizer is set. */
 tli_State *tli_state_open(lua_State *L) {
   tli_State *S = tli_state_find(L);
   if (S && S->ready) return S;

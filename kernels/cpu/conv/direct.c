@@ -11,8 +11,8 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* The number of taps that are summed in one pass over the positions. The weights of these taps stay
-** in the cache. */
+/* The number of taps (kernel elements) that are summed in one pass over the positions. The weights
+** of these taps stay in the cache. */
 #define TAPS 384
 
 typedef struct Lanes {

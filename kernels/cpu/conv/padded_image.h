@@ -20,8 +20,8 @@ typedef struct tlk_ConvLayout {
 static inline int64_t tlk_conv_product(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
 tlk_ConvLayout tlk_conv_input_layout(const tlk_Windows *w);
-/* Returns the layout of the gradients of the results. Zeros surround them where taps reach beyond
-** the edges. */
+/* Returns the layout of the gradients of the results. Zeros surround the gradients where taps
+** (kernel elements) reach beyond the edges. */
 tlk_ConvLayout tlk_conv_output_layout(const tlk_Windows *w);
 
 /* Copies n elements of 4 or 8 bytes that are `step` elements apart in src. */
@@ -30,8 +30,8 @@ void tlk_conv_strided(char *dst, const char *src, int64_t n, int64_t step, int64
 void tlk_conv_copy(const tlk_ConvLayout *l, int64_t channels, char *dst, const char *src,
                    int64_t size);
 
-/* Returns the offset from a window's first element to the element that a tap reads, in one input
-** channel of the scratch image. */
+/* Returns the offset from a window's first element to the element that a tap (kernel element)
+** reads, in one input channel of the scratch image. */
 int64_t tlk_conv_offset(const tlk_ConvLayout *l, const tlk_Windows *w, const int64_t tap[3]);
 /* Advances `tap` to the next element of the kernel, last dimension fastest; returns false at the
 ** end. */

@@ -52,8 +52,8 @@ typedef struct Packing {
   int64_t nused;
 } Packing;
 
-/* Packs the weights (row, tap) of tiles [begin, end) as (tap, row). The tiles of all groups are
-** numbered in one sequence. */
+/* Packs the weights (row, tap) of tiles [begin, end) as (tap, row), where a tap is a kernel
+** element. The tiles of all groups are numbered in one sequence. */
 static void pack_forward(void *context, int64_t begin, int64_t end) {
   const Packing *w = context;
   const tlk_ConvPlan *p = w->plan;
@@ -132,9 +132,10 @@ static bool plan_forward(tlk_ConvPlan *p, const char *weight) {
 
 /* ---- the input's gradient ---- */
 
-/* Returns whether a tap contributes to the gradient at the input positions with this residue modulo
-** the strides. The positions with one residue form a grid. If the tap contributes, grid position i
-** along dimension d receives its contribution from window i - back[d]. */
+/* Returns whether a tap (kernel element) contributes to the gradient at the input positions with
+** this residue modulo the strides. The positions with one residue form a grid. If the tap
+** contributes, grid position i along dimension d receives its contribution from window i -
+** back[d]. */
 static bool tap_reaches(const tlk_Windows *w, const int64_t residue[3], const int64_t tap[3],
                         int64_t back[3]) {
   for (int d = 0; d < 3; d++) {

@@ -13,11 +13,13 @@
 #include "kernels/cpu/conv/padded_image.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* A job computes one grid of results. Each result is a sum over taps: the tap's weight times the
-** element of the scratch image that lies offsets[tap] elements after the result's position. */
+/* A job computes one grid of results. Each result is a sum over taps (elements of the convolution's
+** kernel): the tap's weight times the element of the scratch image that lies offsets[tap] elements
+** after the result's position. */
 typedef struct tlk_ConvJob {
   int64_t taps;
-  /* array (taps) of the offset of each tap in the scratch image, owned by the job */
+  /* array (taps) of the offset of each tap (kernel element) in the scratch image, owned by the
+  ** job */
   int64_t *offsets;
   void *weights;    /* array (groups, tiles, taps, height) of packed weights, owned by the job */
   int64_t count[3]; /* number of results along each dimension */

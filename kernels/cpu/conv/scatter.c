@@ -162,7 +162,8 @@ static void run_images(void *context, int64_t begin, int64_t end) {
   tli_free(scratch, bytes);
 }
 
-/* Reorders the weights of all output channels from (channel, tap) to (tap, channel). */
+/* Reorders the weights of all output channels from (channel, tap) to (tap, channel), where a tap is
+** a kernel element. */
 static void turn_weights(const Scatter *s, const char *from, char *to) {
   int64_t size = s->size, taps = s->products / s->in, row = s->products * size;
   for (int64_t o = 0; o < s->conv->channels_out; o++)

@@ -35,7 +35,8 @@ typedef struct Dots {
   int64_t positions; /* number of positions, rounded up to whole vectors */
   /* distance in elements between neighbouring images of a group in scratch memory */
   int64_t in_step, grad_step;
-  int64_t *offsets; /* array (tap_tiles * width) of the offset of each tap in the scratch image */
+  int64_t *offsets; /* array (tap_tiles * width): offset of each tap (kernel element) in the scratch
+                    ** image */
   const char *in, *grad;
   char *in_scratch, *grad_scratch;
   char *out;
@@ -62,8 +63,8 @@ static void dots_layout(Dots *d) {
   d->grad_step = d->row_tiles * d->height * d->positions;
 }
 
-/* Computes the offset of each tap, tile by tile. The last tile is filled up with copies of the last
-** tap, whose sums are discarded. */
+/* Computes the offset of each tap (kernel element), tile by tile. The last tile is filled up with
+** copies of the last tap, whose sums are discarded. */
 static void fill_offsets(Dots *d) {
   const tlk_Windows *w = &d->conv->windows;
   int64_t kernel = tlk_conv_product(w->kernel);

@@ -1,8 +1,8 @@
 /*
 ** weight_gemm.c - the gradient of a convolution's weight for many channels: a matrix product
 ** (tile.h) that sums over the positions of all images. The rows of one factor are the elements that
-** a tap reads. The other factor is the gradients of the results, transposed to (position, channel).
-** Images are copied to scratch memory in chunks.
+** a tap (kernel element) reads. The other factor is the gradients of the results, transposed to
+** (position, channel). Images are copied to scratch memory in chunks.
 */
 #include <string.h>
 
@@ -31,7 +31,7 @@ typedef struct Outer {
   int64_t chunk;         /* number of images that are processed together as a chunk */
   /* array (chunk, positions) of the offset of each window in the scratch images; owned */
   int64_t *windows;
-  int64_t *offsets; /* array (taps) of the offset of each tap from its window; owned */
+  int64_t *offsets; /* array (taps): offset of each tap (kernel element) from its window; owned */
   char *images;     /* array (chunk, channels_in, ...) of images in scratch memory; owned */
   /* array (groups, tiles, chunk, positions, height) of packed gradients; owned */
   char *panels;

@@ -36,9 +36,9 @@ typedef struct tlk_FftPass {
   const void *roots; /* roots of unity, for a radix without a loop of its own */
 } tlk_FftPass;
 
-/* A multiplication of the elements of a line: out = scale * (in * factors), where the imaginary
-** parts of `in` are multiplied by in_sign, and those of `out` by out_sign. A sign of -1 gives
-** conjugates. */
+/* A multiplication of the elements of a line: out = scale * (in * factors). The imaginary parts of
+** `in` are multiplied by in_sign before the product, and the imaginary parts of `out` by out_sign
+** after it. A sign of -1 gives conjugates. */
 typedef struct tlk_FftFactors {
   const void *factors;
   double in_sign, scale, out_sign;
@@ -87,9 +87,9 @@ typedef struct tlk_FftLoops {
   ** after the lines. */
   void (*fold)(int64_t m, const void *in, int64_t apart, bool followed, double sign,
                const void *twiddles, tlk_FftPiece to);
-  /* These functions read a folded line of n elements, which is the rows of a piece, one after
-  ** another. line_out copies the line to memory, multiplied by `scale`, and the imaginary parts by
-  ** `sign` too. line_product multiplies it by factors. */
+  /* These functions read a folded line of n elements, which consists of the rows of a piece, one
+  ** after another. line_out copies the line to memory; it multiplies all parts by `scale`, and the
+  ** imaginary parts also by `sign`. line_product multiplies the line by factors. */
   void (*line_out)(int64_t n, tlk_FftPiece from, double scale, double sign, void *out);
   void (*line_product)(int64_t n, tlk_FftPiece from, const tlk_FftFactors *factors, void *out);
   /* line_unpack converts a folded line of h elements as from_pairs does, multiplied by `scale`.

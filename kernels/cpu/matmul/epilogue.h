@@ -10,7 +10,7 @@
 typedef struct tlk_Epilogue {
   const void *bias; /* one number for each column of c; NULL if there is no bias */
   tlk_Activation activation;
-  /* array for the argument of the activation, or NULL; its rows are as far apart as those of c */
+  /* array for the argument of the activation, or NULL; it has the same row stride as c */
   void *inner;
 } tlk_Epilogue;
 

@@ -112,8 +112,8 @@ static void finish(int64_t rows, int64_t cols, const void *bias, bool relu, void
 typedef real Part __attribute__((vector_size(16)));
 typedef real LoosePart __attribute__((vector_size(16), aligned(sizeof(real)), may_alias));
 
-/* The positions that TLK_SHUFFLE takes: those of numbers in two parts, and those of groups of eight
-** bytes in two vectors of 64 bytes. */
+/* The types of the positions that TLK_SHUFFLE takes: one for the positions of numbers in two parts,
+** and one for the positions of groups of eight bytes in two vectors of 64 bytes. */
 #if NUMBERS == 4
 typedef int32_t Places __attribute__((vector_size(16)));
 #else

@@ -189,8 +189,8 @@ static void store_tile(const Product *p, int64_t rows, int64_t cols, bool first,
       (p->size == 4 ? combine_f32 : combine_f64)(cols, alpha, beta, sums, c);
 }
 
-/* Computes a tile of c: multiplies `terms` terms of some rows of a by those of a panel, and
-** advances the pointers `in` along the rows. */
+/* Computes a tile of c: multiplies `terms` terms of some rows of a by the same terms of a panel,
+** and advances the pointers `in` along the rows. */
 static void sum_tile(const Product *p, int rows, const void **in, int64_t terms, const char *panel,
                      int64_t pitch, int64_t cols, bool first, char *c) {
   const tlk_TileLoops *f = p->loops;
@@ -216,7 +216,7 @@ static void sum_tile(const Product *p, int rows, const void **in, int64_t terms,
   }
 }
 
-/* Multiplies `terms` terms of all rows of a block by those of one panel. */
+/* Multiplies `terms` terms of all rows of a block by the same terms of one panel. */
 static void sum_panel(const Product *p, const Rows *a, int64_t terms, const char *panel,
                       int64_t pitch, int64_t cols, bool first, char *c) {
   int height = p->loops->rows;

@@ -542,7 +542,8 @@ static VNNI void vnni_panel(const tlk_PackedRows *p, int64_t first, int64_t rows
       float *sums = p->sums + t * TLK_PANEL_ROWS;
       int64_t left = p->count - t, bytes = tlk_min(part, next_end - next);
       if (c == 0) clear_sums(sums);
-      if (layout->group == 16) /* these layouts have one scale for a chunk, too */
+      if (layout->group == 16) /* layouts with groups of 16 elements are rounded with one scale for
+                               ** the whole chunk */
         multiply_panel(panel, x, 16, true, has_least, left, next, bytes, sums);
       else if (layout->elements == TLI_CHUNK)
         multiply_panel(panel, x, 32, true, has_least, left, next, bytes, sums);

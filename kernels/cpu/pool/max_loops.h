@@ -93,8 +93,8 @@ static Rows rows_in(const tlk_Spans *p, void *scratch) {
   return r;
 }
 
-/* Returns BLOCK elements of which the first `valid` are those at position `first` of the plane. The
-** others are any numbers. `tail` is memory for BLOCK elements. */
+/* Returns BLOCK elements. The first `valid` of them are the elements from position `first` of the
+** plane on, and the rest are arbitrary numbers. `tail` is memory for BLOCK elements. */
 static inline __attribute__((always_inline)) const Element *
 read_row(const tlk_Spans *p, const Element *in, int64_t first, int64_t valid, Element *tail) {
   if (valid == BLOCK || first + BLOCK <= p->in[0] * p->in[1] * p->in[2]) return in + first;

@@ -208,8 +208,8 @@ static inline __attribute__((always_inline)) VNNI void sum_some(const Tile *t, i
     for (int v = 0; v < panels; v++) _mm512_storeu_si512(out[r] + v * LANES, sums[r][v]);
 }
 
-/* Computes the sums of a tile. If its position is the only one, each panel of weights is read once
-** from memory, so the panels are read one after the other. */
+/* Computes the sums of a tile. If the product has only one position, each panel of weights is used
+** only once, so the panels are read from memory one after the other. */
 static VNNI void sum_vnni(const Tile *t, bool alone, Sums out) {
   if (alone) {
     for (int v = 0; v < t->panels; v++) {

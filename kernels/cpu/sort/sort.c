@@ -288,7 +288,7 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
 }
 
 /* Rows of at least this length are processed one after the other, each by all threads, and the user
-** can interrupt them. */
+** can interrupt the work on a row. */
 #define LONG_ROW (1 << 19)
 
 /* Runs fn on all rows. Threads divide the rows among themselves or, for few or long rows, divide

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* The sums of a panel take a quarter of the registers; operands need the others. */
+/* The sums of a panel take a quarter of the registers; operands need the remaining ones. */
 #define LANES (TLK_VECTOR_BYTES / (int)sizeof(real))
 #define VECTORS (TLK_VECTOR_REGISTERS / 4)
 #define PANEL (LANES * VECTORS)

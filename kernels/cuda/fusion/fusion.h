@@ -68,8 +68,8 @@ typedef struct fusion_Plan {
 bool fusion_add(fusion_Plan *plan, fusion_Kind kind, const void *call);
 /* Tells a plan that no one will read the values in these bytes after the chain. */
 void fusion_forget(fusion_Plan *plan, const char *data, int64_t bytes);
-/* Returns whether a step reads an earlier step's result in memory that has not been freed. The
-** kernel would then have to store this result as well. */
+/* Returns whether a step reads an earlier step's result in memory that has not been freed. If so,
+** the kernel would have to store this result, too, instead of only keeping it in a register. */
 bool fusion_keeps(const fusion_Plan *plan);
 /* Merges dimensions that are contiguous for all operands. */
 void fusion_merge(fusion_Plan *plan);

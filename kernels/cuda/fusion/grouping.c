@@ -115,8 +115,8 @@ static bool overlap(const fusion_Operand *a, const fusion_Operand *b, const fusi
 /* Returns whether the kernel will read or write the operand's memory. */
 static bool touches(const fusion_Operand *o) { return o->loaded || (o->written && !o->dead); }
 
-/* Returns whether each iteration writes another element. This is so if each stride is at least as
-** large as the span of the smaller strides. */
+/* Returns whether no two iterations write to the same element. This holds if each stride is at
+** least as large as the span of the smaller strides. */
 static bool apart(const fusion_Operand *o, const fusion_Plan *plan) {
   int64_t span = bytes_of(o->dtype);
   unsigned done = 0;

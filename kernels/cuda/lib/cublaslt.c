@@ -107,8 +107,8 @@ static int8_t alignment_of(const void *p) {
   return (int8_t)__builtin_ctzll(address);
 }
 
-/* Returns the key of a product. align_c holds for the vector and the matrix of the epilogue as
-** well. */
+/* Returns the key of a product. align_c is an alignment that the vector and the matrix of the
+** epilogue have as well. */
 static Key key_of(const tlk_Gemm *g, const void *out, bool wide, const Extra *extra) {
   Key key;
   memset(&key, 0, sizeof key); /* also clears the padding, because keys are compared as bytes */

@@ -27,8 +27,8 @@ template <class S, class C> struct Backward {
   C *grad_hidden;
   S *grad_gates; /* gradients of the gates (rows, width) */
   S *step_gates; /* gradients of the gates in one step (batch, width) */
-  /* with a projection, gradients of the projected outputs: grad_outs has those of all rows (rows,
-  ** output), and step_outs has those of one step (batch, output) */
+  /* with a projection, gradients of the projected outputs: grad_outs has the gradients of all rows
+  ** (rows, output), and step_outs has the gradients of one step (batch, output) */
   S *grad_outs, *step_outs;
 };
 

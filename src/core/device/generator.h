@@ -36,9 +36,9 @@ static inline void tli_generator_seed(tli_Generator *g, uint64_t seed) {
 }
 /* Seeds a default generator. From now on all devices draw from it again. */
 void tli_generator_seed_all(tli_Generator *g, uint64_t seed);
-/* Returns the generator that a device draws from. If g is a default generator, a device with a
-** generator of its own draws from that generator, and any other device draws from g. Any other
-** generator serves all devices. */
+/* Returns the generator that a device draws from. If g is a default generator, a device that has a
+** generator of its own draws from its own generator, and every other device draws from g. If g is
+** not a default generator, all devices draw from g. */
 static inline tli_Generator *tli_generator_of(tli_Generator *g, tl_Device device) {
   if (g->family == NULL || device.type == TL_CPU) return g;
   tli_Generator *own = &g->family[(device.type - 1) * TL_MAX_DEVICES + device.index];

@@ -20,7 +20,8 @@ bool tli_is_pinned(const tl_Tensor *t);
 ** until the copy is complete, even if all other owners release it. If the stream is capturing, the
 ** captured graph keeps the memory. */
 bool tli_pinned_used(tl_Storage *storage, tl_Device device, tl_Stream *stream) TL_MUSTCHECK;
-/* Releases the memory of completed copies. The other functions of this file do so as well. */
+/* Releases the memory of completed copies. tli_pinned_storage and tli_pinned_empty do so, too,
+** before they allocate. */
 void tli_pinned_reap(void);
 
 /* Statistics of the blocks that the driver has allocated, and of the blocks in use. */

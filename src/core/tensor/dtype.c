@@ -94,7 +94,8 @@ tl_DType tli_dtype_promote(tl_DType a, tl_DType b) {
     return signed_of(whole > natural ? whole : 2 * natural);
   }
   if (na != nb) return na > nb ? a : b;
-  /* float16 and bfloat16 give float32, since neither type contains the numbers of the other */
+  /* float16 and bfloat16 are promoted to float32, since neither type can represent all numbers of
+  ** the other type */
   return TL_F32;
 }
 

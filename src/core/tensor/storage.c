@@ -96,7 +96,7 @@ tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) {
   tl_Storage *s = make(device, bytes);
   if (s == NULL) return NULL;
   if (l->clean && device.type == TL_CPU && bytes > 0) memset(s->data, 0, (size_t)bytes);
-  /* with a limit, temporary tensors of operators count as well */
+  /* a ledger with a limit also counts the temporary tensors of operators */
   if (l->most > 0) tli_storage_charge(s, l);
   return s;
 }

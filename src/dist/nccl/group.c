@@ -96,7 +96,8 @@ static bool launch_steps(tli_Nccl *n) {
 }
 
 /* Launches the collected calls. If that fails, the whole group fails, because the other ranks wait
-** for the calls. Arguments were checked before, so wrong ones fail only their own call. */
+** for the calls. Wrong arguments make only their own call fail, because arguments are checked
+** before calls are collected. */
 static bool launch_or_fail(tli_Nccl *n) {
   if (launch_steps(n)) return true;
   fail(&n->base);

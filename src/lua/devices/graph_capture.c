@@ -73,8 +73,8 @@ static int nothing(lua_State *L, const Graph *g, const char *name) {
 static int graph_capture_end(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "capture_end");
   lua_State *before = tli_calling;
-  /* lets the capture find results that are garbage in this Lua state, which its last kernel need
-  ** not store */
+  /* names the Lua state in which garbage is collected before the capture's last kernel is queued,
+  ** so that the kernel need not store results that are garbage */
   tli_calling = L;
   bool ok = g->capture && tli_capture_end(g->capture);
   tli_calling = before;

@@ -332,8 +332,8 @@ static int generator_clone_state(lua_State *L) {
   return 1;
 }
 
-/* graphsafe_get_state() returns a generator that shares this one's state;
-** graphsafe_set_state(other) makes this generator share another's state. */
+/* graphsafe_get_state() returns a generator that shares this generator's state.
+** graphsafe_set_state(other) makes this generator share the state of `other`. */
 static int generator_graphsafe_get_state(lua_State *L) {
   tli_Generator *g = self(L, "graphsafe_get_state");
   const Box *box = (const Box *)lua_touserdata(L, 1);

@@ -96,8 +96,8 @@ tl_Tensor *tli_op_fft_real(tl_Tensor *self, tl_Ints dim, int64_t sign, double sc
   return result;
 }
 
-/* Moves dimension d = dims[n - 1] of self, which a transform between real and complex numbers
-** halves, to the end, as the kernel requires. Changes the other dimensions in dims accordingly.
+/* Moves dimension d = dims[n - 1] of self to the end, as the kernel requires. A transform between
+** real and complex numbers halves this dimension. Changes the other dimensions in dims accordingly.
 ** Returns a contiguous tensor. */
 static tl_Tensor *moved_last(tl_Tensor *self, int *dims, int64_t n) {
   int d = dims[n - 1], last = self->ndim - 1;

@@ -16,7 +16,7 @@ typedef struct Place {
   int first, count;
   int64_t n;    /* positions */
   int64_t step; /* stride between neighbouring positions in the indexed dimensions, in elements */
-  bool even;    /* whether the indexed dimensions have this single stride */
+  bool even;    /* whether the same stride leads from every position to the next */
 } Place;
 
 static Place place_of(const tl_Tensor *t, int first, int count) {

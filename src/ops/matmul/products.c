@@ -15,7 +15,7 @@ static bool check_ndims(const char *op, const tl_Tensor *a, int na, const tl_Ten
 }
 
 /* Computes the sum of a batch of products as a single product: the matrices of batch1 are joined
-** side by side, and those of batch2 below each other. */
+** side by side, and the matrices of batch2 are stacked below each other. */
 tl_Tensor *tlo_addbmm(tl_Tensor *self, tl_Tensor *batch1, tl_Tensor *batch2, tl_Scalar beta,
                       tl_Scalar alpha) {
   TL_TRY_NULL(check_ndims("addbmm", batch1, 3, batch2, 3));

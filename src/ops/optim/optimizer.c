@@ -295,8 +295,9 @@ static bool alike(const Step *s, const Item *a, const Item *b) {
          clocks_on(s, a, device) == clocks_on(s, b, device);
 }
 
-/* Returns whether the device of the parameters computes the coefficients. It does so if the step
-** counts are in its memory or, for a rule without step counts, the learning rate is. */
+/* Returns whether the device of the parameters computes the coefficients. The device computes them
+** if it stores the step counts or, for a rule without step counts, if it stores the learning
+** rate. */
 static bool device_computes(const Step *s, const Item *item, tl_Device device) {
   if (device.type == TL_CPU) return false;
   if (rules[s->rule].clocks > 0) return clocks_on(s, item, device);

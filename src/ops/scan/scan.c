@@ -85,8 +85,8 @@ static tl_Tensor *cumsum(tl_Tensor *self, int64_t dim) { return tlo_cumsum(self,
 ** S and F. */
 static bool reach_further(tl_Tensor *const *state, int d, int64_t n, int64_t s, tl_Tensor **out) {
   tli_Chain c = {0};
-  tl_Tensor *heads[2], *far[2], *tails[2]; /* near the end (in the tails), S and F already cover all
-                                           ** elements up to the end */
+  tl_Tensor *heads[2], *far[2], *tails[2]; /* positions near the end (tails) need no step, because
+                                           ** their S and F cover all elements up to the end */
   for (int i = 0; i < 2; i++) {
     heads[i] = chain_slice(&c, state[i], d, 0, n - s);
     far[i] = chain_slice(&c, state[i], d, s, n);
@@ -181,7 +181,8 @@ tl_Tensor *tlo_logcumsumexp_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
                                      int64_t dim) {
   if (self->numel == 0) return tli_retain(grad);
   tli_Chain c = {0};
-  /* with complex logarithms, one formula serves gradients of any sign */
+  /* the logarithm of a negative gradient is complex, so for complex numbers one formula handles
+  ** gradients of any sign */
   if (tli_is_complex((tl_DType)self->dtype)) {
     tl_Tensor *log = chain_conj(&c, grad);
     log = TLI_STEP(&c, tlo_log(log));

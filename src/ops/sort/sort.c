@@ -34,7 +34,7 @@ static tl_Tensor *new_rows(const tl_Tensor *in, tl_DType dtype, int64_t n) {
   return tli_empty(dtype, tli_device(in), in->ndim, sizes);
 }
 
-/* Exchanges the last dimension and dim again, after the kernel call. Steals rows. */
+/* Undoes to_rows after the kernel call: exchanges the last dimension and dim again. Steals rows. */
 static tl_Tensor *from_rows(tl_Tensor *rows, int dim) {
   tl_Tensor *back = rows ? to_rows(rows, dim) : NULL;
   tli_release(rows);

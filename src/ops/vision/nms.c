@@ -43,7 +43,8 @@ typedef struct Sorted {
 DEFINE(f32, float)
 DEFINE(f64, double)
 
-/* Removes boxes, and returns the positions of the others as a tensor. */
+/* Removes boxes that overlap better ones, and returns the positions of the remaining boxes as a
+** tensor. */
 static tl_Tensor *choose(Sorted *s, bool wide, const int64_t *order, double threshold) {
   int64_t count = 0;
   for (int64_t i = 0; i < s->n; i++) {

@@ -57,7 +57,7 @@ static void philox(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
 
 /* ---- uniform numbers for the other distributions ---- */
 
-/* Returns a number in (-1/2, 1/2). */
+/* Converts a random word to a number in (-1/2, 1/2). */
 static inline float centred_f32(uint32_t w) {
   return ((float)(int32_t)(w ^ 0x80000000u) + 0.5f) * 0x1p-32f;
 }

@@ -117,8 +117,8 @@ INLINE double __drcp_rn(double x) { return 1 / x; }
 INLINE double __dsqrt_rn(double x) { return std::sqrt(x); }
 INLINE double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
 
-/* Return the minimum or maximum of two numbers as CUDA does: if one of them is NaN, the result is
-** the other one. */
+/* These functions return the minimum or maximum of two numbers as CUDA does: if one of the numbers
+** is NaN, the result is the other number. */
 namespace emulated {
 template <class A, class B>
 using Common = typename std::enable_if<std::is_arithmetic<A>::value && std::is_arithmetic<B>::value,
