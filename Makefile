@@ -558,7 +558,7 @@ SMALL_SRC := $(filter-out src/dist/reduce.c src/graph/run.c $(addprefix src/lua/
   $(filter src/dist/% src/graph/% $(addprefix src/lua/,devices/% observe/% workers/% io/files.c io/socket.c \
   args/batched.c args/sparse.c args/stored.c autograd/autograd.c tensor/generator.c tensor/print.c) \
   $(wildcard src/lua/*.c $(SMALL_FAMILIES:%=src/ops/*/%.c)),$(LIB_SRC)))
-FOR_SIZE := $(if $(filter -O2,$(CFLAGS)),-Os)
+FOR_SIZE := $(if $(filter -O2 -Os,$(CFLAGS)),-Os)
 SMALL_OBJ := $(filter $(SMALL_SRC:%.c=$(OBJ)/%.o) $(SMALL_FAMILIES:%=$(OBJ)/gen/ops_%.o) \
   $(filter-out $(QUICK_FAMILIES:%=$(OBJ)/gen/bind_%.o),$(FAMILIES:%=$(OBJ)/gen/bind_%.o)) $(OBJ)/gen/calls.o,$(LIB_OBJ))
 $(SMALL_OBJ) $(filter $(OBJ)/kernels/cpu/linalg/%,$(LIB_OBJ)): FLAGS_OF_FILE := $(FOR_SIZE)
