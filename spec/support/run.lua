@@ -64,7 +64,8 @@ end
 
 -- The files that take longest begin first. If one of them began last, the processors would wait for it at the end.
 local longest <const> = {
-   "spec/build/packages_spec.lua", "spec/profiles/runtime_spec.lua", "spec/build/rock_spec.lua",
+   "spec/build/packages_spec.lua", "spec/examples/deploy_spec.lua", "spec/profiles/runtime_spec.lua",
+   "spec/build/rock_spec.lua",
    "spec/cuda/fusion_spec.lua", "spec/dist/mpi_spec.lua", "spec/examples/hosts_spec.lua",
    "rocks/trainer/spec/resume_spec.lua", "spec/lua/operators_test.c", "spec/ops/threads_spec.lua",
    "spec/ops/attention_spec.lua", "spec/embed/opening.c", "spec/embed/sandbox.c",
