@@ -39,7 +39,8 @@ for _, name in ipairs(torch.vision.models.list_models()) do
    end
 end
 
-for name in ("wav2vec2_large wav2vec2_large_lv60k hubert_base hubert_large hubert_xlarge"):gmatch "%S+" do
+for name in ("wav2vec2_large wav2vec2_large_lv60k wav2vec2_xlsr_300m wav2vec2_xlsr_1b "
+   .. "wav2vec2_xlsr_2b hubert_base hubert_large hubert_xlarge"):gmatch "%S+" do
    passed_over["torch.audio.models." .. name] = true
 end
 

@@ -15,7 +15,7 @@ local modules = lazy.modules("tlua.audio.models", {
    rnnt_search = "RNNTBeamSearch",
    whisper = "Whisper whisper_features",
    wav2vec2 = [[Wav2Vec2Model wav2vec2_model wav2vec2_base wav2vec2_large wav2vec2_large_lv60k
-      hubert_base hubert_large hubert_xlarge]],
+      wav2vec2_xlsr_300m wav2vec2_xlsr_1b wav2vec2_xlsr_2b hubert_base hubert_large hubert_xlarge]],
 })
 modules.decoder = "tlua.audio.models.decoder"
 

@@ -311,6 +311,8 @@ end
 
 --- Returns a model of wav2vec 2.0 or HuBERT, with the sizes of torchaudio's function of this name.
 ---@names audio.models.wav2vec2_base audio.models.wav2vec2_large audio.models.wav2vec2_large_lv60k
+---@names audio.models.wav2vec2_xlsr_300m audio.models.wav2vec2_xlsr_1b
+---@names audio.models.wav2vec2_xlsr_2b
 ---@names audio.models.hubert_base audio.models.hubert_large audio.models.hubert_xlarge
 ---@param options? {encoder_projection_dropout: number, encoder_attention_dropout: number,
 ---encoder_ff_interm_dropout: number, encoder_dropout: number, encoder_layer_drop: number,
@@ -323,6 +325,13 @@ define("wav2vec2_large", large(1024, 24, 16, 4096, 0.1))
 define("wav2vec2_large_lv60k", large(1024, 24, 16, 4096, 0.1, {extractor_mode = "layer_norm",
    extractor_conv_bias = true, encoder_attention_dropout = 0.0, encoder_dropout = 0.0,
    encoder_layer_norm_first = true}))
+for name, sizes in next, {xlsr_300m = {1024, 24, 16, 4096}, xlsr_1b = {1280, 48, 16, 5120},
+   xlsr_2b = {1920, 48, 16, 7680}} do
+   local dim, layers, heads, hidden = table.unpack(sizes)
+   define("wav2vec2_" .. name, large(dim, layers, heads, hidden, 0.0, {
+      extractor_mode = "layer_norm", extractor_conv_bias = true, encoder_layer_norm_first = true,
+   }))
+end
 define("hubert_base", {encoder_ff_interm_dropout = 0.0, encoder_layer_drop = 0.05})
 define("hubert_large", large(1024, 24, 16, 4096, 0.0, {extractor_mode = "layer_norm",
    encoder_layer_norm_first = true}))
