@@ -451,8 +451,8 @@ TL_API TL_MUSTCHECK bool tl_lua_open(lua_State *L);
 enum {
   TL_DENY_FILES = 1,     /* files and folders, save and load, modules and programs from files */
   TL_DENY_LIBRARIES = 2, /* shared libraries and modules in C */
-  TL_DENY_PROCESSES = 4, /* other processes; the exit, the environment variables, the locale, the
-                         ** number of threads and the memory limit of this one */
+  TL_DENY_PROCESSES = 4, /* starting other processes; ending this process, and changing its
+                         ** environment variables, locale, number of threads and memory limit */
   TL_DENY_NETWORK = 8,   /* sockets, process groups and their store */
   TL_SANDBOX = 15        /* all of these */
 };

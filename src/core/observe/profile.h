@@ -146,7 +146,7 @@ void tli_invitation_release(tli_Invitation *invitation); /* Releases an invitati
 ** ended, or memory is exhausted. */
 void tli_profile_join(tli_Invitation *invitation, const char *thread);
 void tli_profile_leave(void);
-/* Adds one finished span to the data of a thread with an invitation. The times are those of
+/* Adds one finished span to the data of a thread with an invitation. The times are results of
 ** tli_now_ns. */
 void tli_profile_add(tli_Invitation *invitation, const char *thread, tli_SpanKind kind,
                      const char *name, int64_t begin, int64_t end);

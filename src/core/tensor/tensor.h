@@ -63,8 +63,9 @@ typedef struct tli_Ledger {
 /* Returns a ledger with one reference; NULL if memory is exhausted. */
 tli_Ledger *tli_ledger_new(void) TL_MUSTCHECK;
 void tli_ledger_release(tli_Ledger *l); /* Releases a reference to a ledger. Accepts NULL. */
-/* These functions set and return the ledger that this thread charges for tensors that no Lua value
-** refers to, such as tensors that a graph saves. The ledger is borrowed, and may be NULL. */
+/* These functions set and return this thread's ledger, which counts the bytes of tensors. Tensors
+** that no Lua value refers to, such as tensors that a graph saves, are charged to this ledger. The
+** ledger is borrowed, and may be NULL. */
 void tli_set_ledger(tli_Ledger *l);
 tli_Ledger *tli_ledger(void);
 
