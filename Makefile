@@ -756,12 +756,14 @@ $(EMBED_BIN): $(BUILD)/%: $(OBJ)/%.o $(STATIC_LIB)
 	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(LUA_LIBS) $(TL_LIBS)
 
 # Specs in C of the engine's inside: they see its headers and the hidden names
-# of the archive, and link no Lua, since nothing below src/lua may need it.
+# of the archive, and link no Lua, since nothing below src/lua may need it. On Windows they have
+# MinGW's POSIX threads, which the library does not use.
 $(SPEC_OBJ): FLAGS_OF_FILE := -Ispec/support
 $(CORE_BIN): $(BUILD)/%: $(OBJ)/%.o $(STATIC_LIB)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(TL_LIBS)
+	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(TL_LIBS) \
+	  $(if $(WINDOWS),-Wl$(comma)-Bstatic -lpthread)
 
 # What reads CUPTI's records is tried where its headers are, without a GPU.
 $(OBJ)/spec/core/cupti_test.o $(OBJ)/spec/core/fusion_test.o: FLAGS_OF_FILE += $(if $(filter-out 0,$(CUDA)),-isystem \
