@@ -50,7 +50,7 @@ for i, activation in ipairs(activations(style)) do
 end
 
 local picture = content:clone():requires_grad_(true)
-local optimizer = optim.LBFGS({picture}, {lr = 0.5})
+local optimizer = optim.LBFGS({picture}, {lr = 0.5, line_search_fn = "strong_wolfe"})
 
 local first, last
 for _ = 1, opt.steps do
