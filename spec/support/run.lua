@@ -117,7 +117,10 @@ export LC_ALL=C.UTF-8
 local function command_for(path, options)
    local program
    if path:find("%.c$") then
-      program = quote(build .. "/" .. path:gsub("%.c$", ""))
+      program = build .. "/" .. path:gsub("%.c$", "")
+      local windows = io.open(program .. ".exe")
+      if windows then windows:close() end
+      program = quote(program .. (windows and ".exe" or ""))
    else
       program = quote(tlua) .. " spec/support/busted.lua --output=plainTerminal" ..
          (options.filter and " --filter=" .. quote(options.filter) or "") .. " " .. quote(path)
