@@ -67,7 +67,7 @@ static const char *deep =
     "local sorted = chain(mixed):flatten():sort()\n"
     "assert(sorted:size(1) == 6400)\n";
 
-static void *train_and_sort(void *loss) {
+static __attribute__((unused)) void *train_and_sort(void *loss) {
   train(loss);
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);
@@ -80,7 +80,7 @@ static void *train_and_sort(void *loss) {
 }
 
 /* The C library musl gives threads this size. */
-static void a_thread_with_a_stack_of_128_kilobytes(void) {
+static __attribute__((unused)) void a_thread_with_a_stack_of_128_kilobytes(void) {
   pthread_t thread;
   pthread_attr_t small;
   double loss = 1;

@@ -16,6 +16,7 @@
 
 typedef float Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
 typedef int32_t Ints __attribute__((vector_size(TLK_VECTOR_BYTES)));
+typedef uint32_t Uints __attribute__((vector_size(TLK_VECTOR_BYTES)));
 typedef float Floats
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(float)), may_alias));
 typedef uint16_t Halves
@@ -33,7 +34,8 @@ static inline Vec widen(const uint16_t *x) {
   Ints bits = __builtin_convertvector(*(const Halves *)(const void *)x, Ints);
   Vec size = (Vec)((bits & 0x7fff) << 13) * 0x1p112f;
   Ints infinite = size >= 0x1p16f;
-  return (Vec)((Ints)size | (infinite & 0x7f800000) | (bits & 0x8000) << 16);
+  Uints sign = (Uints)(bits & 0x8000) << 16;
+  return (Vec)((Ints)size | (infinite & 0x7f800000) | (Ints)sign);
 #endif
 }
 

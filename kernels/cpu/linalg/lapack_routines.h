@@ -348,7 +348,11 @@ static bool orgqr(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int m = c->m, n = c->n, k = c->k, ld = most(m, 1), query = -1, info;
   number size = 1, *a = c->a;
   const number *tau = c->in;
+#ifdef TLI_INFER
+  bool products = false; /* which leaves their code out */
+#else
   bool products = k >= 2 * REFLECTORS;
+#endif
   Work w;
   if (!products) lib.orgqr(&m, &n, &k, a, &ld, tau, &size, &query, &info);
   double room = ((double)m + 2 * REFLECTORS + 2.0 * n) * REFLECTORS;

@@ -427,6 +427,7 @@ bool tlk_fused(const struct tlk_fused *call) {
   const tlk_Isa *isa = tlk_isa();
   Call p = {.isa = isa, .it = &call->it, .outputs = outputs[call->kernel]};
   p.loop = isa->fused[call->compute == TL_F64][call->kernel];
+  if (p.loop == NULL) return tli_fail(TL_EINTERNAL, "this library has no gradients");
   for (int k = 0; k < call->it.nargs; k++) p.want[k] = call->compute;
   return run(&p);
 }

@@ -212,15 +212,17 @@ static inline int64_t tlk_rnn_reserve(const tlk_Rnn *r) {
 **   rotate, rotate_back   x, y from a, b, cos, sin: (a, b) rotated by an angle, and back
 **   gate_backward         grad_a, grad_b from grad, s, b: the gradients of s b, where s = sigmoid(a)
 **   gate_tanh_backward    grad_a, grad_b from grad, s, t: those of s t, where t = tanh(b) */
-#define TLK_FUSED(X)            \
-  X(swiglu, 1, 2)               \
-  X(swiglu_bias, 1, 4)          \
+#define TLK_FUSED_RESULTS(X) \
+  X(swiglu, 1, 2)            \
+  X(swiglu_bias, 1, 4)       \
+  X(rotate, 2, 4)            \
+  X(rotate_back, 2, 4)
+#define TLK_FUSED_GRADIENTS(X)  \
   X(swiglu_backward, 2, 3)      \
   X(swiglu_bias_backward, 2, 5) \
-  X(rotate, 2, 4)               \
-  X(rotate_back, 2, 4)          \
   X(gate_backward, 2, 3)        \
   X(gate_tanh_backward, 2, 3)
+#define TLK_FUSED(X) TLK_FUSED_RESULTS(X) TLK_FUSED_GRADIENTS(X)
 typedef enum tlk_Fused {
 #define X(name, outputs, inputs) TLK_FUSED_##name,
   TLK_FUSED(X)

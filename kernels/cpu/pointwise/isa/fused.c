@@ -34,20 +34,26 @@
     for (int64_t i = 0; i < n; i++) tlf_##name##_##s(TAKEN_##inputs, GIVEN_##outputs); \
     return true;                                                                       \
   }
+/* The loops for gradients are left out of a library for inference. */
+#ifdef TLI_INFER
+#define KEPT TLK_FUSED_RESULTS
+#else
+#define KEPT TLK_FUSED
+#endif
 #define X(name, outputs, inputs) \
   LOOP(f32, float, name, outputs, inputs) LOOP(f64, double, name, outputs, inputs)
-TLK_FUSED(X)
+KEPT(X)
 #undef X
 
 extern const tlk_Loop TLK_ISA_NAME(tlk_fused_f32)[], TLK_ISA_NAME(tlk_fused_f64)[];
-const tlk_Loop TLK_ISA_NAME(tlk_fused_f32)[] = {
+const tlk_Loop TLK_ISA_NAME(tlk_fused_f32)[TLK_NFUSED] = {
 #define X(name, outputs, inputs) [TLK_FUSED_##name] = name##_f32,
-    TLK_FUSED(X)
+    KEPT(X)
 #undef X
 };
-const tlk_Loop TLK_ISA_NAME(tlk_fused_f64)[] = {
+const tlk_Loop TLK_ISA_NAME(tlk_fused_f64)[TLK_NFUSED] = {
 #define X(name, outputs, inputs) [TLK_FUSED_##name] = name##_f64,
-    TLK_FUSED(X)
+    KEPT(X)
 #undef X
 };
 
