@@ -4,6 +4,7 @@
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
+local sorted = require "spec.support.sorted"
 
 local data <const> = "examples/data/digits.csv"
 
@@ -45,6 +46,22 @@ describe("examples/deploy", function()
       assert.equal(1, status)
       assert.matches("run: ", problem, 1, true)
    end)
+
+   -- the compilers are in Debian's packages g++, golang-go and rustc
+   for language, row in sorted {
+      ["C++"] = {"c++", "c++ -Isrc -o $RUN examples/deploy/run.cpp $LIBRARY -lm -ldl -lpthread"},
+      Go = {"go", "GOCACHE=$RUN.cache CGO_CFLAGS=-I$PWD/src CGO_LDFLAGS=\"$LIBRARY -lm -ldl -lpthread\" "
+         .. "go build -o $RUN examples/deploy/run.go"},
+      Rust = {"rustc", "rustc --edition 2021 -C link-args=\"$LIBRARY -lm -lgcc -lc\" -o $RUN examples/deploy/run.rs"},
+   } do
+      it("reads the same digits in " .. language, function()
+         if not shell.has(row[1]) then return pending("no compiler for " .. language) end
+         if os.getenv "SPEC_SANITIZED" == "1" then return pending "the program would need the sanitizer's options" end
+         local said = shell.ok(("RUN=%s/run_%s LIBRARY=$(realpath %s); export RUN LIBRARY; %s && $RUN %s/digits.tlp %s"):format(folder,
+            row[1]:gsub("+", "p"), shell.quote(shell.build .. "/libtlua.a"), row[2], folder, data))
+         assert.equal(output:match "(%d+ of 1797 digits read right\n)$", said)
+      end)
+   end
 
    it("reads the same digits in ONNX Runtime", function()
       local python = shell.python "import numpy, onnxruntime"

@@ -184,8 +184,8 @@ end
 --- Adds two quantized tensors of the same dtype, which broadcast. The numbers are added in float32
 --- and rounded to the scale and the zero point that are given. With a number as the second argument
 --- the function does what add_scalar does. add_relu replaces negative sums by 0. PyTorch has the
---- same integers for tensors that are shorter than its vectors; in longer ones it rounds less often,
---- and about one sum in a hundred, near the middle between two integers, differs by 1.
+--- same integers for tensors that are shorter than its vectors. In longer ones it rounds less
+--- often, and about one sum in a hundred, near the middle between two integers, differs by 1.
 ---
 ---     local x = torch.tensor {1.0, 2}
 ---     local q = torch.quantize_per_tensor(x, 0.5, 10, "quint8")
