@@ -349,7 +349,7 @@ static bool orgqr(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   number size = 1, *a = c->a;
   const number *tau = c->in;
 #ifdef TLI_INFER
-  bool products = false; /* which leaves their code out */
+  bool products = false; /* leaves the code of the products out */
 #else
   bool products = k >= 2 * REFLECTORS;
 #endif
