@@ -84,6 +84,15 @@ describe("torch.linalg", function()
       assert.raises("linalg.lu", "without pivoting", function() linalg.lu(a, {pivot = false}) end)
    end)
 
+   it("solve and inv keep NaN in larger matrices, too", function()
+      for _, dtype in ipairs {"float32", "float64", "complex64", "complex128"} do
+         local a = torch.eye(48, {dtype = dtype}):mul(2) + 1
+         a[48][48] = 0 / 0
+         assert.is_true(linalg.inv_ex(a):isnan():all():item())
+         assert.is_true(linalg.solve(a, torch.ones(48, 20, {dtype = dtype})):isnan():all():item())
+      end
+   end)
+
    it("solve takes vectors and refuses singular matrices", function()
       local a = torch.tensor({{2.0, 0}, {0, 4}})
       assert.close(torch.tensor({1.0, 2}), linalg.solve(a, torch.tensor({2.0, 8})), 0)

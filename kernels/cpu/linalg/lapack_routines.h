@@ -130,7 +130,13 @@ static void solve_corner(bool upper, int n, int rows, const number *a, int lda, 
     number *x = b + (int64_t)j * ldb;
     for (int k = upper ? n - 1 : 0; k != j; k += upper ? -1 : 1)
       lib.axpy(rows, FACTOR(-a[j + (int64_t)k * lda]), b + (int64_t)k * ldb, 1, x, 1);
-    if (upper) lib.scal(rows, FACTOR(1 / a[j + (int64_t)j * lda]), x, 1);
+    if (!upper) continue;
+    number factor = 1 / a[j + (int64_t)j * lda];
+    /* OpenBLAS's scal writes 0 if the factor is 0 or NaN, even over NaN */
+    if (factor != 0 && factor == factor)
+      lib.scal(rows, FACTOR(factor), x, 1);
+    else
+      for (int r = 0; r < rows; r++) x[r] *= factor;
   }
 }
 
